@@ -615,6 +615,8 @@ typedef struct toroni_lock_owner {
                       is not known */
     int alive;     /* -1: this process cannot tell */
     int stopped;   /* not 0: it was stopped by SIGSTOP; it is not dead, so others wait for it */
+    int dumping;   /* not 0: it crashed, and its core dump is being written; with TORONI_LOCK_LEASE the next publisher
+                      takes over at once, with TORONI_LOCK_ROBUST all wait until the dump is written */
 } toroni_lock_owner;
 
 /* A publishing participant. */
@@ -632,6 +634,8 @@ typedef struct toroni_publisher_info {
     uint64_t wakes;      /* wake-ups that it sent */
     uint64_t started_ns; /* when it opened the bus for publishing */
     int same_pid_namespace; /* 0: its PID namespace is not that of the caller */
+    int dumping;         /* not 0: it crashed, and its core dump is being written, as far as the PID namespace of the
+                            caller shows */
 } toroni_publisher_info;
 
 /* A subscriber of the bus. */
@@ -653,6 +657,7 @@ typedef struct toroni_subscriber_info {
     int patterns_truncated; /* 1: it has more patterns than its slot has space for; -1: they cannot be read */
     const char *const *patterns; /* the patterns in its slot, NULL if there are none; see toroni_matches */
     size_t pattern_count;
+    int dumping;            /* as in toroni_publisher_info */
 } toroni_subscriber_info;
 
 /* Takes a snapshot, without disturbing any process. Needs permission to read the ring.

@@ -28,6 +28,7 @@ pub struct toroni_lock_owner {
     pub pid: u32,
     pub alive: c_int,
     pub stopped: c_int,
+    pub dumping: c_int,
 }
 
 /// `TORONI_NO_SLOT` of toroni.h.
@@ -70,6 +71,7 @@ pub struct toroni_publisher_info {
     pub wakes: u64,
     pub started_ns: u64,
     pub same_pid_namespace: c_int,
+    pub dumping: c_int,
 }
 
 #[repr(C)]
@@ -91,6 +93,7 @@ pub struct toroni_subscriber_info {
     pub patterns_truncated: c_int,
     pub patterns: *const *const c_char,
     pub pattern_count: usize,
+    pub dumping: c_int,
 }
 
 fn ns(time: Duration) -> u64 {
@@ -152,6 +155,7 @@ impl From<BusStats> for toroni_stats {
             pid: owner.pid.unwrap_or(0),
             alive: owner.alive.map_or(-1, c_int::from),
             stopped: c_int::from(owner.stopped),
+            dumping: c_int::from(owner.dumping),
         });
         let publishers =
             stats.publishers.unwrap_or_default().into_iter().map(|one| toroni_publisher_info {
@@ -168,6 +172,7 @@ impl From<BusStats> for toroni_stats {
                 wakes: one.wakes,
                 started_ns: nanoseconds(one.started),
                 same_pid_namespace: c_int::from(one.same_pid_namespace),
+                dumping: c_int::from(one.dumping),
             });
         let publishers = publishers.collect();
         let mut patterns = Vec::new();
@@ -198,6 +203,7 @@ impl From<BusStats> for toroni_stats {
                 },
                 patterns: if pattern_count == 0 { std::ptr::null() } else { start },
                 pattern_count,
+                dumping: c_int::from(one.dumping),
             }
         });
         let subscribers = subscribers.collect();

@@ -189,14 +189,14 @@ layouts! {
         max_publishers max_subscribers persistent on_disk sees_publishers sees_subscribers multicast_address
         multicast_port
     }
-    toroni_lock_owner { slot pid alive stopped }
+    toroni_lock_owner { slot pid alive stopped dumping }
     toroni_publisher_info {
         name slot pid alive stopped messages bytes waits waited_ns overwrites wakes started_ns
-        same_pid_namespace
+        same_pid_namespace dumping
     }
     toroni_subscriber_info {
         name slot pid alive stopped gating lapped_now position lag_bytes received lost_messages lapses
-        started_ns same_pid_namespace patterns_truncated patterns pattern_count
+        started_ns same_pid_namespace patterns_truncated patterns pattern_count dumping
     }
     toroni_reopened { outcome reserved messages }
     toroni_topic_info { name messages bytes }

@@ -517,7 +517,8 @@ void statistics_list_participants(void) {
     CHECK(toroni_stats_publisher_count(stats) == 1 && toroni_stats_subscriber_count(stats) == 1);
     CHECK(strcmp(toroni_stats_publisher(stats, 0)->name, "tester") == 0);
     CHECK(toroni_stats_publisher(stats, 0)->messages == 1 && toroni_stats_publisher(stats, 0)->bytes == 16);
-    CHECK(toroni_stats_publisher(stats, 0)->alive == 1);
+    CHECK(toroni_stats_publisher(stats, 0)->alive == 1 && !toroni_stats_publisher(stats, 0)->dumping);
+    CHECK(!toroni_stats_subscriber(stats, 0)->dumping);
     CHECK(toroni_stats_publisher(stats, 0)->pid == (uint32_t)getpid());
     CHECK(toroni_stats_publisher(stats, 0)->same_pid_namespace == 1);
     CHECK(toroni_stats_publisher(stats, 0)->started_ns >= toroni_stats_bus(stats)->created_ns);
@@ -548,7 +549,7 @@ static void *check_lock_owner(void *context) {
     toroni_stats *stats;
     OK(toroni_bus_take_stats(context, &stats));
     owner = toroni_stats_lock_owner(stats);
-    CHECK(owner != NULL && owner->alive == 1 && !owner->stopped);
+    CHECK(owner != NULL && owner->alive == 1 && !owner->stopped && !owner->dumping);
     CHECK(owner->pid == (uint32_t)getpid());
     CHECK(owner->slot == (toroni_stats_bus(stats)->lock == TORONI_LOCK_ROBUST ? TORONI_NO_SLOT : 0));
     toroni_stats_close(stats);

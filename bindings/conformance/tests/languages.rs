@@ -10,8 +10,12 @@
 mod process;
 
 use process::{Fixture, LANGUAGES, Language, Process};
-use toroni::{Policy, Start};
+use rustix::process::{Resource, Rlimit};
+use std::process::Command;
+use system_tests::core_dump::Morgue;
+use toroni::{BusConfig, Policy, Start};
 use toroni_conformance::{Messages, hash};
+use toroni_testkit::wait::LIMIT;
 
 const PUBLISH: [&str; 5] = ["one", "try", "batch", "burst", "in-place"];
 const SUBSCRIBE: [&str; 4] = ["receive", "timeout", "in-place", "descriptor"];
@@ -182,14 +186,58 @@ fn a_killed_process_harms_no_other() {
     }
 }
 
+/// The directory of buses of [`victim`], which is a process of its own.
+const VICTIM: &str = "TORONI_CONFORMANCE_VICTIM";
+
+/// Crashes while it publishes, and dumps core in its working directory.
+#[test]
+fn victim() {
+    let Some(directory) = std::env::var_os(VICTIM) else { return };
+    let limit = rustix::process::getrlimit(Resource::Core);
+    let limit = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    rustix::process::setrlimit(Resource::Core, limit).unwrap();
+    let config = BusConfig::new().directory(directory).participant_name("victim");
+    let bus = config.open_existing("dump").unwrap();
+    let _subscriber = bus.subscribe("**").unwrap();
+    let publisher = bus.publisher("t").unwrap();
+    publisher.publish_with(1, |_| std::process::abort()).unwrap();
+}
+
+#[test]
+fn every_language_reports_a_core_dump() {
+    let fixture = Fixture::new();
+    let _bus = fixture.config().open("dump").unwrap();
+    let Some(mut morgue) = Morgue::open(fixture.file("cores")) else { return };
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "victim"]).current_dir(morgue.directory());
+    command.env(VICTIM, morgue.directory().parent().unwrap());
+    let mut victim = toroni_testkit::Process::spawn(&mut command).unwrap();
+    let dump = morgue.hold(victim.id());
+    for language in process::languages() {
+        let output = fixture.command(language, "observe").arg("dump").output().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        let dumping = "lock\t-\t1\t0\t1\npublisher\tvictim\t1\t0\t1\nsubscriber\tvictim\t1\t0\t1\n";
+        assert_eq!(said, dumping, "{language:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    drop(dump);
+    victim.wait_within(LIMIT).unwrap().expect("its end");
+    for language in process::languages() {
+        let output = fixture.command(language, "observe").arg("dump").output().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        let dead = "lock\t-\t0\t0\t0\npublisher\tvictim\t0\t0\t0\nsubscriber\tvictim\t0\t0\t0\n";
+        assert_eq!(said, dead, "{language:?}");
+    }
+}
+
 #[test]
 fn a_wrong_call_ends_with_a_line_and_a_code() {
     let fixture = Fixture::new();
     for language in process::languages() {
-        for role in ["publish", "subscribe"] {
-            let many = ["missing", "t", "1", "1", "16", "one"];
-            let arguments =
-                if role == "publish" { &many[..] } else { &["missing", "t", "1", "receive"] };
+        for (role, arguments) in [
+            ("publish", &["missing", "t", "1", "1", "16", "one"][..]),
+            ("subscribe", &["missing", "t", "1", "receive"]),
+            ("observe", &["missing"]),
+        ] {
             let output = fixture.command(language, role).args(arguments).output().unwrap();
             assert_eq!(output.status.code(), Some(1), "{language:?} {role}");
             let told = String::from_utf8(output.stderr).unwrap();

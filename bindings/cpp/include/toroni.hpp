@@ -310,6 +310,7 @@ struct publisher_info {
     std::uint64_t wakes;
     std::chrono::system_clock::time_point started;
     bool same_pid_namespace;
+    bool dumping; // it crashed, and its core dump is being written
 };
 
 // A subscriber of the bus: toroni_subscriber_info.
@@ -330,6 +331,7 @@ struct subscriber_info {
     bool same_pid_namespace;
     std::optional<std::vector<std::string>> patterns; // std::nullopt if they cannot be read
     bool patterns_truncated;                          // it has more patterns than these
+    bool dumping;                                     // as in publisher_info
 };
 
 // The participant that holds the writer lock: toroni_lock_owner. std::nullopt stands for what is not known.
@@ -338,6 +340,7 @@ struct lock_owner {
     std::optional<std::uint32_t> pid;
     std::optional<bool> alive;
     bool stopped;
+    bool dumping;
 };
 
 // A snapshot of a bus and its participants. What it returns are copies, which outlive it. Its functions throw
@@ -356,7 +359,7 @@ public:
             const toroni_publisher_info &one = *toroni_stats_publisher(handle_.get(), i);
             all.push_back({one.name, one.slot, one.pid, one.alive != 0, one.stopped != 0, one.messages, one.bytes,
                            one.waits, detail::duration(one.waited_ns), one.overwrites, one.wakes,
-                           detail::time(one.started_ns), one.same_pid_namespace != 0});
+                           detail::time(one.started_ns), one.same_pid_namespace != 0, one.dumping != 0});
         }
         return all;
     }
@@ -370,7 +373,7 @@ public:
             all.push_back({one.name, one.slot, one.pid, one.alive != 0, one.stopped != 0, one.gating != 0,
                            one.lapped_now != 0, one.position, one.lag_bytes, one.received, one.lost_messages,
                            one.lapses, detail::time(one.started_ns), one.same_pid_namespace != 0,
-                           std::move(patterns), one.patterns_truncated > 0});
+                           std::move(patterns), one.patterns_truncated > 0, one.dumping != 0});
         }
         return all;
     }
@@ -381,7 +384,8 @@ public:
         if (!one) return std::nullopt;
         return toroni::lock_owner{one->slot == TORONI_NO_SLOT ? std::nullopt : std::optional(one->slot),
                                   one->pid == 0 ? std::nullopt : std::optional(one->pid),
-                                  one->alive < 0 ? std::nullopt : std::optional(one->alive != 0), one->stopped != 0};
+                                  one->alive < 0 ? std::nullopt : std::optional(one->alive != 0), one->stopped != 0,
+                                  one->dumping != 0};
     }
     // Returns the names of the files in `sockets/`.
     std::vector<std::string> sockets() const {

@@ -224,11 +224,12 @@ void parts_of_a_snapshot_outlive_it() {
     std::size_t count = 0;
     for (const auto &one : bus.stats().publishers()) {
         CHECK(one.name == *options.participant_name && one.alive && !one.stopped && one.waited == 0s);
+        CHECK(!one.dumping);
         ++count;
     }
     for (const auto &one : bus.stats().subscribers()) {
         CHECK(one.name == *options.participant_name && one.gating && one.received == 0);
-        CHECK(one.patterns == std::vector<std::string>{"t"} && !one.patterns_truncated);
+        CHECK(one.patterns == std::vector<std::string>{"t"} && !one.patterns_truncated && !one.dumping);
         ++count;
     }
     CHECK(bus.stats().publishers().at(0).started > std::chrono::system_clock::now() - 1h);
@@ -238,7 +239,7 @@ void parts_of_a_snapshot_outlive_it() {
         std::thread([&] {
             const auto owner = bus.stats().lock_owner();
             CHECK(owner && owner->slot == 0u && owner->pid == static_cast<std::uint32_t>(getpid()));
-            CHECK(owner->alive == true && !owner->stopped);
+            CHECK(owner->alive == true && !owner->stopped && !owner->dumping);
         }).join();
         return false;
     });

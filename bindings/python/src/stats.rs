@@ -38,6 +38,7 @@ macro_rules! instance_of_participant {
             same_pid_namespace: $one.same_pid_namespace,
             alive: $one.alive,
             stopped: $one.stopped,
+            dumping: $one.dumping,
             started_ns: since_1970_ns($one.started),
             $($name: $value),+
         })
@@ -109,6 +110,7 @@ fn of_owner<'py>(py: Python<'py>, owner: &LockOwner) -> PyResult<Bound<'py, PyAn
         pid: owner.pid,
         alive: owner.alive,
         stopped: owner.stopped,
+        dumping: owner.dumping,
     })
 }
 

@@ -60,6 +60,7 @@ def test_settings_and_statistics(directory: Path) -> None:
         stats = bus.stats()
         assert stats.publishers is not None and stats.subscribers is not None
         assert [(one.name, one.messages) for one in stats.publishers] == [("me", 1)]
+        assert not any(one.stopped or one.dumping for one in [*stats.publishers, *stats.subscribers])
         assert stats.sequence == 1 and stats.id == bus.id
         assert bus.topics() == [toroni.TopicStats(name="t", messages=1, bytes=3)]
 

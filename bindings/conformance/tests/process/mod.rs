@@ -41,10 +41,11 @@ fn program(language: Language, role: &str) -> Result<Command, &'static str> {
     let folder_of_c = std::env::var_os("TORONI_CONFORMANCE_C").map(PathBuf::from);
     let folder_of_c = folder_of_c.ok_or("TORONI_CONFORMANCE_C is not set");
     Ok(match language {
-        Language::Rust if role == "publish" => {
-            Command::new(env!("CARGO_BIN_EXE_conformance-publish"))
-        }
-        Language::Rust => Command::new(env!("CARGO_BIN_EXE_conformance-subscribe")),
+        Language::Rust => Command::new(match role {
+            "publish" => env!("CARGO_BIN_EXE_conformance-publish"),
+            "subscribe" => env!("CARGO_BIN_EXE_conformance-subscribe"),
+            _ => env!("CARGO_BIN_EXE_conformance-observe"),
+        }),
         Language::C => Command::new(folder_of_c?.join(format!("conformance_{role}_c"))),
         Language::Cpp => Command::new(folder_of_c?.join(format!("conformance_{role}_cpp"))),
         Language::Python => {
@@ -67,6 +68,11 @@ impl Fixture {
 
     pub(crate) fn config(&self) -> BusConfig {
         BusConfig::new().directory(self.0.path())
+    }
+
+    /// A file or directory beside the buses.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
     }
 
     /// A program that looks for buses here.

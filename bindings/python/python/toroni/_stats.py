@@ -55,6 +55,9 @@ class LockOwner:
     """Whether it is alive; None if this process cannot tell."""
     stopped: bool
     """Whether it is stopped (SIGSTOP)."""
+    dumping: bool
+    """Whether it crashed and its core dump is being written. With the lock "lease", the next publisher takes over at
+    once; with "robust", all publishers wait until the dump is written."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,8 @@ class _Participant:
     """Whether that is the PID namespace of this process."""
     alive: bool
     stopped: bool
+    dumping: bool
+    """Whether it crashed and its core dump is being written, as far as the PID namespace of this process shows."""
 
 
 @dataclass(frozen=True)
