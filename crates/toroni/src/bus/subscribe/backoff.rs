@@ -61,8 +61,11 @@ const CHECKS_OF_A_STREAM: u32 = 32;
 /// Empty checks before `Backoff` and `Yield` yield, at the most, and then before `Backoff` sleeps.
 const SPINS: u32 = 200;
 const YIELDS: u32 = 10;
-/// Empty checks between two checks whether the bus still exists, which take system calls.
-const CHECKS_UNTIL_BUS_CHECK: u32 = 256;
+/// The interval between two checks whether the bus still exists, in ns. Such a check takes system calls, about a
+/// microsecond, which a message that comes at that moment waits for.
+const BUS_CHECK_INTERVAL_NS: u64 = 10_000_000;
+/// Empty checks between two readings of the clock.
+const CHECKS_UNTIL_CLOCK: u32 = 256;
 
 /// The checks of one subscriber.
 #[derive(Debug)]
@@ -84,6 +87,8 @@ pub(in crate::bus) struct Backoff {
     sleeps: u32,
     /// All empty checks, modulo 2^32.
     empty_checks: u32,
+    /// CLOCK_MONOTONIC of the last check whether the bus still exists, in ns.
+    bus_checked_ns: u64,
 }
 
 impl Default for Backoff {
@@ -98,6 +103,7 @@ impl Default for Backoff {
             sequence: 0,
             sleeps: 0,
             empty_checks: 0,
+            bus_checked_ns: 0,
         }
     }
 }
@@ -158,8 +164,19 @@ impl Backoff {
     }
 
     /// Returns whether it is time to check that the bus still exists, for subscribers that never sleep.
-    pub(in crate::bus) fn is_check_due(&self) -> bool {
-        self.empty_checks.is_multiple_of(CHECKS_UNTIL_BUS_CHECK)
+    /// `now` returns CLOCK_MONOTONIC in ns.
+    #[inline]
+    pub(in crate::bus) fn is_check_due(&mut self, now: impl FnOnce() -> u64) -> bool {
+        self.empty_checks.is_multiple_of(CHECKS_UNTIL_CLOCK) && self.is_interval_over(now())
+    }
+
+    #[cold]
+    fn is_interval_over(&mut self, now: u64) -> bool {
+        let is_over = now.saturating_sub(self.bus_checked_ns) >= BUS_CHECK_INTERVAL_NS;
+        if is_over {
+            self.bus_checked_ns = now;
+        }
+        is_over
     }
 
     /// Notes that the subscriber slept, or was about to: what it has learned about the rate of messages no
@@ -226,14 +243,33 @@ mod tests {
     }
 
     #[test]
-    fn polling_for_hours_still_checks_that_the_bus_is_there() {
+    fn a_subscriber_that_polls_for_hours_still_checks_whether_the_bus_exists() {
         let mut backoff =
             Backoff { checks: u32::MAX - 300, empty_checks: u32::MAX - 300, ..Backoff::default() };
-        let due = (0..2048).filter(|_| {
+        // Each check takes a microsecond.
+        let seconds_of_polling = 2;
+        let due = (0..seconds_of_polling * 1_000_000).filter(|check| {
             backoff.empty(WaitStrategy::Spin, 0);
-            backoff.is_check_due()
+            backoff.is_check_due(|| BUS_CHECK_INTERVAL_NS + check * 1000)
         });
-        assert_eq!(due.count(), 8);
+        // The clock is read every 256 µs, so an interval takes up to that much longer.
+        assert_eq!(due.count(), 196);
+    }
+
+    #[test]
+    fn checks_for_the_bus_depend_on_time_and_not_on_the_rate_of_polling() {
+        let mut backoff = Backoff::default();
+        let mut due = |ns_per_check: u64| {
+            let first = backoff.bus_checked_ns + BUS_CHECK_INTERVAL_NS;
+            (0..100_000_u64)
+                .filter(|check| {
+                    backoff.empty(WaitStrategy::Spin, 0);
+                    backoff.is_check_due(|| first + check * ns_per_check)
+                })
+                .count()
+        };
+        assert_eq!(due(10), 1, "1 ms");
+        assert!((9..=11).contains(&due(1000)), "100 ms");
     }
 
     #[test]

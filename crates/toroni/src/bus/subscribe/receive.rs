@@ -23,6 +23,7 @@ use super::reading::Body;
 use super::reading::Reading;
 use super::subscriber::Subscriber;
 use super::waiting::SLEEPS_UNTIL_CHECK;
+use crate::bus::clock;
 use crate::bus::views::{READERS_TRUNCATED, RING_REWRITTEN, RING_TRUNCATED, check_whole, ring_of};
 use crate::error::ReceiveError;
 use crate::hook::{self, CrashPoint};
@@ -134,7 +135,7 @@ impl Subscriber {
             if let Step::Pause(count) = self.waiting.backoff.empty(WaitStrategy::Spin, sequence) {
                 pause(count);
             }
-            if self.waiting.backoff.is_check_due() {
+            if self.waiting.backoff.is_check_due(clock::monotonic_ns) {
                 self.check_slowly()?;
             }
             return Ok(false);
@@ -203,7 +204,11 @@ impl Subscriber {
             Step::Yield => std::thread::yield_now(),
             Step::Sleep => return self.sleep(deadline),
         }
-        if self.waiting.backoff.is_check_due() { self.check_slowly() } else { Ok(()) }
+        if self.waiting.backoff.is_check_due(clock::monotonic_ns) {
+            self.check_slowly()
+        } else {
+            Ok(())
+        }
     }
 
     #[cold]
