@@ -30,6 +30,7 @@ pub const POINTS: &[(&str, Place)] = &[
     ("after-end-word", AfterStore("End")),
     ("mid-index", AfterStore("EntrySequence")),
     ("after-index", AfterStore("EntryPosition")),
+    ("before-commit", AfterStore("Next")),
     ("after-commit", AfterStore("Commit")),
     ("between-sequence-and-tail", AfterStore("Sequence")),
     ("before-unlock", Publisher("Unlock")),

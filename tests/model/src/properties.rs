@@ -89,5 +89,7 @@ fn is_index_true(state: &State) -> bool {
         .filter(|entry| entry.position != NO_ENTRY && reach.contains(&entry.position))
         .all(|entry| is_true(entry.position, entry.sequence));
     let is_free = state.ring.lock.owner == 0;
-    entries_are && (!is_free || is_true(state.ring.tail, state.ring.sequence))
+    let is_settled =
+        is_true(state.ring.tail, state.ring.sequence) && state.ring.next == state.ring.tail;
+    entries_are && (!is_free || is_settled)
 }

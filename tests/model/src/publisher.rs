@@ -42,6 +42,11 @@ pub enum Doing {
         /// As in [`Doing::RecoverSequence`].
         inherits: bool,
     },
+    /// Recovery: stores `next`.
+    RecoverNext {
+        /// As in [`Doing::RecoverSequence`].
+        inherits: bool,
+    },
     /// Gives the lock back that it inherited.
     Release,
     /// Checks for slow readers: proposes what it wants to reserve. `again` is the recheck after it registered a wait.
@@ -120,6 +125,7 @@ impl Doing {
             | Self::Withdraw { .. }
             | Self::ReadSlots { .. }
             | Self::RecoverProposal { .. }
+            | Self::RecoverNext { .. }
             | Self::LoadSpace
             | Self::StoreUntil
             | Self::RaiseWaits
@@ -201,6 +207,10 @@ impl Turn<'_> {
             }
             Doing::RecoverProposal { inherits } => {
                 self.state.ring.proposed = self.state.ring.reserved;
+                self.go(Doing::RecoverNext { inherits })
+            }
+            Doing::RecoverNext { inherits } => {
+                self.state.ring.next = self.state.ring.tail;
                 if inherits { self.go(Doing::Release) } else { self.seek_space() }
             }
             Doing::Release => {
@@ -322,7 +332,7 @@ impl Turn<'_> {
 
     /// Returns false if there is nothing to repair.
     fn repair(&mut self, owner_died: bool, inherits: bool) -> bool {
-        let is_stale = self.state.word(self.state.ring.tail) != 0;
+        let is_stale = self.state.ring.next != self.state.ring.tail;
         if !owner_died && !is_stale {
             return false;
         }

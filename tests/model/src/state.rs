@@ -84,6 +84,8 @@ pub struct Ring {
     pub lock: LockWord,
     /// Position at which the next record starts.
     pub tail: u8,
+    /// The end of the record that is being committed; otherwise `tail`.
+    pub next: u8,
     pub sequence: u8,
     /// Up to where writers may have begun to write.
     pub reserved: u8,
@@ -270,6 +272,7 @@ impl State {
             ring: Ring {
                 lock: LockWord::default(),
                 tail: 0,
+                next: 0,
                 sequence: 0,
                 reserved: 1,
                 proposed: 0,

@@ -52,6 +52,7 @@ fn changes(before: &State, after: &State) -> String {
     note("reserved", before.ring.reserved, after.ring.reserved);
     note("sequence", before.ring.sequence, after.ring.sequence);
     note("tail", before.ring.tail, after.ring.tail);
+    note("next", before.ring.next, after.ring.next);
     for (place, (old, new)) in before.ring.words.iter().zip(after.ring.words.iter()).enumerate() {
         note(&format!("word[{place}]"), *old, *new);
     }

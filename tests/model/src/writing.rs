@@ -22,6 +22,8 @@ pub enum Store {
     EntrySequence(u8, u8),
     /// An index entry gets its position.
     EntryPosition(u8, u8),
+    /// `next`.
+    Next(u8),
     /// The header word of the first record, which makes this many records visible.
     Commit(u8, u8, u8),
     /// `sequence`.
@@ -92,6 +94,7 @@ pub(crate) fn stores(
         }
         at = next;
     }
+    stores.push(Store::Next(at.position));
     stores.extend(commit);
     misplace_commit(setup, &mut stores);
     stores.push(Store::Sequence(at.sequence));
@@ -175,6 +178,7 @@ pub(crate) fn carry_out(state: &mut State, store: Store, messages: &[Message]) {
             }
             state.truth.end = start;
         }
+        Store::Next(end) => state.ring.next = end,
         Store::Sequence(sequence) => state.ring.sequence = sequence,
         Store::Tail(tail) => state.ring.tail = tail,
         Store::Reserved(reserved) => state.ring.reserved = reserved,

@@ -150,6 +150,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ],
     },
     Mutant {
+        name: "next_after_commit",
+        mistake: "a writer stores `next` after its commit, so that its death between the two leaves no trace",
+        noticed_by: &[Tests("a_writer_may_die_at_any_step")],
+    },
+    Mutant {
         name: "stale_index_entry",
         mistake: "an index entry that a dead writer left is not overwritten by the record that spans its block",
         noticed_by: &[Tests(

@@ -2,6 +2,7 @@
 
 use crate::support::{Buses, json_lines};
 use serde_json::Value;
+use std::path::Path;
 
 #[test]
 fn create_applies_all_settings() {
@@ -164,24 +165,60 @@ fn damaged_buses_are_listed_and_removed_by_name() {
     assert!(buses.entries().is_empty());
 }
 
+/// A bus that a release with layout version 2 left behind, with one message in it.
+const STORED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/stored/layout-2");
+
 /// The error names both versions, and its advice works.
 #[test]
-fn a_bus_of_another_layout_is_refused_and_removed_by_name() {
+fn a_bus_of_an_older_layout_is_refused_and_removed_by_name() {
     let buses = Buses::new();
-    buses.succeed(&["create", "old"]);
+    let old = buses.path().join("old");
+    std::fs::create_dir(&old).unwrap();
     for file in ["ring", "publishers", "readers"] {
-        let file = std::fs::File::options().write(true).open(buses.path().join("old").join(file));
-        std::os::unix::fs::FileExt::write_all_at(&file.unwrap(), &1_u32.to_ne_bytes(), 12).unwrap();
+        std::fs::copy(Path::new(STORED).join(file), old.join(file)).unwrap();
     }
-    let refused = buses.run(&["info", "old"]);
-    assert_eq!(refused.status.code(), Some(1));
-    let said = String::from_utf8(refused.stderr).unwrap();
-    assert!(
-        said.contains("has layout version 1, and this release of Toroni uses version 2"),
-        "{said}"
+    refused_for_its_version(
+        &buses,
+        "old",
+        "has layout version 2, and this release of Toroni uses version 3",
     );
-    assert!(said.contains("remove it with `toroni rm NAME`"), "{said}");
-    buses.succeed(&["clean", "old"]);
+}
+
+/// As an older release sees the bus of a newer one.
+#[test]
+fn a_bus_of_a_newer_layout_is_refused_and_removed_by_name() {
+    let buses = Buses::new();
+    buses.succeed(&["create", "new"]);
+    for file in ["ring", "publishers", "readers"] {
+        let file = std::fs::File::options().write(true).open(buses.path().join("new").join(file));
+        std::os::unix::fs::FileExt::write_all_at(&file.unwrap(), &4_u32.to_ne_bytes(), 12).unwrap();
+    }
+    refused_for_its_version(
+        &buses,
+        "new",
+        "has layout version 4, and this release of Toroni uses version 3",
+    );
+}
+
+fn refused_for_its_version(buses: &Buses, bus: &str, versions: &str) {
+    let before = std::fs::read(buses.path().join(bus).join("ring")).unwrap();
+    for command in [
+        &["info", bus][..],
+        &["pub", "--bus", bus, "greetings", "hello"],
+        &["sub", "--bus", bus, "greetings"],
+        &["create", bus],
+    ] {
+        let refused = buses.run(command);
+        assert_eq!(refused.status.code(), Some(1), "{command:?}");
+        let said = String::from_utf8(refused.stderr).unwrap();
+        if command[0] != "create" {
+            assert!(said.contains(versions), "{command:?}: {said}");
+            assert!(said.contains("remove it with `toroni rm NAME`"), "{command:?}: {said}");
+        }
+    }
+    let after = std::fs::read(buses.path().join(bus).join("ring")).unwrap();
+    assert!(before == after, "it is left as it was");
+    buses.succeed(&["rm", bus]);
     assert!(buses.entries().is_empty());
 }
 

@@ -26,6 +26,7 @@ crash_points! {
     AfterEndWord = "after-end-word", "The 0 after the record is written.";
     MidIndex = "mid-index", "An index entry has its new sequence, but no position.";
     AfterIndex = "after-index", "The blocks index is up to date; the record is not committed.";
+    BeforeCommit = "before-commit", "`next` is raised; the record is not committed.";
     AfterCommit = "after-commit", "The record is visible; sequence and tail are not yet updated.";
     BetweenSequenceAndTail = "between-sequence-and-tail", "The sequence is raised, the tail is not.";
     BeforeUnlock = "before-unlock", "All is written; the lock is still held.";

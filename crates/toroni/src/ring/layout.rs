@@ -48,6 +48,8 @@
 //!   `reserved <= p + capacity`, it has read what was committed at `p`.
 //! - **I3** Records lie without gaps from each valid index entry up to the first word that is 0. That
 //!   word is the end of the stream, even if the owner of the lock died before it stored `tail`.
+//! - **I4** While nobody holds the lock, `next` equals `tail`, unless the last owner died after it had
+//!   stored `next`. Then the next owner recovers.
 
 use super::position::to_index;
 use crate::sync::{AtomicU32, AtomicU64};
@@ -58,8 +60,8 @@ pub(crate) const PAGE: usize = 4096;
 pub(crate) const MAGIC: [u8; 8] = *b"TORONI\0\x01";
 /// The version of this layout. Raised with every change that an older process would misread.
 ///
-/// Version 2 added [`ReaderPatterns`].
-pub(crate) const LAYOUT_VERSION: u32 = 2;
+/// Version 2 added [`ReaderPatterns`], version 3 [`Commit::next`].
+pub(crate) const LAYOUT_VERSION: u32 = 3;
 /// A number that reads differently on a machine with the other byte order.
 pub(crate) const ENDIANNESS: u32 = 0x0102_0304;
 /// The number of blocks of a ring, whatever its capacity. Index entries, `reserved` and the check
@@ -233,6 +235,11 @@ pub(crate) struct Commit {
     pub(crate) tail: AtomicU64,
     /// The number of the message that will start at `tail`.
     pub(crate) sequence: AtomicU64,
+    /// The end of the record, or batch, that is being committed: stored before COMMIT, and equal to
+    /// `tail` afterwards. It is in the line of the lock, so that the next owner sees without a
+    /// further cache line whether the last one died between the two. The word at `tail` says the
+    /// same, but it is in a line that readers poll.
+    pub(crate) next: AtomicU64,
 }
 
 /// The state of the policy `Bounded`, changed under the writer lock. Times are CLOCK_MONOTONIC in
@@ -396,6 +403,7 @@ const _: () = {
     assert!(offset_of!(Control, clean_close) == 896);
     assert!(offset_of!(Control, index) == 1024);
     assert!(offset_of!(Commit, tail) == 8 && offset_of!(Commit, sequence) == 16);
+    assert!(offset_of!(Commit, next) == 24);
     assert!(size_of::<BlockEntry>() == 16);
     assert!(READERS_CONTROL_OFFSET + size_of::<ReadersControl>() <= PAGE);
     assert!(size_of::<PublisherSlot>() == SLOT_BYTES);
@@ -416,6 +424,7 @@ impl Control {
         commit.0.lock.store(0, Relaxed);
         commit.0.tail.store(0, Relaxed);
         commit.0.sequence.store(0, Relaxed);
+        commit.0.next.store(0, Relaxed);
         reserved.0.store(ALIGNMENT, Relaxed);
         wake.0.store(0, Relaxed);
         waits.0.count.store(0, Relaxed);

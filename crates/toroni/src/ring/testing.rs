@@ -44,6 +44,7 @@ impl Memory {
 
         let mut control = Control::default();
         control.commit.0.tail = AtomicU64::new(position);
+        control.commit.0.next = AtomicU64::new(position);
         control.commit.0.sequence = AtomicU64::new(lengths.len() as u64);
         control.reserved = Line(AtomicU64::new(shape.round_up_to_block(position + ALIGNMENT)));
         control.index = core::array::from_fn(|_| entry(NO_ENTRY, 0));

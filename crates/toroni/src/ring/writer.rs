@@ -6,14 +6,14 @@
 //! 2. **Copy.** The writer stores everything after the header word, then a 0 after the record,
 //!    which is the new end of the stream, then the blocks index. A reader sees nothing of this yet:
 //!    the word at the tail is still 0, and readers ignore index entries beyond the tail.
-//! 3. **Commit.** The writer stores the header word with release (COMMIT). This one store makes the
-//!    record visible, together with the 0 after it.
+//! 3. **Commit.** The writer stores the end of the record in `next`. Then it stores the header word
+//!    with release (COMMIT). This one store makes the record visible, together with the 0 after it.
 //! 4. **Bookkeeping.** The writer stores `sequence`, then `tail` with release (TAIL).
 //!
 //! If the owner dies before its commit, nothing has changed for readers, and the next record
 //! overwrites its bytes. If it dies after its commit, `sequence` and `tail` are outdated. The next
-//! owner detects that, because the word at `tail` is not 0, and **recovers**: it counts records up
-//! to the first 0 and sets both (I3).
+//! owner detects that, because `next` is not `tail` (I4), and **recovers**: it counts records up to
+//! the first 0 and sets all three (I3).
 
 use super::bulk;
 use super::copy;
@@ -102,10 +102,11 @@ impl<'a> Appender<'a> {
         Self { ring, tail, sequence: commit.sequence.load(Ordering::Relaxed) }
     }
 
-    /// Returns whether the stored tail is not at the end of the stream.
+    /// Returns whether the stored tail may not be the end of the stream (I4).
     #[inline]
     fn is_outdated(&self) -> bool {
-        self.ring.word(self.tail).load(Ordering::Relaxed) != 0 || self.tail & MISPLACED != 0
+        let next = self.ring.control.commit.0.next.load(Ordering::Relaxed);
+        next != self.tail || self.tail & MISPLACED != 0
     }
 
     #[inline]
@@ -207,6 +208,8 @@ impl<'a> Appender<'a> {
             hook::point(CrashPoint::AfterEndWord);
             #[expect(clippy::cast_possible_truncation, reason = "shorter than a block")]
             let length = payload.len() as u32;
+            tail += words as u64 * ALIGNMENT;
+            self.store_next(tail);
             // COMMIT
             record[0]
                 .store(header(length, tag), weakened("burst_commit_relaxed", Ordering::Release));
@@ -215,7 +218,6 @@ impl<'a> Appender<'a> {
             }
             hook::point(CrashPoint::AfterCommit);
             at += words;
-            tail += words as u64 * ALIGNMENT;
             sequence = sequence.wrapping_add(1);
             commit.sequence.store(sequence, Ordering::Relaxed);
             hook::point(CrashPoint::BetweenSequenceAndTail);
@@ -385,11 +387,24 @@ impl<'a> Appender<'a> {
         hook::point(CrashPoint::AfterIndex);
     }
 
+    /// Stores in `next` where the stream ends after the commit that follows.
+    #[inline]
+    fn store_next(&self, end: u64) {
+        self.ring.control.commit.0.next.store(end, Ordering::Relaxed);
+        hook::point(CrashPoint::BeforeCommit);
+    }
+
     #[inline]
     fn commit(&mut self, header: u64, bytes: u64, count: u64) {
+        if !mutant("next_after_commit") {
+            self.store_next(self.tail + bytes);
+        }
         // COMMIT: this one store makes everything visible.
         self.ring.word(self.tail).store(header, weakened("commit_relaxed", Ordering::Release));
         hook::point(CrashPoint::AfterCommit);
+        if mutant("next_after_commit") {
+            self.store_next(self.tail + bytes);
+        }
         self.tail += bytes;
         self.sequence = self.sequence.wrapping_add(count);
         self.store_end();
@@ -419,9 +434,9 @@ impl<'a> Appender<'a> {
     ///
     /// - Sequence and tail may be a half-updated pair, so both are counted again from the newest
     ///   entry of the index.
-    /// - If the owner died before its commit, the word at the tail is still 0. The next record
-    ///   overwrites everything that the owner wrote, including index entries that point beyond the
-    ///   tail.
+    /// - If the owner died before its commit, the word at the tail is still 0, whatever `next` says.
+    ///   The next record overwrites everything that the owner wrote, including index entries that
+    ///   point beyond the tail.
     /// - `reserved` stays as it is, because readers may have seen it.
     #[cold]
     fn recover(&mut self) -> Result<(), Corrupt> {
@@ -443,6 +458,8 @@ impl<'a> Appender<'a> {
         if !mutant("proposal_survives_recovery") {
             gate::withdraw(&control.waits.0, reserved);
         }
+        // Last: until then, an owner that dies in here leaves a stream that the next one recovers.
+        commit.next.store(self.tail, Ordering::Relaxed);
         Ok(())
     }
 

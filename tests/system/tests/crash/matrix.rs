@@ -46,6 +46,7 @@ pub(crate) fn victim_of(point: CrashPoint) -> Victim {
         | P::AfterEndWord
         | P::MidIndex
         | P::AfterIndex
+        | P::BeforeCommit
         | P::AfterCommit
         | P::BetweenSequenceAndTail
         | P::BeforeUnlock

@@ -120,8 +120,7 @@ fn recovery_itself_may_die() {
         let mut reader = fixture.join_end();
         fixture.die_at(&Work::Batch(vec![24, 8]), false, CrashPoint::AfterCommit);
         for owner_died in [true, true, true, false] {
-            // The last time, the lock does not report the death, and the word at the tail reveals
-            // it.
+            // The last time, the lock does not report the death, and `next` reveals it.
             fixture.die_at(&Work::One(8), owner_died, CrashPoint::MidRecovery);
         }
         survives(&mut fixture, &mut reader, false);

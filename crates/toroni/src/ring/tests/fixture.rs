@@ -152,6 +152,9 @@ impl Fixture {
         self.follow(work, first_stamp, &reached);
         if lived.is_some() {
             self.model.stored = self.model.count();
+            let commit = &self.memory.control.commit.0;
+            let (tail, next) = (&commit.tail, &commit.next);
+            assert_eq!(tail.load(Ordering::Relaxed), next.load(Ordering::Relaxed), "I4");
         }
         reached
     }
@@ -194,6 +197,10 @@ impl Fixture {
         assert_eq!(control.reserved.0.load(Ordering::Relaxed), self.model.reserved, "reserved");
         assert_eq!(control.commit.0.tail.load(Ordering::Relaxed), self.model.stored_end().position);
         assert_eq!(ring.word(self.model.end()).load(Ordering::Relaxed), 0, "the end of the stream");
+        if self.model.stored < self.model.count() {
+            let next = control.commit.0.next.load(Ordering::Relaxed);
+            assert_ne!(next, self.model.stored_end().position, "the next owner recovers (I4)");
+        }
         for (block, expected) in self.model.entries() {
             assert_eq!(ring.read_entry(block).map(of), Some(expected), "entry of block {block}");
         }
