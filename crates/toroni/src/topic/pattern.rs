@@ -112,6 +112,48 @@ impl Pattern {
         true
     }
 
+    /// Returns whether there could be a topic that both patterns match.
+    ///
+    /// Only segments count: the method ignores that such a topic may exceed the maximum length.
+    /// Compares at most as many pairs of segments as the product of the two segment counts (at most
+    /// 128 × 128).
+    ///
+    /// ```
+    /// # use toroni::{Pattern, PatternError};
+    /// let pattern: Pattern = "plant/*/temperature".parse()?;
+    /// assert!(pattern.intersects(&"plant/boiler/**".parse()?));
+    /// assert!(!pattern.intersects(&"plant/boiler".parse()?));
+    /// # Ok::<(), PatternError>(())
+    /// ```
+    #[must_use]
+    pub fn intersects(&self, other: &Self) -> bool {
+        let others: Vec<&str> = other.segments().collect();
+        // `reached[n]`: some path is matched by the segments of this pattern so far, and by the
+        // first `n` of the other.
+        let mut reached = vec![false; others.len() + 1];
+        reached[0] = true;
+        skip_any_number(&mut reached, &others);
+        for mine in self.segments() {
+            let before = reached.clone();
+            if mine != ANY_NUMBER {
+                reached.fill(false);
+            }
+            for (n, theirs) in others.iter().enumerate() {
+                if mine == ANY_NUMBER {
+                    // It matches what this segment matches, and what came before.
+                    reached[n + 1] |= reached[n];
+                } else if *theirs == ANY_NUMBER {
+                    // The other's `**` matches one more segment.
+                    reached[n + 1] |= before[n + 1];
+                } else if mine == ANY_ONE || *theirs == ANY_ONE || mine == *theirs {
+                    reached[n + 1] |= before[n];
+                }
+            }
+            skip_any_number(&mut reached, &others);
+        }
+        reached[others.len()]
+    }
+
     fn segments(&self) -> std::str::Split<'_, char> {
         self.0.split(SEPARATOR)
     }
@@ -183,6 +225,13 @@ const ANY_ONE: &str = "*";
 
 /// The wildcard for zero or more segments.
 const ANY_NUMBER: &str = "**";
+
+/// Goes past each `**` of a pattern that is reached, because it may match nothing.
+fn skip_any_number(reached: &mut [bool], segments: &[&str]) {
+    for (n, segment) in segments.iter().enumerate() {
+        reached[n + 1] |= reached[n] && *segment == ANY_NUMBER;
+    }
+}
 
 /// The characters that a pattern must not contain.
 const RESERVED: &[char] = &['#', '+', '$', '?'];
@@ -397,6 +446,34 @@ mod tests {
         }
     }
 
+    /// Compares with the definition: is there a topic that both match? It is enough to search topics
+    /// of as many segments as the two patterns have together, because a `**` need not match more.
+    /// `c` stands for every segment that neither pattern names.
+    #[test]
+    fn intersections_agree_with_enumeration_on_every_small_case() {
+        let topics = paths(&["a", "b", "c"], 1, 6);
+        let patterns = paths(&["a", "b", "*", "**"], 1, 3);
+        let matched: Vec<Vec<bool>> = patterns
+            .iter()
+            .map(|pattern| topics.iter().map(|topic| reference(pattern, topic)).collect())
+            .collect();
+        for (left, matched_left) in patterns.iter().zip(&matched) {
+            let parsed = Pattern::new(&left.join("/")).unwrap();
+            for (right, matched_right) in patterns.iter().zip(&matched) {
+                let expected = matched_left.iter().zip(matched_right).any(|(l, r)| *l && *r);
+                let right = Pattern::new(&right.join("/")).unwrap();
+                assert_eq!(parsed.intersects(&right), expected, "{parsed} and {right}");
+            }
+        }
+    }
+
+    #[test]
+    fn intersections_of_the_longest_patterns_do_not_explode() {
+        let many = |end: &str| Pattern::new(&format!("{}{end}", "**/a/".repeat(50))).unwrap();
+        assert!(many("b").intersects(&many("*")));
+        assert!(!many("b").intersects(&many("c")));
+    }
+
     /// Uses the longest pattern and topic. An algorithm that tries every way to distribute the
     /// segments among the `**` would not finish.
     #[test]
@@ -474,6 +551,27 @@ mod tests {
     }
 
     proptest! {
+        /// A pattern without wildcards intersects exactly the patterns that match it as a topic, and
+        /// `T/**` those that match `T` or a topic below.
+        #[test]
+        fn intersections_agree_with_matches(
+            left in path(&["a", "b", "aa", "*", "**", "**"]),
+            right in path(&["a", "b", "aa", "*", "**", "**"]),
+            topic in path(&["a", "b", "aa"]),
+        ) {
+            let parse = |path: &[&str]| Pattern::new(&path.join("/")).unwrap();
+            let (left, right, topic) = (parse(&left), parse(&right), topic.join("/"));
+            prop_assert_eq!(left.intersects(&right), right.intersects(&left));
+            prop_assert_eq!(
+                left.intersects(&Pattern::new(&topic).unwrap()),
+                left.matches(&topic)
+            );
+            prop_assert_eq!(
+                left.intersects(&Pattern::new(&format!("{topic}/**")).unwrap()),
+                left.matches_descendants(&topic)
+            );
+        }
+
         #[test]
         fn agrees_with_the_definition(
             pattern in path(&["a", "b", "aa", "*", "**", "**"]),
