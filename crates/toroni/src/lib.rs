@@ -96,13 +96,13 @@ pub(crate) mod topic;
 pub use bus::proactor;
 #[cfg(not(loom))]
 pub use bus::{
-    Borrowed, Bus, BusConfig, BusId, BusStats, InPlace, Interrupter, LockOwner, Message, Publisher,
-    PublisherStats, Reopened, Router, Start, Subscriber, SubscriberBuilder, SubscriberSlotStats,
-    SubscriberStats, TopicStats, WaitStrategy, admin,
+    Borrowed, Bus, BusConfig, BusId, BusStats, Exclusive, ExclusiveTopic, InPlace, Interrupter,
+    LockOwner, Message, Publisher, PublisherStats, Reopened, Router, Start, Subscriber,
+    SubscriberBuilder, SubscriberSlotStats, SubscriberStats, TopicStats, WaitStrategy, admin,
 };
 pub use error::{
-    BurstError, Corrupt, DirectoryError, FileError, Forked, InvalidName, OpenError, PublishError,
-    PublisherError, ReceiveError, SubscriberError, UntrustedDirectory,
+    BurstError, Corrupt, DirectoryError, ExclusiveError, FileError, Forked, InvalidName, OpenError,
+    PublishError, PublisherError, ReceiveError, SubscriberError, UntrustedDirectory,
 };
 pub use ring::racy::{RacyBytes, RacyBytesMut};
 pub use settings::{InvalidSetting, LockKind, NotifyKind, Policy};

@@ -22,6 +22,65 @@ fn the_others_go_on_with_the_lock_kind_robust() {
     kill_many(LockKind::Robust);
 }
 
+/// Three exclusive publishers: one publishes, the others wait until they can. The one that publishes is killed, again and
+/// again. The next one continues, and nothing is missing, doubled or out of order.
+#[test]
+fn the_next_exclusive_publisher_goes_on() {
+    let kills: u64 =
+        std::env::var("TORONI_KILLS").map_or(100, |kills| kills.parse().expect("a number"));
+    let _watchdog = Watchdog::start("kill", Duration::from_secs(120 + kills));
+    let mut random = Random::from_environment();
+    let mut fixture = Fixture::new(|config| {
+        let config = config.policy(Policy::Wait { limit: None }).capacity(256 << 10);
+        config.max_publishers(8).max_subscribers(8)
+    });
+    let mut order = Agreement::default();
+    let subscribers = [
+        subscriber(&mut fixture, &mut random, "receive"),
+        subscriber(&mut fixture, &mut random, "poll"),
+    ];
+    let start = |fixture: &mut Fixture, random: &mut Random| {
+        let [seed, longest] = publisher_options(random);
+        fixture.start("publish", &[seed, longest, "exclusive=true"])
+    };
+    let mut publishers: Vec<Worker> = (0..3).map(|_| start(&mut fixture, &mut random)).collect();
+    let mut killed = Vec::new();
+    for _ in 0..kills / 2 {
+        let mut at_work = None;
+        wait_until("one of them publishes", || {
+            at_work = publishers.iter().position(|one| fixture.counters.count(one.id) > 0);
+            at_work.is_some()
+        });
+        let number = at_work.expect("one");
+        let others = (0..3).filter(|other| *other != number);
+        for other in others {
+            assert_eq!(fixture.counters.count(publishers[other].id), 0, "only one publishes");
+        }
+        std::thread::sleep(Duration::from_micros(random.between(0, 3000)));
+        let new = start(&mut fixture, &mut random);
+        let old = std::mem::replace(&mut publishers[number], new);
+        let id = old.id;
+        old.kill(&mut order);
+        killed.push((id, fixture.counters.count(id)));
+    }
+    let total = fixture.stop_publishers(publishers);
+    let seen = fixture.finish_subscribers(total, subscribers, &mut order);
+    for seen in &seen {
+        assert_eq!((seen.received, seen.lost), (total, 0));
+    }
+    assert_eq!(seen[0].of_worker, seen[1].of_worker);
+    for (id, confirmed) in killed {
+        let committed = seen[0].of_worker.get(&id).copied().unwrap_or(0);
+        assert!(
+            (confirmed..=confirmed + BUNDLE as u64).contains(&committed),
+            "worker {id} had {confirmed} confirmed, and {committed} arrived"
+        );
+    }
+    assert!(order.compared() > 0, "no part of the order was seen by two");
+    let _ = fixture.root.succeed(&["clean"]);
+    fixture.root.assert_clean_leaves_nothing();
+}
+
 fn kill_many(lock: LockKind) {
     let kills: u64 =
         std::env::var("TORONI_KILLS").map_or(100, |kills| kills.parse().expect("a number"));

@@ -2,12 +2,13 @@
 
 use super::clock;
 use super::open::{BusConfig, Reopened};
-use super::publish::{Publisher, Publishing, writes_in_this_thread};
+use super::publish::{Exclusive, Publisher, Publishing, Terms, writes_in_this_thread};
 use super::subscribe::{Router, Subscriber, SubscriberBuilder, Subscribing};
-use crate::error::{FileError, OpenError, PublisherError, SubscriberError};
+use crate::error::{ExclusiveError, FileError, OpenError, PublisherError, SubscriberError};
 use crate::ring::slots::Identity;
 use crate::shm::directory::BusDirectory;
 use crate::shm::fork::ForkStamp;
+use crate::shm::lock::LockAttempt;
 use crate::shm::mapping::MapOptions;
 use crate::shm::platform::KernelContext;
 use crate::shm::ring_file::RingFile;
@@ -15,6 +16,7 @@ use crate::topic::Topic;
 use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// An opened bus.
 ///
@@ -117,7 +119,41 @@ impl Bus {
     /// [`FileError::RobustLockRefused`]; see [`PublisherError`].
     pub fn publisher(&self, topic: &str) -> Result<Publisher, PublisherError> {
         let topic = Topic::new(topic)?;
-        Publisher::new(self.clone(), self.publishing()?, topic, self.0.timestamps)
+        let publishing = self.publishing()?;
+        let terms = Terms::shared(publishing.bus_policy(), LockAttempt::Until(None));
+        Publisher::new(self.clone(), publishing, topic, &terms)
+    }
+
+    /// Makes an exclusive publisher: the only one of the bus, for as long as it exists. It waits until the publishers
+    /// that are publishing have finished their message, and until another exclusive publisher is dropped.
+    ///
+    /// # Errors
+    /// Returns [`ExclusiveError::Taken`] at once if this `Bus`, or a clone of it, has an exclusive publisher;
+    /// see [`ExclusiveError`].
+    pub fn exclusive(&self) -> Result<Exclusive, ExclusiveError> {
+        Exclusive::new(self.clone(), self.publishing()?, LockAttempt::Until(None))
+    }
+
+    /// Makes an exclusive publisher, as [`Self::exclusive`] does, without waiting.
+    ///
+    /// # Errors
+    /// Returns [`ExclusiveError::Taken`] if there is another exclusive publisher, and [`ExclusiveError::Timeout`] if
+    /// another publisher is publishing; see [`ExclusiveError`].
+    pub fn try_exclusive(&self) -> Result<Exclusive, ExclusiveError> {
+        Exclusive::new(self.clone(), self.publishing()?, LockAttempt::Try)
+    }
+
+    /// Makes an exclusive publisher, as [`Self::exclusive`] does, and waits no longer than `timeout`.
+    ///
+    /// # Errors
+    /// As [`Self::try_exclusive`], after that time.
+    pub fn exclusive_timeout(&self, timeout: Duration) -> Result<Exclusive, ExclusiveError> {
+        let deadline = Instant::now().checked_add(timeout);
+        Exclusive::new(self.clone(), self.publishing()?, LockAttempt::Until(deadline))
+    }
+
+    pub(super) fn has_timestamps(&self) -> bool {
+        self.0.timestamps
     }
 
     /// Makes a subscriber to the topics that match a pattern. In the pattern `*` stands for one segment of

@@ -33,7 +33,7 @@ mod views;
 pub use handle::{Bus, BusId};
 pub use inspect::{BusStats, LockOwner, PublisherStats, SubscriberSlotStats, TopicStats, admin};
 pub use open::{BusConfig, Reopened};
-pub use publish::Publisher;
+pub use publish::{Exclusive, ExclusiveTopic, Publisher};
 pub use subscribe::{
     Borrowed, InPlace, Interrupter, Message, Router, Start, Subscriber, SubscriberBuilder,
     SubscriberStats, WaitStrategy,

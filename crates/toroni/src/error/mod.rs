@@ -12,7 +12,7 @@ mod receive;
 pub use directory::{DirectoryError, InvalidName, UntrustedDirectory};
 pub use file::FileError;
 pub use open::OpenError;
-pub use publish::{BurstError, PublishError, PublisherError};
+pub use publish::{BurstError, ExclusiveError, PublishError, PublisherError};
 pub use receive::{ReceiveError, SubscriberError};
 
 /// A handle was used in the child of a `fork`. The handle belongs to the parent; the child has to open the

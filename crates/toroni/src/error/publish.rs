@@ -3,6 +3,7 @@
 use super::{Corrupt, FileError, Forked};
 use crate::topic::TopicError;
 use std::io;
+use std::path::PathBuf;
 
 /// Why a publisher could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -53,6 +54,19 @@ pub enum PublishError {
     /// returns this.
     #[error("another publisher holds the writer lock: try again")]
     Busy,
+    /// The bus has an exclusive publisher, and this is not it. The call does not wait for it.
+    #[error(
+        "only {name:?}, process {pid}, can publish on this bus, because it publishes exclusively: end that process, or publish on another bus"
+    )]
+    Exclusive {
+        /// What the exclusive publisher calls itself.
+        name: String,
+        /// Its process id, in its own PID namespace.
+        pid: u32,
+    },
+    /// The topic belongs to another bus than the exclusive publisher.
+    #[error("the topic was made by the exclusive publisher of another bus: make it by this one")]
+    ForeignTopic,
     /// The time is over. Only calls with a time limit return this, such as
     /// [`publish_timeout`](crate::Publisher::publish_timeout).
     #[error(
@@ -91,6 +105,36 @@ pub enum PublishError {
         action: &'static str,
         /// The error of the system.
         source: io::Error,
+    },
+}
+
+/// Why there is no exclusive publisher.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExclusiveError {
+    /// The bus cannot be opened for publishing.
+    #[error(transparent)]
+    Publisher(#[from] PublisherError),
+    /// The bus has an exclusive publisher.
+    #[error(
+        "{name:?}, process {pid}, publishes exclusively on this bus: end that process, or publish on another bus"
+    )]
+    Taken {
+        /// What it calls itself.
+        name: String,
+        /// Its process id, in its own PID namespace.
+        pid: u32,
+    },
+    /// Another publisher held the writer lock until the time was over.
+    #[error("another publisher holds the writer lock: try again, or find it with `toroni info`")]
+    Timeout,
+    /// The lock is a robust mutex. It belongs to a thread, so a publisher that can be sent to another thread cannot keep it.
+    #[error(
+        "the bus at {path} uses the lock kind `robust`, which an exclusive publisher cannot keep: create the bus with the lock kind `lease`"
+    )]
+    RobustLock {
+        /// Directory of the bus.
+        path: PathBuf,
     },
 }
 

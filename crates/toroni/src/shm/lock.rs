@@ -5,10 +5,10 @@
 //! One futex word in `ring`:
 //!
 //! ```text
-//!  bit 31      30         29 … 18                17 … 0
-//!   +---------+----------+----------------------+-----------------------------------+
-//!   | WAITERS | STARVING | publisher slot + 1   | low bits of the slot's generation |
-//!   +---------+----------+----------------------+-----------------------------------+
+//!  bit 31      30         29 … 18              17          16 … 0
+//!   +---------+----------+--------------------+-----------+-----------------------------------+
+//!   | WAITERS | STARVING | publisher slot + 1 | EXCLUSIVE | low bits of the slot's generation |
+//!   +---------+----------+--------------------+-----------+-----------------------------------+
 //! ```
 //!
 //! The word is 0 while the lock is free. Without contention, acquiring and releasing take one compare-exchange
@@ -24,6 +24,12 @@
 //! leaves the word at STARVING alone: the lock is free, but only for waiters that have waited that long. If the
 //! starving waiter dies, nothing hangs: every other process that finds the word in this state waits, and so becomes
 //! a starving waiter itself.
+//!
+//! An exclusive publisher sets EXCLUSIVE once it has the lock, and keeps the lock for as long as it exists. Others do
+//! not wait for it: while it lives, they get [`Denied::Exclusive`] at once, and those that were asleep are woken for
+//! that. If its lease is gone they take over, as from any owner. But its process may live, and only have lost its
+//! descriptors. It may then be in the middle of a message, because it does not take the lock for each one. It checks
+//! the word before each message; who took over waits [`LONGEST_WRITE`] before it writes.
 //!
 //! # `robust`
 //!
@@ -49,11 +55,17 @@ const LEASE_TEST_EVERY: Duration = Duration::from_millis(3);
 const SPINS: u32 = 60;
 const YIELDS: u32 = 4;
 
+/// How long to wait after a takeover from an exclusive publisher whose process still lives.
+const LONGEST_WRITE: Duration = Duration::from_millis(3);
+/// How long one that waits to be exclusive sleeps before it checks whether the present one lives.
+const EXCLUSIVE_SLICE: Duration = Duration::from_millis(20);
+
 const WAITERS: u32 = 1 << 31;
 const STARVING: u32 = 1 << 30;
-const OWNER: u32 = STARVING - 1;
-const GENERATION_BITS: u32 = 18;
-const GENERATION: u32 = (1 << GENERATION_BITS) - 1;
+const SLOT_SHIFT: u32 = 18;
+const EXCLUSIVE: u32 = 1 << 17;
+const GENERATION: u32 = EXCLUSIVE - 1;
+const OWNER: u32 = (STARVING - 1) & !EXCLUSIVE;
 
 /// The lock word's name for a publishing participant. It is never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +74,7 @@ pub(crate) struct Owner(u32);
 impl Owner {
     /// `slot` must be below `MOST_PARTICIPANTS`.
     pub(crate) fn new(slot: u32, generation: u32) -> Self {
-        Self((slot + 1) << GENERATION_BITS | generation & GENERATION)
+        Self((slot + 1) << SLOT_SHIFT | generation & GENERATION)
     }
 
     /// Returns the owner that a word names, or `None` if the lock is free.
@@ -72,7 +84,7 @@ impl Owner {
 
     /// Returns the slot, or `None` if the word cannot have been written by a participant.
     pub(crate) fn slot(self) -> Option<u32> {
-        (self.0 >> GENERATION_BITS).checked_sub(1)
+        (self.0 >> SLOT_SHIFT).checked_sub(1)
     }
 
     /// Returns whether this names the owner of the slot that has this generation.
@@ -102,6 +114,8 @@ pub(crate) enum LockAttempt {
 pub(crate) enum Denied {
     /// Another owner has the lock, and the attempt is over.
     Busy,
+    /// An exclusive publisher has the lock.
+    Exclusive(Owner),
     /// This participant can no longer ask the kernel who is alive.
     Blind,
     /// The mutex returned an error that cannot occur while all participants use it correctly.
@@ -116,6 +130,10 @@ pub(crate) struct Blind;
 pub(crate) trait LivenessCheck {
     /// Returns true only if the owner is certainly dead.
     fn is_dead(&self, owner: Owner) -> Result<bool, Blind>;
+
+    /// Returns true only if the owner's process has certainly ended. A dead owner's may not have: it counts as dead
+    /// once it has lost its lease.
+    fn has_ended(&self, owner: Owner) -> bool;
 }
 
 impl From<Blind> for Denied {
@@ -175,6 +193,74 @@ impl WriterLock {
         }
     }
 
+    /// Takes the lock and keeps it, as an exclusive publisher does, until [`Self::release`]. Waits as long as `attempt`
+    /// allows, also for another exclusive publisher, but not for one of this participant.
+    ///
+    /// A robust lock belongs to a thread and cannot be kept.
+    pub(crate) fn acquire_exclusive(
+        &self,
+        control: &Control,
+        attempt: LockAttempt,
+        liveness: &impl LivenessCheck,
+    ) -> Result<Acquired, Denied> {
+        debug_assert_eq!(self.kind, LockKind::Lease);
+        loop {
+            let acquired = match self.try_acquire(control) {
+                Some(acquired) => Ok(acquired),
+                None => self.acquire(control, attempt, liveness),
+            };
+            match (acquired, attempt) {
+                (Ok(acquired), _) => {
+                    self.keep(&control.commit.0.lock);
+                    return Ok(acquired);
+                }
+                (Err(Denied::Exclusive(owner)), LockAttempt::Until(deadline))
+                    if owner != self.me && deadline.is_none_or(|end| Instant::now() < end) =>
+                {
+                    self.await_exclusive(&control.commit.0.lock, deadline);
+                }
+                (Err(denied), _) => return Err(denied),
+            }
+        }
+    }
+
+    /// Returns whether this participant has the lock as an exclusive publisher.
+    #[inline]
+    pub(crate) fn is_kept(&self, control: &Control) -> bool {
+        let word = control.commit.0.lock.load(Ordering::Relaxed);
+        word & (OWNER | EXCLUSIVE) == self.me.0 | EXCLUSIVE
+    }
+
+    /// Marks the lock, which this participant has, as exclusive. Wakes all that wait for it.
+    fn keep(&self, lock: &AtomicU32) {
+        let mut word = lock.load(Ordering::Relaxed);
+        while word & OWNER == self.me.0 {
+            let kept = self.me.0 | EXCLUSIVE;
+            match lock.compare_exchange(word, kept, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => {
+                    let _ = futex::wake(lock, futex::Flags::empty(), i32::MAX.cast_unsigned());
+                    return;
+                }
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// Sleeps until an exclusive publisher releases the lock, for a while, or until `deadline`.
+    fn await_exclusive(&self, lock: &AtomicU32, deadline: Option<Instant>) {
+        let word = lock.load(Ordering::Relaxed);
+        let waiting = word | WAITERS;
+        if word & EXCLUSIVE != 0
+            && (waiting == word
+                || lock
+                    .compare_exchange(word, waiting, Ordering::Relaxed, Ordering::Relaxed)
+                    .is_ok())
+        {
+            // The caller checks the deadline.
+            let _ = self.sleep(lock, waiting, EXCLUSIVE_SLICE, deadline, Instant::now());
+        }
+    }
+
     /// Releases the lock. This is a full fence only on x86-64 and for `lease`; see
     /// [`crate::sync::fence_after_unlock`].
     #[inline]
@@ -217,6 +303,9 @@ impl WriterLock {
     ) -> Result<Acquired, Denied> {
         let lock = &control.commit.0.lock;
         let word = lock.load(Ordering::Relaxed);
+        if let Some(acquired) = self.take_from_exclusive(lock, word, liveness)? {
+            return Ok(acquired);
+        }
         let before = self.seen.swap(word, Ordering::Relaxed);
         let owner = Owner::of(word);
         let died = match owner {
@@ -242,8 +331,12 @@ impl WriterLock {
         liveness: &impl LivenessCheck,
     ) -> Result<Acquired, Denied> {
         for check in 0..SPINS + YIELDS {
-            if lock.load(Ordering::Relaxed) == 0 && self.seize(lock, 0, 0) {
+            let word = lock.load(Ordering::Relaxed);
+            if word == 0 && self.seize(lock, 0, 0) {
                 return Ok(Acquired { owner_died: false });
+            }
+            if word & EXCLUSIVE != 0 {
+                break;
             }
             if check < SPINS {
                 crate::sync::pause();
@@ -270,6 +363,9 @@ impl WriterLock {
                 }
                 continue;
             };
+            if let Some(acquired) = self.take_from_exclusive(lock, word, liveness)? {
+                return Ok(acquired);
+            }
 
             if now - tested >= LEASE_TEST_EVERY {
                 tested = now;
@@ -293,6 +389,31 @@ impl WriterLock {
                 self.sleep(lock, waiting, slice, deadline, now)?;
             }
         }
+    }
+
+    /// Takes the lock from an exclusive publisher that is dead; from one that lives, returns [`Denied::Exclusive`].
+    /// Returns `None` if `word` names none, or has changed.
+    fn take_from_exclusive(
+        &self,
+        lock: &AtomicU32,
+        word: u32,
+        liveness: &impl LivenessCheck,
+    ) -> Result<Option<Acquired>, Denied> {
+        let Some(owner) = Owner::of(word).filter(|_| word & EXCLUSIVE != 0) else {
+            return Ok(None);
+        };
+        // If the owner is this participant, it is alive.
+        if owner == self.me || !liveness.is_dead(owner)? {
+            return Err(Denied::Exclusive(owner));
+        }
+        let has_ended = liveness.has_ended(owner);
+        if !self.seize(lock, word, word & WAITERS) {
+            return Ok(None);
+        }
+        if !has_ended {
+            std::thread::sleep(LONGEST_WRITE);
+        }
+        Ok(Some(Acquired { owner_died: true }))
     }
 
     fn sleep(
@@ -336,9 +457,10 @@ impl WriterLock {
     }
 }
 
-/// Returns the owner that the word of the `lease` lock names.
-pub(crate) fn lease_owner(control: &Control) -> Option<Owner> {
-    Owner::of(control.commit.0.lock.load(Ordering::Relaxed))
+/// Returns the owner that the word of the `lease` lock names, and whether it is exclusive.
+pub(crate) fn lease_owner(control: &Control) -> Option<(Owner, bool)> {
+    let word = control.commit.0.lock.load(Ordering::Relaxed);
+    Some((Owner::of(word)?, word & EXCLUSIVE != 0))
 }
 
 /// Returns the thread id that holds the `robust` lock, as numbered in the PID namespace of its process.
@@ -534,6 +656,10 @@ mod tests {
         fn is_dead(&self, owner: Owner) -> Result<bool, Blind> {
             Ok(self.0.contains(&owner))
         }
+
+        fn has_ended(&self, _: Owner) -> bool {
+            true
+        }
     }
 
     fn locks(kind: LockKind) -> (Arc<Control>, WriterLock, WriterLock) {
@@ -558,7 +684,7 @@ mod tests {
         let owner = Owner::new(1023, u32::MAX);
         assert_eq!(owner.slot(), Some(1023));
         assert!(owner.has_generation(u32::MAX) && !owner.has_generation(0));
-        assert_eq!(owner.0 & (WAITERS | STARVING), 0);
+        assert_eq!(owner.0 & (WAITERS | STARVING | EXCLUSIVE), 0);
         assert_eq!(Owner(5).slot(), None, "names no slot");
     }
 
@@ -622,6 +748,87 @@ mod tests {
         assert!(two.acquire(&control, patiently(), &liveness).unwrap().owner_died);
         two.release(&control);
         assert!(two.try_acquire(&control).is_some());
+    }
+
+    #[test]
+    fn nobody_waits_for_an_exclusive_publisher_that_lives() {
+        let (control, exclusive, two) = locks(LockKind::Lease);
+        let nobody_is_dead = Dead(vec![]);
+        let _ = exclusive.acquire_exclusive(&control, LockAttempt::Try, &nobody_is_dead).unwrap();
+        assert!(exclusive.is_kept(&control) && !two.is_kept(&control));
+        assert_eq!(lease_owner(&control), Some((exclusive.me, true)));
+        assert!(two.try_acquire(&control).is_none());
+        for attempt in [LockAttempt::Try, LockAttempt::Until(None)] {
+            for lock in [&two, &exclusive] {
+                let denied = lock.acquire(&control, attempt, &nobody_is_dead);
+                assert!(matches!(denied, Err(Denied::Exclusive(owner)) if owner == exclusive.me));
+            }
+            // A second one of the same participant.
+            let denied = exclusive.acquire_exclusive(&control, attempt, &nobody_is_dead);
+            assert!(matches!(denied, Err(Denied::Exclusive(owner)) if owner == exclusive.me));
+        }
+        let denied = two.acquire_exclusive(&control, soon(), &nobody_is_dead);
+        assert!(matches!(denied, Err(Denied::Exclusive(owner)) if owner == exclusive.me));
+        exclusive.release(&control);
+        assert_eq!(lease_owner(&control), None);
+        assert!(two.try_acquire(&control).is_some());
+    }
+
+    #[test]
+    fn the_next_exclusive_publisher_waits_for_the_one_before() {
+        let (control, one, two) = locks(LockKind::Lease);
+        let _ = one.acquire_exclusive(&control, LockAttempt::Try, &Dead(vec![])).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let acquired = two.acquire_exclusive(&control, patiently(), &Dead(vec![]));
+                assert!(!acquired.unwrap().owner_died && two.is_kept(&control));
+                two.release(&control);
+            });
+            while control.commit.0.lock.load(Ordering::Relaxed) & WAITERS == 0 {
+                std::thread::yield_now();
+            }
+            one.release(&control);
+        });
+        assert_eq!(lease_owner(&control), None);
+    }
+
+    #[test]
+    fn waiters_are_told_of_an_exclusive_publisher_that_came_first() {
+        let (control, one, two) = locks(LockKind::Lease);
+        let _ = one.try_acquire(&control).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let denied = two.acquire(&control, LockAttempt::Until(None), &Dead(vec![]));
+                assert!(matches!(denied, Err(Denied::Exclusive(owner)) if owner == one.me));
+            });
+            while control.commit.0.lock.load(Ordering::Relaxed) & WAITERS == 0 {
+                std::thread::yield_now();
+            }
+            one.keep(&control.commit.0.lock);
+        });
+    }
+
+    #[test]
+    fn an_exclusive_publisher_that_died_is_taken_over_from() {
+        for attempt in [LockAttempt::Try, LockAttempt::Until(None)] {
+            for exclusive in [false, true] {
+                let (control, dead, two) = locks(LockKind::Lease);
+                let liveness = Dead(vec![dead.me]);
+                let _ = dead.acquire_exclusive(&control, LockAttempt::Try, &liveness).unwrap();
+                let acquired = if exclusive {
+                    two.acquire_exclusive(&control, attempt, &liveness)
+                } else {
+                    two.acquire(&control, attempt, &liveness)
+                };
+                assert!(acquired.unwrap().owner_died);
+                assert_eq!((two.is_kept(&control), dead.is_kept(&control)), (exclusive, false));
+                // Only lost its lease: it gives back nothing that is another's.
+                dead.release(&control);
+                assert_eq!(lease_owner(&control), Some((two.me, exclusive)));
+                two.release(&control);
+                assert_eq!(control.commit.0.lock.load(Ordering::Relaxed), 0);
+            }
+        }
     }
 
     #[test]
@@ -730,6 +937,6 @@ mod tests {
         let _ = one.try_acquire(&control).unwrap();
         let _ = two.acquire(&control, patiently(), &Dead(vec![one.me])).unwrap();
         one.release(&control);
-        assert_eq!(lease_owner(&control), Some(two.me));
+        assert_eq!(lease_owner(&control), Some((two.me, false)));
     }
 }

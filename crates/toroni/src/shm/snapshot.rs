@@ -6,6 +6,7 @@
 use crate::ring::layout::{
     PATTERNS_TEXT_WORDS, PATTERNS_TRUNCATED, PublisherSlot, ReaderPatterns, ReaderSlot,
 };
+use crate::sync::Ordering;
 use std::mem::{offset_of, size_of, size_of_val};
 
 /// A copy of a [`ReaderSlot`] with the same layout. Its number is its index in the list. A
@@ -95,6 +96,11 @@ impl PublisherSnapshot {
     pub(crate) fn name(&self) -> String {
         printable(&self.name)
     }
+}
+
+/// Returns what the owner of a mapped slot calls itself; unprintable bytes are replaced.
+pub(crate) fn publisher_name(slot: &PublisherSlot) -> String {
+    printable(&slot.name.each_ref().map(|word| word.load(Ordering::Relaxed)))
 }
 
 /// A copy of a slot into which bytes can be read.

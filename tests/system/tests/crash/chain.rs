@@ -27,6 +27,7 @@ fn a_chain_of_deaths_leaves_no_trace() {
                 policy: Policy::Wait { limit: None },
                 seed: random.number(),
                 engine: None,
+                exclusive: false,
             };
             println!("{case:?}");
             chain(&case, &mut stalls);

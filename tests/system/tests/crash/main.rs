@@ -73,6 +73,21 @@ fn served_multicast() {
     walk_served(NotifyKind::Multicast { group: None }, 2);
 }
 
+#[test]
+fn exclusive_futex() {
+    walk_exclusive(NotifyKind::Futex);
+}
+
+#[test]
+fn exclusive_datagram() {
+    walk_exclusive(NotifyKind::Datagram);
+}
+
+#[test]
+fn exclusive_multicast() {
+    walk_exclusive(NotifyKind::Multicast { group: None });
+}
+
 /// The point that alone is walked, if the environment names one.
 fn only() -> Option<String> {
     std::env::var("TORONI_POINT").ok()
@@ -83,6 +98,11 @@ fn walk(lock: LockKind, notify: NotifyKind) {
     let points = CrashPoint::ALL.iter();
     let cases = points.flat_map(|point| matrix::cases(*point, lock, notify, &mut random));
     die(&format!("{lock:?} {notify:?}"), cases);
+}
+
+fn walk_exclusive(notify: NotifyKind) {
+    let cases = matrix::exclusive_cases(notify, &mut Random::from_environment());
+    die(&format!("exclusive, {notify:?}"), cases.into_iter());
 }
 
 #[cfg(feature = "proactor")]

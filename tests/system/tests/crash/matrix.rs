@@ -153,6 +153,7 @@ pub(crate) fn cases(
                 policy,
                 seed: random.number(),
                 engine: None,
+                exclusive: false,
             });
         }
     }
@@ -175,6 +176,30 @@ fn turn_of(
     let number = point as usize + usize::from(lock == LockKind::Robust) + turn * 3 + notify;
     let choice = if number.is_multiple_of(2) { 0 } else { number / 2 % 4 };
     choice..choice + 1
+}
+
+/// The deaths of an exclusive publisher, at each point that it gets to while it publishes.
+pub(crate) fn exclusive_cases(notify: NotifyKind, random: &mut Random) -> Vec<Case> {
+    let mut cases = Vec::new();
+    let at_work = |point: &CrashPoint| {
+        matches!(victim_of(*point), Victim::Publisher | Victim::SpaceWaiter)
+            // It unlocks when it is dropped.
+            && *point != CrashPoint::BeforeUnlock
+            // Nobody else waits.
+            && *point != CrashPoint::BeforePassingOn
+    };
+    for (number, point) in CrashPoint::ALL.iter().copied().filter(at_work).enumerate() {
+        let policies: Vec<Policy> = POLICIES
+            .into_iter()
+            .filter(|policy| is_passed(point, LockKind::Lease, *policy))
+            .collect();
+        let n = times(point, random)[number % 3];
+        let policy = policies[number % policies.len()];
+        let seed = random.number();
+        let lock = LockKind::Lease;
+        cases.push(Case { point, n, lock, notify, policy, seed, engine: None, exclusive: true });
+    }
+    cases
 }
 
 #[test]

@@ -8,10 +8,12 @@ use toroni::hook::CrashPoint as P;
 /// A publisher dies as it publishes.
 ///
 /// The first time, another one publishes beside it. The second time it is alone, and the next one may
-/// get its slot. Later times, another one is there and holds still, and finds out after others.
+/// get its slot. Later times, another one is there and holds still, and finds out after others. An exclusive one
+/// is always alone, and followed by another exclusive one or by others.
 pub(crate) fn publisher(case: &Case, stalls: &mut Stalls) {
     let mut survivors = Survivors::new(case);
     match case.n {
+        _ if case.exclusive => {}
         1 => survivors.start_publisher(),
         2 => {}
         _ => {
@@ -25,7 +27,8 @@ pub(crate) fn publisher(case: &Case, stalls: &mut Stalls) {
     // Only whom it does not keep awake it has to wake.
     let is_gentle = case.point == P::MidWake || case.engine.is_some() && case.n == 2;
     let pause = if is_gentle { "pause_us=300" } else { "pause_us=0" };
-    let options = [&kind_option, LONGEST, "count=20000", "phase=ignored", pause, &seed];
+    let exclusive = case.exclusive_option();
+    let options = [&kind_option, LONGEST, "count=20000", "phase=ignored", pause, &seed, exclusive];
     let mut victim = survivors.fixture.start_doomed("publish", &options, &case.crash());
     survivors.wait_for_death(&mut victim, case);
     let told = survivors.fixture.counters.count(victim.id);
@@ -37,7 +40,9 @@ pub(crate) fn publisher(case: &Case, stalls: &mut Stalls) {
         let all = (*committed.start()).max(survivors.fixture.messages());
         survivors.soon(|| ids.iter().all(|id| counters.count(*id) >= all));
     }
-    if case.n == 2 || case.n > 2 && case.seed.is_multiple_of(2) {
+    if case.exclusive && case.seed.is_multiple_of(2) {
+        survivors.publish_exclusively();
+    } else if case.n == 2 || case.n > 2 && case.seed.is_multiple_of(2) {
         let probe = survivors.fixture.start("probe", &[&seed]);
         drop(probe.running.succeed());
     }

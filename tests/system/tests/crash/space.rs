@@ -13,12 +13,12 @@ use toroni::hook::CrashPoint as P;
 pub(crate) fn publisher_without_space(case: &Case, stalls: &mut Stalls) {
     let mut survivors = Survivors::new(case);
     // The publisher that waits first begins the interval.
-    if case.n == 1 && case.point != P::MidBudget {
+    if case.n == 1 && case.point != P::MidBudget && !case.exclusive {
         // It waits for space, too, and may have been next to be woken.
         survivors.start_publisher();
     }
     let seed = format!("seed={}", case.seed ^ 1);
-    let options = ["kind=single", LONGEST, "count=200000", &seed];
+    let options = ["kind=single", LONGEST, "count=200000", &seed, case.exclusive_option()];
     survivors.subscribers[0].running.stop();
     let mut victim = survivors.fixture.start_doomed("publish", &options, &case.crash());
     if case.point == P::BeforePassingOn {
@@ -37,6 +37,9 @@ pub(crate) fn publisher_without_space(case: &Case, stalls: &mut Stalls) {
         join_in_protected_history(&survivors, case);
     }
     survivors.subscribers[0].running.resume();
+    if case.exclusive && case.seed.is_multiple_of(2) {
+        survivors.publish_exclusively();
+    }
     survivors.assert_progress(stalls);
     let committed = told + u64::from(case.point == P::BeforePassingOn);
     case.assert_arrived(&survivors.finish(), victim.id, &(committed..=committed));

@@ -27,12 +27,19 @@ pub(crate) struct Case {
     pub(crate) seed: u64,
     /// Where the matter is subscribers in a proactor: the configuration of its engine.
     pub(crate) engine: Option<&'static str>,
+    /// Whether the victim is the exclusive publisher of the bus.
+    pub(crate) exclusive: bool,
 }
 
 impl Case {
     /// What the environment of the victim says.
     pub(crate) fn crash(&self) -> String {
         format!("{}:{}", self.point.name(), self.n)
+    }
+
+    /// Tells the victim whether it is exclusive.
+    pub(crate) fn exclusive_option(&self) -> &'static str {
+        if self.exclusive { "exclusive=true" } else { "exclusive=false" }
     }
 
     pub(crate) fn random(&self) -> Random {
@@ -103,6 +110,12 @@ impl Survivors {
             let options = ["kind=mixed", LONGEST, "pause_us=50", &seed];
             self.publisher = Some(self.fixture.start_ready("publish", &options));
         }
+    }
+
+    /// The next exclusive publisher takes over, publishes, and ends.
+    pub(crate) fn publish_exclusively(&mut self) {
+        let options = ["kind=mixed", LONGEST, "count=40", "phase=ignored", "exclusive=true"];
+        drop(self.fixture.start("publish", &options).running.succeed());
     }
 
     /// Waits for the victim's death, which must be by the crash point.

@@ -81,6 +81,8 @@ pub struct LockOwner {
     /// Its process id, if it is known; for `robust`, its thread id. The number is of its own PID
     /// namespace.
     pub pid: Option<u32>,
+    /// Whether it is an [exclusive](crate::Exclusive) publisher, which keeps the lock for as long as it exists.
+    pub exclusive: bool,
     /// Whether it lives; `None` if this process cannot find out.
     pub alive: Option<bool>,
     /// Whether it is stopped (SIGSTOP): it is not dead, and all publishers wait for it.
@@ -447,7 +449,8 @@ fn lock_owner(
 ) -> Option<LockOwner> {
     match kind {
         LockKind::Lease => {
-            let slot = lock::lease_owner(control)?.slot();
+            let (owner, exclusive) = lock::lease_owner(control)?;
+            let slot = owner.slot();
             let owner = publishers
                 .and_then(|publishers| publishers.iter().find(|one| Some(one.slot) == slot));
             let pid = owner.map(|owner| owner.pid);
@@ -455,6 +458,7 @@ fn lock_owner(
             Some(LockOwner {
                 slot,
                 pid,
+                exclusive,
                 alive: publishers.map(|_| owner.is_some_and(|owner| owner.alive)),
                 stopped: near && pid.is_some_and(is_stopped),
                 dumping: near && pid.is_some_and(is_dumping),
@@ -466,6 +470,7 @@ fn lock_owner(
             Some(LockOwner {
                 slot: None,
                 pid: Some(pid),
+                exclusive: false,
                 alive: Some(alive),
                 stopped: is_stopped(pid),
                 dumping: is_dumping(pid),

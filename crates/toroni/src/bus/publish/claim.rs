@@ -11,7 +11,10 @@ use crate::shm::header::Header;
 use crate::shm::lease::{Lease, LeaseTester};
 use crate::shm::lock::{Blind, Owner};
 use crate::shm::participants::PublishersSegment;
+use crate::shm::snapshot::publisher_name;
 use crate::sync::Ordering;
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 
 /// A slot of `publishers` that this process owns, by its lease.
 pub(super) struct PublisherClaim {
@@ -104,6 +107,29 @@ impl PublisherClaim {
             Err(_) if self.leases.is_blind() => Err(Blind),
             // If the kernel does not answer, nothing is known.
             Err(_) => Ok(false),
+        }
+    }
+
+    /// Returns whether the process of the owner that a lock word names has certainly ended. One that has not been
+    /// waited for by its parent still exists.
+    pub(super) fn has_ended(&self, owner: Owner) -> bool {
+        let Some(number) = owner.slot().filter(|number| *number < self.slots) else { return true };
+        let slot = self.segment.slot(number);
+        let namespace = slot.pid_namespace.load(Ordering::Relaxed);
+        let is_near =
+            namespace != 0 && namespace == self.slot().pid_namespace.load(Ordering::Relaxed);
+        let pid = i32::try_from(slot.pid.load(Ordering::Relaxed)).ok().and_then(Pid::from_raw);
+        is_near && pid.is_some_and(|pid| test_kill_process(pid) == Err(Errno::SRCH))
+    }
+
+    /// Returns what the owner that a lock word names calls itself, and its process id.
+    pub(super) fn name_and_pid(&self, owner: Owner) -> (String, u32) {
+        match owner.slot().filter(|number| *number < self.slots) {
+            None => (String::new(), 0),
+            Some(number) => {
+                let slot = self.segment.slot(number);
+                (publisher_name(slot), slot.pid.load(Ordering::Relaxed))
+            }
         }
     }
 

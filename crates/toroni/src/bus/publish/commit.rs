@@ -1,6 +1,6 @@
 //! What one commit makes visible: a message, a batch, or a message that the caller writes in place.
 
-use super::participant::Participant;
+use super::participant::{CallEnd, Participant};
 use super::reentrancy::Permit;
 use crate::error::PublishError;
 use crate::ring::writer::{Appender, Record};
@@ -18,12 +18,12 @@ pub(super) trait Commit {
     /// Returns how many bytes of the stream it takes.
     fn bytes(&self) -> u64;
 
-    /// Writes and commits, under the writer lock. `waited` says whether this call has waited for free space.
+    /// Writes and commits, under the writer lock. `end` says what is to be done if the caller's function panics.
     fn write(
         self,
         appender: &mut Appender<'_>,
         participant: &Participant,
-        waited: bool,
+        end: CallEnd,
     ) -> Result<Self::Result, PublishError>;
 }
 
@@ -40,7 +40,7 @@ impl Commit for Record<'_> {
         self,
         appender: &mut Appender<'_>,
         _: &Participant,
-        _: bool,
+        _: CallEnd,
     ) -> Result<(), PublishError> {
         appender.write(self);
         Ok(())
@@ -73,7 +73,7 @@ impl<'r, I: Iterator<Item = Record<'r>>> Commit for Batch<I> {
         self,
         appender: &mut Appender<'_>,
         _: &Participant,
-        _: bool,
+        _: CallEnd,
     ) -> Result<(), PublishError> {
         appender.write_batch(self.records, self.bytes);
         Ok(())
@@ -105,17 +105,17 @@ impl<R, F: FnOnce(&[AtomicU64]) -> R> Commit for Filled<'_, F> {
         self,
         appender: &mut Appender<'_>,
         participant: &Participant,
-        waited: bool,
+        end: CallEnd,
     ) -> Result<R, PublishError> {
-        // If `fill` panics, this gives the lock back, and nothing is visible.
-        let lock = participant.lock_guard(waited);
+        // If `fill` panics, this ends the call, and nothing is visible.
+        let lock = participant.lock_guard(end);
         let _entered = self.permit.enter(&participant.bus_id);
         let result = appender.write_with(self.tag, self.extensions, self.length, |words| {
             let result = (self.fill)(words);
             // `fill` may have forked: then it returns twice, and the lock is the parent's.
             participant.check_fork().map(|()| result)
         })?;
-        lock.keep();
+        lock.defer();
         Ok(result)
     }
 }

@@ -1,6 +1,7 @@
 //! Publishing. Each file uses only those below it:
 //!
 //! ```text
+//! exclusive       the public handle of the only publisher of a bus
 //! publisher       the public handle: checks lengths, frames messages
 //! publishing      what a publish does, step by step
 //! backpressure    what a publisher does when the ring is full
@@ -13,6 +14,7 @@
 mod backpressure;
 mod claim;
 mod commit;
+mod exclusive;
 mod participant;
 mod publisher;
 mod publishing;
@@ -22,6 +24,8 @@ mod terms;
 mod topics;
 mod wake;
 
+pub use exclusive::{Exclusive, ExclusiveTopic};
 pub use publisher::Publisher;
 pub(super) use publishing::Publishing;
 pub(super) use reentrancy::by_this_thread as writes_in_this_thread;
+pub(super) use terms::Terms;

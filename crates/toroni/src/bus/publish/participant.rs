@@ -50,8 +50,16 @@ pub(super) struct Participant {
 /// the lock was held: there the lock is the parent's.
 pub(super) struct Lock<'a> {
     participant: &'a Participant,
+    end: CallEnd,
+}
+
+/// What the end of a call has to do about the lock.
+#[derive(Clone, Copy)]
+pub(super) struct CallEnd {
     /// Whether this publisher waited for free space, for which others may wait, too.
-    waited: bool,
+    pub(super) waited: bool,
+    /// Whether the publisher is exclusive, and keeps the lock.
+    pub(super) keeps_lock: bool,
 }
 
 /// The writer lock, and the end of the stream.
@@ -67,15 +75,15 @@ impl Held<'_> {
     }
 
     pub(super) fn set_waited(&mut self, waited: bool) {
-        self.lock.waited = waited;
+        self.lock.end.waited = waited;
     }
 }
 
 impl Lock<'_> {
-    /// Keeps the lock taken. Returns whether this publisher waited for free space.
+    /// Leaves the end of the call to the caller, see [`Participant::end_call`].
     #[inline]
-    pub(super) fn keep(self) -> bool {
-        std::mem::ManuallyDrop::new(self).waited
+    pub(super) fn defer(self) -> CallEnd {
+        std::mem::ManuallyDrop::new(self).end
     }
 }
 
@@ -83,7 +91,7 @@ impl Drop for Lock<'_> {
     #[inline]
     fn drop(&mut self) {
         if self.participant.check_fork().is_ok() {
-            self.participant.unlock(self.waited);
+            self.participant.end_call(self.end);
         }
     }
 }
@@ -112,7 +120,7 @@ impl Participant {
         };
         if let Some(acquired) = participant.lock.inherit(participant.ring.control()) {
             // What the last owner of this slot left is repaired now; if that fails, the next lock reports it.
-            drop(participant.begin(acquired));
+            drop(participant.begin(acquired, false));
         }
         participant.warm_up();
         participant
@@ -137,7 +145,12 @@ impl Participant {
         if !self.ring.file().is_on_disk() {
             return Ok(());
         }
-        let _held = self.hold(&self.terms_without_deadline())?;
+        let _held = match self.hold(&self.terms_without_deadline()) {
+            // The exclusive publisher marked it when it opened the bus. It does not take that back as long as this
+            // participant is there.
+            Err(PublishError::Exclusive { .. }) => return Ok(()),
+            held => held?,
+        };
         self.ring
             .mark_in_use()
             .map_err(|source| PublishError::Os { action: "write the bus back to the disk", source })
@@ -149,7 +162,7 @@ impl Participant {
     /// A failure is not reported: without the mark the bus starts empty after a reboot.
     fn close(&mut self) {
         let deadline = Instant::now().checked_add(LONGEST_CLOSE);
-        let terms = Terms { policy: self.policy, attempt: LockAttempt::Until(deadline) };
+        let terms = Terms::shared(self.policy, LockAttempt::Until(deadline));
         let held = if self.ring.file().is_on_disk() { self.hold(&terms).ok() } else { None };
         if let Some(held) = &held
             && self.claim.is_alone()
@@ -166,7 +179,7 @@ impl Participant {
 
     /// Returns the terms of a call without a time limit.
     pub(super) fn terms_without_deadline(&self) -> Terms {
-        Terms { policy: self.policy, attempt: LockAttempt::Until(None) }
+        Terms::shared(self.policy, LockAttempt::Until(None))
     }
 
     /// Refuses a handle of the parent process.
@@ -180,12 +193,39 @@ impl Participant {
         ring_of(&self.ring)
     }
 
-    /// Tries to take the lock and the end of the stream. It succeeds if the lock is free, nothing has to be
-    /// repaired, and `bytes` fit without a check of slow subscribers; [`Self::unlock`] gives the lock back.
-    /// Otherwise it returns what the try got of the lock, for [`Self::hold_after`].
+    /// Takes the lock and keeps it, for an exclusive publisher, until [`Self::give_up_lock`].
+    pub(super) fn keep_lock(&self, attempt: LockAttempt) -> Result<(), PublishError> {
+        self.check_fork()?;
+        if reentrancy::by_this_thread(&self.bus_id) {
+            return Err(PublishError::Reentrant);
+        }
+        let acquired = self
+            .lock
+            .acquire_exclusive(self.ring.control(), attempt, self)
+            .map_err(|denied| self.denied(denied, PublishError::Timeout))?;
+        // Repairs the stream. If it cannot, this releases the lock.
+        let held = self.begin(acquired, true)?;
+        drop(held);
+        Ok(())
+    }
+
+    /// Gives back the lock that [`Self::keep_lock`] has kept.
+    pub(super) fn give_up_lock(&self) {
+        if self.check_fork().is_ok() {
+            self.end_call(CallEnd { waited: false, keeps_lock: false });
+        }
+    }
+
+    /// Tries to take the lock and the end of the stream. It succeeds if the lock is free, or kept by the caller,
+    /// nothing has to be repaired, and `bytes` fit without a check of slow subscribers; [`Self::end_call`] gives
+    /// the lock back. Otherwise it returns what the try got of the lock, for [`Self::hold_after`].
     #[inline(always)]
-    pub(super) fn try_appender(&self, bytes: u64) -> Result<Appender<'_>, Option<Acquired>> {
-        let acquired = self.lock.try_acquire(self.ring.control());
+    pub(super) fn try_appender(
+        &self,
+        bytes: u64,
+        terms: &Terms,
+    ) -> Result<Appender<'_>, Option<Acquired>> {
+        let acquired = self.try_lock(terms);
         if acquired == Some(Acquired { owner_died: false })
             && let Some(appender) = Appender::resume(self.ring())
             && appender.fits(bytes)
@@ -195,21 +235,35 @@ impl Participant {
         Err(acquired)
     }
 
-    /// Returns the guard of a lock that is held.
-    #[inline]
-    pub(super) fn lock_guard(&self, waited: bool) -> Lock<'_> {
-        Lock { participant: self, waited }
+    /// Takes the lock if it is free, or if the caller has kept it.
+    #[inline(always)]
+    fn try_lock(&self, terms: &Terms) -> Option<Acquired> {
+        if terms.keeps_lock {
+            let is_kept = self.lock.is_kept(self.ring.control());
+            return is_kept.then_some(Acquired { owner_died: false });
+        }
+        self.lock.try_acquire(self.ring.control())
     }
 
-    /// Gives the lock back. A publisher that waited for free space wakes the next one that does.
+    /// Returns the guard of a lock that is held.
     #[inline]
-    pub(super) fn unlock(&self, waited: bool) {
+    pub(super) fn lock_guard(&self, end: CallEnd) -> Lock<'_> {
+        Lock { participant: self, end }
+    }
+
+    /// Gives the lock back, unless the publisher keeps it. A publisher that waited for free space wakes the next one
+    /// that does.
+    #[inline]
+    pub(super) fn end_call(&self, end: CallEnd) {
+        if end.keeps_lock {
+            return;
+        }
         hook::point(CrashPoint::BeforeUnlock);
         if hook::is_dead() {
             return;
         }
         self.lock.release(self.ring.control());
-        waits::pass_on(waited, || futex::wake_one(&self.readers.control().space.0));
+        waits::pass_on(end.waited, || futex::wake_one(&self.readers.control().space.0));
     }
 
     /// Continues after [`Self::try_appender`]: waits for the lock if that did not get it, and repairs the stream
@@ -221,7 +275,7 @@ impl Participant {
         terms: &Terms,
     ) -> Result<Held<'_>, PublishError> {
         match acquired {
-            Some(acquired) => self.begin(acquired),
+            Some(acquired) => self.begin(acquired, terms.keeps_lock),
             None => self.hold_contended(terms),
         }
     }
@@ -229,7 +283,7 @@ impl Participant {
     /// Takes the lock and the end of the stream.
     #[inline]
     pub(super) fn hold(&self, terms: &Terms) -> Result<Held<'_>, PublishError> {
-        self.hold_after(self.lock.try_acquire(self.ring.control()), terms)
+        self.hold_after(self.try_lock(terms), terms)
     }
 
     #[cold]
@@ -237,24 +291,41 @@ impl Participant {
         if reentrancy::by_this_thread(&self.bus_id) {
             return Err(PublishError::Reentrant);
         }
+        if terms.keeps_lock {
+            // Another publisher has taken over: it saw that the lease was gone.
+            return Err(PublishError::LeaseLost);
+        }
         match self.lock.acquire(self.ring.control(), terms.attempt, self) {
-            Ok(acquired) => self.begin(acquired),
-            Err(Denied::Busy) => Err(terms.given_up(PublishError::Busy)),
-            Err(Denied::Blind) => Err(PublishError::LeaseLost),
-            Err(Denied::Os(source)) => {
-                Err(PublishError::Os { action: "take the writer lock", source })
+            Ok(acquired) => self.begin(acquired, false),
+            Err(denied) => Err(self.denied(denied, terms.given_up(PublishError::Busy))),
+        }
+    }
+
+    /// Returns the error of a call that did not get the lock; `given_up` if its time was over.
+    #[cold]
+    fn denied(&self, denied: Denied, given_up: PublishError) -> PublishError {
+        match denied {
+            Denied::Busy => given_up,
+            Denied::Exclusive(owner) => {
+                let (name, pid) = self.claim.name_and_pid(owner);
+                PublishError::Exclusive { name, pid }
             }
+            Denied::Blind => PublishError::LeaseLost,
+            Denied::Os(source) => PublishError::Os { action: "take the writer lock", source },
         }
     }
 
     #[inline]
-    fn begin(&self, acquired: Acquired) -> Result<Held<'_>, PublishError> {
+    fn begin(&self, acquired: Acquired, keeps_lock: bool) -> Result<Held<'_>, PublishError> {
         // Also if the lock was free at the first check, as a robust one is whose owner died.
         if acquired.owner_died {
             hook::point(CrashPoint::Takeover);
         }
         match Appender::begin(self.ring(), acquired.owner_died) {
-            Ok(appender) => Ok(Held { lock: Lock { participant: self, waited: false }, appender }),
+            Ok(appender) => {
+                let end = CallEnd { waited: false, keeps_lock };
+                Ok(Held { lock: Lock { participant: self, end }, appender })
+            }
             Err(corrupt) => {
                 self.lock.release(self.ring.control());
                 Err(corrupt.into())
@@ -289,6 +360,10 @@ impl Participant {
 impl LivenessCheck for Participant {
     fn is_dead(&self, owner: Owner) -> Result<bool, Blind> {
         self.claim.is_dead(owner)
+    }
+
+    fn has_ended(&self, owner: Owner) -> bool {
+        self.claim.has_ended(owner)
     }
 }
 

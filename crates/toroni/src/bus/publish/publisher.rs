@@ -59,11 +59,12 @@ impl Publisher {
         bus: Bus,
         publishing: Arc<Publishing>,
         topic: Topic,
-        timestamps: bool,
+        terms: &Terms,
     ) -> Result<Self, PublisherError> {
         let id = publishing
-            .intern(&topic)
+            .intern(&topic, terms)
             .map_err(|error| of_publisher(error, "enter the topic in", bus.path()))?;
+        let timestamps = bus.has_timestamps();
         let policy = publishing.bus_policy();
         let largest_record = publishing.largest_record();
         Ok(Self {
@@ -76,6 +77,21 @@ impl Publisher {
             policy,
             largest_record,
         })
+    }
+
+    #[inline(always)]
+    pub(super) fn is_of(&self, publishing: &Arc<Publishing>) -> bool {
+        Arc::ptr_eq(&self.publishing, publishing)
+    }
+
+    #[inline(always)]
+    pub(super) fn is_to_descendants(&self) -> bool {
+        self.to_descendants
+    }
+
+    #[inline(always)]
+    pub(super) fn policy(&self) -> Policy {
+        self.policy
     }
 
     /// Returns the topic.
@@ -151,7 +167,11 @@ impl Publisher {
     /// See [`PublishError`]. On an error nothing is published.
     #[inline]
     pub fn publish(&self, payload: impl AsRef<[u8]>) -> Result<(), PublishError> {
-        self.publish_on(payload.as_ref(), self.to_descendants, LockAttempt::Until(None))
+        self.publish_on(
+            payload.as_ref(),
+            self.to_descendants,
+            &self.terms(LockAttempt::Until(None)),
+        )
     }
 
     /// Publishes one message without waiting. Use it in threads that must not block, such as those of an
@@ -178,7 +198,7 @@ impl Publisher {
     /// if it would wait for another publisher; see [`PublishError`].
     #[inline]
     pub fn try_publish(&self, payload: impl AsRef<[u8]>) -> Result<(), PublishError> {
-        self.publish_on(payload.as_ref(), self.to_descendants, LockAttempt::Try)
+        self.publish_on(payload.as_ref(), self.to_descendants, &self.terms(LockAttempt::Try))
     }
 
     /// Publishes one message, and waits no longer than `timeout`.
@@ -191,7 +211,11 @@ impl Publisher {
         timeout: Duration,
     ) -> Result<(), PublishError> {
         let deadline = Instant::now().checked_add(timeout);
-        self.publish_on(payload.as_ref(), self.to_descendants, LockAttempt::Until(deadline))
+        self.publish_on(
+            payload.as_ref(),
+            self.to_descendants,
+            &self.terms(LockAttempt::Until(deadline)),
+        )
     }
 
     /// Publishes one message to the topic and everything below it.
@@ -212,7 +236,7 @@ impl Publisher {
     /// # Errors
     /// See [`PublishError`].
     pub fn publish_to_descendants(&self, payload: impl AsRef<[u8]>) -> Result<(), PublishError> {
-        self.publish_on(payload.as_ref(), true, LockAttempt::Until(None))
+        self.publish_on(payload.as_ref(), true, &self.terms(LockAttempt::Until(None)))
     }
 
     /// Publishes several messages that become visible together: all or none, one after the other, with no
@@ -222,7 +246,7 @@ impl Publisher {
     /// Returns [`PublishError::TooLong`] if their records are together larger than the largest record; see
     /// [`PublishError`].
     pub fn publish_batch<T: AsRef<[u8]>>(&self, payloads: &[T]) -> Result<(), PublishError> {
-        self.publish_batch_with(payloads, LockAttempt::Until(None))
+        self.publish_batch_with(payloads, &self.terms(LockAttempt::Until(None)))
     }
 
     /// Publishes a batch as [`Self::publish_batch`] does, and waits no longer than `timeout`.
@@ -234,26 +258,27 @@ impl Publisher {
         payloads: &[T],
         timeout: Duration,
     ) -> Result<(), PublishError> {
-        self.publish_batch_with(payloads, LockAttempt::Until(Instant::now().checked_add(timeout)))
+        let deadline = Instant::now().checked_add(timeout);
+        self.publish_batch_with(payloads, &self.terms(LockAttempt::Until(deadline)))
     }
 
     #[inline]
-    fn publish_batch_with<T: AsRef<[u8]>>(
+    pub(super) fn publish_batch_with<T: AsRef<[u8]>>(
         &self,
         payloads: &[T],
-        attempt: LockAttempt,
+        terms: &Terms,
     ) -> Result<(), PublishError> {
         if payloads.is_empty() {
             return Ok(());
         }
-        with_bytes_of(payloads, |payloads| self.publish_batch_of_bytes(payloads, attempt))
+        with_bytes_of(payloads, |payloads| self.publish_batch_of_bytes(payloads, terms))
     }
 
     #[inline]
     fn publish_batch_of_bytes(
         &self,
         payloads: &[&[u8]],
-        attempt: LockAttempt,
+        terms: &Terms,
     ) -> Result<(), PublishError> {
         let mut buffer = None;
         let (tag, extensions) = self.frame(self.to_descendants, &mut buffer);
@@ -268,9 +293,8 @@ impl Publisher {
             return Err(self.batch_too_long(extensions, payloads));
         }
         let records = payloads.iter().map(|payload| Record { tag, extensions, payload });
-        let terms = Terms { policy: self.policy, attempt };
         let count = payloads.len() as u64;
-        self.publishing.publish(Batch { records, count, bytes }, &terms)
+        self.publishing.publish(Batch { records, count, bytes }, terms)
     }
 
     /// Publishes messages one by one; each is visible at once. The call takes the writer lock once for all
@@ -282,7 +306,7 @@ impl Publisher {
     /// [`BurstError`] says how many messages were published before the error. If one of them is too long,
     /// none is published.
     pub fn burst<T: AsRef<[u8]>>(&self, payloads: &[T]) -> Result<(), BurstError> {
-        self.burst_with(payloads, LockAttempt::Until(None))
+        self.burst_with(payloads, &self.terms(LockAttempt::Until(None)))
     }
 
     /// Publishes a burst as [`Self::burst`] does, and waits no longer than `timeout`.
@@ -295,30 +319,30 @@ impl Publisher {
         payloads: &[T],
         timeout: Duration,
     ) -> Result<(), BurstError> {
-        self.burst_with(payloads, LockAttempt::Until(Instant::now().checked_add(timeout)))
+        let deadline = Instant::now().checked_add(timeout);
+        self.burst_with(payloads, &self.terms(LockAttempt::Until(deadline)))
     }
 
     #[inline]
-    fn burst_with<T: AsRef<[u8]>>(
+    pub(super) fn burst_with<T: AsRef<[u8]>>(
         &self,
         payloads: &[T],
-        attempt: LockAttempt,
+        terms: &Terms,
     ) -> Result<(), BurstError> {
         if payloads.is_empty() {
             return Ok(());
         }
-        with_bytes_of(payloads, |payloads| self.burst_of_bytes(payloads, attempt))
+        with_bytes_of(payloads, |payloads| self.burst_of_bytes(payloads, terms))
     }
 
-    fn burst_of_bytes(&self, payloads: &[&[u8]], attempt: LockAttempt) -> Result<(), BurstError> {
+    fn burst_of_bytes(&self, payloads: &[&[u8]], terms: &Terms) -> Result<(), BurstError> {
         let mut buffer = None;
         let (tag, extensions) = self.frame(self.to_descendants, &mut buffer);
         let longest = payloads.iter().map(|payload| payload.len()).max().unwrap_or_default();
         self.check_length(extensions.len(), longest)
             .map_err(|source| BurstError { published: 0, source })?;
-        let terms = Terms { policy: self.policy, attempt };
         self.publishing
-            .burst(tag, extensions, payloads, &terms)
+            .burst(tag, extensions, payloads, terms)
             .map_err(|(published, source)| BurstError { published, source })
     }
 
@@ -350,10 +374,19 @@ impl Publisher {
         length: usize,
         fill: impl FnOnce(&mut RacyBytesMut<'_>) -> R,
     ) -> Result<R, PublishError> {
+        self.publish_with_terms(length, fill, &self.terms(LockAttempt::Until(None)))
+    }
+
+    #[inline(always)]
+    pub(super) fn publish_with_terms<R>(
+        &self,
+        length: usize,
+        fill: impl FnOnce(&mut RacyBytesMut<'_>) -> R,
+        terms: &Terms,
+    ) -> Result<R, PublishError> {
         let mut buffer = None;
         let (tag, extensions) = self.frame(self.to_descendants, &mut buffer);
         let bytes = self.check_length(extensions.len(), length)?;
-        let terms = Terms { policy: self.policy, attempt: LockAttempt::Until(None) };
         let permit = reentrancy::permit().ok_or(PublishError::Reentrant)?;
         let payload_length = u32::try_from(length).unwrap_or(u32::MAX);
         let fill = |words: &[AtomicU64]| {
@@ -362,25 +395,29 @@ impl Publisher {
             fill(&mut view)
         };
         let filled = Filled { permit, tag, extensions, length: payload_length, bytes, fill };
-        self.publishing.publish(filled, &terms)
+        self.publishing.publish(filled, terms)
+    }
+
+    #[inline(always)]
+    fn terms(&self, attempt: LockAttempt) -> Terms {
+        Terms::shared(self.policy, attempt)
     }
 
     #[inline]
-    fn publish_on(
+    pub(super) fn publish_on(
         &self,
         payload: &[u8],
         to_descendants: bool,
-        attempt: LockAttempt,
+        terms: &Terms,
     ) -> Result<(), PublishError> {
-        let terms = Terms { policy: self.policy, attempt };
         if let Some(id) = self.id
             && !self.timestamps
         {
             self.check_length(0, payload.len())?;
             let tag = Tag::message(id, to_descendants, &Extensions::default()).raw();
-            return self.publishing.publish(Record { tag, extensions: &[], payload }, &terms);
+            return self.publishing.publish(Record { tag, extensions: &[], payload }, terms);
         }
-        self.publish_extended(payload, to_descendants, &terms)
+        self.publish_extended(payload, to_descendants, terms)
     }
 
     #[cold]

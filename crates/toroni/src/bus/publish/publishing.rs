@@ -6,14 +6,14 @@
 //! 3. If the record reaches beyond what is reserved, [`Backpressure::make_space`] reserves more, after it has
 //!    waited for slow subscribers as the policy says.
 //! 4. The appender writes and commits the record (`ring/writer.rs`).
-//! 5. `Participant::unlock` gives the lock back.
+//! 5. `Participant::end_call` gives the lock back, unless the publisher is exclusive.
 //! 6. [`Wake::sleepers`] wakes the subscribers that sleep, if there are any.
 //!
 //! Steps 2 to 6 are [`Publishing::publish`] for one commit, [`Publishing::burst`] for many under one lock.
 
 use super::backpressure::Backpressure;
 use super::commit::Commit;
-use super::participant::{Held, Participant};
+use super::participant::{CallEnd, Held, Participant};
 use super::terms::Terms;
 use super::topics::Topics;
 use super::wake::Wake;
@@ -37,12 +37,15 @@ pub(in crate::bus) struct Publishing {
 }
 
 /// Wakes subscribers when dropped.
-struct WakeOnDrop<'a>(&'a Publishing);
+struct WakeOnDrop<'a> {
+    publishing: &'a Publishing,
+    keeps_lock: bool,
+}
 
 impl Drop for WakeOnDrop<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.0.wake.sleepers(&self.0.participant);
+        self.publishing.wake.sleepers(&self.publishing.participant, self.keeps_lock);
     }
 }
 
@@ -67,8 +70,12 @@ impl Publishing {
         })
     }
 
-    pub(super) fn bus_policy(&self) -> Policy {
+    pub(in crate::bus) fn bus_policy(&self) -> Policy {
         self.participant.policy
+    }
+
+    pub(super) fn lock_kind(&self) -> LockKind {
+        self.participant.ring.header().settings.lock
     }
 
     pub(super) fn largest_record(&self) -> u64 {
@@ -85,8 +92,11 @@ impl Publishing {
         terms: &Terms,
     ) -> Result<C::Result, PublishError> {
         self.participant.check_fork()?;
-        match self.participant.try_appender(commit.bytes()) {
-            Ok(appender) => self.write_and_wake(appender, false, commit),
+        match self.participant.try_appender(commit.bytes(), terms) {
+            Ok(appender) => {
+                let end = CallEnd { waited: false, keeps_lock: terms.keeps_lock };
+                self.write_and_wake(appender, end, commit)
+            }
             Err(acquired) => self.publish_slowly(acquired, commit, terms),
         }
     }
@@ -103,21 +113,21 @@ impl Publishing {
             held = self.make_space(held, commit.bytes(), terms)?;
         }
         let Held { lock, appender } = held;
-        self.write_and_wake(appender, lock.keep(), commit)
+        self.write_and_wake(appender, lock.defer(), commit)
     }
 
     #[inline(always)]
     fn write_and_wake<C: Commit>(
         &self,
         mut appender: Appender<'_>,
-        waited: bool,
+        end: CallEnd,
         commit: C,
     ) -> Result<C::Result, PublishError> {
         let (messages, bytes) = (commit.messages(), commit.bytes());
-        let result = commit.write(&mut appender, &self.participant, waited)?;
+        let result = commit.write(&mut appender, &self.participant, end)?;
         self.participant.count(messages, bytes);
-        self.participant.unlock(waited);
-        self.wake.sleepers(&self.participant);
+        self.participant.end_call(end);
+        self.wake.sleepers(&self.participant, end.keeps_lock);
         Ok(result)
     }
 
@@ -135,7 +145,7 @@ impl Publishing {
         participant.check_fork().map_err(|error| (0, error))?;
         // Dropped after the unlock, also on an error: what is committed by then must not wait for the next
         // message.
-        let _wake = WakeOnDrop(self);
+        let _wake = WakeOnDrop { publishing: self, keeps_lock: terms.keeps_lock };
         let mut held = participant.hold(terms).map_err(|error| (0, error))?;
         let mut counted = held.end();
         let mut published = 0;
@@ -177,7 +187,11 @@ impl Publishing {
     }
 
     /// Returns the id of a topic; see [`Topics::intern`].
-    pub(super) fn intern(&self, topic: &Topic) -> Result<Option<TopicId>, PublishError> {
-        self.topics.intern(&self.participant, topic)
+    pub(super) fn intern(
+        &self,
+        topic: &Topic,
+        terms: &Terms,
+    ) -> Result<Option<TopicId>, PublishError> {
+        self.topics.intern(&self.participant, topic, terms)
     }
 }

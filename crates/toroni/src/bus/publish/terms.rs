@@ -1,4 +1,4 @@
-//! How long one call may wait.
+//! On which terms one call publishes: how long it may wait, and whether it keeps the lock.
 
 use crate::error::PublishError;
 use crate::ring::wait_budget::WaitBudget;
@@ -6,15 +6,23 @@ use crate::settings::Policy;
 use crate::shm::lock::LockAttempt;
 use std::time::{Duration, Instant};
 
-/// How long one call may wait, for the lock and for slow subscribers.
+/// How long one call may wait, for the lock and for slow subscribers, and whether it keeps the lock.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Terms {
+pub(in crate::bus) struct Terms {
     pub(super) policy: Policy,
     /// `Try` waits neither for the lock nor for free space; a deadline holds for both together.
     pub(super) attempt: LockAttempt,
+    /// The caller is an exclusive publisher: it has the lock already, and keeps it.
+    pub(super) keeps_lock: bool,
 }
 
 impl Terms {
+    /// Returns the terms of a call that takes the lock, and gives it back.
+    #[inline(always)]
+    pub(in crate::bus) fn shared(policy: Policy, attempt: LockAttempt) -> Self {
+        Self { policy, attempt, keeps_lock: false }
+    }
+
     pub(super) fn wait_budget(&self) -> WaitBudget {
         let give_up_after = match self.attempt {
             LockAttempt::Try => Some(Duration::ZERO),

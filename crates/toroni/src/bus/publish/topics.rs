@@ -2,6 +2,7 @@
 
 use super::participant::Participant;
 use super::reentrancy;
+use super::terms::Terms;
 use crate::bus::views::table_of;
 use crate::error::{Corrupt, PublishError};
 use crate::topic::table::{Appended, TopicCache};
@@ -14,11 +15,12 @@ pub(super) struct Topics(Mutex<TopicCache>);
 
 impl Topics {
     /// Returns the id of a topic, and appends the topic to the table if it is new. Returns `None` if the
-    /// table is full: then the name has to travel with each message.
+    /// table is full, or belongs to an exclusive publisher: then the name has to travel with each message.
     pub(super) fn intern(
         &self,
         participant: &Participant,
         topic: &Topic,
+        terms: &Terms,
     ) -> Result<Option<TopicId>, PublishError> {
         participant.check_fork()?;
         // Before the cache is locked: another thread may hold that lock and wait for the writer lock, which
@@ -32,7 +34,10 @@ impl Topics {
         if let Some(id) = topic_cache.lookup(topic.as_str()) {
             return Ok(Some(id));
         }
-        let held = participant.hold(&participant.terms_without_deadline())?;
+        let held = match participant.hold(terms) {
+            Err(PublishError::Exclusive { .. }) => return Ok(None),
+            held => held?,
+        };
         let appended = topic_cache.append(table_of(&participant.ring), topic);
         drop(held);
         match appended.map_err(Corrupt::from)? {

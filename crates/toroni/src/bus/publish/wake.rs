@@ -55,17 +55,18 @@ impl Wake {
         Ok(Self { wakers, lock: settings.lock })
     }
 
-    /// Wakes the subscribers that sleep. Call it after the unlock.
+    /// Wakes the subscribers that sleep. Call it after the unlock, or after the commit if the publisher keeps the
+    /// lock.
     #[inline]
-    pub(super) fn sleepers(&self, participant: &Participant) {
+    pub(super) fn sleepers(&self, participant: &Participant, keeps_lock: bool) {
         hook::point(CrashPoint::BeforeWake);
         if hook::is_dead() {
             return;
         }
         // SLEEP
         match self.lock {
-            LockKind::Lease => fence_after_unlock(),
-            LockKind::Robust => fence(Ordering::SeqCst),
+            LockKind::Lease if !keeps_lock => fence_after_unlock(),
+            LockKind::Lease | LockKind::Robust => fence(Ordering::SeqCst),
         }
         let eventcount = eventcount_of(&participant.ring, &participant.readers);
         let sent = self.wakers.notify(eventcount, |armed| list_armed(participant, armed));

@@ -2,14 +2,14 @@
 //!
 //! With `phase=ignored` it publishes `count` messages, whatever it is told. `kind`: `single`, `try`, `timeout`, `batch`,
 //! `burst`, `with`, `descendants`, `topics` (each message on a new topic), `stopping` (in place, and it stops itself under
-//! the lock), or `mixed`.
+//! the lock), or `mixed`. With `exclusive=true` it is the only publisher of the bus, and waits until it can be.
 
 use crate::options::Options;
 use std::time::{Duration, Instant};
 use system_tests::Random;
 use system_tests::counters::{Phase, SharedCounters};
 use system_tests::payload::{Payload, encode};
-use toroni::{Bus, PublishError, Publisher};
+use toroni::{BurstError, Bus, Exclusive, ExclusiveTopic, PublishError, Publisher};
 
 /// Messages of a batch, and of a burst.
 pub(crate) const BUNDLE: usize = system_tests::worker::BUNDLE;
@@ -49,8 +49,7 @@ pub(crate) fn run(options: &Options) {
 }
 
 pub(crate) struct Publishing {
-    bus: Bus,
-    publisher: Publisher,
+    handle: Handle,
     id: u32,
     /// Of the next message.
     counter: u64,
@@ -65,10 +64,9 @@ impl Publishing {
         let bus = options.bus();
         let id = options.get("id");
         let topic = options.or("topic", format!("worker/{}", id % 16));
-        let publisher = bus.publisher(&topic).expect("a publisher");
+        let handle = Handle::new(bus, &topic, options.or("exclusive", false));
         Self {
-            bus,
-            publisher,
+            handle,
             id,
             counter: 0,
             kind: options.or("kind", "mixed".to_owned()),
@@ -97,38 +95,30 @@ impl Publishing {
         let bundle = &self.buffers[..count];
         let message = &bundle[0];
         match kind.as_str() {
-            "single" => self.publisher.publish(message).expect("published"),
+            "single" => self.handle.publish(message, None).expect("published"),
             "try" => self.try_publish(message),
             "timeout" => {
-                self.publisher.publish_timeout(message, Duration::from_secs(60)).expect("in time");
+                self.handle.publish(message, Some(Duration::from_secs(60))).expect("in time");
             }
-            "batch" => self.publisher.publish_batch(bundle).expect("published"),
-            "burst" => self.publisher.burst(bundle).expect("published"),
-            "with" => self
-                .publisher
-                .publish_with(message.len(), |bytes| bytes.write(0, message))
-                .expect("published"),
+            "batch" => self.handle.publish_batch(bundle).expect("published"),
+            "burst" => self.handle.burst(bundle).expect("published"),
+            "with" => self.handle.publish_with(message, || {}).expect("published"),
             "stopping" => self
-                .publisher
-                .publish_with(message.len(), |bytes| {
-                    bytes.write(0, message);
+                .handle
+                .publish_with(message, || {
                     let me = rustix::process::getpid();
                     rustix::process::kill_process(me, rustix::process::Signal::STOP)
                         .expect("a signal to itself");
                 })
                 .expect("published"),
             "dwell" => self
-                .publisher
-                .publish_with(message.len(), |bytes| {
-                    bytes.write(0, message);
-                    std::thread::sleep(Duration::from_micros(100));
-                })
+                .handle
+                .publish_with(message, || std::thread::sleep(Duration::from_micros(100)))
                 .expect("published"),
-            "descendants" => self.publisher.publish_to_descendants(message).expect("published"),
+            "descendants" => self.handle.publish_to_descendants(message).expect("published"),
             "topics" => {
                 let topic = format!("worker/{}/{}", self.id, self.counter);
-                let publisher = self.bus.publisher(&topic).expect("a publisher");
-                publisher.publish(message).expect("published");
+                self.handle.publish_on(&topic, message).expect("published");
             }
             kind => panic!("no kind {kind:?}"),
         }
@@ -139,12 +129,95 @@ impl Publishing {
     /// At once if possible; else, after a while, as the others do.
     fn try_publish(&self, message: &[u8]) {
         for _ in 0..20 {
-            match self.publisher.try_publish(message) {
+            match self.handle.try_publish(message) {
                 Ok(()) => return,
                 Err(PublishError::Busy | PublishError::Full) => std::thread::yield_now(),
                 Err(error) => panic!("{error}"),
             }
         }
-        self.publisher.publish(message).expect("published");
+        self.handle.publish(message, None).expect("published");
+    }
+}
+
+/// How the worker publishes: beside others, or alone.
+enum Handle {
+    Shared(Bus, Publisher),
+    Exclusive(Exclusive, ExclusiveTopic),
+}
+
+impl Handle {
+    fn new(bus: Bus, topic: &str, exclusive: bool) -> Self {
+        if exclusive {
+            let exclusive = bus.exclusive().expect("an exclusive publisher");
+            let topic = exclusive.topic(topic).expect("a topic");
+            return Self::Exclusive(exclusive, topic);
+        }
+        let publisher = bus.publisher(topic).expect("a publisher");
+        Self::Shared(bus, publisher)
+    }
+
+    fn publish(&self, message: &[u8], timeout: Option<Duration>) -> Result<(), PublishError> {
+        match (self, timeout) {
+            (Self::Shared(_, publisher), None) => publisher.publish(message),
+            (Self::Shared(_, publisher), Some(timeout)) => {
+                publisher.publish_timeout(message, timeout)
+            }
+            (Self::Exclusive(exclusive, topic), None) => exclusive.publish(topic, message),
+            (Self::Exclusive(exclusive, topic), Some(timeout)) => {
+                exclusive.publish_timeout(topic, message, timeout)
+            }
+        }
+    }
+
+    fn try_publish(&self, message: &[u8]) -> Result<(), PublishError> {
+        match self {
+            Self::Shared(_, publisher) => publisher.try_publish(message),
+            Self::Exclusive(exclusive, topic) => exclusive.try_publish(topic, message),
+        }
+    }
+
+    fn publish_batch(&self, messages: &[Vec<u8>]) -> Result<(), PublishError> {
+        match self {
+            Self::Shared(_, publisher) => publisher.publish_batch(messages),
+            Self::Exclusive(exclusive, topic) => exclusive.publish_batch(topic, messages),
+        }
+    }
+
+    fn burst(&self, messages: &[Vec<u8>]) -> Result<(), BurstError> {
+        match self {
+            Self::Shared(_, publisher) => publisher.burst(messages),
+            Self::Exclusive(exclusive, topic) => exclusive.burst(topic, messages),
+        }
+    }
+
+    /// Writes the message in place. Then does `more`, still under the lock.
+    fn publish_with(&self, message: &[u8], more: impl FnOnce()) -> Result<(), PublishError> {
+        let fill = |bytes: &mut toroni::RacyBytesMut<'_>| {
+            bytes.write(0, message);
+            more();
+        };
+        match self {
+            Self::Shared(_, publisher) => publisher.publish_with(message.len(), fill),
+            Self::Exclusive(exclusive, topic) => exclusive.publish_with(topic, message.len(), fill),
+        }
+    }
+
+    fn publish_to_descendants(&self, message: &[u8]) -> Result<(), PublishError> {
+        match self {
+            Self::Shared(_, publisher) => publisher.publish_to_descendants(message),
+            Self::Exclusive(exclusive, topic) => {
+                exclusive.publish(&topic.clone().to_descendants(true), message)
+            }
+        }
+    }
+
+    /// Publishes on another topic.
+    fn publish_on(&self, topic: &str, message: &[u8]) -> Result<(), PublishError> {
+        match self {
+            Self::Shared(bus, _) => bus.publisher(topic).expect("a publisher").publish(message),
+            Self::Exclusive(exclusive, _) => {
+                exclusive.publish(&exclusive.topic(topic).expect("a topic"), message)
+            }
+        }
     }
 }

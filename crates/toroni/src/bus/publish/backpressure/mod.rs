@@ -5,7 +5,8 @@
 //! 2. Otherwise the policy decides ([`WaitBudget::judge`](crate::ring::wait_budget::WaitBudget::judge)): wait
 //!    for a slice of time, overwrite, or give up. A call that gives up first asks the kernel once, as in
 //!    step 4, because those in its way may be dead.
-//! 3. To wait, it registers as a waiter, checks the slots again, and gives the writer lock back.
+//! 3. To wait, it registers as a waiter, checks the slots again, and gives the writer lock back. An exclusive
+//!    publisher keeps the lock: no other publisher waits for it.
 //! 4. Without the lock it wakes sleeping subscribers, which may be those in its way, and asks the kernel
 //!    whether those in its way live ([`Backpressure::ask`]).
 //! 5. If one of them lives, it polls and then sleeps until a subscriber frees space or the slice ends
@@ -53,7 +54,7 @@ pub(super) struct Backpressure {
 
 impl Backpressure {
     /// Raises `reserved` for `bytes` more, after it has waited for slow subscribers as the policy says. While
-    /// it waits it does not hold the lock.
+    /// it waits it does not hold the lock, unless it keeps the lock for good.
     #[cold]
     pub(super) fn make_space<'a>(
         &self,
@@ -130,7 +131,7 @@ impl Backpressure {
                     return Err(PublishError::WouldWaitForItself);
                 }
                 // The subscribers that this publisher waits for may sleep, and not know of its messages.
-                wake.sleepers(participant);
+                wake.sleepers(participant, terms.keeps_lock);
                 hook::point(CrashPoint::WaitingForSpace);
             }
             // Counted from here: the subscribers woken above may have had the processor meanwhile.

@@ -1,0 +1,270 @@
+//! Publishing on a bus that has one publisher.
+//!
+//! An exclusive publisher takes the writer lock once and keeps it until it is dropped (`shm/lock.rs`, EXCLUSIVE). Each
+//! message then takes the same steps as that of a shared publisher (`publishing.rs`), but for the lock: two locked
+//! instructions in place of which there is one fence, between the commit and the check for sleeping subscribers.
+
+use super::participant::of_publisher;
+use super::publisher::Publisher;
+use super::publishing::Publishing;
+use super::terms::Terms;
+use crate::bus::Bus;
+use crate::error::{BurstError, ExclusiveError, PublishError, PublisherError};
+use crate::ring::racy::RacyBytesMut;
+use crate::settings::{InvalidSetting, LockKind, Policy};
+use crate::shm::lock::LockAttempt;
+use crate::topic::Topic;
+use std::cell::Cell;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The only publisher of a bus, for as long as it exists.
+///
+/// A bus often has one publisher by nature: a feed handler, a replay. An exclusive publisher keeps the writer lock, so
+/// each message costs less than that of a [`Publisher`]. It publishes on any number of topics. It can be sent to another
+/// thread, but used by one thread at a time.
+///
+/// Every other call that publishes on the bus, in this process or another one, fails at once with
+/// [`PublishError::Exclusive`], which names this publisher. Once it is dropped, or its process ends, however it ends,
+/// others can publish again. A publisher that is made meanwhile can only enter a new topic by sending its name with each
+/// message.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let directory = std::env::temp_dir().join(format!("toroni-doc-exclusive-{}", std::process::id()));
+/// # let bus = toroni::BusConfig::new().directory(&directory).open("demo")?;
+/// let feed = bus.exclusive()?;
+/// let (bids, asks) = (feed.topic("market/bid")?, feed.topic("market/ask")?);
+/// feed.publish(&bids, b"99.5")?;
+/// feed.publish(&asks, b"100.5")?;
+/// # drop(feed);
+/// # std::fs::remove_dir_all(directory)?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct Exclusive {
+    bus: Bus,
+    publishing: Arc<Publishing>,
+    /// Whether a function of the caller writes a message in place. This also keeps the type from being shared among
+    /// threads.
+    writes: Cell<bool>,
+}
+
+/// A topic of an [`Exclusive`] publisher.
+#[derive(Clone, Debug)]
+pub struct ExclusiveTopic(Publisher);
+
+impl ExclusiveTopic {
+    /// Returns the topic.
+    #[must_use]
+    pub fn topic(&self) -> &Topic {
+        self.0.topic()
+    }
+
+    /// Returns how many bytes the largest message has that can be published on this topic.
+    #[must_use]
+    pub fn largest_message(&self) -> u64 {
+        self.0.largest_message()
+    }
+
+    /// See [`Publisher::to_descendants`].
+    #[must_use]
+    pub fn to_descendants(self, to_descendants: bool) -> Self {
+        Self(self.0.to_descendants(to_descendants))
+    }
+
+    /// See [`Publisher::with_policy`].
+    ///
+    /// # Errors
+    /// See [`Publisher::with_policy`].
+    pub fn with_policy(self, policy: Policy) -> Result<Self, InvalidSetting> {
+        self.0.with_policy(policy).map(Self)
+    }
+}
+
+impl Exclusive {
+    pub(in crate::bus) fn new(
+        bus: Bus,
+        publishing: Arc<Publishing>,
+        attempt: LockAttempt,
+    ) -> Result<Self, ExclusiveError> {
+        if publishing.lock_kind() == LockKind::Robust {
+            return Err(ExclusiveError::RobustLock { path: bus.path().to_owned() });
+        }
+        publishing.participant.keep_lock(attempt).map_err(|error| match error {
+            PublishError::Exclusive { name, pid } => ExclusiveError::Taken { name, pid },
+            PublishError::Timeout => ExclusiveError::Timeout,
+            other => of_publisher(other, "publish exclusively on", bus.path()).into(),
+        })?;
+        Ok(Self { bus, publishing, writes: Cell::new(false) })
+    }
+
+    /// Returns the bus.
+    #[must_use]
+    pub fn bus(&self) -> &Bus {
+        &self.bus
+    }
+
+    /// Makes a topic to publish on, which is a path such as `plant/boiler/temperature`.
+    ///
+    /// # Errors
+    /// [`PublisherError::Topic`]; see [`PublisherError`].
+    pub fn topic(&self, topic: &str) -> Result<ExclusiveTopic, PublisherError> {
+        let terms = self.terms(self.publishing.bus_policy(), LockAttempt::Until(None));
+        let terms =
+            terms.map_err(|error| of_publisher(error, "enter the topic in", self.bus.path()))?;
+        let topic = Topic::new(topic)?;
+        let publishing = self.publishing.clone();
+        Publisher::new(self.bus.clone(), publishing, topic, &terms).map(ExclusiveTopic)
+    }
+
+    /// Publishes one message; see [`Publisher::publish`]. While it waits for slow subscribers, it keeps the lock.
+    ///
+    /// # Errors
+    /// See [`PublishError`]. On an error nothing is published. [`PublishError::LeaseLost`] also says that another
+    /// publisher has taken over, because other code closed the descriptors of this one.
+    #[inline]
+    pub fn publish(
+        &self,
+        topic: &ExclusiveTopic,
+        payload: impl AsRef<[u8]>,
+    ) -> Result<(), PublishError> {
+        self.publish_until(topic, payload.as_ref(), LockAttempt::Until(None))
+    }
+
+    /// Publishes one message without waiting; see [`Publisher::try_publish`].
+    ///
+    /// # Errors
+    /// Returns [`PublishError::Full`] if `publish` would wait for a subscriber; see [`Self::publish`].
+    #[inline]
+    pub fn try_publish(
+        &self,
+        topic: &ExclusiveTopic,
+        payload: impl AsRef<[u8]>,
+    ) -> Result<(), PublishError> {
+        self.publish_until(topic, payload.as_ref(), LockAttempt::Try)
+    }
+
+    /// Publishes one message, and waits no longer than `timeout`.
+    ///
+    /// # Errors
+    /// Returns [`PublishError::Timeout`] after that time; see [`Self::publish`].
+    pub fn publish_timeout(
+        &self,
+        topic: &ExclusiveTopic,
+        payload: impl AsRef<[u8]>,
+        timeout: Duration,
+    ) -> Result<(), PublishError> {
+        let deadline = Instant::now().checked_add(timeout);
+        self.publish_until(topic, payload.as_ref(), LockAttempt::Until(deadline))
+    }
+
+    /// Publishes several messages that become visible together; see [`Publisher::publish_batch`].
+    ///
+    /// # Errors
+    /// See [`Publisher::publish_batch`] and [`Self::publish`].
+    #[inline]
+    pub fn publish_batch<T: AsRef<[u8]>>(
+        &self,
+        topic: &ExclusiveTopic,
+        payloads: &[T],
+    ) -> Result<(), PublishError> {
+        let terms = self.terms_on(topic, LockAttempt::Until(None))?;
+        topic.0.publish_batch_with(payloads, &terms)
+    }
+
+    /// Publishes messages one by one; see [`Publisher::burst`]. No message of another publisher comes in between.
+    ///
+    /// # Errors
+    /// See [`Publisher::burst`] and [`Self::publish`].
+    pub fn burst<T: AsRef<[u8]>>(
+        &self,
+        topic: &ExclusiveTopic,
+        payloads: &[T],
+    ) -> Result<(), BurstError> {
+        let terms = self.terms_on(topic, LockAttempt::Until(None));
+        let terms = terms.map_err(|source| BurstError { published: 0, source })?;
+        topic.0.burst_with(payloads, &terms)
+    }
+
+    /// Publishes one message of `length` bytes, which `fill` writes directly to shared memory; see
+    /// [`Publisher::publish_with`].
+    ///
+    /// # Errors
+    /// See [`Publisher::publish_with`] and [`Self::publish`].
+    #[inline]
+    pub fn publish_with<R>(
+        &self,
+        topic: &ExclusiveTopic,
+        length: usize,
+        fill: impl FnOnce(&mut RacyBytesMut<'_>) -> R,
+    ) -> Result<R, PublishError> {
+        let terms = self.terms_on(topic, LockAttempt::Until(None))?;
+        let _writing = Writing::begin(&self.writes);
+        topic.0.publish_with_terms(length, fill, &terms)
+    }
+
+    #[inline]
+    fn publish_until(
+        &self,
+        topic: &ExclusiveTopic,
+        payload: &[u8],
+        attempt: LockAttempt,
+    ) -> Result<(), PublishError> {
+        let terms = self.terms_on(topic, attempt)?;
+        topic.0.publish_on(payload, topic.0.is_to_descendants(), &terms)
+    }
+
+    #[inline(always)]
+    fn terms_on(
+        &self,
+        topic: &ExclusiveTopic,
+        attempt: LockAttempt,
+    ) -> Result<Terms, PublishError> {
+        // The topic of another bus would be published there, perhaps while that bus's publisher publishes, too.
+        if !topic.0.is_of(&self.publishing) {
+            return Err(PublishError::ForeignTopic);
+        }
+        self.terms(topic.0.policy(), attempt)
+    }
+
+    #[inline(always)]
+    fn terms(&self, policy: Policy, attempt: LockAttempt) -> Result<Terms, PublishError> {
+        // In the function of `publish_with`. A shared publisher finds this out because the lock is taken.
+        if self.writes.get() {
+            return Err(PublishError::Reentrant);
+        }
+        Ok(Terms { policy, attempt, keeps_lock: true })
+    }
+}
+
+/// Says that a function of the caller writes a message in place, also if that function panics.
+struct Writing<'a>(&'a Cell<bool>);
+
+impl<'a> Writing<'a> {
+    #[inline]
+    fn begin(writes: &'a Cell<bool>) -> Self {
+        writes.set(true);
+        Self(writes)
+    }
+}
+
+impl Drop for Writing<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
+}
+
+impl Drop for Exclusive {
+    fn drop(&mut self) {
+        self.publishing.participant.give_up_lock();
+    }
+}
+
+impl fmt::Debug for Exclusive {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Exclusive").field("bus", &self.bus).finish_non_exhaustive()
+    }
+}
