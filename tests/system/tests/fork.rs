@@ -6,6 +6,7 @@ use system_tests::info::number;
 use system_tests::worker::{BUS, Fixture, Worker};
 use system_tests::{Watchdog, wait_until};
 use toroni::{LockKind, NotifyKind, Policy, PublishError};
+use toroni_testkit::order::Agreement;
 
 fn fixture(notify: NotifyKind) -> Fixture {
     Fixture::new(|config| config.capacity(64 << 10).notify(notify))
@@ -116,6 +117,50 @@ fn a_process_that_closes_all_descriptors_takes_no_lock_from_the_living() {
     assert!(subscriber.try_receive().expect("received").is_none());
     worker.running.tell("go on");
     drop(worker.running.succeed());
+}
+
+#[test]
+fn an_exclusive_publisher_that_closes_all_descriptors_stops_when_another_takes_over() {
+    let _watchdog = Watchdog::start("fork", Duration::from_secs(300));
+    let mut fixture = fixture(NotifyKind::Futex);
+    let bus = fixture.bus();
+    let mut subscriber = bus.subscribe("**").expect("a subscriber");
+    let publisher = bus.publisher("fork/owner").expect("a publisher");
+    let mut worker = fixture.start("fork", &["case=exclusive"]);
+    worker.running.expect("ready");
+    let refused = publisher.publish(b"early");
+    let pid = worker.running.id();
+    assert!(
+        matches!(&refused, Err(PublishError::Exclusive { pid: holder, .. }) if *holder == pid),
+        "{refused:?}"
+    );
+    worker.running.tell("go on");
+    worker.running.expect("closed");
+    publisher.publish(b"taken over").expect("published");
+    worker.running.tell("go on");
+    worker.running.expect("refused");
+    publisher.publish(b"after").expect("published");
+    for expected in [&b"before"[..], b"after the child", b"taken over", b"after"] {
+        assert_eq!(subscriber.receive().expect("received").payload(), expected);
+    }
+    assert!(subscriber.try_receive().expect("received").is_none());
+    worker.running.tell("go on");
+    drop(worker.running.succeed());
+}
+
+#[test]
+fn an_exclusive_publisher_that_is_stopped_keeps_the_bus() {
+    let _watchdog = Watchdog::start("fork", Duration::from_secs(300));
+    let mut fixture = fixture(NotifyKind::Futex);
+    let publisher = fixture.bus().publisher("fork/owner").expect("a publisher");
+    let worker = fixture.start_ready("publish", &["exclusive=true", "phase=ignored"]);
+    worker.running.stop();
+    for _ in 0..3 {
+        let refused = publisher.publish(b"early");
+        assert!(matches!(refused, Err(PublishError::Exclusive { .. })), "{refused:?}");
+    }
+    worker.kill(&mut Agreement::default());
+    publisher.publish(b"after").expect("published");
 }
 
 #[test]

@@ -155,6 +155,21 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: &[Tests("a_writer_may_die_at_any_step")],
     },
     Mutant {
+        name: "takeover_unnoticed",
+        mistake: "an exclusive publisher does not notice that another one has taken over",
+        noticed_by: &[Tests("an_exclusive_publisher_that_died_is_taken_over_from")],
+    },
+    Mutant {
+        name: "exclusive_for_ever",
+        mistake: "no publisher takes over from an exclusive one that is dead",
+        noticed_by: &[Tests("an_exclusive_publisher_that_died_is_taken_over_from")],
+    },
+    Mutant {
+        name: "kept_in_secret",
+        mistake: "the lock word does not say that an exclusive publisher has the lock",
+        noticed_by: &[Tests("nobody_waits_for_an_exclusive_publisher_that_lives")],
+    },
+    Mutant {
         name: "stale_index_entry",
         mistake: "an index entry that a dead writer left is not overwritten by the record that spans its block",
         noticed_by: &[Tests(

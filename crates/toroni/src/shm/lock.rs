@@ -228,14 +228,14 @@ impl WriterLock {
     #[inline]
     pub(crate) fn is_kept(&self, control: &Control) -> bool {
         let word = control.commit.0.lock.load(Ordering::Relaxed);
-        word & (OWNER | EXCLUSIVE) == self.me.0 | EXCLUSIVE
+        word & (OWNER | EXCLUSIVE) == self.me.0 | EXCLUSIVE || mutant("takeover_unnoticed")
     }
 
     /// Marks the lock, which this participant has, as exclusive. Wakes all that wait for it.
     fn keep(&self, lock: &AtomicU32) {
         let mut word = lock.load(Ordering::Relaxed);
         while word & OWNER == self.me.0 {
-            let kept = self.me.0 | EXCLUSIVE;
+            let kept = if mutant("kept_in_secret") { self.me.0 } else { self.me.0 | EXCLUSIVE };
             match lock.compare_exchange(word, kept, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => {
                     let _ = futex::wake(lock, futex::Flags::empty(), i32::MAX.cast_unsigned());
@@ -403,7 +403,7 @@ impl WriterLock {
             return Ok(None);
         };
         // If the owner is this participant, it is alive.
-        if owner == self.me || !liveness.is_dead(owner)? {
+        if owner == self.me || !liveness.is_dead(owner)? || mutant("exclusive_for_ever") {
             return Err(Denied::Exclusive(owner));
         }
         let has_ended = liveness.has_ended(owner);

@@ -5,6 +5,7 @@
 //! - `orphan`: it outlives its parent.
 //! - `daemon`: all descriptors are closed without the library's knowledge.
 //! - `careless`: as `daemon`, their numbers are used again, and it publishes against other participants.
+//! - `exclusive`: it publishes exclusively, has a child that uses its handle, and then loses its descriptors.
 //! - `inside`: it is forked while its parent writes a message in place, and returns from there too.
 //! - `beside`: it is forked by one thread while another one writes a message in place.
 //! - `busy`: many are forked while other threads do everything that the bus offers.
@@ -25,6 +26,7 @@ pub(crate) fn run(options: &Options) {
         "orphan" => orphan(options),
         "daemon" => daemon(options),
         "careless" => careless(options),
+        "exclusive" => exclusive(options),
         "inside" => inside(options),
         "beside" => beside(options),
         "busy" => busy(options),
@@ -137,6 +139,35 @@ fn daemon(options: &Options) {
     let (_bus, publisher, mut subscriber) = take_part(options);
     exchange(&publisher, &mut subscriber, b"anew");
     println!("anew");
+    wait_for_line();
+}
+
+fn exclusive(options: &Options) {
+    let exclusive = options.bus().exclusive().expect("an exclusive publisher");
+    let topic = exclusive.topic("fork/exclusive").expect("a topic");
+    exclusive.publish(&topic, b"before").expect("published");
+    match fork() {
+        0 => exit_with(|| {
+            let error = exclusive.publish(&topic, b"of the child");
+            assert!(matches!(error, Err(PublishError::Forked(_))), "{error:?}");
+            // The lock is the parent's.
+            drop(exclusive);
+        }),
+        child => assert_eq!(wait_for(child), 0),
+    }
+    exclusive.publish(&topic, b"after the child").expect("published");
+    println!("ready");
+    wait_for_line();
+    // SAFETY: closes what daemonising code closes; the handle is forgotten below.
+    assert_eq!(unsafe { libc::close_range(3, libc::c_uint::MAX, 0) }, 0);
+    println!("closed");
+    wait_for_line();
+    for _ in 0..3 {
+        let error = exclusive.publish(&topic, b"too late");
+        assert!(matches!(error, Err(PublishError::LeaseLost)), "{error:?}");
+    }
+    println!("refused");
+    std::mem::forget(exclusive);
     wait_for_line();
 }
 
