@@ -106,7 +106,7 @@ impl<'a> Appender<'a> {
     #[inline]
     fn is_outdated(&self) -> bool {
         let next = self.ring.control.commit.0.next.load(Ordering::Relaxed);
-        next != self.tail || self.tail & MISPLACED != 0
+        next != self.tail || next & MISPLACED != 0
     }
 
     #[inline]
