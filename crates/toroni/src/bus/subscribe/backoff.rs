@@ -164,19 +164,19 @@ impl Backoff {
     }
 
     /// Returns whether it is time to check that the bus still exists, for subscribers that never sleep.
-    /// `now` returns CLOCK_MONOTONIC in ns.
+    /// `now` returns CLOCK_MONOTONIC in ns. If it is time, returns that, for [`Self::checked_bus`].
     #[inline]
-    pub(in crate::bus) fn is_check_due(&mut self, now: impl FnOnce() -> u64) -> bool {
-        self.empty_checks.is_multiple_of(CHECKS_UNTIL_CLOCK) && self.is_interval_over(now())
+    pub(in crate::bus) fn due_bus_check(&self, now: impl FnOnce() -> u64) -> Option<u64> {
+        if !self.empty_checks.is_multiple_of(CHECKS_UNTIL_CLOCK) {
+            return None;
+        }
+        let is_due = |now: &u64| now.saturating_sub(self.bus_checked_ns) >= BUS_CHECK_INTERVAL_NS;
+        Some(now()).filter(is_due)
     }
 
-    #[cold]
-    fn is_interval_over(&mut self, now: u64) -> bool {
-        let is_over = now.saturating_sub(self.bus_checked_ns) >= BUS_CHECK_INTERVAL_NS;
-        if is_over {
-            self.bus_checked_ns = now;
-        }
-        is_over
+    /// Notes that the bus existed at that time. Until then, the check stays due.
+    pub(in crate::bus) fn checked_bus(&mut self, at_ns: u64) {
+        self.bus_checked_ns = at_ns;
     }
 
     /// Notes that the subscriber slept, or was about to: what it has learned about the rate of messages no
@@ -242,6 +242,12 @@ mod tests {
         assert_eq!(tries(100, 10_000), 0);
     }
 
+    /// Returns whether it was time for a check, which found the bus.
+    fn check_bus(backoff: &mut Backoff, now: u64) -> bool {
+        let due = backoff.due_bus_check(|| now);
+        due.inspect(|at_ns| backoff.checked_bus(*at_ns)).is_some()
+    }
+
     #[test]
     fn a_subscriber_that_polls_for_hours_still_checks_whether_the_bus_exists() {
         let mut backoff =
@@ -250,7 +256,7 @@ mod tests {
         let seconds_of_polling = 2;
         let due = (0..seconds_of_polling * 1_000_000).filter(|check| {
             backoff.empty(WaitStrategy::Spin, 0);
-            backoff.is_check_due(|| BUS_CHECK_INTERVAL_NS + check * 1000)
+            check_bus(&mut backoff, BUS_CHECK_INTERVAL_NS + check * 1000)
         });
         // The clock is read every 256 µs, so an interval takes up to that much longer.
         assert_eq!(due.count(), 196);
@@ -264,7 +270,7 @@ mod tests {
             (0..100_000_u64)
                 .filter(|check| {
                     backoff.empty(WaitStrategy::Spin, 0);
-                    backoff.is_check_due(|| first + check * ns_per_check)
+                    check_bus(&mut backoff, first + check * ns_per_check)
                 })
                 .count()
         };

@@ -135,9 +135,7 @@ impl Subscriber {
             if let Step::Pause(count) = self.waiting.backoff.empty(WaitStrategy::Spin, sequence) {
                 pause(count);
             }
-            if self.waiting.backoff.is_check_due(clock::monotonic_ns) {
-                self.check_slowly()?;
-            }
+            self.check_bus_if_due()?;
             return Ok(false);
         }
         self.publish_position();
@@ -204,11 +202,17 @@ impl Subscriber {
             Step::Yield => std::thread::yield_now(),
             Step::Sleep => return self.sleep(deadline),
         }
-        if self.waiting.backoff.is_check_due(clock::monotonic_ns) {
-            self.check_slowly()
-        } else {
-            Ok(())
+        self.check_bus_if_due()
+    }
+
+    /// Checks whether the bus still exists, if it is time, for a subscriber that polls.
+    #[inline]
+    fn check_bus_if_due(&mut self) -> Result<(), ReceiveError> {
+        if let Some(now) = self.waiting.backoff.due_bus_check(clock::monotonic_ns) {
+            self.check_slowly()?;
+            self.waiting.backoff.checked_bus(now);
         }
+        Ok(())
     }
 
     #[cold]
