@@ -62,6 +62,16 @@ impl Disk {
         ring.write_all_at(&[7; 16], offset as u64).unwrap();
     }
 
+    /// Copies what the disk holds at the moment of a crash. No closing handle changes the copy.
+    fn crashed(&self) -> Disk {
+        let crashed = Disk(self.0.join("copy"));
+        std::fs::create_dir_all(crashed.0.join("b/sockets")).unwrap();
+        for file in ["ring", "publishers", "readers"] {
+            std::fs::copy(self.0.join("b").join(file), crashed.0.join("b").join(file)).unwrap();
+        }
+        crashed
+    }
+
     fn ring(&self) -> File {
         File::options().read(true).write(true).open(Path::new(&self.0).join("b/ring")).unwrap()
     }
@@ -125,18 +135,58 @@ fn a_bus_in_use_at_the_crash_starts_empty() {
     let bus = disk.open();
     let publisher = bus.publisher("t").unwrap();
     publisher.publish(b"lost").unwrap();
-    // A copy of what the disk holds at the moment of a crash. No closing handle changes it.
-    let crashed = Disk(disk.0.join("copy"));
-    std::fs::create_dir_all(crashed.0.join("b/sockets")).unwrap();
-    for file in ["ring", "publishers", "readers"] {
-        std::fs::copy(disk.0.join("b").join(file), crashed.0.join("b").join(file)).unwrap();
-    }
+    let crashed = disk.crashed();
     crashed.reboot();
     assert_eq!(crashed.open().reopened(), Some(Reopened::Emptied));
     assert!(crashed.received().is_empty());
     crashed.publish(3);
     assert_eq!(crashed.received(), [0, 1, 2]);
     drop(publisher);
+}
+
+/// Positions and sequences begin at 0 again. Who has saved some must notice that they are of another stream.
+#[test]
+fn a_bus_that_starts_empty_has_a_new_id() {
+    let Some(disk) = Disk::new("id") else { return };
+    disk.publish(3);
+    let first = disk.open().id();
+    assert_eq!(disk.open().id(), first);
+    disk.reboot();
+    assert_eq!(disk.open().id(), first, "it is kept");
+    let bus = disk.open();
+    let publisher = bus.publisher("t").unwrap();
+    let crashed = disk.crashed();
+    crashed.reboot();
+    let emptied = crashed.open();
+    assert_eq!(emptied.reopened(), Some(Reopened::Emptied));
+    assert_ne!(emptied.id(), first);
+    assert_eq!(emptied.stats().unwrap().id, emptied.id());
+    drop(emptied);
+    assert_ne!(crashed.open().id(), first);
+    // The three files still belong together.
+    crashed.publish(1);
+    assert_eq!(crashed.received(), [0]);
+    drop(publisher);
+}
+
+/// Neither waits for the exclusive publisher, and the last one leaves the mark.
+#[test]
+fn others_come_and_go_beside_an_exclusive_publisher() {
+    let Some(disk) = Disk::new("exclusive") else { return };
+    let bus = disk.open();
+    let exclusive = bus.exclusive().unwrap();
+    exclusive.publish(&exclusive.topic("t").unwrap(), 0_u32.to_le_bytes()).unwrap();
+    let other = disk.open();
+    let publisher = other.publisher("t").unwrap();
+    let staying = disk.open();
+    let stays = staying.publisher("t").unwrap();
+    drop((publisher, other));
+    drop((exclusive, bus));
+    stays.publish(1_u32.to_le_bytes()).unwrap();
+    drop((stays, staying));
+    disk.reboot();
+    assert_eq!(disk.open().reopened(), Some(Reopened::Kept { messages: 2 }));
+    assert_eq!(disk.received(), [0, 1]);
 }
 
 #[test]

@@ -42,7 +42,8 @@ struct Opened {
     subscribing: Mutex<Option<Arc<Subscribing>>>,
 }
 
-/// The identity of a bus: 16 random bytes, new with each creation.
+/// The identity of a bus: 16 random bytes, new with each creation, and when a bus on a disk starts empty after a reboot
+/// ([`Reopened::Emptied`]). Positions and sequences are only meaningful together with it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BusId([u8; 16]);
 
@@ -102,7 +103,7 @@ impl Bus {
     /// Returns the identity of the bus.
     #[must_use]
     pub fn id(&self) -> BusId {
-        BusId(self.0.file.header().bus_id)
+        BusId(self.0.file.header().stream_id)
     }
 
     /// Returns what happened to a bus on a disk, if this handle is the first one since the machine booted;

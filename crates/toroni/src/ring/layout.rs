@@ -60,7 +60,7 @@ pub(crate) const PAGE: usize = 4096;
 pub(crate) const MAGIC: [u8; 8] = *b"TORONI\0\x01";
 /// The version of this layout. Raised with every change that an older process would misread.
 ///
-/// Version 2 added [`ReaderPatterns`], version 3 [`Commit::next`].
+/// Version 2 added [`ReaderPatterns`], version 3 [`Commit::next`] and [`RawHeader::stream_id`].
 pub(crate) const LAYOUT_VERSION: u32 = 3;
 /// A number that reads differently on a machine with the other byte order.
 pub(crate) const ENDIANNESS: u32 = 0x0102_0304;
@@ -120,12 +120,12 @@ pub(crate) struct RawFileHeader {
     pub(crate) slots: u32,
     /// Random, and the same in the three files of a bus.
     pub(crate) bus_id: [u8; 16],
-    /// 64-bit FNV-1a hash of the header without this field and without `kernel_context`.
+    /// 64-bit FNV-1a hash of the header up to `kernel_context`, without this field.
     pub(crate) checksum: u64,
     pub(crate) _unused: u64,
 }
 
-/// The start of `ring`. Only `kernel_context` ever changes.
+/// The start of `ring`. Only `kernel_context` and `stream_id` ever change.
 #[repr(C)]
 pub(crate) struct RawHeader {
     pub(crate) file: RawFileHeader,
@@ -158,6 +158,8 @@ pub(crate) struct RawHeader {
     /// The creator's C library, such as `glibc 2.36`, padded with 0.
     pub(crate) libc: [u8; 32],
     pub(crate) kernel_context: RawKernelContext,
+    /// Random. `bus_id` at first; new whenever the bus starts empty after a reboot.
+    pub(crate) stream_id: [u8; 16],
 }
 
 /// The boot and the namespaces that the bus belongs to. Rewritten, in one write, after a reboot.
@@ -391,7 +393,9 @@ const _: () = {
     assert!(size_of::<RawFileHeader>() == 64);
     assert!(offset_of!(RawFileHeader, endianness) == 8 && offset_of!(RawFileHeader, version) == 12);
     assert!(size_of::<RawFileHeader>() <= READERS_CONTROL_OFFSET);
-    assert!(size_of::<RawHeader>() == 232 && offset_of!(RawHeader, kernel_context) == 200);
+    assert!(size_of::<RawHeader>() == 248 && offset_of!(RawHeader, kernel_context) == 200);
+    // They are rewritten together.
+    assert!(offset_of!(RawHeader, stream_id) == 200 + size_of::<RawKernelContext>());
     assert!(size_of::<Control>() <= PAGE);
     assert!(offset_of!(Control, commit) == 0);
     assert!(offset_of!(Control, reserved) == 128);

@@ -38,18 +38,22 @@ pub(crate) struct Header {
     pub(crate) libc: String,
     /// The creator's boot and namespaces.
     pub(crate) kernel_context: KernelContext,
+    /// The identity of the stream: positions and sequences of one stream mean nothing in another.
+    pub(crate) stream_id: [u8; 16],
 }
 
 impl Header {
     /// Returns the header of a new bus that this process creates now.
     pub(crate) fn new(settings: &Settings, permissions: &Permissions) -> Self {
+        let bus_id = random();
         Self {
             settings: *settings,
             permissions: *permissions,
-            bus_id: random(),
+            bus_id,
             created_ns: platform::realtime_ns(),
             libc: platform::libc_name(),
             kernel_context: KernelContext::current(),
+            stream_id: bus_id,
         }
     }
 
@@ -146,8 +150,17 @@ impl Header {
         {
             *place = byte;
         }
-        bytes[KERNEL_CONTEXT_OFFSET..].copy_from_slice(&self.kernel_context.encode());
+        bytes[KERNEL_CONTEXT_OFFSET..].copy_from_slice(&self.encode_changing());
         put_checksum(&mut bytes[..KERNEL_CONTEXT_OFFSET]);
+        bytes
+    }
+
+    /// Returns the bytes from [`KERNEL_CONTEXT_OFFSET`] on, which are rewritten after a reboot.
+    pub(super) fn encode_changing(&self) -> [u8; HEADER_BYTES - KERNEL_CONTEXT_OFFSET] {
+        let mut bytes = [0; HEADER_BYTES - KERNEL_CONTEXT_OFFSET];
+        let (kernel_context, stream_id) = bytes.split_at_mut(size_of::<RawKernelContext>());
+        kernel_context.copy_from_slice(&self.kernel_context.encode());
+        stream_id.copy_from_slice(&self.stream_id);
         bytes
     }
 
@@ -193,6 +206,7 @@ impl Header {
             created_ns: get_u64(bytes, offset_of!(RawHeader, created_ns)),
             libc: String::from_utf8_lossy(libc).trim_end_matches('\0').to_owned(),
             kernel_context: KernelContext::decode(&array(bytes, KERNEL_CONTEXT_OFFSET)),
+            stream_id: array(bytes, offset_of!(RawHeader, stream_id)),
         };
         for (what, offset, wanted) in [
             ("start of the stream", offset_of!(RawHeader, data_offset), header.data_offset()),
@@ -365,7 +379,7 @@ fn checksum(bytes: &[u8]) -> u64 {
 
 impl KernelContext {
     /// Returns the bytes at [`KERNEL_CONTEXT_OFFSET`].
-    pub(super) fn encode(&self) -> [u8; size_of::<RawKernelContext>()] {
+    fn encode(&self) -> [u8; size_of::<RawKernelContext>()] {
         let mut bytes = [0; size_of::<RawKernelContext>()];
         bytes[..16].copy_from_slice(&self.boot_id);
         put_u64(&mut bytes, offset_of!(RawKernelContext, pid_namespace), self.pid_namespace);

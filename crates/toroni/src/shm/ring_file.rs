@@ -1,6 +1,6 @@
 //! The opened file `ring`: its header, and the lock that says "this bus is in use".
 
-use super::directory::{self, BusDirectory, BusFile, failed, identity, still_names};
+use super::directory::{self, BusDirectory, BusFile, failed, identity, random, still_names};
 use super::fork::ParentOnlyFd;
 use super::header::{HEADER_BYTES, Header, KERNEL_CONTEXT_OFFSET};
 use super::mapping::Protection;
@@ -108,11 +108,13 @@ impl RingFile {
         ofd::try_lock(&self.file, Kind::Shared, BUS_LOCK_OFFSET).map(|_| ())
     }
 
-    /// Writes boot and namespaces of this process into the header. Only with the exclusive lock, and for a file
-    /// opened with [`Protection::Write`].
-    pub(super) fn adopt(&mut self) -> io::Result<()> {
+    /// Writes boot and namespaces of this process into the header, and a new identity if the stream `is_new`. Only
+    /// with the exclusive lock, and for a file opened with [`Protection::Write`].
+    pub(super) fn adopt(&mut self, is_new: bool) -> io::Result<()> {
+        let stream_id = if is_new { random() } else { self.header.stream_id };
         let kernel_context = KernelContext::current();
-        let bytes = kernel_context.encode();
+        let header = Header { kernel_context, stream_id, ..self.header.clone() };
+        let bytes = header.encode_changing();
         if longest_file().is_some_and(|limit| (KERNEL_CONTEXT_OFFSET + bytes.len()) as u64 > limit)
         {
             return Err(rustix::io::Errno::FBIG.into());
@@ -121,7 +123,7 @@ impl RingFile {
             return Err(io::ErrorKind::WriteZero.into());
         }
         rustix::fs::fsync(&self.file)?;
-        self.header.kernel_context = kernel_context;
+        self.header = header;
         Ok(())
     }
 }

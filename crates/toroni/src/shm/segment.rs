@@ -190,10 +190,10 @@ impl RingSegment {
     }
 
     /// Writes this boot into the header of the bus. Only under the exclusive lock, and after the content was
-    /// verified or discarded ([`Control::reset`]).
-    pub(crate) fn adopt(&mut self) -> io::Result<()> {
+    /// verified or, if the stream `is_new`, discarded ([`Control::reset`]).
+    pub(crate) fn adopt(&mut self, is_new: bool) -> io::Result<()> {
         self.mapping.write_back(0, self.prefix())?;
-        self.file.adopt()
+        self.file.adopt(is_new)
     }
 
     fn prefix(&self) -> usize {
@@ -290,7 +290,7 @@ mod tests {
         segment = open(&bus, Protection::Write);
         assert!(segment.boot_changed());
         assert!(segment.file().try_exclusive().unwrap());
-        segment.adopt().unwrap();
+        segment.adopt(false).unwrap();
         segment.file().back_to_shared().unwrap();
         assert!(!segment.boot_changed());
         assert!(!open(&bus, Protection::Read).boot_changed());

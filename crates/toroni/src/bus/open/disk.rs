@@ -28,7 +28,7 @@ pub enum Reopened {
         messages: u64,
     },
     /// It had not been closed: the machine went down while a process had it open for publishing. It starts
-    /// empty.
+    /// empty, with a new [`BusId`](crate::BusId).
     Emptied,
 }
 
@@ -90,7 +90,7 @@ fn try_check(directory: &BusDirectory) -> Result<Option<Option<Reopened>>, OpenE
         }
     };
     hook::point(CrashPoint::MidReopen);
-    segment.adopt().map_err(failed)?;
+    segment.adopt(outcome == Reopened::Emptied).map_err(failed)?;
     hook::point(CrashPoint::AfterReopen);
     segment.file().back_to_shared().map_err(failed)?;
     Ok(Some(Some(outcome)))
