@@ -31,9 +31,13 @@ impl Exits {
 /// One row for each command that is not hidden, in the order of the help.
 const TABLE: &[Exits] = &[
     Exits::new("demo", "every check passed", "a check failed, or the demo could not run"),
-    Exits::new("pub", "every message was published", "a message could not be published")
-        .lost("the input reports lost messages, with --json --strict")
-        .ended_by_signal("while it reads messages from a terminal or a pipe"),
+    Exits::new(
+        "pub",
+        "every message was published",
+        "a message could not be published, or another publisher is exclusive",
+    )
+    .lost("the input reports lost messages, with --json --strict")
+    .ended_by_signal("while it reads messages from a terminal or a pipe"),
     Exits::new(
         "sub",
         "--count messages were printed; without --count, --timeout passed",

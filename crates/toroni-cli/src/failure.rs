@@ -4,8 +4,8 @@ use std::fmt::Display;
 use std::io;
 use std::path::Path;
 use toroni::{
-    BurstError, DirectoryError, FileError, InvalidSetting, OpenError, PatternError, PublishError,
-    PublisherError, ReceiveError, SubscriberError, TopicError, admin,
+    BurstError, DirectoryError, ExclusiveError, FileError, InvalidSetting, OpenError, PatternError,
+    PublishError, PublisherError, ReceiveError, SubscriberError, TopicError, admin,
 };
 
 /// Why a command ended.
@@ -194,6 +194,18 @@ impl From<PublishError> for Failure {
     fn from(error: PublishError) -> Self {
         match error {
             PublishError::TooLong { .. } => Self::with_option(&error, "--capacity"),
+            PublishError::Exclusive { .. } => Self::with_option(&error, "--bus"),
+            error => Self::Failed(error.to_string()),
+        }
+    }
+}
+
+impl From<ExclusiveError> for Failure {
+    fn from(error: ExclusiveError) -> Self {
+        match error {
+            ExclusiveError::Publisher(error) => error.into(),
+            ExclusiveError::Taken { .. } => Self::with_option(&error, "--bus"),
+            ExclusiveError::RobustLock { .. } => Self::with_option(&error, "--lock"),
             error => Self::Failed(error.to_string()),
         }
     }
@@ -257,6 +269,21 @@ mod tests {
                 said(SubscriberError::PositionLost { position: 1, oldest: 2 }),
                 "(option --from oldest)",
             ),
+            (
+                said(PublishError::Exclusive { name: "feed".to_owned(), pid: 1 }),
+                "only \"feed\", process 1, can publish on this bus",
+            ),
+            (said(PublishError::Exclusive { name: "feed".to_owned(), pid: 1 }), "(option --bus)"),
+            (
+                said(ExclusiveError::Taken { name: "feed".to_owned(), pid: 1 }),
+                "end that process, or publish on another bus (option --bus)",
+            ),
+            (said(ExclusiveError::RobustLock { path: path() }), "(option --lock)"),
+            (
+                said(ExclusiveError::Publisher(PublisherError::TooManyPublishers { limit: 1 })),
+                "(option --max-publishers)",
+            ),
+            (said(ExclusiveError::Timeout), "another publisher holds the writer lock"),
         ] {
             assert!(said.contains(wanted), "{said}");
         }

@@ -63,8 +63,8 @@ fn full_json(stats: &BusStats) -> Value {
     let mut object = header_json(stats);
     object["lock_owner"] = stats.lock_owner.as_ref().map_or(Value::Null, |owner| {
         json!({
-            "slot": owner.slot, "pid": owner.pid, "alive": owner.alive, "stopped": owner.stopped,
-            "dumping": owner.dumping,
+            "slot": owner.slot, "pid": owner.pid, "exclusive": owner.exclusive, "alive": owner.alive,
+            "stopped": owner.stopped, "dumping": owner.dumping,
         })
     });
     object["publishers"] = participants(stats.publishers.as_deref(), publisher_json);
@@ -257,10 +257,15 @@ fn owner(owner: Option<&LockOwner>) -> String {
         _ if owner.dumping => {
             ", which crashed and is dumping core: publishers wait until the dump is written (limit it with ulimit -c or coredump_filter)"
         }
+        (_, true) if owner.exclusive => {
+            ", which is stopped: nothing is published until it continues (kill -CONT) or ends"
+        }
         (_, true) => ", which is stopped: publishers wait until it continues (kill -CONT) or ends",
+        (_, false) if owner.exclusive => ": other publishers fail until it ends",
         (_, false) => "",
     };
-    format!("held by {pid}{slot}{state}")
+    let held = if owner.exclusive { "held exclusively" } else { "held" };
+    format!("{held} by {pid}{slot}{state}")
 }
 
 fn patterns(subscriber: &SubscriberSlotStats) -> String {

@@ -8,6 +8,7 @@ mod completion;
 mod copy;
 mod demo;
 mod errors;
+mod exclusive;
 mod exits;
 #[cfg(feature = "bench")]
 mod experiments;

@@ -1,12 +1,12 @@
 //! `pub --json`: publishes messages with their topics, as `sub --json` prints them.
 
 use super::Run;
+use super::publishers::{Publishers, TopicPublisher};
 use super::source::{Lines, Next, too_long};
 use crate::exchange::{self, Entry, Loss};
 use crate::failure::Failure;
 use crate::{human, note};
 use std::collections::HashMap;
-use toroni::{Bus, Publisher};
 
 /// For how many topics publishers are kept. The input may have any number of topics: beyond this one, all publishers
 /// are dropped, and created again when they are needed.
@@ -20,12 +20,12 @@ pub(super) struct Losses {
 
 /// Publishes each message of the input on its topic.
 pub(super) fn run(
-    bus: &Bus,
+    publishers: &Publishers,
     lines: &mut Lines,
     losses: &Losses,
     run: &mut Run<'_>,
 ) -> Result<Next, Failure> {
-    let mut publishers = Publishers { bus, by_topic: HashMap::new() };
+    let mut kept = KeptPublishers { publishers, by_topic: HashMap::new() };
     let mut line = Vec::new();
     for number in 1_u64.. {
         line.clear();
@@ -38,7 +38,7 @@ pub(super) fn run(
         }
         match exchange::read(&line).map_err(bad)? {
             Entry::Message { topic, to_descendants, payload } => {
-                let publisher = publishers.on(&topic, to_descendants).map_err(bad)?;
+                let publisher = kept.on(&topic, to_descendants).map_err(bad)?;
                 let limit = publisher.largest_message();
                 if super::as_u64(payload.len()) > limit {
                     return Err(bad(too_long("the payload", limit)));
@@ -70,19 +70,19 @@ impl Losses {
 }
 
 /// Two publishers for each topic: the second also publishes to the topic's descendants.
-struct Publishers<'a> {
-    bus: &'a Bus,
-    by_topic: HashMap<String, [Publisher; 2]>,
+struct KeptPublishers<'a> {
+    publishers: &'a Publishers,
+    by_topic: HashMap<String, [TopicPublisher; 2]>,
 }
 
-impl Publishers<'_> {
-    fn on(&mut self, topic: &str, to_descendants: bool) -> Result<&Publisher, String> {
+impl KeptPublishers<'_> {
+    fn on(&mut self, topic: &str, to_descendants: bool) -> Result<&TopicPublisher, String> {
         if !self.by_topic.contains_key(topic) {
             if self.by_topic.len() >= MOST_PUBLISHERS {
                 self.by_topic.clear();
             }
-            let publisher = self.bus.publisher(topic).map_err(|error| error.to_string())?;
-            let both = [publisher.clone(), publisher.to_descendants(true)];
+            let publisher = self.publishers.on(topic).map_err(|error| error.to_string())?;
+            let both = [publisher.clone(), publisher.with_descendants(true)];
             self.by_topic.insert(topic.to_owned(), both);
         }
         Ok(&self.by_topic[topic][usize::from(to_descendants)])

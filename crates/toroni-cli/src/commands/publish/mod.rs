@@ -3,6 +3,7 @@
 mod audience;
 mod copy;
 pub(crate) mod options;
+mod publishers;
 pub(crate) mod source;
 
 use crate::cli::BusLocation;
@@ -14,10 +15,11 @@ use crate::{human, note};
 use audience::Wanted;
 use copy::Losses;
 use options::Publish;
+use publishers::{Publishers, TopicPublisher};
 use serde_json::json;
 use source::{Lines, Next, Source};
 use std::time::{Duration, Instant};
-use toroni::{Bus, Publisher, Topic};
+use toroni::{Bus, Topic};
 
 /// Without a rate, the progress bar is updated once per this many messages.
 const MESSAGES_PER_UPDATE: u64 = 1024;
@@ -60,7 +62,13 @@ pub(crate) fn run(location: &BusLocation, arguments: Publish) -> Result<(), Fail
         .participant_name(arguments.name.as_str())
         .timestamps(arguments.timestamps);
     let bus = super::opening::open_or_create(&config, location)?;
-    let mut input = Input::new(&bus, &arguments)?;
+    // An exclusive publisher refuses other publishers from here on, also while it waits for subscribers or for input.
+    let publishers = if arguments.exclusive {
+        Publishers::exclusive(&bus, &stop)?
+    } else {
+        Publishers::shared(&bus)
+    };
+    let mut input = Input::new(&bus, &publishers, &arguments)?;
     if let Some(count) = arguments.wait_subscribers {
         let (topic, to_descendants) = (arguments.topic.as_deref(), arguments.to_descendants);
         audience::wait_for(&Wanted { count, topic, to_descendants }, &bus, &stop)?;
@@ -81,7 +89,7 @@ pub(crate) fn run(location: &BusLocation, arguments: Publish) -> Result<(), Fail
         Input::Topic(publisher, source) => run.publish_all(publisher, source),
         Input::Json(lines) => {
             let losses = Losses { strict: arguments.strict, quiet: arguments.quiet };
-            copy::run(&bus, lines, &losses, &mut run)
+            copy::run(&publishers, lines, &losses, &mut run)
         }
     };
     // Remove the bar before anything is printed.
@@ -111,19 +119,19 @@ pub(crate) fn run(location: &BusLocation, arguments: Publish) -> Result<(), Fail
 
 enum Input {
     /// Messages on one topic.
-    Topic(Publisher, Source),
+    Topic(TopicPublisher, Source),
     /// Messages with their topics.
     Json(Lines),
 }
 
 impl Input {
-    fn new(bus: &Bus, arguments: &Publish) -> Result<Self, Failure> {
+    fn new(bus: &Bus, publishers: &Publishers, arguments: &Publish) -> Result<Self, Failure> {
         let Some(topic) = &arguments.topic else {
             // At worst, one message fills half of the ring and each of its bytes takes six, as in \u0000.
             let limit = bus.stats()?.capacity.saturating_mul(3).saturating_add(LINE_BYTES);
             return Ok(Self::Json(Lines::of_standard_input(b'\n', limit)?));
         };
-        let publisher = bus.publisher(topic)?.to_descendants(arguments.to_descendants);
+        let publisher = publishers.on(topic)?.with_descendants(arguments.to_descendants);
         let source = Source::new(arguments, publisher.largest_message())?;
         Ok(Self::Topic(publisher, source))
     }
@@ -157,7 +165,11 @@ struct Run<'a> {
 
 impl Run<'_> {
     /// Publishes until the end of the source, or a signal.
-    fn publish_all(&mut self, publisher: &Publisher, source: &mut Source) -> Result<Next, Failure> {
+    fn publish_all(
+        &mut self,
+        publisher: &TopicPublisher,
+        source: &mut Source,
+    ) -> Result<Next, Failure> {
         let mut message = Vec::new();
         loop {
             let next = source.next(&mut message, self.stop)?;
@@ -181,7 +193,7 @@ impl Run<'_> {
     }
 
     /// Publishes one message when the rate allows it. Returns `false` if a signal came first.
-    fn publish(&mut self, publisher: &Publisher, message: &[u8]) -> Result<bool, Failure> {
+    fn publish(&mut self, publisher: &TopicPublisher, message: &[u8]) -> Result<bool, Failure> {
         if !self.wait_for_turn(1) {
             return Ok(false);
         }
@@ -190,7 +202,7 @@ impl Run<'_> {
         Ok(true)
     }
 
-    fn publish_batch(&mut self, publisher: &Publisher) -> Result<(), Failure> {
+    fn publish_batch(&mut self, publisher: &TopicPublisher) -> Result<(), Failure> {
         if !self.batch.is_empty() {
             publisher.publish_batch(&self.batch)?;
             self.count(self.batch.len(), self.batch.iter().map(Vec::len).sum());

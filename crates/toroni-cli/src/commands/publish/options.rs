@@ -16,12 +16,17 @@ use std::path::PathBuf;
   toroni pub load/test --size 1KiB --repeat 100000 --rate 10k/s
   toroni pub firmware --file image.bin --chunk 64KiB --wait-subscribers 1
   find /etc -print0 | toroni pub -0 files            publish each name as a message
+  ./feed | toroni pub --exclusive market/ticks       no other process can publish meanwhile
   toroni -b a sub --json | toroni -b b pub --json    copy all topics of bus a to bus b
 
 If the bus does not exist, pub creates it with the default settings.
 
 With --json, pub reads what sub --json writes: one object per line with topic, payload, encoding (base64, or \
-absent for text) and to_descendants. It ignores other fields, and reports losses in the input on standard error.")]
+absent for text) and to_descendants. It ignores other fields, and reports losses in the input on standard error.
+
+With --exclusive, pub waits for a message that another process is publishing. It then keeps the bus until it ends, \
+also while it waits for subscribers or for input. If another publisher is exclusive, pub fails at once. The bus must \
+have the lock kind lease.")]
 pub(crate) struct Publish {
     /// Topic, such as plant/boiler/temperature; not with --json, whose input names the topics
     // Not `required_unless_present`, whose error does not mention --json.
@@ -66,6 +71,9 @@ pub(crate) struct Publish {
     /// Split the file into messages of this size
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, default_value = "64KiB", requires = "file")]
     pub(crate) chunk: u64,
+    /// Be the only publisher of the bus: other publishers fail until this one ends; fail if another one is exclusive
+    #[arg(long)]
+    pub(crate) exclusive: bool,
     /// Put the time of publication into each message
     #[arg(long)]
     pub(crate) timestamps: bool,

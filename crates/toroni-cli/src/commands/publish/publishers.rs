@@ -1,0 +1,102 @@
+//! The publishers of `toroni pub`: shared ones, or those of the exclusive publisher of the bus.
+
+use crate::failure::Failure;
+use crate::note;
+use crate::stop::Stop;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use toroni::{
+    Bus, Exclusive, ExclusiveError, ExclusiveTopic, PublishError, Publisher, PublisherError,
+};
+
+/// How often `--exclusive` checks for a signal while it waits.
+const CHECK_EVERY: Duration = Duration::from_millis(100);
+/// How long `--exclusive` waits before it reports that.
+const REPORT_AFTER: Duration = Duration::from_millis(500);
+
+/// Makes the publishers.
+pub(super) enum Publishers {
+    Shared(Bus),
+    Exclusive(Rc<Exclusive>),
+}
+
+/// Publishes on one topic.
+#[derive(Clone)]
+pub(super) enum TopicPublisher {
+    Shared(Publisher),
+    Exclusive(Rc<Exclusive>, ExclusiveTopic),
+}
+
+impl Publishers {
+    pub(super) fn shared(bus: &Bus) -> Self {
+        Self::Shared(bus.clone())
+    }
+
+    /// Waits until the publishers that are publishing have finished their message. Another exclusive publisher may
+    /// never end, so its presence is a failure.
+    pub(super) fn exclusive(bus: &Bus, stop: &Stop) -> Result<Self, Failure> {
+        let started = Instant::now();
+        let mut is_reported = false;
+        let mut attempt = bus.try_exclusive();
+        loop {
+            match attempt {
+                Err(ExclusiveError::Timeout) => {}
+                result => return Ok(Self::Exclusive(Rc::new(result?))),
+            }
+            if stop.is_set() {
+                return Err(stop
+                    .interrupted("interrupted while waiting for a publisher that holds the lock"));
+            }
+            if !is_reported && started.elapsed() >= REPORT_AFTER {
+                let bus = bus.name();
+                note::remark(&format!(
+                    "waiting for a publisher that holds the lock: `toroni info {bus}` shows it"
+                ));
+                is_reported = true;
+            }
+            attempt = bus.exclusive_timeout(CHECK_EVERY);
+        }
+    }
+
+    pub(super) fn on(&self, topic: &str) -> Result<TopicPublisher, PublisherError> {
+        Ok(match self {
+            Self::Shared(bus) => TopicPublisher::Shared(bus.publisher(topic)?),
+            Self::Exclusive(exclusive) => {
+                TopicPublisher::Exclusive(Rc::clone(exclusive), exclusive.topic(topic)?)
+            }
+        })
+    }
+}
+
+impl TopicPublisher {
+    /// Publishes also to the topics below this one, if `wanted`.
+    pub(super) fn with_descendants(self, wanted: bool) -> Self {
+        match self {
+            Self::Shared(publisher) => Self::Shared(publisher.to_descendants(wanted)),
+            Self::Exclusive(exclusive, topic) => {
+                Self::Exclusive(exclusive, topic.to_descendants(wanted))
+            }
+        }
+    }
+
+    pub(super) fn largest_message(&self) -> u64 {
+        match self {
+            Self::Shared(publisher) => publisher.largest_message(),
+            Self::Exclusive(_, topic) => topic.largest_message(),
+        }
+    }
+
+    pub(super) fn publish(&self, message: &[u8]) -> Result<(), PublishError> {
+        match self {
+            Self::Shared(publisher) => publisher.publish(message),
+            Self::Exclusive(exclusive, topic) => exclusive.publish(topic, message),
+        }
+    }
+
+    pub(super) fn publish_batch(&self, messages: &[Vec<u8>]) -> Result<(), PublishError> {
+        match self {
+            Self::Shared(publisher) => publisher.publish_batch(messages),
+            Self::Exclusive(exclusive, topic) => exclusive.publish_batch(topic, messages),
+        }
+    }
+}
