@@ -32,6 +32,7 @@
 //! - [`Bus`] is opened by name; [`BusConfig`] has the options.
 //! - [`Publisher`] publishes on one topic: waiting, not waiting, or with a time-out; in batches, in bursts,
 //!   and in place.
+//! - [`Exclusive`] is the only publisher of a bus, and publishes on any number of topics in less time.
 //! - [`Subscriber`] receives what matches its patterns: blocking, polling, with a descriptor for event loops,
 //!   and in place; async with the feature `tokio`, in a proactor with `proactor`.
 //! - [`Router`] is one subscriber with many handlers.
