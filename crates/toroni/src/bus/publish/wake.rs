@@ -24,7 +24,7 @@ use crate::ring::layout::{READER_HAS_SOCKET, SLOT_ACTIVE};
 use crate::settings::LockKind;
 use crate::shm::directory::BusDirectory;
 use crate::shm::header::Header;
-use crate::sync::{Ordering, fence, fence_after_unlock};
+use crate::sync::{fence_after_unlock, full_fence};
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::PoisonError;
@@ -66,7 +66,7 @@ impl Wake {
         // SLEEP
         match self.lock {
             LockKind::Lease if !keeps_lock => fence_after_unlock(),
-            LockKind::Lease | LockKind::Robust => fence(Ordering::SeqCst),
+            LockKind::Lease | LockKind::Robust => full_fence(),
         }
         let eventcount = eventcount_of(&participant.ring, &participant.readers);
         let sent = self.wakers.notify(eventcount, |armed| list_armed(participant, armed));
