@@ -162,6 +162,11 @@ fn while_it_waits_for_a_slow_subscriber_it_stays_the_only_one() {
     assert!(matches!(full, Err(PublishError::Full)), "{full:?}");
     let late = exclusive.publish_timeout(&topic, [7; 1000], Duration::from_millis(20));
     assert!(matches!(late, Err(PublishError::Timeout)), "{late:?}");
+    let late = exclusive.publish_batch_timeout(&topic, &[[7; 1000]; 2], Duration::from_millis(20));
+    assert!(matches!(late, Err(PublishError::Timeout)), "{late:?}");
+    let late = exclusive.burst_timeout(&topic, &[[7; 1000]; 2], Duration::from_millis(20));
+    let late = late.unwrap_err();
+    assert!(matches!(late.source, PublishError::Timeout) && late.published == 0, "{late:?}");
     let (begin, began) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
         scope.spawn(move || {

@@ -174,6 +174,21 @@ impl Exclusive {
         topic.0.publish_batch_with(payloads, &terms)
     }
 
+    /// Publishes a batch as [`Self::publish_batch`] does, and waits no longer than `timeout`.
+    ///
+    /// # Errors
+    /// Returns [`PublishError::Timeout`] after that time; see [`Self::publish_batch`].
+    pub fn publish_batch_timeout<T: AsRef<[u8]>>(
+        &self,
+        topic: &ExclusiveTopic,
+        payloads: &[T],
+        timeout: Duration,
+    ) -> Result<(), PublishError> {
+        let deadline = Instant::now().checked_add(timeout);
+        let terms = self.terms_on(topic, LockAttempt::Until(deadline))?;
+        topic.0.publish_batch_with(payloads, &terms)
+    }
+
     /// Publishes messages one by one; see [`Publisher::burst`]. No message of another publisher comes in between.
     ///
     /// # Errors
@@ -183,7 +198,30 @@ impl Exclusive {
         topic: &ExclusiveTopic,
         payloads: &[T],
     ) -> Result<(), BurstError> {
-        let terms = self.terms_on(topic, LockAttempt::Until(None));
+        self.burst_until(topic, payloads, None)
+    }
+
+    /// Publishes a burst as [`Self::burst`] does, and waits no longer than `timeout`.
+    ///
+    /// # Errors
+    /// Returns [`PublishError::Timeout`] after that time, with the number of messages that were published by then; see
+    /// [`Self::burst`].
+    pub fn burst_timeout<T: AsRef<[u8]>>(
+        &self,
+        topic: &ExclusiveTopic,
+        payloads: &[T],
+        timeout: Duration,
+    ) -> Result<(), BurstError> {
+        self.burst_until(topic, payloads, Instant::now().checked_add(timeout))
+    }
+
+    fn burst_until<T: AsRef<[u8]>>(
+        &self,
+        topic: &ExclusiveTopic,
+        payloads: &[T],
+        deadline: Option<Instant>,
+    ) -> Result<(), BurstError> {
+        let terms = self.terms_on(topic, LockAttempt::Until(deadline));
         let terms = terms.map_err(|source| BurstError { published: 0, source })?;
         topic.0.burst_with(payloads, &terms)
     }
