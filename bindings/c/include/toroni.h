@@ -100,6 +100,9 @@ typedef enum toroni_status TORONI_ANY_INT {
     TORONI_LEASE_LOST = 12,           /* other code of this process closed the library's descriptors */
     TORONI_FORKED = 13,               /* the handle belongs to the parent process */
     TORONI_CORRUPT = 14,              /* the shared memory holds something that no correct process writes */
+    TORONI_EXCLUSIVE = 15,            /* the bus has an exclusive publisher, which the text of the error names: no other
+                                         one can publish until it is closed or its process ends */
+    TORONI_FOREIGN_TOPIC = 16,        /* the topic was made by the exclusive publisher of another bus */
 
     TORONI_INVALID_ARGUMENT = 20,     /* NULL, not UTF-8, or an unknown value */
     TORONI_INVALID_NAME = 21,         /* of a bus */
@@ -113,7 +116,7 @@ typedef enum toroni_status TORONI_ANY_INT {
     TORONI_NO_SPACE = 33,             /* not enough bytes, inodes, or permitted file size */
     TORONI_BAD_DIRECTORY = 34,        /* of buses: missing, read-only, not a directory, a link, or not trustworthy */
     TORONI_FOREIGN_OWNER = 35,        /* the bus is not as TORONI_REQUIRE_OWNER demands */
-    TORONI_UNSUPPORTED = 36,          /* by the file system, the machine or its limits */
+    TORONI_UNSUPPORTED = 36,          /* by the file system, the lock of the bus, the machine or its limits */
     TORONI_INCOMPATIBLE = 37,         /* the bus belongs to another release, machine or C library */
     TORONI_DAMAGED = 38,              /* the files of the bus are damaged, or are not a bus */
     TORONI_SETTING_MISMATCH = 39,     /* the bus differs in a setting that toroni_open_options.require names */
@@ -308,8 +311,10 @@ uint64_t toroni_publisher_largest_message(const toroni_publisher *publisher);
  * that; or copy it in the `fill` function of toroni_publish_in_place, call toroni_validate after the last read, and
  * give the message up if that fails.
  *
+ * If the bus has an exclusive publisher, returns TORONI_EXCLUSIVE at once, without waiting for it.
+ *
  * Errors: TORONI_TOO_LONG, TORONI_REENTRANT, TORONI_WOULD_WAIT_FOR_ITSELF, TORONI_UNLINKED, TORONI_LEASE_LOST,
- * TORONI_FORKED, TORONI_CORRUPT, TORONI_OS. */
+ * TORONI_EXCLUSIVE, TORONI_FORKED, TORONI_CORRUPT, TORONI_OS. */
 int toroni_publish(const toroni_publisher *publisher, const void *data, size_t length);
 
 /* Does what toroni_publish does, without waiting. Returns TORONI_FULL if it would have to wait for a subscriber, and
@@ -608,7 +613,8 @@ typedef struct toroni_bus_stats {
     uint16_t multicast_port;      /* 0, both derive from the id of the bus */
 } toroni_bus_stats;
 
-/* The participant that holds the writer lock. If it holds the lock for long, all other publishers wait. */
+/* The participant that holds the writer lock. If it holds the lock for long, all other publishers wait, unless it is an
+ * exclusive publisher. */
 typedef struct toroni_lock_owner {
     uint32_t slot; /* among the publishers; TORONI_NO_SLOT for TORONI_LOCK_ROBUST */
     uint32_t pid;  /* of its process, in that process's PID namespace; for TORONI_LOCK_ROBUST, of its thread; 0 if it
@@ -617,6 +623,8 @@ typedef struct toroni_lock_owner {
     int stopped;   /* not 0: it was stopped by SIGSTOP; it is not dead, so others wait for it */
     int dumping;   /* not 0: it crashed, and its core dump is being written; with TORONI_LOCK_LEASE the next publisher
                       takes over at once, with TORONI_LOCK_ROBUST all wait until the dump is written */
+    int exclusive; /* not 0: it is an exclusive publisher, which keeps the lock until it is closed; other publishers get
+                      TORONI_EXCLUSIVE */
 } toroni_lock_owner;
 
 /* A publishing participant. */

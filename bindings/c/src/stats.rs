@@ -29,6 +29,7 @@ pub struct toroni_lock_owner {
     pub alive: c_int,
     pub stopped: c_int,
     pub dumping: c_int,
+    pub exclusive: c_int,
 }
 
 /// `TORONI_NO_SLOT` of toroni.h.
@@ -156,6 +157,7 @@ impl From<BusStats> for toroni_stats {
             alive: owner.alive.map_or(-1, c_int::from),
             stopped: c_int::from(owner.stopped),
             dumping: c_int::from(owner.dumping),
+            exclusive: c_int::from(owner.exclusive),
         });
         let publishers =
             stats.publishers.unwrap_or_default().into_iter().map(|one| toroni_publisher_info {

@@ -5,8 +5,8 @@ use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use toroni::{
-    BurstError, DirectoryError, FileError, OpenError, PublishError, PublisherError, ReceiveError,
-    SubscriberError,
+    BurstError, DirectoryError, ExclusiveError, FileError, OpenError, PublishError, PublisherError,
+    ReceiveError, SubscriberError,
 };
 
 macro_rules! statuses {
@@ -46,6 +46,8 @@ statuses! {
     LeaseLost = 12 "TORONI_LEASE_LOST" c"the descriptor that shows other processes that this one is alive was closed",
     Forked = 13 "TORONI_FORKED" c"the handle was made before fork() and belongs to the parent process",
     Corrupt = 14 "TORONI_CORRUPT" c"the shared memory of the bus is corrupt",
+    Exclusive = 15 "TORONI_EXCLUSIVE" c"the bus has an exclusive publisher, so no other one can publish",
+    ForeignTopic = 16 "TORONI_FOREIGN_TOPIC" c"the topic was made by the exclusive publisher of another bus",
     InvalidArgument = 20 "TORONI_INVALID_ARGUMENT" c"an argument is null, not UTF-8, or not a valid value",
     InvalidName = 21 "TORONI_INVALID_NAME" c"the name of the bus is not valid",
     InvalidSetting = 22 "TORONI_INVALID_SETTING" c"a setting is outside its range",
@@ -57,7 +59,7 @@ statuses! {
     NoSpace = 33 "TORONI_NO_SPACE" c"not enough space, inodes or permitted file size for the bus",
     BadDirectory = 34 "TORONI_BAD_DIRECTORY" c"the directory of buses is missing, read-only, not a directory, a symbolic link, or not trustworthy",
     ForeignOwner = 35 "TORONI_FOREIGN_OWNER" c"the required user does not own the bus, or others could replace its files",
-    Unsupported = 36 "TORONI_UNSUPPORTED" c"the file system, the machine or its limits do not allow what was requested",
+    Unsupported = 36 "TORONI_UNSUPPORTED" c"the file system, the lock of the bus, the machine or its limits do not allow what was requested",
     Incompatible = 37 "TORONI_INCOMPATIBLE" c"the bus belongs to an incompatible release, machine or C library",
     Damaged = 38 "TORONI_DAMAGED" c"the files of the bus are damaged, or are not a bus",
     SettingMismatch = 39 "TORONI_SETTING_MISMATCH" c"the bus exists with a different value of a required setting",
@@ -191,6 +193,8 @@ impl From<PublishError> for Failure {
             // Calls that do not wait return these, often: no text is composed.
             PublishError::Full => return Self::plain(Status::Full),
             PublishError::Busy => return Self::plain(Status::Busy),
+            PublishError::Exclusive { .. } => Status::Exclusive,
+            PublishError::ForeignTopic => Status::ForeignTopic,
             PublishError::TooLong { .. } => Status::TooLong,
             PublishError::Timeout => Status::Timeout,
             PublishError::Reentrant => Status::Reentrant,
@@ -200,6 +204,19 @@ impl From<PublishError> for Failure {
             PublishError::Forked(_) => Status::Forked,
             PublishError::Corrupt(_) => Status::Corrupt,
             PublishError::Os { .. } => Status::Os,
+            _ => Status::Other,
+        };
+        Self::with_text_of(status, &error)
+    }
+}
+
+impl From<ExclusiveError> for Failure {
+    fn from(error: ExclusiveError) -> Self {
+        let status = match error {
+            ExclusiveError::Publisher(error) => return error.into(),
+            ExclusiveError::Taken { .. } => Status::Exclusive,
+            ExclusiveError::Timeout => Status::Timeout,
+            ExclusiveError::RobustLock { .. } => Status::Unsupported,
             _ => Status::Other,
         };
         Self::with_text_of(status, &error)

@@ -189,7 +189,7 @@ layouts! {
         max_publishers max_subscribers persistent on_disk sees_publishers sees_subscribers multicast_address
         multicast_port
     }
-    toroni_lock_owner { slot pid alive stopped dumping }
+    toroni_lock_owner { slot pid alive stopped dumping exclusive }
     toroni_publisher_info {
         name slot pid alive stopped messages bytes waits waited_ns overwrites wakes started_ns
         same_pid_namespace dumping

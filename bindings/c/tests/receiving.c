@@ -549,7 +549,7 @@ static void *check_lock_owner(void *context) {
     toroni_stats *stats;
     OK(toroni_bus_take_stats(context, &stats));
     owner = toroni_stats_lock_owner(stats);
-    CHECK(owner != NULL && owner->alive == 1 && !owner->stopped && !owner->dumping);
+    CHECK(owner != NULL && owner->alive == 1 && !owner->stopped && !owner->dumping && !owner->exclusive);
     CHECK(owner->pid == (uint32_t)getpid());
     CHECK(owner->slot == (toroni_stats_bus(stats)->lock == TORONI_LOCK_ROBUST ? TORONI_NO_SLOT : 0));
     toroni_stats_close(stats);

@@ -18,8 +18,9 @@
 // Handles. Destructors close the handles. A handle can be moved, but not copied. A handle that was moved from is
 // empty, and calls on it fail with TORONI_INVALID_ARGUMENT.
 //
-// Errors. Functions throw toroni::error, or toroni::lapped and toroni::interrupted, which derive from it. If no message
-// is available, or if a time limit expires, that is not an error: such functions return a std::optional or a bool.
+// Errors. Functions throw toroni::error, or toroni::lapped, toroni::interrupted and toroni::exclusive_error, which
+// derive from it. If no message is available, or if a time limit expires, that is not an error: such functions return a
+// std::optional or a bool.
 //
 // A function that takes std::nothrow as its last argument returns a toroni::result instead, which contains either the
 // value or the error. It throws nothing except std::bad_alloc. For a constructor, open() is this form. The following
@@ -85,6 +86,13 @@ public:
     explicit interrupted(const std::string &text) : error(TORONI_INTERRUPTED, text) {}
 };
 
+// TORONI_EXCLUSIVE: the bus has an exclusive publisher, which what() names. No other one can publish until it is
+// closed.
+class exclusive_error : public error {
+public:
+    explicit exclusive_error(const std::string &text) : error(TORONI_EXCLUSIVE, text) {}
+};
+
 // An error as a value.
 struct failure {
     toroni_status status;
@@ -95,6 +103,7 @@ struct failure {
     [[noreturn]] void raise() const {
         if (status == TORONI_LAPPED) throw lapped(text, loss);
         if (status == TORONI_INTERRUPTED) throw interrupted(text);
+        if (status == TORONI_EXCLUSIVE) throw exclusive_error(text);
         throw error(status, text);
     }
 };
@@ -341,6 +350,7 @@ struct lock_owner {
     std::optional<bool> alive;
     bool stopped;
     bool dumping;
+    bool exclusive; // it is an exclusive publisher
 };
 
 // A snapshot of a bus and its participants. What it returns are copies, which outlive it. Its functions throw
@@ -385,7 +395,7 @@ public:
         return toroni::lock_owner{one->slot == TORONI_NO_SLOT ? std::nullopt : std::optional(one->slot),
                                   one->pid == 0 ? std::nullopt : std::optional(one->pid),
                                   one->alive < 0 ? std::nullopt : std::optional(one->alive != 0), one->stopped != 0,
-                                  one->dumping != 0};
+                                  one->dumping != 0, one->exclusive != 0};
     }
     // Returns the names of the files in `sockets/`.
     std::vector<std::string> sockets() const {

@@ -239,7 +239,7 @@ void parts_of_a_snapshot_outlive_it() {
         std::thread([&] {
             const auto owner = bus.stats().lock_owner();
             CHECK(owner && owner->slot == 0u && owner->pid == static_cast<std::uint32_t>(getpid()));
-            CHECK(owner->alive == true && !owner->stopped && !owner->dumping);
+            CHECK(owner->alive == true && !owner->stopped && !owner->dumping && !owner->exclusive);
         }).join();
         return false;
     });

@@ -66,6 +66,11 @@ pub(crate) fn lapped(py: Python<'_>, message: String, lost: u64, lost_bytes: u64
     made(class!(py, "Lapped"), (message, lost, lost_bytes))
 }
 
+#[cold]
+fn exclusive(py: Python<'_>, message: String, name: &str, pid: u32) -> PyErr {
+    made(class!(py, "Exclusive"), (message, name, pid))
+}
+
 /// Returns `toroni.System`, which is an `OSError`.
 #[cold]
 pub(crate) fn system(py: Python<'_>, source: &io::Error, message: String) -> PyErr {
@@ -164,6 +169,8 @@ pub(crate) fn on_publish(py: Python<'_>, error: &PublishError) -> PyErr {
         PublishError::TooLong { length, limit } => {
             return made(class!(py, "TooLong"), (message, *length, *limit));
         }
+        PublishError::Exclusive { name, pid } => return exclusive(py, message, name, *pid),
+        PublishError::ForeignTopic => class!(py, "Invalid"),
         PublishError::Timeout => class!(py, "Timeout"),
         PublishError::WouldWaitForItself => class!(py, "WouldWaitForItself"),
         PublishError::Unlinked => class!(py, "Unlinked"),

@@ -111,6 +111,7 @@ fn of_owner<'py>(py: Python<'py>, owner: &LockOwner) -> PyResult<Bound<'py, PyAn
         alive: owner.alive,
         stopped: owner.stopped,
         dumping: owner.dumping,
+        exclusive: owner.exclusive,
     })
 }
 

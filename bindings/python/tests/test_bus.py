@@ -336,6 +336,8 @@ def test_errors_travel_between_processes() -> None:
     assert (str(copy), copy.lost, copy.lost_bytes) == ("lost some", 3, 96)
     long = pickle.loads(pickle.dumps(toroni.TooLong("too long", 10, 5)))
     assert (long.length, long.limit) == (10, 5)
+    exclusive = pickle.loads(pickle.dumps(toroni.Exclusive("not now", "feed", 7)))
+    assert (str(exclusive), exclusive.name, exclusive.pid) == ("not now", "feed", 7)
 
 
 def test_closed_handles_say_so(bus: toroni.Bus) -> None:

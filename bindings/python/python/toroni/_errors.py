@@ -53,6 +53,17 @@ class WouldWaitForItself(Error):
     """The ring is full because of a subscriber that only this thread reads: receive first."""
 
 
+class Exclusive(Error):
+    """The bus has an exclusive publisher: no other one can publish until it is closed or its process ends."""
+
+    def __init__(self, message: str, name: str = "", pid: int = 0) -> None:
+        super().__init__(message)
+        self.name = name
+        """What the exclusive publisher calls itself."""
+        self.pid = pid
+        """Id of its process, in its own PID namespace."""
+
+
 class Lapped(Error):
     """Messages were overwritten before this subscriber read them. The next call continues after them."""
 

@@ -58,6 +58,8 @@ class LockOwner:
     dumping: bool
     """Whether it crashed and its core dump is being written. With the lock "lease", the next publisher takes over at
     once; with "robust", all publishers wait until the dump is written."""
+    exclusive: bool
+    """Whether it is an exclusive publisher, which keeps the lock until it is closed."""
 
 
 @dataclass(frozen=True)
