@@ -363,6 +363,85 @@ typedef int (*toroni_fill)(void *data, size_t length, void *context);
  * and publishes nothing. */
 int toroni_publish_in_place(const toroni_publisher *publisher, size_t length, toroni_fill fill, void *context);
 
+/* ---- publishing exclusively --------------------------------------------------------------------------- */
+
+/* The only publisher of a bus, for as long as it exists. It keeps the writer lock, so each message costs less than that
+ * of a toroni_publisher. Every other call that publishes on the bus, in this process or another one, returns
+ * TORONI_EXCLUSIVE at once. After toroni_exclusive_close, or when the process ends, however it ends, others can publish
+ * again. It belongs to one thread at a time. */
+typedef struct toroni_exclusive toroni_exclusive;
+
+/* A topic of an exclusive publisher. It belongs to one thread at a time. */
+typedef struct toroni_exclusive_topic toroni_exclusive_topic;
+
+/* Creates an exclusive publisher. Waits for at most `timeout_ns` until other publishers have finished their message,
+ * and until another exclusive publisher is closed; with 0 it does not wait. If this toroni_bus already has an exclusive
+ * publisher, returns TORONI_EXCLUSIVE at once.
+ * Creates a handle: close it with toroni_exclusive_close.
+ * Errors: TORONI_EXCLUSIVE if another exclusive publisher exists, TORONI_TIMEOUT if another publisher is publishing,
+ * TORONI_UNSUPPORTED for TORONI_LOCK_ROBUST, TORONI_REENTRANT, TORONI_PERMISSION_DENIED, TORONI_TOO_MANY_PARTICIPANTS,
+ * TORONI_OUT_OF_REACH, and those of toroni_bus_open. */
+int toroni_exclusive_open(const toroni_bus *bus, uint64_t timeout_ns, toroni_exclusive **result);
+
+/* Closes the handle, so that others can publish. Its topics stay, and can be used with the next exclusive publisher of
+ * the same toroni_bus. */
+void toroni_exclusive_close(toroni_exclusive *exclusive);
+
+/* Creates a topic to publish on, which is a path such as "plant/boiler/temperature". `options` may be NULL.
+ * Creates a handle: close it with toroni_exclusive_topic_close.
+ * Errors: TORONI_INVALID_TOPIC, TORONI_INVALID_SETTING if the policy may wait longer than that of the bus,
+ * TORONI_REENTRANT, TORONI_LEASE_LOST, TORONI_FORKED, TORONI_CORRUPT. */
+int toroni_exclusive_open_topic(const toroni_exclusive *exclusive, const char *topic,
+                                const toroni_publisher_options *options, toroni_exclusive_topic **result);
+
+/* Closes the handle. */
+void toroni_exclusive_topic_close(toroni_exclusive_topic *topic);
+
+/* Return the topic, and the length of the longest message that can be published on it. The string lives as long as the
+ * handle. NULL and 0 if `topic` is NULL. */
+const char *toroni_exclusive_topic_name(const toroni_exclusive_topic *topic);
+uint64_t toroni_exclusive_topic_largest_message(const toroni_exclusive_topic *topic);
+
+/* Publishes a message on a topic of the exclusive publisher, as toroni_publish does. Waits only for slow subscribers,
+ * as the policy says, and keeps the lock meanwhile.
+ *
+ * Errors: those of toroni_publish, and TORONI_FOREIGN_TOPIC if the exclusive publisher of another toroni_bus made the
+ * topic. TORONI_LEASE_LOST also means that another publisher has taken over: close the handles, and open the bus
+ * again. */
+int toroni_exclusive_publish(const toroni_exclusive *exclusive, const toroni_exclusive_topic *topic,
+                             const void *data, size_t length);
+
+/* Does what toroni_exclusive_publish does, without waiting. Returns TORONI_FULL if it would have to wait. */
+int toroni_exclusive_try_publish(const toroni_exclusive *exclusive, const toroni_exclusive_topic *topic,
+                                 const void *data, size_t length);
+
+/* Does what toroni_exclusive_publish does, with the time limit of toroni_publish_timeout. */
+int toroni_exclusive_publish_timeout(const toroni_exclusive *exclusive, const toroni_exclusive_topic *topic,
+                                     const void *data, size_t length, uint64_t timeout_ns);
+
+/* Does what toroni_publish_batch does. Errors are those of toroni_exclusive_publish. */
+int toroni_exclusive_publish_batch(const toroni_exclusive *exclusive, const toroni_exclusive_topic *topic,
+                                   const toroni_bytes *payloads, size_t count);
+
+/* Does what toroni_publish_batch_timeout does. Errors are those of toroni_exclusive_publish. */
+int toroni_exclusive_publish_batch_timeout(const toroni_exclusive *exclusive, const toroni_exclusive_topic *topic,
+                                           const toroni_bytes *payloads, size_t count, uint64_t timeout_ns);
+
+/* Does what toroni_publish_burst does; no message of another publisher comes in between. Errors are those of
+ * toroni_exclusive_publish. */
+int toroni_exclusive_publish_burst(const toroni_exclusive *exclusive, const toroni_exclusive_topic *topic,
+                                   const toroni_bytes *payloads, size_t count, size_t *published);
+
+/* Does what toroni_publish_burst_timeout does. Errors are those of toroni_exclusive_publish. */
+int toroni_exclusive_publish_burst_timeout(const toroni_exclusive *exclusive, const toroni_exclusive_topic *topic,
+                                           const toroni_bytes *payloads, size_t count, uint64_t timeout_ns,
+                                           size_t *published);
+
+/* Does what toroni_publish_in_place does. The function `fill` must not use the exclusive publisher (TORONI_REENTRANT),
+ * but may close it. Errors are those of toroni_exclusive_publish. */
+int toroni_exclusive_publish_in_place(const toroni_exclusive *exclusive, const toroni_exclusive_topic *topic,
+                                      size_t length, toroni_fill fill, void *context);
+
 /* ---- receiving ---------------------------------------------------------------------------------------- */
 
 /* Receives the messages that match its patterns, in the one order of the bus. It belongs to one thread at a time, and

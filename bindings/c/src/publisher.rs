@@ -10,7 +10,7 @@ use crate::status::{Failure, Outcome, Status, catch_panics, catch_panics_or};
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
-use toroni::Publisher;
+use toroni::{InvalidSetting, Policy, PublishError, Publisher, RacyBytesMut};
 
 pub struct toroni_publisher {
     /// Counted, because a call may outlive the handle: see [`toroni_publish_in_place`].
@@ -44,7 +44,7 @@ pub type toroni_fill =
 
 /// A payload that [`payloads`] has checked.
 #[repr(transparent)]
-struct Payload(toroni_bytes);
+pub(crate) struct Payload(toroni_bytes);
 
 impl AsRef<[u8]> for Payload {
     #[inline]
@@ -59,7 +59,10 @@ impl AsRef<[u8]> for Payload {
 
 /// # Safety
 /// As [`slice`], for the array and for the bytes of each payload.
-unsafe fn payloads<'a>(pointer: *const toroni_bytes, count: usize) -> Outcome<&'a [Payload]> {
+pub(crate) unsafe fn payloads<'a>(
+    pointer: *const toroni_bytes,
+    count: usize,
+) -> Outcome<&'a [Payload]> {
     // SAFETY: the caller guarantees it.
     let all = unsafe { slice(pointer, count, "the payloads") }?;
     for one in all {
@@ -68,6 +71,28 @@ unsafe fn payloads<'a>(pointer: *const toroni_bytes, count: usize) -> Outcome<&'
     }
     // SAFETY: as above; `Payload` is transparent.
     unsafe { slice(pointer.cast(), count, "the payloads") }
+}
+
+/// Returns `to_descendants` and the policy of a caller's options, or `None` if there are no options.
+///
+/// # Safety
+/// As [`arguments::options`].
+pub(crate) unsafe fn given(
+    options: *const toroni_publisher_options,
+) -> Outcome<Option<(bool, Option<Policy>)>> {
+    if options.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: the caller guarantees it.
+    let options = unsafe { arguments::options(options) }?;
+    if options.reserved != 0 {
+        return Err(unknown("reserved", options.reserved));
+    }
+    Ok(Some((options.to_descendants != 0, policy(&options.policy)?)))
+}
+
+pub(crate) fn policy_refused(error: &InvalidSetting) -> Failure {
+    Failure { status: Status::InvalidSetting, text: Some(error.to_string()) }
 }
 
 /// # Safety
@@ -90,17 +115,11 @@ pub unsafe extern "C" fn toroni_bus_publisher(
         put_handle(result, || {
             let topic = string(topic, "the topic")?;
             let mut publisher = self::bus(bus)?.bus.publisher(topic)?;
-            if !options.is_null() {
-                let options = arguments::options(options)?;
-                if options.reserved != 0 {
-                    return Err(unknown("reserved", options.reserved));
-                }
-                publisher = publisher.to_descendants(options.to_descendants != 0);
-                if let Some(policy) = policy(&options.policy)? {
-                    publisher = publisher.with_policy(policy).map_err(|error| Failure {
-                        status: Status::InvalidSetting,
-                        text: Some(error.to_string()),
-                    })?;
+            if let Some((to_descendants, policy)) = given(options)? {
+                publisher = publisher.to_descendants(to_descendants);
+                if let Some(policy) = policy {
+                    let changed = publisher.with_policy(policy);
+                    publisher = changed.map_err(|error| policy_refused(&error))?;
                 }
             }
             let topic = CString::new(topic).map_err(|_| Failure::argument("the topic"))?;
@@ -261,24 +280,36 @@ pub unsafe extern "C" fn toroni_publish_in_place(
         // Its own reference, because `fill` may close the handle.
         // SAFETY: toroni.h requires it of callers.
         let publisher = unsafe { self::publisher(publisher) }?.publisher.clone();
-        let fill = fill.ok_or_else(|| null("the fill function"))?;
-        // The library gives a message up only if its closure unwinds.
-        let published = catch_unwind(AssertUnwindSafe(|| {
-            publisher.publish_with(length, |bytes| {
-                // SAFETY: the bytes are valid as long as the view; toroni.h requires the rest of callers.
-                let answer = unsafe { fill(bytes.as_mut_ptr().cast(), length, context) };
-                if answer != 0 {
-                    // This does not run the panic hook, because it is not a panic.
-                    resume_unwind(Box::new(Abort));
-                }
-            })
-        }));
-        match published {
-            Ok(published) => Ok(published?),
-            Err(unwound) if unwound.is::<Abort>() => Err(Failure::plain(Status::Aborted)),
-            Err(panic) => resume_unwind(panic),
-        }
+        // SAFETY: as above.
+        unsafe { fill_in_place(fill, length, context, |fill| publisher.publish_with(length, fill)) }
     })
+}
+
+/// Calls `publish` with a function that lets the caller's `fill` write the message, or give it up.
+///
+/// # Safety
+/// `fill` and `context` are what toroni.h requires. `publish` passes a view of `length` bytes.
+pub(crate) unsafe fn fill_in_place(
+    fill: toroni_fill,
+    length: usize,
+    context: *mut c_void,
+    publish: impl FnOnce(&mut dyn FnMut(&mut RacyBytesMut<'_>)) -> Result<(), PublishError>,
+) -> Outcome {
+    let fill = fill.ok_or_else(|| null("the fill function"))?;
+    let mut fill = |bytes: &mut RacyBytesMut<'_>| {
+        // SAFETY: the bytes are valid as long as the view; the caller guarantees the rest.
+        let answer = unsafe { fill(bytes.as_mut_ptr().cast(), length, context) };
+        if answer != 0 {
+            // This does not run the panic hook, because it is not a panic.
+            resume_unwind(Box::new(Abort));
+        }
+    };
+    // The library gives a message up only if its closure unwinds.
+    match catch_unwind(AssertUnwindSafe(|| publish(&mut fill))) {
+        Ok(published) => Ok(published?),
+        Err(unwound) if unwound.is::<Abort>() => Err(Failure::plain(Status::Aborted)),
+        Err(panic) => resume_unwind(panic),
+    }
 }
 
 /// The unwinding payload for a message that `fill` gave up.

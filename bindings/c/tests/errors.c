@@ -23,6 +23,8 @@ static void loss_handler(const toroni_loss *loss, void *context) { (void)loss, (
 void null_is_an_error_everywhere(void) {
     toroni_bus *bus = open_bus(NULL), *no_bus = bus;
     toroni_publisher *publisher, *no_publisher;
+    toroni_exclusive *exclusive, *no_exclusive;
+    toroni_exclusive_topic *topic, *no_topic;
     toroni_subscriber *subscriber, *no_subscriber;
     toroni_subscriber_options options = TORONI_SUBSCRIBER_OPTIONS_INIT;
     toroni_router *router, *no_router;
@@ -69,6 +71,34 @@ void null_is_an_error_everywhere(void) {
     CHECK(count == 0);
     NULL_IN(toroni_publish_in_place(NULL, 0, fill, NULL));
     NULL_IN(toroni_publish_in_place(publisher, 0, NULL, NULL));
+
+    OK(toroni_exclusive_open(bus, 0, &exclusive));
+    OK(toroni_exclusive_open_topic(exclusive, "t", NULL, &topic));
+    NULL_IN(toroni_exclusive_open(NULL, 0, &no_exclusive));
+    NULL_IN(toroni_exclusive_open(bus, 0, NULL));
+    NULL_IN(toroni_exclusive_open_topic(NULL, "t", NULL, &no_topic));
+    NULL_IN(toroni_exclusive_open_topic(exclusive, NULL, NULL, &no_topic));
+    NULL_IN(toroni_exclusive_open_topic(exclusive, "t", NULL, NULL));
+    CHECK(toroni_exclusive_topic_name(NULL) == NULL && toroni_exclusive_topic_largest_message(NULL) == 0);
+    NULL_IN(toroni_exclusive_publish(NULL, topic, "", 0));
+    NULL_IN(toroni_exclusive_publish(exclusive, NULL, "", 0));
+    NULL_IN(toroni_exclusive_publish(exclusive, topic, NULL, 1));
+    NULL_IN(toroni_exclusive_try_publish(NULL, topic, "", 0));
+    NULL_IN(toroni_exclusive_try_publish(exclusive, NULL, "", 0));
+    NULL_IN(toroni_exclusive_publish_timeout(NULL, topic, "", 0, 0));
+    NULL_IN(toroni_exclusive_publish_timeout(exclusive, NULL, "", 0, 0));
+    NULL_IN(toroni_exclusive_publish_batch(NULL, topic, NULL, 0));
+    NULL_IN(toroni_exclusive_publish_batch(exclusive, NULL, NULL, 0));
+    NULL_IN(toroni_exclusive_publish_batch(exclusive, topic, &bytes, 1));
+    NULL_IN(toroni_exclusive_publish_batch_timeout(NULL, topic, NULL, 0, 0));
+    NULL_IN(toroni_exclusive_publish_batch_timeout(exclusive, NULL, NULL, 0, 0));
+    NULL_IN(toroni_exclusive_publish_burst(NULL, topic, NULL, 0, &count));
+    NULL_IN(toroni_exclusive_publish_burst(exclusive, NULL, NULL, 0, &count));
+    NULL_IN(toroni_exclusive_publish_burst_timeout(exclusive, topic, &bytes, 1, 0, &count));
+    CHECK(count == 0);
+    NULL_IN(toroni_exclusive_publish_in_place(NULL, topic, 0, fill, NULL));
+    NULL_IN(toroni_exclusive_publish_in_place(exclusive, NULL, 0, fill, NULL));
+    NULL_IN(toroni_exclusive_publish_in_place(exclusive, topic, 0, NULL, NULL));
 
     NULL_IN(toroni_bus_subscribe(NULL, "t", &no_subscriber));
     NULL_IN(toroni_bus_subscribe(bus, NULL, &no_subscriber));
@@ -150,12 +180,16 @@ void null_is_an_error_everywhere(void) {
 
     toroni_bus_close(NULL);
     toroni_publisher_close(NULL);
+    toroni_exclusive_close(NULL);
+    toroni_exclusive_topic_close(NULL);
     toroni_subscriber_close(NULL);
     toroni_router_close(NULL);
     toroni_stats_close(NULL);
     toroni_topics_close(NULL);
     toroni_bus_list_close(NULL);
     toroni_clean_report_close(NULL);
+    toroni_exclusive_topic_close(topic);
+    toroni_exclusive_close(exclusive);
     toroni_router_close(router);
     toroni_subscriber_close(subscriber);
     toroni_publisher_close(publisher);
@@ -198,6 +232,8 @@ void a_call_that_fails_clears_its_result(void) {
     const toroni_bytes payloads[2] = {{"1", 1}, {"", 1 << 20}};
     toroni_bus *bus, *no_bus;
     toroni_publisher *publisher, *no_publisher;
+    toroni_exclusive *exclusive, *no_exclusive;
+    toroni_exclusive_topic *no_topic;
     toroni_subscriber *subscriber, *no_subscriber;
     toroni_router *router, *no_router;
     toroni_stats *stats;
@@ -223,6 +259,11 @@ void a_call_that_fails_clears_its_result(void) {
     CLEARS(TORONI_INVALID_ARGUMENT, toroni_bus_open(NULL, NULL, &no_bus), no_bus);
     CLEARS(TORONI_INVALID_TOPIC, toroni_bus_publisher(bus, "//", NULL, &no_publisher), no_publisher);
     CLEARS(TORONI_INVALID_ARGUMENT, toroni_bus_publisher(NULL, "t", NULL, &no_publisher), no_publisher);
+    OK(toroni_exclusive_open(bus, 0, &exclusive));
+    CLEARS(TORONI_EXCLUSIVE, toroni_exclusive_open(bus, 0, &no_exclusive), no_exclusive);
+    CLEARS(TORONI_INVALID_TOPIC, toroni_exclusive_open_topic(exclusive, "//", NULL, &no_topic), no_topic);
+    CLEARS(TORONI_INVALID_ARGUMENT, toroni_exclusive_publish_burst(exclusive, NULL, payloads, 1, &count), count);
+    toroni_exclusive_close(exclusive);
     CLEARS(TORONI_INVALID_PATTERN, toroni_bus_subscribe(bus, "//", &no_subscriber), no_subscriber);
     CLEARS(TORONI_INVALID_ARGUMENT, toroni_bus_subscribe(NULL, "t", &no_subscriber), no_subscriber);
     CLEARS(TORONI_INVALID_ARGUMENT, toroni_bus_subscribe_with(bus, NULL, &no_subscriber), no_subscriber);

@@ -18,6 +18,13 @@ void messages_arrive_in_every_way(void);
 void a_message_that_is_given_up_is_not_published(void);
 void waits_for_slow_subscribers_have_limits(void);
 void a_thread_that_publishes_to_itself_gets_an_error(void);
+void an_exclusive_publisher_publishes_in_every_way(void);
+void others_cannot_publish_beside_an_exclusive_publisher(void);
+void a_function_that_writes_in_place_may_close_its_handles(void);
+void an_exclusive_publisher_waits_for_slow_subscribers(void);
+void an_exclusive_publisher_is_refused_for_a_reason(void);
+void a_killed_exclusive_publisher_is_succeeded(void);
+void an_exclusive_publisher_belongs_to_its_process(void);
 void losses_are_exact(void);
 void messages_in_place_are_validated(void);
 void messages_are_passed_on_in_place(void);
@@ -54,6 +61,13 @@ static const struct {
     TEST(a_message_that_is_given_up_is_not_published),
     TEST(waits_for_slow_subscribers_have_limits),
     TEST(a_thread_that_publishes_to_itself_gets_an_error),
+    TEST(an_exclusive_publisher_publishes_in_every_way),
+    TEST(others_cannot_publish_beside_an_exclusive_publisher),
+    TEST(a_function_that_writes_in_place_may_close_its_handles),
+    TEST(an_exclusive_publisher_waits_for_slow_subscribers),
+    TEST(an_exclusive_publisher_is_refused_for_a_reason),
+    TEST(a_killed_exclusive_publisher_is_succeeded),
+    TEST(an_exclusive_publisher_belongs_to_its_process),
     TEST(losses_are_exact),
     TEST(messages_in_place_are_validated),
     TEST(messages_are_passed_on_in_place),

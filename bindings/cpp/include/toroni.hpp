@@ -160,6 +160,8 @@ namespace detail {
 struct close {
     void operator()(toroni_bus *handle) const noexcept { toroni_bus_close(handle); }
     void operator()(toroni_publisher *handle) const noexcept { toroni_publisher_close(handle); }
+    void operator()(toroni_exclusive *handle) const noexcept { toroni_exclusive_close(handle); }
+    void operator()(toroni_exclusive_topic *handle) const noexcept { toroni_exclusive_topic_close(handle); }
     void operator()(toroni_subscriber *handle) const noexcept { toroni_subscriber_close(handle); }
     void operator()(toroni_router *handle) const noexcept { toroni_router_close(handle); }
     void operator()(toroni_stats *handle) const noexcept { toroni_stats_close(handle); }
@@ -501,6 +503,55 @@ private:
 
 // ---- publishing -----------------------------------------------------------------------------------------
 
+namespace detail {
+
+inline result<bool> yes_unless(int status) {
+    if (status == TORONI_FULL || status == TORONI_BUSY || status == TORONI_TIMEOUT) return false;
+    if (status != TORONI_OK) return last_failure(status);
+    return true;
+}
+
+template <typename Messages> std::vector<toroni_bytes> gathered(const Messages &messages) {
+    std::vector<toroni_bytes> all;
+    all.reserve(std::size(messages));
+    for (const auto &message : messages) {
+        const bytes one(message);
+        all.push_back({one.data(), one.size()});
+    }
+    return all;
+}
+
+// Calls `publish(function, context)` with a function that lets `fill` write the message, or give it up. Returns whether
+// the message was published.
+template <typename Fill, typename Publish> bool in_place(Fill &fill, const Publish &publish) {
+    using fill_type = Fill;
+    struct call {
+        fill_type &fill;
+        std::exception_ptr thrown;
+    } context{fill, nullptr};
+    const auto enter = [](void *data, std::size_t length, void *pointer) -> int {
+        call &entered = *static_cast<call *>(pointer);
+        try {
+            if constexpr (std::is_void_v<decltype(entered.fill(writable_bytes(data, length)))>) {
+                entered.fill(writable_bytes(data, length));
+                return 0;
+            } else {
+                return entered.fill(writable_bytes(data, length)) ? 0 : 1;
+            }
+        } catch (...) {
+            entered.thrown = std::current_exception();
+            return 1;
+        }
+    };
+    const int status = publish(enter, &context);
+    if (context.thrown) std::rethrow_exception(context.thrown);
+    if (status == TORONI_ABORTED) return false;
+    done(status).value();
+    return true;
+}
+
+} // namespace detail
+
 // An error that ended a burst. The messages before it stay published.
 class burst_error : public error {
 public:
@@ -549,7 +600,7 @@ public:
     // Publishes a message if that needs no wait. Returns false for TORONI_FULL and TORONI_BUSY.
     bool try_publish(bytes message) const { return try_publish(message, std::nothrow).value(); }
     result<bool> try_publish(bytes message, std::nothrow_t) const {
-        return yes_unless(toroni_try_publish(get(), message.data(), message.size()));
+        return detail::yes_unless(toroni_try_publish(get(), message.data(), message.size()));
     }
 
     // Publishes a message. Returns false if that was not possible within `limit`.
@@ -557,7 +608,7 @@ public:
         return publish_for(message, limit, std::nothrow).value();
     }
     template <typename Duration> result<bool> publish_for(bytes message, Duration limit, std::nothrow_t) const {
-        return yes_unless(toroni_publish_timeout(get(), message.data(), message.size(), detail::ns(limit)));
+        return detail::yes_unless(toroni_publish_timeout(get(), message.data(), message.size(), detail::ns(limit)));
     }
 
     // Publishes a message to the topic and to everything below it.
@@ -572,7 +623,7 @@ public:
         publish_batch(messages, std::nothrow).value();
     }
     template <typename Messages> result<void> publish_batch(const Messages &messages, std::nothrow_t) const {
-        const auto all = gathered(messages);
+        const auto all = detail::gathered(messages);
         return detail::done(toroni_publish_batch(get(), all.data(), all.size()));
     }
 
@@ -583,13 +634,13 @@ public:
     }
     template <typename Messages, typename Duration>
     result<bool> publish_batch_for(const Messages &messages, Duration limit, std::nothrow_t) const {
-        const auto all = gathered(messages);
-        return yes_unless(toroni_publish_batch_timeout(get(), all.data(), all.size(), detail::ns(limit)));
+        const auto all = detail::gathered(messages);
+        return detail::yes_unless(toroni_publish_batch_timeout(get(), all.data(), all.size(), detail::ns(limit)));
     }
 
     // Publishes messages one after the other, with one lock for as many as there is space for. Throws burst_error.
     template <typename Messages> void burst(const Messages &messages) const {
-        const auto all = gathered(messages);
+        const auto all = detail::gathered(messages);
         std::size_t published = 0;
         const int status = toroni_publish_burst(get(), all.data(), all.size(), &published);
         if (status != TORONI_OK) throw burst_error(detail::last_failure(status), published);
@@ -597,7 +648,7 @@ public:
     // Does what burst does, and returns the number of messages that were published within `limit`.
     template <typename Messages, typename Duration>
     std::size_t burst_for(const Messages &messages, Duration limit) const {
-        const auto all = gathered(messages);
+        const auto all = detail::gathered(messages);
         std::size_t published = 0;
         const int status =
             toroni_publish_burst_timeout(get(), all.data(), all.size(), detail::ns(limit), &published);
@@ -610,30 +661,9 @@ public:
     // published. `fill` may return a bool; false gives the message up. An exception also gives the message up, and this
     // function throws it again. Apart from exceptions, the rules for toroni_fill apply.
     template <typename Fill> bool publish_in_place(std::size_t size, Fill &&fill) const {
-        using fill_type = std::remove_reference_t<Fill>;
-        struct call {
-            fill_type &fill;
-            std::exception_ptr thrown;
-        } context{fill, nullptr};
-        const auto enter = [](void *data, std::size_t length, void *pointer) -> int {
-            call &entered = *static_cast<call *>(pointer);
-            try {
-                if constexpr (std::is_void_v<decltype(entered.fill(writable_bytes(data, length)))>) {
-                    entered.fill(writable_bytes(data, length));
-                    return 0;
-                } else {
-                    return entered.fill(writable_bytes(data, length)) ? 0 : 1;
-                }
-            } catch (...) {
-                entered.thrown = std::current_exception();
-                return 1;
-            }
-        };
-        const int status = toroni_publish_in_place(get(), size, enter, &context);
-        if (context.thrown) std::rethrow_exception(context.thrown);
-        if (status == TORONI_ABORTED) return false;
-        detail::done(status).value();
-        return true;
+        return detail::in_place(fill, [&](toroni_fill enter, void *context) {
+            return toroni_publish_in_place(get(), size, enter, context);
+        });
     }
 
     // Returns the topic; "" if this object was moved from.
@@ -649,22 +679,153 @@ public:
 private:
     explicit publisher(toroni_publisher *handle) : handle_(handle) {}
 
-    static result<bool> yes_unless(int status) {
-        if (status == TORONI_FULL || status == TORONI_BUSY || status == TORONI_TIMEOUT) return false;
-        if (status != TORONI_OK) return detail::last_failure(status);
-        return true;
+    detail::handle<toroni_publisher> handle_;
+};
+
+// ---- publishing exclusively -----------------------------------------------------------------------------
+
+// A topic of an exclusive publisher. It belongs to one thread at a time.
+class exclusive_topic {
+public:
+    // Returns the topic; "" if this object was moved from.
+    std::string_view topic() const {
+        const char *topic = toroni_exclusive_topic_name(get());
+        return topic ? topic : "";
     }
-    template <typename Messages> static std::vector<toroni_bytes> gathered(const Messages &messages) {
-        std::vector<toroni_bytes> all;
-        all.reserve(std::size(messages));
-        for (const auto &message : messages) {
-            const bytes one(message);
-            all.push_back({one.data(), one.size()});
-        }
-        return all;
+    // Returns the length of the longest message that can be published; 0 if this object was moved from.
+    std::uint64_t largest_message() const { return toroni_exclusive_topic_largest_message(get()); }
+    // Returns the handle for the C functions. This object still owns it.
+    toroni_exclusive_topic *get() const noexcept { return handle_.get(); }
+
+private:
+    friend class exclusive_publisher;
+    explicit exclusive_topic(toroni_exclusive_topic *handle) : handle_(handle) {}
+    detail::handle<toroni_exclusive_topic> handle_;
+};
+
+// The only publisher of a bus, for as long as it exists; see toroni_exclusive. It belongs to one thread at a time. Its
+// functions do what those of publisher do, on one of its topics. Other publishers throw exclusive_error meanwhile.
+class exclusive_publisher {
+public:
+    // Waits for other publishers, and for another exclusive publisher. Throws exclusive_error at once if this `bus`
+    // object has an exclusive publisher.
+    explicit exclusive_publisher(const bus &bus) : exclusive_publisher(open(bus, std::nothrow).value()) {}
+
+    static result<exclusive_publisher> open(const bus &bus, std::nothrow_t) {
+        toroni_exclusive *handle = nullptr;
+        const int status = toroni_exclusive_open(bus.get(), TORONI_FOREVER, &handle);
+        if (status != TORONI_OK) return detail::last_failure(status);
+        return exclusive_publisher(handle);
     }
 
-    detail::handle<toroni_publisher> handle_;
+    // Waits for at most `limit`, and not at all if that is 0. Returns std::nullopt if another publisher was publishing
+    // all that time, and throws exclusive_error if there is another exclusive publisher.
+    template <typename Duration>
+    static std::optional<exclusive_publisher> open_for(const bus &bus, Duration limit) {
+        return open_for(bus, limit, std::nothrow).value();
+    }
+    template <typename Duration>
+    static result<std::optional<exclusive_publisher>> open_for(const bus &bus, Duration limit, std::nothrow_t) {
+        toroni_exclusive *handle = nullptr;
+        const int status = toroni_exclusive_open(bus.get(), detail::ns(limit), &handle);
+        if (status == TORONI_TIMEOUT) return std::optional<exclusive_publisher>();
+        if (status != TORONI_OK) return detail::last_failure(status);
+        return std::optional<exclusive_publisher>(exclusive_publisher(handle));
+    }
+
+    // Creates a topic to publish on, which is a path such as "plant/boiler/temperature". It can outlive this object.
+    exclusive_topic topic(const std::string &topic, const publisher_options &options = {}) const {
+        return this->topic(topic, options, std::nothrow).value();
+    }
+    result<exclusive_topic> topic(const std::string &topic, const publisher_options &options, std::nothrow_t) const {
+        toroni_publisher_options given = TORONI_PUBLISHER_OPTIONS_INIT;
+        given.policy = options.policy;
+        given.to_descendants = options.to_descendants;
+        toroni_exclusive_topic *handle = nullptr;
+        const int status = toroni_exclusive_open_topic(get(), topic.c_str(), &given, &handle);
+        if (status != TORONI_OK) return detail::last_failure(status);
+        return exclusive_topic(handle);
+    }
+
+    void publish(const exclusive_topic &topic, bytes message) const {
+        const int status = toroni_exclusive_publish(get(), topic.get(), message.data(), message.size());
+        if (status != TORONI_OK) detail::last_failure(status).raise();
+    }
+    result<void> publish(const exclusive_topic &topic, bytes message, std::nothrow_t) const {
+        return detail::done(toroni_exclusive_publish(get(), topic.get(), message.data(), message.size()));
+    }
+
+    bool try_publish(const exclusive_topic &topic, bytes message) const {
+        return try_publish(topic, message, std::nothrow).value();
+    }
+    result<bool> try_publish(const exclusive_topic &topic, bytes message, std::nothrow_t) const {
+        return detail::yes_unless(
+            toroni_exclusive_try_publish(get(), topic.get(), message.data(), message.size()));
+    }
+
+    template <typename Duration>
+    bool publish_for(const exclusive_topic &topic, bytes message, Duration limit) const {
+        return publish_for(topic, message, limit, std::nothrow).value();
+    }
+    template <typename Duration>
+    result<bool> publish_for(const exclusive_topic &topic, bytes message, Duration limit, std::nothrow_t) const {
+        return detail::yes_unless(toroni_exclusive_publish_timeout(get(), topic.get(), message.data(),
+                                                                   message.size(), detail::ns(limit)));
+    }
+
+    template <typename Messages> void publish_batch(const exclusive_topic &topic, const Messages &messages) const {
+        publish_batch(topic, messages, std::nothrow).value();
+    }
+    template <typename Messages>
+    result<void> publish_batch(const exclusive_topic &topic, const Messages &messages, std::nothrow_t) const {
+        const auto all = detail::gathered(messages);
+        return detail::done(toroni_exclusive_publish_batch(get(), topic.get(), all.data(), all.size()));
+    }
+
+    template <typename Messages, typename Duration>
+    bool publish_batch_for(const exclusive_topic &topic, const Messages &messages, Duration limit) const {
+        return publish_batch_for(topic, messages, limit, std::nothrow).value();
+    }
+    template <typename Messages, typename Duration>
+    result<bool> publish_batch_for(const exclusive_topic &topic, const Messages &messages, Duration limit,
+                                   std::nothrow_t) const {
+        const auto all = detail::gathered(messages);
+        return detail::yes_unless(toroni_exclusive_publish_batch_timeout(get(), topic.get(), all.data(), all.size(),
+                                                                         detail::ns(limit)));
+    }
+
+    // Throws burst_error.
+    template <typename Messages> void burst(const exclusive_topic &topic, const Messages &messages) const {
+        const auto all = detail::gathered(messages);
+        std::size_t published = 0;
+        const int status =
+            toroni_exclusive_publish_burst(get(), topic.get(), all.data(), all.size(), &published);
+        if (status != TORONI_OK) throw burst_error(detail::last_failure(status), published);
+    }
+    template <typename Messages, typename Duration>
+    std::size_t burst_for(const exclusive_topic &topic, const Messages &messages, Duration limit) const {
+        const auto all = detail::gathered(messages);
+        std::size_t published = 0;
+        const int status = toroni_exclusive_publish_burst_timeout(get(), topic.get(), all.data(), all.size(),
+                                                                  detail::ns(limit), &published);
+        if (status != TORONI_OK && status != TORONI_TIMEOUT)
+            throw burst_error(detail::last_failure(status), published);
+        return published;
+    }
+
+    template <typename Fill>
+    bool publish_in_place(const exclusive_topic &topic, std::size_t size, Fill &&fill) const {
+        return detail::in_place(fill, [&](toroni_fill enter, void *context) {
+            return toroni_exclusive_publish_in_place(get(), topic.get(), size, enter, context);
+        });
+    }
+
+    // Returns the handle for the C functions. This object still owns it.
+    toroni_exclusive *get() const noexcept { return handle_.get(); }
+
+private:
+    explicit exclusive_publisher(toroni_exclusive *handle) : handle_(handle) {}
+    detail::handle<toroni_exclusive> handle_;
 };
 
 // ---- receiving ------------------------------------------------------------------------------------------

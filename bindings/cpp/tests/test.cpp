@@ -54,6 +54,10 @@ template <typename Error, typename Call> Error thrown_by(Call &&call) {
 
 static_assert(!std::is_copy_constructible_v<toroni::bus> && std::is_nothrow_move_constructible_v<toroni::bus>);
 static_assert(!std::is_copy_constructible_v<toroni::publisher> && std::is_nothrow_move_assignable_v<toroni::publisher>);
+static_assert(!std::is_copy_constructible_v<toroni::exclusive_publisher> &&
+              std::is_nothrow_move_assignable_v<toroni::exclusive_publisher>);
+static_assert(!std::is_copy_constructible_v<toroni::exclusive_topic> &&
+              std::is_nothrow_move_assignable_v<toroni::exclusive_topic>);
 static_assert(!std::is_copy_constructible_v<toroni::subscriber> && std::is_nothrow_move_assignable_v<toroni::subscriber>);
 static_assert(!std::is_copy_constructible_v<toroni::router> && std::is_nothrow_move_assignable_v<toroni::router>);
 
@@ -212,6 +216,69 @@ void messages_go_in_and_out_in_every_way() {
     const toroni::stats stats = bus.stats();
     CHECK(stats.bus().sequence == 9 && stats.publishers().at(0).messages == 9);
     CHECK(stats.subscribers().at(0).gating && stats.subscribers().size() == 1);
+}
+
+void an_exclusive_publisher_is_the_only_one() {
+    toroni::open_options options;
+    options.participant_name = "the feed";
+    const toroni::bus bus = open_bus("exclusive", options), other = open_bus("exclusive");
+    toroni::subscriber subscriber(bus, "**");
+    const toroni::publisher publisher(other, "t");
+    std::optional<toroni::exclusive_publisher> exclusive(bus);
+    const toroni::exclusive_topic a = exclusive->topic("a"), b = exclusive->topic("b/c", {{}, true});
+    CHECK(a.topic() == "a" && b.topic() == "b/c" && a.largest_message() > 1 << 20);
+    CHECK(exclusive->topic("//", {}, std::nothrow).error().status == TORONI_INVALID_TOPIC);
+    exclusive->publish(a, "1");
+    CHECK(exclusive->publish(b, "2", std::nothrow));
+    CHECK(exclusive->try_publish(a, "3"));
+    CHECK(exclusive->publish_for(b, "4", 1h));
+    exclusive->publish_batch(a, std::vector<std::string>{"5"});
+    CHECK(exclusive->publish_batch_for(b, std::vector<std::string>{"6"}, 1h));
+    exclusive->burst(a, std::array<const char *, 1>{"7"});
+    CHECK(exclusive->burst_for(b, std::array<const char *, 1>{"8"}, 1h) == 1);
+    CHECK(exclusive->publish_in_place(a, 1, [](toroni::writable_bytes bytes) { bytes[0] = std::byte{'9'}; }));
+    CHECK(!exclusive->publish_in_place(a, 1, [](toroni::writable_bytes) { return false; }));
+    const auto thrown = thrown_by<std::runtime_error>([&] {
+        exclusive->publish_in_place(a, 1, [](toroni::writable_bytes) { throw std::runtime_error("mine"); });
+    });
+    CHECK(!std::strcmp(thrown.what(), "mine"));
+    for (char expected = '1'; expected <= '9'; ++expected) {
+        const auto message = subscriber.receive();
+        CHECK(message.text() == std::string(1, expected));
+        CHECK(message.topic() == (expected % 2 ? "a" : "b/c") && message.to_descendants() == !(expected % 2));
+    }
+
+    const auto refused = thrown_by<toroni::exclusive_error>([&] { publisher.publish("not"); });
+    CHECK(refused.status() == TORONI_EXCLUSIVE && std::strstr(refused.what(), "\"the feed\""));
+    CHECK(publisher.try_publish("not", std::nothrow).error().status == TORONI_EXCLUSIVE);
+    thrown_by<toroni::exclusive_error>([&] { toroni::exclusive_publisher::open_for(other, 1ms); });
+    thrown_by<toroni::exclusive_error>([&] { toroni::exclusive_publisher second(bus); });
+    const auto owner = other.stats().lock_owner();
+    CHECK(owner && owner->exclusive);
+    toroni::exclusive_publisher moved = std::move(*exclusive);
+    CHECK(exclusive->publish(a, "not", std::nothrow).error().status == TORONI_INVALID_ARGUMENT);
+    exclusive.emplace(std::move(moved));
+    exclusive->publish(a, "moved");
+    exclusive.reset();
+    publisher.publish("after");
+    CHECK(subscriber.receive().text() == "moved" && subscriber.receive().text() == "after");
+
+    const auto next = toroni::exclusive_publisher::open_for(other, 1h);
+    CHECK(next && next->publish(a, "not", std::nothrow).error().status == TORONI_FOREIGN_TOPIC);
+    CHECK(thrown_by<toroni::burst_error>([&] { next->burst(a, std::array<const char *, 1>{"not"}); }).published() == 0);
+}
+
+void an_exclusive_publisher_waits_with_a_limit() {
+    const toroni::bus bus = open_bus("exclusive.limit"), other = open_bus("exclusive.limit");
+    const toroni::publisher publisher(bus, "t");
+    publisher.publish_in_place(1, [&](toroni::writable_bytes) {
+        std::thread([&] {
+            CHECK(!toroni::exclusive_publisher::open_for(other, 0ms));
+            CHECK(!*toroni::exclusive_publisher::open_for(other, 1ms, std::nothrow));
+        }).join();
+        return false;
+    });
+    CHECK(toroni::exclusive_publisher::open_for(other, 1h));
 }
 
 void parts_of_a_snapshot_outlive_it() {
@@ -558,6 +625,8 @@ int main() {
         {"each_call_has_a_form_that_throws_nothing", each_call_has_a_form_that_throws_nothing},
         {"bytes_convert_from_containers_and_texts", bytes_convert_from_containers_and_texts},
         {"messages_go_in_and_out_in_every_way", messages_go_in_and_out_in_every_way},
+        {"an_exclusive_publisher_is_the_only_one", an_exclusive_publisher_is_the_only_one},
+        {"an_exclusive_publisher_waits_with_a_limit", an_exclusive_publisher_waits_with_a_limit},
         {"parts_of_a_snapshot_outlive_it", parts_of_a_snapshot_outlive_it},
         {"settings_arrive", settings_arrive},
         {"an_exception_in_place_publishes_nothing_and_is_rethrown", an_exception_in_place_publishes_nothing_and_is_rethrown},

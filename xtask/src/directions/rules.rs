@@ -170,6 +170,7 @@ pub(super) const UNSAFE_IN_C: &[&str] = &[
     "admin.rs",
     "arguments.rs",
     "bus.rs",
+    "exclusive.rs",
     "options.rs",
     "publisher.rs",
     "router.rs",

@@ -1,0 +1,254 @@
+//! Exclusive publishers.
+
+use crate::arguments::{FOREVER, close, handle, payload, put_count, put_handle, string, timeout};
+use crate::bus::{bus, toroni_bus};
+use crate::publisher::{
+    fill_in_place, given, payloads, policy_refused, toroni_bytes, toroni_fill,
+    toroni_publisher_options,
+};
+use crate::status::{Failure, Outcome, catch_panics, catch_panics_or};
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::rc::Rc;
+use toroni::{Exclusive, ExclusiveTopic};
+
+pub struct toroni_exclusive(
+    /// Counted, because a call may outlive the handle: see [`toroni_exclusive_publish_in_place`].
+    Rc<Exclusive>,
+);
+
+pub struct toroni_exclusive_topic {
+    /// Counted for the same reason.
+    topic: Rc<ExclusiveTopic>,
+    name: CString,
+}
+
+/// # Safety
+/// As [`handle`].
+#[inline]
+unsafe fn exclusive<'a>(pointer: *const toroni_exclusive) -> Outcome<&'a Rc<Exclusive>> {
+    // SAFETY: the caller guarantees it.
+    unsafe { handle(pointer, "the exclusive publisher") }.map(|exclusive| &exclusive.0)
+}
+
+/// # Safety
+/// As [`handle`].
+#[inline]
+unsafe fn topic<'a>(pointer: *const toroni_exclusive_topic) -> Outcome<&'a toroni_exclusive_topic> {
+    // SAFETY: the caller guarantees it.
+    unsafe { handle(pointer, "the topic") }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_exclusive_open(
+    bus: *const toroni_bus,
+    timeout_ns: u64,
+    result: *mut *mut toroni_exclusive,
+) -> c_int {
+    // SAFETY: toroni.h requires it of callers.
+    catch_panics(|| unsafe {
+        put_handle(result, || {
+            let bus = &self::bus(bus)?.bus;
+            let exclusive = match timeout(timeout_ns) {
+                None => bus.exclusive(),
+                Some(timeout) if timeout.is_zero() => bus.try_exclusive(),
+                Some(timeout) => bus.exclusive_timeout(timeout),
+            }?;
+            Ok(toroni_exclusive(Rc::new(exclusive)))
+        })
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_exclusive_close(exclusive: *mut toroni_exclusive) {
+    // SAFETY: toroni.h requires it of callers.
+    unsafe { close(exclusive) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_exclusive_open_topic(
+    exclusive: *const toroni_exclusive,
+    topic: *const c_char,
+    options: *const toroni_publisher_options,
+    result: *mut *mut toroni_exclusive_topic,
+) -> c_int {
+    // SAFETY: toroni.h requires it of callers.
+    catch_panics(|| unsafe {
+        put_handle(result, || {
+            let name = string(topic, "the topic")?;
+            let mut topic = self::exclusive(exclusive)?.topic(name)?;
+            if let Some((to_descendants, policy)) = given(options)? {
+                topic = topic.to_descendants(to_descendants);
+                if let Some(policy) = policy {
+                    topic = topic.with_policy(policy).map_err(|error| policy_refused(&error))?;
+                }
+            }
+            let name = CString::new(name).map_err(|_| Failure::argument("the topic"))?;
+            Ok(toroni_exclusive_topic { topic: Rc::new(topic), name })
+        })
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_exclusive_topic_close(topic: *mut toroni_exclusive_topic) {
+    // SAFETY: toroni.h requires it of callers.
+    unsafe { close(topic) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_exclusive_topic_name(
+    topic: *const toroni_exclusive_topic,
+) -> *const c_char {
+    // SAFETY: toroni.h requires it of callers.
+    catch_panics_or(std::ptr::null(), || Ok(unsafe { self::topic(topic) }?.name.as_ptr()))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_exclusive_topic_largest_message(
+    topic: *const toroni_exclusive_topic,
+) -> u64 {
+    // SAFETY: toroni.h requires it of callers.
+    catch_panics_or(0, || Ok(unsafe { self::topic(topic) }?.topic.largest_message()))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_exclusive_publish(
+    exclusive: *const toroni_exclusive,
+    topic: *const toroni_exclusive_topic,
+    data: *const c_void,
+    length: usize,
+) -> c_int {
+    // SAFETY: toroni.h requires it of callers.
+    catch_panics(|| unsafe {
+        let topic = &self::topic(topic)?.topic;
+        Ok(self::exclusive(exclusive)?.publish(topic, payload(data, length)?)?)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_exclusive_try_publish(
+    exclusive: *const toroni_exclusive,
+    topic: *const toroni_exclusive_topic,
+    data: *const c_void,
+    length: usize,
+) -> c_int {
+    // SAFETY: toroni.h requires it of callers.
+    catch_panics(|| unsafe {
+        let topic = &self::topic(topic)?.topic;
+        Ok(self::exclusive(exclusive)?.try_publish(topic, payload(data, length)?)?)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_exclusive_publish_timeout(
+    exclusive: *const toroni_exclusive,
+    topic: *const toroni_exclusive_topic,
+    data: *const c_void,
+    length: usize,
+    timeout_ns: u64,
+) -> c_int {
+    // SAFETY: toroni.h requires it of callers.
+    catch_panics(|| unsafe {
+        let (exclusive, topic) = (self::exclusive(exclusive)?, &self::topic(topic)?.topic);
+        let payload = payload(data, length)?;
+        Ok(match timeout(timeout_ns) {
+            None => exclusive.publish(topic, payload),
+            Some(timeout) => exclusive.publish_timeout(topic, payload, timeout),
+        }?)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_exclusive_publish_batch(
+    exclusive: *const toroni_exclusive,
+    topic: *const toroni_exclusive_topic,
+    payloads: *const toroni_bytes,
+    count: usize,
+) -> c_int {
+    // SAFETY: toroni.h requires it of callers.
+    catch_panics(|| unsafe {
+        let (exclusive, topic) = (self::exclusive(exclusive)?, &self::topic(topic)?.topic);
+        Ok(exclusive.publish_batch(topic, self::payloads(payloads, count)?)?)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_exclusive_publish_batch_timeout(
+    exclusive: *const toroni_exclusive,
+    topic: *const toroni_exclusive_topic,
+    payloads: *const toroni_bytes,
+    count: usize,
+    timeout_ns: u64,
+) -> c_int {
+    // SAFETY: toroni.h requires it of callers.
+    catch_panics(|| unsafe {
+        let (exclusive, topic) = (self::exclusive(exclusive)?, &self::topic(topic)?.topic);
+        let payloads = self::payloads(payloads, count)?;
+        Ok(match timeout(timeout_ns) {
+            None => exclusive.publish_batch(topic, payloads),
+            Some(timeout) => exclusive.publish_batch_timeout(topic, payloads, timeout),
+        }?)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_exclusive_publish_burst(
+    exclusive: *const toroni_exclusive,
+    topic: *const toroni_exclusive_topic,
+    payloads: *const toroni_bytes,
+    count: usize,
+    published: *mut usize,
+) -> c_int {
+    // SAFETY: toroni.h requires it of callers.
+    unsafe {
+        toroni_exclusive_publish_burst_timeout(
+            exclusive, topic, payloads, count, FOREVER, published,
+        )
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_exclusive_publish_burst_timeout(
+    exclusive: *const toroni_exclusive,
+    topic: *const toroni_exclusive_topic,
+    payloads: *const toroni_bytes,
+    count: usize,
+    timeout_ns: u64,
+    published: *mut usize,
+) -> c_int {
+    // SAFETY: toroni.h requires it of callers.
+    catch_panics(|| unsafe {
+        put_count(published, 0);
+        let (exclusive, topic) = (self::exclusive(exclusive)?, &self::topic(topic)?.topic);
+        let payloads = self::payloads(payloads, count)?;
+        let outcome = match timeout(timeout_ns) {
+            None => exclusive.burst(topic, payloads),
+            Some(timeout) => exclusive.burst_timeout(topic, payloads, timeout),
+        };
+        let done = outcome.as_ref().err().map_or(count, |error| error.published);
+        put_count(published, done);
+        Ok(outcome?)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_exclusive_publish_in_place(
+    exclusive: *const toroni_exclusive,
+    topic: *const toroni_exclusive_topic,
+    length: usize,
+    fill: toroni_fill,
+    context: *mut c_void,
+) -> c_int {
+    catch_panics(|| {
+        // References of its own, because `fill` may close the handles.
+        // SAFETY: toroni.h requires it of callers.
+        let exclusive = unsafe { self::exclusive(exclusive) }?.clone();
+        // SAFETY: as above.
+        let topic = unsafe { self::topic(topic) }?.topic.clone();
+        // SAFETY: as above.
+        unsafe {
+            fill_in_place(fill, length, context, |fill| {
+                exclusive.publish_with(&topic, length, fill)
+            })
+        }
+    })
+}
