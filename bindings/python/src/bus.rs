@@ -1,6 +1,7 @@
 //! The class `Bus`.
 
 use crate::blocking::Detached;
+use crate::exclusive::ExclusivePublisher;
 use crate::publisher::Publisher;
 use crate::settings;
 use crate::subscriber::Subscriber;
@@ -132,6 +133,19 @@ impl Bus {
         let publisher = publisher.to_descendants(to_descendants);
         let bus_policy = self.policy(py, &bus)?;
         Publisher::made(py, publisher, bus_policy, policy)
+    }
+
+    /// Makes an exclusive publisher: the only publisher of the bus until it is closed. Waits until the publishers that
+    /// are publishing have finished their message, and until another exclusive publisher is closed. After timeout
+    /// seconds it raises Exclusive, which names the other one, or Timeout if another publisher is publishing. If this
+    /// Bus already has an exclusive publisher, it raises Exclusive at once. If the bus has the lock "robust", which
+    /// cannot be kept, it raises Error.
+    #[pyo3(signature = (timeout=None))]
+    fn exclusive(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<ExclusivePublisher> {
+        let timeout = settings::timeout(py, timeout)?;
+        let bus = self.handle(py)?;
+        let policy = self.policy(py, &bus)?;
+        ExclusivePublisher::made(py, &bus, policy, timeout)
     }
 
     /// Makes a subscriber for the topics that match at least one pattern. In a pattern, * stands for one segment

@@ -5,8 +5,8 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 use std::io;
 use toroni::{
-    DirectoryError, FileError, OpenError, PatternError, PublishError, PublisherError, ReceiveError,
-    SubscriberError,
+    DirectoryError, ExclusiveError, FileError, OpenError, PatternError, PublishError,
+    PublisherError, ReceiveError, SubscriberError,
 };
 
 /// Error numbers of Linux, which are the same on all architectures that Toroni supports.
@@ -179,6 +179,25 @@ pub(crate) fn on_publish(py: Python<'_>, error: &PublishError) -> PyErr {
         _ => class!(py, "Error"),
     };
     made(class, (message,))
+}
+
+#[cold]
+pub(crate) fn on_exclusive(py: Python<'_>, error: &ExclusiveError) -> PyErr {
+    let message = error.to_string();
+    let class = match error {
+        ExclusiveError::Publisher(error) => return on_publisher(py, error),
+        ExclusiveError::Taken { name, pid } => return exclusive(py, message, name, *pid),
+        ExclusiveError::Timeout => class!(py, "Timeout"),
+        _ => class!(py, "Error"),
+    };
+    made(class, (message,))
+}
+
+/// Sets the attribute `published` of an exception that ended a burst, also of a KeyboardInterrupt, because the messages
+/// stay published. An exception of the caller that does not allow attributes stays unchanged.
+#[cold]
+pub(crate) fn set_published(py: Python<'_>, error: &PyErr, published: usize) {
+    let _ = error.value(py).setattr("published", published);
 }
 
 #[cold]

@@ -1,7 +1,8 @@
 //! Toroni for Python: the module `toroni._toroni`, whose items the package `toroni` exports.
 //!
-//! - `bus`, `publisher`, `subscriber`, `message`: the classes. `admin`: buses as files.
-//! - `fair_mutex`: lets threads use a subscriber one at a time. `blocking`: blocking calls that Python can interrupt.
+//! - `bus`, `publisher`, `exclusive`, `subscriber`, `message`: the classes. `admin`: buses as files.
+//! - `fair_mutex`: lets threads use a subscriber, or an exclusive publisher, one at a time. `blocking`: blocking calls
+//!   that Python can interrupt.
 //! - `buffer`: bytes of objects with Python's buffer protocol. It contains nearly all unsafe code.
 //! - `settings`, `stats`, `errors`: conversions between Python and Rust.
 //!
@@ -12,6 +13,7 @@ mod blocking;
 mod buffer;
 mod bus;
 mod errors;
+mod exclusive;
 mod fair_mutex;
 mod message;
 mod publisher;
@@ -30,6 +32,8 @@ mod _toroni {
     use crate::admin::{buses, clean, default_directory};
     #[pymodule_export]
     use crate::bus::Bus;
+    #[pymodule_export]
+    use crate::exclusive::{ExclusivePublisher, ExclusiveTopic};
     #[pymodule_export]
     use crate::message::{Message, Received};
     #[pymodule_export]

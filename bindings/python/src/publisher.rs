@@ -8,11 +8,11 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyString, PyType};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use toroni::PublishError;
+use toroni::{InvalidSetting, Policy, PublishError};
 
 /// Up to this many bytes, a message is copied without letting other threads of Python run, which would cost more than
 /// the copy.
-const SMALL: usize = 16 << 10;
+pub(crate) const SMALL: usize = 16 << 10;
 
 /// Publishes messages on one topic of a bus; made by Bus.publisher.
 ///
@@ -143,11 +143,7 @@ impl Publisher {
                 })
             })
         });
-        answer.inspect_err(|error| {
-            // Also for a KeyboardInterrupt, because the messages stay published. An exception of the caller that does
-            // not allow attributes is raised unchanged.
-            let _ = error.value(py).setattr("published", published);
-        })
+        answer.inspect_err(|error| errors::set_published(py, error, published))
     }
 
     /// Returns a context manager for a message of length bytes that the body of the with statement writes. The body
@@ -160,7 +156,7 @@ impl Publisher {
         slf.get().handle(py)?;
         Ok(CLASS
             .import(py, "toroni._composition", "Composition")?
-            .call1((slf, length, timeout))?
+            .call1((slf.getattr("publish")?, slf, length, timeout))?
             .unbind())
     }
 
@@ -201,10 +197,7 @@ impl Publisher {
                 .with_policy(policy)
                 .map_err(|error| errors::invalid(py, error.to_string()))?;
         }
-        let limit = match policy {
-            toroni::Policy::Wait { limit } => limit.filter(|limit| *limit > blocking::SLICE / 2),
-            _ => None,
-        };
+        let limit = longest_wait(policy);
         Ok(Self {
             topic: PyString::new(py, publisher.topic().as_str()).unbind(),
             largest_message: publisher.largest_message(),
@@ -277,9 +270,6 @@ impl Caller<'_> {
         self.wait_counting(py, timeout, &mut 0, |publisher, slice, _| call(publisher, slice))
     }
 
-    /// Calls repeatedly, each time with a short timeout, and checks for signals in between. The limit of the policy
-    /// would start again with each call. So when the limit has expired over all calls, this continues with a publisher
-    /// that does not wait for subscribers.
     fn wait_counting(
         &self,
         py: Python<'_>,
@@ -287,33 +277,66 @@ impl Caller<'_> {
         count: &mut usize,
         call: impl Fn(&toroni::Publisher, Duration, &mut usize) -> Result<(), PublishError> + Sync,
     ) -> PyResult<()> {
-        let deadline = blocking::deadline(timeout);
-        let mut limit = self.limit.and_then(|limit| Instant::now().checked_add(limit));
-        let mut not_waiting = None;
-        loop {
-            let slice = blocking::slice_until(deadline).unwrap_or_default();
-            let publisher = not_waiting.as_ref().unwrap_or(self.publisher);
-            let before = *count;
-            let answer = py.detach(|| call(publisher, slice, count));
-            match answer {
-                Ok(()) => return Ok(()),
-                Err(PublishError::Timeout) => {
-                    if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-                        return Err(errors::on_publish(py, &PublishError::Timeout));
-                    }
+        wait(py, self.publisher, self.limit, timeout, count, |publisher, slice, count| {
+            Ok(py.detach(|| call(publisher, slice, count)))
+        })
+    }
+}
+
+/// Returns the longest wait for slow subscribers that a policy allows, if it may take several calls of the library.
+pub(crate) fn longest_wait(policy: Policy) -> Option<Duration> {
+    match policy {
+        Policy::Wait { limit } => limit.filter(|limit| *limit > blocking::SLICE / 2),
+        _ => None,
+    }
+}
+
+/// What messages are published on: a publisher, or a topic of an exclusive one.
+pub(crate) trait WithPolicy: Clone {
+    fn with_policy(self, policy: Policy) -> Result<Self, InvalidSetting>;
+}
+
+impl WithPolicy for toroni::Publisher {
+    fn with_policy(self, policy: Policy) -> Result<Self, InvalidSetting> {
+        Self::with_policy(self, policy)
+    }
+}
+
+/// Calls repeatedly, each time with a short timeout, and checks for signals in between. The limit of the policy would
+/// start again with each call. So when the limit has expired over all calls, this continues with a publisher that does
+/// not wait for subscribers.
+pub(crate) fn wait<P: WithPolicy>(
+    py: Python<'_>,
+    publisher: &P,
+    longest: Option<Duration>,
+    timeout: Option<Duration>,
+    count: &mut usize,
+    mut call: impl FnMut(&P, Duration, &mut usize) -> PyResult<Result<(), PublishError>>,
+) -> PyResult<()> {
+    let deadline = blocking::deadline(timeout);
+    let mut limit = longest.and_then(|limit| Instant::now().checked_add(limit));
+    let mut not_waiting = None;
+    loop {
+        let slice = blocking::slice_until(deadline).unwrap_or_default();
+        let before = *count;
+        match call(not_waiting.as_ref().unwrap_or(publisher), slice, count)? {
+            Ok(()) => return Ok(()),
+            Err(PublishError::Timeout) => {
+                if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                    return Err(errors::on_publish(py, &PublishError::Timeout));
                 }
-                Err(error) => return Err(errors::on_publish(py, &error)),
             }
-            py.check_signals()?;
-            if *count > before {
-                // In a burst, each message has its own limit.
-                limit = self.limit.and_then(|limit| Instant::now().checked_add(limit));
-                not_waiting = None;
-            }
-            if not_waiting.is_none() && limit.is_some_and(|limit| limit <= Instant::now()) {
-                let publisher = self.publisher.clone().with_policy(toroni::Policy::Overwrite);
-                not_waiting = Some(publisher.map_err(|error| errors::other(py, error))?);
-            }
+            Err(error) => return Err(errors::on_publish(py, &error)),
+        }
+        py.check_signals()?;
+        if *count > before {
+            // In a burst, each message has its own limit.
+            limit = longest.and_then(|limit| Instant::now().checked_add(limit));
+            not_waiting = None;
+        }
+        if not_waiting.is_none() && limit.is_some_and(|limit| limit <= Instant::now()) {
+            let publisher = publisher.clone().with_policy(Policy::Overwrite);
+            not_waiting = Some(publisher.map_err(|error| errors::other(py, error))?);
         }
     }
 }

@@ -47,6 +47,8 @@ from toroni._stats import (
 )
 from toroni._toroni import (
     Bus,
+    ExclusivePublisher,
+    ExclusiveTopic,
     Message,
     Policy,
     Publisher,
@@ -71,6 +73,8 @@ __all__ = [
     "Corrupt",
     "Error",
     "Exclusive",
+    "ExclusivePublisher",
+    "ExclusiveTopic",
     "ForeignOwner",
     "Forked",
     "Interrupted",

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from toroni._errors import TooLong
 
 if TYPE_CHECKING:
-    from toroni._toroni import Publisher
+    from toroni._toroni import ExclusivePublisher, ExclusiveTopic, Publisher
 
 _LARGE = 64 << 10
 _KEPT = 2
 """Two, because in a loop the last memoryview lives until the next one is assigned to its name."""
 
-_memory: weakref.WeakKeyDictionary[Publisher, deque[bytearray]] = weakref.WeakKeyDictionary()
-"""The memory of each publisher's last large compositions. It is reused, because new memory is slow."""
+_memory: weakref.WeakKeyDictionary[Publisher | ExclusiveTopic, deque[bytearray]] = weakref.WeakKeyDictionary()
+"""The memory of the last large compositions of each publisher, and of each topic of an exclusive one. It is reused, because new memory is slow."""
 
 
-def _memory_for(publisher: Publisher, length: int) -> bytearray:
+def _memory_for(target: Publisher | ExclusiveTopic, length: int) -> bytearray:
     if length < _LARGE:
         return bytearray(length)
-    kept = _memory.setdefault(publisher, deque(maxlen=_KEPT))
+    kept = _memory.setdefault(target, deque(maxlen=_KEPT))
     for _ in range(len(kept)):
         try:
             memory = kept.popleft()
@@ -47,7 +48,8 @@ def _is_unused(memory: bytearray) -> bool:
 
 
 class Composition:
-    """A message of a given length that the body of a with statement writes. Made by Publisher.compose.
+    """A message of a given length that the body of a with statement writes. Made by Publisher.compose and
+    ExclusivePublisher.compose.
 
     >>> with publisher.compose(1920 * 1080) as frame:  # doctest: +SKIP
     ...     camera.read_into(frame)
@@ -57,16 +59,23 @@ class Composition:
     belongs to this process, so reading or writing it after the body changes no message: Python code never runs
     under the writer lock, for which all publishers of the machine would wait.
 
-    At its end this calls Publisher.publish with timeout, and raises what that raises.
+    At its end this calls publish with timeout, and raises what that raises.
     """
 
-    def __init__(self, publisher: Publisher, length: int, timeout: float | None = None) -> None:
-        limit = publisher.largest_message
+    def __init__(
+        self,
+        publish: Callable[[bytearray, float | None], None],
+        target: Publisher | ExclusiveTopic,
+        length: int,
+        timeout: float | None = None,
+    ) -> None:
+        limit = target.largest_message
         if length > limit:
             # publish would raise the same, but only after the body, and this much memory might not exist.
             message = f"{length} bytes are too long, the bus carries at most {limit}: split the message, or create the bus with a larger capacity"
             raise TooLong(message, length, limit)
-        self._publisher = publisher
+        self._publish = publish
+        self._target = target
         self._length = length
         self._timeout = timeout
         self._memory: bytearray | None = None
@@ -74,7 +83,7 @@ class Composition:
     def __enter__(self) -> memoryview:
         if self._memory is not None:
             raise RuntimeError("the composition is already in use: make one for each message")
-        self._memory = _memory_for(self._publisher, self._length)
+        self._memory = _memory_for(self._target, self._length)
         # The view is not released at the end, because a numpy array made from it may still use the memory.
         return memoryview(self._memory)
 
@@ -89,7 +98,18 @@ class Composition:
             raise RuntimeError("the composition is not in use")
         try:
             if kind is None:
-                self._publisher.publish(memory, self._timeout)
+                self._publish(memory, self._timeout)
         finally:
             if self._length >= _LARGE:
-                _memory.setdefault(self._publisher, deque(maxlen=_KEPT)).append(memory)
+                _memory.setdefault(self._target, deque(maxlen=_KEPT)).append(memory)
+
+
+def exclusive(
+    publisher: ExclusivePublisher, topic: ExclusiveTopic, length: int, timeout: float | None
+) -> Composition:
+    """Returns a composition that an exclusive publisher publishes."""
+
+    def publish(memory: bytearray, timeout: float | None) -> None:
+        publisher.publish(topic, memory, timeout)
+
+    return Composition(publish, topic, length, timeout)

@@ -46,7 +46,8 @@ class SettingMismatch(Error):
 
 
 class Timeout(Error, TimeoutError):
-    """A message could not be published in time. No part of it is visible."""
+    """A message could not be published in time, and no part of it is visible; or another publisher was publishing until
+    the time of Bus.exclusive was over."""
 
 
 class WouldWaitForItself(Error):
