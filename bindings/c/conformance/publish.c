@@ -32,12 +32,42 @@ static int write_message(void *data, size_t length, void *context) {
     return 0;
 }
 
+/* One of the two publishes. */
+static toroni_publisher *publisher;
+static toroni_exclusive *exclusive;
+static toroni_exclusive_topic *topic;
+
+static int publish(const void *data, size_t length) {
+    return exclusive ? toroni_exclusive_publish(exclusive, topic, data, length)
+                     : toroni_publish(publisher, data, length);
+}
+
+static int try_publish(const void *data, size_t length) {
+    return exclusive ? toroni_exclusive_try_publish(exclusive, topic, data, length)
+                     : toroni_try_publish(publisher, data, length);
+}
+
+static int publish_batch(const toroni_bytes *bundle, size_t in_bundle) {
+    return exclusive ? toroni_exclusive_publish_batch(exclusive, topic, bundle, in_bundle)
+                     : toroni_publish_batch(publisher, bundle, in_bundle);
+}
+
+static int publish_burst(const toroni_bytes *bundle, size_t in_bundle) {
+    return exclusive ? toroni_exclusive_publish_burst(exclusive, topic, bundle, in_bundle, NULL)
+                     : toroni_publish_burst(publisher, bundle, in_bundle, NULL);
+}
+
+static int publish_in_place(uint64_t *number) {
+    const size_t length = length_of(*number);
+    return exclusive ? toroni_exclusive_publish_in_place(exclusive, topic, length, write_message, number)
+                     : toroni_publish_in_place(publisher, length, write_message, number);
+}
+
 int main(int count, char **arguments) {
     toroni_open_options options = TORONI_OPEN_OPTIONS_INIT;
     toroni_bus *bus;
-    toroni_publisher *publisher;
     unsigned char *buffer;
-    const char *mode;
+    const char *mode, *const prefix = "exclusive-";
     uint64_t wanted, number = 0;
     char line[80];
 
@@ -56,24 +86,29 @@ int main(int count, char **arguments) {
 
     options.existence = TORONI_OPEN_EXISTING;
     check(toroni_bus_open(arguments[1], &options, &bus));
-    check(toroni_bus_publisher(bus, arguments[2], NULL, &publisher));
+    if (strncmp(mode, prefix, strlen(prefix)) == 0) {
+        mode += strlen(prefix);
+        check(toroni_exclusive_open(bus, TORONI_FOREVER, &exclusive));
+        check(toroni_exclusive_open_topic(exclusive, arguments[2], NULL, &topic));
+    } else {
+        check(toroni_bus_publisher(bus, arguments[2], NULL, &publisher));
+    }
     puts("ready");
     fflush(stdout);
     if (fgets(line, sizeof line, stdin) == NULL) return fputs("no line on stdin\n", stderr), 1;
 
     while (number < wanted) {
         if (strcmp(mode, "in-place") == 0) {
-            check(toroni_publish_in_place(publisher, length_of(number), write_message, &number));
+            check(publish_in_place(&number));
             number++;
         } else if (strcmp(mode, "one") == 0) {
             write_message(buffer, length_of(number), &number);
-            check(toroni_publish(publisher, buffer, length_of(number)));
+            check(publish(buffer, length_of(number)));
             number++;
         } else if (strcmp(mode, "try") == 0) {
             int status;
             write_message(buffer, length_of(number), &number);
-            while ((status = toroni_try_publish(publisher, buffer, length_of(number))) == TORONI_FULL ||
-                   status == TORONI_BUSY) {
+            while ((status = try_publish(buffer, length_of(number))) == TORONI_FULL || status == TORONI_BUSY) {
                 const struct timespec pause = {0, 1000000};
                 nanosleep(&pause, NULL);
             }
@@ -81,21 +116,22 @@ int main(int count, char **arguments) {
             number++;
         } else {
             toroni_bytes bundle[BUNDLE];
-            size_t in_bundle = 0, published;
+            size_t in_bundle = 0;
             for (; in_bundle < BUNDLE && number < wanted; in_bundle++, number++) {
                 unsigned char *at = buffer + in_bundle * size;
                 write_message(at, length_of(number), &number);
                 bundle[in_bundle].data = at;
                 bundle[in_bundle].length = length_of(number);
             }
-            if (strcmp(mode, "batch") == 0) check(toroni_publish_batch(publisher, bundle, in_bundle));
-            else if (strcmp(mode, "burst") == 0)
-                check(toroni_publish_burst(publisher, bundle, in_bundle, &published));
-            else return fputs("MODE is one, try, batch, burst or in-place\n", stderr), 1;
+            if (strcmp(mode, "batch") == 0) check(publish_batch(bundle, in_bundle));
+            else if (strcmp(mode, "burst") == 0) check(publish_burst(bundle, in_bundle));
+            else return fputs("MODE is one, try, batch, burst, in-place, or one of these after exclusive-\n", stderr), 1;
         }
     }
     printf("published\t%llu\n", (unsigned long long)number);
     free(buffer);
+    toroni_exclusive_topic_close(topic);
+    toroni_exclusive_close(exclusive);
     toroni_publisher_close(publisher);
     toroni_bus_close(bus);
     return 0;

@@ -11,7 +11,8 @@ mod process;
 
 use process::{Fixture, LANGUAGES, Language, Process};
 use rustix::process::{Resource, Rlimit};
-use std::process::Command;
+use std::io::Write as _;
+use std::process::{Command, Stdio};
 use system_tests::core_dump::Morgue;
 use toroni::{BusConfig, Policy, Start};
 use toroni_conformance::{Messages, hash};
@@ -180,6 +181,107 @@ fn a_killed_process_harms_no_other() {
             });
             while next()[1] < 500 {}
             survivors.join().unwrap();
+            assert!(survivor.try_receive().unwrap().is_none());
+            assert_eq!(survivor.stats().lost_messages, 0);
+        }
+    }
+}
+
+/// Checks that a publisher of another process cannot publish, and that its error names the exclusive one.
+fn is_refused(fixture: &Fixture, language: Language, bus: &str, mode: &str, exclusive: &Process) {
+    let mut command = fixture.command(language, "publish");
+    command.args([bus, "refused", "9", "1", "16", mode]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut refused = command.spawn().unwrap();
+    refused.stdin.take().unwrap().write_all(b"go\n").unwrap();
+    let output = refused.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{language:?} {mode}");
+    let said = String::from_utf8(output.stderr).unwrap();
+    let holder = format!("process {}, can publish on this bus", exclusive.id());
+    assert!(said.contains(&holder), "{language:?} {mode}: {said}");
+}
+
+#[test]
+fn an_exclusive_publisher_is_the_only_one_until_it_ends() {
+    const COUNT: u64 = 150;
+    const SIZE: u64 = 3000;
+    let fixture = Fixture::new();
+    let languages: Vec<Language> = process::languages().collect();
+    for exclusive in process::languages() {
+        for (mode, publish) in PUBLISH.iter().enumerate() {
+            let name = format!("exclusive.{exclusive:?}.{mode}");
+            let bus = fixture.config().policy(NOTHING_IS_LOST).open(&name).unwrap();
+            let subscriber = languages[(mode + exclusive as usize) % languages.len()];
+            let receive = SUBSCRIBE[mode % SUBSCRIBE.len()];
+            let publish = format!("exclusive-{publish}");
+            let mut receiver = fixture.subscribe(subscriber, &name, "**", COUNT + 1, receive);
+            let mut sender = fixture.publish(exclusive, &name, "a/b", 3, COUNT, SIZE, &publish);
+            for other in &languages {
+                let mode = PUBLISH[(mode + *other as usize) % PUBLISH.len()];
+                is_refused(&fixture, *other, &name, mode, &sender);
+            }
+            receiver.go();
+            sender.go();
+            sender.ends();
+            // The next one, of another language, need not wait.
+            let next = languages[(mode + exclusive as usize + 1) % languages.len()];
+            let mut next = fixture.publish(next, &name, "end", 4, 1, SIZE, &publish);
+            next.go();
+            next.ends();
+            let messages = Messages { id: 3, size: SIZE };
+            let mut wanted: Vec<String> =
+                (0..COUNT).map(|n| expected(n, "a/b", &messages.message(n))).collect();
+            wanted.push(expected(COUNT, "end", &Messages { id: 4, size: SIZE }.message(0)));
+            wanted.push(format!("done\t{}\t0\t0", COUNT + 1));
+            assert_eq!(receiver.ends(), wanted, "{exclusive:?} {publish}, {subscriber:?}");
+            drop(bus);
+        }
+    }
+}
+
+#[test]
+fn others_publish_after_an_exclusive_publisher_was_killed() {
+    const EACH: u64 = 10;
+    let fixture = Fixture::new();
+    for victim in process::languages() {
+        for (mode, publish) in PUBLISH.iter().enumerate() {
+            let name = format!("succeed.{victim:?}.{mode}");
+            let config = fixture.config().capacity(64 << 10).policy(NOTHING_IS_LOST);
+            let bus = config.open(&name).unwrap();
+            let mut survivor = bus.subscribe("**").unwrap();
+            let publish = format!("exclusive-{publish}");
+            let mut sender = fixture.publish(victim, &name, "victim", 7, 0, 700, &publish);
+            sender.go();
+            let mut sequence = 0;
+            let victims = Messages { id: 7, size: 700 };
+            while sequence < 300 {
+                let found = survivor.receive().unwrap();
+                assert!(found.payload() == victims.message(sequence), "{victim:?} {publish}");
+                sequence += 1;
+            }
+            // The victim waits for the survivor by now, or soon, and keeps the lock.
+            for other in process::languages() {
+                let mode = PUBLISH[(mode + other as usize) % PUBLISH.len()];
+                is_refused(&fixture, other, &name, mode, &sender);
+            }
+            sender.kill();
+            while let Some(found) = survivor.try_receive().unwrap() {
+                assert!(found.payload() == victims.message(sequence), "{victim:?} {publish}");
+                sequence += 1;
+            }
+            for other in process::languages() {
+                let mode = PUBLISH[(mode + other as usize) % PUBLISH.len()];
+                let mut next = fixture.publish(other, &name, "next", 8, EACH, 700, mode);
+                next.go();
+                next.ends();
+                for number in 0..EACH {
+                    let found = survivor.try_receive().unwrap().expect("a published message");
+                    let wanted = Messages { id: 8, size: 700 }.message(number);
+                    assert!(found.payload() == wanted, "{victim:?} {publish}, {other:?} {mode}");
+                    assert_eq!((found.topic(), found.sequence()), ("next", sequence));
+                    sequence += 1;
+                }
+            }
             assert!(survivor.try_receive().unwrap().is_none());
             assert_eq!(survivor.stats().lost_messages, 0);
         }

@@ -29,18 +29,27 @@ struct message_writer {
     }
 };
 
-void publish(const std::vector<std::string> &arguments) {
-    if (arguments.size() != 6) throw std::invalid_argument("publish BUS TOPIC ID COUNT SIZE MODE");
-    const message_writer writer{std::stoull(arguments[2]), std::stoull(arguments[4])};
-    if (writer.size < 16) throw std::invalid_argument("SIZE is at least 16");
-    std::uint64_t wanted = std::stoull(arguments[3]);
-    if (wanted == 0) wanted = UINT64_MAX;
-    const std::string &mode = arguments[5];
+// An exclusive publisher and its topic, with the functions of a publisher.
+struct exclusively {
+    toroni::exclusive_publisher publisher;
+    toroni::exclusive_topic topic;
 
-    toroni::open_options options;
-    options.existence = TORONI_OPEN_EXISTING;
-    const toroni::bus bus(arguments[0], options);
-    const toroni::publisher publisher(bus, arguments[1]);
+    template <typename Message> void publish(const Message &message) const { publisher.publish(topic, message); }
+    template <typename Message> bool try_publish(const Message &message) const {
+        return publisher.try_publish(topic, message);
+    }
+    template <typename Messages> void publish_batch(const Messages &messages) const {
+        publisher.publish_batch(topic, messages);
+    }
+    template <typename Messages> void burst(const Messages &messages) const { publisher.burst(topic, messages); }
+    template <typename Fill> void publish_in_place(std::size_t size, const Fill &fill) const {
+        publisher.publish_in_place(topic, size, fill);
+    }
+};
+
+template <typename Publisher>
+void publish_all(const Publisher &publisher, const message_writer &writer, std::uint64_t wanted,
+                 const std::string &mode) {
     std::cout << "ready" << std::endl;
     std::string line;
     if (!std::getline(std::cin, line)) throw std::runtime_error("no line on stdin");
@@ -63,10 +72,31 @@ void publish(const std::vector<std::string> &arguments) {
             if (mode == "batch") publisher.publish_batch(bundle);
             else publisher.burst(bundle);
         } else {
-            throw std::invalid_argument("MODE is one, try, batch, burst or in-place");
+            throw std::invalid_argument("MODE is one, try, batch, burst, in-place, or one of these after exclusive-");
         }
     }
     std::cout << "published\t" << number << std::endl;
+}
+
+void publish(const std::vector<std::string> &arguments) {
+    if (arguments.size() != 6) throw std::invalid_argument("publish BUS TOPIC ID COUNT SIZE MODE");
+    const message_writer writer{std::stoull(arguments[2]), std::stoull(arguments[4])};
+    if (writer.size < 16) throw std::invalid_argument("SIZE is at least 16");
+    std::uint64_t wanted = std::stoull(arguments[3]);
+    if (wanted == 0) wanted = UINT64_MAX;
+    const std::string &mode = arguments[5];
+
+    toroni::open_options options;
+    options.existence = TORONI_OPEN_EXISTING;
+    const toroni::bus bus(arguments[0], options);
+    const std::string prefix = "exclusive-";
+    if (mode.compare(0, prefix.size(), prefix) == 0) {
+        toroni::exclusive_publisher publisher(bus);
+        toroni::exclusive_topic topic = publisher.topic(arguments[1]);
+        publish_all(exclusively{std::move(publisher), std::move(topic)}, writer, wanted, mode.substr(prefix.size()));
+    } else {
+        publish_all(toroni::publisher(bus, arguments[1]), writer, wanted, mode);
+    }
 }
 
 } // namespace

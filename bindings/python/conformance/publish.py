@@ -28,9 +28,38 @@ def bundles(identity: int, count: int, size: int) -> Iterator[list[bytes]]:
         number = end
 
 
+class Exclusively:
+    """An exclusive publisher and its topic, with the methods of a publisher."""
+
+    def __init__(self, bus: toroni.Bus, topic: str) -> None:
+        self.publisher = bus.exclusive()
+        self.topic = self.publisher.topic(topic)
+
+    def publish(self, message: bytes) -> None:
+        self.publisher.publish(self.topic, message)
+
+    def try_publish(self, message: bytes) -> bool:
+        return self.publisher.try_publish(self.topic, message)
+
+    def publish_batch(self, messages: list[bytes]) -> None:
+        self.publisher.publish_batch(self.topic, messages)
+
+    def burst(self, messages: list[bytes]) -> None:
+        self.publisher.burst(self.topic, messages)
+
+    def compose(self, length: int) -> toroni.Composition:
+        return self.publisher.compose(self.topic, length)
+
+
 def main() -> None:
     bus_name, topic, identity, count, size, mode = sys.argv[1:]
-    publisher = toroni.Bus.open_existing(bus_name).publisher(topic)
+    bus = toroni.Bus.open_existing(bus_name)
+    publisher: toroni.Publisher | Exclusively
+    if mode.startswith("exclusive-"):
+        mode = mode.removeprefix("exclusive-")
+        publisher = Exclusively(bus, topic)
+    else:
+        publisher = bus.publisher(topic)
     print("ready", flush=True)
     sys.stdin.readline()
     for bundle in bundles(int(identity), int(count), int(size)):
@@ -44,7 +73,7 @@ def main() -> None:
     print(f"published\t{count}", flush=True)
 
 
-def publish(publisher: toroni.Publisher, mode: str, message: bytes) -> None:
+def publish(publisher: toroni.Publisher | Exclusively, mode: str, message: bytes) -> None:
     if mode == "one":
         publisher.publish(message)
     elif mode == "try":

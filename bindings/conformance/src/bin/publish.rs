@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::process::ExitCode;
 use std::time::Duration;
-use toroni::{BusConfig, PublishError};
+use toroni::{BurstError, BusConfig, Exclusive, ExclusiveTopic, PublishError, Publisher};
 use toroni_conformance::{Messages, wait_for_go};
 
 fn main() -> ExitCode {
@@ -26,40 +26,97 @@ fn publish(arguments: &[String]) -> Result<(), Box<dyn Error>> {
         0 => u64::MAX,
         count => count,
     };
-    let publisher = BusConfig::new().open_existing(bus)?.publisher(topic)?;
+    let bus = BusConfig::new().open_existing(bus)?;
+    let (sender, mode) = match mode.strip_prefix("exclusive-") {
+        Some(mode) => {
+            let exclusive = bus.exclusive()?;
+            let topic = exclusive.topic(topic)?;
+            (Sender::Exclusive(exclusive, topic), mode)
+        }
+        None => (Sender::Shared(bus.publisher(topic)?), mode.as_str()),
+    };
     wait_for_go()?;
     let mut number = 0;
     while number < wanted {
-        if matches!(mode.as_str(), "batch" | "burst") {
+        if matches!(mode, "batch" | "burst") {
             let end = wanted.min(number + 16);
             let group: Vec<Vec<u8>> =
                 (number..end).map(|number| messages.message(number)).collect();
             if mode == "batch" {
-                publisher.publish_batch(&group)?;
+                sender.publish_batch(&group)?;
             } else {
-                publisher.burst(&group)?;
+                sender.burst(&group)?;
             }
             number = end;
             continue;
         }
         let message = messages.message(number);
-        match mode.as_str() {
-            "one" => publisher.publish(&message)?,
+        match mode {
+            "one" => sender.publish(&message)?,
             "try" => loop {
-                match publisher.try_publish(&message) {
+                match sender.try_publish(&message) {
                     Err(PublishError::Full | PublishError::Busy) => {
                         std::thread::sleep(Duration::from_millis(1));
                     }
                     other => break other?,
                 }
             },
-            "in-place" => {
-                publisher.publish_with(message.len(), |bytes| bytes.write(0, &message))?
+            "in-place" => sender.publish_in_place(&message)?,
+            _ => {
+                let modes = "one, try, batch, burst, in-place, or one of these after exclusive-";
+                return Err(format!("MODE is {modes}").into());
             }
-            _ => return Err("MODE is one, try, batch, burst or in-place".into()),
         }
         number += 1;
     }
     println!("published\t{number}");
     Ok(())
+}
+
+/// What publishes.
+enum Sender {
+    Shared(Publisher),
+    Exclusive(Exclusive, ExclusiveTopic),
+}
+
+impl Sender {
+    fn publish(&self, message: &[u8]) -> Result<(), PublishError> {
+        match self {
+            Self::Shared(publisher) => publisher.publish(message),
+            Self::Exclusive(exclusive, topic) => exclusive.publish(topic, message),
+        }
+    }
+
+    fn try_publish(&self, message: &[u8]) -> Result<(), PublishError> {
+        match self {
+            Self::Shared(publisher) => publisher.try_publish(message),
+            Self::Exclusive(exclusive, topic) => exclusive.try_publish(topic, message),
+        }
+    }
+
+    fn publish_batch(&self, group: &[Vec<u8>]) -> Result<(), PublishError> {
+        match self {
+            Self::Shared(publisher) => publisher.publish_batch(group),
+            Self::Exclusive(exclusive, topic) => exclusive.publish_batch(topic, group),
+        }
+    }
+
+    fn burst(&self, group: &[Vec<u8>]) -> Result<(), BurstError> {
+        match self {
+            Self::Shared(publisher) => publisher.burst(group),
+            Self::Exclusive(exclusive, topic) => exclusive.burst(topic, group),
+        }
+    }
+
+    fn publish_in_place(&self, message: &[u8]) -> Result<(), PublishError> {
+        let length = message.len();
+        match self {
+            Self::Shared(publisher) => {
+                publisher.publish_with(length, |bytes| bytes.write(0, message))
+            }
+            Self::Exclusive(exclusive, topic) => {
+                exclusive.publish_with(topic, length, |bytes| bytes.write(0, message))
+            }
+        }
+    }
 }

@@ -140,6 +140,10 @@ impl Process {
         process
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Lets it go.
     pub(crate) fn go(&mut self) {
         self.stdin.as_mut().unwrap().write_all(b"go\n").unwrap();
