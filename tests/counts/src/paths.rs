@@ -34,6 +34,7 @@ pub(crate) const PATHS: &[Path] = &[
             publish(fixture, rounds, 8)
         },
     },
+    Path { name: "publish-exclusively-8", run: |fixture, rounds| exclusive(fixture, rounds, 8) },
     Path { name: "batch-of-64-8", run: |fixture, rounds| batch(fixture, rounds, 64, 8) },
     Path { name: "burst-of-1000-8", run: |fixture, rounds| burst(fixture, rounds, 1000, 8) },
     Path { name: "burst-of-1000-64", run: |fixture, rounds| burst(fixture, rounds, 1000, 64) },
@@ -54,6 +55,18 @@ fn publish(fixture: &mut Fixture, rounds: u64, bytes: usize) -> Outcome<u64> {
     publishing(fixture, rounds, MESSAGES, |publisher| {
         for _ in 0..MESSAGES {
             publisher.publish(black_box(&payload))?;
+        }
+        Ok(())
+    })
+}
+
+fn exclusive(fixture: &mut Fixture, rounds: u64, bytes: usize) -> Outcome<u64> {
+    let payload = vec![7; bytes];
+    let exclusive = fixture.publisher.bus().exclusive()?;
+    let topic = exclusive.topic(fixture.publisher.topic().as_str())?;
+    publishing(fixture, rounds, MESSAGES, |_| {
+        for _ in 0..MESSAGES {
+            exclusive.publish(&topic, black_box(&payload))?;
         }
         Ok(())
     })
