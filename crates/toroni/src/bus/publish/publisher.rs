@@ -262,7 +262,7 @@ impl Publisher {
         self.publish_batch_with(payloads, &self.terms(LockAttempt::Until(deadline)))
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn publish_batch_with<T: AsRef<[u8]>>(
         &self,
         payloads: &[T],
@@ -274,7 +274,7 @@ impl Publisher {
         with_bytes_of(payloads, |payloads| self.publish_batch_of_bytes(payloads, terms))
     }
 
-    #[inline]
+    #[inline(always)]
     fn publish_batch_of_bytes(
         &self,
         payloads: &[&[u8]],
@@ -403,7 +403,7 @@ impl Publisher {
         Terms::shared(self.policy, attempt)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn publish_on(
         &self,
         payload: &[u8],
