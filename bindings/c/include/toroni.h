@@ -39,10 +39,10 @@
  * If no memory is left, the process aborts.
  *
  * Ownership. Functions that create a handle say so. Close each handle once, with the function whose name ends in
- * `_close`; closing NULL does nothing. A bus may be closed before its publishers, subscribers and routers, which keep
- * working. Strings end with 0. The library reads strings that are passed in only during the call. Strings that it
- * returns belong to the handle they come from, and live as long as that handle. What a toroni_message points to lives
- * until the next call on its subscriber.
+ * `_close`; closing NULL does nothing. A bus may be closed before its publishers, exclusive publishers, subscribers and
+ * routers, which keep working. Strings end with 0. The library reads strings that are passed in only during the call.
+ * Strings that it returns belong to the handle they come from, and live as long as that handle. What a toroni_message
+ * points to lives until the next call on its subscriber.
  *
  * Threads. Any number of threads may use a bus or a publisher at the same time. Every other handle belongs to one
  * thread at a time; other threads may only call toroni_subscriber_interrupt and toroni_router_interrupt on it. Close a
@@ -90,7 +90,8 @@ typedef enum toroni_status TORONI_ANY_INT {
     TORONI_INTERRUPTED = 3,           /* ..._interrupt ended the wait; nothing is lost */
     TORONI_FULL = 4,                  /* a subscriber is slow, and the call does not wait */
     TORONI_BUSY = 5,                  /* another publisher is publishing; or a process removes or checks the bus */
-    TORONI_TIMEOUT = 6,               /* the message could not be published in time */
+    TORONI_TIMEOUT = 6,               /* the message could not be published in time; or, for toroni_exclusive_open,
+                                         another publisher was publishing all that time */
     TORONI_ABORTED = 7,               /* the caller's toroni_fill gave the message up */
     TORONI_TOO_LONG = 8,              /* the message or batch is longer than the bus can carry */
     TORONI_REENTRANT = 9,             /* called within a toroni_fill, or within a handler of the same router */

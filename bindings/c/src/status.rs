@@ -37,7 +37,7 @@ statuses! {
     Interrupted = 3 "TORONI_INTERRUPTED" c"the wait for a message was interrupted",
     Full = 4 "TORONI_FULL" c"the ring is full: a subscriber has not yet read its oldest messages",
     Busy = 5 "TORONI_BUSY" c"another publisher holds the writer lock, or another process is removing or checking the bus",
-    Timeout = 6 "TORONI_TIMEOUT" c"the message could not be published in time",
+    Timeout = 6 "TORONI_TIMEOUT" c"the message could not be published in time, or another publisher did not finish in time",
     Aborted = 7 "TORONI_ABORTED" c"the caller's function gave the message up instead of publishing it",
     TooLong = 8 "TORONI_TOO_LONG" c"the message or batch is longer than the bus can carry",
     Reentrant = 9 "TORONI_REENTRANT" c"this thread is already inside a call on this bus or handle",

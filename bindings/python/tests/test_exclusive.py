@@ -215,7 +215,7 @@ def test_other_threads_run_while_one_waits(small: toroni.Bus) -> None:
 
 
 def test_closing_ends_the_wait_of_another_thread(small: toroni.Bus) -> None:
-    _subscriber, exclusive = small.subscribe("t"), small.exclusive()
+    subscriber, exclusive = small.subscribe("t"), small.exclusive()
     topic = exclusive.topic("t")
 
     def publish() -> None:
@@ -223,8 +223,10 @@ def test_closing_ends_the_wait_of_another_thread(small: toroni.Bus) -> None:
             exclusive.burst(topic, [bytes(1000)] * 1000)
 
     def close() -> None:
-        time.sleep(0.3)
-        # Another thread uses it, so this one does not wait.
+        deadline = time.monotonic() + SECONDS
+        while subscriber.lag_bytes < 60_000 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        # The ring is full, and the other thread waits; this one does not.
         assert not exclusive.try_publish(topic, bytes(1000))
         exclusive.close()
 
