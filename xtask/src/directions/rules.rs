@@ -35,7 +35,8 @@ pub(super) const CRATES: &[Crate] = &[
     // Completion I/O. It knows nothing of messages.
     Crate {
         name: "toroni-proactor",
-        members: &[],
+        // Its tests use the testkit.
+        members: &["toroni-testkit"],
         foreign: Some(&["basic-toml", "io-uring", "libc", "rustix", "serde", "thiserror"]),
     },
     // Processes, directories and checks for the tests of all crates, so it depends on none of them.
@@ -46,7 +47,8 @@ pub(super) const CRATES: &[Crate] = &[
         foreign: None,
     },
     // The bindings know the library as its users do, and add nothing of their own.
-    Crate { name: "toroni-c", members: &["toroni"], foreign: Some(&[]) },
+    // Their tests use the testkit.
+    Crate { name: "toroni-c", members: &["toroni", "toroni-testkit"], foreign: Some(&[]) },
     Crate {
         name: "toroni-conformance",
         // From the system tests it has only what holds core dumps up.
@@ -163,7 +165,7 @@ pub(super) const RESERVED: &[Reserved] = &[Reserved {
 
 /// Files of `crates/toroni/src` that may contain `unsafe`. A name that ends in `/` is a whole folder. Tests are free.
 pub(super) const UNSAFE: &[&str] =
-    &["ring/bulk/", "ring/copy.rs", "ring/racy.rs", "shm/", "notify/"];
+    &["ring/bulk/", "ring/copy.rs", "ring/racy.rs", "shm/", "notify/", "sync/fences.rs"];
 
 /// Like [`UNSAFE`], for `bindings/c/src`: the files that take pointers from C.
 pub(super) const UNSAFE_IN_C: &[&str] = &[
