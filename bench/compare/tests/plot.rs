@@ -2,8 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
+use toroni_testkit::Directory;
 
 /// Runs the program, and returns its exit code and what it said. None of these runs measures anything.
 fn refused(arguments: &[&str]) -> (Option<i32>, String) {
@@ -12,13 +13,10 @@ fn refused(arguments: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8(output.stderr).unwrap())
 }
 
-fn in_temporary_directory(name: &str) -> PathBuf {
-    std::env::temp_dir().join(format!("toroni-bench-{}-{name}", std::process::id()))
-}
-
 #[test]
 fn reports_without_a_chart_are_not_plotted() {
-    let plot = in_temporary_directory("chart.svg");
+    let directory = Directory::new();
+    let plot = directory.join("chart.svg");
     let (code, said) = refused(&["floors", "--quick", "--plot", text(&plot)]);
     assert_eq!(code, Some(2), "{said}");
     assert!(said.contains("unexpected argument '--plot'"), "{said}");
@@ -39,12 +37,11 @@ fn the_files_of_all_charts_are_checked_first() {
         assert!(said.contains("cannot write /nonexistent/chart"), "{said}");
     }
     // If there are several reports, each has a file of its own.
-    let directory = in_temporary_directory("several");
+    let directory = Directory::new();
     std::fs::create_dir_all(directory.join("chart-peers-latency.svg")).unwrap();
     let plot = directory.join("chart.svg");
     let (code, said) = refused(&["peers", "--peer", "nonsense", "--plot", text(&plot)]);
-    let left = std::fs::read_dir(&directory).unwrap().count();
-    std::fs::remove_dir_all(&directory).unwrap();
+    let left = directory.entries().len();
     assert_eq!((code, left), (Some(1), 1), "{said}");
     assert!(said.contains("chart-peers-latency.svg: "), "{said}");
     let (code, said) = refused(&["proactor", "--rows", "99", "--plot", "/nonexistent/chart.svg"]);

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use toroni_c::*;
 
@@ -206,14 +206,6 @@ layouts! {
     toroni_clean_skip { path why }
 }
 
-struct Folder(PathBuf);
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 /// A C compiler checks the sizes and offsets. The header has no other fields.
 #[test]
 fn structures_have_the_layout_that_c_gives_them() {
@@ -226,9 +218,8 @@ fn structures_have_the_layout_that_c_gives_them() {
         };
         writeln!(program, "_Static_assert({what} == {at}, \"{what}\");").unwrap();
     }
-    let folder = Folder(std::env::temp_dir().join(format!("toroni-layout-{}", std::process::id())));
-    std::fs::create_dir(&folder.0).unwrap();
-    let source = folder.0.join("layout.c");
+    let folder = toroni_testkit::Directory::new();
+    let source = folder.join("layout.c");
     std::fs::write(&source, program).unwrap();
     let mut compiler = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
     compiler.args(["-std=c11", "-Wall", "-Wextra", "-pedantic", "-Werror", "-fsyntax-only"]);

@@ -119,10 +119,10 @@ fn an_operation_of_a_file_costs_the_box_of_its_handler() {
         (ProviderType::Posix, WaitType::Sigwait),
         (ProviderType::Posix, WaitType::Callback),
     ];
-    let directory = TestDirectory::new();
+    let directory = directory();
     for (provider, wait) in engines {
         let proactor = proactor(provider, wait);
-        let file = std::fs::File::create(directory.0.join("file")).unwrap();
+        let file = std::fs::File::create(directory.join("file")).unwrap();
         let file = File::new(&proactor, file).unwrap();
         let round = || {
             for number in 0..100 {

@@ -144,8 +144,8 @@ fn a_full_queue_of_signals_loses_no_interrupt() {
             for config in [config, dedicated] {
                 let proactor = Proactor::new(&Config::one(config)).unwrap();
                 let _crew = Crew::new(&proactor, 1);
-                let directory = TestDirectory::new();
-                let file = std::fs::File::create(directory.0.join("file")).unwrap();
+                let directory = directory();
+                let file = std::fs::File::create(directory.join("file")).unwrap();
                 let file = File::new(&proactor, file).unwrap();
                 let (done, results) = channel();
                 for _ in 0..10 {

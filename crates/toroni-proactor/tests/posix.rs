@@ -18,10 +18,10 @@ fn posix(wait: WaitType, processor_type: ProcessorType) -> ProcessorConfig {
 
 /// Reads single bytes of a file, several at the same time.
 fn works(proactor: &Proactor, rounds: usize) {
-    let directory = TestDirectory::new();
+    let directory = directory();
     let content = pattern(100);
-    std::fs::write(directory.0.join("file"), &content).unwrap();
-    let file = std::fs::File::open(directory.0.join("file")).unwrap();
+    std::fs::write(directory.join("file"), &content).unwrap();
+    let file = std::fs::File::open(directory.join("file")).unwrap();
     let file = File::new(proactor, file).unwrap();
     let (done, results) = channel();
     for _ in 0..rounds {

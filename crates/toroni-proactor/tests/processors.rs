@@ -106,9 +106,9 @@ fn files_on_posix_and_the_rest_on_select() {
             let rest = config(second, ProviderType::Select, OperationMask::ALL);
             let proactor = Proactor::new(&Config::two(files, rest)).unwrap();
             let _crew = Crew::new(&proactor, 1);
-            let directory = TestDirectory::new();
-            std::fs::write(directory.0.join("file"), pattern(100)).unwrap();
-            let file = std::fs::File::open(directory.0.join("file")).unwrap();
+            let directory = directory();
+            std::fs::write(directory.join("file"), pattern(100)).unwrap();
+            let file = std::fs::File::open(directory.join("file")).unwrap();
             let file = File::new(&proactor, file).unwrap();
             let (stream, mut peer) = stream_and_peer(&proactor);
             let (done, results) = channel();
@@ -147,8 +147,8 @@ fn an_operation_goes_to_the_first_that_supports_it() {
     let files = config(ProcessorType::Shared, ProviderType::Uring, OperationMask::FILES);
     let rest = config(ProcessorType::Shared, ProviderType::Select, OperationMask::ALL);
     let proactor = Proactor::new(&Config::two(files, rest)).unwrap();
-    let directory = TestDirectory::new();
-    let path = directory.0.join("file");
+    let directory = directory();
+    let path = directory.join("file");
     std::fs::write(&path, b"of the file").unwrap();
     let file = File::new(&proactor, std::fs::File::open(&path).unwrap()).unwrap();
     let (stream, peer) = two_streams(&proactor);

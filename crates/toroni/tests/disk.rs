@@ -4,21 +4,23 @@
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use toroni::{Bus, BusConfig, FileError, OpenError, Reopened, Start};
+use toroni_testkit::Directory;
 
 /// A directory on a disk, if `/var/tmp` is on a disk.
-struct Disk(PathBuf);
+struct Disk {
+    path: PathBuf,
+    /// `None` for a copy within another one.
+    _owner: Option<Directory>,
+}
 
 impl Disk {
-    fn new(name: &str) -> Option<Self> {
-        let path = PathBuf::from(format!("/var/tmp/toroni-test-{}-{name}", std::process::id()));
-        // Of a process that was killed, and had this number before.
-        let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir(&path).unwrap();
-        let disk = Self(path);
+    fn new() -> Option<Self> {
+        let owner = Directory::below("/var/tmp");
+        let disk = Self { path: owner.path().to_owned(), _owner: Some(owner) };
         let on_disk = disk.open().stats().unwrap().on_disk;
-        std::fs::remove_dir_all(disk.0.join("b")).unwrap();
+        std::fs::remove_dir_all(disk.path.join("b")).unwrap();
         if !on_disk {
             eprintln!("skipped: /var/tmp is in memory");
         }
@@ -26,7 +28,7 @@ impl Disk {
     }
 
     fn open(&self) -> Bus {
-        BusConfig::new().directory(&self.0).capacity(64 << 10).open("b").unwrap()
+        BusConfig::new().directory(&self.path).capacity(64 << 10).open("b").unwrap()
     }
 
     fn publish(&self, messages: u32) {
@@ -64,28 +66,23 @@ impl Disk {
 
     /// Copies what the disk holds at the moment of a crash. No closing handle changes the copy.
     fn crashed(&self) -> Disk {
-        let crashed = Disk(self.0.join("copy"));
-        std::fs::create_dir_all(crashed.0.join("b/sockets")).unwrap();
+        let crashed = Disk { path: self.path.join("copy"), _owner: None };
+        std::fs::create_dir_all(crashed.path.join("b/sockets")).unwrap();
         for file in ["ring", "publishers", "readers"] {
-            std::fs::copy(self.0.join("b").join(file), crashed.0.join("b").join(file)).unwrap();
+            std::fs::copy(self.path.join("b").join(file), crashed.path.join("b").join(file))
+                .unwrap();
         }
         crashed
     }
 
     fn ring(&self) -> File {
-        File::options().read(true).write(true).open(Path::new(&self.0).join("b/ring")).unwrap()
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        File::options().read(true).write(true).open(self.path.join("b/ring")).unwrap()
     }
 }
 
 #[test]
 fn a_bus_that_was_closed_in_order_is_kept() {
-    let Some(disk) = Disk::new("kept") else { return };
+    let Some(disk) = Disk::new() else { return };
     disk.publish(100);
     disk.publish(50);
     disk.reboot();
@@ -102,10 +99,10 @@ fn a_bus_that_was_closed_in_order_is_kept() {
 /// clean-close mark is written nor after the reboot.
 #[test]
 fn a_reboot_changes_no_rights() {
-    let Some(disk) = Disk::new("rights") else { return };
+    let Some(disk) = Disk::new() else { return };
     let modes = || {
         ["ring", "publishers", "readers", "sockets"].map(|part| {
-            disk.0.join("b").join(part).metadata().unwrap().permissions().mode() & 0o7777
+            disk.path.join("b").join(part).metadata().unwrap().permissions().mode() & 0o7777
         })
     };
     disk.publish(1);
@@ -120,7 +117,7 @@ fn a_reboot_changes_no_rights() {
 
 #[test]
 fn a_bus_with_a_wrapped_ring_is_kept() {
-    let Some(disk) = Disk::new("wrapped") else { return };
+    let Some(disk) = Disk::new() else { return };
     disk.publish(20_000);
     disk.reboot();
     let Some(Reopened::Kept { messages }) = disk.open().reopened() else { panic!("not kept") };
@@ -131,7 +128,7 @@ fn a_bus_with_a_wrapped_ring_is_kept() {
 
 #[test]
 fn a_bus_in_use_at_the_crash_starts_empty() {
-    let Some(disk) = Disk::new("crash") else { return };
+    let Some(disk) = Disk::new() else { return };
     let bus = disk.open();
     let publisher = bus.publisher("t").unwrap();
     publisher.publish(b"lost").unwrap();
@@ -147,7 +144,7 @@ fn a_bus_in_use_at_the_crash_starts_empty() {
 /// Positions and sequences begin at 0 again. Who has saved some must notice that they are of another stream.
 #[test]
 fn a_bus_that_starts_empty_has_a_new_id() {
-    let Some(disk) = Disk::new("id") else { return };
+    let Some(disk) = Disk::new() else { return };
     disk.publish(3);
     let first = disk.open().id();
     assert_eq!(disk.open().id(), first);
@@ -172,7 +169,7 @@ fn a_bus_that_starts_empty_has_a_new_id() {
 /// Neither waits for the exclusive publisher, and the last one leaves the mark.
 #[test]
 fn others_come_and_go_beside_an_exclusive_publisher() {
-    let Some(disk) = Disk::new("exclusive") else { return };
+    let Some(disk) = Disk::new() else { return };
     let bus = disk.open();
     let exclusive = bus.exclusive().unwrap();
     exclusive.publish(&exclusive.topic("t").unwrap(), 0_u32.to_le_bytes()).unwrap();
@@ -191,7 +188,7 @@ fn others_come_and_go_beside_an_exclusive_publisher() {
 
 #[test]
 fn a_clean_close_mark_over_broken_messages_is_not_trusted() {
-    let Some(disk) = Disk::new("broken") else { return };
+    let Some(disk) = Disk::new() else { return };
     disk.publish(100);
     disk.reboot();
     let length = disk.ring().metadata().unwrap().len();
@@ -204,7 +201,7 @@ fn a_clean_close_mark_over_broken_messages_is_not_trusted() {
 
 #[test]
 fn the_last_publisher_leaves_the_mark_though_a_subscriber_stays() {
-    let Some(disk) = Disk::new("stays") else { return };
+    let Some(disk) = Disk::new() else { return };
     let watcher = disk.open();
     let subscriber = watcher.subscribe("t").unwrap();
     let other = disk.open();
@@ -218,15 +215,15 @@ fn the_last_publisher_leaves_the_mark_though_a_subscriber_stays() {
 
 #[test]
 fn robust_locks_are_refused_on_a_disk() {
-    let Some(disk) = Disk::new("robust") else { return };
-    let config = BusConfig::new().directory(&disk.0).lock(toroni::LockKind::Robust);
+    let Some(disk) = Disk::new() else { return };
+    let config = BusConfig::new().directory(&disk.path).lock(toroni::LockKind::Robust);
     let error = config.open("r").unwrap_err();
     assert!(matches!(error, OpenError::File(FileError::RobustOnDisk { .. })), "{error}");
 }
 
 #[test]
 fn of_two_that_close_at_once_one_leaves_the_mark() {
-    let Some(disk) = Disk::new("both") else { return };
+    let Some(disk) = Disk::new() else { return };
     for _ in 0..20 {
         let publishers = [disk.open(), disk.open()].map(|bus| bus.publisher("t").unwrap());
         publishers[0].publish("x").unwrap();

@@ -99,13 +99,14 @@ fn reason(compiler: &[String], errors: &[String]) -> String {
 mod tests {
     use super::*;
     use std::fs;
+    use toroni_testkit::Directory;
 
     /// A workspace with two peers: one whose build script fails, and one whose program does.
-    struct Broken(PathBuf);
+    struct Broken(Directory);
 
     impl Broken {
         fn new() -> Broken {
-            let root = std::env::temp_dir().join(format!("broken-peers-{}", std::process::id()));
+            let root = Directory::new();
             let package = |name: &str, build: &str, main: &str| {
                 let folder = root.join(name);
                 fs::create_dir_all(folder.join("src")).unwrap();
@@ -136,21 +137,17 @@ mod tests {
         }
     }
 
-    impl Drop for Broken {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
-
     #[test]
     fn a_peer_that_cannot_be_built_is_missing_with_the_reason() {
         let broken = Broken::new();
-        let Missing(reason) = build_into(&broken.0.join("target"), &broken.0, "aeron").unwrap_err();
+        let Missing(reason) =
+            build_into(&broken.0.join("target"), broken.0.path(), "aeron").unwrap_err();
         assert!(reason.contains("libwish is required"), "{reason}");
-        let Missing(reason) = build_into(&broken.0.join("target"), &broken.0, "nng").unwrap_err();
+        let Missing(reason) =
+            build_into(&broken.0.join("target"), broken.0.path(), "nng").unwrap_err();
         assert!(reason.contains("mismatched types"), "{reason}");
         let Missing(reason) =
-            build_into(&broken.0.join("target"), &broken.0, "zeromq").unwrap_err();
+            build_into(&broken.0.join("target"), broken.0.path(), "zeromq").unwrap_err();
         assert!(reason.contains("toroni-peer-zeromq"), "{reason}");
         let Missing(reason) = build(&broken.0.join("nowhere"), "nng").unwrap_err();
         assert!(reason.contains("there is no"), "{reason}");

@@ -125,8 +125,8 @@ fn deferred_starts_arrive(proactor: &Proactor) {
 
 /// The same with a file.
 fn deferred_transfers_arrive(proactor: &Proactor) {
-    let directory = TestDirectory::new();
-    let file = std::fs::File::create(directory.0.join("file")).unwrap();
+    let directory = directory();
+    let file = std::fs::File::create(directory.join("file")).unwrap();
     let file = File::new(proactor, file).unwrap();
     let arrived = Arc::new(AtomicU32::new(0));
     for round in 1..=rounds() {

@@ -1,6 +1,6 @@
 //! Tests of `examples/http_server`.
 
-use crate::common::{LOST, TestDirectory, pattern, until};
+use crate::common::{LOST, directory, pattern, until};
 use crate::message::Connection;
 use crate::process::{Engine, Server, client, has};
 use rustix::net::sockopt::set_socket_linger;
@@ -8,13 +8,14 @@ use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
+use toroni_testkit::Directory;
 
 /// Files of all sizes at a boundary, and one of many pieces.
 const SIZES: [usize; 7] = [0, 1, 65_000, 65_535, 65_536, 65_537, 3_000_003];
 
 struct Fixture {
     server: Server,
-    directory: TestDirectory,
+    directory: Directory,
 }
 
 impl Fixture {
@@ -23,15 +24,15 @@ impl Fixture {
     }
 
     fn with(engine: Engine, more: &[&str]) -> Self {
-        let directory = TestDirectory::new();
-        let root = directory.0.join("root");
+        let directory = directory();
+        let root = directory.join("root");
         fs::create_dir_all(root.join("folder")).unwrap();
         for size in SIZES {
             fs::write(root.join(size.to_string()), pattern(size)).unwrap();
         }
         fs::write(root.join("a name, 100%.txt"), "named").unwrap();
         fs::write(root.join("folder/index.html"), "<p>").unwrap();
-        fs::write(directory.0.join("secret"), "nobody's business").unwrap();
+        fs::write(directory.join("secret"), "nobody's business").unwrap();
         std::os::unix::fs::symlink("../secret", root.join("leads-out")).unwrap();
         std::os::unix::fs::symlink("1", root.join("stays-in")).unwrap();
         let pipe = std::ffi::CString::new(root.join("pipe").to_str().unwrap()).unwrap();
@@ -59,7 +60,7 @@ pub(crate) fn curl_gets_the_same_bytes(engine: Engine) {
         return;
     }
     let fixture = Fixture::new(engine);
-    let target = |size: usize| fixture.directory.0.join(format!("got-{size}"));
+    let target = |size: usize| fixture.directory.join(format!("got-{size}"));
     let targets: Vec<_> = SIZES.iter().map(|size| target(*size).display().to_string()).collect();
     let urls: Vec<_> = SIZES.iter().map(|size| fixture.url(&size.to_string())).collect();
     let mut arguments = vec!["--write-out", "%{http_code} %{num_connects}\n"];
@@ -84,7 +85,7 @@ pub(crate) fn curl_gets_the_same_bytes(engine: Engine) {
     assert_eq!(curl(&[&fixture.url("folder/")]), "<p>");
     assert_eq!(curl(&["--http1.0", &fixture.url("stays-in")]).len(), 1);
     // Not modified since then.
-    let file = fixture.directory.0.join("root/65000");
+    let file = fixture.directory.join("root/65000");
     let since =
         ["--time-cond", file.to_str().unwrap(), "--write-out", "%{http_code} %{size_download}"];
     assert_eq!(curl(&[&since[..], &[&urls[2]]].concat()), "304 0");

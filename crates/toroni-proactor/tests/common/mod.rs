@@ -2,16 +2,14 @@
 
 #![allow(dead_code, reason = "each test program uses a part")]
 
-use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::Receiver;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use toroni_proactor::{Config, Listener, Proactor, Stream};
+use toroni_testkit::Directory;
 
 /// A time limit far beyond what anything here takes: what takes longer has been lost.
 pub(crate) const LOST: Duration = Duration::from_secs(30);
@@ -123,29 +121,9 @@ impl Nobody {
     }
 }
 
-/// A directory that is removed when this is dropped.
-pub(crate) struct TestDirectory(pub(crate) PathBuf);
-
-impl TestDirectory {
-    pub(crate) fn new() -> Self {
-        static SERIAL: AtomicU32 = AtomicU32::new(0);
-        loop {
-            let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
-            let name = format!("toroni-proactor-{}-{serial}", std::process::id());
-            let path = std::env::temp_dir().join(name);
-            match std::fs::create_dir(&path) {
-                Ok(()) => return Self(path),
-                // Left by a process that was killed, and had this number before.
-                Err(error) => assert_eq!(error.kind(), ErrorKind::AlreadyExists, "{path:?}"),
-            }
-        }
-    }
-}
-
-impl Drop for TestDirectory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+/// A directory of a test, where files are not in memory.
+pub(crate) fn directory() -> Directory {
+    Directory::below(std::env::temp_dir())
 }
 
 /// Runs a test in a process of its own, where no other test opens descriptors or takes signals.

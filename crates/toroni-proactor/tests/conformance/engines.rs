@@ -100,8 +100,8 @@ pub(crate) fn interrupts_without_any_thread_mean_nothing(kind: Kind) {
     }
     let _crew = Crew::new(&proactor, 1);
     let (stream, mut peer) = stream_and_peer(&proactor);
-    let folder = TestDirectory::new();
-    let file = std::fs::File::create(folder.0.join("file")).unwrap();
+    let folder = directory();
+    let file = std::fs::File::create(folder.join("file")).unwrap();
     let file = File::new(&proactor, file).unwrap();
     let (done, results) = channel();
     for _ in 0..20 {

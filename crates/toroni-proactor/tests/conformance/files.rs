@@ -9,16 +9,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::thread;
 use toroni_proactor::{BufResult, File, Proactor, Rest};
+use toroni_testkit::Directory;
 
 /// Creates a file of this many bytes. Returns it and its content.
 fn file_of(
     proactor: &Proactor,
-    directory: &TestDirectory,
+    directory: &Directory,
     name: &str,
     length: usize,
 ) -> (File, Vec<u8>) {
     let content = pattern(length);
-    let path = directory.0.join(name);
+    let path = directory.join(name);
     std::fs::write(&path, &content).unwrap();
     let file = std::fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
     (File::new(proactor, file).unwrap(), content)
@@ -30,7 +31,7 @@ pub(crate) fn many_files_at_once(kind: Kind) {
     const PIECES: usize = 40;
     kind.each(|proactor| {
         let _crew = Crew::new(proactor, 2);
-        let directory = TestDirectory::new();
+        let directory = directory();
         thread::scope(|scope| {
             for number in 0..4usize {
                 let name = format!("file {number}");
@@ -68,7 +69,7 @@ pub(crate) fn cancelled_transfers_are_reported_once(kind: Kind) {
     const READS: usize = 60;
     kind.each_limited(Some(20), |proactor| {
         let _crew = Crew::new(proactor, 2);
-        let directory = TestDirectory::new();
+        let directory = directory();
         let (file, content) = file_of(proactor, &directory, "file", 1 << 20);
         let expected = Arc::new(content);
         for all_at_once in [false, true] {
@@ -114,7 +115,7 @@ pub(crate) fn cancelled_transfers_are_reported_once(kind: Kind) {
 pub(crate) fn transfers_beyond_the_limit(kind: Kind) {
     const READS: usize = 100;
     kind.each_limited(Some(2), |proactor| {
-        let directory = TestDirectory::new();
+        let directory = directory();
         let files: Vec<_> =
             (0..3).map(|n| file_of(proactor, &directory, &format!("{n}"), READS).0).collect();
         let content = pattern(READS);
@@ -139,7 +140,7 @@ pub(crate) fn transfers_beyond_the_limit(kind: Kind) {
 /// The threads that started them have ended before any thread handles events.
 pub(crate) fn transfers_outlive_their_threads(kind: Kind) {
     kind.each(|proactor| {
-        let directory = TestDirectory::new();
+        let directory = directory();
         let (file, content) = file_of(proactor, &directory, "file", 4000);
         let (done, results) = channel();
         for thread in 0..4usize {
@@ -165,7 +166,7 @@ pub(crate) fn transfers_outlive_their_threads(kind: Kind) {
 pub(crate) fn a_handler_blocks_no_transfer(kind: Kind) {
     kind.each(|proactor| {
         let _crew = Crew::new(proactor, 2);
-        let directory = TestDirectory::new();
+        let directory = directory();
         let (file, content) = file_of(proactor, &directory, "file", 100);
         for _ in 0..20 {
             let (release, blocked) = channel::<()>();
@@ -188,7 +189,7 @@ pub(crate) fn a_handler_blocks_no_transfer(kind: Kind) {
 pub(crate) fn a_proactor_is_dropped_amid_transfers(kind: Kind) {
     const WRITES: usize = 200;
     kind.each(|other| {
-        let directory = TestDirectory::new();
+        let directory = directory();
         for handles in [false, true] {
             let proactor = Proactor::new(&same_as(other)).unwrap();
             let (file, _) = file_of(&proactor, &directory, "file", 0);
@@ -233,14 +234,14 @@ pub(crate) fn what_has_no_positions_is_no_file(kind: Kind) {
 /// To io_uring, the largest number means the file's own position; to the other engines, nothing.
 pub(crate) fn positions_have_63_bits(kind: Kind) {
     kind.each(|proactor| {
-        let directory = TestDirectory::new();
+        let directory = directory();
         let (file, _) = file_of(proactor, &directory, "file", 10);
         for offset in [u64::MAX, 1 << 63] {
             let refused = file.read(offset, vec![0; 3], |_| panic!("never")).unwrap_err();
             assert!(refused.to_string().contains("Invalid argument"), "{refused}");
             assert!(file.write(offset, "abc", |_| panic!("never")).is_err());
         }
-        assert_eq!(std::fs::metadata(directory.0.join("file")).unwrap().len(), 10);
+        assert_eq!(std::fs::metadata(directory.join("file")).unwrap().len(), 10);
     });
 }
 
@@ -249,8 +250,8 @@ pub(crate) fn non_blocking_files_are_read(kind: Kind) {
     use std::os::unix::fs::OpenOptionsExt;
     kind.each(|proactor| {
         let _crew = Crew::new(proactor, 1);
-        let directory = TestDirectory::new();
-        let path = directory.0.join("file");
+        let directory = directory();
+        let path = directory.join("file");
         std::fs::write(&path, "content").unwrap();
         for path in [path.as_path(), "/proc/self/maps".as_ref(), "/proc/version".as_ref()] {
             let mut options = std::fs::OpenOptions::new();
@@ -267,7 +268,7 @@ pub(crate) fn non_blocking_files_are_read(kind: Kind) {
 pub(crate) fn thousands_of_transfers_at_once(kind: Kind) {
     const READS: usize = 4500;
     kind.each(|proactor| {
-        let directory = TestDirectory::new();
+        let directory = directory();
         let (file, content) = file_of(proactor, &directory, "file", 100);
         let right = Arc::new(AtomicUsize::new(0));
         for number in 0..READS {

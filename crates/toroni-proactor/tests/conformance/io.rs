@@ -226,10 +226,10 @@ pub(crate) fn datagrams_echo(kind: Kind) {
 pub(crate) fn files_are_written_and_read(kind: Kind) {
     kind.each(|proactor| {
         let _crew = Crew::new(proactor, 2);
-        let directory = TestDirectory::new();
+        let directory = directory();
         let mut options = std::fs::OpenOptions::new();
         options.read(true).write(true).create_new(true);
-        let file = options.open(directory.0.join("file")).unwrap();
+        let file = options.open(directory.join("file")).unwrap();
         let file = File::new(proactor, file).unwrap();
         let (done, results) = channel();
         let sent = pattern(50_000);
@@ -245,7 +245,7 @@ pub(crate) fn files_are_written_and_read(kind: Kind) {
             assert!(buffer == expected);
         }
         // A file that is opened for reading only.
-        let reading = std::fs::File::open(directory.0.join("file")).unwrap();
+        let reading = std::fs::File::open(directory.join("file")).unwrap();
         let reading = File::new(proactor, reading).unwrap();
         reading.write(0, sent, move |result| done.send(result).unwrap()).unwrap();
         let BufResult(result, buffer) = next(&results);

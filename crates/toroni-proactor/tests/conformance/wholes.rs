@@ -159,8 +159,8 @@ pub(crate) fn reads_need_room_and_may_append(kind: Kind) {
 pub(crate) fn local_sockets_are_connected(kind: Kind) {
     kind.each(|proactor| {
         let _crew = Crew::new(proactor, 1);
-        let directory = TestDirectory::new();
-        let path = directory.0.join("socket");
+        let directory = directory();
+        let path = directory.join("socket");
         let connect = |path: &std::path::Path| {
             let (done, results) = channel();
             Stream::connect_unix(proactor, path, move |result| done.send(result).unwrap())

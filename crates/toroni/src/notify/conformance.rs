@@ -10,14 +10,13 @@ use super::*;
 use crate::sync::{AtomicU64, Ordering, fence};
 use rustix::fs::{Mode, OFlags};
 use rustix::mm::{MapFlags, ProtFlags};
-use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::AtomicU32 as Serial;
 use std::thread;
 use std::time::Instant;
+use toroni_testkit::Directory;
 
 /// The environment variable with the role of a child process: `<role> <kind> <directory> <group> <argument>`.
 const CHILD: &str = "TORONI_NOTIFY_CHILD";
@@ -153,10 +152,11 @@ fn wakes_many_processes_at_once(kind: Kind) {
 
 /// A subscriber that counts as woken must wake, even if the wake-up comes between any two of its steps.
 fn a_wake_while_falling_asleep_counts(kind: Kind) {
-    // These live as long as the thread, because the interlude borrows them.
-    let fixture: &'static Fixture = Box::leak(Box::new(Fixture::new(kind)));
+    // These live as long as the thread, because the interlude borrows them. The directory does not.
+    let mut fixture = Fixture::new(kind);
+    let _owner = fixture.root.owner.take();
+    let fixture: &'static Fixture = Box::leak(Box::new(fixture));
     let wakers: &'static Wakers = Box::leak(Box::new(fixture.wakers()));
-    let _root = TestDirectory { path: fixture.root.path.clone(), number: 0, ours: true };
     let mut subscriber = fixture.subscriber(0);
     let wakes_in_time = |subscriber: &Subscriber<'_>| {
         let started = Instant::now();
@@ -451,7 +451,8 @@ impl Fixture {
         }
         std::fs::create_dir(root.path.join("sockets")).unwrap();
         // Each test and process has its own group, or they would wake one another.
-        let id = (std::process::id() << 8) ^ root.number;
+        let number = root.owner.as_ref().map_or(0, Directory::number);
+        let id = (std::process::id() << 8) ^ number;
         let [a, b, c, d] = id.to_le_bytes();
         let port = 49152 | (u16::from_le_bytes([c, d]) & 0x3FFF);
         let group = SocketAddrV4::new(Ipv4Addr::new(239, 255, a, b), port);
@@ -459,7 +460,7 @@ impl Fixture {
     }
 
     fn open(path: &Path, kind: Kind, group: SocketAddrV4) -> Self {
-        let root = TestDirectory { path: path.to_owned(), number: 0, ours: false };
+        let root = TestDirectory { path: path.to_owned(), owner: None };
         Self::in_place(root, kind, group)
     }
 
@@ -632,37 +633,20 @@ impl Drop for Other {
     }
 }
 
-/// A fresh directory. The process that created it removes it at the end.
+/// A directory of a test. The process that created it removes it at the end.
 pub(super) struct TestDirectory {
     pub(super) path: PathBuf,
-    number: u32,
-    ours: bool,
+    owner: Option<Directory>,
 }
 
 impl TestDirectory {
     pub(super) fn new() -> Self {
-        static SERIAL: Serial = Serial::new(0);
-        loop {
-            let number = SERIAL.fetch_add(1, Ordering::Relaxed);
-            let path = format!("/dev/shm/toroni-test-{}-notify-{number}", std::process::id());
-            match std::fs::create_dir(&path) {
-                Ok(()) => return Self { path: path.into(), number, ours: true },
-                // Left by a process that was killed and had this number.
-                Err(error) => assert_eq!(error.kind(), ErrorKind::AlreadyExists, "{path}"),
-            }
-        }
+        let owner = Directory::new();
+        Self { path: owner.path().to_owned(), owner: Some(owner) }
     }
 
     fn sockets(&self) -> OwnedFd {
         open_directory(&self.path.join("sockets"))
-    }
-}
-
-impl Drop for TestDirectory {
-    fn drop(&mut self) {
-        if self.ours {
-            let _ = std::fs::remove_dir_all(&self.path);
-        }
     }
 }
 
