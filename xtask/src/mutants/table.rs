@@ -160,6 +160,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: &[Tests("an_exclusive_publisher_that_died_is_taken_over_from")],
     },
     Mutant {
+        name: "inherits_at_once",
+        mistake: "who claims the slot of an exclusive publisher writes while that one may be in the middle of a message",
+        noticed_by: &[Tests("a_claimer_inherits_from_an_exclusive_publisher_after_a_delay")],
+    },
+    Mutant {
         name: "exclusive_for_ever",
         mistake: "no publisher takes over from an exclusive one that is dead",
         noticed_by: &[Tests("an_exclusive_publisher_that_died_is_taken_over_from")],

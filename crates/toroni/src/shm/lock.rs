@@ -26,10 +26,11 @@
 //! a starving waiter itself.
 //!
 //! An exclusive publisher sets EXCLUSIVE once it has the lock, and keeps the lock for as long as it exists. Others do
-//! not wait for it: while it lives, they get [`Denied::Exclusive`] at once, and those that were asleep are woken for
-//! that. If its lease is gone they take over, as from any owner. But its process may live, and only have lost its
+//! not wait for it: while it lives, they get [`Denied::Exclusive`] at once. It wakes those that sleep, so that they get
+//! that too. If its lease is gone, they take over, as from any owner. But its process may live, and only have lost its
 //! descriptors. It may then be in the middle of a message, because it does not take the lock for each one. It checks
-//! the word before each message; who took over waits [`LONGEST_WRITE`] before it writes.
+//! the word before each message, and in a burst before each block. A publisher that takes over waits
+//! [`TAKEOVER_DELAY`] before it writes, unless that process has certainly ended.
 //!
 //! # `robust`
 //!
@@ -55,9 +56,9 @@ const LEASE_TEST_EVERY: Duration = Duration::from_millis(3);
 const SPINS: u32 = 60;
 const YIELDS: u32 = 4;
 
-/// How long to wait after a takeover from an exclusive publisher whose process still lives.
-const LONGEST_WRITE: Duration = Duration::from_millis(3);
-/// How long one that waits to be exclusive sleeps before it checks whether the present one lives.
+/// How long to wait after a takeover from an exclusive publisher whose process has not certainly ended.
+const TAKEOVER_DELAY: Duration = Duration::from_millis(3);
+/// How long a publisher that waits to be exclusive sleeps between two checks whether the present one lives.
 const EXCLUSIVE_SLICE: Duration = Duration::from_millis(20);
 
 const WAITERS: u32 = 1 << 31;
@@ -411,7 +412,7 @@ impl WriterLock {
             return Ok(None);
         }
         if !has_ended {
-            std::thread::sleep(LONGEST_WRITE);
+            std::thread::sleep(TAKEOVER_DELAY);
         }
         Ok(Some(Acquired { owner_died: true }))
     }
@@ -445,8 +446,14 @@ impl WriterLock {
         let owner = Owner::of(word)?;
         // This also applies if the word names exactly this owner. It has not taken the lock yet, so the word is
         // either wrong or from a generation with the same low bits.
-        (owner.slot() == self.me.slot() && self.seize(lock, word, word & WAITERS))
-            .then_some(Acquired { owner_died: true })
+        if owner.slot() != self.me.slot() || !self.seize(lock, word, word & WAITERS) {
+            return None;
+        }
+        if word & EXCLUSIVE != 0 && !mutant("inherits_at_once") {
+            // The slot no longer says whose process it was, so that one may live.
+            std::thread::sleep(TAKEOVER_DELAY);
+        }
+        Some(Acquired { owner_died: true })
     }
 
     /// Replaces exactly `word` by this participant, with the WAITERS bit given by `waiters`.
@@ -892,6 +899,20 @@ mod tests {
         assert_eq!(other.inherit(&control), None);
         let heir = WriterLock::new(LockKind::Lease, Owner::new(0, 8));
         assert!(heir.inherit(&control).unwrap().owner_died);
+        heir.release(&control);
+        assert_eq!(control.commit.0.lock.load(Ordering::Relaxed), 0);
+    }
+
+    /// The former owner may only have lost its descriptors, and be in the middle of a message.
+    #[test]
+    fn a_claimer_inherits_from_an_exclusive_publisher_after_a_delay() {
+        let (control, dead, _) = locks(LockKind::Lease);
+        let _ = dead.acquire_exclusive(&control, LockAttempt::Try, &Dead(vec![])).unwrap();
+        let heir = WriterLock::new(LockKind::Lease, Owner::new(0, 8));
+        let began = Instant::now();
+        assert!(heir.inherit(&control).unwrap().owner_died);
+        assert!(began.elapsed() >= TAKEOVER_DELAY);
+        assert!(!dead.is_kept(&control) && !heir.is_kept(&control));
         heir.release(&control);
         assert_eq!(control.commit.0.lock.load(Ordering::Relaxed), 0);
     }

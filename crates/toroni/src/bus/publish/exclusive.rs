@@ -1,8 +1,9 @@
 //! Publishing on a bus that has one publisher.
 //!
 //! An exclusive publisher takes the writer lock once and keeps it until it is dropped (`shm/lock.rs`, EXCLUSIVE). Each
-//! message then takes the same steps as that of a shared publisher (`publishing.rs`), but for the lock: two locked
-//! instructions in place of which there is one fence, between the commit and the check for sleeping subscribers.
+//! message takes the same steps as that of a shared publisher (`publishing.rs`), except that it neither takes nor
+//! releases the lock. That saves two locked instructions. One fence between the commit and the check for sleeping
+//! subscribers replaces them.
 
 use super::participant::of_publisher;
 use super::publisher::Publisher;
@@ -22,13 +23,14 @@ use std::time::{Duration, Instant};
 /// The only publisher of a bus, for as long as it exists.
 ///
 /// A bus often has one publisher by nature: a feed handler, a replay. An exclusive publisher keeps the writer lock, so
-/// each message costs less than that of a [`Publisher`]. It publishes on any number of topics. It can be sent to another
-/// thread, but used by one thread at a time.
+/// each message costs less than that of a [`Publisher`]. It publishes on any number of topics. You can send it to another
+/// thread, but only one thread at a time can use it.
 ///
 /// Every other call that publishes on the bus, in this process or another one, fails at once with
-/// [`PublishError::Exclusive`], which names this publisher. Once it is dropped, or its process ends, however it ends,
-/// others can publish again. A publisher that is made meanwhile can only enter a new topic by sending its name with each
-/// message.
+/// [`PublishError::Exclusive`], which names this publisher. Once it is dropped, or its process has ended, however it
+/// ends, others can publish again; while the kernel still takes a killed process down, their calls fail. A publisher that
+/// is made meanwhile cannot add its topic to the table of the bus: once it may publish, each of its messages carries the
+/// topic's name.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -109,7 +111,8 @@ impl Exclusive {
     /// Makes a topic to publish on, which is a path such as `plant/boiler/temperature`.
     ///
     /// # Errors
-    /// [`PublisherError::Topic`]; see [`PublisherError`].
+    /// [`PublisherError::Topic`], or an error of the files, for example if other code closed the descriptors of this
+    /// publisher and another one has taken over; see [`PublisherError`].
     pub fn topic(&self, topic: &str) -> Result<ExclusiveTopic, PublisherError> {
         let terms = self.terms(self.publishing.bus_policy(), LockAttempt::Until(None));
         let terms =
@@ -260,7 +263,7 @@ impl Exclusive {
         topic: &ExclusiveTopic,
         attempt: LockAttempt,
     ) -> Result<Terms, PublishError> {
-        // The topic of another bus would be published there, perhaps while that bus's publisher publishes, too.
+        // A topic of another bus would be published there, perhaps while that bus's exclusive publisher publishes, too.
         if !topic.0.is_of(&self.publishing) {
             return Err(PublishError::ForeignTopic);
         }
@@ -277,7 +280,7 @@ impl Exclusive {
     }
 }
 
-/// Says that a function of the caller writes a message in place, also if that function panics.
+/// Marks that a function of the caller writes a message in place. Clears the mark even if the function panics.
 struct Writing<'a>(&'a Cell<bool>);
 
 impl<'a> Writing<'a> {

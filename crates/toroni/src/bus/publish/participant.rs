@@ -235,12 +235,17 @@ impl Participant {
         Err(acquired)
     }
 
+    /// Returns whether the lock is still kept: no other publisher has taken over.
+    #[inline(always)]
+    pub(super) fn has_kept_lock(&self) -> bool {
+        self.lock.is_kept(self.ring.control())
+    }
+
     /// Takes the lock if it is free, or if the caller has kept it.
     #[inline(always)]
     fn try_lock(&self, terms: &Terms) -> Option<Acquired> {
         if terms.keeps_lock {
-            let is_kept = self.lock.is_kept(self.ring.control());
-            return is_kept.then_some(Acquired { owner_died: false });
+            return self.has_kept_lock().then_some(Acquired { owner_died: false });
         }
         self.lock.try_acquire(self.ring.control())
     }

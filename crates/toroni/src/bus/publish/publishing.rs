@@ -151,6 +151,11 @@ impl Publishing {
         let mut published = 0;
         while let Some(&payload) = payloads.get(published) {
             if extensions.is_empty() {
+                if terms.keeps_lock && !participant.has_kept_lock() {
+                    // Another publisher has taken over, and waits a moment before it writes.
+                    participant.count_since(&held, counted);
+                    return Err((published, PublishError::LeaseLost));
+                }
                 let count = held.appender.write_in_block(tag, &payloads[published..]);
                 if count > 0 {
                     published += count;
