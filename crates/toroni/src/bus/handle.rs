@@ -147,7 +147,9 @@ impl Bus {
     /// Makes an exclusive publisher, as [`Self::exclusive`] does, and waits no longer than `timeout`.
     ///
     /// # Errors
-    /// As [`Self::try_exclusive`], after that time.
+    /// Returns [`ExclusiveError::Taken`] after that time if there is still another exclusive publisher, and at once if
+    /// this `Bus`, or a clone of it, has one; [`ExclusiveError::Timeout`] if another publisher is publishing all that
+    /// time; see [`ExclusiveError`].
     pub fn exclusive_timeout(&self, timeout: Duration) -> Result<Exclusive, ExclusiveError> {
         let deadline = Instant::now().checked_add(timeout);
         Exclusive::new(self.clone(), self.publishing()?, LockAttempt::Until(deadline))

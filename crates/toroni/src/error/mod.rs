@@ -1,7 +1,8 @@
 //! The errors. Each message says what happened and what to do about it.
 //!
-//! Each kind of call has an error of its own, so that a caller who matches sees only what the call can return. What
-//! the calls have in common is in [`FileError`], which the other errors contain.
+//! Each kind of call has an error of its own, so that a caller who matches sees only what the call can return. The
+//! errors of opening a bus, and of making a publisher or subscriber, contain [`FileError`]. Those of publishing and
+//! receiving do not, because those calls open no files. The errors of names are beside the names, in `topic/`.
 
 mod directory;
 mod file;
@@ -87,6 +88,12 @@ mod tests {
             OpenError::ForeignOwner { path: path(), found: text(), wanted: text() },
             OpenError::AclsUnsupported { path: path() },
             OpenError::UnknownGroup { name: text() },
+            OpenError::SettingMismatch {
+                path: path(),
+                setting: "capacity",
+                found: text(),
+                wanted: text(),
+            },
             OpenError::NotCheckedSinceBoot { path: path() },
         ];
         let publishers =
@@ -101,6 +108,8 @@ mod tests {
             PublishError::TooLong { length: 2, limit: 1 },
             PublishError::Full,
             PublishError::Busy,
+            PublishError::Exclusive { name: text(), pid: 1 },
+            PublishError::ForeignTopic,
             PublishError::Timeout,
             PublishError::Reentrant,
             PublishError::WouldWaitForItself,
@@ -108,6 +117,11 @@ mod tests {
             PublishError::LeaseLost,
             PublishError::Corrupt(corrupt()),
             PublishError::Os { action: "wait", source: os() },
+        ];
+        let exclusive = [
+            ExclusiveError::Taken { name: text(), pid: 1 },
+            ExclusiveError::Timeout,
+            ExclusiveError::RobustLock { path: path() },
         ];
         let receiving = [
             ReceiveError::Lapped { lost_messages: 1, lost_bytes: 2 },
@@ -122,6 +136,7 @@ mod tests {
             all(&publishers),
             all(&subscribers),
             all(&publishing),
+            all(&exclusive),
             all(&receiving),
         ]
         .concat()

@@ -64,8 +64,10 @@ pub enum PublishError {
         /// Its process id, in its own PID namespace.
         pid: u32,
     },
-    /// The topic belongs to another bus than the exclusive publisher.
-    #[error("the topic was made by the exclusive publisher of another bus: make it by this one")]
+    /// The topic was made by an exclusive publisher of another bus, or of another handle of the same bus.
+    #[error(
+        "the topic was made by an exclusive publisher of another bus, or of another handle of this bus: make it by this one"
+    )]
     ForeignTopic,
     /// The time is over. Only calls with a time limit return this, such as
     /// [`publish_timeout`](crate::Publisher::publish_timeout).
@@ -125,7 +127,7 @@ pub enum ExclusiveError {
         /// Its process id, in its own PID namespace.
         pid: u32,
     },
-    /// Another publisher held the writer lock until the time was over.
+    /// Another publisher held the writer lock until the time was over, or when a call that does not wait tried.
     #[error("another publisher holds the writer lock: try again, or find it with `toroni info`")]
     Timeout,
     /// The lock is a robust mutex. It belongs to a thread, so a publisher that can be sent to another thread cannot keep it.

@@ -1,15 +1,15 @@
-//! The only places at which tests reach into production code. In an ordinary build all of them compile to
-//! nothing.
+//! Where tests make a process die, keep it asleep, or have it make a mistake. In an ordinary build all of this compiles
+//! to nothing.
 //!
 //! - `point` names a step at which a process can die, a [`CrashPoint`]. It is compiled in unit tests and models,
 //!   where a test lets a thread die at a step (`rehearsal.rs`), and with the feature `crash-points`, where the
-//!   environment can also have the process killed (`environment.rs`). Code asks `can_die` before it skips a
-//!   point, and `is_dead` before it gives anything back.
+//!   environment can also have the process killed or delayed (`environment.rs`). A fast path that passes no points is
+//!   taken only if `can_die` returns false. Code asks `is_dead` before it gives anything back.
 //!
 //! - `recheck_interval` is a safety net's interval. With the feature `crash-points` the environment can switch the
 //!   net off, so that a lost wake-up is a hang and not a delay.
 //!
-//! - `mutant` is a known mistake beside the right code, and `weakened` is one of a memory ordering. The mistake
+//! - `mutant` is a known mistake beside the right code, and `weakened` is such a mistake in a memory ordering. The mistake
 //!   is compiled only with `--cfg toroni_mutants`, and made if the environment has `TORONI_MUTANT=name`.
 //!   `cargo xtask mutants` demands that a test notices each.
 //!
@@ -27,7 +27,7 @@ use crate::sync::Ordering;
 
 pub use crash_point::CrashPoint;
 
-/// Kills the process here, if the environment or a test within this process asks for it.
+/// Kills the process here, if the environment asks for it, or lets the thread of a rehearsal die.
 #[inline(always)]
 pub(crate) fn point(here: CrashPoint) {
     let _ = here;

@@ -48,8 +48,8 @@
 //!   `reserved <= p + capacity`, it has read what was committed at `p`.
 //! - **I3** Records lie without gaps from each valid index entry up to the first word that is 0. That
 //!   word is the end of the stream, even if the owner of the lock died before it stored `tail`.
-//! - **I4** While nobody holds the lock, `next` equals `tail`, unless the last owner died after it had
-//!   stored `next`. Then the next owner recovers.
+//! - **I4** `next` equals `tail`, except between the store of `next` and that of `tail`. If the owner
+//!   of the lock dies in between, the next owner recovers.
 
 use super::position::to_index;
 use crate::sync::{AtomicU32, AtomicU64};
@@ -118,7 +118,7 @@ pub(crate) struct RawFileHeader {
     pub(crate) kind: u32,
     /// The number of slots in the file; 0 in `ring`.
     pub(crate) slots: u32,
-    /// Random, and the same in the three files of a bus.
+    /// Random, and the same in the three files of a bus. `Bus::id` is [`RawHeader::stream_id`].
     pub(crate) bus_id: [u8; 16],
     /// 64-bit FNV-1a hash of the header up to `kernel_context`, without this field.
     pub(crate) checksum: u64,
@@ -238,7 +238,7 @@ pub(crate) struct Commit {
     /// The number of the message that will start at `tail`.
     pub(crate) sequence: AtomicU64,
     /// The end of the record, or batch, that is being committed: stored before COMMIT, and equal to
-    /// `tail` afterwards. It is in the line of the lock, so that the next owner sees without a
+    /// `tail` once TAIL is stored. It is in the line of the lock, so that the next owner sees without a
     /// further cache line whether the last one died between the two. The word at `tail` says the
     /// same, but it is in a line that readers poll.
     pub(crate) next: AtomicU64,

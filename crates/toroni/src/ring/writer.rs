@@ -13,7 +13,8 @@
 //! If the owner dies before its commit, nothing has changed for readers, and the next record
 //! overwrites its bytes. If it dies after its commit, `sequence` and `tail` are outdated. The next
 //! owner detects that, because `next` is not `tail` (I4), and **recovers**: it counts records up to
-//! the first 0 and sets all three (I3).
+//! the first 0 and sets all three (I3). The word at the tail would tell the same, but subscribers
+//! poll its cache line, and that of `next` is needed for the lock anyway.
 
 use super::bulk;
 use super::copy;
