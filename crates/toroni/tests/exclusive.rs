@@ -79,7 +79,7 @@ fn every_other_call_that_publishes_is_refused_at_once() {
         assert_eq!(burst.published, 0);
         assert_exclusive::<()>(Err(burst.source));
     }
-    // Making one waits for nobody, either. The topic is new, so its name travels with the messages.
+    // Making one waits for no other publisher, either. The topic is new, so its name travels with the messages.
     let late = others.publisher("late").unwrap();
     assert_exclusive(late.publish("x"));
     let mut subscriber = mine.subscribe("**").unwrap();

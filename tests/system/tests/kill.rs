@@ -4,7 +4,7 @@
 //! `TORONI_KILLS` says how many are killed for each kind of lock; `cargo xtask kill` takes 1,000.
 
 use std::time::{Duration, Instant};
-use system_tests::worker::{BUNDLE, BUS, Fixture, Worker};
+use system_tests::worker::{BUNDLE, BUS, Fixture, Seen, Worker};
 use system_tests::{Random, Watchdog, wait_until};
 use toroni::{LockKind, Policy};
 use toroni_testkit::order::Agreement;
@@ -25,9 +25,8 @@ fn the_others_go_on_with_the_lock_kind_robust() {
 /// Three exclusive publishers: one publishes, the others wait until they can. The one that publishes is killed, again and
 /// again. The next one continues, and nothing is missing, doubled or out of order.
 #[test]
-fn the_next_exclusive_publisher_goes_on() {
-    let kills: u64 =
-        std::env::var("TORONI_KILLS").map_or(100, |kills| kills.parse().expect("a number"));
+fn the_next_exclusive_publisher_continues() {
+    let kills = kills();
     let _watchdog = Watchdog::start("kill", Duration::from_secs(120 + kills));
     let mut random = Random::from_environment();
     let mut fixture = Fixture::new(|config| {
@@ -70,11 +69,7 @@ fn the_next_exclusive_publisher_goes_on() {
     }
     assert_eq!(seen[0].of_worker, seen[1].of_worker);
     for (id, confirmed) in killed {
-        let committed = seen[0].of_worker.get(&id).copied().unwrap_or(0);
-        assert!(
-            (confirmed..=confirmed + BUNDLE as u64).contains(&committed),
-            "worker {id} had {confirmed} confirmed, and {committed} arrived"
-        );
+        committed(&seen[0], id, confirmed);
     }
     assert!(order.compared() > 0, "no part of the order was seen by two");
     let _ = fixture.root.succeed(&["clean"]);
@@ -82,8 +77,7 @@ fn the_next_exclusive_publisher_goes_on() {
 }
 
 fn kill_many(lock: LockKind) {
-    let kills: u64 =
-        std::env::var("TORONI_KILLS").map_or(100, |kills| kills.parse().expect("a number"));
+    let kills = kills();
     let _watchdog = Watchdog::start("kill", Duration::from_secs(120 + kills));
     let mut random = Random::from_environment();
     // Nobody who lives loses anything: each missing message is a mistake. 16 slots of each kind: a
@@ -152,15 +146,9 @@ fn kill_many(lock: LockKind) {
         assert_eq!((seen.received, seen.lost), (total, 0));
     }
     assert_eq!(seen[0].of_worker, seen[1].of_worker);
-    let mut died_behind_commit = 0;
-    for &(id, told) in &killed {
-        let committed = seen[0].of_worker.get(&id).copied().unwrap_or(0);
-        // All that the bus had confirmed to it, and at most the call in which it died.
-        assert!(
-            (told..=told + BUNDLE as u64).contains(&committed),
-            "worker {id} was told that {told} are published, and {committed} arrived"
-        );
-        died_behind_commit += u64::from(committed > told);
+    let mut died_after_commit = 0;
+    for &(id, confirmed) in &killed {
+        died_after_commit += u64::from(committed(&seen[0], id, confirmed) > confirmed);
     }
     let compared = order.compared();
     assert!(compared > 0, "no part of the order was seen by two");
@@ -172,7 +160,7 @@ fn kill_many(lock: LockKind) {
 
     println!(
         "{lock:?}: {kills} kills in {:.1} s at {rate:.0} messages/s, {total} messages; {} publishers \
-         killed, {died_behind_commit} of them between commit and return; {compared} windows compared",
+         killed, {died_after_commit} of them between commit and return; {compared} windows compared",
         time.as_secs_f64(),
         killed.len(),
     );
@@ -183,6 +171,22 @@ fn kill_many(lock: LockKind) {
     );
     let longest = stalls.gap.max(stalls.call);
     assert!(longest < LONGEST_STALL, "a survivor stood still for {longest:?}");
+}
+
+/// How many processes are killed.
+fn kills() -> u64 {
+    std::env::var("TORONI_KILLS").map_or(100, |kills| kills.parse().expect("a number"))
+}
+
+/// Returns how many messages of a dead publisher arrived: all that the bus had confirmed to it, and at most those of the
+/// call in which it died.
+fn committed(seen: &Seen, id: u32, confirmed: u64) -> u64 {
+    let committed = seen.of_worker.get(&id).copied().unwrap_or(0);
+    assert!(
+        (confirmed..=confirmed + BUNDLE as u64).contains(&committed),
+        "worker {id} had {confirmed} messages confirmed, and {committed} arrived"
+    );
+    committed
 }
 
 /// Every other victim publishes.

@@ -172,7 +172,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "kept_in_secret",
         mistake: "the lock word does not say that an exclusive publisher has the lock",
-        noticed_by: &[Tests("nobody_waits_for_an_exclusive_publisher_that_lives")],
+        noticed_by: &[Tests("no_publisher_waits_for_an_exclusive_one_that_lives")],
     },
     Mutant {
         name: "stale_index_entry",

@@ -2,7 +2,7 @@
 
 use super::clock;
 use super::open::{BusConfig, Reopened};
-use super::publish::{Exclusive, Publisher, Publishing, Terms, writes_in_this_thread};
+use super::publish::{Exclusive, Publisher, Publishing, writes_in_this_thread};
 use super::subscribe::{Router, Subscriber, SubscriberBuilder, Subscribing};
 use crate::error::{ExclusiveError, FileError, OpenError, PublisherError, SubscriberError};
 use crate::ring::slots::Identity;
@@ -120,9 +120,7 @@ impl Bus {
     /// [`FileError::RobustLockRefused`]; see [`PublisherError`].
     pub fn publisher(&self, topic: &str) -> Result<Publisher, PublisherError> {
         let topic = Topic::new(topic)?;
-        let publishing = self.publishing()?;
-        let terms = Terms::shared(publishing.bus_policy(), LockAttempt::Until(None));
-        Publisher::new(self.clone(), publishing, topic, &terms)
+        Publisher::shared(self.clone(), self.publishing()?, topic)
     }
 
     /// Makes an exclusive publisher: the only one of the bus, for as long as it exists. It waits until the publishers

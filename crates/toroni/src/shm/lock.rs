@@ -758,7 +758,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_an_exclusive_publisher_that_lives() {
+    fn no_publisher_waits_for_an_exclusive_one_that_lives() {
         let (control, exclusive, two) = locks(LockKind::Lease);
         let nobody_is_dead = Dead(vec![]);
         let _ = exclusive.acquire_exclusive(&control, LockAttempt::Try, &nobody_is_dead).unwrap();

@@ -185,7 +185,7 @@ pub(crate) fn exclusive_cases(notify: NotifyKind, random: &mut Random) -> Vec<Ca
         matches!(victim_of(*point), Victim::Publisher | Victim::SpaceWaiter)
             // It unlocks when it is dropped.
             && *point != CrashPoint::BeforeUnlock
-            // Nobody else waits.
+            // No other publisher waits.
             && *point != CrashPoint::BeforePassingOn
     };
     for (number, point) in CrashPoint::ALL.iter().copied().filter(at_work).enumerate() {

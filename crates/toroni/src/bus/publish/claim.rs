@@ -86,13 +86,8 @@ impl PublisherClaim {
 
     /// Returns whether the owner that a lock word names is dead, never existed, or dumps core.
     pub(super) fn is_dead(&self, owner: Owner) -> Result<bool, Blind> {
-        let Some(number) = owner.slot().filter(|number| *number < self.slots) else {
-            return Ok(true);
-        };
-        let is_of =
-            |slot: &PublisherSlot| owner.has_generation(slot.generation.load(Ordering::Acquire));
-        let slot = self.segment.slot(number);
-        if !is_of(slot) {
+        let Some((number, slot)) = self.slot_of(owner) else { return Ok(true) };
+        if !owner.has_generation(slot.generation.load(Ordering::Acquire)) {
             return Ok(true);
         }
         match self.leases.is_held(number) {
@@ -113,8 +108,7 @@ impl PublisherClaim {
     /// Returns whether the process of the owner that a lock word names has certainly ended. One that has not been
     /// waited for by its parent still exists.
     pub(super) fn has_ended(&self, owner: Owner) -> bool {
-        let Some(number) = owner.slot().filter(|number| *number < self.slots) else { return true };
-        let slot = self.segment.slot(number);
+        let Some((_, slot)) = self.slot_of(owner) else { return true };
         let namespace = slot.pid_namespace.load(Ordering::Relaxed);
         let is_near =
             namespace != 0 && namespace == self.slot().pid_namespace.load(Ordering::Relaxed);
@@ -124,13 +118,15 @@ impl PublisherClaim {
 
     /// Returns what the owner that a lock word names calls itself, and its process id.
     pub(super) fn name_and_pid(&self, owner: Owner) -> (String, u32) {
-        match owner.slot().filter(|number| *number < self.slots) {
-            None => (String::new(), 0),
-            Some(number) => {
-                let slot = self.segment.slot(number);
-                (publisher_name(slot), slot.pid.load(Ordering::Relaxed))
-            }
-        }
+        self.slot_of(owner).map_or_else(Default::default, |(_, slot)| {
+            (publisher_name(slot), slot.pid.load(Ordering::Relaxed))
+        })
+    }
+
+    /// Returns the slot that a lock word names, and its number; `None` if the bus has no such slot.
+    fn slot_of(&self, owner: Owner) -> Option<(u32, &PublisherSlot)> {
+        let number = owner.slot().filter(|number| *number < self.slots)?;
+        Some((number, self.segment.slot(number)))
     }
 
     /// Frees the slot, and then gives up its lease. If the lease was lost, the slot may be another

@@ -28,4 +28,3 @@ pub use exclusive::{Exclusive, ExclusiveTopic};
 pub use publisher::Publisher;
 pub(super) use publishing::Publishing;
 pub(super) use reentrancy::by_this_thread as writes_in_this_thread;
-pub(super) use terms::Terms;

@@ -55,7 +55,17 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    pub(in crate::bus) fn new(
+    pub(in crate::bus) fn shared(
+        bus: Bus,
+        publishing: Arc<Publishing>,
+        topic: Topic,
+    ) -> Result<Self, PublisherError> {
+        let terms = publishing.participant.terms_without_deadline();
+        Self::new(bus, publishing, topic, &terms)
+    }
+
+    /// Makes a publisher that enters its topic on these terms.
+    pub(super) fn new(
         bus: Bus,
         publishing: Arc<Publishing>,
         topic: Topic,

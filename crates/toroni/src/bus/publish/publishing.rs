@@ -70,7 +70,7 @@ impl Publishing {
         })
     }
 
-    pub(in crate::bus) fn bus_policy(&self) -> Policy {
+    pub(super) fn bus_policy(&self) -> Policy {
         self.participant.policy
     }
 

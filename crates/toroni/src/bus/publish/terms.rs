@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 /// How long one call may wait, for the lock and for slow subscribers, and whether it keeps the lock.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::bus) struct Terms {
+pub(super) struct Terms {
     pub(super) policy: Policy,
     /// `Try` waits neither for the lock nor for free space; a deadline holds for both together.
     pub(super) attempt: LockAttempt,
@@ -19,7 +19,7 @@ pub(in crate::bus) struct Terms {
 impl Terms {
     /// Returns the terms of a call that takes the lock, and gives it back.
     #[inline(always)]
-    pub(in crate::bus) fn shared(policy: Policy, attempt: LockAttempt) -> Self {
+    pub(super) fn shared(policy: Policy, attempt: LockAttempt) -> Self {
         Self { policy, attempt, keeps_lock: false }
     }
 
