@@ -3,8 +3,7 @@
 use crate::arguments::{FOREVER, close, handle, payload, put_count, put_handle, string, timeout};
 use crate::bus::{bus, toroni_bus};
 use crate::publisher::{
-    fill_in_place, given, payloads, policy_refused, toroni_bytes, toroni_fill,
-    toroni_publisher_options,
+    fill_in_place, payloads, toroni_bytes, toroni_fill, toroni_publisher_options, with_options,
 };
 use crate::status::{Failure, Outcome, catch_panics, catch_panics_or};
 use std::ffi::{CString, c_char, c_int, c_void};
@@ -75,13 +74,7 @@ pub unsafe extern "C" fn toroni_exclusive_open_topic(
     catch_panics(|| unsafe {
         put_handle(result, || {
             let name = string(topic, "the topic")?;
-            let mut topic = self::exclusive(exclusive)?.topic(name)?;
-            if let Some((to_descendants, policy)) = given(options)? {
-                topic = topic.to_descendants(to_descendants);
-                if let Some(policy) = policy {
-                    topic = topic.with_policy(policy).map_err(|error| policy_refused(&error))?;
-                }
-            }
+            let topic = with_options(self::exclusive(exclusive)?.topic(name)?, options)?;
             let name = CString::new(name).map_err(|_| Failure::argument("the topic"))?;
             Ok(toroni_exclusive_topic { topic: Rc::new(topic), name })
         })

@@ -10,7 +10,7 @@ use crate::status::{Failure, Outcome, Status, catch_panics, catch_panics_or};
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
-use toroni::{InvalidSetting, Policy, PublishError, Publisher, RacyBytesMut};
+use toroni::{ExclusiveTopic, InvalidSetting, Policy, PublishError, Publisher, RacyBytesMut};
 
 pub struct toroni_publisher {
     /// Counted, because a call may outlive the handle: see [`toroni_publish_in_place`].
@@ -73,26 +73,57 @@ pub(crate) unsafe fn payloads<'a>(
     unsafe { slice(pointer.cast(), count, "the payloads") }
 }
 
-/// Returns `to_descendants` and the policy of a caller's options, or `None` if there are no options.
+/// What messages are published on: a publisher, or a topic of an exclusive one.
+pub(crate) trait Adjustable: Sized {
+    fn to_descendants(self, to_descendants: bool) -> Self;
+    fn with_policy(self, policy: Policy) -> Result<Self, InvalidSetting>;
+}
+
+impl Adjustable for Publisher {
+    fn to_descendants(self, to_descendants: bool) -> Self {
+        self.to_descendants(to_descendants)
+    }
+
+    fn with_policy(self, policy: Policy) -> Result<Self, InvalidSetting> {
+        self.with_policy(policy)
+    }
+}
+
+impl Adjustable for ExclusiveTopic {
+    fn to_descendants(self, to_descendants: bool) -> Self {
+        self.to_descendants(to_descendants)
+    }
+
+    fn with_policy(self, policy: Policy) -> Result<Self, InvalidSetting> {
+        self.with_policy(policy)
+    }
+}
+
+/// Applies a caller's options, which may be NULL.
 ///
 /// # Safety
 /// As [`arguments::options`].
-pub(crate) unsafe fn given(
+pub(crate) unsafe fn with_options<P: Adjustable>(
+    publisher: P,
     options: *const toroni_publisher_options,
-) -> Outcome<Option<(bool, Option<Policy>)>> {
+) -> Outcome<P> {
     if options.is_null() {
-        return Ok(None);
+        return Ok(publisher);
     }
     // SAFETY: the caller guarantees it.
     let options = unsafe { arguments::options(options) }?;
     if options.reserved != 0 {
         return Err(unknown("reserved", options.reserved));
     }
-    Ok(Some((options.to_descendants != 0, policy(&options.policy)?)))
-}
-
-pub(crate) fn policy_refused(error: &InvalidSetting) -> Failure {
-    Failure { status: Status::InvalidSetting, text: Some(error.to_string()) }
+    let policy = policy(&options.policy)?;
+    let publisher = publisher.to_descendants(options.to_descendants != 0);
+    match policy {
+        None => Ok(publisher),
+        Some(policy) => publisher.with_policy(policy).map_err(|error| Failure {
+            status: Status::InvalidSetting,
+            text: Some(error.to_string()),
+        }),
+    }
 }
 
 /// # Safety
@@ -114,14 +145,7 @@ pub unsafe extern "C" fn toroni_bus_publisher(
     catch_panics(|| unsafe {
         put_handle(result, || {
             let topic = string(topic, "the topic")?;
-            let mut publisher = self::bus(bus)?.bus.publisher(topic)?;
-            if let Some((to_descendants, policy)) = given(options)? {
-                publisher = publisher.to_descendants(to_descendants);
-                if let Some(policy) = policy {
-                    let changed = publisher.with_policy(policy);
-                    publisher = changed.map_err(|error| policy_refused(&error))?;
-                }
-            }
+            let publisher = with_options(self::bus(bus)?.bus.publisher(topic)?, options)?;
             let topic = CString::new(topic).map_err(|_| Failure::argument("the topic"))?;
             Ok(toroni_publisher { publisher: Arc::new(publisher), topic })
         })
