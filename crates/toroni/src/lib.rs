@@ -107,4 +107,4 @@ pub use error::{
 };
 pub use ring::racy::{RacyBytes, RacyBytesMut};
 pub use settings::{InvalidSetting, LockKind, NotifyKind, Policy};
-pub use topic::{Pattern, PatternError, Topic, TopicError};
+pub use topic::{Lost, LostBound, LostReason, Origin, Pattern, PatternError, Topic, TopicError};

@@ -4,7 +4,7 @@
 //!  byte 0               4          5               8                          8 + length
 //!       +---------------+----------+---------------+------------+---------+-------+
 //!       | length (u32)  | flags    | topic id      | extensions | payload | zero  |
-//!       |               | (u8)     | (u24)         | 0 … 280    |         | 0 … 7 |
+//!       |               | (u8)     | (u24)         | 0 … 288    |         | 0 … 7 |
 //!       +---------------+----------+---------------+------------+---------+-------+
 //!       |<-------- header word, one u64 ---------->|<----- length ------->|
 //!  bits 0             31 32      39 40           63
@@ -18,31 +18,35 @@
 //! ```text
 //!  flag bits   7          6          5          4          3           2 … 0
 //!            +----------+----------+----------+----------+-----------+-------+
-//!            | reserved | INLINE_  | ORIGIN   | TIME-    | TO_DES-   | KIND  |
-//!            | 0        | TOPIC    |          | STAMP    | CENDANTS  |       |
+//!            | NUMBER   | INLINE_  | ORIGIN   | TIME-    | TO_DES-   | KIND  |
+//!            |          | TOPIC    |          | STAMP    | CENDANTS  |       |
 //!            +----------+----------+----------+----------+-----------+-------+
 //! ```
 //!
-//! KIND is 1 for a message. It is never 0, so no header word is 0. The values 2 (abort), 3 (loss)
-//! and 4 (control) are planned for the network, and 5 to 7 are free.
+//! KIND is 1 for a message, and 3 for a loss, whose layout is in `loss.rs`. It is never 0, so no header word is
+//! 0. The other values are free.
 //!
-//! The extensions have this order. Each is present if its flag is set, and is a multiple of 8 bytes
+//! The extensions of a message have this order. Each is present if its flag is set, and is a multiple of 8 bytes
 //! long, so the payload is as aligned as the record:
 //!
 //! ```text
 //!  TIMESTAMP     | CLOCK_REALTIME, ns (u64, little-endian)      |           8 bytes
-//!  ORIGIN        | identity of the first publisher, opaque                | 16 bytes
+//!  ORIGIN        | where it was first published, see `origin.rs`          | 16 bytes
+//!  NUMBER        | place in an order over several buses (u64, little-endian)    |  8 bytes
 //!  INLINE_TOPIC  | length 1 … 255 (u8) | name | zeros to a multiple of 8  | 8 … 256 bytes
 //! ```
 //!
-//! A record has the topic id 0xFF_FFFF if and only if it has an inline topic.
+//! A message has the topic id 0xFF_FFFF if and only if it has an inline topic. A loss has that id and no other
+//! flags. A subscriber has no cached answer for this id, so it looks at the record before it decides whether the
+//! record is for it.
 
 use super::name::{self, TopicError};
+use super::origin::{ORIGIN_BYTES, Origin};
 use crate::error::Corrupt;
 
 /// The maximum total length of the extensions, in bytes.
 pub(crate) const MAX_EXTENSIONS_BYTES: usize =
-    TIMESTAMP_BYTES + ORIGIN_BYTES + MAX_INLINE_TOPIC_BYTES;
+    TIMESTAMP_BYTES + ORIGIN_BYTES + NUMBER_BYTES + MAX_INLINE_TOPIC_BYTES;
 
 /// The index of a name in the topic table: 24 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -89,6 +93,17 @@ impl Tag {
         Self(flags as u32 | topic.0 << TOPIC_ID_SHIFT)
     }
 
+    /// Returns the tag of a loss.
+    pub(crate) const fn loss() -> Self {
+        Self(KIND_LOSS as u32 | TopicId::INLINE.0 << TOPIC_ID_SHIFT)
+    }
+
+    /// Returns whether this is a loss.
+    #[inline]
+    pub(crate) const fn is_loss(self) -> bool {
+        self.0 == Self::loss().0
+    }
+
     /// Makes a tag of the upper half of a header word.
     #[inline]
     pub(crate) const fn from_raw(raw: u32) -> Self {
@@ -127,20 +142,42 @@ impl Tag {
             return Some(0);
         }
         let flags = self.flags();
-        if flags & !(TO_DESCENDANTS | TIMESTAMP | ORIGIN) != KIND_MESSAGE
+        if flags & !(TO_DESCENDANTS | TIMESTAMP | ORIGIN | NUMBER) != KIND_MESSAGE
             || self.topic().0 == TopicId::INLINE.0
         {
             return None;
         }
-        let timestamp = if flags & TIMESTAMP != 0 { TIMESTAMP_BYTES } else { 0 };
-        let origin = if flags & ORIGIN != 0 { ORIGIN_BYTES } else { 0 };
-        Some(timestamp + origin)
+        Some(self.number_offset() + if flags & NUMBER != 0 { NUMBER_BYTES } else { 0 })
     }
 
     /// Returns whether the extensions start with a timestamp.
     #[inline]
     pub(crate) const fn has_timestamp(self) -> bool {
         self.flags() & TIMESTAMP != 0
+    }
+
+    /// Returns whether the extensions have an origin.
+    #[inline]
+    pub(crate) const fn has_origin(self) -> bool {
+        self.flags() & ORIGIN != 0
+    }
+
+    /// Returns whether the extensions have a number.
+    #[inline]
+    pub(crate) const fn has_number(self) -> bool {
+        self.flags() & NUMBER != 0
+    }
+
+    /// Returns where the origin is, if there is one, in bytes after the header.
+    #[inline]
+    pub(crate) const fn origin_offset(self) -> usize {
+        if self.has_timestamp() { TIMESTAMP_BYTES } else { 0 }
+    }
+
+    /// Returns where the number is, if there is one, in bytes after the header.
+    #[inline]
+    pub(crate) const fn number_offset(self) -> usize {
+        self.origin_offset() + if self.has_origin() { ORIGIN_BYTES } else { 0 }
     }
 
     #[inline]
@@ -154,8 +191,10 @@ impl Tag {
 pub(crate) struct Extensions<'a> {
     /// When the message was published: CLOCK_REALTIME in nanoseconds.
     pub(crate) timestamp_ns: Option<u64>,
-    /// The first publisher of a message that came through a network; opaque.
-    pub(crate) origin: Option<[u8; ORIGIN_BYTES]>,
+    /// Where a message that came from elsewhere was first published.
+    pub(crate) origin: Option<Origin>,
+    /// Its place in an order over several buses.
+    pub(crate) number: Option<u64>,
     /// The topic, if the topic table has no space for it. Always a valid topic.
     pub(crate) inline_topic: Option<&'a str>,
 }
@@ -166,11 +205,12 @@ impl Extensions<'_> {
     pub(crate) const fn encoded_length(&self) -> usize {
         let timestamp = if self.timestamp_ns.is_some() { TIMESTAMP_BYTES } else { 0 };
         let origin = if self.origin.is_some() { ORIGIN_BYTES } else { 0 };
+        let number = if self.number.is_some() { NUMBER_BYTES } else { 0 };
         let topic = match self.inline_topic {
             Some(name) => inline_topic_bytes(name.len()),
             None => 0,
         };
-        timestamp + origin + topic
+        timestamp + origin + number + topic
     }
 
     /// Writes the extensions to the front of `buffer` and returns their length in bytes.
@@ -185,8 +225,12 @@ impl Extensions<'_> {
             offset = TIMESTAMP_BYTES;
         }
         if let Some(origin) = &self.origin {
-            buffer[offset..][..ORIGIN_BYTES].copy_from_slice(origin);
+            buffer[offset..][..ORIGIN_BYTES].copy_from_slice(&origin.to_bytes());
             offset += ORIGIN_BYTES;
+        }
+        if let Some(number) = self.number {
+            buffer[offset..][..NUMBER_BYTES].copy_from_slice(&number.to_le_bytes());
+            offset += NUMBER_BYTES;
         }
         if let Some(name) = self.inline_topic {
             let length = u8::try_from(name.len()).expect("topics are at most 255 bytes long");
@@ -204,8 +248,9 @@ impl Extensions<'_> {
     const fn flags(&self) -> u8 {
         let timestamp = if self.timestamp_ns.is_some() { TIMESTAMP } else { 0 };
         let origin = if self.origin.is_some() { ORIGIN } else { 0 };
+        let number = if self.number.is_some() { NUMBER } else { 0 };
         let topic = if self.inline_topic.is_some() { INLINE_TOPIC } else { 0 };
-        timestamp | origin | topic
+        timestamp | origin | number | topic
     }
 }
 
@@ -218,7 +263,7 @@ impl Extensions<'_> {
 pub(crate) fn decode(tag: Tag, bytes: &[u8]) -> Result<(Extensions<'_>, usize), FrameError> {
     if tag.is_plain() {
         const NONE: Extensions<'_> =
-            Extensions { timestamp_ns: None, origin: None, inline_topic: None };
+            Extensions { timestamp_ns: None, origin: None, number: None, inline_topic: None };
         return Ok((NONE, 0));
     }
     decode_extensions(tag, bytes)
@@ -230,8 +275,8 @@ pub(crate) enum FrameError {
     #[error("a record has the unknown kind {kind}: the bus is corrupt, recreate it")]
     UnknownKind { kind: u8 },
 
-    #[error("a record has the unknown flags {flags:#04x}: the bus is corrupt, recreate it")]
-    UnknownFlags { flags: u8 },
+    #[error("a loss has the invalid {what} {value}: the bus is corrupt, recreate it")]
+    InvalidLoss { what: &'static str, value: u64 },
 
     #[error(
         "a record's extensions take {wanted} bytes, but it has only {available}: the bus is \
@@ -254,7 +299,7 @@ impl From<FrameError> for Corrupt {
     fn from(error: FrameError) -> Self {
         let (what, value) = match error {
             FrameError::UnknownKind { kind } => ("kind of a record", kind.into()),
-            FrameError::UnknownFlags { flags } => ("flags of a record", flags.into()),
+            FrameError::InvalidLoss { what, value } => (what, value),
             FrameError::Truncated { wanted, .. } => {
                 ("length of a record's extensions", wanted as u64)
             }
@@ -267,17 +312,18 @@ impl From<FrameError> for Corrupt {
 
 const KIND: u8 = 0b0000_0111;
 const KIND_MESSAGE: u8 = 1;
+const KIND_LOSS: u8 = 3;
 const TO_DESCENDANTS: u8 = 1 << 3;
 const TIMESTAMP: u8 = 1 << 4;
 const ORIGIN: u8 = 1 << 5;
 const INLINE_TOPIC: u8 = 1 << 6;
-const RESERVED: u8 = 1 << 7;
+const NUMBER: u8 = 1 << 7;
 
 const TAG_SHIFT: u32 = 32;
 const TOPIC_ID_SHIFT: u32 = 8;
 
 const TIMESTAMP_BYTES: usize = 8;
-const ORIGIN_BYTES: usize = 16;
+const NUMBER_BYTES: usize = 8;
 const MAX_INLINE_TOPIC_BYTES: usize = inline_topic_bytes(super::Topic::MAX_BYTES);
 
 /// Returns the length of an inline topic: length byte, name and padding.
@@ -286,18 +332,20 @@ const fn inline_topic_bytes(name_length: usize) -> usize {
 }
 
 const _: () = {
-    assert!(KIND | TO_DESCENDANTS | TIMESTAMP | ORIGIN | INLINE_TOPIC | RESERVED == 0xFF);
+    assert!(KIND | TO_DESCENDANTS | TIMESTAMP | ORIGIN | INLINE_TOPIC | NUMBER == 0xFF);
     assert!(KIND & KIND_MESSAGE == KIND_MESSAGE && KIND_MESSAGE != 0);
     assert!(
         KIND.count_ones()
-            + (TO_DESCENDANTS | TIMESTAMP | ORIGIN | INLINE_TOPIC | RESERVED).count_ones()
+            + (TO_DESCENDANTS | TIMESTAMP | ORIGIN | INLINE_TOPIC | NUMBER).count_ones()
             == u8::BITS
     );
     assert!(TopicId::INLINE.0 == u32::MAX >> TOPIC_ID_SHIFT);
     assert!(TAG_SHIFT + TOPIC_ID_SHIFT == 40);
+    assert!(KIND & KIND_LOSS == KIND_LOSS && KIND_LOSS != KIND_MESSAGE);
     assert!(TIMESTAMP_BYTES.is_multiple_of(8) && ORIGIN_BYTES.is_multiple_of(8));
+    assert!(NUMBER_BYTES.is_multiple_of(8));
     assert!(MAX_INLINE_TOPIC_BYTES == 256);
-    assert!(MAX_EXTENSIONS_BYTES == 280);
+    assert!(MAX_EXTENSIONS_BYTES == 288);
     assert!(super::Topic::MAX_BYTES == u8::MAX as usize);
 };
 
@@ -306,9 +354,6 @@ fn decode_extensions(tag: Tag, bytes: &[u8]) -> Result<(Extensions<'_>, usize), 
     let flags = tag.flags();
     if flags & KIND != KIND_MESSAGE {
         return Err(FrameError::UnknownKind { kind: flags & KIND });
-    }
-    if flags & RESERVED != 0 {
-        return Err(FrameError::UnknownFlags { flags: flags & RESERVED });
     }
     let has_name = flags & INLINE_TOPIC != 0;
     if has_name != (tag.topic() == TopicId::INLINE) {
@@ -321,7 +366,10 @@ fn decode_extensions(tag: Tag, bytes: &[u8]) -> Result<(Extensions<'_>, usize), 
         extensions.timestamp_ns = Some(u64::from_le_bytes(*take(bytes, &mut offset)?));
     }
     if flags & ORIGIN != 0 {
-        extensions.origin = Some(*take::<ORIGIN_BYTES>(bytes, &mut offset)?);
+        extensions.origin = Some(Origin::from_bytes(*take(bytes, &mut offset)?));
+    }
+    if flags & NUMBER != 0 {
+        extensions.number = Some(u64::from_le_bytes(*take(bytes, &mut offset)?));
     }
     if has_name {
         let truncated = |wanted| FrameError::Truncated { wanted, available: bytes.len() };
@@ -363,25 +411,31 @@ mod tests {
         assert_eq!(Tag::message(id(0), true, &extensions).raw(), 0x0000_0009);
         let all = Extensions {
             timestamp_ns: Some(1),
-            origin: Some([7; 16]),
+            origin: Some(Origin::from_bytes([7; 16])),
+            number: Some(2),
             inline_topic: Some("plant/boiler"),
         };
-        assert_eq!(Tag::message(TopicId::INLINE, true, &all).raw(), 0xFFFF_FF79);
+        assert_eq!(Tag::message(TopicId::INLINE, true, &all).raw(), 0xFFFF_FFF9);
+        assert_eq!(Tag::loss().raw(), 0xFFFF_FF03);
+        assert!(Tag::loss().is_loss() && !Tag::from_raw(3).is_loss());
+        assert!(!Tag::loss().is_plain() && Tag::loss().extensions_bytes().is_none());
     }
 
     #[test]
     fn extensions_have_the_documented_bytes() {
         let all = Extensions {
             timestamp_ns: Some(0x0102_0304_0506_0708),
-            origin: Some([7; 16]),
+            origin: Some(Origin::from_bytes([7; 16])),
+            number: Some(0x1122_3344_5566_7788),
             inline_topic: Some("plant/boiler"),
         };
         let mut buffer = [0xEE; MAX_EXTENSIONS_BYTES];
-        assert_eq!(all.encode(&mut buffer), 40);
+        assert_eq!(all.encode(&mut buffer), 48);
         assert_eq!(buffer[..8], [8, 7, 6, 5, 4, 3, 2, 1]);
         assert_eq!(buffer[8..24], [7; 16]);
-        assert_eq!(&buffer[24..40], b"\x0cplant/boiler\0\0\0");
-        assert_eq!(buffer[40], 0xEE);
+        assert_eq!(buffer[24..32], [0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11]);
+        assert_eq!(&buffer[32..48], b"\x0cplant/boiler\0\0\0");
+        assert_eq!(buffer[48], 0xEE);
     }
 
     #[test]
@@ -392,17 +446,13 @@ mod tests {
     }
 
     #[test]
-    fn refuses_unknown_kinds_and_flags() {
+    fn refuses_unknown_kinds() {
         for kind in [0, 2, 3, 4, 5, 6, 7] {
             assert_eq!(
-                decode(Tag::from_raw(u32::from(kind)), &[0; 280]),
+                decode(Tag::from_raw(u32::from(kind)), &[0; 288]),
                 Err(FrameError::UnknownKind { kind })
             );
         }
-        assert_eq!(
-            decode(Tag::from_raw(0x81), &[0; 280]),
-            Err(FrameError::UnknownFlags { flags: 0x80 })
-        );
     }
 
     #[test]
@@ -453,10 +503,12 @@ mod tests {
             to_descendants: bool,
             timestamp_ns: Option<u64>,
             origin: Option<[u8; 16]>,
+            number: Option<u64>,
             topic in proptest::option::of(topics()),
         ) {
+            let origin = origin.map(Origin::from_bytes);
             let extensions =
-                Extensions { timestamp_ns, origin, inline_topic: topic.as_deref() };
+                Extensions { timestamp_ns, origin, number, inline_topic: topic.as_deref() };
             let topic_id = if topic.is_some() { TopicId::INLINE } else { id(index) };
             let tag = Tag::message(topic_id, to_descendants, &extensions);
             prop_assert_ne!(tag.raw(), 0);
@@ -468,6 +520,15 @@ mod tests {
             let size = extensions.encode(&mut buffer);
             prop_assert_eq!(size, extensions.encoded_length());
             prop_assert_eq!(size % 8, 0);
+            if topic.is_none() {
+                prop_assert_eq!(tag.extensions_bytes(), Some(size));
+            }
+            if let Some(origin) = origin {
+                prop_assert_eq!(&buffer[tag.origin_offset()..][..16], &origin.to_bytes());
+            }
+            if let Some(number) = number {
+                prop_assert_eq!(&buffer[tag.number_offset()..][..8], &number.to_le_bytes());
+            }
             prop_assert!(buffer[size..].iter().all(|byte| *byte == 0xEE));
             prop_assert_eq!(decode(tag, &buffer), Ok((extensions, size)));
             prop_assert_eq!(decode(tag, &buffer[..size]), Ok((extensions, size)));
@@ -487,7 +548,7 @@ mod tests {
             mut bytes in proptest::collection::vec(any::<u8>(), 0..300),
         ) {
             // Half of the cases pass the checks of the tag, and have letters for a name.
-            let raw = if plausible { 0xFFFF_FF41 | (raw & 0x38) } else { raw };
+            let raw = if plausible { 0xFFFF_FF41 | (raw & 0xB8) } else { raw };
             if plausible {
                 bytes.iter_mut().for_each(|byte| *byte = b'a' + *byte % 26);
                 if let Some(byte) = bytes.first_mut() {

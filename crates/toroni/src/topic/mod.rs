@@ -10,6 +10,8 @@
 //! - `name`: a topic, parsed once.
 //! - `pattern`: the topics that a subscriber asks for.
 //! - `frame`: the layout of a record.
+//! - `origin`: where a message that came from elsewhere was first published.
+//! - `loss`: the record that tells subscribers of a loss on the way here.
 //! - `table`: the topic names in the ring, which let a record carry a 3-byte id instead of a name.
 //! - `interest`: a subscriber's patterns, with the answer for each topic id cached.
 //!
@@ -17,10 +19,14 @@
 
 pub(crate) mod frame;
 pub(crate) mod interest;
+pub(crate) mod loss;
 mod name;
+pub(crate) mod origin;
 mod pattern;
 pub(crate) mod table;
 
+pub use loss::{Lost, LostBound, LostReason};
 pub use name::{Topic, TopicError};
+pub use origin::Origin;
 pub(crate) use pattern::PatternSet;
 pub use pattern::{Pattern, PatternError};

@@ -468,6 +468,7 @@ impl Publisher {
         let extensions = Extensions {
             timestamp_ns: self.timestamps.then(clock::realtime_ns),
             origin: None,
+            number: None,
             inline_topic: self.id.is_none().then(|| self.topic.as_str()),
         };
         let tag = Tag::message(self.id.unwrap_or(TopicId::INLINE), to_descendants, &extensions);

@@ -7,8 +7,10 @@ use crate::ring::racy::RacyBytes;
 use crate::ring::reader::{Cursor, Seen};
 use crate::ring::run::Run;
 use crate::sync::Ordering;
+use crate::topic::Origin;
 use crate::topic::frame::{Extensions, MAX_EXTENSIONS_BYTES, Tag, decode};
 use crate::topic::interest::Interest;
+use crate::topic::origin::ORIGIN_BYTES;
 use crate::topic::table::TopicCache;
 use std::fmt;
 use std::time::SystemTime;
@@ -176,8 +178,8 @@ pub struct Borrowed<'a> {
     ring: Ring<'a>,
     topic_cache: &'a TopicCache,
     seen: Seen,
-    inline_topic: Option<&'a str>,
-    timestamp_ns: Option<u64>,
+    /// What follows the header, if the front of the record, with all extensions, was copied.
+    front: Option<&'a [u8]>,
     payload: RacyBytes<'a>,
 }
 
@@ -188,7 +190,7 @@ impl<'a> Borrowed<'a> {
         let length = seen.length as usize;
         let words = ring.contiguous_words(seen.body(), length.div_ceil(8))?;
         let payload = RacyBytes::new(words, length)?;
-        Some(Self { ring, topic_cache, seen, inline_topic: None, timestamp_ns: None, payload })
+        Some(Self { ring, topic_cache, seen, front: None, payload })
     }
 
     /// Returns a message in the ring whose tag says which extensions it has, if its length is enough for
@@ -198,13 +200,8 @@ impl<'a> Borrowed<'a> {
         let extensions = tag.extensions_bytes()?;
         let length = (seen.length as usize).checked_sub(extensions)?;
         let words = ring.contiguous_words(seen.body() + extensions as u64, length.div_ceil(8))?;
-        // As the payload, this counts only after the validation.
-        let timestamp_ns = tag.has_timestamp().then(|| {
-            let word = ring.word(seen.body()).load(Ordering::Relaxed);
-            u64::from_le_bytes(word.to_ne_bytes())
-        });
         let payload = RacyBytes::new(words, length)?;
-        Some(Self { ring, topic_cache, seen, inline_topic: None, timestamp_ns, payload })
+        Some(Self { ring, topic_cache, seen, front: None, payload })
     }
 
     /// Returns the message that was received last.
@@ -228,7 +225,7 @@ impl<'a> Borrowed<'a> {
         let front =
             read_ahead.body(if *in_place { length.min(MAX_EXTENSIONS_BYTES) } else { length });
         let at = |corrupt| Corrupt { position: seen.position, ..corrupt };
-        let (extensions, offset) =
+        let (_, offset) =
             decode(Tag::from_raw(seen.tag), front).map_err(|error| at(error.into()))?;
         let payload = if *in_place {
             let words = ring.words_from(seen.body() + offset as u64);
@@ -239,14 +236,41 @@ impl<'a> Borrowed<'a> {
         let payload = payload.ok_or_else(|| {
             at(Corrupt { what: "length", value: seen.length.into(), position: 0 })
         })?;
-        let Extensions { inline_topic, timestamp_ns, .. } = extensions;
-        Ok(Self { ring, topic_cache, seen, inline_topic, timestamp_ns, payload })
+        Ok(Self { ring, topic_cache, seen, front: Some(front), payload })
+    }
+
+    fn tag(&self) -> Tag {
+        Tag::from_raw(self.seen.tag)
+    }
+
+    /// Returns the extensions. As the payload, they count only after the validation, unless they were copied.
+    fn extensions(&self) -> Extensions<'a> {
+        let tag = self.tag();
+        if let Some(front) = self.front {
+            return decode(tag, front).unwrap_or_default().0;
+        }
+        let word = |offset: usize| {
+            self.ring.word(self.seen.body() + offset as u64).load(Ordering::Relaxed).to_ne_bytes()
+        };
+        let origin = || {
+            let mut bytes = [0; ORIGIN_BYTES];
+            bytes[..8].copy_from_slice(&word(tag.origin_offset()));
+            bytes[8..].copy_from_slice(&word(tag.origin_offset() + 8));
+            Origin::from_bytes(bytes)
+        };
+        Extensions {
+            timestamp_ns: tag.has_timestamp().then(|| u64::from_le_bytes(word(0))),
+            origin: tag.has_origin().then(origin),
+            number: tag.has_number().then(|| u64::from_le_bytes(word(tag.number_offset()))),
+            inline_topic: None,
+        }
     }
 
     /// Returns the topic that it was published on.
     #[must_use]
     pub fn topic(&self) -> &'a str {
-        topic_of(Tag::from_raw(self.seen.tag), self.inline_topic, self.topic_cache)
+        let inline_topic = if self.front.is_some() { self.extensions().inline_topic } else { None };
+        topic_of(self.tag(), inline_topic, self.topic_cache)
     }
 
     /// Returns its bytes, in place.
@@ -282,13 +306,27 @@ impl<'a> Borrowed<'a> {
     /// the payload, it counts only after [`Self::validate`].
     #[must_use]
     pub fn timestamp(&self) -> Option<SystemTime> {
-        timestamp_of(self.timestamp_ns)
+        timestamp_of(self.extensions().timestamp_ns)
+    }
+
+    /// Returns where it was first published; see [`Message::origin`](crate::Message::origin). As the payload, it counts
+    /// only after [`Self::validate`].
+    #[must_use]
+    pub fn origin(&self) -> Option<Origin> {
+        self.extensions().origin
+    }
+
+    /// Returns its place in an order over several buses; see [`Message::number`](crate::Message::number). As the
+    /// payload, it counts only after [`Self::validate`].
+    #[must_use]
+    pub fn number(&self) -> Option<u64> {
+        self.extensions().number
     }
 
     /// Returns whether it was published to the descendants of its topic, too.
     #[must_use]
     pub fn to_descendants(&self) -> bool {
-        Tag::from_raw(self.seen.tag).is_to_descendants()
+        self.tag().is_to_descendants()
     }
 
     /// Checks that everything read so far is what was published. Call it after the last read, and before

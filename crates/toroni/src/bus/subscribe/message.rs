@@ -2,6 +2,7 @@
 
 use crate::ring::read_ahead::ReadAhead;
 use crate::ring::reader::Seen;
+use crate::topic::Origin;
 use crate::topic::frame::{Extensions, Tag, TopicId, decode};
 use crate::topic::interest::Interest;
 use crate::topic::table::TopicCache;
@@ -105,6 +106,18 @@ impl<'a> Message<'a> {
     #[must_use]
     pub fn to_descendants(&self) -> bool {
         self.tag().is_to_descendants()
+    }
+
+    /// Returns where it was first published, if it came from elsewhere.
+    #[must_use]
+    pub fn origin(&self) -> Option<Origin> {
+        self.parts().0.origin
+    }
+
+    /// Returns its place in an order over several buses, if whoever brought it here knows that.
+    #[must_use]
+    pub fn number(&self) -> Option<u64> {
+        self.parts().0.number
     }
 
     /// Returns whether an interest wants it. The interest must have cached its answers for this message's
