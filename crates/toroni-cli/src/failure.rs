@@ -141,11 +141,12 @@ impl From<PatternError> for Failure {
 }
 
 /// The library's names of settings, and the options of `create` that set them.
-const SETTINGS: [(&str, &str); 11] = [
+const SETTINGS: [(&str, &str); 12] = [
     ("capacity", "--capacity"),
     ("topic_table_bytes", "--topic-table"),
     ("max_publishers", "--max-publishers"),
     ("max_subscribers", "--max-subscribers"),
+    ("max_arrivals", "--max-arrivals"),
     ("policy", "--policy"),
     ("lock", "--lock"),
     ("notify", "--notify"),

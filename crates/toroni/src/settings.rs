@@ -1,5 +1,6 @@
 //! The settings that a bus is created with and that its header records: pure values, checked once.
 
+use crate::ring::layout::MOST_ARRIVALS;
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
@@ -124,6 +125,8 @@ pub(crate) struct Settings {
     pub(crate) topic_table_bytes: u64,
     pub(crate) max_publishers: u32,
     pub(crate) max_subscribers: u32,
+    /// Streams from elsewhere whose arrival the bus keeps track of.
+    pub(crate) max_arrivals: u32,
     pub(crate) policy: Policy,
     pub(crate) lock: LockKind,
     pub(crate) notify: NotifyKind,
@@ -136,6 +139,7 @@ pub(crate) struct Settings {
 pub(crate) const DEFAULT_CAPACITY: u64 = 4 << 20;
 pub(crate) const DEFAULT_TOPIC_TABLE_BYTES: u64 = 1 << 20;
 pub(crate) const DEFAULT_PARTICIPANTS: u32 = 128;
+pub(crate) const DEFAULT_ARRIVALS: u32 = 256;
 /// The paper's stress test runs in 64 KiB; below, a block is smaller than a page's worth of records.
 pub(crate) const SMALLEST_CAPACITY: u64 = 64 << 10;
 pub(crate) const LARGEST_CAPACITY: u64 = 1 << 40;
@@ -151,6 +155,7 @@ impl Default for Settings {
             topic_table_bytes: DEFAULT_TOPIC_TABLE_BYTES,
             max_publishers: DEFAULT_PARTICIPANTS,
             max_subscribers: DEFAULT_PARTICIPANTS,
+            max_arrivals: DEFAULT_ARRIVALS,
             policy: Policy::default(),
             lock: LockKind::default(),
             notify: NotifyKind::default(),
@@ -211,6 +216,10 @@ impl Settings {
                 let rule = format!("from 1 to {MOST_PARTICIPANTS}");
                 return invalid(setting, value.to_string(), rule);
             }
+        }
+        if self.max_arrivals > MOST_ARRIVALS {
+            let rule = format!("at most {MOST_ARRIVALS}");
+            return invalid("max_arrivals", self.max_arrivals.to_string(), rule);
         }
         if let Policy::Bounded { budget, per } = self.policy
             && (per.is_zero() || budget > per || per > LONGEST_DURATION)
@@ -276,6 +285,7 @@ mod tests {
             (Settings { topic_table_bytes: 5000, ..base }, "topic_table_bytes"),
             (Settings { max_publishers: 0, ..base }, "max_publishers"),
             (Settings { max_subscribers: 1025, ..base }, "max_subscribers"),
+            (Settings { max_arrivals: 65537, ..base }, "max_arrivals"),
             (
                 Settings {
                     policy: Policy::Bounded {

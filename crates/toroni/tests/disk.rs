@@ -5,7 +5,7 @@
 use std::fs::File;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::PathBuf;
-use toroni::{Bus, BusConfig, FileError, OpenError, Reopened, Start};
+use toroni::{Bus, BusConfig, Entry, FileError, OpenError, Origin, Reopened, Start};
 use toroni_testkit::Directory;
 
 /// A directory on a disk, if `/var/tmp` is on a disk.
@@ -139,6 +139,29 @@ fn a_bus_in_use_at_the_crash_starts_empty() {
     crashed.publish(3);
     assert_eq!(crashed.received(), [0, 1, 2]);
     drop(publisher);
+}
+
+/// The stream is another one, and may lack what had arrived.
+#[test]
+fn a_bus_that_starts_empty_has_no_arrivals() {
+    let Some(disk) = Disk::new() else { return };
+    let bring = |bus: &Bus| {
+        let inlet = bus.inlet().unwrap();
+        let next = inlet.claim(1, 2, 3).unwrap().next;
+        let topic = inlet.topic("t").unwrap();
+        let origin = Some(Origin { source: 1, series: 2, stream: 3, number: 8 });
+        inlet.publish(&[Entry { origin, ..Entry::new(&topic, &[]) }]).unwrap();
+        next
+    };
+    let bus = disk.open();
+    let publisher = bus.publisher("t").unwrap();
+    assert_eq!(bring(&bus), 0);
+    let crashed = disk.crashed();
+    drop((publisher, bus));
+    disk.reboot();
+    assert_eq!(bring(&disk.open()), 9, "the bus was closed");
+    crashed.reboot();
+    assert_eq!(bring(&crashed.open()), 0);
 }
 
 /// Positions and sequences begin at 0 again. Who has saved some must notice that they are of another stream.

@@ -17,6 +17,7 @@ pub enum Place {
 use Place::{AfterStore, LeftOut, Publisher, Subscriber};
 
 const NO_CREATION: Place = LeftOut("the bus is there");
+const NO_ARRIVALS: Place = LeftOut("nothing comes from elsewhere");
 const NO_REMOVAL: Place = LeftOut("nobody removes the bus");
 const NO_DISK: Place = LeftOut("the bus is in memory");
 const NO_SOCKETS: Place = LeftOut("subscribers sleep on the futex");
@@ -37,6 +38,10 @@ pub const POINTS: &[(&str, Place)] = &[
     ("before-wake", Publisher("LoadSleeps")),
     ("topic-append", LeftOut("the model has no topics")),
     ("mid-burst", AfterStore("Tail")),
+    ("mid-arrival", NO_ARRIVALS),
+    ("arrival-pending", NO_ARRIVALS),
+    ("before-mark", NO_ARRIVALS),
+    ("after-mark", NO_ARRIVALS),
     ("proposing", Publisher("LoadJoins")),
     ("before-withdrawing", Publisher("Withdraw")),
     ("registering-wait", Publisher("Propose")),

@@ -155,6 +155,27 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: &[Tests("a_writer_may_die_at_any_step")],
     },
     Mutant {
+        name: "mark_before_commit",
+        mistake: "the table of arrivals says that a message has arrived before it is committed",
+        noticed_by: &[
+            Tests("each_message_arrives_once_wherever_its_inlet_died"),
+            Tests("a_publisher_that_recovers_does_not_believe_a_mark_before_its_commit"),
+        ],
+    },
+    Mutant {
+        name: "mark_not_redone",
+        mistake: "recovery does not raise the mark of a message that a dead inlet committed",
+        noticed_by: &[
+            Tests("each_message_arrives_once_wherever_its_inlet_died"),
+            Tests("a_note_counts_if_its_record_was_committed"),
+        ],
+    },
+    Mutant {
+        name: "note_not_settled",
+        mistake: "a publisher that recovers leaves the note of a dead inlet, and writes another record where that one's would be",
+        noticed_by: &[Tests("a_publisher_that_recovers_does_not_believe_a_mark_before_its_commit")],
+    },
+    Mutant {
         name: "takeover_unnoticed",
         mistake: "an exclusive publisher does not notice that another one has taken over",
         noticed_by: &[Tests("an_exclusive_publisher_that_died_is_taken_over_from")],

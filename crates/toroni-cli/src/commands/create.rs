@@ -58,6 +58,9 @@ pub(crate) struct Create {
     /// Size of the table of topic names [default: 1MiB]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     topic_table: Option<u64>,
+    /// Streams from other hosts whose arrival the bus keeps track of [default: 256]
+    #[arg(long, value_name = "N")]
+    max_arrivals: Option<u32>,
     /// Print the new bus as a JSON object
     #[arg(long)]
     json: bool,
@@ -70,6 +73,7 @@ pub(crate) fn run(location: &BusLocation, arguments: Create) -> Result<(), Failu
     let config = set(config, arguments.topic_table, BusConfig::topic_table_bytes);
     let config = set(config, arguments.max_subscribers, BusConfig::max_subscribers);
     let config = set(config, arguments.max_publishers, BusConfig::max_publishers);
+    let config = set(config, arguments.max_arrivals, BusConfig::max_arrivals);
     let config = set(config, arguments.policy, BusConfig::policy);
     let config = set(config, arguments.lock, BusConfig::lock);
     let config = set(config, arguments.notify, BusConfig::notify);

@@ -52,6 +52,7 @@ pub(crate) fn header_json(stats: &BusStats) -> Value {
         "created": unix_seconds(stats.created),
         "max_publishers": stats.max_publishers,
         "max_subscribers": stats.max_subscribers,
+        "max_arrivals": stats.max_arrivals,
         "messages": stats.sequence,
         "bytes": stats.tail,
         "oldest_position": stats.oldest_position,

@@ -4,10 +4,10 @@ use crate::support::Buses;
 use std::os::unix::fs::symlink;
 
 /// Names of settings in the library. Errors name the options instead.
-const SETTINGS: [&str; 3] = ["max_publishers", "max_subscribers", "topic_table"];
+const SETTINGS: [&str; 4] = ["max_publishers", "max_subscribers", "max_arrivals", "topic_table"];
 
 /// Arguments, the exit code, and a part of the error message.
-const WRONG: [(&[&str], i32, &str); 37] = [
+const WRONG: [(&[&str], i32, &str); 38] = [
     (&["create", "there"], 1, "there is already a bus at "),
     (&["info", "nosuch"], 1, "in this directory: odd, other, there"),
     (&["topics", "--bus", "nosuch"], 1, "in this directory: odd, other, there"),
@@ -34,6 +34,7 @@ const WRONG: [(&[&str], i32, &str); 37] = [
     (&["create", ".x"], 2, "the bus name \".x\""),
     (&["create", "q", "--capacity", "100"], 2, "--capacity is 100 bytes"),
     (&["create", "q", "--max-publishers", "0"], 2, "--max-publishers is 0"),
+    (&["create", "q", "--max-arrivals", "65537"], 2, "--max-arrivals is 65537"),
     (&["create", "q", "--max-subscribers", "9999"], 2, "--max-subscribers is 9999"),
     (&["create", "q", "--topic-table", "17"], 2, "--topic-table is 17 bytes"),
     (&["create", "q", "--policy", "wait:5h"], 2, "--policy is a wait of at most 18000s"),

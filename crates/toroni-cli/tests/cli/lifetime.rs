@@ -140,6 +140,7 @@ fn if_absent_compares_what_is_given() {
         ("--topic-table", "64KiB", "1048576"),
         ("--max-publishers", "3", "128"),
         ("--max-subscribers", "3", "128"),
+        ("--max-arrivals", "3", "256"),
         ("--policy", "overwrite", "100ms"),
         ("--lock", "robust", "ease"),
         ("--notify", "datagram", "utex"),

@@ -2,7 +2,7 @@
 
 use super::clock;
 use super::open::{BusConfig, Reopened};
-use super::publish::{Exclusive, Publisher, Publishing, writes_in_this_thread};
+use super::publish::{Exclusive, Inlet, Publisher, Publishing, writes_in_this_thread};
 use super::subscribe::{Router, Subscriber, SubscriberBuilder, Subscribing};
 use crate::error::{ExclusiveError, FileError, OpenError, PublisherError, SubscriberError};
 use crate::ring::slots::Identity;
@@ -153,6 +153,15 @@ impl Bus {
         Exclusive::new(self.clone(), self.publishing()?, LockAttempt::Until(deadline))
     }
 
+    /// Makes an inlet, which publishes what comes from elsewhere. Each inlet is a publishing participant of its own.
+    ///
+    /// # Errors
+    /// Returns [`PublisherError::TooManyPublishers`] if all slots are taken; see [`PublisherError`].
+    pub fn inlet(&self) -> Result<Inlet, PublisherError> {
+        self.check_publishing()?;
+        Ok(Inlet::new(self.clone(), self.open_publishing()?))
+    }
+
     pub(super) fn has_timestamps(&self) -> bool {
         self.0.timestamps
     }
@@ -181,19 +190,27 @@ impl Bus {
 
     /// Returns what publishers share; the first call opens it.
     pub(super) fn publishing(&self) -> Result<Arc<Publishing>, PublisherError> {
-        self.0.stamp.check().map_err(FileError::from)?;
-        if writes_in_this_thread(&self.0.file.header().bus_id) {
-            return Err(PublisherError::Reentrant);
-        }
+        self.check_publishing()?;
         let mut publishing = self.0.publishing.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(publishing) = &*publishing {
             return Ok(publishing.clone());
         }
-        let opened = &self.0;
-        let opened = Publishing::open(&opened.directory, &opened.options, &self.identity())?;
-        let opened = Arc::new(opened);
+        let opened = Arc::new(self.open_publishing()?);
         *publishing = Some(opened.clone());
         Ok(opened)
+    }
+
+    /// Checks whether a publishing participant can be made here: it takes the writer lock.
+    fn check_publishing(&self) -> Result<(), PublisherError> {
+        self.0.stamp.check().map_err(FileError::from)?;
+        if writes_in_this_thread(&self.0.file.header().bus_id) {
+            return Err(PublisherError::Reentrant);
+        }
+        Ok(())
+    }
+
+    fn open_publishing(&self) -> Result<Publishing, PublisherError> {
+        Publishing::open(&self.0.directory, &self.0.options, &self.identity())
     }
 
     /// Returns what subscribers share; the first call opens it.

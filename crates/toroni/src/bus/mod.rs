@@ -6,6 +6,7 @@
 //! | how is a bus opened or created? | `open/config.rs`; after a reboot, `open/disk.rs` |
 //! | what does a publish do, step by step? | `publish/publishing.rs` |
 //! | what does a publisher do when the ring is full? | `publish/backpressure/mod.rs` |
+//! | how do messages from elsewhere get in, each once? | `publish/inlet.rs`, and `ring/arrivals.rs` |
 //! | who wakes a sleeping subscriber? | `publish/wake.rs` |
 //! | what does a receive do, step by step? | `subscribe/receive.rs` |
 //! | how does a subscriber wait? | `subscribe/waiting.rs`; how long it polls before, `subscribe/backoff.rs` |
@@ -33,7 +34,7 @@ mod views;
 pub use handle::{Bus, BusId};
 pub use inspect::{BusStats, LockOwner, PublisherStats, SubscriberSlotStats, TopicStats, admin};
 pub use open::{BusConfig, Reopened};
-pub use publish::{Exclusive, ExclusiveTopic, Publisher};
+pub use publish::{Arrived, Entry, Exclusive, ExclusiveTopic, Inlet, InletTopic, Publisher};
 pub use subscribe::{
     Borrowed, InPlace, Interrupter, Message, Router, Start, Subscriber, SubscriberBuilder,
     SubscriberStats, WaitStrategy,

@@ -64,11 +64,58 @@ pub enum PublishError {
         /// Its process id, in its own PID namespace.
         pid: u32,
     },
-    /// The topic was made by an exclusive publisher of another bus, or of another handle of the same bus.
+    /// The topic was made by another handle, of the same bus or of another one.
     #[error(
-        "the topic was made by an exclusive publisher of another bus, or of another handle of this bus: make it by this one"
+        "the topic was made by another handle, of this bus or of another one: make it by the handle that publishes"
     )]
     ForeignTopic,
+    /// Another inlet brings the streams of this series. It may have another filter, so two at a time would hide one
+    /// another's messages.
+    #[error(
+        "{name:?}, process {pid}, already brings the messages of source {from_source:08x}, series {series:08x}: end that process, or leave them to it"
+    )]
+    Taken {
+        /// The source, as in [`Origin::source`](crate::Origin::source).
+        from_source: u32,
+        /// The series, as in [`Origin::series`](crate::Origin::series).
+        series: u32,
+        /// What the participant calls itself.
+        name: String,
+        /// Its process id, in its own PID namespace.
+        pid: u32,
+    },
+    /// The bus keeps track of as many streams as it can.
+    #[error(
+        "the bus keeps track of {limit} streams from elsewhere, and can have no more: create it with a larger max_arrivals"
+    )]
+    TooManyArrivals {
+        /// Entries of the table of arrivals.
+        limit: u32,
+    },
+    /// A number of an origin is too large.
+    #[error("the number {number} of an origin is too large: numbers have 48 bits")]
+    OriginNumber {
+        /// The number.
+        number: u64,
+    },
+    /// The numbers of a loss do not fit together, or are too large.
+    #[error(
+        "a loss from number {from} until number {until} is invalid: the second must not be smaller, and at most 2^48"
+    )]
+    LostNumbers {
+        /// The first number that may be lost.
+        from: u64,
+        /// The number after the last one that may be lost.
+        until: u64,
+    },
+    /// The scope of a loss has no patterns, or too many.
+    #[error(
+        "the scope of a loss has {patterns} patterns: it must have 1 to 16, ** if it could be any topic"
+    )]
+    LostScope {
+        /// The number of patterns.
+        patterns: usize,
+    },
     /// The time is over. Only calls with a time limit return this, such as
     /// [`publish_timeout`](crate::Publisher::publish_timeout).
     #[error(

@@ -33,6 +33,10 @@ crash_points! {
     BeforeWake = "before-wake", "The lock is free; sleepers have not been woken.";
     TopicAppend = "topic-append", "A topic's name is written, but not counted.";
     MidBurst = "mid-burst", "Some messages of a burst are committed, the rest are not.";
+    MidArrival = "mid-arrival", "A stream from elsewhere has its entry in the table of arrivals, which is not in use yet.";
+    ArrivalPending = "arrival-pending", "A record that raises a mark of the table is noted; it is not committed.";
+    BeforeMark = "before-mark", "The record is committed; the mark is not raised.";
+    AfterMark = "after-mark", "The mark is raised; the note is not cleared.";
     Proposing = "proposing", "A writer has stored its proposal; it has read no slot.";
     BeforeWithdrawing = "before-withdrawing", "A reader is in the way; the writer's proposal is not withdrawn.";
     RegisteringWait = "registering-wait", "A publisher has registered its wait for space, under the lock.";

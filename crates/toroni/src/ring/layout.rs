@@ -11,8 +11,12 @@
 //!  | budget, blocks index    |   | PublisherSlot 1 …         | | ReaderSlot 1 …            |
 //!  +-------------------------+ 2 +---------------------------+ +---------------------------+
 //!  | topic table             |                                 | ReaderPatterns 0          |
-//!  +-------------------------+ data_offset                     | ReaderPatterns 1 …        |
-//!  | the stream: capacity    |                                 +---------------------------+
+//!  +-------------------------+                                 | ReaderPatterns 1 …        |
+//!  | PendingArrival          |                                 +---------------------------+
+//!  | ArrivalEntry 0          |
+//!  | ArrivalEntry 1 …        |
+//!  +-------------------------+ data_offset
+//!  | the stream: capacity    |
 //!  +-------------------------+   mapped twice in a row, so that no record wraps
 //! ```
 //!
@@ -60,8 +64,9 @@ pub(crate) const PAGE: usize = 4096;
 pub(crate) const MAGIC: [u8; 8] = *b"TORONI\0\x01";
 /// The version of this layout. Raised with every change that an older process would misread.
 ///
-/// Version 2 added [`ReaderPatterns`], version 3 [`Commit::next`] and [`RawHeader::stream_id`].
-pub(crate) const LAYOUT_VERSION: u32 = 3;
+/// Version 2 added [`ReaderPatterns`], version 3 [`Commit::next`] and [`RawHeader::stream_id`], version 4 the table of
+/// arrivals, and records with a number and of the kind `loss`.
+pub(crate) const LAYOUT_VERSION: u32 = 4;
 /// A number that reads differently on a machine with the other byte order.
 pub(crate) const ENDIANNESS: u32 = 0x0102_0304;
 /// The number of blocks of a ring, whatever its capacity. Index entries, `reserved` and the check
@@ -152,7 +157,8 @@ pub(crate) struct RawHeader {
     pub(crate) mode: u32,
     pub(crate) writers_gid: u32,
     pub(crate) readers_gid: u32,
-    pub(crate) _unused: u32,
+    /// The number of entries of the table of arrivals.
+    pub(crate) max_arrivals: u32,
     /// CLOCK_REALTIME, ns.
     pub(crate) created_ns: u64,
     /// The creator's C library, such as `glibc 2.36`, padded with 0.
@@ -275,6 +281,47 @@ pub(crate) struct BlockEntry {
     /// Its sequence number.
     pub(crate) sequence: AtomicU64,
 }
+
+/// What the owner of the writer lock is about to enter into the table of arrivals; see `arrivals.rs`.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub(crate) struct PendingArrival {
+    /// The index of the entry plus 1, or 0 if nothing is pending.
+    pub(crate) entry: AtomicU32,
+    pub(crate) _unused: AtomicU32,
+    /// Where the record starts that raises the mark.
+    pub(crate) position: AtomicU64,
+    /// The entry's mark once that record is committed.
+    pub(crate) mark: AtomicU64,
+}
+
+/// How far a stream from elsewhere has arrived. Written under the writer lock.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub(crate) struct ArrivalEntry {
+    /// [`ARRIVAL_FREE`], [`ARRIVAL_USED`] or [`ARRIVAL_REPLACED`].
+    pub(crate) state: AtomicU32,
+    pub(crate) source: AtomicU32,
+    pub(crate) series: AtomicU32,
+    /// The stream, 16 bits.
+    pub(crate) stream: AtomicU32,
+    /// The lowest number that has not arrived.
+    pub(crate) mark: AtomicU64,
+    /// The slot of the publisher that brings it, plus 1, or 0; and the slot's generation.
+    pub(crate) bringer_slot: AtomicU32,
+    pub(crate) bringer_generation: AtomicU32,
+    /// When the mark was last raised: CLOCK_REALTIME, ns.
+    pub(crate) reached_ns: AtomicU64,
+}
+
+/// An entry that was never used, and that no search goes beyond.
+pub(crate) const ARRIVAL_FREE: u32 = 0;
+/// The entry of a stream.
+pub(crate) const ARRIVAL_USED: u32 = 1;
+/// An entry that is being made, or whose maker died.
+pub(crate) const ARRIVAL_REPLACED: u32 = 2;
+/// The most entries that a bus can have.
+pub(crate) const MOST_ARRIVALS: u32 = 1 << 16;
 
 /// The position of an index entry that is being changed or was never set.
 pub(crate) const NO_ENTRY: u64 = u64::MAX;
@@ -409,6 +456,9 @@ const _: () = {
     assert!(offset_of!(Commit, tail) == 8 && offset_of!(Commit, sequence) == 16);
     assert!(offset_of!(Commit, next) == 24);
     assert!(size_of::<BlockEntry>() == 16);
+    assert!(size_of::<PendingArrival>() == 64 && size_of::<ArrivalEntry>() == 64);
+    assert!(offset_of!(PendingArrival, position) == 8 && offset_of!(PendingArrival, mark) == 16);
+    assert!(offset_of!(ArrivalEntry, mark) == 16 && offset_of!(ArrivalEntry, reached_ns) == 32);
     assert!(READERS_CONTROL_OFFSET + size_of::<ReadersControl>() <= PAGE);
     assert!(size_of::<PublisherSlot>() == SLOT_BYTES);
     assert!(size_of::<ReaderSlot>() == SLOT_BYTES);
@@ -418,6 +468,11 @@ const _: () = {
     // Patterns are aligned after any number of slots.
     assert!(SLOT_BYTES.is_multiple_of(align_of::<ReaderPatterns>()));
 };
+
+/// Returns how many bytes of `ring` a table of arrivals with this many entries takes.
+pub(crate) const fn arrivals_bytes(entries: u32) -> u64 {
+    (size_of::<PendingArrival>() + entries as usize * size_of::<ArrivalEntry>()) as u64
+}
 
 impl Control {
     /// Resets the bus to an empty one. Requires that no other process uses it.

@@ -8,6 +8,7 @@
 pub(crate) mod layout;
 pub(crate) mod position;
 
+pub(crate) mod arrivals;
 mod bulk;
 pub(crate) mod copy;
 pub(crate) mod gate;

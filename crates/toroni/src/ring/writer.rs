@@ -84,6 +84,11 @@ impl<'a> Appender<'a> {
         Ok(appender)
     }
 
+    /// Returns whether [`Self::begin`] will recover, even if the lock does not report a death.
+    pub(crate) fn has_to_recover(ring: Ring<'a>) -> bool {
+        Self::at_stored_end(ring).is_outdated()
+    }
+
     /// Like [`Self::begin`] if there is nothing to recover, which is the common case. Otherwise
     /// returns `None`.
     #[inline]

@@ -13,7 +13,7 @@ use crate::error::FileError;
 use crate::ring::layout::{
     ENDIANNESS, FLAG_HUGE_PAGES, FLAG_PERSISTENT, KIND_PUBLISHERS, KIND_READERS, KIND_RING,
     LAYOUT_VERSION, MAGIC, PATTERNS_BYTES, RawFileHeader, RawHeader, RawKernelContext, SLOT_BYTES,
-    SLOTS_OFFSET, TABLE_OFFSET, UNSET,
+    SLOTS_OFFSET, TABLE_OFFSET, UNSET, arrivals_bytes,
 };
 use crate::settings::{LockKind, NotifyKind, Settings};
 use std::mem::{offset_of, size_of};
@@ -130,6 +130,7 @@ impl Header {
         put_u64(&mut bytes, offset_of!(RawHeader, data_offset), self.data_offset());
         put_u32(&mut bytes, offset_of!(RawHeader, max_publishers), settings.max_publishers);
         put_u32(&mut bytes, offset_of!(RawHeader, max_subscribers), settings.max_subscribers);
+        put_u32(&mut bytes, offset_of!(RawHeader, max_arrivals), settings.max_arrivals);
         put_u32(&mut bytes, offset_of!(RawHeader, lock), lock_to_word(settings.lock));
         put_u32(&mut bytes, offset_of!(RawHeader, notify), notify);
         put_u32(&mut bytes, offset_of!(RawHeader, policy), policy);
@@ -185,6 +186,7 @@ impl Header {
             topic_table_bytes: get_u64(bytes, offset_of!(RawHeader, topic_table_bytes)),
             max_publishers: word(offset_of!(RawHeader, max_publishers)),
             max_subscribers: word(offset_of!(RawHeader, max_subscribers)),
+            max_arrivals: word(offset_of!(RawHeader, max_arrivals)),
             policy: policy_from_words(bytes).ok_or_else(|| damaged("unknown policy".to_owned()))?,
             lock: lock_from_word(word(offset_of!(RawHeader, lock)))
                 .ok_or_else(|| damaged("unknown lock kind".to_owned()))?,
@@ -280,10 +282,16 @@ pub(super) const KERNEL_CONTEXT_OFFSET: usize = offset_of!(RawHeader, kernel_con
 const LIBC_BYTES: usize = offset_of!(RawHeader, kernel_context) - offset_of!(RawHeader, libc);
 const CHECKSUM_OFFSET: usize = offset_of!(RawFileHeader, checksum);
 
+/// Returns the offset of the table of arrivals in `ring`: after the topic table, a multiple of 4 KiB.
+pub(super) fn arrivals_offset(settings: &Settings) -> u64 {
+    TABLE_OFFSET as u64 + settings.topic_table_bytes
+}
+
 fn data_offset(settings: &Settings) -> u64 {
     let page_bytes = u64::from(platform::page_bytes());
     let unit = if settings.huge_pages { page_bytes.max(HUGE_PAGE as u64) } else { page_bytes };
-    (TABLE_OFFSET as u64 + settings.topic_table_bytes).next_multiple_of(unit)
+    let arrivals = arrivals_offset(settings) + arrivals_bytes(settings.max_arrivals);
+    arrivals.next_multiple_of(unit)
 }
 
 fn kind(file: BusFile) -> u32 {

@@ -1,6 +1,9 @@
 //! Types that may lie in memory that other processes write.
 
-use crate::ring::layout::{Control, PublisherSlot, ReaderPatterns, ReaderSlot, ReadersControl};
+use crate::ring::layout::{
+    ArrivalEntry, Control, PendingArrival, PublisherSlot, ReaderPatterns, ReaderSlot,
+    ReadersControl,
+};
 use crate::sync::{AtomicU32, AtomicU64};
 
 /// A type that a [`Mapping`](super::mapping::Mapping) hands out by reference.
@@ -28,3 +31,7 @@ unsafe impl Shareable for PublisherSlot {}
 unsafe impl Shareable for ReaderSlot {}
 // SAFETY: repr(C), of nothing but atomics.
 unsafe impl Shareable for ReaderPatterns {}
+// SAFETY: repr(C), of nothing but atomics and padding that is never read.
+unsafe impl Shareable for PendingArrival {}
+// SAFETY: repr(C), of nothing but atomics and padding that is never read.
+unsafe impl Shareable for ArrivalEntry {}

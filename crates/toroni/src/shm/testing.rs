@@ -44,6 +44,7 @@ pub(crate) fn small() -> Settings {
         topic_table_bytes: 4 << 10,
         max_publishers: 4,
         max_subscribers: 4,
+        max_arrivals: 4,
         ..Settings::default()
     }
 }

@@ -128,6 +128,11 @@ impl TopicCache {
         u32::try_from(self.names.len()).expect("there are fewer entries than topic ids")
     }
 
+    /// Returns whether the known topics take half of the table's words, or of the ids.
+    pub(crate) fn is_half_full(&self, memory: TableMemory<'_>) -> bool {
+        self.end >= memory.words.len() / 2 || self.count() >= memory.most_entries() / 2
+    }
+
     /// Returns the id of `name`, if it is known.
     pub(crate) fn lookup(&self, name: &str) -> Option<TopicId> {
         self.ids.get(name).copied()

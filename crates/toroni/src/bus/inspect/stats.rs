@@ -54,6 +54,8 @@ pub struct BusStats {
     pub max_publishers: u32,
     /// Slots for subscribers.
     pub max_subscribers: u32,
+    /// The number of streams from elsewhere whose arrival the bus can keep track of.
+    pub max_arrivals: u32,
     /// Bytes published since it was created: where the next message will start.
     pub tail: u64,
     /// Messages published since it was created.
@@ -269,6 +271,7 @@ impl Bus {
             created: clock::from_ns(header.created_ns),
             max_publishers: settings.max_publishers,
             max_subscribers: settings.max_subscribers,
+            max_arrivals: settings.max_arrivals,
             tail,
             sequence: control.commit.0.sequence.load(Ordering::Relaxed),
             oldest_position: Cursor::at_oldest(ring_of(&ring))?.position,

@@ -66,6 +66,7 @@ enum Setting {
     TopicTable,
     MaxPublishers,
     MaxSubscribers,
+    MaxArrivals,
     Policy,
     Lock,
     Notify,
@@ -106,6 +107,14 @@ impl BusConfig {
     pub fn topic_table_bytes(mut self, bytes: u64) -> Self {
         self.settings.topic_table_bytes = bytes;
         self.give(Setting::TopicTable)
+    }
+
+    /// Sets for how many streams from elsewhere the bus keeps track of what has arrived, at most 65,536. Default: 256. Only
+    /// an [`Inlet`](crate::Inlet) needs them.
+    #[must_use]
+    pub fn max_arrivals(mut self, streams: u32) -> Self {
+        self.settings.max_arrivals = streams;
+        self.give(Setting::MaxArrivals)
     }
 
     /// Sets how many participants may publish at the same time, from 1 to 1024. Default: 128. An opened
@@ -369,6 +378,7 @@ impl Setting {
             Self::TopicTable => ("topic_table_bytes", settings.topic_table_bytes.to_string()),
             Self::MaxPublishers => ("max_publishers", settings.max_publishers.to_string()),
             Self::MaxSubscribers => ("max_subscribers", settings.max_subscribers.to_string()),
+            Self::MaxArrivals => ("max_arrivals", settings.max_arrivals.to_string()),
             Self::Policy => ("policy", settings.policy.to_string()),
             Self::Lock => ("lock", settings.lock.to_string()),
             Self::Notify => ("notify", settings.notify.to_string()),

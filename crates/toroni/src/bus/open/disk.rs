@@ -85,6 +85,7 @@ fn try_check(directory: &BusDirectory) -> Result<Option<Option<Reopened>>, OpenE
         Some(Ok(messages)) => Reopened::Kept { messages },
         _ => {
             segment.control().reset();
+            segment.arrivals().reset();
             ring_of(&segment).word(0).store(0, Ordering::Relaxed);
             Reopened::Emptied
         }

@@ -3,6 +3,7 @@
 use crate::bus::clock;
 use crate::error::PublisherError;
 use crate::hook::{self, CrashPoint};
+use crate::ring::arrivals::Bringer;
 use crate::ring::layout::{PublisherSlot, SLOT_FREE};
 use crate::ring::slots::{self, Identity};
 use crate::shm::directory::{BusDirectory, BusFile};
@@ -84,12 +85,39 @@ impl PublisherClaim {
             .all(|slot| matches!(self.leases.is_held(slot), Ok(false)))
     }
 
+    /// Returns this participant as one that brings messages from elsewhere.
+    pub(super) fn bringer(&self) -> Bringer {
+        Bringer { slot: self.number, generation: self.generation }
+    }
+
+    /// Returns whether a participant that has brought messages from elsewhere is gone, or dead.
+    pub(super) fn has_left(&self, bringer: Bringer) -> Result<bool, Blind> {
+        if bringer.slot >= self.slots {
+            return Ok(true);
+        }
+        let slot = self.segment.slot(bringer.slot);
+        if slot.generation.load(Ordering::Acquire) != bringer.generation {
+            return Ok(true);
+        }
+        self.is_abandoned(bringer.slot, slot)
+    }
+
+    /// Returns what a participant that brings messages from elsewhere calls itself, and its process id.
+    pub(super) fn name_and_pid_of(&self, bringer: Bringer) -> (String, u32) {
+        self.name_and_pid(Owner::new(bringer.slot, bringer.generation))
+    }
+
     /// Returns whether the owner that a lock word names is dead, never existed, or dumps core.
     pub(super) fn is_dead(&self, owner: Owner) -> Result<bool, Blind> {
         let Some((number, slot)) = self.slot_of(owner) else { return Ok(true) };
         if !owner.has_generation(slot.generation.load(Ordering::Acquire)) {
             return Ok(true);
         }
+        self.is_abandoned(number, slot)
+    }
+
+    /// Returns whether nobody holds the lease of a slot, or its owner dumps core.
+    fn is_abandoned(&self, number: u32, slot: &PublisherSlot) -> Result<bool, Blind> {
         match self.leases.is_held(number) {
             Ok(false) => Ok(true),
             // It wrote its number before its first lock.

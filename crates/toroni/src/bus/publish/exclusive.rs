@@ -9,6 +9,7 @@ use super::participant::of_publisher;
 use super::publisher::Publisher;
 use super::publishing::Publishing;
 use super::terms::Terms;
+use super::topics::TableShare;
 use crate::bus::Bus;
 use crate::error::{BurstError, ExclusiveError, PublishError, PublisherError};
 use crate::ring::racy::RacyBytesMut;
@@ -119,7 +120,8 @@ impl Exclusive {
             terms.map_err(|error| of_publisher(error, "enter the topic in", self.bus.path()))?;
         let topic = Topic::new(topic)?;
         let publishing = self.publishing.clone();
-        Publisher::new(self.bus.clone(), publishing, topic, &terms).map(ExclusiveTopic)
+        Publisher::new(self.bus.clone(), publishing, topic, TableShare::All, &terms)
+            .map(ExclusiveTopic)
     }
 
     /// Publishes one message; see [`Publisher::publish`]. While it waits for slow subscribers, it keeps the lock.

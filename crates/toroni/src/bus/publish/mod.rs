@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! exclusive       the public handle of the only publisher of a bus
+//! inlet           the public handle of whoever brings messages from elsewhere
 //! publisher       the public handle: checks lengths, frames messages
 //! publishing      what a publish does, step by step
 //! backpressure    what a publisher does when the ring is full
@@ -15,6 +16,7 @@ mod backpressure;
 mod claim;
 mod commit;
 mod exclusive;
+mod inlet;
 mod participant;
 mod publisher;
 mod publishing;
@@ -25,6 +27,7 @@ mod topics;
 mod wake;
 
 pub use exclusive::{Exclusive, ExclusiveTopic};
+pub use inlet::{Arrived, Entry, Inlet, InletTopic};
 pub use publisher::Publisher;
 pub(super) use publishing::Publishing;
 pub(super) use reentrancy::by_this_thread as writes_in_this_thread;

@@ -8,7 +8,7 @@ use super::reentrancy;
 use super::terms::Terms;
 use crate::bus::views::ring_of;
 use crate::error::{FileError, PublishError, PublisherError};
-use crate::hook::{self, CrashPoint};
+use crate::hook::{self, CrashPoint, mutant};
 use crate::notify::futex;
 use crate::ring::memory::Ring;
 use crate::ring::slots::Identity;
@@ -326,7 +326,14 @@ impl Participant {
         if acquired.owner_died {
             hook::point(CrashPoint::Takeover);
         }
-        match Appender::begin(self.ring(), acquired.owner_died) {
+        let recovers = acquired.owner_died || Appender::has_to_recover(self.ring());
+        let begun = Appender::begin(self.ring(), acquired.owner_died).and_then(|appender| {
+            if recovers && !mutant("note_not_settled") {
+                self.ring.arrivals().settle(appender.tail())?;
+            }
+            Ok(appender)
+        });
+        match begun {
             Ok(appender) => {
                 let end = CallEnd { waited: false, keeps_lock };
                 Ok(Held { lock: Lock { participant: self, end }, appender })

@@ -1,10 +1,12 @@
 //! Publishing on a topic.
 
 use super::commit::{Batch, Filled};
+use super::inlet::Entry;
 use super::participant::of_publisher;
 use super::publishing::Publishing;
 use super::reentrancy;
 use super::terms::Terms;
+use super::topics::TableShare;
 use crate::bus::Bus;
 use crate::bus::clock;
 use crate::error::{BurstError, PublishError, PublisherError};
@@ -61,7 +63,7 @@ impl Publisher {
         topic: Topic,
     ) -> Result<Self, PublisherError> {
         let terms = publishing.participant.terms_without_deadline();
-        Self::new(bus, publishing, topic, &terms)
+        Self::new(bus, publishing, topic, TableShare::All, &terms)
     }
 
     /// Makes a publisher that enters its topic on these terms.
@@ -69,10 +71,11 @@ impl Publisher {
         bus: Bus,
         publishing: Arc<Publishing>,
         topic: Topic,
+        share: TableShare,
         terms: &Terms,
     ) -> Result<Self, PublisherError> {
         let id = publishing
-            .intern(&topic, terms)
+            .intern(&topic, share, terms)
             .map_err(|error| of_publisher(error, "enter the topic in", bus.path()))?;
         let timestamps = bus.has_timestamps();
         let policy = publishing.bus_policy();
@@ -471,8 +474,32 @@ impl Publisher {
             number: None,
             inline_topic: self.id.is_none().then(|| self.topic.as_str()),
         };
-        let tag = Tag::message(self.id.unwrap_or(TopicId::INLINE), to_descendants, &extensions);
-        let buffer = buffer.insert([0; MAX_EXTENSIONS_BYTES]);
+        self.encode(to_descendants, &extensions, buffer.insert([0; MAX_EXTENSIONS_BYTES]))
+    }
+
+    /// Returns tag and extensions of a message that comes from elsewhere. `now_ns` is CLOCK_REALTIME.
+    pub(super) fn frame_from_elsewhere<'b>(
+        &self,
+        entry: &Entry<'_>,
+        now_ns: u64,
+        buffer: &'b mut [u8; MAX_EXTENSIONS_BYTES],
+    ) -> (u32, &'b [u8]) {
+        let extensions = Extensions {
+            timestamp_ns: entry.published_ns.or(self.timestamps.then_some(now_ns)),
+            origin: entry.origin,
+            number: entry.number,
+            inline_topic: self.id.is_none().then(|| self.topic.as_str()),
+        };
+        self.encode(entry.to_descendants, &extensions, buffer)
+    }
+
+    fn encode<'b>(
+        &self,
+        to_descendants: bool,
+        extensions: &Extensions<'_>,
+        buffer: &'b mut [u8; MAX_EXTENSIONS_BYTES],
+    ) -> (u32, &'b [u8]) {
+        let tag = Tag::message(self.id.unwrap_or(TopicId::INLINE), to_descendants, extensions);
         let length = extensions.encode(buffer);
         (tag.raw(), &buffer[..length])
     }
@@ -531,7 +558,7 @@ fn with_bytes_of<T: AsRef<[u8]>, R>(payloads: &[T], publish: impl FnOnce(&[&[u8]
 
 /// As [`record_bytes`], for lengths that may be beyond any record's.
 #[inline]
-fn stream_bytes(length: u64) -> u64 {
+pub(super) fn stream_bytes(length: u64) -> u64 {
     u32::try_from(length).map_or(u64::MAX / 4, record_bytes)
 }
 

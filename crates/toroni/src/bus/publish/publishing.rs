@@ -15,7 +15,7 @@ use super::backpressure::Backpressure;
 use super::commit::Commit;
 use super::participant::{CallEnd, Held, Participant};
 use super::terms::Terms;
-use super::topics::Topics;
+use super::topics::{TableShare, Topics};
 use super::wake::Wake;
 use crate::error::{PublishError, PublisherError};
 use crate::hook::{self, CrashPoint};
@@ -37,9 +37,16 @@ pub(in crate::bus) struct Publishing {
 }
 
 /// Wakes subscribers when dropped.
-struct WakeOnDrop<'a> {
+pub(super) struct WakeOnDrop<'a> {
     publishing: &'a Publishing,
     keeps_lock: bool,
+}
+
+impl<'a> WakeOnDrop<'a> {
+    #[inline]
+    pub(super) fn new(publishing: &'a Publishing, keeps_lock: bool) -> Self {
+        Self { publishing, keeps_lock }
+    }
 }
 
 impl Drop for WakeOnDrop<'_> {
@@ -145,7 +152,7 @@ impl Publishing {
         participant.check_fork().map_err(|error| (0, error))?;
         // Dropped after the unlock, also on an error: what is committed by then must not wait for the next
         // message.
-        let _wake = WakeOnDrop { publishing: self, keeps_lock: terms.keeps_lock };
+        let _wake = WakeOnDrop::new(self, terms.keeps_lock);
         let mut held = participant.hold(terms).map_err(|error| (0, error))?;
         let mut counted = held.end();
         let mut published = 0;
@@ -182,7 +189,7 @@ impl Publishing {
     }
 
     #[cold]
-    fn make_space<'a>(
+    pub(super) fn make_space<'a>(
         &'a self,
         held: Held<'a>,
         bytes: u64,
@@ -195,8 +202,9 @@ impl Publishing {
     pub(super) fn intern(
         &self,
         topic: &Topic,
+        share: TableShare,
         terms: &Terms,
     ) -> Result<Option<TopicId>, PublishError> {
-        self.topics.intern(&self.participant, topic, terms)
+        self.topics.intern(&self.participant, topic, share, terms)
     }
 }

@@ -13,13 +13,23 @@ use std::sync::{Mutex, PoisonError};
 #[derive(Default)]
 pub(super) struct Topics(Mutex<TopicCache>);
 
+/// How much of the table a new topic may fill.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TableShare {
+    All,
+    /// The first half. The rest is for topics of this host.
+    Half,
+}
+
 impl Topics {
     /// Returns the id of a topic, and appends the topic to the table if it is new. Returns `None` if the
-    /// table is full, or belongs to an exclusive publisher: then the name has to travel with each message.
+    /// share of the table is full, or the table belongs to an exclusive publisher: then the name has to travel with
+    /// each message.
     pub(super) fn intern(
         &self,
         participant: &Participant,
         topic: &Topic,
+        share: TableShare,
         terms: &Terms,
     ) -> Result<Option<TopicId>, PublishError> {
         participant.check_fork()?;
@@ -33,6 +43,9 @@ impl Topics {
         topic_cache.sync(table).map_err(Corrupt::from)?;
         if let Some(id) = topic_cache.lookup(topic.as_str()) {
             return Ok(Some(id));
+        }
+        if share == TableShare::Half && topic_cache.is_half_full(table) {
+            return Ok(None);
         }
         let held = match participant.hold(terms) {
             Err(PublishError::Exclusive { .. }) => return Ok(None),

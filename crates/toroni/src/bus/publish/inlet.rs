@@ -1,0 +1,571 @@
+//! Publishing what comes from elsewhere: another host, another bus, or a recording.
+//!
+//! An inlet publishes as a shared publisher does (`publishing.rs`), with three differences. A call publishes on any
+//! topics. Each message can carry where it comes from. And a message or loss that has an origin passes the table of
+//! arrivals (`ring/arrivals.rs`), which drops what has arrived before.
+
+use super::participant::{Held, Participant};
+use super::publisher::{Publisher, stream_bytes};
+use super::publishing::{Publishing, WakeOnDrop};
+use super::terms::Terms;
+use super::topics::TableShare;
+use crate::bus::{Bus, clock};
+use crate::error::{BurstError, PublishError, PublisherError};
+use crate::ring::arrivals::{Arrival, Bringer, Refused, StreamKey};
+use crate::ring::layout::ALIGNMENT;
+use crate::ring::racy::RacyBytesMut;
+use crate::shm::lock::{Blind, LockAttempt};
+use crate::sync::{AtomicU64, Ordering};
+use crate::topic::frame::{MAX_EXTENSIONS_BYTES, Tag};
+use crate::topic::{Lost, Origin, Topic};
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Publishes messages that were first published elsewhere, and tells of those that were lost on the way.
+///
+/// It is for programs that connect buses: a bridge, a receiver of a network, a replay. It is a participant of its own,
+/// apart from the publishers of its [`Bus`].
+///
+/// # Each message arrives once
+///
+/// A message with an [`Origin`] belongs to a stream. The bus remembers how far each stream has arrived, even if the
+/// process that brings it is killed at any instruction. A message whose number has arrived already is dropped, and
+/// counted ([`Self::duplicates`]). So a program that restarts, or a second one, may send everything again.
+///
+/// One inlet at a time brings the streams of a source's series. Another one gets [`PublishError::Taken`], until the first
+/// is dropped or its process has ended; then it continues where the first has stopped.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let directory = std::env::temp_dir().join(format!("toroni-doc-inlet-{}", std::process::id()));
+/// # let bus = toroni::BusConfig::new().directory(&directory).open("demo")?;
+/// use toroni::{Entry, Origin};
+///
+/// let mut subscriber = bus.subscribe("**")?;
+/// let inlet = bus.inlet()?;
+/// let temperature = inlet.topic("plant/boiler/temperature")?;
+/// let origin = Origin { source: 0x0B01_1E12, series: 1, stream: 0, number: 7 };
+/// let entry = Entry { origin: Some(origin), ..Entry::new(&temperature, &[b"351.2"]) };
+/// inlet.publish(&[entry])?;
+/// inlet.publish(&[entry])?; // has arrived already
+/// assert_eq!(inlet.duplicates(), 1);
+///
+/// let message = subscriber.receive()?;
+/// assert_eq!((message.payload(), message.origin()), (&b"351.2"[..], Some(origin)));
+/// assert!(subscriber.try_receive()?.is_none());
+/// # drop((subscriber, inlet, bus));
+/// # std::fs::remove_dir_all(directory)?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct Inlet {
+    bus: Bus,
+    publishing: Arc<Publishing>,
+    duplicates: AtomicU64,
+}
+
+/// A topic on which an [`Inlet`] publishes.
+#[derive(Clone, Debug)]
+pub struct InletTopic(Publisher);
+
+impl InletTopic {
+    /// Returns the topic.
+    #[must_use]
+    pub fn topic(&self) -> &Topic {
+        self.0.topic()
+    }
+}
+
+/// A message for [`Inlet::publish`].
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<'a> {
+    /// Its topic.
+    pub topic: &'a InletTopic,
+    /// Its bytes, in any number of parts.
+    pub parts: &'a [&'a [u8]],
+    /// Whether it is also for the subscribers of everything below its topic.
+    pub to_descendants: bool,
+    /// When it was first published: CLOCK_REALTIME, in nanoseconds. If it is `None` and the publishers of this
+    /// [`Bus`] stamp messages ([`BusConfig::timestamps`](crate::BusConfig::timestamps)), it is stamped now.
+    pub published_ns: Option<u64>,
+    /// Where it was first published. Without it, the message is never taken for a duplicate.
+    pub origin: Option<Origin>,
+    /// If the stream's messages arrive in any order: the lowest number of the stream that is still missing. Then no
+    /// message with this or a higher number is dropped as a duplicate. `None` means that they arrive in the order of their
+    /// numbers: none with a lower number than this message's comes later.
+    pub open_from: Option<u64>,
+    /// Its place in an order over several buses.
+    pub number: Option<u64>,
+}
+
+impl<'a> Entry<'a> {
+    /// Returns a message on a topic, without origin and numbers.
+    #[must_use]
+    pub fn new(topic: &'a InletTopic, parts: &'a [&'a [u8]]) -> Self {
+        Self {
+            topic,
+            parts,
+            to_descendants: false,
+            published_ns: None,
+            origin: None,
+            open_from: None,
+            number: None,
+        }
+    }
+}
+
+/// How far a stream has arrived, as [`Inlet::claim`] returns it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Arrived {
+    /// The lowest number that has not arrived, neither as a message nor as a loss.
+    pub next: u64,
+    /// Whether another inlet brought the streams of this series until now.
+    pub taken_over: bool,
+}
+
+/// What a message or a loss has to do with the mark of its stream.
+#[derive(Clone, Copy)]
+struct Passage {
+    key: StreamKey,
+    /// It is a duplicate if the mark is above this.
+    highest_mark: u64,
+    /// The mark once it has arrived, unless that is higher already.
+    raises_to: u64,
+}
+
+impl Passage {
+    fn of_message(origin: Origin, open_from: Option<u64>) -> Self {
+        let raises_to = open_from.unwrap_or(origin.number + 1);
+        Self { key: key_of(origin), highest_mark: origin.number, raises_to }
+    }
+
+    fn of_loss(lost: &Lost, open_from: Option<u64>) -> Self {
+        // A loss of no numbers says that more may have been lost after those that arrived.
+        let highest_mark = lost.from.number.max(lost.until.saturating_sub(1));
+        let raises_to = open_from.unwrap_or(lost.until);
+        Self { key: key_of(lost.from), highest_mark, raises_to }
+    }
+}
+
+fn key_of(Origin { source, series, stream, number: _ }: Origin) -> StreamKey {
+    StreamKey { source, series, stream }
+}
+
+impl Inlet {
+    pub(in crate::bus) fn new(bus: Bus, publishing: Publishing) -> Self {
+        Self { bus, publishing: Arc::new(publishing), duplicates: AtomicU64::new(0) }
+    }
+
+    /// Returns the bus.
+    #[must_use]
+    pub fn bus(&self) -> &Bus {
+        &self.bus
+    }
+
+    /// Makes a topic to publish on.
+    ///
+    /// While the bus's table of topics is less than half full, a new topic is entered there. Beyond that, the name travels
+    /// with each message: a foreign source must not fill the table.
+    ///
+    /// # Errors
+    /// [`PublisherError::Topic`], or an error of the files; see [`PublisherError`].
+    pub fn topic(&self, topic: &str) -> Result<InletTopic, PublisherError> {
+        let terms = self.terms(LockAttempt::Until(None));
+        let topic = Topic::new(topic)?;
+        let publishing = self.publishing.clone();
+        Publisher::new(self.bus.clone(), publishing, topic, TableShare::Half, &terms)
+            .map(InletTopic)
+    }
+
+    /// Claims a stream for this inlet, and returns how far it has arrived. Publishing does the same when it first meets
+    /// a stream. A program calls this to learn what it need not ask its source for.
+    ///
+    /// # Errors
+    /// [`PublishError::Taken`] if another inlet brings the series, [`PublishError::TooManyArrivals`]; see
+    /// [`PublishError`].
+    pub fn claim(&self, source: u32, series: u32, stream: u16) -> Result<Arrived, PublishError> {
+        let key = StreamKey { source, series, stream };
+        let terms = self.terms(LockAttempt::Until(None));
+        let Arrival { mark, taken_over, .. } = Bringing::begin(self, &terms)?.admit(key)?;
+        Ok(Arrived { next: mark, taken_over: taken_over.is_some() })
+    }
+
+    /// Publishes messages one by one, on any topics; each is visible at once. The call takes the writer lock once for all
+    /// messages that fit without waiting, as [`Publisher::burst`] does.
+    ///
+    /// # Errors
+    /// [`BurstError`] says how many of the messages were published, or dropped as duplicates, before the error. If one of
+    /// them is invalid (a topic of another inlet, a number beyond its limit, too long), none is published.
+    pub fn publish(&self, entries: &[Entry<'_>]) -> Result<(), BurstError> {
+        self.publish_until(entries, None)
+    }
+
+    /// Publishes messages as [`Self::publish`] does, and waits no longer than `timeout`.
+    ///
+    /// # Errors
+    /// Returns [`PublishError::Timeout`] after that time; see [`Self::publish`].
+    pub fn publish_timeout(
+        &self,
+        entries: &[Entry<'_>],
+        timeout: Duration,
+    ) -> Result<(), BurstError> {
+        self.publish_until(entries, Instant::now().checked_add(timeout))
+    }
+
+    fn publish_until(
+        &self,
+        entries: &[Entry<'_>],
+        deadline: Option<Instant>,
+    ) -> Result<(), BurstError> {
+        let failed = |published, source| BurstError { published, source };
+        for entry in entries {
+            self.check(entry).map_err(|source| failed(0, source))?;
+        }
+        if entries.is_empty() {
+            return Ok(());
+        }
+        let terms = self.terms(LockAttempt::Until(deadline));
+        let mut bringing = Bringing::begin(self, &terms).map_err(|source| failed(0, source))?;
+        for (published, entry) in entries.iter().enumerate() {
+            bringing.message(entry).map_err(|source| failed(published, source))?;
+        }
+        Ok(())
+    }
+
+    /// Tells subscribers that messages were lost on the way here. Those whose patterns intersect the scope get
+    /// [`ReceiveError::Lost`](crate::ReceiveError::Lost) at this place of the order. The numbers of the loss count as
+    /// arrived: if all of them have arrived before, the loss is dropped as a duplicate.
+    ///
+    /// `open_from` is what [`Entry::open_from`] is for messages.
+    ///
+    /// # Errors
+    /// [`PublishError::LostNumbers`] and [`PublishError::LostScope`] if the loss is invalid; see [`PublishError`]. On an
+    /// error nothing is published.
+    pub fn publish_lost(&self, lost: &Lost, open_from: Option<u64>) -> Result<(), PublishError> {
+        self.publish_lost_until(lost, open_from, None)
+    }
+
+    /// Tells of a loss as [`Self::publish_lost`] does, and waits no longer than `timeout`.
+    ///
+    /// # Errors
+    /// Returns [`PublishError::Timeout`] after that time; see [`Self::publish_lost`].
+    pub fn publish_lost_timeout(
+        &self,
+        lost: &Lost,
+        open_from: Option<u64>,
+        timeout: Duration,
+    ) -> Result<(), PublishError> {
+        self.publish_lost_until(lost, open_from, Instant::now().checked_add(timeout))
+    }
+
+    fn publish_lost_until(
+        &self,
+        lost: &Lost,
+        open_from: Option<u64>,
+        deadline: Option<Instant>,
+    ) -> Result<(), PublishError> {
+        let Origin { number: from, .. } = lost.from;
+        let until = lost.until;
+        if from > until || until > Origin::NUMBER_LIMIT {
+            return Err(PublishError::LostNumbers { from, until });
+        }
+        if !(1..=Lost::MOST_PATTERNS).contains(&lost.scope.len()) {
+            return Err(PublishError::LostScope { patterns: lost.scope.len() });
+        }
+        check_open_from(open_from)?;
+        let terms = self.terms(LockAttempt::Until(deadline));
+        Bringing::begin(self, &terms)?.loss(lost, open_from)
+    }
+
+    /// Returns how many messages and losses it has dropped because they had arrived before.
+    #[must_use]
+    pub fn duplicates(&self) -> u64 {
+        self.duplicates.load(Ordering::Relaxed)
+    }
+
+    fn check(&self, entry: &Entry<'_>) -> Result<(), PublishError> {
+        if !entry.topic.0.is_of(&self.publishing) {
+            return Err(PublishError::ForeignTopic);
+        }
+        if let Some(Origin { number, .. }) = entry.origin
+            && number >= Origin::NUMBER_LIMIT
+        {
+            return Err(PublishError::OriginNumber { number });
+        }
+        check_open_from(entry.open_from)?;
+        // The longest extensions: whether a message is accepted must not depend on the time.
+        let limit = self.publishing.largest_record() - ALIGNMENT - MAX_EXTENSIONS_BYTES as u64;
+        let length = length_of(entry.parts);
+        if length > limit {
+            return Err(PublishError::TooLong { length, limit });
+        }
+        Ok(())
+    }
+
+    fn terms(&self, attempt: LockAttempt) -> Terms {
+        Terms::shared(self.publishing.bus_policy(), attempt)
+    }
+}
+
+fn check_open_from(open_from: Option<u64>) -> Result<(), PublishError> {
+    match open_from {
+        Some(number) if number > Origin::NUMBER_LIMIT => Err(PublishError::OriginNumber { number }),
+        _ => Ok(()),
+    }
+}
+
+fn length_of(parts: &[&[u8]]) -> u64 {
+    parts.iter().fold(0, |length: u64, part| length.saturating_add(part.len() as u64))
+}
+
+/// A call of an inlet that has the writer lock.
+struct Bringing<'a> {
+    inlet: &'a Inlet,
+    terms: &'a Terms,
+    me: Bringer,
+    /// CLOCK_REALTIME.
+    now_ns: u64,
+    /// `None` after a wait for free space has failed.
+    held: Option<Held<'a>>,
+    /// The end of the stream up to which the participant has counted.
+    counted: (u64, u64),
+    /// Dropped after the unlock.
+    _wake: WakeOnDrop<'a>,
+}
+
+impl<'a> Bringing<'a> {
+    fn begin(inlet: &'a Inlet, terms: &'a Terms) -> Result<Self, PublishError> {
+        let participant = &inlet.publishing.participant;
+        participant.check_fork()?;
+        let wake = WakeOnDrop::new(&inlet.publishing, terms.keeps_lock);
+        let held = participant.hold(terms)?;
+        Ok(Self {
+            inlet,
+            terms,
+            me: participant.claim.bringer(),
+            now_ns: clock::realtime_ns(),
+            counted: held.end(),
+            held: Some(held),
+            _wake: wake,
+        })
+    }
+
+    fn participant(&self) -> &'a Participant {
+        &self.inlet.publishing.participant
+    }
+
+    fn held(&mut self) -> Result<&mut Held<'a>, PublishError> {
+        self.held.as_mut().ok_or(PublishError::Busy)
+    }
+
+    fn admit(&self, key: StreamKey) -> Result<Arrival, PublishError> {
+        let participant = self.participant();
+        let has_left = |other| participant.claim.has_left(other);
+        participant.ring.arrivals().bring(key, self.me, self.now_ns, has_left).map_err(|refused| {
+            match refused {
+                Refused::Taken(other) => {
+                    let (name, pid) = participant.claim.name_and_pid_of(other);
+                    let StreamKey { source, series, .. } = key;
+                    PublishError::Taken { from_source: source, series, name, pid }
+                }
+                Refused::Full => PublishError::TooManyArrivals {
+                    limit: participant.ring.header().settings.max_arrivals,
+                },
+                Refused::Unknown(Blind) => PublishError::LeaseLost,
+                Refused::Corrupt(corrupt) => corrupt.into(),
+            }
+        })
+    }
+
+    fn message(&mut self, entry: &Entry<'_>) -> Result<(), PublishError> {
+        let mut buffer = [0; MAX_EXTENSIONS_BYTES];
+        let (tag, extensions) = entry.topic.0.frame_from_elsewhere(entry, self.now_ns, &mut buffer);
+        let passage = entry.origin.map(|origin| Passage::of_message(origin, entry.open_from));
+        self.record(tag, extensions, entry.parts, passage)
+    }
+
+    fn loss(&mut self, lost: &Lost, open_from: Option<u64>) -> Result<(), PublishError> {
+        let passage = Passage::of_loss(lost, open_from);
+        self.record(Tag::loss().raw(), &[], &[&lost.encode()], Some(passage))
+    }
+
+    /// Writes and commits a record, unless it is a duplicate, and raises the mark of its stream.
+    fn record(
+        &mut self,
+        tag: u32,
+        extensions: &[u8],
+        parts: &[&[u8]],
+        passage: Option<Passage>,
+    ) -> Result<(), PublishError> {
+        let bytes = stream_bytes(extensions.len() as u64 + length_of(parts));
+        loop {
+            let arrival = match passage {
+                Some(passage) => {
+                    let arrival = self.admit(passage.key)?;
+                    if arrival.mark > passage.highest_mark {
+                        self.inlet.duplicates.fetch_add(1, Ordering::Relaxed);
+                        return Ok(());
+                    }
+                    Some((arrival, arrival.mark.max(passage.raises_to)))
+                }
+                None => None,
+            };
+            if self.held()?.appender.fits(bytes) {
+                return self.commit(tag, extensions, parts, arrival);
+            }
+            // Another inlet may have the lock meanwhile, and take over.
+            self.make_space(bytes)?;
+        }
+    }
+
+    fn commit(
+        &mut self,
+        tag: u32,
+        extensions: &[u8],
+        parts: &[&[u8]],
+        arrival: Option<(Arrival, u64)>,
+    ) -> Result<(), PublishError> {
+        let arrivals = self.participant().ring.arrivals();
+        let now_ns = self.now_ns;
+        let appender = &mut self.held()?.appender;
+        if let Some((arrival, mark)) = &arrival {
+            arrivals.begin(arrival, *mark, appender.tail());
+        }
+        let length = usize::try_from(length_of(parts)).unwrap_or(usize::MAX);
+        let payload_length = u32::try_from(length).unwrap_or(u32::MAX);
+        appender.write_with(tag, extensions, payload_length, |words| {
+            let mut payload =
+                RacyBytesMut::new(words, length).expect("the double mapping holds any record");
+            let mut offset = 0;
+            for part in parts {
+                payload.write(offset, part);
+                offset += part.len();
+            }
+            Ok::<(), PublishError>(())
+        })?;
+        if let Some((arrival, mark)) = &arrival {
+            arrivals.finish(arrival, *mark, now_ns);
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn make_space(&mut self, bytes: u64) -> Result<(), PublishError> {
+        let held = self.held.take().ok_or(PublishError::Busy)?;
+        self.participant().count_since(&held, self.counted);
+        let held = self.inlet.publishing.make_space(held, bytes, self.terms)?;
+        self.counted = held.end();
+        self.held = Some(held);
+        Ok(())
+    }
+}
+
+impl Drop for Bringing<'_> {
+    fn drop(&mut self) {
+        if let Some(held) = &self.held {
+            self.participant().count_since(held, self.counted);
+        }
+    }
+}
+
+impl fmt::Debug for Inlet {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Inlet")
+            .field("bus", &self.bus)
+            .field("duplicates", &self.duplicates())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::bus::{BusConfig, Start};
+    use crate::hook::{CrashPoint, rehearsal};
+    use crate::settings::{LockKind, Policy};
+    use crate::shm::testing::TempDir;
+
+    fn origin(stream: u16, number: u64) -> Origin {
+        Origin { source: 1, series: 2, stream, number }
+    }
+
+    /// Publishes the numbers in one call, alternately on two streams. The largest message takes more than a block.
+    fn bring(bus: &Bus, numbers: std::ops::Range<u64>) -> Result<Inlet, BurstError> {
+        let inlet = bus.inlet().unwrap();
+        let topic = inlet.topic("a").unwrap();
+        let text: Vec<_> = numbers.clone().map(|number| format!("{number:x<1100}")).collect();
+        let parts: Vec<_> = text.iter().map(|text| [text.as_bytes()]).collect();
+        let entries: Vec<_> = numbers
+            .zip(&parts)
+            .map(|(number, parts)| Entry {
+                origin: Some(origin(u16::from(number % 2 == 0), number)),
+                ..Entry::new(&topic, parts)
+            })
+            .collect();
+        inlet.publish(&entries)?;
+        Ok(inlet)
+    }
+
+    /// An inlet dies at each step of its work in turn. Another one then brings everything again, as a restarted
+    /// program does.
+    #[test]
+    fn each_message_arrives_once_wherever_its_inlet_died() {
+        let mut seen = Vec::new();
+        for step in 1.. {
+            let root = TempDir::new();
+            let config = BusConfig::new().directory(root.path()).capacity(64 << 10);
+            let config = config.lock(LockKind::Lease).policy(Policy::Overwrite);
+            let (bus, doomed) = (config.open("b").unwrap(), config.open("b").unwrap());
+            let mut subscriber =
+                bus.subscriber().pattern("**").start(Start::Oldest).build().unwrap();
+            let dies = move |reached: &[CrashPoint]| reached.len() == step;
+            let (reached, lived) = rehearsal::act(dies, || bring(&doomed, 0..4));
+            seen.extend(reached.last());
+            let has_lived = lived.is_some();
+            rehearsal::bury((lived, doomed));
+
+            let inlet = bring(&bus, 0..6).unwrap();
+            assert_eq!(inlet.claim(1, 2, 0).unwrap(), Arrived { next: 6, taken_over: false });
+            assert_eq!(inlet.claim(1, 2, 1).unwrap(), Arrived { next: 5, taken_over: false });
+            for number in 0..6 {
+                let message = subscriber.receive().unwrap();
+                let expected = origin(u16::from(number % 2 == 0), number);
+                assert_eq!(message.origin(), Some(expected), "died at {:?}", reached.last());
+                assert!(message.text().starts_with(&format!("{number}x")));
+            }
+            assert!(subscriber.try_receive().unwrap().is_none(), "died at {:?}", reached.last());
+            if has_lived {
+                break;
+            }
+        }
+        for point in [
+            CrashPoint::MidArrival,
+            CrashPoint::ArrivalPending,
+            CrashPoint::BeforeCommit,
+            CrashPoint::AfterCommit,
+            CrashPoint::BetweenSequenceAndTail,
+            CrashPoint::BeforeMark,
+            CrashPoint::AfterMark,
+            CrashPoint::BeforeUnlock,
+        ] {
+            assert!(seen.contains(&point), "{point:?} is not on its way");
+        }
+    }
+
+    /// The mark is raised by a process that dies before its commit: what it did not publish must still come.
+    #[test]
+    fn a_publisher_that_recovers_does_not_believe_a_mark_before_its_commit() {
+        let root = TempDir::new();
+        let config = BusConfig::new().directory(root.path()).capacity(64 << 10);
+        let (bus, doomed) = (config.open("b").unwrap(), config.open("b").unwrap());
+        let dies = |reached: &[CrashPoint]| reached.last() == Some(&CrashPoint::ArrivalPending);
+        let (_, lived) = rehearsal::act(dies, || bring(&doomed, 0..1));
+        rehearsal::bury((lived, doomed));
+        // Another publisher recovers, writes at the position of the note, and goes beyond it.
+        bus.publisher("b").unwrap().publish(b"recovers").unwrap();
+        assert_eq!(bus.inlet().unwrap().claim(1, 2, 1).unwrap().next, 0);
+    }
+}

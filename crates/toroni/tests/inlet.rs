@@ -1,0 +1,386 @@
+//! Tests of inlets: what they publish, and that each message arrives once.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+#[allow(dead_code, reason = "each test program uses a part of it")]
+mod common;
+
+use common::Fixture;
+use std::time::{Duration, SystemTime};
+use toroni::{
+    Arrived, Bus, BusConfig, Entry, Inlet, InletTopic, Lost, LostBound, LostReason, Origin,
+    Pattern, Policy, PublishError, Start, Subscriber,
+};
+
+fn fixture(configure: impl FnOnce(BusConfig) -> BusConfig) -> (Fixture, Bus) {
+    let fixture = Fixture::new();
+    let bus = configure(fixture.config()).create("b").unwrap();
+    (fixture, bus)
+}
+
+fn origin(number: u64) -> Origin {
+    Origin { source: 7, series: 1, stream: 0, number }
+}
+
+/// Brings one message with a number of the stream 0.
+fn bring(inlet: &Inlet, topic: &InletTopic, number: u64) -> Result<(), PublishError> {
+    let text = number.to_string();
+    let parts = [text.as_bytes()];
+    let entry = Entry { origin: Some(origin(number)), ..Entry::new(topic, &parts) };
+    inlet.publish(&[entry]).map_err(|error| error.source)
+}
+
+fn texts(subscriber: &mut Subscriber) -> Vec<String> {
+    let mut texts = Vec::new();
+    while let Some(message) = subscriber.try_receive().unwrap() {
+        texts.push(message.text().into_owned());
+    }
+    texts
+}
+
+#[test]
+fn one_call_publishes_on_any_topics_with_all_extensions() {
+    let (_fixture, bus) = fixture(|config| config);
+    let mut subscriber = bus.subscribe("**").unwrap();
+    let mut in_place = bus.subscribe("**").unwrap();
+    let mut below = bus.subscribe("a/b/c").unwrap();
+    let inlet = bus.inlet().unwrap();
+    let (a, b) = (inlet.topic("a").unwrap(), inlet.topic("b").unwrap());
+    assert_eq!((a.topic().as_str(), inlet.bus().id()), ("a", bus.id()));
+    let parts: [&[u8]; 5] = [b"one", b"", b", two and three", b"!", b" And the rest."];
+    let long = [7; 3000];
+    let halves = [&long[..1], &long[1..]];
+    let entries = [
+        Entry::new(&a, &[]),
+        Entry {
+            to_descendants: true,
+            published_ns: Some(1_000_000_007),
+            origin: Some(origin(5)),
+            number: Some(u64::MAX),
+            ..Entry::new(&a, &parts)
+        },
+        Entry { number: Some(9), ..Entry::new(&b, &halves) },
+        Entry { origin: Some(origin(6)), ..Entry::new(&b, &[b"last"]) },
+    ];
+    inlet.publish(&entries).unwrap();
+    inlet.publish(&[]).unwrap();
+
+    let published = SystemTime::UNIX_EPOCH + Duration::from_nanos(1_000_000_007);
+    let expected = [
+        ("a", &b""[..], None, None, None),
+        (
+            "a",
+            b"one, two and three! And the rest.",
+            Some(published),
+            Some(origin(5)),
+            Some(u64::MAX),
+        ),
+        ("b", &long, None, None, Some(9)),
+        ("b", b"last", None, Some(origin(6)), None),
+    ];
+    for (sequence, expected) in (0..).zip(expected) {
+        let message = subscriber.receive().unwrap();
+        let found = (
+            message.topic(),
+            message.payload(),
+            message.timestamp(),
+            message.origin(),
+            message.number(),
+        );
+        assert_eq!((found, message.sequence()), (expected, sequence));
+
+        let message = in_place.borrow().unwrap().unwrap();
+        let payload = message.payload().to_vec();
+        let found = (
+            message.topic(),
+            &payload[..],
+            message.timestamp(),
+            message.origin(),
+            message.number(),
+        );
+        assert_eq!(found, expected);
+        message.validate().unwrap();
+    }
+    assert_eq!(texts(&mut below), ["one, two and three! And the rest."]);
+    let counted: u64 =
+        bus.stats().unwrap().publishers.unwrap().iter().map(|slot| slot.messages).sum();
+    assert_eq!(counted, 4);
+}
+
+#[test]
+fn messages_are_stamped_if_the_bus_stamps_them() {
+    let (_fixture, bus) = fixture(|config| config.timestamps(true));
+    let mut subscriber = bus.subscribe("**").unwrap();
+    let before = SystemTime::now();
+    let inlet = bus.inlet().unwrap();
+    let topic = inlet.topic("a").unwrap();
+    inlet.publish(&[Entry::new(&topic, &[b"x"])]).unwrap();
+    let stamped = subscriber.receive().unwrap().timestamp().unwrap();
+    assert!(stamped >= before && stamped <= SystemTime::now());
+}
+
+#[test]
+fn what_has_arrived_is_dropped_even_if_the_ring_has_overwritten_it() {
+    let (fixture, bus) = fixture(|config| config.capacity(64 << 10).policy(Policy::Overwrite));
+    let first = bus.inlet().unwrap();
+    let topic = first.topic("a").unwrap();
+    for number in [3, 4, 8] {
+        bring(&first, &topic, number).unwrap();
+    }
+    drop((first, topic));
+    let other = bus.publisher("other").unwrap();
+    for _ in 0..100 {
+        other.publish([0; 2000]).unwrap();
+    }
+
+    // A program that restarts sends everything again.
+    let restarted = fixture.config().open_existing("b").unwrap();
+    let mut subscriber = restarted.subscribe("a").unwrap();
+    let inlet = restarted.inlet().unwrap();
+    let topic = inlet.topic("a").unwrap();
+    for number in 0..12 {
+        bring(&inlet, &topic, number).unwrap();
+    }
+    assert_eq!(texts(&mut subscriber), ["9", "10", "11"]);
+    assert_eq!(inlet.duplicates(), 9);
+    let arrived = inlet.claim(7, 1, 0).unwrap();
+    assert_eq!((arrived.next, arrived.taken_over), (12, false));
+}
+
+#[test]
+fn streams_and_series_count_apart() {
+    let (_fixture, bus) = fixture(|config| config);
+    let mut subscriber = bus.subscribe("**").unwrap();
+    let inlet = bus.inlet().unwrap();
+    let topic = inlet.topic("a").unwrap();
+    let origins = [
+        Origin { source: 7, series: 1, stream: 0, number: 5 },
+        Origin { source: 7, series: 1, stream: 1, number: 5 },
+        Origin { source: 7, series: 2, stream: 0, number: 5 },
+        Origin { source: 8, series: 1, stream: 0, number: 5 },
+    ];
+    let entries = origins.map(|origin| Entry { origin: Some(origin), ..Entry::new(&topic, &[]) });
+    inlet.publish(&entries).unwrap();
+    inlet.publish(&entries).unwrap();
+    for origin in origins {
+        assert_eq!(subscriber.receive().unwrap().origin(), Some(origin));
+    }
+    assert!(subscriber.try_receive().unwrap().is_none());
+}
+
+#[test]
+fn messages_in_any_order_are_dropped_only_below_the_stated_number() {
+    let (_fixture, bus) = fixture(|config| config);
+    let mut subscriber = bus.subscribe("**").unwrap();
+    let inlet = bus.inlet().unwrap();
+    let topic = inlet.topic("a").unwrap();
+    for (number, open_from) in [(2, 0), (0, 1), (4, 1), (1, 3), (1, 3), (3, 5), (4, 5)] {
+        let text = number.to_string();
+        let parts = [text.as_bytes()];
+        let entry = Entry {
+            origin: Some(origin(number)),
+            open_from: Some(open_from),
+            ..Entry::new(&topic, &parts)
+        };
+        inlet.publish(&[entry]).unwrap();
+    }
+    assert_eq!(texts(&mut subscriber), ["2", "0", "4", "1", "3"]);
+    assert_eq!((inlet.duplicates(), inlet.claim(7, 1, 0).unwrap().next), (2, 5));
+}
+
+#[test]
+fn one_inlet_brings_a_series_until_it_is_dropped() {
+    let (fixture, bus) = fixture(|config| config);
+    let first = fixture.config().participant_name("first").open("b").unwrap().inlet().unwrap();
+    bring(&first, &first.topic("a").unwrap(), 5).unwrap();
+    let second = bus.inlet().unwrap();
+    let topic = second.topic("a").unwrap();
+    let refused = bring(&second, &topic, 6).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        format!(
+            "\"first\", process {}, already brings the messages of source 00000007, series 00000001: end that process, or leave them to it",
+            std::process::id()
+        )
+    );
+    let Err(PublishError::Taken { .. }) = second.claim(7, 1, 3) else { panic!("another stream") };
+    // Another series, and messages without an origin, are nobody's.
+    second.claim(7, 2, 0).unwrap();
+    second.publish(&[Entry::new(&topic, &[])]).unwrap();
+
+    drop(first);
+    let arrived = second.claim(7, 1, 0).unwrap();
+    assert_eq!((arrived.next, arrived.taken_over), (6, true));
+    bring(&second, &topic, 6).unwrap();
+}
+
+#[test]
+fn a_full_table_of_arrivals_is_an_error_that_names_the_setting() {
+    let (_fixture, bus) = fixture(|config| config.max_arrivals(2));
+    let mut subscriber = bus.subscribe("**").unwrap();
+    let inlet = bus.inlet().unwrap();
+    inlet.claim(1, 0, 0).unwrap();
+    inlet.claim(1, 0, 1).unwrap();
+    let refused = inlet.claim(1, 0, 2).unwrap_err();
+    assert!(matches!(refused, PublishError::TooManyArrivals { limit: 2 }), "{refused:?}");
+    assert!(refused.to_string().contains("larger max_arrivals"));
+    let topic = inlet.topic("a").unwrap();
+    assert!(bring(&inlet, &topic, 0).is_err());
+    assert!(subscriber.try_receive().unwrap().is_none());
+    assert_eq!(bus.stats().unwrap().max_arrivals, 2);
+
+    let (_fixture, none) = fixture(|config| config.max_arrivals(0));
+    let refused = none.inlet().unwrap().claim(1, 0, 0).unwrap_err();
+    assert!(matches!(refused, PublishError::TooManyArrivals { limit: 0 }));
+}
+
+#[test]
+fn invalid_input_publishes_nothing() {
+    let (fixture, bus) = fixture(|config| config.capacity(64 << 10));
+    let elsewhere = fixture.config().open("c").unwrap();
+    let inlet = bus.inlet().unwrap();
+    let (topic, foreign) =
+        (inlet.topic("a").unwrap(), elsewhere.inlet().unwrap().topic("a").unwrap());
+    let sibling = bus.inlet().unwrap().topic("a").unwrap();
+    let good = Entry { origin: Some(origin(1)), ..Entry::new(&topic, &[b"good"]) };
+    let refused = |bad| {
+        let error = inlet.publish(&[good, bad]).unwrap_err();
+        assert_eq!(error.published, 0);
+        error.source
+    };
+    for other in [&foreign, &sibling] {
+        assert!(matches!(refused(Entry::new(other, &[])), PublishError::ForeignTopic));
+    }
+    let half = vec![0; 16 << 10];
+    let halves = [&half[..], &half];
+    let too_long = refused(Entry::new(&topic, &halves));
+    assert!(
+        matches!(too_long, PublishError::TooLong { length: 32768, limit } if limit < 32768),
+        "{too_long:?}"
+    );
+    let large = Origin { number: 1 << 48, ..origin(0) };
+    let number = refused(Entry { origin: Some(large), ..good });
+    assert!(matches!(number, PublishError::OriginNumber { number } if number == 1 << 48));
+    let open_from = Some((1 << 48) + 1);
+    let number = refused(Entry { open_from, ..good });
+    assert!(matches!(number, PublishError::OriginNumber { number } if number == (1 << 48) + 1));
+
+    let everything = Pattern::everything();
+    let loss = |from, until, patterns| Lost {
+        from: origin(from),
+        until,
+        messages: 1,
+        bound: LostBound::Exact,
+        reason: LostReason::Gone,
+        scope: vec![everything.clone(); patterns],
+    };
+    for (from, until) in [(5, 4), (0, (1 << 48) + 1), (u64::MAX, u64::MAX)] {
+        let refused = inlet.publish_lost(&loss(from, until, 1), None).unwrap_err();
+        let PublishError::LostNumbers { from: f, until: u } = refused else {
+            panic!("{refused:?}")
+        };
+        assert_eq!((f, u), (from, until));
+    }
+    for patterns in [0, 17] {
+        let refused = inlet.publish_lost(&loss(1, 2, patterns), None).unwrap_err();
+        assert!(matches!(refused, PublishError::LostScope { patterns: p } if p == patterns));
+    }
+    assert_eq!(bus.stats().unwrap().sequence, 0);
+    assert_eq!(inlet.claim(7, 1, 0).unwrap().next, 0);
+}
+
+#[test]
+fn an_inlet_leaves_half_of_the_topic_table_to_others() {
+    let (_fixture, bus) = fixture(|config| config.topic_table_bytes(4096));
+    let mut subscriber = bus.subscribe("**").unwrap();
+    let inlet = bus.inlet().unwrap();
+    let names: Vec<_> = (0..200).map(|number| format!("a/rather/long/topic/{number}")).collect();
+    for name in &names {
+        let topic = inlet.topic(name).unwrap();
+        inlet.publish(&[Entry { number: Some(1), ..Entry::new(&topic, &[]) }]).unwrap();
+    }
+    for name in &names {
+        let message = subscriber.receive().unwrap();
+        assert_eq!((message.topic(), message.number()), (name.as_str(), Some(1)));
+    }
+    let used = bus.stats().unwrap().topics;
+    assert!((20..100).contains(&used), "{used}");
+    bus.publisher("of/this/host").unwrap();
+    assert_eq!(bus.stats().unwrap().topics, used + 1);
+}
+
+#[test]
+fn an_inlet_waits_for_slow_subscribers_and_goes_on_where_it_stopped() {
+    let (_fixture, bus) =
+        fixture(|config| config.capacity(64 << 10).policy(Policy::Wait { limit: None }));
+    let mut subscriber = bus.subscriber().pattern("**").start(Start::Oldest).build().unwrap();
+    let inlet = bus.inlet().unwrap();
+    let topic = inlet.topic("a").unwrap();
+    let payload = [1; 1000];
+    let parts = [&payload[..]];
+    let entries: Vec<_> = (0..100)
+        .map(|number| Entry { origin: Some(origin(number)), ..Entry::new(&topic, &parts) })
+        .collect();
+    let error = inlet.publish_timeout(&entries, Duration::from_millis(1)).unwrap_err();
+    assert!(matches!(error.source, PublishError::Timeout), "{error}");
+    let published = u64::try_from(error.published).unwrap();
+    assert!((40..70).contains(&published), "{published}");
+    assert_eq!(inlet.claim(7, 1, 0).unwrap(), inlet.claim(7, 1, 0).unwrap());
+    assert_eq!(inlet.claim(7, 1, 0).unwrap().next, published);
+
+    std::thread::scope(|scope| {
+        // What was published before is dropped.
+        scope.spawn(|| inlet.publish(&entries).unwrap());
+        for number in 0..100 {
+            assert_eq!(subscriber.receive().unwrap().origin(), Some(origin(number)));
+        }
+    });
+    assert_eq!(inlet.duplicates(), published);
+    assert!(subscriber.try_receive().unwrap().is_none());
+}
+
+#[test]
+fn an_exclusive_publisher_refuses_inlets() {
+    let (fixture, bus) = fixture(|config| config);
+    let inlet = bus.inlet().unwrap();
+    let topic = inlet.topic("a").unwrap();
+    let exclusive = fixture.config().open("b").unwrap().exclusive().unwrap();
+    assert!(matches!(bring(&inlet, &topic, 1), Err(PublishError::Exclusive { .. })));
+    drop(exclusive);
+    bring(&inlet, &topic, 1).unwrap();
+}
+
+#[test]
+fn threads_share_an_inlet() {
+    let (_fixture, bus) = fixture(|config| config);
+    let mut subscriber = bus.subscribe("**").unwrap();
+    let inlet = bus.inlet().unwrap();
+    std::thread::scope(|scope| {
+        for stream in 0..4 {
+            let inlet = &inlet;
+            scope.spawn(move || {
+                let topic = inlet.topic("a").unwrap();
+                for number in 0..100 {
+                    let origin = Origin { stream, ..origin(number) };
+                    let entry = Entry { origin: Some(origin), ..Entry::new(&topic, &[b"x"]) };
+                    inlet.publish(&[entry, entry]).unwrap();
+                }
+            });
+        }
+    });
+    let mut next = [0; 4];
+    while let Some(message) = subscriber.try_receive().unwrap() {
+        let Origin { stream, number, .. } = message.origin().unwrap();
+        assert_eq!(number, next[usize::from(stream)]);
+        next[usize::from(stream)] += 1;
+    }
+    assert_eq!((next, inlet.duplicates()), ([100; 4], 400));
+}
+
+#[test]
+fn what_has_arrived_is_known_to_a_claim_before_anything_is_published() {
+    let (_fixture, bus) = fixture(|config| config);
+    let inlet = bus.inlet().unwrap();
+    let Arrived { next, taken_over, .. } = inlet.claim(u32::MAX, u32::MAX, u16::MAX).unwrap();
+    assert_eq!((next, taken_over), (0, false));
+}
