@@ -1,6 +1,5 @@
 //! The settings that a bus is created with and that its header records: pure values, checked once.
 
-use crate::ring::layout::MOST_ARRIVALS;
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
@@ -147,6 +146,8 @@ pub(crate) const SMALLEST_TOPIC_TABLE_BYTES: u64 = 4 << 10;
 pub(crate) const LARGEST_TOPIC_TABLE_BYTES: u64 = 1 << 32;
 /// A participant's number fits 12 bits of the lock word; this keeps a scan of all slots short.
 pub(crate) const MOST_PARTICIPANTS: u32 = 1024;
+/// The table of arrivals then has 4 MiB.
+pub(crate) const MOST_ARRIVALS: u32 = 1 << 16;
 
 impl Default for Settings {
     fn default() -> Self {

@@ -2,6 +2,7 @@
 
 use crate::error::Corrupt;
 use crate::notify::EventCount;
+use crate::ring::arrivals::Arrivals;
 use crate::ring::memory::Ring;
 use crate::shm::participants::ReadersSegment;
 use crate::shm::segment::RingSegment;
@@ -16,6 +17,12 @@ pub(super) fn ring_of(segment: &RingSegment) -> Ring<'_> {
 /// Returns the topic table.
 pub(super) fn table_of(segment: &RingSegment) -> TableMemory<'_> {
     TableMemory { count: &segment.control().topics.0, words: segment.table() }
+}
+
+/// Returns the table of arrivals, for the owner of the writer lock.
+pub(super) fn arrivals_of(segment: &RingSegment) -> Arrivals<'_> {
+    let (pending, entries) = segment.arrivals();
+    Arrivals { pending, entries }
 }
 
 /// Returns the counters by which subscribers and publishers find each other.

@@ -20,9 +20,7 @@
 //! The table is a hash table with linear probing. Entries are never removed, only replaced once the table is full, so
 //! an entry that is found once stays within its probing distance.
 
-use super::layout::{
-    ARRIVAL_FREE, ARRIVAL_REPLACED, ARRIVAL_USED, ArrivalEntry, MOST_ARRIVALS, PendingArrival,
-};
+use super::layout::{ARRIVAL_FREE, ARRIVAL_REPLACED, ARRIVAL_USED, ArrivalEntry, PendingArrival};
 use super::position::to_index;
 use crate::error::Corrupt;
 use crate::hook::{self, CrashPoint, mutant};
@@ -177,8 +175,7 @@ impl Arrivals<'_> {
         }
         self.pending.position.store(tail, Ordering::Relaxed);
         self.pending.mark.store(mark, Ordering::Relaxed);
-        #[expect(clippy::cast_possible_truncation, reason = "at most MOST_ARRIVALS")]
-        let noted = arrival.index as u32 + 1;
+        let noted = u32::try_from(arrival.index + 1).expect("a bus has fewer entries");
         // After both values. COMMIT, which follows, keeps it from being stored later than the record.
         self.pending.entry.store(noted, Ordering::Release);
         hook::point(CrashPoint::ArrivalPending);
@@ -292,8 +289,6 @@ fn hash(key: StreamKey) -> usize {
     let mixed = key.source ^ key.series.rotate_left(16);
     mixed.wrapping_add(key.stream.into()) as usize
 }
-
-const _: () = assert!(MOST_ARRIVALS < u32::MAX);
 
 #[cfg(test)]
 #[cfg(not(loom))]

@@ -320,8 +320,6 @@ pub(crate) const ARRIVAL_FREE: u32 = 0;
 pub(crate) const ARRIVAL_USED: u32 = 1;
 /// An entry that is being made, or whose maker died.
 pub(crate) const ARRIVAL_REPLACED: u32 = 2;
-/// The most entries that a bus can have.
-pub(crate) const MOST_ARRIVALS: u32 = 1 << 16;
 
 /// The position of an index entry that is being changed or was never set.
 pub(crate) const NO_ENTRY: u64 = u64::MAX;

@@ -6,8 +6,9 @@ use super::mapping::{MapOptions, MappedSlice, Mapping, Protection};
 use super::ring_file::RingFile;
 use crate::error::FileError;
 use crate::hook::{self, CrashPoint};
-use crate::ring::arrivals::Arrivals;
-use crate::ring::layout::{CONTROL_OFFSET, Control, PendingArrival, RawFileHeader, TABLE_OFFSET};
+use crate::ring::layout::{
+    ArrivalEntry, CONTROL_OFFSET, Control, PendingArrival, RawFileHeader, TABLE_OFFSET,
+};
 use crate::ring::position::{Shape, to_index};
 use crate::settings::LockKind;
 use crate::sync::{AtomicU64, Ordering};
@@ -57,17 +58,14 @@ impl RingSegment {
         self.mapping.slice(TABLE_OFFSET, words).expect("as large as the header says")
     }
 
-    /// Returns the table of arrivals.
-    pub(crate) fn arrivals(&self) -> Arrivals<'_> {
+    /// Returns the table of arrivals, and what is about to be entered.
+    pub(crate) fn arrivals(&self) -> (&PendingArrival, &[ArrivalEntry]) {
         let settings = &self.header().settings;
         let offset = to_index(arrivals_offset(settings));
         let entries = offset + size_of::<PendingArrival>();
         let pending = self.mapping.slice(offset, 1).and_then(<[_]>::first);
         let entries = self.mapping.slice(entries, to_index(settings.max_arrivals.into()));
-        Arrivals {
-            pending: pending.expect("as large as the header says"),
-            entries: entries.expect("as large as the header says"),
-        }
+        pending.zip(entries).expect("as large as the header says")
     }
 
     /// Returns the stream, twice in a row: 2 × capacity bytes.

@@ -4,7 +4,7 @@
 //! publisher wrote everything back and then set a mark. Within one boot none of this matters: processes
 //! share the page cache, which outlives them.
 
-use crate::bus::views::ring_of;
+use crate::bus::views::{arrivals_of, ring_of};
 use crate::error::{Corrupt, FileError, OpenError};
 use crate::hook::{self, CrashPoint};
 use crate::ring::memory::Ring;
@@ -85,7 +85,7 @@ fn try_check(directory: &BusDirectory) -> Result<Option<Option<Reopened>>, OpenE
         Some(Ok(messages)) => Reopened::Kept { messages },
         _ => {
             segment.control().reset();
-            segment.arrivals().reset();
+            arrivals_of(&segment).reset();
             ring_of(&segment).word(0).store(0, Ordering::Relaxed);
             Reopened::Emptied
         }

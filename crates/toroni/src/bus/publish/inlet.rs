@@ -9,6 +9,7 @@ use super::publisher::{Publisher, stream_bytes};
 use super::publishing::{Publishing, WakeOnDrop};
 use super::terms::Terms;
 use super::topics::TableShare;
+use crate::bus::views::arrivals_of;
 use crate::bus::{Bus, clock};
 use crate::error::{BurstError, PublishError, PublisherError};
 use crate::ring::arrivals::{Arrival, Bringer, Refused, StreamKey};
@@ -363,8 +364,8 @@ impl<'a> Bringing<'a> {
     fn admit(&self, key: StreamKey) -> Result<Arrival, PublishError> {
         let participant = self.participant();
         let has_left = |other| participant.claim.has_left(other);
-        participant.ring.arrivals().bring(key, self.me, self.now_ns, has_left).map_err(|refused| {
-            match refused {
+        arrivals_of(&participant.ring).bring(key, self.me, self.now_ns, has_left).map_err(
+            |refused| match refused {
                 Refused::Taken(other) => {
                     let (name, pid) = participant.claim.name_and_pid_of(other);
                     let StreamKey { source, series, .. } = key;
@@ -375,8 +376,8 @@ impl<'a> Bringing<'a> {
                 },
                 Refused::Unknown(Blind) => PublishError::LeaseLost,
                 Refused::Corrupt(corrupt) => corrupt.into(),
-            }
-        })
+            },
+        )
     }
 
     fn message(&mut self, entry: &Entry<'_>) -> Result<(), PublishError> {
@@ -427,7 +428,7 @@ impl<'a> Bringing<'a> {
         parts: &[&[u8]],
         arrival: Option<(Arrival, u64)>,
     ) -> Result<(), PublishError> {
-        let arrivals = self.participant().ring.arrivals();
+        let arrivals = arrivals_of(&self.participant().ring);
         let now_ns = self.now_ns;
         let appender = &mut self.held()?.appender;
         if let Some((arrival, mark)) = &arrival {

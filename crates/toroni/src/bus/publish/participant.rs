@@ -6,7 +6,7 @@ use super::claim::PublisherClaim;
 use super::reader_slots::ReaderSlots;
 use super::reentrancy;
 use super::terms::Terms;
-use crate::bus::views::ring_of;
+use crate::bus::views::{arrivals_of, ring_of};
 use crate::error::{FileError, PublishError, PublisherError};
 use crate::hook::{self, CrashPoint, mutant};
 use crate::notify::futex;
@@ -329,7 +329,7 @@ impl Participant {
         let recovers = acquired.owner_died || Appender::has_to_recover(self.ring());
         let begun = Appender::begin(self.ring(), acquired.owner_died).and_then(|appender| {
             if recovers && !mutant("note_not_settled") {
-                self.ring.arrivals().settle(appender.tail())?;
+                arrivals_of(&self.ring).settle(appender.tail())?;
             }
             Ok(appender)
         });
