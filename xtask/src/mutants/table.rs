@@ -171,8 +171,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ],
     },
     Mutant {
-        name: "note_not_settled",
-        mistake: "a publisher that recovers leaves the note of a dead inlet, and writes another record where that one's would be",
+        name: "note_settled_late",
+        mistake: "a publisher that recovers leaves the note of a dead inlet to the next inlet, and writes another record where that one's would be",
         noticed_by: &[Tests("a_publisher_that_recovers_does_not_believe_a_mark_before_its_commit")],
     },
     Mutant {

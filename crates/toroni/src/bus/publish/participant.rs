@@ -328,7 +328,7 @@ impl Participant {
         }
         let recovers = acquired.owner_died || Appender::has_to_recover(self.ring());
         let begun = Appender::begin(self.ring(), acquired.owner_died).and_then(|appender| {
-            if recovers && !mutant("note_not_settled") {
+            if recovers && !mutant("note_settled_late") {
                 arrivals_of(&self.ring).settle(appender.tail())?;
             }
             Ok(appender)
