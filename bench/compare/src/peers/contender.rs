@@ -2,7 +2,8 @@
 
 use toroni_bench_harness::transport::{Transport as _, Wait};
 use toroni_bench_harness::transports::{
-    NamedPipes, TcpStreams, Toroni, ToroniBatch, ToroniInPlace, UnixSeqpacket, UnixStreams,
+    NamedPipes, TcpStreams, Toroni, ToroniBatch, ToroniExclusive, ToroniExclusiveInPlace,
+    ToroniInPlace, UnixSeqpacket, UnixStreams,
 };
 
 /// A row of a table.
@@ -43,20 +44,24 @@ impl Contender {
 
     /// Returns the label of its row.
     pub(super) fn label(&self) -> String {
-        match self.manner {
-            Manner::Single if self.transport == ToroniInPlace::NAME => {
-                format!("{}, read in place", self.peer)
-            }
-            Manner::Several if self.transport == ToroniInPlace::NAME => {
-                format!("{}, {SEVERAL} a call, read in place", self.peer)
-            }
-            Manner::Single => self.peer.to_owned(),
-            Manner::Several if self.transport == ToroniBatch::NAME => {
-                format!("{}, batches of {SEVERAL}", self.peer)
-            }
-            Manner::Several => format!("{}, {SEVERAL} a call", self.peer),
-            Manner::InPlace => format!("{}, in place", self.peer),
+        let mut label = self.peer.to_owned();
+        if [ToroniExclusive::NAME, ToroniExclusiveInPlace::NAME].contains(&self.transport) {
+            label.push_str(", exclusive");
         }
+        match self.manner {
+            Manner::Several if self.transport == ToroniBatch::NAME => {
+                label.push_str(&format!(", batches of {SEVERAL}"));
+            }
+            Manner::Several => label.push_str(&format!(", {SEVERAL} a call")),
+            Manner::InPlace => label.push_str(", in place"),
+            Manner::Single => {}
+        }
+        if self.manner != Manner::InPlace
+            && [ToroniInPlace::NAME, ToroniExclusiveInPlace::NAME].contains(&self.transport)
+        {
+            label.push_str(", read in place");
+        }
+        label
     }
 }
 
@@ -89,6 +94,10 @@ pub(super) fn all(wait: Wait) -> Vec<Contender> {
             // Other transports that can read in place always do.
             for how in [Manner::Single, Manner::Several, Manner::InPlace] {
                 all.push(Contender { transport: ToroniInPlace::NAME, ..manner(how) });
+            }
+            all.push(Contender { transport: ToroniExclusive::NAME, ..manner(Manner::Single) });
+            for how in [Manner::Single, Manner::InPlace] {
+                all.push(Contender { transport: ToroniExclusiveInPlace::NAME, ..manner(how) });
             }
         }
         if ["aeron", "iceoryx2"].contains(&name) {

@@ -170,6 +170,10 @@ impl Grid {
                     "receive_in_place: receivers copy nothing; those of Aeron and iceoryx2 never copy".to_owned(),
                 ),
                 (
+                    "exclusive".to_owned(),
+                    "the sender is an exclusive publisher, as Aeron's is".to_owned(),
+                ),
+                (
                     "in place".to_owned(),
                     "one call per message; the message is made where the transport keeps it, and only \
                      its number is written; read in place"

@@ -4,12 +4,14 @@ mod seqpacket;
 mod streams;
 mod toroni;
 mod toroni_batch;
+mod toroni_exclusive;
 mod toroni_in_place;
 
 pub use seqpacket::{PacketReceiver, PacketSender, UnixSeqpacket};
 pub use streams::{NamedPipes, StreamReceiver, StreamSender, TcpStreams, UnixStreams};
 pub use toroni::{Toroni, ToroniReceiver, ToroniSender};
 pub use toroni_batch::{ToroniBatch, ToroniBatchSender};
+pub use toroni_exclusive::{ToroniExclusive, ToroniExclusiveInPlace, ToroniExclusiveSender};
 pub use toroni_in_place::{ToroniInPlace, ToroniInPlaceReceiver};
 
 use crate::Failure;
@@ -18,10 +20,12 @@ use crate::registry;
 use crate::transport::Transport;
 
 /// The names of these transports.
-pub const NAMES: [&str; 7] = [
+pub const NAMES: [&str; 9] = [
     Toroni::NAME,
     ToroniBatch::NAME,
     ToroniInPlace::NAME,
+    ToroniExclusive::NAME,
+    ToroniExclusiveInPlace::NAME,
     UnixSeqpacket::NAME,
     UnixStreams::NAME,
     TcpStreams::NAME,
@@ -37,6 +41,8 @@ pub fn perform(child: &mut Child) -> Result<(), Failure> {
         Toroni::NAME => registry::perform::<Toroni>(child),
         ToroniBatch::NAME => registry::perform::<ToroniBatch>(child),
         ToroniInPlace::NAME => registry::perform::<ToroniInPlace>(child),
+        ToroniExclusive::NAME => registry::perform::<ToroniExclusive>(child),
+        ToroniExclusiveInPlace::NAME => registry::perform::<ToroniExclusiveInPlace>(child),
         UnixSeqpacket::NAME => registry::perform::<UnixSeqpacket>(child),
         UnixStreams::NAME => registry::perform::<UnixStreams>(child),
         TcpStreams::NAME => registry::perform::<TcpStreams>(child),

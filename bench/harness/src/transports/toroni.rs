@@ -11,7 +11,7 @@ use toroni::{Bus, BusConfig, Policy, Publisher, Subscriber, WaitStrategy};
 pub struct Toroni;
 
 const BUS: &str = "bench";
-const TOPIC: &str = "bench/flow";
+pub(super) const TOPIC: &str = "bench/flow";
 
 impl Transport for Toroni {
     const NAME: &'static str = "toroni";
@@ -74,7 +74,7 @@ fn config(directory: &RunDirectory) -> BusConfig {
     BusConfig::new().directory(&directory.path).prefault(true)
 }
 
-fn open(directory: &RunDirectory, name: &str) -> Result<Bus, Failure> {
+pub(super) fn open(directory: &RunDirectory, name: &str) -> Result<Bus, Failure> {
     config(directory).participant_name(name).open_existing(BUS).map_err(Failure::of("open the bus"))
 }
 
@@ -113,20 +113,24 @@ impl Sender for ToroniSender {
     }
 
     fn counts(&self) -> Result<SenderCounts, Failure> {
-        let stats =
-            self.publisher.bus().stats().map_err(Failure::of("read the counters of the bus"))?;
-        let own = std::process::id();
-        let publishers = stats.publishers.unwrap_or_default();
-        let Some(me) = publishers.iter().find(|other| other.pid == own) else {
-            return Ok(SenderCounts::default());
-        };
-        Ok(SenderCounts {
-            notifications: Some(me.wakes),
-            waits: Some(me.waits),
-            waited_ns: u64::try_from(me.waited.as_nanos()).ok(),
-            notifying_ns: None,
-        })
+        counts(self.publisher.bus())
     }
+}
+
+/// Returns what the bus has counted of the publisher of this process.
+pub(super) fn counts(bus: &Bus) -> Result<SenderCounts, Failure> {
+    let stats = bus.stats().map_err(Failure::of("read the counters of the bus"))?;
+    let own = std::process::id();
+    let publishers = stats.publishers.unwrap_or_default();
+    let Some(me) = publishers.iter().find(|other| other.pid == own) else {
+        return Ok(SenderCounts::default());
+    };
+    Ok(SenderCounts {
+        notifications: Some(me.wakes),
+        waits: Some(me.waits),
+        waited_ns: u64::try_from(me.waited.as_nanos()).ok(),
+        notifying_ns: None,
+    })
 }
 
 /// A subscriber.
