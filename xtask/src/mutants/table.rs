@@ -186,6 +186,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: &[Tests("a_claimer_inherits_from_an_exclusive_publisher_after_a_delay")],
     },
     Mutant {
+        name: "takeover_unmarked",
+        mistake: "who takes over from an exclusive publisher dies while it waits, and the next one writes at once",
+        noticed_by: &[Tests(
+            "who_takes_over_from_an_exclusive_publisher_leaves_its_mark_until_it_may_write",
+        )],
+    },
+    Mutant {
         name: "exclusive_for_ever",
         mistake: "no publisher takes over from an exclusive one that is dead",
         noticed_by: &[Tests("an_exclusive_publisher_that_died_is_taken_over_from")],

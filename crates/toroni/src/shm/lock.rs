@@ -30,7 +30,8 @@
 //! that too. If its lease is gone, they take over, as from any owner. But its process may live, and only have lost its
 //! descriptors. It may then be in the middle of a message, because it does not take the lock for each one. It checks
 //! the word before each message, and in a burst before each block. A publisher that takes over waits
-//! [`TAKEOVER_DELAY`] before it writes, unless that process has certainly ended.
+//! [`TAKEOVER_DELAY`] before it writes, unless that process has certainly ended. Until then it leaves EXCLUSIVE in the
+//! word: if it dies meanwhile, the publisher that takes over from it waits, too.
 //!
 //! # `robust`
 //!
@@ -407,14 +408,36 @@ impl WriterLock {
         if owner == self.me || !liveness.is_dead(owner)? || mutant("exclusive_for_ever") {
             return Err(Denied::Exclusive(owner));
         }
-        let has_ended = liveness.has_ended(owner);
-        if !self.seize(lock, word, word & WAITERS) {
-            return Ok(None);
+        let is_taken = if liveness.has_ended(owner) {
+            self.seize(lock, word, word & WAITERS)
+        } else {
+            self.seize_after_delay(lock, word)
+        };
+        Ok(is_taken.then_some(Acquired { owner_died: true }))
+    }
+
+    /// Takes the lock from an exclusive publisher whose process may be in the middle of a message, and waits until it no
+    /// longer is. Returns whether this participant has the lock then.
+    fn seize_after_delay(&self, lock: &AtomicU32, word: u32) -> bool {
+        let mark = if mutant("takeover_unmarked") { 0 } else { EXCLUSIVE };
+        if !self.seize(lock, word, word & WAITERS | mark) {
+            return false;
         }
-        if !has_ended {
-            std::thread::sleep(TAKEOVER_DELAY);
+        std::thread::sleep(TAKEOVER_DELAY);
+        let mut word = lock.load(Ordering::Relaxed);
+        while word & OWNER == self.me.0 {
+            match lock.compare_exchange(
+                word,
+                word & !EXCLUSIVE,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return true,
+                Err(now) => word = now,
+            }
         }
-        Ok(Some(Acquired { owner_died: true }))
+        // This participant was taken for dead, too.
+        false
     }
 
     fn sleep(
@@ -446,21 +469,22 @@ impl WriterLock {
         let owner = Owner::of(word)?;
         // This also applies if the word names exactly this owner. It has not taken the lock yet, so the word is
         // either wrong or from a generation with the same low bits.
-        if owner.slot() != self.me.slot() || !self.seize(lock, word, word & WAITERS) {
+        if owner.slot() != self.me.slot() {
             return None;
         }
-        if word & EXCLUSIVE != 0 && !mutant("inherits_at_once") {
+        let is_taken = if word & EXCLUSIVE != 0 && !mutant("inherits_at_once") {
             // The slot no longer says whose process it was, so that one may live.
-            std::thread::sleep(TAKEOVER_DELAY);
-        }
-        Some(Acquired { owner_died: true })
+            self.seize_after_delay(lock, word)
+        } else {
+            self.seize(lock, word, word & WAITERS)
+        };
+        is_taken.then_some(Acquired { owner_died: true })
     }
 
-    /// Replaces exactly `word` by this participant, with the WAITERS bit given by `waiters`.
-    fn seize(&self, lock: &AtomicU32, word: u32, waiters: u32) -> bool {
+    /// Replaces exactly `word` by this participant, with these other bits.
+    fn seize(&self, lock: &AtomicU32, word: u32, bits: u32) -> bool {
         // LOCK
-        lock.compare_exchange(word, self.me.0 | waiters, Ordering::Acquire, Ordering::Relaxed)
-            .is_ok()
+        lock.compare_exchange(word, self.me.0 | bits, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 }
 
@@ -666,6 +690,19 @@ mod tests {
 
         fn has_ended(&self, _: Owner) -> bool {
             true
+        }
+    }
+
+    /// This owner has lost its lease, and its process may live.
+    struct Lost(Owner);
+
+    impl LivenessCheck for Lost {
+        fn is_dead(&self, owner: Owner) -> Result<bool, Blind> {
+            Ok(owner == self.0)
+        }
+
+        fn has_ended(&self, _: Owner) -> bool {
+            false
         }
     }
 
@@ -915,6 +952,82 @@ mod tests {
         assert!(!dead.is_kept(&control) && !heir.is_kept(&control));
         heir.release(&control);
         assert_eq!(control.commit.0.lock.load(Ordering::Relaxed), 0);
+    }
+
+    /// If who takes over dies while it waits, the next one finds an exclusive publisher's word, and waits, too.
+    #[test]
+    fn who_takes_over_from_an_exclusive_publisher_leaves_its_mark_until_it_may_write() {
+        let is_marked = |takes_over: &(dyn Fn(&Control, &WriterLock) -> Owner + Sync)| {
+            let (control, dead, two) = locks(LockKind::Lease);
+            let _ = dead.acquire_exclusive(&control, LockAttempt::Try, &Dead(vec![])).unwrap();
+            let has_taken = std::sync::atomic::AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    let owner = takes_over(&control, &two);
+                    assert_eq!(lease_owner(&control), Some((owner, false)), "after the delay");
+                    has_taken.store(true, Ordering::Release);
+                });
+                let mut was_marked = false;
+                while !has_taken.load(Ordering::Acquire) {
+                    let owner = lease_owner(&control);
+                    was_marked |=
+                        owner.is_some_and(|(owner, exclusive)| owner != dead.me && exclusive);
+                    std::thread::yield_now();
+                }
+                was_marked
+            })
+        };
+        // A busy machine may not let this thread see every delay.
+        let is_seen = |takes_over: &(dyn Fn(&Control, &WriterLock) -> Owner + Sync)| {
+            (0..500).any(|_| is_marked(takes_over))
+        };
+        assert!(is_seen(&|control, two| {
+            let liveness = Lost(Owner::new(0, 7));
+            assert!(two.acquire(control, LockAttempt::Until(None), &liveness).unwrap().owner_died);
+            two.me
+        }));
+        assert!(is_seen(&|control, _| {
+            let heir = WriterLock::new(LockKind::Lease, Owner::new(0, 8));
+            assert!(heir.inherit(control).unwrap().owner_died);
+            heir.me
+        }));
+    }
+
+    /// One that is itself taken for dead while it waits does not believe that it has the lock.
+    #[test]
+    fn who_loses_the_lock_while_it_waits_to_write_does_not_have_it() {
+        let (control, dead, two) = locks(LockKind::Lease);
+        let lock = &control.commit.0.lock;
+        let three = Owner::new(2, 7);
+        for _ in 0..500 {
+            lock.store(0, Ordering::Relaxed);
+            let _ = dead.acquire_exclusive(&control, LockAttempt::Try, &Dead(vec![])).unwrap();
+            let word = lock.load(Ordering::Relaxed);
+            let was_late = std::thread::scope(|scope| {
+                let taking = scope.spawn(|| two.seize_after_delay(lock, word));
+                loop {
+                    let marked = two.me.0 | EXCLUSIVE;
+                    let now = lock.load(Ordering::Relaxed);
+                    if now == two.me.0 {
+                        break true;
+                    }
+                    if now == marked
+                        && lock
+                            .compare_exchange(marked, three.0, Ordering::Relaxed, Ordering::Relaxed)
+                            .is_ok()
+                    {
+                        assert!(!taking.join().unwrap());
+                        break false;
+                    }
+                    std::thread::yield_now();
+                }
+            });
+            if !was_late {
+                assert_eq!(lease_owner(&control), Some((three, false)));
+                return;
+            }
+        }
+        panic!("the wait was never seen");
     }
 
     #[test]
