@@ -19,7 +19,7 @@ macro_rules! steps {
 }
 
 steps! { PUBLISHER_STEPS, number_of_doing, Doing, 0;
-    Claim, Inherit, InheritSeize, Release, Lock, Seize, RecoverSequence, RecoverTail, RecoverProposal, RecoverNext, Propose, LoadJoins, Withdraw, ReadSlots,
+    Enter, Claim, Inherit, InheritSeize, Release, Lock, Seize, Delay, Keep, CheckKept, GiveUp, RecoverSequence, RecoverTail, RecoverProposal, RecoverNext, Propose, LoadJoins, Withdraw, ReadSlots,
     AskLeases, LoadSpace, StoreUntil, RaiseWaits, Reserve, Write, Unlock, LoadSleeps, RaiseWake,
     WakeAll, WaitForSpace, Done, Gone,
 }

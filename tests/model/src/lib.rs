@@ -6,7 +6,8 @@
 //! A step is one load or store of shared memory that another process can notice, or one question to the kernel, in
 //! the order of the code. Between any two steps a process may die, which frees its leases and leaves all that it wrote.
 //! It may be stopped for ever, which frees nothing. A dead process may be replaced by a new one in its slot. What the
-//! owner of the writer lock loads is no step, because no other process changes it.
+//! owner of the writer lock loads is no step, because no other process changes it. An exclusive publisher may also lose its
+//! lease and live on; then others take over from it while it writes.
 //!
 //! ```text
 //!  state.rs        the words that are shared, the registers of each process, and the truth
@@ -51,7 +52,10 @@
 //! - **Two loads of the same word in a row** are one, as are the two writes of a position before a sleep.
 //! - **Wrap-around of counters.** Counters that only grow and are only compared are kept as "is it still
 //!   the same".
-//! - **Clocks.** A limit is reached at any time.
+//! - **Clocks.** A limit is reached at any time. Who takes over from an exclusive publisher waits for longer than a
+//!   message takes; so in the model it waits until that one is between two messages.
+//! - **The lease of a shared publisher that lives on.** It is in the middle of a message for a moment only, and others
+//!   test its lease every few milliseconds.
 //!
 //! States are distinguished by a hash of 64 bits. The chance that two of 100 million share a hash is about 1 in 4,000.
 

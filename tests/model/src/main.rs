@@ -73,7 +73,8 @@ fn show_mistakes(names: &[String]) -> bool {
             report.took.as_secs_f64()
         );
         found &= is_found;
-        if let Some(broken) = report.broken.iter().find(|broken| broken.property == entry.breaks) {
+        // If the mistake breaks something else first, that is worth seeing, too.
+        for broken in &report.broken {
             print!("{}", trace::render(broken));
         }
     }

@@ -57,6 +57,29 @@ pub enum Mistake {
     WaitsWithoutWaking,
     /// A loss is not counted by sequences, but guessed from the bytes that were skipped.
     LossGuessed,
+    /// The lock word does not say that an exclusive publisher has the lock.
+    KeptInSecret,
+    /// An exclusive publisher that took over from another one does not mark the lock as its own.
+    ExclusiveForgottenOnTakeover,
+    /// A shared publisher that took over from an exclusive one leaves the mark in the lock word.
+    ExclusiveStaysInTheWord,
+    /// No publisher takes over from an exclusive one that is dead.
+    ExclusiveForEver,
+    /// Others take the lock of an exclusive publisher that lives.
+    OthersWriteToo,
+    /// Who takes over from an exclusive publisher writes at once, although that one may be in the middle of a message.
+    TakesOverAtOnce,
+    /// So does who claims its slot.
+    InheritsAtOnce,
+    /// Who takes over from an exclusive publisher removes the mark before it has waited. If it dies, the next one writes at
+    /// once.
+    TakeoverUnmarked,
+    /// An exclusive publisher does not check before a message that it still has the lock.
+    TakeoverUnnoticed,
+    /// It checks before a burst, and not again before each of its records.
+    BurstNotChecked,
+    /// It gives up the lock without a comparison, although another publisher may have taken over.
+    GivesUpAnothersLock,
 }
 
 /// One line of the table.
@@ -110,4 +133,15 @@ table! {
     NotifiedUpToANewerCount: "notified-up-to-a-newer-count" in "sleeping" breaks NOBODY_STUCK;
     WaitsWithoutWaking: "waits-without-waking" in "gating-asleep" breaks NOBODY_STUCK;
     LossGuessed: "loss-guessed" in "lap" breaks ONE_ORDER;
+    KeptInSecret: "kept-in-secret" in "exclusive-stopped" breaks NOBODY_STUCK;
+    ExclusiveForgottenOnTakeover: "exclusive-forgotten-on-takeover" in "exclusive-stopped" breaks NOBODY_STUCK;
+    ExclusiveStaysInTheWord: "exclusive-stays-in-the-word" in "exclusive-takeover" breaks REFUSED_RIGHTLY;
+    ExclusiveForEver: "exclusive-for-ever" in "exclusive-takeover" breaks REFUSED_RIGHTLY;
+    OthersWriteToo: "others-write-too" in "exclusive" breaks ONE_OWNER;
+    TakesOverAtOnce: "takes-over-at-once" in "exclusive-lease-lost" breaks STREAM_ENDS;
+    InheritsAtOnce: "inherits-at-once" in "exclusive-lease-lost" breaks INDEX_TRUE;
+    TakeoverUnmarked: "takeover-unmarked" in "exclusive-heirs" breaks INDEX_TRUE;
+    TakeoverUnnoticed: "takeover-unnoticed" in "exclusive-lease-lost" breaks STREAM_ENDS;
+    BurstNotChecked: "burst-not-checked" in "exclusive-lease-lost" breaks NEVER_UNDONE;
+    GivesUpAnothersLock: "gives-up-anothers-lock" in "exclusive-lease-lost" breaks ONE_OWNER;
 }

@@ -31,6 +31,8 @@ pub enum Action {
     /// A process is stopped for ever: SIGSTOP.
     PublisherStops(u8),
     SubscriberStops(u8),
+    /// Other code in the process of an exclusive publisher closes its descriptors: it lives, and has no lease.
+    PublisherLosesLease(u8),
     /// A new process takes the slot of a dead one.
     PublisherReturns(u8),
     SubscriberReturns(u8),
@@ -53,7 +55,10 @@ impl Protocol {
     #[must_use]
     pub fn is_quiet(&self, state: &State) -> bool {
         let waits = |doing: &Doing| {
-            matches!(doing, Doing::Lock | Doing::WaitForSpace | Doing::Done | Doing::Gone)
+            matches!(
+                doing,
+                Doing::Lock | Doing::Delay { .. } | Doing::WaitForSpace | Doing::Done | Doing::Gone
+            )
         };
         let idles = |reading: &Reading| {
             matches!(
@@ -72,32 +77,37 @@ impl Protocol {
         !actions.iter().any(|action| self.act(&mut state.clone(), *action))
     }
 
-    /// Whether every process that can continue has finished: publishers have published all messages, subscribers have
-    /// delivered them or reported them as lost. A process that waits for a stopped one is excused.
+    /// Whether every process that can continue has finished: publishers have published all messages or were refused,
+    /// subscribers have delivered them or reported them as lost. A process that waits for a stopped one is excused, but
+    /// only the next exclusive publisher may wait for an exclusive one.
     #[must_use]
     pub fn is_finished(&self, state: &State) -> bool {
-        let is_held_up = state.publishers.iter().enumerate().any(|(number, publisher)| {
+        let stopped_owner = state.publishers.iter().find(|publisher| {
             publisher.life == Life::Stopped
-                && usize::from(state.ring.lock.owner) == number + 1
+                && state.ring.lock.owner == publisher.slot + 1
                 && state.ring.lock.generation == publisher.generation
         });
+        let is_held_up = |number: usize| {
+            stopped_owner.is_some_and(|owner| !owner.keeps || self.setup.is_exclusive(number))
+        };
         let is_gated = self.setup.policy == Policy::Wait
             && state
                 .subscribers
                 .iter()
                 .zip(state.slots.iter())
                 .any(|(subscriber, slot)| subscriber.life == Life::Stopped && slot.active);
-        let has_written = |publisher: &crate::state::Publisher| {
+        let has_written = |(number, publisher): (usize, &crate::state::Publisher)| {
             publisher.life != Life::Running
                 || publisher.doing == Doing::Done
-                || is_held_up
+                || is_held_up(number)
                 || is_gated && publisher.doing == Doing::WaitForSpace
         };
         let has_read = |subscriber: &crate::state::Subscriber| {
             subscriber.life != Life::Running
                 || usize::from(subscriber.at.sequence) == state.truth.committed.len()
         };
-        state.publishers.iter().all(has_written) && state.subscribers.iter().all(has_read)
+        state.publishers.iter().enumerate().all(has_written)
+            && state.subscribers.iter().all(has_read)
     }
 
     /// Carries out an action. Returns false if the action is not possible in this state.
@@ -117,9 +127,18 @@ impl Protocol {
                 let me = &mut state.publishers[usize::from(me)];
                 let owed = me.owes;
                 // Its next process continues after the call in which it died.
-                let begun = !matches!(me.doing, Doing::Claim | Doing::Inherit | Doing::Done)
-                    && usize::from(me.work) < setup.works.len().max(usize::from(me.work) + 1);
-                let work = me.work + u8::from(begun && me.doing != Doing::Lock);
+                let begun = match me.doing {
+                    Doing::Enter
+                    | Doing::Claim
+                    | Doing::Inherit
+                    | Doing::Lock
+                    | Doing::Keep { .. }
+                    | Doing::GiveUp
+                    | Doing::Done => false,
+                    Doing::CheckKept => me.item > 0,
+                    _ => true,
+                };
+                let work = me.work + u8::from(begun);
                 me.forget();
                 (me.life, me.doing, me.work) = (Life::Dead, Doing::Gone, work);
                 state.unwoken |= owed;
@@ -144,10 +163,20 @@ impl Protocol {
                 state.subscribers[usize::from(me)].life = Life::Stopped;
                 true
             }
+            Action::PublisherLosesLease(me) => {
+                state.budget.losses -= 1;
+                state.publishers[usize::from(me)].lease = false;
+                true
+            }
             Action::PublisherReturns(me) => {
                 state.budget.restarts -= 1;
                 let me = &mut state.publishers[usize::from(me)];
-                (me.life, me.doing) = (Life::Running, Doing::Claim);
+                me.life = Life::Running;
+                // Another one may have taken its slot meanwhile.
+                (me.lease, me.doing) = match setup.late {
+                    0 => (true, Doing::Claim),
+                    _ => (false, Doing::Enter),
+                };
                 true
             }
             Action::SubscriberReturns(me) => {
@@ -189,13 +218,21 @@ fn mishaps(setup: &Setup, state: &State, actions: &mut Vec<Action>) {
     for (number, publisher) in (0..).zip(state.publishers.iter()) {
         // The death of one that has nothing more to do changes nothing.
         let is_victim = publisher.life == Life::Running
-            && publisher.doing != Doing::Done
+            && !matches!(publisher.doing, Doing::Enter | Doing::Done)
             && setup.victims != Victims::Subscribers;
         if is_victim && budget.deaths > 0 {
             actions.push(Action::PublisherDies(number));
         }
         if is_victim && budget.stops > 0 {
             actions.push(Action::PublisherStops(number));
+        }
+        // What others do about the lease of a shared publisher, they do by its death.
+        if publisher.life == Life::Running
+            && publisher.keeps
+            && publisher.lease
+            && budget.losses > 0
+        {
+            actions.push(Action::PublisherLosesLease(number));
         }
         if publisher.life == Life::Dead && budget.restarts > 0 && publisher.work < works(number) {
             actions.push(Action::PublisherReturns(number));

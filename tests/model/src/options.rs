@@ -49,6 +49,9 @@ pub(crate) struct Options {
     /// … under this policy
     #[arg(long, value_enum, default_value_t = PolicyName::Overwrite)]
     policy: PolicyName,
+    /// … of whom so many are exclusive
+    #[arg(long, default_value_t = 0)]
+    exclusive: u8,
     /// … with a robust lock
     #[arg(long)]
     robust: bool,
@@ -61,6 +64,9 @@ pub(crate) struct Options {
     /// … stops
     #[arg(long, default_value_t = 0)]
     stops: u8,
+    /// … losses of an exclusive publisher's lease, while it lives
+    #[arg(long, default_value_t = 0)]
+    losses: u8,
     /// … restarts
     #[arg(long, default_value_t = 0)]
     restarts: u8,
@@ -116,11 +122,14 @@ impl Options {
             lock: if self.robust { Lock::Robust } else { Lock::Lease },
             sleep: self.sleep,
             works: vec![works; publishers.into()],
+            exclusive: self.exclusive.into(),
+            late: 0,
             subscribers: self.subscribers.into(),
             joined: self.subscribers.saturating_sub(self.late).into(),
             start: if self.oldest { Start::Oldest } else { Start::End },
             deaths: self.deaths,
             stops: self.stops,
+            losses: self.losses,
             restarts: self.restarts,
             leaves: self.leaves,
             victims: Victims::All,

@@ -1,5 +1,12 @@
 //! A publisher, step by step: `bus/publish/publishing.rs`, `shm/lock.rs`, `ring/writer.rs`,
 //! `notify/eventcount.rs`.
+//!
+//! An exclusive publisher (`bus/publish/exclusive.rs`) takes the lock, marks it and keeps it. Before each message it
+//! checks that the lock is still its own. If it lost its lease, others take it for dead, and take over while it may be in
+//! the middle of a message. Who takes over therefore waits for longer than a message takes ([`Doing::Delay`]). In the
+//! model that wait ends when the former owner is between two messages. If it is never seen to end, the process is stuck,
+//! which the search reports.
+//!
 //! Its check of the slots is in `space.rs`.
 
 use crate::mistakes::Mistake;
@@ -14,6 +21,8 @@ pub type Seen = [Slot; MOST_SUBSCRIBERS];
 /// question to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Doing {
+    /// Takes the lease of a slot that has none.
+    Enter,
     /// Claims its slot, whose lease it holds: raises the generation.
     Claim,
     /// Checks whether an earlier owner of its slot died while it held the lock.
@@ -24,6 +33,23 @@ pub enum Doing {
     Lock,
     /// Takes the lock of a dead owner, by a compare-exchange on what it saw.
     Seize(LockWord),
+    /// Waits before it writes, because the exclusive publisher from which it took over may be in the middle of a
+    /// message.
+    Delay {
+        /// As in [`Doing::RecoverSequence`].
+        inherits: bool,
+    },
+    /// Marks the lock as that of an exclusive publisher.
+    Keep {
+        /// Whether the owner before it died.
+        owner_died: bool,
+        /// Whether that one was exclusive.
+        after_exclusive: bool,
+    },
+    /// An exclusive publisher checks before a message that it still has the lock.
+    CheckKept,
+    /// An exclusive publisher gives up the lock, if it still has it.
+    GiveUp,
     /// Recovery: stores the sequence that it counted.
     RecoverSequence {
         to: RecordStart,
@@ -117,7 +143,9 @@ impl Doing {
     #[must_use]
     pub fn has_lock(&self) -> bool {
         match self {
-            Self::RecoverSequence { .. }
+            Self::Delay { .. }
+            | Self::Keep { .. }
+            | Self::RecoverSequence { .. }
             | Self::RecoverTail { .. }
             | Self::Release
             | Self::Propose { .. }
@@ -132,7 +160,10 @@ impl Doing {
             | Self::Reserve
             | Self::Write { .. }
             | Self::Unlock { .. } => true,
-            Self::Claim
+            Self::Enter
+            | Self::Claim
+            | Self::CheckKept
+            | Self::GiveUp
             | Self::Inherit
             | Self::InheritSeize(_)
             | Self::Lock
@@ -160,6 +191,7 @@ pub(crate) fn ways(setup: &Setup, state: &State, me: usize) -> u8 {
     match &state.publishers[me].doing {
         Doing::ReadSlots { .. } => small(setup.subscribers),
         Doing::WaitForSpace => 2,
+        Doing::Enter => small(setup.works.len()),
         _ => 1,
     }
 }
@@ -168,13 +200,24 @@ impl Turn<'_> {
     /// Takes the next step. Returns false if it can only wait for others; then nothing was changed.
     pub(crate) fn step(&mut self, way: u8) -> bool {
         match self.state.publishers[self.me].doing {
+            Doing::Enter => {
+                if self.state.is_leased(way) {
+                    return false;
+                }
+                let me = self.mine();
+                (me.slot, me.lease) = (way, true);
+                self.go(Doing::Claim)
+            }
             Doing::Claim => {
-                self.state.publishers[self.me].generation += 1;
+                let slot = self.state.publishers[self.me].slot;
+                let generation = &mut self.state.generations[usize::from(slot)];
+                *generation += 1;
+                self.mine().generation = *generation;
                 self.go(Doing::Inherit)
             }
             Doing::Inherit => {
                 let word = self.state.ring.lock;
-                let is_mine = usize::from(word.owner) == self.me + 1
+                let is_mine = word.owner == self.state.publishers[self.me].slot + 1
                     && self.setup.lock == Lock::Lease
                     && !self.has(Mistake::LeaseWithoutGeneration);
                 if is_mine { self.go(Doing::InheritSeize(word)) } else { self.begin_call() }
@@ -184,6 +227,9 @@ impl Turn<'_> {
                     return self.begin_call();
                 }
                 self.take_lock();
+                if word.exclusive && !self.has(Mistake::InheritsAtOnce) {
+                    return self.delay(true);
+                }
                 // An owner that died always means recovery.
                 self.repair(true, true)
             }
@@ -195,7 +241,43 @@ impl Turn<'_> {
                     return self.go(Doing::Lock);
                 }
                 self.take_lock();
-                self.begin(true)
+                if word.exclusive && !self.has(Mistake::TakesOverAtOnce) {
+                    return self.delay(false);
+                }
+                self.has_taken(true, word.exclusive)
+            }
+            Doing::Delay { inherits } => {
+                let is_amidst = self.state.publishers.iter().any(|other| {
+                    other.life == Life::Running
+                        && !other.has_lease()
+                        && other.keeps
+                        && other.doing.has_lock()
+                });
+                if is_amidst {
+                    return false;
+                }
+                if !self.has(Mistake::ExclusiveStaysInTheWord) {
+                    self.state.ring.lock.exclusive = false;
+                }
+                if inherits { self.repair(true, true) } else { self.has_taken(true, true) }
+            }
+            Doing::Keep { owner_died, after_exclusive } => {
+                let forgets = after_exclusive && self.has(Mistake::ExclusiveForgottenOnTakeover);
+                if !forgets && !self.has(Mistake::KeptInSecret) {
+                    self.state.ring.lock.exclusive = true;
+                }
+                self.mine().keeps = true;
+                self.repair(owner_died, false) || self.begin_call()
+            }
+            Doing::CheckKept => self.check_kept(),
+            Doing::GiveUp => {
+                if self.has(Mistake::GivesUpAnothersLock) {
+                    self.state.ring.lock = LockWord::default();
+                } else {
+                    self.give_back();
+                }
+                self.mine().keeps = false;
+                self.go(Doing::Done)
             }
             Doing::RecoverSequence { to, inherits } => {
                 self.state.ring.sequence = to.sequence;
@@ -211,7 +293,11 @@ impl Turn<'_> {
             }
             Doing::RecoverNext { inherits } => {
                 self.state.ring.next = self.state.ring.tail;
-                if inherits { self.go(Doing::Release) } else { self.seek_space() }
+                if inherits {
+                    return self.go(Doing::Release);
+                }
+                // An exclusive publisher repairs the stream when it takes the lock.
+                if self.mine().keeps { self.begin_call() } else { self.seek_space() }
             }
             Doing::Release => {
                 self.give_back();
@@ -283,20 +369,28 @@ impl Turn<'_> {
     }
 
     fn word_of_mine(&self) -> LockWord {
-        let generation = self.state.publishers[self.me].generation;
-        LockWord { owner: small(self.me + 1), generation }
+        let me = &self.state.publishers[self.me];
+        LockWord { owner: me.slot + 1, generation: me.generation, exclusive: false }
+    }
+
+    /// Whether the lock word names this publisher.
+    fn is_owner(&self) -> bool {
+        LockWord { exclusive: false, ..self.state.ring.lock } == self.word_of_mine()
     }
 
     fn lock(&mut self) -> bool {
         let word = self.state.ring.lock;
         if word.owner == 0 {
             self.take_lock();
-            return self.begin(false);
+            return self.has_taken(false, false);
         }
-        let owner = &self.state.publishers[usize::from(word.owner) - 1];
-        let is_current =
-            owner.generation == word.generation || self.has(Mistake::LeaseWithoutGeneration);
-        if is_current && owner.life.has_lease() {
+        let is_current = self.state.generations[usize::from(word.owner) - 1] == word.generation
+            || self.has(Mistake::LeaseWithoutGeneration);
+        let lives = is_current && self.state.is_leased(word.owner - 1);
+        if word.exclusive && (lives || self.has(Mistake::ExclusiveForEver)) {
+            return self.meet_exclusive(word);
+        }
+        if lives {
             // It waits.
             return false;
         }
@@ -309,9 +403,51 @@ impl Turn<'_> {
         }
     }
 
+    /// Another publisher is exclusive. The next exclusive one waits for it; the call of a shared one is refused.
+    fn meet_exclusive(&mut self, word: LockWord) -> bool {
+        if self.has(Mistake::OthersWriteToo) {
+            return self.go(Doing::Seize(word));
+        }
+        if self.setup.is_exclusive(self.me) {
+            return false;
+        }
+        let is_right = self.state.publishers.iter().any(|other| {
+            let keeps = other.keeps && other.generation == word.generation;
+            // Its slot has the lease of a new process, which has not raised the generation yet.
+            let is_being_replaced = other.doing == Doing::Claim;
+            let is_delayed = matches!(other.doing, Doing::Delay { .. });
+            let is_reason = keeps || is_being_replaced || is_delayed;
+            other.has_lease() && other.slot + 1 == word.owner && is_reason
+        });
+        if !is_right {
+            self.state.fail(Fault::Refused);
+        }
+        let me = self.mine();
+        me.work += 1;
+        (me.item, me.expired) = (0, false);
+        self.begin_call()
+    }
+
+    /// An exclusive publisher is about to write, or to continue after a wait.
+    fn check_kept(&mut self) -> bool {
+        let is_unchecked = self.has(Mistake::TakeoverUnnoticed)
+            || self.has(Mistake::BurstNotChecked) && self.state.publishers[self.me].item > 0;
+        if self.is_owner() || is_unchecked {
+            return self.begin(false);
+        }
+        if self.state.publishers[self.me].has_lease() {
+            self.state.fail(Fault::Robbed);
+        }
+        // Its calls fail from now on.
+        self.go(Doing::GiveUp)
+    }
+
     fn take_lock(&mut self) {
         let somebody_else = self.state.publishers.iter().enumerate().any(|(number, other)| {
-            number != self.me && other.life == Life::Running && other.doing.has_lock()
+            number != self.me
+                && other.life == Life::Running
+                && other.has_lease()
+                && (other.keeps || other.doing.has_lock())
         });
         if somebody_else {
             self.state.fail(Fault::TwoOwners);
@@ -320,9 +456,24 @@ impl Turn<'_> {
     }
 
     fn give_back(&mut self) {
-        if self.state.ring.lock == self.word_of_mine() {
+        if self.is_owner() {
             self.state.ring.lock = LockWord::default();
         }
+    }
+
+    /// Has taken the lock from an exclusive publisher. Leaves the mark in the word until it may write: if it dies before,
+    /// the next one has to wait, too.
+    fn delay(&mut self, inherits: bool) -> bool {
+        self.state.ring.lock.exclusive = !self.has(Mistake::TakeoverUnmarked);
+        self.go(Doing::Delay { inherits })
+    }
+
+    /// Has the lock: an exclusive publisher marks it, and makes its first call afterwards.
+    fn has_taken(&mut self, owner_died: bool, after_exclusive: bool) -> bool {
+        if self.setup.is_exclusive(self.me) {
+            return self.go(Doing::Keep { owner_died, after_exclusive });
+        }
+        self.begin(owner_died)
     }
 
     /// Under the lock: recovers if the previous owner died.
@@ -392,11 +543,23 @@ impl Turn<'_> {
         if is_burst && usize::from(me.item) + 1 < count {
             me.item += 1;
             me.expired = false;
-            return self.seek_space();
+            return if me.keeps { self.go(Doing::CheckKept) } else { self.seek_space() };
         }
         me.work += 1;
         (me.item, me.expired) = (0, false);
-        self.go(Doing::Unlock { wait: false })
+        self.end_hold(false)
+    }
+
+    /// Gives the lock back, unless the publisher keeps it.
+    pub(crate) fn end_hold(&mut self, wait: bool) -> bool {
+        let keeps = self.mine().keeps;
+        self.go(if keeps { Doing::LoadSleeps { wait } } else { Doing::Unlock { wait } })
+    }
+
+    /// After a wait without the lock, or before a call.
+    pub(crate) fn hold(&mut self) -> bool {
+        let keeps = self.mine().keeps;
+        self.go(if keeps { Doing::CheckKept } else { Doing::Lock })
     }
 
     fn after_wake(&mut self, wait: bool) -> bool {
@@ -408,7 +571,10 @@ impl Turn<'_> {
     }
 
     fn begin_call(&mut self) -> bool {
-        let next = if self.has_call() { Doing::Lock } else { Doing::Done };
-        self.go(next)
+        if self.has_call() {
+            return self.hold();
+        }
+        let keeps = self.mine().keeps;
+        self.go(if keeps { Doing::GiveUp } else { Doing::Done })
     }
 }

@@ -70,6 +70,11 @@ pub struct Setup {
     pub sleep: bool,
     /// One list a publisher.
     pub works: Vec<Vec<Work>>,
+    /// The first so many publishers are exclusive: each keeps the lock from before its first call to after its last.
+    pub exclusive: usize,
+    /// The last so many publishers come at any time, and take a slot whose lease is free, perhaps that of a process that
+    /// lives and lost its lease.
+    pub late: usize,
     /// Subscribers; the first `joined` are there at the beginning, the others join at any time.
     pub subscribers: usize,
     /// See `subscribers`.
@@ -80,6 +85,8 @@ pub struct Setup {
     pub deaths: u8,
     /// How many may be stopped for ever.
     pub stops: u8,
+    /// How many exclusive publishers may lose their leases and live on.
+    pub losses: u8,
     /// How many that died may come back, as new processes in the same slot.
     pub restarts: u8,
     /// How many subscribers may leave in order.
@@ -108,11 +115,14 @@ impl Default for Setup {
             lock: Lock::Lease,
             sleep: false,
             works: Vec::new(),
+            exclusive: 0,
+            late: 0,
             subscribers: 1,
             joined: usize::MAX,
             start: Start::End,
             deaths: 0,
             stops: 0,
+            losses: 0,
             restarts: 0,
             leaves: 0,
             victims: Victims::All,
@@ -141,6 +151,17 @@ impl Setup {
         is(self.blocks >= 2, "blocks: at least 2")?;
         is((2..=4).contains(&self.read_ahead), "read_ahead: 2 to 4 words")?;
         is(self.works.len() <= MOST_PUBLISHERS, "publishers: at most 3")?;
+        is(
+            self.exclusive <= self.works.len(),
+            "exclusive publishers: at most as many as publishers",
+        )?;
+        is(self.late <= self.works.len(), "late publishers: at most as many as publishers")?;
+        is(
+            self.exclusive == 0 || self.lock == Lock::Lease,
+            "an exclusive publisher cannot keep a robust lock",
+        )?;
+        // Whoever takes over waits for a moment, and a stopped process continues whenever it likes.
+        is(self.losses == 0 || self.stops == 0, "losses of leases, or stops")?;
         is(self.subscribers <= MOST_SUBSCRIBERS, "subscribers: at most 3")?;
         let works = || self.works.iter().flatten();
         let lengths: Vec<u8> = works().flat_map(|work| work.lengths().iter().copied()).collect();
@@ -155,6 +176,12 @@ impl Setup {
             largest.max().unwrap_or(0) <= self.words / 2,
             "records and batches: at most half of the ring",
         )
+    }
+
+    /// Whether the publisher of this number is exclusive.
+    #[must_use]
+    pub fn is_exclusive(&self, publisher: usize) -> bool {
+        publisher < self.exclusive
     }
 
     /// Words of payload of a message.

@@ -25,7 +25,7 @@ pub enum Size {
     Small,
     /// For the command only. On one busy core: `lap-and-deaths` 417,040 states, 110 steps deep, 2 s;
     /// `three-publishers` 749,728, 87, 4 s; `limit-and-deaths` 2,097,090, 197, 18 s; `everybody-mortal`
-    /// 3,180,686, 151, 18 s; `joining-and-deaths` 3,127,454, 182, 22 s; `two-and-two` about 20 million, 145, 2 to 7 min and some hundred MB.
+    /// 3,180,686, 151, 18 s; `exclusive-lapping` 18,657,445, 152, 45 s; `joining-and-deaths` 3,127,454, 182, 22 s; `two-and-two` about 20 million, 145, 2 to 7 min and some hundred MB.
     Large,
 }
 
@@ -55,6 +55,41 @@ pub fn all() -> Vec<Named> {
             gating_asleep(),
         ),
         small("stopped", "anybody is stopped for ever", stopped()),
+        small(
+            "exclusive",
+            "an exclusive publisher dies at any step and comes back, and a shared one is refused",
+            exclusive(),
+        ),
+        small(
+            "exclusive-takeover",
+            "two exclusive publishers and a shared one take over from each other",
+            exclusive_takeover(),
+        ),
+        small(
+            "exclusive-stopped",
+            "an exclusive publisher dies, the next one is stopped, and a shared one is refused",
+            exclusive_stopped(),
+        ),
+        small(
+            "exclusive-lease-lost",
+            "an exclusive publisher loses its lease in a burst, and others take over while it writes",
+            exclusive_lease_lost(),
+        ),
+        small(
+            "exclusive-heirs",
+            "an exclusive publisher loses its lease, and who takes over dies at any step",
+            exclusive_heirs(),
+        ),
+        small(
+            "exclusive-gating",
+            "an exclusive publisher waits for a reader that sleeps or dies, and keeps the lock",
+            exclusive_gating(),
+        ),
+        large(
+            "exclusive-lapping",
+            "an exclusive publisher that loses its lease, or dies, overtakes a reader, as do those who take over",
+            exclusive_lapping(),
+        ),
         large("lap-and-deaths", "anybody dies while a reader is overtaken", lap_and_deaths()),
         large("two-and-two", "as lap-and-deaths, with two readers", two_and_two()),
         large(
@@ -214,6 +249,87 @@ fn stopped() -> Setup {
         works: vec![vec![One(1), One(0)], vec![One(0)]],
         sleep: true,
         stops: 1,
+        ..Setup::default()
+    }
+}
+
+fn exclusive() -> Setup {
+    Setup {
+        works: vec![vec![One(1), Burst(vec![0, 1])], vec![One(0)]],
+        exclusive: 1,
+        deaths: 1,
+        restarts: 1,
+        victims: Victims::Publishers,
+        ..Setup::default()
+    }
+}
+
+fn exclusive_takeover() -> Setup {
+    Setup {
+        works: vec![vec![One(0), One(0)], vec![One(1)], vec![One(0)]],
+        exclusive: 2,
+        subscribers: 0,
+        deaths: 2,
+        restarts: 1,
+        ..Setup::default()
+    }
+}
+
+fn exclusive_stopped() -> Setup {
+    Setup {
+        works: vec![vec![One(0)], vec![One(0)], vec![One(0)]],
+        exclusive: 2,
+        subscribers: 0,
+        deaths: 1,
+        stops: 1,
+        ..Setup::default()
+    }
+}
+
+fn exclusive_lease_lost() -> Setup {
+    Setup {
+        works: vec![vec![Burst(vec![0, 1]), One(0)], vec![One(1)], vec![One(0)]],
+        exclusive: 1,
+        late: 1,
+        losses: 1,
+        ..Setup::default()
+    }
+}
+
+fn exclusive_heirs() -> Setup {
+    Setup {
+        works: vec![vec![One(1), One(0)], vec![One(0)], vec![One(0)]],
+        exclusive: 2,
+        late: 1,
+        subscribers: 0,
+        losses: 1,
+        deaths: 1,
+        victims: Victims::Publishers,
+        ..Setup::default()
+    }
+}
+
+fn exclusive_gating() -> Setup {
+    Setup {
+        policy: Policy::Wait,
+        words: 4,
+        works: vec![vec![Burst(vec![0, 0, 1]), One(0)], vec![One(0)]],
+        exclusive: 1,
+        sleep: true,
+        deaths: 1,
+        ..Setup::default()
+    }
+}
+
+fn exclusive_lapping() -> Setup {
+    Setup {
+        works: vec![vec![One(1), Burst(vec![1, 0])], vec![One(2)], vec![One(1)]],
+        exclusive: 2,
+        late: 1,
+        losses: 1,
+        deaths: 1,
+        restarts: 1,
+        victims: Victims::Publishers,
         ..Setup::default()
     }
 }

@@ -73,7 +73,7 @@ impl Turn<'_> {
         let suspects = self.state.publishers[self.me].suspects;
         let Some(slot) = suspects.iter().position(|generation| *generation != 0) else {
             self.mine().token = false;
-            return self.go(Doing::Lock);
+            return self.hold();
         };
         if self.state.subscribers[slot].life.has_lease() || self.has(Mistake::DeadReaderBlocks) {
             self.mine().suspects = [0; MOST_SUBSCRIBERS];
@@ -96,7 +96,7 @@ impl Turn<'_> {
         let me = self.mine();
         (me.joins_known, me.excused) = (false, false);
         if again {
-            return self.go(Doing::Unlock { wait: true });
+            return self.end_hold(true);
         }
         // The scan after the registration of the wait says whose leases to check.
         me.suspects = [0; MOST_SUBSCRIBERS];
@@ -149,7 +149,7 @@ impl Turn<'_> {
             _ => return false,
         }
         self.mine().token = false;
-        self.go(Doing::Lock)
+        self.hold()
     }
 
     fn would_find_space(&self) -> bool {

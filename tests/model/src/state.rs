@@ -38,6 +38,8 @@ pub struct LockWord {
     pub owner: u8,
     /// Generation of the slot.
     pub generation: u8,
+    /// The owner is an exclusive publisher: others do not wait for it.
+    pub exclusive: bool,
 }
 
 /// An array of which only the first items are used. The others do not distinguish states.
@@ -132,8 +134,15 @@ impl Life {
 pub struct Publisher {
     /// Whether it takes steps.
     pub life: Life,
-    /// Generation of its slot, which is also in the file `publishers`.
+    /// Its slot.
+    pub slot: u8,
+    /// The generation that it gave the slot.
     pub generation: u8,
+    /// Whether the kernel holds its lease. A living process can lose it: other code of the process closes the
+    /// descriptor.
+    pub lease: bool,
+    /// It is exclusive and has not given up the lock, as far as it knows.
+    pub keeps: bool,
     /// The call in its list that it is at, and the record of a burst.
     pub work: u8,
     /// See `work`.
@@ -221,6 +230,10 @@ pub enum Fault {
     Corrupt,
     /// Two publishers hold the lock.
     TwoOwners,
+    /// A call was refused although no exclusive publisher lives.
+    Refused,
+    /// An exclusive publisher that has its lease no longer has the lock.
+    Robbed,
 }
 
 /// What may still go wrong.
@@ -228,6 +241,7 @@ pub enum Fault {
 pub struct Budget {
     pub(crate) deaths: u8,
     pub(crate) stops: u8,
+    pub(crate) losses: u8,
     pub(crate) restarts: u8,
     pub(crate) leaves: u8,
 }
@@ -238,6 +252,8 @@ pub struct State {
     pub ring: Ring,
     /// The file `readers`.
     pub slots: Row<Slot, MOST_SUBSCRIBERS>,
+    /// The file `publishers`: the generation of each slot, raised by each claim.
+    pub generations: Row<u8, MOST_PUBLISHERS>,
     pub publishers: Row<Publisher, MOST_PUBLISHERS>,
     pub subscribers: Row<Subscriber, MOST_SUBSCRIBERS>,
     /// What only the checker knows.
@@ -260,9 +276,12 @@ impl State {
         for slot in &mut slots[..joined] {
             *slot = Slot { generation: 1, active: true, position: 0 };
         }
-        let mut publishers = Row::new(Publisher::new(false), 0);
-        for works in &setup.works {
-            publishers.push(Publisher::new(works.is_empty()));
+        let mut publishers = Row::new(Publisher::new(0, false, false), 0);
+        let mut generations = Row::new(0, 0);
+        for (number, works) in setup.works.iter().enumerate() {
+            let is_late = number + setup.late >= setup.works.len();
+            publishers.push(Publisher::new(small(number), is_late, works.is_empty()));
+            generations.push(u8::from(!is_late));
         }
         let mut subscribers = Row::new(Subscriber::new(false), 0);
         for number in 0..setup.subscribers {
@@ -281,18 +300,26 @@ impl State {
                 index,
             },
             slots,
+            generations,
             publishers,
             subscribers,
             truth: Truth { end: 0, committed: Row::new(Committed::default(), 0) },
             budget: Budget {
                 deaths: setup.deaths,
                 stops: setup.stops,
+                losses: setup.losses,
                 restarts: setup.restarts,
                 leaves: setup.leaves,
             },
             unwoken: false,
             fault: None,
         }
+    }
+
+    /// Whether the kernel holds the lease of a publisher's slot.
+    #[must_use]
+    pub fn is_leased(&self, slot: u8) -> bool {
+        self.publishers.iter().any(|publisher| publisher.slot == slot && publisher.has_lease())
     }
 
     /// Raises `wake`: no token is the current value any more.
@@ -369,13 +396,21 @@ impl State {
 }
 
 impl Publisher {
-    fn new(has_nothing_to_do: bool) -> Self {
+    fn new(slot: u8, is_late: bool, has_nothing_to_do: bool) -> Self {
+        let doing = match (is_late, has_nothing_to_do) {
+            (_, true) => Doing::Done,
+            (true, false) => Doing::Enter,
+            (false, false) => Doing::Lock,
+        };
         Self {
             life: Life::Running,
-            generation: 1,
+            slot,
+            generation: u8::from(!is_late),
+            lease: !is_late,
+            keeps: false,
             work: 0,
             item: 0,
-            doing: if has_nothing_to_do { Doing::Done } else { Doing::Lock },
+            doing,
             owes: false,
             expired: false,
             // Nobody has slept yet.
@@ -392,8 +427,14 @@ impl Publisher {
 
     /// What other processes still remember of it.
     pub(crate) fn forget(&mut self) {
-        let fresh = Self::new(false);
+        let fresh = Self::new(self.slot, true, false);
         *self = Self { generation: self.generation, work: self.work, answered: false, ..fresh };
+    }
+
+    /// Whether the kernel holds its lease.
+    #[must_use]
+    pub fn has_lease(&self) -> bool {
+        self.life.has_lease() && self.lease
     }
 }
 

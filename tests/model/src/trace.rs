@@ -35,6 +35,7 @@ fn step(action: Action, before: &State) -> String {
         Action::SubscriberDies(me) => format!("subscriber {me} dies"),
         Action::PublisherStops(me) => format!("publisher {me} is stopped"),
         Action::SubscriberStops(me) => format!("subscriber {me} is stopped"),
+        Action::PublisherLosesLease(me) => format!("publisher {me} loses its lease"),
         Action::PublisherReturns(me) => format!("publisher {me} is started again"),
         Action::SubscriberReturns(me) => format!("subscriber {me} is started again"),
         Action::SubscriberLeaves(me) => format!("subscriber {me} leaves"),
@@ -49,6 +50,8 @@ fn changes(before: &State, after: &State) -> String {
         }
     };
     note("lock", before.ring.lock.owner, after.ring.lock.owner);
+    let is_exclusive = |state: &State| u8::from(state.ring.lock.exclusive);
+    note("exclusive", is_exclusive(before), is_exclusive(after));
     note("reserved", before.ring.reserved, after.ring.reserved);
     note("sequence", before.ring.sequence, after.ring.sequence);
     note("tail", before.ring.tail, after.ring.tail);

@@ -55,7 +55,9 @@ fn every_mistake_is_found() {
 /// Without this "nobody is stuck" would say nothing of those who run in circles.
 #[test]
 fn no_way_comes_back() {
-    for name in ["lap", "batch", "takeover", "sleeping", "limit"] {
+    for name in
+        ["lap", "batch", "takeover", "sleeping", "limit", "exclusive-takeover", "exclusive-heirs"]
+    {
         let setup = setups::named(name).unwrap().setup;
         match cycles::seek(&setup) {
             Ok(states) => println!("{name}: none in {states} states"),
@@ -73,6 +75,7 @@ fn setups_that_the_model_cannot_hold_are_refused() {
         toroni_protocol_model::setup::Setup { blocks: 16, ..fine.clone() },
         toroni_protocol_model::setup::Setup { read_ahead: 9, ..fine.clone() },
         toroni_protocol_model::setup::Setup { words: 4, ..fine.clone() },
+        toroni_protocol_model::setup::Setup { exclusive: 3, ..fine.clone() },
         toroni_protocol_model::setup::Setup { subscribers: 4, ..fine },
     ] {
         assert!(wrong.check().is_err(), "{wrong:?}");
