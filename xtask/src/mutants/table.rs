@@ -178,7 +178,10 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "takeover_unnoticed",
         mistake: "an exclusive publisher does not notice that another one has taken over",
-        noticed_by: &[Tests("an_exclusive_publisher_that_died_is_taken_over_from")],
+        noticed_by: &[
+            Tests("an_exclusive_publisher_that_died_is_taken_over_from"),
+            Tests("a_burst_of_an_exclusive_publisher_ends_where_another_one_takes_over"),
+        ],
     },
     Mutant {
         name: "inherits_at_once",

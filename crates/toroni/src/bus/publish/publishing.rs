@@ -157,12 +157,12 @@ impl Publishing {
         let mut counted = held.end();
         let mut published = 0;
         while let Some(&payload) = payloads.get(published) {
+            if terms.keeps_lock && !participant.has_kept_lock() {
+                // Another publisher has taken over, and waits a moment before it writes.
+                participant.count_since(&held, counted);
+                return Err((published, PublishError::LeaseLost));
+            }
             if extensions.is_empty() {
-                if terms.keeps_lock && !participant.has_kept_lock() {
-                    // Another publisher has taken over, and waits a moment before it writes.
-                    participant.count_since(&held, counted);
-                    return Err((published, PublishError::LeaseLost));
-                }
                 let count = held.appender.write_in_block(tag, &payloads[published..]);
                 if count > 0 {
                     published += count;
@@ -206,5 +206,53 @@ impl Publishing {
         terms: &Terms,
     ) -> Result<Option<TopicId>, PublishError> {
         self.topics.intern(&self.participant, topic, share, terms)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+    use crate::bus::BusConfig;
+    use crate::error::PublishError;
+    use crate::hook::{CrashPoint, rehearsal};
+    use crate::shm::testing::TempDir;
+    use crate::sync::Ordering;
+
+    /// Another publisher takes over after the tenth message. Messages without extensions are checked once a block: of 64
+    /// words of payload and as many headers, the last has no room for the end of the stream.
+    #[test]
+    fn a_burst_of_an_exclusive_publisher_ends_where_another_one_takes_over() {
+        for (timestamps, expected) in [(false, 63), (true, 10)] {
+            let root = TempDir::new();
+            let config = BusConfig::new().directory(root.path()).capacity(64 << 10);
+            let bus = config.timestamps(timestamps).create("b").unwrap();
+            let exclusive = bus.exclusive().unwrap();
+            let topic = exclusive.topic("a").unwrap();
+            let publishing = bus.publishing().unwrap();
+            let (_, burst) = rehearsal::act(
+                move |reached| {
+                    let written = reached.iter().filter(|step| **step == CrashPoint::MidBurst);
+                    if reached.last() == Some(&CrashPoint::MidBurst) && written.count() == 10 {
+                        let lock = &publishing.participant.ring.control().commit.0.lock;
+                        // Slot 1 of another process.
+                        lock.store(2 << 18 | 1, Ordering::Relaxed);
+                    }
+                    false
+                },
+                || exclusive.burst(&topic, &[[7; 8]; 200]),
+            );
+            let error = burst.unwrap().unwrap_err();
+            assert!(matches!(error.source, PublishError::LeaseLost), "{error:?}");
+            assert_eq!(error.published, expected, "timestamps: {timestamps}");
+            let again = exclusive.burst(&topic, &[[7; 8]; 200]).unwrap_err();
+            assert!(matches!(again.source, PublishError::LeaseLost) && again.published == 0);
+            let stats = bus.stats().unwrap();
+            let counted = stats.publishers.unwrap()[0].messages;
+            assert_eq!((stats.sequence, counted), (expected as u64, expected as u64));
+            // It gives back nothing that is another's.
+            drop((topic, exclusive));
+            assert!(bus.stats().unwrap().lock_owner.is_some());
+        }
     }
 }
