@@ -215,7 +215,8 @@ impl From<ExclusiveError> for Failure {
         let status = match error {
             ExclusiveError::Publisher(error) => return error.into(),
             ExclusiveError::Taken { .. } => Status::Exclusive,
-            ExclusiveError::Timeout => Status::Timeout,
+            // The call has a time limit, which may be 0.
+            ExclusiveError::Busy | ExclusiveError::Timeout => Status::Timeout,
             ExclusiveError::RobustLock { .. } => Status::Unsupported,
             _ => Status::Other,
         };

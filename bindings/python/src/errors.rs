@@ -187,7 +187,8 @@ pub(crate) fn on_exclusive(py: Python<'_>, error: &ExclusiveError) -> PyErr {
     let class = match error {
         ExclusiveError::Publisher(error) => return on_publisher(py, error),
         ExclusiveError::Taken { name, pid } => return exclusive(py, message, name, *pid),
-        ExclusiveError::Timeout => class!(py, "Timeout"),
+        // The call has a time limit, which may be 0.
+        ExclusiveError::Busy | ExclusiveError::Timeout => class!(py, "Timeout"),
         _ => class!(py, "Error"),
     };
     made(class, (message,))

@@ -124,6 +124,26 @@ fn there_is_one_exclusive_publisher_at_a_time() {
     assert_eq!(mine.stats().unwrap().sequence, 3);
 }
 
+#[test]
+fn who_tries_to_be_exclusive_does_not_wait_for_a_message_that_is_being_written() {
+    let (fixture, bus) = fixture(|config| config);
+    let others = fixture.config().open("b").unwrap();
+    let publisher = bus.publisher("a").unwrap();
+    publisher
+        .publish_with(1, |_| {
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    let tried = others.try_exclusive();
+                    assert!(matches!(tried, Err(ExclusiveError::Busy)), "{tried:?}");
+                    let waited = others.exclusive_timeout(Duration::from_millis(20));
+                    assert!(matches!(waited, Err(ExclusiveError::Timeout)), "{waited:?}");
+                });
+            });
+        })
+        .unwrap();
+    drop(others.exclusive().unwrap());
+}
+
 /// It can be sent to another thread.
 #[test]
 fn a_subscriber_that_sleeps_is_woken() {

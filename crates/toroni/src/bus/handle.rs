@@ -136,7 +136,7 @@ impl Bus {
     /// Makes an exclusive publisher, as [`Self::exclusive`] does, without waiting.
     ///
     /// # Errors
-    /// Returns [`ExclusiveError::Taken`] if there is another exclusive publisher, and [`ExclusiveError::Timeout`] if
+    /// Returns [`ExclusiveError::Taken`] if there is another exclusive publisher, and [`ExclusiveError::Busy`] if
     /// another publisher is publishing; see [`ExclusiveError`].
     pub fn try_exclusive(&self) -> Result<Exclusive, ExclusiveError> {
         Exclusive::new(self.clone(), self.publishing()?, LockAttempt::Try)

@@ -120,6 +120,7 @@ mod tests {
         ];
         let exclusive = [
             ExclusiveError::Taken { name: text(), pid: 1 },
+            ExclusiveError::Busy,
             ExclusiveError::Timeout,
             ExclusiveError::RobustLock { path: path() },
         ];

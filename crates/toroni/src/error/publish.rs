@@ -174,7 +174,10 @@ pub enum ExclusiveError {
         /// Its process id, in its own PID namespace.
         pid: u32,
     },
-    /// Another publisher held the writer lock until the time was over, or when a call that does not wait tried.
+    /// Another publisher holds the writer lock. Only [`Bus::try_exclusive`](crate::Bus::try_exclusive) returns this.
+    #[error("another publisher holds the writer lock: try again")]
+    Busy,
+    /// Another publisher held the writer lock until the time was over.
     #[error("another publisher holds the writer lock: try again, or find it with `toroni info`")]
     Timeout,
     /// The lock is a robust mutex. It belongs to a thread, so a publisher that can be sent to another thread cannot keep it.

@@ -40,7 +40,7 @@ impl Publishers {
         let mut attempt = bus.try_exclusive();
         loop {
             match attempt {
-                Err(ExclusiveError::Timeout) => {}
+                Err(ExclusiveError::Busy | ExclusiveError::Timeout) => {}
                 result => return Ok(Self::Exclusive(Rc::new(result?))),
             }
             if stop.is_set() {

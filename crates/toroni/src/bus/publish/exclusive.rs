@@ -97,6 +97,7 @@ impl Exclusive {
         }
         publishing.participant.keep_lock(attempt).map_err(|error| match error {
             PublishError::Exclusive { name, pid } => ExclusiveError::Taken { name, pid },
+            PublishError::Busy => ExclusiveError::Busy,
             PublishError::Timeout => ExclusiveError::Timeout,
             other => of_publisher(other, "publish exclusively on", bus.path()).into(),
         })?;

@@ -5,7 +5,7 @@
 use super::claim::PublisherClaim;
 use super::reader_slots::ReaderSlots;
 use super::reentrancy;
-use super::terms::Terms;
+use super::terms::{Terms, given_up};
 use crate::bus::views::{arrivals_of, ring_of};
 use crate::error::{FileError, PublishError, PublisherError};
 use crate::hook::{self, CrashPoint, mutant};
@@ -202,7 +202,7 @@ impl Participant {
         let acquired = self
             .lock
             .acquire_exclusive(self.ring.control(), attempt, self)
-            .map_err(|denied| self.denied(denied, PublishError::Timeout))?;
+            .map_err(|denied| self.denied(denied, given_up(attempt, PublishError::Busy)))?;
         // Repairs the stream. If it cannot, this releases the lock.
         let held = self.begin(acquired, true)?;
         drop(held);

@@ -36,6 +36,11 @@ impl Terms {
 
     /// Returns the error of a call whose time is over; `at_once` if it was not to wait at all.
     pub(super) fn given_up(&self, at_once: PublishError) -> PublishError {
-        if self.attempt == LockAttempt::Try { at_once } else { PublishError::Timeout }
+        given_up(self.attempt, at_once)
     }
+}
+
+/// Returns the error of an attempt whose time is over; `at_once` if it was not to wait at all.
+pub(super) fn given_up(attempt: LockAttempt, at_once: PublishError) -> PublishError {
+    if attempt == LockAttempt::Try { at_once } else { PublishError::Timeout }
 }
