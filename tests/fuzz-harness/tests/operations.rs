@@ -43,5 +43,6 @@ fn lists_from_a_seed_do_to_a_bus_what_they_do_to_the_model() {
     }
     eprintln!("{tally:?}");
     assert!(tally.published > 1000 && tally.received > 1000, "{tally:?}");
+    assert!(tally.exclusive > 50 && tally.kept_out > 100 && tally.reigns > 20, "{tally:?}");
     assert!(tally.lapses > 10 && tally.lost > 100 && tally.refused > 100, "{tally:?}");
 }

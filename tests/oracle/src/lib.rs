@@ -16,4 +16,4 @@ mod operations;
 pub mod topics;
 
 pub use model::{Message, Model, NoSuchStart, RecordStart, body, record_bytes};
-pub use operations::{BYTES, By, Operation, Policy, Scenario, Setup, Size, Start, Work};
+pub use operations::{Attempt, BYTES, By, Operation, Policy, Scenario, Setup, Size, Start, Work};

@@ -51,7 +51,8 @@ pub enum Operation {
     /// A publisher, which is opened if need be, publishes.
     Write {
         writer: u8,
-        /// On which topic; the highest bit: and to its descendants.
+        /// On which topic; the highest bit: and to its descendants; the next two: not exclusively, even if it is the
+        /// exclusive publisher.
         topic: u8,
         work: Work,
         /// See [`Operation`].
@@ -88,6 +89,29 @@ pub enum Operation {
     },
     /// An observer reads the whole state.
     Look,
+    /// A publisher, which is opened if need be, becomes exclusive: from then on it publishes exclusively.
+    BecomeExclusive {
+        writer: u8,
+        by: Attempt,
+        /// See [`Operation`].
+        die_at: u8,
+    },
+    /// The exclusive publisher, if there is one, gives up the lock.
+    GiveUp {
+        /// See [`Operation`].
+        die_at: u8,
+    },
+}
+
+/// How a publisher becomes exclusive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attempt {
+    /// Without waiting.
+    Try,
+    /// Unless it takes long.
+    Timed,
+    /// It waits as long as it takes, unless that is for another one of the same list.
+    Wait,
 }
 
 /// What a publisher does.
@@ -225,6 +249,12 @@ impl Operation {
             }
             14 if how % 2 == 0 => Self::Unsubscribe { reader: who, die_at },
             14 => Self::Close { writer: who, die_at },
+            // Later than the others, and on numbers that no collected input has: these still mean what they did.
+            _ if [63, 79, 95, 191].contains(&kind) => {
+                let by = [Attempt::Try, Attempt::Timed, Attempt::Wait][usize::from(how) % 3];
+                Self::BecomeExclusive { writer: who, by, die_at }
+            }
+            _ if [159, 207].contains(&kind) => Self::GiveUp { die_at },
             _ => Self::Look,
         }
     }

@@ -44,13 +44,16 @@ fn main() -> ExitCode {
             break;
         }
     }
-    let Tally { published, received, refused, lapses, lost, deaths } = tally;
+    let Tally { published, received, refused, lapses, lost, deaths, exclusive, kept_out, reigns } =
+        tally;
     println!("seeds              {seed} to {}", seed.wrapping_add(lists - 1));
     println!("lists              {lists}");
     println!("operations         {operations}");
     println!("published          {published}");
+    println!("  exclusively      {exclusive}, by {reigns} exclusive publishers");
     println!("received           {received}");
     println!("refused, rightly   {refused}");
+    println!("  kept out         {kept_out}");
     println!("lapses, reported   {lapses}");
     println!("lost, reported     {lost}");
     println!("deaths             {deaths}");

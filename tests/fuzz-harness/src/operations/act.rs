@@ -6,7 +6,7 @@ pub(super) use toroni::hook::CrashPoint;
 /// The steps that the model follows. Without deaths, none is reported.
 #[cfg(not(feature = "deaths"))]
 #[expect(dead_code, reason = "no step is reported without the library's crash points")]
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum CrashPoint {
     AfterLock,
     AfterReserve,

@@ -17,7 +17,13 @@ impl State {
         let oldest = self.model.first_from(self.model.oldest());
         assert_eq!(stats.oldest_position, oldest.position);
         if !self.orphaned {
-            assert_eq!(stats.lock_owner, None);
+            match (self.exclusive, stats.lock_owner) {
+                (None, owner) => assert_eq!(owner, None),
+                (Some(_), owner) => {
+                    let owner = owner.unwrap();
+                    assert_eq!((owner.exclusive, owner.alive), (true, Some(true)));
+                }
+            }
         }
 
         let subscribers = stats.subscribers.unwrap();

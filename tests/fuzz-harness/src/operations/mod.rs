@@ -3,11 +3,13 @@
 //!
 //! - `state`: a bus with its participants, and the model beside it.
 //! - `writers`, `readers`: what each of them does, and what the result must be.
+//! - `exclusive`: who is the only publisher, and what that does to the others.
 //! - `check`: what statistics must say.
 //! - `act`: deaths, with the feature `deaths`. Without it nothing dies, and the library is compiled as for its users.
 
 mod act;
 mod check;
+mod exclusive;
 mod readers;
 mod state;
 mod writers;

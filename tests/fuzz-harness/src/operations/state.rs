@@ -30,6 +30,12 @@ pub struct Tally {
     /// See `lapses`.
     pub lost: u64,
     pub deaths: u64,
+    /// Of the published messages, those of exclusive publishers.
+    pub exclusive: u64,
+    /// Of the refused calls, those that an exclusive publisher kept out.
+    pub kept_out: u64,
+    /// How often somebody became exclusive.
+    pub reigns: u64,
 }
 
 impl Tally {
@@ -42,6 +48,9 @@ impl Tally {
             lapses: self.lapses + other.lapses,
             lost: self.lost + other.lost,
             deaths: self.deaths + other.deaths,
+            exclusive: self.exclusive + other.exclusive,
+            kept_out: self.kept_out + other.kept_out,
+            reigns: self.reigns + other.reigns,
         }
     }
 }
@@ -65,6 +74,8 @@ pub(super) struct State {
     pub(super) stamp: u64,
     pub(super) writers: Vec<Option<Writer>>,
     pub(super) readers: Vec<Option<Reader>>,
+    /// The writer that is the exclusive publisher.
+    pub(super) exclusive: Option<usize>,
     /// A writer died, perhaps with the lock, and nobody has had it since.
     pub(super) orphaned: bool,
     pub(super) tally: Tally,
@@ -94,6 +105,7 @@ impl State {
             stamp: 0,
             writers: (0..WRITERS).map(|_| None).collect(),
             readers: (0..READERS).map(|_| None).collect(),
+            exclusive: None,
             orphaned: false,
             tally: Tally::default(),
         }
@@ -119,6 +131,10 @@ impl State {
             }
             Operation::Close { writer, die_at } => self.close((writer % WRITERS).into(), die_at),
             Operation::Look => self.check(),
+            Operation::BecomeExclusive { writer, by, die_at } => {
+                self.become_exclusive((writer % WRITERS).into(), by, die_at);
+            }
+            Operation::GiveUp { die_at } => self.give_up(die_at),
         }
     }
 
@@ -135,6 +151,9 @@ impl State {
         let all = 0;
         self.subscribe(READERS.into(), Start::Oldest, all, true, 0);
         self.receive_all(READERS.into());
+        // Before and after the exclusive publisher, if there is one, gives up.
+        self.write(WRITERS.into(), 0, Work::One(Size::Bytes(100)), 0);
+        self.give_up(0);
         self.write(WRITERS.into(), 0, Work::One(Size::Bytes(100)), 0);
         self.write(WRITERS.into(), 7, Work::Burst(3, [Size::Bytes(9); 3]), 0);
         for reader in 0..=READERS {

@@ -1,12 +1,14 @@
 //! Publishers: what they are allowed to do, and how the model changes.
 
 use super::act::{CrashPoint, act, bury};
+use super::exclusive::Handle;
 use super::readers::Reader;
 use super::state::{Note, State};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Mutex;
 use std::time::Duration;
-use toroni::{Bus, PublishError, Publisher};
+use toroni::{Bus, Exclusive, ExclusiveTopic, PublishError, Publisher};
 use toroni_oracle::{Model, Policy, Setup, Size, Work, body, record_bytes};
 
 /// Longer than the policies' waits, but for the one that has no end.
@@ -14,16 +16,54 @@ const TIMEOUT: Duration = Duration::from_micros(300);
 
 pub(super) struct Writer {
     pub(super) name: String,
-    bus: Bus,
+    pub(super) bus: Bus,
     publishers: BTreeMap<usize, Publisher>,
+    /// Whether it has a slot also without a publisher.
+    pub(super) is_participant: bool,
+    /// In a mutex only because a list is shown to all that take part.
+    pub(super) exclusive: Option<Mutex<Exclusive>>,
+    /// They outlive an exclusive publisher, and serve the next one of the same handle.
+    topics: BTreeMap<usize, ExclusiveTopic>,
     /// Messages that it published, and their bytes in the stream.
     pub(super) counts: (u64, u64),
 }
 
 impl Writer {
+    pub(super) fn new(name: String, bus: Bus) -> Self {
+        Self {
+            name,
+            bus,
+            publishers: BTreeMap::new(),
+            is_participant: false,
+            exclusive: None,
+            topics: BTreeMap::new(),
+            counts: (0, 0),
+        }
+    }
+
     /// Whether it has a slot.
     pub(super) fn is_open(&self) -> bool {
-        !self.publishers.is_empty()
+        self.is_participant || !self.publishers.is_empty()
+    }
+
+    /// What it publishes with on this topic.
+    fn handle(
+        &mut self,
+        number: usize,
+        topic: &str,
+        to_descendants: bool,
+        exclusively: bool,
+    ) -> Handle<'_> {
+        if let Some(exclusive) = self.exclusive.as_mut().filter(|_| exclusively) {
+            let exclusive = &*exclusive.get_mut().unwrap();
+            let topic =
+                self.topics.entry(number).or_insert_with(|| exclusive.topic(topic).unwrap());
+            return Handle::Exclusive(exclusive, topic.clone().to_descendants(to_descendants));
+        }
+        let bus = &self.bus;
+        let publisher =
+            self.publishers.entry(number).or_insert_with(|| bus.publisher(topic).unwrap());
+        Handle::Shared(publisher.clone().to_descendants(to_descendants))
     }
 }
 
@@ -57,6 +97,8 @@ pub(super) fn topics() -> Vec<String> {
 impl State {
     pub(super) fn write(&mut self, writer: usize, topic: u8, work: Work, die_at: u8) {
         let to_descendants = topic >= 128;
+        let exclusively = self.exclusive == Some(writer) && topic & 0x60 != 0x60;
+        let is_kept_out = self.exclusive.is_some() && !exclusively;
         let topics = topics();
         let topic = usize::from(topic % 128) % topics.len();
         let mut plan = Plan { first_stamp: self.stamp, ..Plan::default() };
@@ -66,40 +108,71 @@ impl State {
         let (reached, outcome) = act(die_at, self.setup.robust, || {
             if let Some(name) = fresh {
                 let bus = this.open(name.clone());
-                *place = Some(Writer { name, bus, publishers: BTreeMap::new(), counts: (0, 0) });
+                *place = Some(Writer::new(name, bus));
             }
             let Some(writer) = place.as_mut() else { unreachable!("made above") };
-            let publisher = match writer.publishers.get(&topic) {
-                Some(publisher) => publisher.clone(),
-                None => {
-                    let publisher = writer.bus.publisher(&topics[topic]).unwrap();
-                    writer.publishers.insert(topic, publisher.clone());
-                    publisher
-                }
-            };
-            let publisher = publisher.to_descendants(to_descendants);
-            planned.make(work, &publisher, this, &topics[topic]);
-            publish(work, &publisher, planned, this)
+            let handle = writer.handle(topic, &topics[topic], to_descendants, exclusively);
+            planned.make(work, &handle, this, &topics[topic]);
+            publish(work, &handle, planned, this, is_kept_out)
         });
         self.writers[writer] = slot;
         self.stamp += plan.lengths.len() as u64;
         let note = Note { topic, to_descendants, extensions: plan.extensions };
+        let before = self.tally.published;
         match outcome {
+            Some(outcome) if is_kept_out => self.settle_kept_out(work, &plan, &outcome),
             Some(outcome) => self.settle(writer, work, &plan, &note, outcome, &reached),
             None => {
                 self.follow(work, &plan, &note, &reached);
-                self.tally.deaths += 1;
-                self.orphaned = true;
-                bury(self.writers[writer].take());
+                self.bury_writer(writer);
             }
+        }
+        if exclusively {
+            self.tally.exclusive += self.tally.published - before;
+        }
+        assert!(
+            !is_kept_out || self.tally.published == before,
+            "another one published: {reached:?}"
+        );
+    }
+
+    /// A writer has died, perhaps with the lock.
+    pub(super) fn bury_writer(&mut self, writer: usize) {
+        self.tally.deaths += 1;
+        if self.exclusive.is_none_or(|exclusive| exclusive == writer) {
+            self.orphaned = true;
+            self.exclusive = None;
+        }
+        bury(self.writers[writer].take());
+    }
+
+    /// A living exclusive publisher keeps this call out, whatever it wants, and at once.
+    fn settle_kept_out(&mut self, work: Work, plan: &Plan, outcome: &Outcome) {
+        self.tally.refused += 1;
+        match outcome {
+            Outcome::Refused(0, PublishError::TooLong { .. }) if work == Work::TooLong => {}
+            // Nothing to publish: no lock.
+            Outcome::Published if plan.lengths.is_empty() => {}
+            Outcome::Refused(0, PublishError::Exclusive { name, pid }) => {
+                self.tally.kept_out += 1;
+                let holder = self.writers[self.exclusive.unwrap()].as_ref().unwrap();
+                assert_eq!((name, *pid), (&holder.name, std::process::id()));
+            }
+            Outcome::Refused(count, error) => panic!("{work:?}: {count} published, then {error:?}"),
+            _ => panic!("{work:?} was not kept out"),
         }
     }
 
     pub(super) fn close(&mut self, writer: usize, die_at: u8) {
         let mut slot = self.writers[writer].take();
         let (_, lived) = act(die_at, false, || drop(slot.take()));
+        let was_exclusive = self.exclusive == Some(writer);
+        if was_exclusive {
+            self.exclusive = None;
+        }
         if lived.is_none() {
             self.tally.deaths += 1;
+            self.orphaned |= was_exclusive;
             bury(slot);
         }
     }
@@ -236,7 +309,7 @@ fn next_bytes(plan: &Plan, count: usize) -> u64 {
 }
 
 impl Plan {
-    fn make(&mut self, work: Work, publisher: &Publisher, state: &State, topic: &str) {
+    fn make(&mut self, work: Work, publisher: &Handle<'_>, state: &State, topic: &str) {
         let largest_record = state.model.capacity() / 2;
         let longest = publisher.largest_message();
         self.extensions = u32::try_from(largest_record - 8 - longest).unwrap();
@@ -269,11 +342,20 @@ impl Plan {
     }
 }
 
-fn publish(work: Work, publisher: &Publisher, plan: &Plan, state: &State) -> Outcome {
+fn publish(
+    work: Work,
+    publisher: &Handle<'_>,
+    plan: &Plan,
+    state: &State,
+    is_kept_out: bool,
+) -> Outcome {
     let payloads = plan.payloads();
     let bytes = plan.lengths.iter().copied().map(record_bytes).sum();
     let tries = matches!(work, Work::Try(_) | Work::Timed(_) | Work::TooLong);
-    if !tries && may_wait_for_ever(&state.setup, &state.model, &state.readers, bytes) {
+    if !tries
+        && !is_kept_out
+        && may_wait_for_ever(&state.setup, &state.model, &state.readers, bytes)
+    {
         return Outcome::Skipped;
     }
     let of = |result: Result<(), PublishError>| match result {
@@ -303,7 +385,7 @@ fn publish(work: Work, publisher: &Publisher, plan: &Plan, state: &State) -> Out
         },
         Work::TooLong => {
             let longest = usize::try_from(publisher.largest_message()).unwrap();
-            let error = publisher.publish(vec![0; longest + 1]).unwrap_err();
+            let error = publisher.publish(&vec![0; longest + 1]).unwrap_err();
             let PublishError::TooLong { length, limit } = error else { panic!("{error}") };
             assert_eq!((length, limit), (longest as u64 + 1, longest as u64));
             of(Err(error))
@@ -311,7 +393,7 @@ fn publish(work: Work, publisher: &Publisher, plan: &Plan, state: &State) -> Out
     }
 }
 
-fn abort(publisher: &Publisher, payload: &[u8]) -> Outcome {
+fn abort(publisher: &Handle<'_>, payload: &[u8]) -> Outcome {
     struct GivenUp;
 
     let half = payload.len() / 2;

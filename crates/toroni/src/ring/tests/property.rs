@@ -49,7 +49,12 @@ impl System {
                     self.readers[number(reader)] = joined;
                 }
             }
-            Operation::Unsubscribe { .. } | Operation::Close { .. } | Operation::Look => {
+            Operation::Unsubscribe { .. }
+            | Operation::Close { .. }
+            | Operation::Look
+            // Whose lock it is does not matter to the ring.
+            | Operation::BecomeExclusive { .. }
+            | Operation::GiveUp { .. } => {
                 fixture.check();
             }
         }
