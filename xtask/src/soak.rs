@@ -28,6 +28,10 @@ pub(crate) struct Options {
     /// Number of subscribers, at least 4
     #[arg(long, value_name = "Q", default_value_t = 6)]
     subscribers: u32,
+    /// Make two of the publishers exclusive: they are killed and replaced, and take over from each other, while the other
+    /// publishers publish only in between. Needs --lock lease
+    #[arg(long)]
+    exclusive: bool,
     /// Kind of writer lock: lease or robust
     #[arg(long, default_value = "lease")]
     lock: String,
@@ -61,6 +65,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     soak.arg(format!("seconds={}", minutes.or(options.seconds).unwrap_or(60)))
         .arg(format!("publishers={}", options.publishers))
         .arg(format!("subscribers={}", options.subscribers))
+        .arg(format!("exclusive={}", options.exclusive))
         .arg(format!("lock={}", options.lock))
         .arg(format!("notify={}", options.notify))
         .arg(format!("policy={}", options.policy))

@@ -90,6 +90,19 @@ fn a_worker_that_ends_by_itself_is_noticed() {
 }
 
 #[test]
+fn exclusive_publishers_that_are_killed_leave_nothing_wrong() {
+    let _watchdog = Watchdog::start("soak", std::time::Duration::from_secs(300));
+    let root = TempRoot::new();
+    let (output, figures) = soak(&root, &["seconds=4", "exclusive=true"]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    let number =
+        |name: &str| figures[name].as_u64().unwrap_or_else(|| panic!("no {name}: {figures}"));
+    assert!(number("reigns") > 1 && number("kept_out") > 0, "{said}");
+    assert!(number("published") > 0 && number("delivered") > 0 && number("compared") > 0, "{said}");
+}
+
+#[test]
 fn without_a_mistake_nothing_is_wrong() {
     let _watchdog = Watchdog::start("soak", std::time::Duration::from_secs(300));
     let root = TempRoot::new();

@@ -18,6 +18,10 @@ pub struct Figures {
     pub published: u64,
     /// Bytes of the stream that they took.
     pub bytes: u64,
+    /// How often a worker became the exclusive publisher, and how many calls of others failed because of it.
+    pub reigns: u64,
+    /// See `reigns`.
+    pub kept_out: u64,
     /// Messages that subscribers received, each of which was checked by itself.
     pub delivered: u64,
     /// What was compared among subscribers.
@@ -87,6 +91,7 @@ impl Figures {
         row("duration", format!("{seconds:.1} s"));
         row("messages published", rate(self.published));
         row("  bytes of the stream", grouped(self.bytes));
+        row("exclusive publishers / calls that they kept out", pair([self.reigns, self.kept_out]));
         row("messages delivered, each checked by itself", rate(self.delivered));
         row("  and found as another subscriber saw them", grouped(self.order.compared));
         row("stretches of 256 messages that two or more compared", grouped(self.order.stretches));
@@ -152,6 +157,8 @@ impl Figures {
             "seconds": self.duration.as_secs_f64(),
             "published": self.published,
             "bytes": self.bytes,
+            "reigns": self.reigns,
+            "kept_out": self.kept_out,
             "delivered": self.delivered,
             "compared": self.order.compared,
             "stretches_compared": self.order.stretches,

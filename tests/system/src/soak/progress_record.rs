@@ -34,6 +34,10 @@ pub enum Count {
     Leave,
     /// Messages that were noted among the recent ones.
     Noted,
+    /// How often it became the exclusive publisher.
+    Reigns,
+    /// Calls that an exclusive publisher kept out.
+    KeptOut,
 }
 
 /// A worker's view of its record.

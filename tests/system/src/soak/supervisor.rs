@@ -45,6 +45,8 @@ pub struct Plan {
     pub publishers: u32,
     /// Subscribers at a time.
     pub subscribers: u32,
+    /// The first two publishers are exclusive, one after the other; the others publish when there is none.
+    pub exclusive: bool,
     pub lock: LockKind,
     pub notify: NotifyKind,
     /// What publishers do about slow subscribers.
@@ -79,6 +81,9 @@ pub fn run(plan: &Plan) -> Outcome {
 
 const PUBLISHER: usize = 0;
 const SUBSCRIBER: usize = 1;
+
+/// How many publishers want to be exclusive.
+const EXCLUSIVE: u32 = 2;
 
 struct Soak<'a> {
     plan: &'a Plan,
@@ -159,7 +164,9 @@ impl<'a> Soak<'a> {
         }
         soak.wait_for("subscribers are ready", |told| told.ready >= plan.subscribers);
         for number in 0..plan.publishers {
-            soak.start(PUBLISHER, number, number < 1);
+            // An exclusive publisher is there to be killed.
+            let spared = if plan.exclusive { EXCLUSIVE } else { 0 };
+            soak.start(PUBLISHER, number, number == spared);
         }
         soak
     }
@@ -317,6 +324,8 @@ impl<'a> Soak<'a> {
         let times = worker.record.times().expect("its record");
         self.figures.times[worker.role].add(&times, count(Count::LongestStall));
         if worker.role == PUBLISHER {
+            self.figures.reigns += count(Count::Reigns);
+            self.figures.kept_out += count(Count::KeptOut);
             // A publisher that died after the commit has not counted its messages.
             let sequence = self.stats().sequence + BUNDLE as u64;
             let more = if in_order { 0 } else { BUNDLE as u64 };
@@ -347,6 +356,9 @@ impl<'a> Soak<'a> {
             format!("seed={}", self.random.number()),
         ];
         words.extend(self.character(role, is_spared));
+        if self.plan.exclusive && role == PUBLISHER && number < EXCLUSIVE {
+            words.push("exclusive=true".to_owned());
+        }
         if let Some((of, what)) = &self.plan.sabotage
             && (*of, number) == (role, 2)
         {

@@ -1,6 +1,6 @@
 //! `toroni-soak key=value …`: the supervisor of the soak. `cargo xtask soak` starts it.
 //!
-//! `seconds`, `seed`, `publishers`, `subscribers`, `lock` (lease, robust), `notify` (futex, datagram, multicast), `policy`
+//! `seconds`, `seed`, `publishers`, `subscribers`, `exclusive` (true: two publishers are exclusive in turn), `lock` (lease, robust), `notify` (futex, datagram, multicast), `policy`
 //! (as for `toroni create`), `capacity` (bytes), `calm_ms` (mean time between two disturbances), `json` (a file), `keep`
 //! (a folder for the evidence of violations), `sabotage` (a role and a mistake that must be noticed, for example
 //! `subscriber:drop`).
@@ -62,6 +62,8 @@ fn plan(options: &Options) -> Plan {
         "robust" => LockKind::Robust,
         lock => panic!("no lock {lock:?}"),
     };
+    let exclusive = options.or("exclusive", false);
+    assert!(!exclusive || lock == LockKind::Lease, "an exclusive publisher needs lock=lease");
     let notify = match word("notify", "futex").as_str() {
         "futex" => NotifyKind::Futex,
         "datagram" => NotifyKind::Datagram,
@@ -79,6 +81,7 @@ fn plan(options: &Options) -> Plan {
         seed: options.or("seed", clock.as_secs() << 20 ^ u64::from(clock.subsec_nanos())),
         publishers: options.or::<u32>("publishers", 4).max(3),
         subscribers: options.or::<u32>("subscribers", 6).max(4),
+        exclusive,
         lock,
         notify,
         policy: policy.unwrap_or_else(|error| panic!("{error}")),

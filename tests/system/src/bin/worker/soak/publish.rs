@@ -1,4 +1,8 @@
 //! `soak-publish`: publishes messages of all lanes, in all ways, at one of several rates.
+//!
+//! With `exclusive=true` it publishes only while it is the exclusive publisher, which it becomes and ceases to be. Without,
+//! it publishes while there is none: a call that was kept out is made again later, so that its message would come twice
+//! if it had been published.
 
 use super::measure::Measure;
 use super::{Lines, descriptors};
@@ -14,7 +18,10 @@ use system_tests::soak::report::Event;
 use system_tests::soak::source::Source;
 use system_tests::soak::verifier::Kind;
 use system_tests::worker::BUNDLE;
-use toroni::{Bus, Policy, PublishError, Publisher};
+use toroni::{
+    BurstError, Bus, Exclusive, ExclusiveError, ExclusiveTopic, Policy, PublishError, Publisher,
+    RacyBytesMut,
+};
 
 pub(crate) fn run(options: &Options) {
     let mut random = Random::new(options.get("seed"));
@@ -47,6 +54,12 @@ pub(crate) fn run(options: &Options) {
             if record.get(Count::Leave) != 0 {
                 break 'join;
             }
+            match publishing.reign(&mut random) {
+                Ok(Reign::Goes) => {}
+                Ok(Reign::Begins) => record.add(Count::Reigns, 1),
+                Ok(Reign::Waits) => continue,
+                Err(error) => lines.fail(Kind::Failed, &format!("not exclusive: {error}")),
+            }
             let call = publishing.choose(&source, &mut random);
             measure.begin(&counters, &record, || publishing.waited_ns());
             let outcome = publishing.publish(&call);
@@ -55,7 +68,13 @@ pub(crate) fn run(options: &Options) {
                 lines.send();
             }
             match outcome {
-                Ok(count) => source.advance(call.lane, count),
+                Ok(Published { count, was_kept_out }) => {
+                    source.advance(call.lane, count);
+                    if was_kept_out {
+                        record.add(Count::KeptOut, 1);
+                        std::thread::sleep(Duration::from_micros(random.between(100, 3000)));
+                    }
+                }
                 Err(error) => lines.fail(Kind::Failed, &format!("{call:?}: {error}")),
             }
             if sabotage.as_deref() == Some("skip") && source.counter() > 1000 {
@@ -91,7 +110,30 @@ struct Call {
     count: usize,
 }
 
+/// What came of a call.
+struct Published {
+    count: usize,
+    /// By an exclusive publisher, before the rest.
+    was_kept_out: bool,
+}
+
+/// Whether a worker may publish now.
+enum Reign {
+    /// It is exclusive, or does not want to be.
+    Goes,
+    /// It has just become exclusive.
+    Begins,
+    /// Another one is exclusive.
+    Waits,
+}
+
 struct Publishing {
+    /// It is dropped before the handle of the bus.
+    exclusive: Option<Exclusive>,
+    wants_exclusive: bool,
+    /// Calls until it gives up.
+    reign_left: u64,
+    topics: HashMap<String, ExclusiveTopic>,
     bus: Bus,
     name: String,
     worker: u32,
@@ -107,6 +149,10 @@ impl Publishing {
         let worker = options.get("id");
         let hasty: bool = options.or("hasty", false);
         Self {
+            exclusive: None,
+            wants_exclusive: options.or("exclusive", false),
+            reign_left: 0,
+            topics: HashMap::new(),
             bus: options.bus(),
             name: format!("worker-{worker}"),
             worker,
@@ -115,6 +161,32 @@ impl Publishing {
             longest: options.get("longest"),
             publishers: HashMap::new(),
             buffers: vec![Vec::new(); BUNDLE],
+        }
+    }
+
+    /// Becomes exclusive if it is to be, and gives up after some calls.
+    fn reign(&mut self, random: &mut Random) -> Result<Reign, String> {
+        if !self.wants_exclusive {
+            return Ok(Reign::Goes);
+        }
+        if self.exclusive.is_some() {
+            if let Some(left) = self.reign_left.checked_sub(1) {
+                self.reign_left = left;
+                return Ok(Reign::Goes);
+            }
+            self.exclusive = None;
+            // Sometimes the next exclusive publisher comes first, sometimes a shared one.
+            std::thread::sleep(Duration::from_micros(random.between(0, 30_000)));
+        }
+        // Not for ever, because the run may end meanwhile.
+        match self.bus.exclusive_timeout(Duration::from_millis(20)) {
+            Ok(exclusive) => {
+                self.exclusive = Some(exclusive);
+                self.reign_left = random.between(1, 5000);
+                Ok(Reign::Begins)
+            }
+            Err(ExclusiveError::Taken { .. } | ExclusiveError::Timeout) => Ok(Reign::Waits),
+            Err(error) => Err(error.to_string()),
         }
     }
 
@@ -148,8 +220,57 @@ impl Publishing {
         Call { lane, topic, way, count }
     }
 
-    /// Makes the call, and again if it was not made in time. How many messages were published.
-    fn publish(&mut self, call: &Call) -> Result<usize, String> {
+    /// Makes the call, and again if it was not made in time.
+    fn publish(&mut self, call: &Call) -> Result<Published, String> {
+        let outcome = if self.exclusive.is_some() {
+            self.publish_exclusively(call)?
+        } else {
+            self.publish_shared(call)?
+        };
+        match outcome {
+            Ok(()) => Ok(Published { count: call.count, was_kept_out: false }),
+            // A burst may have begun before, and then waited for space.
+            Err(BurstError { published: count, source: PublishError::Exclusive { .. } })
+                if self.exclusive.is_none() =>
+            {
+                Ok(Published { count, was_kept_out: true })
+            }
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    fn publish_exclusively(&mut self, call: &Call) -> Result<Result<(), BurstError>, String> {
+        let Self { exclusive, policy, topics, buffers, .. } = self;
+        let Some(exclusive) = exclusive else { unreachable!("the caller asked") };
+        let topic = match topics.get(&call.topic) {
+            Some(topic) => topic,
+            None => {
+                let topic = exclusive.topic(&call.topic).map_err(|error| error.to_string())?;
+                let mut topic = topic.to_descendants(call.lane == Lane::Tree);
+                if let Some(policy) = *policy {
+                    topic = topic.with_policy(policy).map_err(|error| error.to_string())?;
+                }
+                topics.entry(call.topic.clone()).or_insert(topic)
+            }
+        };
+        let (bundle, message) = (&buffers[..call.count], &buffers[0]);
+        let outcome = match call.way {
+            "try" => exclusive.try_publish(topic, message),
+            "timeout" => exclusive.publish_timeout(topic, message, Duration::from_millis(3)),
+            "batch" => exclusive.publish_batch(topic, bundle),
+            "burst" => return Ok(exclusive.burst(topic, bundle)),
+            "with" => exclusive
+                .publish_with(topic, message.len(), |bytes| write_in_two_parts(bytes, message)),
+            _ => exclusive.publish(topic, message),
+        };
+        let outcome = match outcome {
+            Err(PublishError::Full | PublishError::Timeout) => exclusive.publish(topic, message),
+            outcome => outcome,
+        };
+        Ok(outcome.map_err(|source| BurstError { published: 0, source }))
+    }
+
+    fn publish_shared(&mut self, call: &Call) -> Result<Result<(), BurstError>, String> {
         let Self { bus, policy, publishers, buffers, .. } = self;
         let publisher = match publishers.get(&call.topic) {
             Some(publisher) => publisher,
@@ -168,13 +289,10 @@ impl Publishing {
             "try" => publisher.try_publish(message),
             "timeout" => publisher.publish_timeout(message, Duration::from_millis(3)),
             "batch" => publisher.publish_batch(bundle),
-            "burst" => publisher.burst(bundle).map_err(|error| error.source),
-            "with" => publisher.publish_with(message.len(), |bytes| {
-                // In two parts: a process that is killed in between leaves half of it.
-                let half = message.len() / 2;
-                bytes.write(0, &message[..half]);
-                bytes.write(half, &message[half..]);
-            }),
+            "burst" => return Ok(publisher.burst(bundle)),
+            "with" => {
+                publisher.publish_with(message.len(), |bytes| write_in_two_parts(bytes, message))
+            }
             _ => publisher.publish(message),
         };
         let outcome = match outcome {
@@ -183,7 +301,7 @@ impl Publishing {
             }
             outcome => outcome,
         };
-        outcome.map(|()| call.count).map_err(|error| error.to_string())
+        Ok(outcome.map_err(|source| BurstError { published: 0, source }))
     }
 
     /// How long the policy has made this participant wait.
@@ -193,6 +311,13 @@ impl Publishing {
         let me = publishers.iter().find(|one| one.name == self.name);
         me.map_or(0, |me| u64::try_from(me.waited.as_nanos()).unwrap_or(u64::MAX))
     }
+}
+
+/// A process that is killed in between leaves half of it.
+fn write_in_two_parts(bytes: &mut RacyBytesMut<'_>, message: &[u8]) {
+    let half = message.len() / 2;
+    bytes.write(0, &message[..half]);
+    bytes.write(half, &message[half..]);
 }
 
 /// How fast a publisher publishes.
