@@ -138,6 +138,7 @@ impl Daemon {
                 }
             }
             Err(ReceiveError::Lapped { lost_messages, .. }) => state.lost += lost_messages,
+            Err(ReceiveError::Lost(lost)) => state.lost = state.lost.saturating_add(lost.messages),
             // No code interrupts the subscriber, and it would continue.
             Err(ReceiveError::Interrupted) => {}
             // Perhaps this is the last call, because the bus was removed or is broken. But the

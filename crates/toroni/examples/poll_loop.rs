@@ -73,7 +73,7 @@ fn drain(subscriber: &mut Subscriber, bus: &str) -> Result<u64, ReceiveError> {
                 count += 1;
             }
             Ok(None) => return Ok(count),
-            Err(lapped @ ReceiveError::Lapped { .. }) => eprintln!("{bus}: {lapped}"),
+            Err(loss) if loss.is_loss() => eprintln!("{bus}: {loss}"),
             Err(error) => return Err(error),
         }
     }

@@ -10,7 +10,7 @@
 
 use std::env;
 use std::time::Duration;
-use toroni::{Bus, ReceiveError};
+use toroni::Bus;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -32,7 +32,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                     count += 1;
                     println!("{} {}", message.topic(), message.text());
                 }
-                Err(lapped @ ReceiveError::Lapped { .. }) => eprintln!("{lapped}"),
+                Err(loss) if loss.is_loss() => eprintln!("{loss}"),
                 Err(error) => return Err(error.into()),
             },
             _ = second.tick() => println!("tick: {count} messages"),

@@ -83,6 +83,9 @@ impl Latest {
                 Err(ReceiveError::Lapped { lost_messages, .. }) => {
                     self.lost_messages += lost_messages;
                 }
+                Err(ReceiveError::Lost(lost)) => {
+                    self.lost_messages = self.lost_messages.saturating_add(lost.messages);
+                }
                 Err(error) => return Err(error),
             }
         }

@@ -121,10 +121,10 @@ const THE_SYSTEM: &[&str] = &[
 /// The rules of all modules of the library. `lib.rs` has none: it exports from all of them.
 pub(super) const LAYERS: &[Layer] = &[
     Layer { module: "sync", uses: &[], ignorant_of: &[] },
-    // An error of an operation says what is wrong with a topic's name.
+    // An error of an operation says what is wrong with a topic's name, or what was lost.
     Layer {
         module: "error",
-        uses: &["topic::TopicError", "topic::PatternError"],
+        uses: &["topic::TopicError", "topic::PatternError", "topic::Lost"],
         ignorant_of: &[],
     },
     Layer { module: "settings", uses: &[], ignorant_of: THE_SYSTEM },

@@ -111,6 +111,22 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: &[Tests("a_lapped_subscriber_does_not_ask_about_what_it_has_not_validated")],
     },
     Mutant {
+        name: "loss_passed_by_a_run",
+        mistake: "messages that are read in place together continue past a loss, and nobody is told of it",
+        noticed_by: &[
+            Tests("each_form_returns_losses_at_their_place_if_a_pattern_intersects_their_scope"),
+            Tests("a_run_ends_before_a_loss_and_the_next_call_returns_it"),
+        ],
+    },
+    Mutant {
+        name: "loss_told_to_all",
+        mistake: "a subscriber is told of a loss of messages that none of its patterns could match",
+        noticed_by: &[
+            Tests("each_form_returns_losses_at_their_place_if_a_pattern_intersects_their_scope"),
+            Tests("a_router_calls_its_handlers_in_order_and_is_told_if_a_handler_is_concerned"),
+        ],
+    },
+    Mutant {
         name: "bus_named_before_complete",
         mistake: "the directory of a new bus gets its name while its files are still being created",
         noticed_by: &[Tests("nothing_has_its_name_before_it_is_complete")],

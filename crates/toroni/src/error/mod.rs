@@ -41,6 +41,7 @@ pub struct Corrupt {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::topic::{Lost, LostBound, LostReason, Origin, Pattern};
     use std::io;
     use std::path::PathBuf;
 
@@ -126,6 +127,14 @@ mod tests {
         ];
         let receiving = [
             ReceiveError::Lapped { lost_messages: 1, lost_bytes: 2 },
+            ReceiveError::Lost(Box::new(Lost {
+                from: Origin { source: 1, series: 2, stream: 3, number: 4 },
+                until: 9,
+                messages: 5,
+                bound: LostBound::Exact,
+                reason: LostReason::Gone,
+                scope: vec![Pattern::new("plant/**").expect("valid")],
+            })),
             ReceiveError::Interrupted,
             ReceiveError::Unlinked,
             ReceiveError::Os { action: "wait", source: os() },

@@ -1,7 +1,7 @@
 //! Errors of subscribers.
 
 use super::{Corrupt, FileError, Forked};
-use crate::topic::PatternError;
+use crate::topic::{Lost, PatternError};
 use std::io;
 
 /// Why a subscriber could not be made, or a pattern could not be added to one.
@@ -53,6 +53,10 @@ pub enum SubscriberError {
 }
 
 /// Why no message was received.
+///
+/// [`Self::Lapped`] and [`Self::Lost`] report messages that this subscriber will not receive. Each is returned once, at
+/// its place in the order, and the next call continues after it. `Lapped` means that this subscriber was too slow for
+/// this bus. `Lost` means that messages from elsewhere, such as another host, did not arrive on this bus.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReceiveError {
@@ -67,6 +71,10 @@ pub enum ReceiveError {
         /// Bytes of the stream that were missed.
         lost_bytes: u64,
     },
+    /// Messages from elsewhere were lost on their way to this bus, and this subscriber's patterns may have
+    /// matched some of them. Only buses to which messages are brought from elsewhere have such losses.
+    #[error("{0}")]
+    Lost(Box<Lost>),
     /// An [`Interrupter`](crate::Interrupter) has ended the wait. No message is lost.
     #[error("the wait for a message was interrupted: stop, or call again to continue waiting")]
     Interrupted,
@@ -87,4 +95,26 @@ pub enum ReceiveError {
         /// The error of the system.
         source: io::Error,
     },
+}
+
+impl ReceiveError {
+    /// Returns whether it is [`Self::Lapped`] or [`Self::Lost`]: messages are missing here, and the next call continues
+    /// after them.
+    ///
+    /// ```
+    /// # use toroni::{ReceiveError, Subscriber};
+    /// fn serve(subscriber: &mut Subscriber) -> Result<(), ReceiveError> {
+    ///     loop {
+    ///         match subscriber.receive() {
+    ///             Ok(message) => println!("{}", message.text()),
+    ///             Err(loss) if loss.is_loss() => eprintln!("{loss}"),
+    ///             Err(error) => return Err(error),
+    ///         }
+    ///     }
+    /// }
+    /// ```
+    #[must_use]
+    pub fn is_loss(&self) -> bool {
+        matches!(self, Self::Lapped { .. } | Self::Lost(_))
+    }
 }

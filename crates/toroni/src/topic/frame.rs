@@ -180,6 +180,13 @@ impl Tag {
         self.origin_offset() + if self.has_origin() { ORIGIN_BYTES } else { 0 }
     }
 
+    /// Returns which messages on its topic this one is like for a subscriber: the number of a bit in a byte of answers
+    /// ([`super::interest`]). 1 is added if it was posted to descendants, and 4 if it has an origin.
+    #[inline]
+    pub(crate) const fn answer_bit(self) -> u8 {
+        (self.flags() & (TO_DESCENDANTS | ORIGIN)) >> ANSWER_SHIFT
+    }
+
     #[inline]
     const fn flags(self) -> u8 {
         self.0.to_le_bytes()[0]
@@ -319,6 +326,9 @@ const ORIGIN: u8 = 1 << 5;
 const INLINE_TOPIC: u8 = 1 << 6;
 const NUMBER: u8 = 1 << 7;
 
+/// See [`Tag::answer_bit`].
+const ANSWER_SHIFT: u32 = 3;
+
 const TAG_SHIFT: u32 = 32;
 const TOPIC_ID_SHIFT: u32 = 8;
 
@@ -341,6 +351,7 @@ const _: () = {
     );
     assert!(TopicId::INLINE.0 == u32::MAX >> TOPIC_ID_SHIFT);
     assert!(TAG_SHIFT + TOPIC_ID_SHIFT == 40);
+    assert!(TO_DESCENDANTS >> ANSWER_SHIFT == 1 && ORIGIN >> ANSWER_SHIFT == 4);
     assert!(KIND & KIND_LOSS == KIND_LOSS && KIND_LOSS != KIND_MESSAGE);
     assert!(TIMESTAMP_BYTES.is_multiple_of(8) && ORIGIN_BYTES.is_multiple_of(8));
     assert!(NUMBER_BYTES.is_multiple_of(8));

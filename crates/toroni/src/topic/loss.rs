@@ -146,6 +146,9 @@ impl LostBound {
 impl Lost {
     /// The most patterns that [`Self::scope`] may have.
     pub const MOST_PATTERNS: usize = 16;
+    /// The length of the longest record, without its header.
+    pub(crate) const MOST_BYTES: usize =
+        SCOPE_OFFSET + Self::MOST_PATTERNS * (1 + super::Topic::MAX_BYTES);
 
     /// Returns whether a subscriber with these patterns is told.
     pub(crate) fn concerns(&self, patterns: &PatternSet) -> bool {

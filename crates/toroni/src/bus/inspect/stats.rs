@@ -334,6 +334,9 @@ impl Bus {
             }
             cursor.advance(&seen);
             let tag = Tag::from_raw(seen.tag);
+            if tag.is_loss() {
+                continue;
+            }
             let front = (seen.length as usize).min(MAX_EXTENSIONS_BYTES);
             let Ok((extensions, offset)) = decode(tag, scratch.bytes(front)) else { continue };
             if tag.topic() != TopicId::INLINE && topic_cache.name(tag.topic()).is_none() {

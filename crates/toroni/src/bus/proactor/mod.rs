@@ -4,7 +4,6 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let directory = std::env::temp_dir().join(format!("toroni-doc-proactor-{}", std::process::id()));
 //! # let bus = toroni::BusConfig::new().directory(&directory).open("demo")?;
-//! use toroni::ReceiveError;
 //! use toroni::proactor::Subscribe;
 //! use toroni_proactor::Proactor;
 //!
@@ -15,7 +14,7 @@
 //!         println!("{} {}", message.topic(), message.text());
 //!         stopping.stop();
 //!     }
-//!     Err(ReceiveError::Lapped { lost_messages, .. }) => eprintln!("missed {lost_messages}"),
+//!     Err(loss) if loss.is_loss() => eprintln!("{loss}"),
 //!     Err(error) => eprintln!("{error}"), // the last call
 //! })?;
 //! # let publisher = bus.publisher("plant/pump")?;
@@ -66,8 +65,8 @@ pub trait Subscribe {
     /// proactor's events. The handler never runs in two threads at a time.
     ///
     /// The handler gets losses and errors as callers of [`Subscriber::receive`] do. After
-    /// [`ReceiveError::Lapped`], [`ReceiveError::Interrupted`], and a corrupt message, which is skipped,
-    /// the subscription continues. Any other error is the last call. A handler that panics is not called
+    /// [`ReceiveError::Lapped`], [`ReceiveError::Lost`], [`ReceiveError::Interrupted`], and a corrupt message, which
+    /// is skipped, the subscription continues. Any other error is the last call. A handler that panics is not called
     /// again.
     ///
     /// Messages without end starve no other operation: after 32 of them, everything else that is ready is

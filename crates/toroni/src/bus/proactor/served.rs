@@ -274,7 +274,9 @@ impl Served {
                 Err(error) => error,
             };
             let goes_on = match error {
-                ReceiveError::Lapped { .. } | ReceiveError::Interrupted => true,
+                ReceiveError::Lapped { .. } | ReceiveError::Lost(_) | ReceiveError::Interrupted => {
+                    true
+                }
                 // A message that makes no sense has been passed over; all else stays as it is.
                 ReceiveError::Corrupt(_) => job.subscriber.position() != before,
                 _ => false,

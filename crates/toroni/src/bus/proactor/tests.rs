@@ -3,13 +3,15 @@
 use super::served::Served;
 use super::waiting::{Rechecks, Waits};
 use super::{Subscription, *};
+use crate::bus::publish::testing::publish_lost;
 use crate::bus::{Bus, BusConfig};
 use crate::hook::{CrashPoint, rehearsal};
 use crate::settings::NotifyKind;
 use crate::shm::testing::TempDir;
 use crate::sync::{AtomicU32, Ordering};
+use crate::topic::{Lost, LostBound, LostReason, Origin, Pattern};
 use std::cell::Cell;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use toroni_proactor::{
@@ -192,6 +194,80 @@ fn what_no_wake_up_tells_is_seen() {
         wait_for(&deaf, round + 1);
         rechecking.cancel();
     }
+}
+
+fn lost(messages: u64, scope: &str) -> Lost {
+    Lost {
+        from: Origin { source: 1, series: 2, stream: 3, number: 4 },
+        until: 9,
+        messages,
+        bound: LostBound::Exact,
+        reason: LostReason::Gone,
+        scope: vec![Pattern::new(scope).unwrap()],
+    }
+}
+
+/// Publishes messages and losses by turns, and returns what a subscriber of `a` receives.
+fn publish_with_losses(bus: &Bus, round: u64) -> Vec<String> {
+    let publisher = bus.publisher("a").unwrap();
+    publisher.publish(format!("first {round}")).unwrap();
+    publish_lost(bus, &lost(round, "a"));
+    publish_lost(bus, &lost(round, "b"));
+    publisher.publish(format!("second {round}")).unwrap();
+    publish_lost(bus, &lost(round, "**"));
+    ["first", "lost", "second", "lost"].map(|what| format!("{what} {round}")).to_vec()
+}
+
+fn shown(received: Result<Message<'_>, ReceiveError>) -> String {
+    match received {
+        Ok(message) => message.text().into_owned(),
+        Err(ReceiveError::Lost(lost)) => format!("lost {}", lost.messages),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// A loss wakes a subscription, comes at its place, and does not end it.
+#[test]
+fn a_subscription_gets_losses_at_their_place() {
+    for (provider, notify) in [
+        (ProviderType::Combined, NotifyKind::Futex),
+        (ProviderType::Select, NotifyKind::Futex),
+        (ProviderType::Select, NotifyKind::Datagram),
+    ] {
+        let running = Running::new(provider, WaitType::Native, ProcessorType::Shared);
+        let directory = TempDir::new();
+        let bus = bus(&directory, notify);
+        let (sender, events) = mpsc::channel();
+        let handler = Box::new(move |received: Result<Message<'_>, _>, _: &Subscription| {
+            sender.send(shown(received)).unwrap();
+        });
+        let subscriber = bus.subscribe("a").unwrap();
+        let served =
+            Served::start(&running.proactor, subscriber, handler, Rechecks::Never).unwrap();
+        for round in 0..100 {
+            for expected in publish_with_losses(&bus, round) {
+                assert_eq!(events.recv_timeout(LOST).unwrap(), expected, "{provider:?}");
+            }
+        }
+        assert!(!served.is_over());
+        served.cancel();
+    }
+}
+
+#[test]
+fn a_receiver_gets_losses_at_their_place() {
+    let running = Running::new(ProviderType::Combined, WaitType::Native, ProcessorType::Shared);
+    let directory = TempDir::new();
+    let bus = bus(&directory, NotifyKind::Futex);
+    let mut receiver = running.proactor.receiver(bus.subscribe("a").unwrap()).unwrap();
+    let done = running.proactor.block_on(async {
+        for round in 0..100 {
+            for expected in publish_with_losses(&bus, round) {
+                assert_eq!(shown(receiver.receive().await), expected);
+            }
+        }
+    });
+    assert_eq!(done, Some(()));
 }
 
 /// Rechecks are near at first and far later, and at the same moments for all.

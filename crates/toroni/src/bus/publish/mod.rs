@@ -23,6 +23,8 @@ mod publishing;
 mod reader_slots;
 mod reentrancy;
 mod terms;
+#[cfg(test)]
+pub(super) mod testing;
 mod topics;
 mod wake;
 

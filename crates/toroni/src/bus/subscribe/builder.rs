@@ -79,6 +79,7 @@ pub struct SubscriberBuilder {
     gating: bool,
     name: Option<String>,
     wait: WaitStrategy,
+    local_only: bool,
 }
 
 impl SubscriberBuilder {
@@ -90,6 +91,7 @@ impl SubscriberBuilder {
             gating: true,
             name: None,
             wait: WaitStrategy::default(),
+            local_only: false,
         }
     }
 
@@ -126,6 +128,14 @@ impl SubscriberBuilder {
         self
     }
 
+    /// Sets whether it passes over messages that came from elsewhere ([`Message::origin`](crate::Message::origin)), and
+    /// over losses on the way here ([`ReceiveError::Lost`](crate::ReceiveError::Lost)). Default: no. A program that
+    /// sends the messages of this bus to other places turns it on: otherwise it would send back what came from there.
+    pub fn local_only(mut self, local_only: bool) -> Self {
+        self.local_only = local_only;
+        self
+    }
+
     /// Makes the subscriber. It receives what is published from now on, or from the start that was set.
     ///
     /// # Errors
@@ -148,7 +158,8 @@ impl SubscriberBuilder {
         let flags = if self.gating { READER_GATES } else { 0 };
         let cursor =
             join(&subscribing, &claim, self.start, flags).inspect_err(|_| claim.leave())?;
-        Ok(Subscriber::new(claim, cursor, Interest::new(patterns), self.wait)?)
+        let interest = Interest::new(patterns).local_only(self.local_only);
+        Ok(Subscriber::new(claim, cursor, interest, self.wait)?)
     }
 }
 

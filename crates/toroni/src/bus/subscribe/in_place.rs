@@ -2,6 +2,7 @@
 
 use super::message::{Received, tag_locates_payload, timestamp_of, topic_of};
 use crate::error::{Corrupt, ReceiveError};
+use crate::hook::mutant;
 use crate::ring::memory::Ring;
 use crate::ring::racy::RacyBytes;
 use crate::ring::reader::{Cursor, Seen};
@@ -22,8 +23,8 @@ use std::time::SystemTime;
 /// when the iterator returns it. The subscriber's next call continues after the last one. The messages
 /// outlive the iterator: all of them stay until the subscriber's next call.
 ///
-/// It also ends if a publisher has overtaken the subscriber, or if something is wrong; the subscriber's
-/// next call returns the error.
+/// It also ends before a loss ([`ReceiveError::Lost`]), if a publisher has overtaken the subscriber, or if
+/// something is wrong; the subscriber's next call returns the error.
 pub struct InPlace<'a> {
     run: Run<'a>,
     topic_cache: &'a TopicCache,
@@ -118,8 +119,13 @@ impl<'a> InPlace<'a> {
         loop {
             let seen = self.run.peek()?;
             let tag = Tag::from_raw(seen.tag);
-            // If the interest does not know the topic yet, the run ends: the next call asks.
-            let is_mine = self.interest.answer(tag.topic(), tag.is_to_descendants())?;
+            if mutant("loss_passed_by_a_run") && tag.is_loss() {
+                self.run.pass(&seen);
+                continue;
+            }
+            // If the interest does not know the topic yet, the run ends: the next call asks. So it does before a
+            // loss, which that call returns.
+            let is_mine = self.interest.answer(tag)?;
             let message = Borrowed::in_ring(self.run.ring(), self.topic_cache, seen)?;
             self.run.pass(&seen);
             if is_mine {

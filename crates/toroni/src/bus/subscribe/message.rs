@@ -123,14 +123,11 @@ impl<'a> Message<'a> {
     /// Returns whether an interest wants it. The interest must have cached its answers for this message's
     /// bus.
     pub(super) fn is_for(&self, interest: &mut Interest) -> bool {
-        let (tag, to_descendants) = (self.tag(), self.to_descendants());
+        let tag = self.tag();
         if tag.topic() == TopicId::INLINE {
-            return interest.answer_inline(self.topic(), to_descendants);
+            return interest.answer_inline(self.topic(), tag);
         }
-        interest
-            .answer(tag.topic(), to_descendants)
-            .or_else(|| interest.fill(tag.topic(), to_descendants, &self.0.topic_cache))
-            .unwrap_or(false)
+        interest.answer(tag).or_else(|| interest.fill(tag, &self.0.topic_cache)).unwrap_or(false)
     }
 
     #[inline]

@@ -26,6 +26,8 @@ mod router;
 #[cfg(feature = "tokio")]
 mod stream;
 mod subscriber;
+#[cfg(test)]
+mod tests;
 pub(super) mod waiting;
 
 pub use backoff::WaitStrategy;

@@ -9,11 +9,14 @@
 use super::claim::ReaderClaim;
 use crate::bus::local::LocalReader;
 use crate::bus::views::ring_of;
+#[cfg(doc)]
+use crate::error::ReceiveError;
 use crate::hook::{self, CrashPoint};
 use crate::notify::futex;
 use crate::ring::slots;
 use crate::ring::waits::{self, Registered};
 use crate::sync::Ordering;
+use crate::topic::Lost;
 
 /// What a subscriber has seen since it subscribed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,6 +28,19 @@ pub struct SubscriberStats {
     pub lost_messages: u64,
     /// How often messages were lost.
     pub lapses: u64,
+    /// Losses on the way to this bus that this subscriber was told of ([`ReceiveError::Lost`]).
+    pub losses: u64,
+    /// Messages that were lost on the way to this bus: the sum of what these losses state
+    /// ([`Lost::messages`]), exact or not.
+    pub lost_on_the_way: u64,
+}
+
+impl SubscriberStats {
+    /// Counts a loss on the way to this bus. Its number comes from elsewhere, and may be any.
+    pub(super) fn add_loss(&mut self, lost: &Lost) {
+        self.losses += 1;
+        self.lost_on_the_way = self.lost_on_the_way.saturating_add(lost.messages);
+    }
 }
 
 /// What a subscriber has published of its progress, and its counts.

@@ -9,7 +9,8 @@ use crate::ring::writer::{length_of, tag_of};
 use crate::settings::{Policy, Settings};
 use crate::shm::segment::RingSegment;
 use crate::sync::Ordering;
-use crate::topic::frame::{MAX_EXTENSIONS_BYTES, Tag, TopicId, decode};
+use crate::topic::Lost;
+use crate::topic::frame::{FrameError, MAX_EXTENSIONS_BYTES, Tag, TopicId, decode};
 use crate::topic::interest::Interest;
 use std::hint::black_box;
 
@@ -21,6 +22,20 @@ pub(super) struct Reading {
     pub(super) received: Received,
     /// How many bytes away from being overwritten a lapped reader resumes.
     margin: u64,
+}
+
+/// Why a subscriber receives no message at its place in the stream, although there is a record.
+pub(super) enum Halted {
+    Interrupted(Interrupted),
+    /// The record is a loss, and the subscriber has to be told of it.
+    Lost(Box<Lost>),
+}
+
+impl From<Interrupted> for Halted {
+    #[inline]
+    fn from(interrupted: Interrupted) -> Self {
+        Self::Interrupted(interrupted)
+    }
 }
 
 /// How much of a message is copied.
@@ -65,10 +80,7 @@ impl Reading {
     /// Hands out the next message of the read-ahead that is for this subscriber. Returns false if the
     /// read-ahead has none.
     #[inline(always)]
-    pub(super) fn next_of_read_ahead(
-        &mut self,
-        segment: &RingSegment,
-    ) -> Result<bool, Interrupted> {
+    pub(super) fn next_of_read_ahead(&mut self, segment: &RingSegment) -> Result<bool, Halted> {
         while let Some(tag) = self.received.read_ahead.next() {
             if self.is_mine(segment, tag, None)? {
                 if Tag::from_raw(tag).is_plain() {
@@ -88,7 +100,7 @@ impl Reading {
         &mut self,
         segment: &RingSegment,
         body: Body,
-    ) -> Result<bool, Interrupted> {
+    ) -> Result<bool, Halted> {
         if mutant("cache_before_validation")
             && let Some(seen) = self.unvalidated(segment)
         {
@@ -100,7 +112,7 @@ impl Reading {
             return Ok(false);
         }
         match body {
-            Body::Whole => self.received.read_ahead.fill(&mut self.cursor, ring_of(segment)),
+            Body::Whole => Ok(self.received.read_ahead.fill(&mut self.cursor, ring_of(segment))?),
             Body::InPlace => Ok(false),
         }
     }
@@ -140,43 +152,72 @@ impl Reading {
         segment: &RingSegment,
         tag: u32,
         in_ring: Option<&Seen>,
-    ) -> Result<bool, Interrupted> {
-        let tag = Tag::from_raw(tag);
-        match self.interest.answer(tag.topic(), tag.is_to_descendants()) {
+    ) -> Result<bool, Halted> {
+        match self.interest.answer(Tag::from_raw(tag)) {
             Some(mine) => Ok(mine),
             None => self.decide(segment, in_ring),
         }
     }
 
-    /// Like [`Self::is_mine`], if the cache has no answer. If a record in the ring is not valid, this passes over
-    /// the record and returns the error.
+    /// Like [`Self::is_mine`], if the cache has no answer. If a record in the ring is not valid, or is a loss that
+    /// concerns the subscriber, this passes over the record and returns the error or the loss.
     #[cold]
-    fn decide(
-        &mut self,
-        segment: &RingSegment,
-        in_ring: Option<&Seen>,
-    ) -> Result<bool, Interrupted> {
+    fn decide(&mut self, segment: &RingSegment, in_ring: Option<&Seen>) -> Result<bool, Halted> {
         let seen = in_ring.copied().unwrap_or_else(|| self.received.read_ahead.last());
-        let decided = match Tag::from_raw(seen.tag).topic() {
-            TopicId::INLINE => self.decide_inline(segment, &seen, in_ring.is_some()),
-            topic => self.decide_interned(segment, topic, &seen),
+        let tag = Tag::from_raw(seen.tag);
+        let decided = if tag.is_loss() {
+            self.decide_loss(segment, &seen, in_ring.is_some())
+        } else if tag.topic() == TopicId::INLINE {
+            self.decide_inline(segment, &seen, in_ring.is_some()).map_err(Halted::from)
+        } else {
+            self.decide_interned(segment, tag, &seen).map_err(Halted::from)
         };
-        if matches!(decided, Err(Interrupted::Corrupt(_))) && in_ring.is_some() {
+        if matches!(decided, Err(Halted::Interrupted(Interrupted::Corrupt(_)) | Halted::Lost(_)))
+            && in_ring.is_some()
+        {
             self.cursor.advance(&seen);
         }
         decided
     }
 
+    /// Returns a loss that concerns this subscriber as an error, and false for any other one.
+    fn decide_loss(
+        &mut self,
+        segment: &RingSegment,
+        seen: &Seen,
+        in_ring: bool,
+    ) -> Result<bool, Halted> {
+        if self.interest.is_local_only() {
+            return Ok(false);
+        }
+        let length = seen.length as usize;
+        if length > Lost::MOST_BYTES {
+            let value = length as u64;
+            let invalid = FrameError::InvalidLoss { what: "length of a loss", value };
+            return Err(corrupt_in(invalid.into(), seen).into());
+        }
+        let read_ahead = &mut self.received.read_ahead;
+        if in_ring {
+            let scratch = read_ahead.set(seen);
+            self.cursor.copy(ring_of(segment), seen, scratch)?;
+        }
+        let lost = Lost::decode(read_ahead.body(length))
+            .map_err(|error| corrupt_in(error.into(), seen))?;
+        if lost.concerns(self.interest.patterns()) || mutant("loss_told_to_all") {
+            return Err(Halted::Lost(Box::new(lost)));
+        }
+        Ok(false)
+    }
+
     fn decide_interned(
         &mut self,
         segment: &RingSegment,
-        topic: TopicId,
+        tag: Tag,
         seen: &Seen,
     ) -> Result<bool, Interrupted> {
         let topic_cache = &mut self.received.topic_cache;
         topic_cache.sync(table_of(segment)).map_err(|error| corrupt_in(error.into(), seen))?;
-        let to_descendants = Tag::from_raw(seen.tag).is_to_descendants();
-        self.interest.fill(topic, to_descendants, topic_cache).ok_or_else(|| {
+        self.interest.fill(tag, topic_cache).ok_or_else(|| {
             corrupt_in(Corrupt { what: "topic id", value: seen.tag.into(), position: 0 }, seen)
         })
     }
@@ -196,7 +237,7 @@ impl Reading {
         let front = read_ahead.body((seen.length as usize).min(MAX_EXTENSIONS_BYTES));
         let (extensions, _) = decode(tag, front).map_err(|error| corrupt_in(error.into(), seen))?;
         let topic = extensions.inline_topic.unwrap_or_default();
-        Ok(self.interest.answer_inline(topic, tag.is_to_descendants()))
+        Ok(self.interest.answer_inline(topic, tag))
     }
 
     /// Returns the record at the cursor without a validation, for a mutant.

@@ -15,12 +15,15 @@
 //!
 //! If a writer has overtaken the subscriber, step 2 or 4 finds out. The subscriber then moves to the oldest
 //! message that it can still read, and the call returns [`ReceiveError::Lapped`] with the exact loss.
+//!
+//! A record may also be a loss on the way to this bus. The interest has no answer for it, so step 1 or 3 decodes
+//! it (`Reading::decide`). If it concerns the subscriber, the call returns [`ReceiveError::Lost`].
 
 use super::backoff::{Step, WaitStrategy};
 use super::message::Message;
-use super::reading::Body;
 #[cfg(doc)]
 use super::reading::Reading;
+use super::reading::{Body, Halted};
 use super::subscriber::Subscriber;
 use super::waiting::SLEEPS_UNTIL_CHECK;
 use crate::bus::clock;
@@ -55,7 +58,7 @@ impl Subscriber {
                     return Ok(true);
                 }
                 Ok(false) => {}
-                Err(interrupted) => return Err(self.interrupted(interrupted)),
+                Err(halted) => return Err(self.halted(halted)),
             }
             if let Some(found) = self.refill(body)? {
                 return Ok(found);
@@ -85,9 +88,9 @@ impl Subscriber {
                     self.progress.caught_up(&self.claim, self.reading.cursor.position);
                     return Ok(Some(false));
                 }
-                Err(interrupted) => return Err(self.interrupted(interrupted)),
+                Err(interrupted) => return Err(self.halted(interrupted.into())),
             },
-            Err(interrupted) => return Err(self.interrupted(interrupted)),
+            Err(halted) => return Err(self.halted(halted)),
         };
         if self.waiting.backoff.is_idle() {
             self.waiting.backoff.found();
@@ -96,7 +99,7 @@ impl Subscriber {
             match self.reading.is_mine(segment, seen.tag, Some(&seen)) {
                 Ok(true) => return self.take(seen, body).map(|()| Some(true)),
                 Ok(false) => self.reading.cursor.advance(&seen),
-                Err(interrupted) => return Err(self.interrupted(interrupted)),
+                Err(halted) => return Err(self.halted(halted)),
             }
         }
         self.publish_position_if_due();
@@ -106,7 +109,7 @@ impl Subscriber {
     /// Copies a record out of the ring, or leaves it there, and goes past it.
     fn take(&mut self, seen: Seen, body: Body) -> Result<(), ReceiveError> {
         if let Err(interrupted) = self.reading.copy(&self.claim.subscribing.ring, &seen, body) {
-            return Err(self.interrupted(interrupted));
+            return Err(self.halted(interrupted.into()));
         }
         self.reading.cursor.advance(&seen);
         self.progress.counts.received += 1;
@@ -178,10 +181,17 @@ impl Subscriber {
     }
 
     #[cold]
-    fn interrupted(&mut self, interrupted: Interrupted) -> ReceiveError {
-        let resumed = match interrupted {
-            Interrupted::Corrupt(corrupt) => Err(corrupt),
-            Interrupted::Lapped => self.reading.resume(&self.claim.subscribing.ring),
+    fn halted(&mut self, halted: Halted) -> ReceiveError {
+        let resumed = match halted {
+            Halted::Lost(lost) => {
+                self.progress.counts.add_loss(&lost);
+                self.publish_position_if_due();
+                return ReceiveError::Lost(lost);
+            }
+            Halted::Interrupted(Interrupted::Corrupt(corrupt)) => Err(corrupt),
+            Halted::Interrupted(Interrupted::Lapped) => {
+                self.reading.resume(&self.claim.subscribing.ring)
+            }
         };
         match resumed {
             Err(corrupt) => corrupt.into(),
@@ -346,7 +356,8 @@ mod tests {
 
                 let told = receive(&mut subscriber);
                 assert!(matches!(told, Err(ReceiveError::Lapped { .. })), "{told:?}");
-                assert_eq!(subscriber.reading.interest.answer(forged, false), None);
+                let tag = Tag::message(forged, false, &Extensions::default());
+                assert_eq!(subscriber.reading.interest.answer(tag), None);
                 wanted.publish(b"wanted").unwrap();
                 assert_eq!(subscriber.receive().unwrap().payload(), b"wanted");
             }

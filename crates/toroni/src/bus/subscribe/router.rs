@@ -4,9 +4,8 @@ use super::interrupter::Interrupter;
 use super::message::Message;
 use super::subscriber::Subscriber;
 use crate::error::{FileError, ReceiveError, SubscriberError};
-use crate::topic::Pattern;
-use crate::topic::PatternSet;
 use crate::topic::interest::Interest;
+use crate::topic::{Lost, Pattern, PatternSet};
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::Duration;
@@ -34,7 +33,10 @@ pub struct Router {
     subscriber: Subscriber,
     handlers: Vec<Handler>,
     on_lapped: Option<Box<dyn FnMut(u64, u64) + Send>>,
+    on_lost: Option<LossHandler>,
 }
+
+type LossHandler = Box<dyn FnMut(&Lost) + Send>;
 
 struct Handler {
     interest: Interest,
@@ -43,7 +45,7 @@ struct Handler {
 
 impl Router {
     pub(in crate::bus) fn new(subscriber: Subscriber) -> Self {
-        Self { subscriber, handlers: Vec::new(), on_lapped: None }
+        Self { subscriber, handlers: Vec::new(), on_lapped: None, on_lost: None }
     }
 
     /// Adds a handler for a pattern. It is called for messages that are received from now on.
@@ -68,7 +70,13 @@ impl Router {
         self.on_lapped = Some(Box::new(handler));
     }
 
-    /// Handles all messages that are there. Returns how many there were.
+    /// Sets the function that is called with each loss on the way to this bus that concerns a handler's pattern, in
+    /// place of the error [`ReceiveError::Lost`].
+    pub fn on_lost(&mut self, handler: impl FnMut(&Lost) + Send + 'static) {
+        self.on_lost = Some(Box::new(handler));
+    }
+
+    /// Handles all messages that are there. Returns how many there were; a loss that was handled counts, too.
     ///
     /// # Errors
     /// See [`ReceiveError`].
@@ -142,6 +150,12 @@ impl Router {
             Err(ReceiveError::Lapped { lost_messages, lost_bytes }) if self.on_lapped.is_some() => {
                 if let Some(handler) = &mut self.on_lapped {
                     handler(lost_messages, lost_bytes);
+                }
+                Ok(true)
+            }
+            Err(ReceiveError::Lost(lost)) if self.on_lost.is_some() => {
+                if let Some(handler) = &mut self.on_lost {
+                    handler(&lost);
                 }
                 Ok(true)
             }

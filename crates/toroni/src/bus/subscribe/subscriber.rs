@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 ///
 /// It holds a slot of the bus until it is dropped. If it gates (the default), publishers wait for it as
 /// the bus's [`Policy`] says. If it misses messages nevertheless, [`ReceiveError::Lapped`] says exactly
-/// how many.
+/// how many. [`ReceiveError::Lost`] reports messages that were lost on their way from elsewhere to this bus.
 ///
 /// It belongs to one thread at a time. After a `fork`, its calls return [`ReceiveError::Forked`] in the
 /// child.
@@ -87,14 +87,13 @@ impl Subscriber {
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let directory = std::env::temp_dir().join(format!("toroni-doc-receive-{}", std::process::id()));
     /// # let bus = toroni::BusConfig::new().directory(&directory).open("demo")?;
-    /// # use toroni::ReceiveError;
     /// # let mut subscriber = bus.subscribe("**")?;
     /// # bus.publisher("a")?.publish(b"")?;
     /// loop {
     ///     match subscriber.receive() {
     ///         Ok(message) => println!("{} {}", message.topic(), message.text()),
     ///         // The next call continues after the loss.
-    ///         Err(ReceiveError::Lapped { lost_messages, .. }) => eprintln!("missed {lost_messages}"),
+    ///         Err(loss) if loss.is_loss() => eprintln!("{loss}"),
     ///         Err(error) => return Err(error.into()),
     ///     }
     /// #     break;
@@ -105,7 +104,7 @@ impl Subscriber {
     /// ```
     ///
     /// # Errors
-    /// See [`ReceiveError`]. After [`ReceiveError::Lapped`], the next call continues after the loss.
+    /// See [`ReceiveError`]. After a loss ([`ReceiveError::is_loss`]), the next call continues after it.
     #[inline]
     pub fn receive(&mut self) -> Result<Message<'_>, ReceiveError> {
         if self.next_wanted() { Ok(self.last()) } else { self.receive_slowly() }
@@ -202,7 +201,7 @@ impl Subscriber {
     /// ```
     ///
     /// # Errors
-    /// See [`ReceiveError`]. After [`ReceiveError::Lapped`], the next call continues after the loss.
+    /// See [`ReceiveError`]. After a loss ([`ReceiveError::is_loss`]), the next call continues after it.
     pub fn receive_in_place(&mut self) -> Result<InPlace<'_>, ReceiveError> {
         // What the previous call returned may have been in place; now it is no longer needed.
         self.publish_position_if_due();

@@ -137,12 +137,11 @@ impl Subscriber<'_> {
         let Some(seen) = self.cursor.peek(ring)? else { return Ok(None) };
         let tag = Tag::from_raw(seen.tag);
         self.asked.push(tag.topic());
-        let to_descendants = tag.is_to_descendants();
-        let mine = match self.interest.answer(tag.topic(), to_descendants) {
+        let mine = match self.interest.answer(tag) {
             Some(mine) => mine,
             None => {
                 self.topic_cache.sync(self.table).unwrap();
-                let filled = self.interest.fill(tag.topic(), to_descendants, &self.topic_cache);
+                let filled = self.interest.fill(tag, &self.topic_cache);
                 filled.expect("the table has the topic of every valid record")
             }
         };
@@ -188,7 +187,7 @@ fn a_lapped_reader_does_not_fill_its_interest_cache() {
 
         assert_eq!(subscriber.next(ring), Err(Interrupted::Lapped));
         assert_eq!(subscriber.asked, [], "it did not consult its patterns about payload");
-        assert_eq!(subscriber.interest.answer(forged, false), None);
+        assert_eq!(subscriber.interest.answer(Tag::from_raw(message(forged))), None);
 
         subscriber.cursor = Cursor::at_end(ring).unwrap();
         for (topic, mine) in [(other, false), (wanted, true)] {
