@@ -9,7 +9,7 @@ use crate::output::write_json;
 use base64::prelude::{BASE64_STANDARD, Engine};
 use serde::{Deserialize, Serialize, Serializer};
 use std::time::{SystemTime, UNIX_EPOCH};
-use toroni::Message;
+use toroni::{Lost, LostBound, Message};
 
 const BASE64: &str = "base64";
 
@@ -37,16 +37,69 @@ struct Written<'a> {
 }
 
 #[derive(Serialize)]
-struct WrittenLoss {
-    lost: Loss,
+struct WrittenLoss<'a> {
+    lost: &'a Loss,
 }
 
+/// What `sub` did not receive.
+#[derive(Serialize, Clone, Debug, PartialEq, Eq)]
+#[serde(untagged)]
+pub(crate) enum Loss {
+    Lapse(Lapse),
+    OnTheWay(LossOnTheWay),
+}
+
+/// Messages that were overwritten before `sub` read them.
 #[derive(Serialize, Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Loss {
+pub(crate) struct Lapse {
     #[serde(serialize_with = "as_text")]
     pub(crate) messages: u64,
     #[serde(serialize_with = "as_text")]
     pub(crate) bytes: u64,
+}
+
+/// Messages that were lost on their way from elsewhere to the bus.
+#[derive(Serialize, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LossOnTheWay {
+    #[serde(serialize_with = "as_text")]
+    messages: u64,
+    bound: &'static str,
+    reason: &'static str,
+    /// Hexadecimal digits, as texts show it.
+    source: String,
+    series: String,
+    stream: u16,
+    #[serde(serialize_with = "as_text")]
+    from: u64,
+    #[serde(serialize_with = "as_text")]
+    until: u64,
+    /// Patterns.
+    scope: Vec<String>,
+}
+
+impl Loss {
+    pub(crate) fn messages(&self) -> u64 {
+        match self {
+            Self::Lapse(lapse) => lapse.messages,
+            Self::OnTheWay(loss) => loss.messages,
+        }
+    }
+}
+
+impl From<&Lost> for Loss {
+    fn from(lost: &Lost) -> Self {
+        Self::OnTheWay(LossOnTheWay {
+            messages: lost.messages,
+            bound: lost.bound.as_str(),
+            reason: lost.reason.as_str(),
+            source: format!("{:08x}", lost.from.source),
+            series: format!("{:08x}", lost.from.series),
+            stream: lost.from.stream,
+            from: lost.from.number,
+            until: lost.until,
+            scope: lost.scope.iter().map(|pattern| pattern.as_str().to_owned()).collect(),
+        })
+    }
 }
 
 fn as_text<S: Serializer>(number: &u64, to: S) -> Result<S::Ok, S::Error> {
@@ -82,7 +135,7 @@ pub(crate) fn write(message: &Message<'_>, with_topic: bool, into: &mut Vec<u8>)
 }
 
 /// Appends a loss as one line.
-pub(crate) fn write_loss(lost: Loss, into: &mut Vec<u8>) {
+pub(crate) fn write_loss(lost: &Loss, into: &mut Vec<u8>) {
     append(&WrittenLoss { lost }, into);
 }
 
@@ -104,8 +157,17 @@ pub(crate) fn nanoseconds(time: SystemTime) -> Option<u64> {
 /// The content of one line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
-    Message { topic: String, to_descendants: bool, payload: Vec<u8> },
-    Lost(Loss),
+    Message {
+        topic: String,
+        to_descendants: bool,
+        payload: Vec<u8>,
+    },
+    Lapse(Lapse),
+    /// Messages that were lost on their way to the source bus.
+    LostOnTheWay {
+        messages: u64,
+        bound: LostBound,
+    },
 }
 
 /// The fields that are read. Position, sequence, length and time belong to the source bus.
@@ -119,10 +181,12 @@ struct Read {
     lost: Option<ReadLoss>,
 }
 
+/// The fields that are read: a lapse has `bytes`, a loss on the way has `bound`.
 #[derive(Deserialize)]
 struct ReadLoss {
     messages: String,
-    bytes: String,
+    bytes: Option<String>,
+    bound: Option<String>,
 }
 
 /// Parses a line. The error says what is wrong with it.
@@ -139,13 +203,26 @@ pub(crate) fn read(line: &[u8]) -> Result<Entry, String> {
             let payload = decode(payload, encoding.as_deref())?;
             Ok(Entry::Message { topic, to_descendants, payload })
         }
-        (None, None, Some(lost)) => Ok(Entry::Lost(Loss {
-            messages: number("messages", &lost.messages)?,
-            bytes: number("bytes", &lost.bytes)?,
-        })),
+        (None, None, Some(lost)) => read_loss(&lost),
         (_, _, Some(_)) => Err("an object with \"lost\" cannot also be a message".to_owned()),
         (None, _, None) => Err("\"topic\" is missing".to_owned()),
         (_, None, None) => Err("\"payload\" is missing".to_owned()),
+    }
+}
+
+fn read_loss(lost: &ReadLoss) -> Result<Entry, String> {
+    let messages = number("messages", &lost.messages)?;
+    match (&lost.bytes, &lost.bound) {
+        (Some(bytes), None) => Ok(Entry::Lapse(Lapse { messages, bytes: number("bytes", bytes)? })),
+        (None, Some(word)) => {
+            let bounds = [LostBound::Exact, LostBound::AtLeast, LostBound::AtMost];
+            let bound = bounds.into_iter().find(|bound| bound.as_str() == word);
+            let bound = bound.ok_or_else(|| {
+                format!("\"bound\" of \"lost\" is {word:?}: use exact, at_least or at_most")
+            })?;
+            Ok(Entry::LostOnTheWay { messages, bound })
+        }
+        _ => Err("\"lost\" needs either \"bytes\" or \"bound\"".to_owned()),
     }
 }
 
@@ -170,17 +247,51 @@ fn number(name: &str, digits: &str) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use toroni::{LostReason, Origin};
 
     #[test]
     fn losses_go_both_ways_exactly() {
-        let loss = Loss { messages: u64::MAX, bytes: (1 << 53) + 1 };
+        let lapse = Lapse { messages: u64::MAX, bytes: (1 << 53) + 1 };
         let mut line = Vec::new();
-        write_loss(loss, &mut line);
+        write_loss(&Loss::Lapse(lapse), &mut line);
         assert_eq!(
             line,
             b"{\"lost\":{\"messages\":\"18446744073709551615\",\"bytes\":\"9007199254740993\"}}\n"
         );
-        assert_eq!(read(&line), Ok(Entry::Lost(loss)));
+        assert_eq!(read(&line), Ok(Entry::Lapse(lapse)));
+    }
+
+    #[test]
+    fn losses_on_the_way_go_both_ways() {
+        for (bound, word) in [
+            (LostBound::Exact, "exact"),
+            (LostBound::AtLeast, "at_least"),
+            (LostBound::AtMost, "at_most"),
+        ] {
+            let from = Origin { source: 0xA, series: 0xFFFF_FFFF, stream: 3, number: 1 << 47 };
+            let lost = Lost {
+                from,
+                until: Origin::NUMBER_LIMIT,
+                messages: u64::MAX,
+                bound,
+                reason: LostReason::TooLong,
+                scope: ["plant/**", "*"].map(|text| text.parse().unwrap()).to_vec(),
+            };
+            let loss = Loss::from(&lost);
+            assert_eq!(loss.messages(), u64::MAX);
+            let mut line = Vec::new();
+            write_loss(&loss, &mut line);
+            assert_eq!(
+                String::from_utf8(line.clone()).unwrap(),
+                format!(
+                    "{{\"lost\":{{\"messages\":\"18446744073709551615\",\"bound\":\"{word}\",\
+                     \"reason\":\"too_long\",\"source\":\"0000000a\",\"series\":\"ffffffff\",\
+                     \"stream\":3,\"from\":\"140737488355328\",\"until\":\"281474976710656\",\
+                     \"scope\":[\"plant/**\",\"*\"]}}}}\n"
+                )
+            );
+            assert_eq!(read(&line), Ok(Entry::LostOnTheWay { messages: u64::MAX, bound }));
+        }
     }
 
     #[test]
@@ -201,6 +312,12 @@ mod tests {
                 "cannot also be a message",
             ),
             ("{\"lost\":{\"messages\":1,\"bytes\":\"1\"}}", "invalid type"),
+            ("{\"lost\":{\"messages\":\"1\"}}", "either \"bytes\" or \"bound\""),
+            (
+                "{\"lost\":{\"messages\":\"1\",\"bytes\":\"1\",\"bound\":\"exact\"}}",
+                "either \"bytes\" or \"bound\"",
+            ),
+            ("{\"lost\":{\"messages\":\"1\",\"bound\":\"about\"}}", "\"about\""),
             ("{\"lost\":{\"messages\":\"-1\",\"bytes\":\"1\"}}", "decimal digits"),
             (
                 "{\"lost\":{\"messages\":\"18446744073709551616\",\"bytes\":\"1\"}}",

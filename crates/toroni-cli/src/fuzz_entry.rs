@@ -93,7 +93,7 @@ pub fn print(
 pub fn read_json(line: &[u8]) -> Result<Option<(String, bool, Vec<u8>)>, String> {
     Ok(match exchange::read(line)? {
         Entry::Message { topic, to_descendants, payload } => Some((topic, to_descendants, payload)),
-        Entry::Lost(_) => None,
+        Entry::Lapse(_) | Entry::LostOnTheWay { .. } => None,
     })
 }
 

@@ -1,8 +1,9 @@
-//! `sub` reports the messages that it lost because it was too slow.
+//! `sub` reports the messages that it lost because it was too slow, and those that were lost on their way to the bus.
 
-use crate::support::{Buses, Process, json_lines};
+use crate::support::{Buses, Process, json_lines, wait_until};
 use rustix::process::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
+use toroni::{BusConfig, Lost, LostBound, LostReason, Origin};
 
 /// Starts and stops a subscriber, publishes twice as much as the ring holds, and continues the subscriber.
 fn overwhelmed(buses: &Buses, arguments: &[&str]) -> Process {
@@ -76,4 +77,121 @@ fn text_losses_go_to_standard_error_unless_quiet() {
         assert_eq!(said.is_empty(), quiet, "{said}");
         assert!(quiet || said.starts_with("\u{1b}[1;33mtoroni:\u{1b}[0m "), "{said:?}");
     }
+}
+
+/// Publishes a loss of `messages` messages.
+fn publish_lost(buses: &Buses, messages: u64, scope: &str) {
+    let bus = BusConfig::new().directory(buses.path()).open_existing("default").unwrap();
+    let lost = Lost {
+        from: Origin { source: 0xA, series: 0xB, stream: 3, number: 7 },
+        until: 90,
+        messages,
+        bound: LostBound::AtMost,
+        reason: LostReason::Budget,
+        scope: vec![scope.parse().unwrap()],
+    };
+    // Its numbers remain open, so that the next loss is not a duplicate.
+    bus.inlet().unwrap().publish_lost(&lost, Some(0)).unwrap();
+}
+
+/// A bus with a message on `plant/a`, a loss for patterns below `plant`, one for patterns below `alarm`, and a message.
+fn with_losses_on_the_way() -> Buses {
+    let buses = Buses::new();
+    buses.succeed(&["create", "default"]);
+    buses.succeed(&["pub", "plant/a", "before"]);
+    publish_lost(&buses, 5, "plant/**");
+    publish_lost(&buses, 6, "alarm/**");
+    buses.succeed(&["pub", "plant/a", "after"]);
+    buses
+}
+
+#[test]
+fn losses_on_the_way_stand_at_their_place_in_json() {
+    let buses = with_losses_on_the_way();
+    for start in [["--from", "oldest"], ["--last", "2"]] {
+        let arguments = [&["sub", "--json", "-n", "2", "plant/*"], &start[..]].concat();
+        let lines = json_lines(buses.succeed(&arguments).as_bytes());
+        let [before, lost, after] = &lines[..] else { panic!("{lines:?}") };
+        assert_eq!((&before["payload"], &before["sequence"]), (&json!("before"), &json!("0")));
+        assert_eq!((&after["payload"], &after["sequence"]), (&json!("after"), &json!("3")));
+        let expected = json!({
+            "messages": "5",
+            "bound": "at_most",
+            "reason": "budget",
+            "source": "0000000a",
+            "series": "0000000b",
+            "stream": 3,
+            "from": "7",
+            "until": "90",
+            "scope": ["plant/**"],
+        });
+        assert_eq!(lost, &json!({ "lost": expected }));
+    }
+}
+
+#[test]
+fn losses_on_the_way_are_reported_like_others() {
+    const SAID: &str = "toroni: at most 5 messages of stream 3 of source 0000000a were lost on the way to this bus: they could not be repaired in time\n";
+    let buses = with_losses_on_the_way();
+    let sub = |more: &[&str]| {
+        buses.run(&[&["sub", "--from", "oldest", "-n", "2", "plant/*"], more].concat())
+    };
+    let plain = sub(&[]);
+    assert_eq!(plain.status.code(), Some(0), "{plain:?}");
+    assert_eq!(plain.stdout, b"plant/a\tbefore\nplant/a\tafter\n");
+    assert_eq!(String::from_utf8(plain.stderr).unwrap(), SAID);
+    let quiet = sub(&["-q"]);
+    assert!(quiet.status.success() && quiet.stderr.is_empty(), "{quiet:?}");
+    let strict = sub(&["--strict"]);
+    assert_eq!(strict.status.code(), Some(3), "{strict:?}");
+    assert_eq!(strict.stdout, b"plant/a\tbefore\n");
+    assert!(String::from_utf8(strict.stderr).unwrap().starts_with(SAID));
+    let verbose = String::from_utf8(sub(&["--verbose"]).stderr).unwrap();
+    assert!(verbose.ends_with(", 5 lost\n"), "{verbose}");
+    // Nothing concerns this one.
+    let other = buses.run(&["sub", "--from", "oldest", "--strict", "-t", "100ms", "other"]);
+    assert!(other.status.success() && other.stderr.is_empty(), "{other:?}");
+}
+
+#[test]
+fn losses_on_the_way_are_neither_topics_nor_errors_of_other_commands() {
+    let buses = with_losses_on_the_way();
+    let topics = json_lines(buses.succeed(&["topics", "--json"]).as_bytes());
+    let counts = |name: &str| {
+        let topic = topics.iter().find(|topic| topic["topic"] == name);
+        topic.map(|topic| topic["messages"].clone())
+    };
+    assert_eq!(counts("plant/a"), Some(json!(2)), "{topics:?}");
+    assert_eq!(topics.len(), 1, "{topics:?}");
+    assert_eq!(buses.info("default")["messages"], 4);
+
+    let mut copied = buses.run(&["sub", "--json", "--from", "oldest", "-n", "2", "plant/*"]);
+    let input = std::mem::take(&mut copied.stdout);
+    buses.succeed(&["create", "copy"]);
+    let output = buses.run_with_input(&["-b", "copy", "pub", "--json"], &input);
+    assert_eq!(
+        String::from_utf8(output.stderr).unwrap(),
+        "toroni: line 2 of standard input reports a loss of at most 5 messages on the way to the bus that it is from\n"
+    );
+    assert_eq!(buses.info("copy")["messages"], 2);
+    let strict = buses.run_with_input(&["-b", "copy", "pub", "--json", "--strict"], &input);
+    assert_eq!(strict.status.code(), Some(3), "{strict:?}");
+}
+
+#[test]
+fn hz_counts_losses_on_the_way_separately() {
+    let buses = Buses::new();
+    buses.succeed(&["create", "default"]);
+    let mut hz = buses.start(&["hz", "--json", "--interval", "200ms", "plant/*"]);
+    wait_until("hz has subscribed", || buses.subscriber_count("default") == 1);
+    publish_lost(&buses, 5, "plant/**");
+    let report = loop {
+        let report = json_lines(hz.line().as_bytes()).remove(0);
+        if report["lost_on_the_way"] != 0 {
+            break report;
+        }
+    };
+    assert_eq!((&report["lost_on_the_way"], &report["lost_messages"]), (&json!(5), &json!(0)));
+    hz.signal(Signal::INT);
+    assert_eq!(hz.finish().status.code(), Some(0));
 }

@@ -81,7 +81,10 @@ struct TopicCount {
 #[derive(Default)]
 struct Counts {
     topics: BTreeMap<String, TopicCount>,
+    /// Overwritten before hz read them.
     lost_messages: u64,
+    /// Lost on their way from elsewhere to the bus.
+    lost_on_the_way: u64,
 }
 
 impl Counts {
@@ -145,8 +148,13 @@ impl Counts {
     }
 
     fn add_loss(&mut self, error: ReceiveError) -> Result<(), Failure> {
-        let ReceiveError::Lapped { lost_messages, .. } = error else { return Err(error.into()) };
-        self.lost_messages += lost_messages;
+        match &error {
+            ReceiveError::Lapped { lost_messages, .. } => self.lost_messages += lost_messages,
+            ReceiveError::Lost(lost) => {
+                self.lost_on_the_way = self.lost_on_the_way.saturating_add(lost.messages);
+            }
+            _ => return Err(error.into()),
+        }
         for topic in self.topics.values_mut() {
             topic.jitter.interrupt();
         }
@@ -154,11 +162,12 @@ impl Counts {
     }
 
     fn is_empty(&self) -> bool {
-        self.topics.is_empty() && self.lost_messages == 0
+        self.topics.is_empty() && self.lost_messages == 0 && self.lost_on_the_way == 0
     }
 
     fn next_interval(&mut self) {
         self.lost_messages = 0;
+        self.lost_on_the_way = 0;
         for topic in self.topics.values_mut() {
             topic.messages = 0;
             topic.bytes = 0;
@@ -185,7 +194,12 @@ impl Counts {
                 })
             })
             .collect();
-        json!({ "seconds": seconds, "topics": topics, "lost_messages": self.lost_messages })
+        json!({
+            "seconds": seconds,
+            "topics": topics,
+            "lost_messages": self.lost_messages,
+            "lost_on_the_way": self.lost_on_the_way,
+        })
     }
 
     fn text(&self, seconds: f64) -> Vec<Line> {
@@ -223,6 +237,10 @@ impl Counts {
                 human::duration(Duration::from_secs_f64(seconds))
             );
             lines.push((text, Some(Kind::Loss)));
+        }
+        if self.lost_on_the_way > 0 {
+            let lost = human::counted(self.lost_on_the_way, "message");
+            lines.push((format!("{lost} lost on the way to this bus"), Some(Kind::Loss)));
         }
         lines
     }

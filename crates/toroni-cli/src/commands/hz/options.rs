@@ -13,7 +13,8 @@ use std::time::Duration;
 JITTER is the standard deviation of the time between two messages of a topic within the interval, and \
 LONGEST GAP is the longest such time. Both are measured when hz receives the messages.
 
-The bus must exist. Publishers never wait for hz; messages that it missed are counted as lost.")]
+The bus must exist. Publishers never wait for hz; messages that it missed are counted as lost. \
+Messages that were lost on their way from another host to this bus are counted separately.")]
 pub(crate) struct Hz {
     /// Topics to count, such as plant/** [default: **]
     #[arg(value_name = "PATTERN", hide_default_value = true, default_value = "**", add = ArgValueCompleter::new(complete::topics))]

@@ -3,10 +3,11 @@
 use super::Run;
 use super::publishers::{Publishers, TopicPublisher};
 use super::source::{Lines, Next, too_long};
-use crate::exchange::{self, Entry, Loss};
+use crate::exchange::{self, Entry, Lapse};
 use crate::failure::Failure;
 use crate::{human, note};
 use std::collections::HashMap;
+use toroni::LostBound;
 
 /// For how many topics publishers are kept. The input may have any number of topics: beyond this one, all publishers
 /// are dropped, and created again when they are needed.
@@ -47,19 +48,29 @@ pub(super) fn run(
                     return Ok(Next::Interrupted);
                 }
             }
-            Entry::Lost(loss) => losses.report(loss, number)?,
+            Entry::Lapse(Lapse { messages, bytes }) => {
+                losses.report(number, "", messages, &format!(" ({bytes} bytes)"))?;
+            }
+            Entry::LostOnTheWay { messages, bound } => {
+                let bound = match bound {
+                    LostBound::Exact => "",
+                    LostBound::AtLeast => "at least ",
+                    LostBound::AtMost => "at most ",
+                };
+                losses.report(number, bound, messages, " on the way to the bus that it is from")?;
+            }
         }
     }
     Ok(Next::End)
 }
 
 impl Losses {
-    fn report(&self, loss: Loss, line: u64) -> Result<(), Failure> {
-        let Loss { messages, bytes } = loss;
+    /// Reports a loss of `messages`, between a word before that number and what is said after it.
+    fn report(&self, line: u64, bound: &str, messages: u64, after: &str) -> Result<(), Failure> {
         let lost = human::counted(messages, "message");
         if !self.quiet {
             note::loss(&format!(
-                "line {line} of standard input reports a loss of {lost} ({bytes} bytes)"
+                "line {line} of standard input reports a loss of {bound}{lost}{after}"
             ));
         }
         if self.strict {

@@ -53,13 +53,14 @@ impl History {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exchange::Lapse;
 
     /// Events and result as text: a letter for each message, `!` for a loss.
     fn kept(wanted: usize, events: &str) -> String {
         let mut history = History::new(wanted, 0);
         for event in events.bytes() {
             match event {
-                b'!' => history.loss(Loss { messages: 1, bytes: 1 }, String::new()),
+                b'!' => history.loss(Loss::Lapse(Lapse { messages: 1, bytes: 1 }), String::new()),
                 letter => history.message(vec![letter]),
             }
         }

@@ -7,7 +7,7 @@ pub(crate) mod template;
 
 use super::opening::{self, Awaited};
 use crate::cli::BusLocation;
-use crate::exchange::Loss;
+use crate::exchange::{Lapse, Loss};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::ready::ReadyFd;
@@ -190,21 +190,24 @@ impl Run<'_> {
                     self.printed += 1;
                     self.printer.output.bytes(&rendered)?;
                 }
-                Kept::Loss(loss, text) => self.printer.loss(loss, &text, self.arguments.quiet)?,
+                Kept::Loss(loss, text) => self.printer.loss(&loss, &text, self.arguments.quiet)?,
             }
         }
         Ok(())
     }
 
     fn loss(&mut self, error: ReceiveError) -> Result<(), Failure> {
-        let ReceiveError::Lapped { lost_messages, lost_bytes } = error else {
-            return Err(error.into());
+        let loss = match &error {
+            ReceiveError::Lapped { lost_messages, lost_bytes } => {
+                Loss::Lapse(Lapse { messages: *lost_messages, bytes: *lost_bytes })
+            }
+            ReceiveError::Lost(lost) => Loss::from(&**lost),
+            _ => return Err(error.into()),
         };
-        let loss = Loss { messages: lost_messages, bytes: lost_bytes };
-        self.lost = self.lost.saturating_add(lost_messages);
+        self.lost = self.lost.saturating_add(loss.messages());
         match &mut self.history {
             Some(history) => history.loss(loss, error.to_string()),
-            None => self.printer.loss(loss, &error.to_string(), self.arguments.quiet)?,
+            None => self.printer.loss(&loss, &error.to_string(), self.arguments.quiet)?,
         }
         if self.arguments.strict {
             self.show_history()?;

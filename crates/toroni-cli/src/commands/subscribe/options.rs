@@ -20,7 +20,8 @@ use toroni::{Start, WaitStrategy};
 
 If the bus does not exist, sub waits until a process creates it, and then starts with its first message.
 With --format text, sub prints topic, tab and payload. It reports losses on standard error; with --json, as \
-objects with the field lost, between the messages.
+objects with the field lost, between the messages. Messages that were lost on their way from another host to this \
+bus are losses, too, if a pattern may have matched them.
 
 Letters of --template:
   %t  topic

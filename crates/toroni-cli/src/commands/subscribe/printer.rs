@@ -66,7 +66,7 @@ impl Printer {
 
     /// Reports a loss: with JSON in the output, otherwise on standard error, so that the output has only what was
     /// received.
-    pub(crate) fn loss(&mut self, loss: Loss, text: &str, quiet: bool) -> Result<(), Failure> {
+    pub(crate) fn loss(&mut self, loss: &Loss, text: &str, quiet: bool) -> Result<(), Failure> {
         if matches!(self.style, Style::Format { format: Format::Json, .. }) {
             let mut line = Vec::new();
             exchange::write_loss(loss, &mut line);
