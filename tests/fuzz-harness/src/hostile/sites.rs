@@ -156,6 +156,22 @@ pub fn of(template: &Template) -> Vec<Site> {
             add("ring", Template::offset_of(position + body * 8), 1, Values::Few);
         }
     }
+    for (position, length) in template.losses {
+        let header = Template::offset_of(position);
+        add("ring", header, 8, Values::All);
+        add("ring", header, 4, Values::All);
+        add("ring", header + 4, 4, Values::All);
+        add("ring", header + 4, 1, Values::All);
+        // Numbers, how exact they are, why, and the first patterns; of a long one, also the last.
+        let last = length / 8 - 1;
+        for word in (0..length / 8).filter(|word| *word < 9 || *word == last) {
+            let body = Template::offset_of(position + 8 + word * 8);
+            add("ring", body, 8, Values::Few);
+            for byte in 0..4 {
+                add("ring", body + byte, 1, Values::Few);
+            }
+        }
+    }
     add("ring", Template::offset_of(template.tail), 8, Values::All);
     for slot in [0, 1, 3] {
         for offset in (SLOTS + slot * 128..SLOTS + slot * 128 + 128).step_by(8) {

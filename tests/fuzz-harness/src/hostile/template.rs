@@ -5,7 +5,10 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use toroni::{BusConfig, LockKind, NotifyKind, Policy, Start};
+use toroni::{
+    BusConfig, LockKind, Lost, LostBound, LostReason, NotifyKind, Origin, Pattern, Policy,
+    ReceiveError, Start,
+};
 
 /// Bytes of the stream: the smallest there can be, so that cases are fast.
 pub const CAPACITY: u64 = 64 << 10;
@@ -49,6 +52,9 @@ pub struct Template {
     files: [Vec<u8>; 3],
     /// Positions of the messages that it holds.
     pub positions: Vec<u64>,
+    /// Positions of the losses on the way to it, with the length of each without its header: one goes through the
+    /// read-ahead of subscribers, the other is too long for that.
+    pub losses: [(u64, u64); 2],
     /// Where the stream ends.
     pub tail: u64,
 }
@@ -97,15 +103,28 @@ impl Template {
             known.publish_batch(&[&b"one"[..], b"", b"three"]).unwrap();
             bus.publisher(&name(names - 1)).unwrap().publish(b"perhaps inline").unwrap();
         }
+        let scopes = [vec![pattern("other/x"), pattern(KNOWN)], vec![long("plant/**"); 16]];
+        let losses = scopes.map(|scope| {
+            let position = bus.stats().unwrap().tail;
+            bus.inlet().unwrap().publish_lost(&loss(scope), Some(0)).unwrap();
+            let length = bus.stats().unwrap().tail - position - 8;
+            known.publish(b"after a loss").unwrap();
+            (position, length)
+        });
         let mut subscriber = bus.subscriber().pattern("**").start(Start::Oldest).build().unwrap();
         let mut positions = Vec::new();
-        while let Some(message) = subscriber.try_receive().unwrap() {
-            positions.push(message.position());
+        loop {
+            match subscriber.try_receive() {
+                Ok(Some(message)) => positions.push(message.position()),
+                Err(ReceiveError::Lost(_)) => {}
+                Ok(None) => break,
+                Err(error) => panic!("{error}"),
+            }
         }
         let tail = bus.stats().unwrap().tail;
         drop((subscriber, known, bus));
         let files = FILES.map(|name| std::fs::read(root.join(BUS).join(name)).unwrap());
-        Self { kind, root, files, positions, tail }
+        Self { kind, root, files, positions, losses, tail }
     }
 
     /// The directory that the bus is in.
@@ -218,6 +237,28 @@ impl Template {
     fn file(&self, name: &str) -> &[u8] {
         &self.files[FILES.iter().position(|file| *file == name).unwrap()]
     }
+}
+
+fn loss(scope: Vec<Pattern>) -> Lost {
+    Lost {
+        from: Origin { source: 1, series: 2, stream: 3, number: 7 },
+        until: 9,
+        messages: u64::MAX,
+        bound: LostBound::AtLeast,
+        reason: LostReason::Memory,
+        scope,
+    }
+}
+
+fn pattern(text: &str) -> Pattern {
+    text.parse().unwrap()
+}
+
+/// A pattern that is about as long as can be, and begins as the given one does.
+fn long(start: &str) -> Pattern {
+    let rest = "/**/x".repeat(60);
+    let whole = format!("{start}{rest}");
+    pattern(whole[..255].trim_end_matches(['/', '*']))
 }
 
 fn name(number: u32) -> String {

@@ -85,7 +85,10 @@ pub fn visit(template: &Template, manner: Manner) {
             Start::Position(middle + 8),
             Start::Position(u64::MAX - 7),
         ] {
-            let built = bus.subscriber().pattern("plant/**").start(start).build();
+            // The oldest is told of losses; the others pass over them.
+            let local = start != Start::Oldest;
+            let builder = bus.subscriber().pattern("plant/**").local_only(local);
+            let built = builder.start(start).build();
             if let Ok(mut subscriber) = built {
                 receive(&mut subscriber);
             }
@@ -102,6 +105,7 @@ pub fn visit(template: &Template, manner: Manner) {
             let _ = router.on("plant/**", |message| {
                 let _ = message.topic().len();
             });
+            router.on_lost(|lost| assert!(lost.to_string().len() > 20));
             let _ = router.poll();
         }
     }
@@ -183,6 +187,11 @@ fn drain(
             Ok(false) => return,
             Ok(true) => messages += 1,
             Err(ReceiveError::Lapped { .. }) => lapses += 1,
+            // It stands in the ring as a message does.
+            Err(ReceiveError::Lost(lost)) => {
+                assert!(lost.until >= lost.from.number && (1..=16).contains(&lost.scope.len()));
+                messages += 1;
+            }
             Err(_) => errors += 1,
         }
         assert!(messages < MOST_MESSAGES, "more messages than the ring can hold");

@@ -20,11 +20,12 @@ mod truncation;
 
 use std::time::{Duration, Instant};
 use supervisor::Child;
+use toroni::{ReceiveError, Start};
 use toroni_fuzz_harness::hostile::expose;
 use toroni_fuzz_harness::hostile::sites::{self, Change, Moment, Site};
-use toroni_fuzz_harness::hostile::template::{Kind, Template};
+use toroni_fuzz_harness::hostile::template::{BUS, Kind, Template};
 use toroni_fuzz_harness::hostile::victim::{Manner, User};
-use toroni_testkit::Random;
+use toroni_testkit::{Directory, Random};
 
 /// Every word of the headers, and of the control page, of a bus with a `lease`.
 #[test]
@@ -65,6 +66,29 @@ fn words_of_a_bus_with_a_full_topic_table() {
 #[test]
 fn words_of_a_young_bus() {
     one_word_at_a_time("words_of_a_young_bus", Kind::Young, Moment::Before);
+}
+
+/// What the other tests change is valid at first.
+#[test]
+fn losses_of_an_unchanged_bus_are_told() {
+    let directory = Directory::new();
+    for kind in [Kind::Lease, Kind::Robust, Kind::Full, Kind::Young] {
+        let template = Template::new(directory.path(), kind);
+        template.restore();
+        let bus = template.config().open_existing(BUS).unwrap();
+        for (local_only, expected) in [(false, 2), (true, 0)] {
+            let builder = bus.subscriber().pattern("plant/**").start(Start::Oldest);
+            let mut subscriber = builder.local_only(local_only).build().unwrap();
+            loop {
+                match subscriber.try_receive() {
+                    Ok(Some(_)) | Err(ReceiveError::Lost(_)) => {}
+                    Ok(None) => break,
+                    Err(error) => panic!("{kind:?}: {error}"),
+                }
+            }
+            assert_eq!(subscriber.stats().losses, expected, "{kind:?}");
+        }
+    }
 }
 
 /// Several words at once, with values that fit each other badly.
