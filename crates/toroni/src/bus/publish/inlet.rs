@@ -485,7 +485,7 @@ impl fmt::Debug for Inlet {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::bus::{BusConfig, Start};
