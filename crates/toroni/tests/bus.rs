@@ -225,6 +225,66 @@ fn the_bus_inside_publish_with_is_an_error_and_no_deadlock() {
     }
 }
 
+/// Threads publish at the same time, as shared and then as exclusive publishers. Topics and time stamps
+/// make records of several kinds.
+#[test]
+fn each_publisher_learns_the_sequences_of_its_messages() {
+    for timestamps in [false, true] {
+        let fixture = Fixture::new();
+        let bus = fixture.config().timestamps(timestamps).open("b").unwrap();
+        let mut subscriber = bus.subscribe("**").unwrap();
+        let publish = |thread: u32| {
+            let publisher = bus.publisher(&format!("t/{thread}")).unwrap();
+            let publish = |number: u32| {
+                let payload = [thread.to_ne_bytes(), number.to_ne_bytes()].concat();
+                // Others come in between that nobody numbers.
+                publisher.publish_batch(&["a", "b"]).unwrap();
+                (publisher.publish_numbered(&payload).unwrap(), payload)
+            };
+            (0..500).map(publish).collect::<Vec<_>>()
+        };
+        let mut numbered: Vec<(u64, Vec<u8>)> = std::thread::scope(|scope| {
+            let threads = [0, 1, 2].map(|thread| scope.spawn(move || publish(thread)));
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        });
+        let feed = bus.exclusive().unwrap();
+        let (one, other) = (feed.topic("x/1").unwrap(), feed.topic("x/2").unwrap());
+        for number in 0..100_u64 {
+            let payload = number.to_ne_bytes().to_vec();
+            feed.publish(&one, b"c").unwrap();
+            numbered.push((feed.publish_numbered(&other, &payload).unwrap(), payload));
+        }
+        numbered.sort_unstable();
+        let received = std::iter::from_fn(|| {
+            let message = subscriber.try_receive().unwrap()?;
+            Some((message.sequence(), message.payload().to_vec()))
+        });
+        let received: Vec<_> = received.filter(|(_, payload)| payload.len() == 8).collect();
+        assert_eq!(received, numbered);
+    }
+}
+
+#[test]
+fn a_message_that_is_not_published_has_no_sequence() {
+    let fixture = Fixture::new();
+    let bus = fixture.config().capacity(64 << 10).open("b").unwrap();
+    let publisher = bus.publisher("t").unwrap();
+    let error = publisher.publish_numbered([0; 40 << 10]).unwrap_err();
+    assert!(matches!(error, PublishError::TooLong { .. }), "{error}");
+    assert_eq!(publisher.publish_numbered(b"first").unwrap(), 0);
+    assert_eq!(publisher.clone().to_descendants(true).publish_numbered(b"").unwrap(), 1);
+    let inside = publisher.publish_with(1, |_| publisher.publish_numbered(b"inside")).unwrap();
+    assert!(matches!(inside, Err(PublishError::Reentrant)), "{inside:?}");
+    let feed = bus.exclusive().unwrap();
+    let error = publisher.publish_numbered(b"shared").unwrap_err();
+    assert!(matches!(error, PublishError::Exclusive { .. }), "{error}");
+    let elsewhere = fixture.config().open("c").unwrap();
+    let foreign = elsewhere.exclusive().unwrap().topic("t").unwrap();
+    let error = feed.publish_numbered(&foreign, b"").unwrap_err();
+    assert!(matches!(error, PublishError::ForeignTopic), "{error}");
+    assert_eq!(feed.publish_numbered(&feed.topic("t").unwrap(), b"last").unwrap(), 3);
+}
+
 #[test]
 fn starts_are_exact() {
     let fixture = Fixture::new();

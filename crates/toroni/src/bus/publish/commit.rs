@@ -47,6 +47,30 @@ impl Commit for Record<'_> {
     }
 }
 
+/// A record whose publisher wants to know its sequence.
+pub(super) struct Numbered<'a>(pub(super) Record<'a>);
+
+impl Commit for Numbered<'_> {
+    type Result = u64;
+
+    #[inline(always)]
+    fn bytes(&self) -> u64 {
+        self.0.bytes()
+    }
+
+    #[inline(always)]
+    fn write(
+        self,
+        appender: &mut Appender<'_>,
+        _: &Participant,
+        _: CallEnd,
+    ) -> Result<u64, PublishError> {
+        let sequence = appender.sequence();
+        appender.write(self.0);
+        Ok(sequence)
+    }
+}
+
 /// Records that become visible together.
 pub(super) struct Batch<I> {
     pub(super) records: I,

@@ -166,6 +166,20 @@ impl Exclusive {
         self.publish_until(topic, payload.as_ref(), LockAttempt::Until(deadline))
     }
 
+    /// Publishes one message and returns its sequence in the bus; see [`Publisher::publish_numbered`].
+    ///
+    /// # Errors
+    /// See [`Self::publish`].
+    #[inline]
+    pub fn publish_numbered(
+        &self,
+        topic: &ExclusiveTopic,
+        payload: impl AsRef<[u8]>,
+    ) -> Result<u64, PublishError> {
+        let terms = self.terms_on(topic, LockAttempt::Until(None))?;
+        topic.0.publish_numbered_with(payload.as_ref(), &terms)
+    }
+
     /// Publishes several messages that become visible together; see [`Publisher::publish_batch`].
     ///
     /// # Errors

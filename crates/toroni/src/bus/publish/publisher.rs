@@ -1,6 +1,6 @@
 //! Publishing on a topic.
 
-use super::commit::{Batch, Filled};
+use super::commit::{Batch, Filled, Numbered};
 use super::inlet::Entry;
 use super::participant::of_publisher;
 use super::publishing::Publishing;
@@ -229,6 +229,41 @@ impl Publisher {
             self.to_descendants,
             &self.terms(LockAttempt::Until(deadline)),
         )
+    }
+
+    /// Publishes one message as [`Self::publish`] does, and returns its sequence in the bus: what
+    /// [`Message::sequence`](crate::Message::sequence) returns to each subscriber that receives it.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let directory = std::env::temp_dir().join(format!("toroni-doc-numbered-{}", std::process::id()));
+    /// # let bus = toroni::BusConfig::new().directory(&directory).open("demo")?;
+    /// let mut subscriber = bus.subscribe("orders/*")?;
+    /// let sequence = bus.publisher("orders/new")?.publish_numbered(b"42")?;
+    /// assert_eq!(subscriber.receive()?.sequence(), sequence);
+    /// # drop((subscriber, bus));
+    /// # std::fs::remove_dir_all(directory)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// See [`PublishError`]. On an error nothing is published.
+    #[inline]
+    pub fn publish_numbered(&self, payload: impl AsRef<[u8]>) -> Result<u64, PublishError> {
+        self.publish_numbered_with(payload.as_ref(), &self.terms(LockAttempt::Until(None)))
+    }
+
+    #[inline]
+    pub(super) fn publish_numbered_with(
+        &self,
+        payload: &[u8],
+        terms: &Terms,
+    ) -> Result<u64, PublishError> {
+        let mut buffer = None;
+        let (tag, extensions) = self.frame(self.to_descendants, &mut buffer);
+        self.check_length(extensions.len(), payload.len())?;
+        self.publishing.publish(Numbered(Record { tag, extensions, payload }), terms)
     }
 
     /// Publishes one message to the topic and everything below it.
