@@ -103,8 +103,8 @@ pub use bus::{
     WaitStrategy, admin,
 };
 pub use error::{
-    BurstError, Corrupt, DirectoryError, ExclusiveError, FileError, Forked, InvalidName, OpenError,
-    PublishError, PublisherError, ReceiveError, SubscriberError, UntrustedDirectory,
+    BurstError, Corrupt, DirectoryError, ExclusiveError, FileError, Forked, HoldError, InvalidName,
+    OpenError, PublishError, PublisherError, ReceiveError, SubscriberError, UntrustedDirectory,
 };
 pub use ring::racy::{RacyBytes, RacyBytesMut};
 pub use settings::{InvalidSetting, LockKind, NotifyKind, Policy};

@@ -310,10 +310,22 @@ fn starts_are_exact() {
     assert!(matches!(error, SubscriberError::NotAPosition { .. }), "{error}");
     let error = start(Start::Position(end + 8)).unwrap_err();
     assert!(matches!(error, SubscriberError::PositionAhead { .. }), "{error}");
-    drop(middle);
+    let mut by_sequence = start(Start::Sequence(4)).unwrap();
+    assert_eq!(by_sequence.position(), positions[4]);
+    assert_eq!(received(&mut by_sequence).len(), 6);
+    let mut next = start(Start::Sequence(10)).unwrap();
+    assert!(received(&mut next).is_empty());
+    let error = start(Start::Sequence(11)).unwrap_err();
+    assert!(matches!(error, SubscriberError::SequenceAhead { sequence: 11, end: 10 }), "{error}");
+    drop((middle, by_sequence, next));
     for _ in 0..100 {
         publisher.publish([0; 1000]).unwrap();
     }
+    let error = start(Start::Sequence(4)).unwrap_err();
+    let SubscriberError::SequenceLost { sequence: 4, oldest } = error else { panic!("{error}") };
+    let mut rest = start(Start::Sequence(oldest)).unwrap();
+    assert_eq!(rest.position(), start(Start::Oldest).unwrap().position());
+    assert_eq!(received(&mut rest).len() as u64, 110 - oldest);
     let error = start(Start::Position(positions[4])).unwrap_err();
     assert!(
         matches!(error, SubscriberError::PositionLost { position, oldest } if oldest > position),

@@ -9,7 +9,7 @@ use common::Fixture;
 use std::sync::atomic::{AtomicBool, Ordering};
 use toroni::{Policy, PublishError, Start};
 
-/// The number of joins in each of the two ways. An earlier protocol refused several out of this
+/// The number of joins in each of the three ways. An earlier protocol refused several out of this
 /// many.
 const JOINS: usize = 3_000;
 
@@ -27,6 +27,7 @@ fn a_start_in_protected_history_is_neither_refused_nor_moved() {
     }
     let oldest = bus.subscriber().pattern("**").start(Start::Oldest).build().unwrap();
     let start = oldest.position();
+    let first = start / 1000;
     while publisher.try_publish([7; 992]).is_ok() {}
     assert!(start > 0);
 
@@ -44,8 +45,9 @@ fn a_start_in_protected_history_is_neither_refused_nor_moved() {
             });
         }
         let mut wrong = Vec::new();
-        for number in 0..2 * JOINS {
-            let wish = if number % 2 == 0 { Start::Oldest } else { Start::Position(start) };
+        for number in 0..3 * JOINS {
+            let wishes = [Start::Oldest, Start::Position(start), Start::Sequence(first)];
+            let wish = wishes[number % wishes.len()];
             match bus.subscriber().pattern("**").start(wish).build() {
                 Ok(subscriber) if subscriber.position() == start => {}
                 Ok(subscriber) => wrong.push(format!("{wish:?}: at {}", subscriber.position())),
@@ -53,7 +55,7 @@ fn a_start_in_protected_history_is_neither_refused_nor_moved() {
             }
         }
         done.store(true, Ordering::Relaxed);
-        assert!(wrong.is_empty(), "{} of {}, such as {}", wrong.len(), 2 * JOINS, wrong[0]);
+        assert!(wrong.is_empty(), "{} of {}, such as {}", wrong.len(), 3 * JOINS, wrong[0]);
     });
     drop(oldest);
 }

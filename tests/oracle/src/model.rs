@@ -163,6 +163,22 @@ impl Model {
         }
     }
 
+    /// Where a reader that asks for this sequence starts, or why it cannot. The numbers in the errors are
+    /// sequences.
+    ///
+    /// # Errors
+    /// See [`NoSuchStart`].
+    pub fn start_at_sequence(&self, sequence: u64) -> Result<RecordStart, NoSuchStart> {
+        let (oldest, end) = (self.first_from(self.oldest()).sequence, self.count() as u64);
+        if sequence > end {
+            Err(NoSuchStart::Ahead { end })
+        } else if sequence < oldest {
+            Err(NoSuchStart::Lost { oldest })
+        } else {
+            Ok(RecordStart { position: self.start(sequence), sequence })
+        }
+    }
+
     fn record_start(&self, number: usize) -> RecordStart {
         let sequence = number as u64;
         RecordStart { position: self.start(sequence), sequence }

@@ -14,7 +14,7 @@ pub use directory::{DirectoryError, InvalidName, UntrustedDirectory};
 pub use file::FileError;
 pub use open::OpenError;
 pub use publish::{BurstError, ExclusiveError, PublishError, PublisherError};
-pub use receive::{ReceiveError, SubscriberError};
+pub use receive::{HoldError, ReceiveError, SubscriberError};
 
 /// A handle was used in the child of a `fork`. The handle belongs to the parent; the child has to open the
 /// bus again.
@@ -104,6 +104,13 @@ mod tests {
             SubscriberError::NotAPosition { position: 1 },
             SubscriberError::PositionAhead { position: 2, end: 1 },
             SubscriberError::PositionLost { position: 1, oldest: 2 },
+            SubscriberError::SequenceAhead { sequence: 2, end: 1 },
+            SubscriberError::SequenceLost { sequence: 1, oldest: 2 },
+        ];
+        let holding = [
+            HoldError::NotGating,
+            HoldError::SequenceLost { sequence: 1, oldest: 2 },
+            HoldError::LeaseLost,
         ];
         let publishing = [
             PublishError::TooLong { length: 2, limit: 1 },
@@ -148,6 +155,7 @@ mod tests {
             all(&publishing),
             all(&exclusive),
             all(&receiving),
+            all(&holding),
         ]
         .concat()
     }

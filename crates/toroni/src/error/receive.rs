@@ -47,9 +47,59 @@ pub enum SubscriberError {
         /// Position of the oldest message.
         oldest: u64,
     },
+    /// A start sequence beyond that of the next message.
+    #[error(
+        "sequence {sequence} is beyond the end of the stream, whose next message gets {end}: it may be from an earlier bus of this name"
+    )]
+    SequenceAhead {
+        /// The sequence that was given.
+        sequence: u64,
+        /// The sequence of the message that will be published next.
+        end: u64,
+    },
+    /// A start sequence whose message is no longer in the ring.
+    #[error(
+        "message {sequence} is no longer in the ring, whose oldest message has sequence {oldest}: start at the oldest"
+    )]
+    SequenceLost {
+        /// The sequence that was given.
+        sequence: u64,
+        /// Sequence of the oldest message.
+        oldest: u64,
+    },
     /// The files of the bus cannot be used.
     #[error(transparent)]
     File(#[from] FileError),
+}
+
+/// Why a subscriber cannot hold messages; see [`Subscriber::hold`](crate::Subscriber::hold).
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HoldError {
+    /// Publishers do not wait for the subscriber, because it joined without gating.
+    #[error("the subscriber does not gate, so no publisher waits for it: let it join with gating")]
+    NotGating,
+    /// The first message to be held is no longer in the ring.
+    #[error(
+        "message {sequence} is no longer in the ring, whose oldest message has sequence {oldest}: hold messages before they are overwritten, or create the bus with a larger capacity or a policy that waits longer"
+    )]
+    SequenceLost {
+        /// The sequence that was given.
+        sequence: u64,
+        /// Sequence of the oldest message.
+        oldest: u64,
+    },
+    /// The lease of this subscriber is lost: publishers no longer wait for it.
+    #[error(
+        "the descriptor by which others see that this subscriber lives was closed (close_range in daemonising code?): open the bus after daemonising"
+    )]
+    LeaseLost,
+    /// The handle belongs to the parent process.
+    #[error(transparent)]
+    Forked(#[from] Forked),
+    /// Shared memory holds something that no correct process writes.
+    #[error(transparent)]
+    Corrupt(#[from] Corrupt),
 }
 
 /// Why no message was received.

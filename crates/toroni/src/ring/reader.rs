@@ -175,7 +175,10 @@ impl Cursor {
             return Ok(Self { position: commit.tail.load(Ordering::Acquire), sequence });
         }
         let start = find(ring, |tail, reserved, _| {
-            walk(ring, newest_entry(ring, tail, reserved)?, tail).ok()
+            let from = Self::of(newest_entry(ring, tail, reserved)?);
+            let end = walk(ring, from, |cursor| cursor.position >= tail).ok()?;
+            (end.position == tail)
+                .then_some(RecordStart { position: end.position, sequence: end.sequence })
         })?;
         Ok(Self { position: start.position, sequence: start.sequence })
     }
@@ -210,19 +213,69 @@ impl Cursor {
                 }
                 return Err(NoSuchStart::Lost { oldest: oldest.position });
             };
-            match walk(ring, entry, position) {
-                Ok(at) => return Ok(Self { position: at.position, sequence: at.sequence }),
+            match walk(ring, Self::of(entry), |cursor| cursor.position >= position) {
+                Ok(at) if at.position == position => return Ok(at),
+                Ok(_) => return Err(NoSuchStart::NotAPosition),
                 Err(Astray::Lapped) => {}
-                Err(Astray::Passed) => return Err(NoSuchStart::NotAPosition),
-                Err(Astray::Ended(end)) if end >= tail => return Err(NoSuchStart::Ahead { end }),
-                Err(Astray::Ended(position)) => {
-                    let what = "end of the stream";
-                    return Err(NoSuchStart::Corrupt(Corrupt { what, value: tail, position }));
+                Err(Astray::Ended(end)) if end.position >= tail => {
+                    return Err(NoSuchStart::Ahead { end: end.position });
+                }
+                Err(Astray::Ended(end)) => {
+                    return Err(NoSuchStart::Corrupt(ends_before(tail, end.position)));
                 }
                 Err(Astray::Corrupt(corrupt)) => return Err(NoSuchStart::Corrupt(corrupt)),
             }
         }
         Err(NoSuchStart::Corrupt(unstable(ring)))
+    }
+
+    /// Returns a cursor at the message `sequence`, or at the end of the stream if that message is the
+    /// next one. The numbers in the errors are sequences.
+    pub(crate) fn at_sequence(ring: Ring<'_>, sequence: u64) -> Result<Self, NoSuchStart> {
+        for _ in 0..ATTEMPTS {
+            // TAIL
+            let tail = ring.control.commit.0.tail.load(Ordering::Acquire);
+            if tail > LARGEST_POSITION {
+                break;
+            }
+            let Some(from) = Self::near(ring, sequence, tail) else {
+                let oldest = Self::at_oldest(ring).map_err(NoSuchStart::Corrupt)?;
+                if oldest.sequence <= sequence {
+                    continue;
+                }
+                return Err(NoSuchStart::Lost { oldest: oldest.sequence });
+            };
+            match walk(ring, from, |cursor| cursor.sequence >= sequence) {
+                Ok(at) => return Ok(at),
+                Err(Astray::Lapped) => {}
+                Err(Astray::Ended(end)) if end.position >= tail => {
+                    return Err(NoSuchStart::Ahead { end: end.sequence });
+                }
+                Err(Astray::Ended(end)) => {
+                    return Err(NoSuchStart::Corrupt(ends_before(tail, end.position)));
+                }
+                Err(Astray::Corrupt(corrupt)) => return Err(NoSuchStart::Corrupt(corrupt)),
+            }
+        }
+        Err(NoSuchStart::Corrupt(unstable(ring)))
+    }
+
+    /// Returns the newest entry of the index that is neither after the message `sequence` nor after
+    /// `tail`. If that message starts before `tail`, it starts in the same block. Returns `None` if
+    /// the message is no longer in the ring.
+    pub(crate) fn near(ring: Ring<'_>, sequence: u64, tail: u64) -> Option<Self> {
+        let reserved = ring.control.reserved.0.load(Ordering::Relaxed);
+        let oldest = ring.shape().oldest(reserved);
+        (0..BLOCKS)
+            .filter_map(|block| ring.read_entry(block))
+            .filter(|entry| (oldest..=tail).contains(&entry.position) && entry.sequence <= sequence)
+            .max_by_key(|entry| entry.position)
+            .map(Self::of)
+            .filter(|entry| ring.is_intact(entry.position))
+    }
+
+    fn of(start: RecordStart) -> Self {
+        Self { position: start.position, sequence: start.sequence }
     }
 }
 
@@ -232,7 +285,7 @@ fn unvalidated() -> Option<u64> {
     mutant("peek_without_validation").then_some(u64::MAX)
 }
 
-/// Why no reader can start at a position.
+/// Why no reader can start at a position, or at a sequence.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum NoSuchStart {
     NotAPosition,
@@ -295,19 +348,22 @@ fn first_entry(ring: Ring<'_>, margin: u64, tail: u64, reserved: u64) -> Option<
         .or_else(|| newest_entry(ring, tail, reserved))
 }
 
-/// Why walking from record to record did not reach a position.
+/// Why walking from record to record did not reach its target.
 enum Astray {
     Lapped,
-    Passed,
-    /// The stream ends here, before the position.
-    Ended(u64),
+    /// The stream ends here, before the target.
+    Ended(Cursor),
     Corrupt(Corrupt),
 }
 
-/// Walks from `from` to `target`, counting records.
-fn walk(ring: Ring<'_>, from: RecordStart, target: u64) -> Result<RecordStart, Astray> {
-    let mut cursor = Cursor { position: from.position, sequence: from.sequence };
-    while cursor.position < target {
+/// Walks from record to record until `is_there` accepts a record, or the end of the stream.
+fn walk(
+    ring: Ring<'_>,
+    from: Cursor,
+    is_there: impl Fn(&Cursor) -> bool,
+) -> Result<Cursor, Astray> {
+    let mut cursor = from;
+    while !is_there(&cursor) {
         // The loop is bounded: each step is at least a word, and two intact records are at most one
         // capacity apart.
         if cursor.position - from.position > ring.shape().capacity() {
@@ -315,13 +371,16 @@ fn walk(ring: Ring<'_>, from: RecordStart, target: u64) -> Result<RecordStart, A
         }
         match cursor.peek(ring) {
             Ok(Some(seen)) => cursor.advance(&seen),
-            Ok(None) => return Err(Astray::Ended(cursor.position)),
+            Ok(None) => return Err(Astray::Ended(cursor)),
             Err(Interrupted::Lapped) => return Err(Astray::Lapped),
             Err(Interrupted::Corrupt(corrupt)) => return Err(Astray::Corrupt(corrupt)),
         }
     }
-    if cursor.position != target {
-        return Err(Astray::Passed);
-    }
-    Ok(RecordStart { position: cursor.position, sequence: cursor.sequence })
+    Ok(cursor)
+}
+
+/// The stream ends at `position`, although a writer has stored `tail`.
+#[cold]
+fn ends_before(tail: u64, position: u64) -> Corrupt {
+    Corrupt { what: "end of the stream", value: tail, position }
 }

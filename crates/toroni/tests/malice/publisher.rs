@@ -67,7 +67,9 @@ fn joins_and_stats_end_while_the_stream_moves_to_and_fro() {
     };
     under(attack, || {
         for _ in 0..50 {
-            for start in [Start::Latest, Start::Oldest, Start::Position(tail - 160)] {
+            let (position, sequence) =
+                (Start::Position(tail - 160), Start::Sequence(tail / 16 - 10));
+            for start in [Start::Latest, Start::Oldest, position, sequence] {
                 let builder = bus.subscriber().pattern("**").start(start);
                 if let Ok(mut subscriber) = in_time("subscribe", || builder.build()) {
                     in_time("receive_timeout", || subscriber.receive_timeout(MS).is_ok());

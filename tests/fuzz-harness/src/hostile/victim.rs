@@ -84,6 +84,8 @@ pub fn visit(template: &Template, manner: Manner) {
             Start::Position(middle),
             Start::Position(middle + 8),
             Start::Position(u64::MAX - 7),
+            Start::Sequence(template.positions.len() as u64 / 2),
+            Start::Sequence(u64::MAX),
         ] {
             // The oldest is told of losses; the others pass over them.
             let local = start != Start::Oldest;

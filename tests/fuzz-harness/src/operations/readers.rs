@@ -84,7 +84,14 @@ impl State {
             Start::Back(back) => {
                 let (capacity, end) = (self.model.capacity(), self.model.end());
                 let position = Start::position(back, capacity, end);
-                (toroni::Start::Position(position), self.model.start_at(position))
+                if back % 4 == 1 {
+                    // The same place by its sequence; beyond the end at the least.
+                    let first = self.model.first_from(position).sequence;
+                    let sequence = first + u64::from(position > end);
+                    (toroni::Start::Sequence(sequence), self.model.start_at_sequence(sequence))
+                } else {
+                    (toroni::Start::Position(position), self.model.start_at(position))
+                }
             }
         };
         let mut builder = self.bus.subscriber().start(start).gating(gating);
@@ -114,14 +121,20 @@ impl State {
             }
             (Err(SubscriberError::NotAPosition { .. }), Err(NoSuchStart::NotAPosition)) => None,
             (
-                Err(SubscriberError::PositionAhead { end: found, .. }),
+                Err(
+                    SubscriberError::PositionAhead { end: found, .. }
+                    | SubscriberError::SequenceAhead { end: found, .. },
+                ),
                 Err(NoSuchStart::Ahead { end }),
             ) => {
                 assert_eq!(found, end);
                 None
             }
             (
-                Err(SubscriberError::PositionLost { oldest: found, .. }),
+                Err(
+                    SubscriberError::PositionLost { oldest: found, .. }
+                    | SubscriberError::SequenceLost { oldest: found, .. },
+                ),
                 Err(NoSuchStart::Lost { oldest }),
             ) => {
                 assert_eq!(found, oldest);

@@ -45,6 +45,10 @@ pub enum Start {
     /// position belongs to one bus: if you save it, save [`Bus::id`], too, and compare the id before you
     /// use the position.
     Position(u64),
+    /// With the message that has this sequence ([`Message::sequence`](crate::Message::sequence)). If no
+    /// message has it yet, it must be that of the next one. A sequence belongs to one bus, as a position
+    /// does.
+    Sequence(u64),
 }
 
 /// Makes a subscriber with options. [`Bus::subscriber`] returns the builder.
@@ -141,8 +145,9 @@ impl SubscriberBuilder {
     /// # Errors
     /// Returns [`SubscriberError::Pattern`] if a pattern is malformed,
     /// [`SubscriberError::TooManySubscribers`] if all slots are taken, [`FileError::PermissionDenied`], or
-    /// an error of the start position ([`SubscriberError::NotAPosition`],
-    /// [`SubscriberError::PositionAhead`], [`SubscriberError::PositionLost`]); see [`SubscriberError`].
+    /// an error of the start: [`SubscriberError::NotAPosition`], [`SubscriberError::PositionAhead`],
+    /// [`SubscriberError::PositionLost`], [`SubscriberError::SequenceAhead`] or
+    /// [`SubscriberError::SequenceLost`]; see [`SubscriberError`].
     pub fn build(self) -> Result<Subscriber, SubscriberError> {
         let mut patterns = PatternSet::default();
         for pattern in &self.patterns {
@@ -189,6 +194,14 @@ fn join(
             NoSuchStart::Lost { oldest } => SubscriberError::PositionLost { position, oldest },
             NoSuchStart::Corrupt(corrupt) => of_corrupt(corrupt),
         }),
+        Start::Sequence(sequence) => {
+            Cursor::at_sequence(ring, sequence).map_err(|error| match error {
+                NoSuchStart::Ahead { end } => SubscriberError::SequenceAhead { sequence, end },
+                NoSuchStart::Lost { oldest } => SubscriberError::SequenceLost { sequence, oldest },
+                NoSuchStart::Corrupt(corrupt) => of_corrupt(corrupt),
+                NoSuchStart::NotAPosition => unreachable!("every number is a sequence"),
+            })
+        }
     };
     let control = subscribing.readers.control();
     // A subscriber that joins at the end must receive everything that comes after.

@@ -264,15 +264,24 @@ impl Fixture {
     }
 
     pub(super) fn join_at(&self, position: u64) -> Option<Reader> {
-        let expected = match self.model.start_at(position) {
-            Ok(RecordStart { position, sequence }) => Ok(Cursor { position, sequence }),
-            Err(toroni_oracle::NoSuchStart::NotAPosition) => Err(NoSuchStart::NotAPosition),
-            Err(toroni_oracle::NoSuchStart::Ahead { end }) => Err(NoSuchStart::Ahead { end }),
-            Err(toroni_oracle::NoSuchStart::Lost { oldest }) => Err(NoSuchStart::Lost { oldest }),
-        };
         let found = Cursor::at(self.ring(), position);
-        assert_eq!(found, expected, "position {position}");
+        assert_eq!(found, expected(self.model.start_at(position)), "position {position}");
         Some(Reader { cursor: found.ok()?, scratch: Scratch::default() })
+    }
+
+    pub(super) fn join_at_sequence(&self, sequence: u64) -> Option<Reader> {
+        let found = Cursor::at_sequence(self.ring(), sequence);
+        assert_eq!(found, expected(self.model.start_at_sequence(sequence)), "sequence {sequence}");
+        Some(Reader { cursor: found.ok()?, scratch: Scratch::default() })
+    }
+}
+
+fn expected(start: Result<RecordStart, toroni_oracle::NoSuchStart>) -> Result<Cursor, NoSuchStart> {
+    match start {
+        Ok(RecordStart { position, sequence }) => Ok(Cursor { position, sequence }),
+        Err(toroni_oracle::NoSuchStart::NotAPosition) => Err(NoSuchStart::NotAPosition),
+        Err(toroni_oracle::NoSuchStart::Ahead { end }) => Err(NoSuchStart::Ahead { end }),
+        Err(toroni_oracle::NoSuchStart::Lost { oldest }) => Err(NoSuchStart::Lost { oldest }),
     }
 }
 

@@ -2,7 +2,7 @@
 //! mistake. Nothing panics, and everything terminates.
 
 use super::super::copy::Scratch;
-use super::super::reader::{Cursor, Interrupted};
+use super::super::reader::{Cursor, Interrupted, NoSuchStart};
 use super::super::testing::{Memory, tag};
 use super::super::writer::{Appender, Record, header};
 use super::fixture::{scaled, word_count};
@@ -69,7 +69,11 @@ fn readers_survive_any_words() {
             odd_number(&mut random, memory.control.commit.0.tail.load(Ordering::Relaxed));
         let starts = [Cursor::at_end(ring), Cursor::at_oldest(ring)];
         let at = Cursor::at(ring, position).ok();
-        for mut cursor in starts.into_iter().flatten().chain(at) {
+        let sequence =
+            odd_number(&mut random, memory.control.commit.0.sequence.load(Ordering::Relaxed));
+        let at_sequence = Cursor::at_sequence(ring, sequence).ok();
+        assert!(at_sequence.is_none_or(|cursor| cursor.sequence == sequence));
+        for mut cursor in starts.into_iter().flatten().chain(at).chain(at_sequence) {
             for _ in 0..100 {
                 match cursor.peek(ring) {
                     Ok(Some(seen)) => {
@@ -85,6 +89,40 @@ fn readers_survive_any_words() {
                 }
             }
         }
+    }
+}
+
+/// Entries with wrong sequences, and headers that never end, lead to an error or to a start that is
+/// called by the sequence that was asked for.
+#[test]
+fn a_search_for_a_sequence_ends_whatever_the_index_says() {
+    let memory = Memory::laid(1024, 0, &[8; 40]);
+    let ring = memory.ring();
+    for entry in &memory.control.index {
+        entry.sequence.store(u64::MAX, Ordering::Relaxed);
+    }
+    for sequence in [0, 7, 40, u64::MAX - 1] {
+        let oldest = u64::MAX;
+        assert_eq!(Cursor::at_sequence(ring, sequence), Err(NoSuchStart::Lost { oldest }));
+    }
+    let found = Cursor::at_sequence(ring, u64::MAX);
+    assert_eq!(found.map(|cursor| cursor.sequence), Ok(u64::MAX));
+    // No entry, and a tail that no stream reaches.
+    for entry in &memory.control.index {
+        entry.position.store(u64::MAX, Ordering::Relaxed);
+    }
+    assert!(matches!(Cursor::at_sequence(ring, 7), Err(NoSuchStart::Corrupt(_))));
+    memory.control.commit.0.tail.store(u64::MAX - 7, Ordering::Relaxed);
+    assert!(matches!(Cursor::at_sequence(ring, 7), Err(NoSuchStart::Corrupt(_))));
+    // Messages without an end.
+    let memory = Memory::laid(1024, 0, &[8; 40]);
+    for word in 0..word_count(memory.shape()) {
+        memory.words[word].store(header(0, 1), Ordering::Relaxed);
+    }
+    for reserved in [8, 1024, u64::MAX] {
+        memory.control.reserved.0.store(reserved, Ordering::Relaxed);
+        let found = Cursor::at_sequence(memory.ring(), 1 << 40);
+        assert!(matches!(found, Err(NoSuchStart::Corrupt(_))), "{found:?}");
     }
 }
 

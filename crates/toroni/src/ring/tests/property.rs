@@ -42,7 +42,11 @@ impl System {
                     Start::Oldest => Some(fixture.join_oldest()),
                     Start::Back(back) => {
                         let (capacity, end) = (fixture.shape().capacity(), fixture.model.end());
-                        fixture.join_at(Start::position(back, capacity, end))
+                        let position = Start::position(back, capacity, end);
+                        // Each with the other's model: by position, and by the number of messages before it.
+                        let before = fixture.model.first_from(position).sequence;
+                        let by_sequence = fixture.join_at_sequence(before + u64::from(back == 0));
+                        fixture.join_at(position).or(by_sequence)
                     }
                 };
                 if let Some(joined) = joined {
