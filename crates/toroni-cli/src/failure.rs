@@ -122,7 +122,9 @@ impl From<SubscriberError> for Failure {
             SubscriberError::TooManySubscribers { .. } => {
                 Self::with_option(&error, "--max-subscribers")
             }
-            SubscriberError::PositionLost { .. } => Self::with_option(&error, "--from oldest"),
+            SubscriberError::PositionLost { .. } | SubscriberError::SequenceLost { .. } => {
+                Self::with_option(&error, "--from oldest")
+            }
             error => Self::Failed(error.to_string()),
         }
     }
@@ -266,6 +268,7 @@ mod tests {
                 said(OpenError::AclsUnsupported { path: path() }),
                 "(option --mode instead of --writers and --readers)",
             ),
+            (said(SubscriberError::SequenceLost { sequence: 1, oldest: 2 }), "--from oldest"),
             (
                 said(SubscriberError::PositionLost { position: 1, oldest: 2 }),
                 "(option --from oldest)",

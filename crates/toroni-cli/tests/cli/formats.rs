@@ -70,6 +70,27 @@ fn sub_starts_at_a_position() {
 }
 
 #[test]
+fn sub_starts_at_a_sequence() {
+    let buses = Buses::new();
+    buses.run_with_input(&["pub", "t"], b"a\nb\nc\n");
+    let all = json_lines(lines(&buses, &["--json"]).as_bytes());
+    let second = format!("sequence:{}", all[1]["sequence"].as_str().unwrap());
+    let output = buses.succeed(&["sub", "--from", &second, "--count", "2", "--payload-only"]);
+    assert_eq!(output, "b\nc\n");
+    let next = buses.subscribe(&["--from", "sequence:3", "--count", "1", "--payload-only"]);
+    buses.succeed(&["pub", "t", "d"]);
+    assert_eq!(next.finish().stdout, b"d\n");
+    let ahead = buses.run(&["sub", "--from", "sequence:5"]);
+    assert_eq!(ahead.status.code(), Some(1));
+    let text = String::from_utf8_lossy(&ahead.stderr).into_owned();
+    assert!(text.contains("sequence 5 is beyond the end of the stream"), "{text}");
+    for wrong in ["sequence:", "sequence:-1", "sequence:x", "sequence"] {
+        let output = buses.run(&["sub", "--from", wrong]);
+        assert_eq!(output.status.code(), Some(2), "{wrong}");
+    }
+}
+
+#[test]
 fn patterns_select_messages() {
     let buses = Buses::new();
     for topic in ["plant/boiler/heat", "plant/pump", "plants/x", "office/alarm"] {

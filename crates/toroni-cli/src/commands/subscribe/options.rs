@@ -13,6 +13,7 @@ use toroni::{Start, WaitStrategy};
   toroni sub                                         all messages on the bus
   toroni sub 'plant/**' '*/alarm'                    * matches one segment, ** any number
   toroni sub --json --from oldest --count 10 | jq .payload
+  toroni sub --from sequence:4711                    message 4711 and all after it
   toroni sub --last 5 -n 5 -t 1s 'alarm/**'          the newest five that are still in the ring
   toroni sub -F '%T %t %l' 'plant/**'                time, topic and length of each message
   toroni sub --json | toroni -b copy pub --json      copy all topics to the bus copy
@@ -59,7 +60,7 @@ pub(crate) struct Subscribe {
     /// Do not print the topic
     #[arg(long)]
     pub(crate) payload_only: bool,
-    /// Where to start: latest (only messages published from now on), oldest, or a position that --json printed; not with --last
+    /// Where to start: latest (only messages published from now on), oldest, or a message that --json printed, by its position (a number) or by its sequence (sequence:N); not with --last
     #[arg(long, value_name = "START", default_value = "latest", value_parser = parse_start)]
     pub(crate) from: Start,
     /// Start with the newest N matching messages that are still in the ring, then continue with new ones
@@ -133,10 +134,16 @@ fn parse_start(text: &str) -> Result<Start, String> {
     match text {
         "latest" => Ok(Start::Latest),
         "oldest" => Ok(Start::Oldest),
-        position => position
-            .parse()
-            .map(Start::Position)
-            .map_err(|_| "write latest, oldest, or the position of a message".to_owned()),
+        other => {
+            let start = match other.strip_prefix("sequence:") {
+                Some(sequence) => sequence.parse().map(Start::Sequence),
+                None => other.parse().map(Start::Position),
+            };
+            start.map_err(|_| {
+                "write latest, oldest, the position of a message, or sequence: and its sequence"
+                    .to_owned()
+            })
+        }
     }
 }
 
