@@ -128,7 +128,8 @@ pub enum PublishError {
     )]
     Reentrant,
     /// This thread would wait for a subscriber that only this thread reads: it was the last to receive
-    /// from it, or it made the subscriber and no other thread has begun to receive within a second.
+    /// from it, or it made the subscriber and no other thread has begun to receive within a second. The
+    /// subscriber has not read the oldest messages, or [holds](crate::Subscriber::hold) them.
     #[error(
         "the ring is full because of a subscriber that this very thread reads: receive first, or let it join without gating"
     )]

@@ -382,10 +382,10 @@ pub(crate) struct ReaderSlot {
     /// Raised by each claim.
     pub(crate) generation: AtomicU32,
     pub(crate) state: AtomicU32,
-    /// The reader has read everything before this position.
+    /// The reader has read everything before this position, and does not hold it.
     pub(crate) position: AtomicU64,
     pub(crate) pid: AtomicU32,
-    /// [`READER_GATES`], [`READER_HAS_SOCKET`].
+    /// [`READER_GATES`], [`READER_HAS_SOCKET`], [`READER_HOLDS`].
     pub(crate) flags: AtomicU32,
     pub(crate) pid_namespace: AtomicU64,
     pub(crate) started_ns: AtomicU64,
@@ -430,6 +430,9 @@ pub(crate) const PATTERN_SEPARATOR: u8 = b'\n';
 pub(crate) const READER_GATES: u32 = 1;
 /// The reader has bound `sockets/<slot>.<generation>`.
 pub(crate) const READER_HAS_SOCKET: u32 = 2;
+/// The reader holds messages that it has read: `position` does not follow its reading. A hint for
+/// publishers, which otherwise expect that a reader frees half of the ring soon.
+pub(crate) const READER_HOLDS: u32 = 4;
 
 // Loom's atomics are larger than real ones, so the layout holds only without loom.
 #[cfg(not(loom))]

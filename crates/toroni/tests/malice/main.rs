@@ -37,6 +37,8 @@ pub(crate) mod at {
     pub(crate) const LOCK: u64 = 4096;
     pub(crate) const TAIL: u64 = LOCK + 8;
     pub(crate) const RESERVED: u64 = 4096 + 128;
+    /// The position of the first entry of the blocks index; its sequence follows, and then the next entry.
+    pub(crate) const INDEX: u64 = 4096 + 1024;
     pub(crate) const TABLE: u64 = 8192;
     pub(crate) const STREAM: u64 = TABLE + 4096;
     pub(crate) const SLEEPS: u64 = 128;

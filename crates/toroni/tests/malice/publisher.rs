@@ -81,6 +81,48 @@ fn joins_and_stats_end_while_the_stream_moves_to_and_fro() {
     });
 }
 
+/// The index says anything. A hold is refused, or its subscriber gates somewhere in what it has read.
+#[test]
+fn holds_end_whatever_the_index_says() {
+    let fixture = Fixture::new();
+    let bus = config(&fixture, Policy::Overwrite).open("b").unwrap();
+    let publisher = bus.publisher("a").unwrap();
+    let mut subscriber = bus.subscribe("**").unwrap();
+    // Messages of a block, one and a half laps.
+    for _ in 0..96 {
+        publisher.publish([7; 1016]).unwrap();
+        subscriber.receive().unwrap();
+    }
+    let (readers, ring) = (Raw::open(&fixture, "readers"), Raw::open(&fixture, "ring"));
+    let reserved = ring.get(at::RESERVED);
+    for (position, sequence) in [
+        (u64::MAX, 0),
+        (u64::MAX - 7, 0),
+        (1 << 62, 0),
+        (0, 0),
+        (96 << 10, u64::MAX),
+        (96 << 10, 0),
+        (90 << 10, 1 << 60),
+        (50 << 10, 7),
+    ] {
+        for block in 0..64 {
+            ring.put(at::INDEX + 16 * block, position);
+            ring.put(at::INDEX + 16 * block + 8, sequence);
+        }
+        for first in [0, 60, 95, 96, 97, u64::MAX] {
+            for reserved in [reserved, reserved + (1 << 40), 0, u64::MAX] {
+                ring.put(at::RESERVED, reserved);
+                let held = in_time("hold", || subscriber.hold(first).is_ok());
+                let gating = readers.get(at::slot(0) + at::POSITION);
+                assert!(gating <= subscriber.position(), "at {gating}, held: {held}");
+                assert!(subscriber.held().is_none_or(|held| held == first));
+                subscriber.release_hold();
+                assert_eq!(readers.get(at::slot(0) + at::POSITION), subscriber.position());
+            }
+        }
+    }
+}
+
 /// The lock word names a living owner, which never unlocks.
 #[test]
 fn a_lock_that_is_never_released_is_an_error_for_calls_with_a_limit() {

@@ -150,7 +150,8 @@ pub struct SubscriberSlotStats {
     pub gating: bool,
     /// When it subscribed.
     pub started: SystemTime,
-    /// The position up to which it has read, as it last published it: at least once a block, and whenever
+    /// The position up to which it has read, or from which it holds messages
+    /// ([`Subscriber::hold`](crate::Subscriber::hold)), as it last published it: at least once a block, and whenever
     /// it has read all.
     pub position: u64,
     /// Bytes from there to the end of the stream.

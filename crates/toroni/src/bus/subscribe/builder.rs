@@ -2,17 +2,16 @@
 
 use super::WaitStrategy;
 use super::claim::{ReaderClaim, Subscribing};
+use super::decision::{Decision, never_still};
 use super::subscriber::Subscriber;
 use crate::bus::Bus;
 use crate::bus::views::ring_of;
-use crate::error::{Corrupt, FileError, SubscriberError};
+use crate::error::{FileError, SubscriberError};
 use crate::ring::gate::{self, ClaimedSlot};
 use crate::ring::layout::READER_GATES;
 use crate::ring::reader::{Cursor, NoSuchStart};
-use crate::sync::Ordering;
 use crate::topic::interest::Interest;
 use crate::topic::{Pattern, PatternSet};
-use std::time::{Duration, Instant};
 
 /// Where in the stream a subscriber begins.
 ///
@@ -168,13 +167,6 @@ impl SubscriberBuilder {
     }
 }
 
-/// How long a subscriber that joins waits for a writer to decide whether it overwrites the start. A
-/// running writer takes microseconds. One that takes longer is dead, or stopped while it holds the lock.
-const LONGEST_DECISION: Duration = Duration::from_secs(1);
-/// Checks before the thread yields, and then before it sleeps.
-const SPINS: u32 = 100;
-const YIELDS: u32 = 200;
-
 /// Finds the start and makes the slot gate from there, out of reach of writers that have not seen the
 /// slot.
 fn join(
@@ -215,44 +207,19 @@ fn join(
         is_safe,
         || decision.wait(),
     )?;
-    joined.ok_or_else(|| {
-        let value = ring.control.reserved.0.load(Ordering::Relaxed);
-        of_corrupt(Corrupt { what: "reserved, which never stands still", value, position: 0 })
-    })
-}
-
-/// The wait for the decision of a writer.
-#[derive(Default)]
-struct Decision {
-    checks: u32,
-    since: Option<Instant>,
-}
-
-impl Decision {
-    /// Passes some time. Returns false if there is none left.
-    fn wait(&mut self) -> bool {
-        self.checks = self.checks.saturating_add(1);
-        if self.checks <= SPINS {
-            crate::sync::pause();
-            return true;
-        }
-        let since = *self.since.get_or_insert_with(Instant::now);
-        if self.checks <= SPINS + YIELDS {
-            std::thread::yield_now();
-        } else {
-            std::thread::sleep(Duration::from_micros(500));
-        }
-        since.elapsed() < LONGEST_DECISION
-    }
+    joined.ok_or_else(|| of_corrupt(never_still(ring)))
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use super::super::decision::LONGEST_DECISION;
     use super::*;
     use crate::bus::BusConfig;
     use crate::hook::{CrashPoint, rehearsal};
     use crate::settings::{LockKind, Policy};
     use crate::shm::testing::TempDir;
+    use crate::sync::Ordering;
+    use std::time::{Duration, Instant};
 
     /// A publisher dies after it has proposed to overwrite the oldest message, which another subscriber
     /// protects. No other publisher takes the proposal back. The message is there all the same.

@@ -5,17 +5,21 @@
 //! subscriber          the public handle
 //! receive             what a receive does, step by step
 //! reading, in_place   where it stands in the stream; messages that stay in the ring
-//! progress            how it publishes its position, and wakes a publisher that waits for free space
+//! progress, hold      how it publishes its position, or that of what it holds, and wakes a publisher that
+//!                     waits for free space
 //! waiting             how it waits for a message
-//! backoff, claim, descriptor, interrupter, message, stream
+//! backoff, claim, decision, descriptor, interrupter, message, stream
 //! ```
 //!
-//! `subscriber` and `receive` implement one type, [`Subscriber`]: its public methods, and their steps.
+//! `subscriber` and `receive` implement one type, [`Subscriber`]: its public methods, and their steps. So do
+//! `progress` and `hold`.
 
 pub(super) mod backoff;
 mod builder;
 mod claim;
+mod decision;
 mod descriptor;
+mod hold;
 mod in_place;
 mod interrupter;
 mod message;

@@ -1,18 +1,20 @@
 //! How a subscriber publishes its position, and wakes a publisher that waits for it.
 //!
 //! 1. About once a block, and whenever it has read all, the subscriber writes its position and counts to
-//!    its slot.
+//!    its slot. If it holds messages (`hold.rs`), it writes the position of the first of them instead.
 //! 2. If a publisher has registered as a waiter for a position that this subscriber has reached, and no
 //!    other subscriber is still before it, the subscriber raises `space` and wakes one publisher
 //!    (`ring/waits.rs`). That one wakes the next when it has written.
 
 use super::claim::ReaderClaim;
+use super::hold::Hold;
 use crate::bus::local::LocalReader;
 use crate::bus::views::ring_of;
 #[cfg(doc)]
 use crate::error::ReceiveError;
 use crate::hook::{self, CrashPoint};
 use crate::notify::futex;
+use crate::ring::reader::Cursor;
 use crate::ring::slots;
 use crate::ring::waits::{self, Registered};
 use crate::sync::Ordering;
@@ -46,74 +48,85 @@ impl SubscriberStats {
 /// What a subscriber has published of its progress, and its counts.
 pub(super) struct Progress {
     local: Option<LocalReader>,
-    /// The position in the slot, and the one at which to write it again.
-    published: u64,
+    /// What is in the slot. Without a hold, it is how far the subscriber had read.
+    pub(super) published: Cursor,
+    /// How far the subscriber had read when it wrote the slot, and where to write it again.
+    read: u64,
     publish_at: u64,
+    pub(super) hold: Option<Hold>,
     /// The count of `waits` up to which this subscriber has done its part.
     served_waits: u64,
     pub(super) counts: SubscriberStats,
 }
 
 impl Progress {
-    pub(super) fn new(claim: &ReaderClaim, position: u64) -> Self {
+    pub(super) fn new(claim: &ReaderClaim, cursor: Cursor) -> Self {
+        let position = cursor.position;
         let bus_id = claim.subscribing.ring.header().bus_id;
         let local = claim
             .gates()
             .then(|| LocalReader::register(bus_id, claim.number(), claim.generation(), position));
-        // The first call records which thread reads.
-        let publish_at = position;
-        let counts = SubscriberStats::default();
-        Self { local, published: position, publish_at, served_waits: 0, counts }
+        Self {
+            local,
+            published: cursor,
+            read: position,
+            // The first call records which thread reads.
+            publish_at: position,
+            hold: None,
+            served_waits: 0,
+            counts: SubscriberStats::default(),
+        }
     }
 
     /// Publishes the position, once a block.
     #[inline]
-    pub(super) fn publish_if_due(&mut self, claim: &ReaderClaim, position: u64) {
-        if position >= self.publish_at {
-            self.publish(claim, position);
+    pub(super) fn publish_if_due(&mut self, claim: &ReaderClaim, cursor: &Cursor) {
+        if cursor.position >= self.publish_at {
+            self.publish(claim, *cursor);
         }
     }
 
     /// Publishes the position if it has changed: the subscriber has read all.
-    pub(super) fn caught_up(&mut self, claim: &ReaderClaim, position: u64) {
-        if position != self.published {
-            self.publish(claim, position);
+    pub(super) fn caught_up(&mut self, claim: &ReaderClaim, cursor: Cursor) {
+        if cursor.position != self.read {
+            self.publish(claim, cursor);
         } else {
             self.note_thread();
         }
     }
 
     /// Counts a loss, and publishes the position from which the subscriber continues.
-    pub(super) fn lapsed(&mut self, claim: &ReaderClaim, position: u64, lost_messages: u64) {
+    pub(super) fn lapsed(&mut self, claim: &ReaderClaim, cursor: Cursor, lost_messages: u64) {
         self.counts.lapses += 1;
         self.counts.lost_messages += lost_messages;
-        self.publish(claim, position);
+        self.publish(claim, cursor);
     }
 
     /// Writes position and counts to the slot, for publishers that wait for free space.
     #[cold]
-    pub(super) fn publish(&mut self, claim: &ReaderClaim, position: u64) {
+    pub(super) fn publish(&mut self, claim: &ReaderClaim, cursor: Cursor) {
         self.note_thread();
         let subscribing = &claim.subscribing;
         let ring = ring_of(&subscribing.ring);
         let slot = claim.slot();
-        let before = self.published;
-        self.published = position;
-        self.publish_at = position.saturating_add(ring.shape().block_bytes());
+        self.read = cursor.position;
+        self.publish_at = cursor.position.saturating_add(ring.shape().block_bytes());
+        let before = self.published.position;
+        self.published = self.gating_at(claim, cursor);
+        let position = self.published.position;
         if !claim.is_ours() {
             return;
         }
         slot.received.store(self.counts.received, Ordering::Relaxed);
         slot.lost_messages.store(self.counts.lost_messages, Ordering::Relaxed);
         slot.lapses.store(self.counts.lapses, Ordering::Relaxed);
-        if let Some(local) = &self.local {
-            local.note_position(position);
-        }
+        self.note_position(position);
         let waits = &ring.control.waits.0;
         let registered = waits::publish_position(slot, position, waits, self.served_waits);
         // A position that was lapped gated no publisher, even if this reader had got further and has lost
-        // nothing. Publishers that checked meanwhile do not know that they have to wait for it again.
-        if !ring.is_intact(before) {
+        // nothing. Publishers that checked meanwhile do not know that they have to wait for it again, nor that
+        // it moved back.
+        if position < before || !ring.is_intact(before) {
             slots::count_join(subscribing.readers.control());
         }
         if let Some(registered) = registered {
@@ -137,9 +150,16 @@ impl Progress {
     }
 
     /// Notes that the calling thread reads, for publishers that would wait for it.
-    fn note_thread(&self) {
+    pub(super) fn note_thread(&self) {
         if let Some(local) = &self.local {
             local.note_thread();
+        }
+    }
+
+    /// Notes a position before it is written to the slot, for publishers of this process.
+    pub(super) fn note_position(&self, position: u64) {
+        if let Some(local) = &self.local {
+            local.note_position(position);
         }
     }
 }

@@ -28,7 +28,7 @@ use super::subscriber::Subscriber;
 use super::waiting::SLEEPS_UNTIL_CHECK;
 use crate::bus::clock;
 use crate::bus::views::{READERS_TRUNCATED, RING_REWRITTEN, RING_TRUNCATED, check_whole, ring_of};
-use crate::error::ReceiveError;
+use crate::error::{Corrupt, ReceiveError};
 use crate::hook::{self, CrashPoint};
 use crate::ring::reader::{Interrupted, Seen};
 use std::hint::black_box;
@@ -85,7 +85,7 @@ impl Subscriber {
             Ok(false) => match self.reading.cursor.peek(ring_of(segment)) {
                 Ok(Some(seen)) => Some(seen),
                 Ok(None) => {
-                    self.progress.caught_up(&self.claim, self.reading.cursor.position);
+                    self.progress.caught_up(&self.claim, self.reading.cursor);
                     return Ok(Some(false));
                 }
                 Err(interrupted) => return Err(self.halted(interrupted.into())),
@@ -173,11 +173,11 @@ impl Subscriber {
     /// Publishes the position, once a block.
     #[inline]
     pub(super) fn publish_position_if_due(&mut self) {
-        self.progress.publish_if_due(&self.claim, self.reading.cursor.position);
+        self.progress.publish_if_due(&self.claim, &self.reading.cursor);
     }
 
     fn publish_position(&mut self) {
-        self.progress.publish(&self.claim, self.reading.cursor.position);
+        self.progress.publish(&self.claim, self.reading.cursor);
     }
 
     #[cold]
@@ -196,8 +196,7 @@ impl Subscriber {
         match resumed {
             Err(corrupt) => corrupt.into(),
             Ok((lost_messages, lost_bytes)) => {
-                let position = self.reading.cursor.position;
-                self.progress.lapsed(&self.claim, position, lost_messages);
+                self.progress.lapsed(&self.claim, self.reading.cursor, lost_messages);
                 ReceiveError::Lapped { lost_messages, lost_bytes }
             }
         }
@@ -297,12 +296,17 @@ impl Subscriber {
     }
 
     pub(in crate::bus) fn check_files(&self) -> Result<(), ReceiveError> {
+        Ok(self.check_whole()?)
+    }
+
+    /// Checks that the files were not truncated.
+    pub(super) fn check_whole(&self) -> Result<(), Corrupt> {
         let subscribing = &self.claim.subscribing;
         let files = [
             (subscribing.ring.was_damaged(), RING_TRUNCATED),
             (subscribing.readers.was_damaged(), READERS_TRUNCATED),
         ];
-        Ok(check_whole(files, self.reading.cursor.position)?)
+        check_whole(files, self.reading.cursor.position)
     }
 }
 

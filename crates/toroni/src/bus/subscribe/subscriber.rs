@@ -11,7 +11,7 @@ use super::reading::{Body, Reading};
 use super::stream::Readiness;
 use super::waiting::Waiting;
 use crate::bus::views::ring_of;
-use crate::error::{FileError, ReceiveError, SubscriberError};
+use crate::error::{FileError, HoldError, ReceiveError, SubscriberError};
 use crate::hook::{self, CrashPoint};
 use crate::ring::reader::Cursor;
 use crate::settings::NotifyKind;
@@ -68,7 +68,7 @@ impl Subscriber {
         let mut subscriber = Self {
             stamp: ForkStamp::now(),
             reading: Reading::new(cursor, interest, settings),
-            progress: Progress::new(&claim, cursor.position),
+            progress: Progress::new(&claim, cursor),
             waiting: Waiting::new(strategy, settings.notify),
             claim,
         };
@@ -408,6 +408,70 @@ impl Subscriber {
     pub fn interrupter(&mut self) -> Result<Interrupter, FileError> {
         self.stamp.check()?;
         self.waiting.interrupter(&self.claim)
+    }
+
+    /// Makes publishers keep the messages from `sequence` on, although this subscriber reads on. Another
+    /// subscriber can then still read them ([`Start::Sequence`](crate::Start::Sequence)). Use it if you must
+    /// be able to send or read messages again until somebody has acknowledged them.
+    ///
+    /// Publishers wait for what is held as for messages that the subscriber has not read: as the bus's
+    /// [`Policy`] says. So a limit of the policy limits the hold too, and the policy `Overwrite` ignores
+    /// it. If the policy lets publishers overwrite a held message, the hold ends, [`Self::held`] returns
+    /// `None`, and publishers wait only for what the subscriber has not read. Reading is not affected:
+    /// [`Self::position`] and [`Self::stats`] count only what the subscriber reads or misses itself.
+    ///
+    /// If the call succeeds, message `sequence` and all later ones are in the ring, or not published yet.
+    /// A later call moves the hold. A greater sequence lets waiting publishers continue. A smaller one is
+    /// possible as long as its message is in the ring. [`Self::release_hold`] ends the hold, as does the end
+    /// of the subscriber. Space is freed by blocks of 1/64 of the ring.
+    ///
+    /// A thread that publishes on a bus that is full because of its own hold gets
+    /// [`PublishError::WouldWaitForItself`](crate::PublishError::WouldWaitForItself) where it would wait.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let directory = std::env::temp_dir().join(format!("toroni-doc-hold-{}", std::process::id()));
+    /// # let bus = toroni::BusConfig::new().directory(&directory).open("demo")?;
+    /// # use toroni::Start;
+    /// let mut subscriber = bus.subscribe("orders/*")?;
+    /// let orders = bus.publisher("orders/new")?;
+    /// orders.publish_batch(&["1", "2", "3"])?;
+    /// let first = subscriber.receive()?.sequence();
+    /// subscriber.hold(first)?;
+    /// // Send the orders elsewhere. If one is lost there, read it again.
+    /// let mut again = bus.subscriber().pattern("orders/*").start(Start::Sequence(first)).build()?;
+    /// assert_eq!(again.receive()?.text(), "1");
+    /// // The first order was acknowledged.
+    /// subscriber.hold(first + 1)?;
+    /// # drop((subscriber, again, bus));
+    /// # std::fs::remove_dir_all(directory)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Returns [`HoldError::SequenceLost`] if the message is no longer in the ring, and
+    /// [`HoldError::NotGating`] if publishers do not wait for this subscriber; see [`HoldError`]. On an error
+    /// the previous hold stays.
+    pub fn hold(&mut self, sequence: u64) -> Result<(), HoldError> {
+        self.stamp.check()?;
+        self.check_whole()?;
+        self.progress.hold_from(&self.claim, self.reading.cursor, sequence)
+    }
+
+    /// Ends the hold of [`Self::hold`]: publishers again wait only for what this subscriber has not read.
+    /// Without a hold, this does nothing.
+    pub fn release_hold(&mut self) {
+        if self.stamp.check().is_ok() {
+            self.progress.release_hold(&self.claim, self.reading.cursor);
+        }
+    }
+
+    /// Returns the sequence from which publishers keep messages for this subscriber after it has read them.
+    /// Returns `None` if there is no hold, or no longer, because a message of it was overwritten.
+    #[must_use]
+    pub fn held(&self) -> Option<u64> {
+        self.progress.held(&self.claim, self.reading.cursor)
     }
 
     /// Returns the position of the next message that this subscriber will read, in bytes since the bus was

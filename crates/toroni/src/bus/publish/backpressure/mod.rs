@@ -32,8 +32,9 @@ use crate::bus::{clock, local};
 use crate::error::{Corrupt, PublishError};
 use crate::hook::{self, CrashPoint};
 use crate::ring::gate::{self, Proposal, Readers, Suspect, Unowned};
+use crate::ring::layout::READER_HOLDS;
 use crate::ring::position::to_index;
-use crate::ring::slots::SlotView;
+use crate::ring::slots::{SlotView, gating};
 use crate::ring::wait_budget::{CachedGatingPosition, SLICE_NS, Verdict, charge_overslept};
 use crate::ring::waits;
 use crate::settings::Policy;
@@ -271,10 +272,18 @@ impl Backpressure {
 /// Returns the position that all readers should have reached before they wake this publisher: what it
 /// needs, or half of the ring, which costs both sides fewer wakes. The publisher also checks by itself
 /// before that.
+///
+/// A reader that holds messages may not come as far as half of the ring for long, so then it is what the
+/// publisher needs. To be called after a scan of the slots.
 fn worth_waking_at(participant: &Participant, held: &Held<'_>, wanted: u64) -> u64 {
     let capacity = participant.ring.shape().capacity();
-    let needed = wanted.saturating_sub(capacity);
-    needed.max(held.appender.tail().saturating_sub(capacity / 2))
+    let (needed, tail) = (wanted.saturating_sub(capacity), held.appender.tail());
+    let half = tail.saturating_sub(capacity / 2);
+    let reserved = participant.ring.control().reserved.0.load(Ordering::Relaxed);
+    let known = participant.reader_slots.lock().unwrap_or_else(PoisonError::into_inner);
+    let holds = gating(views(&known.slots), tail, reserved, capacity)
+        .any(|view| view.flags & READER_HOLDS != 0 && view.position < half);
+    if holds { needed } else { needed.max(half) }
 }
 
 /// Returns whether the calling thread itself reads one of the subscribers in the way.
