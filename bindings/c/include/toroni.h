@@ -122,7 +122,7 @@ typedef enum toroni_status TORONI_ANY_INT {
     TORONI_DAMAGED = 38,              /* the files of the bus are damaged, or are not a bus */
     TORONI_SETTING_MISMATCH = 39,     /* the bus differs in a setting that toroni_open_options.require names */
     TORONI_TOO_MANY_PARTICIPANTS = 40, /* all slots are taken */
-    TORONI_POSITION_UNAVAILABLE = 41, /* TORONI_START_POSITION cannot start there */
+    TORONI_POSITION_UNAVAILABLE = 41, /* the message of TORONI_START_POSITION or _SEQUENCE is not there */
     TORONI_NOT_CHECKED_SINCE_BOOT = 42, /* a bus on a disk: open it once for publishing */
     TORONI_OUT_OF_REACH = 43,         /* the bus does not work across namespaces or C libraries */
 
@@ -453,7 +453,8 @@ typedef struct toroni_subscriber toroni_subscriber;
 enum {
     TORONI_START_LATEST = 0,  /* the next one that is published */
     TORONI_START_OLDEST = 1,  /* the oldest one that is still in the ring */
-    TORONI_START_POSITION = 2 /* the one at `position`, which is a toroni_message.position or next_position */
+    TORONI_START_POSITION = 2, /* the one at `position`, which is a toroni_message.position or next_position */
+    TORONI_START_SEQUENCE = 3 /* the one with `sequence`, a toroni_message.sequence; or the next one, if it will have it */
 };
 
 /* toroni_subscriber_options.wait: how blocking calls wait */
@@ -472,6 +473,7 @@ typedef struct toroni_subscriber_options {
     int start;                   /* TORONI_START_... */
     int wait;                    /* TORONI_WAIT_... */
     uint64_t position;           /* for TORONI_START_POSITION; is valid for one bus only: compare toroni_bus_id */
+    uint64_t sequence;           /* for TORONI_START_SEQUENCE; is valid for one bus only, too */
     int not_gating;              /* not 0: publishers do not wait for this subscriber */
     uint32_t reserved;
     const char *name;            /* in `toroni info`; NULL: the participant_name of the bus */
@@ -479,7 +481,7 @@ typedef struct toroni_subscriber_options {
 
 #define TORONI_SUBSCRIBER_OPTIONS_INIT                                    \
     {                                                                     \
-        sizeof(toroni_subscriber_options), NULL, 0, 0, 0, 0, 0, 0, NULL \
+        sizeof(toroni_subscriber_options), NULL, 0, 0, 0, 0, 0, 0, 0, NULL \
     }
 
 /* toroni_message.flags */

@@ -64,7 +64,7 @@ statuses! {
     Damaged = 38 "TORONI_DAMAGED" c"the files of the bus are damaged, or are not a bus",
     SettingMismatch = 39 "TORONI_SETTING_MISMATCH" c"the bus exists with a different value of a required setting",
     TooManyParticipants = 40 "TORONI_TOO_MANY_PARTICIPANTS" c"all slots for publishing participants, or for subscribers, are taken",
-    PositionUnavailable = 41 "TORONI_POSITION_UNAVAILABLE" c"the start position is not that of a message, is no longer in the ring, or is in the future",
+    PositionUnavailable = 41 "TORONI_POSITION_UNAVAILABLE" c"the start is not the position of a message, is no longer in the ring, or is in the future",
     NotCheckedSinceBoot = 42 "TORONI_NOT_CHECKED_SINCE_BOOT" c"the bus is on a disk, and has not been checked since the machine booted",
     OutOfReach = 43 "TORONI_OUT_OF_REACH" c"the bus does not work across this boundary between namespaces or C libraries",
     Os = 50 "TORONI_OS" c"the operating system returned an error",
@@ -180,7 +180,9 @@ impl From<SubscriberError> for Failure {
             SubscriberError::TooManySubscribers { .. } => Status::TooManyParticipants,
             SubscriberError::NotAPosition { .. }
             | SubscriberError::PositionAhead { .. }
-            | SubscriberError::PositionLost { .. } => Status::PositionUnavailable,
+            | SubscriberError::PositionLost { .. }
+            | SubscriberError::SequenceAhead { .. }
+            | SubscriberError::SequenceLost { .. } => Status::PositionUnavailable,
             _ => Status::Other,
         };
         Self::with_text_of(status, &error)

@@ -44,6 +44,7 @@ pub struct toroni_subscriber_options {
     pub start: c_int,
     pub wait: c_int,
     pub position: u64,
+    pub sequence: u64,
     pub not_gating: c_int,
     pub reserved: u32,
     pub name: *const c_char,
@@ -198,6 +199,7 @@ unsafe fn subscribe(
         0 => Start::Latest,
         1 => Start::Oldest,
         2 => Start::Position(options.position),
+        3 => Start::Sequence(options.sequence),
         other => return Err(unknown("start", other)),
     });
     builder = builder.wait(match options.wait {

@@ -346,7 +346,7 @@ void invalid_texts_and_values_are_errors(void) {
     other = options, other.require = 32;
     RETURNS(TORONI_INVALID_ARGUMENT, toroni_bus_open("b", &other, &no_bus));
     CHECK(strstr(toroni_error_message(), "require is 32") != NULL);
-    subscribing.start = 3;
+    subscribing.start = 4;
     RETURNS(TORONI_INVALID_ARGUMENT, toroni_bus_subscribe_with(bus, &subscribing, &subscriber));
     subscribing.start = 0, subscribing.wait = 4;
     RETURNS(TORONI_INVALID_ARGUMENT, toroni_bus_subscribe_with(bus, &subscribing, &subscriber));

@@ -177,7 +177,7 @@ layouts! {
     toroni_publisher_options { struct_size policy to_descendants reserved }
     toroni_bytes { data length }
     toroni_subscriber_options {
-        struct_size patterns pattern_count start wait position not_gating reserved name
+        struct_size patterns pattern_count start wait position sequence not_gating reserved name
     }
     toroni_message {
         payload payload_length topic topic_length sequence position next_position timestamp_ns flags

@@ -493,6 +493,14 @@ void starts_and_positions(void) {
     toroni_subscriber_close(subscriber);
     options.position = 1 << 20;
     RETURNS(TORONI_POSITION_UNAVAILABLE, toroni_bus_subscribe_with(bus, &options, &subscriber));
+    options.start = TORONI_START_SEQUENCE;
+    options.sequence = 1;
+    OK(toroni_bus_subscribe_with(bus, &options, &subscriber));
+    OK(toroni_try_receive(subscriber, &message));
+    CHECK(says(&message, "b") && message.sequence == 1);
+    toroni_subscriber_close(subscriber);
+    options.sequence = 3;
+    RETURNS(TORONI_POSITION_UNAVAILABLE, toroni_bus_subscribe_with(bus, &options, &subscriber));
     toroni_publisher_close(publisher);
     toroni_bus_close(bus);
 }

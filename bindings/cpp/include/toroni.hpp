@@ -860,6 +860,7 @@ struct subscriber_options {
     int start = TORONI_START_LATEST;
     int wait = TORONI_WAIT_BACKOFF;
     std::uint64_t position = 0; // for TORONI_START_POSITION
+    std::uint64_t sequence = 0; // for TORONI_START_SEQUENCE
     bool gating = true;         // whether publishers wait for this subscriber
     std::optional<std::string> name;
 };
@@ -966,7 +967,7 @@ class subscriber {
 public:
     // Subscribes to one pattern, or with options.
     subscriber(const bus &bus, const std::string &pattern)
-        : subscriber(bus, subscriber_options{{pattern}, TORONI_START_LATEST, TORONI_WAIT_BACKOFF, 0, true, {}}) {}
+        : subscriber(bus, subscriber_options{{pattern}, TORONI_START_LATEST, TORONI_WAIT_BACKOFF, 0, 0, true, {}}) {}
     subscriber(const bus &bus, const subscriber_options &options)
         : subscriber(open(bus, options, std::nothrow).value()) {}
 
@@ -979,6 +980,7 @@ public:
         given.start = options.start;
         given.wait = options.wait;
         given.position = options.position;
+        given.sequence = options.sequence;
         given.not_gating = !options.gating;
         given.name = detail::or_null(options.name);
         toroni_subscriber *handle = nullptr;

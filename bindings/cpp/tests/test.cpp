@@ -98,7 +98,7 @@ void errors_are_thrown_or_returned() {
     const toroni::bus bus = open_bus("errors");
     CHECK(toroni::publisher::open(bus, "a//b", {}, std::nothrow).error().status == TORONI_INVALID_TOPIC);
     CHECK(toroni::publisher::open(bus, "a", {}, std::nothrow)->topic() == "a");
-    CHECK(toroni::subscriber::open(bus, {{"**a"}, 0, 0, 0, true, {}}, std::nothrow).error().status ==
+    CHECK(toroni::subscriber::open(bus, {{"**a"}, 0, 0, 0, 0, true, {}}, std::nothrow).error().status ==
           TORONI_INVALID_PATTERN);
     const toroni::publisher publisher(bus, "t");
     const std::vector<char> long_one(publisher.largest_message() + 1);

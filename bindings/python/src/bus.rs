@@ -151,7 +151,8 @@ impl Bus {
     /// Makes a subscriber for the topics that match at least one pattern. In a pattern, * stands for one segment
     /// and ** for any number of segments. Each argument is a pattern or a list of patterns.
     ///
-    /// start: "latest" (default), "oldest", or the position of a message
+    /// start: "latest" (default), "oldest", the position of a message, or ("sequence", n) for the message with the
+    ///     sequence n
     /// gating: whether publishers wait for this subscriber, as the policy of the bus says
     /// name: the name of this subscriber in `toroni info`
     /// wait: how receiving waits: "backoff" (default) polls briefly, then yields, then sleeps; "spin" polls all the time

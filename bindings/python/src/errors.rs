@@ -150,7 +150,8 @@ pub(crate) fn on_subscriber(py: Python<'_>, error: &SubscriberError) -> PyErr {
         SubscriberError::File(error) => return on_file(py, error),
         SubscriberError::Pattern(_)
         | SubscriberError::NotAPosition { .. }
-        | SubscriberError::PositionAhead { .. } => class!(py, "Invalid"),
+        | SubscriberError::PositionAhead { .. }
+        | SubscriberError::SequenceAhead { .. } => class!(py, "Invalid"),
         _ => class!(py, "Error"),
     };
     made(class, (message,))

@@ -263,12 +263,18 @@ pub(crate) fn wait(py: Python<'_>, value: &str) -> PyResult<WaitStrategy> {
     )
 }
 
-/// Converts `"latest"`, `"oldest"`, or the position of a message.
+/// Converts `"latest"`, `"oldest"`, the position of a message, or `("sequence", n)`.
 pub(crate) fn start(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Start> {
     const WORDS: [(&str, Start); 2] = [("latest", Start::Latest), ("oldest", Start::Oldest)];
-    const MORE: &str = ", or the position of a message";
+    const MORE: &str = ", the position of a message, or (\"sequence\", n)";
     if value.is_instance_of::<PyString>() {
         return word(value.py(), name, &string(name, value)?, &WORDS, MORE);
     }
-    number(name, value, &list(&WORDS, MORE)).map(Start::Position)
+    let rule = list(&WORDS, MORE);
+    if let Ok((word, sequence)) = value.extract::<(String, Bound<'_, PyAny>)>()
+        && word == "sequence"
+    {
+        return number(name, &sequence, &rule).map(Start::Sequence);
+    }
+    number(name, value, &rule).map(Start::Position)
 }

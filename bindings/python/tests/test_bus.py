@@ -89,6 +89,18 @@ def test_positions_are_starts(bus: toroni.Bus) -> None:
         bus.subscribe("t", start=3)
 
 
+def test_sequences_are_starts(bus: toroni.Bus) -> None:
+    bus.publisher("t").publish_batch([b"on", b"off"])
+    first = bus.subscribe("t", start=("sequence", 0)).receive()
+    assert (first.text, first.sequence) == ("on", 0)
+    assert bus.subscribe("t", start=("sequence", 1)).receive().text == "off"
+    assert bus.subscribe("t", start=("sequence", 2)).try_receive() is None
+    with pytest.raises(toroni.Invalid, match="beyond the end"):
+        bus.subscribe("t", start=("sequence", 3))
+    with pytest.raises(toroni.Invalid):
+        bus.subscribe("t", start=("sequence", -1))
+
+
 def test_descendants(bus: toroni.Bus) -> None:
     subscriber = bus.subscribe("plant/boiler/*")
     bus.publisher("plant").publish(b"no")
@@ -204,17 +216,21 @@ def test_errors_name_the_argument_and_its_rule(bus: toroni.Bus) -> None:
             TypeError,
             lambda: bus.subscribe(b"a"),  # type: ignore[arg-type]
         ),
-        'start is "first", but must be one of latest, oldest, or the position of a message': (
+        'start is "first", but must be one of latest, oldest, the position of a message, or ("sequence", n)': (
             toroni.Invalid,
             lambda: bus.subscribe("t", start="first"),  # type: ignore[arg-type]
         ),
-        "start is -1, but must be one of latest, oldest, or the position of a message": (
+        'start is -1, but must be one of latest, oldest, the position of a message, or ("sequence", n)': (
             toroni.Invalid,
             lambda: bus.subscribe("t", start=-1),
         ),
-        "start is 1.5, but must be one of latest, oldest, or the position of a message": (
+        'start is 1.5, but must be one of latest, oldest, the position of a message, or ("sequence", n)': (
             TypeError,
             lambda: bus.subscribe("t", start=1.5),  # type: ignore[arg-type]
+        ),
+        "start is ('position', 1), but must be one of latest, oldest": (
+            TypeError,
+            lambda: bus.subscribe("t", start=("position", 1)),  # type: ignore[arg-type]
         ),
     }
     for text, (kind, call) in wrong.items():

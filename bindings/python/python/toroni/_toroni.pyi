@@ -62,7 +62,7 @@ class _Settings(TypedDict, total=False):
     require_owner: int | None
 
 class _Options(TypedDict, total=False):
-    start: Literal["latest", "oldest"] | int | None
+    start: Literal["latest", "oldest"] | int | tuple[Literal["sequence"], int] | None
     gating: bool
     name: str | None
     wait: Literal["spin", "yield", "backoff", "block"]
@@ -93,7 +93,7 @@ class Bus:
     def subscribe(
         self,
         *patterns: str | Iterable[str],
-        start: Literal["latest", "oldest"] | int | None = None,
+        start: Literal["latest", "oldest"] | int | tuple[Literal["sequence"], int] | None = None,
         gating: bool = True,
         name: str | None = None,
         wait: Literal["spin", "yield", "backoff", "block"] = "backoff",
