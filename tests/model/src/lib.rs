@@ -40,7 +40,8 @@
 //! # What is left out
 //!
 //! - **Weak memory.** Steps happen in one order, as if every access were sequentially consistent. The loom models beside
-//!   the code show that the fences make it so where it matters.
+//!   the code show that the fences make it so where it matters. So the fence that an exclusive publisher may leave out has
+//!   no step, and neither has the membarrier that replaces it.
 //! - **The bits of the lock's waiters** (WAITERS, STARVING) and its sleeps: a waiter rechecks every few milliseconds. In
 //!   the model, a process that can have the lock may take it at any time.
 //! - **The seqlock of an index entry** for its readers: they read position and sequence in one step.

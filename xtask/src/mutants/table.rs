@@ -369,6 +369,58 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: &[Loom("loom_no_lost_wake_up")],
     },
     Mutant {
+        name: "unfenced_without_mark",
+        mistake: "an exclusive publisher leaves its fence out, and subscribers do not know",
+        noticed_by: &[Loom("loom_no_lost_wake_up_without_a_fence")],
+    },
+    Mutant {
+        name: "unfenced_without_a_look",
+        mistake: "an exclusive publisher leaves its fence out, and does not look for subscribers that went to sleep before they could know",
+        noticed_by: &[Loom("loom_no_lost_wake_up_without_a_fence")],
+    },
+    Mutant {
+        name: "no_membarrier",
+        mistake: "a subscriber that goes to sleep executes no fence on behalf of a publisher that left its own out",
+        noticed_by: &[
+            Loom("loom_no_lost_wake_up_without_a_fence"),
+            Loom("loom_no_lost_wake_up_when_the_fence_comes_and_goes"),
+        ],
+    },
+    Mutant {
+        name: "refenced_without_fence",
+        mistake: "an exclusive publisher takes its mark away although commits without a fence may not be visible yet",
+        noticed_by: &[Loom("loom_no_lost_wake_up_when_the_fence_comes_back")],
+    },
+    Mutant {
+        name: "mark_over_mark",
+        mistake: "a publisher that has lost the lock replaces the mark of its successor, and then removes it",
+        noticed_by: &[Tests("the_mark_of_another_publisher_is_left_alone_and_costs_no_wake_up")],
+    },
+    Mutant {
+        name: "mark_survives_takeover",
+        mistake: "the mark of a dead exclusive publisher stays, and each sleep costs a membarrier",
+        noticed_by: &[Tests("a_takeover_removes_the_mark_of_a_dead_publisher")],
+    },
+    Mutant {
+        name: "unfenced_without_permission",
+        mistake: "an exclusive publisher leaves its fence out although its process is not registered for membarriers",
+        noticed_by: &[Tests("a_publisher_that_is_refused_membarrier_always_fences")],
+    },
+    Mutant {
+        name: "refused_subscribers_ignored",
+        mistake: "an exclusive publisher leaves its fence out although a subscriber cannot execute a membarrier",
+        noticed_by: &[Tests(
+            "a_subscriber_that_is_refused_membarrier_keeps_publishers_fenced_while_it_lives",
+        )],
+    },
+    Mutant {
+        name: "refusal_ignored",
+        mistake: "a subscriber that is refused membarrier tells no publisher",
+        noticed_by: &[Tests(
+            "a_subscriber_that_is_refused_membarrier_keeps_publishers_fenced_while_it_lives",
+        )],
+    },
+    Mutant {
         name: "no_fence_after_unlock",
         mistake: "a publisher may look for sleepers before they can see its commit",
         noticed_by: &[Loom("loom_no_lost_wake_up")],

@@ -31,8 +31,13 @@ pub(super) fn eventcount_of<'a>(
     ring: &'a RingSegment,
     readers: &'a ReadersSegment,
 ) -> EventCount<'a> {
-    let readers = readers.control();
-    EventCount { wake: &ring.control().wake.0, sleeps: &readers.sleeps.0, arms: &readers.arms.0 }
+    let (wake, readers) = (&ring.control().wake.0, readers.control());
+    EventCount {
+        wake: &wake.sequence,
+        asymmetric: &wake.asymmetric,
+        sleeps: &readers.sleeps.0,
+        arms: &readers.arms.0,
+    }
 }
 
 /// Returns an error for the first file of which a part is gone, as far as this process has noticed.

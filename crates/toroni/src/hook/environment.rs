@@ -8,6 +8,8 @@
 //!
 //! - `TORONI_SLEEP=unaided` turns off the checks of sleeping subscribers that no wake-up asks for, so that
 //!   a lost wake-up is a hang.
+//!
+//! - `TORONI_QUIET=<n>` makes an exclusive publisher leave out its fence after n messages without a sleeper.
 
 use std::sync::OnceLock;
 // Not from `crate::sync`: no model runs this.
@@ -78,6 +80,21 @@ pub(super) fn recheck_interval(usual: Duration) -> Duration {
     let unaided = UNAIDED
         .get_or_init(|| std::env::var_os("TORONI_SLEEP").is_some_and(|way| way == "unaided"));
     if *unaided { Duration::MAX } else { usual }
+}
+
+/// Returns `usual`, or what the environment asks for.
+pub(super) fn quiet_looks(usual: u32) -> u32 {
+    static QUIET: OnceLock<Option<u32>> = OnceLock::new();
+    QUIET
+        .get_or_init(|| {
+            std::env::var("TORONI_QUIET").ok().map(|wish| {
+                wish.parse().unwrap_or_else(|_| {
+                    eprintln!("TORONI_QUIET={wish}: not a number");
+                    std::process::abort();
+                })
+            })
+        })
+        .unwrap_or(usual)
 }
 
 /// Kills the process here, if the environment asks for it.

@@ -9,6 +9,8 @@
 //! - `recheck_interval` is a safety net's interval. With the feature `crash-points` the environment can switch the
 //!   net off, so that a lost wake-up is a hang and not a delay.
 //!
+//! - `quiet_looks` is a threshold that a test lowers, so that what happens beyond it happens often.
+//!
 //! - `mutant` is a known mistake beside the right code, and `weakened` is such a mistake in a memory ordering. The mistake
 //!   is compiled only with `--cfg toroni_mutants`, and made if the environment has `TORONI_MUTANT=name`.
 //!   `cargo xtask mutants` demands that a test notices each.
@@ -63,6 +65,15 @@ pub(crate) fn is_dead() -> bool {
 pub(crate) fn recheck_interval(usual: Duration) -> Duration {
     #[cfg(feature = "crash-points")]
     return environment::recheck_interval(usual);
+    #[cfg(not(feature = "crash-points"))]
+    usual
+}
+
+/// Returns after how many messages without a sleeper an exclusive publisher leaves out the fence.
+#[inline(always)]
+pub(crate) fn quiet_looks(usual: u32) -> u32 {
+    #[cfg(feature = "crash-points")]
+    return environment::quiet_looks(usual);
     #[cfg(not(feature = "crash-points"))]
     usual
 }

@@ -423,6 +423,7 @@ struct Line<T>(T);
 #[repr(C)]
 struct RingWords {
     wake: Line<AtomicU32>,
+    asymmetric: Line<AtomicU32>,
     records: [Line<AtomicU64>; 10],
 }
 
@@ -438,6 +439,7 @@ struct SlotWords {
     generation: AtomicU32,
     arms: AtomicU32,
     has_socket: AtomicU32,
+    flags: AtomicU32,
 }
 
 impl Fixture {
@@ -512,7 +514,11 @@ impl Fixture {
 
     fn notify(&self, wakers: &Wakers) -> usize {
         fence(Ordering::SeqCst); // SLEEP
-        wakers.notify(self.eventcount(self.ring), |armed| {
+        let eventcount = self.eventcount(self.ring);
+        if !wakers.is_any_new(eventcount) {
+            return 0;
+        }
+        wakers.wake(eventcount, |armed| {
             for (slot, words) in (0..).zip(&self.readers.slots) {
                 if words.has_socket.load(Ordering::Acquire) == 1 {
                     let generation = words.generation.load(Ordering::Acquire);
@@ -526,7 +532,7 @@ impl Fixture {
 
     fn eventcount(&self, ring: &'static RingWords) -> EventCount<'static> {
         let (sleeps, arms) = (&self.readers.sleeps.0, &self.readers.arms.0);
-        EventCount { wake: &ring.wake.0, sleeps, arms }
+        EventCount { wake: &ring.wake.0, asymmetric: &ring.asymmetric.0, sleeps, arms }
     }
 
     /// Waits until sleeps have been announced `count` times in all.
@@ -590,7 +596,8 @@ impl Subscriber<'_> {
     }
 
     fn arm(&mut self) {
-        self.waiter.arm(self.fixture.eventcount(self.fixture.ring_read_only), &self.words.arms);
+        let slot = ArmingSlot { arms: &self.words.arms, flags: &self.words.flags, needs_fence: 4 };
+        self.waiter.arm(self.fixture.eventcount(self.fixture.ring_read_only), slot);
     }
 
     fn sleep(&self, timeout: Duration) -> io::Result<()> {

@@ -5,9 +5,9 @@
 //! opens nothing that could block, and changes the mode of sockets only. A socket's name consists of two integers.
 //! It is reached through `/proc/self/fd`, which also avoids the limit of 107 bytes on the path of a socket.
 
-use super::{EventCount, LastNotified, Waiter, drain, wait_readable};
+use super::{ArmingSlot, EventCount, LastNotified, Waiter, drain, wait_readable};
 use crate::hook::{self, CrashPoint, mutant};
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, chmod, fstat, openat, unlinkat};
 use rustix::io::Errno;
 use rustix::net::{
@@ -84,11 +84,11 @@ impl DatagramWaiter {
 }
 
 impl Waiter for DatagramWaiter {
-    fn arm(&mut self, eventcount: EventCount<'_>, slot_arms: &AtomicU32) {
+    fn arm(&mut self, eventcount: EventCount<'_>, slot: ArmingSlot<'_>) {
         drain(self.socket.as_fd());
         // Before the common count: a publisher that acquires the count reads this word.
-        slot_arms.fetch_add(1, Ordering::Release);
-        eventcount.arm_descriptor();
+        slot.arms.fetch_add(1, Ordering::Release);
+        eventcount.arm_descriptor(slot);
         if mutant("socket_drained_after_arming") {
             drain(self.socket.as_fd());
         }
@@ -366,6 +366,7 @@ fn explain(action: &str, name: &str, error: Errno) -> io::Error {
 mod tests {
     use super::super::conformance::{TestDirectory, open_directory};
     use super::*;
+    use crate::sync::AtomicU32;
     use std::fs;
     use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
     use std::os::unix::net::{UnixDatagram, UnixListener};
@@ -374,15 +375,19 @@ mod tests {
     const MODE: Mode = Mode::from_bits_retain(0o666);
 
     fn arm_of(waiter: &mut DatagramWaiter, arms: &AtomicU32) {
-        let (wake, sleeps, all) = (AtomicU32::new(0), AtomicU64::new(0), AtomicU64::new(0));
-        waiter.arm(EventCount { wake: &wake, sleeps: &sleeps, arms: &all }, arms);
+        let ([wake, flags], all) = (Default::default(), AtomicU64::new(0));
+        let eventcount = EventCount { wake: &wake, asymmetric: &flags, sleeps: &all, arms: &all };
+        waiter.arm(eventcount, ArmingSlot { arms, flags: &flags, needs_fence: 0 });
     }
 
     fn is_woken(waiter: &DatagramWaiter) -> bool {
         let (wake, count) = (AtomicU32::new(0), AtomicU64::new(0));
         let mut byte = [0];
         waiter
-            .wait(EventCount { wake: &wake, sleeps: &count, arms: &count }, Some(Duration::ZERO))
+            .wait(
+                EventCount { wake: &wake, asymmetric: &wake, sleeps: &count, arms: &count },
+                Some(Duration::ZERO),
+            )
             .unwrap();
         rustix::net::recv(&waiter.socket, &mut byte, rustix::net::RecvFlags::DONTWAIT).is_ok()
     }

@@ -3,7 +3,7 @@
 //!
 //! # Why no wake-up is lost
 //!
-//! The two sides do this:
+//! The two sides do this, unless an exclusive publisher leaves out its fence (`adaptive_fence.rs`):
 //!
 //! - The subscriber reads its token `w` from `wake`, raises `sleeps` to `n`, fences, rechecks the ring, and sleeps
 //!   while `wake` is `w`.
@@ -20,6 +20,8 @@
 //! Hence a publisher must note the count that it loaded before the wake, never a newer one. With datagrams the same
 //! argument holds: "raise `wake`" becomes "send", and the token is the empty queue.
 
+use super::ArmingSlot;
+use super::adaptive_fence::fence_for_publisher;
 use crate::hook::{self, CrashPoint, mutant};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
@@ -28,6 +30,9 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 pub(crate) struct EventCount<'a> {
     /// The futex word, raised before each wake. Subscribers can only read it.
     pub(crate) wake: &'a AtomicU32,
+    /// The mark of an exclusive publisher that leaves out its fence, or 0; see `adaptive_fence.rs`. Subscribers can
+    /// only read it.
+    pub(crate) asymmetric: &'a AtomicU32,
     /// How often subscribers armed to sleep on `wake`. Publishers can only read it.
     pub(crate) sleeps: &'a AtomicU64,
     /// How often subscribers armed their descriptors. Publishers can only read it.
@@ -37,11 +42,11 @@ pub(crate) struct EventCount<'a> {
 impl EventCount<'_> {
     /// Announces a sleep on `wake`. Returns the token: the caller may sleep while `wake` has this value.
     #[inline]
-    pub(super) fn arm_sleeper(&self) -> u32 {
+    pub(super) fn arm_sleeper(self, slot: ArmingSlot<'_>) -> u32 {
         // The token must be read first. Read after the raise, it could be the value that the wake for this very
         // sleep has left.
         let token = self.wake.load(Ordering::Acquire);
-        arm(self.sleeps);
+        self.arm(self.sleeps, slot);
         if mutant("token_after_arming") {
             return self.wake.load(Ordering::Acquire);
         }
@@ -50,8 +55,14 @@ impl EventCount<'_> {
 
     /// Announces that the caller will poll its descriptor. It has just emptied the descriptor's queue.
     #[inline]
-    pub(super) fn arm_descriptor(&self) {
-        arm(self.arms);
+    pub(super) fn arm_descriptor(self, slot: ArmingSlot<'_>) {
+        self.arm(self.arms, slot);
+    }
+
+    #[inline]
+    fn arm(self, counter: &AtomicU64, slot: ArmingSlot<'_>) {
+        arm(counter);
+        fence_for_publisher(self, counter, slot);
     }
 
     /// If a subscriber went to sleep that `last_notified` does not count, raises `wake` and calls `wake_all`.
@@ -183,7 +194,7 @@ mod tests {
 /// a deadlock.
 #[cfg(test)]
 #[cfg(loom)]
-mod model {
+pub(super) mod model {
     use super::super::{Waiter, sleep_unless};
     use super::*;
     use crate::sync::fence_after_unlock;
@@ -218,10 +229,11 @@ mod model {
         }
     }
 
-    struct Bus {
-        records: [AtomicU32; 2],
+    pub(in crate::notify) struct Bus {
+        pub(in crate::notify) records: [AtomicU32; 3],
         wake: AtomicU32,
-        sleeps: AtomicU64,
+        pub(in crate::notify) asymmetric: AtomicU32,
+        pub(in crate::notify) sleeps: AtomicU64,
         arms: AtomicU64,
         kernel: Kernel,
     }
@@ -233,8 +245,8 @@ mod model {
     }
 
     impl Waiter for Sleeper<'_> {
-        fn arm(&mut self, eventcount: EventCount<'_>, _slot_arms: &AtomicU32) {
-            self.token = eventcount.arm_sleeper();
+        fn arm(&mut self, eventcount: EventCount<'_>, slot: ArmingSlot<'_>) {
+            self.token = eventcount.arm_sleeper(slot);
         }
 
         fn wait(&self, eventcount: EventCount<'_>, _timeout: Option<Duration>) -> io::Result<()> {
@@ -248,34 +260,41 @@ mod model {
     }
 
     impl Bus {
-        fn new() -> Arc<Self> {
+        pub(in crate::notify) fn new() -> Arc<Self> {
             Arc::new(Self {
-                records: [AtomicU32::new(0), AtomicU32::new(0)],
+                records: std::array::from_fn(|_| AtomicU32::new(0)),
                 wake: AtomicU32::new(0),
+                asymmetric: AtomicU32::new(0),
                 sleeps: AtomicU64::new(0),
                 arms: AtomicU64::new(0),
                 kernel: Kernel { bucket: Mutex::new(0), woken: Condvar::new() },
             })
         }
 
-        fn receive(&self, record: usize) {
-            let slot_arms = AtomicU32::new(0);
+        pub(in crate::notify) fn receive(&self, record: usize) {
+            let word = AtomicU32::new(0);
+            let slot = ArmingSlot { arms: &word, flags: &word, needs_fence: 1 };
             let is_empty = || self.records[record].load(Ordering::Acquire) == 0;
             let mut sleeper = Sleeper { kernel: &self.kernel, token: 0 };
             while is_empty() {
                 let recheck = || is_empty().then_some(Duration::MAX);
-                sleep_unless(&mut sleeper, self.eventcount(), &slot_arms, recheck).unwrap();
+                sleep_unless(&mut sleeper, self.eventcount(), slot, recheck).unwrap();
             }
         }
 
         fn publish(&self, record: usize, last_notified: &LastNotified) {
             self.records[record].store(1, Ordering::Release); // COMMIT
             fence_after_unlock(); // SLEEP
+            self.wake_sleepers(last_notified);
+        }
+
+        pub(in crate::notify) fn wake_sleepers(&self, last_notified: &LastNotified) {
             self.eventcount().wake_sleepers(last_notified, |_| self.kernel.wake_all());
         }
 
         fn eventcount(&self) -> EventCount<'_> {
-            EventCount { wake: &self.wake, sleeps: &self.sleeps, arms: &self.arms }
+            let Self { wake, asymmetric, sleeps, arms, .. } = self;
+            EventCount { wake, asymmetric, sleeps, arms }
         }
     }
 

@@ -1,6 +1,6 @@
 //! Waking by futex: one word for all subscribers, and no descriptors. It works on a read-only mapping.
 
-use super::{EventCount, Waiter};
+use super::{ArmingSlot, EventCount, Waiter};
 use crate::sync::AtomicU32;
 use rustix::io::Errno;
 use rustix::thread::futex;
@@ -24,8 +24,8 @@ impl FutexWaiter {
 }
 
 impl Waiter for FutexWaiter {
-    fn arm(&mut self, eventcount: EventCount<'_>, _slot_arms: &AtomicU32) {
-        self.token = eventcount.arm_sleeper();
+    fn arm(&mut self, eventcount: EventCount<'_>, slot: ArmingSlot<'_>) {
+        self.token = eventcount.arm_sleeper(slot);
     }
 
     fn wait(&self, eventcount: EventCount<'_>, timeout: Option<Duration>) -> io::Result<()> {

@@ -3,7 +3,7 @@
 //! ```text
 //!  subscriber                                  publisher
 //!  arm: token, count + 1, fence   (SLEEP)      COMMIT, unlock, fence   (SLEEP)
-//!  recheck: nothing there?                     Wakers::notify: counts as last notified?
+//!  recheck: nothing there?                     Wakers::is_any_new: counts as last notified?
 //!  wait: futex or poll                         yes: two loads and compares, no system call
 //!                                              no:  wake all that may sleep, note the counts
 //! ```
@@ -18,6 +18,7 @@
 //! they recheck every 50 ms, and every 250 ms after a second of silence. A program that polls a descriptor itself
 //! learns of such a message with the next one.
 
+mod adaptive_fence;
 #[cfg(test)]
 mod conformance;
 #[cfg(not(loom))]
@@ -32,6 +33,8 @@ mod wakers;
 #[cfg(all(feature = "proactor", not(loom)))]
 mod word;
 
+#[cfg(not(loom))]
+pub(crate) use adaptive_fence::{AdaptiveFence, Sleepers, remove_mark};
 #[cfg(not(loom))]
 pub(crate) use datagram::{ArmedSlot, DatagramWaiter, DatagramWaker};
 pub(crate) use eventcount::{EventCount, LastNotified};
@@ -50,6 +53,16 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
+/// The words of the slot of a subscriber that arms.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ArmingSlot<'a> {
+    /// How often the slot's descriptor was armed.
+    pub(crate) arms: &'a AtomicU32,
+    pub(crate) flags: &'a AtomicU32,
+    /// The bit of `flags` that says that the subscriber cannot execute a membarrier.
+    pub(crate) needs_fence: u32,
+}
+
 /// The subscriber's side: goes to sleep without missing a wake-up.
 ///
 /// Callers must keep this order, as [`sleep_unless`] does: [`arm`](Self::arm), recheck the ring, and only if there
@@ -57,8 +70,8 @@ use std::time::Duration;
 /// costs each publisher at most one wake-up.
 pub(crate) trait Waiter: Send {
     /// Announces the sleep. The wake-up for any commit that the following recheck misses will end the wait. Ends
-    /// with a full fence. `slot_arms` is the word `arms` of the subscriber's own slot.
-    fn arm(&mut self, eventcount: EventCount<'_>, slot_arms: &AtomicU32);
+    /// with a full fence, also on behalf of a publisher that leaves its own out. `slot` is the subscriber's own.
+    fn arm(&mut self, eventcount: EventCount<'_>, slot: ArmingSlot<'_>);
 
     /// Sleeps until a wake-up, the timeout, or a signal. The result does not say which, so the caller must recheck.
     fn wait(&self, eventcount: EventCount<'_>, timeout: Option<Duration>) -> io::Result<()>;
@@ -72,17 +85,17 @@ pub(crate) trait Waiter: Send {
 pub(crate) fn sleep_unless(
     waiter: &mut dyn Waiter,
     eventcount: EventCount<'_>,
-    slot_arms: &AtomicU32,
+    slot: ArmingSlot<'_>,
     recheck: impl FnOnce() -> Option<Duration>,
 ) -> io::Result<bool> {
     if mutant("sleep_without_a_recheck") {
         let timeout = recheck();
-        waiter.arm(eventcount, slot_arms);
+        waiter.arm(eventcount, slot);
         return timeout
             .map_or(Ok(()), |_| waiter.wait(eventcount, timeout))
             .map(|()| timeout.is_some());
     }
-    waiter.arm(eventcount, slot_arms);
+    waiter.arm(eventcount, slot);
     let Some(timeout) = recheck() else { return Ok(false) };
     waiter.wait(eventcount, Some(timeout)).map(|()| true)
 }

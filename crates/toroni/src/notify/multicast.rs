@@ -3,9 +3,9 @@
 //! One datagram reaches every subscriber in the network namespace. Its content is ignored. It never leaves the
 //! machine: interface and membership are 127.0.0.1, and its time to live is 0.
 
-use super::{EventCount, LastNotified, Waiter, drain, wait_readable};
+use super::{ArmingSlot, EventCount, LastNotified, Waiter, drain, wait_readable};
 use crate::hook::{self, CrashPoint, mutant};
-use crate::sync::{AtomicU32, AtomicU64};
+use crate::sync::AtomicU64;
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, SendFlags, SocketFlags, SocketType, bind, connect, send, socket_with, sockopt,
@@ -56,9 +56,9 @@ impl MulticastWaiter {
 }
 
 impl Waiter for MulticastWaiter {
-    fn arm(&mut self, eventcount: EventCount<'_>, _slot_arms: &AtomicU32) {
+    fn arm(&mut self, eventcount: EventCount<'_>, slot: ArmingSlot<'_>) {
         drain(self.socket.as_fd());
-        eventcount.arm_descriptor();
+        eventcount.arm_descriptor(slot);
         if mutant("group_drained_after_arming") {
             drain(self.socket.as_fd());
         }

@@ -36,38 +36,32 @@ impl Wakers {
         Self { sleeps: LastNotified::none(), arms: LastNotified::none(), descriptors }
     }
 
-    /// Wakes all subscribers that may be asleep. Call this after the commit, the unlock, and the fence that
-    /// follows.
+    /// Returns whether a subscriber went to sleep since the last call of [`Self::wake`]. Call this after the commit,
+    /// the unlock, and the fence that follows. It makes no system call.
+    #[inline(always)]
+    pub(crate) fn is_any_new(&self, eventcount: EventCount<'_>) -> bool {
+        self.sleeps.not_yet_notified(eventcount.sleeps).is_some()
+            || self.arms.not_yet_notified(eventcount.arms).is_some()
+    }
+
+    /// Wakes all subscribers that went to sleep since the last call.
     ///
     /// `armed` appends the active slots that have a socket. It is called only if a descriptor was armed since the
-    /// last notification. Returns how many wake-ups were sent: one for the futex, and one for each datagram. If no
-    /// subscriber went to sleep since the last call, the result is 0, and no system call is made.
+    /// last notification. Returns how many wake-ups were sent: one for the futex, and one for each datagram.
     ///
     /// A wake-up that cannot be sent is no error of the publisher: a blocking call soon rechecks by itself.
-    #[inline]
-    pub(crate) fn notify(
+    #[cold]
+    pub(crate) fn wake(
         &self,
         eventcount: EventCount<'_>,
         mut armed: impl FnMut(&mut Vec<ArmedSlot>) -> io::Result<()>,
     ) -> usize {
-        if self.sleeps.not_yet_notified(eventcount.sleeps).is_none()
-            && self.arms.not_yet_notified(eventcount.arms).is_none()
-        {
-            return 0;
-        }
-        self.wake(eventcount, &mut armed)
-    }
-
-    #[cold]
-    fn wake(
-        &self,
-        eventcount: EventCount<'_>,
-        armed: &mut dyn FnMut(&mut Vec<ArmedSlot>) -> io::Result<()>,
-    ) -> usize {
         let woken = eventcount.wake_sleepers(&self.sleeps, futex::wake_all);
         woken
             + match &self.descriptors {
-                Descriptors::Datagram(waker) => waker.deliver(&self.arms, eventcount.arms, armed),
+                Descriptors::Datagram(waker) => {
+                    waker.deliver(&self.arms, eventcount.arms, &mut armed)
+                }
                 Descriptors::Multicast(waker) => waker.deliver(&self.arms, eventcount.arms),
             }
     }

@@ -37,6 +37,7 @@
 //! | JOIN | writer: fence after `proposed` | reader: fence after `joins` | what is about to be overwritten |
 //! | LEASE | reader: `generation` and `state` of its slot | writer: fence after its scan | that the reader holds its lease |
 //! | SLEEP | reader: fence after `sleeps`/`arms` | writer: fence after unlock | that a reader must be woken |
+//! | SLEEP | reader: membarrier after `asymmetric` | writer: light fence after COMMIT | that a reader must be woken |
 //! | SPACE | publisher: fence after `waits` | reader: fence after its position | that a publisher waits for space |
 //! | SPACE | reader: fence after its position | reader: fence after its position | that the other reader has come as far |
 //! | TOPIC | writer: `topics` | every process: the same word | the table's entries below the count |
@@ -65,7 +66,7 @@ pub(crate) const MAGIC: [u8; 8] = *b"TORONI\0\x01";
 /// The version of this layout. Raised with every change that an older process would misread.
 ///
 /// Version 2 added [`ReaderPatterns`], version 3 [`Commit::next`] and [`RawHeader::stream_id`], version 4 the table of
-/// arrivals, and records with a number and of the kind `loss`.
+/// arrivals, records with a number and of the kind `loss`, [`Wake::asymmetric`] and [`READER_NEEDS_FENCE`].
 pub(crate) const LAYOUT_VERSION: u32 = 4;
 /// A number that reads differently on a machine with the other byte order.
 pub(crate) const ENDIANNESS: u32 = 0x0102_0304;
@@ -200,8 +201,8 @@ pub(crate) struct Control {
     /// The position up to which writers may have begun to write. Everything before `reserved -
     /// capacity` may be overwritten.
     pub(crate) reserved: Line<AtomicU64>,
-    /// Futex word of sleeping readers. Raised before each wake.
-    pub(crate) wake: Line<AtomicU32>,
+    /// What readers that go to sleep read.
+    pub(crate) wake: Line<Wake>,
     /// The requests of publishers that wait for space.
     pub(crate) waits: Line<Waits>,
     /// The time that the policy `Bounded` has spent.
@@ -214,6 +215,18 @@ pub(crate) struct Control {
     pub(crate) clean_close: Line<CleanClose>,
     /// One entry for each block.
     pub(crate) index: [BlockEntry; to_index(BLOCKS)],
+}
+
+/// What readers that go to sleep read.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub(crate) struct Wake {
+    /// Futex word of sleeping readers. Raised before each wake.
+    pub(crate) sequence: AtomicU32,
+    /// Not 0 while an exclusive publisher leaves out the fence between its commit and its look at
+    /// `sleeps` and `arms`. A reader that is about to sleep then executes a membarrier; see
+    /// `notify/adaptive_fence.rs`. The value names the publisher.
+    pub(crate) asymmetric: AtomicU32,
 }
 
 /// The requests for space. Written under the writer lock.
@@ -385,7 +398,7 @@ pub(crate) struct ReaderSlot {
     /// The reader has read everything before this position, and does not hold it.
     pub(crate) position: AtomicU64,
     pub(crate) pid: AtomicU32,
-    /// [`READER_GATES`], [`READER_HAS_SOCKET`], [`READER_HOLDS`].
+    /// [`READER_GATES`], [`READER_HAS_SOCKET`], [`READER_HOLDS`], [`READER_NEEDS_FENCE`].
     pub(crate) flags: AtomicU32,
     pub(crate) pid_namespace: AtomicU64,
     pub(crate) started_ns: AtomicU64,
@@ -433,6 +446,8 @@ pub(crate) const READER_HAS_SOCKET: u32 = 2;
 /// The reader holds messages that it has read: `position` does not follow its reading. A hint for
 /// publishers, which otherwise expect that a reader frees half of the ring soon.
 pub(crate) const READER_HOLDS: u32 = 4;
+/// The reader is refused the system call membarrier: publishers must not leave out the fence.
+pub(crate) const READER_NEEDS_FENCE: u32 = 8;
 
 // Loom's atomics are larger than real ones, so the layout holds only without loom.
 #[cfg(not(loom))]
@@ -454,6 +469,7 @@ const _: () = {
     assert!(offset_of!(Control, topics) == 768);
     assert!(offset_of!(Control, clean_close) == 896);
     assert!(offset_of!(Control, index) == 1024);
+    assert!(offset_of!(Wake, sequence) == 0 && offset_of!(Wake, asymmetric) == 4);
     assert!(offset_of!(Commit, tail) == 8 && offset_of!(Commit, sequence) == 16);
     assert!(offset_of!(Commit, next) == 24);
     assert!(size_of::<BlockEntry>() == 16);
@@ -486,7 +502,8 @@ impl Control {
         commit.0.sequence.store(0, Relaxed);
         commit.0.next.store(0, Relaxed);
         reserved.0.store(ALIGNMENT, Relaxed);
-        wake.0.store(0, Relaxed);
+        wake.0.sequence.store(0, Relaxed);
+        wake.0.asymmetric.store(0, Relaxed);
         waits.0.count.store(0, Relaxed);
         waits.0.until.store(0, Relaxed);
         waits.0.proposed.store(0, Relaxed);

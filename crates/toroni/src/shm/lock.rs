@@ -84,6 +84,11 @@ impl Owner {
         (word & OWNER != 0).then_some(Self(word & OWNER))
     }
 
+    /// Returns a number that is not 0 and names this owner.
+    pub(crate) fn mark(self) -> u32 {
+        self.0
+    }
+
     /// Returns the slot, or `None` if the word cannot have been written by a participant.
     pub(crate) fn slot(self) -> Option<u32> {
         (self.0 >> SLOT_SHIFT).checked_sub(1)

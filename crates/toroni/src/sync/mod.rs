@@ -4,10 +4,11 @@
 //! `ring/layout.rs` lists them.
 
 mod fences;
+pub(crate) mod membarrier;
 
 pub(crate) use fences::{fence_after_unlock, full_fence};
 
-#[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
+#[cfg(not(loom))]
 use core::sync::atomic::compiler_fence;
 #[cfg(not(loom))]
 pub(crate) use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};

@@ -3,7 +3,8 @@
 //! An exclusive publisher takes the writer lock once and keeps it until it is dropped (`shm/lock.rs`, EXCLUSIVE). Each
 //! message takes the same steps as that of a shared publisher (`publishing.rs`), except that it neither takes nor
 //! releases the lock. That saves two locked instructions. One fence between the commit and the check for sleeping
-//! subscribers replaces them.
+//! subscribers replaces them, and even that is left out while no subscriber goes to sleep
+//! (`notify/adaptive_fence.rs`).
 
 use super::participant::of_publisher;
 use super::publisher::Publisher;
@@ -52,6 +53,9 @@ pub struct Exclusive {
     /// Whether a function of the caller writes a message in place. This also keeps the type from being shared among
     /// threads.
     writes: Cell<bool>,
+    /// Whether there is a topic to publish on.
+    has_topic: Cell<bool>,
+    always_fenced: Cell<bool>,
 }
 
 /// A topic of an [`Exclusive`] publisher.
@@ -101,7 +105,23 @@ impl Exclusive {
             PublishError::Timeout => ExclusiveError::Timeout,
             other => of_publisher(other, "publish exclusively on", bus.path()).into(),
         })?;
-        Ok(Self { bus, publishing, writes: Cell::new(false) })
+        let (has_topic, always_fenced) = (Cell::new(false), Cell::new(false));
+        Ok(Self { bus, publishing, writes: Cell::new(false), has_topic, always_fenced })
+    }
+
+    /// Says whether each message executes a memory fence, also while no subscriber sleeps. By default it does not: after
+    /// some thousand messages during which no subscriber went to sleep, the publisher leaves the fence out, which saves
+    /// about 5 ns a message. A subscriber that goes to sleep then interrupts the processors on which this process
+    /// runs, by the system call membarrier(2).
+    ///
+    /// Choose `true` if the threads of this process must not be interrupted, for example on isolated cores. Do so before
+    /// [`Self::topic`] is called for the first time. That call registers the process for such interrupts, from any
+    /// process of the machine, until it ends; it may take tens of milliseconds in a process with several threads.
+    pub fn set_always_fenced(&self, always_fenced: bool) {
+        self.always_fenced.set(always_fenced);
+        if self.has_topic.get() {
+            self.publishing.allow_no_fence(!always_fenced);
+        }
     }
 
     /// Returns the bus.
@@ -121,8 +141,11 @@ impl Exclusive {
             terms.map_err(|error| of_publisher(error, "enter the topic in", self.bus.path()))?;
         let topic = Topic::new(topic)?;
         let publishing = self.publishing.clone();
-        Publisher::new(self.bus.clone(), publishing, topic, TableShare::All, &terms)
-            .map(ExclusiveTopic)
+        let topic = Publisher::new(self.bus.clone(), publishing, topic, TableShare::All, &terms)?;
+        if !self.has_topic.replace(true) && !self.always_fenced.get() {
+            self.publishing.allow_no_fence(true);
+        }
+        Ok(ExclusiveTopic(topic))
     }
 
     /// Publishes one message; see [`Publisher::publish`]. While it waits for slow subscribers, it keeps the lock.
@@ -317,7 +340,7 @@ impl Drop for Writing<'_> {
 
 impl Drop for Exclusive {
     fn drop(&mut self) {
-        self.publishing.participant.give_up_lock();
+        self.publishing.end_exclusive();
     }
 }
 

@@ -26,6 +26,9 @@ mod terms;
 #[cfg(test)]
 pub(super) mod testing;
 mod topics;
+#[cfg(test)]
+#[cfg(not(loom))]
+mod unfenced;
 mod wake;
 
 pub use exclusive::{Exclusive, ExclusiveTopic};

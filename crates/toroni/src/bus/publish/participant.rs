@@ -9,7 +9,7 @@ use super::terms::{Terms, given_up};
 use crate::bus::views::{arrivals_of, ring_of};
 use crate::error::{FileError, PublishError, PublisherError};
 use crate::hook::{self, CrashPoint, mutant};
-use crate::notify::futex;
+use crate::notify::{self, AdaptiveFence, futex};
 use crate::ring::memory::Ring;
 use crate::ring::slots::Identity;
 use crate::ring::waits;
@@ -42,6 +42,8 @@ pub(super) struct Participant {
     pub(super) reader_slots: Mutex<ReaderSlots>,
     pub(super) claim: PublisherClaim,
     lock: WriterLock,
+    /// Of the exclusive publisher, if this participant has one.
+    pub(super) adaptive_fence: AdaptiveFence,
     pub(super) policy: Policy,
     pub(super) bus_id: [u8; 16],
 }
@@ -110,6 +112,7 @@ impl Participant {
         let participant = Self {
             stamp: ForkStamp::now(),
             lock: WriterLock::new(settings.lock, claim.owner()),
+            adaptive_fence: AdaptiveFence::new(claim.owner().mark()),
             policy: settings.policy,
             reader_slots: Mutex::default(),
             bus_id,
@@ -205,8 +208,17 @@ impl Participant {
             .map_err(|denied| self.denied(denied, given_up(attempt, PublishError::Busy)))?;
         // Repairs the stream. If it cannot, this releases the lock.
         let held = self.begin(acquired, true)?;
+        self.adaptive_fence.start_over();
+        // A publisher whose lease was lost may have stored its mark after the takeover.
+        self.remove_mark();
         drop(held);
         Ok(())
+    }
+
+    /// Removes the mark of a former exclusive publisher. The caller has the lock and has not committed yet.
+    #[cold]
+    fn remove_mark(&self) {
+        notify::remove_mark(&self.ring.control().wake.0.asymmetric);
     }
 
     /// Gives back the lock that [`Self::keep_lock`] has kept.
@@ -335,6 +347,9 @@ impl Participant {
         });
         match begun {
             Ok(appender) => {
+                if acquired.owner_died {
+                    self.remove_mark();
+                }
                 let end = CallEnd { waited: false, keeps_lock };
                 Ok(Held { lock: Lock { participant: self, end }, appender })
             }

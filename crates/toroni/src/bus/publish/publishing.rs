@@ -26,6 +26,7 @@ use crate::shm::directory::BusDirectory;
 use crate::shm::lock::Acquired;
 use crate::shm::mapping::{MapOptions, Protection};
 use crate::shm::segment::RingSegment;
+use crate::sync::membarrier;
 use crate::topic::{Topic, frame::TopicId};
 
 /// What all publishers of one opened bus share.
@@ -196,6 +197,29 @@ impl Publishing {
         terms: &Terms,
     ) -> Result<Held<'a>, PublishError> {
         self.backpressure.make_space(&self.participant, &self.wake, held, bytes, terms)
+    }
+
+    /// Says whether the exclusive publisher may leave out its fence while nobody sleeps. It stays allowed only if the
+    /// kernel registers this process.
+    pub(super) fn allow_no_fence(&self, allowed: bool) {
+        let participant = &self.participant;
+        // The mark in the ring is the parent's.
+        if participant.check_fork().is_err() {
+            return;
+        }
+        let allowed = allowed && membarrier::register().is_ok();
+        participant.adaptive_fence.allow(allowed);
+        if !allowed {
+            self.wake.sleepers_with_fence(participant);
+        }
+    }
+
+    /// Gives back the lock that an exclusive publisher has kept.
+    pub(super) fn end_exclusive(&self) {
+        if self.participant.check_fork().is_ok() && !hook::is_dead() {
+            self.wake.sleepers_with_fence(&self.participant);
+        }
+        self.participant.give_up_lock();
     }
 
     /// Returns the id of a topic; see [`Topics::intern`].

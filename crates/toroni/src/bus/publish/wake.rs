@@ -3,7 +3,8 @@
 //! 1. A subscriber that finds nothing arms the bus's eventcount (it raises a counter), checks the ring once
 //!    more, and sleeps (`subscribe/waiting.rs`).
 //! 2. A publisher commits, unlocks, fences, and compares the counters with those that it notified last
-//!    ([`Wakers::notify`]). If they are equal, no subscriber went to sleep since, and it makes no system call.
+//!    ([`Wakers::is_any_new`]). If they are equal, no subscriber went to sleep since, and it makes no system call.
+//!    An exclusive publisher leaves out the fence while nobody sleeps (`notify/adaptive_fence.rs`).
 //! 3. If they differ, it wakes: all that sleep at the futex with one call, and each armed descriptor with a
 //!    datagram. Then it remembers the counters.
 //!
@@ -19,12 +20,12 @@ use super::reader_slots::views;
 use crate::bus::views::eventcount_of;
 use crate::error::FileError;
 use crate::hook::{self, CrashPoint};
-use crate::notify::{ArmedSlot, DatagramWaker, MulticastWaker, Wakers};
-use crate::ring::layout::{READER_HAS_SOCKET, SLOT_ACTIVE};
+use crate::notify::{ArmedSlot, DatagramWaker, EventCount, MulticastWaker, Sleepers, Wakers};
+use crate::ring::layout::{READER_HAS_SOCKET, READER_NEEDS_FENCE, SLOT_ACTIVE};
 use crate::settings::LockKind;
 use crate::shm::directory::BusDirectory;
 use crate::shm::header::Header;
-use crate::sync::{fence_after_unlock, full_fence};
+use crate::sync::{Ordering, fence_after_unlock, full_fence};
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::PoisonError;
@@ -63,16 +64,76 @@ impl Wake {
         if hook::is_dead() {
             return;
         }
+        let sleepers = SleepersOf { wake: self, participant };
+        if keeps_lock {
+            // SLEEP
+            participant.adaptive_fence.look(sleepers.eventcount().asymmetric, &sleepers);
+            return;
+        }
         // SLEEP
         match self.lock {
-            LockKind::Lease if !keeps_lock => fence_after_unlock(),
-            LockKind::Lease | LockKind::Robust => full_fence(),
+            LockKind::Lease => fence_after_unlock(),
+            LockKind::Robust => full_fence(),
         }
-        let eventcount = eventcount_of(&participant.ring, &participant.readers);
-        let sent = self.wakers.notify(eventcount, |armed| list_armed(participant, armed));
+        if sleepers.is_any_new() {
+            sleepers.wake();
+        }
+    }
+
+    /// Makes an exclusive publisher, which may have left the fence out, wake the subscribers that sleep. The next
+    /// look is fenced.
+    #[cold]
+    pub(super) fn sleepers_with_fence(&self, participant: &Participant) {
+        let sleepers = SleepersOf { wake: self, participant };
+        participant.adaptive_fence.stop(sleepers.eventcount().asymmetric, &sleepers);
+    }
+}
+
+/// The subscribers, as a publisher sees them.
+struct SleepersOf<'a> {
+    wake: &'a Wake,
+    participant: &'a Participant,
+}
+
+impl<'a> SleepersOf<'a> {
+    #[inline(always)]
+    fn eventcount(&self) -> EventCount<'a> {
+        eventcount_of(&self.participant.ring, &self.participant.readers)
+    }
+}
+
+impl Sleepers for SleepersOf<'_> {
+    #[inline(always)]
+    fn is_any_new(&self) -> bool {
+        self.wake.wakers.is_any_new(self.eventcount())
+    }
+
+    #[cold]
+    fn wake(&self) {
+        let armed = |armed: &mut Vec<ArmedSlot>| list_armed(self.participant, armed);
+        let sent = self.wake.wakers.wake(self.eventcount(), armed);
         if sent > 0 {
-            participant.count_wakes(sent as u64);
+            self.participant.count_wakes(sent as u64);
         }
+    }
+
+    fn is_any_refused(&self) -> bool {
+        let participant = self.participant;
+        let mut readers = participant.reader_slots.lock().unwrap_or_else(PoisonError::into_inner);
+        if participant.read_slots(&mut readers.slots).is_err() {
+            // The next attempt may tell.
+            return true;
+        }
+        // The owner of a slot may have died without a word. If the kernel does not answer, it counts as alive.
+        views(&readers.slots).any(|view| {
+            view.state == SLOT_ACTIVE
+                && view.flags & READER_NEEDS_FENCE != 0
+                && !matches!(participant.reader_leases.is_held(view.number), Ok(false))
+        })
+    }
+
+    fn published(&self) -> u64 {
+        self.participant.claim.slot().messages.load(Ordering::Relaxed)
     }
 }
 

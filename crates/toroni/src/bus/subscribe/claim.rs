@@ -4,8 +4,8 @@ use super::descriptor::Descriptor;
 use crate::bus::views::eventcount_of;
 use crate::error::{FileError, SubscriberError};
 use crate::hook::{self, CrashPoint};
-use crate::notify::{DatagramWaiter, EventCount, MulticastWaiter};
-use crate::ring::layout::{READER_GATES, READER_HAS_SOCKET, ReaderSlot};
+use crate::notify::{ArmingSlot, DatagramWaiter, EventCount, MulticastWaiter};
+use crate::ring::layout::{READER_GATES, READER_HAS_SOCKET, READER_NEEDS_FENCE, ReaderSlot};
 use crate::ring::slots::{self, Identity};
 use crate::shm::directory::{BusDirectory, BusFile};
 use crate::shm::lease::{Lease, LeaseTester};
@@ -105,6 +105,12 @@ impl ReaderClaim {
 
     pub(in crate::bus) fn slot(&self) -> &ReaderSlot {
         self.subscribing.readers.slot(self.lease.slot())
+    }
+
+    /// Returns the words of the slot that arming a wait changes.
+    pub(in crate::bus) fn arming_slot(&self) -> ArmingSlot<'_> {
+        let slot = self.slot();
+        ArmingSlot { arms: &slot.arms, flags: &slot.flags, needs_fence: READER_NEEDS_FENCE }
     }
 
     /// Returns whether the slot is still this subscriber's. If its lease is lost (code that closes all

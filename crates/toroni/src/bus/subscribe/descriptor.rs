@@ -1,7 +1,6 @@
 //! The descriptor of a subscriber for event loops: the socket of its slot, or the bus's multicast waiter.
 
-use crate::notify::{DatagramWaiter, EventCount, MulticastWaiter, Waiter};
-use crate::sync::AtomicU32;
+use crate::notify::{ArmingSlot, DatagramWaiter, EventCount, MulticastWaiter, Waiter};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -44,10 +43,10 @@ impl Descriptor {
 }
 
 impl Waiter for Descriptor {
-    fn arm(&mut self, eventcount: EventCount<'_>, slot_arms: &AtomicU32) {
+    fn arm(&mut self, eventcount: EventCount<'_>, slot: ArmingSlot<'_>) {
         match self {
-            Self::Datagram(waiter) => waiter.arm(eventcount, slot_arms),
-            Self::Multicast(waiter) => waiter.arm(eventcount, slot_arms),
+            Self::Datagram(waiter) => waiter.arm(eventcount, slot),
+            Self::Multicast(waiter) => waiter.arm(eventcount, slot),
         }
     }
 

@@ -82,7 +82,7 @@ impl Waiting {
 
     pub(super) fn arm_descriptor(&mut self, claim: &ReaderClaim) {
         if let Some(descriptor) = &mut self.descriptor {
-            descriptor.arm(claim.subscribing.eventcount(), &claim.slot().arms);
+            descriptor.arm(claim.subscribing.eventcount(), claim.arming_slot());
         }
     }
 
@@ -156,7 +156,7 @@ impl Waiting {
             Some(descriptor) if by_descriptor => descriptor,
             _ => &mut self.futex,
         };
-        sleep_unless(waiter, claim.subscribing.eventcount(), &claim.slot().arms, || {
+        sleep_unless(waiter, claim.subscribing.eventcount(), claim.arming_slot(), || {
             hook::point(CrashPoint::ReaderBeforeSleep);
             recheck()
         })
