@@ -9,6 +9,7 @@
 //!   [`counters`]: numbers that they share with the test.
 //! - [`soak`]: all of that for hours, with each message checked.
 //! - [`core_dump`]: holds core dumps up.
+//! - [`sandbox`]: takes a system call away.
 //! - [`options`]: the arguments of the workers.
 //! - [`wake`]: time stamps in messages to sleeping subscribers.
 //!
@@ -27,6 +28,7 @@ pub mod options;
 pub mod payload;
 pub mod program;
 pub mod root;
+pub mod sandbox;
 pub(crate) mod shared;
 pub mod soak;
 pub mod wake;

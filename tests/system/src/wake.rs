@@ -1,6 +1,8 @@
 //! What those who doze and those who rouse them agree on.
 
 use rustix::time::{ClockId, clock_gettime};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 
 /// A message of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +37,18 @@ pub fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     let part = |number: i64| u64::try_from(number).unwrap_or(0);
     part(now.tv_sec) * 1_000_000_000 + part(now.tv_nsec)
+}
+
+/// Returns whether the exclusive publisher of a bus leaves its fence out: whether its mark is in the file `ring`, which is
+/// `asymmetric` of `Control::wake` in the library's `ring/layout.rs`.
+///
+/// # Panics
+/// If the file cannot be read.
+#[must_use]
+pub fn leaves_fence_out(ring: &File) -> bool {
+    let mut mark = [0; 4];
+    ring.read_exact_at(&mut mark, 4096 + 256 + 4).expect("the file ring");
+    mark != [0; 4]
 }
 
 #[cfg(test)]

@@ -120,6 +120,15 @@ fn a_process_that_closes_all_descriptors_takes_no_lock_from_the_living() {
 }
 
 #[test]
+fn a_child_leaves_the_mark_of_an_exclusive_publisher_without_fences_alone() {
+    let _watchdog = Watchdog::start("fork", Duration::from_secs(300));
+    let mut fixture = fixture(NotifyKind::Futex);
+    let worker = fixture.start("fork", &["case=unfenced"]);
+    drop(worker.running.succeed());
+    fixture.root.assert_clean_leaves_nothing();
+}
+
+#[test]
 fn an_exclusive_publisher_that_closes_all_descriptors_stops_when_another_takes_over() {
     let _watchdog = Watchdog::start("fork", Duration::from_secs(300));
     let mut fixture = fixture(NotifyKind::Futex);

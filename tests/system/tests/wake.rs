@@ -35,6 +35,16 @@ struct Setting {
     /// Publishing processes, and threads of each, that share what they have answered.
     publishers: usize,
     threads: u64,
+    /// The publisher is the only one, and leaves its fence out while nobody goes to sleep.
+    exclusive: bool,
+    refused: Refused,
+}
+
+/// Who is refused the system call membarrier.
+#[derive(Clone, Copy, Debug, Default)]
+struct Refused {
+    publisher: bool,
+    subscribers: bool,
 }
 
 /// A message that came late.
@@ -54,6 +64,8 @@ struct Outcome {
     late: Vec<Late>,
     /// Calls of publishers that took over a millisecond: round and microseconds.
     slow: Vec<(u64, u64)>,
+    /// Rounds in which an exclusive publisher had left its fence out when it published.
+    unfenced: u64,
 }
 
 #[test]
@@ -86,6 +98,21 @@ fn robust_multicast() {
     walk(LockKind::Robust, NotifyKind::Multicast { group: None });
 }
 
+#[test]
+fn exclusive_futex() {
+    walk_exclusive(NotifyKind::Futex);
+}
+
+#[test]
+fn exclusive_datagram() {
+    walk_exclusive(NotifyKind::Datagram);
+}
+
+#[test]
+fn exclusive_multicast() {
+    walk_exclusive(NotifyKind::Multicast { group: None });
+}
+
 fn rounds() -> u64 {
     std::env::var("TORONI_ROUNDS").map_or(1000, |rounds| rounds.parse().expect("a number"))
 }
@@ -106,6 +133,8 @@ fn walk(lock: LockKind, notify: NotifyKind) {
         dozers: 1,
         publishers: 1,
         threads: 1,
+        exclusive: false,
+        refused: Refused::default(),
     };
     let settings = [
         base,
@@ -143,6 +172,46 @@ fn walk(lock: LockKind, notify: NotifyKind) {
     );
 }
 
+/// As [`walk`], with an exclusive publisher, and with each of both sides refused membarrier or not.
+fn walk_exclusive(notify: NotifyKind) {
+    // In each round the subscribers fall asleep several times.
+    let rounds = rounds() / 4;
+    let _watchdog = Watchdog::start("wake", Duration::from_secs(900 + rounds / 100));
+    let mut random = Random::from_environment();
+    for (publisher, subscribers) in [(false, false), (true, false), (false, true), (true, true)] {
+        let base = Setting {
+            lock: LockKind::Lease,
+            notify,
+            how: "receive",
+            engine: "",
+            fd: notify != NotifyKind::Futex,
+            wait: "block",
+            dozers: 1,
+            publishers: 1,
+            threads: 1,
+            exclusive: true,
+            refused: Refused { publisher, subscribers },
+        };
+        let settings = [
+            base,
+            Setting { how: "poll", fd: true, dozers: 2, ..base },
+            Setting { how: "proactor", engine: ENGINES[usize::from(publisher)], ..base },
+        ];
+        for setting in settings {
+            if setting.how == "proactor" && cfg!(not(feature = "proactor")) {
+                continue;
+            }
+            let outcome = run(setting, rounds, 0, true, random.number());
+            println!("{setting:?}: {} of {rounds} rounds unfenced", outcome.unfenced);
+            if publisher {
+                assert_eq!(outcome.unfenced, 0, "{setting:?}: it is not registered");
+            } else if !subscribers {
+                assert_ne!(outcome.unfenced, 0, "{setting:?}: it always fences");
+            }
+        }
+    }
+}
+
 /// On an overloaded machine, messages are late with or without the recheck. The kernel's statistics say why: the
 /// subscriber, or the publisher in its call, was ready and had no core.
 #[test]
@@ -161,6 +230,8 @@ fn what_is_late_on_a_busy_machine_waited_for_a_core() {
         dozers: 4,
         publishers: 1,
         threads: 1,
+        exclusive: false,
+        refused: Refused::default(),
     };
     for unaided in [false, true] {
         let outcome = run(setting, (rounds() / 5).max(100), 12 * cores, unaided, random.number());
@@ -208,12 +279,16 @@ fn run(setting: Setting, rounds: u64, hogs: usize, unaided: bool, seed: u64) -> 
             // At every third step, such as between the recheck and the sleep.
             command.env("TORONI_JITTER", format!("333:{seed}"));
         }
+        if setting.exclusive {
+            command.env("TORONI_QUIET", "1");
+        }
     };
     let (how, wait) = (format!("how={}", setting.how), format!("wait={}", setting.wait));
     let (fd, engine) = (format!("fd={}", setting.fd), format!("engine={}", setting.engine));
-    let mut dozers: Vec<Worker> = (0..setting.dozers)
-        .map(|_| fixture.start_prepared("doze", &[&how, &wait, &fd, &engine, &messages], sleep))
-        .collect();
+    let refuse = format!("refuse={}", setting.refused.subscribers);
+    let options = [&how, &wait, &fd, &engine, &messages, &refuse, "pattern=rouse"];
+    let mut dozers: Vec<Worker> =
+        (0..setting.dozers).map(|_| fixture.start_prepared("doze", &options, sleep)).collect();
     dozers.iter_mut().for_each(|dozer| drop(dozer.running.expect("ready")));
     let hogs: Vec<Worker> = (0..hogs).map(|_| fixture.start_ready("burn", &[])).collect();
 
@@ -224,6 +299,8 @@ fn run(setting: Setting, rounds: u64, hogs: usize, unaided: bool, seed: u64) -> 
         format!("threads={}", setting.threads),
         format!("messages_a_round={a_round}"),
         format!("seed={seed}"),
+        format!("exclusive={}", setting.exclusive),
+        format!("refuse={}", setting.refused.publisher),
     ];
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
     let rousers: Vec<Worker> =
@@ -281,6 +358,7 @@ impl Outcome {
                     latency_us: number(2),
                     waited_us: number(3),
                 }),
+                "unfenced" => self.unfenced += number(1),
                 "slow" => self.slow.push((number(1), number(2))),
                 "mean" => {
                     self.mean_us += number(1) as f64 / 1e3 / dozers as f64;

@@ -1,5 +1,7 @@
 //! `doze`: a subscriber that sleeps before each message, and reports late messages and why they were late.
 //!
+//! It subscribes to `pattern`, by default to everything.
+//!
 //! `how`: `receive` (a blocking call), `poll` (its descriptor, without a limit) or `proactor` (served by one). Prints
 //! `late ROUND LATENCY_US WAITED_FOR_A_CORE_US` for each message that took longer than `late_ms`.
 
@@ -18,7 +20,9 @@ pub(crate) fn run(options: &Options) {
         "backoff" => WaitStrategy::Backoff,
         _ => WaitStrategy::Block,
     };
-    let mut subscriber = bus.subscriber().pattern("**").wait(wait).build().expect("a subscriber");
+    let pattern = options.or("pattern", "**".to_owned());
+    let mut subscriber =
+        bus.subscriber().pattern(&pattern).wait(wait).build().expect("a subscriber");
     let how = options.or("how", "receive".to_owned());
     if how == "poll" || options.or("fd", false) {
         subscriber.enable_fd().expect("a descriptor");

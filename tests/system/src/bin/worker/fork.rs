@@ -6,6 +6,7 @@
 //! - `daemon`: all descriptors are closed without the library's knowledge.
 //! - `careless`: as `daemon`, their numbers are used again, and it publishes against other participants.
 //! - `exclusive`: it publishes exclusively, has a child that uses its handle, and then loses its descriptors.
+//! - `unfenced`: it publishes exclusively, without fences, and has a child that drops its handle.
 //! - `inside`: it is forked while its parent writes a message in place, and returns from there too.
 //! - `beside`: it is forked by one thread while another one writes a message in place.
 //! - `busy`: many are forked while other threads do everything that the bus offers.
@@ -15,6 +16,7 @@ use std::io::BufRead;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use system_tests::wake::leaves_fence_out;
 use toroni::{
     Bus, FileError, PublishError, Publisher, PublisherError, ReceiveError, Subscriber,
     SubscriberError,
@@ -27,6 +29,7 @@ pub(crate) fn run(options: &Options) {
         "daemon" => daemon(options),
         "careless" => careless(options),
         "exclusive" => exclusive(options),
+        "unfenced" => unfenced(options),
         "inside" => inside(options),
         "beside" => beside(options),
         "busy" => busy(options),
@@ -169,6 +172,27 @@ fn exclusive(options: &Options) {
     println!("refused");
     std::mem::forget(exclusive);
     wait_for_line();
+}
+
+fn unfenced(options: &Options) {
+    let bus = options.bus();
+    let exclusive = bus.exclusive().expect("an exclusive publisher");
+    let topic = exclusive.topic("fork/unfenced").expect("a topic");
+    let ring = std::fs::File::open(bus.path().join("ring")).expect("the ring");
+    for _ in 0..5000 {
+        exclusive.publish(&topic, b"before").expect("published");
+    }
+    assert!(leaves_fence_out(&ring));
+    match fork() {
+        0 => exit_with(|| {
+            exclusive.set_always_fenced(true);
+            drop(exclusive);
+        }),
+        child => assert_eq!(wait_for(child), 0),
+    }
+    assert!(leaves_fence_out(&ring), "the mark is the parent's");
+    drop(exclusive);
+    assert!(!leaves_fence_out(&ring));
 }
 
 fn careless(options: &Options) {

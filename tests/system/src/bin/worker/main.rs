@@ -1,7 +1,8 @@
 //! A process for tests to kill, stop and measure. It publishes or receives as fast as it can.
 //!
 //! `worker ROLE key=value …`; tests start it through `system_tests::worker`. Each role prints a line when it is ready, and
-//! at the end what it saw. A failure is a panic, with the reason on standard error.
+//! at the end what it saw. A failure is a panic, with the reason on standard error. With `refuse=true`, the kernel refuses
+//! it the system call membarrier.
 
 mod create;
 mod doze;
@@ -34,6 +35,9 @@ fn main() {
     let mut arguments = std::env::args().skip(1);
     let role = arguments.next().unwrap_or_default();
     let options = Options::parse(arguments);
+    if options.or("refuse", false) {
+        system_tests::sandbox::refuse_membarrier();
+    }
     match role.as_str() {
         "publish" => publish::run(&options),
         "subscribe" => subscribe::run(&options),
