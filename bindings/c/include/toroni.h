@@ -388,6 +388,11 @@ int toroni_exclusive_open(const toroni_bus *bus, uint64_t timeout_ns, toroni_exc
  * the same toroni_bus. */
 void toroni_exclusive_close(toroni_exclusive *exclusive);
 
+/* Says whether each message executes a memory fence, also while no subscriber sleeps. By default (0) it does not: then a
+ * subscriber that goes to sleep interrupts the processors on which this process runs, by membarrier(2). Call this with 1
+ * before the first toroni_exclusive_open_topic if the threads of this process must not be interrupted. */
+int toroni_exclusive_set_always_fenced(const toroni_exclusive *exclusive, int always);
+
 /* Creates a topic to publish on, which is a path such as "plant/boiler/temperature". `options` may be NULL.
  * Creates a handle: close it with toroni_exclusive_topic_close.
  * Errors: TORONI_INVALID_TOPIC, TORONI_INVALID_SETTING if the policy may wait longer than that of the bus,

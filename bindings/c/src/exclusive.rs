@@ -64,6 +64,18 @@ pub unsafe extern "C" fn toroni_exclusive_close(exclusive: *mut toroni_exclusive
 }
 
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_exclusive_set_always_fenced(
+    exclusive: *const toroni_exclusive,
+    always: c_int,
+) -> c_int {
+    // SAFETY: toroni.h requires it of callers.
+    catch_panics(|| unsafe {
+        self::exclusive(exclusive)?.set_always_fenced(always != 0);
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_exclusive_open_topic(
     exclusive: *const toroni_exclusive,
     topic: *const c_char,

@@ -76,6 +76,7 @@ void null_is_an_error_everywhere(void) {
     OK(toroni_exclusive_open_topic(exclusive, "t", NULL, &topic));
     NULL_IN(toroni_exclusive_open(NULL, 0, &no_exclusive));
     NULL_IN(toroni_exclusive_open(bus, 0, NULL));
+    NULL_IN(toroni_exclusive_set_always_fenced(NULL, 1));
     NULL_IN(toroni_exclusive_open_topic(NULL, "t", NULL, &no_topic));
     NULL_IN(toroni_exclusive_open_topic(exclusive, NULL, NULL, &no_topic));
     NULL_IN(toroni_exclusive_open_topic(exclusive, "t", NULL, NULL));

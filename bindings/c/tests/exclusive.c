@@ -41,6 +41,7 @@ void an_exclusive_publisher_publishes_in_every_way(void) {
     OK(toroni_bus_subscribe(bus, "**", &subscriber));
     OK(toroni_bus_subscribe(bus, "a/below", &below));
     OK(toroni_exclusive_open(bus, 0, &exclusive));
+    OK(toroni_exclusive_set_always_fenced(exclusive, 1));
     OK(toroni_exclusive_open_topic(exclusive, "a", NULL, &topic));
     all.to_descendants = 1;
     OK(toroni_exclusive_open_topic(exclusive, "a", &all, &to_descendants));

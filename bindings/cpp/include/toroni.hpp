@@ -733,6 +733,12 @@ public:
         return std::optional<exclusive_publisher>(exclusive_publisher(handle));
     }
 
+    // See toroni_exclusive_set_always_fenced.
+    void set_always_fenced(bool always) const {
+        const int status = toroni_exclusive_set_always_fenced(get(), always ? 1 : 0);
+        if (status != TORONI_OK) detail::last_failure(status).raise();
+    }
+
     // Creates a topic to publish on, which is a path such as "plant/boiler/temperature". It can outlive this object.
     exclusive_topic topic(const std::string &topic, const publisher_options &options = {}) const {
         return this->topic(topic, options, std::nothrow).value();

@@ -225,6 +225,7 @@ void an_exclusive_publisher_is_the_only_one() {
     toroni::subscriber subscriber(bus, "**");
     const toroni::publisher publisher(other, "t");
     std::optional<toroni::exclusive_publisher> exclusive(bus);
+    exclusive->set_always_fenced(true);
     const toroni::exclusive_topic a = exclusive->topic("a"), b = exclusive->topic("b/c", {{}, true});
     CHECK(a.topic() == "a" && b.topic() == "b/c" && a.largest_message() > 1 << 20);
     CHECK(exclusive->topic("//", {}, std::nothrow).error().status == TORONI_INVALID_TOPIC);

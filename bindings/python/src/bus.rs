@@ -140,12 +140,20 @@ impl Bus {
     /// seconds it raises Exclusive, which names the other one, or Timeout if another publisher is publishing. If this
     /// Bus already has an exclusive publisher, it raises Exclusive at once. If the bus has the lock "robust", which
     /// cannot be kept, it raises Error.
-    #[pyo3(signature = (timeout=None))]
-    fn exclusive(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<ExclusivePublisher> {
+    ///
+    /// always_fenced: whether each message executes a memory fence, also while no subscriber sleeps. By default it does
+    ///     not: then a subscriber that goes to sleep interrupts the processors on which this process runs
+    #[pyo3(signature = (timeout=None, *, always_fenced=false))]
+    fn exclusive(
+        &self,
+        py: Python<'_>,
+        timeout: Option<f64>,
+        always_fenced: bool,
+    ) -> PyResult<ExclusivePublisher> {
         let timeout = settings::timeout(py, timeout)?;
         let bus = self.handle(py)?;
         let policy = self.policy(py, &bus)?;
-        ExclusivePublisher::made(py, &bus, policy, timeout)
+        ExclusivePublisher::made(py, &bus, policy, timeout, always_fenced)
     }
 
     /// Makes a subscriber for the topics that match at least one pattern. In a pattern, * stands for one segment

@@ -239,6 +239,7 @@ impl ExclusivePublisher {
         bus: &toroni::Bus,
         bus_policy: Policy,
         timeout: Option<Duration>,
+        always_fenced: bool,
     ) -> PyResult<Self> {
         let deadline = blocking::deadline(timeout);
         loop {
@@ -250,6 +251,7 @@ impl ExclusivePublisher {
             });
             match answer {
                 Ok(exclusive) => {
+                    exclusive.set_always_fenced(always_fenced);
                     let exclusive = FairMutex::new(WHAT, Detached::new(exclusive));
                     return Ok(Self { exclusive, bus_policy });
                 }

@@ -23,7 +23,7 @@ def texts(subscriber: toroni.Subscriber) -> list[str]:
 
 def test_an_exclusive_publisher_publishes_in_every_way(bus: toroni.Bus) -> None:
     subscriber, below = bus.subscribe("**"), bus.subscribe("a/below")
-    with bus.exclusive() as exclusive:
+    with bus.exclusive(always_fenced=True) as exclusive:
         assert not exclusive.closed and repr(exclusive) == "<toroni.ExclusivePublisher>"
         a, to_all = exclusive.topic("a"), exclusive.topic("a", to_descendants=True, policy="overwrite")
         assert (a.topic, repr(a)) == ("a", '<toroni.ExclusiveTopic "a">') and a.largest_message > 1 << 20
