@@ -12,6 +12,15 @@ use toroni_testkit::{Program, order::Agreement};
 /// Messages that a worker publishes in one batch, or in one burst.
 pub const BUNDLE: usize = 8;
 
+/// Streams that an inlet brings, each with messages of its own.
+pub const STREAMS: u64 = 5;
+
+/// Returns as whose the messages of a stream from elsewhere count: no worker has such a number.
+#[must_use]
+pub fn worker_of_stream(source: u32, stream: u64) -> u32 {
+    100_000 + 100 * source + u32::try_from(stream).expect("a stream")
+}
+
 /// Name of the bus on a [`Fixture`].
 pub const BUS: &str = "fixture";
 

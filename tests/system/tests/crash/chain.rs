@@ -1,7 +1,7 @@
 //! One death after another: the owner of the lock dies, then the process that takes over, then the next one, each in
 //! the middle of the repair that the one before needed; and nobody else comes in between.
 
-use crate::survivors::{Case, LONGEST, Stalls, Survivors};
+use crate::survivors::{Case, LONGEST, Stalls, Survivors, Who};
 use crate::takeover::FIRST;
 use std::time::Duration;
 use system_tests::{Random, Watchdog};
@@ -27,7 +27,7 @@ fn a_chain_of_deaths_leaves_no_trace() {
                 policy: Policy::Wait { limit: None },
                 seed: random.number(),
                 engine: None,
-                exclusive: false,
+                who: Who::Publisher,
             };
             println!("{case:?}");
             chain(&case, &mut stalls);

@@ -10,6 +10,7 @@
 mod chain;
 mod disk;
 mod files;
+mod inlet;
 mod matrix;
 mod participants;
 #[cfg(feature = "proactor")]
@@ -20,7 +21,7 @@ mod takeover;
 
 use matrix::Victim;
 use std::time::{Duration, Instant};
-use survivors::{Case, Stalls};
+use survivors::{Case, Stalls, Who};
 use system_tests::{Random, Watchdog};
 use toroni::hook::CrashPoint;
 use toroni::{LockKind, NotifyKind};
@@ -88,6 +89,21 @@ fn exclusive_multicast() {
     walk_exclusive(NotifyKind::Multicast { group: None });
 }
 
+#[test]
+fn inlets_futex() {
+    walk_inlets(NotifyKind::Futex, 0);
+}
+
+#[test]
+fn inlets_datagram() {
+    walk_inlets(NotifyKind::Datagram, 1);
+}
+
+#[test]
+fn inlets_multicast() {
+    walk_inlets(NotifyKind::Multicast { group: None }, 2);
+}
+
 /// The point that alone is walked, if the environment names one.
 fn only() -> Option<String> {
     std::env::var("TORONI_POINT").ok()
@@ -103,6 +119,11 @@ fn walk(lock: LockKind, notify: NotifyKind) {
 fn walk_exclusive(notify: NotifyKind) {
     let cases = matrix::exclusive_cases(notify, &mut Random::from_environment());
     die(&format!("exclusive, {notify:?}"), cases.into_iter());
+}
+
+fn walk_inlets(notify: NotifyKind, turn: usize) {
+    let cases = matrix::inlet_cases(notify, turn, &mut Random::from_environment());
+    die(&format!("inlets, {notify:?}"), cases.into_iter());
 }
 
 #[cfg(feature = "proactor")]
@@ -135,6 +156,7 @@ fn die(what: &str, cases: impl Iterator<Item = Case>) {
 /// Who passes the point decides who dies.
 fn die_at(case: &Case, stalls: &mut Stalls) {
     match matrix::victim_of(case.point) {
+        _ if case.who == Who::Inlet => inlet::inlet(case, stalls),
         Victim::Publisher => participants::publisher(case, stalls),
         Victim::SpaceWaiter => space::publisher_without_space(case, stalls),
         Victim::SpaceMaker => space::reader_that_makes_space(case, stalls),
@@ -146,6 +168,7 @@ fn die_at(case: &Case, stalls: &mut Stalls) {
         Victim::Creator => files::creator(case),
         Victim::Cleaner => files::cleaner(case, stalls),
         Victim::CleanerOfSlots => files::cleaner_of_slots(case, stalls),
+        Victim::Inlet => unreachable!("its cases say so"),
         Victim::Disk => unreachable!("has a walk of its own"),
     }
 }

@@ -1,9 +1,10 @@
 //! Which deaths there are: crash points × locks × notifiers × policies, and how often the victim has been
 //! there before.
 
-use crate::survivors::Case;
+use crate::survivors::{Case, Who};
 use std::time::Duration;
 use system_tests::Random;
+use system_tests::worker::STREAMS;
 use toroni::hook::CrashPoint;
 use toroni::{LockKind, NotifyKind, Policy};
 
@@ -18,6 +19,8 @@ pub(crate) enum Victim {
     SpaceMaker,
     /// A publisher that waits for another one, or for which another one waits.
     Contended,
+    /// An inlet at work.
+    Inlet,
     /// A publisher that comes or leaves.
     JoiningPublisher,
     /// A subscriber that comes or leaves.
@@ -54,6 +57,7 @@ pub(crate) fn victim_of(point: CrashPoint) -> Victim {
         | P::MidWake
         | P::TopicAppend
         | P::MidBurst => Victim::Publisher,
+        P::MidArrival | P::ArrivalPending | P::BeforeMark | P::AfterMark => Victim::Inlet,
         P::Proposing
         | P::BeforeWithdrawing
         | P::RegisteringWait
@@ -124,6 +128,8 @@ fn times(point: CrashPoint, random: &mut Random) -> [u64; 3] {
     match victim_of(point) {
         // Its interval begins once.
         _ if point == CrashPoint::MidBudget => [1, 1, 1],
+        // Each stream gets its entry once.
+        _ if point == CrashPoint::MidArrival => [1, 2, random.between(3, STREAMS)],
         // There are not so many slots.
         Victim::CleanerOfSlots => [1, 2, random.between(3, 5)],
         _ => [1, 2, random.between(3, 20)],
@@ -153,7 +159,7 @@ pub(crate) fn cases(
                 policy,
                 seed: random.number(),
                 engine: None,
-                exclusive: false,
+                who: if victim_of(point) == Victim::Inlet { Who::Inlet } else { Who::Publisher },
             });
         }
     }
@@ -197,7 +203,28 @@ pub(crate) fn exclusive_cases(notify: NotifyKind, random: &mut Random) -> Vec<Ca
         let policy = policies[number % policies.len()];
         let seed = random.number();
         let lock = LockKind::Lease;
-        cases.push(Case { point, n, lock, notify, policy, seed, engine: None, exclusive: true });
+        let who = Who::Exclusive;
+        cases.push(Case { point, n, lock, notify, policy, seed, engine: None, who });
+    }
+    cases
+}
+
+/// The deaths of an inlet at the points that other publishers pass, too. Those that only inlets pass are among [`cases`].
+pub(crate) fn inlet_cases(notify: NotifyKind, turn: usize, random: &mut Random) -> Vec<Case> {
+    let mut cases = Vec::new();
+    let at_work = |point: &CrashPoint| {
+        matches!(victim_of(*point), Victim::Publisher | Victim::SpaceWaiter)
+            // It publishes no burst.
+            && *point != CrashPoint::MidBurst
+    };
+    for (number, point) in CrashPoint::ALL.iter().copied().filter(at_work).enumerate() {
+        let lock = [LockKind::Lease, LockKind::Robust][(number + turn) % 2];
+        let policies: Vec<Policy> =
+            POLICIES.into_iter().filter(|policy| is_passed(point, lock, *policy)).collect();
+        let n = times(point, random)[(number + turn) % 3];
+        let policy = policies[(number / 2 + turn) % policies.len()];
+        let (seed, who) = (random.number(), Who::Inlet);
+        cases.push(Case { point, n, lock, notify, policy, seed, engine: None, who });
     }
     cases
 }

@@ -13,7 +13,7 @@ use toroni::hook::CrashPoint as P;
 pub(crate) fn publisher(case: &Case, stalls: &mut Stalls) {
     let mut survivors = Survivors::new(case);
     match case.n {
-        _ if case.exclusive => {}
+        _ if case.is_exclusive() => {}
         1 => survivors.start_publisher(),
         2 => {}
         _ => {
@@ -40,7 +40,7 @@ pub(crate) fn publisher(case: &Case, stalls: &mut Stalls) {
         let all = (*committed.start()).max(survivors.fixture.messages());
         survivors.soon(|| ids.iter().all(|id| counters.count(*id) >= all));
     }
-    if case.exclusive && case.seed.is_multiple_of(2) {
+    if case.is_exclusive() && case.seed.is_multiple_of(2) {
         survivors.publish_exclusively();
     } else if case.n == 2 || case.n > 2 && case.seed.is_multiple_of(2) {
         let probe = survivors.fixture.start("probe", &[&seed]);

@@ -28,6 +28,7 @@ fn concerns(point: CrashPoint) -> bool {
         Victim::Subscriber => point != CrashPoint::ReaderHasRun,
         Victim::Publisher | Victim::SpaceWaiter | Victim::SpaceMaker | Victim::Contended => true,
         Victim::JoiningSubscriber | Victim::Takeover => true,
+        Victim::Inlet => false,
         Victim::JoiningPublisher | Victim::Creator | Victim::Cleaner | Victim::CleanerOfSlots => {
             false
         }

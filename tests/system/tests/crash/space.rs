@@ -13,7 +13,7 @@ use toroni::hook::CrashPoint as P;
 pub(crate) fn publisher_without_space(case: &Case, stalls: &mut Stalls) {
     let mut survivors = Survivors::new(case);
     // The publisher that waits first begins the interval.
-    if case.n == 1 && case.point != P::MidBudget && !case.exclusive {
+    if case.n == 1 && case.point != P::MidBudget && !case.is_exclusive() {
         // It waits for space, too, and may have been next to be woken.
         survivors.start_publisher();
     }
@@ -23,13 +23,7 @@ pub(crate) fn publisher_without_space(case: &Case, stalls: &mut Stalls) {
     let mut victim = survivors.fixture.start_doomed("publish", &options, &case.crash());
     if case.point == P::BeforePassingOn {
         // It gets there each time that it has got space.
-        let mut random = case.random();
-        while victim.running.ended().is_none() {
-            survivors.subscribers[0].running.resume();
-            std::thread::sleep(Duration::from_micros(random.between(100, 2000)));
-            survivors.subscribers[0].running.stop();
-            std::thread::sleep(Duration::from_micros(random.between(100, 2000)));
-        }
+        survivors.make_space_until_death(&mut victim, case);
     }
     survivors.wait_for_death(&mut victim, case);
     let told = survivors.fixture.counters.count(victim.id);
@@ -37,7 +31,7 @@ pub(crate) fn publisher_without_space(case: &Case, stalls: &mut Stalls) {
         join_in_protected_history(&survivors, case);
     }
     survivors.subscribers[0].running.resume();
-    if case.exclusive && case.seed.is_multiple_of(2) {
+    if case.is_exclusive() && case.seed.is_multiple_of(2) {
         survivors.publish_exclusively();
     }
     survivors.assert_progress(stalls);

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 use system_tests::LIMIT;
 use system_tests::Random;
+use system_tests::counters::Phase;
 use system_tests::worker::{BUS, Fixture, Seen, Worker};
 use toroni::hook::CrashPoint;
 use toroni::{BusConfig, LockKind, NotifyKind, Policy};
@@ -13,6 +14,8 @@ use toroni_testkit::order::Agreement;
 pub(crate) const CAPACITY: u64 = 64 << 10;
 /// What a loaded machine keeps; the real figures are printed.
 const LONGEST_STALL: Duration = Duration::from_secs(30);
+/// Messages of the publisher that comes last.
+pub(crate) const FRESH: u64 = 40;
 /// Options of all who publish here.
 pub(crate) const LONGEST: &str = "longest=3000";
 
@@ -27,8 +30,18 @@ pub(crate) struct Case {
     pub(crate) seed: u64,
     /// Where the matter is subscribers in a proactor: the configuration of its engine.
     pub(crate) engine: Option<&'static str>,
-    /// Whether the victim is the exclusive publisher of the bus.
-    pub(crate) exclusive: bool,
+    pub(crate) who: Who,
+}
+
+/// As whom the victim publishes, if it publishes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Who {
+    /// One of many.
+    Publisher,
+    /// The exclusive publisher of the bus.
+    Exclusive,
+    /// An inlet.
+    Inlet,
 }
 
 impl Case {
@@ -37,9 +50,13 @@ impl Case {
         format!("{}:{}", self.point.name(), self.n)
     }
 
+    pub(crate) fn is_exclusive(&self) -> bool {
+        self.who == Who::Exclusive
+    }
+
     /// Tells the victim whether it is exclusive.
     pub(crate) fn exclusive_option(&self) -> &'static str {
-        if self.exclusive { "exclusive=true" } else { "exclusive=false" }
+        if self.is_exclusive() { "exclusive=true" } else { "exclusive=false" }
     }
 
     pub(crate) fn random(&self) -> Random {
@@ -118,6 +135,22 @@ impl Survivors {
         drop(self.fixture.start("publish", &options).running.succeed());
     }
 
+    /// Whether none of them publishes at present.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.publisher.is_none() || self.fixture.counters.phase() == Phase::Pause
+    }
+
+    /// Stops and continues a subscriber until the victim has ended, so that it often waits for space and gets it.
+    pub(crate) fn make_space_until_death(&self, victim: &mut Worker, case: &Case) {
+        let mut random = case.random();
+        while victim.running.ended().is_none() {
+            self.subscribers[0].running.resume();
+            std::thread::sleep(Duration::from_micros(random.between(100, 2000)));
+            self.subscribers[0].running.stop();
+            std::thread::sleep(Duration::from_micros(random.between(100, 2000)));
+        }
+    }
+
     /// Waits for the victim's death, which must be by the crash point.
     pub(crate) fn wait_for_death(&self, victim: &mut Worker, case: &Case) {
         use std::os::unix::process::ExitStatusExt;
@@ -162,7 +195,8 @@ impl Survivors {
     /// Newcomers find their place, all end, and nothing is left. What the subscribers saw, who both
     /// saw all there was.
     pub(crate) fn finish(mut self) -> Seen {
-        let fresh = self.fixture.start("publish", &["kind=mixed", LONGEST, "count=40", "seed=1"]);
+        let options = ["kind=mixed", LONGEST, &format!("count={FRESH}"), "seed=1"];
+        let fresh = self.fixture.start("publish", &options);
         let late = self.fixture.start_ready("subscribe", &["how=receive"]);
         drop(fresh.running.succeed());
 

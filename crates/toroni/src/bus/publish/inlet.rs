@@ -12,7 +12,7 @@ use super::topics::TableShare;
 use crate::bus::views::arrivals_of;
 use crate::bus::{Bus, clock};
 use crate::error::{BurstError, PublishError, PublisherError};
-use crate::hook::mutant;
+use crate::hook::{self, CrashPoint, mutant};
 use crate::ring::arrivals::{Arrival, Bringer, Refused, StreamKey};
 use crate::ring::layout::ALIGNMENT;
 use crate::ring::racy::RacyBytesMut;
@@ -447,6 +447,7 @@ impl<'a> Bringing<'a> {
             for part in parts {
                 payload.write(offset, part);
                 offset += part.len();
+                hook::point(CrashPoint::MidCopy);
             }
             Ok::<(), PublishError>(())
         })?;
@@ -489,7 +490,7 @@ impl fmt::Debug for Inlet {
 mod tests {
     use super::*;
     use crate::bus::{BusConfig, Start};
-    use crate::hook::{CrashPoint, rehearsal};
+    use crate::hook::rehearsal;
     use crate::settings::{LockKind, Policy};
     use crate::shm::testing::TempDir;
 
@@ -549,6 +550,7 @@ mod tests {
         for point in [
             CrashPoint::MidArrival,
             CrashPoint::ArrivalPending,
+            CrashPoint::MidCopy,
             CrashPoint::BeforeCommit,
             CrashPoint::AfterCommit,
             CrashPoint::BetweenSequenceAndTail,

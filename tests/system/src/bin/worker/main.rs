@@ -10,6 +10,7 @@ mod dump;
 mod exec;
 mod fork;
 mod idle;
+mod inlet;
 mod join;
 mod limits;
 mod probe;
@@ -41,6 +42,7 @@ fn main() {
     match role.as_str() {
         "publish" => publish::run(&options),
         "subscribe" => subscribe::run(&options),
+        "inlet" => inlet::run(&options),
         "step" => step::run(&options),
         "join" => join::run(&options),
         "create" => create::run(&options),

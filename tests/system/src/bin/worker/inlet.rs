@@ -1,0 +1,118 @@
+//! `inlet`: brings the messages of a source, of several streams, until it is told to stop.
+//!
+//! The messages of all streams are in one order: the n-th is of stream `n % STREAMS` and has the number `n / STREAMS`
+//! there. It begins with the first one, or, with `overlap`, that many before the first that has not arrived. With
+//! `phase=ignored` it brings those below `count`, whatever it is told. With `topics=many` each call has a new topic.
+
+use crate::options::Options;
+use std::time::Duration;
+use system_tests::Random;
+use system_tests::counters::Phase;
+use system_tests::payload::{HEAD, Payload, encode};
+use system_tests::worker::{BUNDLE, STREAMS, worker_of_stream};
+use toroni::{Entry, Inlet, InletTopic, Origin, PublishError};
+
+const SERIES: u32 = 3;
+
+pub(crate) fn run(options: &Options) {
+    let (bus, counters, id) = (options.bus(), options.counters(), options.get("id"));
+    let source = options.or("source", 0);
+    let count: u64 = options.or("count", u64::MAX);
+    let pause = Duration::from_micros(options.or("pause_us", 0));
+    let is_obedient = options.or("phase", "obeyed".to_owned()) == "obeyed";
+    let has_many_topics = options.or("topics", "few".to_owned()) == "many";
+    let inlet = bus.inlet().expect("an inlet");
+    let mut bringing = Bringing {
+        topics: (0..STREAMS).map(|stream| topic(&inlet, &format!("{source}/{stream}"))).collect(),
+        inlet,
+        source,
+        longest: options.or("longest", 1000),
+        random: Random::new(options.or("seed", 1)),
+    };
+    println!("ready");
+    let mut next = match options.find::<u64>("overlap") {
+        Some(overlap) => bringing.first_missing().saturating_sub(overlap),
+        None => 0,
+    };
+    while next < count {
+        match counters.phase() {
+            _ if !is_obedient => {}
+            Phase::Run => {}
+            Phase::Pause => {
+                std::thread::sleep(Duration::from_micros(200));
+                continue;
+            }
+            Phase::Stop => break,
+        }
+        if has_many_topics {
+            let stream = usize::try_from(next % STREAMS).expect("a stream");
+            bringing.topics[stream] = topic(&bringing.inlet, &format!("{source}/new/{next}"));
+        }
+        let end = count.min(next + bringing.random.between(1, BUNDLE as u64));
+        bringing.bring(next..end);
+        next = end;
+        counters.set_count(id, next);
+        if !pause.is_zero() {
+            std::thread::sleep(pause);
+        }
+    }
+    println!("published up to {next} duplicates {}", bringing.inlet.duplicates());
+}
+
+fn topic(inlet: &Inlet, name: &str) -> InletTopic {
+    inlet.topic(&format!("inlet/{name}")).expect("a topic")
+}
+
+struct Bringing {
+    inlet: Inlet,
+    /// Of each stream.
+    topics: Vec<InletTopic>,
+    source: u32,
+    longest: usize,
+    random: Random,
+}
+
+impl Bringing {
+    /// Waits until no other inlet brings the source. Returns the first message that has not arrived.
+    fn first_missing(&self) -> u64 {
+        let next_of = |stream: u64| {
+            let number = u16::try_from(stream).expect("a stream");
+            loop {
+                match self.inlet.claim(self.source, SERIES, number) {
+                    Ok(arrived) => return arrived.next * STREAMS + stream,
+                    Err(PublishError::Taken { .. }) => {
+                        std::thread::sleep(Duration::from_micros(500));
+                    }
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        };
+        (0..STREAMS).map(next_of).min().expect("there are streams")
+    }
+
+    /// Publishes the messages in one call.
+    fn bring(&mut self, messages: std::ops::Range<u64>) {
+        let mut bytes = vec![Vec::new(); BUNDLE];
+        let mut parts: [[&[u8]; 2]; BUNDLE] = [[&[]; 2]; BUNDLE];
+        for (message, bytes) in messages.clone().zip(&mut bytes) {
+            let worker = worker_of_stream(self.source, message % STREAMS);
+            let length = self.random.length(self.longest);
+            encode(Payload { worker, counter: message / STREAMS }, length, bytes);
+        }
+        for (bytes, parts) in bytes.iter().zip(&mut parts) {
+            let (head, body) = bytes.split_at(bytes.len().min(HEAD / 2));
+            *parts = [head, body];
+        }
+        let mut entries = Vec::new();
+        for (message, parts) in messages.zip(&parts) {
+            let stream = u16::try_from(message % STREAMS).expect("a stream");
+            let topic = &self.topics[usize::from(stream)];
+            let number = message / STREAMS;
+            let origin = Origin { source: self.source, series: SERIES, stream, number };
+            // Extensions of two lengths.
+            let number = message.is_multiple_of(3).then_some(message);
+            entries.push(Entry { origin: Some(origin), number, ..Entry::new(topic, parts) });
+        }
+        self.inlet.publish(&entries).expect("published");
+    }
+}
