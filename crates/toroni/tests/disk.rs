@@ -95,6 +95,28 @@ fn a_bus_that_was_closed_in_order_is_kept() {
     assert_eq!(disk.received().last(), Some(&0));
 }
 
+/// The disk lost the last generation of a slot, so an ordinary publisher gets the one that an inlet had before.
+#[test]
+fn after_a_reboot_no_publisher_counts_as_the_one_that_brought_a_stream() {
+    let Some(disk) = Disk::new() else { return };
+    disk.publish(1);
+    let publishers = disk.path.join("b/publishers");
+    let before = std::fs::read(&publishers).unwrap();
+    {
+        let bus = disk.open();
+        let inlet = bus.inlet().unwrap();
+        let topic = inlet.topic("t").unwrap();
+        let origin = Some(Origin { source: 1, series: 2, stream: 0, number: 7 });
+        inlet.publish(&[Entry { origin, ..Entry::new(&topic, &[b"1234"]) }]).unwrap();
+    }
+    std::fs::write(&publishers, before).unwrap();
+    disk.reboot();
+    let bus = disk.open();
+    assert_eq!(bus.reopened(), Some(Reopened::Kept { messages: 2 }));
+    let _ordinary = bus.publisher("t").unwrap();
+    assert_eq!(bus.inlet().unwrap().claim(1, 2, 0).unwrap().next, 8);
+}
+
 /// Whatever the umask: users who could not subscribe cannot read payloads, neither before the
 /// clean-close mark is written nor after the reboot.
 #[test]

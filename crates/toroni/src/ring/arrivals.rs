@@ -91,6 +91,13 @@ impl Arrivals<'_> {
         }
     }
 
+    /// States that nobody brings any stream. Requires that no other process uses the table.
+    pub(crate) fn forget_bringers(&self) {
+        for entry in self.entries {
+            entry.bringer_slot.store(0, Ordering::Relaxed);
+        }
+    }
+
     /// Completes what a dead owner of the lock left, or discards it. Part of every recovery. `tail` is the recovered end of
     /// the stream.
     pub(crate) fn settle(&self, tail: u64) -> Result<(), Corrupt> {

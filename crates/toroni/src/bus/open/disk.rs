@@ -82,7 +82,11 @@ fn try_check(directory: &BusDirectory) -> Result<Option<Option<Reopened>>, OpenE
         return Ok(None);
     }
     let outcome = match segment.clean_close().map(|end| count(ring_of(&segment), end)) {
-        Some(Ok(messages)) => Reopened::Kept { messages },
+        Some(Ok(messages)) => {
+            // The slots that they name may be others' by now: their generations are not written back in order.
+            arrivals_of(&segment).forget_bringers();
+            Reopened::Kept { messages }
+        }
         _ => {
             segment.control().reset();
             arrivals_of(&segment).reset();
