@@ -180,6 +180,9 @@ impl Arrivals<'_> {
         if mutant("mark_before_commit") {
             self.entries[arrival.index].mark.store(mark, Ordering::Relaxed);
         }
+        // The last note is cleared before this one is written. Otherwise an owner that dies in between would leave the old
+        // entry with the new position, and its record would count as not committed.
+        fence(Ordering::Release);
         self.pending.position.store(tail, Ordering::Relaxed);
         self.pending.mark.store(mark, Ordering::Relaxed);
         let noted = u32::try_from(arrival.index + 1).expect("a bus has fewer entries");
