@@ -25,6 +25,7 @@ use super::position::to_index;
 use crate::error::Corrupt;
 use crate::hook::{self, CrashPoint, mutant};
 use crate::sync::{Ordering, fence};
+use std::collections::HashMap;
 
 /// Marks are at most this, the limit of numbers.
 const LARGEST_MARK: u64 = 1 << 48;
@@ -233,24 +234,57 @@ impl Arrivals<'_> {
     fn place_for(&self, key: StreamKey, now_ns: u64) -> Option<usize> {
         let is_free =
             |index: &usize| self.entries[*index].state.load(Ordering::Relaxed) != ARRIVAL_USED;
-        let reached = |entry: &ArrivalEntry| entry.reached_ns.load(Ordering::Relaxed);
+        if let Some(index) = self.probe(key).find(is_free) {
+            return Some(index);
+        }
+        // The caller has the writer lock, so the table is read a fixed number of times.
+        let mut sources: HashMap<u32, Newest> = HashMap::new();
+        for entry in self.entries {
+            let source = entry.source.load(Ordering::Relaxed);
+            sources.entry(source).or_default().take(entry.series_and_time());
+        }
         let is_forgotten = |index: &usize| {
             let old = &self.entries[*index];
-            let source = old.source.load(Ordering::Relaxed);
-            let series = old.series.load(Ordering::Relaxed);
-            reached(old).saturating_add(FORGOTTEN_AFTER_NS) < now_ns
-                && self.entries.iter().any(|newer| {
-                    newer.state.load(Ordering::Relaxed) == ARRIVAL_USED
-                        && newer.source.load(Ordering::Relaxed) == source
-                        && newer.series.load(Ordering::Relaxed) != series
-                        && reached(newer) > reached(old)
-                })
+            let (series, reached_ns) = old.series_and_time();
+            let source = sources.get(&old.source.load(Ordering::Relaxed));
+            reached_ns.saturating_add(FORGOTTEN_AFTER_NS) < now_ns
+                && source.is_some_and(|newest| newest.beside(series) > reached_ns)
         };
-        self.probe(key).find(is_free).or_else(|| self.probe(key).find(is_forgotten))
+        self.probe(key).find(is_forgotten)
+    }
+}
+
+/// When something has last arrived of a source.
+#[derive(Default)]
+struct Newest {
+    series: u32,
+    reached_ns: u64,
+    /// When something has last arrived of its other series.
+    others_ns: u64,
+}
+
+impl Newest {
+    fn take(&mut self, (series, reached_ns): (u32, u64)) {
+        if series == self.series {
+            self.reached_ns = self.reached_ns.max(reached_ns);
+        } else if reached_ns > self.reached_ns {
+            *self = Self { series, reached_ns, others_ns: self.reached_ns };
+        } else {
+            self.others_ns = self.others_ns.max(reached_ns);
+        }
+    }
+
+    /// Returns when something has last arrived of a series other than this one.
+    fn beside(&self, series: u32) -> u64 {
+        if series == self.series { self.others_ns } else { self.reached_ns }
     }
 }
 
 impl ArrivalEntry {
+    fn series_and_time(&self) -> (u32, u64) {
+        (self.series.load(Ordering::Relaxed), self.reached_ns.load(Ordering::Relaxed))
+    }
+
     #[inline]
     fn is_of(&self, key: StreamKey) -> bool {
         self.state.load(Ordering::Relaxed) == ARRIVAL_USED
@@ -306,7 +340,9 @@ fn hash(key: StreamKey) -> usize {
 #[cfg(not(loom))]
 mod tests {
     use super::*;
+    use crate::settings::MOST_ARRIVALS;
     use std::convert::Infallible;
+    use std::time::{Duration, Instant};
 
     struct Table {
         pending: PendingArrival,
@@ -387,6 +423,31 @@ mod tests {
         assert_eq!(table.bring(key(5, 2, 0), ME, late).unwrap().mark, 20, "the newer series");
         assert_eq!(table.bring(key(6, 1, 0), ME, late).unwrap().mark, 30, "has no newer one");
         assert_eq!(table.bring(key(5, 1, 0), ME, late), Err(Refused::Full));
+    }
+
+    /// The largest table is full, nothing of it may be replaced, and others wait for the writer lock meanwhile.
+    #[test]
+    fn a_full_table_is_searched_in_linear_time() {
+        let entries = usize::try_from(MOST_ARRIVALS).unwrap();
+        let table = Table::new(entries);
+        for (source, entry) in (0..).zip(&table.entries) {
+            entry.make(key(source, 1, 0), OTHER, 0);
+        }
+        let began = Instant::now();
+        for source in 0..3 {
+            assert_eq!(table.bring(key(source, 2, 0), ME, u64::MAX), Err(Refused::Full));
+        }
+        // Each search in quadratic time takes longer than this.
+        assert!(began.elapsed() < Duration::from_secs(15));
+    }
+
+    #[test]
+    fn nobody_brings_anything_after_a_reboot() {
+        let table = Table::new(4);
+        table.raise(key(1, 1, 0), 5, 0);
+        table.arrivals().forget_bringers();
+        let arrival = table.bring(key(1, 1, 0), OTHER, 0).unwrap();
+        assert_eq!((arrival.mark, arrival.taken_over), (5, None));
     }
 
     #[test]
