@@ -10,7 +10,6 @@ use super::participant::of_publisher;
 use super::publisher::Publisher;
 use super::publishing::Publishing;
 use super::terms::Terms;
-use super::topics::TableShare;
 use crate::bus::Bus;
 use crate::error::{BurstError, ExclusiveError, PublishError, PublisherError};
 use crate::ring::racy::RacyBytesMut;
@@ -141,7 +140,7 @@ impl Exclusive {
             terms.map_err(|error| of_publisher(error, "enter the topic in", self.bus.path()))?;
         let topic = Topic::new(topic)?;
         let publishing = self.publishing.clone();
-        let topic = Publisher::new(self.bus.clone(), publishing, topic, TableShare::All, &terms)?;
+        let topic = Publisher::new(self.bus.clone(), publishing, topic, &terms)?;
         if !self.has_topic.replace(true) && !self.always_fenced.get() {
             self.publishing.allow_no_fence(true);
         }

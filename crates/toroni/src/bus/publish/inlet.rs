@@ -4,8 +4,8 @@
 //! topics. Each message can carry where it comes from. And a message or loss that has an origin passes the table of
 //! arrivals (`ring/arrivals.rs`), which drops what has arrived before.
 
-use super::participant::{Held, Participant};
-use super::publisher::{Publisher, stream_bytes};
+use super::participant::{Held, Participant, of_publisher};
+use super::publisher::stream_bytes;
 use super::publishing::{Publishing, WakeOnDrop};
 use super::terms::Terms;
 use super::topics::TableShare;
@@ -18,10 +18,10 @@ use crate::ring::layout::ALIGNMENT;
 use crate::ring::racy::RacyBytesMut;
 use crate::shm::lock::{Blind, LockAttempt};
 use crate::sync::{AtomicU64, Ordering};
-use crate::topic::frame::{MAX_EXTENSIONS_BYTES, Tag};
+use crate::topic::frame::{Extensions, MAX_EXTENSIONS_BYTES, Tag, TopicId};
 use crate::topic::{Lost, Origin, Topic};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// Publishes messages that were first published elsewhere, and tells of those that were lost on the way.
@@ -67,15 +67,25 @@ pub struct Inlet {
     duplicates: AtomicU64,
 }
 
-/// A topic on which an [`Inlet`] publishes.
-#[derive(Clone, Debug)]
-pub struct InletTopic(Publisher);
+/// A topic on which an [`Inlet`] publishes. It does not keep the inlet alive.
+#[derive(Clone)]
+pub struct InletTopic {
+    /// A topic that outlives its inlet must not keep the lease: the inlet's series would stay taken.
+    publishing: Weak<Publishing>,
+    topic: Topic,
+    /// `None` where the name travels with each message.
+    id: Option<TopicId>,
+}
 
 impl InletTopic {
     /// Returns the topic.
     #[must_use]
     pub fn topic(&self) -> &Topic {
-        self.0.topic()
+        &self.topic
+    }
+
+    fn is_of(&self, publishing: &Arc<Publishing>) -> bool {
+        std::ptr::eq(self.publishing.as_ptr(), Arc::as_ptr(publishing))
     }
 }
 
@@ -176,9 +186,11 @@ impl Inlet {
     pub fn topic(&self, topic: &str) -> Result<InletTopic, PublisherError> {
         let terms = self.terms(LockAttempt::Until(None));
         let topic = Topic::new(topic)?;
-        let publishing = self.publishing.clone();
-        Publisher::new(self.bus.clone(), publishing, topic, TableShare::Half, &terms)
-            .map(InletTopic)
+        let id = self
+            .publishing
+            .intern(&topic, TableShare::Half, &terms)
+            .map_err(|error| of_publisher(error, "enter the topic in", self.bus.path()))?;
+        Ok(InletTopic { publishing: Arc::downgrade(&self.publishing), topic, id })
     }
 
     /// Claims a stream for this inlet, and returns how far it has arrived. Publishing does the same when it first meets
@@ -288,7 +300,7 @@ impl Inlet {
     }
 
     fn check(&self, entry: &Entry<'_>) -> Result<(), PublishError> {
-        if !entry.topic.0.is_of(&self.publishing) {
+        if !entry.topic.is_of(&self.publishing) {
             return Err(PublishError::ForeignTopic);
         }
         if let Some(Origin { number, .. }) = entry.origin
@@ -386,9 +398,18 @@ impl<'a> Bringing<'a> {
 
     fn message(&mut self, entry: &Entry<'_>) -> Result<(), PublishError> {
         let mut buffer = [0; MAX_EXTENSIONS_BYTES];
-        let (tag, extensions) = entry.topic.0.frame_from_elsewhere(entry, self.now_ns, &mut buffer);
+        let InletTopic { topic, id, .. } = entry.topic;
+        let stamp = self.inlet.bus.has_timestamps().then_some(self.now_ns);
+        let extensions = Extensions {
+            timestamp_ns: entry.published_ns.or(stamp),
+            origin: entry.origin,
+            number: entry.number,
+            inline_topic: id.is_none().then(|| topic.as_str()),
+        };
+        let tag = Tag::message(id.unwrap_or(TopicId::INLINE), entry.to_descendants, &extensions);
+        let length = extensions.encode(&mut buffer);
         let passage = entry.origin.map(|origin| Passage::of_message(origin, entry.open_from));
-        self.record(tag, extensions, entry.parts, passage)
+        self.record(tag.raw(), &buffer[..length], entry.parts, passage)
     }
 
     fn loss(&mut self, lost: &Lost, open_from: Option<u64>) -> Result<(), PublishError> {
@@ -473,6 +494,12 @@ impl Drop for Bringing<'_> {
         if let Some(held) = &self.held {
             self.participant().count_since(held, self.counted);
         }
+    }
+}
+
+impl fmt::Debug for InletTopic {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("InletTopic").field(&self.topic).finish()
     }
 }
 

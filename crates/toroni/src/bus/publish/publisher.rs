@@ -1,7 +1,6 @@
 //! Publishing on a topic.
 
 use super::commit::{Batch, Filled, Numbered};
-use super::inlet::Entry;
 use super::participant::of_publisher;
 use super::publishing::Publishing;
 use super::reentrancy;
@@ -63,7 +62,7 @@ impl Publisher {
         topic: Topic,
     ) -> Result<Self, PublisherError> {
         let terms = publishing.participant.terms_without_deadline();
-        Self::new(bus, publishing, topic, TableShare::All, &terms)
+        Self::new(bus, publishing, topic, &terms)
     }
 
     /// Makes a publisher that enters its topic on these terms.
@@ -71,11 +70,10 @@ impl Publisher {
         bus: Bus,
         publishing: Arc<Publishing>,
         topic: Topic,
-        share: TableShare,
         terms: &Terms,
     ) -> Result<Self, PublisherError> {
         let id = publishing
-            .intern(&topic, share, terms)
+            .intern(&topic, TableShare::All, terms)
             .map_err(|error| of_publisher(error, "enter the topic in", bus.path()))?;
         let timestamps = bus.has_timestamps();
         let policy = publishing.bus_policy();
@@ -510,22 +508,6 @@ impl Publisher {
             inline_topic: self.id.is_none().then(|| self.topic.as_str()),
         };
         self.encode(to_descendants, &extensions, buffer.insert([0; MAX_EXTENSIONS_BYTES]))
-    }
-
-    /// Returns tag and extensions of a message that comes from elsewhere. `now_ns` is CLOCK_REALTIME.
-    pub(super) fn frame_from_elsewhere<'b>(
-        &self,
-        entry: &Entry<'_>,
-        now_ns: u64,
-        buffer: &'b mut [u8; MAX_EXTENSIONS_BYTES],
-    ) -> (u32, &'b [u8]) {
-        let extensions = Extensions {
-            timestamp_ns: entry.published_ns.or(self.timestamps.then_some(now_ns)),
-            origin: entry.origin,
-            number: entry.number,
-            inline_topic: self.id.is_none().then(|| self.topic.as_str()),
-        };
-        self.encode(entry.to_descendants, &extensions, buffer)
     }
 
     fn encode<'b>(
