@@ -238,6 +238,14 @@ impl WriterLock {
         word & (OWNER | EXCLUSIVE) == self.me.0 | EXCLUSIVE || mutant("takeover_unnoticed")
     }
 
+    /// Returns whether this participant still has the lock that it has taken. A robust lock is only taken over from a thread
+    /// that has ended.
+    #[inline]
+    pub(crate) fn is_mine(&self, control: &Control) -> bool {
+        self.kind == LockKind::Robust
+            || Owner::of(control.commit.0.lock.load(Ordering::Relaxed)) == Some(self.me)
+    }
+
     /// Marks the lock, which this participant has, as exclusive. Wakes all that wait for it.
     fn keep(&self, lock: &AtomicU32) {
         let mut word = lock.load(Ordering::Relaxed);

@@ -427,6 +427,11 @@ impl<'a> Bringing<'a> {
     ) -> Result<(), PublishError> {
         let bytes = stream_bytes(extensions.len() as u64 + length_of(parts));
         loop {
+            // A call may have many messages, and hold the lock for long. If other code has closed its lease, another
+            // publisher takes over, and may have taken over the marks as well.
+            if !self.participant().has_lock() {
+                return Err(PublishError::LeaseLost);
+            }
             let arrival = match passage {
                 Some(passage) => {
                     let arrival = self.admit(passage.key)?;
@@ -520,14 +525,21 @@ mod tests {
     use crate::hook::rehearsal;
     use crate::settings::{LockKind, Policy};
     use crate::shm::testing::TempDir;
+    use std::ops::Range;
+    use std::sync::Mutex;
 
     fn origin(stream: u16, number: u64) -> Origin {
         Origin { source: 1, series: 2, stream, number }
     }
 
     /// Publishes the numbers in one call, alternately on two streams. The largest message takes more than a block.
-    fn bring(bus: &Bus, numbers: std::ops::Range<u64>) -> Result<Inlet, BurstError> {
+    fn bring(bus: &Bus, numbers: Range<u64>) -> Result<Inlet, BurstError> {
         let inlet = bus.inlet().unwrap();
+        bring_by(&inlet, numbers)?;
+        Ok(inlet)
+    }
+
+    fn bring_by(inlet: &Inlet, numbers: Range<u64>) -> Result<(), BurstError> {
         let topic = inlet.topic("a").unwrap();
         let text: Vec<_> = numbers.clone().map(|number| format!("{number:x<1100}")).collect();
         let parts: Vec<_> = text.iter().map(|text| [text.as_bytes()]).collect();
@@ -538,8 +550,7 @@ mod tests {
                 ..Entry::new(&topic, parts)
             })
             .collect();
-        inlet.publish(&entries)?;
-        Ok(inlet)
+        inlet.publish(&entries)
     }
 
     /// An inlet dies at each step of its work in turn. Another one then brings everything again, as a restarted
@@ -587,6 +598,103 @@ mod tests {
         ] {
             assert!(seen.contains(&point), "{point:?} is not on its way");
         }
+    }
+
+    /// Does something once, when the inlet has come to this point.
+    fn at(point: CrashPoint, deed: impl Fn() + 'static) -> impl Fn(&[CrashPoint]) -> bool {
+        move |reached| {
+            if reached.last() == Some(&point)
+                && reached.iter().filter(|other| **other == point).count() == 1
+            {
+                deed();
+            }
+            false
+        }
+    }
+
+    #[test]
+    fn an_inlet_whose_lock_was_taken_over_stops_before_the_next_message() {
+        let root = TempDir::new();
+        let config = BusConfig::new().directory(root.path()).capacity(64 << 10);
+        let (bus, other) = (config.open("b").unwrap(), config.open("b").unwrap());
+        let successor = other.publishing().unwrap();
+        let lock = || &successor.participant.ring.control().commit.0.lock;
+        successor.participant.keep_lock(LockAttempt::Try).unwrap();
+        let word = lock().load(Ordering::Relaxed);
+        successor.participant.give_up_lock();
+        let seized = other.clone();
+        let seize = at(CrashPoint::AfterMark, move || {
+            let publishing = seized.publishing().unwrap();
+            publishing.participant.ring.control().commit.0.lock.store(word, Ordering::Relaxed);
+        });
+        let error = rehearsal::act(seize, || bring(&bus, 0..3)).1.unwrap().unwrap_err();
+        assert!(matches!(error.source, PublishError::LeaseLost), "{error}");
+        assert_eq!((error.published, bus.stats().unwrap().sequence), (1, 1));
+        assert_eq!(lock().load(Ordering::Relaxed), word, "it gives back no lock of another");
+    }
+
+    /// It waits for free space. Meanwhile it counts as dead, and another one brings everything.
+    #[test]
+    fn an_inlet_that_was_taken_over_while_it_waited_publishes_nothing_twice() {
+        let root = TempDir::new();
+        let config = BusConfig::new().directory(root.path()).capacity(64 << 10);
+        let config = config.policy(Policy::Wait { limit: None });
+        let (bus, other) = (config.open("b").unwrap(), config.open("b").unwrap());
+        // Another thread makes it: this one would wait for itself.
+        let subscribe = || config.open("b").unwrap().subscribe("**").unwrap();
+        let subscriber = std::thread::scope(|scope| scope.spawn(subscribe).join().unwrap());
+        let subscriber = Arc::new(Mutex::new(subscriber));
+        let origins = Arc::new(Mutex::new(Vec::new()));
+        let receive = {
+            let (subscriber, origins) = (subscriber.clone(), origins.clone());
+            move || {
+                let mut subscriber = subscriber.lock().unwrap();
+                while let Some(message) = subscriber.try_receive().unwrap() {
+                    origins.lock().unwrap().push(message.origin().unwrap());
+                }
+            }
+        };
+        let inlet = bus.inlet().unwrap();
+        let waiting = inlet.publishing.clone();
+        let take_over = at(CrashPoint::WaitingForSpace, {
+            let receive = receive.clone();
+            move || {
+                // As if another participant had claimed its slot.
+                waiting.participant.claim.slot().generation.fetch_add(1, Ordering::Release);
+                let bring = || {
+                    receive();
+                    let successor = other.inlet().unwrap();
+                    for number in 0..80 {
+                        bring_by(&successor, number..number + 1).unwrap();
+                        receive();
+                    }
+                };
+                std::thread::scope(|scope| scope.spawn(bring).join().unwrap());
+            }
+        });
+        let brought = rehearsal::act(take_over, || bring_by(&inlet, 0..80)).1.unwrap();
+        receive();
+        let expected: Vec<_> =
+            (0..80).map(|number| origin(u16::from(number % 2 == 0), number)).collect();
+        assert_eq!(*origins.lock().unwrap(), expected);
+        // The other one has left, so this one takes over again, and finds that everything has arrived.
+        brought.unwrap();
+        assert!(inlet.duplicates() > 20);
+        assert_eq!(inlet.claim(1, 2, 0).unwrap(), Arrived { next: 80, taken_over: false });
+    }
+
+    #[test]
+    fn a_topic_that_outlives_its_inlet_does_not_keep_the_series() {
+        let root = TempDir::new();
+        let bus = BusConfig::new().directory(root.path()).open("b").unwrap();
+        let first = bus.inlet().unwrap();
+        let topic = first.topic("a").unwrap();
+        first.claim(1, 2, 0).unwrap();
+        drop(first);
+        let second = bus.inlet().unwrap();
+        assert!(second.claim(1, 2, 0).unwrap().taken_over);
+        let error = second.publish(&[Entry::new(&topic, &[])]).unwrap_err();
+        assert!(matches!(error.source, PublishError::ForeignTopic));
     }
 
     /// An inlet dies before its commit. Another publisher recovers, and writes its own record at the position of the note.

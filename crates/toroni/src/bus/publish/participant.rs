@@ -253,6 +253,12 @@ impl Participant {
         self.lock.is_kept(self.ring.control())
     }
 
+    /// Returns whether no other publisher has taken over the lock that this participant took.
+    #[inline]
+    pub(super) fn has_lock(&self) -> bool {
+        self.lock.is_mine(self.ring.control())
+    }
+
     /// Takes the lock if it is free, or if the caller has kept it.
     #[inline(always)]
     fn try_lock(&self, terms: &Terms) -> Option<Acquired> {
