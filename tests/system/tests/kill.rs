@@ -1,10 +1,10 @@
-//! `kill -9` of publishers and subscribers at random moments, under full load: the others
+//! `kill -9` of publishers, subscribers and inlets at random moments, under full load: the others
 //! continue in one order, and nothing is torn, missing, doubled or left over.
 //!
 //! `TORONI_KILLS` says how many are killed for each kind of lock; `cargo xtask kill` takes 1,000.
 
 use std::time::{Duration, Instant};
-use system_tests::worker::{BUNDLE, BUS, Fixture, Seen, Worker};
+use system_tests::worker::{BUNDLE, BUS, Fixture, STREAMS, Seen, Worker, worker_of_stream};
 use system_tests::{Random, Watchdog, wait_until};
 use toroni::{LockKind, Policy};
 use toroni_testkit::order::Agreement;
@@ -97,13 +97,15 @@ fn kill_many(lock: LockKind) {
 
     // The same load without kills: what the machine can do.
     let mut victims: Vec<Worker> =
-        (0..4).map(|number| victim(&mut fixture, &mut random, number)).collect();
+        (0..6).map(|number| victim(&mut fixture, &mut random, number)).collect();
     std::thread::sleep(Duration::from_secs(1));
     let control = take_stalls(&fixture, &survivors);
 
     let began = Instant::now();
     let messages_before = fixture.messages();
     let mut killed = Vec::new();
+    // Of each source, how many messages its inlets were told to have arrived.
+    let mut brought = [0; 2];
     for _ in 0..kills {
         std::thread::sleep(Duration::from_micros(random.between(0, 3000)));
         let index = random.index(victims.len());
@@ -120,18 +122,24 @@ fn kill_many(lock: LockKind) {
         let old = std::mem::replace(&mut victims[index], new);
         let id = old.id;
         old.kill(&mut order);
-        if index.is_multiple_of(2) {
-            killed.push((id, fixture.counters.count(id)));
-        }
+        note(index, id, fixture.counters.count(id), &mut killed, &mut brought);
     }
     let (time, stalls) = (began.elapsed(), take_stalls(&fixture, &survivors));
     let rate = (fixture.messages() - messages_before) as f64 / time.as_secs_f64();
     for (index, victim) in victims.into_iter().enumerate() {
         let id = victim.id;
         victim.kill(&mut order);
-        if index.is_multiple_of(2) {
-            killed.push((id, fixture.counters.count(id)));
-        }
+        note(index, id, fixture.counters.count(id), &mut killed, &mut brought);
+    }
+    // The last inlet of each source brings more than all before it can have brought.
+    let brought = brought.map(|told| (told + BUNDLE as u64 + 50).next_multiple_of(STREAMS));
+    for (index, count) in INLETS.zip(brought) {
+        let [source, seed, longest, overlap] = inlet_options(&mut random, index);
+        let count = format!("count={count}");
+        let last = fixture.start("inlet", &[source, seed, longest, overlap, &count]);
+        let said = last.running.succeed();
+        let duplicates = said.trim().rsplit(' ').next().and_then(|word| word.parse::<u64>().ok());
+        assert!(duplicates.expect("a number") > 0, "{said}");
     }
 
     // What the dead left goes, and the living stay.
@@ -149,6 +157,12 @@ fn kill_many(lock: LockKind) {
     let mut died_after_commit = 0;
     for &(id, confirmed) in &killed {
         died_after_commit += u64::from(committed(&seen[0], id, confirmed) > confirmed);
+    }
+    for (index, count) in INLETS.zip(brought) {
+        for stream in 0..STREAMS {
+            let worker = worker_of_stream(source_of(index), stream);
+            assert_eq!(seen[0].of_worker.get(&worker), Some(&(count / STREAMS)), "{worker}");
+        }
     }
     let compared = order.compared();
     assert!(compared > 0, "no part of the order was seen by two");
@@ -189,8 +203,28 @@ fn committed(seen: &Seen, id: u32, confirmed: u64) -> u64 {
     committed
 }
 
-/// Every other victim publishes.
+/// Which victims are inlets.
+const INLETS: std::ops::Range<usize> = 4..6;
+
+fn source_of(index: usize) -> u32 {
+    u32::try_from(index).expect("few victims")
+}
+
+/// Notes what a victim was told before its death.
+fn note(index: usize, id: u32, told: u64, killed: &mut Vec<(u32, u64)>, brought: &mut [u64]) {
+    if INLETS.contains(&index) {
+        let brought = &mut brought[index - INLETS.start];
+        *brought = told.max(*brought);
+    } else if index.is_multiple_of(2) {
+        killed.push((id, told));
+    }
+}
+
+/// Two bring what comes from elsewhere, each from a source of its own. Every other one of the rest publishes.
 fn victim(fixture: &mut Fixture, random: &mut Random, number: usize) -> Worker {
+    if INLETS.contains(&number) {
+        return fixture.start("inlet", &inlet_options(random, number));
+    }
     if number.is_multiple_of(2) {
         return fixture.start("publish", &publisher_options(random));
     }
@@ -206,6 +240,12 @@ fn publisher(fixture: &mut Fixture, random: &mut Random) -> Worker {
 fn publisher_options(random: &mut Random) -> [&'static str; 2] {
     let seed: &'static str = format!("seed={}", random.number()).leak();
     [seed, "longest=8000"]
+}
+
+/// It begins with messages that have arrived before.
+fn inlet_options(random: &mut Random, index: usize) -> [&'static str; 4] {
+    let [seed, longest] = publisher_options(random);
+    [format!("source={}", source_of(index)).leak(), seed, longest, "overlap=100"]
 }
 
 fn subscriber(fixture: &mut Fixture, random: &mut Random, how: &str) -> Worker {
