@@ -1,7 +1,9 @@
 //! The words of a bus, and what to change them to. Offsets are those of
 //! `crates/toroni/src/ring/layout.rs`.
 
-use super::template::{CAPACITY, Kind, TABLE_BYTES, TABLE_OFFSET, Template};
+use super::template::{
+    ARRIVALS, ARRIVALS_OFFSET, CAPACITY, DATA_OFFSET, Kind, TABLE_BYTES, TABLE_OFFSET, Template,
+};
 use super::victim::Manner;
 use std::fmt;
 use toroni_testkit::Random;
@@ -79,6 +81,11 @@ impl Site {
         if held || self.is_mutex() { Manner::Limited } else { Manner::Blocking }
     }
 
+    /// Whether it belongs to the table of arrivals.
+    pub fn is_arrival(&self) -> bool {
+        self.file == "ring" && (ARRIVALS_OFFSET..DATA_OFFSET).contains(&self.offset)
+    }
+
     /// Whether it belongs to the C library.
     pub fn is_mutex(&self) -> bool {
         self.file == "ring" && MUTEX.contains(&self.offset)
@@ -138,6 +145,16 @@ pub fn of(template: &Template) -> Vec<Site> {
         };
         add("ring", TABLE_OFFSET + word * 8, 8, values);
         add("ring", TABLE_OFFSET + word * 8, 1, values);
+    }
+    for (offset, width) in [(0, 4), (8, 8), (16, 8)] {
+        add("ring", ARRIVALS_OFFSET + offset, width, Values::All);
+    }
+    for entry in 0..u64::from(ARRIVALS) {
+        let values = if entry < 2 { Values::All } else { Values::Few };
+        let fields = [(0, 4), (4, 4), (8, 4), (12, 4), (16, 8), (24, 4), (28, 4), (32, 8)];
+        for (offset, width) in fields {
+            add("ring", ARRIVALS_OFFSET + 64 * (1 + entry) + offset, width, values);
+        }
     }
     let count = template.positions.len();
     for (number, position) in template.positions.iter().enumerate() {
@@ -204,7 +221,7 @@ pub fn of(template: &Template) -> Vec<Site> {
     // The rest is what it is in any bus.
     sites.retain(|site| match template.kind {
         Kind::Lease => true,
-        Kind::Robust => site.file == "readers" || site.offset < CONTROL + 1024,
+        Kind::Robust => site.file == "readers" || site.offset < CONTROL + 1024 || site.is_arrival(),
         Kind::Full => site.file == "ring" && site.offset >= CONTROL + 768,
         Kind::Young => site.file == "ring" && site.offset >= CONTROL,
     });
@@ -260,6 +277,22 @@ pub fn changes(template: &Template, site: &Site) -> Vec<Change> {
     values.dedup();
     values.retain(|value| *value != original);
     values.into_iter().map(|value| Change { site: site.clone(), value }).collect()
+}
+
+/// Returns the changes after which a publisher has died with the lock and with a note about an arrival. The note is about
+/// the first entry and a record that was committed.
+pub fn of_death_with_note() -> Vec<Change> {
+    let change = |offset, width, value| {
+        let site = Site { file: "ring", offset, width, values: Values::All };
+        Change { site, value }
+    };
+    // Slot 0, and a generation that it had.
+    vec![
+        change(LOCK, 4, 1 << 18 | 1),
+        change(ARRIVALS_OFFSET, 4, 1),
+        change(ARRIVALS_OFFSET + 8, 8, 0),
+        change(ARRIVALS_OFFSET + 16, 8, 2),
+    ]
 }
 
 impl fmt::Display for Change {

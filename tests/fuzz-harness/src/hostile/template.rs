@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toroni::{
-    BusConfig, LockKind, Lost, LostBound, LostReason, NotifyKind, Origin, Pattern, Policy,
+    BusConfig, Entry, LockKind, Lost, LostBound, LostReason, NotifyKind, Origin, Pattern, Policy,
     ReceiveError, Start,
 };
 
@@ -16,8 +16,12 @@ pub const CAPACITY: u64 = 64 << 10;
 pub const TABLE_OFFSET: u64 = 8192;
 /// Bytes of the topic table.
 pub const TABLE_BYTES: u64 = 4096;
-/// Where the stream begins in `ring`.
-pub const DATA_OFFSET: u64 = TABLE_OFFSET + TABLE_BYTES;
+/// Where the table of arrivals begins in `ring`.
+pub const ARRIVALS_OFFSET: u64 = TABLE_OFFSET + TABLE_BYTES;
+/// Entries of that table.
+pub const ARRIVALS: u32 = 6;
+/// Where the stream begins in `ring`: the table of arrivals takes a page.
+pub const DATA_OFFSET: u64 = ARRIVALS_OFFSET + 4096;
 const CHECKSUM_OFFSET: usize = 48;
 /// Bytes under the checksum: the header of `ring` without its last part, and that of the others.
 const RING_HEADER_BYTES: usize = 200;
@@ -27,6 +31,10 @@ const FILE_HEADER_BYTES: usize = 64;
 pub const BUS: &str = "b";
 /// A topic that the table has.
 pub const KNOWN: &str = "plant/known";
+
+/// Of what comes from elsewhere.
+pub const SOURCE: u32 = 0x0B01_1E12;
+pub const SERIES: u32 = 1;
 
 /// The files of a bus.
 pub const FILES: [&str; 3] = ["ring", "publishers", "readers"];
@@ -80,6 +88,7 @@ impl Template {
             .directory(&root)
             .capacity(CAPACITY)
             .topic_table_bytes(TABLE_BYTES)
+            .max_arrivals(ARRIVALS)
             .max_publishers(4)
             .max_subscribers(4)
             .lock(lock)
@@ -95,6 +104,12 @@ impl Template {
         let names = if kind == Kind::Full { 18 } else { 2 };
         for number in 0..names {
             bus.publisher(&name(number)).unwrap().publish([7; 40]).unwrap();
+        }
+        let inlet = bus.inlet().unwrap();
+        let topic = inlet.topic(KNOWN).unwrap();
+        for stream in 0..3 {
+            let origin = Some(Origin { source: SOURCE, series: SERIES, stream, number: 1 });
+            inlet.publish(&[Entry { origin, ..Entry::new(&topic, &[b"from elsewhere"]) }]).unwrap();
         }
         let mut size = 0;
         while kind != Kind::Young && bus.stats().unwrap().tail < 2 * CAPACITY + 1000 {
@@ -122,9 +137,27 @@ impl Template {
             }
         }
         let tail = bus.stats().unwrap().tail;
-        drop((subscriber, known, bus));
+        drop((subscriber, known, topic, inlet, bus));
         let files = FILES.map(|name| std::fs::read(root.join(BUS).join(name)).unwrap());
-        Self { kind, root, files, positions, losses, tail }
+        let template = Self { kind, root, files, positions, losses, tail };
+        template.assert_layout();
+        template
+    }
+
+    /// Asserts that the offsets in this folder are those of the library.
+    fn assert_layout(&self) {
+        let word = |offset| u64::from_le_bytes(self.bytes("ring", offset, 8).try_into().unwrap());
+        let ring = self.length("ring");
+        let header = checksum(self.bytes("ring", 0, RING_HEADER_BYTES as u64));
+        assert_eq!(word(CHECKSUM_OFFSET as u64), header, "the checksum");
+        assert_eq!(ring, DATA_OFFSET + CAPACITY, "where the stream begins");
+        assert!(self.positions.iter().all(|position| word(Self::offset_of(*position)) != 0));
+        assert_eq!(word(Self::offset_of(self.tail)), 0, "the end of the stream");
+        let sources = (0..u64::from(ARRIVALS)).map(|entry| {
+            let offset = ARRIVALS_OFFSET + 64 * (1 + entry);
+            word(offset) == u64::from(SOURCE) << 32 | 1
+        });
+        assert_eq!(sources.filter(|is_used| *is_used).count(), 3, "the table of arrivals");
     }
 
     /// The directory that the bus is in.
@@ -220,13 +253,7 @@ impl Template {
         if file.read_exact_at(&mut bytes[..length], 0).is_err() {
             return;
         }
-        let field = CHECKSUM_OFFSET..CHECKSUM_OFFSET + 8;
-        // FNV-1a.
-        let sum = (0..length)
-            .filter(|index| !field.contains(index))
-            .fold(0xcbf2_9ce4_8422_2325_u64, |sum, index| {
-                (sum ^ u64::from(bytes[index])).wrapping_mul(0x0000_0100_0000_01b3)
-            });
+        let sum = checksum(&bytes[..length]);
         file.write_all_at(&sum.to_le_bytes(), CHECKSUM_OFFSET as u64).unwrap();
     }
 
@@ -259,6 +286,16 @@ fn long(start: &str) -> Pattern {
     let rest = "/**/x".repeat(60);
     let whole = format!("{start}{rest}");
     pattern(whole[..255].trim_end_matches(['/', '*']))
+}
+
+/// FNV-1a.
+fn checksum(bytes: &[u8]) -> u64 {
+    let field = CHECKSUM_OFFSET..CHECKSUM_OFFSET + 8;
+    (0..bytes.len())
+        .filter(|index| !field.contains(index))
+        .fold(0xcbf2_9ce4_8422_2325_u64, |sum, index| {
+            (sum ^ u64::from(bytes[index])).wrapping_mul(0x0000_0100_0000_01b3)
+        })
 }
 
 fn name(number: u32) -> String {

@@ -1,10 +1,13 @@
 //! Everything that a process does with a bus. Errors are fine. Panics, hangs, faults, and calls that could be repeated
 //! for ever without progress are not.
 
-use super::template::{BUS, CAPACITY, KNOWN, Template};
+use super::template::{BUS, CAPACITY, KNOWN, SERIES, SOURCE, Template};
 use std::os::fd::AsFd;
 use std::time::Duration;
-use toroni::{Bus, Pattern, Publisher, ReceiveError, Start, Subscriber, admin};
+use toroni::{
+    Bus, Entry, Inlet, InletTopic, Origin, Pattern, PublishError, Publisher, ReceiveError, Start,
+    Subscriber, admin,
+};
 
 /// Whether publishing may wait without a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +28,7 @@ const MOST_LAPSES: u32 = 40;
 pub struct User {
     bus: Bus,
     publisher: Publisher,
+    inlet: (Inlet, InletTopic),
     subscribers: Vec<Subscriber>,
 }
 
@@ -42,12 +46,14 @@ impl User {
     pub fn try_open(template: &Template) -> Option<Self> {
         let bus = template.config().open_existing(BUS).ok()?;
         let publisher = bus.publisher(KNOWN).ok()?;
+        let inlet = bus.inlet().ok()?;
+        let topic = inlet.topic(KNOWN).ok()?;
         let mut subscribers = Vec::new();
         for (start, gating) in [(Start::Latest, true), (Start::Oldest, false)] {
             let builder = bus.subscriber().pattern("plant/**").pattern("other/*");
             subscribers.push(builder.start(start).gating(gating).build().ok()?);
         }
-        Some(Self { bus, publisher, subscribers })
+        Some(Self { bus, publisher, inlet: (inlet, topic), subscribers })
     }
 
     /// Publishes a message in place, and calls `change` while it holds the writer lock.
@@ -61,6 +67,7 @@ impl User {
     /// Publishes and receives in all ways.
     pub fn work(&mut self, manner: Manner) {
         publish(&self.bus, &self.publisher, manner);
+        bring(&self.inlet.0, &self.inlet.1, manner);
         for subscriber in &mut self.subscribers {
             receive(subscriber);
         }
@@ -101,6 +108,9 @@ pub fn visit(template: &Template, manner: Manner) {
         // Known, so that it takes no lock before it publishes.
         if manner == Manner::Blocking || knows(&bus) {
             let _ = bus.publisher(KNOWN).map(|publisher| publish(&bus, &publisher, manner));
+            if let Ok(inlet) = bus.inlet() {
+                let _ = inlet.topic(KNOWN).map(|topic| bring(&inlet, &topic, manner));
+            }
         }
         let _ = bus.stats();
         if let Ok(mut router) = bus.router() {
@@ -145,6 +155,38 @@ fn publish(bus: &Bus, publisher: &Publisher, manner: Manner) {
     let _ = publisher.publish_with(33, |bytes| bytes.fill(6));
     let _ = publisher.publish([7; 32 << 10]);
     assert!(publisher.largest_message() < CAPACITY && bus.name() == BUS);
+}
+
+/// Brings messages of old and new streams, more streams than the table has entries.
+fn bring(inlet: &Inlet, topic: &InletTopic, manner: Manner) {
+    for number in [0, 2] {
+        for stream in 0..6 {
+            let origin = Some(Origin { source: SOURCE, series: SERIES, stream, number });
+            let long = [3; 2500];
+            let parts = [&long[..if stream == 1 { 2500 } else { 9 }]];
+            let entry = Entry { origin, ..Entry::new(topic, &parts) };
+            let _ = inlet.publish_timeout(&[entry, Entry::new(topic, &[b"no origin"])], MOMENT);
+        }
+    }
+    if manner == Manner::Blocking {
+        let _ = (inlet.claim(SOURCE, SERIES, 0), inlet.claim(SOURCE + 1, SERIES, 0));
+    }
+    assert!(inlet.duplicates() <= 2 * 6);
+}
+
+/// Uses a bus whose table of arrivals is wrong. A publisher is told at most once, and then publishes as if nothing were
+/// wrong.
+pub fn publish_beside_wrong_arrivals(template: &Template) {
+    let bus = template.config().open_existing(BUS).expect("the table is not read");
+    let mut subscriber = bus.subscribe("**").expect("a subscriber");
+    let publisher = bus.publisher(KNOWN).expect("a publisher");
+    match publisher.publish(b"first") {
+        Ok(()) => assert_eq!(subscriber.receive().expect("received").payload(), b"first"),
+        Err(PublishError::Corrupt(corrupt)) => assert_eq!(corrupt.what, "pending arrival"),
+        Err(error) => panic!("{error}"),
+    }
+    publisher.publish(b"second").expect("published");
+    assert_eq!(subscriber.receive().expect("received").payload(), b"second");
 }
 
 fn receive(subscriber: &mut Subscriber) {

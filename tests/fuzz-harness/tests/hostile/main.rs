@@ -24,7 +24,7 @@ use toroni::{ReceiveError, Start};
 use toroni_fuzz_harness::hostile::expose;
 use toroni_fuzz_harness::hostile::sites::{self, Change, Moment, Site};
 use toroni_fuzz_harness::hostile::template::{BUS, Kind, Template};
-use toroni_fuzz_harness::hostile::victim::{Manner, User};
+use toroni_fuzz_harness::hostile::victim::{self, Manner, User};
 use toroni_testkit::{Directory, Random};
 
 /// Every word of the headers, and of the control page, of a bus with a `lease`.
@@ -117,6 +117,27 @@ fn words_that_never_stand_still() {
 #[ignore = "takes minutes; cargo test -p toroni-fuzz-harness --test hostile -- --ignored"]
 fn words_that_never_stand_still_for_long() {
     supervisor::run("words_that_never_stand_still_for_long", |child| scribble(child, 4000));
+}
+
+#[test]
+fn a_note_of_a_dead_inlet() {
+    supervisor::run("a_note_of_a_dead_inlet", |child| {
+        let template = Template::new(child.directory(), Kind::Lease);
+        for site in sites::of(&template).iter().filter(|site| site.is_arrival()) {
+            for change in sites::changes(&template, site) {
+                let name = change.to_string();
+                let mut changes = sites::of_death_with_note();
+                changes.push(change);
+                child.case(&name, || {
+                    template.restore();
+                    changes.iter().for_each(|change| template.apply(change));
+                    victim::publish_beside_wrong_arrivals(&template);
+                    template.restore();
+                    expose(&template, Moment::Before, Manner::Limited, &changes);
+                });
+            }
+        }
+    });
 }
 
 fn one_word_at_a_time(test: &str, kind: Kind, moment: Moment) {
