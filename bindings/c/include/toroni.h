@@ -24,13 +24,13 @@
  *   - TORONI_LAPPED moves the subscriber past the messages that were lost.
  *   - TORONI_CORRUPT moves the subscriber past a message that is not valid.
  *   - TORONI_INTERRUPTED uses up the request to interrupt.
- *   - A burst leaves as many messages published as it reports.
+ *   - A burst, and toroni_inlet_publish, leave as many messages published as they report.
  *   - A router has handled the messages before the error.
  *
  * Results. A function writes its result through its last argument. If it does not return TORONI_OK, it clears the
  * result: it sets a descriptor to -1, and everything else to zeros, so a pointer is NULL. TORONI_NO_MESSAGE clears the
- * message, too. The only exception is a count, which says how many messages a burst published, or toroni_router_poll
- * handled, before the failure.
+ * message, too. The only exception is a count, which says how many messages a burst or an inlet published, or
+ * toroni_router_poll handled, before the failure.
  *
  * TORONI_INVALID_ARGUMENT means that a required pointer is NULL, that a string is not UTF-8, or that this release
  * does not know a value. Functions that return a number or a pointer return 0 or NULL instead.
@@ -39,14 +39,14 @@
  * If no memory is left, the process aborts.
  *
  * Ownership. Functions that create a handle say so. Close each handle once, with the function whose name ends in
- * `_close`; closing NULL does nothing. A bus may be closed before its publishers, exclusive publishers, subscribers and
- * routers, which keep working. Strings end with 0. The library reads strings that are passed in only during the call.
- * Strings that it returns belong to the handle they come from, and live as long as that handle. What a toroni_message
- * points to lives until the next call on its subscriber.
+ * `_close`; closing NULL does nothing. A bus may be closed before its publishers, exclusive publishers, inlets,
+ * subscribers and routers, which keep working. Strings end with 0. The library reads strings that are passed in only
+ * during the call. Strings that it returns belong to the handle they come from, and live as long as that handle. What a
+ * toroni_message points to lives until the next call on its subscriber.
  *
- * Threads. Any number of threads may use a bus or a publisher at the same time. Every other handle belongs to one
- * thread at a time; other threads may only call toroni_subscriber_interrupt and toroni_router_interrupt on it. Close a
- * handle only when no other thread uses it.
+ * Threads. Any number of threads may use a bus, a publisher, an inlet or a topic of an inlet at the same time. Every
+ * other handle belongs to one thread at a time; other threads may only call toroni_subscriber_interrupt and
+ * toroni_router_interrupt on it. Close a handle only when no other thread uses it.
  *
  * Processes. In the child of a fork(), the handles of the parent return TORONI_FORKED. The child may close or keep
  * them, and must open the bus again. A program that closes all descriptors, for example to become a daemon, must do so
@@ -103,13 +103,18 @@ typedef enum toroni_status TORONI_ANY_INT {
     TORONI_CORRUPT = 14,              /* the shared memory holds something that no correct process writes */
     TORONI_EXCLUSIVE = 15,            /* the bus has an exclusive publisher, which the text of the error names: no other
                                          one can publish until it is closed or its process ends */
-    TORONI_FOREIGN_TOPIC = 16,        /* the topic was made by the exclusive publisher of another bus */
+    TORONI_FOREIGN_TOPIC = 16,        /* the topic was made by another handle, of this bus or of another one */
+    TORONI_TAKEN = 17,                /* another inlet, which the text of the error names, brings the messages of this
+                                         series until it is closed or its process ends */
+    TORONI_TOO_MANY_ARRIVALS = 18,    /* the bus cannot keep track of more streams: see max_arrivals */
 
     TORONI_INVALID_ARGUMENT = 20,     /* NULL, not UTF-8, or an unknown value */
     TORONI_INVALID_NAME = 21,         /* of a bus */
     TORONI_INVALID_SETTING = 22,      /* outside its range */
     TORONI_INVALID_TOPIC = 23,
     TORONI_INVALID_PATTERN = 24,
+    TORONI_INVALID_ORIGIN = 25,       /* a number is TORONI_NUMBER_LIMIT or more */
+    TORONI_INVALID_LOSS = 26,         /* its numbers, or the number of its patterns */
 
     TORONI_NOT_FOUND = 30,            /* the bus does not exist */
     TORONI_ALREADY_EXISTS = 31,       /* the bus exists, but was to be new */
@@ -201,6 +206,9 @@ enum {
     TORONI_REQUIRE_OWNER = 16 /* the bus, whether new or not, must belong to `owner`: else TORONI_FOREIGN_OWNER */
 };
 
+/* The value of toroni_open_options.max_arrivals for a bus that keeps track of no streams. */
+#define TORONI_NO_ARRIVALS UINT32_MAX
+
 /* How toroni_bus_open opens a bus. Initialise it with TORONI_OPEN_OPTIONS_INIT. */
 typedef struct toroni_open_options {
     size_t struct_size;
@@ -223,12 +231,15 @@ typedef struct toroni_open_options {
     const char *writers_group;    /* name or number of the group that may publish on a new bus; NULL: as mode says */
     const char *readers_group;    /* name or number of the group that may only subscribe; NULL: as mode says */
     const char *participant_name; /* of this handle in `toroni info`; NULL: the name of the program */
+    uint32_t max_arrivals;        /* streams from elsewhere that the bus keeps track of, which only an inlet needs, at
+                                     most 65536; 0: 256; TORONI_NO_ARRIVALS: none */
+    uint32_t reserved;
 } toroni_open_options;
 
 #define TORONI_OPEN_OPTIONS_INIT                                                                            \
     {                                                                                                       \
         sizeof(toroni_open_options), 0, 0, 0, {0, 0, 0, 0}, 0, NULL, 0, 0, 0, 0, {0, 0, 0, 0}, 0, 0, 0, 0, \
-            NULL, NULL, NULL                                                                                \
+            NULL, NULL, NULL, 0, 0                                                                          \
     }
 
 /* Opens a bus, and creates it if it does not exist. The name has 1 to 64 characters of A-Z a-z 0-9 . _ - and does not
@@ -448,6 +459,154 @@ int toroni_exclusive_publish_burst_timeout(const toroni_exclusive *exclusive, co
 int toroni_exclusive_publish_in_place(const toroni_exclusive *exclusive, const toroni_exclusive_topic *topic,
                                       size_t length, toroni_fill fill, void *context);
 
+/* ---- messages from elsewhere -------------------------------------------------------------------------- */
+
+/* The numbers of messages in origins are less than this: they have 48 bits. */
+#define TORONI_NUMBER_LIMIT (UINT64_C(1) << 48)
+
+/* Names a message that was first published elsewhere: on another host, on another bus or at another time. The name is
+ * the same wherever the message arrives. The messages of one stream and series have growing numbers, which need not
+ * be consecutive. */
+typedef struct toroni_origin {
+    uint64_t number;      /* of the message in its series, less than TORONI_NUMBER_LIMIT */
+    uint32_t source;      /* the host or program that published it first */
+    uint32_t series;      /* the series of numbers; a source begins a new one when it counts from 0 again */
+    uint16_t stream;      /* of the source */
+    uint16_t reserved[3];
+} toroni_origin;
+
+/* Publishes messages that were first published elsewhere, and losses of such messages. It is for programs that connect
+ * buses: a bridge, a receiver of a network, a replay. It is a participant of its own. Any number of threads may use it.
+ *
+ * Each message arrives once. The bus keeps the lowest number of each stream that has not arrived, even if the process
+ * that brings the stream is killed. A message with a lower number is a duplicate: it is dropped and counted. So a
+ * program that restarts, or a second one, may publish everything again.
+ *
+ * One inlet at a time brings the streams of a source's series. Another one gets TORONI_TAKEN, until the first is closed
+ * or its process has ended. */
+typedef struct toroni_inlet toroni_inlet;
+
+/* A topic of an inlet. Any number of threads may use it. */
+typedef struct toroni_inlet_topic toroni_inlet_topic;
+
+/* toroni_inlet_entry.flags. The first four have the values of the flags of toroni_message. */
+enum {
+    TORONI_ENTRY_TO_DESCENDANTS = 1, /* also publish to everything below the topic */
+    TORONI_ENTRY_HAS_TIMESTAMP = 2,
+    TORONI_ENTRY_HAS_ORIGIN = 4,
+    TORONI_ENTRY_HAS_NUMBER = 8,
+    TORONI_ENTRY_HAS_OPEN_FROM = 16
+};
+
+/* A message for toroni_inlet_publish. A field for which the flag is not set is not read. */
+typedef struct toroni_inlet_entry {
+    const toroni_inlet_topic *topic;
+    const toroni_bytes *parts; /* the bytes of the message: part_count parts, which are written one after the other */
+    size_t part_count;
+    toroni_origin origin;      /* where it was first published; without it, the message is never a duplicate */
+    uint64_t open_from;        /* if the messages of the stream arrive in any order: the lowest number that is still
+                                  missing. No message with this or a higher number is then dropped. Without it, they
+                                  arrive in the order of their numbers. At most TORONI_NUMBER_LIMIT. */
+    uint64_t number;           /* its place in an order over several buses */
+    uint64_t timestamp_ns;     /* when it was first published; without it, the bus stamps the message if it was opened
+                                  with TORONI_FLAG_TIMESTAMPS */
+    uint32_t flags;            /* TORONI_ENTRY_..., combined */
+    uint32_t reserved;
+} toroni_inlet_entry;
+
+/* toroni_lost.bound: how exact the number of messages is */
+enum { TORONI_BOUND_EXACT = 0, TORONI_BOUND_AT_LEAST = 1, TORONI_BOUND_AT_MOST = 2 };
+
+/* toroni_lost.reason */
+enum {
+    TORONI_REASON_GONE = 1,       /* the sender no longer had them */
+    TORONI_REASON_BUDGET = 2,     /* they could not be repaired in the time that the receiver waits for repairs */
+    TORONI_REASON_MEMORY = 3,     /* the receiver had no memory left to hold what came after them */
+    TORONI_REASON_BURST = 4,      /* more of them were missing at once than the receiver keeps track of */
+    TORONI_REASON_JUMP = 5,       /* the sender was suddenly far ahead */
+    TORONI_REASON_RESTART = 6,    /* the source restarted with a new series */
+    TORONI_REASON_SILENT = 7,     /* the source fell silent, so it is not known what it published last */
+    TORONI_REASON_TOPIC = 8,      /* the name of their topic did not arrive */
+    TORONI_REASON_TOO_LONG = 9,   /* they were too long for the network or for this bus */
+    TORONI_REASON_OVERTAKEN = 10, /* at the source, publishers overtook the program that sends the messages on */
+    TORONI_REASON_DIVERGED = 11   /* the members of a replicated service disagreed about them */
+};
+
+/* Messages that were lost on their way to this bus. */
+typedef struct toroni_lost {
+    toroni_origin from;       /* the stream, and the first number that may be lost */
+    uint64_t until;           /* the number after the last one that may be lost, at least from.number, at most
+                                 TORONI_NUMBER_LIMIT */
+    uint64_t messages;        /* how many were lost; may be less than the difference of the numbers, which also count
+                                 messages of other streams */
+    int bound;                /* TORONI_BOUND_...: how exact that is */
+    int reason;               /* TORONI_REASON_... */
+    const char *const *scope; /* patterns of the topics that they may have had */
+    size_t scope_count;       /* 1 to 16 */
+} toroni_lost;
+
+/* How far a stream has arrived. */
+typedef struct toroni_arrived {
+    uint64_t next;     /* the lowest number that has not arrived, neither as a message nor as a loss */
+    int taken_over;    /* not 0: another inlet brought the series until now */
+    uint32_t reserved;
+} toroni_arrived;
+
+/* Creates an inlet.
+ * Creates a handle: close it with toroni_inlet_close.
+ * Errors: TORONI_PERMISSION_DENIED, TORONI_TOO_MANY_PARTICIPANTS, TORONI_OUT_OF_REACH, and those of toroni_bus_open. */
+int toroni_inlet_open(const toroni_bus *bus, toroni_inlet **result);
+
+/* Closes the handle, so that another inlet can bring its streams. Its topics can then only be closed. */
+void toroni_inlet_close(toroni_inlet *inlet);
+
+/* Creates a topic to publish on. While the topic table of the bus is less than half full, a new topic is entered there.
+ * Beyond that, the name travels with each message.
+ * Creates a handle: close it with toroni_inlet_topic_close.
+ * Errors: TORONI_INVALID_TOPIC, TORONI_REENTRANT, TORONI_FORKED, TORONI_CORRUPT, TORONI_OS. */
+int toroni_inlet_open_topic(const toroni_inlet *inlet, const char *topic, toroni_inlet_topic **result);
+
+/* Closes the handle. */
+void toroni_inlet_topic_close(toroni_inlet_topic *topic);
+
+/* Returns the topic. The string lives as long as the handle. NULL if `topic` is NULL. */
+const char *toroni_inlet_topic_name(const toroni_inlet_topic *topic);
+
+/* Claims a stream for this inlet, and reports how far it has arrived. toroni_inlet_publish does the same when it first
+ * meets a stream. Call this to learn what need not be sent again.
+ * Errors: TORONI_TAKEN, TORONI_TOO_MANY_ARRIVALS, and those of toroni_publish except TORONI_TOO_LONG. */
+int toroni_inlet_claim(const toroni_inlet *inlet, uint32_t source, uint32_t series, uint16_t stream,
+                       toroni_arrived *result);
+
+/* Publishes `count` messages one after the other, on any topics; each is visible at once. The writer lock is taken once
+ * for as many messages as there is space for. Waits as toroni_publish does. Writes to `published`, which may be NULL,
+ * how many messages were published or dropped as duplicates; on success that is `count`. If any message is invalid or
+ * too long, none is published.
+ * Errors: TORONI_TAKEN, TORONI_TOO_MANY_ARRIVALS, TORONI_INVALID_ORIGIN, TORONI_FOREIGN_TOPIC if another inlet made a
+ * topic, and those of toroni_publish. */
+int toroni_inlet_publish(const toroni_inlet *inlet, const toroni_inlet_entry *entries, size_t count,
+                         size_t *published);
+
+/* Does what toroni_inlet_publish does, but returns TORONI_TIMEOUT if all messages together take longer than
+ * `timeout_ns`. */
+int toroni_inlet_publish_timeout(const toroni_inlet *inlet, const toroni_inlet_entry *entries, size_t count,
+                                 uint64_t timeout_ns, size_t *published);
+
+/* Reports to subscribers that messages were lost on the way here, at this place of the order. It concerns a subscriber
+ * if one of its patterns and one of the scope could match the same topic. The numbers of the loss count as arrived: if
+ * all of them have arrived before, the loss is dropped as a duplicate. `open_from` is what toroni_inlet_entry.open_from
+ * is for messages; NULL means that the messages arrive in the order of their numbers.
+ * Errors: TORONI_INVALID_LOSS, TORONI_INVALID_PATTERN, TORONI_INVALID_ORIGIN if `open_from` is too large, and those of
+ * toroni_inlet_claim. */
+int toroni_inlet_publish_lost(const toroni_inlet *inlet, const toroni_lost *lost, const uint64_t *open_from);
+
+/* Does what toroni_inlet_publish_lost does, but returns TORONI_TIMEOUT if that takes longer than `timeout_ns`. */
+int toroni_inlet_publish_lost_timeout(const toroni_inlet *inlet, const toroni_lost *lost, const uint64_t *open_from,
+                                      uint64_t timeout_ns);
+
+/* Returns how many messages and losses the inlet has dropped because they had arrived before. 0 if `inlet` is NULL. */
+uint64_t toroni_inlet_duplicates(const toroni_inlet *inlet);
+
 /* ---- receiving ---------------------------------------------------------------------------------------- */
 
 /* Receives the messages that match its patterns, in the one order of the bus. It belongs to one thread at a time, and
@@ -492,7 +651,9 @@ typedef struct toroni_subscriber_options {
 /* toroni_message.flags */
 enum {
     TORONI_MESSAGE_TO_DESCENDANTS = 1, /* was also published to everything below its topic */
-    TORONI_MESSAGE_HAS_TIMESTAMP = 2
+    TORONI_MESSAGE_HAS_TIMESTAMP = 2,
+    TORONI_MESSAGE_HAS_ORIGIN = 4,
+    TORONI_MESSAGE_HAS_NUMBER = 8
 };
 
 /* A received message. What it points to lives until the next call on its subscriber, or until its handler returns. */
@@ -505,6 +666,8 @@ typedef struct toroni_message {
     uint64_t position;     /* in the stream of the bus */
     uint64_t next_position; /* position of the next message */
     uint64_t timestamp_ns; /* when it was published, if flags has TORONI_MESSAGE_HAS_TIMESTAMP; else 0 */
+    uint64_t number;       /* place in an order over several buses, if flags has TORONI_MESSAGE_HAS_NUMBER; else 0 */
+    toroni_origin origin;  /* where it was first published, if flags has TORONI_MESSAGE_HAS_ORIGIN; else zeros */
     uint32_t flags;        /* TORONI_MESSAGE_..., combined */
     uint32_t reserved;
 } toroni_message;
@@ -565,7 +728,7 @@ int toroni_receive_timeout(toroni_subscriber *subscriber, uint64_t timeout_ns, t
  *
  * A publisher may overwrite the messages while they are read. So do not rely on anything read from a payload,
  * including lengths and numbers in it, until toroni_validate has returned TORONI_OK after the last read. The same
- * holds for timestamp_ns. All other fields of toroni_message are reliable.
+ * holds for timestamp_ns, number and origin. All other fields of toroni_message are reliable.
  *
  * The compiler assumes that no one else writes to these bytes. So read each byte once, copy what you base a decision
  * on with memcpy, and do not expect to read the same value again after the validation. Only if the policy is
@@ -692,6 +855,7 @@ typedef struct toroni_bus_stats {
     uint32_t topics;          /* number of names in the topic table */
     uint32_t max_publishers;
     uint32_t max_subscribers;
+    uint32_t max_arrivals;
     int persistent;           /* not 0: toroni_clean keeps the bus */
     int on_disk;              /* not 0: its directory is on a file system that survives a reboot */
     int sees_publishers;      /* 0: this process may not read them, so the snapshot contains none */

@@ -1,8 +1,10 @@
-//! `toroni_message`.
+//! `toroni_message` and `toroni_origin`.
 
+use crate::options::unknown;
+use crate::status::Outcome;
 use std::ffi::{c_char, c_void};
 use std::time::{SystemTime, UNIX_EPOCH};
-use toroni::{Borrowed, Message};
+use toroni::{Borrowed, Message, Origin};
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -15,18 +17,54 @@ pub struct toroni_message {
     pub position: u64,
     pub next_position: u64,
     pub timestamp_ns: u64,
+    pub number: u64,
+    pub origin: toroni_origin,
     pub flags: u32,
     pub reserved: u32,
 }
 
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct toroni_origin {
+    pub number: u64,
+    pub source: u32,
+    pub series: u32,
+    pub stream: u16,
+    pub reserved: [u16; 3],
+}
+
+impl From<Origin> for toroni_origin {
+    #[inline]
+    fn from(origin: Origin) -> Self {
+        let Origin { source, series, stream, number } = origin;
+        Self { number, source, series, stream, reserved: [0; 3] }
+    }
+}
+
+impl toroni_origin {
+    /// Returns the origin that a caller has given. The library checks its number.
+    pub(crate) fn checked(self) -> Outcome<Origin> {
+        let Self { number, source, series, stream, reserved } = self;
+        match reserved.iter().find(|one| **one != 0) {
+            None => Ok(Origin { source, series, stream, number }),
+            Some(set) => Err(unknown("reserved", set)),
+        }
+    }
+}
+
 const TO_DESCENDANTS: u32 = 1;
 const HAS_TIMESTAMP: u32 = 2;
+const HAS_ORIGIN: u32 = 4;
+const HAS_NUMBER: u32 = 8;
 
 /// Converts a copied message or one in place, whose methods have the same names.
 macro_rules! to_c {
     ($message:expr) => {{
         let (payload, topic) = ($message.payload(), $message.topic());
-        let (flags, timestamp_ns) = flags($message.to_descendants(), $message.timestamp());
+        let (mut flags, timestamp_ns) = flags($message.to_descendants(), $message.timestamp());
+        let (origin, number) = ($message.origin(), $message.number());
+        flags |= if origin.is_some() { HAS_ORIGIN } else { 0 };
+        flags |= if number.is_some() { HAS_NUMBER } else { 0 };
         toroni_message {
             payload: payload.as_ptr().cast(),
             payload_length: payload.len(),
@@ -36,6 +74,8 @@ macro_rules! to_c {
             position: $message.position(),
             next_position: $message.next_position(),
             timestamp_ns,
+            number: number.unwrap_or(0),
+            origin: origin.map(toroni_origin::from).unwrap_or_default(),
             flags,
             reserved: 0,
         }

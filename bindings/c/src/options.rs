@@ -38,6 +38,8 @@ pub struct toroni_open_options {
     pub writers_group: *const c_char,
     pub readers_group: *const c_char,
     pub participant_name: *const c_char,
+    pub max_arrivals: u32,
+    pub reserved: u32,
 }
 
 // SAFETY: all fields are numbers and pointers; a test checks the layout.
@@ -59,6 +61,8 @@ const REQUIREMENTS: [fn(BusConfig) -> BusConfig; 4] = [
     BusConfig::require_notify,
 ];
 const REQUIRE_OWNER: u32 = 1 << REQUIREMENTS.len();
+/// `TORONI_NO_ARRIVALS` of toroni.h.
+const NO_ARRIVALS: u32 = u32::MAX;
 
 /// Opens a bus with these options, or with the defaults if `options` is null.
 ///
@@ -123,6 +127,13 @@ unsafe fn config(options: &toroni_open_options) -> Outcome<BusConfig> {
     }
     if options.max_subscribers != 0 {
         config = config.max_subscribers(options.max_subscribers);
+    }
+    if options.reserved != 0 {
+        return Err(unknown("reserved", options.reserved));
+    }
+    if options.max_arrivals != 0 {
+        let none = options.max_arrivals == NO_ARRIVALS;
+        config = config.max_arrivals(if none { 0 } else { options.max_arrivals });
     }
     if options.mode != 0 {
         config = config.mode(options.mode);

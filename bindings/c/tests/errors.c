@@ -25,6 +25,11 @@ void null_is_an_error_everywhere(void) {
     toroni_publisher *publisher, *no_publisher;
     toroni_exclusive *exclusive, *no_exclusive;
     toroni_exclusive_topic *topic, *no_topic;
+    toroni_inlet *inlet, *no_inlet;
+    toroni_inlet_topic *inlet_topic, *no_inlet_topic;
+    toroni_inlet_entry entry = {0};
+    toroni_lost lost = {{0}, 1, 1, 0, 1, NULL, 1};
+    toroni_arrived arrived;
     toroni_subscriber *subscriber, *no_subscriber;
     toroni_subscriber_options options = TORONI_SUBSCRIBER_OPTIONS_INIT;
     toroni_router *router, *no_router;
@@ -100,6 +105,30 @@ void null_is_an_error_everywhere(void) {
     NULL_IN(toroni_exclusive_publish_in_place(NULL, topic, 0, fill, NULL));
     NULL_IN(toroni_exclusive_publish_in_place(exclusive, NULL, 0, fill, NULL));
     NULL_IN(toroni_exclusive_publish_in_place(exclusive, topic, 0, NULL, NULL));
+
+    OK(toroni_inlet_open(bus, &inlet));
+    toroni_exclusive_close(exclusive);
+    OK(toroni_inlet_open_topic(inlet, "t", &inlet_topic));
+    NULL_IN(toroni_inlet_open(NULL, &no_inlet));
+    NULL_IN(toroni_inlet_open(bus, NULL));
+    NULL_IN(toroni_inlet_open_topic(NULL, "t", &no_inlet_topic));
+    NULL_IN(toroni_inlet_open_topic(inlet, NULL, &no_inlet_topic));
+    NULL_IN(toroni_inlet_open_topic(inlet, "t", NULL));
+    CHECK(toroni_inlet_topic_name(NULL) == NULL && toroni_inlet_duplicates(NULL) == 0);
+    NULL_IN(toroni_inlet_claim(NULL, 1, 1, 1, &arrived));
+    NULL_IN(toroni_inlet_claim(inlet, 1, 1, 1, NULL));
+    NULL_IN(toroni_inlet_publish(NULL, NULL, 0, &count));
+    NULL_IN(toroni_inlet_publish(inlet, NULL, 1, &count));
+    NULL_IN(toroni_inlet_publish(inlet, &entry, 1, &count));
+    entry.topic = inlet_topic, entry.part_count = 1;
+    NULL_IN(toroni_inlet_publish(inlet, &entry, 1, &count));
+    entry.parts = &bytes;
+    NULL_IN(toroni_inlet_publish_timeout(inlet, &entry, 1, 0, &count));
+    CHECK(count == 0);
+    NULL_IN(toroni_inlet_publish_lost(inlet, NULL, NULL));
+    NULL_IN(toroni_inlet_publish_lost(inlet, &lost, NULL));
+    lost.scope = &no_pattern;
+    NULL_IN(toroni_inlet_publish_lost_timeout(inlet, &lost, NULL, 0));
 
     NULL_IN(toroni_bus_subscribe(NULL, "t", &no_subscriber));
     NULL_IN(toroni_bus_subscribe(bus, NULL, &no_subscriber));
@@ -183,6 +212,8 @@ void null_is_an_error_everywhere(void) {
     toroni_publisher_close(NULL);
     toroni_exclusive_close(NULL);
     toroni_exclusive_topic_close(NULL);
+    toroni_inlet_close(NULL);
+    toroni_inlet_topic_close(NULL);
     toroni_subscriber_close(NULL);
     toroni_router_close(NULL);
     toroni_stats_close(NULL);
@@ -190,7 +221,8 @@ void null_is_an_error_everywhere(void) {
     toroni_bus_list_close(NULL);
     toroni_clean_report_close(NULL);
     toroni_exclusive_topic_close(topic);
-    toroni_exclusive_close(exclusive);
+    toroni_inlet_topic_close(inlet_topic);
+    toroni_inlet_close(inlet);
     toroni_router_close(router);
     toroni_subscriber_close(subscriber);
     toroni_publisher_close(publisher);
@@ -235,6 +267,9 @@ void a_call_that_fails_clears_its_result(void) {
     toroni_publisher *publisher, *no_publisher;
     toroni_exclusive *exclusive, *no_exclusive;
     toroni_exclusive_topic *no_topic;
+    toroni_inlet *inlet, *no_inlet;
+    toroni_inlet_topic *no_inlet_topic;
+    toroni_arrived arrived;
     toroni_subscriber *subscriber, *no_subscriber;
     toroni_router *router, *no_router;
     toroni_stats *stats;
@@ -265,6 +300,12 @@ void a_call_that_fails_clears_its_result(void) {
     CLEARS(TORONI_INVALID_TOPIC, toroni_exclusive_open_topic(exclusive, "//", NULL, &no_topic), no_topic);
     CLEARS(TORONI_INVALID_ARGUMENT, toroni_exclusive_publish_burst(exclusive, NULL, payloads, 1, &count), count);
     toroni_exclusive_close(exclusive);
+    OK(toroni_inlet_open(bus, &inlet));
+    CLEARS(TORONI_INVALID_ARGUMENT, toroni_inlet_open(NULL, &no_inlet), no_inlet);
+    CLEARS(TORONI_INVALID_TOPIC, toroni_inlet_open_topic(inlet, "//", &no_inlet_topic), no_inlet_topic);
+    CLEARS(TORONI_INVALID_ARGUMENT, toroni_inlet_claim(NULL, 1, 1, 1, &arrived), arrived);
+    CLEARS(TORONI_INVALID_ARGUMENT, toroni_inlet_publish(inlet, NULL, 1, &count), count);
+    toroni_inlet_close(inlet);
     CLEARS(TORONI_INVALID_PATTERN, toroni_bus_subscribe(bus, "//", &no_subscriber), no_subscriber);
     CLEARS(TORONI_INVALID_ARGUMENT, toroni_bus_subscribe(NULL, "t", &no_subscriber), no_subscriber);
     CLEARS(TORONI_INVALID_ARGUMENT, toroni_bus_subscribe_with(bus, NULL, &no_subscriber), no_subscriber);
@@ -347,6 +388,10 @@ void invalid_texts_and_values_are_errors(void) {
     other = options, other.require = 32;
     RETURNS(TORONI_INVALID_ARGUMENT, toroni_bus_open("b", &other, &no_bus));
     CHECK(strstr(toroni_error_message(), "require is 32") != NULL);
+    other = options, other.reserved = 1;
+    RETURNS(TORONI_INVALID_ARGUMENT, toroni_bus_open("b", &other, &no_bus));
+    other = options, other.max_arrivals = 65537;
+    RETURNS(TORONI_INVALID_SETTING, toroni_bus_open("b", &other, &no_bus));
     subscribing.start = 4;
     RETURNS(TORONI_INVALID_ARGUMENT, toroni_bus_subscribe_with(bus, &subscribing, &subscriber));
     subscribing.start = 0, subscribing.wait = 4;
@@ -434,7 +479,7 @@ void programs_of_other_releases_are_understood(void) {
     free(older);
     OK(toroni_publish(publisher, "", 0));
     OK(toroni_receive(subscriber, &message));
-    CHECK(message.reserved == 0);
+    CHECK(message.reserved == 0 && message.flags == 0);
     toroni_subscriber_close(subscriber);
     toroni_publisher_close(publisher);
     toroni_bus_close(bus);

@@ -74,6 +74,8 @@ fn no_function_lets_a_panic_through() {
         // They call another exported function.
         ("toroni_publish_burst", "toroni_publish_burst_timeout("),
         ("toroni_exclusive_publish_burst", "toroni_exclusive_publish_burst_timeout("),
+        ("toroni_inlet_publish", "toroni_inlet_publish_timeout("),
+        ("toroni_inlet_publish_lost", "toroni_inlet_publish_lost_timeout("),
         // Signal handlers call them; they only store a number.
         ("toroni_subscriber_interrupt", "interrupter.interrupt()"),
         ("toroni_router_interrupt", "interrupter.interrupt()"),
@@ -172,7 +174,7 @@ layouts! {
     toroni_open_options {
         struct_size existence lock notify multicast_address multicast_port directory capacity
         topic_table_bytes max_publishers max_subscribers policy flags require mode owner writers_group
-        readers_group participant_name
+        readers_group participant_name max_arrivals reserved
     }
     toroni_publisher_options { struct_size policy to_descendants reserved }
     toroni_bytes { data length }
@@ -180,14 +182,20 @@ layouts! {
         struct_size patterns pattern_count start wait position sequence not_gating reserved name
     }
     toroni_message {
-        payload payload_length topic topic_length sequence position next_position timestamp_ns flags
-        reserved
+        payload payload_length topic topic_length sequence position next_position timestamp_ns number origin
+        flags reserved
     }
+    toroni_origin { number source series stream reserved }
+    toroni_inlet_entry {
+        topic parts part_count origin open_from number timestamp_ns flags reserved
+    }
+    toroni_lost { from until messages bound reason scope scope_count }
+    toroni_arrived { next taken_over reserved }
     toroni_loss { messages bytes }
     toroni_subscriber_stats { received lost_messages lapses reserved }
     toroni_bus_stats {
         capacity topic_table_bytes tail sequence oldest_position created_ns policy lock notify topics
-        max_publishers max_subscribers persistent on_disk sees_publishers sees_subscribers multicast_address
+        max_publishers max_subscribers max_arrivals persistent on_disk sees_publishers sees_subscribers multicast_address
         multicast_port
     }
     toroni_lock_owner { slot pid alive stopped dumping exclusive }
@@ -253,5 +261,5 @@ fn structures_that_callers_make_end_without_padding() {
             count += 1;
         }
     }
-    assert_eq!(count, 9, "options, and structures that the library writes to callers' memory");
+    assert_eq!(count, 13, "options, and structures that the library writes to callers' memory");
 }

@@ -25,6 +25,13 @@ void an_exclusive_publisher_waits_for_slow_subscribers(void);
 void an_exclusive_publisher_is_refused_for_a_reason(void);
 void a_killed_exclusive_publisher_is_succeeded(void);
 void an_exclusive_publisher_belongs_to_its_process(void);
+void an_inlet_publishes_what_comes_from_elsewhere(void);
+void each_message_from_elsewhere_arrives_once(void);
+void one_inlet_at_a_time_brings_a_series(void);
+void invalid_messages_from_elsewhere_are_refused(void);
+void an_inlet_waits_for_slow_subscribers(void);
+void threads_share_an_inlet(void);
+void a_killed_inlet_is_succeeded(void);
 void losses_are_exact(void);
 void messages_in_place_are_validated(void);
 void messages_are_passed_on_in_place(void);
@@ -68,6 +75,13 @@ static const struct {
     TEST(an_exclusive_publisher_is_refused_for_a_reason),
     TEST(a_killed_exclusive_publisher_is_succeeded),
     TEST(an_exclusive_publisher_belongs_to_its_process),
+    TEST(an_inlet_publishes_what_comes_from_elsewhere),
+    TEST(each_message_from_elsewhere_arrives_once),
+    TEST(one_inlet_at_a_time_brings_a_series),
+    TEST(invalid_messages_from_elsewhere_are_refused),
+    TEST(an_inlet_waits_for_slow_subscribers),
+    TEST(threads_share_an_inlet),
+    TEST(a_killed_inlet_is_succeeded),
     TEST(losses_are_exact),
     TEST(messages_in_place_are_validated),
     TEST(messages_are_passed_on_in_place),

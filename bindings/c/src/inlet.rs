@@ -1,0 +1,300 @@
+//! Inlets, and what they publish: entries and losses.
+
+use crate::arguments::{
+    FOREVER, close, handle, null, payload, put, put_count, put_handle, slice, string, timeout,
+};
+use crate::bus::{bus, toroni_bus};
+use crate::message::toroni_origin;
+use crate::options::unknown;
+use crate::publisher::toroni_bytes;
+use crate::status::{Failure, Outcome, Status, catch_panics, catch_panics_or};
+use std::ffi::{CString, c_char, c_int};
+use toroni::{Entry, Inlet, InletTopic, Lost, LostBound, LostReason, Pattern};
+
+pub struct toroni_inlet(Inlet);
+
+pub struct toroni_inlet_topic {
+    topic: InletTopic,
+    name: CString,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct toroni_inlet_entry {
+    pub topic: *const toroni_inlet_topic,
+    pub parts: *const toroni_bytes,
+    pub part_count: usize,
+    pub origin: toroni_origin,
+    pub open_from: u64,
+    pub number: u64,
+    pub timestamp_ns: u64,
+    pub flags: u32,
+    pub reserved: u32,
+}
+
+const TO_DESCENDANTS: u32 = 1;
+const HAS_TIMESTAMP: u32 = 2;
+const HAS_ORIGIN: u32 = 4;
+const HAS_NUMBER: u32 = 8;
+const HAS_OPEN_FROM: u32 = 16;
+const ALL_FLAGS: u32 = 31;
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct toroni_lost {
+    pub from: toroni_origin,
+    pub until: u64,
+    pub messages: u64,
+    pub bound: c_int,
+    pub reason: c_int,
+    pub scope: *const *const c_char,
+    pub scope_count: usize,
+}
+
+#[repr(C)]
+pub struct toroni_arrived {
+    pub next: u64,
+    pub taken_over: c_int,
+    pub reserved: u32,
+}
+
+const BOUNDS: [LostBound; 3] = [LostBound::Exact, LostBound::AtLeast, LostBound::AtMost];
+
+const REASONS: [LostReason; 11] = [
+    LostReason::Gone,
+    LostReason::Budget,
+    LostReason::Memory,
+    LostReason::Burst,
+    LostReason::Jump,
+    LostReason::Restart,
+    LostReason::Silent,
+    LostReason::Topic,
+    LostReason::TooLong,
+    LostReason::Overtaken,
+    LostReason::Diverged,
+];
+
+/// # Safety
+/// As [`handle`].
+unsafe fn inlet<'a>(pointer: *const toroni_inlet) -> Outcome<&'a Inlet> {
+    // SAFETY: the caller guarantees it.
+    unsafe { handle(pointer, "the inlet") }.map(|inlet| &inlet.0)
+}
+
+/// # Safety
+/// As [`handle`].
+unsafe fn topic<'a>(pointer: *const toroni_inlet_topic) -> Outcome<&'a toroni_inlet_topic> {
+    // SAFETY: the caller guarantees it.
+    unsafe { handle(pointer, "the topic") }
+}
+
+impl toroni_inlet_entry {
+    /// # Safety
+    /// `topic` is what toroni.h requires.
+    unsafe fn with<'a>(&self, parts: &'a [&'a [u8]]) -> Outcome<Entry<'a>> {
+        if self.flags & !ALL_FLAGS != 0 {
+            return Err(unknown("flags", self.flags));
+        }
+        if self.reserved != 0 {
+            return Err(unknown("reserved", self.reserved));
+        }
+        let has = |flag| self.flags & flag != 0;
+        // SAFETY: the caller guarantees it.
+        let topic = &unsafe { topic(self.topic) }?.topic;
+        Ok(Entry {
+            to_descendants: has(TO_DESCENDANTS),
+            published_ns: has(HAS_TIMESTAMP).then_some(self.timestamp_ns),
+            origin: has(HAS_ORIGIN).then(|| self.origin.checked()).transpose()?,
+            open_from: has(HAS_OPEN_FROM).then_some(self.open_from),
+            number: has(HAS_NUMBER).then_some(self.number),
+            ..Entry::new(topic, parts)
+        })
+    }
+}
+
+/// # Safety
+/// `pointer` is null, or points to what toroni.h requires.
+unsafe fn lost(pointer: *const toroni_lost) -> Outcome<Lost> {
+    // SAFETY: the caller guarantees it.
+    let given = unsafe { pointer.as_ref() }.ok_or_else(|| null("the loss"))?;
+    let one_of = |number: c_int| usize::try_from(number).ok();
+    let bound = one_of(given.bound).and_then(|bound| BOUNDS.get(bound));
+    let reason = one_of(given.reason).and_then(|reason| REASONS.get(reason.checked_sub(1)?));
+    let mut scope = Vec::new();
+    // SAFETY: as above.
+    for pattern in unsafe { slice(given.scope, given.scope_count, "the scope") }? {
+        // SAFETY: as above.
+        let pattern = unsafe { string(*pattern, "a pattern of the scope") }?;
+        scope.push(Pattern::new(pattern).map_err(|error| Failure {
+            status: Status::InvalidPattern,
+            text: Some(error.to_string()),
+        })?);
+    }
+    Ok(Lost {
+        from: given.from.checked()?,
+        until: given.until,
+        messages: given.messages,
+        bound: *bound.ok_or_else(|| unknown("bound", given.bound))?,
+        reason: *reason.ok_or_else(|| unknown("reason", given.reason))?,
+        scope,
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_inlet_open(
+    bus: *const toroni_bus,
+    result: *mut *mut toroni_inlet,
+) -> c_int {
+    // SAFETY: toroni.h requires it of callers.
+    catch_panics(|| unsafe {
+        put_handle(result, || Ok(toroni_inlet(self::bus(bus)?.bus.inlet()?)))
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_inlet_close(inlet: *mut toroni_inlet) {
+    // SAFETY: toroni.h requires it of callers.
+    unsafe { close(inlet) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_inlet_open_topic(
+    inlet: *const toroni_inlet,
+    topic: *const c_char,
+    result: *mut *mut toroni_inlet_topic,
+) -> c_int {
+    // SAFETY: toroni.h requires it of callers.
+    catch_panics(|| unsafe {
+        put_handle(result, || {
+            let name = string(topic, "the topic")?;
+            let topic = self::inlet(inlet)?.topic(name)?;
+            let name = CString::new(name).map_err(|_| Failure::argument("the topic"))?;
+            Ok(toroni_inlet_topic { topic, name })
+        })
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_inlet_topic_close(topic: *mut toroni_inlet_topic) {
+    // SAFETY: toroni.h requires it of callers.
+    unsafe { close(topic) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_inlet_topic_name(
+    topic: *const toroni_inlet_topic,
+) -> *const c_char {
+    // SAFETY: toroni.h requires it of callers.
+    catch_panics_or(std::ptr::null(), || Ok(unsafe { self::topic(topic) }?.name.as_ptr()))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_inlet_claim(
+    inlet: *const toroni_inlet,
+    source: u32,
+    series: u32,
+    stream: u16,
+    result: *mut toroni_arrived,
+) -> c_int {
+    // SAFETY: toroni.h requires it of callers; zeros are valid numbers.
+    catch_panics(|| unsafe {
+        put(result, "the pointer to the result", || {
+            let arrived = self::inlet(inlet)?.claim(source, series, stream)?;
+            let taken_over = arrived.taken_over.into();
+            Ok(toroni_arrived { next: arrived.next, taken_over, reserved: 0 })
+        })
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_inlet_publish(
+    inlet: *const toroni_inlet,
+    entries: *const toroni_inlet_entry,
+    count: usize,
+    published: *mut usize,
+) -> c_int {
+    // SAFETY: toroni.h requires it of callers.
+    unsafe { toroni_inlet_publish_timeout(inlet, entries, count, FOREVER, published) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_inlet_publish_timeout(
+    inlet: *const toroni_inlet,
+    entries: *const toroni_inlet_entry,
+    count: usize,
+    timeout_ns: u64,
+    published: *mut usize,
+) -> c_int {
+    // SAFETY: toroni.h requires it of callers.
+    catch_panics(|| unsafe {
+        put_count(published, 0);
+        let inlet = self::inlet(inlet)?;
+        let given = slice(entries, count, "the entries")?;
+        let mut parts = Vec::with_capacity(count);
+        for entry in given {
+            for part in slice(entry.parts, entry.part_count, "the parts")? {
+                parts.push(payload(part.data, part.length)?);
+            }
+        }
+        let mut rest = &parts[..];
+        let mut entries = Vec::with_capacity(count);
+        for entry in given {
+            let (parts, after) = rest.split_at(entry.part_count);
+            rest = after;
+            entries.push(entry.with(parts)?);
+        }
+        let outcome = match timeout(timeout_ns) {
+            None => inlet.publish(&entries),
+            Some(timeout) => inlet.publish_timeout(&entries, timeout),
+        };
+        let done = outcome.as_ref().err().map_or(count, |error| error.published);
+        put_count(published, done);
+        Ok(outcome?)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_inlet_publish_lost(
+    inlet: *const toroni_inlet,
+    lost: *const toroni_lost,
+    open_from: *const u64,
+) -> c_int {
+    // SAFETY: toroni.h requires it of callers.
+    unsafe { toroni_inlet_publish_lost_timeout(inlet, lost, open_from, FOREVER) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_inlet_publish_lost_timeout(
+    inlet: *const toroni_inlet,
+    lost: *const toroni_lost,
+    open_from: *const u64,
+    timeout_ns: u64,
+) -> c_int {
+    // SAFETY: toroni.h requires it of callers.
+    catch_panics(|| unsafe {
+        let (inlet, lost) = (self::inlet(inlet)?, self::lost(lost)?);
+        let open_from = open_from.as_ref().copied();
+        Ok(match timeout(timeout_ns) {
+            None => inlet.publish_lost(&lost, open_from),
+            Some(timeout) => inlet.publish_lost_timeout(&lost, open_from, timeout),
+        }?)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_inlet_duplicates(inlet: *const toroni_inlet) -> u64 {
+    // SAFETY: toroni.h requires it of callers.
+    catch_panics_or(0, || Ok(unsafe { self::inlet(inlet) }?.duplicates()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The numbers in toroni.h are those of the library.
+    #[test]
+    fn bounds_and_reasons_have_the_numbers_of_the_library() {
+        assert!(BOUNDS.into_iter().enumerate().all(|(at, bound)| bound as usize == at));
+        assert!(REASONS.into_iter().enumerate().all(|(at, reason)| reason as usize == at + 1));
+    }
+}
