@@ -18,15 +18,15 @@
 // Handles. Destructors close the handles. A handle can be moved, but not copied. A handle that was moved from is
 // empty, and calls on it fail with TORONI_INVALID_ARGUMENT.
 //
-// Errors. Functions throw toroni::error, or toroni::lapped, toroni::interrupted and toroni::exclusive_error, which
-// derive from it. If no message is available, or if a time limit expires, that is not an error: such functions return a
-// std::optional or a bool.
+// Errors. Functions throw toroni::error, or toroni::lapped, toroni::interrupted, toroni::exclusive_error and
+// toroni::taken_error, which derive from it. If no message is available, or if a time limit expires, that is not an
+// error: such functions return a std::optional or a bool.
 //
 // A function that takes std::nothrow as its last argument returns a toroni::result instead, which contains either the
 // value or the error. It throws nothing except std::bad_alloc. For a constructor, open() is this form. The following
 // have no such form:
 //   - functions that call your code, which may throw: publish_in_place, iterators, and all functions of a router;
-//   - bursts, whose exception contains the number of messages that were published;
+//   - bursts and inlet::publish, whose exception contains the number of messages that were published;
 //   - default_directory(), and the functions of toroni::stats.
 #ifndef TORONI_HPP
 #define TORONI_HPP
@@ -93,6 +93,13 @@ public:
     explicit exclusive_error(const std::string &text) : error(TORONI_EXCLUSIVE, text) {}
 };
 
+// TORONI_TAKEN: another inlet, which what() names, brings the messages of this series. This one can when the other is
+// closed.
+class taken_error : public error {
+public:
+    explicit taken_error(const std::string &text) : error(TORONI_TAKEN, text) {}
+};
+
 // An error as a value.
 struct failure {
     toroni_status status;
@@ -104,6 +111,7 @@ struct failure {
         if (status == TORONI_LAPPED) throw lapped(text, loss);
         if (status == TORONI_INTERRUPTED) throw interrupted(text);
         if (status == TORONI_EXCLUSIVE) throw exclusive_error(text);
+        if (status == TORONI_TAKEN) throw taken_error(text);
         throw error(status, text);
     }
 };
@@ -162,6 +170,8 @@ struct close {
     void operator()(toroni_publisher *handle) const noexcept { toroni_publisher_close(handle); }
     void operator()(toroni_exclusive *handle) const noexcept { toroni_exclusive_close(handle); }
     void operator()(toroni_exclusive_topic *handle) const noexcept { toroni_exclusive_topic_close(handle); }
+    void operator()(toroni_inlet *handle) const noexcept { toroni_inlet_close(handle); }
+    void operator()(toroni_inlet_topic *handle) const noexcept { toroni_inlet_topic_close(handle); }
     void operator()(toroni_subscriber *handle) const noexcept { toroni_subscriber_close(handle); }
     void operator()(toroni_router *handle) const noexcept { toroni_router_close(handle); }
     void operator()(toroni_stats *handle) const noexcept { toroni_stats_close(handle); }
@@ -201,6 +211,9 @@ inline std::chrono::system_clock::time_point time(std::uint64_t ns) {
     return std::chrono::system_clock::time_point(
         std::chrono::duration_cast<std::chrono::system_clock::duration>(duration(ns)));
 }
+
+// Converts a point in time to nanoseconds since 1970. An earlier one becomes 0.
+inline std::uint64_t since_1970(std::chrono::system_clock::time_point time) { return ns(time.time_since_epoch()); }
 
 inline const char *or_null(const std::optional<std::string> &text) { return text ? text->c_str() : nullptr; }
 inline std::optional<std::string> or_none(const char *text) {
@@ -296,6 +309,7 @@ struct open_options {
     std::uint64_t topic_table_bytes = 0;
     std::uint32_t max_publishers = 0;
     std::uint32_t max_subscribers = 0;
+    std::uint32_t max_arrivals = 0; // TORONI_NO_ARRIVALS: none
     toroni::policy policy;
     std::uint32_t flags = 0;   // TORONI_FLAG_...
     std::uint32_t require = 0; // TORONI_REQUIRE_...
@@ -440,6 +454,7 @@ public:
         given.topic_table_bytes = options.topic_table_bytes;
         given.max_publishers = options.max_publishers;
         given.max_subscribers = options.max_subscribers;
+        given.max_arrivals = options.max_arrivals;
         given.policy = options.policy;
         given.flags = options.flags;
         given.require = options.require;
@@ -552,7 +567,7 @@ template <typename Fill, typename Publish> bool in_place(Fill &fill, const Publi
 
 } // namespace detail
 
-// An error that ended a burst. The messages before it stay published.
+// An error that ended a burst, or a call of inlet::publish. The messages before it stay published.
 class burst_error : public error {
 public:
     burst_error(const failure &why, std::size_t published)
@@ -834,6 +849,208 @@ private:
     detail::handle<toroni_exclusive> handle_;
 };
 
+// ---- messages from elsewhere ----------------------------------------------------------------------------
+
+// Names a message that was first published elsewhere: toroni_origin.
+struct origin {
+    std::uint32_t source = 0;
+    std::uint32_t series = 0;
+    std::uint16_t stream = 0;
+    std::uint64_t number = 0; // less than TORONI_NUMBER_LIMIT
+
+    friend bool operator==(const origin &one, const origin &other) {
+        return one.source == other.source && one.series == other.series && one.stream == other.stream &&
+               one.number == other.number;
+    }
+    friend bool operator!=(const origin &one, const origin &other) { return !(one == other); }
+};
+
+namespace detail {
+
+inline toroni_origin given(const origin &from) {
+    return {from.number, from.source, from.series, from.stream, {0, 0, 0}};
+}
+
+inline origin received(const toroni_origin &from) { return {from.source, from.series, from.stream, from.number}; }
+
+} // namespace detail
+
+// Messages that were lost on their way to the bus: toroni_lost.
+struct lost_messages {
+    origin from;                    // the stream, and the first number that may be lost
+    std::uint64_t until = 0;        // the number after the last one that may be lost
+    std::uint64_t messages = 0;     // how many were lost
+    int bound = TORONI_BOUND_EXACT; // TORONI_BOUND_...: how exact that is
+    int reason = 0;                 // TORONI_REASON_...
+    std::vector<std::string> scope; // patterns of the topics that they may have had
+};
+
+// How far a stream has arrived.
+struct arrived {
+    std::uint64_t next; // the lowest number that has not arrived, neither as a message nor as a loss
+    bool taken_over;    // whether another inlet brought the series until now
+};
+
+// A topic of an inlet. Any number of threads may use it at the same time.
+class inlet_topic {
+public:
+    // Returns the topic; "" if this object was moved from.
+    std::string_view topic() const {
+        const char *topic = toroni_inlet_topic_name(get());
+        return topic ? topic : "";
+    }
+    // Returns the handle for the C functions. This object still owns it.
+    toroni_inlet_topic *get() const noexcept { return handle_.get(); }
+
+private:
+    friend class inlet;
+    explicit inlet_topic(toroni_inlet_topic *handle) : handle_(handle) {}
+    detail::handle<toroni_inlet_topic> handle_;
+};
+
+// A message for inlet::publish: toroni_inlet_entry. It does not own its topic and its bytes.
+struct entry {
+    entry(const inlet_topic &on, bytes payload) : topic(&on), parts{payload} {}
+    // A message of several parts, which are written one after the other.
+    entry(const inlet_topic &on, std::vector<bytes> its_parts) : topic(&on), parts(std::move(its_parts)) {}
+
+    const inlet_topic *topic;
+    std::vector<bytes> parts;
+    bool to_descendants = false; // whether it is also published to everything below its topic
+    std::optional<std::chrono::system_clock::time_point> timestamp; // when it was first published
+    std::optional<toroni::origin> origin;   // where it was first published; without it, it is never a duplicate
+    std::optional<std::uint64_t> open_from; // the lowest number that is missing, if they arrive in any order
+    std::optional<std::uint64_t> number;    // its place in an order over several buses
+};
+
+// Publishes messages that were first published elsewhere, each of them once; see toroni_inlet. Any number of threads
+// may use it at the same time.
+class inlet {
+public:
+    explicit inlet(const bus &bus) : inlet(open(bus, std::nothrow).value()) {}
+
+    static result<inlet> open(const bus &bus, std::nothrow_t) {
+        toroni_inlet *handle = nullptr;
+        const int status = toroni_inlet_open(bus.get(), &handle);
+        if (status != TORONI_OK) return detail::last_failure(status);
+        return inlet(handle);
+    }
+
+    // Creates a topic to publish on, which is a path such as "plant/boiler/temperature".
+    inlet_topic topic(const std::string &topic) const { return this->topic(topic, std::nothrow).value(); }
+    result<inlet_topic> topic(const std::string &topic, std::nothrow_t) const {
+        toroni_inlet_topic *handle = nullptr;
+        const int status = toroni_inlet_open_topic(get(), topic.c_str(), &handle);
+        if (status != TORONI_OK) return detail::last_failure(status);
+        return inlet_topic(handle);
+    }
+
+    // Claims a stream for this inlet, and returns how far it has arrived. Throws taken_error if another inlet brings
+    // the series.
+    arrived claim(std::uint32_t source, std::uint32_t series, std::uint16_t stream) const {
+        return claim(source, series, stream, std::nothrow).value();
+    }
+    result<arrived> claim(std::uint32_t source, std::uint32_t series, std::uint16_t stream, std::nothrow_t) const {
+        toroni_arrived found{};
+        const int status = toroni_inlet_claim(get(), source, series, stream, &found);
+        if (status != TORONI_OK) return detail::last_failure(status);
+        return arrived{found.next, found.taken_over != 0};
+    }
+
+    // Publishes messages one after the other, on any topics, and drops those that have arrived before. Throws
+    // burst_error.
+    void publish(const std::vector<entry> &entries) const {
+        std::size_t published = 0;
+        const int status = publish(entries, TORONI_FOREVER, published);
+        if (status != TORONI_OK) throw burst_error(detail::last_failure(status), published);
+    }
+    // Does what publish does, and returns the number of messages that were published, or dropped as duplicates, within
+    // `limit`.
+    template <typename Duration> std::size_t publish_for(const std::vector<entry> &entries, Duration limit) const {
+        std::size_t published = 0;
+        const int status = publish(entries, detail::ns(limit), published);
+        if (status != TORONI_OK && status != TORONI_TIMEOUT)
+            throw burst_error(detail::last_failure(status), published);
+        return published;
+    }
+
+    // Reports to subscribers that messages were lost on the way here. `open_from` is what entry::open_from is for
+    // messages.
+    void publish_lost(const lost_messages &lost, std::optional<std::uint64_t> open_from = {}) const {
+        publish_lost(lost, open_from, std::nothrow).value();
+    }
+    result<void> publish_lost(const lost_messages &lost, std::optional<std::uint64_t> open_from,
+                              std::nothrow_t) const {
+        return detail::done(publish_lost(lost, open_from, TORONI_FOREVER));
+    }
+    // Does what publish_lost does. Returns false if that was not possible within `limit`.
+    template <typename Duration>
+    bool publish_lost_for(const lost_messages &lost, std::optional<std::uint64_t> open_from, Duration limit) const {
+        return publish_lost_for(lost, open_from, limit, std::nothrow).value();
+    }
+    template <typename Duration>
+    result<bool> publish_lost_for(const lost_messages &lost, std::optional<std::uint64_t> open_from, Duration limit,
+                                  std::nothrow_t) const {
+        return detail::yes_unless(publish_lost(lost, open_from, detail::ns(limit)));
+    }
+
+    // Returns how many messages and losses it has dropped because they had arrived before; 0 if this object was moved
+    // from.
+    std::uint64_t duplicates() const { return toroni_inlet_duplicates(get()); }
+    // Returns the handle for the C functions. This object still owns it.
+    toroni_inlet *get() const noexcept { return handle_.get(); }
+
+private:
+    explicit inlet(toroni_inlet *handle) : handle_(handle) {}
+
+    int publish(const std::vector<entry> &entries, std::uint64_t timeout_ns, std::size_t &published) const {
+        std::size_t count = 0;
+        for (const entry &one : entries) count += one.parts.size();
+        std::vector<toroni_bytes> parts;
+        // The entries point into it.
+        parts.reserve(count);
+        std::vector<toroni_inlet_entry> all;
+        all.reserve(entries.size());
+        for (const entry &one : entries) {
+            toroni_inlet_entry given{};
+            given.topic = one.topic->get();
+            given.parts = parts.data() + parts.size();
+            given.part_count = one.parts.size();
+            for (const bytes &part : one.parts) parts.push_back({part.data(), part.size()});
+            if (one.to_descendants) given.flags |= TORONI_ENTRY_TO_DESCENDANTS;
+            if (one.timestamp) {
+                given.flags |= TORONI_ENTRY_HAS_TIMESTAMP;
+                given.timestamp_ns = detail::since_1970(*one.timestamp);
+            }
+            if (one.origin) {
+                given.flags |= TORONI_ENTRY_HAS_ORIGIN;
+                given.origin = detail::given(*one.origin);
+            }
+            if (one.open_from) {
+                given.flags |= TORONI_ENTRY_HAS_OPEN_FROM;
+                given.open_from = *one.open_from;
+            }
+            if (one.number) {
+                given.flags |= TORONI_ENTRY_HAS_NUMBER;
+                given.number = *one.number;
+            }
+            all.push_back(given);
+        }
+        return toroni_inlet_publish_timeout(get(), all.data(), all.size(), timeout_ns, &published);
+    }
+
+    int publish_lost(const lost_messages &lost, const std::optional<std::uint64_t> &open_from,
+                     std::uint64_t timeout_ns) const {
+        std::vector<const char *> scope;
+        for (const std::string &pattern : lost.scope) scope.push_back(pattern.c_str());
+        const toroni_lost given{detail::given(lost.from), lost.until,   lost.messages, lost.bound,
+                                lost.reason,              scope.data(), scope.size()};
+        return toroni_inlet_publish_lost_timeout(get(), &given, open_from ? &*open_from : nullptr, timeout_ns);
+    }
+
+    detail::handle<toroni_inlet> handle_;
+};
+
 // ---- receiving ------------------------------------------------------------------------------------------
 
 // A received message: toroni_message. It points to memory of its subscriber, and is valid until the next call on that,
@@ -854,6 +1071,16 @@ public:
     std::optional<std::chrono::system_clock::time_point> timestamp() const {
         if (!(content_.flags & TORONI_MESSAGE_HAS_TIMESTAMP)) return std::nullopt;
         return detail::time(content_.timestamp_ns);
+    }
+    // Returns where the message was first published, if it came from elsewhere.
+    std::optional<toroni::origin> origin() const {
+        if (!(content_.flags & TORONI_MESSAGE_HAS_ORIGIN)) return std::nullopt;
+        return detail::received(content_.origin);
+    }
+    // Returns its place in an order over several buses, if it has one.
+    std::optional<std::uint64_t> number() const {
+        if (!(content_.flags & TORONI_MESSAGE_HAS_NUMBER)) return std::nullopt;
+        return content_.number;
     }
 
 private:

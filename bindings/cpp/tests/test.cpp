@@ -58,6 +58,9 @@ static_assert(!std::is_copy_constructible_v<toroni::exclusive_publisher> &&
               std::is_nothrow_move_assignable_v<toroni::exclusive_publisher>);
 static_assert(!std::is_copy_constructible_v<toroni::exclusive_topic> &&
               std::is_nothrow_move_assignable_v<toroni::exclusive_topic>);
+static_assert(!std::is_copy_constructible_v<toroni::inlet> && std::is_nothrow_move_assignable_v<toroni::inlet>);
+static_assert(!std::is_copy_constructible_v<toroni::inlet_topic> &&
+              std::is_nothrow_move_assignable_v<toroni::inlet_topic>);
 static_assert(!std::is_copy_constructible_v<toroni::subscriber> && std::is_nothrow_move_assignable_v<toroni::subscriber>);
 static_assert(!std::is_copy_constructible_v<toroni::router> && std::is_nothrow_move_assignable_v<toroni::router>);
 
@@ -280,6 +283,90 @@ void an_exclusive_publisher_waits_with_a_limit() {
         return false;
     });
     CHECK(toroni::exclusive_publisher::open_for(other, 1h));
+}
+
+void an_inlet_publishes_what_comes_from_elsewhere() {
+    toroni::open_options options;
+    options.max_arrivals = 4;
+    const toroni::bus bus = open_bus("inlet", options);
+    CHECK(bus.stats().bus().max_arrivals == 4);
+    toroni::subscriber subscriber(bus, "**"), below(bus, "a/below");
+    const toroni::inlet inlet(bus);
+    const toroni::inlet_topic a = inlet.topic("a"), b = inlet.topic("b", std::nothrow).value();
+    CHECK(a.topic() == "a" && inlet.topic("//", std::nothrow).error().status == TORONI_INVALID_TOPIC);
+    const auto time = std::chrono::system_clock::time_point(5s);
+    toroni::entry full(a, {"from ", "", "afar"});
+    full.to_descendants = true;
+    full.timestamp = time;
+    full.origin = toroni::origin{7, 1, 2, 3};
+    full.number = UINT64_MAX;
+    const std::array<int, 2> numbers = {1, 2};
+    inlet.publish({full, toroni::entry(b, numbers), full});
+    CHECK(inlet.duplicates() == 1 && inlet.publish_for({full, {b, std::vector<toroni::bytes>()}}, 1h) == 2);
+    auto message = subscriber.receive();
+    CHECK(message.text() == "from afar" && message.topic() == "a" && message.to_descendants());
+    CHECK(message.timestamp() == time && message.origin() == full.origin && message.number() == full.number);
+    message = subscriber.receive();
+    CHECK(message.payload().size() == sizeof numbers && message.topic() == "b");
+    CHECK(!message.origin() && !message.number());
+    CHECK(subscriber.receive().text().empty() && !subscriber.try_receive());
+    CHECK(below.receive().origin() != toroni::origin());
+
+    // In any order.
+    toroni::entry third(a, "3"), second(a, "2");
+    third.origin = toroni::origin{7, 1, 3, 3};
+    third.open_from = 2;
+    second.origin = toroni::origin{7, 1, 3, 2};
+    second.open_from = 4;
+    inlet.publish({third, second, second});
+    CHECK(subscriber.receive().text() == "3" && subscriber.receive().text() == "2" && !subscriber.try_receive());
+
+    // Losses.
+    toroni::lost_messages lost;
+    lost.from = {7, 1, 2, 4};
+    lost.until = 9;
+    lost.messages = 5;
+    lost.reason = TORONI_REASON_GONE;
+    lost.scope = {"a", "b/**"};
+    inlet.publish_lost(lost, 6);
+    CHECK(inlet.claim(7, 1, 2).next == 6 && !inlet.claim(7, 1, 2).taken_over);
+    CHECK(inlet.publish_lost(lost, {}, std::nothrow) && inlet.publish_lost_for(lost, {}, 1h));
+    CHECK(inlet.claim(7, 1, 2).next == 9 && inlet.duplicates() == 4);
+    lost.scope.clear();
+    CHECK(inlet.publish_lost_for(lost, {}, 1h, std::nothrow).error().status == TORONI_INVALID_LOSS);
+    CHECK(inlet.publish_lost(lost, {}, std::nothrow).error().status == TORONI_INVALID_LOSS);
+
+    // Another one.
+    toroni::inlet other(bus);
+    CHECK(std::strstr(thrown_by<toroni::taken_error>([&] { other.claim(7, 1, 0); }).what(), "already brings"));
+    CHECK(other.claim(7, 1, 0, std::nothrow).error().status == TORONI_TAKEN);
+    const auto refused = thrown_by<toroni::burst_error>([&] { other.publish({full}); });
+    CHECK(refused.status() == TORONI_FOREIGN_TOPIC && refused.published() == 0);
+    CHECK(thrown_by<toroni::burst_error>([&] { other.publish_for({full}, 1h); }).status() == TORONI_FOREIGN_TOPIC);
+    const toroni::inlet moved = std::move(other);
+    CHECK(moved.claim(8, 1, 0).next == 0 && other.duplicates() == 0);
+    CHECK(thrown_by<toroni::error>([&] { other.claim(8, 1, 0); }).status() == TORONI_INVALID_ARGUMENT);
+}
+
+void an_inlet_waits_with_a_limit() {
+    toroni::open_options options;
+    options.capacity = 1 << 16;
+    options.policy = toroni::policy::wait_as_long_as_it_lives();
+    const toroni::bus bus = open_bus("inlet.limit", options);
+    const toroni::subscriber subscriber(bus, "**");
+    const toroni::inlet inlet(bus);
+    const toroni::inlet_topic topic = inlet.topic("t");
+    const std::vector<char> payload(1000);
+    const std::size_t published = inlet.publish_for(std::vector<toroni::entry>(100, {topic, payload}), 10ms);
+    CHECK(published > 0 && published < 100);
+    toroni::lost_messages lost;
+    lost.from = {7, 1, 2, 0};
+    lost.until = 1;
+    lost.reason = TORONI_REASON_SILENT;
+    lost.scope = std::vector<std::string>(16, std::string(200, 'a'));
+    // Until the ring is full up to the last byte.
+    while (inlet.publish_lost_for(lost, {}, 10ms)) ++lost.until;
+    CHECK(lost.until < 100);
 }
 
 void parts_of_a_snapshot_outlive_it() {
@@ -628,6 +715,8 @@ int main() {
         {"messages_go_in_and_out_in_every_way", messages_go_in_and_out_in_every_way},
         {"an_exclusive_publisher_is_the_only_one", an_exclusive_publisher_is_the_only_one},
         {"an_exclusive_publisher_waits_with_a_limit", an_exclusive_publisher_waits_with_a_limit},
+        {"an_inlet_publishes_what_comes_from_elsewhere", an_inlet_publishes_what_comes_from_elsewhere},
+        {"an_inlet_waits_with_a_limit", an_inlet_waits_with_a_limit},
         {"parts_of_a_snapshot_outlive_it", parts_of_a_snapshot_outlive_it},
         {"settings_arrive", settings_arrive},
         {"an_exception_in_place_publishes_nothing_and_is_rethrown", an_exception_in_place_publishes_nothing_and_is_rethrown},
