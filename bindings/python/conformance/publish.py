@@ -54,6 +54,10 @@ class Exclusively:
 def main() -> None:
     bus_name, topic, identity, count, size, mode = sys.argv[1:]
     bus = toroni.Bus.open_existing(bus_name)
+    if mode == "inlet":
+        brought = bring(bus, topic, bundles(int(identity), int(count), int(size)), int(identity))
+        print(f"published\t{brought}", flush=True)
+        return
     publisher: toroni.Publisher | Exclusively
     if mode.startswith("exclusive-"):
         mode = mode.removeprefix("exclusive-")
@@ -71,6 +75,24 @@ def main() -> None:
             for message in bundle:
                 publish(publisher, mode, message)
     print(f"published\t{count}", flush=True)
+
+
+def bring(bus: toroni.Bus, on: str, bundles: Iterator[list[bytes]], source: int) -> int:
+    """Publishes with an inlet, each message twice."""
+    inlet = bus.inlet()
+    topic = inlet.topic(on)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    number = 0
+    for bundle in bundles:
+        entries = []
+        for message in bundle:
+            parts, origin = (message[:16], message[16:]), toroni.Origin(source, 1, 2, number)
+            entries.append(toroni.Entry(topic, parts, origin, number=3 * number, timestamp_ns=number))
+            number += 1
+        inlet.burst(entries)
+        inlet.burst(entries)
+    return number
 
 
 def publish(publisher: toroni.Publisher | Exclusively, mode: str, message: bytes) -> None:

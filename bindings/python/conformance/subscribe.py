@@ -17,7 +17,7 @@ def fnv1a(payload: bytes | memoryview) -> int:
 
 
 class Receiver:
-    """Receives messages in the way that a mode names, as (sequence, topic, bytes)."""
+    """Receives messages in the way that a mode names, and returns each with its bytes."""
 
     def __init__(self, subscriber: toroni.Subscriber, mode: str) -> None:
         self.subscriber = subscriber
@@ -33,27 +33,27 @@ class Receiver:
         if mode == "descriptor":
             self.poller.register(subscriber, select.POLLIN)
 
-    def receive(self) -> tuple[int, str, bytes | memoryview]:
+    def receive(self) -> tuple[toroni.Received, bytes | memoryview]:
         message = self.subscriber.receive()
-        return message.sequence, message.topic, message.payload
+        return message, message.payload
 
-    def wait(self) -> tuple[int, str, bytes | memoryview]:
+    def wait(self) -> tuple[toroni.Received, bytes | memoryview]:
         while (message := self.subscriber.receive(timeout=0.1)) is None:
             pass
-        return message.sequence, message.topic, message.payload
+        return message, message.payload
 
-    def in_place(self) -> tuple[int, str, bytes | memoryview]:
+    def in_place(self) -> tuple[toroni.Received, bytes | memoryview]:
         while True:
             try:
                 received = self.subscriber.receive_into(self.buffer)
-                return received.sequence, received.topic, memoryview(self.buffer)[: len(received)]
+                return received, memoryview(self.buffer)[: len(received)]
             except toroni.TooLong as error:
                 self.buffer = bytearray(error.length)
 
-    def poll(self) -> tuple[int, str, bytes | memoryview]:
+    def poll(self) -> tuple[toroni.Received, bytes | memoryview]:
         while (message := self.subscriber.try_receive()) is None:
             self.poller.poll()
-        return message.sequence, message.topic, message.payload
+        return message, message.payload
 
 
 def main() -> None:
@@ -65,13 +65,16 @@ def main() -> None:
     received = 0
     while received < int(count):
         try:
-            sequence, topic, payload = receiver.next()
+            message, payload = receiver.next()
         except toroni.Lapped as lapped:
             print(f"lost\t{lapped.lost}\t{lapped.lost_bytes}", flush=True)
             continue
         received += 1
-        print(f"message\t{sequence}\t{topic}\t{len(payload)}\t{fnv1a(payload):016x}", flush=True)
-        if topic == "end":
+        facts = f"{message.sequence}\t{message.topic}\t{len(payload)}\t{fnv1a(payload):016x}"
+        origin = "-" if message.origin is None else ".".join(map(str, message.origin))
+        number = "-" if message.number is None else message.number
+        print(f"message\t{facts}\t{origin}\t{number}", flush=True)
+        if message.topic == "end":
             break
     stats = subscriber.stats()
     print(f"done\t{stats.received}\t{stats.lost_messages}\t{stats.lapses}", flush=True)

@@ -2,6 +2,7 @@
 
 use crate::blocking::Detached;
 use crate::exclusive::ExclusivePublisher;
+use crate::inlet::Inlet;
 use crate::publisher::Publisher;
 use crate::settings;
 use crate::subscriber::Subscriber;
@@ -27,6 +28,8 @@ use toroni::{BusConfig, OpenError};
 /// capacity: bytes of the ring, a power of two from 64 KiB to 1 TiB; default 4 MiB
 /// topic_table_bytes: bytes for the names of topics, a multiple of 4096; default 1 MiB
 /// max_publishers, max_subscribers: 1 to 1024 at the same time; default 128
+/// max_arrivals: for how many streams from elsewhere the bus keeps track of what has arrived, at most 65536; default 256;
+///     only an Inlet needs them
 /// policy: what publishers do about slow subscribers: a Policy, "overwrite", "wait" or "wait:forever"; default
 ///     "wait", which is Policy.wait(0.1)
 /// lock: how publishers exclude one another: "lease" or "robust"; default "lease"
@@ -154,6 +157,13 @@ impl Bus {
         let bus = self.handle(py)?;
         let policy = self.policy(py, &bus)?;
         ExclusivePublisher::made(py, &bus, policy, timeout, always_fenced)
+    }
+
+    /// Makes an inlet, which publishes messages that come from elsewhere: from another host, another bus or a recording.
+    fn inlet(&self, py: Python<'_>) -> PyResult<Inlet> {
+        let bus = self.handle(py)?;
+        let policy = self.policy(py, &bus)?;
+        Inlet::made(py, &bus, policy)
     }
 
     /// Makes a subscriber for the topics that match at least one pattern. In a pattern, * stands for one segment
@@ -291,6 +301,7 @@ fn configuration(py: Python<'_>, settings: Option<&Bound<'_, PyDict>>) -> PyResu
             "topic_table_bytes" => config.topic_table_bytes(settings::integer(&name, &value)?),
             "max_publishers" => config.max_publishers(settings::integer(&name, &value)?),
             "max_subscribers" => config.max_subscribers(settings::integer(&name, &value)?),
+            "max_arrivals" => config.max_arrivals(settings::integer(&name, &value)?),
             "policy" => config.policy(settings::policy(&name, &value)?),
             "lock" => config.lock(settings::lock(&name, &value)?),
             "notify" => config.notify(settings::notify(&name, &value)?),

@@ -171,7 +171,16 @@ pub(crate) fn on_publish(py: Python<'_>, error: &PublishError) -> PyErr {
             return made(class!(py, "TooLong"), (message, *length, *limit));
         }
         PublishError::Exclusive { name, pid } => return exclusive(py, message, name, *pid),
-        PublishError::ForeignTopic => class!(py, "Invalid"),
+        PublishError::Taken { from_source, series, name, pid } => {
+            return made(class!(py, "Taken"), (message, name, *pid, *from_source, *series));
+        }
+        PublishError::TooManyArrivals { limit } => {
+            return made(class!(py, "TooManyArrivals"), (message, *limit));
+        }
+        PublishError::ForeignTopic
+        | PublishError::OriginNumber { .. }
+        | PublishError::LostNumbers { .. }
+        | PublishError::LostScope { .. } => class!(py, "Invalid"),
         PublishError::Timeout => class!(py, "Timeout"),
         PublishError::WouldWaitForItself => class!(py, "WouldWaitForItself"),
         PublishError::Unlinked => class!(py, "Unlinked"),

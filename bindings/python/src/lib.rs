@@ -1,6 +1,6 @@
 //! Toroni for Python: the module `toroni._toroni`, whose items the package `toroni` exports.
 //!
-//! - `bus`, `publisher`, `exclusive`, `subscriber`, `message`: the classes. `admin`: buses as files.
+//! - `bus`, `publisher`, `exclusive`, `inlet`, `subscriber`, `message`: the classes. `admin`: buses as files.
 //! - `fair_mutex`: lets threads use a subscriber, or an exclusive publisher, one at a time. `blocking`: blocking calls
 //!   that Python can interrupt.
 //! - `buffer`: bytes of objects with Python's buffer protocol. It contains nearly all unsafe code.
@@ -15,6 +15,7 @@ mod bus;
 mod errors;
 mod exclusive;
 mod fair_mutex;
+mod inlet;
 mod message;
 mod publisher;
 mod settings;
@@ -34,6 +35,8 @@ mod _toroni {
     use crate::bus::Bus;
     #[pymodule_export]
     use crate::exclusive::{ExclusivePublisher, ExclusiveTopic};
+    #[pymodule_export]
+    use crate::inlet::{Inlet, InletTopic};
     #[pymodule_export]
     use crate::message::{Message, Received};
     #[pymodule_export]

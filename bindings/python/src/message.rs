@@ -1,11 +1,12 @@
 //! Received messages.
 
-use crate::buffer;
+use crate::{buffer, inlet};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString, PyType};
 use std::ffi::c_int;
 use std::time::{SystemTime, UNIX_EPOCH};
+use toroni::Origin;
 
 /// Everything about a received message except its bytes.
 ///
@@ -19,6 +20,8 @@ pub(crate) struct Received {
     pub(crate) sequence: u64,
     pub(crate) timestamp: Option<SystemTime>,
     pub(crate) to_descendants: bool,
+    pub(crate) origin: Option<Origin>,
+    pub(crate) number: Option<u64>,
 }
 
 #[pymethods]
@@ -58,6 +61,18 @@ impl Received {
     #[getter]
     fn to_descendants(&self) -> bool {
         self.to_descendants
+    }
+
+    /// Where the message was first published, a toroni.Origin. None if it did not come from elsewhere.
+    #[getter]
+    fn origin<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.origin.map(|origin| inlet::of_origin(py, origin)).transpose()
+    }
+
+    /// The place of the message in an order over several buses. None if it has none.
+    #[getter]
+    fn number(&self) -> Option<u64> {
+        self.number
     }
 
     fn __len__(&self) -> usize {

@@ -109,7 +109,7 @@ fn unreadable(error: PyErr, name: &str, value: &Bound<'_, PyAny>, rule: &str) ->
 
 /// Returns a `TypeError` for an argument that breaks a rule.
 #[cold]
-fn wrong_type(name: &str, value: &Bound<'_, PyAny>, rule: &str) -> PyErr {
+pub(crate) fn wrong_type(name: &str, value: &Bound<'_, PyAny>, rule: &str) -> PyErr {
     PyTypeError::new_err(explanation(name, value, rule))
 }
 
@@ -169,7 +169,7 @@ pub(crate) fn mode(name: &str, value: &Bound<'_, PyAny>) -> PyResult<u32> {
 }
 
 /// Converts one of a few words. `more` is appended to the list of them in the error.
-fn word<T: Copy>(
+pub(crate) fn word<T: Copy>(
     py: Python<'_>,
     name: &str,
     value: &str,

@@ -68,6 +68,7 @@ pub(crate) fn of_bus<'py>(py: Python<'py>, stats: &BusStats) -> PyResult<Bound<'
         created_ns: since_1970_ns(stats.created),
         max_publishers: stats.max_publishers,
         max_subscribers: stats.max_subscribers,
+        max_arrivals: stats.max_arrivals,
         tail: stats.tail,
         sequence: stats.sequence,
         oldest_position: stats.oldest_position,

@@ -544,6 +544,8 @@ fn from_copy(
         sequence: message.sequence(),
         timestamp: message.timestamp(),
         to_descendants: message.to_descendants(),
+        origin: message.origin(),
+        number: message.number(),
     };
     let payload = if payload.len() < LARGE {
         PyBytes::new(py, payload)
@@ -566,6 +568,8 @@ fn facts(py: Python<'_>, names: &mut Names, message: &toroni::Borrowed<'_>) -> R
         sequence: message.sequence(),
         timestamp: message.timestamp(),
         to_descendants: message.to_descendants(),
+        origin: message.origin(),
+        number: message.number(),
     }
 }
 

@@ -7,11 +7,12 @@ class Error(Exception):
     """The base class of all exceptions of Toroni."""
 
     published: int | None = None
-    """After a burst: the number of its messages, from the front, that are published. Otherwise None."""
+    """After a burst: the number of its messages, from the front, that are published, or dropped by an inlet as duplicates.
+    Otherwise None."""
 
 
 class Invalid(Error, ValueError):
-    """A name, topic, pattern, position or setting is not valid."""
+    """A name, topic, pattern, position, setting, origin or loss is not valid."""
 
 
 class TooLong(Invalid):
@@ -63,6 +64,30 @@ class Exclusive(Error):
         """What the exclusive publisher calls itself."""
         self.pid = pid
         """Id of its process, in its own PID namespace."""
+
+
+class Taken(Error):
+    """Another inlet brings the messages of this series, until it is closed or its process ends."""
+
+    def __init__(self, message: str, name: str = "", pid: int = 0, source: int = 0, series: int = 0) -> None:
+        super().__init__(message)
+        self.name = name
+        """What the participant calls itself."""
+        self.pid = pid
+        """Id of its process, in its own PID namespace."""
+        self.source = source
+        """The source, as in Origin.source."""
+        self.series = series
+        """The series, as in Origin.series."""
+
+
+class TooManyArrivals(Error):
+    """The bus cannot keep track of more streams from elsewhere: create it with a larger max_arrivals."""
+
+    def __init__(self, message: str, limit: int = 0) -> None:
+        super().__init__(message)
+        self.limit = limit
+        """The number of streams of which it can keep track."""
 
 
 class Lapped(Error):

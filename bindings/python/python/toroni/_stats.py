@@ -138,6 +138,8 @@ class BusStats:
     """When the bus was created, in nanoseconds since 1970 (UTC)."""
     max_publishers: int
     max_subscribers: int
+    max_arrivals: int
+    """For how many streams from elsewhere the bus can keep track of what has arrived."""
     tail: int
     """Bytes published since the bus was created: the position at which the next message will start."""
     sequence: int

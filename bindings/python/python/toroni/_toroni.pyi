@@ -9,6 +9,7 @@ from typing_extensions import Buffer, disjoint_base
 
 from toroni._admin import BusEntry, CleanReport
 from toroni._composition import Composition
+from toroni._inlet import Arrived, Entry, Origin
 from toroni._router import Router
 from toroni._stats import BusStats, Reopened, SubscriberStats, TopicStats
 
@@ -16,6 +17,8 @@ __all__ = [
     "Bus",
     "ExclusivePublisher",
     "ExclusiveTopic",
+    "Inlet",
+    "InletTopic",
     "Message",
     "Policy",
     "Publisher",
@@ -46,6 +49,7 @@ class _Settings(TypedDict, total=False):
     topic_table_bytes: int | None
     max_publishers: int | None
     max_subscribers: int | None
+    max_arrivals: int | None
     policy: Policy | _PolicyWord | None
     lock: Literal["lease", "robust"] | None
     notify: str | None
@@ -68,6 +72,20 @@ class _Options(TypedDict, total=False):
     wait: Literal["spin", "yield", "backoff", "block"]
 
 _Payloads = Iterable[_Bytes] | _Bytes
+_Parts = _Bytes | list[_Bytes] | tuple[_Bytes, ...]
+_Reason = Literal[
+    "gone",
+    "budget",
+    "memory",
+    "burst",
+    "jump",
+    "restart",
+    "silent",
+    "topic",
+    "too_long",
+    "overtaken",
+    "diverged",
+]
 
 @final
 class Bus:
@@ -90,6 +108,7 @@ class Bus:
         self, topic: str, *, to_descendants: bool = False, policy: Policy | _PolicyWord | None = None
     ) -> Publisher: ...
     def exclusive(self, timeout: float | None = None, *, always_fenced: bool = False) -> ExclusivePublisher: ...
+    def inlet(self) -> Inlet: ...
     def subscribe(
         self,
         *patterns: str | Iterable[str],
@@ -161,6 +180,48 @@ class ExclusiveTopic:
     def largest_message(self) -> int: ...
 
 @final
+class Inlet:
+    @property
+    def closed(self) -> bool: ...
+    @property
+    def duplicates(self) -> int: ...
+    def topic(self, topic: str) -> InletTopic: ...
+    def claim(self, source: int, series: int, stream: int) -> Arrived: ...
+    def publish(
+        self,
+        topic: InletTopic,
+        payload: _Parts,
+        timeout: float | None = None,
+        *,
+        origin: Origin | tuple[int, int, int, int] | None = None,
+        open_from: int | None = None,
+        number: int | None = None,
+        timestamp_ns: int | None = None,
+        to_descendants: bool = False,
+    ) -> None: ...
+    def burst(self, entries: Iterable[Entry], timeout: float | None = None) -> None: ...
+    def publish_lost(
+        self,
+        start: Origin | tuple[int, int, int, int],
+        until: int,
+        timeout: float | None = None,
+        *,
+        messages: int,
+        reason: _Reason,
+        scope: str | Iterable[str],
+        bound: Literal["exact", "at_least", "at_most"] = "exact",
+        open_from: int | None = None,
+    ) -> None: ...
+    def close(self) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_exception: object) -> None: ...
+
+@final
+class InletTopic:
+    @property
+    def topic(self) -> str: ...
+
+@final
 class Subscriber:
     @property
     def position(self) -> int: ...
@@ -209,6 +270,10 @@ class Received:
     def timestamp_ns(self) -> int | None: ...
     @property
     def to_descendants(self) -> bool: ...
+    @property
+    def origin(self) -> Origin | None: ...
+    @property
+    def number(self) -> int | None: ...
     def __len__(self) -> int: ...
     def __bool__(self) -> bool: ...
 
