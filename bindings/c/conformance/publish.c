@@ -63,6 +63,44 @@ static int publish_in_place(uint64_t *number) {
                      : toroni_publish_in_place(publisher, length, write_message, number);
 }
 
+/* Publishes with an inlet, each message twice. */
+static void bring(const toroni_bus *bus, const char *on, uint64_t wanted, unsigned char *buffer) {
+    toroni_inlet *inlet;
+    toroni_inlet_topic *inlet_topic;
+    uint64_t number = 0;
+    char line[80];
+    check(toroni_inlet_open(bus, &inlet));
+    check(toroni_inlet_open_topic(inlet, on, &inlet_topic));
+    puts("ready");
+    fflush(stdout);
+    if (fgets(line, sizeof line, stdin) == NULL) {
+        fputs("no line on stdin\n", stderr);
+        exit(1);
+    }
+    while (number < wanted) {
+        toroni_inlet_entry entries[BUNDLE] = {{0}};
+        toroni_bytes parts[BUNDLE][2];
+        size_t in_bundle = 0;
+        for (; in_bundle < BUNDLE && number < wanted; in_bundle++, number++) {
+            unsigned char *const message = buffer + in_bundle * size;
+            toroni_inlet_entry *const entry = &entries[in_bundle];
+            write_message(message, length_of(number), &number);
+            parts[in_bundle][0].data = message, parts[in_bundle][0].length = 16;
+            parts[in_bundle][1].data = message + 16, parts[in_bundle][1].length = length_of(number) - 16;
+            entry->topic = inlet_topic, entry->parts = parts[in_bundle], entry->part_count = 2;
+            entry->flags = TORONI_ENTRY_HAS_ORIGIN | TORONI_ENTRY_HAS_NUMBER | TORONI_ENTRY_HAS_TIMESTAMP;
+            entry->origin.source = (uint32_t)id, entry->origin.series = 1, entry->origin.stream = 2;
+            entry->origin.number = entry->timestamp_ns = number, entry->number = 3 * number;
+        }
+        check(toroni_inlet_publish(inlet, entries, in_bundle, NULL));
+        check(toroni_inlet_publish(inlet, entries, in_bundle, NULL));
+    }
+    printf("published\t%llu\n", (unsigned long long)number);
+    fflush(stdout);
+    toroni_inlet_topic_close(inlet_topic);
+    toroni_inlet_close(inlet);
+}
+
 int main(int count, char **arguments) {
     toroni_open_options options = TORONI_OPEN_OPTIONS_INIT;
     toroni_bus *bus;
@@ -86,6 +124,12 @@ int main(int count, char **arguments) {
 
     options.existence = TORONI_OPEN_EXISTING;
     check(toroni_bus_open(arguments[1], &options, &bus));
+    if (strcmp(mode, "inlet") == 0) {
+        bring(bus, arguments[2], wanted, buffer);
+        free(buffer);
+        toroni_bus_close(bus);
+        return 0;
+    }
     if (strncmp(mode, prefix, strlen(prefix)) == 0) {
         mode += strlen(prefix);
         check(toroni_exclusive_open(bus, TORONI_FOREVER, &exclusive));

@@ -78,8 +78,14 @@ int main(int count, char **arguments) {
             continue;
         }
         check(status);
-        printf("message\t%llu\t%.*s\t%llu\t%016llx\n", (unsigned long long)message.sequence,
+        printf("message\t%llu\t%.*s\t%llu\t%016llx\t", (unsigned long long)message.sequence,
                (int)message.topic_length, message.topic, (unsigned long long)message.payload_length, hashed);
+        if (message.flags & TORONI_MESSAGE_HAS_ORIGIN)
+            printf("%lu.%lu.%u.%llu\t", (unsigned long)message.origin.source, (unsigned long)message.origin.series,
+                   (unsigned)message.origin.stream, (unsigned long long)message.origin.number);
+        else printf("-\t");
+        if (message.flags & TORONI_MESSAGE_HAS_NUMBER) printf("%llu\n", (unsigned long long)message.number);
+        else puts("-");
         fflush(stdout);
         received++;
         if (message.topic_length == 3 && memcmp(message.topic, "end", 3) == 0) break;

@@ -3,6 +3,8 @@
 
 #![allow(missing_docs, reason = "nobody outside of the repository uses this crate")]
 
+use toroni::Origin;
+
 /// What a publisher has to publish.
 #[derive(Clone, Copy, Debug)]
 pub struct Messages {
@@ -32,6 +34,16 @@ pub fn hash(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })
+}
+
+/// Origin and number of a message, as the program `subscribe` prints them.
+#[must_use]
+pub fn from_elsewhere(origin: Option<Origin>, number: Option<u64>) -> String {
+    let origin = origin.map_or_else(
+        || "-".to_owned(),
+        |Origin { source, series, stream, number }| format!("{source}.{series}.{stream}.{number}"),
+    );
+    format!("{origin}\t{}", number.map_or_else(|| "-".to_owned(), |number| number.to_string()))
 }
 
 /// Says that the program is ready, and waits for the line that lets it go.

@@ -13,12 +13,14 @@ use process::{Fixture, LANGUAGES, Language, Process};
 use rustix::process::{Resource, Rlimit};
 use std::io::Write as _;
 use std::process::{Command, Stdio};
+use std::time::{Duration, UNIX_EPOCH};
 use system_tests::core_dump::Morgue;
-use toroni::{BusConfig, Policy, Start};
-use toroni_conformance::{Messages, hash};
+use toroni::{BusConfig, Origin, Policy, Start};
+use toroni_conformance::{Messages, from_elsewhere, hash};
 use toroni_testkit::wait::LIMIT;
 
 const PUBLISH: [&str; 5] = ["one", "try", "batch", "burst", "in-place"];
+const INLET: &str = "inlet";
 const SUBSCRIBE: [&str; 4] = ["receive", "timeout", "in-place", "descriptor"];
 const NOTHING_IS_LOST: Policy = Policy::Wait { limit: None };
 
@@ -28,7 +30,18 @@ fn id(publisher: Language, mode: usize) -> u64 {
 }
 
 fn expected(sequence: u64, topic: &str, message: &[u8]) -> String {
-    format!("message\t{sequence}\t{topic}\t{}\t{:016x}", message.len(), hash(message))
+    expected_from(sequence, topic, message, "-\t-")
+}
+
+fn expected_from(sequence: u64, topic: &str, message: &[u8], from: &str) -> String {
+    format!("message\t{sequence}\t{topic}\t{}\t{:016x}\t{from}", message.len(), hash(message))
+}
+
+/// Origin and number of a message that the program `publish` of this id publishes with an inlet.
+fn brought(id: u64, number: u64) -> String {
+    let source = u32::try_from(id).unwrap();
+    let origin = Origin { source, series: 1, stream: 2, number };
+    from_elsewhere(Some(origin), Some(3 * number))
 }
 
 #[test]
@@ -282,6 +295,75 @@ fn others_publish_after_an_exclusive_publisher_was_killed() {
                     sequence += 1;
                 }
             }
+            assert!(survivor.try_receive().unwrap().is_none());
+            assert_eq!(survivor.stats().lost_messages, 0);
+        }
+    }
+}
+
+#[test]
+fn every_pair_understands_messages_from_elsewhere() {
+    const COUNT: u64 = 150;
+    const SIZE: u64 = 3000;
+    let fixture = Fixture::new();
+    for publisher in process::languages() {
+        for (mode, receive) in SUBSCRIBE.iter().enumerate() {
+            for subscriber in process::languages() {
+                let name = format!("elsewhere.{publisher:?}.{subscriber:?}.{mode}");
+                let bus = fixture.config().policy(NOTHING_IS_LOST).open(&name).unwrap();
+                let id = id(publisher, mode);
+                let mut receiver = fixture.subscribe(subscriber, &name, "**", COUNT, receive);
+                let mut sender = fixture.publish(publisher, &name, "a/b", id, COUNT, SIZE, INLET);
+                receiver.go();
+                sender.go();
+                sender.ends();
+                let messages = Messages { id, size: SIZE };
+                let mut wanted: Vec<String> = (0..COUNT)
+                    .map(|n| expected_from(n, "a/b", &messages.message(n), &brought(id, n)))
+                    .collect();
+                wanted.push(format!("done\t{COUNT}\t0\t0"));
+                assert_eq!(receiver.ends(), wanted, "{publisher:?}, {subscriber:?} {receive}");
+                // The second time was dropped.
+                assert_eq!(bus.stats().unwrap().sequence, COUNT);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_a_killed_inlet_has_brought_does_not_come_again() {
+    const SIZE: u64 = 700;
+    let fixture = Fixture::new();
+    let languages: Vec<Language> = process::languages().collect();
+    for victim in process::languages() {
+        for heir in &languages {
+            let name = format!("brought.{victim:?}.{heir:?}");
+            let config = fixture.config().capacity(64 << 10).policy(NOTHING_IS_LOST);
+            let bus = config.open(&name).unwrap();
+            let mut survivor = bus.subscribe("**").unwrap();
+            let mut sender = fixture.publish(victim, &name, "a", 7, 0, SIZE, INLET);
+            sender.go();
+            let messages = Messages { id: 7, size: SIZE };
+            let mut number = 0;
+            let mut expect = |found: toroni::Message<'_>| {
+                assert!(found.payload() == messages.message(number), "{victim:?}, {heir:?}");
+                let from = from_elsewhere(found.origin(), found.number());
+                assert_eq!(from, brought(7, number), "{victim:?}, {heir:?}");
+                assert_eq!(found.timestamp(), Some(UNIX_EPOCH + Duration::from_nanos(number)));
+                assert_eq!(found.sequence(), number);
+                number += 1;
+                number
+            };
+            while expect(survivor.receive().unwrap()) < 300 {}
+            sender.kill();
+            while let Some(found) = survivor.try_receive().unwrap() {
+                expect(found);
+            }
+            // It brings everything again, from the first number on.
+            let mut sender = fixture.publish(*heir, &name, "a", 7, 600, SIZE, INLET);
+            sender.go();
+            while expect(survivor.receive().unwrap()) < 600 {}
+            sender.ends();
             assert!(survivor.try_receive().unwrap().is_none());
             assert_eq!(survivor.stats().lost_messages, 0);
         }

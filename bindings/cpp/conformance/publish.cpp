@@ -72,8 +72,34 @@ void publish_all(const Publisher &publisher, const message_writer &writer, std::
             if (mode == "batch") publisher.publish_batch(bundle);
             else publisher.burst(bundle);
         } else {
-            throw std::invalid_argument("MODE is one, try, batch, burst, in-place, or one of these after exclusive-");
+            throw std::invalid_argument("MODE is one, try, batch, burst, in-place, or one of these after exclusive-, or inlet");
         }
+    }
+    std::cout << "published\t" << number << std::endl;
+}
+
+// Publishes with an inlet, each message twice.
+void bring(const toroni::bus &bus, const std::string &on, const message_writer &writer, std::uint64_t wanted) {
+    const toroni::inlet inlet(bus);
+    const toroni::inlet_topic topic = inlet.topic(on);
+    std::cout << "ready" << std::endl;
+    std::string line;
+    if (!std::getline(std::cin, line)) throw std::runtime_error("no line on stdin");
+
+    std::uint64_t number = 0;
+    while (number < wanted) {
+        std::vector<std::vector<std::byte>> bundle;
+        std::vector<toroni::entry> entries;
+        for (bundle.reserve(16); bundle.size() < 16 && number < wanted; ++number) {
+            const auto &message = bundle.emplace_back(writer.made(number));
+            const toroni::bytes head(message.data(), 16), rest(message.data() + 16, message.size() - 16);
+            auto &entry = entries.emplace_back(topic, std::vector<toroni::bytes>{head, rest});
+            entry.origin = toroni::origin{static_cast<std::uint32_t>(writer.id), 1, 2, number};
+            entry.number = 3 * number;
+            entry.timestamp = std::chrono::system_clock::time_point(std::chrono::nanoseconds(number));
+        }
+        inlet.publish(entries);
+        inlet.publish(entries);
     }
     std::cout << "published\t" << number << std::endl;
 }
@@ -90,7 +116,9 @@ void publish(const std::vector<std::string> &arguments) {
     options.existence = TORONI_OPEN_EXISTING;
     const toroni::bus bus(arguments[0], options);
     const std::string prefix = "exclusive-";
-    if (mode.compare(0, prefix.size(), prefix) == 0) {
+    if (mode == "inlet") {
+        bring(bus, arguments[1], writer, wanted);
+    } else if (mode.compare(0, prefix.size(), prefix) == 0) {
         toroni::exclusive_publisher publisher(bus);
         toroni::exclusive_topic topic = publisher.topic(arguments[1]);
         publish_all(exclusively{std::move(publisher), std::move(topic)}, writer, wanted, mode.substr(prefix.size()));

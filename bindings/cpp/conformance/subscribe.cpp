@@ -24,7 +24,11 @@ public:
     void message(const toroni::message &message, std::uint64_t hash) {
         std::cout << "message\t" << std::dec << message.sequence() << '\t' << message.topic() << '\t'
                   << message.payload().size() << '\t' << std::hex << std::setw(16) << std::setfill('0') << hash
-                  << std::endl;
+                  << std::dec << '\t';
+        if (const auto from = message.origin())
+            std::cout << from->source << '.' << from->series << '.' << from->stream << '.' << from->number;
+        else std::cout << '-';
+        std::cout << '\t' << (message.number() ? std::to_string(*message.number()) : "-") << std::endl;
         ++received_;
         if (message.topic() == "end") wanted_ = received_;
     }

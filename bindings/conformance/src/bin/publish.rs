@@ -3,7 +3,9 @@
 use std::error::Error;
 use std::process::ExitCode;
 use std::time::Duration;
-use toroni::{BurstError, BusConfig, Exclusive, ExclusiveTopic, PublishError, Publisher};
+use toroni::{
+    BurstError, Bus, BusConfig, Entry, Exclusive, ExclusiveTopic, Origin, PublishError, Publisher,
+};
 use toroni_conformance::{Messages, wait_for_go};
 
 fn main() -> ExitCode {
@@ -27,6 +29,9 @@ fn publish(arguments: &[String]) -> Result<(), Box<dyn Error>> {
         count => count,
     };
     let bus = BusConfig::new().open_existing(bus)?;
+    if mode == "inlet" {
+        return bring(&bus, topic, &messages, wanted);
+    }
     let (sender, mode) = match mode.strip_prefix("exclusive-") {
         Some(mode) => {
             let exclusive = bus.exclusive()?;
@@ -63,11 +68,41 @@ fn publish(arguments: &[String]) -> Result<(), Box<dyn Error>> {
             },
             "in-place" => sender.publish_in_place(&message)?,
             _ => {
-                let modes = "one, try, batch, burst, in-place, or one of these after exclusive-";
+                let modes =
+                    "one, try, batch, burst, in-place, or one of these after exclusive-, or inlet";
                 return Err(format!("MODE is {modes}").into());
             }
         }
         number += 1;
+    }
+    println!("published\t{number}");
+    Ok(())
+}
+
+/// Publishes with an inlet, each message twice.
+fn bring(bus: &Bus, topic: &str, messages: &Messages, wanted: u64) -> Result<(), Box<dyn Error>> {
+    let inlet = bus.inlet()?;
+    let topic = inlet.topic(topic)?;
+    let source = u32::try_from(messages.id)?;
+    wait_for_go()?;
+    let mut number = 0;
+    while number < wanted {
+        let end = wanted.min(number + 16);
+        let group: Vec<Vec<u8>> = (number..end).map(|number| messages.message(number)).collect();
+        let parts: Vec<[&[u8]; 2]> =
+            group.iter().map(|message| [&message[..16], &message[16..]]).collect();
+        let entries: Vec<Entry<'_>> = (number..end)
+            .zip(&parts)
+            .map(|(number, parts)| Entry {
+                origin: Some(Origin { source, series: 1, stream: 2, number }),
+                number: Some(3 * number),
+                published_ns: Some(number),
+                ..Entry::new(&topic, parts)
+            })
+            .collect();
+        inlet.publish(&entries)?;
+        inlet.publish(&entries)?;
+        number = end;
     }
     println!("published\t{number}");
     Ok(())

@@ -5,7 +5,7 @@ use std::error::Error;
 use std::process::ExitCode;
 use std::time::Duration;
 use toroni::{BusConfig, ReceiveError, Subscriber};
-use toroni_conformance::{hash, wait_for_go};
+use toroni_conformance::{from_elsewhere, hash, wait_for_go};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -53,7 +53,8 @@ fn receive(subscriber: &mut Subscriber, mode: &str, left: &mut u64) -> Result<()
         _ => return Err("MODE is receive, timeout, in-place or descriptor".into()),
     };
     if let Some(message) = message {
-        show(message.sequence(), message.topic(), message.payload(), left);
+        let from = from_elsewhere(message.origin(), message.number());
+        show(message.sequence(), message.topic(), message.payload(), &from, left);
     } else if mode == "descriptor" {
         poll(&mut [PollFd::new(&*subscriber, PollFlags::IN)], None)?;
     }
@@ -63,8 +64,9 @@ fn receive(subscriber: &mut Subscriber, mode: &str, left: &mut u64) -> Result<()
 fn receive_in_place(subscriber: &mut Subscriber, left: &mut u64) -> Result<(), Box<dyn Error>> {
     for message in subscriber.receive_in_place()? {
         let payload = message.payload().to_vec();
+        let from = from_elsewhere(message.origin(), message.number());
         message.validate()?;
-        show(message.sequence(), message.topic(), &payload, left);
+        show(message.sequence(), message.topic(), &payload, &from, left);
         if *left == 0 {
             break;
         }
@@ -72,7 +74,7 @@ fn receive_in_place(subscriber: &mut Subscriber, left: &mut u64) -> Result<(), B
     Ok(())
 }
 
-fn show(sequence: u64, topic: &str, payload: &[u8], left: &mut u64) {
-    println!("message\t{sequence}\t{topic}\t{}\t{:016x}", payload.len(), hash(payload));
+fn show(sequence: u64, topic: &str, payload: &[u8], from: &str, left: &mut u64) {
+    println!("message\t{sequence}\t{topic}\t{}\t{:016x}\t{from}", payload.len(), hash(payload));
     *left = if topic == "end" { 0 } else { *left - 1 };
 }
