@@ -21,7 +21,7 @@
  * a failure and leaves that text unchanged.
  *
  * A failed call has no other effect, with these exceptions:
- *   - TORONI_LAPPED moves the subscriber past the messages that were lost.
+ *   - TORONI_LAPPED moves the subscriber past the messages that it missed, and TORONI_LOST past the loss.
  *   - TORONI_CORRUPT moves the subscriber past a message that is not valid.
  *   - TORONI_INTERRUPTED uses up the request to interrupt.
  *   - A burst, and toroni_inlet_publish, leave as many messages published as they report.
@@ -86,7 +86,8 @@ extern "C" {
 typedef enum toroni_status TORONI_ANY_INT {
     TORONI_OK = 0,
     TORONI_NO_MESSAGE = 1,            /* no message is available, or none arrived in time; not a failure */
-    TORONI_LAPPED = 2,                /* messages were lost: ..._last_loss says how many; call again to continue */
+    TORONI_LAPPED = 2,                /* the subscriber was too slow and missed messages: ..._last_loss says how many;
+                                         call again to continue */
     TORONI_INTERRUPTED = 3,           /* ..._interrupt ended the wait; nothing is lost */
     TORONI_FULL = 4,                  /* a subscriber is slow, and the call does not wait */
     TORONI_BUSY = 5,                  /* another publisher is publishing; or a process removes or checks the bus */
@@ -107,6 +108,8 @@ typedef enum toroni_status TORONI_ANY_INT {
     TORONI_TAKEN = 17,                /* another inlet, which the text of the error names, brings the messages of this
                                          series until it is closed or its process ends */
     TORONI_TOO_MANY_ARRIVALS = 18,    /* the bus cannot keep track of more streams: see max_arrivals */
+    TORONI_LOST = 19,                 /* messages from elsewhere were lost on their way to the bus: ..._last_lost says
+                                         which; call again to continue */
 
     TORONI_INVALID_ARGUMENT = 20,     /* NULL, not UTF-8, or an unknown value */
     TORONI_INVALID_NAME = 21,         /* of a bus */
@@ -532,7 +535,7 @@ enum {
     TORONI_REASON_DIVERGED = 11   /* the members of a replicated service disagreed about them */
 };
 
-/* Messages that were lost on their way to this bus. */
+/* Messages that were lost on their way to this bus (TORONI_LOST). */
 typedef struct toroni_lost {
     toroni_origin from;       /* the stream, and the first number that may be lost */
     uint64_t until;           /* the number after the last one that may be lost, at least from.number, at most
@@ -639,7 +642,8 @@ typedef struct toroni_subscriber_options {
     uint64_t position;           /* for TORONI_START_POSITION; is valid for one bus only: compare toroni_bus_id */
     uint64_t sequence;           /* for TORONI_START_SEQUENCE; is valid for one bus only, too */
     int not_gating;              /* not 0: publishers do not wait for this subscriber */
-    uint32_t reserved;
+    int local_only;              /* not 0: it passes over messages with an origin, and over losses from elsewhere, as a
+                                    program needs that sends the messages of the bus to other places */
     const char *name;            /* in `toroni info`; NULL: the participant_name of the bus */
 } toroni_subscriber_options;
 
@@ -672,7 +676,7 @@ typedef struct toroni_message {
     uint32_t reserved;
 } toroni_message;
 
-/* What was overwritten before the subscriber read it. */
+/* What was overwritten before the subscriber read it (TORONI_LAPPED). */
 typedef struct toroni_loss {
     uint64_t messages; /* of the whole bus, whatever their topics */
     uint64_t bytes;    /* of the stream */
@@ -684,7 +688,9 @@ typedef struct toroni_subscriber_stats {
                                overwritten, which lost_messages and lapses do not count */
     uint64_t lost_messages; /* messages of the whole bus that were overwritten before it read them */
     uint64_t lapses;        /* how often that happened */
-    uint64_t reserved[5];
+    uint64_t losses;        /* how often it returned TORONI_LOST */
+    uint64_t lost_on_the_way; /* the sum of toroni_lost.messages of these losses */
+    uint64_t reserved[3];
 } toroni_subscriber_stats;
 
 /* Subscribes to one pattern, in which `*` matches one segment of a topic and `**` any number of segments. Receives
@@ -707,9 +713,9 @@ int toroni_subscriber_add_pattern(toroni_subscriber *subscriber, const char *pat
 
 /* Receives the next message, and waits for it. A signal does not end the wait; toroni_subscriber_interrupt does, and a
  * signal handler may call it.
- * Errors: TORONI_LAPPED, after which the next call continues past the loss; TORONI_CORRUPT, after which the next call
- * continues past the message if only that was not valid; TORONI_INTERRUPTED, TORONI_UNLINKED, TORONI_FORKED,
- * TORONI_OS. */
+ * Errors: TORONI_LAPPED and TORONI_LOST, after which the next call continues past the loss; TORONI_CORRUPT, after which
+ * the next call continues past the message if only that was not valid; TORONI_INTERRUPTED, TORONI_UNLINKED,
+ * TORONI_FORKED, TORONI_OS. */
 int toroni_receive(toroni_subscriber *subscriber, toroni_message *message);
 
 /* Does what toroni_receive does, without waiting. Returns TORONI_NO_MESSAGE if no message is available. */
@@ -724,7 +730,8 @@ int toroni_receive_timeout(toroni_subscriber *subscriber, uint64_t timeout_ns, t
  *
  * The message is the first of a run, and toroni_next_in_place returns the ones that follow. All messages of a run stay
  * accessible until the run ends. Any other call on the subscriber ends it, except toroni_validate,
- * toroni_subscriber_run_number, toroni_subscriber_slot and toroni_subscriber_last_loss.
+ * toroni_subscriber_run_number, toroni_subscriber_slot, toroni_subscriber_last_loss and toroni_subscriber_last_lost.
+ * A run ends before a loss from elsewhere.
  *
  * A publisher may overwrite the messages while they are read. So do not rely on anything read from a payload,
  * including lengths and numbers in it, until toroni_validate has returned TORONI_OK after the last read. The same
@@ -750,6 +757,10 @@ uint64_t toroni_subscriber_run_number(const toroni_subscriber *subscriber);
 
 /* Reports the loss that the last TORONI_LAPPED of this subscriber stands for. All zeros if there was none. */
 int toroni_subscriber_last_loss(const toroni_subscriber *subscriber, toroni_loss *loss);
+
+/* Reports the loss that the last TORONI_LOST of this subscriber stands for. All zeros if there was none. What `lost`
+ * points to lives until the next TORONI_LOST of this subscriber, or until it is closed. */
+int toroni_subscriber_last_lost(const toroni_subscriber *subscriber, toroni_lost *lost);
 
 /* Ends the blocking call of the subscriber, in another thread or in the code that a signal handler interrupted, with
  * TORONI_INTERRUPTED. If there is no such call, the request ends the next call that would wait; toroni_try_receive and
@@ -791,6 +802,10 @@ typedef void (*toroni_handler)(const toroni_message *message, void *context);
 /* Handles a loss of messages. The rules for toroni_handler apply. */
 typedef void (*toroni_loss_handler)(const toroni_loss *loss, void *context);
 
+/* Handles a loss of messages from elsewhere, which lives until the handler returns. The rules for toroni_handler
+ * apply. */
+typedef void (*toroni_lost_handler)(const toroni_lost *lost, void *context);
+
 /* Creates a router without handlers.
  * Creates a handle: close it with toroni_router_close. Errors are those of toroni_bus_subscribe. */
 int toroni_bus_router(const toroni_bus *bus, toroni_router **result);
@@ -804,8 +819,12 @@ void toroni_router_close(toroni_router *router);
  * Errors: TORONI_INVALID_PATTERN, TORONI_FORKED. */
 int toroni_router_on(toroni_router *router, const char *pattern, toroni_handler handler, void *context);
 
-/* Sets a handler that the router calls when messages were lost, instead of returning TORONI_LAPPED. */
+/* Sets a handler that the router calls when it was too slow and missed messages, instead of returning
+ * TORONI_LAPPED. */
 int toroni_router_on_lapped(toroni_router *router, toroni_loss_handler handler, void *context);
+
+/* Sets a handler that the router calls when messages from elsewhere were lost, instead of returning TORONI_LOST. */
+int toroni_router_on_lost(toroni_router *router, toroni_lost_handler handler, void *context);
 
 /* Handles all messages that are available, and writes their number to `handled`, which may be NULL. Errors are those
  * of toroni_receive. On an error, `handled` is the number of messages that were handled before it. */
@@ -820,6 +839,9 @@ int toroni_router_run(toroni_router *router);
 
 /* Does what toroni_subscriber_last_loss does. */
 int toroni_router_last_loss(const toroni_router *router, toroni_loss *loss);
+
+/* Does what toroni_subscriber_last_lost does. */
+int toroni_router_last_lost(const toroni_router *router, toroni_lost *lost);
 
 /* Does what toroni_subscriber_interrupt does. It also ends toroni_router_run between two messages. A handler may call
  * it. */

@@ -4,6 +4,7 @@ use crate::arguments::{
     FOREVER, close, handle, null, payload, put, put_count, put_handle, slice, string, timeout,
 };
 use crate::bus::{bus, toroni_bus};
+use crate::lists::Strings;
 use crate::message::toroni_origin;
 use crate::options::unknown;
 use crate::publisher::toroni_bytes;
@@ -49,6 +50,44 @@ pub struct toroni_lost {
     pub reason: c_int,
     pub scope: *const *const c_char,
     pub scope_count: usize,
+}
+
+impl Default for toroni_lost {
+    fn default() -> Self {
+        Self {
+            from: toroni_origin::default(),
+            until: 0,
+            messages: 0,
+            bound: 0,
+            reason: 0,
+            scope: std::ptr::null(),
+            scope_count: 0,
+        }
+    }
+}
+
+/// A loss that a subscriber was told of, and what its pointers point to.
+pub(crate) struct Told {
+    pub(crate) lost: toroni_lost,
+    _scope: Vec<*const c_char>,
+    _patterns: Strings,
+}
+
+impl From<&Lost> for Told {
+    fn from(told: &Lost) -> Self {
+        let mut patterns = Strings::default();
+        let scope: Vec<_> = told.scope.iter().map(|one| patterns.keep(one.as_str())).collect();
+        let lost = toroni_lost {
+            from: told.from.into(),
+            until: told.until,
+            messages: told.messages,
+            bound: told.bound as c_int,
+            reason: told.reason as c_int,
+            scope: scope.as_ptr(),
+            scope_count: scope.len(),
+        };
+        Self { lost, _scope: scope, _patterns: patterns }
+    }
 }
 
 #[repr(C)]

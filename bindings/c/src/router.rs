@@ -2,11 +2,12 @@
 
 use crate::arguments::{FOREVER, close, handle, null, put, put_count, put_fd, put_handle, string};
 use crate::bus::{bus, toroni_bus};
+use crate::inlet::{Told, toroni_lost};
 use crate::message::toroni_message;
 use crate::stats::NO_SLOT;
 use crate::status::{Failure, Outcome, Status, catch_panics, catch_panics_or};
-use crate::subscriber::{toroni_loss, toroni_subscriber_stats};
-use std::cell::{Cell, UnsafeCell};
+use crate::subscriber::{Losses, toroni_loss, toroni_subscriber_stats};
+use std::cell::{Cell, RefCell, UnsafeCell};
 use std::ffi::{c_char, c_int, c_void};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use toroni::{Interrupter, Router};
 pub struct toroni_router {
     interrupter: Interrupter,
     router: UnsafeCell<Router>,
-    loss: Cell<toroni_loss>,
+    losses: RefCell<Losses>,
     /// Whether a call uses the router. A handler must not start another one.
     in_use: Cell<bool>,
 }
@@ -25,6 +26,9 @@ pub type toroni_handler =
 
 pub type toroni_loss_handler =
     Option<unsafe extern "C" fn(loss: *const toroni_loss, context: *mut c_void)>;
+
+pub type toroni_lost_handler =
+    Option<unsafe extern "C" fn(lost: *const toroni_lost, context: *mut c_void)>;
 
 /// The caller's argument for a handler.
 struct Context(*mut c_void);
@@ -54,7 +58,7 @@ impl Drop for InUse<'_> {
 /// As [`handle`], and only one thread at a time uses the handle.
 unsafe fn with<T>(
     pointer: *const toroni_router,
-    call: impl FnOnce(&mut Router, &Cell<toroni_loss>) -> Outcome<T>,
+    call: impl FnOnce(&mut Router, &RefCell<Losses>) -> Outcome<T>,
 ) -> Outcome<T> {
     // SAFETY: the caller guarantees it.
     let router = unsafe { handle(pointer, "the router") }?;
@@ -64,14 +68,11 @@ unsafe fn with<T>(
     }
     let _in_use = InUse(&router.in_use);
     // SAFETY: one thread uses it, and `in_use` allows one call at a time in that thread.
-    call(unsafe { &mut *router.router.get() }, &router.loss)
+    call(unsafe { &mut *router.router.get() }, &router.losses)
 }
 
-fn note(loss: &Cell<toroni_loss>, error: toroni::ReceiveError) -> Failure {
-    let mut noted = loss.get();
-    let failure = noted.note(error);
-    loss.set(noted);
-    failure
+fn note(losses: &RefCell<Losses>, error: toroni::ReceiveError) -> Failure {
+    losses.borrow_mut().note(error)
 }
 
 #[unsafe(no_mangle)]
@@ -86,7 +87,7 @@ pub unsafe extern "C" fn toroni_bus_router(
             Ok(toroni_router {
                 interrupter: router.interrupter()?,
                 router: UnsafeCell::new(router),
-                loss: Cell::default(),
+                losses: RefCell::default(),
                 in_use: Cell::new(false),
             })
         })
@@ -146,6 +147,26 @@ pub unsafe extern "C" fn toroni_router_on_lapped(
 }
 
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_router_on_lost(
+    router: *mut toroni_router,
+    handler: toroni_lost_handler,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: toroni.h requires it of callers.
+    catch_panics(|| unsafe {
+        let handler = handler.ok_or_else(|| null("the handler"))?;
+        let context = Context(context);
+        with(router, |router, _| {
+            router.on_lost(move |lost| {
+                let told = Told::from(lost);
+                handler(&raw const told.lost, context.pointer());
+            });
+            Ok(())
+        })
+    })
+}
+
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_router_poll(
     router: *mut toroni_router,
     handled: *mut usize,
@@ -153,12 +174,12 @@ pub unsafe extern "C" fn toroni_router_poll(
     // SAFETY: toroni.h requires it of callers.
     catch_panics(|| unsafe {
         put_count(handled, 0);
-        let count = with(router, |router, loss| {
+        let count = with(router, |router, losses| {
             let before = router.subscriber().stats().received;
             router.poll().map_err(|error| {
                 let received = router.subscriber().stats().received - before;
                 put_count(handled, usize::try_from(received).unwrap_or(usize::MAX));
-                note(loss, error)
+                note(losses, error)
             })
         })?;
         put_count(handled, count);
@@ -175,8 +196,8 @@ pub unsafe extern "C" fn toroni_router_run_once(
     catch_panics(|| unsafe {
         let timeout =
             if timeout_ns == FOREVER { Duration::MAX } else { Duration::from_nanos(timeout_ns) };
-        let found = with(router, |router, loss| {
-            router.run_once(timeout).map_err(|error| note(loss, error))
+        let found = with(router, |router, losses| {
+            router.run_once(timeout).map_err(|error| note(losses, error))
         })?;
         if found { Ok(()) } else { Err(Failure::plain(Status::NoMessage)) }
     })
@@ -186,9 +207,9 @@ pub unsafe extern "C" fn toroni_router_run_once(
 pub unsafe extern "C" fn toroni_router_run(router: *mut toroni_router) -> c_int {
     // SAFETY: toroni.h requires it of callers.
     catch_panics(|| unsafe {
-        with(router, |router, loss| match router.run() {
+        with(router, |router, losses| match router.run() {
             Ok(never) => match never {},
-            Err(error) => Err(note(loss, error)),
+            Err(error) => Err(note(losses, error)),
         })
     })
 }
@@ -200,7 +221,22 @@ pub unsafe extern "C" fn toroni_router_last_loss(
 ) -> c_int {
     // SAFETY: toroni.h requires it of callers; zeros are valid numbers.
     catch_panics(|| unsafe {
-        put(loss, "the pointer to the loss", || Ok(handle(router, "the router")?.loss.get()))
+        put(loss, "the pointer to the loss", || {
+            Ok(handle(router, "the router")?.losses.borrow().lapped())
+        })
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_router_last_lost(
+    router: *const toroni_router,
+    lost: *mut toroni_lost,
+) -> c_int {
+    // SAFETY: toroni.h requires it of callers; zeros are valid numbers and null pointers.
+    catch_panics(|| unsafe {
+        put(lost, "the pointer to the loss", || {
+            Ok(handle(router, "the router")?.losses.borrow().lost())
+        })
     })
 }
 

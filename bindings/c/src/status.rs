@@ -50,6 +50,7 @@ statuses! {
     ForeignTopic = 16 "TORONI_FOREIGN_TOPIC" c"the topic was made by another handle, of this bus or of another one",
     Taken = 17 "TORONI_TAKEN" c"another inlet brings the messages of this series",
     TooManyArrivals = 18 "TORONI_TOO_MANY_ARRIVALS" c"the bus cannot keep track of more streams from elsewhere",
+    Lost = 19 "TORONI_LOST" c"messages from elsewhere were lost on their way to this bus",
     InvalidArgument = 20 "TORONI_INVALID_ARGUMENT" c"an argument is null, not UTF-8, or not a valid value",
     InvalidName = 21 "TORONI_INVALID_NAME" c"the name of the bus is not valid",
     InvalidSetting = 22 "TORONI_INVALID_SETTING" c"a setting is outside its range",
@@ -248,6 +249,7 @@ impl From<ReceiveError> for Failure {
         let status = match &error {
             ReceiveError::Interrupted => return Self::plain(Status::Interrupted),
             ReceiveError::Lapped { .. } => Status::Lapped,
+            ReceiveError::Lost(_) => Status::Lost,
             ReceiveError::Unlinked => Status::Unlinked,
             ReceiveError::Forked(_) => Status::Forked,
             ReceiveError::Corrupt(_) => Status::Corrupt,

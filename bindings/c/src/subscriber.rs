@@ -3,6 +3,7 @@
 use crate::arguments::{self, FOREVER, Options, optional_string};
 use crate::arguments::{close, handle, put, put_fd, put_handle, slice, string, timeout};
 use crate::bus::{bus, toroni_bus};
+use crate::inlet::{Told, toroni_lost};
 use crate::message::toroni_message;
 use crate::options::unknown;
 use crate::stats::NO_SLOT;
@@ -25,7 +26,14 @@ struct State {
     runs: u64,
     /// From a `Box`. It is a raw pointer because a run points into it.
     subscriber: *mut Subscriber,
-    loss: toroni_loss,
+    losses: Losses,
+}
+
+/// The last losses that a handle has returned.
+#[derive(Default)]
+pub(crate) struct Losses {
+    lapped: toroni_loss,
+    lost: Option<Told>,
 }
 
 #[repr(C)]
@@ -46,7 +54,7 @@ pub struct toroni_subscriber_options {
     pub position: u64,
     pub sequence: u64,
     pub not_gating: c_int,
-    pub reserved: u32,
+    pub local_only: c_int,
     pub name: *const c_char,
 }
 
@@ -61,13 +69,21 @@ pub struct toroni_subscriber_stats {
     pub received: u64,
     pub lost_messages: u64,
     pub lapses: u64,
-    pub reserved: [u64; 5],
+    pub losses: u64,
+    pub lost_on_the_way: u64,
+    pub reserved: [u64; 3],
 }
 
 impl From<toroni::SubscriberStats> for toroni_subscriber_stats {
     fn from(seen: toroni::SubscriberStats) -> Self {
-        let toroni::SubscriberStats { received, lost_messages, lapses, .. } = seen;
-        Self { received, lost_messages, lapses, reserved: [0; 5] }
+        Self {
+            received: seen.received,
+            lost_messages: seen.lost_messages,
+            lapses: seen.lapses,
+            losses: seen.losses,
+            lost_on_the_way: seen.lost_on_the_way,
+            reserved: [0; 3],
+        }
     }
 }
 
@@ -75,18 +91,18 @@ impl toroni_subscriber {
     pub(crate) fn new(mut subscriber: Subscriber) -> Outcome<Self> {
         let interrupter = subscriber.interrupter()?;
         let subscriber = Box::into_raw(Box::new(subscriber));
-        let state = State { run: None, runs: 0, subscriber, loss: toroni_loss::default() };
+        let state = State { run: None, runs: 0, subscriber, losses: Losses::default() };
         Ok(Self { interrupter, state: UnsafeCell::new(state) })
     }
 }
 
 impl State {
-    /// Ends the current run, and returns the subscriber and its last loss.
+    /// Ends the current run, and returns the subscriber and its last losses.
     #[inline]
-    fn open(&mut self) -> (&mut Subscriber, &mut toroni_loss) {
+    fn open(&mut self) -> (&mut Subscriber, &mut Losses) {
         self.run = None;
         // SAFETY: from a box that lives as long as `self`; the run that borrowed it has just ended.
-        (unsafe { &mut *self.subscriber }, &mut self.loss)
+        (unsafe { &mut *self.subscriber }, &mut self.losses)
     }
 }
 
@@ -98,13 +114,26 @@ impl Drop for State {
     }
 }
 
-impl toroni_loss {
+impl Losses {
     /// Stores the loss if the error is one, and converts the error.
     pub(crate) fn note(&mut self, error: ReceiveError) -> Failure {
-        if let ReceiveError::Lapped { lost_messages, lost_bytes } = error {
-            *self = Self { messages: lost_messages, bytes: lost_bytes };
+        match &error {
+            ReceiveError::Lapped { lost_messages, lost_bytes } => {
+                self.lapped = toroni_loss { messages: *lost_messages, bytes: *lost_bytes };
+            }
+            ReceiveError::Lost(lost) => self.lost = Some(Told::from(&**lost)),
+            _ => {}
         }
         error.into()
+    }
+
+    pub(crate) fn lapped(&self) -> toroni_loss {
+        self.lapped
+    }
+
+    /// Returns the last loss on the way to the bus, or zeros. Its pointers are valid until the next one.
+    pub(crate) fn lost(&self) -> toroni_lost {
+        self.lost.as_ref().map_or_else(toroni_lost::default, |told| told.lost)
     }
 }
 
@@ -142,8 +171,8 @@ unsafe fn receive(
     // SAFETY: the caller guarantees it.
     catch_panics(|| unsafe {
         put_message(message, || {
-            let (subscriber, loss) = state(subscriber)?.open();
-            let received = receive(subscriber).map_err(|error| loss.note(error))?;
+            let (subscriber, losses) = state(subscriber)?.open();
+            let received = receive(subscriber).map_err(|error| losses.note(error))?;
             received.ok_or(Failure::plain(Status::NoMessage))
         })
     })
@@ -185,11 +214,9 @@ unsafe fn subscribe(
     bus: *const toroni_bus,
     options: &toroni_subscriber_options,
 ) -> Outcome<Subscriber> {
-    if options.reserved != 0 {
-        return Err(unknown("reserved", options.reserved));
-    }
     // SAFETY: the caller guarantees it.
     let mut builder = unsafe { self::bus(bus) }?.bus.subscriber().gating(options.not_gating == 0);
+    builder = builder.local_only(options.local_only != 0);
     // SAFETY: as above.
     for pattern in unsafe { slice(options.patterns, options.pattern_count, "the patterns") }? {
         // SAFETY: as above.
@@ -286,13 +313,13 @@ pub unsafe extern "C" fn toroni_receive_in_place(
     let receive = || {
         // SAFETY: toroni.h requires it of callers.
         let state = unsafe { state(subscriber) }?;
-        let (subscriber, loss) = state.open();
+        let (subscriber, losses) = state.open();
         let run = match timeout_ns {
             0 => subscriber.try_receive_in_place(),
             FOREVER => subscriber.receive_in_place().map(Some),
             ns => subscriber.receive_in_place_timeout(std::time::Duration::from_nanos(ns)),
         };
-        let run = run.map_err(|error| loss.note(error))?;
+        let run = run.map_err(|error| losses.note(error))?;
         let run = run.ok_or(Failure::plain(Status::NoMessage))?;
         // SAFETY: the run borrows the boxed subscriber, which outlives it: `open` and `drop` end the run before they
         // use the subscriber.
@@ -328,7 +355,7 @@ pub unsafe extern "C" fn toroni_validate(subscriber: *mut toroni_subscriber) -> 
                 "there is no run to validate: another call on the subscriber has ended it",
             )
         })?;
-        run.validate().map_err(|error| state.loss.note(error))
+        run.validate().map_err(|error| state.losses.note(error))
     })
 }
 
@@ -347,7 +374,20 @@ pub unsafe extern "C" fn toroni_subscriber_last_loss(
     loss: *mut toroni_loss,
 ) -> c_int {
     // SAFETY: toroni.h requires it of callers; zeros are valid numbers.
-    catch_panics(|| unsafe { put(loss, "the pointer to the loss", || Ok(state(subscriber)?.loss)) })
+    catch_panics(|| unsafe {
+        put(loss, "the pointer to the loss", || Ok(state(subscriber)?.losses.lapped()))
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_subscriber_last_lost(
+    subscriber: *const toroni_subscriber,
+    lost: *mut toroni_lost,
+) -> c_int {
+    // SAFETY: toroni.h requires it of callers; zeros are valid numbers and null pointers.
+    catch_panics(|| unsafe {
+        put(lost, "the pointer to the loss", || Ok(state(subscriber)?.losses.lost()))
+    })
 }
 
 #[unsafe(no_mangle)]

@@ -179,7 +179,7 @@ layouts! {
     toroni_publisher_options { struct_size policy to_descendants reserved }
     toroni_bytes { data length }
     toroni_subscriber_options {
-        struct_size patterns pattern_count start wait position sequence not_gating reserved name
+        struct_size patterns pattern_count start wait position sequence not_gating local_only name
     }
     toroni_message {
         payload payload_length topic topic_length sequence position next_position timestamp_ns number origin
@@ -192,7 +192,7 @@ layouts! {
     toroni_lost { from until messages bound reason scope scope_count }
     toroni_arrived { next taken_over reserved }
     toroni_loss { messages bytes }
-    toroni_subscriber_stats { received lost_messages lapses reserved }
+    toroni_subscriber_stats { received lost_messages lapses losses lost_on_the_way reserved }
     toroni_bus_stats {
         capacity topic_table_bytes tail sequence oldest_position created_ns policy lock notify topics
         max_publishers max_subscribers max_arrivals persistent on_disk sees_publishers sees_subscribers multicast_address

@@ -162,6 +162,102 @@ void each_message_from_elsewhere_arrives_once(void) {
     toroni_bus_close(bus);
 }
 
+static toroni_lost told;
+
+static void is_told(const toroni_lost *lost, void *context) {
+    told = *lost;
+    CHECK(strcmp(lost->scope[1], "b") == 0);
+    ++*(int *)context;
+}
+
+static void ignore(const toroni_message *message, void *context) { (void)message, (void)context; }
+
+void losses_from_elsewhere_arrive_at_their_place(void) {
+    const char *const scope[2] = {"a/*", "b"}, *const mine = "**", *const other = "a";
+    toroni_subscriber_options local = TORONI_SUBSCRIBER_OPTIONS_INIT;
+    toroni_lost lost = {{0}, 0, 0, 0, 0, NULL, 0}, found;
+    toroni_bus *bus = open_bus(NULL);
+    toroni_subscriber *subscriber, *in_place, *elsewhere, *local_one;
+    toroni_router *router, *throwing;
+    toroni_publisher *publisher;
+    toroni_inlet *inlet;
+    toroni_inlet_topic *topic;
+    toroni_message message;
+    toroni_loss lapped;
+    toroni_subscriber_stats seen;
+    size_t handled;
+    int calls = 0, i;
+    OK(toroni_bus_subscribe(bus, "a/b", &subscriber));
+    OK(toroni_bus_subscribe(bus, mine, &in_place));
+    OK(toroni_bus_subscribe(bus, other, &elsewhere));
+    local.patterns = &mine, local.pattern_count = 1, local.local_only = 1;
+    OK(toroni_bus_subscribe_with(bus, &local, &local_one));
+    OK(toroni_bus_router(bus, &router));
+    OK(toroni_router_on(router, "b", ignore, NULL));
+    OK(toroni_router_on_lost(router, is_told, &calls));
+    OK(toroni_bus_router(bus, &throwing));
+    OK(toroni_router_on(throwing, "b", ignore, NULL));
+    OK(toroni_subscriber_last_lost(subscriber, &found));
+    CHECK(found.messages == 0 && found.scope == NULL);
+
+    OK(toroni_bus_publisher(bus, "a/b", NULL, &publisher));
+    OK(toroni_inlet_open(bus, &inlet));
+    OK(toroni_inlet_open_topic(inlet, "a/b", &topic));
+    OK(bring(inlet, topic, 1));
+    lost.from = origin_of(2), lost.until = UINT64_C(1) << 48, lost.messages = UINT64_MAX;
+    lost.bound = TORONI_BOUND_AT_MOST, lost.reason = TORONI_REASON_DIVERGED;
+    lost.scope = scope, lost.scope_count = 2;
+    OK(toroni_inlet_publish_lost(inlet, &lost, &lost.from.number));
+    OK(toroni_publish(publisher, "mine", 4));
+
+    for (i = 0; i < 2; i++) {
+        toroni_subscriber *const reader = i == 0 ? subscriber : in_place;
+        receive(reader, i, &message);
+        CHECK(is_origin(&message, 1));
+        memset(&message, 1, sizeof message);
+        if (i == 0) RETURNS(TORONI_LOST, toroni_receive(reader, &message));
+        else {
+            RETURNS(TORONI_NO_MESSAGE, toroni_next_in_place(reader, &message));
+            RETURNS(TORONI_LOST, toroni_receive_in_place(reader, 0, &message));
+        }
+        CHECK(message.payload == NULL && message.topic == NULL && message.sequence == 0);
+        CHECK(strstr(toroni_error_message(), "of source 00000007") != NULL);
+        receive(reader, i, &message);
+        CHECK(says(&message, "mine") && !(message.flags & TORONI_MESSAGE_HAS_ORIGIN));
+        OK(toroni_subscriber_last_lost(reader, &found));
+        CHECK(found.from.source == 7 && found.from.series == 1 && found.from.stream == 0 && found.from.number == 2);
+        CHECK(found.until == TORONI_NUMBER_LIMIT && found.messages == UINT64_MAX && found.scope_count == 2);
+        CHECK(found.bound == TORONI_BOUND_AT_MOST && found.reason == TORONI_REASON_DIVERGED);
+        CHECK(strcmp(found.scope[0], "a/*") == 0 && strcmp(found.scope[1], "b") == 0);
+        OK(toroni_subscriber_last_loss(reader, &lapped));
+        CHECK(lapped.messages == 0);
+        OK(toroni_subscriber_get_stats(reader, &seen));
+        CHECK(seen.losses == 1 && seen.lost_on_the_way == UINT64_MAX && seen.lapses == 0 && seen.received == 2);
+    }
+    RETURNS(TORONI_NO_MESSAGE, toroni_try_receive(elsewhere, &message));
+    OK(toroni_try_receive(local_one, &message));
+    CHECK(says(&message, "mine"));
+    RETURNS(TORONI_NO_MESSAGE, toroni_try_receive(local_one, &message));
+    OK(toroni_router_poll(router, &handled));
+    CHECK(calls == 1 && told.until == TORONI_NUMBER_LIMIT && told.from.number == 2);
+    RETURNS(TORONI_LOST, toroni_router_poll(throwing, &handled));
+    OK(toroni_router_last_lost(throwing, &found));
+    CHECK(handled == 0 && found.messages == UINT64_MAX && strcmp(found.scope[0], "a/*") == 0);
+    OK(toroni_router_last_lost(router, &found));
+    CHECK(found.messages == 0 && found.scope_count == 0);
+
+    toroni_inlet_topic_close(topic);
+    toroni_inlet_close(inlet);
+    toroni_publisher_close(publisher);
+    toroni_router_close(throwing);
+    toroni_router_close(router);
+    toroni_subscriber_close(local_one);
+    toroni_subscriber_close(elsewhere);
+    toroni_subscriber_close(in_place);
+    toroni_subscriber_close(subscriber);
+    toroni_bus_close(bus);
+}
+
 void one_inlet_at_a_time_brings_a_series(void) {
     toroni_open_options options = TORONI_OPEN_OPTIONS_INIT;
     char holder[80];

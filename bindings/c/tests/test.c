@@ -27,6 +27,7 @@ void a_killed_exclusive_publisher_is_succeeded(void);
 void an_exclusive_publisher_belongs_to_its_process(void);
 void an_inlet_publishes_what_comes_from_elsewhere(void);
 void each_message_from_elsewhere_arrives_once(void);
+void losses_from_elsewhere_arrive_at_their_place(void);
 void one_inlet_at_a_time_brings_a_series(void);
 void invalid_messages_from_elsewhere_are_refused(void);
 void an_inlet_waits_for_slow_subscribers(void);
@@ -77,6 +78,7 @@ static const struct {
     TEST(an_exclusive_publisher_belongs_to_its_process),
     TEST(an_inlet_publishes_what_comes_from_elsewhere),
     TEST(each_message_from_elsewhere_arrives_once),
+    TEST(losses_from_elsewhere_arrive_at_their_place),
     TEST(one_inlet_at_a_time_brings_a_series),
     TEST(invalid_messages_from_elsewhere_are_refused),
     TEST(an_inlet_waits_for_slow_subscribers),
