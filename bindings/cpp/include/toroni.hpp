@@ -18,8 +18,8 @@
 // Handles. Destructors close the handles. A handle can be moved, but not copied. A handle that was moved from is
 // empty, and calls on it fail with TORONI_INVALID_ARGUMENT.
 //
-// Errors. Functions throw toroni::error, or toroni::lapped, toroni::interrupted, toroni::exclusive_error and
-// toroni::taken_error, which derive from it. If no message is available, or if a time limit expires, that is not an
+// Errors. Functions throw toroni::error, or toroni::lapped, toroni::lost, toroni::interrupted, toroni::exclusive_error
+// and toroni::taken_error, which derive from it. If no message is available, or if a time limit expires, that is not an
 // error: such functions return a std::optional or a bool.
 //
 // A function that takes std::nothrow as its last argument returns a toroni::result instead, which contains either the
@@ -55,6 +55,51 @@
 
 namespace toroni {
 
+// ---- names and losses of messages from elsewhere --------------------------------------------------------
+
+// Names a message that was first published elsewhere: toroni_origin.
+struct origin {
+    std::uint32_t source = 0;
+    std::uint32_t series = 0;
+    std::uint16_t stream = 0;
+    std::uint64_t number = 0; // less than TORONI_NUMBER_LIMIT
+
+    friend bool operator==(const origin &one, const origin &other) {
+        return one.source == other.source && one.series == other.series && one.stream == other.stream &&
+               one.number == other.number;
+    }
+    friend bool operator!=(const origin &one, const origin &other) { return !(one == other); }
+};
+
+namespace detail {
+
+inline toroni_origin given(const origin &from) {
+    return {from.number, from.source, from.series, from.stream, {0, 0, 0}};
+}
+
+inline origin received(const toroni_origin &from) { return {from.source, from.series, from.stream, from.number}; }
+
+} // namespace detail
+
+// Messages that were lost on their way to the bus: toroni_lost.
+struct lost_messages {
+    origin from;                    // the stream, and the first number that may be lost
+    std::uint64_t until = 0;        // the number after the last one that may be lost
+    std::uint64_t messages = 0;     // how many were lost
+    int bound = TORONI_BOUND_EXACT; // TORONI_BOUND_...: how exact that is
+    int reason = 0;                 // TORONI_REASON_...
+    std::vector<std::string> scope; // patterns of the topics that they may have had
+};
+
+namespace detail {
+
+inline lost_messages received(const toroni_lost &from) {
+    return {received(from.from), from.until,  from.messages,
+            from.bound,          from.reason, {from.scope, from.scope + from.scope_count}};
+}
+
+} // namespace detail
+
 // ---- errors ---------------------------------------------------------------------------------------------
 
 // The numbers of messages and bytes that were overwritten before they were read.
@@ -70,7 +115,7 @@ private:
     toroni_status status_;
 };
 
-// TORONI_LAPPED: messages were lost. Call again to continue after them.
+// TORONI_LAPPED: the subscriber was too slow and missed messages. Call again to continue after them.
 class lapped : public error {
 public:
     lapped(const std::string &text, toroni::loss loss) : error(TORONI_LAPPED, text), loss_(loss) {}
@@ -78,6 +123,16 @@ public:
 
 private:
     toroni::loss loss_;
+};
+
+// TORONI_LOST: messages from elsewhere were lost on their way to the bus. Call again to continue after them.
+class lost : public error {
+public:
+    lost(const std::string &text, lost_messages messages) : error(TORONI_LOST, text), messages_(std::move(messages)) {}
+    const lost_messages &messages() const noexcept { return messages_; }
+
+private:
+    lost_messages messages_;
 };
 
 // TORONI_INTERRUPTED: interrupt() ended the wait.
@@ -105,10 +160,12 @@ struct failure {
     toroni_status status;
     std::string text;
     toroni::loss loss; // for TORONI_LAPPED; else zeros
+    std::optional<lost_messages> lost_on_the_way = {}; // for TORONI_LOST
 
     // Throws it as an exception.
     [[noreturn]] void raise() const {
         if (status == TORONI_LAPPED) throw lapped(text, loss);
+        if (status == TORONI_LOST && lost_on_the_way) throw lost(text, *lost_on_the_way);
         if (status == TORONI_INTERRUPTED) throw interrupted(text);
         if (status == TORONI_EXCLUSIVE) throw exclusive_error(text);
         if (status == TORONI_TAKEN) throw taken_error(text);
@@ -184,7 +241,7 @@ template <typename T> using handle = std::unique_ptr<T, close>;
 
 // Call it directly after the call that failed, in the same thread.
 inline failure last_failure(int status, toroni::loss loss = {0, 0}) {
-    return failure{static_cast<toroni_status>(status), toroni_error_message(), loss};
+    return failure{static_cast<toroni_status>(status), toroni_error_message(), loss, {}};
 }
 
 inline result<void> done(int status) {
@@ -851,40 +908,6 @@ private:
 
 // ---- messages from elsewhere ----------------------------------------------------------------------------
 
-// Names a message that was first published elsewhere: toroni_origin.
-struct origin {
-    std::uint32_t source = 0;
-    std::uint32_t series = 0;
-    std::uint16_t stream = 0;
-    std::uint64_t number = 0; // less than TORONI_NUMBER_LIMIT
-
-    friend bool operator==(const origin &one, const origin &other) {
-        return one.source == other.source && one.series == other.series && one.stream == other.stream &&
-               one.number == other.number;
-    }
-    friend bool operator!=(const origin &one, const origin &other) { return !(one == other); }
-};
-
-namespace detail {
-
-inline toroni_origin given(const origin &from) {
-    return {from.number, from.source, from.series, from.stream, {0, 0, 0}};
-}
-
-inline origin received(const toroni_origin &from) { return {from.source, from.series, from.stream, from.number}; }
-
-} // namespace detail
-
-// Messages that were lost on their way to the bus: toroni_lost.
-struct lost_messages {
-    origin from;                    // the stream, and the first number that may be lost
-    std::uint64_t until = 0;        // the number after the last one that may be lost
-    std::uint64_t messages = 0;     // how many were lost
-    int bound = TORONI_BOUND_EXACT; // TORONI_BOUND_...: how exact that is
-    int reason = 0;                 // TORONI_REASON_...
-    std::vector<std::string> scope; // patterns of the topics that they may have had
-};
-
 // How far a stream has arrived.
 struct arrived {
     std::uint64_t next; // the lowest number that has not arrived, neither as a message nor as a loss
@@ -1095,6 +1118,7 @@ struct subscriber_options {
     std::uint64_t position = 0; // for TORONI_START_POSITION
     std::uint64_t sequence = 0; // for TORONI_START_SEQUENCE
     bool gating = true;         // whether publishers wait for this subscriber
+    bool local_only = false;    // whether it passes over messages with an origin, and losses from elsewhere
     std::optional<std::string> name;
 };
 
@@ -1184,7 +1208,7 @@ private:
         return toroni_subscriber_run_number(subscriber) != number;
     }
     static failure over() {
-        return {TORONI_INVALID_ARGUMENT, "the run is over: another call on its subscriber has ended it", {0, 0}};
+        return {TORONI_INVALID_ARGUMENT, "the run is over: another call on its subscriber has ended it", {0, 0}, {}};
     }
     toroni_subscriber *subscriber_;
     toroni_message first_;
@@ -1194,13 +1218,14 @@ private:
 // Receives the messages that match its patterns. It belongs to one thread at a time.
 //
 // It is a range of messages (in C++20, a std::ranges::input_range). The range waits for each message, and ends when
-// the subscriber is interrupted or the bus is removed. It throws all other errors, including lapped;
-// messages(on_loss) returns a range that calls a function instead of throwing lapped.
+// the subscriber is interrupted or the bus is removed. It throws all other errors, including lapped and lost;
+// messages(on_loss, on_lost) returns a range that calls functions instead of throwing these.
 class subscriber {
 public:
     // Subscribes to one pattern, or with options.
     subscriber(const bus &bus, const std::string &pattern)
-        : subscriber(bus, subscriber_options{{pattern}, TORONI_START_LATEST, TORONI_WAIT_BACKOFF, 0, 0, true, {}}) {}
+        : subscriber(bus, subscriber_options{
+                              {pattern}, TORONI_START_LATEST, TORONI_WAIT_BACKOFF, 0, 0, true, false, {}}) {}
     subscriber(const bus &bus, const subscriber_options &options)
         : subscriber(open(bus, options, std::nothrow).value()) {}
 
@@ -1215,6 +1240,7 @@ public:
         given.position = options.position;
         given.sequence = options.sequence;
         given.not_gating = !options.gating;
+        given.local_only = options.local_only;
         given.name = detail::or_null(options.name);
         toroni_subscriber *handle = nullptr;
         const int status = toroni_bus_subscribe_with(bus.get(), &given, &handle);
@@ -1228,7 +1254,8 @@ public:
         return detail::done(toroni_subscriber_add_pattern(get(), pattern.c_str()));
     }
 
-    // Waits for the next message and returns it. Throws lapped if messages were lost, interrupted after interrupt().
+    // Waits for the next message and returns it. Throws lapped or lost if messages are missing, and interrupted after
+    // interrupt().
     message receive() {
         toroni_message content;
         if (const int status = toroni_receive(get(), &content); status != TORONI_OK) why(status).raise();
@@ -1281,6 +1308,14 @@ public:
         return in_place(detail::ns(limit));
     }
 
+private:
+    // What a range calls instead of throwing lapped and lost. They may be empty.
+    struct loss_handlers {
+        std::function<void(loss)> on_loss;
+        std::function<void(const lost_messages &)> on_lost;
+    };
+
+public:
     class iterator : public detail::message_iterator<iterator, subscriber> {
     public:
         iterator() = default;
@@ -1288,8 +1323,8 @@ public:
     private:
         friend class subscriber;
         friend message_iterator;
-        iterator(subscriber *subscriber, const std::function<void(loss)> *on_loss)
-            : message_iterator(subscriber, toroni_message()), on_loss_(on_loss) {
+        iterator(subscriber *subscriber, const loss_handlers *handlers)
+            : message_iterator(subscriber, toroni_message()), handlers_(handlers) {
             if (subscriber_) next();
         }
         void next() {
@@ -1301,31 +1336,36 @@ public:
                     return;
                 }
                 const failure failed = subscriber_->why(status);
-                if (status != TORONI_LAPPED || !on_loss_) failed.raise();
-                (*on_loss_)(failed.loss);
+                if (status == TORONI_LAPPED && handlers_ && handlers_->on_loss) handlers_->on_loss(failed.loss);
+                else if (failed.lost_on_the_way && handlers_ && handlers_->on_lost)
+                    handlers_->on_lost(*failed.lost_on_the_way);
+                else failed.raise();
             }
         }
-        const std::function<void(loss)> *on_loss_ = nullptr;
+        const loss_handlers *handlers_ = nullptr;
     };
 
-    // The range that messages(on_loss) returns.
+    // The range that messages(on_loss, on_lost) returns.
     class stream {
     public:
-        iterator begin() { return {subscriber_, &on_loss_}; }
+        iterator begin() { return {subscriber_, &handlers_}; }
         iterator end() { return {nullptr, nullptr}; }
 
     private:
         friend class subscriber;
-        stream(subscriber *subscriber, std::function<void(loss)> on_loss)
-            : subscriber_(subscriber), on_loss_(std::move(on_loss)) {}
+        stream(subscriber *subscriber, loss_handlers handlers)
+            : subscriber_(subscriber), handlers_(std::move(handlers)) {}
         subscriber *subscriber_;
-        std::function<void(loss)> on_loss_;
+        loss_handlers handlers_;
     };
 
     iterator begin() { return {this, nullptr}; }
     iterator end() { return {nullptr, nullptr}; }
-    // Returns a range of messages that calls `on_loss` if messages were lost, and then continues.
-    stream messages(std::function<void(loss)> on_loss) { return {this, std::move(on_loss)}; }
+    // Returns a range of messages that calls `on_loss` instead of throwing lapped, and then continues. If `on_lost` is
+    // given, it calls that instead of throwing lost.
+    stream messages(std::function<void(loss)> on_loss, std::function<void(const lost_messages &)> on_lost = {}) {
+        return {this, {std::move(on_loss), std::move(on_lost)}};
+    }
 
     // Ends the call that waits for a message; see toroni_subscriber_interrupt. Any thread and any signal handler may
     // call it, as long as this object exists and is not moved.
@@ -1361,6 +1401,9 @@ private:
     failure why(int status) const {
         failure failed = detail::last_failure(status);
         if (status == TORONI_LAPPED) toroni_subscriber_last_loss(get(), &failed.loss);
+        toroni_lost last;
+        if (status == TORONI_LOST && toroni_subscriber_last_lost(get(), &last) == TORONI_OK)
+            failed.lost_on_the_way = detail::received(last);
         return failed;
     }
     result<std::optional<message>> maybe(int status, const toroni_message &content) const {
@@ -1386,8 +1429,8 @@ private:
 // TORONI_REENTRANT.
 //
 // If a handler throws, the call that ran it throws the exception again: run() and run_once() at once, poll() after it
-// has handled all messages that are available. If that call also found that messages were lost, and there is no
-// handler for losses, the next call throws lapped and handles nothing.
+// has handled all messages that are available. If that call also found that messages are missing, and there is no
+// handler for that, the next call throws lapped or lost and handles nothing.
 class router {
 public:
     // Creates a router without handlers.
@@ -1416,7 +1459,7 @@ public:
         return *this;
     }
 
-    // Sets a handler that is called when messages were lost, instead of throwing lapped.
+    // Sets a handler that is called when the router was too slow and missed messages, instead of throwing lapped.
     router &on_lapped(std::function<void(loss)> call) {
         check();
         auto set = std::make_unique<loss_handler>(loss_handler{state_.get(), std::move(call)});
@@ -1427,6 +1470,19 @@ public:
         detail::done(toroni_router_on_lapped(get(), enter, set.get())).value();
         // Not earlier: the current handler may be calling this, which fails above.
         state_->on_lapped = std::move(set);
+        return *this;
+    }
+
+    // Sets a handler that is called when messages from elsewhere were lost, instead of throwing lost.
+    router &on_lost(std::function<void(const lost_messages &)> call) {
+        check();
+        auto set = std::make_unique<lost_handler>(lost_handler{state_.get(), std::move(call)});
+        const auto enter = [](const toroni_lost *lost, void *pointer) {
+            lost_handler &entered = *static_cast<lost_handler *>(pointer);
+            entered.owner->guard([&] { entered.call(detail::received(*lost)); });
+        };
+        detail::done(toroni_router_on_lost(get(), enter, set.get())).value();
+        state_->on_lost = std::move(set);
         return *this;
     }
 
@@ -1484,10 +1540,15 @@ private:
         state *owner;
         std::function<void(loss)> call;
     };
+    struct lost_handler {
+        state *owner;
+        std::function<void(const lost_messages &)> call;
+    };
     // Its address stays the same when the router is moved.
     struct state {
         std::vector<std::unique_ptr<handler>> handlers;
         std::unique_ptr<loss_handler> on_lapped;
+        std::unique_ptr<lost_handler> on_lost;
         std::exception_ptr thrown;
         // A loss that could not be thrown because `thrown` was thrown first.
         std::optional<failure> kept;
@@ -1518,7 +1579,7 @@ private:
 
     void finish(int status) {
         if (state_ && state_->thrown) {
-            if (status == TORONI_LAPPED) state_->kept = why(status);
+            if (status == TORONI_LAPPED || status == TORONI_LOST) state_->kept = why(status);
             std::rethrow_exception(std::exchange(state_->thrown, nullptr));
         }
         if (status != TORONI_OK) why(status).raise();
@@ -1527,6 +1588,9 @@ private:
     failure why(int status) const {
         failure failed = detail::last_failure(status);
         if (status == TORONI_LAPPED) toroni_router_last_loss(get(), &failed.loss);
+        toroni_lost last;
+        if (status == TORONI_LOST && toroni_router_last_lost(get(), &last) == TORONI_OK)
+            failed.lost_on_the_way = detail::received(last);
         return failed;
     }
 

@@ -101,7 +101,7 @@ void errors_are_thrown_or_returned() {
     const toroni::bus bus = open_bus("errors");
     CHECK(toroni::publisher::open(bus, "a//b", {}, std::nothrow).error().status == TORONI_INVALID_TOPIC);
     CHECK(toroni::publisher::open(bus, "a", {}, std::nothrow)->topic() == "a");
-    CHECK(toroni::subscriber::open(bus, {{"**a"}, 0, 0, 0, 0, true, {}}, std::nothrow).error().status ==
+    CHECK(toroni::subscriber::open(bus, {{"**a"}, 0, 0, 0, 0, true, false, {}}, std::nothrow).error().status ==
           TORONI_INVALID_PATTERN);
     const toroni::publisher publisher(bus, "t");
     const std::vector<char> long_one(publisher.largest_message() + 1);
@@ -346,6 +346,65 @@ void an_inlet_publishes_what_comes_from_elsewhere() {
     const toroni::inlet moved = std::move(other);
     CHECK(moved.claim(8, 1, 0).next == 0 && other.duplicates() == 0);
     CHECK(thrown_by<toroni::error>([&] { other.claim(8, 1, 0); }).status() == TORONI_INVALID_ARGUMENT);
+}
+
+void losses_from_elsewhere_are_thrown_or_handled() {
+    const toroni::bus bus = open_bus("lost");
+    toroni::subscriber subscriber(bus, "**"), ranged(bus, "**"), returned(bus, "**");
+    toroni::subscriber_options only;
+    only.patterns = {"**"};
+    only.local_only = true;
+    toroni::subscriber local(bus, only);
+    toroni::router router(bus), throwing(bus);
+    std::vector<toroni::lost_messages> told;
+    router.on("**", [](const toroni::message &) {});
+    router.on_lost([&](const toroni::lost_messages &one) { told.push_back(one); });
+    throwing.on("**", [](const toroni::message &) { throw std::logic_error("first"); });
+    const toroni::publisher publisher(bus, "a");
+    const toroni::inlet inlet(bus);
+    toroni::lost_messages lost;
+    lost.from = {7, 1, 2, 4};
+    lost.until = 9;
+    lost.messages = 5;
+    lost.bound = TORONI_BOUND_AT_LEAST;
+    lost.reason = TORONI_REASON_BUDGET;
+    lost.scope = {"a", "b/**"};
+    publisher.publish("before");
+    inlet.publish_lost(lost);
+    const auto same = [&](const toroni::lost_messages &found) {
+        return found.from == lost.from && found.until == 9 && found.messages == 5 && found.scope == lost.scope &&
+               found.bound == TORONI_BOUND_AT_LEAST && found.reason == TORONI_REASON_BUDGET;
+    };
+    CHECK(subscriber.receive().text() == "before");
+    const auto thrown = thrown_by<toroni::lost>([&] { subscriber.receive(); });
+    CHECK(thrown.status() == TORONI_LOST && same(thrown.messages()));
+    CHECK(std::strstr(thrown.what(), "at least 5 messages"));
+    CHECK(subscriber.stats().losses == 1 && subscriber.stats().lost_on_the_way == 5 && !subscriber.try_receive());
+    CHECK(returned.receive(std::nothrow));
+    const auto failure = returned.receive_in_place(std::nothrow).error();
+    CHECK(failure.status == TORONI_LOST && same(failure.lost_on_the_way.value()) && failure.loss.messages == 0);
+    CHECK(local.receive().text() == "before" && !local.try_receive());
+    CHECK(router.poll() == 2 && told.size() == 1 && same(told[0]));
+    CHECK(thrown_by<std::logic_error>([&] { throwing.poll(); }).what() == std::string("first"));
+    CHECK(same(thrown_by<toroni::lost>([&] { throwing.poll(); }).messages()));
+
+    publisher.publish("after");
+    std::string seen;
+    const auto on_loss = [](toroni::loss) { std::exit(1); };
+    const auto on_lost = [&](const toroni::lost_messages &) { seen += "lost "; };
+    for (const toroni::message message : ranged.messages(on_loss, on_lost)) {
+        seen += message.text();
+        seen += ' ';
+        if (message.text() == "after") break;
+    }
+    CHECK(seen == "before lost after ");
+    lost.from.number = 9;
+    lost.until = 10;
+    inlet.publish_lost(lost);
+    CHECK(thrown_by<toroni::lost>([&] { ranged.messages(on_loss).begin(); }).messages().until == 10);
+    // A handler that throws.
+    router.on_lost([](const toroni::lost_messages &) { throw std::logic_error("second"); });
+    CHECK(thrown_by<std::logic_error>([&] { router.poll(); }).what() == std::string("second"));
 }
 
 void an_inlet_waits_with_a_limit() {
@@ -716,6 +775,7 @@ int main() {
         {"an_exclusive_publisher_is_the_only_one", an_exclusive_publisher_is_the_only_one},
         {"an_exclusive_publisher_waits_with_a_limit", an_exclusive_publisher_waits_with_a_limit},
         {"an_inlet_publishes_what_comes_from_elsewhere", an_inlet_publishes_what_comes_from_elsewhere},
+        {"losses_from_elsewhere_are_thrown_or_handled", losses_from_elsewhere_are_thrown_or_handled},
         {"an_inlet_waits_with_a_limit", an_inlet_waits_with_a_limit},
         {"parts_of_a_snapshot_outlive_it", parts_of_a_snapshot_outlive_it},
         {"settings_arrive", settings_arrive},
