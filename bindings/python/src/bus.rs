@@ -175,7 +175,10 @@ impl Bus {
     /// name: the name of this subscriber in `toroni info`
     /// wait: how receiving waits: "backoff" (default) polls briefly, then yields, then sleeps; "spin" polls all the time
     ///     and occupies a processor; "yield" polls and lets other threads run in between; "block" sleeps at once
-    #[pyo3(signature = (*patterns, start=None, gating=true, name=None, wait="backoff"))]
+    /// local_only: whether it passes over messages with an origin, and over losses from elsewhere, as a program needs that
+    ///     sends the messages of the bus to other places
+    #[expect(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
+    #[pyo3(signature = (*patterns, start=None, gating=true, name=None, wait="backoff", local_only=false))]
     fn subscribe(
         &self,
         py: Python<'_>,
@@ -184,9 +187,11 @@ impl Bus {
         gating: bool,
         name: Option<String>,
         wait: &str,
+        local_only: bool,
     ) -> PyResult<Subscriber> {
         let wait = settings::wait(py, wait)?;
-        let mut builder = self.handle(py)?.subscriber().gating(gating).wait(wait);
+        let mut builder =
+            self.handle(py)?.subscriber().gating(gating).wait(wait).local_only(local_only);
         for argument in patterns {
             for pattern in settings::strings("a pattern", &argument)? {
                 builder = builder.pattern(pattern);

@@ -1,5 +1,6 @@
 //! Converts errors of the library to the exceptions of `python/toroni/_errors.py`.
 
+use crate::inlet;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
@@ -217,6 +218,10 @@ pub(crate) fn on_receive(py: Python<'_>, error: &ReceiveError) -> PyErr {
     let class = match error {
         ReceiveError::Lapped { lost_messages, lost_bytes } => {
             return lapped(py, message, *lost_messages, *lost_bytes);
+        }
+        ReceiveError::Lost(lost) => {
+            return inlet::arguments_of_lost(py, lost, message)
+                .map_or_else(|error| error, |arguments| made(class!(py, "Lost"), arguments));
         }
         ReceiveError::Os { source, .. } => return system(py, source, message),
         ReceiveError::Interrupted => class!(py, "Interrupted"),

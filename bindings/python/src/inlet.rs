@@ -362,3 +362,15 @@ pub(crate) fn of_origin(py: Python<'_>, origin: toroni::Origin) -> PyResult<Boun
     let toroni::Origin { source, series, stream, number } = origin;
     instance!(py, "Origin", { source: source, series: series, stream: stream, number: number })
 }
+
+/// Returns the arguments of the exception `toroni.Lost`.
+pub(crate) fn arguments_of_lost<'py>(
+    py: Python<'py>,
+    lost: &Lost,
+    message: String,
+) -> PyResult<Bound<'py, PyTuple>> {
+    let Lost { from, until, messages, bound, reason, scope } = lost;
+    let scope = PyTuple::new(py, scope.iter().map(Pattern::as_str))?;
+    let (start, bound, reason) = (of_origin(py, *from)?, bound.as_str(), reason.as_str());
+    (message, start, *until, *messages, bound, reason, scope).into_pyobject(py)
+}

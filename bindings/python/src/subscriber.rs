@@ -32,8 +32,9 @@ const MOST_NAMES: usize = 4096;
 /// Receives the messages of a bus that match its patterns, in the one order of the bus; made by Bus.subscribe.
 ///
 /// for message in subscriber: and async for message in subscriber: receive one message after the other. The loop
-/// ends when the subscriber is closed; the for loop raises Unlinked if the bus was removed. If messages were lost,
-/// Lapped says how many, and the next call continues after them. Threads may share a subscriber; each message goes
+/// ends when the subscriber is closed; the for loop raises Unlinked if the bus was removed. If the subscriber missed
+/// messages, Lapped says how many; if messages from elsewhere were lost on their way to the bus, Lost says which. The
+/// next call continues after them. Threads may share a subscriber; each message goes
 /// to one of them. Other threads of Python run while it waits. Ctrl-C ends a wait within a quarter of a second. In
 /// the child of a fork, its methods raise Forked.
 #[pyclass(frozen, weakref, module = "toroni")]
@@ -194,6 +195,8 @@ impl Subscriber {
         fields.set_item("received", counts.received - torn)?;
         fields.set_item("lost_messages", counts.lost_messages + torn)?;
         fields.set_item("lapses", counts.lapses + torn)?;
+        fields.set_item("losses", counts.losses)?;
+        fields.set_item("lost_on_the_way", counts.lost_on_the_way)?;
         stats::made(py, "SubscriberStats", &fields)
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pickle
 import signal
@@ -138,6 +139,73 @@ def test_losses_arrive_once_too(bus: toroni.Bus) -> None:
     for _ in range(2):
         inlet.publish_lost((7, 1, 0, 1), 9, SECONDS, messages=5, reason="gone", scope="**", bound="at_most")
     assert (inlet.claim(7, 1, 0).next, inlet.duplicates) == (9, 1)
+
+
+def test_losses_from_elsewhere_are_raised_at_their_place(bus: toroni.Bus) -> None:
+    subscriber, many, into, elsewhere = (bus.subscribe(pattern) for pattern in ["a/b", "**", "b", "a"])
+    local = bus.subscribe("**", local_only=True)
+    inlet = bus.inlet()
+    topic, publisher = inlet.topic("b"), bus.publisher("a/b")
+    publisher.publish(b"before")
+    inlet.publish(topic, b"large" * 10_000, origin=origin(1))
+    inlet.publish_lost(
+        origin(2), ARRIVED, messages=2**64 - 1, bound="at_most", reason="diverged", scope=["a/*", "b"]
+    )
+    publisher.publish(b"after")
+    inlet.publish(topic, b"end")
+
+    def is_lost(call: Callable[[], object]) -> None:
+        with pytest.raises(toroni.Lost, match="of source 00000007") as raised:
+            call()
+        lost = raised.value
+        assert (lost.start, lost.until, lost.messages) == (origin(2), ARRIVED, 2**64 - 1)
+        assert (lost.bound, lost.reason, lost.scope) == ("at_most", "diverged", ("a/*", "b"))
+        restored = pickle.loads(pickle.dumps(lost))
+        assert (str(restored), restored.start, restored.scope) == (str(lost), lost.start, lost.scope)
+
+    assert subscriber.receive().text == "before"
+    is_lost(subscriber.receive)
+    assert subscriber.receive().text == "after"
+    stats = subscriber.stats()
+    assert (stats.losses, stats.lost_on_the_way, stats.lapses) == (1, 2**64 - 1, 0)
+    assert [message.topic for message in many.receive_many(timeout=0)] == ["a/b", "b"]
+    is_lost(lambda: many.receive_many(timeout=0))
+    assert texts(many) == ["after", "end"]
+    buffer = bytearray(50_000)
+    assert into.receive_into(buffer).origin == origin(1)
+    is_lost(lambda: into.receive_into(buffer))
+    assert len(into.receive_into(buffer)) == 3
+    assert elsewhere.try_receive() is None
+    assert texts(local) == ["before", "after", "end"]
+
+
+def test_routers_handle_losses_from_elsewhere(bus: toroni.Bus) -> None:
+    router, raising, coroutine = bus.router(), bus.router(), bus.router()
+    seen: list[object] = []
+    for one in (router, raising, coroutine):
+        one.on("**")(lambda message: seen.append(message.text))
+    for one in (router, coroutine):
+        one.on_lost(lambda lost: seen.append((lost.reason, lost.start)))
+    inlet = bus.inlet()
+    inlet.publish_lost(origin(1), 2, messages=1, reason="silent", scope="**")
+    inlet.publish(inlet.topic("t"), b"after")
+    assert router.poll() == 2
+    assert seen == [("silent", origin(1)), "after"]
+    with pytest.raises(toroni.Lost):
+        raising.poll()
+    assert raising.poll() == 1
+    seen.clear()
+
+    async def run() -> None:
+        arrived = asyncio.Event()
+        coroutine.on("t")(lambda _: arrived.set())
+        task = asyncio.create_task(coroutine.run_async())
+        await arrived.wait()
+        coroutine.close()
+        await task
+
+    asyncio.run(asyncio.wait_for(run(), SECONDS))
+    assert seen == [("silent", origin(1)), "after"]
 
 
 def test_one_inlet_at_a_time_brings_a_series(directory: Path) -> None:

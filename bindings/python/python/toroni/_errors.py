@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from toroni._inlet import Origin
+
 
 class Error(Exception):
     """The base class of all exceptions of Toroni."""
@@ -99,6 +104,52 @@ class Lapped(Error):
         """Messages of the whole bus that were missed, whatever their topics."""
         self.lost_bytes = lost_bytes
         """Bytes of the stream that were missed."""
+
+
+class Lost(Error):
+    """Messages from elsewhere were lost on their way to the bus. The next call continues after them.
+
+    It is raised once, at its place among the messages, if a pattern of the subscriber and one of scope could match the
+    same topic."""
+
+    def __init__(
+        self,
+        message: str,
+        start: Origin | None = None,
+        until: int = 0,
+        messages: int = 0,
+        bound: str = "exact",
+        reason: str = "",
+        scope: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(message)
+        self.start = start
+        """The stream, and in its number the first one that may be lost. None only if a program made this exception."""
+        self.until = until
+        """The number after the last one that may be lost."""
+        self.messages = messages
+        """How many messages were lost. It may be less than the difference of the numbers, which also count messages of
+        other streams."""
+        self.bound = bound
+        """How exact that is: "exact", "at_least" or "at_most"."""
+        self.reason = reason
+        """Why they were lost:
+
+        - "gone": the sender no longer had them
+        - "budget": they could not be repaired in the time that the receiver waits for repairs
+        - "memory": the receiver had no memory left to hold what came after them
+        - "burst": more of them were missing at once than the receiver keeps track of
+        - "jump": the sender was suddenly far ahead
+        - "restart": the source restarted with a new series
+        - "silent": the source fell silent, so it is not known what it published last
+        - "topic": the name of their topic did not arrive
+        - "too_long": they were too long for the network or for this bus
+        - "overtaken": at the source, publishers overtook the program that sends the messages on
+        - "diverged": the members of a replicated service disagreed about them
+
+        Later releases may add others."""
+        self.scope = scope
+        """Patterns of the topics that they may have had."""
 
 
 class Interrupted(Error):

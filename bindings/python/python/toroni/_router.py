@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from toroni._errors import Closed, Lapped
+from toroni._errors import Closed, Lapped, Lost
 from toroni._toroni import matches
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ class Router:
         self._handlers: list[tuple[str, Handler]] = []
         self._wanted: dict[tuple[str, bool], list[Handler]] = {}
         self._on_lapped: Callable[[int, int], object] | None = None
+        self._on_lost: Callable[[Lost], object] | None = None
 
     def on(self, pattern: str) -> Callable[[HandlerOf], HandlerOf]:
         """Returns a decorator that adds a handler for a pattern. The router calls it with each message that matches.
@@ -53,8 +54,12 @@ class Router:
         Lapped."""
         self._on_lapped = handler
 
+    def on_lost(self, handler: Callable[[Lost], object]) -> None:
+        """Sets a handler that is called with each loss of messages from elsewhere, instead of raising it."""
+        self._on_lost = handler
+
     def poll(self) -> int:
-        """Handles all messages that are available, and returns their number."""
+        """Handles all messages that are available, and returns their number; losses that were handled count, too."""
         count = 0
         while self._step(self.subscriber.try_receive):
             count += 1
@@ -83,8 +88,8 @@ class Router:
                 if self.subscriber.closed:
                     return
                 raise
-            except Lapped as lapped:
-                self._lapped(lapped)
+            except (Lapped, Lost) as loss:
+                self._handle_loss(loss)
             else:
                 self._handle(message)
 
@@ -110,18 +115,21 @@ class Router:
     def _step(self, receive: Callable[[], Message | None]) -> bool:
         try:
             message = receive()
-        except Lapped as lapped:
-            self._lapped(lapped)
+        except (Lapped, Lost) as loss:
+            self._handle_loss(loss)
             return True
         if message is None:
             return False
         self._handle(message)
         return True
 
-    def _lapped(self, lapped: Lapped) -> None:
-        if self._on_lapped is None:
-            raise lapped
-        self._on_lapped(lapped.lost, lapped.lost_bytes)
+    def _handle_loss(self, loss: Lapped | Lost) -> None:
+        if isinstance(loss, Lapped) and self._on_lapped is not None:
+            self._on_lapped(loss.lost, loss.lost_bytes)
+        elif isinstance(loss, Lost) and self._on_lost is not None:
+            self._on_lost(loss)
+        else:
+            raise loss
 
     def _handle(self, message: Message) -> None:
         key = (message.topic, message.to_descendants)

@@ -18,6 +18,10 @@ class SubscriberStats:
     """Messages of the whole bus that were overwritten before it read them."""
     lapses: int
     """How often that happened."""
+    losses: int = 0
+    """How often Lost was raised."""
+    lost_on_the_way: int = 0
+    """The sum of messages of these losses."""
 
 
 @dataclass(frozen=True)

@@ -70,6 +70,7 @@ class _Options(TypedDict, total=False):
     gating: bool
     name: str | None
     wait: Literal["spin", "yield", "backoff", "block"]
+    local_only: bool
 
 _Payloads = Iterable[_Bytes] | _Bytes
 _Parts = _Bytes | list[_Bytes] | tuple[_Bytes, ...]
@@ -116,6 +117,7 @@ class Bus:
         gating: bool = True,
         name: str | None = None,
         wait: Literal["spin", "yield", "backoff", "block"] = "backoff",
+        local_only: bool = False,
     ) -> Subscriber: ...
     def router(self, **options: Unpack[_Options]) -> Router: ...
     def stats(self) -> BusStats: ...
