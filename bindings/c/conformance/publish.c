@@ -9,6 +9,8 @@
 #include <time.h>
 
 #define BUNDLE 16
+/* The number of the first message in its origin, if an inlet publishes it. */
+#define FIRST 10
 
 static void check(int status) {
     if (status == TORONI_OK) return;
@@ -67,6 +69,8 @@ static int publish_in_place(uint64_t *number) {
 static void bring(const toroni_bus *bus, const char *on, uint64_t wanted, unsigned char *buffer) {
     toroni_inlet *inlet;
     toroni_inlet_topic *inlet_topic;
+    const char *const scope[2] = {"a/*", "end"};
+    toroni_lost lost = {{0}, 0, 0, 0, 0, NULL, 0};
     uint64_t number = 0;
     char line[80];
     check(toroni_inlet_open(bus, &inlet));
@@ -77,6 +81,12 @@ static void bring(const toroni_bus *bus, const char *on, uint64_t wanted, unsign
         fputs("no line on stdin\n", stderr);
         exit(1);
     }
+    lost.from.source = (uint32_t)id, lost.from.series = 1, lost.from.stream = 2;
+    lost.until = FIRST, lost.messages = 7;
+    lost.bound = TORONI_BOUND_AT_LEAST, lost.reason = TORONI_REASON_BURST;
+    lost.scope = scope, lost.scope_count = 2;
+    check(toroni_inlet_publish_lost(inlet, &lost, NULL));
+    check(toroni_inlet_publish_lost(inlet, &lost, NULL));
     while (number < wanted) {
         toroni_inlet_entry entries[BUNDLE] = {{0}};
         toroni_bytes parts[BUNDLE][2];
@@ -90,7 +100,7 @@ static void bring(const toroni_bus *bus, const char *on, uint64_t wanted, unsign
             entry->topic = inlet_topic, entry->parts = parts[in_bundle], entry->part_count = 2;
             entry->flags = TORONI_ENTRY_HAS_ORIGIN | TORONI_ENTRY_HAS_NUMBER | TORONI_ENTRY_HAS_TIMESTAMP;
             entry->origin.source = (uint32_t)id, entry->origin.series = 1, entry->origin.stream = 2;
-            entry->origin.number = entry->timestamp_ns = number, entry->number = 3 * number;
+            entry->origin.number = FIRST + number, entry->timestamp_ns = number, entry->number = 3 * number;
         }
         check(toroni_inlet_publish(inlet, entries, in_bundle, NULL));
         check(toroni_inlet_publish(inlet, entries, in_bundle, NULL));

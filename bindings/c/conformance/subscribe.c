@@ -45,6 +45,11 @@ static unsigned long long hash(const unsigned char *bytes, size_t length) {
     return hash;
 }
 
+static void show_origin(const toroni_origin *origin) {
+    printf("%lu.%lu.%u.%llu\t", (unsigned long)origin->source, (unsigned long)origin->series,
+           (unsigned)origin->stream, (unsigned long long)origin->number);
+}
+
 int main(int count, char **arguments) {
     toroni_open_options options = TORONI_OPEN_OPTIONS_INIT;
     toroni_bus *bus;
@@ -77,12 +82,24 @@ int main(int count, char **arguments) {
             fflush(stdout);
             continue;
         }
+        if (status == TORONI_LOST) {
+            toroni_lost lost;
+            size_t i;
+            check(toroni_subscriber_last_lost(subscriber, &lost));
+            printf("gone\t");
+            show_origin(&lost.from);
+            printf("%llu\t%llu\t%d\t%d\t", (unsigned long long)lost.until, (unsigned long long)lost.messages,
+                   lost.bound, lost.reason);
+            for (i = 0; i < lost.scope_count; i++) printf("%s%s", i == 0 ? "" : ",", lost.scope[i]);
+            puts("");
+            fflush(stdout);
+            continue;
+        }
         check(status);
         printf("message\t%llu\t%.*s\t%llu\t%016llx\t", (unsigned long long)message.sequence,
                (int)message.topic_length, message.topic, (unsigned long long)message.payload_length, hashed);
         if (message.flags & TORONI_MESSAGE_HAS_ORIGIN)
-            printf("%lu.%lu.%u.%llu\t", (unsigned long)message.origin.source, (unsigned long)message.origin.series,
-                   (unsigned)message.origin.stream, (unsigned long long)message.origin.number);
+            show_origin(&message.origin);
         else printf("-\t");
         if (message.flags & TORONI_MESSAGE_HAS_NUMBER) printf("%llu\n", (unsigned long long)message.number);
         else puts("-");

@@ -3,7 +3,7 @@
 
 #![allow(missing_docs, reason = "nobody outside of the repository uses this crate")]
 
-use toroni::Origin;
+use toroni::{Lost, Origin, Pattern};
 
 /// What a publisher has to publish.
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +44,19 @@ pub fn from_elsewhere(origin: Option<Origin>, number: Option<u64>) -> String {
         |Origin { source, series, stream, number }| format!("{source}.{series}.{stream}.{number}"),
     );
     format!("{origin}\t{}", number.map_or_else(|| "-".to_owned(), |number| number.to_string()))
+}
+
+/// A loss from elsewhere, as the program `subscribe` prints it.
+#[must_use]
+pub fn gone(lost: &Lost) -> String {
+    let Origin { source, series, stream, number } = lost.from;
+    let Lost { until, messages, bound, reason, .. } = lost;
+    let (bound, reason) = (*bound as u8, *reason as u8);
+    let scope: Vec<&str> = lost.scope.iter().map(Pattern::as_str).collect();
+    let scope = scope.join(",");
+    format!(
+        "gone\t{source}.{series}.{stream}.{number}\t{until}\t{messages}\t{bound}\t{reason}\t{scope}"
+    )
 }
 
 /// Says that the program is ready, and waits for the line that lets it go.

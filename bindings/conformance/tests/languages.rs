@@ -15,7 +15,7 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::time::{Duration, UNIX_EPOCH};
 use system_tests::core_dump::Morgue;
-use toroni::{BusConfig, Origin, Policy, Start};
+use toroni::{BusConfig, Origin, Policy, ReceiveError, Start};
 use toroni_conformance::{Messages, from_elsewhere, hash};
 use toroni_testkit::wait::LIMIT;
 
@@ -40,7 +40,7 @@ fn expected_from(sequence: u64, topic: &str, message: &[u8], from: &str) -> Stri
 /// Origin and number of a message that the program `publish` of this id publishes with an inlet.
 fn brought(id: u64, number: u64) -> String {
     let source = u32::try_from(id).unwrap();
-    let origin = Origin { source, series: 1, stream: 2, number };
+    let origin = Origin { source, series: 1, stream: 2, number: 10 + number };
     from_elsewhere(Some(origin), Some(3 * number))
 }
 
@@ -318,13 +318,15 @@ fn every_pair_understands_messages_from_elsewhere() {
                 sender.go();
                 sender.ends();
                 let messages = Messages { id, size: SIZE };
-                let mut wanted: Vec<String> = (0..COUNT)
-                    .map(|n| expected_from(n, "a/b", &messages.message(n), &brought(id, n)))
-                    .collect();
+                let mut wanted = vec![format!("gone\t{id}.1.2.0\t10\t7\t1\t4\ta/*,end")];
+                wanted.extend((0..COUNT).map(|n| {
+                    // The loss has the first sequence.
+                    expected_from(n + 1, "a/b", &messages.message(n), &brought(id, n))
+                }));
                 wanted.push(format!("done\t{COUNT}\t0\t0"));
                 assert_eq!(receiver.ends(), wanted, "{publisher:?}, {subscriber:?} {receive}");
                 // The second time was dropped.
-                assert_eq!(bus.stats().unwrap().sequence, COUNT);
+                assert_eq!(bus.stats().unwrap().sequence, COUNT + 1);
             }
         }
     }
@@ -350,10 +352,12 @@ fn what_a_killed_inlet_has_brought_does_not_come_again() {
                 let from = from_elsewhere(found.origin(), found.number());
                 assert_eq!(from, brought(7, number), "{victim:?}, {heir:?}");
                 assert_eq!(found.timestamp(), Some(UNIX_EPOCH + Duration::from_nanos(number)));
-                assert_eq!(found.sequence(), number);
                 number += 1;
+                assert_eq!(found.sequence(), number);
                 number
             };
+            let Err(ReceiveError::Lost(lost)) = survivor.receive() else { panic!("{victim:?}") };
+            assert_eq!((lost.from.source, lost.until), (7, 10));
             while expect(survivor.receive().unwrap()) < 300 {}
             sender.kill();
             while let Some(found) = survivor.try_receive().unwrap() {

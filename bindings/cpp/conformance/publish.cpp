@@ -86,6 +86,17 @@ void bring(const toroni::bus &bus, const std::string &on, const message_writer &
     std::string line;
     if (!std::getline(std::cin, line)) throw std::runtime_error("no line on stdin");
 
+    const auto source = static_cast<std::uint32_t>(writer.id);
+    const std::uint64_t first = 10;
+    toroni::lost_messages lost;
+    lost.from = {source, 1, 2, 0};
+    lost.until = first;
+    lost.messages = 7;
+    lost.bound = TORONI_BOUND_AT_LEAST;
+    lost.reason = TORONI_REASON_BURST;
+    lost.scope = {"a/*", "end"};
+    inlet.publish_lost(lost);
+    inlet.publish_lost(lost);
     std::uint64_t number = 0;
     while (number < wanted) {
         std::vector<std::vector<std::byte>> bundle;
@@ -94,7 +105,7 @@ void bring(const toroni::bus &bus, const std::string &on, const message_writer &
             const auto &message = bundle.emplace_back(writer.made(number));
             const toroni::bytes head(message.data(), 16), rest(message.data() + 16, message.size() - 16);
             auto &entry = entries.emplace_back(topic, std::vector<toroni::bytes>{head, rest});
-            entry.origin = toroni::origin{static_cast<std::uint32_t>(writer.id), 1, 2, number};
+            entry.origin = toroni::origin{source, 1, 2, first + number};
             entry.number = 3 * number;
             entry.timestamp = std::chrono::system_clock::time_point(std::chrono::nanoseconds(number));
         }

@@ -25,8 +25,7 @@ public:
         std::cout << "message\t" << std::dec << message.sequence() << '\t' << message.topic() << '\t'
                   << message.payload().size() << '\t' << std::hex << std::setw(16) << std::setfill('0') << hash
                   << std::dec << '\t';
-        if (const auto from = message.origin())
-            std::cout << from->source << '.' << from->series << '.' << from->stream << '.' << from->number;
+        if (const auto from = message.origin()) show(*from);
         else std::cout << '-';
         std::cout << '\t' << (message.number() ? std::to_string(*message.number()) : "-") << std::endl;
         ++received_;
@@ -36,7 +35,18 @@ public:
         std::cout << "lost\t" << std::dec << loss.messages << '\t' << loss.bytes << std::endl;
     }
 
+    void gone(const toroni::lost_messages &lost) {
+        std::cout << std::dec << "gone\t";
+        show(lost.from);
+        std::cout << '\t' << lost.until << '\t' << lost.messages << '\t' << lost.bound << '\t' << lost.reason << '\t';
+        for (std::size_t i = 0; i < lost.scope.size(); ++i) std::cout << (i == 0 ? "" : ",") << lost.scope[i];
+        std::cout << std::endl;
+    }
+
 private:
+    static void show(const toroni::origin &from) {
+        std::cout << from.source << '.' << from.series << '.' << from.stream << '.' << from.number;
+    }
     std::uint64_t wanted_, received_ = 0;
 };
 
@@ -90,6 +100,8 @@ void subscribe(const std::vector<std::string> &arguments) {
             receive(subscriber, arguments[3], out);
         } catch (const toroni::lapped &lapped) {
             out.lost(lapped.loss());
+        } catch (const toroni::lost &lost) {
+            out.gone(lost.messages());
         }
     }
     const auto seen = subscriber.stats();

@@ -10,6 +10,9 @@ import toroni
 
 AT_ONCE = 16
 
+FIRST = 10
+"""The number of the first message in its origin, if an inlet publishes it."""
+
 
 def payload(identity: int, number: int, size: int) -> bytes:
     """Returns the message of that number of a publisher."""
@@ -83,11 +86,15 @@ def bring(bus: toroni.Bus, on: str, bundles: Iterator[list[bytes]], source: int)
     topic = inlet.topic(on)
     print("ready", flush=True)
     sys.stdin.readline()
+    start = toroni.Origin(source, 1, 2, 0)
+    for _ in range(2):
+        scope = ["a/*", "end"]
+        inlet.publish_lost(start, FIRST, messages=7, bound="at_least", reason="burst", scope=scope)
     number = 0
     for bundle in bundles:
         entries = []
         for message in bundle:
-            parts, origin = (message[:16], message[16:]), toroni.Origin(source, 1, 2, number)
+            parts, origin = (message[:16], message[16:]), start._replace(number=FIRST + number)
             entries.append(toroni.Entry(topic, parts, origin, number=3 * number, timestamp_ns=number))
             number += 1
         inlet.burst(entries)

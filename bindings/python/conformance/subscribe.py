@@ -16,6 +16,14 @@ def fnv1a(payload: bytes | memoryview) -> int:
     return value
 
 
+BOUNDS = ["exact", "at_least", "at_most"]
+REASONS = """gone budget memory burst jump restart silent topic too_long overtaken diverged""".split()
+
+
+def shown(origin: toroni.Origin | None) -> str:
+    return "-" if origin is None else ".".join(map(str, origin))
+
+
 class Receiver:
     """Receives messages in the way that a mode names, and returns each with its bytes."""
 
@@ -69,11 +77,16 @@ def main() -> None:
         except toroni.Lapped as lapped:
             print(f"lost\t{lapped.lost}\t{lapped.lost_bytes}", flush=True)
             continue
+        except toroni.Lost as lost:
+            numbers = (
+                f"{lost.until}\t{lost.messages}\t{BOUNDS.index(lost.bound)}\t{REASONS.index(lost.reason) + 1}"
+            )
+            print(f"gone\t{shown(lost.start)}\t{numbers}\t{','.join(lost.scope)}", flush=True)
+            continue
         received += 1
         facts = f"{message.sequence}\t{message.topic}\t{len(payload)}\t{fnv1a(payload):016x}"
-        origin = "-" if message.origin is None else ".".join(map(str, message.origin))
         number = "-" if message.number is None else message.number
-        print(f"message\t{facts}\t{origin}\t{number}", flush=True)
+        print(f"message\t{facts}\t{shown(message.origin)}\t{number}", flush=True)
         if message.topic == "end":
             break
     stats = subscriber.stats()

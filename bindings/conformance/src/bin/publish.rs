@@ -4,7 +4,8 @@ use std::error::Error;
 use std::process::ExitCode;
 use std::time::Duration;
 use toroni::{
-    BurstError, Bus, BusConfig, Entry, Exclusive, ExclusiveTopic, Origin, PublishError, Publisher,
+    BurstError, Bus, BusConfig, Entry, Exclusive, ExclusiveTopic, Lost, LostBound, LostReason,
+    Origin, Pattern, PublishError, Publisher,
 };
 use toroni_conformance::{Messages, wait_for_go};
 
@@ -79,12 +80,25 @@ fn publish(arguments: &[String]) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// The number of the first message in its origin, if an inlet publishes it.
+const FIRST: u64 = 10;
+
 /// Publishes with an inlet, each message twice.
 fn bring(bus: &Bus, topic: &str, messages: &Messages, wanted: u64) -> Result<(), Box<dyn Error>> {
     let inlet = bus.inlet()?;
     let topic = inlet.topic(topic)?;
     let source = u32::try_from(messages.id)?;
+    let lost = Lost {
+        from: Origin { source, series: 1, stream: 2, number: 0 },
+        until: FIRST,
+        messages: 7,
+        bound: LostBound::AtLeast,
+        reason: LostReason::Burst,
+        scope: vec![Pattern::new("a/*")?, Pattern::new("end")?],
+    };
     wait_for_go()?;
+    inlet.publish_lost(&lost, None)?;
+    inlet.publish_lost(&lost, None)?;
     let mut number = 0;
     while number < wanted {
         let end = wanted.min(number + 16);
@@ -94,7 +108,7 @@ fn bring(bus: &Bus, topic: &str, messages: &Messages, wanted: u64) -> Result<(),
         let entries: Vec<Entry<'_>> = (number..end)
             .zip(&parts)
             .map(|(number, parts)| Entry {
-                origin: Some(Origin { source, series: 1, stream: 2, number }),
+                origin: Some(Origin { source, series: 1, stream: 2, number: FIRST + number }),
                 number: Some(3 * number),
                 published_ns: Some(number),
                 ..Entry::new(&topic, parts)

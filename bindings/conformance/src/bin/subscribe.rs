@@ -5,7 +5,7 @@ use std::error::Error;
 use std::process::ExitCode;
 use std::time::Duration;
 use toroni::{BusConfig, ReceiveError, Subscriber};
-use toroni_conformance::{from_elsewhere, hash, wait_for_go};
+use toroni_conformance::{from_elsewhere, gone, hash, wait_for_go};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -27,11 +27,13 @@ fn subscribe(arguments: &[String]) -> Result<(), Box<dyn Error>> {
     let mut left: u64 = count.parse()?;
     while left > 0 {
         if let Err(error) = receive(&mut subscriber, mode, &mut left) {
-            let Some(ReceiveError::Lapped { lost_messages, lost_bytes }) = error.downcast_ref()
-            else {
-                return Err(error);
-            };
-            println!("lost\t{lost_messages}\t{lost_bytes}");
+            match error.downcast_ref() {
+                Some(ReceiveError::Lapped { lost_messages, lost_bytes }) => {
+                    println!("lost\t{lost_messages}\t{lost_bytes}");
+                }
+                Some(ReceiveError::Lost(lost)) => println!("{}", gone(lost)),
+                _ => return Err(error),
+            }
         }
     }
     let seen = subscriber.stats();
