@@ -28,8 +28,8 @@ use toroni::{BusConfig, OpenError};
 /// capacity: bytes of the ring, a power of two from 64 KiB to 1 TiB; default 4 MiB
 /// topic_table_bytes: bytes for the names of topics, a multiple of 4096; default 1 MiB
 /// max_publishers, max_subscribers: 1 to 1024 at the same time; default 128
-/// max_arrivals: for how many streams from elsewhere the bus keeps track of what has arrived, at most 65536; default 256;
-///     only an Inlet needs them
+/// max_arrivals: for how many streams from elsewhere the bus keeps track of what has arrived, at most 65536; default
+///     256; only an Inlet needs them
 /// policy: what publishers do about slow subscribers: a Policy, "overwrite", "wait" or "wait:forever"; default
 ///     "wait", which is Policy.wait(0.1)
 /// lock: how publishers exclude one another: "lease" or "robust"; default "lease"
@@ -159,7 +159,8 @@ impl Bus {
         ExclusivePublisher::made(py, &bus, policy, timeout, always_fenced)
     }
 
-    /// Makes an inlet, which publishes messages that come from elsewhere: from another host, another bus or a recording.
+    /// Makes an inlet, which publishes messages that come from elsewhere: from another host, another bus or a
+    /// recording.
     fn inlet(&self, py: Python<'_>) -> PyResult<Inlet> {
         let bus = self.handle(py)?;
         let policy = self.policy(py, &bus)?;
@@ -173,10 +174,10 @@ impl Bus {
     ///     sequence n
     /// gating: whether publishers wait for this subscriber, as the policy of the bus says
     /// name: the name of this subscriber in `toroni info`
-    /// wait: how receiving waits: "backoff" (default) polls briefly, then yields, then sleeps; "spin" polls all the time
-    ///     and occupies a processor; "yield" polls and lets other threads run in between; "block" sleeps at once
-    /// local_only: whether it passes over messages with an origin, and over losses from elsewhere, as a program needs that
-    ///     sends the messages of the bus to other places
+    /// wait: how receiving waits: "backoff" (default) polls briefly, then yields, then sleeps; "spin" polls all the
+    ///     time and occupies a processor; "yield" polls and lets other threads run in between; "block" sleeps at once
+    /// local_only: whether it passes over messages with an origin, and over losses from elsewhere, as a program needs
+    ///     that sends the messages of the bus to other places
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
     #[pyo3(signature = (*patterns, start=None, gating=true, name=None, wait="backoff", local_only=false))]
     fn subscribe(

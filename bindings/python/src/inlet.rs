@@ -19,8 +19,8 @@ use toroni::{Lost, LostBound, LostReason, Pattern, Policy, PublishError};
 /// program that restarts, or a second one, may publish everything again. One inlet at a time brings the streams of a
 /// source's series. Another one raises Taken until the first is closed or its process has ended.
 ///
-/// Threads may share an inlet. Other threads of Python run while it publishes. In the child of a fork, its methods raise
-/// Forked. Its with statement closes it.
+/// Threads may share an inlet. Other threads of Python run while it publishes. In the child of a fork, its methods
+/// raise Forked. Its with statement closes it.
 #[pyclass(frozen, weakref, module = "toroni")]
 pub(crate) struct Inlet {
     inner: Mutex<Option<Arc<Detached<toroni::Inlet>>>>,
@@ -60,8 +60,8 @@ impl Inlet {
         Ok(self.handle(py)?.duplicates())
     }
 
-    /// Makes a topic to publish on, which is a path such as plant/boiler/temperature. While the topic table of the bus is
-    /// less than half full, a new topic is entered there. Beyond that, the name travels with each message.
+    /// Makes a topic to publish on, which is a path such as plant/boiler/temperature. While the topic table of the bus
+    /// is less than half full, a new topic is entered there. Beyond that, the name travels with each message.
     fn topic(&self, py: Python<'_>, topic: &str) -> PyResult<InletTopic> {
         let inlet = self.handle(py)?;
         let made = py.detach(|| inlet.topic(topic));
@@ -87,11 +87,11 @@ impl Inlet {
         instance!(py, "Arrived", { next: arrived.next, taken_over: arrived.taken_over })
     }
 
-    /// Publishes a message on a topic, unless it has arrived before. payload is an object with the buffer protocol, or a
-    /// list or tuple of them, which are written one after the other. The other arguments are the fields of toroni.Entry.
-    /// Waits as Publisher.publish does. Raises Timeout after timeout seconds, Taken if another inlet brings the series,
-    /// TooManyArrivals if the bus cannot keep track of another stream, and Invalid if a number is too large or another
-    /// inlet made the topic.
+    /// Publishes a message on a topic, unless it has arrived before. payload is an object with the buffer protocol, or
+    /// a list or tuple of them, which are written one after the other. The other arguments are the fields of
+    /// toroni.Entry. Waits as Publisher.publish does. Raises Timeout after timeout seconds, Taken if another inlet
+    /// brings the series, TooManyArrivals if the bus cannot keep track of another stream, and Invalid if a number is
+    /// too large or another inlet made the topic.
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
     #[pyo3(signature = (topic, payload, timeout=None, *, origin=None, open_from=None, number=None, timestamp_ns=None, to_descendants=false))]
     fn publish(
@@ -118,9 +118,9 @@ impl Inlet {
         self.publish_all(py, &[entry], settings::timeout(py, timeout)?, &mut 0)
     }
 
-    /// Publishes many messages, each visible at once, on any topics. entries is an iterable of toroni.Entry. Each exception
-    /// that it raises has the attribute published: the number of messages, from the front, that are published or were
-    /// dropped as duplicates. Waits and raises as publish does.
+    /// Publishes many messages, each visible at once, on any topics. entries is an iterable of toroni.Entry. Each
+    /// exception that it raises has the attribute published: the number of messages, from the front, that are published
+    /// or were dropped as duplicates. Waits and raises as publish does.
     #[pyo3(signature = (entries, timeout=None))]
     fn burst(
         &self,
@@ -139,8 +139,8 @@ impl Inlet {
         answer.inspect_err(|error| errors::set_published(py, error, published))
     }
 
-    /// Reports to subscribers that messages were lost on the way here, at this place of the order. The numbers of the loss
-    /// count as arrived: if all of them have arrived before, the loss is dropped as a duplicate.
+    /// Reports to subscribers that messages were lost on the way here, at this place of the order. The numbers of the
+    /// loss count as arrived: if all of them have arrived before, the loss is dropped as a duplicate.
     ///
     /// start: the stream, and in its number the first one that may be lost
     /// until: the number after the last one that may be lost
@@ -186,8 +186,8 @@ impl Inlet {
         self.wait(py, timeout, |inlet, slice| inlet.publish_lost_timeout(&lost, open_from, slice))
     }
 
-    /// Closes this inlet, so that another one can bring its streams. A running call of another thread still completes. The
-    /// bus stays open.
+    /// Closes this inlet, so that another one can bring its streams. A running call of another thread still completes.
+    /// The bus stays open.
     fn close(&self) {
         let inner = self.lock().take();
         drop(inner);

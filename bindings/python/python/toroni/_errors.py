@@ -12,8 +12,8 @@ class Error(Exception):
     """The base class of all exceptions of Toroni."""
 
     published: int | None = None
-    """After a burst: the number of its messages, from the front, that are published, or dropped by an inlet as duplicates.
-    Otherwise None."""
+    """After a burst: the number of its messages, from the front, that are published, or that an inlet dropped as
+    duplicates. Otherwise None."""
 
 
 class Invalid(Error, ValueError):

@@ -48,7 +48,7 @@ class Entry:
     number: int | None = None
     """Its place in an order over several buses; 64 bits."""
     timestamp_ns: int | None = None
-    """When it was first published, in nanoseconds since 1970 (UTC). If it is None, the message is stamped if the bus was
-    opened with timestamps."""
+    """When it was first published, in nanoseconds since 1970 (UTC). If it is None, the message is stamped if the bus
+    was opened with timestamps."""
     to_descendants: bool = False
     """Whether it is also published to everything below its topic."""
