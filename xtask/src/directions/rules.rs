@@ -175,6 +175,7 @@ pub(super) const UNSAFE_IN_C: &[&str] = &[
     "arguments.rs",
     "bus.rs",
     "exclusive.rs",
+    "inlet.rs",
     "options.rs",
     "publisher.rs",
     "router.rs",
