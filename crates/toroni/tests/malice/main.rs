@@ -34,13 +34,14 @@ pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// Offsets of `crates/toroni/src/ring/layout.rs`.
 pub(crate) mod at {
+    /// Where the header says where the stream starts.
+    pub(crate) const DATA_OFFSET: u64 = 64 + 24;
     pub(crate) const LOCK: u64 = 4096;
     pub(crate) const TAIL: u64 = LOCK + 8;
     pub(crate) const RESERVED: u64 = 4096 + 128;
     /// The position of the first entry of the blocks index; its sequence follows, and then the next entry.
     pub(crate) const INDEX: u64 = 4096 + 1024;
     pub(crate) const TABLE: u64 = 8192;
-    pub(crate) const STREAM: u64 = TABLE + 4096;
     pub(crate) const SLEEPS: u64 = 128;
     pub(crate) const ARMS: u64 = 128 + 128;
     pub(crate) const JOINS: u64 = 128 + 3 * 128;

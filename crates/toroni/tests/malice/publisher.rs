@@ -23,7 +23,7 @@ fn an_endless_stream_for_others_holds_up_no_call_that_has_a_limit() {
     }
     let (readers, ring) = (Raw::open(&fixture, "readers"), Raw::open(&fixture, "ring"));
     // Another message at the end of the stream.
-    let end = at::STREAM + ring.get(at::TAIL) % CAPACITY;
+    let end = ring.get(at::DATA_OFFSET) + ring.get(at::TAIL) % CAPACITY;
     ring.put(end, ring.get(end + 16));
     let builder = bus.subscriber().pattern("mine").start(Start::Oldest);
     let mut subscriber = builder.build().unwrap();
