@@ -9,7 +9,7 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use self::rules::{BOTTOM, IN_TESTS, LAYERS, RESERVED, UNSAFE, UNSAFE_IN_C, UNSAFE_IN_PROACTOR};
+use self::rules::{TREES, Tree};
 use self::source::{Named, Source};
 use crate::command::Failure;
 use crate::metadata;
@@ -40,34 +40,24 @@ struct File {
 /// Checks the crates and modules of this workspace, and that something uses each permission.
 pub(crate) fn run() -> Result<(), Failure> {
     let packages = metadata::members()?.packages;
-    let folder = metadata::root().join("crates/toroni/src");
-    let files = read_files(&texts(&folder)?)?;
-    let mut violations = check_files(&files);
-    let shown = folder.strip_prefix(metadata::root()).unwrap_or(&folder);
-    violations.iter_mut().for_each(|violation| violation.file = shown.join(&violation.file));
-    violations.extend(members::check(&packages));
-    let mut unused_unsafe = Vec::new();
-    for (folder, allowed) in
-        [("crates/toroni-proactor/src", UNSAFE_IN_PROACTOR), ("bindings/c/src", UNSAFE_IN_C)]
-    {
-        let files = read_files(&texts(&metadata::root().join(folder))?)?;
-        for file in &files {
-            let found = misplaced_unsafe(file, allowed);
-            violations.extend(found.into_iter().map(|(line, rule)| Violation {
-                file: Path::new(folder).join(&file.path),
-                line,
-                rule,
-            }));
-        }
-        unused_unsafe.extend(unused::of_unsafe(&files, allowed));
+    let mut violations = Vec::new();
+    let mut unused = Vec::new();
+    for tree in TREES {
+        let files = read_files(&texts(&metadata::root().join(tree.folder))?)?;
+        let mut found = check_files(&files, tree);
+        found.iter_mut().for_each(|violation| {
+            violation.file = Path::new(tree.folder).join(&violation.file);
+        });
+        violations.extend(found);
+        unused.extend(unused::in_tree(&files, tree));
     }
+    violations.extend(members::check(&packages));
+    unused.extend(members::unused(&packages));
     let mut lines: Vec<String> = violations.iter().map(ToString::to_string).collect();
-    let unused = unused::in_library(&files)
-        .into_iter()
-        .chain(unused_unsafe)
-        .chain(members::unused(&packages));
     lines.extend(
-        unused.map(|what| format!("nothing uses the permission {what}: remove it from the table")),
+        unused
+            .iter()
+            .map(|what| format!("nothing uses the permission {what}: remove it from the table")),
     );
     if lines.is_empty() {
         println!("all directions hold");
@@ -123,8 +113,8 @@ fn read_files(texts: &[(PathBuf, String)]) -> Result<Vec<File>, Failure> {
     Ok(files)
 }
 
-fn check_files(files: &[File]) -> Vec<Violation> {
-    files.iter().flat_map(check_file).collect()
+fn check_files(files: &[File], tree: &Tree) -> Vec<Violation> {
+    files.iter().flat_map(|file| check_file(file, tree)).collect()
 }
 
 /// `ring/mod.rs` and `ring.rs` are `["ring"]`, `lib.rs` is `[]`.
@@ -140,20 +130,22 @@ fn module_of(file: &Path) -> Vec<String> {
     module
 }
 
-fn check_file(file: &File) -> Vec<Violation> {
+fn check_file(file: &File, tree: &Tree) -> Vec<Violation> {
     let File { path, module, source, is_test } = file;
     let mut violations = Vec::new();
     let mut add = |line, rule| violations.push(Violation { file: path.clone(), line, rule });
     if let Some(own) = module.first()
-        && !LAYERS.iter().any(|layer| layer.module == own)
+        && !tree.layers.is_empty()
+        && !tree.layers.iter().any(|layer| layer.module == own)
     {
         add(1, format!("the module `{own}` has no rules: add it to the table of layers"));
     }
     for named in &source.paths {
         let in_test = *is_test || named.in_test;
-        broken_by(named, path, module, in_test).into_iter().for_each(|rule| add(named.line, rule));
+        let broken = broken_by(named, path, module, in_test, tree);
+        broken.into_iter().for_each(|rule| add(named.line, rule));
     }
-    misplaced_unsafe(file, UNSAFE).into_iter().for_each(|(line, rule)| add(line, rule));
+    misplaced_unsafe(file, tree.unsafe_in).into_iter().for_each(|(line, rule)| add(line, rule));
     violations
 }
 
@@ -163,23 +155,32 @@ fn misplaced_unsafe(file: &File, permitted: &[&str]) -> Vec<(usize, String)> {
         return Vec::new();
     }
     let outside = file.source.unsafe_lines.iter().filter(|(_, in_test)| !in_test);
-    let rule = format!("`unsafe` is allowed only in {}", permitted.join(", "));
+    let rule = match permitted {
+        [] => "`unsafe` is not allowed in this crate".to_owned(),
+        _ => format!("`unsafe` is allowed only in {}", permitted.join(", ")),
+    };
     outside.map(|(line, _)| (*line, rule.clone())).collect()
 }
 
 /// The rules that one path breaks.
-fn broken_by(named: &Named, file: &Path, module: &[String], in_test: bool) -> Vec<String> {
+fn broken_by(
+    named: &Named,
+    file: &Path,
+    module: &[String],
+    in_test: bool,
+    tree: &Tree,
+) -> Vec<String> {
     let mut broken = Vec::new();
     let path = named.segments.join("::");
     if !in_test {
-        for reserved in RESERVED {
+        for reserved in tree.reserved {
             if names_any(&named.segments, reserved.paths) && !listed(file, reserved.only) {
                 broken.push(format!("`{path}` is allowed only in {}", reserved.only.join(", ")));
             }
         }
     }
     let Some(own) = module.first() else { return broken };
-    let Some(layer) = LAYERS.iter().find(|layer| layer.module == own) else { return broken };
+    let Some(layer) = tree.layers.iter().find(|layer| layer.module == own) else { return broken };
     if !in_test && names_any(&named.segments, layer.ignorant_of) {
         broken.push(format!("`{own}` must not know `{path}`"));
     }
@@ -189,9 +190,9 @@ fn broken_by(named: &Named, file: &Path, module: &[String], in_test: bool) -> Ve
     };
     let below = named.segments.get(1..).unwrap_or_default();
     let allowed = target == own
-        || BOTTOM.contains(&target.as_str())
+        || tree.bottom.contains(&target.as_str())
         || names_any(below, layer.uses)
-        || (in_test && names_any(below, IN_TESTS));
+        || (in_test && names_any(below, tree.in_tests));
     if !allowed {
         broken.push(format!("`{own}` must not use `{path}`"));
     }
@@ -221,11 +222,16 @@ mod tests {
         }
     }
 
-    /// The rules that these files break, as `file:line: rule`.
+    /// The rules of the library that these files break, as `file:line: rule`.
     fn broken(files: &[(&str, &str)]) -> Vec<String> {
+        broken_in("crates/toroni/src", files)
+    }
+
+    fn broken_in(folder: &str, files: &[(&str, &str)]) -> Vec<String> {
+        let tree = TREES.iter().find(|tree| tree.folder == folder).expect("a tree with rules");
         let files: Vec<(PathBuf, String)> =
             files.iter().map(|(file, text)| (PathBuf::from(file), (*text).to_owned())).collect();
-        check_files(&read_files(&files).unwrap()).iter().map(ToString::to_string).collect()
+        check_files(&read_files(&files).unwrap(), tree).iter().map(ToString::to_string).collect()
     }
 
     #[test]
@@ -316,5 +322,31 @@ mod tests {
             broken(&[("util.rs", "use std::fs;\nuse std::io;")]),
             ["util.rs:1: the module `util` has no rules: add it to the table of layers"]
         );
+    }
+
+    #[test]
+    fn the_protocol_knows_no_system_and_contains_no_unsafe() {
+        let broken = |text: &str| broken_in("crates/toroni-proto/src", &[("id.rs", text)]);
+        for path in [
+            "std::net::Ipv4Addr",
+            "std::time::Duration",
+            "std::collections::HashMap",
+            "toroni::Bus",
+        ] {
+            let rule = format!("id.rs:1: `id` must not know `{path}`");
+            assert_eq!(broken(&format!("use {path};")), [rule]);
+        }
+        assert_eq!(
+            broken("fn f() { unsafe { g() } }"),
+            ["id.rs:1: `unsafe` is not allowed in this crate"]
+        );
+        assert!(broken("use core::fmt; use crate::time::Wall;").is_empty());
+    }
+
+    #[test]
+    fn a_crate_without_layers_is_checked_for_unsafe_only() {
+        let broken = |text: &str| broken_in("bindings/c/src", &[("encoding.rs", text)]);
+        assert!(broken("use std::net::UdpSocket; use crate::anything;").is_empty());
+        assert_eq!(broken("fn f() { unsafe { g() } }").len(), 1);
     }
 }

@@ -141,8 +141,14 @@ mod tests {
         packages.retain(is_published);
         packages.sort_by(|one, other| one.name.cmp(&other.name));
         let names: Vec<&str> = packages.iter().map(|one| one.name.as_str()).collect();
-        let wanted =
-            ["toroni", "toroni-bench-harness", "toroni-cli", "toroni-proactor", "toroni-testkit"];
+        let wanted = [
+            "toroni",
+            "toroni-bench-harness",
+            "toroni-cli",
+            "toroni-proactor",
+            "toroni-proto",
+            "toroni-testkit",
+        ];
         assert_eq!(names, wanted);
         let Some(mut package) = packages.pop() else { return };
         assert_eq!(lacks(&package), Vec::<String>::new());

@@ -39,6 +39,8 @@ pub(super) const CRATES: &[Crate] = &[
         members: &["toroni-testkit"],
         foreign: Some(&["basic-toml", "io-uring", "libc", "rustix", "serde", "thiserror"]),
     },
+    // The network protocol, without a network: plain computation on bytes and times that it is given.
+    Crate { name: "toroni-proto", members: &[], foreign: Some(&["blake3", "thiserror"]) },
     // Processes, directories and checks for the tests of all crates, so it depends on none of them.
     Crate { name: "toroni-testkit", members: &[], foreign: Some(&["rustix"]) },
     Crate {
@@ -86,21 +88,64 @@ pub(super) const CRATES: &[Crate] = &[
     Crate { name: "xtask", members: &[], foreign: None },
 ];
 
-/// What one module directly below `crates/toroni/src` may use.
+/// The rules of the sources of one crate.
+pub(super) struct Tree {
+    /// From the root of the workspace.
+    pub(super) folder: &'static str,
+    /// The rules of all modules directly below the folder. If there are none, the modules may use one another.
+    pub(super) layers: &'static [Layer],
+    /// Modules that every layer may use.
+    pub(super) bottom: &'static [&'static str],
+    /// Modules that the tests of every layer may use.
+    pub(super) in_tests: &'static [&'static str],
+    pub(super) reserved: &'static [Reserved],
+    /// Files that may contain `unsafe`. A name that ends in `/` is a whole folder. Tests are free.
+    pub(super) unsafe_in: &'static [&'static str],
+}
+
+/// The crates whose sources are checked.
+pub(super) const TREES: &[Tree] = &[
+    LIBRARY,
+    Tree {
+        folder: "crates/toroni-proto/src",
+        layers: LAYERS_OF_PROTO,
+        bottom: BOTTOM_OF_PROTO,
+        in_tests: &[],
+        reserved: &[],
+        unsafe_in: &[],
+    },
+    only_unsafe("crates/toroni-proactor/src", UNSAFE_IN_PROACTOR),
+    only_unsafe("bindings/c/src", UNSAFE_IN_C),
+];
+
+pub(super) const LIBRARY: Tree = Tree {
+    folder: "crates/toroni/src",
+    layers: LAYERS,
+    bottom: BOTTOM,
+    in_tests: IN_TESTS,
+    reserved: RESERVED,
+    unsafe_in: UNSAFE,
+};
+
+const fn only_unsafe(folder: &'static str, unsafe_in: &'static [&'static str]) -> Tree {
+    Tree { folder, layers: &[], bottom: &[], in_tests: &[], reserved: &[], unsafe_in }
+}
+
+/// What one module directly below a crate's `src` may use.
 pub(super) struct Layer {
     pub(super) module: &'static str,
-    /// Modules of the library, besides itself and [`BOTTOM`]. `ring::layout` allows only that part of `ring`.
+    /// Modules of the crate, besides itself and [`Tree::bottom`]. `ring::layout` allows only that part of `ring`.
     pub(super) uses: &'static [&'static str],
     /// Foreign paths that it must not use, because it must not know that such things exist.
     pub(super) ignorant_of: &'static [&'static str],
 }
 
-/// Modules that every layer may use.
-pub(super) const BOTTOM: &[&str] = &["sync", "error", "settings", "hook"];
+/// Modules of the library that every layer may use.
+const BOTTOM: &[&str] = &["sync", "error", "settings", "hook"];
 
-/// Modules that the tests of every layer may use: the layout, to set up memory that looks like a real ring, and
+/// Modules of the library that the tests of every layer may use: the layout, to set up memory that looks like a real ring, and
 /// topics, to check that a reader leaves the subscriber's interest alone.
-pub(super) const IN_TESTS: &[&str] = &["ring::layout", "topic"];
+const IN_TESTS: &[&str] = &["ring::layout", "topic"];
 
 /// Files, sockets, mapped memory, threads and clocks: everything that is more than plain computation.
 const THE_SYSTEM: &[&str] = &[
@@ -119,7 +164,7 @@ const THE_SYSTEM: &[&str] = &[
 ];
 
 /// The rules of all modules of the library. `lib.rs` has none: it exports from all of them.
-pub(super) const LAYERS: &[Layer] = &[
+const LAYERS: &[Layer] = &[
     Layer { module: "sync", uses: &[], ignorant_of: &[] },
     // An error of an operation says what is wrong with a topic's name, or what was lost.
     Layer {
@@ -141,6 +186,35 @@ pub(super) const LAYERS: &[Layer] = &[
     Layer { module: "bus", uses: &["topic", "ring", "shm", "notify"], ignorant_of: &[] },
 ];
 
+/// Everything that is more than plain computation, the library, and collections whose order or memory is not fixed. The
+/// protocol is given bytes, times and random numbers, so that a simulator can repeat a run.
+const MORE_THAN_COMPUTATION: &[&str] = &[
+    "rustix",
+    "libc",
+    "tokio",
+    "toroni",
+    "std::collections",
+    "std::env",
+    "std::fs",
+    "std::io",
+    "std::net",
+    "std::os",
+    "std::process",
+    "std::sync",
+    "std::thread",
+    "std::time",
+];
+
+/// Modules of the protocol that every other one may use.
+const BOTTOM_OF_PROTO: &[&str] = &["time"];
+
+/// The rules of all modules of the protocol.
+const LAYERS_OF_PROTO: &[Layer] = &[
+    Layer { module: "id", uses: &[], ignorant_of: MORE_THAN_COMPUTATION },
+    Layer { module: "random", uses: &[], ignorant_of: MORE_THAN_COMPUTATION },
+    Layer { module: "time", uses: &[], ignorant_of: MORE_THAN_COMPUTATION },
+];
+
 /// Paths that only some files may use: loom could not follow them elsewhere.
 pub(super) struct Reserved {
     pub(super) paths: &'static [&'static str],
@@ -148,7 +222,7 @@ pub(super) struct Reserved {
 }
 
 /// Tests are free.
-pub(super) const RESERVED: &[Reserved] = &[Reserved {
+const RESERVED: &[Reserved] = &[Reserved {
     paths: &["std::sync::atomic", "core::sync::atomic", "loom"],
     // `rehearsal.rs` asks loom which thread of a model runs. `membarrier.rs` models an interrupt with
     // loom's locks. The others but the first use atomics for statics that no
@@ -165,12 +239,12 @@ pub(super) const RESERVED: &[Reserved] = &[Reserved {
     ],
 }];
 
-/// Files of `crates/toroni/src` that may contain `unsafe`. A name that ends in `/` is a whole folder. Tests are free.
-pub(super) const UNSAFE: &[&str] =
+/// Files of `crates/toroni/src` that may contain `unsafe`.
+const UNSAFE: &[&str] =
     &["ring/bulk/", "ring/copy.rs", "ring/racy.rs", "shm/", "notify/", "sync/fences.rs"];
 
 /// Like [`UNSAFE`], for `bindings/c/src`: the files that take pointers from C.
-pub(super) const UNSAFE_IN_C: &[&str] = &[
+const UNSAFE_IN_C: &[&str] = &[
     "admin.rs",
     "arguments.rs",
     "bus.rs",
@@ -186,7 +260,7 @@ pub(super) const UNSAFE_IN_C: &[&str] = &[
 ];
 
 /// Like [`UNSAFE`], for `crates/toroni-proactor/src`.
-pub(super) const UNSAFE_IN_PROACTOR: &[&str] = &[
+const UNSAFE_IN_PROACTOR: &[&str] = &[
     "buffer.rs",
     "fork.rs",
     "interrupt/descriptor.rs",

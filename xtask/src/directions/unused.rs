@@ -1,35 +1,35 @@
 //! Finds permissions that nothing uses. Each of them would let a dependency in that the architecture does not mean.
 
-use super::rules::{BOTTOM, IN_TESTS, LAYERS, RESERVED, UNSAFE};
+use super::rules::Tree;
 use super::{File, listed, names_any};
 
-/// The permissions of the library's tables that none of these files uses.
-pub(super) fn in_library(files: &[File]) -> Vec<String> {
+/// The permissions in the tables of a crate that none of its files uses.
+pub(super) fn in_tree(files: &[File], tree: &Tree) -> Vec<String> {
     let mut unused = Vec::new();
-    for layer in LAYERS {
+    for layer in tree.layers {
         for path in layer.uses {
             // All tests have that permission: a test's use does not count for the layer's own.
             let used = uses(files).any(|used| {
                 used.module == layer.module
                     && names_any(used.target, &[path])
-                    && !(used.in_test && names_any(used.target, IN_TESTS))
+                    && !(used.in_test && names_any(used.target, tree.in_tests))
             });
             if !used {
                 unused.push(format!("of `{}` to use `{path}`", layer.module));
             }
         }
     }
-    for path in BOTTOM {
+    for path in tree.bottom {
         if !uses(files).any(|used| names_any(used.target, &[path])) {
             unused.push(format!("of all layers to use `{path}`"));
         }
     }
-    for path in IN_TESTS {
+    for path in tree.in_tests {
         if !uses(files).any(|used| used.in_test && names_any(used.target, &[path])) {
             unused.push(format!("of all tests to use `{path}`"));
         }
     }
-    for reserved in RESERVED {
+    for reserved in tree.reserved {
         for name in reserved.only {
             let used = files.iter().filter(|file| listed(&file.path, &[name])).any(|file| {
                 let mut paths = file.source.paths.iter();
@@ -40,12 +40,12 @@ pub(super) fn in_library(files: &[File]) -> Vec<String> {
             }
         }
     }
-    unused.extend(of_unsafe(files, UNSAFE));
+    unused.extend(of_unsafe(files, tree.unsafe_in));
     unused
 }
 
 /// The permissions to contain `unsafe` that none of these files uses.
-pub(super) fn of_unsafe(files: &[File], permissions: &[&str]) -> Vec<String> {
+fn of_unsafe(files: &[File], permissions: &[&str]) -> Vec<String> {
     let mut unused = Vec::new();
     for name in permissions {
         let used = files
@@ -81,11 +81,12 @@ fn uses(files: &[File]) -> impl Iterator<Item = Use<'_>> {
 #[cfg(test)]
 mod tests {
     use super::super::read_files;
+    use super::super::rules::LIBRARY;
     use super::*;
 
     fn is_unused(permission: &str, file: &str, text: &str) -> bool {
         let files = read_files(&[(file.into(), text.to_owned())]).unwrap();
-        in_library(&files).iter().any(|unused| unused == permission)
+        in_tree(&files, &LIBRARY).iter().any(|unused| unused == permission)
     }
 
     #[test]

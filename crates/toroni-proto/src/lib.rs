@@ -1,0 +1,36 @@
+//! Toroni's reliable multicast protocol, as plain computation.
+//!
+//! A sender numbers its datagrams and keeps the latest of them. A receiver that misses some asks for
+//! them (a **NAK**, negative acknowledgement), and the sender sends them again to all. What cannot be
+//! repaired in time is reported as lost, with an exact count.
+//!
+//! ```text
+//!    sender                                                      receivers
+//!
+//!    messages ──► chunks ──► datagrams ══ DATA, SESSION ══════►  ┌─ order, gaps ──► messages, losses
+//!                               │                 multicast      │
+//!                            window  ◄──────── NAK, STATUS ──────┘
+//!                               │                  unicast
+//!                               └════════ DATA again, NCF ═══►   to all
+//! ```
+//!
+//! This crate knows no socket, clock, thread or file. Its caller hands in datagrams, times and random
+//! numbers, so a simulator can run many senders and receivers in one thread and repeat a run exactly.
+//! A machine does not allocate after it was made, and depends on no order of a hash map.
+//!
+//! # Where to find what
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`id`] | realm, source, session, stream, sequence, message number, origin |
+//! | [`time`] | times of the two clocks, which are handed in |
+//! | [`random`] | the generator of random numbers, which is handed in |
+//!
+//! The protocol is under construction: sender and receiver are still missing. `docs/protocol.md` in
+//! the repository describes the wire format for implementers of other languages.
+
+#![forbid(unsafe_code)]
+
+pub mod id;
+pub mod random;
+pub mod time;
