@@ -25,6 +25,7 @@
 //! | [`id`] | realm, source, session, stream, sequence, message number, origin |
 //! | [`time`] | times of the two clocks, which are handed in |
 //! | [`random`] | the generator of random numbers, which is handed in |
+//! | [`wire`] | the format of every datagram: encoding, checking, signing |
 //!
 //! The protocol is under construction: sender and receiver are still missing. `docs/protocol.md` in
 //! the repository describes the wire format for implementers of other languages.
@@ -34,3 +35,4 @@
 pub mod id;
 pub mod random;
 pub mod time;
+pub mod wire;

@@ -206,12 +206,13 @@ const MORE_THAN_COMPUTATION: &[&str] = &[
 ];
 
 /// Modules of the protocol that every other one may use.
-const BOTTOM_OF_PROTO: &[&str] = &["time"];
+const BOTTOM_OF_PROTO: &[&str] = &["id", "time"];
 
 /// The rules of all modules of the protocol.
 const LAYERS_OF_PROTO: &[Layer] = &[
     Layer { module: "id", uses: &[], ignorant_of: MORE_THAN_COMPUTATION },
     Layer { module: "random", uses: &[], ignorant_of: MORE_THAN_COMPUTATION },
+    Layer { module: "wire", uses: &[], ignorant_of: MORE_THAN_COMPUTATION },
     Layer { module: "time", uses: &[], ignorant_of: MORE_THAN_COMPUTATION },
 ];
 

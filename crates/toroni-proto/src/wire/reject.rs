@@ -1,0 +1,145 @@
+//! Every reason to refuse a datagram, once.
+
+/// Why a datagram was refused.
+///
+/// The reasons stand in the order in which they are checked, so a datagram with several faults has
+/// the first of them. Their numbers are for tables of counters: see [`Reject::index`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, thiserror::Error)]
+#[repr(u8)]
+pub enum Reject {
+    /// There are fewer bytes than a header has.
+    #[error("shorter than a header")]
+    Short,
+    /// The datagram does not have the length that its header states.
+    #[error("not as long as its header states")]
+    Length,
+    /// The first two bytes are not `TN`.
+    #[error("not a datagram of Toroni")]
+    Magic,
+    /// Another version of the protocol.
+    #[error("another version of the protocol")]
+    Version,
+    /// This realm has a key, and the datagram is not signed.
+    #[error("not signed, although this realm has a key")]
+    MacMissing,
+    /// This realm has no key, and the datagram is signed.
+    #[error("signed, although this realm has no key")]
+    MacUnexpected,
+    /// The datagram was signed with another key, or changed afterwards.
+    #[error("signed with another key, or changed on its way")]
+    MacWrong,
+    /// The datagram belongs to another realm.
+    #[error("of another realm")]
+    Realm,
+    /// This version knows no such type.
+    #[error("of an unknown type")]
+    Type,
+    /// The flags include one that this type does not have.
+    #[error("has flags that its type does not have")]
+    Flags,
+    /// Our own datagram came back. The caller of [`parse`](super::parse) decides it.
+    #[error("our own datagram")]
+    Echo,
+    /// Another node uses our source id. The caller of [`parse`](super::parse) decides it.
+    #[error("of another node with our source id")]
+    Collision,
+    /// The session is not the one that is believed at present. The caller of
+    /// [`parse`](super::parse) decides it.
+    #[error("of a session that is not believed")]
+    Session,
+    /// It asks for a stream that we neither send nor repair. The caller of
+    /// [`parse`](super::parse) decides it.
+    #[error("asks for a stream that is not sent here")]
+    Stream,
+    /// A sequence is 2⁶³ − 1 or more, or counts from the future of its own datagram.
+    #[error("has an impossible sequence")]
+    Sequence,
+    /// A message number or number is above its limit, or does not grow.
+    #[error("has an impossible message number")]
+    Number,
+    /// A count or length reaches beyond the end of the datagram.
+    #[error("ends before its contents do")]
+    Truncated,
+    /// There are bytes that no count or length covers.
+    #[error("has bytes after its contents")]
+    Trailing,
+    /// A field that must be 0 is not.
+    #[error("has a reserved field that is not 0")]
+    Reserved,
+    /// A count is 0, or above its limit.
+    #[error("has a count outside of its limits")]
+    Count,
+    /// A field that chooses (policy, reason, kind) has no such choice.
+    #[error("has an unknown code")]
+    Code,
+    /// The ranges are not sorted, touch one another, or reach beyond what was sent.
+    #[error("has ranges that are empty, unsorted or never sent")]
+    Ranges,
+    /// A chunk has flags that its kind or place does not have.
+    #[error("has a chunk with flags that do not belong to it")]
+    ChunkFlags,
+    /// The name of a node or topic, or a pattern, breaks its rules.
+    #[error("has an invalid name")]
+    Name,
+    /// A part of a message stands where none can be, is empty, or reaches beyond its message.
+    #[error("has a misplaced part of a message")]
+    Fragment,
+    /// A message is longer than this receiver accepts.
+    #[error("has a message that is too long")]
+    TooLong,
+}
+
+impl Reject {
+    /// All reasons, in order.
+    pub const ALL: [Self; 26] = [
+        Self::Short,
+        Self::Length,
+        Self::Magic,
+        Self::Version,
+        Self::MacMissing,
+        Self::MacUnexpected,
+        Self::MacWrong,
+        Self::Realm,
+        Self::Type,
+        Self::Flags,
+        Self::Echo,
+        Self::Collision,
+        Self::Session,
+        Self::Stream,
+        Self::Sequence,
+        Self::Number,
+        Self::Truncated,
+        Self::Trailing,
+        Self::Reserved,
+        Self::Count,
+        Self::Code,
+        Self::Ranges,
+        Self::ChunkFlags,
+        Self::Name,
+        Self::Fragment,
+        Self::TooLong,
+    ];
+
+    /// Returns the place in [`Self::ALL`]: the index of this reason in a table of counters.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_has_its_own_place_and_text() {
+        let mut texts: Vec<String> = Vec::new();
+        for (place, reason) in Reject::ALL.iter().enumerate() {
+            assert_eq!(reason.index(), place);
+            texts.push(reason.to_string());
+        }
+        texts.sort();
+        texts.dedup();
+        assert_eq!(texts.len(), Reject::ALL.len());
+    }
+}
