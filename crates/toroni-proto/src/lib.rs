@@ -22,6 +22,7 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | [`config`] | every parameter of a stream: unit, default, limits, relations |
 //! | [`id`] | realm, source, session, stream, sequence, message number, origin |
 //! | [`time`] | times of the two clocks, which are handed in |
 //! | [`random`] | the generator of random numbers, which is handed in |
@@ -32,7 +33,11 @@
 
 #![forbid(unsafe_code)]
 
+pub mod config;
 pub mod id;
 pub mod random;
 pub mod time;
 pub mod wire;
+
+#[cfg(test)]
+mod documents;
