@@ -27,6 +27,8 @@
 //! | [`time`] | times of the two clocks, which are handed in |
 //! | [`random`] | the generator of random numbers, which is handed in |
 //! | [`wire`] | the format of every datagram: encoding, checking, signing |
+//! | [`limiter`] | how much may be sent in an interval |
+//! | [`window`] | what a sender can send again |
 //!
 //! The protocol is under construction: sender and receiver are still missing. `docs/protocol.md` in
 //! the repository describes the wire format for implementers of other languages.
@@ -35,8 +37,10 @@
 
 pub mod config;
 pub mod id;
+pub mod limiter;
 pub mod random;
 pub mod time;
+pub mod window;
 pub mod wire;
 
 #[cfg(test)]

@@ -214,7 +214,9 @@ const LAYERS_OF_PROTO: &[Layer] = &[
     // A test: compares the document with the code.
     Layer { module: "documents", uses: &["config", "wire"], ignorant_of: &[] },
     Layer { module: "id", uses: &[], ignorant_of: MORE_THAN_COMPUTATION },
+    Layer { module: "limiter", uses: &["config"], ignorant_of: MORE_THAN_COMPUTATION },
     Layer { module: "random", uses: &[], ignorant_of: MORE_THAN_COMPUTATION },
+    Layer { module: "window", uses: &["wire"], ignorant_of: MORE_THAN_COMPUTATION },
     Layer { module: "wire", uses: &[], ignorant_of: MORE_THAN_COMPUTATION },
     Layer { module: "time", uses: &[], ignorant_of: MORE_THAN_COMPUTATION },
 ];
