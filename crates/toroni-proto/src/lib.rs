@@ -27,6 +27,7 @@
 //! | [`time`] | times of the two clocks, which are handed in |
 //! | [`random`] | the generator of random numbers, which is handed in |
 //! | [`wire`] | the format of every datagram: encoding, checking, signing |
+//! | [`batcher`] | packs messages into datagrams |
 //! | [`limiter`] | how much may be sent in an interval |
 //! | [`window`] | what a sender can send again |
 //!
@@ -35,6 +36,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod batcher;
 pub mod config;
 pub mod id;
 pub mod limiter;

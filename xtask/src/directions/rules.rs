@@ -210,6 +210,11 @@ const BOTTOM_OF_PROTO: &[&str] = &["id", "time"];
 
 /// The rules of all modules of the protocol.
 const LAYERS_OF_PROTO: &[Layer] = &[
+    Layer {
+        module: "batcher",
+        uses: &["config", "window", "wire"],
+        ignorant_of: MORE_THAN_COMPUTATION,
+    },
     Layer { module: "config", uses: &["wire"], ignorant_of: MORE_THAN_COMPUTATION },
     // A test: compares the document with the code.
     Layer { module: "documents", uses: &["config", "wire"], ignorant_of: &[] },

@@ -29,8 +29,10 @@ use super::topics::MAX_TABLE_NAMES;
 use crate::id::{Number, Origin};
 use crate::time::Wall;
 
+/// The length of what stands before the body of a chunk, in bytes.
+pub(crate) const CHUNK_HEADER_BYTES: usize = 8;
 /// The length of a fragment's total or offset, in bytes.
-const FRAGMENT_BYTES: usize = 4;
+pub(crate) const FRAGMENT_BYTES: usize = 4;
 
 const MESSAGE: u8 = 1;
 const FRAGMENT: u8 = 2;
@@ -124,7 +126,7 @@ pub struct Start {
 
 impl Start {
     /// Returns the length of the extensions, in bytes, if the number is sent or not.
-    const fn extension_bytes(&self, with_number: bool) -> usize {
+    pub(crate) const fn extension_bytes(&self, with_number: bool) -> usize {
         let number = if with_number { 8 } else { 0 };
         let published = if self.published.is_some() { 8 } else { 0 };
         let origin = if self.origin.is_some() { Origin::BYTES } else { 0 };

@@ -21,7 +21,7 @@
 //! first chunks of the following datagrams. So only the first chunk of a datagram can continue a
 //! message, and that has the number `message` − 1.
 
-use super::chunk::{Chunk, Place};
+use super::chunk::{Chunk, Place, Start};
 use super::cursor::{NoRoom, Reader, Writer};
 use super::header::{self, Flags, HEADER_BYTES, Header, Kind};
 use super::mac::Keys;
@@ -176,7 +176,7 @@ impl<'a> Cursor<'a> {
 /// Builds a DATA datagram in a buffer, chunk by chunk.
 ///
 /// The buffer is given to each call, so that it can be part of the window.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub struct DataWriter {
     end: usize,
     count: u16,
@@ -256,6 +256,11 @@ impl DataWriter {
     #[must_use]
     pub const fn next_message(&self) -> MessageNumber {
         self.message.plus(self.started)
+    }
+
+    /// Returns whether a message would have to state its number, if it came next.
+    pub(crate) fn states_number(&self, start: &Start) -> bool {
+        self.has_start && start.number.get() != self.implied
     }
 
     /// Completes the datagram, whose chunks are in `buffer`, and returns its length.
@@ -486,7 +491,7 @@ mod tests {
         let mut buffer = [0; CHUNKS_AT + 30];
         let mut writer = DataWriter::new(MessageNumber::ZERO, Number::ZERO);
         writer.push(&MESSAGE(5), &mut buffer).unwrap();
-        let before = writer.clone();
+        let before = writer;
         let long = Chunk::Message { start: start(6), payload: &[0; 40] };
         assert_eq!(writer.push(&long, &mut buffer), Err(NoRoom));
         assert_eq!(format!("{writer:?}"), format!("{before:?}"));
