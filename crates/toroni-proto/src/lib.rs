@@ -30,6 +30,7 @@
 //! | [`batcher`] | packs messages into datagrams |
 //! | [`limiter`] | how much may be sent in an interval |
 //! | [`window`] | what a sender can send again |
+//! | [`gaps`] | what a receiver misses, and when it asks for it |
 //!
 //! The protocol is under construction: sender and receiver are still missing. `docs/protocol.md` in
 //! the repository describes the wire format for implementers of other languages.
@@ -38,6 +39,7 @@
 
 pub mod batcher;
 pub mod config;
+pub mod gaps;
 pub mod id;
 pub mod limiter;
 pub mod random;

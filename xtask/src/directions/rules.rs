@@ -218,6 +218,11 @@ const LAYERS_OF_PROTO: &[Layer] = &[
     Layer { module: "config", uses: &["wire"], ignorant_of: MORE_THAN_COMPUTATION },
     // A test: compares the document with the code.
     Layer { module: "documents", uses: &["config", "wire"], ignorant_of: &[] },
+    Layer {
+        module: "gaps",
+        uses: &["config", "random", "wire"],
+        ignorant_of: MORE_THAN_COMPUTATION,
+    },
     Layer { module: "id", uses: &[], ignorant_of: MORE_THAN_COMPUTATION },
     Layer { module: "limiter", uses: &["config"], ignorant_of: MORE_THAN_COMPUTATION },
     Layer { module: "random", uses: &[], ignorant_of: MORE_THAN_COMPUTATION },
