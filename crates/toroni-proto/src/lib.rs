@@ -31,6 +31,7 @@
 //! | [`limiter`] | how much may be sent in an interval |
 //! | [`window`] | what a sender can send again |
 //! | [`gaps`] | what a receiver misses, and when it asks for it |
+//! | [`reassembly`] | messages from datagrams, in the order of the source |
 //!
 //! The protocol is under construction: sender and receiver are still missing. `docs/protocol.md` in
 //! the repository describes the wire format for implementers of other languages.
@@ -43,6 +44,7 @@ pub mod gaps;
 pub mod id;
 pub mod limiter;
 pub mod random;
+pub mod reassembly;
 pub mod time;
 pub mod window;
 pub mod wire;

@@ -228,6 +228,12 @@ const LAYERS_OF_PROTO: &[Layer] = &[
     Layer { module: "random", uses: &[], ignorant_of: MORE_THAN_COMPUTATION },
     Layer { module: "window", uses: &["wire"], ignorant_of: MORE_THAN_COMPUTATION },
     Layer { module: "wire", uses: &[], ignorant_of: MORE_THAN_COMPUTATION },
+    // Its tests pack what it puts together.
+    Layer {
+        module: "reassembly",
+        uses: &["batcher", "config", "random", "window", "wire"],
+        ignorant_of: MORE_THAN_COMPUTATION,
+    },
     Layer { module: "time", uses: &[], ignorant_of: MORE_THAN_COMPUTATION },
 ];
 

@@ -58,16 +58,30 @@ impl<'a> Data<'a> {
         header: &Header,
         message_max: u32,
     ) -> Result<Self, Reject> {
+        let data = Self::fields(bytes, header.flags.has(Flags::FEED), header.sequence)?;
+        data.check(message_max)?;
+        Ok(data)
+    }
+
+    /// Views a datagram, without its MAC, that was checked when it arrived. Returns `None` if it never
+    /// was a DATA datagram.
+    pub(crate) fn reopen(datagram: &'a [u8]) -> Option<Self> {
+        let (feed, sequence, body) = header::reopen(datagram)?;
+        Self::fields(body, feed, sequence).ok()
+    }
+
+    #[inline]
+    fn fields(bytes: &'a [u8], feed: bool, sequence: Sequence) -> Result<Self, Reject> {
         let mut reader = Reader::new(bytes);
         let sent = Wall::from_ns(reader.u64()?);
         let (message, number) = (reader.u64()?, reader.u64()?);
         let behind = u64::from(reader.u32()?);
         let count = reader.u16()?;
         let reserved = reader.u16()?;
-        if behind > header.sequence.get() {
+        if behind > sequence.get() {
             return Err(Reject::Sequence);
         }
-        let trail = header.sequence.minus(behind);
+        let trail = sequence.minus(behind);
         let message = MessageNumber::new(message).ok_or(Reject::Number)?;
         let number = Number::new(number).ok_or(Reject::Number)?;
         if reserved != 0 {
@@ -76,10 +90,7 @@ impl<'a> Data<'a> {
         if count == 0 {
             return Err(Reject::Count);
         }
-        let feed = header.flags.has(Flags::FEED);
-        let data = Self { sent, message, number, trail, count, feed, bytes: reader.rest() };
-        data.check(message_max)?;
-        Ok(data)
+        Ok(Self { sent, message, number, trail, count, feed, bytes: reader.rest() })
     }
 
     /// Checks all chunks, so that [`Self::chunks`] need not.

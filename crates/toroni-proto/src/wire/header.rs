@@ -272,6 +272,15 @@ pub(super) fn seal(buffer: &mut [u8], end: usize, keys: Option<&Keys>) -> Result
     Ok(whole)
 }
 
+/// Reads from a datagram that was checked before whether it belongs to a feed, its sequence, and its
+/// body.
+pub(super) fn reopen(datagram: &[u8]) -> Option<(bool, Sequence, &[u8])> {
+    let (fields, body) = datagram.split_first_chunk::<HEADER_BYTES>()?;
+    let flags = Flags(fields[FLAGS_AT]);
+    let (_, sequence) = fields.split_last_chunk::<8>()?;
+    Some((flags.has(Flags::FEED), Sequence::new(u64::from_le_bytes(*sequence))?, body))
+}
+
 /// Sets flags in a datagram that this crate made. It must be sealed again if it has a MAC.
 pub(super) fn set_flags(datagram: &mut [u8], flags: Flags) {
     if let Some(byte) = datagram.get_mut(FLAGS_AT) {

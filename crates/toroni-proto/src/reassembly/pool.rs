@@ -1,0 +1,79 @@
+//! Receive buffers of a fixed number and size.
+
+/// One buffer of a [`Pool`]. Whoever has it may use it, and must give it back.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "a buffer that is not given back is lost for the pool"]
+pub struct Buffer(u32);
+
+/// Memory for datagrams that were received. All of it is allocated at the start.
+#[derive(Debug)]
+pub struct Pool {
+    memory: Box<[u8]>,
+    buffer_bytes: usize,
+    /// The buffers that nobody has. It never grows beyond the number of buffers.
+    free: Vec<u32>,
+}
+
+impl Pool {
+    /// Allocates this many buffers of this many bytes.
+    #[must_use]
+    pub fn new(buffers: u32, buffer_bytes: usize) -> Self {
+        Self {
+            memory: vec![0; buffers as usize * buffer_bytes].into(),
+            buffer_bytes,
+            free: (0..buffers).rev().collect(),
+        }
+    }
+
+    /// Takes a buffer, if one is free.
+    pub fn take(&mut self) -> Option<Buffer> {
+        self.free.pop().map(Buffer)
+    }
+
+    /// Gives a buffer back.
+    pub fn give(&mut self, buffer: Buffer) {
+        debug_assert!(!self.free.contains(&buffer.0), "a buffer of another pool");
+        self.free.push(buffer.0);
+    }
+
+    /// Returns how many buffers are free.
+    #[must_use]
+    pub const fn free(&self) -> usize {
+        self.free.len()
+    }
+
+    /// Returns the memory of a buffer.
+    #[must_use]
+    pub fn get(&self, buffer: &Buffer) -> &[u8] {
+        let from = buffer.0 as usize * self.buffer_bytes;
+        self.memory.get(from..from + self.buffer_bytes).unwrap_or_default()
+    }
+
+    /// Returns the memory of a buffer, to receive into it.
+    pub fn get_mut(&mut self, buffer: &Buffer) -> &mut [u8] {
+        let from = buffer.0 as usize * self.buffer_bytes;
+        self.memory.get_mut(from..from + self.buffer_bytes).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_buffer_has_memory_of_its_own_and_is_given_out_once() {
+        let mut pool = Pool::new(3, 10);
+        let mut buffers: Vec<Buffer> = std::iter::from_fn(|| pool.take()).collect();
+        assert_eq!((buffers.len(), pool.free()), (3, 0));
+        for (value, buffer) in (0..).zip(&buffers) {
+            pool.get_mut(buffer).fill(value);
+        }
+        for (value, buffer) in (0..).zip(&buffers) {
+            assert_eq!(pool.get(buffer), [value; 10]);
+        }
+        let last = buffers.pop().unwrap();
+        pool.give(last);
+        assert_eq!(pool.free(), 1);
+        assert!(pool.take().is_some());
+    }
+}
