@@ -49,6 +49,8 @@ pub struct Window {
     lead: Sequence,
     /// The end of the newest datagram, counted over all laps of the ring.
     head: u64,
+    /// The place of the next datagram, if room was made for it.
+    ready: Option<usize>,
 }
 
 impl Window {
@@ -65,6 +67,7 @@ impl Window {
             unsent: first,
             lead: first,
             head: 0,
+            ready: None,
         }
     }
 
@@ -91,7 +94,17 @@ impl Window {
     /// its contents.
     ///
     /// Returns `None` if all that could be evicted must still be sent.
+    #[inline]
     pub fn next_datagram(&mut self) -> Option<&mut [u8]> {
+        let from = match self.ready {
+            Some(from) => from,
+            None => self.make_room()?,
+        };
+        self.bytes.get_mut(from..from + self.datagram_max)
+    }
+
+    /// Evicts datagrams until the longest one has room, and returns its place.
+    fn make_room(&mut self) -> Option<usize> {
         let start = self.start();
         let end = start + self.datagram_max as u64;
         while !self.has_room_until(end) {
@@ -100,8 +113,8 @@ impl Window {
             }
             self.trail = self.trail.plus(1);
         }
-        let from = self.place(start);
-        self.bytes.get_mut(from..from + self.datagram_max)
+        self.ready = Some(self.place(start));
+        self.ready
     }
 
     /// Keeps what was built in the memory of [`Self::next_datagram`], and returns its sequence.
@@ -112,7 +125,7 @@ impl Window {
     pub fn append(&mut self, length: usize) -> Sequence {
         let start = self.start();
         assert!(length <= self.datagram_max, "a datagram of {length} bytes is too long");
-        assert!(self.has_room_until(start + length as u64), "the memory was not asked for");
+        assert!(self.ready.take().is_some(), "the memory was not asked for");
         let length = u16::try_from(length).expect("a datagram's length is a u16");
         let sequence = self.lead;
         *self.entry_mut(sequence) = Entry { position: start, repaired: 0, length };
@@ -130,6 +143,7 @@ impl Window {
     pub fn roll_back(&mut self, lead: Sequence) {
         assert!(lead >= self.unsent, "what was sent cannot be taken back");
         if lead < self.lead {
+            self.ready = None;
             self.head = self.entry(lead).position;
             self.lead = lead;
         }

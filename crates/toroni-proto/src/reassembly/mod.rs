@@ -428,8 +428,12 @@ impl Reassembly {
         let turn = &mut self.turn;
         let (slots, base, end) = (&self.slots[..], self.base, self.next);
         let mut part = Part::None;
-        let first = data.chunks().next();
-        let continues = first.is_some_and(|placed| turn.continues(placed.message, &placed.chunk));
+        // Only the first chunk can continue a message.
+        let continues = turn.collected.is_some()
+            && data
+                .chunks()
+                .next()
+                .is_some_and(|placed| turn.continues(placed.message, &placed.chunk));
         if !continues {
             turn.catch_up(data.message, out);
             turn.collected = None;

@@ -32,7 +32,7 @@ impl Pool {
 
     /// Gives a buffer back.
     pub fn give(&mut self, buffer: Buffer) {
-        debug_assert!(!self.free.contains(&buffer.0), "a buffer of another pool");
+        debug_assert!(!self.get(&buffer).is_empty(), "a buffer of another pool");
         self.free.push(buffer.0);
     }
 

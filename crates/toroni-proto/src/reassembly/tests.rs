@@ -469,6 +469,7 @@ fn a_sender_that_contradicts_itself_delivers_nothing_twice() {
     // A SESSION that counts many messages although the long one is not complete.
     receiver.session(2, 30);
     assert_eq!(receiver.seen(), [message(0, 1), loss(1, 28, LostReason::Gone)]);
+    assert_eq!(receiver.reassembly.held(), 0, "what was collected is of no use any more");
     receiver.receive_all(&[2, 3]);
     assert_eq!(receiver.seen(), []);
 }
@@ -486,6 +487,17 @@ fn a_part_with_another_place_or_length_ends_its_message() {
         assert_eq!(receiver.seen(), [loss(0, 1, LostReason::Gone), message(1, 3)], "byte {at}");
         assert_eq!(receiver.reassembly.held(), 0);
     }
+}
+
+#[test]
+fn a_part_that_says_it_is_the_last_too_early_completes_nothing() {
+    let mut packer = Packer::new();
+    packer.message(1_000).flush().message(3);
+    let mut datagrams = packer.datagrams();
+    datagrams[1][67] = 2;
+    let mut receiver = Receiver::new(datagrams);
+    receiver.receive_all(&[0, 1, 2, 3]);
+    assert_eq!(receiver.seen(), [loss(0, 1, LostReason::Gone), message(1, 3)]);
 }
 
 #[test]

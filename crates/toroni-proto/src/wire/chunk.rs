@@ -195,11 +195,12 @@ pub(super) struct Place {
 }
 
 impl<'a> Chunk<'a> {
-    #[inline]
+    #[inline(always)]
     pub(super) fn parse(reader: &mut Reader<'a>, place: &Place) -> Result<Self, Reject> {
-        let length = usize::from(reader.u16()?);
-        let (kind, flags) = (reader.u8()?, reader.u8()?);
-        let topic = reader.u32()?;
+        let [length, length_high, kind, flags, topic @ ..] =
+            reader.array::<CHUNK_HEADER_BYTES>()?;
+        let length = usize::from(u16::from_le_bytes([length, length_high]));
+        let topic = u32::from_le_bytes(topic);
         let mut body = Reader::new(reader.bytes(length)?);
         match kind {
             MESSAGE => {
@@ -245,23 +246,24 @@ impl<'a> Chunk<'a> {
     }
 
     /// Writes the chunk. `implied` is the number that the message has without stating it.
+    #[inline]
     pub(super) fn write(&self, implied: u64, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
-        match *self {
+        match self {
             Self::Message { start, payload } => {
-                write_start(MESSAGE, 0, &start, implied, payload.len(), writer)?;
+                write_start(MESSAGE, 0, start, implied, payload.len(), writer)?;
                 writer.bytes(payload)
             }
             Self::First { start, total, payload } => {
                 let length = FRAGMENT_BYTES + payload.len();
-                write_start(FRAGMENT, FIRST, &start, implied, length, writer)?;
-                writer.u32(total)?;
+                write_start(FRAGMENT, FIRST, start, implied, length, writer)?;
+                writer.u32(*total)?;
                 writer.bytes(payload)
             }
             Self::Rest { topic, offset, last, payload } => {
-                let flags = if last { LAST } else { 0 };
+                let flags = if *last { LAST } else { 0 };
                 let length = FRAGMENT_BYTES + payload.len();
                 write_header(FRAGMENT, flags, topic.0, length, writer)?;
-                writer.u32(offset)?;
+                writer.u32(*offset)?;
                 writer.bytes(payload)
             }
             Self::Topic { number, name } => {
@@ -271,14 +273,14 @@ impl<'a> Chunk<'a> {
             }
             Self::Lost { count, reason } => {
                 write_header(LOST, 0, 0, 9, writer)?;
-                writer.u64(count)?;
-                writer.u8(reason as u8)
+                writer.u64(*count)?;
+                writer.u8(*reason as u8)
             }
         }
     }
 }
 
-#[inline]
+#[inline(always)]
 fn parse_start(
     body: &mut Reader<'_>,
     topic: u32,
@@ -334,6 +336,7 @@ fn parse_lost<'a>(mut body: Reader<'a>, topic: u32, flags: u8) -> Result<Chunk<'
     Ok(Chunk::Lost { count, reason: reason.ok_or(Reject::Code)? })
 }
 
+#[inline]
 fn write_start(
     kind: u8,
     flags: u8,
@@ -363,6 +366,7 @@ fn write_start(
     Ok(())
 }
 
+#[inline]
 fn write_header(
     kind: u8,
     flags: u8,
@@ -370,9 +374,9 @@ fn write_header(
     length: usize,
     writer: &mut Writer<'_>,
 ) -> Result<(), NoRoom> {
-    writer.u16(u16::try_from(length).map_err(|_| NoRoom)?)?;
-    writer.bytes(&[kind, flags])?;
-    writer.u32(topic)
+    let [length, length_high] = u16::try_from(length).map_err(|_| NoRoom)?.to_le_bytes();
+    let [a, b, c, d] = topic.to_le_bytes();
+    writer.bytes(&[length, length_high, kind, flags, a, b, c, d])
 }
 
 #[cfg(test)]

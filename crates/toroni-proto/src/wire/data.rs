@@ -115,10 +115,9 @@ impl<'a> Data<'a> {
 
     /// Returns the chunks in order, each with the number of its message.
     #[inline]
-    pub fn chunks(&self) -> impl Iterator<Item = Placed<'a>> + use<'a> {
+    pub fn chunks(&self) -> Chunks<'a> {
         // `check` has compared all lengths with the limit.
-        let mut cursor = Cursor::new(self, u32::MAX);
-        (0..self.count).map_while(move |_| cursor.next().ok())
+        Chunks { cursor: Cursor::new(self, u32::MAX), left: self.count }
     }
 
     /// Returns how many chunks there are.
@@ -138,7 +137,25 @@ pub struct Placed<'a> {
     pub chunk: Chunk<'a>,
 }
 
+/// The chunks of a datagram that was checked.
+#[derive(Debug, Clone)]
+pub struct Chunks<'a> {
+    cursor: Cursor<'a>,
+    left: u16,
+}
+
+impl<'a> Iterator for Chunks<'a> {
+    type Item = Placed<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Placed<'a>> {
+        self.left = self.left.checked_sub(1)?;
+        self.cursor.next().ok()
+    }
+}
+
 /// Walks through chunks and counts messages.
+#[derive(Debug, Clone)]
 struct Cursor<'a> {
     reader: Reader<'a>,
     message: MessageNumber,
@@ -160,7 +177,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    #[inline]
+    // Inlined into both loops, so that no chunk is copied.
+    #[inline(always)]
     fn next(&mut self) -> Result<Placed<'a>, Reject> {
         let chunk = Chunk::parse(&mut self.reader, &self.place)?;
         let mut message = self.message;
@@ -222,6 +240,7 @@ impl DataWriter {
     ///
     /// If the chunk does not fit before the end of `buffer`, from which the caller has cut off what
     /// the MAC needs. Then the datagram is as before.
+    #[inline]
     pub fn push(&mut self, chunk: &Chunk<'_>, buffer: &mut [u8]) -> Result<(), NoRoom> {
         let start = match chunk {
             Chunk::Message { start, .. } | Chunk::First { start, .. } => Some(start),

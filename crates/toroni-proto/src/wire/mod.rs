@@ -30,7 +30,7 @@ mod tests;
 
 pub use self::chunk::{Chunk, LostReason, Start, TopicNumber};
 pub use self::cursor::NoRoom;
-pub use self::data::{Data, DataWriter, Placed};
+pub use self::data::{Chunks, Data, DataWriter, Placed};
 pub use self::header::{Flags, HEADER_BYTES, Header, Kind, VERSION};
 pub use self::mac::{Key, Keys, MAC_BYTES};
 pub use self::nak::Nak;
