@@ -475,6 +475,19 @@ fn a_sender_that_contradicts_itself_delivers_nothing_twice() {
 }
 
 #[test]
+fn a_loss_that_was_reported_in_part_is_not_reported_twice() {
+    let mut packer = Packer::new();
+    packer.message(1).flush().message(2).flush().lost(9).flush().message(3);
+    let mut datagrams = packer.datagrams();
+    // The source says that it missed messages 1 to 9, but 1 was delivered.
+    datagrams[2][40..48].copy_from_slice(&1_u64.to_le_bytes());
+    let mut receiver = Receiver::new(datagrams);
+    receiver.receive_all(&[0, 1, 2]);
+    let wanted = [message(0, 1), message(1, 2), loss(2, 8, LostReason::Overtaken)];
+    assert_eq!(receiver.seen(), wanted);
+}
+
+#[test]
 fn a_part_with_another_place_or_length_ends_its_message() {
     // Of the second datagram: the chunk's flags, its topic, its offset.
     for (at, value) in [(67, 0), (68, 9), (72, 1)] {
