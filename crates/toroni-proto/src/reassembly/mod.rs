@@ -62,8 +62,11 @@ pub struct Loss {
     pub count: u64,
     /// Why.
     pub reason: LostReason,
-    /// The number of the last message that was delivered before them, if there was one.
+    /// The number of the last message that was delivered before them, if there was one. Theirs are
+    /// greater.
     pub after: Option<Number>,
+    /// Theirs are below this one, if that is known: of what the source itself missed it is not.
+    pub until: Option<Number>,
 }
 
 /// The bytes of a message, part by part.
@@ -192,20 +195,30 @@ struct Turn {
 }
 
 impl Turn {
-    /// Reports the messages below `message` that were not delivered.
-    fn catch_up(&mut self, message: MessageNumber, out: &mut impl Deliver) {
+    /// Reports the messages below `message` that were not delivered. All of them have numbers below
+    /// `until`.
+    fn catch_up(&mut self, message: MessageNumber, until: Number, out: &mut impl Deliver) {
         let due = *self.message.get_or_insert(message);
         if message > due {
             let reason = self.lost.unwrap_or(LostReason::Gone);
-            self.report(message.since(due), reason, out);
+            self.report(message.since(due), reason, Some(until), out);
             self.message = Some(message);
             self.collected = None;
         }
     }
 
-    fn report(&self, count: u64, reason: LostReason, out: &mut impl Deliver) {
+    fn report(
+        &self,
+        count: u64,
+        reason: LostReason,
+        until: Option<Number>,
+        out: &mut impl Deliver,
+    ) {
         let message = self.message.unwrap_or_default();
-        out.loss(Loss { message, count, reason, after: self.number });
+        // A sender that contradicts itself gets an empty range of numbers, and not a reversed one.
+        let least = self.number.map_or(Number::ZERO, |number| number.plus(1));
+        let until = until.map(|until| until.max(least));
+        out.loss(Loss { message, count, reason, after: self.number, until });
     }
 
     fn is_due(&self, message: MessageNumber) -> bool {
@@ -338,13 +351,14 @@ impl Reassembly {
     }
 
     /// Takes what SESSION states: `sequence` is the next datagram, before which `message` messages
-    /// have started. If all datagrams before it had their turn, the messages that are missing are
+    /// have started, with numbers below `number`. If all datagrams before it had their turn, the messages that are missing are
     /// lost.
     pub fn session(
         &mut self,
         pool: &mut Pool,
         sequence: Sequence,
         message: MessageNumber,
+        number: Number,
         out: &mut impl Deliver,
     ) {
         if self.next != sequence || self.turn.message.is_none() {
@@ -352,7 +366,7 @@ impl Reassembly {
         }
         // The message that is being collected has started. Its other parts are still to be sent.
         let started = if self.turn.collected.is_some() { message.minus(1) } else { message };
-        self.turn.catch_up(started, out);
+        self.turn.catch_up(started, number, out);
         self.turn.lost = None;
         if self.turn.collected.is_none() {
             self.free(pool, self.next);
@@ -435,7 +449,7 @@ impl Reassembly {
                 .next()
                 .is_some_and(|placed| turn.continues(placed.message, &placed.chunk));
         if !continues {
-            turn.catch_up(data.message, out);
+            turn.catch_up(data.message, data.number, out);
             turn.collected = None;
         }
         turn.lost = None;
@@ -487,7 +501,7 @@ impl Reassembly {
                     let due = turn.message.unwrap_or(message).max(message);
                     if after > due {
                         turn.message = Some(due);
-                        turn.report(after.since(due), reason, out);
+                        turn.report(after.since(due), reason, None, out);
                         turn.message = Some(after);
                     }
                 }

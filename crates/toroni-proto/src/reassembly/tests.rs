@@ -27,6 +27,8 @@ struct Recorder {
     seen: Vec<Seen>,
     /// The number of the last message.
     number: Option<Number>,
+    /// Whether the sender contradicts itself, so that numbers mean nothing.
+    contradicts: bool,
 }
 
 impl Deliver for Recorder {
@@ -47,7 +49,14 @@ impl Deliver for Recorder {
 
     fn loss(&mut self, loss: Loss) {
         assert_eq!(loss.after, self.number);
-        let Loss { message, count, reason, .. } = loss;
+        let Loss { message, count, reason, until, .. } = loss;
+        // Message n has the number 3 n. What follows the lost ones has a number that is not below
+        // `until`, and the last lost one is below it.
+        if let Some(until) = until.filter(|_| !self.contradicts) {
+            let last = message.get() + count - 1;
+            assert!(until.get() > last * 3 && until.get() <= (last + 1) * 3, "{loss:?}");
+        }
+        assert_eq!(until.is_none(), reason == LostReason::Overtaken);
         self.seen.push(Seen::Loss { message: message.get(), count, reason });
     }
 }
@@ -174,7 +183,8 @@ impl Receiver {
     fn session(&mut self, place: u64, message: u64) {
         let message = MessageNumber::new(message).unwrap();
         let at = sequence(FIRST + place);
-        self.reassembly.session(&mut self.pool, at, message, &mut self.out);
+        let number = Number::new((message.get() * 3).saturating_sub(2)).unwrap();
+        self.reassembly.session(&mut self.pool, at, message, number, &mut self.out);
     }
 
     /// What was delivered since the last call.
@@ -466,6 +476,7 @@ fn a_sender_that_contradicts_itself_delivers_nothing_twice() {
     datagrams[3][40..48].copy_from_slice(&0_u64.to_le_bytes());
     let mut receiver = Receiver::new(datagrams);
     receiver.receive_all(&[0, 1]);
+    receiver.out.contradicts = true;
     // A SESSION that counts many messages although the long one is not complete.
     receiver.session(2, 30);
     assert_eq!(receiver.seen(), [message(0, 1), loss(1, 28, LostReason::Gone)]);
