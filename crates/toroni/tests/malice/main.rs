@@ -41,7 +41,6 @@ pub(crate) mod at {
     pub(crate) const RESERVED: u64 = 4096 + 128;
     /// The position of the first entry of the blocks index; its sequence follows, and then the next entry.
     pub(crate) const INDEX: u64 = 4096 + 1024;
-    pub(crate) const TABLE: u64 = 8192;
     pub(crate) const SLEEPS: u64 = 128;
     pub(crate) const ARMS: u64 = 128 + 128;
     pub(crate) const JOINS: u64 = 128 + 3 * 128;

@@ -207,7 +207,7 @@ impl Inlet {
     }
 
     /// Publishes messages one by one, on any topics; each is visible at once. The call takes the writer lock once for all
-    /// messages that fit without waiting, as [`Publisher::burst`] does.
+    /// messages that fit without waiting, as [`Publisher::burst`](crate::Publisher::burst) does.
     ///
     /// # Errors
     /// [`BurstError`] says how many of the messages were published, or dropped as duplicates, before the error. If one of
