@@ -27,7 +27,7 @@
 //! use toroni_proto::gaps::Gaps;
 //! use toroni_proto::id::{Number, Realm, Sequence, Session, Source, Stream};
 //! use toroni_proto::random::Random;
-//! use toroni_proto::reassembly::{Deliver, Loss, Message, Pool, Reassembly};
+//! use toroni_proto::reassembly::{Deliver, InOrder, Loss, Message, Pool};
 //! use toroni_proto::time::{MILLISECOND, Monotonic, Wall};
 //! use toroni_proto::window::Window;
 //! use toroni_proto::wire::{self, Flags, Header, MAX_RANGES, Range, Rules, Start, TableName, TopicNumber};
@@ -78,7 +78,7 @@
 //! let rules = Rules { realm, keys: None, message_max: 1 << 20 };
 //! let mut pool = Pool::new(100, 1_408);
 //! let mut gaps = Gaps::new(&config, Random::new(7));
-//! let mut reassembly = Reassembly::new(first, None, 50);
+//! let mut reassembly = InOrder::new(first, None, 50);
 //! let mut out = Print(Vec::new());
 //! let mut receive = |datagram: &[u8]| {
 //!     let sequence = wire::parse(datagram, &rules, |_, _| Ok(())).unwrap().header.sequence;
@@ -114,10 +114,9 @@
 //! | [`limiter`] | how much may be sent in an interval |
 //! | [`window`] | what a sender can send again |
 //! | [`gaps`] | what a receiver misses, and when it asks for it |
-//! | [`reassembly`] | messages from datagrams, in the order of the source |
+//! | [`reassembly`] | messages from datagrams, in the order of the source or of arrival |
 //!
-//! The protocol is under construction: what joins these parts to a sender and a receiver is missing, and
-//! so is delivery in the order of arrival. `docs/protocol.md` in
+//! The protocol is under construction: what joins these parts to a sender and a receiver is missing. `docs/protocol.md` in
 //! the repository describes the wire format for implementers of other languages.
 
 #![forbid(unsafe_code)]

@@ -1,204 +1,12 @@
-//! Tests of the reassembly, with datagrams that the batcher packed.
-
-use proptest::prelude::*;
+//! What holds in the order of the source.
 
 use super::*;
-use crate::batcher::{Batcher, Now};
-use crate::config::Config;
-use crate::random::Random;
-use crate::time::{Monotonic, Wall};
-use crate::window::Window;
-use crate::wire::chunk::tests::{start, topic};
-use crate::wire::samples::{self, sequence};
-
-const DATAGRAM: usize = 512;
-/// The first sequence of each test: near the greatest.
-const FIRST: u64 = (1 << 63) - 1_000_000;
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Seen {
-    Message { message: u64, number: u64, bytes: Vec<u8> },
-    Loss { message: u64, count: u64, reason: LostReason },
-    Topic(String),
-}
-
-#[derive(Debug, Default)]
-struct Recorder {
-    seen: Vec<Seen>,
-    /// The number of the last message.
-    number: Option<Number>,
-    /// Whether the sender contradicts itself, so that numbers mean nothing.
-    contradicts: bool,
-}
-
-impl Deliver for Recorder {
-    fn message(&mut self, message: Message<'_>) {
-        let bytes = message.parts.clone().collect::<Vec<_>>().concat();
-        assert_eq!(message.parts.length(), bytes.len());
-        if let Some(whole) = message.parts.whole() {
-            assert_eq!(whole, bytes);
-        }
-        let number = message.start.number.get();
-        self.number = Some(message.start.number);
-        self.seen.push(Seen::Message { message: message.message.get(), number, bytes });
-    }
-
-    fn topic(&mut self, _: TopicNumber, name: TableName<'_>) {
-        self.seen.push(Seen::Topic(name.as_str().to_owned()));
-    }
-
-    fn loss(&mut self, loss: Loss) {
-        assert_eq!(loss.after, self.number);
-        let Loss { message, count, reason, until, .. } = loss;
-        // Message n has the number 3 n. What follows the lost ones has a number that is not below
-        // `until`, and the last lost one is below it.
-        if let Some(until) = until.filter(|_| !self.contradicts) {
-            let last = message.get() + count - 1;
-            assert!(until.get() > last * 3 && until.get() <= (last + 1) * 3, "{loss:?}");
-        }
-        assert_eq!(until.is_none(), reason == LostReason::Overtaken);
-        self.seen.push(Seen::Loss { message: message.get(), count, reason });
-    }
-}
-
-/// A sender's datagrams, and what they say.
-struct Packer {
-    batcher: Batcher,
-    window: Window,
-    messages: u64,
-}
-
-impl Packer {
-    fn new() -> Self {
-        let config = Config { datagram_bytes: 512, message_max_bytes: 20_000, ..Config::default() };
-        Self {
-            batcher: Batcher::new(&config, samples::header(0), None, Number::ZERO),
-            window: Window::new(1 << 20, DATAGRAM, sequence(FIRST)),
-            messages: 0,
-        }
-    }
-
-    /// A message of this length, with number and contents of its own.
-    fn message(&mut self, length: usize) -> &mut Self {
-        let start = start(self.messages * 3);
-        let bytes = contents(self.messages, length);
-        self.messages += 1;
-        self.batcher.message(&mut self.window, now(), start, &bytes).unwrap();
-        self
-    }
-
-    fn lost(&mut self, count: u64) -> &mut Self {
-        self.messages += count;
-        self.batcher.lost(&mut self.window, now(), count, LostReason::Overtaken).unwrap();
-        self
-    }
-
-    fn topic(&mut self, name: &str) -> &mut Self {
-        let name = TableName::new(name).unwrap();
-        self.batcher.topic(&mut self.window, now(), topic(3), name).unwrap();
-        self
-    }
-
-    fn flush(&mut self) -> &mut Self {
-        self.batcher.flush(&mut self.window, now());
-        self
-    }
-
-    /// All datagrams so far.
-    fn datagrams(&mut self) -> Vec<Vec<u8>> {
-        self.flush();
-        while self.window.next_unsent().is_some() {
-            self.window.sent();
-        }
-        assert_eq!(self.window.trail(), sequence(FIRST), "the window holds the whole test");
-        let count = self.window.lead().since(sequence(FIRST));
-        (0..count).map(|at| self.window.get(sequence(FIRST + at)).unwrap().to_vec()).collect()
-    }
-
-    fn lead(&self) -> Sequence {
-        self.window.lead()
-    }
-}
-
-fn now() -> Now {
-    Now { monotonic: Monotonic::from_ns(0), wall: Wall::from_ns(0) }
-}
-
-fn contents(message: u64, length: usize) -> Vec<u8> {
-    let mut random = Random::new(message);
-    (0..length).map(|_| random.number().to_le_bytes()[0]).collect()
-}
-
-fn message(message: u64, length: usize) -> Seen {
-    Seen::Message { message, number: message * 3, bytes: contents(message, length) }
-}
-
-fn loss(message: u64, count: u64, reason: LostReason) -> Seen {
-    Seen::Loss { message, count, reason }
-}
-
-struct Receiver {
-    reassembly: Reassembly,
-    pool: Pool,
-    out: Recorder,
-    datagrams: Vec<Vec<u8>>,
-}
-
-impl Receiver {
-    fn new(datagrams: Vec<Vec<u8>>) -> Self {
-        Self::with(datagrams, Some(0), 60)
-    }
-
-    fn with(datagrams: Vec<Vec<u8>>, message: Option<u64>, held_max: usize) -> Self {
-        let message = message.map(|message| MessageNumber::new(message).unwrap());
-        Self {
-            reassembly: Reassembly::new(sequence(FIRST), message, held_max),
-            pool: Pool::new(100, DATAGRAM),
-            out: Recorder::default(),
-            datagrams,
-        }
-    }
-
-    /// Receives the datagram at this place of the list.
-    fn receive(&mut self, place: u64) -> Result<Arrival, Refused> {
-        let datagram = self.datagrams[usize::try_from(place).unwrap()].clone();
-        let buffer = self.pool.take().unwrap();
-        self.pool.get_mut(&buffer)[..datagram.len()].copy_from_slice(&datagram);
-        let length = u16::try_from(datagram.len()).unwrap();
-        let at = sequence(FIRST + place);
-        self.reassembly.datagram(&mut self.pool, at, buffer, length, &mut self.out)
-    }
-
-    fn receive_all(&mut self, places: &[u64]) {
-        for place in places {
-            self.receive(*place).unwrap();
-        }
-    }
-
-    fn give_up(&mut self, place: u64, count: u32) {
-        let range = Range::new(sequence(FIRST + place), count).unwrap();
-        self.reassembly.give_up(&mut self.pool, range, LostReason::Budget, &mut self.out);
-    }
-
-    fn session(&mut self, place: u64, message: u64) {
-        let message = MessageNumber::new(message).unwrap();
-        let at = sequence(FIRST + place);
-        let number = Number::new((message.get() * 3).saturating_sub(2)).unwrap();
-        self.reassembly.session(&mut self.pool, at, message, number, &mut self.out);
-    }
-
-    /// What was delivered since the last call.
-    fn seen(&mut self) -> Vec<Seen> {
-        assert_eq!(self.pool.free() + self.reassembly.held(), 100, "no buffer is lost");
-        std::mem::take(&mut self.out.seen)
-    }
-}
 
 #[test]
 fn what_comes_in_order_is_delivered_at_once_and_holds_nothing() {
     let mut packer = Packer::new();
     packer.topic("plant/boiler").message(10).message(0).flush().message(300);
-    let mut receiver = Receiver::new(packer.datagrams());
+    let mut receiver = Receiver::<InOrder>::new(packer.datagrams());
     assert_eq!(receiver.receive(0), Ok(Arrival::Delivered));
     let name = Seen::Topic("plant/boiler".to_owned());
     assert_eq!(receiver.seen(), [name, message(0, 10), message(1, 0)]);
@@ -212,7 +20,7 @@ fn what_comes_in_order_is_delivered_at_once_and_holds_nothing() {
 fn what_is_behind_a_gap_waits_and_is_delivered_when_the_gap_closes() {
     let mut packer = Packer::new();
     packer.message(1).flush().message(2).flush().message(3).flush().message(4);
-    let mut receiver = Receiver::new(packer.datagrams());
+    let mut receiver = Receiver::<InOrder>::new(packer.datagrams());
     assert_eq!(receiver.receive(2), Ok(Arrival::Held));
     assert_eq!(receiver.receive(1), Ok(Arrival::Held));
     assert_eq!(receiver.seen(), []);
@@ -225,7 +33,7 @@ fn what_is_behind_a_gap_waits_and_is_delivered_when_the_gap_closes() {
 fn duplicates_change_nothing_and_give_their_buffers_back() {
     let mut packer = Packer::new();
     packer.message(1).flush().message(2).flush().message(900).flush().message(4);
-    let mut receiver = Receiver::new(packer.datagrams());
+    let mut receiver = Receiver::<InOrder>::new(packer.datagrams());
     receiver.receive_all(&[0, 2]);
     assert_eq!(receiver.receive(0), Ok(Arrival::Duplicate));
     assert_eq!(receiver.receive(2), Ok(Arrival::Duplicate));
@@ -241,7 +49,7 @@ fn a_gap_that_is_given_up_is_reported_with_its_exact_count() {
     packer.message(1).flush();
     packer.message(2).message(3).flush().topic("a").message(4).flush();
     packer.message(5);
-    let mut receiver = Receiver::new(packer.datagrams());
+    let mut receiver = Receiver::<InOrder>::new(packer.datagrams());
     receiver.receive_all(&[0, 3]);
     receiver.give_up(1, 2);
     assert_eq!(receiver.seen(), [message(0, 1), loss(1, 3, LostReason::Budget), message(4, 5)]);
@@ -251,7 +59,7 @@ fn a_gap_that_is_given_up_is_reported_with_its_exact_count() {
 fn a_gap_in_which_no_message_was_is_no_loss() {
     let mut packer = Packer::new();
     packer.message(1).flush().topic("a").flush().message(2);
-    let mut receiver = Receiver::new(packer.datagrams());
+    let mut receiver = Receiver::<InOrder>::new(packer.datagrams());
     receiver.receive_all(&[0, 2]);
     receiver.give_up(1, 1);
     assert_eq!(receiver.seen(), [message(0, 1), message(1, 2)]);
@@ -263,7 +71,7 @@ fn a_loss_is_reported_in_its_turn_and_may_still_arrive_before_it() {
     for length in 1..=5 {
         packer.message(length).flush();
     }
-    let mut receiver = Receiver::new(packer.datagrams());
+    let mut receiver = Receiver::<InOrder>::new(packer.datagrams());
     receiver.receive_all(&[0, 2, 4]);
     receiver.give_up(3, 1);
     assert_eq!(receiver.seen(), [message(0, 1)], "1 is still awaited");
@@ -279,7 +87,7 @@ fn a_long_message_is_handed_out_from_its_buffers() {
     packer.message(50).message(3_000).message(7);
     let datagrams = packer.datagrams();
     let last = datagrams.len() as u64 - 1;
-    let mut receiver = Receiver::new(datagrams);
+    let mut receiver = Receiver::<InOrder>::new(datagrams);
     for place in (0..last).rev() {
         receiver.receive_all(&[place]);
     }
@@ -296,7 +104,7 @@ fn a_message_that_ends_where_the_next_long_one_starts_shares_its_datagram() {
     packer.message(700).message(900).message(800);
     let datagrams = packer.datagrams();
     let all: Vec<u64> = (0..datagrams.len() as u64).collect();
-    let mut receiver = Receiver::new(datagrams);
+    let mut receiver = Receiver::<InOrder>::new(datagrams);
     receiver.receive_all(&all);
     assert_eq!(receiver.seen(), [message(0, 700), message(1, 900), message(2, 800)]);
     assert_eq!(receiver.reassembly.held(), 0);
@@ -309,7 +117,7 @@ fn a_message_of_which_a_part_is_lost_counts_once() {
         packer.message(1).flush().message(2_600).flush().message(3);
         let datagrams = packer.datagrams();
         assert_eq!(datagrams.len(), 8);
-        let mut receiver = Receiver::new(datagrams);
+        let mut receiver = Receiver::<InOrder>::new(datagrams);
         let places: Vec<u64> = (0..8).filter(|place| *place != lost + 1).collect();
         receiver.receive_all(&places);
         receiver.give_up(lost + 1, 1);
@@ -323,7 +131,7 @@ fn a_message_of_which_a_part_is_lost_counts_once() {
 fn a_lost_tail_is_found_by_the_next_session() {
     let mut packer = Packer::new();
     packer.message(1).flush().message(2).message(3);
-    let mut receiver = Receiver::new(packer.datagrams());
+    let mut receiver = Receiver::<InOrder>::new(packer.datagrams());
     receiver.receive_all(&[0]);
     receiver.session(2, 3);
     assert_eq!(receiver.seen(), [message(0, 1)], "1 is still awaited");
@@ -339,7 +147,7 @@ fn a_lost_tail_is_found_by_the_next_session() {
 fn a_session_in_the_middle_of_a_message_reports_nothing() {
     let mut packer = Packer::new();
     packer.message(1).flush().message(600).message(7);
-    let mut receiver = Receiver::new(packer.datagrams());
+    let mut receiver = Receiver::<InOrder>::new(packer.datagrams());
     receiver.receive_all(&[0, 1]);
     receiver.session(2, 2);
     receiver.receive_all(&[2]);
@@ -350,7 +158,7 @@ fn a_session_in_the_middle_of_a_message_reports_nothing() {
 fn a_lost_start_is_reported_by_a_session_and_not_again_with_the_rest() {
     let mut packer = Packer::new();
     packer.message(1).flush().message(600).message(7);
-    let mut receiver = Receiver::new(packer.datagrams());
+    let mut receiver = Receiver::<InOrder>::new(packer.datagrams());
     receiver.receive_all(&[0]);
     receiver.give_up(1, 1);
     receiver.session(2, 2);
@@ -363,7 +171,7 @@ fn whoever_joins_in_the_middle_starts_with_the_first_message_that_starts() {
     let mut packer = Packer::new();
     packer.message(600).message(7).flush().message(8);
     let datagrams = packer.datagrams().split_off(1);
-    let mut receiver = Receiver::with(datagrams, None, 60);
+    let mut receiver = Receiver::<InOrder>::with(datagrams, None, 60);
     receiver.session(0, 1);
     receiver.receive_all(&[0, 1]);
     assert_eq!(receiver.seen(), [message(1, 7), message(2, 8)]);
@@ -374,7 +182,7 @@ fn what_the_source_missed_is_reported_once_whether_its_datagram_arrives_or_not()
     for arrives in [true, false] {
         let mut packer = Packer::new();
         packer.message(1).flush().lost(9).flush().message(2);
-        let mut receiver = Receiver::new(packer.datagrams());
+        let mut receiver = Receiver::<InOrder>::new(packer.datagrams());
         receiver.receive_all(&[0, 2]);
         if arrives {
             receiver.receive_all(&[1]);
@@ -392,7 +200,7 @@ fn memory_is_bounded_and_a_full_one_takes_more_when_a_gap_is_given_up() {
     for length in 0..8 {
         packer.message(length).flush();
     }
-    let mut receiver = Receiver::with(packer.datagrams(), Some(0), 3);
+    let mut receiver = Receiver::<InOrder>::with(packer.datagrams(), Some(0), 3);
     receiver.receive_all(&[2, 3, 4]);
     let Err(Refused::Full(buffer)) = receiver.receive(5) else { panic!("it has no room") };
     receiver.pool.give(buffer);
@@ -415,7 +223,7 @@ fn a_message_that_needs_more_memory_than_there_is_is_lost_and_the_next_is_not() 
     packer.message(1).message(3_000).message(2);
     let datagrams = packer.datagrams();
     let all: Vec<u64> = (0..datagrams.len() as u64).collect();
-    let mut receiver = Receiver::with(datagrams, Some(0), 3);
+    let mut receiver = Receiver::<InOrder>::with(datagrams, Some(0), 3);
     receiver.receive_all(&all);
     assert_eq!(receiver.seen(), [message(0, 1), loss(1, 1, LostReason::Memory), message(2, 2)]);
     assert_eq!(receiver.reassembly.held(), 0);
@@ -425,9 +233,9 @@ fn a_message_that_needs_more_memory_than_there_is_is_lost_and_the_next_is_not() 
 fn a_datagram_too_far_ahead_is_refused_until_the_stream_is_there() {
     let mut packer = Packer::new();
     packer.message(1).flush().message(2).flush().message(3);
-    let mut receiver = Receiver::new(packer.datagrams());
+    let mut receiver = Receiver::<InOrder>::new(packer.datagrams());
     assert_eq!(receiver.reassembly.end(), sequence(FIRST + 65_536));
-    let far = |receiver: &mut Receiver| {
+    let far = |receiver: &mut Receiver<InOrder>| {
         let buffer = receiver.pool.take().unwrap();
         let length = u16::try_from(receiver.datagrams[2].len()).unwrap();
         let datagram = receiver.datagrams[2].clone();
@@ -448,7 +256,7 @@ fn a_jump_is_one_loss_however_far_it_goes() {
     for distance in [3, 70_000, 900_000] {
         let mut packer = Packer::new();
         packer.message(1).message(600).flush().message(3).flush().message(4);
-        let mut receiver = Receiver::new(packer.datagrams());
+        let mut receiver = Receiver::<InOrder>::new(packer.datagrams());
         // The second part of the long message is missing, and the datagram behind it waits.
         receiver.receive_all(&[0, 2]);
         let to = sequence(FIRST + distance);
@@ -474,7 +282,7 @@ fn a_sender_that_contradicts_itself_delivers_nothing_twice() {
     let mut datagrams = packer.datagrams();
     // The last datagram says that its message is the first.
     datagrams[3][40..48].copy_from_slice(&0_u64.to_le_bytes());
-    let mut receiver = Receiver::new(datagrams);
+    let mut receiver = Receiver::<InOrder>::new(datagrams);
     receiver.receive_all(&[0, 1]);
     receiver.out.contradicts = true;
     // A SESSION that counts many messages although the long one is not complete.
@@ -492,7 +300,7 @@ fn a_loss_that_was_reported_in_part_is_not_reported_twice() {
     let mut datagrams = packer.datagrams();
     // The source says that it missed messages 1 to 9, but 1 was delivered.
     datagrams[2][40..48].copy_from_slice(&1_u64.to_le_bytes());
-    let mut receiver = Receiver::new(datagrams);
+    let mut receiver = Receiver::<InOrder>::new(datagrams);
     receiver.receive_all(&[0, 1, 2]);
     let wanted = [message(0, 1), message(1, 2), loss(2, 8, LostReason::Overtaken)];
     assert_eq!(receiver.seen(), wanted);
@@ -506,7 +314,7 @@ fn a_part_with_another_place_or_length_ends_its_message() {
         packer.message(600).flush().message(3);
         let mut datagrams = packer.datagrams();
         datagrams[1][at] = value;
-        let mut receiver = Receiver::new(datagrams);
+        let mut receiver = Receiver::<InOrder>::new(datagrams);
         receiver.receive_all(&[0, 1, 2]);
         assert_eq!(receiver.seen(), [loss(0, 1, LostReason::Gone), message(1, 3)], "byte {at}");
         assert_eq!(receiver.reassembly.held(), 0);
@@ -519,7 +327,7 @@ fn a_part_that_says_it_is_the_last_too_early_completes_nothing() {
     packer.message(1_000).flush().message(3);
     let mut datagrams = packer.datagrams();
     datagrams[1][67] = 2;
-    let mut receiver = Receiver::new(datagrams);
+    let mut receiver = Receiver::<InOrder>::new(datagrams);
     receiver.receive_all(&[0, 1, 2, 3]);
     assert_eq!(receiver.seen(), [loss(0, 1, LostReason::Gone), message(1, 3)]);
 }
@@ -528,105 +336,9 @@ fn a_part_that_says_it_is_the_last_too_early_completes_nothing() {
 fn when_the_stream_ends_all_buffers_come_back() {
     let mut packer = Packer::new();
     packer.message(1_500).flush().message(3).flush().message(4);
-    let mut receiver = Receiver::new(packer.datagrams());
+    let mut receiver = Receiver::<InOrder>::new(packer.datagrams());
     receiver.receive_all(&[0, 1, 5]);
     assert_eq!(receiver.reassembly.held(), 3);
     receiver.reassembly.clear(&mut receiver.pool);
     assert_eq!(receiver.pool.free(), 100);
-}
-
-/// What happens to one datagram.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
-    Arrives,
-    ArrivesTwice,
-    Lost,
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
-
-    /// Whatever is lost, doubled and reordered: what is delivered is the sender's list, from which
-    /// exactly the reported losses are cut out, and no message is lost of which all datagrams came.
-    #[test]
-    fn what_is_delivered_is_the_list_without_the_reported_losses(
-        lengths in prop::collection::vec(
-            (prop_oneof![4 => 0..200_usize, 1 => 200..3_000_usize], any::<bool>()), 1..40,
-        ),
-        fates in prop::collection::vec(
-            prop_oneof![
-                8 => Just(Fate::Arrives), 1 => Just(Fate::ArrivesTwice), 2 => Just(Fate::Lost),
-            ],
-            400,
-        ),
-        shuffle in 1..12_u64,
-        seed: u64,
-    ) {
-        let mut packer = Packer::new();
-        let mut spans = Vec::new();
-        for (length, flush) in &lengths {
-            let first = packer.lead();
-            packer.message(*length);
-            if *flush {
-                packer.flush();
-            }
-            spans.push((first, packer.lead()));
-        }
-        let datagrams = packer.datagrams();
-        let end = packer.lead();
-        let fates = &fates[..datagrams.len()];
-        let mut receiver = Receiver::with(datagrams, Some(0), 90);
-
-        // Near ones change places. What is lost is given up some time later.
-        let mut random = Random::new(seed);
-        let mut order: Vec<(u64, u64, bool)> = Vec::new();
-        for (place, fate) in (0..).zip(fates) {
-            let time = place + random.below(shuffle);
-            match fate {
-                Fate::Arrives => order.push((time, place, true)),
-                Fate::ArrivesTwice => {
-                    order.push((time, place, true));
-                    order.push((time + random.below(30), place, true));
-                }
-                Fate::Lost => order.push((time + random.below(30), place, false)),
-            }
-        }
-        order.sort();
-        for (_, place, arrives) in order {
-            if arrives {
-                // Fewer than 90 can wait at a time: each gap is given up within 42 datagrams.
-                prop_assert!(receiver.receive(place).is_ok());
-            } else {
-                receiver.give_up(place, 1);
-            }
-        }
-        receiver.session(end.since(sequence(FIRST)), lengths.len() as u64);
-
-        let mut due = 0;
-        for seen in receiver.seen() {
-            match seen {
-                Seen::Message { message: found, .. } => {
-                    prop_assert_eq!(found, due);
-                    let length = lengths[usize::try_from(found).unwrap()].0;
-                    prop_assert_eq!(seen, message(found, length));
-                    due += 1;
-                }
-                Seen::Loss { message, count, reason } => {
-                    prop_assert_eq!((message, reason), (due, LostReason::Budget));
-                    for lost in message..message + count {
-                        // The span of a message reaches to the datagram that was open after it.
-                        let (first, last) = spans[usize::try_from(lost).unwrap()];
-                        let from = usize::try_from(first.since(sequence(FIRST))).unwrap();
-                        let to = usize::try_from(last.since(sequence(FIRST))).unwrap();
-                        let to = to.min(fates.len() - 1);
-                        prop_assert!(fates[from..=to].contains(&Fate::Lost), "message {lost}");
-                    }
-                    due += count;
-                }
-                Seen::Topic(_) => prop_assert!(false, "there are no topics"),
-            }
-        }
-        prop_assert_eq!(due, lengths.len() as u64);
-        prop_assert_eq!(receiver.reassembly.held(), 0);
-    }
 }

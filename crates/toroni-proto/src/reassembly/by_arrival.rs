@@ -1,0 +1,464 @@
+//! Delivers each message as soon as it is complete.
+//!
+//! ```text
+//!  datagrams     97 ■    98 ?    99 ■    100 ■
+//!  delivered     a, b            d, e    f           at once
+//!  accounted     a, b │                              waits for 98; then: c lost, d, e and f delivered
+//! ```
+//!
+//! Losses are counted in the order of the source, when all datagrams before them have arrived or were
+//! given up. So each count is exact, although the messages after it were delivered before.
+
+use super::{
+    AHEAD, Arrival, Buffer, Deliver, Loss, Message, Parts, Pool, Refused, Slot, Turn, place,
+};
+use crate::id::{MessageNumber, Number, Sequence};
+use crate::wire::{Chunk, Data, LostReason, Range};
+
+/// Puts the messages of one stream and session together, in the order of their arrival.
+#[derive(Debug)]
+pub struct ByArrival {
+    /// The datagrams that are held because of their parts, and those that were given up.
+    slots: Box<[Slot]>,
+    /// What must be known of each datagram that has arrived, from `base` on.
+    seen: Box<[Option<Seen>]>,
+    /// The oldest sequence whose slot is in use: a part of the message that is open at `next`, or
+    /// `next`.
+    base: Sequence,
+    /// The first sequence that was not accounted yet.
+    next: Sequence,
+    held: usize,
+    held_max: usize,
+    /// Whether the datagram before `next` ends with a part of the message that is due.
+    open: bool,
+    turn: Turn,
+}
+
+/// What must be known of a datagram after its messages were delivered.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    /// The number of the first message that starts in it, or of the next.
+    message: MessageNumber,
+    /// The number of the next message after it.
+    after: MessageNumber,
+    /// The numbers of all messages before it are below this one.
+    until: Number,
+    /// The number of the last whole message in it.
+    last: Option<Number>,
+    /// What its first chunk continues.
+    rest: Rest,
+    /// Whether its last chunk is the first part of a message.
+    first: bool,
+    /// The number of the message whose last part it has, once that was delivered.
+    completed: Option<Number>,
+    /// Whether there was memory for its parts.
+    kept: bool,
+}
+
+/// Whether a datagram begins with a part of an earlier message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rest {
+    None,
+    Further,
+    Last,
+}
+
+impl ByArrival {
+    /// Allocates what one stream needs. It holds at most `held_max` buffers, all of them parts of
+    /// messages that are not complete. The other arguments are those of
+    /// [`InOrder::new`](super::InOrder::new).
+    #[must_use]
+    pub fn new(first: Sequence, message: Option<MessageNumber>, held_max: usize) -> Self {
+        Self {
+            slots: (0..AHEAD).map(|_| Slot::Missing).collect(),
+            seen: vec![None; AHEAD].into(),
+            base: first,
+            next: first,
+            held: 0,
+            held_max,
+            open: false,
+            turn: Turn { message, number: None, collected: None, lost: None },
+        }
+    }
+
+    /// Returns the first sequence that was not accounted yet: all before it have arrived or were
+    /// given up.
+    #[must_use]
+    pub const fn next(&self) -> Sequence {
+        self.next
+    }
+
+    /// Returns the first sequence that is too far ahead.
+    #[must_use]
+    pub const fn end(&self) -> Sequence {
+        self.base.plus(AHEAD as u64)
+    }
+
+    /// Returns how many buffers are held.
+    #[must_use]
+    pub const fn held(&self) -> usize {
+        self.held
+    }
+
+    /// Takes a DATA datagram that was checked, and delivers what is complete now. The buffer has the
+    /// datagram in its first `length` bytes, without the MAC.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be taken now. The state is as before.
+    pub fn datagram(
+        &mut self,
+        pool: &mut Pool,
+        sequence: Sequence,
+        buffer: Buffer,
+        length: u16,
+        out: &mut impl Deliver,
+    ) -> Result<Arrival, Refused> {
+        if sequence >= self.end() {
+            return Err(Refused::TooFar(buffer));
+        }
+        if sequence < self.next || self.seen[place(sequence)].is_some() {
+            pool.give(buffer);
+            return Ok(Arrival::Duplicate);
+        }
+        let bytes = pool.get(&buffer).get(..usize::from(length)).unwrap_or_default();
+        // It was checked when it arrived, so it is a datagram.
+        let Some(data) = Data::reopen(bytes) else {
+            pool.give(buffer);
+            return Ok(Arrival::Duplicate);
+        };
+        let is_part = |chunk: Chunk<'_>| matches!(chunk, Chunk::First { .. } | Chunk::Rest { .. });
+        let has_parts = data.chunks().any(|placed| is_part(placed.chunk));
+        let has_room = self.held < self.held_max;
+        if has_parts && !has_room && sequence != self.next {
+            return Err(Refused::Full(buffer));
+        }
+        let delivered = self.deliver(pool, sequence, &data, out);
+        let seen = Seen { kept: has_room, ..delivered };
+        self.seen[place(sequence)] = Some(seen);
+        if has_parts && has_room {
+            self.slots[place(sequence)] = Slot::Held { buffer, length };
+            self.held += 1;
+            if seen.rest != Rest::None {
+                self.complete_around(pool, sequence, out);
+            }
+            if seen.first {
+                self.complete_from(pool, sequence, out);
+            }
+        } else {
+            if has_parts {
+                // Nothing before it is missing, so giving something up makes no room for it.
+                self.turn.lost.get_or_insert(LostReason::Memory);
+            }
+            self.slots[place(sequence)] = Slot::Missing;
+            pool.give(buffer);
+        }
+        self.advance(pool, out);
+        Ok(Arrival::Delivered)
+    }
+
+    /// Stops waiting for the datagrams of a range that have not arrived. Their messages are reported
+    /// in their turn. What is beyond [`Self::end`] is left out.
+    pub fn give_up(
+        &mut self,
+        pool: &mut Pool,
+        range: Range,
+        reason: LostReason,
+        out: &mut impl Deliver,
+    ) {
+        self.mark(range.first(), range.end(), reason);
+        self.advance(pool, out);
+    }
+
+    /// Gives up everything before `sequence` that has not arrived, however far away that is.
+    pub fn skip_to(
+        &mut self,
+        pool: &mut Pool,
+        sequence: Sequence,
+        reason: LostReason,
+        out: &mut impl Deliver,
+    ) {
+        self.mark(self.next, sequence, reason);
+        self.advance(pool, out);
+        if self.next < sequence {
+            self.turn.lost.get_or_insert(reason);
+            self.open = false;
+            self.free(pool, self.next);
+            self.next = sequence;
+            self.base = sequence;
+        }
+    }
+
+    /// Takes what SESSION states, as [`InOrder::session`](super::InOrder::session) does.
+    pub fn session(
+        &mut self,
+        pool: &mut Pool,
+        sequence: Sequence,
+        message: MessageNumber,
+        number: Number,
+        out: &mut impl Deliver,
+    ) {
+        let Some(due) = self.turn.message.filter(|_| self.next == sequence) else { return };
+        // The message that is open has started. Its other parts are still to be sent.
+        let started = if self.open { message.minus(1) } else { message };
+        if started > due {
+            self.turn.catch_up(started, number, out);
+            self.open = false;
+            self.free(pool, self.next);
+        }
+        self.turn.lost = None;
+    }
+
+    /// Gives all buffers back, when the stream has ended.
+    pub fn clear(&mut self, pool: &mut Pool) {
+        for slot in &mut self.slots {
+            if let Slot::Held { buffer, .. } = core::mem::take(slot) {
+                pool.give(buffer);
+            }
+        }
+        self.seen.fill(None);
+        self.held = 0;
+        self.base = self.next;
+        self.open = false;
+    }
+
+    /// Hands out the whole messages of a datagram.
+    fn deliver(
+        &self,
+        pool: &Pool,
+        sequence: Sequence,
+        data: &Data<'_>,
+        out: &mut impl Deliver,
+    ) -> Seen {
+        let mut seen = Seen {
+            message: data.message,
+            after: data.message,
+            until: data.number,
+            last: None,
+            rest: Rest::None,
+            first: false,
+            completed: None,
+            kept: true,
+        };
+        for placed in data.chunks() {
+            let message = placed.message;
+            match placed.chunk {
+                Chunk::Message { start, payload } => {
+                    let parts = Parts {
+                        slots: &self.slots,
+                        pool,
+                        first: sequence,
+                        next: sequence,
+                        end: sequence,
+                        last: Some(payload),
+                        length: payload.len(),
+                    };
+                    out.message(Message { message, start, parts });
+                    seen.last = Some(start.number);
+                    seen.after = message.plus(1);
+                }
+                Chunk::First { .. } => {
+                    seen.first = true;
+                    seen.after = message.plus(1);
+                }
+                Chunk::Rest { last, .. } => {
+                    seen.rest = if last { Rest::Last } else { Rest::Further };
+                }
+                Chunk::Topic { number, name } => out.topic(number, name),
+                Chunk::Lost { count, reason } => {
+                    let after = seen.last;
+                    out.loss(Loss { message, count, reason, after, until: None });
+                    seen.after = message.plus(count);
+                }
+            }
+        }
+        seen
+    }
+
+    /// What is known of a datagram whose parts are held.
+    fn held_at(&self, sequence: Sequence) -> Option<Seen> {
+        let is_held = matches!(self.slots[place(sequence)], Slot::Held { .. });
+        self.seen[place(sequence)].filter(|_| is_held)
+    }
+
+    /// Looks for the first part of the message that a datagram continues, and then for the others.
+    fn complete_around(&mut self, pool: &mut Pool, sequence: Sequence, out: &mut impl Deliver) {
+        // To the end first: while a long message arrives in order, that is one step.
+        if self.end_of(sequence).is_none() {
+            return;
+        }
+        let mut at = sequence;
+        while at > self.base {
+            at = at.minus(1);
+            match self.held_at(at) {
+                Some(seen) if seen.first => return self.complete_from(pool, at, out),
+                Some(seen) if seen.rest == Rest::Further => {}
+                _ => return,
+            }
+        }
+    }
+
+    /// The datagram with the last part of the message that continues at `sequence`, if nothing
+    /// before it is missing.
+    fn end_of(&self, sequence: Sequence) -> Option<Sequence> {
+        let mut at = sequence;
+        loop {
+            match self.held_at(at)?.rest {
+                Rest::Last => return Some(at),
+                Rest::Further if at.plus(1) < self.end() => at = at.plus(1),
+                _ => return None,
+            }
+        }
+    }
+
+    /// Delivers the message whose first part is in a datagram, if all others have arrived.
+    fn complete_from(&mut self, pool: &mut Pool, first: Sequence, out: &mut impl Deliver) {
+        if first.plus(1) >= self.end() {
+            return;
+        }
+        let Some(end) = self.end_of(first.plus(1)) else { return };
+        if let Some(number) = self.hand_out(pool, first, end, out)
+            && let Some(seen) = &mut self.seen[place(end)]
+        {
+            seen.completed = Some(number);
+        }
+        // What is in the buffers is delivered, or will never be. The first may still have the end of
+        // an earlier message, and the last the start of a later one.
+        let mut at = first;
+        while at <= end {
+            if !self.is_needed(at, first, end) {
+                self.free_one(pool, at);
+            }
+            at = at.plus(1);
+        }
+    }
+
+    fn is_needed(&self, at: Sequence, first: Sequence, end: Sequence) -> bool {
+        let Some(seen) = self.seen[place(at)] else { return false };
+        (at == first && seen.rest != Rest::None && seen.completed.is_none())
+            || (at == end && seen.first)
+    }
+
+    /// Checks that the parts from `first` to `end` belong together, and delivers the message. Returns
+    /// its number.
+    fn hand_out(
+        &self,
+        pool: &Pool,
+        first: Sequence,
+        end: Sequence,
+        out: &mut impl Deliver,
+    ) -> Option<Number> {
+        let data = |at: Sequence| match &self.slots[place(at)] {
+            Slot::Held { buffer, length } => {
+                Data::reopen(pool.get(buffer).get(..usize::from(*length))?)
+            }
+            _ => None,
+        };
+        let opening = data(first)?.chunks().last()?;
+        let Chunk::First { start, total, payload } = opening.chunk else { return None };
+        let mut received = u32::try_from(payload.len()).ok()?;
+        let mut at = first;
+        let payload = loop {
+            at = at.plus(1);
+            let placed = data(at)?.chunks().next()?;
+            let Chunk::Rest { topic, offset, last, payload } = placed.chunk else { return None };
+            let belongs = placed.message == opening.message
+                && topic == start.topic
+                && offset == received
+                && last == (at == end);
+            received = received.checked_add(u32::try_from(payload.len()).ok()?)?;
+            if !belongs || received > total {
+                return None;
+            }
+            if last {
+                break payload;
+            }
+        };
+        if received != total {
+            return None;
+        }
+        let (slots, length) = (&self.slots[..], total as usize);
+        let parts = Parts { slots, pool, first, next: first, end, last: Some(payload), length };
+        out.message(Message { message: opening.message, start, parts });
+        Some(start.number)
+    }
+
+    /// Accounts what has arrived or was given up, up to the next datagram that is missing.
+    fn advance(&mut self, pool: &mut Pool, out: &mut impl Deliver) {
+        loop {
+            let at = self.next;
+            if let Some(seen) = self.seen[place(at)] {
+                self.next = at.plus(1);
+                self.account(pool, at, &seen, out);
+            } else if let Slot::Lost(reason) = self.slots[place(at)] {
+                self.slots[place(at)] = Slot::Missing;
+                self.next = at.plus(1);
+                self.turn.lost.get_or_insert(reason);
+                self.open = false;
+                self.free(pool, self.next);
+            } else {
+                return;
+            }
+        }
+    }
+
+    fn account(&mut self, pool: &mut Pool, at: Sequence, seen: &Seen, out: &mut impl Deliver) {
+        let continues = self.open && seen.rest == Rest::Further;
+        if let Some(number) = seen.completed {
+            let message = seen.message.minus(1);
+            self.turn.catch_up(message, seen.until, out);
+            if self.turn.is_due(message) {
+                self.turn.delivered(message, number);
+            }
+        } else if !continues {
+            self.turn.catch_up(seen.message, seen.until, out);
+        }
+        if !continues {
+            self.turn.lost = None;
+            // The message that starts at the end is due until its last part is accounted.
+            let due = if seen.first { seen.after.minus(1) } else { seen.after };
+            self.turn.message = self.turn.message.max(Some(due));
+        }
+        self.turn.number = seen.last.or(self.turn.number);
+        let has_part = seen.first || continues;
+        self.open = has_part && seen.kept;
+        if has_part && !seen.kept {
+            self.turn.lost.get_or_insert(LostReason::Memory);
+        }
+        self.free(pool, if seen.first { at } else { self.base });
+        if !self.open {
+            self.free(pool, self.next);
+        }
+    }
+
+    /// Marks what has not arrived in a part of the slots.
+    fn mark(&mut self, first: Sequence, end: Sequence, reason: LostReason) {
+        let end = end.min(self.end());
+        let mut sequence = first.max(self.next);
+        while sequence < end {
+            if self.seen[place(sequence)].is_none() {
+                self.slots[place(sequence)] = Slot::Lost(reason);
+            }
+            sequence = sequence.plus(1);
+        }
+    }
+
+    /// Gives the buffers before `end` back.
+    fn free(&mut self, pool: &mut Pool, end: Sequence) {
+        while self.base < end {
+            self.free_one(pool, self.base);
+            self.seen[place(self.base)] = None;
+            self.base = self.base.plus(1);
+        }
+    }
+
+    fn free_one(&mut self, pool: &mut Pool, at: Sequence) {
+        let slot = &mut self.slots[place(at)];
+        if matches!(slot, Slot::Held { .. })
+            && let Slot::Held { buffer, .. } = core::mem::take(slot)
+        {
+            pool.give(buffer);
+            self.held -= 1;
+        }
+    }
+}

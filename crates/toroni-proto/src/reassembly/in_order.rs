@@ -1,0 +1,327 @@
+//! Delivers in the order of the source: what is behind a gap waits.
+
+use super::{
+    AHEAD, Arrival, Buffer, Collected, Deliver, Message, Parts, Pool, Refused, Slot, Turn, place,
+};
+use crate::id::{MessageNumber, Number, Sequence};
+use crate::wire::{Chunk, Data, LostReason, Range};
+
+/// Puts the messages of one stream and session together, in the order of their source.
+#[derive(Debug)]
+pub struct InOrder {
+    slots: Box<[Slot]>,
+    /// The oldest sequence whose slot is in use: the first part of `collected`, or `next`.
+    base: Sequence,
+    /// The sequence whose turn it is.
+    next: Sequence,
+    held: usize,
+    held_max: usize,
+    turn: Turn,
+}
+
+impl InOrder {
+    /// Allocates what one stream needs. It holds at most `held_max` buffers.
+    ///
+    /// `first` is the first sequence that it delivers. `message` is the message number at that place,
+    /// before which nothing is reported as lost. If the stream is joined in the middle, it is `None`:
+    /// then the first message is the first that starts in the first datagram.
+    #[must_use]
+    pub fn new(first: Sequence, message: Option<MessageNumber>, held_max: usize) -> Self {
+        Self {
+            slots: (0..AHEAD).map(|_| Slot::Missing).collect(),
+            base: first,
+            next: first,
+            held: 0,
+            held_max,
+            turn: Turn { message, number: None, collected: None, lost: None },
+        }
+    }
+
+    /// Returns the sequence whose turn it is: all before it was delivered or given up.
+    #[must_use]
+    pub const fn next(&self) -> Sequence {
+        self.next
+    }
+
+    /// Returns the first sequence that is too far ahead.
+    #[must_use]
+    pub const fn end(&self) -> Sequence {
+        self.base.plus(AHEAD as u64)
+    }
+
+    /// Returns how many buffers are held.
+    #[must_use]
+    pub const fn held(&self) -> usize {
+        self.held
+    }
+
+    /// Takes a DATA datagram that was checked, and delivers what is complete now. The buffer has the
+    /// datagram in its first `length` bytes, without the MAC.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be taken now. The state is as before.
+    pub fn datagram(
+        &mut self,
+        pool: &mut Pool,
+        sequence: Sequence,
+        buffer: Buffer,
+        length: u16,
+        out: &mut impl Deliver,
+    ) -> Result<Arrival, Refused> {
+        if sequence >= self.end() {
+            return Err(Refused::TooFar(buffer));
+        }
+        if sequence < self.next || matches!(self.slot(sequence), Slot::Held { .. }) {
+            pool.give(buffer);
+            return Ok(Arrival::Duplicate);
+        }
+        if sequence == self.next {
+            self.process(pool, buffer, length, out);
+            self.advance(pool, out);
+            return Ok(Arrival::Delivered);
+        }
+        if self.held >= self.held_max {
+            return Err(Refused::Full(buffer));
+        }
+        // It may have been given up, but its turn has not come: so it is not lost after all.
+        *self.slot_mut(sequence) = Slot::Held { buffer, length };
+        self.held += 1;
+        Ok(Arrival::Held)
+    }
+
+    /// Stops waiting for the datagrams of a range that have not arrived, and delivers what waited for
+    /// them. Their messages are reported in their turn. What is beyond [`Self::end`] is left out.
+    pub fn give_up(
+        &mut self,
+        pool: &mut Pool,
+        range: Range,
+        reason: LostReason,
+        out: &mut impl Deliver,
+    ) {
+        self.mark(range.first(), range.end(), reason);
+        self.advance(pool, out);
+    }
+
+    /// Gives up everything before `sequence` that has not arrived, however far away that is.
+    pub fn skip_to(
+        &mut self,
+        pool: &mut Pool,
+        sequence: Sequence,
+        reason: LostReason,
+        out: &mut impl Deliver,
+    ) {
+        self.mark(self.next, sequence, reason);
+        self.advance(pool, out);
+        if self.next < sequence {
+            // All that was held has had its turn.
+            self.turn.lost.get_or_insert(reason);
+            self.release(pool);
+            self.next = sequence;
+            self.base = sequence;
+        }
+    }
+
+    /// Takes what SESSION states: `sequence` is the next datagram, before which `message` messages
+    /// have started, with numbers below `number`. If all datagrams before it had their turn, the messages that are missing are
+    /// lost.
+    pub fn session(
+        &mut self,
+        pool: &mut Pool,
+        sequence: Sequence,
+        message: MessageNumber,
+        number: Number,
+        out: &mut impl Deliver,
+    ) {
+        if self.next != sequence || self.turn.message.is_none() {
+            return;
+        }
+        // The message that is being collected has started. Its other parts are still to be sent.
+        let started = if self.turn.collected.is_some() { message.minus(1) } else { message };
+        self.turn.catch_up(started, number, out);
+        self.turn.lost = None;
+        if self.turn.collected.is_none() {
+            self.free(pool, self.next);
+        }
+    }
+
+    /// Gives all buffers back, when the stream has ended.
+    pub fn clear(&mut self, pool: &mut Pool) {
+        for slot in &mut self.slots {
+            if let Slot::Held { buffer, .. } = core::mem::take(slot) {
+                pool.give(buffer);
+            }
+        }
+        self.held = 0;
+        self.base = self.next;
+        self.turn.collected = None;
+    }
+
+    /// Delivers what waits, up to the next datagram that is missing.
+    fn advance(&mut self, pool: &mut Pool, out: &mut impl Deliver) {
+        loop {
+            match core::mem::take(self.slot_mut(self.next)) {
+                Slot::Missing => return,
+                Slot::Held { buffer, length } => {
+                    self.held -= 1;
+                    self.process(pool, buffer, length, out);
+                }
+                Slot::Lost(reason) => {
+                    self.turn.lost.get_or_insert(reason);
+                    // A message whose next part is lost is lost.
+                    self.release(pool);
+                    self.next = self.next.plus(1);
+                    self.base = self.next;
+                }
+            }
+        }
+    }
+
+    /// Delivers the datagram whose turn it is. Its slot is empty.
+    fn process(&mut self, pool: &mut Pool, buffer: Buffer, length: u16, out: &mut impl Deliver) {
+        let bytes = pool.get(&buffer).get(..usize::from(length)).unwrap_or_default();
+        // It was checked when it arrived, so it is a datagram.
+        let part = match Data::reopen(bytes) {
+            Some(data) => self.deliver(pool, &data, out),
+            None => Part::None,
+        };
+        let sequence = self.next;
+        self.next = sequence.plus(1);
+        if part != Part::Further {
+            // The message that was being collected was delivered or is lost.
+            self.free(pool, sequence);
+        }
+        if part == Part::None {
+            pool.give(buffer);
+            self.base = self.next;
+        } else if self.held >= self.held_max {
+            pool.give(buffer);
+            self.free(pool, sequence);
+            self.base = self.next;
+            self.turn.collected = None;
+            self.turn.lost.get_or_insert(LostReason::Memory);
+        } else {
+            *self.slot_mut(sequence) = Slot::Held { buffer, length };
+            self.held += 1;
+        }
+    }
+
+    /// Hands out what a datagram has. Returns which part of an incomplete message is in it.
+    fn deliver(&mut self, pool: &Pool, data: &Data<'_>, out: &mut impl Deliver) -> Part {
+        let turn = &mut self.turn;
+        let (slots, base, end) = (&self.slots[..], self.base, self.next);
+        let mut part = Part::None;
+        // Only the first chunk can continue a message.
+        let continues = turn.collected.is_some()
+            && data
+                .chunks()
+                .next()
+                .is_some_and(|placed| turn.continues(placed.message, &placed.chunk));
+        if !continues {
+            turn.catch_up(data.message, data.number, out);
+            turn.collected = None;
+        }
+        turn.lost = None;
+        for placed in data.chunks() {
+            let message = placed.message;
+            match placed.chunk {
+                Chunk::Message { start, payload } if turn.is_due(message) => {
+                    let parts = Parts {
+                        slots,
+                        pool,
+                        first: end,
+                        next: end,
+                        end,
+                        last: Some(payload),
+                        length: payload.len(),
+                    };
+                    out.message(Message { message, start, parts });
+                    turn.delivered(message, start.number);
+                }
+                Chunk::First { start, total, payload } if turn.is_due(message) => {
+                    let received = u32::try_from(payload.len()).unwrap_or(u32::MAX);
+                    turn.message = Some(message);
+                    turn.collected = Some(Collected { start, total, received });
+                    part = Part::First;
+                }
+                Chunk::Rest { last, payload, .. } if continues => {
+                    let Some(collected) = &mut turn.collected else { continue };
+                    if !last {
+                        collected.received += u32::try_from(payload.len()).unwrap_or(0);
+                        part = Part::Further;
+                        continue;
+                    }
+                    let (start, length) = (collected.start, collected.total as usize);
+                    let parts = Parts {
+                        slots,
+                        pool,
+                        first: base,
+                        next: base,
+                        end,
+                        last: Some(payload),
+                        length,
+                    };
+                    out.message(Message { message, start, parts });
+                    turn.delivered(message, start.number);
+                }
+                Chunk::Topic { number, name } => out.topic(number, name),
+                Chunk::Lost { count, reason } => {
+                    let after = message.plus(count);
+                    let due = turn.message.unwrap_or(message).max(message);
+                    if after > due {
+                        turn.message = Some(due);
+                        turn.report(after.since(due), reason, None, out);
+                        turn.message = Some(after);
+                    }
+                }
+                _ => {}
+            }
+        }
+        part
+    }
+
+    /// Marks what has not arrived in a part of the slots.
+    fn mark(&mut self, first: Sequence, end: Sequence, reason: LostReason) {
+        let end = end.min(self.end());
+        let mut sequence = first.max(self.next);
+        while sequence < end {
+            if let slot @ Slot::Missing = self.slot_mut(sequence) {
+                *slot = Slot::Lost(reason);
+            }
+            sequence = sequence.plus(1);
+        }
+    }
+
+    /// Forgets the message that is being collected. It stays due, so that it is counted as lost.
+    fn release(&mut self, pool: &mut Pool) {
+        self.turn.collected = None;
+        self.free(pool, self.next);
+    }
+
+    /// Gives the buffers of the collected parts back, which are in the slots before `end`.
+    fn free(&mut self, pool: &mut Pool, end: Sequence) {
+        while self.base < end {
+            if let Slot::Held { buffer, .. } = core::mem::take(self.slot_mut(self.base)) {
+                pool.give(buffer);
+                self.held -= 1;
+            }
+            self.base = self.base.plus(1);
+        }
+    }
+
+    fn slot(&self, sequence: Sequence) -> &Slot {
+        &self.slots[place(sequence)]
+    }
+
+    fn slot_mut(&mut self, sequence: Sequence) -> &mut Slot {
+        &mut self.slots[place(sequence)]
+    }
+}
+
+/// Which part of an incomplete message a datagram has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    None,
+    First,
+    Further,
+}
