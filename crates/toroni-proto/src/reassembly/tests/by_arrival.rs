@@ -123,7 +123,9 @@ fn a_message_that_needs_more_memory_than_there_is_is_lost_and_the_next_is_not() 
     let datagrams = packer.datagrams();
     let all: Vec<u64> = (0..datagrams.len() as u64).collect();
     let mut receiver = Receiver::<ByArrival>::with(datagrams, Some(0), 3);
-    receiver.receive_all(&all);
+    receiver.receive_all(&all[..4]);
+    assert_eq!(receiver.reassembly.held(), 0, "the fourth part finds no room, and frees all");
+    receiver.receive_all(&all[4..]);
     let wanted = [message(0, 1), message(2, 2), loss(1, 1, LostReason::Memory)];
     let mut seen = receiver.seen();
     seen.sort_by_key(|seen| matches!(seen, Seen::Loss { .. }));
@@ -180,4 +182,99 @@ fn a_datagram_too_far_ahead_is_refused_and_the_end_gives_all_buffers_back() {
     pool.give(buffer);
     reassembly.clear(pool);
     assert_eq!((pool.free(), reassembly.held()), (100, 0));
+}
+
+#[test]
+fn without_memory_only_whole_messages_are_delivered() {
+    let mut packer = Packer::new();
+    packer.message(1).message(600).flush().message(3);
+    let mut receiver = Receiver::<ByArrival>::with(packer.datagrams(), Some(0), 0);
+    receiver.receive_all(&[0, 1]);
+    assert_eq!(receiver.seen(), [message(0, 1), loss(1, 1, LostReason::Memory)]);
+    receiver.receive_all(&[2]);
+    assert_eq!(receiver.seen(), [message(2, 3)]);
+}
+
+#[test]
+fn a_message_without_its_start_is_reported_with_its_next_part() {
+    let mut packer = Packer::new();
+    packer.message(1).flush().message(1_000).flush().message(3);
+    let mut receiver = receiver(&mut packer);
+    receiver.receive_all(&[0]);
+    receiver.give_up(1, 1);
+    receiver.receive_all(&[2]);
+    assert_eq!(receiver.seen(), [message(0, 1), loss(1, 1, LostReason::Budget)]);
+    assert_eq!(receiver.reassembly.held(), 0);
+    receiver.receive_all(&[3, 4]);
+    assert_eq!(receiver.seen(), [message(2, 3)]);
+}
+
+#[test]
+fn a_part_that_says_it_is_the_last_too_early_completes_nothing() {
+    let mut packer = Packer::new();
+    packer.message(1_000).flush().message(3);
+    let mut datagrams = packer.datagrams();
+    datagrams[1][67] = 2;
+    let mut receiver = Receiver::<ByArrival>::new(datagrams);
+    receiver.receive_all(&[0, 1, 2, 3]);
+    assert_eq!(receiver.seen(), [loss(0, 1, LostReason::Gone), message(1, 3)]);
+}
+
+#[test]
+fn a_sender_that_contradicts_itself_has_no_loss_reported_twice() {
+    let mut packer = Packer::new();
+    packer.message(1).flush().message(600).flush().message(3);
+    let mut datagrams = packer.datagrams();
+    // The first message is number 50, the long one is still number 1, and the last is number 60.
+    datagrams[0][40..48].copy_from_slice(&50_u64.to_le_bytes());
+    datagrams[3][40..48].copy_from_slice(&60_u64.to_le_bytes());
+    let mut receiver = Receiver::<ByArrival>::new(datagrams);
+    receiver.out.contradicts = true;
+    receiver.receive_all(&[0, 1, 2, 3]);
+    let losses: Vec<Seen> =
+        receiver.seen().into_iter().filter(|seen| matches!(seen, Seen::Loss { .. })).collect();
+    let wanted = [loss(0, 50, LostReason::Gone), loss(51, 9, LostReason::Gone)];
+    assert_eq!(losses, wanted);
+}
+
+#[test]
+fn what_has_arrived_is_not_given_up() {
+    let mut packer = Packer::new();
+    packer.message(1).flush().message(1_000).flush().message(3);
+    let mut receiver = receiver(&mut packer);
+    receiver.receive_all(&[2, 3]);
+    assert_eq!(receiver.reassembly.held(), 2);
+    receiver.give_up(0, 5);
+    let wanted = [loss(0, 2, LostReason::Budget)];
+    assert_eq!(receiver.seen(), wanted);
+    assert_eq!(receiver.reassembly.held(), 0);
+}
+
+#[test]
+fn a_slot_that_is_used_again_remembers_nothing() {
+    let mut packer = Packer::new();
+    packer.message(1).flush().message(2);
+    let mut receiver = receiver(&mut packer);
+    receiver.receive_all(&[0]);
+    let to = sequence(FIRST + 65_536);
+    let Receiver { reassembly, pool, out, .. } = &mut receiver;
+    reassembly.skip_to(pool, to, LostReason::Jump, out);
+    assert_eq!(receiver.receive_as(1, to), Ok(Arrival::Delivered));
+    assert_eq!(receiver.seen(), [message(0, 1), message(1, 2)]);
+}
+
+#[test]
+fn a_datagram_that_arrives_after_it_was_given_up_leaves_no_trace_of_that() {
+    let mut packer = Packer::new();
+    packer.message(1).flush().message(2);
+    let mut receiver = receiver(&mut packer);
+    receiver.give_up(1, 1);
+    receiver.receive_all(&[1, 0]);
+    assert_eq!(receiver.seen(), [message(1, 2), message(0, 1)]);
+    // One lap later, its slot belongs to a datagram that is still missing.
+    let missing = sequence(FIRST + 65_537);
+    let Receiver { reassembly, pool, out, .. } = &mut receiver;
+    reassembly.skip_to(pool, missing, LostReason::Jump, out);
+    assert_eq!(receiver.receive_as(1, missing.plus(1)), Ok(Arrival::Delivered));
+    assert_eq!(receiver.reassembly.next(), missing);
 }

@@ -235,14 +235,7 @@ fn a_datagram_too_far_ahead_is_refused_until_the_stream_is_there() {
     packer.message(1).flush().message(2).flush().message(3);
     let mut receiver = Receiver::<InOrder>::new(packer.datagrams());
     assert_eq!(receiver.reassembly.end(), sequence(FIRST + 65_536));
-    let far = |receiver: &mut Receiver<InOrder>| {
-        let buffer = receiver.pool.take().unwrap();
-        let length = u16::try_from(receiver.datagrams[2].len()).unwrap();
-        let datagram = receiver.datagrams[2].clone();
-        receiver.pool.get_mut(&buffer)[..datagram.len()].copy_from_slice(&datagram);
-        let at = sequence(FIRST + 65_536);
-        receiver.reassembly.datagram(&mut receiver.pool, at, buffer, length, &mut receiver.out)
-    };
+    let far = |receiver: &mut Receiver<InOrder>| receiver.receive_as(2, sequence(FIRST + 65_536));
     let Err(Refused::TooFar(buffer)) = far(&mut receiver) else { panic!("it is too far") };
     receiver.pool.give(buffer);
     receiver.receive_all(&[0]);

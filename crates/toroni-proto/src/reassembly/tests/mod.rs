@@ -4,6 +4,8 @@ mod by_arrival;
 mod in_order;
 mod properties;
 
+use std::collections::BTreeMap;
+
 use super::*;
 use crate::batcher::{Batcher, Now};
 use crate::config::Config;
@@ -28,8 +30,8 @@ enum Seen {
 #[derive(Debug, Default)]
 struct Recorder {
     seen: Vec<Seen>,
-    /// The number of the last message.
-    number: Option<Number>,
+    /// The numbers of the messages that were delivered.
+    numbers: BTreeMap<u64, Number>,
     /// Whether the sender contradicts itself, so that numbers mean nothing.
     contradicts: bool,
     /// Whether messages come in the order of the source.
@@ -44,7 +46,7 @@ impl Deliver for Recorder {
             assert_eq!(whole, bytes);
         }
         let number = message.start.number.get();
-        self.number = Some(message.start.number);
+        self.numbers.insert(message.message.get(), message.start.number);
         self.seen.push(Seen::Message { message: message.message.get(), number, bytes });
     }
 
@@ -53,7 +55,10 @@ impl Deliver for Recorder {
     }
 
     fn loss(&mut self, loss: Loss) {
-        assert!(!self.ordered || loss.after == self.number, "{loss:?}");
+        let before = self.numbers.range(..loss.message.get()).next_back();
+        if self.ordered || (loss.until.is_some() && !self.contradicts) {
+            assert_eq!(loss.after, before.map(|(_, number)| *number), "{loss:?}");
+        }
         let Loss { message, count, reason, until, .. } = loss;
         // Message n has the number 3 n. What follows the lost ones has a number that is not below
         // `until`, and the last lost one is below it.
@@ -235,11 +240,15 @@ impl<M: Machine> Receiver<M> {
 
     /// Receives the datagram at this place of the list.
     fn receive(&mut self, place: u64) -> Result<Arrival, Refused> {
+        self.receive_as(place, sequence(FIRST + place))
+    }
+
+    /// Receives a datagram of the list with another sequence.
+    fn receive_as(&mut self, place: u64, at: Sequence) -> Result<Arrival, Refused> {
         let datagram = self.datagrams[usize::try_from(place).unwrap()].clone();
         let buffer = self.pool.take().unwrap();
         self.pool.get_mut(&buffer)[..datagram.len()].copy_from_slice(&datagram);
         let length = u16::try_from(datagram.len()).unwrap();
-        let at = sequence(FIRST + place);
         self.reassembly.datagram(&mut self.pool, at, buffer, length, &mut self.out)
     }
 
