@@ -278,3 +278,14 @@ fn a_datagram_that_arrives_after_it_was_given_up_leaves_no_trace_of_that() {
     assert_eq!(receiver.receive_as(1, missing.plus(1)), Ok(Arrival::Delivered));
     assert_eq!(receiver.reassembly.next(), missing);
 }
+
+#[test]
+fn of_several_reasons_for_one_loss_the_first_is_reported() {
+    let mut packer = Packer::new();
+    packer.message(600).flush().message(600);
+    let mut receiver = Receiver::<ByArrival>::with(packer.datagrams(), Some(0), 1);
+    // There is no room for the start of the first message beside the end of the second.
+    receiver.receive_all(&[3, 0]);
+    receiver.give_up(1, 2);
+    assert_eq!(receiver.seen(), [loss(0, 2, LostReason::Memory)]);
+}
