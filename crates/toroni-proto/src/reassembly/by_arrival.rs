@@ -55,6 +55,8 @@ struct Seen {
     kept: bool,
 }
 
+const _: () = assert!(size_of::<Option<Seen>>() <= 64, "there are 65,536 of them for each stream");
+
 /// Whether a datagram begins with a part of an earlier message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rest {
@@ -127,14 +129,14 @@ impl ByArrival {
             pool.give(buffer);
             return Ok(Arrival::Duplicate);
         };
-        let is_part = |chunk: Chunk<'_>| matches!(chunk, Chunk::First { .. } | Chunk::Rest { .. });
-        let has_parts = data.chunks().any(|placed| is_part(placed.chunk));
         let has_room = self.held < self.held_max;
-        if has_parts && !has_room && sequence != self.next {
+        let is_part = |chunk: Chunk<'_>| matches!(chunk, Chunk::First { .. } | Chunk::Rest { .. });
+        if !has_room && sequence != self.next && data.chunks().any(|one| is_part(one.chunk)) {
             return Err(Refused::Full(buffer));
         }
         let delivered = self.deliver(pool, sequence, &data, out);
         let seen = Seen { kept: has_room, ..delivered };
+        let has_parts = seen.first || seen.rest != Rest::None;
         self.seen[place(sequence)] = Some(seen);
         if has_parts && has_room {
             self.slots[place(sequence)] = Slot::Held { buffer, length };

@@ -158,6 +158,8 @@ enum Slot {
     Lost(LostReason),
 }
 
+const _: () = assert!(size_of::<Slot>() <= 8, "there are 65,536 of them for each stream");
+
 fn place(sequence: Sequence) -> usize {
     #[expect(clippy::cast_possible_truncation, reason = "it is below AHEAD")]
     let place = (sequence.get() % AHEAD as u64) as usize;
