@@ -230,7 +230,7 @@ impl Arrivals<'_> {
     }
 
     /// Returns a free entry for the stream. If there is none, one of a series that its source no longer uses: nothing has
-    /// arrived of it for a day, and something has arrived of another series of that source since.
+    /// arrived of any of its streams for a day, and something has arrived of another series of that source since.
     fn place_for(&self, key: StreamKey, now_ns: u64) -> Option<usize> {
         let is_free =
             |index: &usize| self.entries[*index].state.load(Ordering::Relaxed) != ARRIVAL_USED;
@@ -238,51 +238,30 @@ impl Arrivals<'_> {
             return Some(index);
         }
         // The caller has the writer lock, so the table is read a fixed number of times.
-        let mut sources: HashMap<u32, Newest> = HashMap::new();
+        let mut reached_of: HashMap<(u32, u32), u64> = HashMap::new();
+        let mut newest_of: HashMap<u32, u64> = HashMap::new();
         for entry in self.entries {
-            let source = entry.source.load(Ordering::Relaxed);
-            sources.entry(source).or_default().take(entry.series_and_time());
+            let (source, series) = entry.source_and_series();
+            let reached_ns = entry.reached_ns.load(Ordering::Relaxed);
+            let of_series = reached_of.entry((source, series)).or_default();
+            *of_series = reached_ns.max(*of_series);
+            let of_source = newest_of.entry(source).or_default();
+            *of_source = reached_ns.max(*of_source);
         }
         let is_forgotten = |index: &usize| {
-            let old = &self.entries[*index];
-            let (series, reached_ns) = old.series_and_time();
-            let source = sources.get(&old.source.load(Ordering::Relaxed));
+            let (source, series) = self.entries[*index].source_and_series();
+            // Another process may write to the table, and an entry may have changed since it was read.
+            let reached_ns = reached_of.get(&(source, series)).copied().unwrap_or(u64::MAX);
             reached_ns.saturating_add(FORGOTTEN_AFTER_NS) < now_ns
-                && source.is_some_and(|newest| newest.beside(series) > reached_ns)
+                && newest_of.get(&source).is_some_and(|newest| *newest > reached_ns)
         };
         self.probe(key).find(is_forgotten)
     }
 }
 
-/// When something has last arrived of a source.
-#[derive(Default)]
-struct Newest {
-    series: u32,
-    reached_ns: u64,
-    /// When something has last arrived of its other series.
-    others_ns: u64,
-}
-
-impl Newest {
-    fn take(&mut self, (series, reached_ns): (u32, u64)) {
-        if series == self.series {
-            self.reached_ns = self.reached_ns.max(reached_ns);
-        } else if reached_ns > self.reached_ns {
-            *self = Self { series, reached_ns, others_ns: self.reached_ns };
-        } else {
-            self.others_ns = self.others_ns.max(reached_ns);
-        }
-    }
-
-    /// Returns when something has last arrived of a series other than this one.
-    fn beside(&self, series: u32) -> u64 {
-        if series == self.series { self.others_ns } else { self.reached_ns }
-    }
-}
-
 impl ArrivalEntry {
-    fn series_and_time(&self) -> (u32, u64) {
-        (self.series.load(Ordering::Relaxed), self.reached_ns.load(Ordering::Relaxed))
+    fn source_and_series(&self) -> (u32, u32) {
+        (self.source.load(Ordering::Relaxed), self.series.load(Ordering::Relaxed))
     }
 
     #[inline]
@@ -423,6 +402,17 @@ mod tests {
         assert_eq!(table.bring(key(5, 2, 0), ME, late).unwrap().mark, 20, "the newer series");
         assert_eq!(table.bring(key(6, 1, 0), ME, late).unwrap().mark, 30, "has no newer one");
         assert_eq!(table.bring(key(5, 1, 0), ME, late), Err(Refused::Full));
+    }
+
+    #[test]
+    fn a_quiet_stream_of_a_series_in_use_is_not_forgotten() {
+        let late = 200 + FORGOTTEN_AFTER_NS;
+        let table = Table::new(3);
+        table.raise(key(5, 1, 0), 10, 100);
+        table.raise(key(5, 1, 1), 20, late);
+        table.raise(key(5, 2, 0), 30, late);
+        assert_eq!(table.bring(key(7, 1, 0), ME, late), Err(Refused::Full));
+        assert_eq!(table.bring(key(5, 1, 0), ME, late).unwrap().mark, 10);
     }
 
     /// The largest table is full, nothing of it may be replaced, and others wait for the writer lock meanwhile.
