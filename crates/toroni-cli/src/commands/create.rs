@@ -58,7 +58,7 @@ pub(crate) struct Create {
     /// Size of the table of topic names [default: 1MiB]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     topic_table: Option<u64>,
-    /// Streams from other hosts whose arrival the bus keeps track of [default: 256]
+    /// Most streams from elsewhere (other hosts, recordings) that the bus keeps track of [default: 256]
     #[arg(long, value_name = "N")]
     max_arrivals: Option<u32>,
     /// Print the new bus as a JSON object

@@ -2,8 +2,8 @@
 
 /// Why a datagram was refused.
 ///
-/// The reasons stand in the order in which they are checked, so a datagram with several faults has
-/// the first of them. Their numbers are for tables of counters: see [`Reject::index`].
+/// The reasons up to [`Self::Session`] stand in the order in which they are checked, so a datagram
+/// with several of these faults has the first of them. Their numbers are for tables of counters: see [`Reject::index`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, thiserror::Error)]
 #[repr(u8)]
 pub enum Reject {
@@ -51,7 +51,7 @@ pub enum Reject {
     /// [`parse`](super::parse) decides it.
     #[error("asks for a stream that is not sent here")]
     Stream,
-    /// A sequence is 2⁶³ − 1 or more, or counts from the future of its own datagram.
+    /// A sequence is 2⁶³ or more, or counts from the future of its own datagram.
     #[error("has an impossible sequence")]
     Sequence,
     /// A message number or number is above its limit, or does not grow.

@@ -27,11 +27,12 @@
 //!   announcement, before there is any unfenced commit. The publisher wakes, and stays fenced.
 //! - It is 0, from when the publisher removed its mark. Before that, it fenced and looked once more. If that fence
 //!   precedes the subscriber's, the recheck sees all unfenced commits; otherwise that look sees the announcement.
-//! - It is 0, from a takeover. The unfenced publisher is dead, and nobody promises that it wakes for its last message:
-//!   for that, a blocking call rechecks by itself. Its other messages are those of a publisher that looks after them.
+//! - It is 0, from a takeover. The unfenced publisher is dead, or has lost its lease and stops at its next message. Nobody
+//!   promises that it wakes for its last message: for that, a blocking call rechecks by itself. After each earlier message
+//!   it has looked, so the cases above cover those.
 //!
 //! So the mark may stand longer than needed, for example when its publisher is stopped, waits for space, or was killed:
-//! that costs a subscriber a membarrier, and no more. It must never be absent while a publisher is unfenced. Therefore it
+//! that costs a subscriber a membarrier, and no more. It must never be absent while a publisher with the lock is unfenced. Therefore it
 //! names its publisher, and only that one removes it, or one that has taken over the lock.
 //!
 //! # If membarrier is refused
@@ -53,12 +54,12 @@ use crate::hook::{self, mutant};
 use crate::sync::membarrier::light_fence;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence, full_fence};
 
-/// So many looks for sleepers in a row must have found none before the fence is left out. A membarrier costs the
+/// This many looks for sleepers in a row must have found none before the fence is left out. A membarrier costs the
 /// publisher as much as 1,000 to 2,000 fences.
 const QUIET_LOOKS: u32 = if cfg!(loom) { 1 } else { 4096 };
 /// The most that [`QUIET_LOOKS`] grows to.
 const MOST_QUIET_LOOKS: u32 = if cfg!(loom) { 1 } else { 1 << 20 };
-/// Less than so many times [`QUIET_LOOKS`] messages without a fence were not worth a membarrier: then it takes twice as
+/// Fewer than this many times [`QUIET_LOOKS`] messages without a fence were not worth a membarrier: then it takes twice as
 /// many looks until the next attempt.
 const WORTH_IT: u64 = 4;
 

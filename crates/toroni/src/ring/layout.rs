@@ -323,7 +323,7 @@ pub(crate) struct ArrivalEntry {
     /// The slot of the publisher that brings it, plus 1, or 0; and the slot's generation.
     pub(crate) bringer_slot: AtomicU32,
     pub(crate) bringer_generation: AtomicU32,
-    /// When the mark was last raised: CLOCK_REALTIME, ns.
+    /// When the mark was last raised, or the entry claimed: CLOCK_REALTIME, ns.
     pub(crate) reached_ns: AtomicU64,
 }
 

@@ -140,8 +140,7 @@ fn parse_start(text: &str) -> Result<Start, String> {
                 None => other.parse().map(Start::Position),
             };
             start.map_err(|_| {
-                "write latest, oldest, the position of a message, or sequence: and its sequence"
-                    .to_owned()
+                "use latest, oldest, the position of a message, or sequence:N".to_owned()
             })
         }
     }

@@ -24,7 +24,7 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// Publishes messages that were first published elsewhere, and tells of those that were lost on the way.
+/// Publishes messages that were first published elsewhere, and reports those that were lost on the way.
 ///
 /// It is for programs that connect buses: a bridge, a receiver of a network, a replay. It is a participant of its own,
 /// apart from the publishers of its [`Bus`].
@@ -33,7 +33,8 @@ use std::time::{Duration, Instant};
 ///
 /// A message with an [`Origin`] belongs to a stream. The bus remembers how far each stream has arrived, even if the
 /// process that brings it is killed at any instruction. A message whose number has arrived already is dropped, and
-/// counted ([`Self::duplicates`]). So a program that restarts, or a second one, may send everything again.
+/// counted ([`Self::duplicates`]). So a program that restarts, or a second one, may send everything again. This holds
+/// for messages that come in the order of their numbers; for others see [`Entry::open_from`].
 ///
 /// One inlet at a time brings the streams of a source's series. Another one gets [`PublishError::Taken`], until the first
 /// is dropped or its process has ended; then it continues where the first has stopped.
@@ -137,7 +138,7 @@ pub struct Arrived {
     pub taken_over: bool,
 }
 
-/// What a message or a loss has to do with the mark of its stream.
+/// Decides whether a message or a loss is a duplicate, and to what it raises the mark of its stream.
 #[derive(Clone, Copy)]
 struct Passage {
     key: StreamKey,
@@ -154,7 +155,8 @@ impl Passage {
     }
 
     fn of_loss(lost: &Lost, open_from: Option<u64>) -> Self {
-        // A loss of no numbers says that more may have been lost after those that arrived.
+        // An empty loss says that messages from `from` on may be missing. It is no duplicate while none of those has
+        // arrived.
         let highest_mark = lost.from.number.max(lost.until.saturating_sub(1));
         let raises_to = open_from.unwrap_or(lost.until);
         Self { key: key_of(lost.from), highest_mark, raises_to }
@@ -248,9 +250,10 @@ impl Inlet {
         Ok(())
     }
 
-    /// Tells subscribers that messages were lost on the way here. Those whose patterns intersect the scope get
+    /// Reports to subscribers that messages were lost on the way here. Those whose patterns intersect the scope get
     /// [`ReceiveError::Lost`](crate::ReceiveError::Lost) at this place of the order. The numbers of the loss count as
-    /// arrived: if all of them have arrived before, the loss is dropped as a duplicate.
+    /// arrived: if all of them have arrived before, the loss is dropped as a duplicate. A loss without numbers (`until` is
+    /// that of `from`) is dropped only if that number has arrived: brought again, it is reported again.
     ///
     /// `open_from` is what [`Entry::open_from`] is for messages.
     ///
@@ -261,7 +264,7 @@ impl Inlet {
         self.publish_lost_until(lost, open_from, None)
     }
 
-    /// Tells of a loss as [`Self::publish_lost`] does, and waits no longer than `timeout`.
+    /// Reports a loss as [`Self::publish_lost`] does, and waits no longer than `timeout`.
     ///
     /// # Errors
     /// Returns [`PublishError::Timeout`] after that time; see [`Self::publish_lost`].
