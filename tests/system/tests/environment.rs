@@ -64,17 +64,18 @@ fn a_full_file_system_is_named_with_numbers() {
     let (_watchdog, root) = (watchdog(), TempRoot::new());
     for way in &[WAYS[0], WAYS[1], &["create", "b"]] {
         let outcome = on_a_mount(&root, "tmpfs", "size=1m", &[&["--bus", "b"], *way].concat());
-        // 4 MiB, 1 MiB of topics, slots and headers.
-        outcome.refused(&["not enough space in", "needs 5357568 bytes", "1048576 are available"]);
+        // 4 MiB, 1 MiB of topics, slots, headers, and the table of arrivals.
+        outcome.refused(&["not enough space in", "needs 5378048 bytes", "1048576 are available"]);
         outcome.refused(&["smaller capacity", "--shm-size"]);
         assert_eq!(outcome.stdout, "left: \n");
     }
     // However little is missing.
     let small = ["create", "b", "--temporary", "--capacity", "64KiB", "--topic-table", "4KiB"];
-    let small = [&small[..], &["--max-publishers", "4", "--max-subscribers", "4"]].concat();
-    for kilobytes in (4..=100).step_by(8) {
+    let few = ["--max-publishers", "4", "--max-subscribers", "4", "--max-arrivals", "0"];
+    let small = [&small[..], &few].concat();
+    for kilobytes in (8..=104).step_by(8) {
         let outcome = on_a_mount(&root, "tmpfs", &format!("size={kilobytes}k"), &small);
-        if kilobytes < 88 {
+        if kilobytes < 96 {
             outcome
                 .refused(&["not enough space in", &format!("{} are available", kilobytes * 1024)]);
             assert_eq!(outcome.stdout, "left: \n");
@@ -279,7 +280,7 @@ fn each_mismatch_of_a_header_has_its_words() {
     let damages: [(Damage<'_>, &[&str]); 10] = [
         (&number(0, 7), &["is not a part of a Toroni bus"]),
         (&swap, &["other byte order"]),
-        (&number(12, 77), &["layout version 77", "uses version 3", "same release"]),
+        (&number(12, 77), &["layout version 77", "uses version 4", "same release"]),
         (&number(16, 183), &["architecture", "another"]),
         (&number(20, 65_536), &["page size of 65536 bytes"]),
         (&number(24, 9), &["is not a part of a Toroni bus"]),
