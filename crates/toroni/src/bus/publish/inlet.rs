@@ -5,7 +5,7 @@
 //! arrivals (`ring/arrivals.rs`), which drops what has arrived before.
 
 use super::participant::{Held, Participant, of_publisher};
-use super::publisher::stream_bytes;
+use super::publisher::{encode, stream_bytes};
 use super::publishing::{Publishing, WakeOnDrop};
 use super::terms::Terms;
 use super::topics::TableShare;
@@ -15,6 +15,7 @@ use crate::error::{BurstError, PublishError, PublisherError};
 use crate::hook::{self, CrashPoint, mutant};
 use crate::ring::arrivals::{Arrival, Bringer, Refused, StreamKey};
 use crate::ring::layout::ALIGNMENT;
+use crate::ring::position::to_index;
 use crate::ring::racy::RacyBytesMut;
 use crate::shm::lock::{Blind, LockAttempt};
 use crate::sync::{AtomicU64, Ordering};
@@ -409,10 +410,9 @@ impl<'a> Bringing<'a> {
             number: entry.number,
             inline_topic: id.is_none().then(|| topic.as_str()),
         };
-        let tag = Tag::message(id.unwrap_or(TopicId::INLINE), entry.to_descendants, &extensions);
-        let length = extensions.encode(&mut buffer);
+        let (tag, extensions) = encode(*id, entry.to_descendants, &extensions, &mut buffer);
         let passage = entry.origin.map(|origin| Passage::of_message(origin, entry.open_from));
-        self.record(tag.raw(), &buffer[..length], entry.parts, passage)
+        self.record(tag, extensions, entry.parts, passage)
     }
 
     fn loss(&mut self, lost: &Lost, open_from: Option<u64>) -> Result<(), PublishError> {
@@ -428,7 +428,8 @@ impl<'a> Bringing<'a> {
         parts: &[&[u8]],
         passage: Option<Passage>,
     ) -> Result<(), PublishError> {
-        let bytes = stream_bytes(extensions.len() as u64 + length_of(parts));
+        let length = length_of(parts);
+        let bytes = stream_bytes(extensions.len() as u64 + length);
         loop {
             // A call may have many messages, and hold the lock for long. If other code has closed its lease, another
             // publisher takes over, and may have taken over the marks as well.
@@ -447,7 +448,7 @@ impl<'a> Bringing<'a> {
                 None => None,
             };
             if self.held()?.appender.fits(bytes) {
-                return self.commit(tag, extensions, parts, arrival);
+                return self.commit(tag, extensions, parts, length, arrival);
             }
             // Another inlet may have the lock meanwhile, and take over.
             self.make_space(bytes)?;
@@ -459,6 +460,7 @@ impl<'a> Bringing<'a> {
         tag: u32,
         extensions: &[u8],
         parts: &[&[u8]],
+        length: u64,
         arrival: Option<(Arrival, u64)>,
     ) -> Result<(), PublishError> {
         let arrivals = arrivals_of(&self.participant().ring);
@@ -467,7 +469,7 @@ impl<'a> Bringing<'a> {
         if let Some((arrival, mark)) = &arrival {
             arrivals.begin(arrival, *mark, appender.tail());
         }
-        let length = usize::try_from(length_of(parts)).unwrap_or(usize::MAX);
+        let length = to_index(length);
         let payload_length = u32::try_from(length).unwrap_or(u32::MAX);
         appender.write_with(tag, extensions, payload_length, |words| {
             let mut payload =

@@ -507,18 +507,7 @@ impl Publisher {
             number: None,
             inline_topic: self.id.is_none().then(|| self.topic.as_str()),
         };
-        self.encode(to_descendants, &extensions, buffer.insert([0; MAX_EXTENSIONS_BYTES]))
-    }
-
-    fn encode<'b>(
-        &self,
-        to_descendants: bool,
-        extensions: &Extensions<'_>,
-        buffer: &'b mut [u8; MAX_EXTENSIONS_BYTES],
-    ) -> (u32, &'b [u8]) {
-        let tag = Tag::message(self.id.unwrap_or(TopicId::INLINE), to_descendants, extensions);
-        let length = extensions.encode(buffer);
-        (tag.raw(), &buffer[..length])
+        encode(self.id, to_descendants, &extensions, buffer.insert([0; MAX_EXTENSIONS_BYTES]))
     }
 
     /// Returns how many bytes the record takes in the stream, if it is not too long.
@@ -571,6 +560,18 @@ fn with_bytes_of<T: AsRef<[u8]>, R>(payloads: &[T], publish: impl FnOnce(&[&[u8]
         }
     };
     publish(slices)
+}
+
+/// Returns tag and encoded extensions of a message. Without an id, the extensions have the topic.
+pub(super) fn encode<'b>(
+    id: Option<TopicId>,
+    to_descendants: bool,
+    extensions: &Extensions<'_>,
+    buffer: &'b mut [u8; MAX_EXTENSIONS_BYTES],
+) -> (u32, &'b [u8]) {
+    let tag = Tag::message(id.unwrap_or(TopicId::INLINE), to_descendants, extensions);
+    let length = extensions.encode(buffer);
+    (tag.raw(), &buffer[..length])
 }
 
 /// As [`record_bytes`], for lengths that may be beyond any record's.
