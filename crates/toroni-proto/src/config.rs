@@ -1,6 +1,6 @@
 //! Every parameter of a stream: its unit, default and limits, and how it must relate to the others.
 //!
-//! A sender and its receivers shall have the same values. [`PARAMETERS`] describes them all; the table
+//! A sender and its receivers should have the same values. [`PARAMETERS`] describes them all; the table
 //! in `docs/protocol.md` is generated from it.
 
 use core::fmt;

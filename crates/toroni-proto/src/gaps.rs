@@ -220,7 +220,7 @@ impl Gaps {
         }
     }
 
-    /// Collects what a NAK shall ask for now. Returns how many ranges there are; if that is not 0, the
+    /// Collects what a NAK should ask for now. Returns how many ranges there are; if that is not 0, the
     /// caller sends them and calls again.
     pub fn nak(&mut self, now: Monotonic, ranges: &mut [Range; MAX_RANGES]) -> usize {
         let is_open = |gap: &Gap| gap.deadline > now;

@@ -38,7 +38,7 @@ pub struct Probe<'a> {
 /// Whether a probe asks or answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProbeKind {
-    /// All who hear it shall answer.
+    /// All who hear it should answer.
     Ask,
     /// The answer to a question.
     Answer {

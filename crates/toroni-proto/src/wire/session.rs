@@ -124,7 +124,7 @@ pub struct SessionInfo<'a> {
     pub next_ms: u16,
     /// The greatest length of the stream's datagrams, in bytes.
     pub datagram: u16,
-    /// Drawn anew by each process, to tell two nodes with one id apart.
+    /// Drawn by each process when it starts, to tell two nodes with one id apart.
     pub instance: [u8; 16],
     /// What the sender does about slow receivers.
     pub policy: Policy,

@@ -37,7 +37,7 @@ pub struct Status<'a> {
     pub receiver: Receiver,
     /// How many bytes the receiver can take.
     pub window: u32,
-    /// Whether the sender shall wait for this receiver, if its policy is
+    /// Whether the sender should wait for this receiver, if its policy is
     /// [`Policy::Slowest`](super::Policy::Slowest).
     pub required: bool,
     /// Whether the receiver has no SESSION yet, and asks for one.

@@ -13,7 +13,7 @@ use std::fmt;
 pub(crate) const ORIGIN_BYTES: usize = 16;
 
 /// Names a message that was first published elsewhere, on another host or at another time. The name is the same
-/// wherever the message arrives, so whoever meets it twice can tell.
+/// wherever the message arrives, so a program that meets it twice can tell.
 ///
 /// Messages of one stream and series have growing numbers. The numbers need not be consecutive: what lies in between
 /// may have belonged to other streams.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! exclusive       the public handle of the only publisher of a bus
-//! inlet           the public handle of whoever brings messages from elsewhere
+//! inlet           the public handle of a program that brings messages from elsewhere
 //! publisher       the public handle: checks lengths, frames messages
 //! publishing      what a publish does, step by step
 //! backpressure    what a publisher does when the ring is full
