@@ -9,7 +9,7 @@ use common::Fixture;
 use std::time::{Duration, SystemTime};
 use toroni::{
     Arrived, Bus, BusConfig, Entry, Inlet, InletTopic, Lost, LostBound, LostReason, Origin,
-    Pattern, Policy, PublishError, Start, Subscriber,
+    Pattern, Policy, PublishError, ReceiveError, Start, Subscriber,
 };
 
 fn fixture(configure: impl FnOnce(BusConfig) -> BusConfig) -> (Fixture, Bus) {
@@ -337,6 +337,60 @@ fn an_inlet_waits_for_slow_subscribers_and_goes_on_where_it_stopped() {
     });
     assert_eq!(inlet.duplicates(), published);
     assert!(subscriber.try_receive().unwrap().is_none());
+}
+
+#[test]
+fn an_inlet_can_wait_less_than_the_bus_says() {
+    let (_fixture, bus) =
+        fixture(|config| config.capacity(64 << 10).policy(Policy::Wait { limit: None }));
+    let mut subscriber = bus.subscriber().pattern("**").start(Start::Oldest).build().unwrap();
+    let inlet = bus.inlet().unwrap().with_policy(Policy::Overwrite).unwrap();
+    let topic = inlet.topic("a").unwrap();
+    for number in 0..10 {
+        let payload = [1; 20 << 10];
+        inlet.publish(&[Entry::new(&topic, &[&payload])]).unwrap();
+        let scope = vec![Pattern::new("**").unwrap()];
+        let (from, reason) = (origin(number), LostReason::Jump);
+        let (until, bound) = (number + 1, LostBound::Exact);
+        let lost = Lost { from, until, messages: 1, bound, reason, scope };
+        inlet.publish_lost(&lost, None).unwrap();
+    }
+    let error = subscriber.try_receive().unwrap_err();
+    assert!(matches!(error, ReceiveError::Lapped { .. }), "{error}");
+    for policy in
+        [Policy::Wait { limit: Some(Duration::from_secs(1)) }, Policy::Wait { limit: None }]
+    {
+        bus.inlet().unwrap().with_policy(policy).unwrap();
+    }
+    let bounded = Policy::Bounded { budget: Duration::from_millis(1), per: Duration::from_secs(1) };
+    let error = bus.inlet().unwrap().with_policy(bounded).unwrap_err();
+    assert!(error.to_string().contains("overwrite"), "{error}");
+    let (_fixture, hurried) = self::fixture(|config| config.policy(Policy::Overwrite));
+    let longer = Policy::Wait { limit: Some(Duration::from_nanos(1)) };
+    assert!(hurried.inlet().unwrap().with_policy(longer).is_err());
+}
+
+#[test]
+fn a_claim_waits_for_other_publishers_no_longer_than_it_may() {
+    let (fixture, bus) = fixture(|config| config);
+    let inlet = bus.inlet().unwrap();
+    let publisher = fixture.config().open("b").unwrap().publisher("t").unwrap();
+    publisher
+        .publish_with(1, |_| {
+            std::thread::scope(|scope| {
+                let claim = || inlet.claim_timeout(7, 1, 0, Duration::from_millis(1));
+                let error = scope.spawn(claim).join().unwrap().unwrap_err();
+                assert!(matches!(error, PublishError::Timeout), "{error}");
+            });
+        })
+        .unwrap();
+    bring(&inlet, &inlet.topic("a").unwrap(), 41).unwrap();
+    let arrived = inlet.claim_timeout(7, 1, 0, Duration::from_secs(60)).unwrap();
+    assert_eq!((arrived.next, arrived.taken_over), (42, false));
+    let exclusive = fixture.config().open("b").unwrap().exclusive().unwrap();
+    let error = inlet.claim_timeout(7, 1, 0, Duration::from_secs(60)).unwrap_err();
+    assert!(matches!(error, PublishError::Exclusive { .. }), "{error}");
+    drop(exclusive);
 }
 
 #[test]

@@ -7,7 +7,7 @@
 use super::participant::{Held, Participant, of_publisher};
 use super::publisher::{encode, stream_bytes};
 use super::publishing::{Publishing, WakeOnDrop};
-use super::terms::Terms;
+use super::terms::{Terms, at_most};
 use super::topics::TableShare;
 use crate::bus::views::arrivals_of;
 use crate::bus::{Bus, clock};
@@ -17,6 +17,7 @@ use crate::ring::arrivals::{Arrival, Bringer, Refused, StreamKey};
 use crate::ring::layout::ALIGNMENT;
 use crate::ring::position::to_index;
 use crate::ring::racy::RacyBytesMut;
+use crate::settings::{InvalidSetting, Policy};
 use crate::shm::lock::{Blind, LockAttempt};
 use crate::sync::{AtomicU64, Ordering};
 use crate::topic::frame::{Extensions, MAX_EXTENSIONS_BYTES, Tag, TopicId};
@@ -66,6 +67,7 @@ use std::time::{Duration, Instant};
 pub struct Inlet {
     bus: Bus,
     publishing: Arc<Publishing>,
+    policy: Policy,
     duplicates: AtomicU64,
 }
 
@@ -170,7 +172,20 @@ fn key_of(Origin { source, series, stream, number: _ }: Origin) -> StreamKey {
 
 impl Inlet {
     pub(in crate::bus) fn new(bus: Bus, publishing: Publishing) -> Self {
-        Self { bus, publishing: Arc::new(publishing), duplicates: AtomicU64::new(0) }
+        let policy = publishing.bus_policy();
+        Self { bus, publishing: Arc::new(publishing), policy, duplicates: AtomicU64::new(0) }
+    }
+
+    /// Makes this inlet wait less for slow subscribers than the bus's policy says; see
+    /// [`Publisher::with_policy`](crate::Publisher::with_policy). An inlet that waits cannot receive meanwhile, so what it
+    /// brings may be lost on the way instead.
+    ///
+    /// # Errors
+    /// Returns an error if `policy` could wait longer than the bus's policy, or if it is neither of the same kind nor
+    /// `Overwrite`. The inlet is then closed.
+    pub fn with_policy(mut self, policy: Policy) -> Result<Self, InvalidSetting> {
+        self.policy = at_most(self.publishing.bus_policy(), policy)?;
+        Ok(self)
     }
 
     /// Returns the bus.
@@ -203,8 +218,30 @@ impl Inlet {
     /// [`PublishError::Taken`] if another inlet brings the series, [`PublishError::TooManyArrivals`]; see
     /// [`PublishError`].
     pub fn claim(&self, source: u32, series: u32, stream: u16) -> Result<Arrived, PublishError> {
-        let key = StreamKey { source, series, stream };
-        let terms = self.terms(LockAttempt::Until(None));
+        self.claim_until(StreamKey { source, series, stream }, None)
+    }
+
+    /// Claims a stream as [`Self::claim`] does, and waits no longer than `timeout` for other publishers.
+    ///
+    /// # Errors
+    /// Returns [`PublishError::Timeout`] after that time; see [`Self::claim`].
+    pub fn claim_timeout(
+        &self,
+        source: u32,
+        series: u32,
+        stream: u16,
+        timeout: Duration,
+    ) -> Result<Arrived, PublishError> {
+        let deadline = Instant::now().checked_add(timeout);
+        self.claim_until(StreamKey { source, series, stream }, deadline)
+    }
+
+    fn claim_until(
+        &self,
+        key: StreamKey,
+        deadline: Option<Instant>,
+    ) -> Result<Arrived, PublishError> {
+        let terms = self.terms(LockAttempt::Until(deadline));
         let Arrival { mark, taken_over, .. } = Bringing::begin(self, &terms)?.admit(key)?;
         Ok(Arrived { next: mark, taken_over: taken_over.is_some() })
     }
@@ -323,7 +360,7 @@ impl Inlet {
     }
 
     fn terms(&self, attempt: LockAttempt) -> Terms {
-        Terms::shared(self.publishing.bus_policy(), attempt)
+        Terms::shared(self.policy, attempt)
     }
 }
 
@@ -518,6 +555,7 @@ impl fmt::Debug for Inlet {
         formatter
             .debug_struct("Inlet")
             .field("bus", &self.bus)
+            .field("policy", &self.policy)
             .field("duplicates", &self.duplicates())
             .finish_non_exhaustive()
     }
@@ -528,7 +566,7 @@ mod tests {
     use super::*;
     use crate::bus::{BusConfig, Start};
     use crate::hook::rehearsal;
-    use crate::settings::{LockKind, Policy};
+    use crate::settings::LockKind;
     use crate::shm::testing::TempDir;
     use std::ops::Range;
     use std::sync::Mutex;

@@ -4,7 +4,7 @@ use super::commit::{Batch, Filled, Numbered};
 use super::participant::of_publisher;
 use super::publishing::Publishing;
 use super::reentrancy;
-use super::terms::Terms;
+use super::terms::{Terms, at_most};
 use super::topics::TableShare;
 use crate::bus::Bus;
 use crate::bus::clock;
@@ -152,22 +152,7 @@ impl Publisher {
     /// Returns an error if `policy` could wait longer than the bus's policy, or if it is neither of the
     /// same kind nor `Overwrite`.
     pub fn with_policy(mut self, policy: Policy) -> Result<Self, InvalidSetting> {
-        let bus = self.publishing.bus_policy();
-        let shorter = match (policy, bus) {
-            (Policy::Overwrite, _) => true,
-            (Policy::Wait { limit: Some(mine) }, Policy::Wait { limit }) => {
-                limit.is_none_or(|limit| mine <= limit)
-            }
-            _ => policy == bus,
-        };
-        if !shorter {
-            return Err(InvalidSetting {
-                setting: "policy",
-                value: policy.to_string(),
-                rule: format!("the bus's, {bus}, or a shorter one of its kind, or overwrite"),
-            });
-        }
-        self.policy = policy;
+        self.policy = at_most(self.publishing.bus_policy(), policy)?;
         Ok(self)
     }
 

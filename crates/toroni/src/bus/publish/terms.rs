@@ -2,7 +2,7 @@
 
 use crate::error::PublishError;
 use crate::ring::wait_budget::WaitBudget;
-use crate::settings::Policy;
+use crate::settings::{InvalidSetting, Policy};
 use crate::shm::lock::LockAttempt;
 use std::time::{Duration, Instant};
 
@@ -43,4 +43,23 @@ impl Terms {
 /// Returns the error of an attempt whose time is over; `at_once` if it was not to wait at all.
 pub(super) fn given_up(attempt: LockAttempt, at_once: PublishError) -> PublishError {
     if attempt == LockAttempt::Try { at_once } else { PublishError::Timeout }
+}
+
+/// Returns `policy`, the policy of one handle, unless it could wait longer than that of the bus.
+pub(super) fn at_most(bus: Policy, policy: Policy) -> Result<Policy, InvalidSetting> {
+    let is_shorter = match (policy, bus) {
+        (Policy::Overwrite, _) => true,
+        (Policy::Wait { limit: Some(mine) }, Policy::Wait { limit }) => {
+            limit.is_none_or(|limit| mine <= limit)
+        }
+        _ => policy == bus,
+    };
+    if is_shorter {
+        return Ok(policy);
+    }
+    Err(InvalidSetting {
+        setting: "policy",
+        value: policy.to_string(),
+        rule: format!("the bus's, {bus}, or a shorter one of its kind, or overwrite"),
+    })
 }
