@@ -286,6 +286,79 @@ fn a_message_that_is_not_published_has_no_sequence() {
 }
 
 #[test]
+fn a_call_for_a_sequence_waits_no_longer_than_it_may() {
+    const LONG: [u8; 1016] = [7; 1016];
+    let fixture = Fixture::new();
+    let config = fixture.config().capacity(64 << 10).policy(Policy::Wait { limit: None });
+    let bus = config.open("b").unwrap();
+    let mut subscriber = bus.subscribe("**").unwrap();
+    let publisher = bus.publisher("t").unwrap();
+    let brief = Duration::from_millis(1);
+    let mut next = 0;
+    let error = loop {
+        match publisher.try_publish_numbered(LONG) {
+            Ok(sequence) => assert_eq!(sequence, next),
+            Err(error) => break error,
+        }
+        next += 1;
+    };
+    assert!(matches!(error, PublishError::Full) && next > 30, "{next}: {error}");
+    let error = std::thread::scope(|scope| {
+        // Another thread, because this one would wait for itself.
+        scope.spawn(|| publisher.publish_numbered_timeout(LONG, brief)).join().unwrap()
+    });
+    assert!(matches!(error, Err(PublishError::Timeout)), "{error:?}");
+    assert_eq!(received(&mut subscriber).len() as u64, next);
+    assert_eq!(publisher.publish_numbered_timeout(LONG, brief).unwrap(), next);
+    assert_eq!(subscriber.receive().unwrap().sequence(), next);
+
+    let feed = bus.exclusive().unwrap();
+    let topic = feed.topic("t").unwrap();
+    let error = loop {
+        next += 1;
+        match feed.try_publish_numbered(&topic, LONG) {
+            Ok(sequence) => assert_eq!(sequence, next),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, PublishError::Full), "{error}");
+    let feed = std::thread::scope(|scope| {
+        let publish = || {
+            let error = feed.publish_numbered_timeout(&topic, LONG, brief).unwrap_err();
+            assert!(matches!(error, PublishError::Timeout), "{error}");
+            feed
+        };
+        scope.spawn(publish).join().unwrap()
+    });
+    received(&mut subscriber);
+    assert_eq!(feed.publish_numbered_timeout(&topic, LONG, brief).unwrap(), next);
+    assert_eq!(subscriber.receive().unwrap().sequence(), next);
+}
+
+#[test]
+fn a_call_for_a_sequence_waits_for_no_other_publisher_longer_than_it_may() {
+    let fixture = Fixture::new();
+    let bus = fixture.config().open("b").unwrap();
+    let publisher = bus.publisher("t").unwrap();
+    let other = fixture.config().open("b").unwrap().publisher("t").unwrap();
+    publisher
+        .publish_with(1, |_| {
+            std::thread::scope(|scope| {
+                let publish = || {
+                    let busy = other.try_publish_numbered(b"").unwrap_err();
+                    assert!(matches!(busy, PublishError::Busy), "{busy}");
+                    let brief = Duration::from_millis(1);
+                    let late = other.publish_numbered_timeout(b"", brief).unwrap_err();
+                    assert!(matches!(late, PublishError::Timeout), "{late}");
+                };
+                scope.spawn(publish).join().unwrap();
+            });
+        })
+        .unwrap();
+    assert_eq!(other.publish_numbered(b"").unwrap(), 1);
+}
+
+#[test]
 fn starts_are_exact() {
     let fixture = Fixture::new();
     let bus = fixture.config().capacity(64 << 10).open("b").unwrap();

@@ -198,8 +198,34 @@ impl Exclusive {
         topic: &ExclusiveTopic,
         payload: impl AsRef<[u8]>,
     ) -> Result<u64, PublishError> {
-        let terms = self.terms_on(topic, LockAttempt::Until(None))?;
-        topic.0.publish_numbered_with(payload.as_ref(), &terms)
+        self.publish_numbered_until(topic, payload.as_ref(), LockAttempt::Until(None))
+    }
+
+    /// Publishes one message without waiting, and returns its sequence in the bus.
+    ///
+    /// # Errors
+    /// See [`Self::try_publish`].
+    #[inline]
+    pub fn try_publish_numbered(
+        &self,
+        topic: &ExclusiveTopic,
+        payload: impl AsRef<[u8]>,
+    ) -> Result<u64, PublishError> {
+        self.publish_numbered_until(topic, payload.as_ref(), LockAttempt::Try)
+    }
+
+    /// Publishes one message, waits no longer than `timeout`, and returns its sequence in the bus.
+    ///
+    /// # Errors
+    /// See [`Self::publish_timeout`].
+    pub fn publish_numbered_timeout(
+        &self,
+        topic: &ExclusiveTopic,
+        payload: impl AsRef<[u8]>,
+        timeout: Duration,
+    ) -> Result<u64, PublishError> {
+        let deadline = Instant::now().checked_add(timeout);
+        self.publish_numbered_until(topic, payload.as_ref(), LockAttempt::Until(deadline))
     }
 
     /// Publishes several messages that become visible together; see [`Publisher::publish_batch`].
@@ -294,6 +320,17 @@ impl Exclusive {
     ) -> Result<(), PublishError> {
         let terms = self.terms_on(topic, attempt)?;
         topic.0.publish_on(payload, topic.0.is_to_descendants(), &terms)
+    }
+
+    #[inline]
+    fn publish_numbered_until(
+        &self,
+        topic: &ExclusiveTopic,
+        payload: &[u8],
+        attempt: LockAttempt,
+    ) -> Result<u64, PublishError> {
+        let terms = self.terms_on(topic, attempt)?;
+        topic.0.publish_numbered_with(payload, &terms)
     }
 
     #[inline(always)]

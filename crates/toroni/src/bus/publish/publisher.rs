@@ -237,6 +237,28 @@ impl Publisher {
         self.publish_numbered_with(payload.as_ref(), &self.terms(LockAttempt::Until(None)))
     }
 
+    /// Publishes one message as [`Self::try_publish`] does, and returns its sequence in the bus.
+    ///
+    /// # Errors
+    /// Those of [`Self::try_publish`]. On an error nothing is published.
+    #[inline]
+    pub fn try_publish_numbered(&self, payload: impl AsRef<[u8]>) -> Result<u64, PublishError> {
+        self.publish_numbered_with(payload.as_ref(), &self.terms(LockAttempt::Try))
+    }
+
+    /// Publishes one message as [`Self::publish_numbered`] does, and waits no longer than `timeout`.
+    ///
+    /// # Errors
+    /// Returns [`PublishError::Timeout`] after that time; see [`PublishError`]. On an error nothing is published.
+    pub fn publish_numbered_timeout(
+        &self,
+        payload: impl AsRef<[u8]>,
+        timeout: Duration,
+    ) -> Result<u64, PublishError> {
+        let deadline = Instant::now().checked_add(timeout);
+        self.publish_numbered_with(payload.as_ref(), &self.terms(LockAttempt::Until(deadline)))
+    }
+
     #[inline]
     pub(super) fn publish_numbered_with(
         &self,
