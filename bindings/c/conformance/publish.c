@@ -73,7 +73,7 @@ static void bring(const toroni_bus *bus, const char *on, uint64_t wanted, unsign
     toroni_lost lost = {{0}, 0, 0, 0, 0, NULL, 0};
     uint64_t number = 0;
     char line[80];
-    check(toroni_inlet_open(bus, &inlet));
+    check(toroni_inlet_open(bus, NULL, &inlet));
     check(toroni_inlet_open_topic(inlet, on, &inlet_topic));
     puts("ready");
     fflush(stdout);

@@ -118,6 +118,7 @@ typedef enum toroni_status TORONI_ANY_INT {
     TORONI_INVALID_PATTERN = 24,
     TORONI_INVALID_ORIGIN = 25,       /* a number is TORONI_NUMBER_LIMIT or more */
     TORONI_INVALID_LOSS = 26,         /* its numbers, or the number of its patterns */
+    TORONI_NOT_GATING = 27,           /* the subscriber was created with not_gating, so it cannot hold messages */
 
     TORONI_NOT_FOUND = 30,            /* the bus does not exist */
     TORONI_ALREADY_EXISTS = 31,       /* the bus exists, but was to be new */
@@ -130,7 +131,8 @@ typedef enum toroni_status TORONI_ANY_INT {
     TORONI_DAMAGED = 38,              /* the files of the bus are damaged, or are not a bus */
     TORONI_SETTING_MISMATCH = 39,     /* the bus differs in a setting that toroni_open_options.require names */
     TORONI_TOO_MANY_PARTICIPANTS = 40, /* all slots are taken */
-    TORONI_POSITION_UNAVAILABLE = 41, /* the message of TORONI_START_POSITION or _SEQUENCE is not there */
+    TORONI_POSITION_UNAVAILABLE = 41, /* the message of TORONI_START_POSITION or _SEQUENCE, or of
+                                         toroni_subscriber_hold, is not there */
     TORONI_NOT_CHECKED_SINCE_BOOT = 42, /* a bus on a disk: open it once for publishing */
     TORONI_OUT_OF_REACH = 43,         /* the bus does not work across namespaces or C libraries */
 
@@ -341,6 +343,18 @@ int toroni_try_publish(const toroni_publisher *publisher, const void *data, size
 int toroni_publish_timeout(const toroni_publisher *publisher, const void *data, size_t length,
                            uint64_t timeout_ns);
 
+/* Does what toroni_publish does, and writes the sequence of the message: the toroni_message.sequence with which
+ * subscribers receive it. On failure it writes 0, which is also the sequence of the first message. */
+int toroni_publish_numbered(const toroni_publisher *publisher, const void *data, size_t length, uint64_t *sequence);
+
+/* Does what toroni_publish_numbered does, without waiting; see toroni_try_publish. */
+int toroni_try_publish_numbered(const toroni_publisher *publisher, const void *data, size_t length,
+                                uint64_t *sequence);
+
+/* Does what toroni_publish_numbered does, with the time limit of toroni_publish_timeout. */
+int toroni_publish_numbered_timeout(const toroni_publisher *publisher, const void *data, size_t length,
+                                    uint64_t timeout_ns, uint64_t *sequence);
+
 /* Does what toroni_publish does, and publishes to the topic and to everything below it. */
 int toroni_publish_to_descendants(const toroni_publisher *publisher, const void *data, size_t length);
 
@@ -438,6 +452,19 @@ int toroni_exclusive_try_publish(const toroni_exclusive *exclusive, const toroni
 /* Does what toroni_exclusive_publish does, with the time limit of toroni_publish_timeout. */
 int toroni_exclusive_publish_timeout(const toroni_exclusive *exclusive, const toroni_exclusive_topic *topic,
                                      const void *data, size_t length, uint64_t timeout_ns);
+
+/* Does what toroni_publish_numbered does. Errors are those of toroni_exclusive_publish. */
+int toroni_exclusive_publish_numbered(const toroni_exclusive *exclusive, const toroni_exclusive_topic *topic,
+                                      const void *data, size_t length, uint64_t *sequence);
+
+/* Does what toroni_exclusive_publish_numbered does, without waiting. Returns TORONI_FULL if it would have to wait. */
+int toroni_exclusive_try_publish_numbered(const toroni_exclusive *exclusive, const toroni_exclusive_topic *topic,
+                                          const void *data, size_t length, uint64_t *sequence);
+
+/* Does what toroni_exclusive_publish_numbered does, with the time limit of toroni_publish_timeout. */
+int toroni_exclusive_publish_numbered_timeout(const toroni_exclusive *exclusive,
+                                              const toroni_exclusive_topic *topic, const void *data, size_t length,
+                                              uint64_t timeout_ns, uint64_t *sequence);
 
 /* Does what toroni_publish_batch does. Errors are those of toroni_exclusive_publish. */
 int toroni_exclusive_publish_batch(const toroni_exclusive *exclusive, const toroni_exclusive_topic *topic,
@@ -555,10 +582,22 @@ typedef struct toroni_arrived {
     uint32_t reserved;
 } toroni_arrived;
 
-/* Creates an inlet.
+/* Options for toroni_inlet_open. Initialise them with TORONI_INLET_OPTIONS_INIT. */
+typedef struct toroni_inlet_options {
+    size_t struct_size;
+    toroni_policy policy; /* may only wait less than that of the bus; see toroni_publisher_options */
+} toroni_inlet_options;
+
+#define TORONI_INLET_OPTIONS_INIT                    \
+    {                                                \
+        sizeof(toroni_inlet_options), {0, 0, 0, 0} \
+    }
+
+/* Creates an inlet. `options` may be NULL.
  * Creates a handle: close it with toroni_inlet_close.
- * Errors: TORONI_PERMISSION_DENIED, TORONI_TOO_MANY_PARTICIPANTS, TORONI_OUT_OF_REACH, and those of toroni_bus_open. */
-int toroni_inlet_open(const toroni_bus *bus, toroni_inlet **result);
+ * Errors: TORONI_INVALID_SETTING if the policy may wait longer than that of the bus, TORONI_PERMISSION_DENIED,
+ * TORONI_TOO_MANY_PARTICIPANTS, TORONI_OUT_OF_REACH, and those of toroni_bus_open. */
+int toroni_inlet_open(const toroni_bus *bus, const toroni_inlet_options *options, toroni_inlet **result);
 
 /* Closes the handle, so that another inlet can bring its streams. Its topics can then only be closed. */
 void toroni_inlet_close(toroni_inlet *inlet);
@@ -576,10 +615,15 @@ void toroni_inlet_topic_close(toroni_inlet_topic *topic);
 const char *toroni_inlet_topic_name(const toroni_inlet_topic *topic);
 
 /* Claims a stream for this inlet, and reports how far it has arrived. toroni_inlet_publish does the same when it first
- * meets a stream. Call this to learn what need not be sent again.
+ * meets a stream. Call this to learn what need not be sent again. Waits for other publishers, but not for subscribers.
  * Errors: TORONI_TAKEN, TORONI_TOO_MANY_ARRIVALS, and those of toroni_publish except TORONI_TOO_LONG. */
 int toroni_inlet_claim(const toroni_inlet *inlet, uint32_t source, uint32_t series, uint16_t stream,
                        toroni_arrived *result);
+
+/* Does what toroni_inlet_claim does, but returns TORONI_TIMEOUT if other publishers do not let it in within
+ * `timeout_ns`. */
+int toroni_inlet_claim_timeout(const toroni_inlet *inlet, uint32_t source, uint32_t series, uint16_t stream,
+                               uint64_t timeout_ns, toroni_arrived *result);
 
 /* Publishes `count` messages one after the other, on any topics; each is visible at once. The writer lock is taken once
  * for as many messages as there is space for. Waits as toroni_publish does. Writes to `published`, which may be NULL,
@@ -779,6 +823,32 @@ int toroni_subscriber_fd(toroni_subscriber *subscriber, int *fd);
  * has not read yet. 0 if `subscriber` is NULL. */
 uint64_t toroni_subscriber_position(toroni_subscriber *subscriber);
 uint64_t toroni_subscriber_lag_bytes(toroni_subscriber *subscriber);
+
+/* The number that stands for no sequence. */
+#define TORONI_NO_SEQUENCE UINT64_MAX
+
+/* Makes publishers keep the messages from `sequence` on, a toroni_message.sequence, although this subscriber reads on.
+ * Another subscriber can then still read them (TORONI_START_SEQUENCE). It is for programs that must be able to send
+ * messages again until they are acknowledged.
+ *
+ * Publishers wait for what is held as for messages that the subscriber has not read: as the policy of the bus says. So
+ * a limit of the policy limits the hold too, and TORONI_POLICY_OVERWRITE ignores it. If the policy lets publishers
+ * overwrite a message that is held, the hold ends, and toroni_subscriber_held returns TORONI_NO_SEQUENCE. What the
+ * subscriber receives does not depend on the hold.
+ *
+ * Another call moves the hold: forward, which lets waiting publishers continue, or back, as long as the message is in
+ * the ring. A thread that publishes on a bus that is full because of its own hold gets TORONI_WOULD_WAIT_FOR_ITSELF. On
+ * failure the previous hold stays.
+ * Errors: TORONI_POSITION_UNAVAILABLE if the message is no longer in the ring, TORONI_NOT_GATING, TORONI_LEASE_LOST,
+ * TORONI_FORKED, TORONI_CORRUPT. */
+int toroni_subscriber_hold(toroni_subscriber *subscriber, uint64_t sequence);
+
+/* Ends the hold: publishers again wait only for what the subscriber has not read. Without a hold, does nothing. */
+int toroni_subscriber_release_hold(toroni_subscriber *subscriber);
+
+/* Returns the sequence of the hold. TORONI_NO_SEQUENCE if there is none, if a message of it was overwritten, or if
+ * `subscriber` is NULL. */
+uint64_t toroni_subscriber_held(toroni_subscriber *subscriber);
 
 /* The number that stands for no slot. */
 #define TORONI_NO_SLOT UINT32_MAX

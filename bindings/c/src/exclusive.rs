@@ -1,9 +1,12 @@
 //! Exclusive publishers.
 
-use crate::arguments::{FOREVER, close, handle, payload, put_count, put_handle, string, timeout};
+use crate::arguments::{
+    FOREVER, close, handle, payload, put, put_count, put_handle, string, timeout,
+};
 use crate::bus::{bus, toroni_bus};
 use crate::publisher::{
-    fill_in_place, payloads, toroni_bytes, toroni_fill, toroni_publisher_options, with_options,
+    THE_SEQUENCE, fill_in_place, payloads, toroni_bytes, toroni_fill, toroni_publisher_options,
+    with_options,
 };
 use crate::status::{Failure, Outcome, catch_panics, catch_panics_or};
 use std::ffi::{CString, c_char, c_int, c_void};
@@ -159,6 +162,59 @@ pub unsafe extern "C" fn toroni_exclusive_publish_timeout(
             None => exclusive.publish(topic, payload),
             Some(timeout) => exclusive.publish_timeout(topic, payload, timeout),
         }?)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_exclusive_publish_numbered(
+    exclusive: *const toroni_exclusive,
+    topic: *const toroni_exclusive_topic,
+    data: *const c_void,
+    length: usize,
+    sequence: *mut u64,
+) -> c_int {
+    // SAFETY: toroni.h requires it of callers.
+    unsafe {
+        toroni_exclusive_publish_numbered_timeout(exclusive, topic, data, length, FOREVER, sequence)
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_exclusive_try_publish_numbered(
+    exclusive: *const toroni_exclusive,
+    topic: *const toroni_exclusive_topic,
+    data: *const c_void,
+    length: usize,
+    sequence: *mut u64,
+) -> c_int {
+    // SAFETY: toroni.h requires it of callers; zeros are a valid number.
+    catch_panics(|| unsafe {
+        put(sequence, THE_SEQUENCE, || {
+            let (exclusive, topic) = (self::exclusive(exclusive)?, &self::topic(topic)?.topic);
+            Ok(exclusive.try_publish_numbered(topic, payload(data, length)?)?)
+        })
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_exclusive_publish_numbered_timeout(
+    exclusive: *const toroni_exclusive,
+    topic: *const toroni_exclusive_topic,
+    data: *const c_void,
+    length: usize,
+    timeout_ns: u64,
+    sequence: *mut u64,
+) -> c_int {
+    // SAFETY: toroni.h requires it of callers; zeros are a valid number.
+    catch_panics(|| unsafe {
+        put(sequence, THE_SEQUENCE, || {
+            let (exclusive, topic) = (self::exclusive(exclusive)?, &self::topic(topic)?.topic);
+            let payload = payload(data, length)?;
+            Ok(match timeout(timeout_ns) {
+                None => exclusive.publish_numbered(topic, payload),
+                Some(timeout) => exclusive.publish_numbered_timeout(topic, payload, timeout),
+            }?)
+        })
     })
 }
 

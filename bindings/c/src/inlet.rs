@@ -1,18 +1,39 @@
 //! Inlets, and what they publish: entries and losses.
 
 use crate::arguments::{
-    FOREVER, close, handle, null, payload, put, put_count, put_handle, slice, string, timeout,
+    self, FOREVER, Options, close, handle, null, payload, put, put_count, put_handle, slice,
+    string, timeout,
 };
 use crate::bus::{bus, toroni_bus};
 use crate::lists::Strings;
 use crate::message::toroni_origin;
-use crate::options::unknown;
-use crate::publisher::toroni_bytes;
+use crate::options::{toroni_policy, unknown};
+use crate::publisher::{WithPolicy, toroni_bytes, with_policy};
 use crate::status::{Failure, Outcome, Status, catch_panics, catch_panics_or};
 use std::ffi::{CString, c_char, c_int};
-use toroni::{Entry, Inlet, InletTopic, Lost, LostBound, LostReason, Pattern};
+use toroni::{
+    Entry, Inlet, InletTopic, InvalidSetting, Lost, LostBound, LostReason, Pattern, Policy,
+};
 
 pub struct toroni_inlet(Inlet);
+
+impl WithPolicy for Inlet {
+    fn with_policy(self, policy: Policy) -> Result<Self, InvalidSetting> {
+        self.with_policy(policy)
+    }
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct toroni_inlet_options {
+    pub struct_size: usize,
+    pub policy: toroni_policy,
+}
+
+// SAFETY: all fields are numbers; a test checks the layout.
+unsafe impl Options for toroni_inlet_options {
+    const INIT: &'static str = "TORONI_INLET_OPTIONS_INIT";
+}
 
 pub struct toroni_inlet_topic {
     topic: InletTopic,
@@ -182,11 +203,18 @@ unsafe fn lost(pointer: *const toroni_lost) -> Outcome<Lost> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_inlet_open(
     bus: *const toroni_bus,
+    options: *const toroni_inlet_options,
     result: *mut *mut toroni_inlet,
 ) -> c_int {
     // SAFETY: toroni.h requires it of callers.
     catch_panics(|| unsafe {
-        put_handle(result, || Ok(toroni_inlet(self::bus(bus)?.bus.inlet()?)))
+        put_handle(result, || {
+            let inlet = self::bus(bus)?.bus.inlet()?;
+            if options.is_null() {
+                return Ok(toroni_inlet(inlet));
+            }
+            Ok(toroni_inlet(with_policy(inlet, &arguments::options(options)?.policy)?))
+        })
     })
 }
 
@@ -235,10 +263,27 @@ pub unsafe extern "C" fn toroni_inlet_claim(
     stream: u16,
     result: *mut toroni_arrived,
 ) -> c_int {
+    // SAFETY: toroni.h requires it of callers.
+    unsafe { toroni_inlet_claim_timeout(inlet, source, series, stream, FOREVER, result) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_inlet_claim_timeout(
+    inlet: *const toroni_inlet,
+    source: u32,
+    series: u32,
+    stream: u16,
+    timeout_ns: u64,
+    result: *mut toroni_arrived,
+) -> c_int {
     // SAFETY: toroni.h requires it of callers; zeros are valid numbers.
     catch_panics(|| unsafe {
         put(result, "the pointer to the result", || {
-            let arrived = self::inlet(inlet)?.claim(source, series, stream)?;
+            let inlet = self::inlet(inlet)?;
+            let arrived = match timeout(timeout_ns) {
+                None => inlet.claim(source, series, stream),
+                Some(timeout) => inlet.claim_timeout(source, series, stream, timeout),
+            }?;
             let taken_over = arrived.taken_over.into();
             Ok(toroni_arrived { next: arrived.next, taken_over, reserved: 0 })
         })

@@ -1,8 +1,8 @@
 //! Publishers.
 
 use crate::arguments::{
-    self, FOREVER, Options, close, handle, null, payload, put_count, put_handle, slice, string,
-    timeout,
+    self, FOREVER, Options, close, handle, null, payload, put, put_count, put_handle, slice,
+    string, timeout,
 };
 use crate::bus::{bus, toroni_bus};
 use crate::options::{policy, toroni_policy, unknown};
@@ -42,6 +42,9 @@ pub struct toroni_bytes {
 pub type toroni_fill =
     Option<unsafe extern "C" fn(data: *mut c_void, length: usize, context: *mut c_void) -> c_int>;
 
+/// What errors call the result of the functions that return a sequence.
+pub(crate) const THE_SEQUENCE: &str = "the pointer to the sequence";
+
 /// A payload that [`payloads`] has checked.
 #[repr(transparent)]
 pub(crate) struct Payload(toroni_bytes);
@@ -73,17 +76,29 @@ pub(crate) unsafe fn payloads<'a>(
     unsafe { slice(pointer.cast(), count, "the payloads") }
 }
 
-/// What messages are published on: a publisher, or a topic of an exclusive one.
-pub(crate) trait Adjustable: Sized {
-    fn to_descendants(self, to_descendants: bool) -> Self;
+/// A handle that can wait less than the policy of the bus says.
+pub(crate) trait WithPolicy: Sized {
     fn with_policy(self, policy: Policy) -> Result<Self, InvalidSetting>;
+}
+
+/// What messages are published on: a publisher, or a topic of an exclusive one.
+pub(crate) trait Adjustable: WithPolicy {
+    fn to_descendants(self, to_descendants: bool) -> Self;
+}
+
+impl WithPolicy for Publisher {
+    fn with_policy(self, policy: Policy) -> Result<Self, InvalidSetting> {
+        self.with_policy(policy)
+    }
 }
 
 impl Adjustable for Publisher {
     fn to_descendants(self, to_descendants: bool) -> Self {
         self.to_descendants(to_descendants)
     }
+}
 
+impl WithPolicy for ExclusiveTopic {
     fn with_policy(self, policy: Policy) -> Result<Self, InvalidSetting> {
         self.with_policy(policy)
     }
@@ -92,10 +107,6 @@ impl Adjustable for Publisher {
 impl Adjustable for ExclusiveTopic {
     fn to_descendants(self, to_descendants: bool) -> Self {
         self.to_descendants(to_descendants)
-    }
-
-    fn with_policy(self, policy: Policy) -> Result<Self, InvalidSetting> {
-        self.with_policy(policy)
     }
 }
 
@@ -115,11 +126,14 @@ pub(crate) unsafe fn with_options<P: Adjustable>(
     if options.reserved != 0 {
         return Err(unknown("reserved", options.reserved));
     }
-    let policy = policy(&options.policy)?;
-    let publisher = publisher.to_descendants(options.to_descendants != 0);
-    match policy {
-        None => Ok(publisher),
-        Some(policy) => publisher.with_policy(policy).map_err(|error| Failure {
+    with_policy(publisher.to_descendants(options.to_descendants != 0), &options.policy)
+}
+
+/// Applies a caller's policy.
+pub(crate) fn with_policy<P: WithPolicy>(handle: P, policy: &toroni_policy) -> Outcome<P> {
+    match self::policy(policy)? {
+        None => Ok(handle),
+        Some(policy) => handle.with_policy(policy).map_err(|error| Failure {
             status: Status::InvalidSetting,
             text: Some(error.to_string()),
         }),
@@ -213,6 +227,54 @@ pub unsafe extern "C" fn toroni_publish_timeout(
             None => publisher.publish(payload),
             Some(timeout) => publisher.publish_timeout(payload, timeout),
         }?)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_publish_numbered(
+    publisher: *const toroni_publisher,
+    data: *const c_void,
+    length: usize,
+    sequence: *mut u64,
+) -> c_int {
+    // SAFETY: toroni.h requires it of callers.
+    unsafe { toroni_publish_numbered_timeout(publisher, data, length, FOREVER, sequence) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_try_publish_numbered(
+    publisher: *const toroni_publisher,
+    data: *const c_void,
+    length: usize,
+    sequence: *mut u64,
+) -> c_int {
+    // SAFETY: toroni.h requires it of callers; zeros are a valid number.
+    catch_panics(|| unsafe {
+        put(sequence, THE_SEQUENCE, || {
+            let publisher = &self::publisher(publisher)?.publisher;
+            Ok(publisher.try_publish_numbered(payload(data, length)?)?)
+        })
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_publish_numbered_timeout(
+    publisher: *const toroni_publisher,
+    data: *const c_void,
+    length: usize,
+    timeout_ns: u64,
+    sequence: *mut u64,
+) -> c_int {
+    // SAFETY: toroni.h requires it of callers; zeros are a valid number.
+    catch_panics(|| unsafe {
+        put(sequence, THE_SEQUENCE, || {
+            let publisher = &self::publisher(publisher)?.publisher;
+            let payload = payload(data, length)?;
+            Ok(match timeout(timeout_ns) {
+                None => publisher.publish_numbered(payload),
+                Some(timeout) => publisher.publish_numbered_timeout(payload, timeout),
+            }?)
+        })
     })
 }
 

@@ -5,8 +5,8 @@ use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use toroni::{
-    BurstError, DirectoryError, ExclusiveError, FileError, OpenError, PublishError, PublisherError,
-    ReceiveError, SubscriberError,
+    BurstError, DirectoryError, ExclusiveError, FileError, HoldError, OpenError, PublishError,
+    PublisherError, ReceiveError, SubscriberError,
 };
 
 macro_rules! statuses {
@@ -58,6 +58,7 @@ statuses! {
     InvalidPattern = 24 "TORONI_INVALID_PATTERN" c"the pattern is malformed",
     InvalidOrigin = 25 "TORONI_INVALID_ORIGIN" c"a number of an origin is too large",
     InvalidLoss = 26 "TORONI_INVALID_LOSS" c"the numbers or the scope of a loss are outside their range",
+    NotGating = 27 "TORONI_NOT_GATING" c"publishers do not wait for this subscriber, so it cannot hold messages",
     NotFound = 30 "TORONI_NOT_FOUND" c"the bus does not exist",
     AlreadyExists = 31 "TORONI_ALREADY_EXISTS" c"the bus already exists",
     PermissionDenied = 32 "TORONI_PERMISSION_DENIED" c"permission denied",
@@ -69,7 +70,7 @@ statuses! {
     Damaged = 38 "TORONI_DAMAGED" c"the files of the bus are damaged, or are not a bus",
     SettingMismatch = 39 "TORONI_SETTING_MISMATCH" c"the bus exists with a different value of a required setting",
     TooManyParticipants = 40 "TORONI_TOO_MANY_PARTICIPANTS" c"all slots for publishing participants, or for subscribers, are taken",
-    PositionUnavailable = 41 "TORONI_POSITION_UNAVAILABLE" c"the start is not the position of a message, is no longer in the ring, or is in the future",
+    PositionUnavailable = 41 "TORONI_POSITION_UNAVAILABLE" c"the message is no longer in the ring or is in the future, or the position is not that of a message",
     NotCheckedSinceBoot = 42 "TORONI_NOT_CHECKED_SINCE_BOOT" c"the bus is on a disk, and has not been checked since the machine booted",
     OutOfReach = 43 "TORONI_OUT_OF_REACH" c"the bus does not work across this boundary between namespaces or C libraries",
     Os = 50 "TORONI_OS" c"the operating system returned an error",
@@ -241,6 +242,20 @@ impl From<BurstError> for Failure {
     fn from(error: BurstError) -> Self {
         let text = error.to_string();
         Self { text: Some(text), ..error.source.into() }
+    }
+}
+
+impl From<HoldError> for Failure {
+    fn from(error: HoldError) -> Self {
+        let status = match &error {
+            HoldError::NotGating => Status::NotGating,
+            HoldError::SequenceLost { .. } => Status::PositionUnavailable,
+            HoldError::LeaseLost => Status::LeaseLost,
+            HoldError::Forked(_) => Status::Forked,
+            HoldError::Corrupt(_) => Status::Corrupt,
+            _ => Status::Other,
+        };
+        Self::with_text_of(status, &error)
     }
 }
 

@@ -29,6 +29,9 @@ struct State {
     losses: Losses,
 }
 
+/// `TORONI_NO_SEQUENCE` of toroni.h.
+const NO_SEQUENCE: u64 = u64::MAX;
+
 /// The last losses that a handle has returned.
 #[derive(Default)]
 pub(crate) struct Losses {
@@ -418,6 +421,34 @@ pub unsafe extern "C" fn toroni_subscriber_position(subscriber: *mut toroni_subs
 pub unsafe extern "C" fn toroni_subscriber_lag_bytes(subscriber: *mut toroni_subscriber) -> u64 {
     // SAFETY: toroni.h requires it of callers.
     catch_panics_or(0, || Ok(unsafe { state(subscriber) }?.open().0.lag_bytes()))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_subscriber_hold(
+    subscriber: *mut toroni_subscriber,
+    sequence: u64,
+) -> c_int {
+    // SAFETY: toroni.h requires it of callers.
+    catch_panics(|| Ok(unsafe { state(subscriber) }?.open().0.hold(sequence)?))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_subscriber_release_hold(
+    subscriber: *mut toroni_subscriber,
+) -> c_int {
+    catch_panics(|| {
+        // SAFETY: toroni.h requires it of callers.
+        unsafe { state(subscriber) }?.open().0.release_hold();
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_subscriber_held(subscriber: *mut toroni_subscriber) -> u64 {
+    catch_panics_or(NO_SEQUENCE, || {
+        // SAFETY: toroni.h requires it of callers.
+        Ok(unsafe { state(subscriber) }?.open().0.held().unwrap_or(NO_SEQUENCE))
+    })
 }
 
 #[unsafe(no_mangle)]

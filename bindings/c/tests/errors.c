@@ -42,6 +42,7 @@ void null_is_an_error_everywhere(void) {
     toroni_bytes bytes = {NULL, 1};
     toroni_subscriber_stats seen;
     const char *const no_pattern = NULL;
+    uint64_t sequence;
     size_t count;
     int fd;
 
@@ -63,6 +64,15 @@ void null_is_an_error_everywhere(void) {
     NULL_IN(toroni_try_publish(publisher, NULL, 1));
     NULL_IN(toroni_publish_timeout(NULL, "", 0, 0));
     NULL_IN(toroni_publish_timeout(publisher, NULL, 1, 0));
+    NULL_IN(toroni_publish_numbered(NULL, "", 0, &sequence));
+    NULL_IN(toroni_publish_numbered(publisher, NULL, 1, &sequence));
+    NULL_IN(toroni_publish_numbered(publisher, "", 0, NULL));
+    NULL_IN(toroni_try_publish_numbered(NULL, "", 0, &sequence));
+    NULL_IN(toroni_try_publish_numbered(publisher, NULL, 1, &sequence));
+    NULL_IN(toroni_try_publish_numbered(publisher, "", 0, NULL));
+    NULL_IN(toroni_publish_numbered_timeout(NULL, "", 0, 0, &sequence));
+    NULL_IN(toroni_publish_numbered_timeout(publisher, NULL, 1, 0, &sequence));
+    NULL_IN(toroni_publish_numbered_timeout(publisher, "", 0, 0, NULL));
     NULL_IN(toroni_publish_to_descendants(NULL, "", 0));
     NULL_IN(toroni_publish_to_descendants(publisher, NULL, 1));
     NULL_IN(toroni_publish_batch(NULL, NULL, 0));
@@ -94,6 +104,13 @@ void null_is_an_error_everywhere(void) {
     NULL_IN(toroni_exclusive_try_publish(exclusive, NULL, "", 0));
     NULL_IN(toroni_exclusive_publish_timeout(NULL, topic, "", 0, 0));
     NULL_IN(toroni_exclusive_publish_timeout(exclusive, NULL, "", 0, 0));
+    NULL_IN(toroni_exclusive_publish_numbered(NULL, topic, "", 0, &sequence));
+    NULL_IN(toroni_exclusive_publish_numbered(exclusive, NULL, "", 0, &sequence));
+    NULL_IN(toroni_exclusive_publish_numbered(exclusive, topic, "", 0, NULL));
+    NULL_IN(toroni_exclusive_try_publish_numbered(NULL, topic, "", 0, &sequence));
+    NULL_IN(toroni_exclusive_try_publish_numbered(exclusive, topic, NULL, 1, &sequence));
+    NULL_IN(toroni_exclusive_publish_numbered_timeout(NULL, topic, "", 0, 0, &sequence));
+    NULL_IN(toroni_exclusive_publish_numbered_timeout(exclusive, topic, NULL, 1, 0, &sequence));
     NULL_IN(toroni_exclusive_publish_batch(NULL, topic, NULL, 0));
     NULL_IN(toroni_exclusive_publish_batch(exclusive, NULL, NULL, 0));
     NULL_IN(toroni_exclusive_publish_batch(exclusive, topic, &bytes, 1));
@@ -107,17 +124,19 @@ void null_is_an_error_everywhere(void) {
     NULL_IN(toroni_exclusive_publish_in_place(exclusive, NULL, 0, fill, NULL));
     NULL_IN(toroni_exclusive_publish_in_place(exclusive, topic, 0, NULL, NULL));
 
-    OK(toroni_inlet_open(bus, &inlet));
+    OK(toroni_inlet_open(bus, NULL, &inlet));
     toroni_exclusive_close(exclusive);
     OK(toroni_inlet_open_topic(inlet, "t", &inlet_topic));
-    NULL_IN(toroni_inlet_open(NULL, &no_inlet));
-    NULL_IN(toroni_inlet_open(bus, NULL));
+    NULL_IN(toroni_inlet_open(NULL, NULL, &no_inlet));
+    NULL_IN(toroni_inlet_open(bus, NULL, NULL));
     NULL_IN(toroni_inlet_open_topic(NULL, "t", &no_inlet_topic));
     NULL_IN(toroni_inlet_open_topic(inlet, NULL, &no_inlet_topic));
     NULL_IN(toroni_inlet_open_topic(inlet, "t", NULL));
     CHECK(toroni_inlet_topic_name(NULL) == NULL && toroni_inlet_duplicates(NULL) == 0);
     NULL_IN(toroni_inlet_claim(NULL, 1, 1, 1, &arrived));
     NULL_IN(toroni_inlet_claim(inlet, 1, 1, 1, NULL));
+    NULL_IN(toroni_inlet_claim_timeout(NULL, 1, 1, 1, 0, &arrived));
+    NULL_IN(toroni_inlet_claim_timeout(inlet, 1, 1, 1, 0, NULL));
     NULL_IN(toroni_inlet_publish(NULL, NULL, 0, &count));
     NULL_IN(toroni_inlet_publish(inlet, NULL, 1, &count));
     NULL_IN(toroni_inlet_publish(inlet, &entry, 1, &count));
@@ -163,6 +182,9 @@ void null_is_an_error_everywhere(void) {
     NULL_IN(toroni_subscriber_fd(subscriber, NULL));
     CHECK(toroni_subscriber_run_number(NULL) == 0 && toroni_subscriber_slot(NULL) == TORONI_NO_SLOT);
     CHECK(toroni_subscriber_position(NULL) == 0 && toroni_subscriber_lag_bytes(NULL) == 0);
+    NULL_IN(toroni_subscriber_hold(NULL, 0));
+    NULL_IN(toroni_subscriber_release_hold(NULL));
+    CHECK(toroni_subscriber_held(NULL) == TORONI_NO_SEQUENCE);
     NULL_IN(toroni_subscriber_get_stats(NULL, &seen));
     NULL_IN(toroni_subscriber_get_stats(subscriber, NULL));
     toroni_subscriber_interrupt(NULL);
@@ -288,6 +310,7 @@ void a_call_that_fails_clears_its_result(void) {
     toroni_loss loss;
     toroni_lost lost;
     toroni_subscriber_stats seen;
+    uint64_t sequence;
     size_t count;
     int fd, matched;
 
@@ -308,8 +331,8 @@ void a_call_that_fails_clears_its_result(void) {
     CLEARS(TORONI_INVALID_TOPIC, toroni_exclusive_open_topic(exclusive, "//", NULL, &no_topic), no_topic);
     CLEARS(TORONI_INVALID_ARGUMENT, toroni_exclusive_publish_burst(exclusive, NULL, payloads, 1, &count), count);
     toroni_exclusive_close(exclusive);
-    OK(toroni_inlet_open(bus, &inlet));
-    CLEARS(TORONI_INVALID_ARGUMENT, toroni_inlet_open(NULL, &no_inlet), no_inlet);
+    OK(toroni_inlet_open(bus, NULL, &inlet));
+    CLEARS(TORONI_INVALID_ARGUMENT, toroni_inlet_open(NULL, NULL, &no_inlet), no_inlet);
     CLEARS(TORONI_INVALID_TOPIC, toroni_inlet_open_topic(inlet, "//", &no_inlet_topic), no_inlet_topic);
     CLEARS(TORONI_INVALID_ARGUMENT, toroni_inlet_claim(NULL, 1, 1, 1, &arrived), arrived);
     CLEARS(TORONI_INVALID_ARGUMENT, toroni_inlet_publish(inlet, NULL, 1, &count), count);
@@ -349,6 +372,15 @@ void a_call_that_fails_clears_its_result(void) {
     CLEARS(TORONI_INVALID_ARGUMENT, toroni_router_last_loss(NULL, &loss), loss);
     CLEARS(TORONI_INVALID_ARGUMENT, toroni_router_get_stats(NULL, &seen), seen);
 
+    CLEARS(TORONI_INVALID_ARGUMENT, toroni_inlet_claim_timeout(NULL, 1, 1, 1, 0, &arrived), arrived);
+    CLEARS(TORONI_TOO_LONG, toroni_publish_numbered(publisher, "", 1 << 20, &sequence), sequence);
+    CLEARS(TORONI_TOO_LONG, toroni_try_publish_numbered(publisher, "", 1 << 20, &sequence), sequence);
+    CLEARS(TORONI_TOO_LONG, toroni_publish_numbered_timeout(publisher, "", 1 << 20, 0, &sequence), sequence);
+    CLEARS(TORONI_INVALID_ARGUMENT, toroni_exclusive_publish_numbered(NULL, NULL, "", 0, &sequence), sequence);
+    CLEARS(TORONI_INVALID_ARGUMENT, toroni_exclusive_try_publish_numbered(NULL, NULL, "", 0, &sequence), sequence);
+    CLEARS(TORONI_INVALID_ARGUMENT, toroni_exclusive_publish_numbered_timeout(NULL, NULL, "", 0, 0, &sequence),
+           sequence);
+
     /* A count says how much was done before the failure. */
     CLEARS(TORONI_INVALID_ARGUMENT, toroni_publish_burst(NULL, payloads, 1, &count), count);
     CLEARS(TORONI_INVALID_ARGUMENT, toroni_publish_burst_timeout(NULL, payloads, 1, 0, &count), count);
@@ -371,6 +403,8 @@ void invalid_texts_and_values_are_errors(void) {
     toroni_open_options options = TORONI_OPEN_OPTIONS_INIT, other;
     toroni_subscriber_options subscribing = TORONI_SUBSCRIBER_OPTIONS_INIT;
     toroni_publisher_options publishing = TORONI_PUBLISHER_OPTIONS_INIT;
+    toroni_inlet_options bringing = TORONI_INLET_OPTIONS_INIT;
+    toroni_inlet *inlet;
     const toroni_bytes endless = {"", SIZE_MAX};
     toroni_bus *bus = open_bus(NULL), *no_bus;
     toroni_publisher *publisher;
@@ -412,6 +446,14 @@ void invalid_texts_and_values_are_errors(void) {
     RETURNS(TORONI_INVALID_ARGUMENT, toroni_bus_publisher(bus, "t", &publishing, &publisher));
     publishing.struct_size = sizeof publishing, publishing.reserved = 1;
     RETURNS(TORONI_INVALID_ARGUMENT, toroni_bus_publisher(bus, "t", &publishing, &publisher));
+
+    bringing.policy.kind = 4;
+    RETURNS(TORONI_INVALID_ARGUMENT, toroni_inlet_open(bus, &bringing, &inlet));
+    bringing.policy.kind = TORONI_POLICY_WAIT, bringing.policy.limit_ns = TORONI_FOREVER;
+    RETURNS(TORONI_INVALID_SETTING, toroni_inlet_open(bus, &bringing, &inlet));
+    CHECK(inlet == NULL && strstr(toroni_error_message(), "policy") != NULL);
+    bringing.struct_size = 0;
+    RETURNS(TORONI_INVALID_ARGUMENT, toroni_inlet_open(bus, &bringing, &inlet));
 
     OK(toroni_bus_publisher(bus, "t", NULL, &publisher));
     RETURNS(TORONI_INVALID_ARGUMENT, toroni_publish(publisher, "", SIZE_MAX));

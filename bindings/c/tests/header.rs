@@ -74,6 +74,9 @@ fn no_function_lets_a_panic_through() {
         // They call another exported function.
         ("toroni_publish_burst", "toroni_publish_burst_timeout("),
         ("toroni_exclusive_publish_burst", "toroni_exclusive_publish_burst_timeout("),
+        ("toroni_publish_numbered", "toroni_publish_numbered_timeout("),
+        ("toroni_exclusive_publish_numbered", "toroni_exclusive_publish_numbered_timeout("),
+        ("toroni_inlet_claim", "toroni_inlet_claim_timeout("),
         ("toroni_inlet_publish", "toroni_inlet_publish_timeout("),
         ("toroni_inlet_publish_lost", "toroni_inlet_publish_lost_timeout("),
         // Signal handlers call them; they only store a number.
@@ -186,6 +189,7 @@ layouts! {
         flags reserved
     }
     toroni_origin { number source series stream reserved }
+    toroni_inlet_options { struct_size policy }
     toroni_inlet_entry {
         topic parts part_count origin open_from number timestamp_ns flags reserved
     }
@@ -261,5 +265,5 @@ fn structures_that_callers_make_end_without_padding() {
             count += 1;
         }
     }
-    assert_eq!(count, 13, "options, and structures that the library writes to callers' memory");
+    assert_eq!(count, 14, "options, and structures that the library writes to callers' memory");
 }

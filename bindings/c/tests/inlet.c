@@ -53,7 +53,7 @@ void an_inlet_publishes_what_comes_from_elsewhere(void) {
     OK(toroni_bus_subscribe(bus, "**", &subscriber));
     OK(toroni_bus_subscribe(bus, "**", &in_place));
     OK(toroni_bus_subscribe(bus, "a/below", &below));
-    OK(toroni_inlet_open(bus, &inlet));
+    OK(toroni_inlet_open(bus, NULL, &inlet));
     OK(toroni_inlet_open_topic(inlet, "a", &a));
     OK(toroni_inlet_open_topic(inlet, "b", &b));
     CHECK(strcmp(toroni_inlet_topic_name(b), "b") == 0);
@@ -114,7 +114,7 @@ void each_message_from_elsewhere_arrives_once(void) {
     uint64_t number;
     size_t i;
     OK(toroni_bus_subscribe(bus, "**", &subscriber));
-    OK(toroni_inlet_open(bus, &inlet));
+    OK(toroni_inlet_open(bus, NULL, &inlet));
     OK(toroni_inlet_open_topic(inlet, "a", &topic));
     OK(bring(inlet, topic, 3));
     OK(bring(inlet, topic, 3));
@@ -123,7 +123,7 @@ void each_message_from_elsewhere_arrives_once(void) {
     toroni_inlet_topic_close(topic);
     toroni_inlet_close(inlet);
     /* A program that restarts sends everything again. */
-    OK(toroni_inlet_open(bus, &inlet));
+    OK(toroni_inlet_open(bus, NULL, &inlet));
     OK(toroni_inlet_open_topic(inlet, "a", &topic));
     for (number = 0; number < 10; number++) OK(bring(inlet, topic, number));
     CHECK(toroni_inlet_duplicates(inlet) == 9);
@@ -201,7 +201,7 @@ void losses_from_elsewhere_arrive_at_their_place(void) {
     CHECK(found.messages == 0 && found.scope == NULL);
 
     OK(toroni_bus_publisher(bus, "a/b", NULL, &publisher));
-    OK(toroni_inlet_open(bus, &inlet));
+    OK(toroni_inlet_open(bus, NULL, &inlet));
     OK(toroni_inlet_open_topic(inlet, "a/b", &topic));
     OK(bring(inlet, topic, 1));
     lost.from = origin_of(2), lost.until = UINT64_C(1) << 48, lost.messages = UINT64_MAX;
@@ -267,10 +267,10 @@ void one_inlet_at_a_time_brings_a_series(void) {
     toroni_arrived arrived;
     options.participant_name = "the bridge";
     other = open_bus(&options);
-    OK(toroni_inlet_open(other, &first));
+    OK(toroni_inlet_open(other, NULL, &first));
     OK(toroni_inlet_open_topic(first, "a", &others));
     OK(bring(first, others, 5));
-    OK(toroni_inlet_open(bus, &second));
+    OK(toroni_inlet_open(bus, NULL, &second));
     OK(toroni_inlet_open_topic(second, "a", &topic));
     RETURNS(TORONI_TAKEN, bring(second, topic, 6));
     snprintf(holder, sizeof holder, "\"the bridge\", process %d,", (int)getpid());
@@ -305,7 +305,7 @@ void invalid_messages_from_elsewhere_are_refused(void) {
     size_t published = 9, i;
     options.capacity = 1 << 16, options.max_arrivals = 2;
     bus = open_bus(&options);
-    OK(toroni_inlet_open(bus, &inlet));
+    OK(toroni_inlet_open(bus, NULL, &inlet));
     OK(toroni_inlet_open_topic(inlet, "t", &topic));
     entries[0].topic = bad->topic = topic;
 
@@ -357,7 +357,7 @@ void invalid_messages_from_elsewhere_are_refused(void) {
 
     options.directory = directory, options.max_arrivals = TORONI_NO_ARRIVALS;
     OK(toroni_bus_open("inlet.none", &options, &bus));
-    OK(toroni_inlet_open(bus, &inlet));
+    OK(toroni_inlet_open(bus, NULL, &inlet));
     RETURNS(TORONI_TOO_MANY_ARRIVALS, toroni_inlet_claim(inlet, 1, 1, 0, &arrived));
     toroni_inlet_close(inlet);
     toroni_bus_close(bus);
@@ -379,7 +379,7 @@ void an_inlet_waits_for_slow_subscribers(void) {
     options.policy.kind = TORONI_POLICY_WAIT, options.policy.limit_ns = TORONI_FOREVER;
     bus = open_bus(&options);
     OK(toroni_bus_subscribe(bus, "t", &subscriber));
-    OK(toroni_inlet_open(bus, &inlet));
+    OK(toroni_inlet_open(bus, NULL, &inlet));
     OK(toroni_inlet_open_topic(inlet, "t", &topic));
     for (i = 0; i < 100; i++) {
         entries[i].topic = topic, entries[i].parts = &part, entries[i].part_count = 1;
@@ -397,6 +397,57 @@ void an_inlet_waits_for_slow_subscribers(void) {
         OK(toroni_try_receive(subscriber, &message));
         CHECK(is_origin(&message, i));
     }
+    toroni_inlet_topic_close(topic);
+    toroni_inlet_close(inlet);
+    toroni_subscriber_close(subscriber);
+    toroni_bus_close(bus);
+}
+
+static void *claim_in_vain(void *inlet) {
+    toroni_arrived arrived;
+    RETURNS(TORONI_TIMEOUT, toroni_inlet_claim_timeout(inlet, 7, 1, 0, SECOND / 100, &arrived));
+    return NULL;
+}
+
+/* Has the writer lock while another thread claims. */
+static int fill_beside(void *data, size_t length, void *inlet) {
+    pthread_t thread;
+    memset(data, 0, length);
+    CHECK(pthread_create(&thread, NULL, claim_in_vain, inlet) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    return 0;
+}
+
+void an_inlet_can_wait_less_than_the_bus_says(void) {
+    static const char payload[1000];
+    const toroni_bytes part = {payload, sizeof payload};
+    toroni_open_options options = TORONI_OPEN_OPTIONS_INIT;
+    toroni_inlet_options hasty = TORONI_INLET_OPTIONS_INIT;
+    toroni_inlet_entry entry = {0};
+    toroni_bus *bus;
+    toroni_publisher *publisher;
+    toroni_subscriber *subscriber;
+    toroni_inlet *inlet;
+    toroni_inlet_topic *topic;
+    toroni_message message;
+    toroni_arrived arrived;
+    int i;
+    options.capacity = 1 << 16;
+    options.policy.kind = TORONI_POLICY_WAIT, options.policy.limit_ns = TORONI_FOREVER;
+    bus = open_bus(&options);
+    OK(toroni_bus_subscribe(bus, "t", &subscriber));
+    hasty.policy.kind = TORONI_POLICY_OVERWRITE;
+    OK(toroni_inlet_open(bus, &hasty, &inlet));
+    OK(toroni_inlet_open_topic(inlet, "t", &topic));
+    entry.topic = topic, entry.parts = &part, entry.part_count = 1;
+    for (i = 0; i < 100; i++) OK(toroni_inlet_publish(inlet, &entry, 1, NULL));
+    RETURNS(TORONI_LAPPED, toroni_try_receive(subscriber, &message));
+    OK(toroni_bus_publisher(bus, "t", NULL, &publisher));
+    OK(toroni_publish_in_place(publisher, 1, fill_beside, inlet));
+    toroni_publisher_close(publisher);
+    OK(toroni_inlet_claim_timeout(inlet, 7, 1, 0, SECOND, &arrived));
+    CHECK(arrived.next == 0 && !arrived.taken_over);
+    OK(toroni_inlet_claim_timeout(inlet, 7, 1, 0, TORONI_FOREVER, &arrived));
     toroni_inlet_topic_close(topic);
     toroni_inlet_close(inlet);
     toroni_subscriber_close(subscriber);
@@ -429,7 +480,7 @@ void threads_share_an_inlet(void) {
     toroni_message message;
     size_t i;
     OK(toroni_bus_subscribe(bus, "t", &subscriber));
-    OK(toroni_inlet_open(bus, &shared));
+    OK(toroni_inlet_open(bus, NULL, &shared));
     for (i = 0; i < 4; i++) CHECK(pthread_create(&threads[i], NULL, bring_in_a_thread, &streams[i]) == 0);
     for (i = 0; i < 4; i++) CHECK(pthread_join(threads[i], NULL) == 0);
     for (i = 0; i < 400; i++) {
@@ -451,7 +502,7 @@ void a_killed_inlet_is_succeeded(void) {
     pid_t child;
     int status;
     OK(toroni_bus_subscribe(bus, "t", &subscriber));
-    OK(toroni_inlet_open(bus, &inlet));
+    OK(toroni_inlet_open(bus, NULL, &inlet));
     OK(toroni_inlet_open_topic(inlet, "t", &topic));
     child = fork();
     CHECK(child >= 0);
@@ -461,7 +512,7 @@ void a_killed_inlet_is_succeeded(void) {
         toroni_inlet_topic *own_topic;
         RETURNS(TORONI_FORKED, bring(inlet, topic, 1));
         RETURNS(TORONI_FORKED, toroni_inlet_claim(inlet, 7, 1, 0, &arrived));
-        OK(toroni_inlet_open(own, &own_inlet));
+        OK(toroni_inlet_open(own, NULL, &own_inlet));
         OK(toroni_inlet_open_topic(own_inlet, "t", &own_topic));
         OK(bring(own_inlet, own_topic, 1));
         for (;;) pause();

@@ -31,8 +31,13 @@ void losses_from_elsewhere_arrive_at_their_place(void);
 void one_inlet_at_a_time_brings_a_series(void);
 void invalid_messages_from_elsewhere_are_refused(void);
 void an_inlet_waits_for_slow_subscribers(void);
+void an_inlet_can_wait_less_than_the_bus_says(void);
 void threads_share_an_inlet(void);
 void a_killed_inlet_is_succeeded(void);
+void publishers_learn_the_sequences_of_their_messages(void);
+void a_call_for_a_sequence_has_a_time_limit(void);
+void messages_are_held_until_they_are_released(void);
+void a_hold_ends_when_the_policy_ends_it(void);
 void losses_are_exact(void);
 void messages_in_place_are_validated(void);
 void messages_are_passed_on_in_place(void);
@@ -82,8 +87,13 @@ static const struct {
     TEST(one_inlet_at_a_time_brings_a_series),
     TEST(invalid_messages_from_elsewhere_are_refused),
     TEST(an_inlet_waits_for_slow_subscribers),
+    TEST(an_inlet_can_wait_less_than_the_bus_says),
     TEST(threads_share_an_inlet),
     TEST(a_killed_inlet_is_succeeded),
+    TEST(publishers_learn_the_sequences_of_their_messages),
+    TEST(a_call_for_a_sequence_has_a_time_limit),
+    TEST(messages_are_held_until_they_are_released),
+    TEST(a_hold_ends_when_the_policy_ends_it),
     TEST(losses_are_exact),
     TEST(messages_in_place_are_validated),
     TEST(messages_are_passed_on_in_place),

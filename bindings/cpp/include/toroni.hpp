@@ -954,7 +954,7 @@ public:
 
     static result<inlet> open(const bus &bus, std::nothrow_t) {
         toroni_inlet *handle = nullptr;
-        const int status = toroni_inlet_open(bus.get(), &handle);
+        const int status = toroni_inlet_open(bus.get(), nullptr, &handle);
         if (status != TORONI_OK) return detail::last_failure(status);
         return inlet(handle);
     }
