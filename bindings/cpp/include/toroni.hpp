@@ -583,6 +583,18 @@ inline result<bool> yes_unless(int status) {
     return true;
 }
 
+inline result<std::uint64_t> numbered(int status, std::uint64_t sequence) {
+    if (status != TORONI_OK) return last_failure(status);
+    return sequence;
+}
+
+inline result<std::optional<std::uint64_t>> numbered_unless(int status, std::uint64_t sequence) {
+    if (status == TORONI_FULL || status == TORONI_BUSY || status == TORONI_TIMEOUT)
+        return std::optional<std::uint64_t>();
+    if (status != TORONI_OK) return last_failure(status);
+    return std::optional<std::uint64_t>(sequence);
+}
+
 template <typename Messages> std::vector<toroni_bytes> gathered(const Messages &messages) {
     std::vector<toroni_bytes> all;
     all.reserve(std::size(messages));
@@ -681,6 +693,37 @@ public:
     }
     template <typename Duration> result<bool> publish_for(bytes message, Duration limit, std::nothrow_t) const {
         return detail::yes_unless(toroni_publish_timeout(get(), message.data(), message.size(), detail::ns(limit)));
+    }
+
+    // Publishes a message and returns its sequence: message::sequence() for each subscriber that receives it.
+    std::uint64_t publish_numbered(bytes message) const { return publish_numbered(message, std::nothrow).value(); }
+    result<std::uint64_t> publish_numbered(bytes message, std::nothrow_t) const {
+        std::uint64_t sequence = 0;
+        const int status = toroni_publish_numbered(get(), message.data(), message.size(), &sequence);
+        return detail::numbered(status, sequence);
+    }
+
+    // Publishes a message and returns its sequence, if that needs no wait.
+    std::optional<std::uint64_t> try_publish_numbered(bytes message) const {
+        return try_publish_numbered(message, std::nothrow).value();
+    }
+    result<std::optional<std::uint64_t>> try_publish_numbered(bytes message, std::nothrow_t) const {
+        std::uint64_t sequence = 0;
+        const int status = toroni_try_publish_numbered(get(), message.data(), message.size(), &sequence);
+        return detail::numbered_unless(status, sequence);
+    }
+
+    // Publishes a message and returns its sequence, if that was possible within `limit`.
+    template <typename Duration>
+    std::optional<std::uint64_t> publish_numbered_for(bytes message, Duration limit) const {
+        return publish_numbered_for(message, limit, std::nothrow).value();
+    }
+    template <typename Duration>
+    result<std::optional<std::uint64_t>> publish_numbered_for(bytes message, Duration limit, std::nothrow_t) const {
+        std::uint64_t sequence = 0;
+        const int status =
+            toroni_publish_numbered_timeout(get(), message.data(), message.size(), detail::ns(limit), &sequence);
+        return detail::numbered_unless(status, sequence);
     }
 
     // Publishes a message to the topic and to everything below it.
@@ -851,6 +894,41 @@ public:
                                                                    message.size(), detail::ns(limit)));
     }
 
+    std::uint64_t publish_numbered(const exclusive_topic &topic, bytes message) const {
+        return publish_numbered(topic, message, std::nothrow).value();
+    }
+    result<std::uint64_t> publish_numbered(const exclusive_topic &topic, bytes message, std::nothrow_t) const {
+        std::uint64_t sequence = 0;
+        const int status =
+            toroni_exclusive_publish_numbered(get(), topic.get(), message.data(), message.size(), &sequence);
+        return detail::numbered(status, sequence);
+    }
+
+    std::optional<std::uint64_t> try_publish_numbered(const exclusive_topic &topic, bytes message) const {
+        return try_publish_numbered(topic, message, std::nothrow).value();
+    }
+    result<std::optional<std::uint64_t>> try_publish_numbered(const exclusive_topic &topic, bytes message,
+                                                              std::nothrow_t) const {
+        std::uint64_t sequence = 0;
+        const int status =
+            toroni_exclusive_try_publish_numbered(get(), topic.get(), message.data(), message.size(), &sequence);
+        return detail::numbered_unless(status, sequence);
+    }
+
+    template <typename Duration>
+    std::optional<std::uint64_t> publish_numbered_for(const exclusive_topic &topic, bytes message,
+                                                      Duration limit) const {
+        return publish_numbered_for(topic, message, limit, std::nothrow).value();
+    }
+    template <typename Duration>
+    result<std::optional<std::uint64_t>> publish_numbered_for(const exclusive_topic &topic, bytes message,
+                                                              Duration limit, std::nothrow_t) const {
+        std::uint64_t sequence = 0;
+        const int status = toroni_exclusive_publish_numbered_timeout(get(), topic.get(), message.data(),
+                                                                     message.size(), detail::ns(limit), &sequence);
+        return detail::numbered_unless(status, sequence);
+    }
+
     template <typename Messages> void publish_batch(const exclusive_topic &topic, const Messages &messages) const {
         publish_batch(topic, messages, std::nothrow).value();
     }
@@ -946,15 +1024,23 @@ struct entry {
     std::optional<std::uint64_t> number;    // its place in an order over several buses
 };
 
+// Options of an inlet: toroni_inlet_options.
+struct inlet_options {
+    toroni::policy policy;
+};
+
 // Publishes messages that were first published elsewhere, each of them once; see toroni_inlet. Any number of threads
 // may use it at the same time.
 class inlet {
 public:
-    explicit inlet(const bus &bus) : inlet(open(bus, std::nothrow).value()) {}
+    explicit inlet(const bus &bus, const inlet_options &options = {})
+        : inlet(open(bus, options, std::nothrow).value()) {}
 
-    static result<inlet> open(const bus &bus, std::nothrow_t) {
+    static result<inlet> open(const bus &bus, const inlet_options &options, std::nothrow_t) {
+        toroni_inlet_options given = TORONI_INLET_OPTIONS_INIT;
+        given.policy = options.policy;
         toroni_inlet *handle = nullptr;
-        const int status = toroni_inlet_open(bus.get(), nullptr, &handle);
+        const int status = toroni_inlet_open(bus.get(), &given, &handle);
         if (status != TORONI_OK) return detail::last_failure(status);
         return inlet(handle);
     }
@@ -978,6 +1064,22 @@ public:
         const int status = toroni_inlet_claim(get(), source, series, stream, &found);
         if (status != TORONI_OK) return detail::last_failure(status);
         return arrived{found.next, found.taken_over != 0};
+    }
+
+    // Does what claim does, and returns std::nullopt if other publishers did not let it in within `limit`.
+    template <typename Duration>
+    std::optional<arrived> claim_for(std::uint32_t source, std::uint32_t series, std::uint16_t stream,
+                                     Duration limit) const {
+        return claim_for(source, series, stream, limit, std::nothrow).value();
+    }
+    template <typename Duration>
+    result<std::optional<arrived>> claim_for(std::uint32_t source, std::uint32_t series, std::uint16_t stream,
+                                             Duration limit, std::nothrow_t) const {
+        toroni_arrived found{};
+        const int status = toroni_inlet_claim_timeout(get(), source, series, stream, detail::ns(limit), &found);
+        if (status == TORONI_TIMEOUT) return std::optional<arrived>();
+        if (status != TORONI_OK) return detail::last_failure(status);
+        return std::optional<arrived>(arrived{found.next, found.taken_over != 0});
     }
 
     // Publishes messages one after the other, on any topics, and drops those that have arrived before. Throws
@@ -1382,6 +1484,22 @@ public:
     // Return the position of the next message, and the bytes of the stream that were not read yet.
     std::uint64_t position() const { return toroni_subscriber_position(get()); }
     std::uint64_t lag_bytes() const { return toroni_subscriber_lag_bytes(get()); }
+
+    // Makes publishers keep the messages from `sequence` on, although this subscriber reads on; see
+    // toroni_subscriber_hold.
+    void hold(std::uint64_t sequence) { hold(sequence, std::nothrow).value(); }
+    result<void> hold(std::uint64_t sequence, std::nothrow_t) {
+        return detail::done(toroni_subscriber_hold(get(), sequence));
+    }
+    // Ends the hold.
+    void release_hold() { release_hold(std::nothrow).value(); }
+    result<void> release_hold(std::nothrow_t) { return detail::done(toroni_subscriber_release_hold(get())); }
+    // Returns the sequence of the hold, unless there is none or a message of it was overwritten.
+    std::optional<std::uint64_t> held() const {
+        const std::uint64_t sequence = toroni_subscriber_held(get());
+        return sequence == TORONI_NO_SEQUENCE ? std::nullopt : std::optional<std::uint64_t>(sequence);
+    }
+
     // Returns the number of the slot; TORONI_NO_SLOT if this object was moved from.
     std::uint32_t slot() const { return toroni_subscriber_slot(get()); }
     // Returns what happened to the subscriber so far.

@@ -428,6 +428,98 @@ void an_inlet_waits_with_a_limit() {
     CHECK(lost.until < 100);
 }
 
+void an_inlet_can_wait_less_than_the_bus_says() {
+    toroni::open_options options;
+    options.capacity = 1 << 16;
+    options.policy = toroni::policy::wait_as_long_as_it_lives();
+    const toroni::bus bus = open_bus("hasty-inlet", options);
+    toroni::subscriber subscriber(bus, "t");
+    const toroni::inlet inlet(bus, {toroni::policy::overwrite()});
+    const toroni::inlet_topic topic = inlet.topic("t");
+    const std::string large(1 << 14, 'x');
+    for (int i = 0; i < 10; ++i) inlet.publish({{topic, large}});
+    thrown_by<toroni::lapped>([&] { subscriber.try_receive(); });
+    const toroni::publisher publisher(bus, "t");
+    CHECK(publisher.publish_in_place(1, [&](toroni::writable_bytes) {
+        std::thread([&] {
+            CHECK(!inlet.claim_for(7, 1, 0, 10ms));
+            CHECK(!inlet.claim_for(7, 1, 0, 10ms, std::nothrow).value());
+        }).join();
+    }));
+    CHECK(inlet.claim_for(7, 1, 0, 1h).value().next == 0);
+    toroni::inlet other(bus, {});
+    CHECK(thrown_by<toroni::taken_error>([&] { other.claim_for(7, 1, 0, 1h); }).status() == TORONI_TAKEN);
+    options.policy = toroni::policy::overwrite();
+    const toroni::bus hasty = open_bus("hasty", options);
+    CHECK(toroni::inlet::open(hasty, {toroni::policy::wait_as_long_as_it_lives()}, std::nothrow).error().status ==
+          TORONI_INVALID_SETTING);
+}
+
+void publishers_learn_the_sequences_of_their_messages() {
+    toroni::open_options options;
+    options.capacity = 1 << 16;
+    options.policy = toroni::policy::wait_as_long_as_it_lives();
+    const toroni::bus bus = open_bus("numbered", options);
+    toroni::subscriber subscriber(bus, "t");
+    const toroni::publisher publisher(bus, "t");
+    CHECK(publisher.publish_numbered("0") == 0 && publisher.publish_numbered("1", std::nothrow).value() == 1);
+    CHECK(publisher.try_publish_numbered("2") == 2 && publisher.publish_numbered_for("3", 1h) == 3);
+    auto exclusive = std::make_optional<toroni::exclusive_publisher>(bus);
+    const toroni::exclusive_topic topic = exclusive->topic("t");
+    thrown_by<toroni::exclusive_error>([&] { publisher.publish_numbered("not"); });
+    CHECK(publisher.try_publish_numbered("not", std::nothrow).error().status == TORONI_EXCLUSIVE);
+    CHECK(exclusive->publish_numbered(topic, "4") == 4);
+    CHECK(exclusive->publish_numbered(topic, "5", std::nothrow).value() == 5);
+    CHECK(exclusive->try_publish_numbered(topic, "6") == 6);
+    CHECK(exclusive->publish_numbered_for(topic, "7", 1h) == 7);
+    for (std::uint64_t sequence = 0; sequence < 8; ++sequence) {
+        const auto message = subscriber.receive();
+        CHECK(message.sequence() == sequence && message.text() == std::to_string(sequence));
+    }
+    const std::string large(1 << 14, 'x');
+    while (exclusive->try_publish_numbered(topic, large)) {}
+    std::thread([&] { CHECK(!exclusive->publish_numbered_for(topic, large, 10ms)); }).join();
+    exclusive.reset();
+    CHECK(!publisher.try_publish_numbered(large));
+    std::thread([&] { CHECK(!publisher.publish_numbered_for(large, 10ms)); }).join();
+    CHECK(publisher.publish_numbered_for(std::string(1 << 20, 'x'), 1h, std::nothrow).error().status ==
+          TORONI_TOO_LONG);
+}
+
+void a_subscriber_holds_messages() {
+    toroni::open_options options;
+    options.capacity = 1 << 16;
+    options.policy = toroni::policy::wait_as_long_as_it_lives();
+    const toroni::bus bus = open_bus("holds", options);
+    toroni::subscriber subscriber(bus, "t");
+    const toroni::publisher publisher(bus, "t");
+    const std::string large(1 << 10, 'x');
+    const std::uint64_t first = publisher.publish_numbered("first");
+    CHECK(subscriber.receive().text() == "first" && !subscriber.held());
+    subscriber.hold(first);
+    CHECK(subscriber.held() == first);
+    while (publisher.try_publish(large)) CHECK(subscriber.try_receive());
+    toroni::subscriber_options from;
+    from.patterns = {"t"};
+    from.start = TORONI_START_SEQUENCE;
+    from.sequence = first;
+    from.gating = false;
+    toroni::subscriber again(bus, from);
+    CHECK(again.receive().text() == "first");
+    CHECK(again.hold(first, std::nothrow).error().status == TORONI_NOT_GATING);
+    CHECK(subscriber.hold(first + 20, std::nothrow) && publisher.try_publish(large));
+    CHECK(thrown_by<toroni::error>([&] { subscriber.hold(first); }).status() == TORONI_POSITION_UNAVAILABLE);
+    CHECK(subscriber.held() == first + 20);
+    subscriber.release_hold();
+    CHECK(!subscriber.held() && subscriber.release_hold(std::nothrow));
+    for (int i = 0; i < 200; ++i) {
+        while (subscriber.try_receive()) {}
+        CHECK(publisher.try_publish(large));
+    }
+    const toroni::subscriber moved = std::move(subscriber);
+    CHECK(!subscriber.held() && !subscriber.hold(1, std::nothrow) && !subscriber.release_hold(std::nothrow));
+}
+
 void parts_of_a_snapshot_outlive_it() {
     toroni::open_options options;
     options.participant_name = "a name longer than a string keeps within";
@@ -777,6 +869,9 @@ int main() {
         {"an_inlet_publishes_what_comes_from_elsewhere", an_inlet_publishes_what_comes_from_elsewhere},
         {"losses_from_elsewhere_are_thrown_or_handled", losses_from_elsewhere_are_thrown_or_handled},
         {"an_inlet_waits_with_a_limit", an_inlet_waits_with_a_limit},
+        {"an_inlet_can_wait_less_than_the_bus_says", an_inlet_can_wait_less_than_the_bus_says},
+        {"publishers_learn_the_sequences_of_their_messages", publishers_learn_the_sequences_of_their_messages},
+        {"a_subscriber_holds_messages", a_subscriber_holds_messages},
         {"parts_of_a_snapshot_outlive_it", parts_of_a_snapshot_outlive_it},
         {"settings_arrive", settings_arrive},
         {"an_exception_in_place_publishes_nothing_and_is_rethrown", an_exception_in_place_publishes_nothing_and_is_rethrown},
