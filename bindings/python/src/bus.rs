@@ -160,11 +160,13 @@ impl Bus {
     }
 
     /// Makes an inlet, which publishes messages that come from elsewhere: from another host, another bus or a
-    /// recording.
-    fn inlet(&self, py: Python<'_>) -> PyResult<Inlet> {
+    /// recording. policy is written as for Bus, and can only wait less than the policy of the bus.
+    #[pyo3(signature = (*, policy=None))]
+    fn inlet(&self, py: Python<'_>, policy: Option<&Bound<'_, PyAny>>) -> PyResult<Inlet> {
+        let policy = policy.map(|policy| settings::policy("policy", policy)).transpose()?;
         let bus = self.handle(py)?;
-        let policy = self.policy(py, &bus)?;
-        Inlet::made(py, &bus, policy)
+        let bus_policy = self.policy(py, &bus)?;
+        Inlet::made(py, &bus, bus_policy, policy)
     }
 
     /// Makes a subscriber for the topics that match at least one pattern. In a pattern, * stands for one segment

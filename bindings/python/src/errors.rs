@@ -6,7 +6,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 use std::io;
 use toroni::{
-    DirectoryError, ExclusiveError, FileError, OpenError, PatternError, PublishError,
+    DirectoryError, ExclusiveError, FileError, HoldError, OpenError, PatternError, PublishError,
     PublisherError, ReceiveError, SubscriberError,
 };
 
@@ -153,6 +153,28 @@ pub(crate) fn on_subscriber(py: Python<'_>, error: &SubscriberError) -> PyErr {
         | SubscriberError::NotAPosition { .. }
         | SubscriberError::PositionAhead { .. }
         | SubscriberError::SequenceAhead { .. } => class!(py, "Invalid"),
+        SubscriberError::PositionLost { oldest, .. }
+        | SubscriberError::SequenceLost { oldest, .. } => {
+            return overwritten(py, message, *oldest);
+        }
+        _ => class!(py, "Error"),
+    };
+    made(class, (message,))
+}
+
+#[cold]
+fn overwritten(py: Python<'_>, message: String, oldest: u64) -> PyErr {
+    made(class!(py, "Overwritten"), (message, oldest))
+}
+
+#[cold]
+pub(crate) fn on_hold(py: Python<'_>, error: &HoldError) -> PyErr {
+    let message = error.to_string();
+    let class = match error {
+        HoldError::SequenceLost { oldest, .. } => return overwritten(py, message, *oldest),
+        HoldError::NotGating => class!(py, "Invalid"),
+        HoldError::Forked(_) => class!(py, "Forked"),
+        HoldError::Corrupt(_) => class!(py, "Corrupt"),
         _ => class!(py, "Error"),
     };
     made(class, (message,))

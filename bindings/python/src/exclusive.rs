@@ -3,7 +3,7 @@
 use crate::blocking::{self, Detached};
 use crate::buffer::{Payload, Payloads};
 use crate::fair_mutex::FairMutex;
-use crate::publisher::{SMALL, longest_wait, wait};
+use crate::publisher::{SMALL, longest_wait, unless_it_waits, wait};
 use crate::{errors, settings};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -81,23 +81,14 @@ impl ExclusivePublisher {
         payload: &Bound<'_, PyAny>,
         timeout: Option<f64>,
     ) -> PyResult<()> {
-        let topic = topic.get();
-        let payload = Payload::of(payload)?;
-        let timeout = settings::timeout(py, timeout)?;
-        let bytes = payload.as_ref();
-        if bytes.len() <= SMALL {
-            let deadline = blocking::deadline(timeout);
-            match self
-                .locked(py, deadline, |exclusive| exclusive.try_publish(&topic.topic, bytes))?
-            {
-                Some(Ok(())) => return Ok(()),
-                None | Some(Err(PublishError::Full | PublishError::Busy)) => {}
-                Some(Err(error)) => return Err(errors::on_publish(py, &error)),
-            }
-        }
-        self.wait(py, topic, timeout, &mut 0, |exclusive, topic, slice, _| {
-            exclusive.publish_timeout(topic, bytes, slice)
-        })
+        self.publish_by(
+            py,
+            topic,
+            payload,
+            timeout,
+            |exclusive, topic, bytes| exclusive.try_publish(topic, bytes),
+            |exclusive, topic, bytes, slice| exclusive.publish_timeout(topic, bytes, slice),
+        )
     }
 
     /// Publishes a message without waiting, for event loops. Returns False if the ring is full because a subscriber
@@ -108,21 +99,45 @@ impl ExclusivePublisher {
         topic: &Bound<'_, ExclusiveTopic>,
         payload: &Bound<'_, PyAny>,
     ) -> PyResult<bool> {
-        let topic = &topic.get().topic;
-        let payload = Payload::of(payload)?;
-        let bytes = payload.as_ref();
-        let answer = self.locked(py, Some(Instant::now()), |exclusive| {
-            if bytes.len() <= SMALL {
-                exclusive.try_publish(topic, bytes)
-            } else {
-                py.detach(move || exclusive.try_publish(topic, bytes))
-            }
-        })?;
-        match answer {
-            Some(Ok(())) => Ok(true),
-            None | Some(Err(PublishError::Full | PublishError::Busy)) => Ok(false),
-            Some(Err(error)) => Err(errors::on_publish(py, &error)),
-        }
+        let call = |exclusive: &toroni::Exclusive, topic: &_, bytes: &[u8]| {
+            exclusive.try_publish(topic, bytes)
+        };
+        Ok(self.try_by(py, topic, payload, call)?.is_some())
+    }
+
+    /// Publishes a message as publish does, and returns its sequence; see Publisher.publish_numbered.
+    #[pyo3(signature = (topic, payload, timeout=None))]
+    fn publish_numbered(
+        &self,
+        py: Python<'_>,
+        topic: &Bound<'_, ExclusiveTopic>,
+        payload: &Bound<'_, PyAny>,
+        timeout: Option<f64>,
+    ) -> PyResult<u64> {
+        self.publish_by(
+            py,
+            topic,
+            payload,
+            timeout,
+            |exclusive, topic, bytes| exclusive.try_publish_numbered(topic, bytes),
+            |exclusive, topic, bytes, slice| {
+                exclusive.publish_numbered_timeout(topic, bytes, slice)
+            },
+        )
+    }
+
+    /// Publishes a message as try_publish does, and returns its sequence, or None where that returns False. The first
+    /// message of a bus has the sequence 0, so compare with None.
+    fn try_publish_numbered(
+        &self,
+        py: Python<'_>,
+        topic: &Bound<'_, ExclusiveTopic>,
+        payload: &Bound<'_, PyAny>,
+    ) -> PyResult<Option<u64>> {
+        let call = |exclusive: &toroni::Exclusive, topic: &_, bytes: &[u8]| {
+            exclusive.try_publish_numbered(topic, bytes)
+        };
+        self.try_by(py, topic, payload, call)
     }
 
     /// Publishes messages that become visible together, all or none, one after the other; see Publisher.publish_batch.
@@ -276,8 +291,65 @@ impl ExclusivePublisher {
         Ok(Some(call(&mut guard)))
     }
 
+    /// Publishes a message with one of two functions, as a publisher does.
+    fn publish_by<R: Send>(
+        &self,
+        py: Python<'_>,
+        topic: &Bound<'_, ExclusiveTopic>,
+        payload: &Bound<'_, PyAny>,
+        timeout: Option<f64>,
+        try_call: impl Fn(&toroni::Exclusive, &toroni::ExclusiveTopic, &[u8]) -> Result<R, PublishError>,
+        call: impl Fn(
+            &toroni::Exclusive,
+            &toroni::ExclusiveTopic,
+            &[u8],
+            Duration,
+        ) -> Result<R, PublishError>
+        + Sync,
+    ) -> PyResult<R> {
+        let topic = topic.get();
+        let payload = Payload::of(payload)?;
+        let timeout = settings::timeout(py, timeout)?;
+        let bytes = payload.as_ref();
+        if bytes.len() <= SMALL {
+            let deadline = blocking::deadline(timeout);
+            let answer =
+                self.locked(py, deadline, |exclusive| try_call(exclusive, &topic.topic, bytes))?;
+            if let Some(answer) = answer
+                && let Some(published) = unless_it_waits(py, answer)?
+            {
+                return Ok(published);
+            }
+        }
+        self.wait(py, topic, timeout, &mut 0, |exclusive, topic, slice, _| {
+            call(exclusive, topic, bytes, slice)
+        })
+    }
+
+    /// Calls a function that publishes a message without waiting. Returns `None` if it would have to wait.
+    fn try_by<R: Send>(
+        &self,
+        py: Python<'_>,
+        topic: &Bound<'_, ExclusiveTopic>,
+        payload: &Bound<'_, PyAny>,
+        call: impl Fn(&toroni::Exclusive, &toroni::ExclusiveTopic, &[u8]) -> Result<R, PublishError>
+        + Sync,
+    ) -> PyResult<Option<R>> {
+        let topic = &topic.get().topic;
+        let payload = Payload::of(payload)?;
+        let (bytes, call) = (payload.as_ref(), &call);
+        let answer = self.locked(py, Some(Instant::now()), |exclusive| {
+            if bytes.len() <= SMALL {
+                call(exclusive, topic, bytes)
+            } else {
+                py.detach(move || call(exclusive, topic, bytes))
+            }
+        })?;
+        answer.map_or(Ok(None), |answer| unless_it_waits(py, answer))
+    }
+
     /// Calls repeatedly, as [`wait`] says. Between two calls other threads can use the publisher.
-    fn wait(
+    fn wait<R: Send>(
         &self,
         py: Python<'_>,
         topic: &ExclusiveTopic,
@@ -288,9 +360,9 @@ impl ExclusivePublisher {
             &toroni::ExclusiveTopic,
             Duration,
             &mut usize,
-        ) -> Result<(), PublishError>
+        ) -> Result<R, PublishError>
         + Sync,
-    ) -> PyResult<()> {
+    ) -> PyResult<R> {
         let (deadline, call) = (blocking::deadline(timeout), &call);
         wait(py, &*topic.topic, topic.limit, timeout, count, |topic, slice, count| {
             let answer = self.locked(py, deadline, |exclusive| {

@@ -70,20 +70,24 @@ impl Inlet {
     }
 
     /// Claims a stream for this inlet, and returns how far it has arrived, a toroni.Arrived. Publishing does the same
-    /// when it first meets a stream. Call this to learn what need not be sent again.
+    /// when it first meets a stream. Call this to learn what need not be sent again. Waits for other publishers; raises
+    /// Timeout after timeout seconds, and Taken and TooManyArrivals as publish does.
+    #[pyo3(signature = (source, series, stream, timeout=None))]
     fn claim<'py>(
         &self,
         py: Python<'py>,
         source: &Bound<'py, PyAny>,
         series: &Bound<'py, PyAny>,
         stream: &Bound<'py, PyAny>,
+        timeout: Option<f64>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let source = settings::integer("source", source)?;
         let series = settings::integer("series", series)?;
         let stream = settings::integer("stream", stream)?;
-        let inlet = self.handle(py)?;
-        let answer = py.detach(|| inlet.claim(source, series, stream));
-        let arrived = answer.map_err(|error| errors::on_publish(py, &error))?;
+        let timeout = settings::timeout(py, timeout)?;
+        let arrived = self.wait(py, timeout, blocking::SLICE, |inlet, slice| {
+            inlet.claim_timeout(source, series, stream, slice)
+        })?;
         instance!(py, "Arrived", { next: arrived.next, taken_over: arrived.taken_over })
     }
 
@@ -183,7 +187,9 @@ impl Inlet {
         };
         let open_from = optional("open_from", open_from)?;
         let timeout = settings::timeout(py, timeout)?;
-        self.wait(py, timeout, |inlet, slice| inlet.publish_lost_timeout(&lost, open_from, slice))
+        self.wait(py, timeout, self.slice, |inlet, slice| {
+            inlet.publish_lost_timeout(&lost, open_from, slice)
+        })
     }
 
     /// Closes this inlet, so that another one can bring its streams. A running call of another thread still completes.
@@ -238,11 +244,22 @@ const REASONS: [LostReason; 11] = [
 ];
 
 impl Inlet {
-    pub(crate) fn made(py: Python<'_>, bus: &toroni::Bus, bus_policy: Policy) -> PyResult<Self> {
+    pub(crate) fn made(
+        py: Python<'_>,
+        bus: &toroni::Bus,
+        bus_policy: Policy,
+        policy: Option<Policy>,
+    ) -> PyResult<Self> {
         let made = py.detach(|| bus.inlet());
-        let inlet = made.map_err(|error| errors::on_publisher(py, &error))?;
+        let mut inlet = made.map_err(|error| errors::on_publisher(py, &error))?;
+        let policy = policy.unwrap_or(bus_policy);
+        if policy != bus_policy {
+            // An inlet that is refused is dropped.
+            let made = py.detach(|| inlet.with_policy(policy));
+            inlet = made.map_err(|error| errors::invalid(py, error.to_string()))?;
+        }
         // The limit of the policy starts again with each call of the library. So a call takes longer than it.
-        let slice = match bus_policy {
+        let slice = match policy {
             Policy::Wait { limit: Some(limit) } => limit.saturating_add(blocking::SLICE),
             _ => blocking::SLICE,
         };
@@ -280,7 +297,7 @@ impl Inlet {
                 ..toroni::Entry::new(&entry.topic.get().topic, parts)
             })
             .collect();
-        self.wait(py, timeout, |inlet, slice| {
+        self.wait(py, timeout, self.slice, |inlet, slice| {
             inlet.publish_timeout(&entries[*published..], slice).map_err(|error| {
                 *published += error.published;
                 error.source
@@ -288,20 +305,21 @@ impl Inlet {
         })
     }
 
-    /// Calls repeatedly, each time with a short timeout, and checks for signals in between.
-    fn wait(
+    /// Calls repeatedly, each time with a timeout of at most `longest`, and checks for signals in between.
+    fn wait<R: Send>(
         &self,
         py: Python<'_>,
         timeout: Option<Duration>,
-        mut call: impl FnMut(&toroni::Inlet, Duration) -> Result<(), PublishError> + Send,
-    ) -> PyResult<()> {
+        longest: Duration,
+        mut call: impl FnMut(&toroni::Inlet, Duration) -> Result<R, PublishError> + Send,
+    ) -> PyResult<R> {
         let inlet = self.handle(py)?;
         let deadline = blocking::deadline(timeout);
         loop {
             let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
-            let slice = left.map_or(self.slice, |left| left.min(self.slice));
+            let slice = left.map_or(longest, |left| left.min(longest));
             match py.detach(|| call(&inlet, slice)) {
-                Ok(()) => return Ok(()),
+                Ok(answer) => return Ok(answer),
                 Err(PublishError::Timeout) if left.is_none_or(|left| left > slice) => {}
                 Err(error) => return Err(errors::on_publish(py, &error)),
             }

@@ -74,6 +74,34 @@ impl Publisher {
         self.handle(py)?.caller().publish(py, payload, timeout)
     }
 
+    /// Publishes a message as publish does, and returns its sequence, which is the sequence of the message for each
+    /// subscriber that receives it.
+    #[pyo3(signature = (payload, timeout=None))]
+    fn publish_numbered(
+        &self,
+        py: Python<'_>,
+        payload: &Bound<'_, PyAny>,
+        timeout: Option<f64>,
+    ) -> PyResult<u64> {
+        self.handle(py)?.caller().publish_by(
+            py,
+            payload,
+            timeout,
+            |publisher, bytes| publisher.try_publish_numbered(bytes),
+            |publisher, bytes, slice| publisher.publish_numbered_timeout(bytes, slice),
+        )
+    }
+
+    /// Publishes a message as try_publish does, and returns its sequence, or None where that returns False. The first
+    /// message of a bus has the sequence 0, so compare with None.
+    fn try_publish_numbered(
+        &self,
+        py: Python<'_>,
+        payload: &Bound<'_, PyAny>,
+    ) -> PyResult<Option<u64>> {
+        self.try_by(py, payload, |publisher, bytes| publisher.try_publish_numbered(bytes))
+    }
+
     /// Publishes a message as publish does, to the topic and to everything below it: if the topic is plant, also
     /// to subscribers of plant/boiler. A publisher made with to_descendants=True does so with each call.
     #[pyo3(signature = (payload, timeout=None))]
@@ -92,19 +120,9 @@ impl Publisher {
     /// Publishes a message without waiting, for event loops. Returns False if the ring is full because a subscriber
     /// is slow, or if another publisher is publishing.
     fn try_publish(&self, py: Python<'_>, payload: &Bound<'_, PyAny>) -> PyResult<bool> {
-        let handle = self.handle(py)?;
-        let payload = Payload::of(payload)?;
-        let bytes = payload.as_ref();
-        let answer = if bytes.len() <= SMALL {
-            handle.publisher.try_publish(bytes)
-        } else {
-            py.detach(|| handle.publisher.try_publish(bytes))
-        };
-        match answer {
-            Ok(()) => Ok(true),
-            Err(PublishError::Full | PublishError::Busy) => Ok(false),
-            Err(error) => Err(errors::on_publish(py, &error)),
-        }
+        let published =
+            self.try_by(py, payload, |publisher, bytes| publisher.try_publish(bytes))?;
+        Ok(published.is_some())
     }
 
     /// Publishes messages that become visible together, all or none, one after the other. payloads is an iterable
@@ -219,6 +237,25 @@ impl Publisher {
         handle.ok_or_else(|| errors::closed(py, "publisher"))
     }
 
+    /// Calls a function that publishes a message without waiting. Returns `None` if it would have to wait.
+    #[inline]
+    fn try_by<R: Send>(
+        &self,
+        py: Python<'_>,
+        payload: &Bound<'_, PyAny>,
+        call: impl Fn(&toroni::Publisher, &[u8]) -> Result<R, PublishError> + Sync,
+    ) -> PyResult<Option<R>> {
+        let handle = self.handle(py)?;
+        let payload = Payload::of(payload)?;
+        let bytes = payload.as_ref();
+        let answer = if bytes.len() <= SMALL {
+            call(&handle.publisher, bytes)
+        } else {
+            py.detach(|| call(&handle.publisher, bytes))
+        };
+        unless_it_waits(py, answer)
+    }
+
     /// Calls a function that publishes many messages. All arguments are checked before any message is published.
     fn with_many(
         &self,
@@ -248,38 +285,69 @@ impl Caller<'_> {
         payload: &Bound<'_, PyAny>,
         timeout: Option<f64>,
     ) -> PyResult<()> {
+        self.publish_by(
+            py,
+            payload,
+            timeout,
+            |publisher, bytes| publisher.try_publish(bytes),
+            |publisher, bytes, slice| publisher.publish_timeout(bytes, slice),
+        )
+    }
+
+    /// Publishes a message with one of two functions: a small one without letting other threads of Python run, if that
+    /// needs no wait.
+    #[inline]
+    fn publish_by<R: Send>(
+        &self,
+        py: Python<'_>,
+        payload: &Bound<'_, PyAny>,
+        timeout: Option<f64>,
+        try_call: impl Fn(&toroni::Publisher, &[u8]) -> Result<R, PublishError>,
+        call: impl Fn(&toroni::Publisher, &[u8], Duration) -> Result<R, PublishError> + Sync,
+    ) -> PyResult<R> {
         let payload = Payload::of(payload)?;
         let timeout = settings::timeout(py, timeout)?;
         let bytes = payload.as_ref();
-        if bytes.len() <= SMALL {
-            match self.publisher.try_publish(bytes) {
-                Ok(()) => return Ok(()),
-                Err(PublishError::Full | PublishError::Busy) => {}
-                Err(error) => return Err(errors::on_publish(py, &error)),
-            }
+        if bytes.len() <= SMALL
+            && let Some(published) = unless_it_waits(py, try_call(self.publisher, bytes))?
+        {
+            return Ok(published);
         }
-        self.wait(py, timeout, |publisher, slice| publisher.publish_timeout(bytes, slice))
+        self.wait(py, timeout, |publisher, slice| call(publisher, bytes, slice))
     }
 
-    fn wait(
+    fn wait<R: Send>(
         &self,
         py: Python<'_>,
         timeout: Option<Duration>,
-        call: impl Fn(&toroni::Publisher, Duration) -> Result<(), PublishError> + Sync,
-    ) -> PyResult<()> {
+        call: impl Fn(&toroni::Publisher, Duration) -> Result<R, PublishError> + Sync,
+    ) -> PyResult<R> {
         self.wait_counting(py, timeout, &mut 0, |publisher, slice, _| call(publisher, slice))
     }
 
-    fn wait_counting(
+    fn wait_counting<R: Send>(
         &self,
         py: Python<'_>,
         timeout: Option<Duration>,
         count: &mut usize,
-        call: impl Fn(&toroni::Publisher, Duration, &mut usize) -> Result<(), PublishError> + Sync,
-    ) -> PyResult<()> {
+        call: impl Fn(&toroni::Publisher, Duration, &mut usize) -> Result<R, PublishError> + Sync,
+    ) -> PyResult<R> {
         wait(py, self.publisher, self.limit, timeout, count, |publisher, slice, count| {
             Ok(py.detach(|| call(publisher, slice, count)))
         })
+    }
+}
+
+/// Converts the answer of a call that does not wait: `None` if it would have to.
+#[inline]
+pub(crate) fn unless_it_waits<R>(
+    py: Python<'_>,
+    answer: Result<R, PublishError>,
+) -> PyResult<Option<R>> {
+    match answer {
+        Ok(published) => Ok(Some(published)),
+        Err(PublishError::Full | PublishError::Busy) => Ok(None),
+        Err(error) => Err(errors::on_publish(py, &error)),
     }
 }
 
@@ -305,14 +373,14 @@ impl WithPolicy for toroni::Publisher {
 /// Calls repeatedly, each time with a short timeout, and checks for signals in between. The limit of the policy would
 /// start again with each call. So when the limit has expired over all calls, this continues with a publisher that does
 /// not wait for subscribers.
-pub(crate) fn wait<P: WithPolicy>(
+pub(crate) fn wait<P: WithPolicy, R>(
     py: Python<'_>,
     publisher: &P,
     longest: Option<Duration>,
     timeout: Option<Duration>,
     count: &mut usize,
-    mut call: impl FnMut(&P, Duration, &mut usize) -> PyResult<Result<(), PublishError>>,
-) -> PyResult<()> {
+    mut call: impl FnMut(&P, Duration, &mut usize) -> PyResult<Result<R, PublishError>>,
+) -> PyResult<R> {
     let deadline = blocking::deadline(timeout);
     let mut limit = longest.and_then(|limit| Instant::now().checked_add(limit));
     let mut not_waiting = None;
@@ -320,7 +388,7 @@ pub(crate) fn wait<P: WithPolicy>(
         let slice = blocking::slice_until(deadline).unwrap_or_default();
         let before = *count;
         match call(not_waiting.as_ref().unwrap_or(publisher), slice, count)? {
-            Ok(()) => return Ok(()),
+            Ok(published) => return Ok(published),
             Err(PublishError::Timeout) => {
                 if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                     return Err(errors::on_publish(py, &PublishError::Timeout));

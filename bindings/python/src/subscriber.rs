@@ -185,6 +185,45 @@ impl Subscriber {
         Ok(self.lock(py)?.subscriber.lag_bytes())
     }
 
+    /// Makes publishers keep the messages from sequence on, which is the sequence of a message, although this subscriber
+    /// reads on. Another subscriber can then still read them, with start=("sequence", n). It is for programs that must
+    /// be able to send messages again until they are acknowledged.
+    ///
+    /// Publishers wait for what is held as for messages that the subscriber has not read: as the policy of the bus says.
+    /// So a limit of the policy limits the hold too, and Policy.overwrite() ignores it. If the policy lets publishers
+    /// overwrite a message that is held, the hold ends, and held is None.
+    ///
+    /// Another call moves the hold: forward, which lets waiting publishers continue, or back, as long as the message is
+    /// in the ring. Raises Overwritten if it no longer is, and Invalid if this subscriber does not gate. If the call
+    /// raises, the previous hold stays.
+    fn hold(&self, py: Python<'_>, sequence: &Bound<'_, PyAny>) -> PyResult<()> {
+        let sequence = settings::integer("sequence", sequence)?;
+        let mut receiver = self.lock(py)?;
+        let subscriber = &mut receiver.subscriber;
+        // A hold that goes back may wait for the decision of a publisher.
+        let answer = py.detach(|| subscriber.hold(sequence));
+        drop(receiver);
+        answer.map_err(|error| errors::on_hold(py, &error))
+    }
+
+    /// Ends the hold: publishers again wait only for what this subscriber has not read. Without a hold, does nothing.
+    fn release_hold(&self, py: Python<'_>) -> PyResult<()> {
+        let mut receiver = self.lock(py)?;
+        // The library does nothing there.
+        if self.receiver.is_forked() {
+            drop(receiver);
+            return Err(errors::forked(py));
+        }
+        receiver.subscriber.release_hold();
+        Ok(())
+    }
+
+    /// The sequence of the hold, or None if there is none, or no longer, because a message of it was overwritten.
+    #[getter]
+    fn held(&self, py: Python<'_>) -> PyResult<Option<u64>> {
+        Ok(self.lock(py)?.subscriber.held())
+    }
+
     /// Returns the counts of this subscriber, a toroni.SubscriberStats.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let (counts, torn) = {

@@ -95,6 +95,15 @@ class TooManyArrivals(Error):
         """The number of streams of which it can keep track."""
 
 
+class Overwritten(Error):
+    """The message at which a subscriber was to start, or which it was to hold, is no longer in the ring."""
+
+    def __init__(self, message: str, oldest: int = 0) -> None:
+        super().__init__(message)
+        self.oldest = oldest
+        """The sequence of the oldest message that is; if a position was given, its position."""
+
+
 class Lapped(Error):
     """Messages were overwritten before this subscriber read them. The next call continues after them."""
 
