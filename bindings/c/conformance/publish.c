@@ -44,6 +44,11 @@ static int publish(const void *data, size_t length) {
                      : toroni_publish(publisher, data, length);
 }
 
+static int publish_numbered(const void *data, size_t length, uint64_t *sequence) {
+    return exclusive ? toroni_exclusive_publish_numbered(exclusive, topic, data, length, sequence)
+                     : toroni_publish_numbered(publisher, data, length, sequence);
+}
+
 static int try_publish(const void *data, size_t length) {
     return exclusive ? toroni_exclusive_try_publish(exclusive, topic, data, length)
                      : toroni_try_publish(publisher, data, length);
@@ -159,6 +164,12 @@ int main(int count, char **arguments) {
             write_message(buffer, length_of(number), &number);
             check(publish(buffer, length_of(number)));
             number++;
+        } else if (strcmp(mode, "numbered") == 0) {
+            uint64_t sequence;
+            write_message(buffer, length_of(number), &number);
+            check(publish_numbered(buffer, length_of(number), &sequence));
+            printf("sequence\t%llu\n", (unsigned long long)sequence);
+            number++;
         } else if (strcmp(mode, "try") == 0) {
             int status;
             write_message(buffer, length_of(number), &number);
@@ -179,7 +190,7 @@ int main(int count, char **arguments) {
             }
             if (strcmp(mode, "batch") == 0) check(publish_batch(bundle, in_bundle));
             else if (strcmp(mode, "burst") == 0) check(publish_burst(bundle, in_bundle));
-            else return fputs("MODE is one, try, batch, burst, in-place, or one of these after exclusive-\n", stderr), 1;
+            else return fputs("MODE is one, try, batch, burst, in-place, numbered, or one of these after exclusive-\n", stderr), 1;
         }
     }
     printf("published\t%llu\n", (unsigned long long)number);

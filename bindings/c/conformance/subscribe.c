@@ -18,7 +18,7 @@ static void check(int status) {
 
 /* Receives the next message in the way that `mode` names. Returns TORONI_NO_MESSAGE if it must be called again. */
 static int next(const char *mode, toroni_message *message) {
-    if (strcmp(mode, "receive") == 0) return toroni_receive(subscriber, message);
+    if (strcmp(mode, "receive") == 0 || strcmp(mode, "hold") == 0) return toroni_receive(subscriber, message);
     if (strcmp(mode, "timeout") == 0) return toroni_receive_timeout(subscriber, 100000000, message);
     if (strcmp(mode, "in-place") == 0) {
         const int status = toroni_next_in_place(subscriber, message);
@@ -34,7 +34,7 @@ static int next(const char *mode, toroni_message *message) {
         }
         return status;
     }
-    fputs("MODE is receive, timeout, in-place or descriptor\n", stderr);
+    fputs("MODE is receive, timeout, in-place, descriptor or hold\n", stderr);
     exit(1);
 }
 
@@ -43,6 +43,20 @@ static unsigned long long hash(const unsigned char *bytes, size_t length) {
     size_t i;
     for (i = 0; i < length; i++) hash = (hash ^ bytes[i]) * 0x100000001b3;
     return hash;
+}
+
+static void show_held(void) {
+    const uint64_t sequence = toroni_subscriber_held(subscriber);
+    if (sequence == TORONI_NO_SEQUENCE) puts("held\t-");
+    else printf("held\t%llu\n", (unsigned long long)sequence);
+    fflush(stdout);
+}
+
+static void wait_for_line(void) {
+    char line[80];
+    if (fgets(line, sizeof line, stdin) != NULL) return;
+    fputs("no line on stdin\n", stderr);
+    exit(1);
 }
 
 static void show_origin(const toroni_origin *origin) {
@@ -56,7 +70,6 @@ int main(int count, char **arguments) {
     toroni_message message;
     toroni_subscriber_stats seen;
     unsigned long long wanted, received = 0;
-    char line[80];
 
     if (count != 5) return fputs("subscribe BUS PATTERN COUNT MODE\n", stderr), 1;
     wanted = strtoull(arguments[3], NULL, 10);
@@ -65,7 +78,7 @@ int main(int count, char **arguments) {
     check(toroni_bus_subscribe(bus, arguments[2], &subscriber));
     puts("ready");
     fflush(stdout);
-    if (fgets(line, sizeof line, stdin) == NULL) return fputs("no line on stdin\n", stderr), 1;
+    wait_for_line();
 
     while (received < wanted) {
         int status = next(arguments[4], &message);
@@ -105,7 +118,17 @@ int main(int count, char **arguments) {
         else puts("-");
         fflush(stdout);
         received++;
-        if (message.topic_length == 3 && memcmp(message.topic, "end", 3) == 0) break;
+        if (message.topic_length == 3 && memcmp(message.topic, "end", 3) == 0) wanted = received;
+        /* Ends the life of what the message points to. */
+        if (strcmp(arguments[4], "hold") == 0)
+            check(toroni_subscriber_hold(subscriber, message.sequence < 20 ? 0 : message.sequence - 20));
+    }
+    if (strcmp(arguments[4], "hold") == 0) {
+        show_held();
+        wait_for_line();
+        check(toroni_subscriber_release_hold(subscriber));
+        show_held();
+        wait_for_line();
     }
     check(toroni_subscriber_get_stats(subscriber, &seen));
     printf("done\t%llu\t%llu\t%llu\n", (unsigned long long)seen.received,

@@ -65,6 +65,14 @@ pub fn gone(lost: &Lost) -> String {
 /// If nobody sends one.
 pub fn wait_for_go() -> Result<(), Box<dyn std::error::Error>> {
     println!("ready");
+    wait_for_line()
+}
+
+/// Waits for a line on stdin.
+///
+/// # Errors
+/// If there is none.
+pub fn wait_for_line() -> Result<(), Box<dyn std::error::Error>> {
     let mut line = String::new();
     if std::io::stdin().read_line(&mut line)? == 0 {
         return Err("no line on stdin".into());

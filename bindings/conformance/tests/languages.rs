@@ -19,7 +19,7 @@ use toroni::{BusConfig, Origin, Policy, ReceiveError, Start};
 use toroni_conformance::{Messages, from_elsewhere, hash};
 use toroni_testkit::wait::LIMIT;
 
-const PUBLISH: [&str; 5] = ["one", "try", "batch", "burst", "in-place"];
+const PUBLISH: [&str; 6] = ["one", "try", "batch", "burst", "in-place", "numbered"];
 const INLET: &str = "inlet";
 const SUBSCRIBE: [&str; 4] = ["receive", "timeout", "in-place", "descriptor"];
 const NOTHING_IS_LOST: Policy = Policy::Wait { limit: None };
@@ -35,6 +35,15 @@ fn expected(sequence: u64, topic: &str, message: &[u8]) -> String {
 
 fn expected_from(sequence: u64, topic: &str, message: &[u8], from: &str) -> String {
     format!("message\t{sequence}\t{topic}\t{}\t{:016x}\t{from}", message.len(), hash(message))
+}
+
+/// Checks what the program `publish` wrote, which is the only one that has published.
+fn check_published(lines: &[String], mode: &str, count: u64) {
+    let numbered = if mode.ends_with("numbered") { count } else { 0 };
+    let mut wanted: Vec<String> =
+        (0..numbered).map(|sequence| format!("sequence\t{sequence}")).collect();
+    wanted.push(format!("published\t{count}"));
+    assert_eq!(lines, wanted, "{mode}");
 }
 
 /// Origin and number of a message that the program `publish` of this id publishes with an inlet.
@@ -60,7 +69,7 @@ fn every_pair_understands_each_other_in_every_way() {
                 let mut sender = fixture.publish(publisher, &name, "a/b", id, COUNT, SIZE, publish);
                 receiver.go();
                 sender.go();
-                sender.ends();
+                check_published(&sender.ends(), publish, COUNT);
                 let lines = receiver.ends();
                 let messages = Messages { id, size: SIZE };
                 let mut wanted: Vec<String> =
@@ -235,7 +244,7 @@ fn an_exclusive_publisher_is_the_only_one_until_it_ends() {
             }
             receiver.go();
             sender.go();
-            sender.ends();
+            check_published(&sender.ends(), &publish, COUNT);
             // The next one, of another language, need not wait.
             let next = languages[(mode + exclusive as usize + 1) % languages.len()];
             let mut next = fixture.publish(next, &name, "end", 4, 1, SIZE, &publish);
@@ -370,6 +379,58 @@ fn what_a_killed_inlet_has_brought_does_not_come_again() {
             sender.ends();
             assert!(survivor.try_receive().unwrap().is_none());
             assert_eq!(survivor.stats().lost_messages, 0);
+        }
+    }
+}
+
+/// It has read everything, and holds the last 21 messages. Publishers of each language wait for it until it releases
+/// them.
+#[test]
+fn no_language_overwrites_what_another_one_holds() {
+    const COUNT: u64 = 200;
+    const SIZE: u64 = 1000;
+    let fixture = Fixture::new();
+    for holder in process::languages() {
+        for publisher in process::languages() {
+            let name = format!("held.{holder:?}.{publisher:?}");
+            let config = fixture.config().capacity(64 << 10).policy(NOTHING_IS_LOST);
+            let bus = config.open(&name).unwrap();
+            let mut receiver = fixture.subscribe(holder, &name, "**", COUNT, "hold");
+            let mut sender = fixture.publish(publisher, &name, "a", 7, COUNT, SIZE, "one");
+            receiver.go();
+            sender.go();
+            sender.ends();
+            let messages = Messages { id: 7, size: SIZE };
+            for number in 0..COUNT {
+                assert_eq!(receiver.line(), expected(number, "a", &messages.message(number)));
+            }
+            let first = COUNT - 21;
+            assert_eq!(receiver.line(), format!("held\t{first}"), "{holder:?}");
+            let mut more = fixture.publish(publisher, &name, "a", 8, 0, SIZE, "one");
+            more.go();
+            // Until it waits.
+            let waits = || {
+                let publishers = bus.stats().unwrap().publishers.unwrap();
+                publishers.iter().any(|publisher| publisher.waits > 0 && publisher.pid == more.id())
+            };
+            toroni_testkit::wait::until("the publisher waits", waits);
+            let published = bus.stats().unwrap().sequence;
+            let start = Start::Sequence(first);
+            let again = bus.subscriber().pattern("**").gating(false).start(start).build();
+            let mut again = again.unwrap();
+            for number in first..COUNT {
+                let message = again.try_receive().unwrap().unwrap();
+                assert_eq!(message.sequence(), number);
+                assert!(message.payload() == messages.message(number), "{holder:?} {number}");
+            }
+            receiver.go();
+            assert_eq!(receiver.line(), "held\t-", "{holder:?}");
+            // There is now space for the messages that were held.
+            let goes_on = || bus.stats().unwrap().sequence >= published + 10;
+            toroni_testkit::wait::until("the publisher goes on", goes_on);
+            more.kill();
+            receiver.go();
+            assert_eq!(receiver.ends(), [format!("done\t{COUNT}\t0\t0")], "{holder:?}");
         }
     }
 }

@@ -35,6 +35,9 @@ struct exclusively {
     toroni::exclusive_topic topic;
 
     template <typename Message> void publish(const Message &message) const { publisher.publish(topic, message); }
+    template <typename Message> std::uint64_t publish_numbered(const Message &message) const {
+        return publisher.publish_numbered(topic, message);
+    }
     template <typename Message> bool try_publish(const Message &message) const {
         return publisher.try_publish(topic, message);
     }
@@ -58,6 +61,8 @@ void publish_all(const Publisher &publisher, const message_writer &writer, std::
     while (number < wanted) {
         if (mode == "one") {
             publisher.publish(writer.made(number++));
+        } else if (mode == "numbered") {
+            std::cout << "sequence\t" << publisher.publish_numbered(writer.made(number++)) << '\n';
         } else if (mode == "try") {
             const auto message = writer.made(number++);
             while (!publisher.try_publish(message)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -72,7 +77,7 @@ void publish_all(const Publisher &publisher, const message_writer &writer, std::
             if (mode == "batch") publisher.publish_batch(bundle);
             else publisher.burst(bundle);
         } else {
-            throw std::invalid_argument("MODE is one, try, batch, burst, in-place, or one of these after exclusive-, or inlet");
+            throw std::invalid_argument("MODE is one, try, batch, burst, in-place, numbered, or one of these after exclusive-, or inlet");
         }
     }
     std::cout << "published\t" << number << std::endl;

@@ -71,6 +71,11 @@ void receive(toroni::subscriber &subscriber, const std::string &mode, printer &o
                 out.message(message, hashed);
                 if (out.is_done()) return;
             }
+        } else if (mode == "hold") {
+            const toroni::message message = subscriber.receive();
+            const std::uint64_t sequence = message.sequence();
+            out.message(message, hash(message.payload()));
+            subscriber.hold(sequence < 20 ? 0 : sequence - 20);
         } else if (mode == "descriptor") {
             while (const auto message = subscriber.try_receive()) {
                 out.message(*message, hash(message->payload()));
@@ -79,9 +84,19 @@ void receive(toroni::subscriber &subscriber, const std::string &mode, printer &o
             pollfd watched{subscriber.fd(), POLLIN, 0};
             poll(&watched, 1, -1);
         } else {
-            throw std::invalid_argument("MODE is receive, timeout, in-place or descriptor");
+            throw std::invalid_argument("MODE is receive, timeout, in-place, descriptor or hold");
         }
     }
+}
+
+void show_held(const toroni::subscriber &subscriber) {
+    const auto sequence = subscriber.held();
+    std::cout << "held\t" << (sequence ? std::to_string(*sequence) : "-") << std::endl;
+}
+
+void wait_for_line() {
+    std::string line;
+    if (!std::getline(std::cin, line)) throw std::runtime_error("no line on stdin");
 }
 
 void subscribe(const std::vector<std::string> &arguments) {
@@ -91,8 +106,7 @@ void subscribe(const std::vector<std::string> &arguments) {
     const toroni::bus bus(arguments[0], options);
     toroni::subscriber subscriber(bus, arguments[1]);
     std::cout << "ready" << std::endl;
-    std::string line;
-    if (!std::getline(std::cin, line)) throw std::runtime_error("no line on stdin");
+    wait_for_line();
 
     printer out(std::stoull(arguments[2]));
     while (!out.is_done()) {
@@ -103,6 +117,13 @@ void subscribe(const std::vector<std::string> &arguments) {
         } catch (const toroni::lost &lost) {
             out.gone(lost.messages());
         }
+    }
+    if (arguments[3] == "hold") {
+        show_held(subscriber);
+        wait_for_line();
+        subscriber.release_hold();
+        show_held(subscriber);
+        wait_for_line();
     }
     const auto seen = subscriber.stats();
     std::cout << "done\t" << std::dec << seen.received << '\t' << seen.lost_messages << '\t' << seen.lapses

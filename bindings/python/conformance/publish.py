@@ -41,6 +41,9 @@ class Exclusively:
     def publish(self, message: bytes) -> None:
         self.publisher.publish(self.topic, message)
 
+    def publish_numbered(self, message: bytes) -> int:
+        return self.publisher.publish_numbered(self.topic, message)
+
     def try_publish(self, message: bytes) -> bool:
         return self.publisher.try_publish(self.topic, message)
 
@@ -108,6 +111,8 @@ def publish(publisher: toroni.Publisher | Exclusively, mode: str, message: bytes
     elif mode == "try":
         while not publisher.try_publish(message):
             time.sleep(0.001)
+    elif mode == "numbered":
+        print(f"sequence\t{publisher.publish_numbered(message)}")
     elif mode == "in-place":
         with publisher.compose(len(message)) as view:
             view[:] = message

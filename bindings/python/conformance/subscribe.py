@@ -31,6 +31,7 @@ class Receiver:
         self.subscriber = subscriber
         modes = {
             "receive": self.receive,
+            "hold": self.receive,
             "timeout": self.wait,
             "in-place": self.in_place,
             "descriptor": self.poll,
@@ -87,8 +88,16 @@ def main() -> None:
         facts = f"{message.sequence}\t{message.topic}\t{len(payload)}\t{fnv1a(payload):016x}"
         number = "-" if message.number is None else message.number
         print(f"message\t{facts}\t{shown(message.origin)}\t{number}", flush=True)
+        if mode == "hold":
+            subscriber.hold(max(message.sequence - 20, 0))
         if message.topic == "end":
             break
+    if mode == "hold":
+        print(f"held\t{subscriber.held}", flush=True)
+        sys.stdin.readline()
+        subscriber.release_hold()
+        print(f"held\t{'-' if subscriber.held is None else subscriber.held}", flush=True)
+        sys.stdin.readline()
     stats = subscriber.stats()
     print(f"done\t{stats.received}\t{stats.lost_messages}\t{stats.lapses}", flush=True)
 

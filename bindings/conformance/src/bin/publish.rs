@@ -68,9 +68,9 @@ fn publish(arguments: &[String]) -> Result<(), Box<dyn Error>> {
                 }
             },
             "in-place" => sender.publish_in_place(&message)?,
+            "numbered" => println!("sequence\t{}", sender.publish_numbered(&message)?),
             _ => {
-                let modes =
-                    "one, try, batch, burst, in-place, or one of these after exclusive-, or inlet";
+                let modes = "one, try, batch, burst, in-place, numbered, or one of these after exclusive-, or inlet";
                 return Err(format!("MODE is {modes}").into());
             }
         }
@@ -140,6 +140,13 @@ impl Sender {
         match self {
             Self::Shared(publisher) => publisher.try_publish(message),
             Self::Exclusive(exclusive, topic) => exclusive.try_publish(topic, message),
+        }
+    }
+
+    fn publish_numbered(&self, message: &[u8]) -> Result<u64, PublishError> {
+        match self {
+            Self::Shared(publisher) => publisher.publish_numbered(message),
+            Self::Exclusive(exclusive, topic) => exclusive.publish_numbered(topic, message),
         }
     }
 

@@ -5,7 +5,7 @@ use std::error::Error;
 use std::process::ExitCode;
 use std::time::Duration;
 use toroni::{BusConfig, ReceiveError, Subscriber};
-use toroni_conformance::{from_elsewhere, gone, hash, wait_for_go};
+use toroni_conformance::{from_elsewhere, gone, hash, wait_for_go, wait_for_line};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -36,6 +36,13 @@ fn subscribe(arguments: &[String]) -> Result<(), Box<dyn Error>> {
             }
         }
     }
+    if mode == "hold" {
+        show_held(&subscriber);
+        wait_for_line()?;
+        subscriber.release_hold();
+        show_held(&subscriber);
+        wait_for_line()?;
+    }
     let seen = subscriber.stats();
     println!("done\t{}\t{}\t{}", seen.received, seen.lost_messages, seen.lapses);
     Ok(())
@@ -45,6 +52,7 @@ fn subscribe(arguments: &[String]) -> Result<(), Box<dyn Error>> {
 fn receive(subscriber: &mut Subscriber, mode: &str, left: &mut u64) -> Result<(), Box<dyn Error>> {
     let message = match mode {
         "receive" => Some(subscriber.receive()?),
+        "hold" => return receive_and_hold(subscriber, left),
         "timeout" => subscriber.receive_timeout(Duration::from_millis(100))?,
         "descriptor" => {
             // The descriptor must exist before the check that finds nothing: it ends the wait after that check.
@@ -52,7 +60,7 @@ fn receive(subscriber: &mut Subscriber, mode: &str, left: &mut u64) -> Result<()
             subscriber.try_receive()?
         }
         "in-place" => return receive_in_place(subscriber, left),
-        _ => return Err("MODE is receive, timeout, in-place or descriptor".into()),
+        _ => return Err("MODE is receive, timeout, in-place, descriptor or hold".into()),
     };
     if let Some(message) = message {
         let from = from_elsewhere(message.origin(), message.number());
@@ -74,6 +82,21 @@ fn receive_in_place(subscriber: &mut Subscriber, left: &mut u64) -> Result<(), B
         }
     }
     Ok(())
+}
+
+fn receive_and_hold(subscriber: &mut Subscriber, left: &mut u64) -> Result<(), Box<dyn Error>> {
+    let message = subscriber.receive()?;
+    let (sequence, from) = (message.sequence(), from_elsewhere(message.origin(), message.number()));
+    show(sequence, message.topic(), message.payload(), &from, left);
+    subscriber.hold(sequence.saturating_sub(20))?;
+    Ok(())
+}
+
+fn show_held(subscriber: &Subscriber) {
+    match subscriber.held() {
+        Some(sequence) => println!("held\t{sequence}"),
+        None => println!("held\t-"),
+    }
 }
 
 fn show(sequence: u64, topic: &str, payload: &[u8], from: &str, left: &mut u64) {

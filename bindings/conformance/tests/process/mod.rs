@@ -149,6 +149,12 @@ impl Process {
         self.stdin.as_mut().unwrap().write_all(b"go\n").unwrap();
     }
 
+    /// The next line that it writes.
+    pub(crate) fn line(&self) -> String {
+        let line = self.lines.recv_timeout(LONG);
+        line.unwrap_or_else(|error| panic!("{}: {error}", self.name))
+    }
+
     /// What it writes until it ends, which it does well.
     pub(crate) fn ends(&mut self) -> Vec<String> {
         let mut lines = Vec::new();
