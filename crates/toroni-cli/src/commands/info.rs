@@ -114,6 +114,8 @@ fn subscriber_json(subscriber: &SubscriberSlotStats) -> Value {
         "received": subscriber.received,
         "lost_messages": subscriber.lost_messages,
         "lapses": subscriber.lapses,
+        "losses": subscriber.losses,
+        "lost_on_the_way": subscriber.lost_on_the_way,
         "lapped_now": subscriber.lapped_now,
         "patterns": subscriber.patterns.as_ref().map(|all| {
             all.iter().map(Pattern::as_str).collect::<Vec<_>>()
@@ -221,6 +223,7 @@ fn subscribers_text(stats: &BusStats, output: &mut Output) -> Result<(), Failure
         ">RECEIVED",
         ">LOST",
         ">LAPSES",
+        ">LOST ON THE WAY",
         "PATTERNS",
     ]);
     for subscriber in subscribers {
@@ -239,6 +242,7 @@ fn subscribers_text(stats: &BusStats, output: &mut Output) -> Result<(), Failure
             human::count(subscriber.received),
             human::count(subscriber.lost_messages),
             human::count(subscriber.lapses),
+            human::count(subscriber.lost_on_the_way),
             patterns(subscriber),
         ]);
     }

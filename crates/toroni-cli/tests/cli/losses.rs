@@ -179,6 +179,31 @@ fn losses_on_the_way_are_neither_topics_nor_errors_of_other_commands() {
 }
 
 #[test]
+fn info_shows_the_losses_that_a_subscriber_was_told_of() {
+    let buses = Buses::new();
+    buses.succeed(&["create", "default"]);
+    let mut subscriber = buses.subscribe(&["--json", "plant/*"]);
+    for messages in [5, 6] {
+        publish_lost(&buses, messages, "plant/**");
+        let line = json_lines(subscriber.line().as_bytes()).remove(0);
+        assert_eq!(line["lost"]["messages"], messages.to_string(), "{line}");
+    }
+    let info = buses.info("default");
+    let shown = &info["subscribers"][0];
+    assert_eq!((&shown["losses"], &shown["lost_on_the_way"]), (&json!(2), &json!(11)), "{info}");
+    assert_eq!((&shown["lost_messages"], &shown["lapses"]), (&json!(0), &json!(0)));
+    // The losses have sequences.
+    assert_eq!(info["messages"], 2);
+    let text = buses.succeed(&["info", "default"]);
+    let mut lines = text.lines().skip_while(|line| !line.contains("LOST ON THE WAY"));
+    let (head, row) = (lines.next().unwrap(), lines.next().unwrap());
+    let end = head.find("LOST ON THE WAY").unwrap() + "LOST ON THE WAY".len();
+    assert!(row[..end].ends_with(" 11"), "{text}");
+    subscriber.signal(Signal::INT);
+    assert_eq!(subscriber.finish().status.code(), Some(0));
+}
+
+#[test]
 fn hz_counts_losses_on_the_way_separately() {
     let buses = Buses::new();
     buses.succeed(&["create", "default"]);

@@ -66,8 +66,9 @@ pub(crate) const MAGIC: [u8; 8] = *b"TORONI\0\x01";
 /// The version of this layout. Raised with every change that an older process would misread.
 ///
 /// Version 2 added [`ReaderPatterns`], version 3 [`Commit::next`] and [`RawHeader::stream_id`], version 4 the table of
-/// arrivals, records with a number and of the kind `loss`, [`Wake::asymmetric`] and [`READER_NEEDS_FENCE`].
-pub(crate) const LAYOUT_VERSION: u32 = 4;
+/// arrivals, records with a number and of the kind `loss`, [`Wake::asymmetric`] and [`READER_NEEDS_FENCE`], version 5
+/// [`ReaderSlot::losses`] and [`ReaderSlot::lost_on_the_way`].
+pub(crate) const LAYOUT_VERSION: u32 = 5;
 /// A number that reads differently on a machine with the other byte order.
 pub(crate) const ENDIANNESS: u32 = 0x0102_0304;
 /// The number of blocks of a ring, whatever its capacity. Index entries, `reserved` and the check
@@ -405,10 +406,13 @@ pub(crate) struct ReaderSlot {
     pub(crate) received: AtomicU64,
     pub(crate) lost_messages: AtomicU64,
     pub(crate) lapses: AtomicU64,
+    /// The messages that were lost on their way to this bus, as stated by the losses that the reader was told of.
+    pub(crate) lost_on_the_way: AtomicU64,
     /// The number of times that this slot's descriptor was armed. If the value differs from the
     /// last one that a publisher saw, the subscriber wants a datagram.
     pub(crate) arms: AtomicU32,
-    pub(crate) _unused: AtomicU32,
+    /// The number of these losses, at most `u32::MAX`.
+    pub(crate) losses: AtomicU32,
     /// UTF-8, padded with 0.
     pub(crate) name: [AtomicU64; 6],
 }

@@ -30,6 +30,8 @@ pub(crate) fn claim(slot: &ReaderSlot, identity: &Identity) -> u32 {
     slot.received.store(0, Ordering::Relaxed);
     slot.lost_messages.store(0, Ordering::Relaxed);
     slot.lapses.store(0, Ordering::Relaxed);
+    slot.losses.store(0, Ordering::Relaxed);
+    slot.lost_on_the_way.store(0, Ordering::Relaxed);
     store_name(&slot.name, &identity.name);
     hook::point(CrashPoint::ReaderMidClaim);
     generation

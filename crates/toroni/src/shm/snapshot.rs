@@ -24,10 +24,10 @@ pub(crate) struct ReaderSnapshot {
     pub(crate) received: u64,
     pub(crate) lost_messages: u64,
     pub(crate) lapses: u64,
+    pub(crate) lost_on_the_way: u64,
     pub(crate) arms: u32,
-    pub(crate) _unused: u32,
+    pub(crate) losses: u32,
     pub(crate) name: [u64; 6],
-    pub(crate) _padding: u64,
 }
 
 /// A copy of a [`PublisherSlot`] with the same layout. Otherwise as [`ReaderSnapshot`].
@@ -134,6 +134,7 @@ const _: () = {
     assert!(offset_of!(PatternsSnapshot, text) == offset_of!(ReaderPatterns, text));
     assert!(offset_of!(ReaderSnapshot, position) == offset_of!(ReaderSlot, position));
     assert!(offset_of!(ReaderSnapshot, flags) == offset_of!(ReaderSlot, flags));
+    assert!(offset_of!(ReaderSnapshot, lapses) == offset_of!(ReaderSlot, lapses));
     assert!(offset_of!(ReaderSnapshot, arms) == offset_of!(ReaderSlot, arms));
     assert!(offset_of!(ReaderSnapshot, name) == offset_of!(ReaderSlot, name));
     assert!(offset_of!(PublisherSnapshot, pid) == offset_of!(PublisherSlot, pid));

@@ -58,7 +58,9 @@ pub struct BusStats {
     pub max_arrivals: u32,
     /// Bytes published since it was created: where the next message will start.
     pub tail: u64,
-    /// Messages published since it was created.
+    /// The sequence of the next message: how many messages and losses from elsewhere
+    /// ([`Inlet::publish_lost`](crate::Inlet::publish_lost)) were published since it was created. On a bus without
+    /// inlets, it is the number of messages.
     pub sequence: u64,
     /// Position of the oldest message that can still be read.
     pub oldest_position: u64,
@@ -114,7 +116,7 @@ pub struct PublisherStats {
     pub dumping: bool,
     /// When it opened the bus for publishing.
     pub started: SystemTime,
-    /// Messages that it published.
+    /// Messages that it published; for an inlet, with the losses that it published.
     pub messages: u64,
     /// Bytes of the stream that they took.
     pub bytes: u64,
@@ -162,6 +164,11 @@ pub struct SubscriberSlotStats {
     pub lost_messages: u64,
     /// How often it lost some.
     pub lapses: u64,
+    /// Losses on the way to this bus that it was told of ([`ReceiveError::Lost`](crate::ReceiveError::Lost)), at most
+    /// `u32::MAX`.
+    pub losses: u64,
+    /// Messages that were lost on the way to this bus: the sum of what these losses state, exact or not.
+    pub lost_on_the_way: u64,
     /// Whether writers have overtaken it since it last published its position.
     pub lapped_now: bool,
     /// Its patterns, or the first of them if `patterns_truncated`. `None` if they are unreadable because
@@ -421,6 +428,8 @@ fn read_subscribers(
             received: slot.received,
             lost_messages: slot.lost_messages,
             lapses: slot.lapses,
+            losses: slot.losses.into(),
+            lost_on_the_way: slot.lost_on_the_way,
             lapped_now: slot.position.saturating_add(limits.capacity) < limits.reserved,
             patterns,
             patterns_truncated: patterns_truncated.unwrap_or(false),

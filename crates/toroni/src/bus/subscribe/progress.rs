@@ -120,6 +120,8 @@ impl Progress {
         slot.received.store(self.counts.received, Ordering::Relaxed);
         slot.lost_messages.store(self.counts.lost_messages, Ordering::Relaxed);
         slot.lapses.store(self.counts.lapses, Ordering::Relaxed);
+        slot.losses.store(u32::try_from(self.counts.losses).unwrap_or(u32::MAX), Ordering::Relaxed);
+        slot.lost_on_the_way.store(self.counts.lost_on_the_way, Ordering::Relaxed);
         self.note_position(position);
         let waits = &ring.control.waits.0;
         let registered = waits::publish_position(slot, position, waits, self.served_waits);

@@ -185,7 +185,8 @@ impl Subscriber {
         let resumed = match halted {
             Halted::Lost(lost) => {
                 self.progress.counts.add_loss(&lost);
-                self.publish_position_if_due();
+                // Losses are rare, and an observer is to see what the caller sees.
+                self.publish_position();
                 return ReceiveError::Lost(lost);
             }
             Halted::Interrupted(Interrupted::Corrupt(corrupt)) => Err(corrupt),

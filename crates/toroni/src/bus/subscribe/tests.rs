@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::bus::publish::testing::{publish_lost, publish_message, publish_record};
-use crate::bus::{Bus, BusConfig};
+use crate::bus::{Bus, BusConfig, SubscriberSlotStats};
 use crate::error::ReceiveError;
 use crate::settings::{NotifyKind, Policy};
 use crate::shm::testing::TempDir;
@@ -400,6 +400,28 @@ fn the_number_of_messages_lost_on_the_way_does_not_overflow() {
         assert!(matches!(subscriber.try_receive(), Err(ReceiveError::Lost(_))));
     }
     assert_eq!((subscriber.stats().losses, subscriber.stats().lost_on_the_way), (2, u64::MAX));
+}
+
+/// Also if it does not receive any more after that.
+#[test]
+fn observers_see_the_losses_that_a_subscriber_was_told_of() {
+    let root = TempDir::new();
+    let bus = open(&root);
+    let counts = || {
+        let subscribers = bus.stats().unwrap().subscribers.unwrap();
+        let of = |one: &SubscriberSlotStats| (one.losses, one.lost_on_the_way, one.lost_messages);
+        subscribers.iter().map(of).collect::<Vec<_>>()
+    };
+    for (form, call) in FORMS {
+        let mut subscriber = bus.subscribe("a").unwrap();
+        let _other = bus.subscribe("b").unwrap();
+        assert_eq!(counts(), [(0, 0, 0); 2], "{form}: a slot that was used before");
+        for round in 1..=3 {
+            publish_lost(&bus, &lost(7, &["a"]));
+            assert!(matches!(call(&mut subscriber), Err(ReceiveError::Lost(_))), "{form}");
+            assert_eq!(counts(), [(round, 7 * round, 0), (0, 0, 0)], "{form}");
+        }
+    }
 }
 
 #[test]
