@@ -938,7 +938,8 @@ typedef struct toroni_bus_stats {
     uint64_t capacity;        /* bytes of the ring */
     uint64_t topic_table_bytes;
     uint64_t tail;            /* bytes published since the bus was created: where the next message will start */
-    uint64_t sequence;        /* messages published since the bus was created */
+    uint64_t sequence;        /* of the next message: messages, and losses from elsewhere, that were published since the
+                                 bus was created */
     uint64_t oldest_position; /* of the oldest message that can still be read */
     uint64_t created_ns;      /* when the bus was created */
     toroni_policy policy;     /* kind -1: one that this release does not know */
@@ -977,7 +978,7 @@ typedef struct toroni_publisher_info {
     uint32_t pid;        /* in its own PID namespace */
     int alive;
     int stopped;         /* by SIGSTOP */
-    uint64_t messages;   /* that it published */
+    uint64_t messages;   /* that it published; for an inlet, with the losses */
     uint64_t bytes;      /* of the stream that these messages took */
     uint64_t waits;      /* how often it waited for slow subscribers */
     uint64_t waited_ns;  /* duration of these waits in all */
@@ -1009,6 +1010,8 @@ typedef struct toroni_subscriber_info {
     const char *const *patterns; /* the patterns in its slot, NULL if there are none; see toroni_matches */
     size_t pattern_count;
     int dumping;            /* as in toroni_publisher_info */
+    uint64_t losses;        /* how often it was told that messages from elsewhere were lost, at most UINT32_MAX */
+    uint64_t lost_on_the_way; /* the sum of toroni_lost.messages of these losses */
 } toroni_subscriber_info;
 
 /* Takes a snapshot, without disturbing any process. Needs permission to read the ring.

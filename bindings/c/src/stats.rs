@@ -96,6 +96,8 @@ pub struct toroni_subscriber_info {
     pub patterns: *const *const c_char,
     pub pattern_count: usize,
     pub dumping: c_int,
+    pub losses: u64,
+    pub lost_on_the_way: u64,
 }
 
 fn ns(time: Duration) -> u64 {
@@ -208,6 +210,8 @@ impl From<BusStats> for toroni_stats {
                 patterns: if pattern_count == 0 { std::ptr::null() } else { start },
                 pattern_count,
                 dumping: c_int::from(one.dumping),
+                losses: one.losses,
+                lost_on_the_way: one.lost_on_the_way,
             }
         });
         let subscribers = subscribers.collect();

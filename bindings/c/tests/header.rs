@@ -209,7 +209,8 @@ layouts! {
     }
     toroni_subscriber_info {
         name slot pid alive stopped gating lapped_now position lag_bytes received lost_messages lapses
-        started_ns same_pid_namespace patterns_truncated patterns pattern_count dumping
+        started_ns same_pid_namespace patterns_truncated patterns pattern_count dumping losses
+        lost_on_the_way
     }
     toroni_reopened { outcome reserved messages }
     toroni_topic_info { name messages bytes }

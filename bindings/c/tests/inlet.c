@@ -185,6 +185,7 @@ void losses_from_elsewhere_arrive_at_their_place(void) {
     toroni_message message;
     toroni_loss lapped;
     toroni_subscriber_stats seen;
+    toroni_stats *stats;
     size_t handled;
     int calls = 0, i;
     OK(toroni_bus_subscribe(bus, "a/b", &subscriber));
@@ -234,6 +235,14 @@ void losses_from_elsewhere_arrive_at_their_place(void) {
         OK(toroni_subscriber_get_stats(reader, &seen));
         CHECK(seen.losses == 1 && seen.lost_on_the_way == UINT64_MAX && seen.lapses == 0 && seen.received == 2);
     }
+    OK(toroni_bus_take_stats(bus, &stats));
+    for (handled = 0; handled < toroni_stats_subscriber_count(stats); handled++) {
+        const toroni_subscriber_info *const info = toroni_stats_subscriber(stats, handled);
+        const int knows =
+            info->slot == toroni_subscriber_slot(subscriber) || info->slot == toroni_subscriber_slot(in_place);
+        CHECK(info->losses == (knows ? 1 : 0) && info->lost_on_the_way == (knows ? UINT64_MAX : 0));
+    }
+    toroni_stats_close(stats);
     RETURNS(TORONI_NO_MESSAGE, toroni_try_receive(elsewhere, &message));
     OK(toroni_try_receive(local_one, &message));
     CHECK(says(&message, "mine"));

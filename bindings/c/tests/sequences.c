@@ -183,9 +183,12 @@ void a_hold_ends_when_the_policy_ends_it(void) {
     if (child == 0) {
         RETURNS(TORONI_FORKED, toroni_subscriber_hold(subscriber, 5));
         OK(toroni_subscriber_release_hold(subscriber));
+        toroni_publisher_close(publisher);
+        toroni_subscriber_close(subscriber);
+        toroni_bus_close(bus);
         _exit(0);
     }
-    CHECK(waitpid(child, &child_status, 0) == child && child_status == 0);
+    CHECK(waitpid(child, &child_status, 0) == child && WIFEXITED(child_status) && WEXITSTATUS(child_status) == 0);
     CHECK(toroni_subscriber_held(subscriber) == 0);
     for (i = 0; i < 200; i++) {
         OK(toroni_publish(publisher, payload, sizeof payload));

@@ -414,6 +414,8 @@ struct subscriber_info {
     std::optional<std::vector<std::string>> patterns; // std::nullopt if they cannot be read
     bool patterns_truncated;                          // it has more patterns than these
     bool dumping;                                     // as in publisher_info
+    std::uint64_t losses;                             // as in toroni_subscriber_info
+    std::uint64_t lost_on_the_way;
 };
 
 // The participant that holds the writer lock: toroni_lock_owner. std::nullopt stands for what is not known.
@@ -456,7 +458,8 @@ public:
             all.push_back({one.name, one.slot, one.pid, one.alive != 0, one.stopped != 0, one.gating != 0,
                            one.lapped_now != 0, one.position, one.lag_bytes, one.received, one.lost_messages,
                            one.lapses, detail::time(one.started_ns), one.same_pid_namespace != 0,
-                           std::move(patterns), one.patterns_truncated > 0, one.dumping != 0});
+                           std::move(patterns), one.patterns_truncated > 0, one.dumping != 0, one.losses,
+                           one.lost_on_the_way});
         }
         return all;
     }

@@ -380,6 +380,10 @@ void losses_from_elsewhere_are_thrown_or_handled() {
     CHECK(thrown.status() == TORONI_LOST && same(thrown.messages()));
     CHECK(std::strstr(thrown.what(), "at least 5 messages"));
     CHECK(subscriber.stats().losses == 1 && subscriber.stats().lost_on_the_way == 5 && !subscriber.try_receive());
+    const auto shown = bus.stats().subscribers();
+    const auto mine = std::find_if(shown.begin(), shown.end(),
+                                   [&](const auto &one) { return one.slot == subscriber.slot(); });
+    CHECK(mine != shown.end() && mine->losses == 1 && mine->lost_on_the_way == 5);
     CHECK(returned.receive(std::nothrow));
     const auto failure = returned.receive_in_place(std::nothrow).error();
     CHECK(failure.status == TORONI_LOST && same(failure.lost_on_the_way.value()) && failure.loss.messages == 0);

@@ -135,6 +135,8 @@ fn of_subscriber<'py>(py: Python<'py>, one: &SubscriberSlotStats) -> PyResult<Bo
         received: one.received,
         lost_messages: one.lost_messages,
         lapses: one.lapses,
+        losses: one.losses,
+        lost_on_the_way: one.lost_on_the_way,
         lapped_now: one.lapped_now,
         patterns: one.patterns.as_ref().map(|all| {
             all.iter().map(|pattern| pattern.as_str()).collect::<Vec<_>>()

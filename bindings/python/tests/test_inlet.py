@@ -168,6 +168,8 @@ def test_losses_from_elsewhere_are_raised_at_their_place(bus: toroni.Bus) -> Non
     assert subscriber.receive().text == "after"
     stats = subscriber.stats()
     assert (stats.losses, stats.lost_on_the_way, stats.lapses) == (1, 2**64 - 1, 0)
+    shown = {one.slot: (one.losses, one.lost_on_the_way) for one in bus.stats().subscribers or []}
+    assert shown[subscriber.slot] == (1, 2**64 - 1) and shown[many.slot] == (0, 0)
     assert [message.topic for message in many.receive_many(timeout=0)] == ["a/b", "b"]
     is_lost(lambda: many.receive_many(timeout=0))
     assert texts(many) == ["after", "end"]

@@ -87,7 +87,7 @@ class PublisherStats(_Participant):
     started_ns: int
     """When it opened the bus for publishing, in nanoseconds since 1970 (UTC)."""
     messages: int
-    """Messages that it published."""
+    """Messages that it published; for an inlet, with the losses that it published."""
     bytes: int
     """Bytes of the stream that these messages took."""
     waits: int
@@ -115,6 +115,10 @@ class SubscriberSlotStats(_Participant):
     received: int
     lost_messages: int
     lapses: int
+    losses: int
+    """How often it was told that messages from elsewhere were lost, at most 2**32 - 1."""
+    lost_on_the_way: int
+    """The sum of the messages of these losses."""
     lapped_now: bool
     """Whether publishers have overtaken it since it last published its position."""
     patterns: list[str] | None
@@ -147,7 +151,8 @@ class BusStats:
     tail: int
     """Bytes published since the bus was created: the position at which the next message will start."""
     sequence: int
-    """Messages published since the bus was created."""
+    """The sequence of the next message: how many messages, and losses from elsewhere, were published since the bus was
+    created."""
     oldest_position: int
     """Position of the oldest message that can still be read."""
     topics: int
