@@ -50,7 +50,9 @@ pub(crate) fn steps(steps: &mut Steps) -> Result<(), Failure> {
     steps.step("python: tests", || {
         run(cargo(["build", "--locked", "-p", "toroni", "--example", "telemetry"]))?;
         let daemon = metadata::members()?.target_directory.join("debug/examples/telemetry");
-        run(in_folder(&python).args(["-m", "pytest"]).env("TORONI_TELEMETRY", daemon))
+        // Several at a time, because most of them wait: for timeouts, and for processes that they start.
+        let pytest = ["-m", "pytest", "--numprocesses", "3"];
+        run(in_folder(&python).args(pytest).env("TORONI_TELEMETRY", daemon))
     });
     Ok(())
 }
