@@ -12,6 +12,8 @@ use crate::commands::man::Man;
 use crate::commands::publish::options::Publish;
 use crate::commands::remove::Remove;
 use crate::commands::subscribe::options::Subscribe;
+#[cfg(feature = "top")]
+use crate::commands::top::options::Top;
 use crate::commands::topics::Topics;
 use crate::complete;
 use crate::exits;
@@ -100,11 +102,14 @@ pub(crate) fn definitions() -> clap::Command {
     let Some(bus) = program.get_arguments().find(|known| known.get_id() == "bus") else {
         return program;
     };
-    // `clean` reads only the command line: without a name, it cleans all buses.
+    // These read only the command line: without a name, they are about all buses.
     let given = bus.clone().hide_default_value(true).hide_env(true);
-    let given = given.help("Clean only this bus; the same as NAME");
-    program.mut_subcommands(|command| {
-        if command.get_name() == "clean" { command.arg(&given) } else { command }
+    let cleaned = given.clone().help("Clean only this bus; the same as NAME");
+    let shown = given.help("Show this bus; the same as NAME");
+    program.mut_subcommands(|command| match command.get_name() {
+        "clean" => command.arg(&cleaned),
+        "top" => command.arg(&shown),
+        _ => command,
     })
 }
 
@@ -158,6 +163,9 @@ STATE is alive, stopped, dead, dumping (it writes a core dump), or lapped (overt
     Info(Info),
     /// Show the topics in the ring of a bus, with message counts and subscribers
     Topics(Topics),
+    /// Show a bus live: rates, lag, losses, and which subscriber slows the publishers
+    #[cfg(feature = "top")]
+    Top(Top),
     /// Check this machine and suggest a fix for each problem
     #[command(after_help = "Example:
   toroni doctor --json | jq 'select(.status != \"ok\")'

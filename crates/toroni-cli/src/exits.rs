@@ -54,6 +54,13 @@ const TABLE: &[Exits] = &[
     Exits::new("ls", "success, even if there is no bus", "failure"),
     Exits::new("info", "success", "failure, or there is no such bus"),
     Exits::new("topics", "success, even if there is no topic", "failure, or there is no such bus"),
+    #[cfg(feature = "top")]
+    Exits::new(
+        "top",
+        "a key ended it, or --once printed its screen",
+        "failure, or there is no such bus",
+    )
+    .ended_by_signal("without --once"),
     Exits::new("doctor", "every check passed, possibly with warnings", "a check failed"),
     Exits::new("rm", "every bus was removed", "a bus could not be removed"),
     Exits::new("clean", "success", "failure, or nothing could be done for the named bus"),

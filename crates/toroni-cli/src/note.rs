@@ -55,12 +55,7 @@ pub(crate) fn remark(text: &str) {
 
 /// Returns the text in the color of its kind, or unchanged if the output is not to be in color.
 pub(crate) fn painted(text: &str, kind: Kind, terminal: bool) -> String {
-    let wanted = match CHOICE.get() {
-        Some(ColorChoice::Always) => true,
-        Some(ColorChoice::Never) => false,
-        _ => terminal && !is_disabled(),
-    };
-    if !wanted {
+    if !is_colored(terminal) {
         return text.to_owned();
     }
     let code = match kind {
@@ -68,6 +63,15 @@ pub(crate) fn painted(text: &str, kind: Kind, terminal: bool) -> String {
         Kind::Loss => "1;33",
     };
     format!("\x1b[{code}m{text}\x1b[0m")
+}
+
+/// Whether an output is to be in color.
+pub(crate) fn is_colored(terminal: bool) -> bool {
+    match CHOICE.get() {
+        Some(ColorChoice::Always) => true,
+        Some(ColorChoice::Never) => false,
+        _ => terminal && !is_disabled(),
+    }
 }
 
 /// Whether the environment disables color. See <https://no-color.org>: NO_COLOR counts unless it is empty.

@@ -16,6 +16,9 @@ pub(crate) enum GracePeriod {
     /// For commands that may block in a write to a full pipe or in a publish, and that hold nothing that the kernel
     /// does not release.
     OneSecond(String),
+    /// Like `OneSecond`. Before the process exits, the function is called.
+    #[cfg(feature = "top")]
+    OneSecondAnd(String, fn()),
     /// For commands that have files to remove, and that never block for long.
     Unlimited,
 }
@@ -59,8 +62,13 @@ impl Stop {
                 let Some(signal) = signals.forever().next() else { return };
                 arrived.store(signal, Ordering::Relaxed);
                 drop(writer);
-                if let GracePeriod::OneSecond(doing) = grace {
-                    end_soon(&mut signals, signal, &doing);
+                match grace {
+                    GracePeriod::OneSecond(doing) => end_soon(&mut signals, signal, &doing, || {}),
+                    #[cfg(feature = "top")]
+                    GracePeriod::OneSecondAnd(doing, last) => {
+                        end_soon(&mut signals, signal, &doing, last);
+                    }
+                    GracePeriod::Unlimited => {}
                 }
             })
             .map_err(failed)?;
@@ -100,6 +108,15 @@ impl Stop {
         }
     }
 
+    /// Waits until one of `inputs` is readable or at its end, a signal arrived, or the time is over.
+    #[cfg(feature = "top")]
+    pub(crate) fn wait_any(&self, inputs: &[BorrowedFd<'_>], limit: Duration) {
+        let mut fds = vec![PollFd::new(&self.wake, PollFlags::IN)];
+        fds.extend(inputs.iter().map(|input| PollFd::new(input, PollFlags::IN)));
+        // After an interruption or an error, the caller checks everything again.
+        let _ = poll(&mut fds, timespec(limit).as_ref());
+    }
+
     /// Waits until `input` is readable or at its end. Returns `false` if a signal arrived first.
     pub(crate) fn wait_readable(&self, input: BorrowedFd<'_>) -> io::Result<bool> {
         loop {
@@ -132,7 +149,7 @@ fn timespec(duration: Duration) -> Option<Timespec> {
     Timespec::try_from(duration).ok()
 }
 
-fn end_soon(signals: &mut Signals, signal: i32, doing: &str) {
+fn end_soon(signals: &mut Signals, signal: i32, doing: &str, last: fn()) {
     for tick in 1..=GRACE_TICKS {
         std::thread::sleep(TICK);
         // Also read a signal that is ignored, so that it does not count later.
@@ -141,6 +158,7 @@ fn end_soon(signals: &mut Signals, signal: i32, doing: &str) {
             break;
         }
     }
+    last();
     crate::note::failure(&format!("interrupted while {doing}"));
     std::process::exit(code_of_signal(signal).into());
 }

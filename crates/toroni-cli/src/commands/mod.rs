@@ -15,6 +15,8 @@ mod opening;
 pub(crate) mod publish;
 pub(crate) mod remove;
 pub(crate) mod subscribe;
+#[cfg(feature = "top")]
+pub(crate) mod top;
 pub(crate) mod topics;
 
 use crate::cli::{BusLocation, Cli, Command};
@@ -45,6 +47,14 @@ pub(crate) fn run(cli: Cli, matches: &ArgMatches) -> Result<(), Failure> {
             info::run(&location, &arguments)
         }
         Command::Topics(arguments) => topics::run(&location, &arguments),
+        #[cfg(feature = "top")]
+        Command::Top(arguments) => {
+            let named = is_bus_named(matches, "top");
+            one_bus(&location, arguments.name.as_deref(), named)?;
+            // Without a name on the command line, it lists all buses.
+            let name = arguments.name.as_deref().or(named.then_some(location.bus.as_str()));
+            top::run(&location, &arguments, name)
+        }
         Command::Doctor(arguments) => doctor::run(&location, &arguments),
         Command::Remove(arguments) => remove::run(&location, &arguments),
         Command::Clean(arguments) => {

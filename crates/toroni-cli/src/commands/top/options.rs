@@ -1,0 +1,68 @@
+//! The options of `toroni top`.
+
+use crate::complete;
+use crate::human::parse_interval;
+use clap::Args;
+use clap_complete::ArgValueCompleter;
+use std::time::Duration;
+
+/// Below this, `top` would cost more than it shows.
+const SHORTEST: Duration = Duration::from_millis(100);
+
+#[derive(Args)]
+#[command(after_help = "Examples:
+  toroni top plant
+  toroni top plant --once
+  toroni top plant --json | jq -c '{in_the_way, waited_per_second, lost_last_minute}'
+
+Without a bus, top lists all of them, and Enter opens one. If standard input or output is no terminal, top prints one \
+screen, as with --once.
+
+Columns of publishers:
+  WAITS       share of the time that it waited for slow subscribers
+  WAKES/S     how often it woke sleeping subscribers
+  OVERWRITES  how often it overwrote messages that a gating subscriber had not read
+
+Columns of subscribers:
+  LAG     bytes between its position and the end of the stream; the bar is the share of the ring
+  BEHIND  how long ago its next message was published; ~ is an estimate by the rate of the last 5 s
+  LOST    messages that were overwritten before it read them; LAST MIN is the part in the last minute
+
+\"in the way\" marks the gating subscriber with the lowest position while publishers wait. \"guest\" marks a subscriber \
+that does not gate.
+
+Rates per topic come from a subscriber that does not gate. It reads only while topics or losses are shown. If reading \
+everything takes more than 5 % of a core, it reads samples, and the figures begin with ~. top leaves this subscriber \
+out of its figures.
+
+Keys:
+  1 2 3     show the bus, its topics, its losses
+  /         show only names with a text; Enter keeps the text, Esc clears it
+  s         sort by rate, by bytes, by name
+  p         pause, which also stops all measurements
+  + -       lengthen or shorten the interval
+  arrows    scroll, or choose a bus; Enter opens it, Esc returns to the list
+  q         quit; so does Ctrl-C")]
+pub(crate) struct Top {
+    /// Name of the bus [default: the list of all buses]
+    #[arg(add = ArgValueCompleter::new(complete::buses))]
+    pub(crate) name: Option<String>,
+    /// Print one screen as text and end
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// Print each interval as a JSON object on one line
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Seconds between two measurements
+    #[arg(long, value_name = "S", default_value = "0.5", value_parser = parse)]
+    pub(crate) interval: Duration,
+}
+
+fn parse(text: &str) -> Result<Duration, String> {
+    match parse_interval(text)? {
+        interval if interval < SHORTEST => {
+            Err("the shortest interval is 0.1 seconds: measuring more often would disturb what is measured".to_owned())
+        }
+        interval => Ok(interval),
+    }
+}

@@ -1,0 +1,250 @@
+//! Counts the messages of each topic, with a subscriber that no publisher waits for or wakes.
+//!
+//! It polls and never sleeps on the bus, because publishers would have to wake it. It reads in place and looks at no
+//! payload. If that takes more than a twentieth of a core, it reads only for a part of the time.
+
+use super::model::TopicCounts;
+use super::sample::Loss;
+use crate::human::as_f64;
+use rustix::time::{ClockId, clock_gettime};
+use std::collections::HashMap;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use toroni::{Bus, ReceiveError, Subscriber, SubscriberError};
+
+/// The name of the subscriber in the lists of others.
+pub(super) const NAME: &str = "toroni-top";
+/// The share of a core that reading may take.
+const MOST_OF_A_CORE: f64 = 0.05;
+/// Reading everything is tried again if it would take less than this share.
+const LITTLE_OF_A_CORE: f64 = 0.03;
+/// While only samples are read: how long in each period.
+const WINDOW: Duration = Duration::from_millis(50);
+const PERIOD: Duration = Duration::from_millis(500);
+/// How often it polls at least, and at most.
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+const SHORTEST_PAUSE: Duration = Duration::from_millis(2);
+/// Longer than this it does not read in one go, so that keys are answered.
+const LONGEST_READ: Duration = Duration::from_millis(20);
+/// How many topics are counted apart. No topic has the name of the others, because `*` is reserved.
+const MOST_TOPICS: usize = 10_000;
+const OTHER_TOPICS: &str = "* (other topics)";
+
+/// Counts messages per topic.
+pub(super) struct TopicReader {
+    subscriber: Subscriber,
+    capacity: u64,
+    /// Index of each topic in `counts`.
+    indexes: HashMap<String, usize>,
+    counts: Vec<Count>,
+    /// The topic of the last message: messages of one topic often come in a row.
+    last: usize,
+    is_complete: bool,
+    began: Instant,
+    /// CPU time of reading, and the messages read, in this interval.
+    cpu: Duration,
+    read: u64,
+    is_sampling: bool,
+    /// While sampling: when the current period began, and the CPU time that it has taken.
+    period_began: Instant,
+    period_cpu: Duration,
+    bytes_per_second: f64,
+    losses: Vec<Loss>,
+}
+
+struct Count {
+    name: String,
+    messages: u64,
+    bytes: u64,
+}
+
+impl TopicReader {
+    /// Subscribes to everything, from now on.
+    pub(super) fn new(bus: &Bus, capacity: u64) -> Result<Self, SubscriberError> {
+        let subscriber = bus.subscriber().pattern("**").gating(false).name(NAME).build()?;
+        let now = Instant::now();
+        Ok(Self {
+            subscriber,
+            capacity,
+            indexes: HashMap::new(),
+            counts: Vec::new(),
+            last: 0,
+            is_complete: true,
+            began: now,
+            cpu: Duration::ZERO,
+            read: 0,
+            is_sampling: false,
+            period_began: now,
+            period_cpu: Duration::ZERO,
+            bytes_per_second: 0.0,
+            losses: Vec::new(),
+        })
+    }
+
+    /// Returns the slot of its subscriber.
+    pub(super) fn slot(&self) -> u32 {
+        self.subscriber.slot()
+    }
+
+    /// Reads what is there. Returns when to call it again.
+    pub(super) fn read(&mut self) -> Result<Instant, ReceiveError> {
+        let now = Instant::now();
+        let mut limit = LONGEST_READ;
+        if self.is_sampling {
+            if now.duration_since(self.period_began) >= PERIOD {
+                (self.period_began, self.period_cpu) = (now, Duration::ZERO);
+            }
+            let most = PERIOD.mul_f64(MOST_OF_A_CORE);
+            let is_over = now.duration_since(self.period_began) >= WINDOW;
+            if is_over || self.period_cpu >= most {
+                return Ok(self.period_began + PERIOD);
+            }
+            limit = limit.min(most - self.period_cpu);
+        }
+        let (began, before) = (thread_cpu(), self.read);
+        let emptied = self.read_some(now + limit);
+        let took = thread_cpu().saturating_sub(began);
+        self.cpu += took;
+        self.period_cpu += took;
+        let emptied = emptied?;
+        if self.is_sampling || emptied || self.read == before {
+            return Ok(now + self.pause());
+        }
+        // There is more. If it never ends, the next interval is one of samples.
+        Ok(now)
+    }
+
+    /// Returns after how long a quarter of the ring is new.
+    fn pause(&self) -> Duration {
+        let quarter = as_f64(self.capacity / 4) / self.bytes_per_second.max(1.0);
+        Duration::try_from_secs_f64(quarter)
+            .unwrap_or(LONGEST_PAUSE)
+            .clamp(SHORTEST_PAUSE, LONGEST_PAUSE)
+    }
+
+    /// Returns whether it has read all that was there.
+    fn read_some(&mut self, until: Instant) -> Result<bool, ReceiveError> {
+        loop {
+            match self.subscriber.try_receive_in_place() {
+                Ok(None) => return Ok(true),
+                Ok(Some(run)) => {
+                    for message in run {
+                        let name = message.topic();
+                        let known = self.counts.get(self.last).is_some_and(|one| one.name == name);
+                        if !known {
+                            self.last = index(&mut self.indexes, &mut self.counts, name);
+                        }
+                        let bytes = u64::try_from(message.payload().len()).unwrap_or(u64::MAX);
+                        if let Some(count) = self.counts.get_mut(self.last) {
+                            count.messages += 1;
+                            count.bytes = count.bytes.saturating_add(bytes);
+                        }
+                        self.read += 1;
+                    }
+                }
+                Err(ReceiveError::Lapped { .. }) => self.is_complete = false,
+                Err(ReceiveError::Lost(lost)) => self.losses.push(Loss {
+                    at: Duration::ZERO,
+                    time: unix_seconds(),
+                    who: format!("from {}", lost.from),
+                    slot: None,
+                    messages: lost.messages,
+                    bound: lost.bound.as_str(),
+                    reason: format!("{}: lost on the way to this bus", lost.reason.as_str()),
+                }),
+                Err(error) => return Err(error),
+            }
+            if Instant::now() >= until {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Ends an interval in which the bus carried `messages` messages and `bytes` bytes. Returns the counts of the
+    /// interval, and the losses that were reported.
+    pub(super) fn next_interval(&mut self, messages: u64, bytes: u64) -> (TopicCounts, Vec<Loss>) {
+        let seconds = self.began.elapsed().as_secs_f64();
+        self.began = Instant::now();
+        let counts = TopicCounts {
+            counts: self
+                .counts
+                .iter_mut()
+                .map(|count| {
+                    let Count { name, messages, bytes } = count;
+                    (name.clone(), std::mem::take(messages), std::mem::take(bytes))
+                })
+                .collect(),
+            is_complete: self.is_complete && !self.is_sampling,
+            seconds,
+        };
+        if seconds > 0.0 {
+            self.bytes_per_second = as_f64(bytes) / seconds;
+            self.choose(messages, seconds);
+        }
+        (self.cpu, self.read, self.is_complete) = (Duration::ZERO, 0, true);
+        (counts, std::mem::take(&mut self.losses))
+    }
+
+    /// Decides whether the next interval is one of samples.
+    fn choose(&mut self, messages: u64, seconds: f64) {
+        let share = share_for_all(self.cpu, self.read, messages, seconds);
+        let most = if self.is_sampling { LITTLE_OF_A_CORE } else { MOST_OF_A_CORE };
+        let was_sampling = self.is_sampling;
+        self.is_sampling = share > most;
+        if self.is_sampling && !was_sampling {
+            (self.period_began, self.period_cpu) = (Instant::now(), Duration::ZERO);
+        }
+    }
+}
+
+/// Estimates which share of a core reading all messages of an interval takes, from the time that a part of them took.
+fn share_for_all(cpu: Duration, read: u64, messages: u64, seconds: f64) -> f64 {
+    let missed = as_f64(messages.max(read)) / as_f64(read.max(1));
+    cpu.as_secs_f64() * missed / seconds
+}
+
+fn index(indexes: &mut HashMap<String, usize>, counts: &mut Vec<Count>, name: &str) -> usize {
+    if let Some(index) = indexes.get(name) {
+        return *index;
+    }
+    let name = if counts.len() < MOST_TOPICS { name } else { OTHER_TOPICS };
+    *indexes.entry(name.to_owned()).or_insert_with(|| {
+        counts.push(Count { name: name.to_owned(), messages: 0, bytes: 0 });
+        counts.len() - 1
+    })
+}
+
+/// Returns the CPU time of the calling thread.
+fn thread_cpu() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
+}
+
+pub(super) fn unix_seconds() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_share_of_a_core_is_that_of_all_messages() {
+        let cpu = Duration::from_millis(10);
+        assert_eq!(share_for_all(cpu, 1000, 1000, 0.5), 0.02);
+        assert_eq!(share_for_all(cpu, 1000, 10_000, 0.5), 0.2);
+        // The bus's count may be from a moment earlier.
+        assert_eq!(share_for_all(cpu, 1000, 900, 0.5), 0.02);
+        assert_eq!(share_for_all(Duration::ZERO, 0, 0, 0.5), 0.0);
+    }
+
+    #[test]
+    fn more_topics_than_fit_share_one_count() {
+        let (mut indexes, mut counts) = (HashMap::new(), Vec::new());
+        for number in 0..MOST_TOPICS + 5 {
+            let found = index(&mut indexes, &mut counts, &format!("t/{number}"));
+            assert_eq!(found, number.min(MOST_TOPICS));
+        }
+        assert_eq!(counts.last().unwrap().name, OTHER_TOPICS);
+        assert_eq!(counts.len(), MOST_TOPICS + 1);
+    }
+}

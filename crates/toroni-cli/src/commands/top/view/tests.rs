@@ -1,0 +1,345 @@
+//! Screens at several sizes, compared with the files in `tests/top`. `TORONI_BLESS=1` writes them.
+
+use super::super::keys::{Choices, Sort, View};
+use super::super::model::{
+    BusModel, BusRow, Holder, ListModel, Lock, LockState, LossModel, PublisherModel, State,
+    SubscriberModel, TopicModel, TopicsModel, Who,
+};
+use super::super::sample::{Age, How};
+use super::theme::Theme;
+use super::{Shown, as_text, draw, lines};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::buffer::Buffer;
+use ratatui::style::{Color, Modifier};
+use std::fmt::Write;
+use std::path::Path;
+use std::time::Duration;
+
+const SIZES: [(u16, u16); 4] = [(80, 24), (120, 40), (160, 24), (40, 10)];
+/// 2026-11-22 12:00:31 UTC.
+const TIME: f64 = 1_795_348_831.0;
+
+fn who(slot: u32, name: &str, pid: u32, state: State) -> Who {
+    Who { slot, name: name.to_owned(), pid, same_pid_namespace: true, state }
+}
+
+fn publisher(slot: u32, name: &str, rate: f64, bytes: f64, waited: f64) -> PublisherModel {
+    PublisherModel {
+        who: who(slot, name, 4711 + slot, State::Alive),
+        messages: 1000,
+        messages_per_second: Some(rate),
+        bytes_per_second: Some(bytes),
+        waited_share: Some(waited),
+        overwrites: 0,
+        wakes_per_second: Some(rate / 1000.0),
+    }
+}
+
+fn subscriber(slot: u32, name: &str, lag_bytes: u64, seconds: f64) -> SubscriberModel {
+    SubscriberModel {
+        who: who(slot, name, 4790 + slot, State::Alive),
+        gating: true,
+        lag_bytes,
+        lag_share: f64::from(u32::try_from(lag_bytes).unwrap()) / f64::from(4 << 20),
+        behind: Some(Age { seconds, how: How::Measured }),
+        received_per_second: Some(910_000.0),
+        ..SubscriberModel::default()
+    }
+}
+
+/// Four publishers, one of which waits for a subscriber that is stopped.
+fn plant() -> BusModel {
+    let mut slow = subscriber(4, "vision", 4_089_446, 2.1);
+    (slow.in_the_way, slow.who.state, slow.received_per_second) = (true, State::Stopped, Some(0.0));
+    let mut guest = subscriber(9, "recorder", 812_000, 0.4);
+    (guest.gating, guest.lost_messages, guest.lost_last_minute) = (false, 12_031, 31);
+    guest.lapses = 3;
+    let mut overwriting = publisher(3, "quality-control", 12.0, 1.2e6, 0.0);
+    overwriting.overwrites = 3;
+    let topic = |topic: &str, rate: f64, size: f64| TopicModel {
+        topic: topic.to_owned(),
+        messages_per_second: rate,
+        bytes_per_second: rate * size,
+        mean_bytes: (size > 0.0).then_some(size),
+    };
+    let lost = |ago: f64, slot, who: &str, messages, bound: &str, reason: &str| LossModel {
+        time: TIME - ago,
+        who: who.to_owned(),
+        slot,
+        messages,
+        bound: bound.to_owned(),
+        reason: reason.to_owned(),
+    };
+    BusModel {
+        name: "plant".to_owned(),
+        time: TIME,
+        interval_seconds: Some(0.5),
+        capacity: 4 << 20,
+        policy: "wait:100ms".to_owned(),
+        lock_kind: "lease".to_owned(),
+        lock: Lock { state: LockState::InUse, holder: Some(Holder::default()), held_seconds: None },
+        messages: 123_456_789,
+        bytes: 9_876_543_210,
+        messages_per_second: Some(1_820_000.0),
+        bytes_per_second: Some(126_877_696.0),
+        recent_rates: vec![1e5, 4e5, 9e5, 1.5e6, 1.9e6, 1.9e6, 1.82e6],
+        unread_share: Some(0.975),
+        history: Some(Age { seconds: 3.1, how: How::Measured }),
+        waited_per_second: Some(0.012),
+        wakes_per_second: Some(3100.0),
+        in_the_way: Some(4),
+        lost_messages: 12_031,
+        lost_last_minute: 31,
+        max_publishers: 128,
+        max_subscribers: 128,
+        publishers: Some(vec![
+            publisher(0, "camera", 1_200_000.0, 80.0 * 1_048_576.0, 0.009),
+            publisher(1, "plc", 620_000.0, 41.2 * 1_048_576.0, 0.0),
+            overwriting,
+            publisher(2, "plc-backup", 0.0, 0.0, 0.0),
+        ]),
+        subscribers: Some(vec![subscriber(7, "logger", 12_288, 0.006), slow, guest]),
+        topics_known: 5,
+        topics: Some(TopicsModel {
+            approximate: false,
+            rows: vec![
+                topic("plant/camera/frame", 1_200_000.0, 69.9),
+                topic("plant/plc/state", 620_000.0, 69.7),
+                topic("plant/quality-control/verdict/line-1/with/a/rather/long/name", 12.0, 1e5),
+                topic("plant/plc-backup/state", 0.0, 0.0),
+            ],
+        }),
+        losses: vec![
+            lost(2.0, Some(9), "recorder", 31, "exact", "overtaken: it read too slowly"),
+            lost(3700.0, None, "from 3fa2/7", 4, "at_least", "silent: lost on the way to this bus"),
+            lost(
+                3701.0,
+                Some(9),
+                "recorder",
+                12_000,
+                "exact",
+                "overtaken 2 times: it read too slowly",
+            ),
+        ],
+        ..BusModel::default()
+    }
+}
+
+fn choices(view: View) -> Choices {
+    Choices::new(view, Duration::from_millis(500))
+}
+
+fn drawn(shown: Shown<'_>, choices: &Choices, theme: &Theme, size: (u16, u16)) -> Buffer {
+    let mut terminal = Terminal::new(TestBackend::new(size.0, size.1)).unwrap();
+    let area = |frame: &mut ratatui::Frame<'_>| {
+        draw(shown, choices, theme, true, frame.area(), frame.buffer_mut());
+    };
+    terminal.draw(area).unwrap();
+    terminal.backend().buffer().clone()
+}
+
+fn check(name: &str, shown: Shown<'_>, choices: &Choices) {
+    let mut text = String::new();
+    for (width, height) in SIZES {
+        let buffer = drawn(shown, choices, &Theme::new(true), (width, height));
+        writeln!(text, "{:═<width$}", format!("{width}x{height} "), width = width.into()).unwrap();
+        text.push_str(&lines(&buffer));
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/top").join(name);
+    if std::env::var_os("TORONI_BLESS").is_some() {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, &text).unwrap();
+    }
+    let wanted = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(text == wanted, "{name} is not as in {}:\n{text}", path.display());
+}
+
+#[test]
+fn a_bus_and_who_is_in_the_way() {
+    check("bus.txt", Shown::Bus(&plant()), &choices(View::Bus));
+}
+
+#[test]
+fn what_may_not_be_read() {
+    let hidden = BusModel {
+        publishers: None,
+        subscribers: None,
+        topics: None,
+        topics_problem: Some("no rates per topic: permission denied".to_owned()),
+        waited_per_second: None,
+        wakes_per_second: None,
+        unread_share: None,
+        in_the_way: None,
+        ..plant()
+    };
+    check("hidden.txt", Shown::Bus(&hidden), &choices(View::Bus));
+}
+
+#[test]
+fn a_stopped_owner_of_the_lock_the_dead_and_a_removed_bus() {
+    let mut model = plant();
+    let holder = Holder {
+        slot: Some(0),
+        pid: Some(4711),
+        name: Some("camera".to_owned()),
+        state: State::Stopped,
+    };
+    model.lock = Lock { state: LockState::Held, holder: Some(holder), held_seconds: Some(12.0) };
+    model.dead = 1;
+    model.problem = Some("there is no bus at /dev/shm/toroni/plant".to_owned());
+    let publishers = model.publishers.as_mut().unwrap();
+    publishers[0].who.state = State::Stopped;
+    publishers[1].who.state = State::Dead;
+    check("alarms.txt", Shown::Bus(&model), &choices(View::Bus));
+}
+
+#[test]
+fn an_empty_bus_after_the_first_look() {
+    let empty = BusModel {
+        name: "plant".to_owned(),
+        time: TIME,
+        capacity: 64 << 10,
+        policy: "overwrite".to_owned(),
+        publishers: Some(Vec::new()),
+        subscribers: Some(Vec::new()),
+        ..BusModel::default()
+    };
+    check("empty.txt", Shown::Bus(&empty), &choices(View::Bus));
+}
+
+#[test]
+fn topics_from_samples_by_bytes() {
+    let mut model = plant();
+    model.topics.as_mut().unwrap().approximate = true;
+    let choices = Choices { sort: Sort::Bytes, is_paused: true, ..choices(View::Topics) };
+    check("topics.txt", Shown::Bus(&model), &choices);
+}
+
+#[test]
+fn more_topics_than_fit() {
+    let mut model = plant();
+    let rows = (0..60_u32).map(|number| TopicModel {
+        topic: format!("line/{number}"),
+        messages_per_second: f64::from(1000 - number),
+        bytes_per_second: 1e6,
+        mean_bytes: Some(100.0),
+    });
+    model.topics.as_mut().unwrap().rows = rows.collect();
+    let choices = Choices { offset: 3, ..choices(View::Topics) };
+    check("many-topics.txt", Shown::Bus(&model), &choices);
+}
+
+#[test]
+fn losses_with_the_newest_first() {
+    let choices = Choices { filter: "re".to_owned(), ..choices(View::Losses) };
+    check("losses.txt", Shown::Bus(&plant()), &choices);
+    let typed = Choices { filter: "rec".to_owned(), is_typing: true, ..choices };
+    check("filter.txt", Shown::Bus(&plant()), &typed);
+}
+
+fn list() -> ListModel {
+    let broken = BusRow {
+        name: "broken".to_owned(),
+        problem: Some("the header is damaged: the magic number is missing".to_owned()),
+        ..BusRow::default()
+    };
+    let mut idle = plant();
+    idle.name = "test-bench-with-a-long-name".to_owned();
+    (idle.messages_per_second, idle.bytes_per_second) = (Some(0.0), Some(0.0));
+    (idle.unread_share, idle.waited_per_second, idle.lost_messages) = (None, Some(0.0), 0);
+    idle.lost_last_minute = 0;
+    ListModel {
+        directory: "/dev/shm/toroni".to_owned(),
+        time: TIME,
+        problem: None,
+        buses: vec![broken, BusRow::of(&plant()), BusRow::of(&idle)],
+    }
+}
+
+#[test]
+fn the_list_of_buses() {
+    let choices = Choices { selected: 1, ..choices(View::List) };
+    check("list.txt", Shown::List(&list()), &choices);
+    let gone = ListModel {
+        problem: Some("/dev/shm/toroni: permission denied".to_owned()),
+        buses: Vec::new(),
+        ..list()
+    };
+    check("no-list.txt", Shown::List(&gone), &choices);
+}
+
+/// The chosen row is always on the screen.
+#[test]
+fn a_long_list_scrolls_with_the_chosen_row() {
+    let mut model = list();
+    model.buses = (0..50)
+        .map(|number| BusRow { name: format!("bus-{number:02}"), ..BusRow::default() })
+        .collect();
+    for selected in [0, 5, 17, 30, 49, 99] {
+        for size in SIZES {
+            let choices = Choices { selected, ..choices(View::List) };
+            let text = lines(&drawn(Shown::List(&model), &choices, &Theme::new(true), size));
+            let wanted = format!("bus-{:02}", selected.min(49));
+            assert!(text.contains(&wanted), "{size:?}\n{text}");
+        }
+    }
+}
+
+#[test]
+fn without_colors_the_marks_remain() {
+    for (is_colored, colors) in [(true, true), (false, false)] {
+        let theme = Theme::new(is_colored);
+        let buffer = drawn(Shown::Bus(&plant()), &choices(View::Bus), &theme, (80, 24));
+        let has_colors =
+            buffer.content.iter().any(|cell| (cell.fg, cell.bg) != (Color::Reset, Color::Reset));
+        assert_eq!(has_colors, colors);
+        let mark = buffer.content.iter().find(|cell| cell.symbol() == "◄").unwrap();
+        assert!(mark.modifier.contains(Modifier::BOLD));
+    }
+}
+
+/// Names are chosen by other processes.
+#[test]
+fn names_do_not_steer_the_terminal() {
+    let mut model = plant();
+    let evil = "a\u{1b}[2J\u{202e}b\n";
+    model.publishers.as_mut().unwrap()[0].who.name = evil.to_owned();
+    model.subscribers.as_mut().unwrap()[0].who.name = evil.to_owned();
+    model.topics.as_mut().unwrap().rows[0].topic = evil.to_owned();
+    model.losses[0].who = evil.to_owned();
+    model.lock.holder = Some(Holder { name: Some(evil.to_owned()), ..Holder::default() });
+    model.lock.state = LockState::Held;
+    (model.name, model.problem) = (evil.to_owned(), Some(evil.to_owned()));
+    for view in [View::Bus, View::Topics, View::Losses] {
+        for size in SIZES {
+            let text = lines(&drawn(Shown::Bus(&model), &choices(view), &Theme::new(true), size));
+            let steers = |c: char| c.is_control() && c != '\n' || c == '\u{202e}';
+            assert!(!text.contains(steers), "{text:?}");
+        }
+    }
+}
+
+/// Any size must be drawn, also that of a terminal that is being made smaller.
+#[test]
+fn every_size_is_drawn() {
+    for width in [1, 2, 7, 20, 39, 60, 119, 120, 300] {
+        for height in [1, 2, 3, 4, 5, 6, 7, 8, 13, 14, 15, 60] {
+            let theme = Theme::new(true);
+            for view in [View::Bus, View::Topics, View::Losses] {
+                let choices = Choices { offset: 1000, ..choices(view) };
+                drawn(Shown::Bus(&plant()), &choices, &theme, (width, height));
+            }
+            drawn(Shown::List(&list()), &choices(View::List), &theme, (width, height));
+        }
+    }
+}
+
+#[test]
+fn a_printed_screen_has_everything_and_no_keys() {
+    let text = as_text(Shown::Bus(&plant()), &choices(View::Bus), 120);
+    for wanted in ["in the way", "plc-backup", "recorder #9", "rather/long", "lost 12,031"] {
+        assert!(text.contains(wanted), "{wanted}\n{text}");
+    }
+    assert!(!text.contains("quit") && text.ends_with('\n') && !text.ends_with("\n\n"), "{text}");
+}
