@@ -21,12 +21,13 @@ use system_tests::{Program, TempRoot, Watchdog, program, wait_until};
 use toroni_testkit::directory::entries;
 
 /// Every way to come to the bus `b`; each creates it if it is not there, or says that it is not.
-const WAYS: [&[&str]; 7] = [
+const WAYS: [&[&str]; 8] = [
     &["pub", "a", "x"],
     &["sub", "--create", "--count", "1", "--timeout", "0.1"],
     &["hz", "--count", "1", "--interval", "0.1"],
     &["info"],
     &["topics"],
+    &["top", "--once", "--interval", "0.1"],
     &["create", "b", "--temporary", "--capacity", "64KiB"],
     &["ls"],
 ];
@@ -146,10 +147,10 @@ fn a_missing_directory_is_named() {
     let _ =
         run(toroni_at(&one, &["create", "b", "--temporary", "--capacity", "64KiB"])).succeeded();
     let deep = root.buses().join("no/where");
-    for way in &WAYS[..6] {
+    for way in &WAYS[..7] {
         let outcome = run(toroni_at(&deep, &[&["--bus", "b"], *way].concat()));
         match way[0] {
-            "info" | "topics" | "hz" => {
+            "info" | "topics" | "hz" | "top" => {
                 outcome.refused(&["there is no bus", "no/where/b", "create"])
             }
             _ => outcome.refused(&["there is no directory", "/no", "create it", "TORONI_DIR"]),
@@ -200,7 +201,7 @@ fn what_is_no_bus_is_left_alone() {
             match way[0] {
                 "ls" => assert_eq!(outcome.code, Some(0), "{what}: {outcome:?}"),
                 // It looks for a bus, and there is none.
-                "info" | "topics" | "hz" if outcome.stderr.contains("there is no bus") => {
+                "info" | "topics" | "hz" | "top" if outcome.stderr.contains("there is no bus") => {
                     outcome.refused(&[]);
                 }
                 "create" if outcome.stderr.contains("already a bus") => {

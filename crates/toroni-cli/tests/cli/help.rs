@@ -77,6 +77,8 @@ fn options_are_shown_where_they_mean_something() {
     let groups = [
         (&["pub", "sub", "hz", "info", "topics", "clean"][..], true, true),
         (&["ls", "doctor", "demo", "create", "rm"], false, true),
+        #[cfg(feature = "top")]
+        (&["top"], true, true),
         #[cfg(feature = "bench")]
         (&["bench"], false, true),
         (&["completions", "man"], false, false),

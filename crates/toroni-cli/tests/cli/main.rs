@@ -21,3 +21,7 @@ mod publish;
 mod selection;
 mod stopping;
 mod support;
+#[cfg(feature = "top")]
+mod terminal;
+#[cfg(feature = "top")]
+mod top;

@@ -108,6 +108,12 @@ impl Process {
     }
 }
 
+impl From<Program> for Process {
+    fn from(program: Program) -> Self {
+        Self(program)
+    }
+}
+
 impl Deref for Process {
     type Target = Program;
 

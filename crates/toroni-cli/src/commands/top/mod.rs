@@ -4,10 +4,11 @@
 //! |---|---|
 //! | `source`, `topics` | take the snapshots; count the messages of topics |
 //! | `sample`, `model` | rates between snapshots; what is shown. No I/O |
-//! | `keys` | what keys do. No I/O |
+//! | `input`, `keys` | bytes as keys; what keys do. No I/O |
 //! | `view` | draws the model |
 //! | `terminal` | takes the terminal over and gives it back |
 
+mod input;
 mod keys;
 mod model;
 pub(crate) mod options;

@@ -208,8 +208,8 @@ pub(super) fn build(history: &History, topics: Option<&TopicCounts>) -> BusModel
         recent_rates: history.rates.iter().copied().collect(),
         unread_share: lag.map(|lag| share(lag, current.capacity)),
         history: history.age(current.oldest_position),
-        waited_per_second: history.interval().and_then(|_| total(|one| Some(one.waited_share?))),
-        wakes_per_second: history.interval().and_then(|_| total(|one| Some(one.wakes_per_second?))),
+        waited_per_second: history.interval().and_then(|_| total(|one| one.waited_share)),
+        wakes_per_second: history.interval().and_then(|_| total(|one| one.wakes_per_second)),
         in_the_way,
         lost_messages: current
             .subscribers
@@ -245,18 +245,21 @@ fn in_the_way(history: &History, current: &Snapshot) -> Option<u32> {
     if !waited {
         return None;
     }
-    let candidates = current.subscribers.iter().flatten().filter(|one| {
+    let gates = |one: &&Subscriber| {
         let before = history.subscriber_before(&one.who);
         // Publishers wait for a subscriber until they have overtaken it, and not until it has caught up.
         let was_lapped = before.is_some_and(|before| before.lapped_now);
-        one.gating
-            && one.who.alive
-            && !one.who.dumping
-            && one.lag_bytes > 0
-            && !(one.lapped_now && was_lapped)
-            && (current.publishers.is_some() || one.lag_bytes >= nearly_full)
+        one.gating && one.who.alive && !one.who.dumping && !(one.lapped_now && was_lapped)
+    };
+    let candidates: Vec<&Subscriber> = current.subscribers.iter().flatten().filter(gates).collect();
+    // If there is only one, publishers waited for it, although it may have caught up by now.
+    if let ([only], true) = (&candidates[..], current.publishers.is_some()) {
+        return Some(only.who.slot);
+    }
+    let behind = candidates.into_iter().filter(|one| {
+        one.lag_bytes > 0 && (current.publishers.is_some() || one.lag_bytes >= nearly_full)
     });
-    candidates.min_by_key(|one| (one.position, one.who.slot)).map(|one| one.who.slot)
+    behind.min_by_key(|one| (one.position, one.who.slot)).map(|one| one.who.slot)
 }
 
 fn waited(history: &History, publisher: &Publisher) -> Duration {
@@ -530,7 +533,17 @@ mod tests {
             assert_eq!(look(250, &|all| change(&mut all[0])).in_the_way, Some(2), "{why}");
         }
         assert_eq!(look(250, &|all| all[0].who.stopped = true).in_the_way, Some(1));
-        assert_eq!(look(250, &|all| all.drain(..2).for_each(drop)).in_the_way, None);
+        assert_eq!(
+            look(250, &|all| all.drain(..2).for_each(drop)).in_the_way,
+            Some(3),
+            "the only one"
+        );
+        let caught_up = |all: &mut Vec<Subscriber>| {
+            for one in all {
+                (one.position, one.lag_bytes) = (tail, 0);
+            }
+        };
+        assert_eq!(look(250, &caught_up).in_the_way, None, "it may have been any of them");
     }
 
     /// The policy waits 100 ms, then overwrites: at the end of the interval nobody waits any more.

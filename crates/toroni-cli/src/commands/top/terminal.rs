@@ -1,12 +1,13 @@
 //! The terminal: takes it over, gives it back however the program ends, and reads keys.
 
+use super::input::Input;
 use crate::failure::Failure;
 use crate::stop::Stop;
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 use ratatui::buffer::Buffer;
 use ratatui::crossterm::cursor::{Hide, Show};
-use ratatui::crossterm::event::{self, Event};
+use ratatui::crossterm::event::KeyEvent;
 use ratatui::crossterm::queue;
 use ratatui::crossterm::terminal::{
     EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
@@ -18,12 +19,11 @@ use signal_hook::consts::{SIGTSTP, SIGWINCH};
 use std::io::{self, BufWriter, IsTerminal, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::sync::Once;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, Once, PoisonError};
 use std::time::Duration;
 
-/// Whether the terminal is taken over.
-static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+/// Whether the terminal is taken over. Locked while it is given back: the process must not exit in the middle of that.
+static IS_TAKEN: Mutex<bool> = Mutex::new(false);
 
 /// Whether there is a terminal to draw on and to read keys from.
 pub(super) fn is_usable() -> bool {
@@ -42,6 +42,7 @@ pub(super) struct Screen {
     terminal: Terminal<CrosstermBackend<BufWriter<std::fs::File>>>,
     /// Readable after the size has changed.
     resized: UnixStream,
+    input: Input,
 }
 
 impl Screen {
@@ -70,7 +71,7 @@ impl Screen {
             give_back();
             failed(error)
         })?;
-        Ok(Self { terminal, resized })
+        Ok(Self { terminal, resized, input: Input::default() })
     }
 
     /// Draws a screen: what differs from the one before is written.
@@ -93,7 +94,6 @@ impl Screen {
         stop.wait_any(&[rustix::stdio::stdin(), self.resized.as_fd()], limit);
         let mut wasted = [0; 64];
         while matches!(self.resized.read(&mut wasted), Ok(1..)) {}
-        // At the end of a terminal that was closed, the library that reads keys would not return.
         let stdin = rustix::stdio::stdin();
         let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -108,15 +108,15 @@ impl Screen {
         poll(&mut fds, Some(&now)).is_ok() && !fds[0].revents().is_empty()
     }
 
-    /// Returns the keys that were pressed.
-    pub(super) fn keys(&mut self) -> io::Result<Vec<event::KeyEvent>> {
-        let mut keys = Vec::new();
-        while event::poll(Duration::ZERO)? {
-            if let Event::Key(key) = event::read()? {
-                keys.push(key);
-            }
+    /// Returns the keys that were pressed. To be called after [`Self::wait`] has returned `true`.
+    pub(super) fn keys(&mut self) -> io::Result<Vec<KeyEvent>> {
+        let mut bytes = [0; 256];
+        match rustix::io::read(rustix::stdio::stdin(), &mut bytes) {
+            Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(length) => Ok(self.input.keys(&bytes[..length])),
+            Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => Ok(Vec::new()),
+            Err(error) => Err(error.into()),
         }
-        Ok(keys)
     }
 
     /// Gives the terminal back and stops this process until it is continued.
@@ -136,7 +136,7 @@ impl Drop for Screen {
 
 fn enter() -> io::Result<()> {
     enable_raw_mode()?;
-    IS_TAKEN.store(true, Ordering::SeqCst);
+    *IS_TAKEN.lock().unwrap_or_else(PoisonError::into_inner) = true;
     let entered = write(|into| queue!(into, EnterAlternateScreen, Hide));
     if entered.is_err() {
         give_back();
@@ -146,7 +146,8 @@ fn enter() -> io::Result<()> {
 
 /// Gives the terminal back, if it is taken over: for the end, a panic, and a process that is about to exit.
 pub(super) fn give_back() {
-    if IS_TAKEN.swap(false, Ordering::SeqCst) {
+    let mut is_taken = IS_TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+    if std::mem::take(&mut *is_taken) {
         // If the terminal is gone, there is nothing to give back.
         let _ = write(|into| queue!(into, LeaveAlternateScreen, Show));
         let _ = disable_raw_mode();
@@ -166,4 +167,64 @@ fn write(fill: impl FnOnce(&mut Vec<u8>) -> io::Result<()>) -> io::Result<()> {
     fill(&mut bytes)?;
     let output = io::stdout().as_fd().try_clone_to_owned()?;
     std::fs::File::from(output).write_all(&bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    use rustix::termios::{LocalModes, tcgetattr};
+    use std::fs::OpenOptions;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::OpenOptionsExt;
+    use std::process::{Command, Stdio};
+
+    /// The process in which the test below starts a panic.
+    const PANICS: &str = "TORONI_TEST_TOP_PANICS";
+
+    #[test]
+    fn a_panic_gives_the_terminal_back_before_it_is_reported() {
+        if std::env::var_os(PANICS).is_some() {
+            let _screen = Screen::take().unwrap();
+            panic!("on purpose");
+        }
+        let master =
+            openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        let name = ptsname(&master, Vec::new()).unwrap();
+        let mut options = OpenOptions::new();
+        // O_NOCTTY: it must not become the terminal that controls the tests.
+        options.read(true).write(true).custom_flags(0o400);
+        let slave = options.open(std::ffi::OsStr::from_bytes(name.as_bytes())).unwrap();
+        let before = tcgetattr(&slave).unwrap();
+        let stdio = || Stdio::from(slave.try_clone().unwrap());
+        let name =
+            "commands::top::terminal::tests::a_panic_gives_the_terminal_back_before_it_is_reported";
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", name, "--nocapture", "--test-threads=1"])
+            .env(PANICS, "1")
+            .env("RUST_BACKTRACE", "0")
+            .stdin(stdio())
+            .stdout(stdio())
+            .stderr(stdio())
+            .spawn()
+            .unwrap();
+        // It writes less than a terminal holds.
+        let status = child.wait().unwrap();
+        assert_eq!(status.code(), Some(101));
+        assert_eq!(tcgetattr(&slave).unwrap().local_modes, before.local_modes);
+        assert!(before.local_modes.contains(LocalModes::ECHO | LocalModes::ICANON));
+        drop(slave);
+        let mut said = Vec::new();
+        let mut master = std::fs::File::from(master);
+        let mut buffer = [0; 4096];
+        while let Ok(length @ 1..) = master.read(&mut buffer) {
+            said.extend(&buffer[..length]);
+        }
+        let said = String::from_utf8_lossy(&said).into_owned();
+        let at = |what: &str| said.find(what).unwrap_or_else(|| panic!("no {what:?} in {said:?}"));
+        assert!(at("\x1b[?1049h") < at("\x1b[?1049l"));
+        assert!(at("\x1b[?25h") < at("on purpose"), "the report would be lost: {said:?}");
+    }
 }

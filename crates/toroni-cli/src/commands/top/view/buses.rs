@@ -25,8 +25,7 @@ pub(in super::super) fn shown<'a>(model: &'a ListModel, choices: &Choices) -> Ve
 
 pub(super) fn table(model: &ListModel, choices: &Choices, theme: &Theme) -> Table {
     let rows = shown(model, choices);
-    let has_problems = rows.iter().any(|row| row.problem.is_some());
-    let mut columns = vec![
+    let columns = vec![
         Column::names(format!("BUSES {}", model.buses.len()), 10),
         Column::right("RING", 8, 5),
         Column::right("PUB", 4, 4),
@@ -38,9 +37,6 @@ pub(super) fn table(model: &ListModel, choices: &Choices, theme: &Theme) -> Tabl
         Column::right("LOST", 7, 1),
         Column::right("LAST MIN", 8, 8),
     ];
-    if has_problems {
-        columns.push(Column::left("", 24, 9));
-    }
     let empty = match &model.problem {
         Some(problem) => problem.clone(),
         None if choices.filter.is_empty() => {
@@ -67,7 +63,6 @@ pub(super) fn table(model: &ListModel, choices: &Choices, theme: &Theme) -> Tabl
             Cell::from(row.waited_per_second.map_or_else(|| "-".to_owned(), text::seconds)),
             lost(row.lost_messages),
             lost(row.lost_last_minute),
-            Cell::new(row.problem.as_deref().unwrap_or_default(), theme.alarm()),
         ]);
     }
     table

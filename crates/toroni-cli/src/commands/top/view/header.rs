@@ -49,7 +49,7 @@ pub(super) fn notices(model: &BusModel) -> Vec<String> {
     notices
 }
 
-/// Draws the two lines and the notices. Returns how many lines it needs.
+/// Draws the two lines and the notices.
 pub(super) fn draw(
     model: &BusModel,
     choices: &Choices,
@@ -65,7 +65,13 @@ pub(super) fn draw(
     );
     let second_line = Rect { y: area.y + 1, height: area.height.saturating_sub(1).min(1), ..area };
     draw_parts(second_line, buffer, 3, second(model, theme));
-    for (y, notice) in (area.y + 2..area.bottom()).zip(notices(model)) {
+    let below = Rect { y: area.y + 2, height: area.height.saturating_sub(2), ..area };
+    draw_notices(&notices(model), theme, below, buffer);
+}
+
+/// Draws one line for each notice, as far as there is room.
+pub(super) fn draw_notices(notices: &[String], theme: &Theme, area: Rect, buffer: &mut Buffer) {
+    for (y, notice) in (area.top()..area.bottom()).zip(notices) {
         let text = text::fit(&printable(&format!("! {notice}")), area.width.saturating_sub(MARGIN));
         buffer.set_string(area.x + MARGIN, y, text, theme.alarm());
     }
@@ -110,6 +116,9 @@ pub(super) fn clock(time: f64, choices: &Choices, theme: &Theme) -> Vec<Part> {
 
 fn second(model: &BusModel, theme: &Theme) -> Vec<Part> {
     let plain = Style::new();
+    if model.messages_per_second.is_none() {
+        return vec![Part::new("measuring …", theme.dim(), 0)];
+    }
     let rate = format!("{} msg/s", text::rate(model.messages_per_second).trim_end());
     let bytes = format!("{}/s", text::bytes(model.bytes_per_second).trim_end());
     let mut parts = vec![
@@ -225,5 +234,5 @@ pub(super) fn draw_list(
         Part::new(format!("{} msg/s", rate.trim_end()), Style::new(), 1),
     ];
     parts.extend(clock(time, choices, theme));
-    draw_parts(area, buffer, 3, parts);
+    draw_parts(Rect { height: area.height.min(1), ..area }, buffer, 3, parts);
 }

@@ -109,10 +109,17 @@ fn draw_list(
     buffer: &mut Buffer,
 ) {
     let rate = model.buses.iter().filter_map(|row| row.messages_per_second).sum();
-    let first = Rect { height: area.height.min(1), ..area };
-    header::draw_list(&model.directory, rate, model.time, choices, theme, first, buffer);
+    let problems = buses::shown(model, choices)
+        .into_iter()
+        .filter_map(|row| Some(format!("{}: {}", row.name, row.problem.as_ref()?)));
+    let problems: Vec<String> = problems.collect();
+    let wanted = u16::try_from(problems.len() + 1).unwrap_or(u16::MAX);
+    let top = wanted.min((area.height / 3).max(1)).min(area.height);
+    let head = Rect { height: top, ..area };
+    header::draw_list(&model.directory, rate, model.time, choices, theme, head, buffer);
+    header::draw_notices(&problems, theme, without_top(head, 1), buffer);
     let table = buses::table(model, choices, theme);
-    let below = without_top(area, if area.height >= 8 { 2 } else { 1 });
+    let below = without_top(area, top + u16::from(area.height >= 8));
     let rows = usize::from(below.height.saturating_sub(2)).max(1);
     let selected = choices.selected.min(table.rows().saturating_sub(1));
     let offset = (selected + 1).saturating_sub(rows);

@@ -1,0 +1,411 @@
+//! `toroni top`: on a terminal, as text and as JSON, with processes that publish, stop and die.
+
+use crate::support::{Buses, Process, json_lines, wait_until};
+use crate::terminal::Terminal;
+use rustix::process::Signal;
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+/// Creates a bus whose publishers wait for ever, and starts a subscriber and a publisher.
+fn busy(buses: &Buses) -> (Process, Process) {
+    buses.succeed(&["create", "plant", "--capacity", "64KiB", "--policy", "wait:forever"]);
+    let reading = ["--bus", "plant", "--payload-only", "plant/**"];
+    let mut program = toroni_testkit::Program::start_with_ready_fd({
+        let mut command = buses.command(&[&["sub"], &reading[..]].concat());
+        command.stdout(Stdio::null());
+        command
+    });
+    program.wait_ready();
+    (Process::from(program), publish(buses, "plant"))
+}
+
+fn publish(buses: &Buses, bus: &str) -> Process {
+    let load = ["--size", "200", "--repeat", "1000000000", "--rate", "2k/s"];
+    let mut command =
+        buses.command(&[&["--bus", bus, "pub", "plant/camera/frame"], &load[..]].concat());
+    Process::start(command.stdout(Stdio::null()))
+}
+
+fn start_on(terminal: &Terminal, buses: &Buses, arguments: &[&str]) -> Process {
+    let mut command = buses.command(&[&["top"], arguments].concat());
+    terminal.attach(&mut command);
+    Process::start(&mut command)
+}
+
+fn sees(terminal: &Terminal, what: &str) {
+    let is_seen = || terminal.screen().contains(what);
+    if !toroni_testkit::wait::within(crate::support::LIMIT, is_seen) {
+        panic!("no {what:?} on the screen:\n{}", terminal.screen());
+    }
+}
+
+/// Returns the line of the screen with this text.
+fn line_with(terminal: &Terminal, what: &str) -> String {
+    let screen = terminal.screen();
+    screen.lines().find(|line| line.contains(what)).unwrap_or_default().to_owned()
+}
+
+#[test]
+fn a_stopped_subscriber_is_shown_in_the_way() {
+    let buses = Buses::new();
+    let (subscriber, _publisher) = busy(&buses);
+    let terminal = Terminal::new(100, 30);
+    let mut top = start_on(&terminal, &buses, &["plant"]);
+    sees(&terminal, "plant/camera/frame");
+    sees(&terminal, "no waiting");
+    assert!(!terminal.screen().contains("in the way"), "{}", terminal.screen());
+    subscriber.stop();
+    let stopped = Instant::now();
+    sees(&terminal, "◄ in the way");
+    println!("shown in the way after {:?}", stopped.elapsed());
+    sees(&terminal, "stopped");
+    let line = line_with(&terminal, "in the way");
+    assert!(line.contains("toroni-sub #0") && line.contains("stopped"), "{line}");
+    wait_until("who publishers wait for", || {
+        line_with(&terminal, "waited").contains("for toroni-sub #0")
+    });
+    // The same for programs.
+    let shown: Value =
+        serde_json::from_str(&buses.succeed(&["top", "plant", "--once", "--json"])).unwrap();
+    assert_eq!(shown["in_the_way"], 0, "{shown}");
+    assert_eq!(shown["subscribers"][0]["state"], "stopped");
+    assert!(shown["waited_per_second"].as_f64().unwrap() > 0.1, "{shown}");
+    subscriber.resume();
+    wait_until("nobody in the way", || !terminal.screen().contains("in the way"));
+    terminal.press("q");
+    assert!(top.wait().success());
+    println!("{}", terminal.screen());
+}
+
+#[test]
+fn keys_change_what_is_shown() {
+    let buses = Buses::new();
+    let (_subscriber, _publisher) = busy(&buses);
+    let terminal = Terminal::new(80, 30);
+    let mut top = start_on(&terminal, &buses, &["--bus", "plant"]);
+    sees(&terminal, "SUBSCRIBERS 1/");
+    // The subscriber that reads topics is not listed, but it is there while topics are shown.
+    let is_reading = || buses.subscriber_count("plant") == 2;
+    wait_until("a subscriber for topics", is_reading);
+    terminal.press("3");
+    sees(&terminal, "none since top was started");
+    terminal.press("2");
+    sees(&terminal, "plant/camera/frame");
+    assert!(!terminal.screen().contains("SUBSCRIBERS"), "{}", terminal.screen());
+    terminal.press("/xyz");
+    sees(&terminal, "none with this text");
+    terminal.press("\r");
+    sees(&terminal, "/xyz");
+    terminal.press("\x1b");
+    sees(&terminal, "plant/camera/frame");
+    terminal.press("s");
+    sees(&terminal, "sort: bytes");
+    terminal.press("p");
+    sees(&terminal, "PAUSED");
+    wait_until("no subscriber while paused", || buses.subscriber_count("plant") == 1);
+    terminal.press("p");
+    wait_until("a subscriber for topics", is_reading);
+    terminal.press("\x1b");
+    sees(&terminal, "BUSES 1");
+    wait_until("no subscriber for the list", || buses.subscriber_count("plant") == 1);
+    terminal.press("\r");
+    sees(&terminal, "SUBSCRIBERS 1/");
+    // A larger terminal has room for more columns.
+    assert!(!terminal.screen().contains("LAST MIN"), "{}", terminal.screen());
+    terminal.resize(140, 40);
+    top.signal(Signal::WINCH);
+    sees(&terminal, "LAST MIN");
+    terminal.press("+");
+    sees(&terminal, "every 1 s");
+    terminal.press("q");
+    assert!(top.wait().success());
+}
+
+#[test]
+fn however_it_ends_the_terminal_is_given_back() {
+    let buses = Buses::new();
+    buses.succeed(&["create", "plant"]);
+    let signals = [Signal::TERM, Signal::INT, Signal::HUP];
+    let keys = ["q", "\x03"];
+    for end in 0..signals.len() + keys.len() {
+        let terminal = Terminal::new(80, 24);
+        let before = terminal.modes().local_modes;
+        let mut top = start_on(&terminal, &buses, &["plant"]);
+        sees(&terminal, "q quit");
+        assert_eq!(terminal.is_taken(), (true, true));
+        assert_ne!(terminal.modes().local_modes, before);
+        match signals.get(end) {
+            Some(signal) => top.signal(*signal),
+            None => terminal.press(keys[end - signals.len()]),
+        }
+        assert_eq!(top.wait().code(), Some(0), "{end}");
+        assert_eq!(terminal.modes().local_modes, before, "{end}");
+        wait_until("the first screen", || terminal.is_taken() == (false, false));
+        assert!(top.stderr().is_empty(), "{}", top.errors());
+    }
+    assert_eq!(buses.subscriber_count("plant"), 0);
+}
+
+#[test]
+fn it_ends_with_its_terminal() {
+    let buses = Buses::new();
+    buses.succeed(&["create", "plant"]);
+    let terminal = Terminal::new(80, 24);
+    let mut top = start_on(&terminal, &buses, &["plant"]);
+    sees(&terminal, "q quit");
+    drop(terminal);
+    assert_eq!(top.wait().code(), Some(0));
+    assert_eq!(buses.subscriber_count("plant"), 0);
+}
+
+/// Ctrl-S stops the output of a terminal: the program is blocked in a write when the signal comes.
+#[test]
+fn a_signal_ends_it_while_the_terminal_is_stopped() {
+    let buses = Buses::new();
+    let (_subscriber, _publisher) = busy(&buses);
+    let terminal = Terminal::new(100, 30);
+    let before = terminal.modes().local_modes;
+    let mut top = start_on(&terminal, &buses, &["plant", "--interval", "0.1"]);
+    sees(&terminal, "q quit");
+    terminal.stop_output();
+    // The first number is that of the system call: write.
+    let write = if cfg!(target_arch = "x86_64") { "1 " } else { "64 " };
+    wait_until("a blocked write", || {
+        fs::read_to_string(format!("/proc/{}/syscall", top.id()))
+            .is_ok_and(|call| call.starts_with(write))
+    });
+    top.signal(Signal::TERM);
+    let code = top.wait().code();
+    assert!(matches!(code, Some(0 | 143)), "{code:?}");
+    assert_eq!(terminal.modes().local_modes, before);
+}
+
+#[test]
+fn without_colors_only_colors_are_missing() {
+    let buses = Buses::new();
+    buses.succeed(&["create", "plant"]);
+    for (variable, colored) in [("", true), ("1", false)] {
+        let terminal = Terminal::new(80, 24);
+        let mut command = buses.command(&["top", "plant"]);
+        terminal.attach(&mut command);
+        let mut top = Process::start(command.env("NO_COLOR", variable));
+        sees(&terminal, "SUBSCRIBERS 0/");
+        // Cyan as a background.
+        let has_colors = terminal.has_received("\x1b[48;5;6m") || terminal.has_received(";48;5;6m");
+        assert_eq!(has_colors, colored, "{}", terminal.screen());
+        terminal.press("q");
+        assert!(top.wait().success());
+    }
+}
+
+#[test]
+fn a_killed_top_leaves_neither_slot_nor_lock() {
+    let buses = Buses::new();
+    buses.succeed(&["create", "plant", "--max-subscribers", "1", "--capacity", "64KiB"]);
+    let _publisher = publish(&buses, "plant");
+    let mut random = toroni_testkit::Random::from_environment();
+    for round in 0..8 {
+        let terminal = Terminal::new(80, 24);
+        let mut top = start_on(&terminal, &buses, &["plant", "--interval", "0.1"]);
+        if round % 2 == 0 {
+            sees(&terminal, "plant/camera/frame");
+        }
+        std::thread::sleep(Duration::from_millis(random.below(60)));
+        top.kill();
+    }
+    // The only slot is free: else this subscriber would be refused.
+    let mut subscriber = buses.subscribe(&["--bus", "plant", "--count", "10", "--payload-only"]);
+    assert!(subscriber.wait().success());
+    let info = buses.info("plant");
+    let is_dead = |owner: &Value| owner["alive"] == false;
+    assert!(!is_dead(&info["lock_owner"]), "{info}");
+}
+
+#[test]
+fn without_a_terminal_it_prints_one_screen() {
+    let buses = Buses::new();
+    let (_subscriber, _publisher) = busy(&buses);
+    for arguments in [&["top", "plant"][..], &["top", "plant", "--once"]] {
+        let text = buses.succeed(arguments);
+        for wanted in ["PUBLISHERS 1/", "SUBSCRIBERS 1/", "plant/camera/frame", "no waiting"] {
+            assert!(text.contains(wanted), "{wanted}\n{text}");
+        }
+        assert!(!text.contains('\x1b'), "{text:?}");
+    }
+    let rate = serde_json::from_str::<Value>(&buses.succeed(&["top", "plant", "--once", "--json"]));
+    let shown = rate.unwrap();
+    let topic = &shown["topics"]["rows"][0];
+    assert_eq!(topic["topic"], "plant/camera/frame", "{shown}");
+    assert_eq!(topic["mean_bytes"], 200.0);
+    assert!(topic["messages_per_second"].as_f64().unwrap() > 0.0, "{shown}");
+    let list = buses.succeed(&["top"]);
+    assert!(list.contains("BUSES 1") && list.contains("plant"), "{list}");
+    let listed = json_lines(buses.succeed(&["top", "--once", "--json"]).as_bytes());
+    assert_eq!(listed[0]["buses"][0]["name"], "plant");
+    assert_eq!(listed[0]["buses"][0]["subscribers"], 1);
+}
+
+#[test]
+fn wrong_usage_is_refused() {
+    let buses = Buses::new();
+    let said = |arguments: &[&str]| {
+        let output = buses.run(arguments);
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, text) = said(&["top", "nowhere"]);
+    assert_eq!(code, Some(1));
+    assert!(text.contains("there is no bus at") && text.contains("nowhere"), "{text}");
+    let (code, text) = said(&["top", "--interval", "0.01"]);
+    assert_eq!(code, Some(2));
+    assert!(text.contains("the shortest interval is 0.1 seconds"), "{text}");
+    let (code, text) = said(&["--bus", "a", "top", "b"]);
+    assert_eq!(code, Some(2));
+    assert!(text.contains("two buses"), "{text}");
+    assert!(buses.succeed(&["top", "--once"]).contains("no buses in"));
+}
+
+/// The next object that `--json` prints, if it meets a condition; else one after it.
+fn object_where(top: &mut Process, mut condition: impl FnMut(&Value) -> bool) -> Value {
+    let line = top.line_where(|line| condition(&serde_json::from_str(line).unwrap()));
+    serde_json::from_str(&line).unwrap()
+}
+
+#[test]
+fn a_bus_may_be_removed_made_again_and_damaged() {
+    let buses = Buses::new();
+    buses.succeed(&["create", "plant"]);
+    let mut top = buses.start(&["top", "plant", "--json", "--interval", "0.1"]);
+    let mut list = buses.start(&["top", "--json", "--interval", "0.1"]);
+    object_where(&mut top, |shown| shown["problem"].is_null());
+    let is_listed = |shown: &Value| shown["buses"].as_array().is_some_and(|all| !all.is_empty());
+    object_where(&mut list, is_listed);
+
+    let directory = buses.path().join("plant");
+    fs::remove_dir_all(&directory).unwrap();
+    let shown = object_where(&mut top, |shown| !shown["problem"].is_null());
+    assert!(shown["problem"].as_str().unwrap().contains("there is no bus at"), "{shown}");
+    object_where(&mut list, |shown| !is_listed(shown));
+
+    buses.succeed(&["create", "plant", "--capacity", "128KiB"]);
+    let shown = object_where(&mut top, |shown| shown["problem"].is_null());
+    assert_eq!(shown["capacity"], 128 << 10);
+
+    // Bytes of an enemy, in place, while it is open.
+    let mut random = toroni_testkit::Random::from_environment();
+    for file in ["readers", "publishers", "ring"] {
+        let path = directory.join(file);
+        let length = usize::try_from(fs::metadata(&path).unwrap().len()).unwrap();
+        for _ in 0..3 {
+            let bytes: Vec<u8> = (0..length.div_ceil(8))
+                .flat_map(|_| random.number().to_ne_bytes())
+                .take(length - 4096)
+                .collect();
+            let open = fs::OpenOptions::new().write(true).open(&path).unwrap();
+            std::os::unix::fs::FileExt::write_all_at(&open, &bytes, 4096).unwrap();
+            for _ in 0..3 {
+                top.line();
+            }
+        }
+    }
+    let ring = fs::OpenOptions::new().write(true).open(directory.join("ring")).unwrap();
+    ring.set_len(100).unwrap();
+    object_where(&mut top, |shown| !shown["problem"].is_null());
+    object_where(&mut list, |shown| !shown["buses"][0]["problem"].is_null());
+
+    // The whole directory vanishes, and comes back.
+    let aside = buses.path().with_extension("aside");
+    fs::rename(buses.path(), &aside).unwrap();
+    object_where(&mut top, |shown| !shown["problem"].is_null());
+    object_where(&mut list, |shown| !is_listed(shown));
+    fs::remove_dir_all(aside.join("plant")).unwrap();
+    fs::rename(&aside, buses.path()).unwrap();
+    buses.succeed(&["create", "plant"]);
+    object_where(&mut top, |shown| shown["problem"].is_null());
+    object_where(&mut list, is_listed);
+    for process in [top, list] {
+        process.signal(Signal::TERM);
+        assert_eq!(process.finish().status.code(), Some(0));
+    }
+}
+
+#[test]
+fn with_the_right_to_read_the_ring_it_says_what_it_cannot_see() {
+    let buses = Buses::new();
+    let (_subscriber, _publisher) = busy(&buses);
+    let directory = buses.path().join("plant");
+    let set = |path: &std::path::Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    set(buses.path(), 0o755);
+    set(&directory, 0o755);
+    set(&directory.join("ring"), 0o644);
+    for file in ["readers", "publishers"] {
+        set(&directory.join(file), 0o600);
+    }
+    let mut command = buses.command(&["top", "plant", "--once"]);
+    if rustix::process::getuid().is_root() {
+        // Modes do not stop root. `nobody` may not be able to reach the program where it was built.
+        let copy = buses.path().join("toroni");
+        // Not `fs::copy`: a child of another test could have the copy open for writing, and then it cannot be started.
+        let mut copied = std::process::Command::new("cp");
+        copied.arg(env!("CARGO_BIN_EXE_toroni")).arg(&copy);
+        assert!(copied.status().unwrap().success());
+        set(&copy, 0o755);
+        let mut other = std::process::Command::new(&copy);
+        other.args(command.get_args()).env("TORONI_DIR", buses.path()).env_remove("TORONI_BUS");
+        other.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        other.uid(65534).gid(65534);
+        command = other;
+    } else {
+        for file in ["readers", "publishers"] {
+            set(&directory.join(file), 0);
+        }
+    }
+    let output = Process::start(&mut command).finish();
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    for wanted in [
+        "who publishes and who waits is unknown",
+        "who lags and who lost messages is unknown",
+        "no rates per topic: no permission",
+        " msg/s",
+    ] {
+        assert!(text.contains(wanted), "{wanted}\n{text}");
+    }
+}
+
+/// Time on a processor of all threads: the first number of `/proc/<pid>/task/*/schedstat`.
+fn ran(pid: u32) -> Duration {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let nanoseconds = tasks.map(|task| {
+        let text = fs::read_to_string(task.unwrap().path().join("schedstat")).unwrap();
+        text.split(' ').next().unwrap().parse::<u64>().unwrap()
+    });
+    Duration::from_nanos(nanoseconds.sum())
+}
+
+/// Counts what the scheduler gave it, and not the time that passed. Rounds are measured until one is below the limit:
+/// on a busy machine, a process also pays for what others did to the processor's caches.
+#[test]
+fn an_idle_screen_uses_less_than_a_hundredth_of_a_core() {
+    let buses = Buses::new();
+    buses.succeed(&["create", "plant"]);
+    let _subscriber = buses.subscribe(&["--bus", "plant"]);
+    let terminal = Terminal::new(120, 40);
+    let mut top = start_on(&terminal, &buses, &["plant"]);
+    sees(&terminal, "SUBSCRIBERS 1/");
+    let mut shares = (0..20).map(|_| {
+        let (before, began) = (ran(top.id()), Instant::now());
+        std::thread::sleep(Duration::from_secs(2));
+        let (used, wall) = (ran(top.id()) - before, began.elapsed());
+        println!("top: {used:?} of {wall:?}");
+        used.as_secs_f64() / wall.as_secs_f64()
+    });
+    assert!(shares.any(|share| share <= 0.01));
+    terminal.press("q");
+    assert!(top.wait().success());
+}
