@@ -24,7 +24,7 @@ fn busy(buses: &Buses) -> (Process, Process) {
 }
 
 fn publish(buses: &Buses, bus: &str) -> Process {
-    let load = ["--size", "200", "--repeat", "1000000000", "--rate", "2k/s"];
+    let load = ["--size", "200", "--repeat", "1000000000", "--rate", "500/s"];
     let mut command =
         buses.command(&[&["--bus", bus, "pub", "plant/camera/frame"], &load[..]].concat());
     Process::start(command.stdout(Stdio::null()))
@@ -56,15 +56,19 @@ fn a_stopped_subscriber_is_shown_in_the_way() {
     let terminal = Terminal::new(100, 30);
     let mut top = start_on(&terminal, &buses, &["plant"]);
     sees(&terminal, "plant/camera/frame");
-    sees(&terminal, "no waiting");
-    assert!(!terminal.screen().contains("in the way"), "{}", terminal.screen());
+    // On a busy machine, publishers may wait although nothing is stopped.
+    wait_until("a subscriber that keeps up", || {
+        let screen = terminal.screen();
+        screen.contains("no waiting") && !screen.contains("in the way")
+    });
     subscriber.stop();
     let stopped = Instant::now();
     sees(&terminal, "◄ in the way");
     println!("shown in the way after {:?}", stopped.elapsed());
-    sees(&terminal, "stopped");
-    let line = line_with(&terminal, "in the way");
-    assert!(line.contains("toroni-sub #0") && line.contains("stopped"), "{line}");
+    wait_until("the reason", || {
+        let line = line_with(&terminal, "in the way");
+        line.contains("toroni-sub #0") && line.contains("stopped")
+    });
     wait_until("who publishers wait for", || {
         line_with(&terminal, "waited").contains("for toroni-sub #0")
     });
@@ -150,6 +154,53 @@ fn however_it_ends_the_terminal_is_given_back() {
     assert_eq!(buses.subscriber_count("plant"), 0);
 }
 
+/// The subscriber of `top` takes the slot of one that died. The dead one stays in the list.
+#[test]
+fn the_dead_are_shown() {
+    let buses = Buses::new();
+    buses.succeed(&["create", "plant"]);
+    let mut subscriber = buses.subscribe(&["--bus", "plant"]);
+    subscriber.kill();
+    let text = buses.succeed(&["top", "plant", "--once"]);
+    assert!(text.contains("toroni-sub #0") && text.contains("  dead"), "{text}");
+    assert!(text.contains("! 1 participant died"), "{text}");
+    let mut subscriber = buses.subscribe(&["--bus", "plant"]);
+    subscriber.kill();
+    let terminal = Terminal::new(100, 30);
+    let mut top = start_on(&terminal, &buses, &["plant"]);
+    sees(&terminal, "no messages since");
+    let line = line_with(&terminal, "toroni-sub #0");
+    assert!(line.ends_with("dead"), "{}", terminal.screen());
+    terminal.press("q");
+    assert!(top.wait().success());
+}
+
+/// As Ctrl-Z does in a shell.
+#[test]
+fn it_can_be_suspended() {
+    let buses = Buses::new();
+    buses.succeed(&["create", "plant"]);
+    let terminal = Terminal::new(80, 24);
+    let before = terminal.modes().local_modes;
+    let mut command = buses.command(&["top", "plant"]);
+    terminal.attach(&mut command);
+    // A shell does the same. The signal would not stop a process that no shell could continue.
+    let mut top = Process::start(command.process_group(0));
+    sees(&terminal, "q quit");
+    wait_until("a subscriber for topics", || buses.subscriber_count("plant") == 1);
+    terminal.press("\x1a");
+    wait_until("it has stopped", || toroni_testkit::process::is_stopped(top.id()));
+    assert_eq!(terminal.modes().local_modes, before);
+    wait_until("the first screen", || terminal.is_taken() == (false, false));
+    assert_eq!(buses.subscriber_count("plant"), 0, "it reads nothing");
+    top.signal(Signal::CONT);
+    wait_until("the screen", || terminal.is_taken() == (true, true));
+    sees(&terminal, "q quit");
+    terminal.press("q");
+    assert!(top.wait().success());
+    assert_eq!(terminal.modes().local_modes, before);
+}
+
 #[test]
 fn it_ends_with_its_terminal() {
     let buses = Buses::new();
@@ -231,7 +282,7 @@ fn without_a_terminal_it_prints_one_screen() {
     let (_subscriber, _publisher) = busy(&buses);
     for arguments in [&["top", "plant"][..], &["top", "plant", "--once"]] {
         let text = buses.succeed(arguments);
-        for wanted in ["PUBLISHERS 1/", "SUBSCRIBERS 1/", "plant/camera/frame", "no waiting"] {
+        for wanted in ["PUBLISHERS 1/", "SUBSCRIBERS 1/", "plant/camera/frame", "lock "] {
             assert!(text.contains(wanted), "{wanted}\n{text}");
         }
         assert!(!text.contains('\x1b'), "{text:?}");

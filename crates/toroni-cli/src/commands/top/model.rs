@@ -36,7 +36,7 @@ pub(super) struct BusModel {
     /// The sum over the subscribers, since each of them subscribed.
     pub(super) lost_messages: u64,
     pub(super) lost_last_minute: u64,
-    /// Participants that died and whose slots were not freed.
+    /// Participants that died without closing the bus.
     pub(super) dead: u32,
     pub(super) max_publishers: u32,
     pub(super) max_subscribers: u32,

@@ -24,6 +24,8 @@ pub(super) struct BusSource {
     history: History,
     wants_topics: bool,
     reader: Option<TopicReader>,
+    /// Dead subscribers whose slots the reader took. Without it, they would still be listed.
+    buried: Vec<Subscriber>,
     counts: Option<TopicCounts>,
     topics_problem: Option<String>,
     try_topics_at: Instant,
@@ -49,6 +51,7 @@ impl BusSource {
             history: History::default(),
             wants_topics: false,
             reader: None,
+            buried: Vec::new(),
             counts: None,
             topics_problem: None,
             try_topics_at: now,
@@ -80,7 +83,16 @@ impl BusSource {
         self.bus = Some(bus);
         let before = self.history.current.as_ref().map(|one| (one.sequence, one.tail));
         let own_slot = self.reader.as_ref().map(TopicReader::slot);
-        let snapshot = snapshot(&stats, self.began.elapsed(), own_slot);
+        let mut snapshot = snapshot(&stats, self.began.elapsed(), own_slot);
+        if self.history.current.as_ref().is_some_and(|current| current.id != snapshot.id) {
+            self.buried.clear();
+        }
+        if let Some(subscribers) = &mut snapshot.subscribers {
+            let is_taken =
+                |dead: &Subscriber| subscribers.iter().any(|one| one.who.slot == dead.who.slot);
+            self.buried.retain(|dead| !is_taken(dead));
+            subscribers.extend(self.buried.iter().cloned());
+        }
         let (sequence, tail, at) = (snapshot.sequence, snapshot.tail, snapshot.at);
         self.history.add(snapshot);
         if let Some(reader) = &mut self.reader {
@@ -114,7 +126,13 @@ impl BusSource {
             return;
         }
         match TopicReader::new(bus, current.capacity) {
-            Ok(reader) => (self.reader, self.topics_problem) = (Some(reader), None),
+            Ok(reader) => {
+                let all = current.subscribers.iter().flatten();
+                let is_dead = |one: &&Subscriber| one.who.slot == reader.slot() && !one.who.alive;
+                let known = self.buried.iter().any(|one| one.who.slot == reader.slot());
+                self.buried.extend(all.filter(is_dead).filter(|_| !known).cloned());
+                (self.reader, self.topics_problem) = (Some(reader), None);
+            }
             Err(error) => {
                 let reason = Failure::from(error).report().1.unwrap_or_default();
                 self.topics_problem = Some(format!("no rates per topic: {reason}"));

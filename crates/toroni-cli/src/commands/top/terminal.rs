@@ -82,7 +82,9 @@ impl Screen {
 
     /// Makes the next call of [`Self::draw`] write everything.
     pub(super) fn forget(&mut self) -> io::Result<()> {
-        self.terminal.clear()
+        // Not `clear`, which asks the terminal where the cursor is and waits for the answer.
+        let size = self.terminal.size()?;
+        self.terminal.resize(Rect::new(0, 0, size.width, size.height))
     }
 
     pub(super) fn height(&self) -> usize {

@@ -40,11 +40,9 @@ pub(super) fn notices(model: &BusModel) -> Vec<String> {
         }
     }
     if model.dead > 0 {
-        let (number, is) = (
-            human::counted(model.dead.into(), "participant"),
-            if model.dead == 1 { "is" } else { "are" },
-        );
-        notices.push(format!("{number} {is} dead: `toroni clean {}` frees the slots", model.name));
+        let who = human::counted(model.dead.into(), "participant");
+        let slots = if model.dead == 1 { "its slot is" } else { "their slots are" };
+        notices.push(format!("{who} died without closing the bus: {slots} free for others"));
     }
     notices
 }

@@ -108,7 +108,9 @@ fn draw_list(
     area: Rect,
     buffer: &mut Buffer,
 ) {
-    let rate = model.buses.iter().filter_map(|row| row.messages_per_second).sum();
+    let rates = model.buses.iter().filter_map(|row| row.messages_per_second);
+    // Not `sum`, which is -0 without numbers.
+    let rate = rates.fold(0.0, |sum, rate| sum + rate);
     let problems = buses::shown(model, choices)
         .into_iter()
         .filter_map(|row| Some(format!("{}: {}", row.name, row.problem.as_ref()?)));

@@ -201,6 +201,8 @@ fn an_empty_bus_after_the_first_look() {
         time: TIME,
         capacity: 64 << 10,
         policy: "overwrite".to_owned(),
+        max_publishers: 128,
+        max_subscribers: 128,
         publishers: Some(Vec::new()),
         subscribers: Some(Vec::new()),
         ..BusModel::default()

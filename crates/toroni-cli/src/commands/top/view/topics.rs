@@ -35,8 +35,9 @@ pub(super) fn table(model: &BusModel, choices: &Choices, theme: &Theme) -> Table
         "none with this text"
     };
     let mut table = Table::new(columns, empty);
-    let sign = if topics.approximate { "~" } else { "" };
     for row in shown {
+        let is_sample = topics.approximate && row.messages_per_second > 0.0;
+        let sign = if is_sample { "~" } else { "" };
         let style =
             if row.messages_per_second > 0.0 { ratatui::style::Style::new() } else { theme.dim() };
         table.row(vec![
