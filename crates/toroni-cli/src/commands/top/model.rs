@@ -101,6 +101,8 @@ pub(super) struct SubscriberModel {
     pub(super) lost_messages: u64,
     pub(super) lost_last_minute: u64,
     pub(super) lapses: u64,
+    /// Messages that it was told were lost on the way to the bus.
+    pub(super) lost_on_the_way: u64,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -303,6 +305,7 @@ fn subscriber(
         lost_messages: subscriber.lost_messages,
         lost_last_minute: lost_in_the_last_minute(history, current, |loss| loss.slot == Some(slot)),
         lapses: subscriber.lapses,
+        lost_on_the_way: subscriber.lost_on_the_way,
     }
 }
 

@@ -24,9 +24,10 @@ Columns of publishers:
   OVERWRITES  how often it overwrote messages that a gating subscriber had not read
 
 Columns of subscribers:
-  LAG     bytes between its position and the end of the stream; the bar is the share of the ring
-  BEHIND  how long ago its next message was published; ~ is an estimate by the rate of the last 5 s
-  LOST    messages that were overwritten before it read them; LAST MIN is the part in the last minute
+  LAG         bytes between its position and the end of the stream; the bar is the share of the ring
+  BEHIND      how long ago its next message was published; ~ is an estimate by the rate of the last 5 s
+  LOST        messages that were overwritten before it read them; LAST MIN is the part in the last minute
+  ON THE WAY  messages that it was told were lost on their way to the bus; shown if there are any
 
 \"in the way\" marks the gating subscriber with the lowest position while publishers wait. \"guest\" marks a subscriber \
 that does not gate.

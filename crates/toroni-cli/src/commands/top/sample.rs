@@ -69,6 +69,8 @@ pub(super) struct Subscriber {
     pub(super) received: u64,
     pub(super) lost_messages: u64,
     pub(super) lapses: u64,
+    /// Messages that it was told were lost on the way to the bus.
+    pub(super) lost_on_the_way: u64,
     pub(super) lapped_now: bool,
 }
 

@@ -301,6 +301,7 @@ fn subscriber(one: &SubscriberSlotStats) -> Subscriber {
         received: one.received,
         lost_messages: one.lost_messages,
         lapses: one.lapses,
+        lost_on_the_way: one.lost_on_the_way,
         lapped_now: one.lapped_now,
     }
 }

@@ -43,6 +43,10 @@ pub(super) fn table(model: &BusModel, choices: &Choices, theme: &Theme) -> Table
     if has_states {
         columns.push(Column::left("", 7, 3));
     }
+    let has_losses_elsewhere = shown.iter().any(|one| one.lost_on_the_way > 0);
+    if has_losses_elsewhere {
+        columns.insert(8, Column::right("ON THE WAY", 10, 7));
+    }
     let empty = if choices.filter.is_empty() { "none" } else { "none with this text" };
     let mut table = Table::new(columns, empty);
     for one in shown {
@@ -51,7 +55,7 @@ pub(super) fn table(model: &BusModel, choices: &Choices, theme: &Theme) -> Table
             let style = if messages > 0 { theme.warning() } else { theme.dim() };
             Cell::new(text::count(messages), style)
         };
-        table.row(vec![
+        let mut row = vec![
             Cell::from(format!("{} #{}", one.who.name, one.who.slot)),
             Cell::new(pid(&one.who), theme.dim()),
             Cell::from(text::rate(one.received_per_second)),
@@ -65,7 +69,11 @@ pub(super) fn table(model: &BusModel, choices: &Choices, theme: &Theme) -> Table
                 state(&one.who).filter(|_| one.in_the_way).unwrap_or_default(),
                 theme.alarm(),
             ),
-        ]);
+        ];
+        if has_losses_elsewhere {
+            row.insert(8, lost(one.lost_on_the_way));
+        }
+        table.row(row);
     }
     table
 }

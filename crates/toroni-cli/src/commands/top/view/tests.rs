@@ -54,7 +54,7 @@ fn plant() -> BusModel {
     (slow.in_the_way, slow.who.state, slow.received_per_second) = (true, State::Stopped, Some(0.0));
     let mut guest = subscriber(9, "recorder", 812_000, 0.4);
     (guest.gating, guest.lost_messages, guest.lost_last_minute) = (false, 12_031, 31);
-    guest.lapses = 3;
+    (guest.lapses, guest.lost_on_the_way) = (3, 4);
     let mut overwriting = publisher(3, "quality-control", 12.0, 1.2e6, 0.0);
     overwriting.overwrites = 3;
     let topic = |topic: &str, rate: f64, size: f64| TopicModel {
