@@ -106,10 +106,16 @@ impl TopicReader {
         self.cpu += took;
         self.period_cpu += took;
         let emptied = emptied?;
+        // At once and not at the end of the interval, which may be long.
+        let elapsed = now.duration_since(self.began).max(PERIOD);
+        if !self.is_sampling && self.cpu > elapsed.mul_f64(MOST_OF_A_CORE) {
+            self.is_sampling = true;
+            (self.period_began, self.period_cpu) = (now, took);
+        }
         if self.is_sampling || emptied || self.read == before {
             return Ok(now + self.pause());
         }
-        // There is more. If it never ends, the next interval is one of samples.
+        // There is more.
         Ok(now)
     }
 
@@ -235,6 +241,33 @@ mod tests {
         // The bus's count may be from a moment earlier.
         assert_eq!(share_for_all(cpu, 1000, 900, 0.5), 0.02);
         assert_eq!(share_for_all(Duration::ZERO, 0, 0, 0.5), 0.0);
+    }
+
+    /// A ring full of messages takes longer to read than a twentieth of a core allows.
+    #[test]
+    fn it_stops_reading_everything_in_the_middle_of_an_interval() {
+        let directory = toroni_testkit::Directory::new();
+        let config = toroni::BusConfig::new().directory(directory.path()).capacity(32 << 20);
+        let bus = config.create("b").unwrap();
+        let mut reader = TopicReader::new(&bus, 32 << 20).unwrap();
+        let publisher = bus.publisher("t").unwrap();
+        for _ in 0..1000 {
+            publisher.publish_batch(&[[7_u8; 8]; 1000]).unwrap();
+        }
+        let most = PERIOD.mul_f64(MOST_OF_A_CORE);
+        let mut reads = 0;
+        while !reader.is_sampling && reader.read < 1_000_000 {
+            reader.read().unwrap();
+            reads += 1;
+        }
+        println!("{} messages, {:?}, {reads} reads", reader.read, reader.cpu);
+        assert!(reader.cpu <= most + LONGEST_READ + LONGEST_READ, "{:?}", reader.cpu);
+        if reader.is_sampling {
+            let next = reader.read().unwrap();
+            assert!(next > Instant::now(), "it waits for the next period");
+            let (counts, _) = reader.next_interval(1_000_000, 16_000_000);
+            assert!(!counts.is_complete);
+        }
     }
 
     #[test]
