@@ -301,6 +301,40 @@ fn without_a_terminal_it_prints_one_screen() {
 }
 
 #[test]
+fn the_examples_of_the_help_run_as_written() {
+    let buses = Buses::new();
+    buses.succeed(&["create", "plant"]);
+    let has_jq = std::process::Command::new("jq")
+        .arg("--version")
+        .stdout(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success());
+    let help = buses.succeed(&["top", "--help"]);
+    let mut examples: Vec<&str> = help.lines().filter_map(|line| line.strip_prefix("  ")).collect();
+    examples.retain(|line| line.starts_with("toroni top"));
+    assert_eq!(examples.len(), 3, "{help}");
+    for example in examples {
+        let example = match example.split_once(" | jq ") {
+            Some((without, _)) if !has_jq => without,
+            _ => example,
+        };
+        let program = std::path::Path::new(env!("CARGO_BIN_EXE_toroni"));
+        let path = std::env::join_paths(
+            [program.parent().unwrap().into()]
+                .into_iter()
+                .chain(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())),
+        );
+        let mut command = std::process::Command::new("sh");
+        command.args(["-ec", example]).env("PATH", path.unwrap());
+        command.env("TORONI_DIR", buses.path()).env_remove("TORONI_BUS");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let output = Process::start(&mut command).finish();
+        assert!(output.status.success() && !output.stdout.is_empty(), "{example}: {output:?}");
+        assert!(output.stderr.is_empty(), "{example}: {output:?}");
+    }
+}
+
+#[test]
 fn wrong_usage_is_refused() {
     let buses = Buses::new();
     let said = |arguments: &[&str]| {

@@ -13,7 +13,7 @@ const SHORTEST: Duration = Duration::from_millis(100);
 #[command(after_help = "Examples:
   toroni top plant
   toroni top plant --once
-  toroni top plant --json | jq -c '{in_the_way, waited_per_second, lost_last_minute}'
+  toroni top plant --once --json | jq -c '{in_the_way, waited_per_second, lost_last_minute}'
 
 Without a bus, top lists all of them, and Enter opens one. If standard input or output is no terminal, top prints one \
 screen, as with --once.
