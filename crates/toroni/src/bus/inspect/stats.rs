@@ -3,6 +3,7 @@
 use crate::bus::views::{ring_of, table_of};
 use crate::bus::{Bus, BusId, clock};
 use crate::error::{Corrupt, FileError};
+use crate::ring::copy::Scratch;
 use crate::ring::layout::{Control, PATTERN_SEPARATOR, READER_GATES, SLOT_ACTIVE};
 use crate::ring::reader::{Cursor, Interrupted};
 use crate::settings::{LockKind, NotifyKind, Policy};
@@ -64,6 +65,10 @@ pub struct BusStats {
     pub sequence: u64,
     /// Position of the oldest message that can still be read.
     pub oldest_position: u64,
+    /// When that message was published; `None` if it has no [timestamp](crate::BusConfig::timestamps), if there is no
+    /// message, or if publishers overwrote the oldest ones faster than this process read them. The publisher states
+    /// the time, and nothing checks it.
+    pub oldest_timestamp: Option<SystemTime>,
     /// Number of names in the topic table.
     pub topics: u32,
     /// The owner of the writer lock, if it was taken at this moment.
@@ -265,6 +270,7 @@ impl Bus {
         let publishers = visible(read_participating_publishers(directory, header, here))?;
         let limits = Limits { tail, reserved, capacity: settings.capacity };
         let subscribers = visible(read_subscribers(directory, header, here, &limits))?;
+        let oldest = Cursor::at_oldest(ring_of(&ring))?;
         Ok(BusStats {
             name: self.name().to_owned(),
             path: self.path().to_owned(),
@@ -282,7 +288,8 @@ impl Bus {
             max_arrivals: settings.max_arrivals,
             tail,
             sequence: control.commit.0.sequence.load(Ordering::Relaxed),
-            oldest_position: Cursor::at_oldest(ring_of(&ring))?.position,
+            oldest_position: oldest.position,
+            oldest_timestamp: timestamp_of_oldest(&ring, oldest),
             topics: control.topics.0.load(Ordering::Acquire),
             lock_owner: lock_owner(settings.lock, control, publishers.as_deref()),
             publishers,
@@ -314,7 +321,7 @@ impl Bus {
         let mut counts = BTreeMap::<String, (u64, u64)>::new();
         let end = Cursor::at_end(ring_of(&ring))?.position;
         let mut cursor = Cursor::at_oldest(ring_of(&ring))?;
-        let mut scratch = crate::ring::copy::Scratch::default();
+        let mut scratch = Scratch::default();
         // Each step advances by at least a word, unless another process rewrites the ring meanwhile.
         let mut steps = settings.capacity / 8 + 1000;
         while cursor.position < end {
@@ -368,6 +375,32 @@ impl Bus {
         let topics = counts.into_iter();
         Ok(topics.map(|(name, (messages, bytes))| TopicStats { name, messages, bytes }).collect())
     }
+}
+
+/// How often to look for the oldest message again if it was overwritten meanwhile.
+const ATTEMPTS: u32 = 8;
+
+/// Returns the timestamp of the record at `oldest`, or of a later one if that was overwritten meanwhile.
+fn timestamp_of_oldest(ring: &RingSegment, mut oldest: Cursor) -> Option<SystemTime> {
+    let ring = ring_of(ring);
+    let mut scratch = Scratch::default();
+    for _ in 0..ATTEMPTS {
+        match oldest.peek(ring) {
+            Ok(Some(seen)) => {
+                let copied = oldest.copy_front(ring, &seen, MAX_EXTENSIONS_BYTES, &mut scratch);
+                if copied.is_ok() {
+                    let front = (seen.length as usize).min(MAX_EXTENSIONS_BYTES);
+                    let (extensions, _) =
+                        decode(Tag::from_raw(seen.tag), scratch.bytes(front)).ok()?;
+                    return extensions.timestamp_ns.map(clock::from_ns);
+                }
+            }
+            Err(Interrupted::Lapped) => {}
+            Ok(None) | Err(Interrupted::Corrupt(_)) => return None,
+        }
+        oldest = Cursor::at_oldest(ring).ok()?;
+    }
+    None
 }
 
 struct Limits {
@@ -551,6 +584,32 @@ mod tests {
             drop(subscriber);
             assert_eq!(shown(), []);
         }
+    }
+
+    /// The time is that of the oldest message which the ring still holds, and moves on with it.
+    #[test]
+    fn the_oldest_timestamp_is_that_of_the_oldest_message() {
+        let directory = TempDir::new();
+        let config = BusConfig::new().directory(directory.path()).capacity(64 << 10);
+        let bus = config.clone().timestamps(true).create("b").unwrap();
+        assert_eq!(bus.stats().unwrap().oldest_timestamp, None);
+        let before = SystemTime::now();
+        let publisher = bus.publisher("t").unwrap();
+        publisher.publish(b"first").unwrap();
+        let first = bus.stats().unwrap().oldest_timestamp.unwrap();
+        assert!(before <= first && first <= SystemTime::now(), "{first:?}");
+        publisher.publish(b"second").unwrap();
+        assert_eq!(bus.stats().unwrap().oldest_timestamp, Some(first));
+        for _ in 0..3000 {
+            publisher.publish(&[0; 60]).unwrap();
+        }
+        assert!(bus.stats().unwrap().oldest_timestamp.unwrap() > first);
+        // Messages without a time overwrite those that have one.
+        let unstamped = config.open_existing("b").unwrap().publisher("t").unwrap();
+        for _ in 0..3000 {
+            unstamped.publish(&[0; 60]).unwrap();
+        }
+        assert_eq!(bus.stats().unwrap().oldest_timestamp, None);
     }
 
     /// In the middle of adding a pattern the old ones are gone and the new ones are not there.
