@@ -28,7 +28,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         steps.step(&format!("lints: feature {feature}"), || cargo_step(&clippy(&selection)));
     }
     let program = ["-p", "toroni-cli", "--no-default-features"];
-    steps.step("lints: the program without `bench`", || cargo_step(&clippy(&program)));
+    steps.step("lints: the program without its features", || cargo_step(&clippy(&program)));
     steps.step("lints: all features", || cargo_step(&clippy(&["--workspace", "--all-features"])));
     steps.step("minimum supported Rust version", msrv::check);
     steps.step("lock files of the other workspaces", lock_files);

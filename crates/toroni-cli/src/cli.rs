@@ -9,6 +9,8 @@ use crate::commands::demo::options::{Demo, DemoChild};
 use crate::commands::hz::options::Hz;
 use crate::commands::info::Info;
 use crate::commands::man::Man;
+#[cfg(feature = "metrics")]
+use crate::commands::metrics::ServeMetrics;
 use crate::commands::publish::options::Publish;
 use crate::commands::remove::Remove;
 use crate::commands::subscribe::options::Subscribe;
@@ -18,7 +20,7 @@ use crate::commands::topics::Topics;
 use crate::complete;
 use crate::exits;
 use clap::builder::Resettable;
-use clap::{Args, ColorChoice, CommandFactory, Parser, Subcommand};
+use clap::{ArgAction, Args, ColorChoice, CommandFactory, Parser, Subcommand};
 use clap_complete::ArgValueCompleter;
 use std::path::PathBuf;
 
@@ -105,10 +107,14 @@ pub(crate) fn definitions() -> clap::Command {
     // These read only the command line: without a name, they are about all buses.
     let given = bus.clone().hide_default_value(true).hide_env(true);
     let cleaned = given.clone().help("Clean only this bus; the same as NAME");
-    let shown = given.help("Show this bus; the same as NAME");
+    let shown = given.clone().help("Show this bus; the same as NAME");
+    // `serve-metrics` takes any number.
+    let several = given.action(ArgAction::Append);
+    let several = several.help("Serve only this bus; may be given several times [default: all]");
     program.mut_subcommands(|command| match command.get_name() {
         "clean" => command.arg(&cleaned),
         "top" => command.arg(&shown),
+        "serve-metrics" => command.arg(&several),
         _ => command,
     })
 }
@@ -178,6 +184,9 @@ what dead processes left behind, and what you may do with each bus.")]
     Remove(Remove),
     /// Clean up after dead processes, and remove unused buses that are not persistent
     Clean(Clean),
+    /// Serve the metrics of buses over HTTP, for Prometheus
+    #[cfg(feature = "metrics")]
+    ServeMetrics(ServeMetrics),
     /// Run benchmarks: throughput, latency, stress, fan-out, scaling, the proactor, comparisons with TCP and others
     #[cfg(feature = "bench")]
     Bench(Bench),

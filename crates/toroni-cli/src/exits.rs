@@ -64,6 +64,13 @@ const TABLE: &[Exits] = &[
     Exits::new("doctor", "every check passed, possibly with warnings", "a check failed"),
     Exits::new("rm", "every bus was removed", "a bus could not be removed"),
     Exits::new("clean", "success", "failure, or nothing could be done for the named bus"),
+    #[cfg(feature = "metrics")]
+    Exits::new(
+        "serve-metrics",
+        "never by itself: it serves until a signal ends it",
+        "it cannot listen on the address",
+    )
+    .ended_by_signal("while it serves"),
     #[cfg(feature = "bench")]
     Exits::new("bench", "the benchmark is complete, whether or not it met its goals", "failure"),
     Exits::new("completions", "success", "failure"),

@@ -87,6 +87,12 @@ impl Stop {
         self.signal.load(Ordering::Relaxed) != 0
     }
 
+    /// Returns a descriptor that becomes readable with the first signal. Nothing may be read from it.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn descriptor(&self) -> io::Result<OwnedFd> {
+        self.wake.try_clone()
+    }
+
     /// Returns the failure of a command that a signal ended before it was done.
     pub(crate) fn interrupted(&self, text: impl Into<String>) -> Failure {
         Failure::Interrupted { signal: self.signal.load(Ordering::Relaxed), text: text.into() }

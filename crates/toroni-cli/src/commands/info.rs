@@ -195,7 +195,7 @@ fn publishers_text(stats: &BusStats, output: &mut Output) -> Result<(), Failure>
             publisher.slot.to_string(),
             publisher.name.clone(),
             pid(publisher.pid, publisher.same_pid_namespace),
-            state(publisher.alive, publisher.stopped, publisher.dumping).to_owned(),
+            super::state(publisher.alive, publisher.stopped, publisher.dumping).to_owned(),
             age(publisher.started),
             human::count(publisher.messages),
             human::bytes(publisher.bytes),
@@ -227,7 +227,7 @@ fn subscribers_text(stats: &BusStats, output: &mut Output) -> Result<(), Failure
         "PATTERNS",
     ]);
     for subscriber in subscribers {
-        let state = match state(subscriber.alive, subscriber.stopped, subscriber.dumping) {
+        let state = match super::state(subscriber.alive, subscriber.stopped, subscriber.dumping) {
             "alive" if subscriber.lapped_now => "lapped",
             state => state,
         };
@@ -286,15 +286,6 @@ fn patterns(subscriber: &SubscriberSlotStats) -> String {
 pub(super) fn pid(pid: u32, same_namespace: bool) -> String {
     // In this namespace, the number means another process.
     if same_namespace { pid.to_string() } else { format!("{pid} (other namespace)") }
-}
-
-fn state(alive: bool, stopped: bool, dumping: bool) -> &'static str {
-    match (alive, dumping, stopped) {
-        (false, ..) => "dead",
-        (true, true, _) => "dumping",
-        (true, false, true) => "stopped",
-        (true, false, false) => "alive",
-    }
 }
 
 fn age(since: SystemTime) -> String {

@@ -11,6 +11,8 @@ pub(crate) mod hz;
 pub(crate) mod info;
 mod list;
 pub(crate) mod man;
+#[cfg(feature = "metrics")]
+pub(crate) mod metrics;
 mod opening;
 pub(crate) mod publish;
 pub(crate) mod remove;
@@ -62,6 +64,10 @@ pub(crate) fn run(cli: Cli, matches: &ArgMatches) -> Result<(), Failure> {
             one_bus(&location, arguments.name.as_deref(), named)?;
             clean::run(&location, &arguments, named)
         }
+        #[cfg(feature = "metrics")]
+        Command::ServeMetrics(arguments) => {
+            metrics::run(&location, &arguments, metrics::named_buses(matches))
+        }
         #[cfg(feature = "bench")]
         Command::Bench(arguments) => bench::run(&location, &arguments),
         Command::Completions(arguments) => completions::run(&arguments),
@@ -104,4 +110,18 @@ fn patterns(texts: &[String]) -> Result<Vec<Pattern>, Failure> {
 /// Opens the bus of a command that only inspects it. Fails if the bus does not exist.
 fn open_existing(location: &BusLocation, name: Option<&str>) -> Result<Bus, Failure> {
     Ok(config(location).open_existing(name.unwrap_or(&location.bus))?)
+}
+
+/// The states of a participant.
+#[cfg(feature = "metrics")]
+const STATES: [&str; 4] = ["alive", "stopped", "dumping", "dead"];
+
+/// Returns the state of a participant in one word.
+fn state(alive: bool, stopped: bool, dumping: bool) -> &'static str {
+    match (alive, dumping, stopped) {
+        (false, ..) => "dead",
+        (true, true, _) => "dumping",
+        (true, false, true) => "stopped",
+        (true, false, false) => "alive",
+    }
 }

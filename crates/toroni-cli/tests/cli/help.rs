@@ -79,6 +79,8 @@ fn options_are_shown_where_they_mean_something() {
         (&["ls", "doctor", "demo", "create", "rm"], false, true),
         #[cfg(feature = "top")]
         (&["top"], true, true),
+        #[cfg(feature = "metrics")]
+        (&["serve-metrics"], true, true),
         #[cfg(feature = "bench")]
         (&["bench"], false, true),
         (&["completions", "man"], false, false),

@@ -17,6 +17,8 @@ mod help;
 mod inspect;
 mod lifetime;
 mod losses;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod publish;
 mod selection;
 mod stopping;

@@ -1,0 +1,259 @@
+//! Takes the snapshots and writes them as text.
+
+use super::names::{ALL, Kind, Metric, Source, Value};
+use crate::cli::BusLocation;
+use crate::commands;
+use crate::note;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, text};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use toroni::{Bus, BusStats, admin};
+
+/// How long a snapshot is used: there are at most two a second, however many clients ask.
+const USED_FOR: Duration = Duration::from_millis(500);
+
+/// How often the directory is searched for buses.
+const SEARCHED_EVERY: Duration = Duration::from_secs(10);
+
+/// The maximum number of buses that are found in a directory, where other users may create any number of them.
+const MOST_BUSES: usize = 256;
+
+/// The buses to observe, and the last snapshot of them.
+pub(super) struct Observer {
+    location: BusLocation,
+    /// `None`: all in the directory.
+    chosen: Option<Vec<String>>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    buses: Vec<String>,
+    searched: Option<Instant>,
+    /// Why each of the buses, or the directory (an empty name), could not be read.
+    problems: BTreeMap<String, String>,
+    last: Option<(Instant, Arc<String>)>,
+}
+
+impl Observer {
+    pub(super) fn new(location: BusLocation, chosen: Option<Vec<String>>) -> Self {
+        Self { location, chosen, state: Mutex::default() }
+    }
+
+    /// Returns the metrics in the text format of OpenMetrics, at most half a second old.
+    pub(super) fn metrics(&self) -> Arc<String> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((taken, text)) = &state.last
+            && taken.elapsed() < USED_FOR
+        {
+            return Arc::clone(text);
+        }
+        self.search(&mut state);
+        let snapshots = self.snapshots(&mut state);
+        let text = Arc::new(encoded(snapshots));
+        // Counted from the end: a snapshot that took long does not make the next one due.
+        state.last = Some((Instant::now(), Arc::clone(&text)));
+        text
+    }
+
+    /// Determines which buses to observe.
+    fn search(&self, state: &mut State) {
+        if let Some(chosen) = &self.chosen {
+            state.buses.clone_from(chosen);
+            return;
+        }
+        if state.searched.is_some_and(|searched| searched.elapsed() < SEARCHED_EVERY) {
+            return;
+        }
+        state.searched = Some(Instant::now());
+        let outcome = match admin::list(self.location.dir.as_deref()) {
+            Ok(mut found) => {
+                let left_out = found.len().saturating_sub(MOST_BUSES);
+                found.truncate(MOST_BUSES);
+                state.buses = found.into_iter().map(|bus| bus.name).collect();
+                match left_out {
+                    0 => Ok(()),
+                    _ => Err(format!(
+                        "there are more than {MOST_BUSES} buses: {left_out} are left out; choose with --bus"
+                    )),
+                }
+            }
+            Err(error) => {
+                state.buses.clear();
+                Err(error.to_string())
+            }
+        };
+        state.report("", outcome.err());
+    }
+
+    /// Takes a snapshot of each bus. It opens the bus for that only: an open bus would count as being in use, and a
+    /// bus that was removed and created again would not be noticed.
+    fn snapshots(&self, state: &mut State) -> Vec<Snapshot> {
+        let config = commands::config(&self.location);
+        let mut snapshots = Vec::new();
+        for bus in state.buses.clone() {
+            let opened = config.open_existing(&bus).map_err(|error| error.to_string());
+            let stats = opened.and_then(|bus: Bus| bus.stats().map_err(|error| error.to_string()));
+            let (stats, problem) = match stats {
+                Ok(stats) => (Some(stats), None),
+                Err(problem) => (None, Some(problem)),
+            };
+            // A bus that vanished stays until the next search, as one that cannot be read.
+            state.report(&bus, problem);
+            snapshots.push(Snapshot { bus, stats });
+        }
+        let State { problems, buses, .. } = state;
+        problems.retain(|bus, _| bus.is_empty() || buses.contains(bus));
+        snapshots
+    }
+}
+
+impl State {
+    /// Remembers what is wrong with a bus, and prints it if that is new.
+    fn report(&mut self, bus: &str, problem: Option<String>) {
+        match problem {
+            None => drop(self.problems.remove(bus)),
+            Some(problem) if self.problems.get(bus) == Some(&problem) => {}
+            Some(problem) => {
+                let subject = if bus.is_empty() { String::new() } else { format!("bus {bus}: ") };
+                note::remark(&format!("{subject}{problem}"));
+                self.problems.insert(bus.to_owned(), problem);
+            }
+        }
+    }
+}
+
+/// What was seen of one bus; no `stats` if it cannot be read.
+struct Snapshot {
+    bus: String,
+    stats: Option<BusStats>,
+}
+
+fn encoded(snapshots: Vec<Snapshot>) -> String {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(Snapshots(snapshots)));
+    let mut text = String::new();
+    match text::encode(&mut text, &registry) {
+        Ok(()) => text,
+        // Writing to a string fails only if a value cannot be formatted, and ours can.
+        Err(fmt::Error) => unreachable!("numbers and strings can be written to a string"),
+    }
+}
+
+struct Snapshots(Vec<Snapshot>);
+
+impl fmt::Debug for Snapshots {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_list().entries(self.0.iter().map(|one| &one.bus)).finish()
+    }
+}
+
+impl Collector for Snapshots {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        for metric in ALL {
+            let samples = self.samples(metric);
+            if samples.is_empty() {
+                continue;
+            }
+            let (name, unit) = metric.name_and_unit();
+            let kind = metric.kind.metric_type();
+            let mut family = encoder.encode_descriptor(name, metric.help, unit.as_ref(), kind)?;
+            for (labels, value) in samples {
+                let labels: Vec<(&str, &str)> =
+                    metric.labels.iter().copied().zip(labels.iter().map(String::as_str)).collect();
+                sample(metric.kind, value, family.encode_family(&labels)?)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Snapshots {
+    /// Returns the samples of a metric: the values of its labels, and its own.
+    fn samples(&self, metric: &Metric) -> Vec<(Vec<String>, Value)> {
+        let mut samples = Vec::new();
+        for Snapshot { bus, stats } in &self.0 {
+            let mut add = |labels: &[&str], value| {
+                let labels = std::iter::once(bus.as_str()).chain(labels.iter().copied());
+                samples.push((labels.map(str::to_owned).collect(), value));
+            };
+            if let Source::Readable = metric.source {
+                for (part, is_readable) in readable(stats.as_ref()) {
+                    add(&[part], Value::Whole(is_readable.into()));
+                }
+            }
+            let Some(stats) = stats else { continue };
+            let publishers = stats.publishers.iter().flatten();
+            let subscribers = stats.subscribers.iter().flatten();
+            match metric.source {
+                Source::Readable => {}
+                Source::Bus(read) => {
+                    if let Some(value) = read(stats) {
+                        add(&[], value);
+                    }
+                }
+                Source::Participants => {
+                    for (role, state, count) in participants(stats) {
+                        add(&[role, state], Value::Whole(count));
+                    }
+                }
+                Source::Publisher(read) => {
+                    for one in publishers {
+                        add(&[&one.name, &one.slot.to_string()], read(one));
+                    }
+                }
+                Source::Subscriber(read) => {
+                    for one in subscribers {
+                        add(&[&one.name, &one.slot.to_string()], read(one));
+                    }
+                }
+            }
+        }
+        samples
+    }
+}
+
+fn sample(kind: Kind, value: Value, encoder: MetricEncoder<'_>) -> fmt::Result {
+    match (kind, value) {
+        (Kind::Counter, Value::Whole(value)) => ConstCounter::new(value).encode(encoder),
+        (Kind::Counter, Value::Real(value)) => ConstCounter::new(value).encode(encoder),
+        (Kind::Gauge, Value::Whole(value)) => ConstGauge::new(value).encode(encoder),
+        (Kind::Gauge, Value::Real(value)) => ConstGauge::new(value).encode(encoder),
+    }
+}
+
+/// Returns the parts of a bus, and whether this process can read them.
+fn readable(stats: Option<&BusStats>) -> [(&'static str, bool); 3] {
+    [
+        ("ring", stats.is_some()),
+        ("publishers", stats.is_some_and(|stats| stats.publishers.is_some())),
+        ("subscribers", stats.is_some_and(|stats| stats.subscribers.is_some())),
+    ]
+}
+
+/// Counts the participants of each role that this process can see, in each state.
+fn participants(stats: &BusStats) -> Vec<(&'static str, &'static str, u64)> {
+    let publishers = stats.publishers.as_ref().map(|all| {
+        all.iter().map(|one| commands::state(one.alive, one.stopped, one.dumping)).collect()
+    });
+    let subscribers = stats.subscribers.as_ref().map(|all| {
+        all.iter().map(|one| commands::state(one.alive, one.stopped, one.dumping)).collect()
+    });
+    let roles: [(&str, Option<Vec<&str>>); 2] =
+        [("publisher", publishers), ("subscriber", subscribers)];
+    let mut counts = Vec::new();
+    for (role, states) in roles {
+        let Some(states) = states else { continue };
+        for state in commands::STATES {
+            let count = states.iter().filter(|one| **one == state).count();
+            counts.push((role, state, u64::try_from(count).unwrap_or(u64::MAX)));
+        }
+    }
+    counts
+}

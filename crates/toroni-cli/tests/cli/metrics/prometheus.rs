@@ -1,0 +1,200 @@
+//! Prometheus itself: it scrapes the server, and its tools check the metrics and the rules.
+
+use super::Server;
+use crate::support::{Buses, Process, wait_until};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Whether Debian's package `prometheus` is installed. If not, the test is skipped and reports that; with
+/// `TORONI_CLIENTS=required`, as in CI, it fails.
+fn is_installed(test: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_there = |name| std::env::split_paths(&path).any(|folder| folder.join(name).exists());
+    if is_there("prometheus") && is_there("promtool") {
+        return true;
+    }
+    let said = "prometheus or promtool is missing: apt-get install prometheus";
+    assert!(std::env::var_os("TORONI_CLIENTS").is_none_or(|it| it != "required"), "{said}");
+    // Not `eprintln!`: the test runner hides what passing tests print with it.
+    let _ = writeln!(std::io::stderr(), "{test} skipped: {said}");
+    false
+}
+
+fn packaging(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging").join(file)
+}
+
+/// Runs promtool with an input, and returns what it printed. Panics if it fails.
+fn promtool(arguments: &[&str], input: &str) -> String {
+    let mut command = Command::new("promtool");
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut process = Process::start(&mut command);
+    process.stdin().unwrap().write_all(input.as_bytes()).unwrap();
+    let output = process.finish();
+    assert!(output.status.success(), "{arguments:?}: {output:?}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// A bus with a publisher and a subscriber, so that every metric has a sample.
+fn busy(buses: &Buses) -> (Process, Process) {
+    let subscriber = buses.subscribe(&["-b", "plant", "t"]);
+    let mut command = buses.command(&["-b", "plant", "pub", "t", "--timestamps"]);
+    let mut publisher = Process::start(command.stdin(Stdio::piped()));
+    publisher.tell("351.2");
+    wait_until("it is published", || buses.info("plant")["messages"] == 1);
+    (subscriber, publisher)
+}
+
+#[test]
+fn promtool_finds_no_fault_in_the_metrics() {
+    if !is_installed("promtool_finds_no_fault_in_the_metrics") {
+        return;
+    }
+    let buses = Buses::new();
+    let _participants = busy(&buses);
+    let server = Server::start(&buses, &[]);
+    let text = server.get("/metrics", "text/plain");
+    assert!(text.contains("toroni_history_seconds{"), "{text}");
+    promtool(&["check", "metrics"], &text);
+}
+
+#[test]
+fn promtool_finds_no_fault_in_the_rules() {
+    if !is_installed("promtool_finds_no_fault_in_the_rules") {
+        return;
+    }
+    let rules = packaging("prometheus/alerts.yml");
+    let said = promtool(&["check", "rules", "--lint-fatal", rules.to_str().unwrap()], "");
+    assert!(said.contains("SUCCESS"), "{said}");
+    let tests = packaging("prometheus/alerts_test.yml");
+    promtool(&["test", "rules", tests.to_str().unwrap()], "");
+}
+
+/// Prometheus scrapes the server, has every metric, and evaluates the rules and all queries of the dashboard.
+#[test]
+fn prometheus_scrapes_the_metrics() {
+    if !is_installed("prometheus_scrapes_the_metrics") {
+        return;
+    }
+    let buses = Buses::new();
+    let _participants = busy(&buses);
+    let server = Server::start(&buses, &[]);
+    let configuration = format!(
+        "global: {{scrape_interval: 1s}}\n\
+         rule_files: [{}]\n\
+         scrape_configs:\n\
+         - job_name: toroni\n  static_configs: [{{targets: ['{}']}}]\n",
+        packaging("prometheus/alerts.yml").canonicalize().unwrap().display(),
+        server.address
+    );
+    let file = buses.path().join("prometheus.yml");
+    fs::write(&file, configuration).unwrap();
+    let storage = buses.path().join("storage");
+    let mut command = Command::new("prometheus");
+    command
+        .arg("--config.file")
+        .arg(&file)
+        .arg("--storage.tsdb.path")
+        .arg(&storage)
+        .arg("--web.listen-address=127.0.0.1:0")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let process = Process::start(&mut command);
+    process.wait_for_error("Server is ready to receive web requests");
+    let prometheus = Prometheus { address: listening(process.id()) };
+
+    let total = "toroni_messages_total{bus=\"plant\"}";
+    wait_until("Prometheus has scraped", || {
+        prometheus.query(total)["data"]["result"][0]["value"][1] == "1"
+    });
+    assert_eq!(prometheus.query("up")["data"]["result"][0]["value"][1], "1");
+    // Every metric that the server writes has arrived, with its type.
+    let text = server.get("/metrics", "*/*");
+    let written: BTreeSet<&str> =
+        text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
+    let metadata = prometheus.get("/api/v1/metadata");
+    for name in &written {
+        assert!(metadata["data"].get(name).is_some(), "{name} is missing: {metadata}");
+    }
+    let rules = prometheus.get("/api/v1/rules");
+    let rules = &rules["data"]["groups"][0]["rules"];
+    assert!(rules.as_array().is_some_and(|all| all.len() >= 4), "{rules}");
+    for expression in dashboard_queries() {
+        let answer = prometheus.query(&expression);
+        assert_eq!(answer["status"], "success", "{expression}: {answer}");
+        // A panel that never shows anything has a wrong label or name.
+        let shown = answer["data"]["result"].as_array().map_or(0, Vec::len);
+        if !expression.contains("rate(") && !expression.contains("increase(") {
+            assert!(shown > 0, "{expression}: {answer}");
+        }
+    }
+    drop(process);
+}
+
+/// Returns the expressions of all panels, with the variables of Grafana filled in.
+fn dashboard_queries() -> Vec<String> {
+    let text = fs::read_to_string(packaging("grafana/toroni.json")).unwrap();
+    let dashboard: Value = serde_json::from_str(&text).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    let targets = panels.iter().filter_map(|panel| panel["targets"].as_array()).flatten();
+    let queries: Vec<String> = targets
+        .map(|target| target["expr"].as_str().unwrap())
+        .map(|query| query.replace("$bus", ".*").replace("$instance", ".*"))
+        .map(|query| query.replace("$__rate_interval", "1m").replace("$__range", "1m"))
+        .collect();
+    assert!(queries.len() >= 10, "{queries:?}");
+    assert!(queries.iter().all(|query| !query.contains('$')), "{queries:?}");
+    queries
+}
+
+struct Prometheus {
+    address: SocketAddr,
+}
+
+impl Prometheus {
+    fn query(&self, expression: &str) -> Value {
+        let mut encoded = String::new();
+        for byte in expression.bytes() {
+            encoded += &format!("%{byte:02X}");
+        }
+        self.get(&format!("/api/v1/query?query={encoded}"))
+    }
+
+    fn get(&self, path: &str) -> Value {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        // In HTTP/1.0, the answer is not chunked.
+        let request = format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+        serde_json::from_str(body).unwrap_or_else(|error| panic!("{path}: {error}: {answer}"))
+    }
+}
+
+/// Returns the address that a process listens on: Prometheus does not say which port it was given.
+fn listening(process: u32) -> SocketAddr {
+    let descriptors = fs::read_dir(format!("/proc/{process}/fd")).unwrap().flatten();
+    let links = descriptors.filter_map(|entry| fs::read_link(entry.path()).ok());
+    let sockets: BTreeSet<String> = links
+        .filter_map(|link| {
+            Some(link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned())
+        })
+        .collect();
+    let table = fs::read_to_string(format!("/proc/{process}/net/tcp")).unwrap();
+    for line in table.lines().skip(1) {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        // State 0A is LISTEN.
+        if fields[3] == "0A" && sockets.contains(fields[9]) {
+            let port = fields[1].split(':').nth(1).unwrap();
+            return SocketAddr::from(([127, 0, 0, 1], u16::from_str_radix(port, 16).unwrap()));
+        }
+    }
+    panic!("process {process} does not listen: {table}");
+}
