@@ -601,13 +601,13 @@ mod tests {
         publisher.publish(b"second").unwrap();
         assert_eq!(bus.stats().unwrap().oldest_timestamp, Some(first));
         for _ in 0..3000 {
-            publisher.publish(&[0; 60]).unwrap();
+            publisher.publish([0; 60]).unwrap();
         }
         assert!(bus.stats().unwrap().oldest_timestamp.unwrap() > first);
         // Messages without a time overwrite those that have one.
         let unstamped = config.open_existing("b").unwrap().publisher("t").unwrap();
         for _ in 0..3000 {
-            unstamped.publish(&[0; 60]).unwrap();
+            unstamped.publish([0; 60]).unwrap();
         }
         assert_eq!(bus.stats().unwrap().oldest_timestamp, None);
     }
