@@ -2,7 +2,7 @@
 //! and then all of them with one another.
 
 mod c;
-mod licences;
+pub(crate) mod licences;
 mod python;
 
 use std::process::Command;

@@ -12,12 +12,14 @@ mod evidence;
 mod fuzz;
 mod kill;
 mod loom;
+mod man;
 mod metadata;
 mod miri;
 mod model;
 mod msrv;
 mod mutants;
 mod package;
+mod packages;
 mod peers;
 mod sanitize;
 mod simulate;
@@ -64,6 +66,10 @@ enum Task {
     Counts(counts::Options),
     /// Package what is released: the crates for the registry, and the program with separate symbols
     Package(package::Options),
+    /// Build the Debian packages of the program and of its symbols
+    Packages(packages::Options),
+    /// Write the manual pages of all commands, and check that man shows them without a warning
+    Man(man::Options),
     /// Build the foreign peers of the comparisons, and run the suite of all transports on each
     Peers(peers::Options),
     /// Apply random lists of operations, with deaths, to a bus and to a model of it, and compare
@@ -91,6 +97,8 @@ fn main() -> ExitCode {
         Task::Bindings(options) => bindings::run(&options),
         Task::Counts(options) => counts::run(&options),
         Task::Package(options) => package::run(&options),
+        Task::Packages(options) => packages::run(&options),
+        Task::Man(options) => man::run(&options),
         Task::Peers(options) => peers::run(&options),
         Task::Simulate(options) => simulate::run(&options),
         Task::Mutants(options) => mutants::run(&options),

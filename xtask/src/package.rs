@@ -2,7 +2,7 @@
 //! without its symbols, which are in a file beside it.
 
 use clap::Args;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::command::{Failure, cargo, run as run_command};
@@ -17,7 +17,7 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     pack(options.verify)?;
-    program()
+    program("symbols").map(drop)
 }
 
 /// Packages each crate that may be published, and checks that its manifest has what a registry shows.
@@ -90,11 +90,11 @@ fn lacks(package: &Package) -> Vec<String> {
     .collect()
 }
 
-/// Makes the stripped program and `toroni.debug` with its symbols. gdb and perf find that file beside the program and
-/// below /usr/lib/debug.
-fn program() -> Result<(), Failure> {
+/// Builds the program with a profile of cargo that has line tables. Makes the stripped program and `toroni.debug` with
+/// its symbols, and returns their folder. gdb and perf find that file beside the program and below /usr/lib/debug.
+pub(crate) fn program(profile: &str) -> Result<PathBuf, Failure> {
     let target = metadata::members()?.target_directory;
-    run_command(&mut cargo(["build", "--locked", "--profile", "symbols", "-p", "toroni-cli"]))?;
+    run_command(&mut cargo(["build", "--locked", "--profile", profile, "-p", "toroni-cli"]))?;
     let folder = target.join("package/program");
     std::fs::create_dir_all(&folder)
         .map_err(|error| Failure(format!("cannot make {}: {error}", folder.display())))?;
@@ -103,7 +103,8 @@ fn program() -> Result<(), Failure> {
         // objcopy stores the name of the file with the symbols, and looks for it in the current folder.
         run_command(command.current_dir(&folder).args(arguments).arg(from).arg(to))
     };
-    let built = target.join("symbols/toroni");
+    // cargo's own names for its profile `dev`.
+    let built = target.join(if profile == "dev" { "debug" } else { profile }).join("toroni");
     objcopy(&["--only-keep-debug"], &built, "toroni.debug")?;
     objcopy(&["--strip-all", "--add-gnu-debuglink=toroni.debug"], &built, "toroni")?;
     let sections = |name: &str| {
@@ -120,7 +121,7 @@ fn program() -> Result<(), Failure> {
         return Err(Failure("toroni.debug has no symbols, or no line tables".to_owned()));
     }
     println!("{}: toroni and toroni.debug", folder.display());
-    Ok(())
+    Ok(folder)
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ impl Shipped {
     /// Fails if the file does not match what is linked in.
     pub(super) fn check(&self) -> Result<String, Failure> {
         let found = std::fs::read_to_string(root().join(self.file)).unwrap_or_default();
-        if found == self.text()? {
+        if found == text(self.package, self.workspace, COMMAND)? {
             return Ok(String::new());
         }
         Err(Failure(format!("{} does not match what is linked in: run `{COMMAND}`", self.file)))
@@ -31,39 +31,41 @@ impl Shipped {
 
     pub(super) fn write(&self) -> Result<(), Failure> {
         let cannot = |error| Failure(format!("cannot write {}: {error}", self.file));
-        std::fs::write(root().join(self.file), self.text()?).map_err(cannot)
+        let text = text(self.package, self.workspace, COMMAND)?;
+        std::fs::write(root().join(self.file), text).map_err(cannot)
     }
+}
 
-    fn text(&self) -> Result<String, Failure> {
-        let mut text = format!(
-            "What {} has linked in, with its licences. Written by `{COMMAND}`.\n\
-             The standard library of Rust is linked in, too: MIT or Apache-2.0, by the contributors of Rust, with\n\
-             parts by others; https://github.com/rust-lang/rust/blob/master/COPYRIGHT says whose.\n",
-            self.package
-        );
-        let workspace = root().join(self.workspace);
-        let linked = linked(self.package, &workspace)?;
-        let metadata = metadata::everything_of(&workspace)?;
-        let is_linked =
-            |package: &&Package| linked.contains(&format!("{} v{}", package.name, package.version));
-        let mut count = 0;
-        for package in metadata.packages.iter().filter(is_linked) {
-            let license = package.license.as_deref().unwrap_or("unknown");
-            let Package { name, version, .. } = package;
-            let line = "-".repeat(100);
-            // Writing to a string does not fail.
-            let _ = write!(text, "\n{line}\n{name} {version}: {license}\n{line}\n");
-            let folder = package.manifest_path.parent().unwrap_or(Path::new("."));
-            for licence in licences(folder)? {
-                let _ = write!(text, "\n{}\n", licence.trim_end());
-            }
-            count += 1;
+/// Returns the licences of the crates that are linked into a package. `workspace` is the folder of its workspace, from
+/// the root, and `command` what a user runs to write the text.
+pub(crate) fn text(package: &str, workspace: &str, command: &str) -> Result<String, Failure> {
+    let mut text = format!(
+        "What {package} has linked in, with its licences. Written by `{command}`.\n\
+         The standard library of Rust is linked in, too: MIT or Apache-2.0, by the contributors of Rust, with\n\
+         parts by others; https://github.com/rust-lang/rust/blob/master/COPYRIGHT says whose.\n"
+    );
+    let workspace = root().join(workspace);
+    let linked = linked(package, &workspace)?;
+    let metadata = metadata::everything_of(&workspace)?;
+    let is_linked =
+        |package: &&Package| linked.contains(&format!("{} v{}", package.name, package.version));
+    let mut count = 0;
+    for package in metadata.packages.iter().filter(is_linked) {
+        let license = package.license.as_deref().unwrap_or("unknown");
+        let Package { name, version, .. } = package;
+        let line = "-".repeat(100);
+        // Writing to a string does not fail.
+        let _ = write!(text, "\n{line}\n{name} {version}: {license}\n{line}\n");
+        let folder = package.manifest_path.parent().unwrap_or(Path::new("."));
+        for licence in licences(folder)? {
+            let _ = write!(text, "\n{}\n", licence.trim_end());
         }
-        if count != linked.len() {
-            return Err(Failure(format!("of {linked:?}, cargo metadata knows {count}")));
-        }
-        Ok(text)
+        count += 1;
     }
+    if count != linked.len() {
+        return Err(Failure(format!("of {linked:?}, cargo metadata knows {count}")));
+    }
+    Ok(text)
 }
 
 /// The foreign packages that are linked into the library of a package, as `name vVersion`.

@@ -1,0 +1,148 @@
+//! Installs the packages into a fresh root, uses the program, and removes them.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::deb::said;
+use crate::command::{Failure, answers, run as run_command};
+use crate::man;
+
+/// Returns what was checked.
+pub(super) fn check(packages: &[PathBuf], root: &Path) -> Result<String, Failure> {
+    let cannot = |error| Failure(format!("cannot make {}: {error}", root.display()));
+    for folder in ["info", "updates", "triggers"] {
+        fs::create_dir_all(root.join("var/lib/dpkg").join(folder)).map_err(cannot)?;
+    }
+    for file in ["status", "available"] {
+        fs::write(root.join("var/lib/dpkg").join(file), "").map_err(cannot)?;
+    }
+    let before = entries(root)?;
+    needs_what_is_here(&packages[0])?;
+    // Twice: the second time is an upgrade to the same version.
+    for _ in 0..2 {
+        dpkg(root, &["--install"], packages)?;
+    }
+    let used = use_program(root)?;
+    let names = ["toroni-dbgsym", "toroni"].map(PathBuf::from);
+    dpkg(root, &["--remove"], &names)?;
+    let after = entries(root)?;
+    let left: Vec<&PathBuf> = after.difference(&before).collect();
+    if !left.is_empty() {
+        return Err(Failure(format!("after the removal there is still {left:?}")));
+    }
+    dpkg(root, &["--purge"], &names)?;
+    let status = fs::read_to_string(root.join("var/lib/dpkg/status")).map_err(cannot)?;
+    if status.contains("toroni") {
+        return Err(Failure(format!("dpkg still knows: {status}")));
+    }
+    Ok(format!("installed, used ({used}), upgraded, removed: nothing is left"))
+}
+
+/// Runs dpkg on a root that has nothing but this package, so dependencies are checked elsewhere.
+fn dpkg(root: &Path, action: &[&str], packages: &[PathBuf]) -> Result<(), Failure> {
+    // An ordinary user becomes root of a namespace, in which the owners of the files can be set.
+    let is_root = said(Command::new("id").arg("-u"))? == "0";
+    let mut command = if is_root {
+        Command::new("dpkg")
+    } else {
+        let mut command = Command::new("unshare");
+        command.args(["--map-root-user", "dpkg"]);
+        command
+    };
+    command.arg(format!("--root={}", root.display()));
+    command.args(["--force-depends", "--force-script-chrootless", "--force-bad-path"]);
+    run_command(command.args(action).args(packages))
+}
+
+/// Checks that the libraries of the package are installed on this machine, where it was built.
+fn needs_what_is_here(package: &Path) -> Result<(), Failure> {
+    let depends = said(Command::new("dpkg-deb").arg("--field").arg(package).arg("Depends"))?;
+    let names: Vec<&str> = depends.split(", ").filter_map(|one| one.split(' ').next()).collect();
+    if !names.contains(&"libc6") {
+        return Err(Failure(format!("the package does not depend on libc6: {depends}")));
+    }
+    for name in names {
+        said(Command::new("dpkg-query").args(["--show", name]))?;
+    }
+    Ok(())
+}
+
+/// Everything below a root except the records of dpkg.
+fn entries(root: &Path) -> Result<BTreeSet<PathBuf>, Failure> {
+    let mut found = BTreeSet::new();
+    let mut folders = vec![root.to_owned()];
+    while let Some(folder) = folders.pop() {
+        let cannot = |error| Failure(format!("cannot read {}: {error}", folder.display()));
+        for entry in fs::read_dir(&folder).map_err(cannot)? {
+            let path = entry.map_err(cannot)?.path();
+            if path.ends_with("var/lib/dpkg") {
+                continue;
+            }
+            if path.is_dir() && !path.is_symlink() {
+                folders.push(path.clone());
+            }
+            found.insert(path);
+        }
+    }
+    Ok(found)
+}
+
+/// Uses what was installed. Returns what was done.
+fn use_program(root: &Path) -> Result<String, Failure> {
+    let program = root.join("usr/bin/toroni");
+    let mut used = vec!["program", "demo"];
+    let version = said(Command::new(&program).arg("--version"))?;
+    if version != format!("toroni {}", env!("CARGO_PKG_VERSION")) {
+        return Err(Failure(format!("the program says {version:?}")));
+    }
+    let buses = root.join("buses");
+    let demo = ["demo", "--publishers", "2", "--subscribers", "2", "--messages", "20000", "--dir"];
+    said(Command::new(&program).args(demo).arg(&buses))?;
+    said(Command::new(&program).args(["ls", "--dir"]).arg(&buses))?;
+    if buses.exists() {
+        fs::remove_dir(&buses).map_err(|error| {
+            Failure(format!("the demo left files in {}: {error}", buses.display()))
+        })?;
+    }
+    let pages = root.join("usr/share/man/man1");
+    for page in ["toroni.1.gz", "toroni-sub.1.gz", "toroni-serve-metrics.1.gz"] {
+        if !pages.join(page).exists() {
+            return Err(Failure(format!("there is no {page}")));
+        }
+    }
+    if answers(Command::new("man").arg("--version")) {
+        man::check(&pages)?;
+        used.push("manual pages");
+    }
+    let completions = root.join("usr/share/bash-completion/completions/toroni");
+    said(Command::new("bash").arg("-n").arg(completions))?;
+    let unit = root.join("usr/lib/systemd/system/toroni-metrics.service");
+    if answers(Command::new("systemd-analyze").arg("--version")) {
+        // It looks for the program of the unit below the root, and knows all directives.
+        let mut verify = Command::new("systemd-analyze");
+        verify.args(["verify", "--man=no", "--recursive-errors=no"]);
+        let output =
+            verify.arg(format!("--root={}", root.display())).arg("toroni-metrics.service").output();
+        let output = output.map_err(|error| Failure(format!("cannot verify the unit: {error}")))?;
+        let errors = String::from_utf8_lossy(&output.stderr);
+        if !output.status.success() || errors.contains("toroni-metrics") {
+            return Err(Failure(format!("{}: {errors}", unit.display())));
+        }
+        used.push("unit");
+    }
+    if answers(Command::new("systemd-tmpfiles").arg("--version")) {
+        let root_option = format!("--root={}", root.display());
+        said(Command::new("systemd-tmpfiles").args([&root_option, "--create", "toroni.conf"]))?;
+        let made = root.join("dev/shm/toroni");
+        let mode = said(Command::new("stat").args(["--format=%a"]).arg(&made))?;
+        if mode != "1777" {
+            return Err(Failure(format!("{} has the mode {mode}", made.display())));
+        }
+        fs::remove_dir_all(root.join("dev"))
+            .map_err(|error| Failure(format!("cannot remove {}: {error}", made.display())))?;
+        used.push("tmpfiles.d");
+    }
+    Ok(used.join(", "))
+}
