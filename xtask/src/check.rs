@@ -3,7 +3,7 @@
 use clap::Args;
 
 use crate::command::{Failure, Steps, cargo, run as run_command};
-use crate::{deny, evidence, msrv, package};
+use crate::{book, deny, evidence, msrv, package};
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -35,6 +35,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     steps.step("documentation", documentation);
     steps.step("crates as they are published", package::crates);
     steps.step("evidence that the documents name", evidence::check);
+    steps.step("pages and links of the documents", book::check);
     steps.step("licences and sources", || deny::check(&deny::Options::default()));
     if !options.no_test {
         let test = |arguments: &[&str]| {

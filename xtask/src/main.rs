@@ -2,6 +2,7 @@
 //! run it.
 
 mod bindings;
+mod book;
 mod check;
 mod command;
 mod counts;
@@ -70,6 +71,8 @@ enum Task {
     Packages(packages::Options),
     /// Write the manual pages of all commands, and check that man shows them without a warning
     Man(man::Options),
+    /// Check the pages of the guide and all links, and build the guide as a book, if mdBook is installed
+    Book,
     /// Build the foreign peers of the comparisons, and run the suite of all transports on each
     Peers(peers::Options),
     /// Apply random lists of operations, with deaths, to a bus and to a model of it, and compare
@@ -99,6 +102,7 @@ fn main() -> ExitCode {
         Task::Package(options) => package::run(&options),
         Task::Packages(options) => packages::run(&options),
         Task::Man(options) => man::run(&options),
+        Task::Book => book::run(),
         Task::Peers(options) => peers::run(&options),
         Task::Simulate(options) => simulate::run(&options),
         Task::Mutants(options) => mutants::run(&options),

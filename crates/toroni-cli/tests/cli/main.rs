@@ -7,6 +7,7 @@ mod bench;
 mod completion;
 mod copy;
 mod demo;
+mod documents;
 mod errors;
 mod exclusive;
 mod exits;
