@@ -32,6 +32,13 @@ pub(crate) fn buses(current: &OsStr) -> Vec<CompletionCandidate> {
     candidates(current, buses.into_iter().map(|bus| bus.name))
 }
 
+/// Returns the commands that begin with `current`.
+pub(crate) fn commands(current: &OsStr) -> Vec<CompletionCandidate> {
+    let program = cli::definitions();
+    let shown = program.get_subcommands().filter(|command| !command.is_hide_set());
+    candidates(current, shown.map(|command| command.get_name().to_owned()))
+}
+
 /// Returns the topics in the ring that begin with `current`.
 pub(crate) fn topics(current: &OsStr) -> Vec<CompletionCandidate> {
     candidates(current, topics_of(&location()).unwrap_or_default())

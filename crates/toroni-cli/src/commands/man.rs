@@ -1,9 +1,11 @@
 //! `toroni man`: manual pages, generated from the same definitions as `--help`.
 
 use crate::cli;
+use crate::complete;
 use crate::failure::Failure;
 use crate::output::Output;
 use clap::{Args, Command};
+use clap_complete::ArgValueCompleter;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -14,7 +16,7 @@ use std::path::{Path, PathBuf};
   toroni man --to /usr/local/share/man/man1")]
 pub(crate) struct Man {
     /// Command to describe [default: the program itself]
-    #[arg(conflicts_with = "to")]
+    #[arg(conflicts_with = "to", add = ArgValueCompleter::new(complete::commands))]
     command: Option<String>,
     /// Write the pages of all commands to this directory; creates it if necessary
     #[arg(long, value_name = "DIRECTORY")]

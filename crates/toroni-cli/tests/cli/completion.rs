@@ -79,6 +79,34 @@ fn bash_offers_buses_and_topics() {
     assert!(bash(&buses, &["-b", "nosuch", "sub", "pl"]).is_empty());
 }
 
+/// Options that take a file or a directory offer those that are there. An option that may be repeated offers buses each
+/// time.
+#[test]
+fn bash_offers_files_directories_and_commands() {
+    let buses = Buses::new();
+    let files = buses.path().join("files");
+    std::fs::create_dir_all(files.join("inner-folder")).unwrap();
+    std::fs::write(files.join("inner-file"), "x").unwrap();
+    let begun = format!("{}/inner", files.display());
+    let file = format!("{}/inner-file", files.display());
+    let folder = format!("{}/inner-folder/", files.display());
+    for before in [&["pub", "t", "--file"][..], &["man", "--to"], &["ls", "--dir"]] {
+        let offered = bash(&buses, &[before, &[&begun]].concat());
+        assert!(offered.contains(&folder), "{before:?}: {offered:?}");
+        let takes_files = before.contains(&"--file");
+        assert!(!takes_files || offered.contains(&file), "{before:?}: {offered:?}");
+    }
+    assert_eq!(bash(&buses, &["man", "to"]), ["topics"]);
+    buses.succeed(&["create", "plant"]);
+    buses.succeed(&["create", "planet"]);
+    #[cfg(feature = "metrics")]
+    for before in
+        [&["serve-metrics", "--bus", "pl"][..], &["serve-metrics", "--bus", "plant", "--bus", "pl"]]
+    {
+        assert_eq!(bash(&buses, before), ["planet", "plant"], "{before:?}");
+    }
+}
+
 /// Skips shells that are not installed.
 #[test]
 fn shells_can_read_their_scripts() {
