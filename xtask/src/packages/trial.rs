@@ -42,18 +42,20 @@ pub(super) fn check(packages: &[PathBuf], root: &Path) -> Result<String, Failure
 
 /// Runs dpkg on a root that has nothing but this package, so dependencies are checked elsewhere.
 fn dpkg(root: &Path, action: &[&str], packages: &[PathBuf]) -> Result<(), Failure> {
-    // An ordinary user becomes root of a namespace, in which the owners of the files can be set.
-    let is_root = said(Command::new("id").arg("-u"))? == "0";
-    let mut command = if is_root {
-        Command::new("dpkg")
-    } else {
-        let mut command = Command::new("unshare");
-        command.args(["--map-root-user", "dpkg"]);
-        command
-    };
+    let mut command = as_root("dpkg")?;
     command.arg(format!("--root={}", root.display()));
     command.args(["--force-depends", "--force-script-chrootless", "--force-bad-path"]);
     run_command(command.args(action).args(packages))
+}
+
+/// An ordinary user becomes root of a namespace, in which the owners of files can be set.
+fn as_root(program: &str) -> Result<Command, Failure> {
+    if said(Command::new("id").arg("-u"))? == "0" {
+        return Ok(Command::new(program));
+    }
+    let mut command = Command::new("unshare");
+    command.args(["--map-root-user", program]);
+    Ok(command)
 }
 
 /// Checks that the libraries of the package are installed on this machine, where it was built.
@@ -134,7 +136,7 @@ fn use_program(root: &Path) -> Result<String, Failure> {
     }
     if answers(Command::new("systemd-tmpfiles").arg("--version")) {
         let root_option = format!("--root={}", root.display());
-        said(Command::new("systemd-tmpfiles").args([&root_option, "--create", "toroni.conf"]))?;
+        said(as_root("systemd-tmpfiles")?.args([&root_option, "--create", "toroni.conf"]))?;
         let made = root.join("dev/shm/toroni");
         let mode = said(Command::new("stat").args(["--format=%a"]).arg(&made))?;
         if mode != "1777" {

@@ -10,9 +10,10 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
+use std::{fmt, io};
 use toroni::{Bus, BusStats, admin};
 
 /// How long a snapshot is used: there are at most two a second, however many clients ask.
@@ -23,6 +24,14 @@ const SEARCHED_EVERY: Duration = Duration::from_secs(10);
 
 /// The maximum number of buses that are found in a directory, where other users may create any number of them.
 const MOST_BUSES: usize = 256;
+
+/// A bus whose snapshot fails after more than this is left alone for [`LEFT_ALONE_FOR`]: another process locks it.
+const SLOW: Duration = Duration::from_millis(500);
+const LEFT_ALONE_FOR: Duration = Duration::from_secs(30);
+
+/// How many buses are read at the same time. Any user may create buses in a directory for all, and lock them. Then one
+/// read takes seconds, and the other buses must be served meanwhile.
+const AT_ONCE: usize = 64;
 
 /// The buses to observe, and the last snapshot of them.
 pub(super) struct Observer {
@@ -36,6 +45,8 @@ pub(super) struct Observer {
 struct State {
     buses: Vec<String>,
     searched: Option<Instant>,
+    /// Until when to leave slow buses alone.
+    left_alone: BTreeMap<String, Instant>,
     /// Why each of the buses, or the directory (an empty name), could not be read.
     problems: BTreeMap<String, String>,
     last: Option<(Instant, Arc<String>)>,
@@ -92,25 +103,70 @@ impl Observer {
         state.report("", outcome.err());
     }
 
-    /// Takes a snapshot of each bus. It opens the bus for that only: an open bus would count as being in use, and a
-    /// bus that was removed and created again would not be noticed.
+    /// Takes a snapshot of each bus.
     fn snapshots(&self, state: &mut State) -> Vec<Snapshot> {
-        let config = commands::config(&self.location);
-        let mut snapshots = Vec::new();
-        for bus in state.buses.clone() {
-            let opened = config.open_existing(&bus).map_err(|error| error.to_string());
-            let stats = opened.and_then(|bus: Bus| bus.stats().map_err(|error| error.to_string()));
-            let (stats, problem) = match stats {
-                Ok(stats) => (Some(stats), None),
-                Err(problem) => (None, Some(problem)),
-            };
-            // A bus that vanished stays until the next search, as one that cannot be read.
-            state.report(&bus, problem);
-            snapshots.push(Snapshot { bus, stats });
+        let now = Instant::now();
+        let is_left_alone =
+            |bus: &String| state.left_alone.get(bus).is_some_and(|until| now < *until);
+        let (left_alone, tried): (Vec<String>, Vec<String>) =
+            state.buses.iter().cloned().partition(is_left_alone);
+        let mut snapshots: Vec<Snapshot> =
+            left_alone.into_iter().map(|bus| Snapshot { bus, stats: None }).collect();
+        for buses in tried.chunks(AT_ONCE) {
+            for (bus, Read { stats, took }) in buses.iter().zip(self.read(buses)) {
+                let (stats, problem) = match stats {
+                    Ok(stats) => (Some(stats), None),
+                    Err(problem) => (None, Some(problem)),
+                };
+                if problem.is_some() && took > SLOW {
+                    state.left_alone.insert(bus.clone(), Instant::now() + LEFT_ALONE_FOR);
+                }
+                // A bus that vanished stays until the next search, as one that cannot be read.
+                state.report(bus, problem);
+                snapshots.push(Snapshot { bus: bus.clone(), stats });
+            }
         }
-        let State { problems, buses, .. } = state;
+        let State { problems, left_alone, buses, .. } = state;
         problems.retain(|bus, _| bus.is_empty() || buses.contains(bus));
+        left_alone.retain(|bus, until| buses.contains(bus) && now < *until);
+        snapshots.sort_by(|one, other| one.bus.cmp(&other.bus));
         snapshots
+    }
+
+    /// Reads buses at the same time, each in a thread of its own but the last.
+    fn read(&self, buses: &[String]) -> Vec<Read> {
+        thread::scope(|scope| {
+            let mut threads = Vec::new();
+            for bus in &buses[..buses.len().saturating_sub(1)] {
+                let thread = thread::Builder::new().spawn_scoped(scope, || self.read_one(bus));
+                threads.push((bus, thread));
+            }
+            let last = buses.last().map(|bus| self.read_one(bus));
+            let join = |(bus, thread): (&String, io::Result<ScopedJoinHandle<'_, Read>>)| {
+                // If there is no thread left (`ulimit -u`), it is read here.
+                thread
+                    .ok()
+                    .and_then(|thread| thread.join().ok())
+                    .unwrap_or_else(|| self.read_one(bus))
+            };
+            let mut read: Vec<Read> = threads.into_iter().map(join).collect();
+            read.extend(last);
+            read
+        })
+    }
+
+    fn read_one(&self, bus: &str) -> Read {
+        let started = Instant::now();
+        let stats = self.stats(bus);
+        Read { stats, took: started.elapsed() }
+    }
+
+    /// Opens a bus for one snapshot only: an open bus would count as being in use, and a bus that was removed and
+    /// created again would not be noticed.
+    fn stats(&self, bus: &str) -> Result<BusStats, String> {
+        let config = commands::config(&self.location);
+        let bus: Bus = config.open_existing(bus).map_err(|error| error.to_string())?;
+        bus.stats().map_err(|error| error.to_string())
     }
 }
 
@@ -127,6 +183,12 @@ impl State {
             }
         }
     }
+}
+
+/// A snapshot, or why there is none, and how long that took.
+struct Read {
+    stats: Result<BusStats, String>,
+    took: Duration,
 }
 
 /// What was seen of one bus; no `stats` if it cannot be read.

@@ -262,6 +262,37 @@ fn a_corrupt_bus_does_not_hide_the_others() {
     assert_eq!(server.get("/healthz", "*/*"), "ok\n");
 }
 
+/// The owner of a bus can lock it, so that opening it takes 2 s. The other buses are served nevertheless.
+#[test]
+fn locked_buses_do_not_hold_up_the_others() {
+    let buses = Buses::new();
+    buses.succeed(&["create", "z-good"]);
+    let _locked: Vec<fs::File> = (0..40)
+        .map(|number| {
+            let name = format!("locked-{number:02}");
+            buses.succeed(&["create", &name, "--capacity", "64KiB"]);
+            let ring = buses.path().join(name).join("ring");
+            let ring = fs::File::options().read(true).write(true).open(ring).unwrap();
+            let exclusively = rustix::fs::FlockOperation::NonBlockingLockExclusive;
+            rustix::fs::fcntl_lock(&ring, exclusively).unwrap();
+            ring
+        })
+        .collect();
+    let server = Server::start(&buses, &[]);
+    let started = Instant::now();
+    let samples = server.metrics();
+    // One after the other would take 80 s.
+    assert!(started.elapsed() < Duration::from_secs(40), "{:?}", started.elapsed());
+    assert_eq!(is_readable(&samples, "z-good", RING), Some(1.0));
+    assert_eq!(is_readable(&samples, "locked-00", RING), Some(0.0));
+    server.process.wait_for_error("bus locked-00: ");
+    // They are not tried with each answer.
+    buses.succeed(&["-b", "z-good", "pub", "t", "x"]);
+    server.wait_for("the next snapshot is taken", |all| {
+        all.value("toroni_messages_total", &[("bus", "z-good")]) == Some(1.0)
+    });
+}
+
 /// A user who may only read the ring gets what is in it, and no wrong zeros.
 #[test]
 fn parts_that_may_not_be_read_are_left_out() {
