@@ -88,7 +88,7 @@ pub(super) const ALL: &[Metric] = &[
     bus(
         "toroni_messages",
         Kind::Counter,
-        "Messages published since the bus was created",
+        "Messages published since the bus was created, and losses from elsewhere",
         |stats| Some(Value::Whole(stats.sequence)),
     ),
     bus(
@@ -163,6 +163,18 @@ pub(super) const ALL: &[Metric] = &[
         Kind::Counter,
         "Messages of the bus, on any topic, that were overwritten before the subscriber read them",
         |one| Value::Whole(one.lost_messages),
+    ),
+    subscriber(
+        "toroni_subscriber_lost_on_the_way",
+        Kind::Counter,
+        "Messages that were lost on their way to the bus, as far as the subscriber was told",
+        |one| Value::Whole(one.lost_on_the_way),
+    ),
+    subscriber(
+        "toroni_subscriber_losses_on_the_way",
+        Kind::Counter,
+        "How often the subscriber was told of such a loss, of a known number of messages or not",
+        |one| Value::Whole(one.losses),
     ),
     subscriber(
         "toroni_subscriber_lapses",
