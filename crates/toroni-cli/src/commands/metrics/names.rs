@@ -244,10 +244,15 @@ mod tests {
     use std::collections::BTreeSet;
     use std::path::Path;
 
-    /// Returns the text of a file of the repository.
-    fn text(path: &str) -> String {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
-        std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    /// Returns the text of a file of the repository, or `None` in a crate that was unpacked elsewhere.
+    fn text(path: &str) -> Option<String> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        if !root.join("xtask").exists() {
+            return None;
+        }
+        let path = root.join(path);
+        let text = std::fs::read_to_string(&path);
+        Some(text.unwrap_or_else(|error| panic!("{}: {error}", path.display())))
     }
 
     #[test]
@@ -260,7 +265,7 @@ mod tests {
             let name = metric.sample_name();
             table += &format!("| `{name}` | {kind} | {labels} | {} |\n", metric.help);
         }
-        let documented = text("docs/monitoring.md");
+        let Some(documented) = text("docs/monitoring.md") else { return };
         assert!(documented.contains(&table), "docs/monitoring.md needs this table:\n{table}");
     }
 
@@ -285,7 +290,7 @@ mod tests {
             "packaging/prometheus/alerts.yml",
             "packaging/prometheus/alerts_test.yml",
         ] {
-            let text = text(path);
+            let Some(text) = text(path) else { return };
             let is_part = |c: char| c.is_ascii_lowercase() || c == '_';
             let used: BTreeSet<&str> =
                 text.split(|c| !is_part(c)).filter(|word| word.starts_with("toroni_")).collect();
