@@ -171,18 +171,19 @@ impl Inlet {
         let scope = settings::strings("scope", scope)?
             .into_iter()
             .map(|pattern| Pattern::new(&pattern).map_err(|error| errors::on_pattern(py, &error)));
+        let reasons: Vec<_> = LostReason::ALL.iter().map(|one| (one.as_str(), *one)).collect();
         let lost = Lost {
             from: origin("start", start)?,
             until: settings::integer("until", until)?,
             messages: settings::integer("messages", messages)?,
-            bound: settings::word(py, "bound", bound, &BOUNDS.map(|one| (one.as_str(), one)), "")?,
-            reason: settings::word(
+            bound: settings::word(
                 py,
-                "reason",
-                reason,
-                &REASONS.map(|one| (one.as_str(), one)),
+                "bound",
+                bound,
+                &LostBound::ALL.map(|one| (one.as_str(), one)),
                 "",
             )?,
+            reason: settings::word(py, "reason", reason, &reasons, "")?,
             scope: scope.collect::<PyResult<_>>()?,
         };
         let open_from = optional("open_from", open_from)?;
@@ -226,22 +227,6 @@ impl InletTopic {
         Ok(format!("<toroni.InletTopic {topic:?}>"))
     }
 }
-
-const BOUNDS: [LostBound; 3] = [LostBound::Exact, LostBound::AtLeast, LostBound::AtMost];
-
-const REASONS: [LostReason; 11] = [
-    LostReason::Gone,
-    LostReason::Budget,
-    LostReason::Memory,
-    LostReason::Burst,
-    LostReason::Jump,
-    LostReason::Restart,
-    LostReason::Silent,
-    LostReason::Topic,
-    LostReason::TooLong,
-    LostReason::Overtaken,
-    LostReason::Diverged,
-];
 
 impl Inlet {
     pub(crate) fn made(

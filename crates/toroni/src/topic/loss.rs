@@ -80,7 +80,8 @@ pub enum LostReason {
 }
 
 impl LostReason {
-    const ALL: [Self; 11] = [
+    /// All reasons that this release knows, by their numbers.
+    pub const ALL: &'static [Self] = &[
         Self::Gone,
         Self::Budget,
         Self::Memory,
@@ -130,7 +131,8 @@ impl LostReason {
 }
 
 impl LostBound {
-    const ALL: [Self; 3] = [Self::Exact, Self::AtLeast, Self::AtMost];
+    /// All bounds, by their numbers.
+    pub const ALL: [Self; 3] = [Self::Exact, Self::AtLeast, Self::AtMost];
 
     /// Returns its name as programs print it, such as `at_least`.
     #[must_use]
@@ -191,7 +193,8 @@ impl Lost {
             .find(|known| *known as u8 == bound)
             .ok_or(invalid("bound", bound.into()))?;
         let reason = LostReason::ALL
-            .into_iter()
+            .iter()
+            .copied()
             .find(|known| *known as u8 == reason)
             .ok_or(invalid("reason", reason.into()))?;
         if !(1..=Self::MOST_PATTERNS).contains(&usize::from(patterns)) {
@@ -287,7 +290,7 @@ mod tests {
 
     #[test]
     fn every_reason_and_bound_has_a_number_and_a_name_of_its_own() {
-        for (index, reason) in LostReason::ALL.into_iter().enumerate() {
+        for (index, &reason) in LostReason::ALL.iter().enumerate() {
             assert_eq!(reason as usize, index + 1);
             assert_eq!(
                 Lost::decode(&Lost { reason, ..lost(&["a"]) }.encode()).unwrap().reason,
@@ -297,7 +300,7 @@ mod tests {
         for (index, bound) in LostBound::ALL.into_iter().enumerate() {
             assert_eq!(bound as usize, index);
         }
-        let mut names: Vec<_> = LostReason::ALL.map(LostReason::as_str).to_vec();
+        let mut names: Vec<_> = LostReason::ALL.iter().map(|reason| reason.as_str()).collect();
         names.extend(LostBound::ALL.map(LostBound::as_str));
         names.sort_unstable();
         names.dedup();
