@@ -11,7 +11,10 @@ pub use seqpacket::{PacketReceiver, PacketSender, UnixSeqpacket};
 pub use streams::{NamedPipes, StreamReceiver, StreamSender, TcpStreams, UnixStreams};
 pub use toroni::{Toroni, ToroniReceiver, ToroniSender};
 pub use toroni_batch::{ToroniBatch, ToroniBatchSender};
-pub use toroni_exclusive::{ToroniExclusive, ToroniExclusiveInPlace, ToroniExclusiveSender};
+pub use toroni_exclusive::{
+    SharedSenders, ToroniExclusive, ToroniExclusiveInPlace, ToroniExclusiveSender,
+    WithExclusiveSender,
+};
 pub use toroni_in_place::{ToroniInPlace, ToroniInPlaceReceiver};
 
 use crate::Failure;

@@ -1,31 +1,51 @@
 //! Toroni with an exclusive publisher, which keeps the writer lock. Several senders cannot be exclusive: they share the bus as
 //! ever.
 
-use super::toroni::{TOPIC, Toroni, ToroniReceiver, ToroniSender, open};
-use super::toroni_in_place::{ToroniInPlace, ToroniInPlaceReceiver};
+use super::toroni::{TOPIC, Toroni, ToroniSender, open};
+use super::toroni_in_place::ToroniInPlace;
 use crate::Failure;
 use crate::run_directory::RunDirectory;
 use crate::transport::{About, Sender, SenderCounts, Setup, Slot, Transport};
+use std::marker::PhantomData;
 use toroni::{Bus, Exclusive, ExclusiveTopic};
 
 /// The library of this repository, with an exclusive publisher.
-pub struct ToroniExclusive;
+pub type ToroniExclusive = WithExclusiveSender<Toroni>;
 
 /// The same, with receivers that read messages in place.
-pub struct ToroniExclusiveInPlace;
+pub type ToroniExclusiveInPlace = WithExclusiveSender<ToroniInPlace>;
 
-impl Transport for ToroniExclusive {
-    const NAME: &'static str = "toroni-exclusive";
+/// A transport whose sender is an exclusive publisher, if it is the only one. Its receivers are those of another transport.
+pub struct WithExclusiveSender<T>(PhantomData<T>);
+
+/// A transport of shared publishers.
+pub trait SharedSenders: Transport<Host = Bus, Sender = ToroniSender> {
+    /// The name of the transport with an exclusive publisher.
+    const EXCLUSIVE_NAME: &'static str;
+}
+
+impl SharedSenders for Toroni {
+    const EXCLUSIVE_NAME: &'static str = "toroni-exclusive";
+}
+
+impl SharedSenders for ToroniInPlace {
+    const EXCLUSIVE_NAME: &'static str = "toroni-exclusive-in-place";
+}
+
+impl<T: SharedSenders> Transport for WithExclusiveSender<T> {
+    const NAME: &'static str = T::EXCLUSIVE_NAME;
     type Host = Bus;
     type Sender = ToroniExclusiveSender;
-    type Receiver = ToroniReceiver;
+    type Receiver = T::Receiver;
 
     fn about(setup: &Setup) -> About {
-        about(setup)
+        let publisher = if setup.senders == 1 { "exclusive" } else { "shared" };
+        let about = T::about(setup);
+        About { settings: format!("{}, publisher {publisher}", about.settings), ..about }
     }
 
     fn host(directory: &RunDirectory, setup: &Setup) -> Result<Bus, Failure> {
-        Toroni::host(directory, setup)
+        T::host(directory, setup)
     }
 
     fn sender(
@@ -33,67 +53,22 @@ impl Transport for ToroniExclusive {
         setup: &Setup,
         index: u16,
     ) -> Result<ToroniExclusiveSender, Failure> {
-        sender(directory, setup, index)
+        if setup.senders > 1 {
+            return T::sender(directory, setup, index).map(ToroniExclusiveSender::Shared);
+        }
+        let bus = open(directory, &format!("sender-{index}"))?;
+        let exclusive = bus.exclusive().map_err(Failure::of("open an exclusive publisher"))?;
+        let topic = exclusive.topic(TOPIC).map_err(Failure::of("make a topic"))?;
+        Ok(ToroniExclusiveSender::Exclusive { exclusive, topic })
     }
 
     fn receiver(
         directory: &RunDirectory,
         setup: &Setup,
         index: u16,
-    ) -> Result<ToroniReceiver, Failure> {
-        Toroni::receiver(directory, setup, index)
+    ) -> Result<T::Receiver, Failure> {
+        T::receiver(directory, setup, index)
     }
-}
-
-impl Transport for ToroniExclusiveInPlace {
-    const NAME: &'static str = "toroni-exclusive-in-place";
-    type Host = Bus;
-    type Sender = ToroniExclusiveSender;
-    type Receiver = ToroniInPlaceReceiver;
-
-    fn about(setup: &Setup) -> About {
-        about(setup)
-    }
-
-    fn host(directory: &RunDirectory, setup: &Setup) -> Result<Bus, Failure> {
-        Toroni::host(directory, setup)
-    }
-
-    fn sender(
-        directory: &RunDirectory,
-        setup: &Setup,
-        index: u16,
-    ) -> Result<ToroniExclusiveSender, Failure> {
-        sender(directory, setup, index)
-    }
-
-    fn receiver(
-        directory: &RunDirectory,
-        setup: &Setup,
-        index: u16,
-    ) -> Result<ToroniInPlaceReceiver, Failure> {
-        ToroniInPlace::receiver(directory, setup, index)
-    }
-}
-
-fn about(setup: &Setup) -> About {
-    let publisher = if setup.senders == 1 { "exclusive" } else { "shared" };
-    let about = Toroni::about(setup);
-    About { settings: format!("{}, publisher {publisher}", about.settings), ..about }
-}
-
-fn sender(
-    directory: &RunDirectory,
-    setup: &Setup,
-    index: u16,
-) -> Result<ToroniExclusiveSender, Failure> {
-    if setup.senders > 1 {
-        return Toroni::sender(directory, setup, index).map(ToroniExclusiveSender::Shared);
-    }
-    let bus = open(directory, &format!("sender-{index}"))?;
-    let exclusive = bus.exclusive().map_err(Failure::of("open an exclusive publisher"))?;
-    let topic = exclusive.topic(TOPIC).map_err(Failure::of("make a topic"))?;
-    Ok(ToroniExclusiveSender::Exclusive { exclusive, topic })
 }
 
 /// A publisher.
