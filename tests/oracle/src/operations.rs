@@ -5,6 +5,8 @@
 //! operation, and a test that shrinks towards 0 reaches simple operations. The performer brings numbers into range, so
 //! that every list is valid on every bus.
 
+use crate::numbers::Numbers;
+
 /// Bytes of an operation, and of the [`Setup`] before the first.
 pub const BYTES: usize = 8;
 
@@ -74,6 +76,8 @@ pub enum Operation {
         patterns: u8,
         /// Whether publishers wait for it.
         gating: bool,
+        /// Whether it passes over what comes from elsewhere.
+        local_only: bool,
         /// See [`Operation`].
         die_at: u8,
     },
@@ -101,6 +105,30 @@ pub enum Operation {
         /// See [`Operation`].
         die_at: u8,
     },
+    /// An inlet, which is opened if need be, brings what comes from elsewhere.
+    Bring {
+        inlet: u8,
+        stream: u8,
+        cargo: Cargo,
+        /// See [`Operation`].
+        die_at: u8,
+    },
+    CloseInlet {
+        inlet: u8,
+        /// See [`Operation`].
+        die_at: u8,
+    },
+}
+
+/// What an inlet brings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cargo {
+    /// So many messages in one call, of these sizes in turn.
+    Messages { topic: u8, count: u8, numbers: Numbers, sizes: [Size; 3], timed: bool },
+    /// The news that so many numbers were lost; how it says to which topics that matters.
+    Loss { scope: u8, count: u8, numbers: Numbers, timed: bool },
+    /// Nothing: it asks how far the stream has arrived.
+    Question,
 }
 
 /// How a publisher becomes exclusive.
@@ -160,6 +188,8 @@ pub enum By {
     InPlace,
     /// A copy, and it waits for some microseconds where there is none.
     Waiting,
+    /// Several in place, with one call.
+    Run,
 }
 
 impl Scenario {
@@ -175,7 +205,8 @@ impl Scenario {
         Self { setup, operations: chunks.take(most).map(Operation::from_bytes).collect() }
     }
 
-    /// A list of so many operations, the same for the same seed.
+    /// A list of so many operations, the same for the same seed. Unlike bytes of a fuzzer, one in six is that of an
+    /// inlet.
     #[must_use]
     pub fn from_seed(seed: u64, count: usize) -> Self {
         let mut state = seed;
@@ -188,9 +219,18 @@ impl Scenario {
             (word ^ word >> 31).to_le_bytes()
         };
         let setup = Setup::from_bytes(next());
-        Self { setup, operations: (0..count).map(|_| Operation::from_bytes(next())).collect() }
+        let mut operation = || {
+            let [turn, ..] = next();
+            let bytes = next();
+            if turn < 40 { Operation::of_inlet(bytes) } else { Operation::from_bytes(bytes) }
+        };
+        Self { setup, operations: (0..count).map(|_| operation()).collect() }
     }
 }
+
+/// First bytes of operations of inlets. Hardly any collected input has them, so those still mean what they did.
+const BRING: [u8; 4] = [127, 143, 175, 223];
+const CLOSE_INLET: u8 = 239;
 
 impl Setup {
     /// The setup that bytes are.
@@ -209,6 +249,14 @@ impl Setup {
 }
 
 impl Operation {
+    /// The operation of an inlet that bytes are.
+    #[must_use]
+    pub fn of_inlet([kind, rest @ ..]: [u8; BYTES]) -> Self {
+        let kind = if kind < 40 { CLOSE_INLET } else { BRING[0] };
+        let [who, death, how, a, b, c, d] = rest;
+        Self::from_bytes([kind, who, death, how, a, b, c, d])
+    }
+
     /// The operation that bytes are.
     #[must_use]
     pub fn from_bytes([kind, who, death, how, a, b, c, d]: [u8; BYTES]) -> Self {
@@ -231,9 +279,10 @@ impl Operation {
                 Self::Write { writer: who, topic: a, work, die_at }
             }
             8..12 => {
-                let by = match how % 8 {
-                    0..5 => By::Copy,
-                    5 | 6 => By::InPlace,
+                let by = match how % 16 {
+                    0..5 | 8..12 => By::Copy,
+                    5 | 13 => By::InPlace,
+                    6 | 12 | 14 => By::Run,
                     _ => By::Waiting,
                 };
                 Self::Receive { reader: who, most: a % 64, by, die_at }
@@ -244,8 +293,8 @@ impl Operation {
                     1 => Start::Oldest,
                     _ => Start::Back(a),
                 };
-                let gating = c % 4 != 1;
-                Self::Subscribe { reader: who, start, patterns: b, gating, die_at }
+                let (gating, local_only) = (c % 4 != 1, d % 8 == 1);
+                Self::Subscribe { reader: who, start, patterns: b, gating, local_only, die_at }
             }
             14 if how % 2 == 0 => Self::Unsubscribe { reader: who, die_at },
             14 => Self::Close { writer: who, die_at },
@@ -255,6 +304,19 @@ impl Operation {
                 Self::BecomeExclusive { writer: who, by, die_at }
             }
             _ if [159, 207].contains(&kind) => Self::GiveUp { die_at },
+            _ if BRING.contains(&kind) => {
+                let (count, numbers, timed) = (how / 8 % 8, Numbers::from_byte(c), how >= 192);
+                let cargo = match how % 8 {
+                    0..5 => {
+                        let sizes = [Size::from_byte(d), Size::Bytes(24), Size::Bytes(c)];
+                        Cargo::Messages { topic: b, count: count + 1, numbers, sizes, timed }
+                    }
+                    5 | 6 => Cargo::Loss { scope: b, count, numbers, timed },
+                    _ => Cargo::Question,
+                };
+                Self::Bring { inlet: who, stream: a, cargo, die_at }
+            }
+            CLOSE_INLET => Self::CloseInlet { inlet: who, die_at },
             _ => Self::Look,
         }
     }

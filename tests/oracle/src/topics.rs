@@ -33,6 +33,28 @@ pub fn matches_descendants(pattern: &str, topic: &str) -> bool {
     meet(&pattern, &topic, |_| true)
 }
 
+/// Whether there can be a topic that both patterns match.
+#[must_use]
+pub fn intersect(left: &str, right: &str) -> bool {
+    fn both(left: &[&str], right: &[&str]) -> bool {
+        match (left, right) {
+            ([], []) => true,
+            // It takes nothing, or the next segment of the other, whatever that may be.
+            (["**", rest @ ..], _) => {
+                both(rest, right) || right.split_first().is_some_and(|(_, below)| both(left, below))
+            }
+            (_, ["**", ..]) => both(right, left),
+            ([one, left @ ..], [other, right @ ..]) => {
+                (one == other || *one == "*" || *other == "*") && both(left, right)
+            }
+            _ => false,
+        }
+    }
+    let left: Vec<&str> = left.split('/').collect();
+    let right: Vec<&str> = right.split('/').collect();
+    both(&left, &right)
+}
+
 /// Whether `pattern` leads through `topic`, and what is left of it then may be left.
 fn meet(pattern: &[&str], topic: &[&str], may_be_left: impl Fn(&[&str]) -> bool) -> bool {
     // One row for each number of segments of the topic that are left, from none on; in it, whether
@@ -84,6 +106,30 @@ mod tests {
         ] {
             assert_eq!(matches(pattern, topic), itself, "{pattern} {topic}");
             assert_eq!(matches_descendants(pattern, topic), descendants, "{pattern} {topic}");
+        }
+    }
+    /// All pairs of patterns of up to three segments, with all topics of up to five.
+    #[test]
+    fn patterns_intersect_if_a_topic_matches_both() {
+        let lists = |segments: &[&str], most: usize| -> Vec<String> {
+            let mut all: Vec<String> = Vec::new();
+            let mut last = vec![String::new()];
+            for _ in 0..most {
+                let longer = |path: &String| -> Vec<String> {
+                    segments.iter().map(|segment| format!("{path}/{segment}")).collect()
+                };
+                last = last.iter().flat_map(longer).collect();
+                all.extend(last.iter().map(|path| path[1..].to_owned()));
+            }
+            all
+        };
+        let (patterns, topics) = (lists(&["a", "b", "*", "**"], 3), lists(&["a", "b"], 5));
+        for left in &patterns {
+            for right in &patterns {
+                let common =
+                    topics.iter().any(|topic| matches(left, topic) && matches(right, topic));
+                assert_eq!(intersect(left, right), common, "{left} {right}");
+            }
         }
     }
 }

@@ -44,16 +44,19 @@ fn main() -> ExitCode {
             break;
         }
     }
-    let Tally { published, received, refused, lapses, lost, deaths, exclusive, kept_out, reigns } =
-        tally;
+    let Tally { published, received, refused, lapses, lost, deaths, .. } = tally;
+    let Tally { exclusive, kept_out, reigns, brought, losses, dropped, taken, told, .. } = tally;
     println!("seeds              {seed} to {}", seed.wrapping_add(lists - 1));
     println!("lists              {lists}");
     println!("operations         {operations}");
     println!("published          {published}");
     println!("  exclusively      {exclusive}, by {reigns} exclusive publishers");
-    println!("received           {received}");
+    println!(
+        "  by inlets        {brought}, {losses} of them losses; {dropped} dropped as duplicates"
+    );
+    println!("received           {received}, and {told} losses told");
     println!("refused, rightly   {refused}");
-    println!("  kept out         {kept_out}");
+    println!("  kept out         {kept_out} by exclusive publishers, {taken} by other inlets");
     println!("lapses, reported   {lapses}");
     println!("lost, reported     {lost}");
     println!("deaths             {deaths}");

@@ -12,6 +12,7 @@ pub(super) enum CrashPoint {
     AfterReserve,
     AfterCommit,
     BetweenSequenceAndTail,
+    MidArrival,
 }
 
 /// Does `work`, and dies at the step of this number, counted from 1, if it has so many. Returns the steps

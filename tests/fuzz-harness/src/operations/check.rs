@@ -46,11 +46,18 @@ impl State {
         let publishers = stats.publishers.unwrap();
         let living: Vec<_> = publishers.iter().filter(|found| found.alive).collect();
         let opened = self.writers.iter().flatten();
-        assert_eq!(living.len(), opened.clone().filter(|writer| writer.is_open()).count());
+        let bridges = self.bridges.iter().flatten();
+        let count = opened.clone().filter(|writer| writer.is_open()).count();
+        assert_eq!(living.len(), count + bridges.clone().count());
         for writer in opened.filter(|writer| writer.is_open()) {
             let found = living.iter().find(|found| found.name == writer.name).unwrap();
             assert_eq!((found.messages, found.bytes), writer.counts);
         }
+        for bridge in bridges {
+            let found = living.iter().find(|found| found.name == bridge.name).unwrap();
+            assert_eq!((found.messages, found.bytes), bridge.counts);
+        }
+        assert_eq!(stats.topics as usize, self.interned.len());
         self.check_topics();
     }
 
@@ -60,6 +67,9 @@ impl State {
         let first = self.model.first_from(self.model.oldest()).sequence;
         for number in first..self.model.stored as u64 {
             let note = &self.notes[usize::try_from(number).unwrap()];
+            if note.loss.is_some() {
+                continue;
+            }
             let length = self.model.message(number).unwrap().length - note.extensions;
             let counts = expected.entry(&names[note.topic]).or_default();
             counts.0 += 1;

@@ -4,13 +4,18 @@
 //! - `state`: a bus with its participants, and the model beside it.
 //! - `writers`, `readers`: what each of them does, and what the result must be.
 //! - `exclusive`: who is the only publisher, and what that does to the others.
+//! - `bridge`, `inlets`: what comes from elsewhere, and what must become of it.
+//! - `shortage`: whether publishers find subscribers in their way.
 //! - `check`: what statistics must say.
 //! - `act`: deaths, with the feature `deaths`. Without it nothing dies, and the library is compiled as for its users.
 
 mod act;
+mod bridge;
 mod check;
 mod exclusive;
+mod inlets;
 mod readers;
+mod shortage;
 mod state;
 mod writers;
 

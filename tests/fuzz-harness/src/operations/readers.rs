@@ -4,9 +4,9 @@ use super::act::{act, bury};
 use super::state::{Note, State};
 use super::writers::topics;
 use std::ops::RangeInclusive;
-use std::time::Duration;
-use toroni::{ReceiveError, Subscriber, SubscriberError};
-use toroni_oracle::topics::{matches, matches_descendants};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use toroni::{Borrowed, Message, Origin, ReceiveError, Subscriber, SubscriberError};
+use toroni_oracle::topics::{intersect, matches, matches_descendants};
 use toroni_oracle::{By, Model, NoSuchStart, Policy, Start, body, record_bytes};
 
 const MOMENT: Duration = Duration::from_micros(30);
@@ -27,11 +27,21 @@ const PATTERNS: [&[&str]; 9] = [
     &["long/*/1", "long/*/20", "plant/boiler/*/**"],
 ];
 
+/// What a subscriber asks for.
+#[derive(Clone, Copy)]
+pub(super) struct Wish {
+    pub(super) start: Start,
+    pub(super) patterns: u8,
+    pub(super) gating: bool,
+    pub(super) local_only: bool,
+}
+
 /// A subscriber, and where it is.
 pub(super) struct Reader {
     pub(super) subscriber: Subscriber,
     patterns: &'static [&'static str],
     pub(super) gating: bool,
+    local_only: bool,
     /// The number of the message that it looks at next.
     next: u64,
     /// Messages before this may have left the ring for it.
@@ -41,12 +51,15 @@ pub(super) struct Reader {
     pub(super) received: u64,
     pub(super) lost: u64,
     pub(super) lapses: u64,
+    /// Losses on the way to the bus, and the messages that these state.
+    losses: (u64, u64),
 }
 
 /// What a call came to.
 #[derive(PartialEq, Eq)]
 enum Step {
     Message,
+    Loss,
     Nothing,
     Lapped,
 }
@@ -58,6 +71,13 @@ impl Reader {
     }
 
     fn wants(&self, note: &Note, topics: &[String]) -> bool {
+        if self.local_only && (note.origin.is_some() || note.loss.is_some()) {
+            return false;
+        }
+        if let Some(loss) = &note.loss {
+            let mut scope = loss.scope.iter().map(|pattern| pattern.as_str());
+            return scope.any(|lost| self.patterns.iter().any(|mine| intersect(mine, lost)));
+        }
         let topic = &topics[note.topic];
         self.patterns.iter().any(|pattern| {
             matches(pattern, topic) || note.to_descendants && matches_descendants(pattern, topic)
@@ -66,14 +86,8 @@ impl Reader {
 }
 
 impl State {
-    pub(super) fn subscribe(
-        &mut self,
-        number: usize,
-        start: Start,
-        patterns: u8,
-        gating: bool,
-        die_at: u8,
-    ) {
+    pub(super) fn subscribe(&mut self, number: usize, wish: Wish, die_at: u8) {
+        let Wish { start, patterns, gating, local_only } = wish;
         self.unsubscribe(number, 0);
         let patterns = PATTERNS[usize::from(patterns) % PATTERNS.len()];
         let (start, expected) = match start {
@@ -94,7 +108,7 @@ impl State {
                 }
             }
         };
-        let mut builder = self.bus.subscriber().start(start).gating(gating);
+        let mut builder = self.bus.subscriber().start(start).gating(gating).local_only(local_only);
         for pattern in patterns {
             builder = builder.pattern(*pattern);
         }
@@ -111,12 +125,14 @@ impl State {
                     subscriber,
                     patterns,
                     gating,
+                    local_only,
                     next,
                     taken: next,
                     told,
                     received: 0,
                     lost: 0,
                     lapses: 0,
+                    losses: (0, 0),
                 })
             }
             (Err(SubscriberError::NotAPosition { .. }), Err(NoSuchStart::NotAPosition)) => None,
@@ -158,7 +174,7 @@ impl State {
     pub(super) fn receive(&mut self, number: usize, most: u8, by: By, die_at: u8) {
         let Some(mut reader) = self.readers[number].take() else { return };
         let topics = topics();
-        let before = (reader.received, reader.lost, reader.lapses);
+        let before = (reader.received, reader.lost, reader.lapses, reader.losses.0);
         let (this, place) = (&*self, &mut reader);
         let (_, lived) = act(die_at, false, || {
             for _ in 0..most {
@@ -170,6 +186,7 @@ impl State {
         self.tally.received += reader.received - before.0;
         self.tally.lost += reader.lost - before.1;
         self.tally.lapses += reader.lapses - before.2;
+        self.tally.told += reader.losses.0 - before.3;
         if lived.is_some() {
             self.readers[number] = Some(reader);
         } else {
@@ -189,9 +206,7 @@ impl Reader {
     fn step(&mut self, state: &State, by: By, topics: &[String]) -> Step {
         let model = &state.model;
         let count = model.count() as u64;
-        let wanted =
-            |number: &u64| self.wants(&state.notes[usize::try_from(*number).unwrap()], topics);
-        let expected = (self.next..count).find(wanted);
+        let expected = self.expected(state, topics);
         // The first that must still be in the ring.
         let looked_at = self.next.max(self.taken);
         let lapped = looked_at < count && model.is_lapped(model.start(looked_at));
@@ -201,9 +216,6 @@ impl Reader {
             Ok(true) => {
                 let number = expected.unwrap();
                 assert!(number < looked_at || !lapped, "message {number} was overwritten");
-                self.received += 1;
-                self.next = number + 1;
-                self.taken = self.taken.max(behind_window(model, number));
                 Step::Message
             }
             Ok(false) => {
@@ -211,6 +223,16 @@ impl Reader {
                 assert!(!lapped, "nothing, and message {looked_at} was overwritten");
                 (self.next, self.taken) = (count, count);
                 Step::Nothing
+            }
+            Err(ReceiveError::Lost(lost)) => {
+                let number = expected.unwrap();
+                assert!(number < looked_at || !lapped, "loss {number} was overwritten");
+                let note = &state.notes[usize::try_from(number).unwrap()];
+                assert_eq!(note.loss.as_ref(), Some(&lost), "the order");
+                self.losses.0 += 1;
+                self.losses.1 += lost.messages;
+                self.pass(model, number);
+                Step::Loss
             }
             Err(ReceiveError::Lapped { lost_messages, lost_bytes }) => {
                 let to = model.resumption(state.margin());
@@ -230,6 +252,13 @@ impl Reader {
             }
             Err(error) => panic!("{error}"),
         };
+        if by == By::Run && step == Step::Message {
+            // It may have passed over some that are for others.
+            let passed = model.first_from(self.subscriber.position()).sequence;
+            let most = self.expected(state, topics).unwrap_or(count);
+            assert!((self.next..=most).contains(&passed), "at {passed}, not {}", self.next);
+            self.next = passed;
+        }
         assert_eq!(self.subscriber.position(), model.start(self.next));
         assert_eq!(
             self.subscriber.lag_bytes(),
@@ -238,15 +267,31 @@ impl Reader {
         let stats = self.subscriber.stats();
         let counts = (stats.received, stats.lost_messages, stats.lapses);
         assert_eq!(counts, (self.received, self.lost, self.lapses));
+        assert_eq!((stats.losses, stats.lost_on_the_way), self.losses);
         self.told = match step {
-            Step::Message if by == By::InPlace => at_least..=model.start(self.taken.max(self.next)),
-            Step::Message => {
+            Step::Message if matches!(by, By::InPlace | By::Run) => {
+                at_least..=model.start(self.taken.max(self.next))
+            }
+            Step::Message | Step::Loss => {
                 let here = model.start(self.next).saturating_sub(block).max(at_least);
                 here..=model.start(self.taken.max(self.next))
             }
             Step::Nothing | Step::Lapped => model.start(self.next)..=model.start(self.next),
         };
         step
+    }
+
+    /// The number of the next message or loss that is for this subscriber.
+    fn expected(&self, state: &State, topics: &[String]) -> Option<u64> {
+        let wanted =
+            |number: &u64| self.wants(&state.notes[usize::try_from(*number).unwrap()], topics);
+        (self.next..state.model.count() as u64).find(wanted)
+    }
+
+    /// Has received the message or the loss of this number.
+    fn pass(&mut self, model: &Model, number: u64) {
+        self.next = number + 1;
+        self.taken = self.taken.max(behind_window(model, number));
     }
 
     /// Whether there was a message, which is compared with what it should be.
@@ -257,53 +302,116 @@ impl Reader {
         expected: Option<u64>,
         topics: &[String],
     ) -> Result<bool, ReceiveError> {
-        let timestamps = state.setup.timestamps;
-        if by == By::InPlace {
-            let Some(found) = self.subscriber.borrow()? else { return Ok(false) };
-            let (sequence, position) = (found.sequence(), found.position());
-            compare(
-                state,
-                expected,
-                sequence,
-                position,
-                found.topic(),
-                &found.payload().to_vec(),
-                topics,
-            );
-            assert_eq!(found.timestamp().is_some(), timestamps);
-            found.validate()?;
-            return Ok(true);
+        match by {
+            By::InPlace => {
+                let Some(found) = self.subscriber.borrow()? else { return Ok(false) };
+                compare(state, expected, &found, topics);
+                found.validate()?;
+            }
+            By::Run => return self.call_for_run(state, expected, topics),
+            By::Waiting | By::Copy => {
+                let found = match by {
+                    By::Waiting => self.subscriber.receive_timeout(MOMENT)?,
+                    _ => self.subscriber.try_receive()?,
+                };
+                let Some(found) = found else { return Ok(false) };
+                compare(state, expected, &found, topics);
+                assert_eq!(found.next_position(), state.model.start(found.sequence() + 1));
+            }
         }
-        let found = match by {
-            By::Waiting => self.subscriber.receive_timeout(MOMENT)?,
-            _ => self.subscriber.try_receive()?,
-        };
-        let Some(found) = found else { return Ok(false) };
-        let (sequence, position) = (found.sequence(), found.position());
-        compare(state, expected, sequence, position, found.topic(), found.payload(), topics);
-        let number = usize::try_from(sequence).unwrap();
-        assert_eq!(found.to_descendants(), state.notes[number].to_descendants);
-        assert_eq!(found.timestamp().is_some(), timestamps);
-        assert_eq!(found.next_position(), state.model.start(sequence + 1));
+        self.received += 1;
+        self.pass(&state.model, expected.unwrap());
         Ok(true)
+    }
+
+    /// Receives messages in place. Between them, there is none for this subscriber, and no loss.
+    fn call_for_run(
+        &mut self,
+        state: &State,
+        expected: Option<u64>,
+        topics: &[String],
+    ) -> Result<bool, ReceiveError> {
+        let mut numbers = Vec::new();
+        let mut run = self.subscriber.try_receive_in_place()?;
+        for found in run.iter_mut().flatten() {
+            numbers.push(found.sequence());
+            let first = numbers.len() == 1;
+            compare(state, if first { expected } else { Some(found.sequence()) }, &found, topics);
+        }
+        if let Some(run) = &run {
+            run.validate()?;
+        }
+        drop(run);
+        for number in &numbers {
+            assert_eq!(self.expected(state, topics), Some(*number), "the order in a run");
+            self.received += 1;
+            self.pass(&state.model, *number);
+        }
+        Ok(!numbers.is_empty())
     }
 }
 
-fn compare(
-    state: &State,
-    expected: Option<u64>,
-    sequence: u64,
-    position: u64,
-    topic: &str,
-    payload: &[u8],
-    topics: &[String],
-) {
+/// What the ways to receive have in common.
+trait Found {
+    fn sequence(&self) -> u64;
+    fn position(&self) -> u64;
+    fn topic(&self) -> &str;
+    fn bytes(&self) -> Vec<u8>;
+    fn time(&self) -> Option<SystemTime>;
+    fn origin(&self) -> Option<Origin>;
+    fn number(&self) -> Option<u64>;
+    fn is_to_descendants(&self) -> bool;
+}
+
+macro_rules! found {
+    ($type:ident) => {
+        impl Found for $type<'_> {
+            fn sequence(&self) -> u64 {
+                self.sequence()
+            }
+            fn position(&self) -> u64 {
+                self.position()
+            }
+            fn topic(&self) -> &str {
+                self.topic()
+            }
+            fn bytes(&self) -> Vec<u8> {
+                self.payload().to_vec()
+            }
+            fn time(&self) -> Option<SystemTime> {
+                self.timestamp()
+            }
+            fn origin(&self) -> Option<Origin> {
+                self.origin()
+            }
+            fn number(&self) -> Option<u64> {
+                self.number()
+            }
+            fn is_to_descendants(&self) -> bool {
+                self.to_descendants()
+            }
+        }
+    };
+}
+
+found!(Message);
+found!(Borrowed);
+
+fn compare(state: &State, expected: Option<u64>, found: &impl Found, topics: &[String]) {
+    let sequence = found.sequence();
     assert_eq!(Some(sequence), expected, "the order");
     let message = state.model.message(sequence).unwrap();
     let note = &state.notes[usize::try_from(sequence).unwrap()];
-    assert_eq!(position, message.start, "position of message {sequence}");
-    assert_eq!(topic, topics[note.topic], "topic of message {sequence}");
+    assert_eq!(found.position(), message.start, "position of message {sequence}");
+    assert_eq!(found.topic(), topics[note.topic], "topic of message {sequence}");
+    assert_eq!(found.is_to_descendants(), note.to_descendants, "message {sequence}");
+    assert_eq!((found.origin(), found.number()), (note.origin, note.number), "message {sequence}");
+    assert_eq!(found.time().is_some(), note.has_time, "time of message {sequence}");
+    if let Some(ns) = note.published_ns {
+        assert_eq!(found.time(), Some(UNIX_EPOCH + Duration::from_nanos(ns)));
+    }
     let length = (message.length - note.extensions) as usize;
+    let payload = found.bytes();
     assert!(payload == body(message.stamp, length), "bytes of message {sequence}: {payload:?}");
 }
 

@@ -1,14 +1,17 @@
 //! A bus with its participants, and the model beside it.
 
-use super::readers::Reader;
+use super::bridge::{Bridge, MOST_STREAMS};
+use super::readers::{Reader, Wish};
 use super::writers::Writer;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
-use toroni::{Bus, BusConfig, LockKind, NotifyKind};
-use toroni_oracle::{By, Model, Operation, Policy, Setup, Size, Start, Work};
+use toroni::{Bus, BusConfig, LockKind, Lost, NotifyKind, Origin};
+use toroni_oracle::{Arrivals, By, Model, Operation, Policy, Setup, Size, Start, StreamName, Work};
 
-/// Publishing participants, and subscribers, at a time.
+/// Publishers, inlets and subscribers at a time.
 const WRITERS: u8 = 3;
+const INLETS: u8 = 3;
 const READERS: u8 = 4;
 /// The smallest ring that there can be.
 const SMALLEST_CAPACITY: u64 = 64 << 10;
@@ -36,6 +39,16 @@ pub struct Tally {
     pub kept_out: u64,
     /// How often somebody became exclusive.
     pub reigns: u64,
+    /// Of the published messages, those that inlets brought; of these, the losses.
+    pub brought: u64,
+    /// See `brought`.
+    pub losses: u64,
+    /// What inlets brought although it had arrived before, and the bus dropped.
+    pub dropped: u64,
+    /// Of the refused calls, those of an inlet whose series another one brings.
+    pub taken: u64,
+    /// Losses that subscribers were told of, by all of them together.
+    pub told: u64,
 }
 
 impl Tally {
@@ -51,17 +64,38 @@ impl Tally {
             exclusive: self.exclusive + other.exclusive,
             kept_out: self.kept_out + other.kept_out,
             reigns: self.reigns + other.reigns,
+            brought: self.brought + other.brought,
+            losses: self.losses + other.losses,
+            dropped: self.dropped + other.dropped,
+            taken: self.taken + other.taken,
+            told: self.told + other.told,
         }
     }
 }
 
 /// What the model does not say of a message.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Note {
     pub(super) topic: usize,
     pub(super) to_descendants: bool,
     /// Bytes before its payload.
     pub(super) extensions: u32,
+    pub(super) has_time: bool,
+    /// The time, where it is not that of the operation.
+    pub(super) published_ns: Option<u64>,
+    pub(super) origin: Option<Origin>,
+    pub(super) number: Option<u64>,
+    /// It is no message but this loss; then the rest says nothing.
+    pub(super) loss: Option<Box<Lost>>,
+}
+
+impl Note {
+    /// Bytes before the payload, without those of a topic's name.
+    pub(super) fn extras(&self) -> u64 {
+        8 * u64::from(self.has_time)
+            + 16 * u64::from(self.origin.is_some())
+            + 8 * u64::from(self.number.is_some())
+    }
 }
 
 pub(super) struct State {
@@ -74,6 +108,14 @@ pub(super) struct State {
     pub(super) stamp: u64,
     pub(super) writers: Vec<Option<Writer>>,
     pub(super) readers: Vec<Option<Reader>>,
+    pub(super) bridges: Vec<Option<Bridge>>,
+    /// Inlets that there were.
+    pub(super) next_inlet: u64,
+    pub(super) arrivals: Arrivals,
+    /// Streams of which something came in any order.
+    pub(super) unordered: BTreeSet<StreamName>,
+    /// Topics in the bus's table.
+    pub(super) interned: BTreeSet<usize>,
     /// The writer that is the exclusive publisher.
     pub(super) exclusive: Option<usize>,
     /// A writer died, perhaps with the lock, and nobody has had it since.
@@ -89,7 +131,8 @@ impl State {
             .capacity(capacity)
             .topic_table_bytes(TABLE_BYTES)
             // One more for the end.
-            .max_publishers(u32::from(WRITERS) + 1)
+            .max_publishers(u32::from(WRITERS + 1 + INLETS + 1))
+            .max_arrivals(MOST_STREAMS.into())
             .max_subscribers(u32::from(READERS) + 1)
             .lock(if setup.robust { LockKind::Robust } else { LockKind::Lease })
             .notify(if setup.sockets { NotifyKind::Datagram } else { NotifyKind::Futex })
@@ -105,6 +148,11 @@ impl State {
             stamp: 0,
             writers: (0..WRITERS).map(|_| None).collect(),
             readers: (0..READERS).map(|_| None).collect(),
+            bridges: (0..INLETS).map(|_| None).collect(),
+            next_inlet: 0,
+            arrivals: Arrivals::new(MOST_STREAMS.into()),
+            unordered: BTreeSet::new(),
+            interned: BTreeSet::new(),
             exclusive: None,
             orphaned: false,
             tally: Tally::default(),
@@ -123,8 +171,9 @@ impl State {
             Operation::Receive { reader, most, by, die_at } => {
                 self.receive((reader % READERS).into(), most, by, die_at);
             }
-            Operation::Subscribe { reader, start, patterns, gating, die_at } => {
-                self.subscribe((reader % READERS).into(), start, patterns, gating, die_at);
+            Operation::Subscribe { reader, start, patterns, gating, local_only, die_at } => {
+                let wish = Wish { start, patterns, gating, local_only };
+                self.subscribe((reader % READERS).into(), wish, die_at);
             }
             Operation::Unsubscribe { reader, die_at } => {
                 self.unsubscribe((reader % READERS).into(), die_at);
@@ -135,6 +184,12 @@ impl State {
                 self.become_exclusive((writer % WRITERS).into(), by, die_at);
             }
             Operation::GiveUp { die_at } => self.give_up(die_at),
+            Operation::Bring { inlet, stream, cargo, die_at } => {
+                self.bring((inlet % INLETS).into(), stream, cargo, die_at);
+            }
+            Operation::CloseInlet { inlet, die_at } => {
+                self.close_inlet((inlet % INLETS).into(), die_at);
+            }
         }
     }
 
@@ -148,14 +203,16 @@ impl State {
         // The number after the last: a participant that was not there before.
         self.writers.push(None);
         self.readers.push(None);
-        let all = 0;
-        self.subscribe(READERS.into(), Start::Oldest, all, true, 0);
+        self.bridges.push(None);
+        let wish = Wish { start: Start::Oldest, patterns: 0, gating: true, local_only: false };
+        self.subscribe(READERS.into(), wish, 0);
         self.receive_all(READERS.into());
         // Before and after the exclusive publisher, if there is one, gives up.
         self.write(WRITERS.into(), 0, Work::One(Size::Bytes(100)), 0);
         self.give_up(0);
         self.write(WRITERS.into(), 0, Work::One(Size::Bytes(100)), 0);
         self.write(WRITERS.into(), 7, Work::Burst(3, [Size::Bytes(9); 3]), 0);
+        self.check_arrivals(INLETS.into());
         for reader in 0..=READERS {
             self.receive_all(reader.into());
         }

@@ -2,17 +2,17 @@
 
 use super::act::{CrashPoint, act, bury};
 use super::exclusive::Handle;
-use super::readers::Reader;
+use super::shortage::{Shortage, may_wait_for_ever};
 use super::state::{Note, State};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Mutex;
 use std::time::Duration;
 use toroni::{Bus, Exclusive, ExclusiveTopic, PublishError, Publisher};
-use toroni_oracle::{Model, Policy, Setup, Size, Work, body, record_bytes};
+use toroni_oracle::{Policy, Size, Work, body, record_bytes};
 
 /// Longer than the policies' waits, but for the one that has no end.
-const TIMEOUT: Duration = Duration::from_micros(300);
+pub(super) const TIMEOUT: Duration = Duration::from_micros(300);
 
 pub(super) struct Writer {
     pub(super) name: String,
@@ -73,6 +73,8 @@ struct Plan {
     /// Of extensions and payload.
     lengths: Vec<u32>,
     extensions: u32,
+    /// Whether the topic's name travels with each of them.
+    is_inline: bool,
     first_stamp: u64,
 }
 
@@ -117,7 +119,13 @@ impl State {
         });
         self.writers[writer] = slot;
         self.stamp += plan.lengths.len() as u64;
-        let note = Note { topic, to_descendants, extensions: plan.extensions };
+        let (extensions, has_time) = (plan.extensions, self.setup.timestamps);
+        let note = Note { topic, to_descendants, extensions, has_time, ..Note::default() };
+        if outcome.is_none() {
+            self.learn_topic(topic);
+        } else if !plan.is_inline {
+            self.interned.insert(topic);
+        }
         let before = self.tally.published;
         match outcome {
             Some(outcome) if is_kept_out => self.settle_kept_out(work, &plan, &outcome),
@@ -278,7 +286,7 @@ impl State {
     }
 
     /// Whether a call may have come to this, where it took or wanted so many bytes of the stream.
-    fn check_allowed(&self, work: Work, bytes: u64, error: Option<&PublishError>) {
+    pub(super) fn check_allowed(&self, work: Work, bytes: u64, error: Option<&PublishError>) {
         let shortage = Shortage::of(&self.model, &self.readers, bytes);
         let waits = self.setup.policy != Policy::Overwrite;
         let tries = matches!(work, Work::Try(_));
@@ -317,6 +325,7 @@ impl Plan {
         let inline = u32::try_from((1 + topic.len()).next_multiple_of(8)).unwrap();
         let known = [time, time + inline].contains(&self.extensions);
         assert!(known, "{} bytes of extensions for {topic:?}", self.extensions);
+        self.is_inline = self.extensions > time;
         let length = |size: Size| u32::try_from(size.bytes(longest)).unwrap() + self.extensions;
         let several = |count: u8, sizes: [Size; 3]| -> Vec<u32> {
             sizes.into_iter().cycle().take(count.into()).map(length).collect()
@@ -408,38 +417,5 @@ fn abort(publisher: &Handle<'_>, payload: &[u8]) -> Outcome {
         Ok(Err(error)) => Outcome::Refused(0, error),
         Err(cause) if cause.is::<GivenUp>() => Outcome::Aborted,
         Err(cause) => resume_unwind(cause),
-    }
-}
-
-/// A burst may need as much space as all its messages together.
-fn may_wait_for_ever(setup: &Setup, model: &Model, readers: &[Option<Reader>], bytes: u64) -> bool {
-    setup.policy == Policy::WaitForever && Shortage::of(model, readers, bytes).possible
-}
-
-/// Whether a publisher finds a subscriber in its way. The position that a subscriber has published is known only within
-/// bounds, because it publishes once a block.
-#[derive(Clone, Copy, Debug)]
-struct Shortage {
-    possible: bool,
-    certain: bool,
-}
-
-impl Shortage {
-    fn of(model: &Model, readers: &[Option<Reader>], bytes: u64) -> Self {
-        let Some(wanted) = model.wanted(bytes) else {
-            return Self { possible: false, certain: false };
-        };
-        let capacity = model.capacity();
-        let gating = || readers.iter().flatten().filter(|reader| reader.gating);
-        // A subscriber that was lapped holds up no publisher.
-        let possible = gating().any(|reader| {
-            reader.told.start() + capacity < wanted
-                && reader.told.end() + capacity >= model.reserved
-        });
-        let certain = gating().any(|reader| {
-            reader.told.end() + capacity < wanted
-                && reader.told.start() + capacity >= model.reserved
-        });
-        Self { possible, certain }
     }
 }

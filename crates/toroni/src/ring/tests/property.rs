@@ -56,9 +56,11 @@ impl System {
             Operation::Unsubscribe { .. }
             | Operation::Close { .. }
             | Operation::Look
-            // Whose lock it is does not matter to the ring.
+            // Whose lock it is does not matter to the ring, nor where a message comes from.
             | Operation::BecomeExclusive { .. }
-            | Operation::GiveUp { .. } => {
+            | Operation::GiveUp { .. }
+            | Operation::Bring { .. }
+            | Operation::CloseInlet { .. } => {
                 fixture.check();
             }
         }
