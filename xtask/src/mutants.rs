@@ -1,8 +1,8 @@
 //! `cargo xtask mutants`: tests the tests.
 //!
 //! Each mutant is one known way to get the protocol wrong. It is in the source of the library or of the proactor, where
-//! the mistake would be made, inside `if mutant("NAME")`. This task compiles the tests of both, and the library's loom
-//! models, once with all mutants in them. It runs the tests of the table without a mutant, and they must pass. Then it
+//! the mistake would be made, inside `if mutant("NAME")`. This task compiles the tests of both, the library's loom
+//! models, and the lists of the fuzz harness, once with all mutants in them. It runs the tests of the table without a mutant, and they must pass. Then it
 //! runs each of them with its mutant, and it must fail. If a mutant survives, no test checks that promise. If a model
 //! catches no mutant, it shows nothing.
 
@@ -57,6 +57,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let models = Kind::build(&runs, |checker| matches!(checker, Checker::Loom(_)))?;
     let tests = Kind::build(&runs, |checker| matches!(checker, Checker::Tests(_)))?;
     let proactor = Kind::build(&runs, |checker| matches!(checker, Checker::Proactor(_)))?;
+    let oracle = Kind::build(&runs, |checker| matches!(checker, Checker::Oracle(_)))?;
 
     let jobs = options.jobs.or_else(|| thread::available_parallelism().ok().map(Into::into));
     let queue = Mutex::new(runs.iter().enumerate());
@@ -69,6 +70,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
                 Checker::Loom(_) => &models,
                 Checker::Tests(_) => &tests,
                 Checker::Proactor(_) => &proactor,
+                Checker::Oracle(_) => &oracle,
             };
             let start = Instant::now();
             let verdict = kind.verdict(mutant, *checker)?;
@@ -108,7 +110,8 @@ fn summarise(
     Err(Failure(format!("not noticed: {}", survivors.join(", "))))
 }
 
-/// The tests of the table that one executable has: the models, the library's tests or the proactor's.
+/// The tests of the table that one executable has: the models, the tests of the library, of the proactor, or of the fuzz
+/// harness.
 struct Kind {
     harness: Option<Harness>,
     /// The full names of the tests that each name of the table matches.
@@ -164,7 +167,7 @@ impl Kind {
         let stop_at = match checker {
             // A model leaves no files.
             Checker::Loom(_) => StopAt::FirstFailure,
-            Checker::Tests(_) => StopAt::End,
+            Checker::Tests(_) | Checker::Oracle(_) => StopAt::End,
             Checker::Proactor(_) => StopAt::FirstPanic,
         };
         let run = Run { tests: &tests, mutant: Some(mutant.name), stop_at };

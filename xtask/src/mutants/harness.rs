@@ -2,7 +2,7 @@
 //! switched on.
 //!
 //! Only that crate gets the flag (`cargo rustc -- --cfg …`), so that it shares its dependencies with the ordinary
-//! builds.
+//! builds. For the tests of the fuzz harness, the library is a dependency, and all crates get the flag.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -63,11 +63,20 @@ const CLEAN_UP: Duration = Duration::from_secs(2);
 impl Harness {
     /// Compiles the tests of the crate that the checker belongs to.
     pub(super) fn build(checker: Checker) -> Result<Self, Failure> {
-        let package = match checker {
-            Checker::Loom(_) | Checker::Tests(_) => "toroni",
-            Checker::Proactor(_) => "toroni-proactor",
-        };
-        let mut command = cargo(["rustc", "-p", package, "--lib", "--locked", "--quiet"]);
+        let mut command = cargo(["rustc", "--locked", "--quiet"]);
+        command.args(match checker {
+            Checker::Loom(_) | Checker::Tests(_) => &["-p", "toroni", "--lib"][..],
+            Checker::Proactor(_) => &["-p", "toroni-proactor", "--lib"],
+            Checker::Oracle(_) => &[
+                "-p",
+                "toroni-fuzz-harness",
+                "--test",
+                "operations",
+                "--no-default-features",
+                "--features",
+                "deaths",
+            ],
+        });
         command.args(["--message-format=json-render-diagnostics", "--profile"]);
         match checker {
             // As in `cargo xtask loom`: the dependencies are the same.
@@ -78,8 +87,18 @@ impl Harness {
             Checker::Tests(_) | Checker::Proactor(_) => {
                 command.arg("test");
             }
+            // The mutants are in a dependency, so every crate gets the flag, in a folder of its own. Its lists are
+            // long.
+            Checker::Oracle(_) => {
+                let target = metadata::members()?.target_directory.join("mutants");
+                command.arg("bench").env("CARGO_TARGET_DIR", target);
+                command.env("RUSTFLAGS", "--cfg toroni_mutants -C debug-assertions=on");
+                loom::hurry(&mut command);
+            }
         }
-        command.args(["--", "--cfg", "toroni_mutants"]);
+        if !matches!(checker, Checker::Oracle(_)) {
+            command.args(["--", "--cfg", "toroni_mutants"]);
+        }
         println!("$ {}", shown(&command));
         let built = command
             .stderr(Stdio::inherit())
@@ -95,6 +114,7 @@ impl Harness {
             Checker::Loom(_) => "models",
             Checker::Tests(_) => "tests",
             Checker::Proactor(_) => "proactor",
+            Checker::Oracle(_) => "oracle",
         };
         let folder = metadata::members()?.target_directory.join("mutants");
         let executable = folder.join(format!("{name}-{}", std::process::id()));

@@ -17,14 +17,16 @@ pub(super) enum Checker {
     Tests(&'static str),
     /// An ordinary test of the proactor.
     Proactor(&'static str),
+    /// A test of the fuzz harness that compares a whole bus, whose participants die, with the oracle.
+    Oracle(&'static str),
 }
 
-use Checker::{Loom, Proactor, Tests};
+use Checker::{Loom, Oracle, Proactor, Tests};
 
 impl Checker {
     pub(super) fn name(self) -> &'static str {
         match self {
-            Loom(name) | Tests(name) | Proactor(name) => name,
+            Loom(name) | Tests(name) | Proactor(name) | Oracle(name) => name,
         }
     }
 
@@ -33,6 +35,7 @@ impl Checker {
             Loom(name) => format!("model {name}"),
             Tests(name) => format!("test {name}"),
             Proactor(name) => format!("the proactor's test {name}"),
+            Oracle(name) => format!("the fuzz harness's test {name}"),
         }
     }
 }
@@ -116,6 +119,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: &[
             Tests("each_form_returns_losses_at_their_place_if_a_pattern_intersects_their_scope"),
             Tests("a_run_ends_before_a_loss_and_the_next_call_returns_it"),
+            Oracle("lists_from_a_seed_do_to_a_bus_what_they_do_to_the_model"),
         ],
     },
     Mutant {
@@ -124,6 +128,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: &[
             Tests("each_form_returns_losses_at_their_place_if_a_pattern_intersects_their_scope"),
             Tests("a_router_calls_its_handlers_in_order_and_is_told_if_a_handler_is_concerned"),
+            Oracle("lists_from_a_seed_do_to_a_bus_what_they_do_to_the_model"),
         ],
     },
     Mutant {
@@ -176,6 +181,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: &[
             Tests("each_message_arrives_once_wherever_its_inlet_died"),
             Tests("a_publisher_that_recovers_does_not_believe_a_mark_before_its_commit"),
+            Oracle("lists_from_a_seed_do_to_a_bus_what_they_do_to_the_model"),
         ],
     },
     Mutant {
@@ -184,12 +190,34 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: &[
             Tests("each_message_arrives_once_wherever_its_inlet_died"),
             Tests("a_note_counts_if_its_record_was_committed"),
+            Oracle("lists_from_a_seed_do_to_a_bus_what_they_do_to_the_model"),
         ],
+    },
+    Mutant {
+        name: "last_arrival_again",
+        mistake: "an inlet does not take the last message that arrived for a duplicate",
+        noticed_by: &[
+            Tests("each_message_arrives_once_wherever_its_inlet_died"),
+            Oracle("lists_from_a_seed_do_to_a_bus_what_they_do_to_the_model"),
+        ],
+    },
+    Mutant {
+        name: "loss_for_local_only",
+        mistake: "a subscriber that passes over what comes from elsewhere is told of losses there",
+        noticed_by: &[Oracle("lists_from_a_seed_do_to_a_bus_what_they_do_to_the_model")],
+    },
+    Mutant {
+        name: "loss_raises_no_mark",
+        mistake: "the numbers of a loss do not count as arrived, so that its messages are published after it",
+        noticed_by: &[Oracle("lists_from_a_seed_do_to_a_bus_what_they_do_to_the_model")],
     },
     Mutant {
         name: "note_settled_late",
         mistake: "a publisher that recovers leaves the note of a dead inlet to the next inlet, and writes another record where that one's would be",
-        noticed_by: &[Tests("a_publisher_that_recovers_does_not_believe_a_mark_before_its_commit")],
+        noticed_by: &[
+            Tests("a_publisher_that_recovers_does_not_believe_a_mark_before_its_commit"),
+            Oracle("lists_from_a_seed_do_to_a_bus_what_they_do_to_the_model"),
+        ],
     },
     Mutant {
         name: "takeover_unnoticed",

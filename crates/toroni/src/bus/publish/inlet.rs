@@ -161,7 +161,8 @@ impl Passage {
         // An empty loss says that messages from `from` on may be missing. It is no duplicate while none of those has
         // arrived.
         let highest_mark = lost.from.number.max(lost.until.saturating_sub(1));
-        let raises_to = open_from.unwrap_or(lost.until);
+        let until = if mutant("loss_raises_no_mark") { 0 } else { lost.until };
+        let raises_to = open_from.unwrap_or(until);
         Self { key: key_of(lost.from), highest_mark, raises_to }
     }
 }
@@ -476,7 +477,9 @@ impl<'a> Bringing<'a> {
             let arrival = match passage {
                 Some(passage) => {
                     let arrival = self.admit(passage.key)?;
-                    if arrival.mark > passage.highest_mark {
+                    let has_arrived = arrival.mark > passage.highest_mark;
+                    let is_last = || arrival.mark == passage.highest_mark + 1;
+                    if has_arrived && !(mutant("last_arrival_again") && is_last()) {
                         self.inlet.duplicates.fetch_add(1, Ordering::Relaxed);
                         return Ok(());
                     }

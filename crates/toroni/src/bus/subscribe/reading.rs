@@ -187,7 +187,7 @@ impl Reading {
         seen: &Seen,
         in_ring: bool,
     ) -> Result<bool, Halted> {
-        if self.interest.is_local_only() {
+        if self.interest.is_local_only() && !mutant("loss_for_local_only") {
             return Ok(false);
         }
         let length = seen.length as usize;
