@@ -1,6 +1,9 @@
 //! A child process that never outlives its parent.
 
-use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_death_signal};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, getppid, kill_process, set_parent_process_death_signal,
+    waitid,
+};
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus};
@@ -81,6 +84,18 @@ impl Process {
             self.status = self.child.try_wait()?;
         }
         Ok(self.status)
+    }
+
+    /// Returns whether it still runs. Does not reap it.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub fn is_running(&self) -> io::Result<bool> {
+        if self.status.is_some() {
+            return Ok(false);
+        }
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        Ok(waitid(WaitId::Pid(Pid::from_child(&self.child)), options)?.is_none())
     }
 
     /// Whether it has been reaped by one of these calls.
@@ -175,6 +190,17 @@ mod tests {
         assert!(state_of(pid).is_some());
         drop(process);
         assert_eq!(state_of(pid), None);
+    }
+
+    #[test]
+    fn a_look_at_a_process_does_not_reap_it() {
+        let mut process = Process::spawn(Command::new("sleep").arg("1000")).unwrap();
+        assert!(process.is_running().unwrap());
+        process.kill();
+        crate::wait::until("the child ends", || !process.is_running().unwrap());
+        assert!(state_of(process.id()).is_some(), "it is not reaped");
+        process.end().unwrap();
+        assert!(!process.is_running().unwrap());
     }
 
     #[test]

@@ -202,6 +202,12 @@ impl Program {
         self.process.ended().expect("the state of a child")
     }
 
+    /// Returns whether it still runs.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        self.process.is_running().expect("the state of a child")
+    }
+
     /// Waits for its end.
     ///
     /// # Panics

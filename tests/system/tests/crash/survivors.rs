@@ -179,11 +179,12 @@ impl Survivors {
         self.subscribers.iter().chain(&self.publisher).chain(&self.others)
     }
 
-    /// Until it is so, or a survivor fails.
+    /// Waits until it is so. All survivors run until then.
     pub(crate) fn soon(&self, mut so: impl FnMut() -> bool) {
         let deadline = Instant::now() + LIMIT;
         while !so() {
-            if Instant::now() > deadline {
+            let all_run = self.survivors().all(|survivor| survivor.running.is_running());
+            if !all_run || Instant::now() > deadline {
                 let info = self.fixture.root.succeed(&["info", BUS]);
                 let said: String = self.survivors().map(|one| one.running.errors()).collect();
                 panic!("survivors do not continue{said}\n{info}");
