@@ -52,6 +52,30 @@ impl Stream {
         Ok(payload)
     }
 
+    /// Takes the news that message `counter` of a worker was lost before it came to the bus. The news has a
+    /// number in the bus, which only the next message shows.
+    ///
+    /// # Errors
+    /// If it comes twice, or out of order.
+    pub fn take_loss(&mut self, worker: u32, counter: u64) -> Result<(), String> {
+        let is_from_the_beginning = self.first_sequence == Some(0) && self.lost == 0;
+        let expected = self.senders.expected(worker);
+        let expected = expected.or_else(|| is_from_the_beginning.then_some(0));
+        if let Some(expected) = expected
+            && (counter < expected || counter > expected && self.lost == 0)
+        {
+            return Err(format!(
+                "loss of message {counter} of worker {worker} where {expected} should come"
+            ));
+        }
+        self.senders.take(worker, counter);
+        self.received += 1;
+        if let Some(next) = &mut self.next_sequence {
+            *next += 1;
+        }
+        Ok(())
+    }
+
     /// Takes the news that `messages` were lost here.
     pub fn lose(&mut self, messages: u64) {
         self.lost += messages;
@@ -131,6 +155,21 @@ mod tests {
         let mut late = Stream::default();
         assert!(late.take(50, &message(1, 30)).is_ok());
         assert!(late.take(51, &message(1, 32)).is_err());
+    }
+
+    #[test]
+    fn losses_on_the_way_come_once_and_at_their_place() {
+        let mut stream = Stream::default();
+        stream.take(0, &message(1, 0)).unwrap();
+        assert!(stream.take_loss(1, 2).is_err() && stream.take_loss(2, 1).is_err());
+        stream.take_loss(1, 1).unwrap();
+        assert!(stream.take_loss(1, 1).is_err());
+        assert!(stream.take(1, &message(1, 2)).is_err(), "the loss has this number");
+        stream.take(2, &message(1, 2)).unwrap();
+        stream.lose(3);
+        stream.take_loss(1, 4).unwrap();
+        assert!(stream.take_loss(1, 3).is_err());
+        assert_eq!((stream.next_sequence(), stream.received(), stream.lost()), (Some(7), 4, 3));
     }
 
     #[test]

@@ -14,8 +14,10 @@ const MORE: u64 = 60;
 /// Beside it there is another publisher the first time, none the second time, and later one that holds still. Then,
 /// depending on the seed, an ordinary publisher recovers before the next inlet comes, or that does it itself.
 ///
-/// Subscribers check that the messages of each stream come in order, none is missing, and none comes twice.
-pub(crate) fn inlet(case: &Case, stalls: &mut Stalls) {
+/// Of its messages, one in `losses` is reported as lost; 0 is none, and 1 all of them.
+///
+/// Subscribers check that the messages and losses of each stream come in order, none is missing, and none comes twice.
+pub(crate) fn inlet(case: &Case, losses: u64, stalls: &mut Stalls) {
     let mut survivors = Survivors::new(case);
     let waits = matrix::victim_of(case.point) == Victim::SpaceWaiter;
     match case.n {
@@ -32,7 +34,8 @@ pub(crate) fn inlet(case: &Case, stalls: &mut Stalls) {
     let seed = format!("seed={}", case.seed ^ 1);
     let topics = if case.point == P::TopicAppend { "topics=many" } else { "topics=few" };
     let pause = if case.point == P::MidWake { "pause_us=300" } else { "pause_us=0" };
-    let options = [LONGEST, "phase=ignored", pause, topics, &seed];
+    let losses = format!("losses={losses}");
+    let options = [LONGEST, "phase=ignored", pause, topics, &losses, &seed];
     if waits {
         survivors.subscribers[0].running.stop();
     }
@@ -51,7 +54,7 @@ pub(crate) fn inlet(case: &Case, stalls: &mut Stalls) {
         drop(survivors.fixture.start("probe", &[&seed, "count=10"]).running.succeed());
     }
     let count = (told + MORE).next_multiple_of(STREAMS);
-    let options = [LONGEST, "phase=ignored", "seed=5", &format!("count={count}")];
+    let options = [LONGEST, "phase=ignored", "seed=5", &losses, &format!("count={count}")];
     let said = survivors.fixture.start("inlet", &options).running.succeed();
     let duplicates: u64 =
         said.trim().rsplit(' ').next().and_then(|word| word.parse().ok()).expect("a number");

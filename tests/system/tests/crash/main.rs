@@ -155,8 +155,10 @@ fn die(what: &str, cases: impl Iterator<Item = Case>) {
 
 /// Who passes the point decides who dies.
 fn die_at(case: &Case, stalls: &mut Stalls) {
+    if let Who::Inlet { losses } = case.who {
+        return inlet::inlet(case, losses, stalls);
+    }
     match matrix::victim_of(case.point) {
-        _ if case.who == Who::Inlet => inlet::inlet(case, stalls),
         Victim::Publisher => participants::publisher(case, stalls),
         Victim::SpaceWaiter => space::publisher_without_space(case, stalls),
         Victim::SpaceMaker => space::reader_that_makes_space(case, stalls),

@@ -101,6 +101,9 @@ pub(crate) fn victim_of(point: CrashPoint) -> Victim {
 /// Limits are far beyond what a busy machine takes: who lives loses nothing but under `Overwrite`.
 const PATIENT: Duration = Duration::from_secs(30);
 
+/// What inlets report as lost: each message, so that they die as they report it; one of three; none.
+const LOSSES: [u64; 3] = [1, 3, 0];
+
 const POLICIES: [Policy; 4] = [
     Policy::Wait { limit: None },
     Policy::Wait { limit: Some(PATIENT) },
@@ -151,6 +154,8 @@ pub(crate) fn cases(
         let chosen = if is_full { 0..policies.len() } else { turn_of(point, lock, notify, turn) };
         for choice in chosen {
             let Some(&policy) = policies.get(choice % policies.len().max(1)) else { continue };
+            let losses = LOSSES[cases.len() % LOSSES.len()];
+            let is_inlet = victim_of(point) == Victim::Inlet;
             cases.push(Case {
                 point,
                 n,
@@ -159,7 +164,7 @@ pub(crate) fn cases(
                 policy,
                 seed: random.number(),
                 engine: None,
-                who: if victim_of(point) == Victim::Inlet { Who::Inlet } else { Who::Publisher },
+                who: if is_inlet { Who::Inlet { losses } } else { Who::Publisher },
             });
         }
     }
@@ -223,7 +228,9 @@ pub(crate) fn inlet_cases(notify: NotifyKind, turn: usize, random: &mut Random) 
             POLICIES.into_iter().filter(|policy| is_passed(point, lock, *policy)).collect();
         let n = times(point, random)[(number + turn) % 3];
         let policy = policies[(number / 2 + turn) % policies.len()];
-        let (seed, who) = (random.number(), Who::Inlet);
+        // Over the three turns, each point meets each of them.
+        let losses = LOSSES[(number / 3 + 2 * turn) % LOSSES.len()];
+        let (seed, who) = (random.number(), Who::Inlet { losses });
         cases.push(Case { point, n, lock, notify, policy, seed, engine: None, who });
     }
     cases

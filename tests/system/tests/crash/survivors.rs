@@ -40,8 +40,8 @@ pub(crate) enum Who {
     Publisher,
     /// The exclusive publisher of the bus.
     Exclusive,
-    /// An inlet.
-    Inlet,
+    /// An inlet. Every so many messages it reports one as lost; 0 is none.
+    Inlet { losses: u64 },
 }
 
 impl Case {

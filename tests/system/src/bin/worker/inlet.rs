@@ -2,15 +2,19 @@
 //!
 //! The messages of all streams are in one order: the n-th is of stream `n % STREAMS` and has the number `n / STREAMS`
 //! there. It begins with the first one, or, with `overlap`, that many before the first that has not arrived. With
-//! `phase=ignored` it brings those below `count`, whatever it is told. With `topics=many` each call has a new topic.
+//! `phase=ignored` it brings those below `count`, whatever it is told. With `topics=many` each call has a new topic. With
+//! `losses=k` every k-th message does not come, but the news that it was lost.
 
 use crate::options::Options;
+use std::ops::Range;
 use std::time::Duration;
 use system_tests::Random;
 use system_tests::counters::Phase;
 use system_tests::payload::{HEAD, Payload, encode};
 use system_tests::worker::{BUNDLE, STREAMS, worker_of_stream};
-use toroni::{Entry, Inlet, InletTopic, Origin, PublishError};
+use toroni::{
+    Entry, Inlet, InletTopic, Lost, LostBound, LostReason, Origin, Pattern, PublishError,
+};
 
 const SERIES: u32 = 3;
 
@@ -27,6 +31,7 @@ pub(crate) fn run(options: &Options) {
         inlet,
         source,
         longest: options.or("longest", 1000),
+        losses: options.or("losses", 0),
         random: Random::new(options.or("seed", 1)),
     };
     println!("ready");
@@ -69,6 +74,8 @@ struct Bringing {
     topics: Vec<InletTopic>,
     source: u32,
     longest: usize,
+    /// One in so many messages is lost; 0 is none.
+    losses: u64,
     random: Random,
 }
 
@@ -90,8 +97,38 @@ impl Bringing {
         (0..STREAMS).map(next_of).min().expect("there are streams")
     }
 
-    /// Publishes the messages in one call.
-    fn bring(&mut self, messages: std::ops::Range<u64>) {
+    /// Publishes the messages, those between two losses in one call.
+    fn bring(&mut self, messages: Range<u64>) {
+        let mut first = messages.start;
+        for message in messages.clone() {
+            if self.losses > 0 && message % self.losses == self.losses / 2 {
+                self.publish(first..message);
+                self.report_loss(message);
+                first = message + 1;
+            }
+        }
+        self.publish(first..messages.end);
+    }
+
+    fn report_loss(&mut self, message: u64) {
+        let stream = u16::try_from(message % STREAMS).expect("a stream");
+        let number = message / STREAMS;
+        // Records of many lengths.
+        let patterns = self.random.between(0, Lost::MOST_PATTERNS as u64 - 1);
+        let filler = (0..patterns).map(|index| format!("elsewhere/{}/{index}", "x".repeat(200)));
+        let scope = filler.chain(["inlet/**".to_owned()]);
+        let lost = Lost {
+            from: Origin { source: self.source, series: SERIES, stream, number },
+            until: number + 1,
+            messages: 1,
+            bound: LostBound::Exact,
+            reason: LostReason::Gone,
+            scope: scope.map(|text| Pattern::new(&text).expect("a pattern")).collect(),
+        };
+        self.inlet.publish_lost(&lost, None).expect("reported");
+    }
+
+    fn publish(&mut self, messages: Range<u64>) {
         let mut bytes = vec![Vec::new(); BUNDLE];
         let mut parts: [[&[u8]; 2]; BUNDLE] = [[&[]; 2]; BUNDLE];
         for (message, bytes) in messages.clone().zip(&mut bytes) {

@@ -12,7 +12,8 @@ use system_tests::check::Stream;
 use system_tests::counters::{Phase, SharedCounters};
 use system_tests::options::Options;
 use system_tests::soak::verifier::Delivery;
-use toroni::{ReceiveError, Start, WaitStrategy};
+use system_tests::worker::worker_of_stream;
+use toroni::{Lost, Origin, ReceiveError, Start, WaitStrategy};
 
 /// Messages between two looks at the reports.
 const REPORT_EVERY: u64 = 512;
@@ -46,6 +47,7 @@ pub(crate) fn run(options: &Options) {
         match receiver.step(&mut receiving) {
             Ok(()) => {}
             Err(ReceiveError::Lapped { lost_messages, .. }) => receiving.stream.lose(lost_messages),
+            Err(ReceiveError::Lost(lost)) => receiving.take_loss(&lost),
             Err(error) => panic!("{error}"),
         }
     }
@@ -96,6 +98,17 @@ impl Sink for Receiving {
 }
 
 impl Receiving {
+    /// A message was lost on its way to this bus. It counts as received: it is a record.
+    fn take_loss(&mut self, lost: &Lost) {
+        let Lost { from: Origin { source, stream, number, .. }, until, .. } = *lost;
+        assert_eq!((until, lost.messages), (number + 1, 1), "{lost:?}");
+        let worker = worker_of_stream(source, stream.into());
+        if let Err(error) = self.stream.take_loss(worker, number) {
+            panic!("{error}");
+        }
+        self.counters.set_count(self.id, self.stream.received());
+    }
+
     fn is_over(&self, receiver: &Receiver) -> bool {
         let Some(end) = self.counters.end() else { return false };
         match self.stream.next_sequence() {
