@@ -43,6 +43,28 @@ pub(crate) const PATHS: &[Path] = &[
     Path { name: "borrow-64", run: |fixture, rounds| borrow(fixture, rounds, 64) },
     Path { name: "receive-in-place-8", run: |fixture, rounds| in_place(fixture, rounds, 8) },
     Path { name: "receive-in-place-1024", run: |fixture, rounds| in_place(fixture, rounds, 1024) },
+    // One at a time, as in a ping-pong: a run of one message, with the look for a second one.
+    Path {
+        name: "receive-alone-8",
+        run: |fixture, rounds| {
+            alone(fixture, rounds, |subscriber| {
+                black_box(subscriber.receive()?.payload());
+                Ok(())
+            })
+        },
+    },
+    Path {
+        name: "receive-alone-in-place-8",
+        run: |fixture, rounds| {
+            alone(fixture, rounds, |subscriber| {
+                let mut run = subscriber.receive_in_place()?;
+                for message in run.by_ref() {
+                    black_box(message.payload().array::<8>(0));
+                }
+                run.validate()
+            })
+        },
+    },
     Path { name: "publish-with-64", run: |fixture, rounds| publish_with(fixture, rounds, 64) },
     Path { name: "filter-miss-8", run: |fixture, rounds| filter_miss(fixture, rounds, 8) },
 ];
@@ -190,6 +212,24 @@ fn receiving(
         }
         fixture.receive_all(0)?;
     }
+    Ok(rounds * MESSAGES as u64)
+}
+
+/// Counts `receive`, which receives one message of 8 bytes; there is no other.
+fn alone(
+    fixture: &mut Fixture,
+    rounds: u64,
+    mut receive: impl FnMut(&mut Subscriber) -> Result<(), ReceiveError>,
+) -> Outcome<u64> {
+    for message in 0..(rounds + 1) * MESSAGES as u64 {
+        fixture.publisher.publish([7; 8])?;
+        if message < MESSAGES as u64 {
+            receive(&mut fixture.subscriber)?;
+        } else {
+            toroni_counted(|| receive(&mut fixture.subscriber))?;
+        }
+    }
+    fixture.receive_all(0)?;
     Ok(rounds * MESSAGES as u64)
 }
 

@@ -81,7 +81,7 @@ impl InPlace<'_> {
 impl<'a> InPlace<'a> {
     /// Returns the message that was received last, and those that follow it. `count` is the subscriber's
     /// count of received messages, to which this adds.
-    #[inline]
+    #[inline(always)]
     pub(super) fn new(
         ring: Ring<'a>,
         received: &'a Received,
@@ -201,6 +201,7 @@ impl<'a> Borrowed<'a> {
 
     /// Returns a message in the ring whose tag says which extensions it has, if its length is enough for
     /// them.
+    #[inline]
     fn in_ring(ring: Ring<'a>, topic_cache: &'a TopicCache, seen: Seen) -> Option<Self> {
         let tag = Tag::from_raw(seen.tag);
         let extensions = tag.extensions_bytes()?;

@@ -202,13 +202,19 @@ impl Subscriber {
     ///
     /// # Errors
     /// See [`ReceiveError`]. After a loss ([`ReceiveError::is_loss`]), the next call continues after it.
+    #[inline]
     pub fn receive_in_place(&mut self) -> Result<InPlace<'_>, ReceiveError> {
+        self.wait_for_next_in_place()?;
+        self.in_place()
+    }
+
+    fn wait_for_next_in_place(&mut self) -> Result<(), ReceiveError> {
         // What the previous call returned may have been in place; now it is no longer needed.
         self.publish_position_if_due();
         while !self.next(Body::InPlace)? {
             self.wait(None)?;
         }
-        self.in_place()
+        Ok(())
     }
 
     /// Receives the messages that are there, in place, without waiting. `None` means what it means for
@@ -283,6 +289,11 @@ impl Subscriber {
         Ok(Some(Borrowed::received(ring, &self.reading.received)?))
     }
 
+    /// Returns the run that begins with the message that was received last.
+    ///
+    /// It is inlined into the caller with all that it calls, so that the run is made where it is used. Copies of what was
+    /// just written wait for the stores, and would cost a run of one message more than everything else.
+    #[inline(always)]
     fn in_place(&mut self) -> Result<InPlace<'_>, ReceiveError> {
         let Reading { cursor, interest, received, .. } = &mut self.reading;
         let ring = ring_of(&self.claim.subscribing.ring);
