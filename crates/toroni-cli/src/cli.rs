@@ -12,7 +12,11 @@ use crate::commands::man::Man;
 #[cfg(feature = "metrics")]
 use crate::commands::metrics::ServeMetrics;
 use crate::commands::publish::options::Publish;
+#[cfg(feature = "record")]
+use crate::commands::record::options::Record;
 use crate::commands::remove::Remove;
+#[cfg(feature = "record")]
+use crate::commands::replay::options::Replay;
 use crate::commands::subscribe::options::Subscribe;
 #[cfg(feature = "top")]
 use crate::commands::top::options::Top;
@@ -141,6 +145,12 @@ pub(crate) enum Command {
     Subscribe(Subscribe),
     /// Show rate, jitter, bandwidth and size per topic, live
     Hz(Hz),
+    /// Write the messages of a bus to a file (MCAP), or repair such a file
+    #[cfg(feature = "record")]
+    Record(Record),
+    /// Play recordings back into a bus, or show what is in them
+    #[cfg(feature = "record")]
+    Replay(Replay),
     /// Create a bus with the settings you choose
     Create(Create),
     /// List the buses

@@ -17,8 +17,8 @@ const BASE64: &str = "base64";
 struct Written<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     topic: Option<&'a str>,
-    #[serde(serialize_with = "as_text")]
-    position: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    position: Option<String>,
     #[serde(serialize_with = "as_text")]
     sequence: u64,
     length: usize,
@@ -86,6 +86,18 @@ impl Loss {
     }
 }
 
+#[cfg(feature = "record")]
+impl From<&crate::recording::format::RecordedLoss> for Loss {
+    fn from(loss: &crate::recording::format::RecordedLoss) -> Self {
+        let Some((from, until)) = loss.numbers() else {
+            let bytes = loss.bytes.unwrap_or(0);
+            return Self::Lapse(Lapse { messages: loss.messages, bytes });
+        };
+        let scope = loss.scope.iter().filter_map(|scope| scope.parse().ok()).collect();
+        Self::from(&loss.to_lost(from, until, scope))
+    }
+}
+
 impl From<&Lost> for Loss {
     fn from(lost: &Lost) -> Self {
         Self::OnTheWay(LossOnTheWay {
@@ -106,9 +118,34 @@ fn as_text<S: Serializer>(number: &u64, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(number)
 }
 
+/// A message as `sub` prints it: of a bus, or of a recording, which has no positions.
+#[derive(Clone, Copy)]
+pub(crate) struct Shown<'a> {
+    pub(crate) topic: &'a str,
+    pub(crate) payload: &'a [u8],
+    pub(crate) position: Option<u64>,
+    pub(crate) sequence: u64,
+    /// Time of publication in nanoseconds since 1970.
+    pub(crate) stamp: Option<u64>,
+    pub(crate) to_descendants: bool,
+}
+
+impl<'a> From<&Message<'a>> for Shown<'a> {
+    fn from(message: &Message<'a>) -> Self {
+        Self {
+            topic: message.topic(),
+            payload: message.payload(),
+            position: Some(message.position()),
+            sequence: message.sequence(),
+            stamp: message.timestamp().and_then(nanoseconds),
+            to_descendants: message.to_descendants(),
+        }
+    }
+}
+
 /// Appends a message as one line.
-pub(crate) fn write(message: &Message<'_>, with_topic: bool, into: &mut Vec<u8>) {
-    let bytes = message.payload();
+pub(crate) fn write(message: &Shown<'_>, with_topic: bool, into: &mut Vec<u8>) {
+    let bytes = message.payload;
     let encoded;
     let (encoding, payload) = match std::str::from_utf8(bytes) {
         Ok(text) => (None, text),
@@ -117,16 +154,16 @@ pub(crate) fn write(message: &Message<'_>, with_topic: bool, into: &mut Vec<u8>)
             (Some(BASE64), encoded.as_str())
         }
     };
-    let stamp = message.timestamp().and_then(nanoseconds);
+    let stamp = message.stamp;
     append(
         &Written {
-            topic: with_topic.then(|| message.topic()),
-            position: message.position(),
-            sequence: message.sequence(),
+            topic: with_topic.then_some(message.topic),
+            position: message.position.map(|position| position.to_string()),
+            sequence: message.sequence,
             length: bytes.len(),
             timestamp: stamp.map(human::rfc3339),
             timestamp_ns: stamp.map(|stamp| stamp.to_string()),
-            to_descendants: message.to_descendants(),
+            to_descendants: message.to_descendants,
             encoding,
             payload,
         },
@@ -152,6 +189,12 @@ pub(crate) fn base64(bytes: &[u8]) -> String {
 pub(crate) fn nanoseconds(time: SystemTime) -> Option<u64> {
     let since = time.duration_since(UNIX_EPOCH).ok()?;
     u64::try_from(since.as_nanos()).ok()
+}
+
+/// Returns the time of day in nanoseconds since 1970.
+#[cfg(feature = "record")]
+pub(crate) fn now_ns() -> u64 {
+    nanoseconds(SystemTime::now()).unwrap_or(0)
 }
 
 /// The content of one line.

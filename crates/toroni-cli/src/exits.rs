@@ -46,6 +46,18 @@ const TABLE: &[Exits] = &[
     .lost("messages were lost, with --strict")
     .ended_by_signal("without --count"),
     Exits::new("hz", "--count reports were printed", "failure").ended_by_signal("without --count"),
+    #[cfg(feature = "record")]
+    Exits::new(
+        "record",
+        "everything was recorded until --count, --duration or --after",
+        "failure, such as a full disk; the file is finished with what fits",
+    )
+    .lost("messages were lost, with --strict")
+    .ended_by_signal("without --count and --duration"),
+    #[cfg(feature = "record")]
+    Exits::new("replay", "everything was played, or listed", "failure")
+        .lost("a recording has losses, with --lost fail")
+        .ended_by_signal("with --loop without a number"),
     Exits::new(
         "create",
         "the bus was created, or with --if-absent exists with the given settings",

@@ -8,6 +8,7 @@
 //! | `output`, `exchange` | standard output, tables, JSON; the messages that `sub --json` writes and `pub --json` reads |
 //! | `note`, `progress` | standard error |
 //! | `failure`, `exits` | the texts of errors, exit codes |
+//! | `recording` | MCAP files: what `record` writes, and `replay` and `sub --file` read |
 //! | `stop`, `ready` | signals; `--ready-fd` |
 
 mod cli;
@@ -23,6 +24,8 @@ mod note;
 mod output;
 mod progress;
 mod ready;
+#[cfg(feature = "record")]
+mod recording;
 mod settings;
 mod stop;
 

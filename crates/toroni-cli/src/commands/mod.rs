@@ -15,7 +15,11 @@ pub(crate) mod man;
 pub(crate) mod metrics;
 mod opening;
 pub(crate) mod publish;
+#[cfg(feature = "record")]
+pub(crate) mod record;
 pub(crate) mod remove;
+#[cfg(feature = "record")]
+pub(crate) mod replay;
 pub(crate) mod subscribe;
 #[cfg(feature = "top")]
 pub(crate) mod top;
@@ -42,6 +46,10 @@ pub(crate) fn run(cli: Cli, matches: &ArgMatches) -> Result<(), Failure> {
         Command::Publish(arguments) => publish::run(&location, arguments),
         Command::Subscribe(arguments) => subscribe::run(&location, arguments),
         Command::Hz(arguments) => hz::run(&location, &arguments),
+        #[cfg(feature = "record")]
+        Command::Record(arguments) => record::run(&location, &arguments),
+        #[cfg(feature = "record")]
+        Command::Replay(arguments) => replay::run(&location, &arguments),
         Command::Create(arguments) => create::run(&location, arguments),
         Command::List(arguments) => list::run(&location, &arguments),
         Command::Info(arguments) => {

@@ -81,6 +81,8 @@ fn options_are_shown_where_they_mean_something() {
         (&["top"], true, true),
         #[cfg(feature = "metrics")]
         (&["serve-metrics"], true, true),
+        #[cfg(feature = "record")]
+        (&["record", "replay"], true, true),
         #[cfg(feature = "bench")]
         (&["bench"], false, true),
         (&["completions", "man"], false, false),

@@ -21,6 +21,10 @@ mod losses;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod publish;
+#[cfg(feature = "record")]
+mod record;
+#[cfg(feature = "record")]
+mod replay;
 mod selection;
 mod stopping;
 mod support;

@@ -67,6 +67,16 @@ impl Buses {
         Process(program)
     }
 
+    /// Starts `toroni record` and waits until it is subscribed.
+    #[cfg(feature = "record")]
+    pub(crate) fn record(&self, file: &Path, arguments: &[&str]) -> Process {
+        let file = file.to_str().unwrap();
+        let command = self.command(&[&["record", file], arguments].concat());
+        let mut program = Program::start_with_ready_fd(command);
+        program.wait_ready();
+        Process(program)
+    }
+
     /// Returns what `toroni info --json` prints for a bus.
     pub(crate) fn info(&self, bus: &str) -> Value {
         serde_json::from_str(&self.succeed(&["info", bus, "--json"])).unwrap()

@@ -13,12 +13,12 @@ const CHECK_EVERY: Duration = Duration::from_millis(10);
 const REPORT_EVERY: Duration = Duration::from_millis(500);
 
 /// The subscribers that a command waits for.
-pub(super) struct Wanted<'a> {
-    pub(super) count: u32,
+pub(in crate::commands) struct Wanted<'a> {
+    pub(in crate::commands) count: u32,
     /// The topic that their patterns must match. `None` if the topics are not known yet: then any pattern matches.
-    pub(super) topic: Option<&'a str>,
+    pub(in crate::commands) topic: Option<&'a str>,
     /// Whether a pattern also matches if it matches a topic below this one.
-    pub(super) to_descendants: bool,
+    pub(in crate::commands) to_descendants: bool,
 }
 
 /// Counts of live subscribers.
@@ -35,7 +35,11 @@ struct Audience {
 ///
 /// A subscriber with a truncated list of patterns counts, and the command says so. Otherwise the command could wait
 /// forever for a subscriber that exists.
-pub(super) fn wait_for(wanted: &Wanted<'_>, bus: &Bus, stop: &Stop) -> Result<(), Failure> {
+pub(in crate::commands) fn wait_for(
+    wanted: &Wanted<'_>,
+    bus: &Bus,
+    stop: &Stop,
+) -> Result<(), Failure> {
     let started = Instant::now();
     let mut last_report: Option<(Instant, Audience)> = None;
     loop {

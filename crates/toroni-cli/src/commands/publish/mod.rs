@@ -1,6 +1,6 @@
 //! `toroni pub`: publishes messages from the command line, standard input, a file or another bus, or generates them.
 
-mod audience;
+pub(super) mod audience;
 mod copy;
 pub(crate) mod options;
 mod publishers;

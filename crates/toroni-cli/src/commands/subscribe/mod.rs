@@ -1,5 +1,7 @@
 //! `toroni sub`: prints messages in the order of the bus.
 
+#[cfg(feature = "record")]
+mod file;
 mod history;
 pub(crate) mod options;
 pub(crate) mod printer;
@@ -32,6 +34,10 @@ pub(crate) fn run(location: &BusLocation, arguments: Subscribe) -> Result<(), Fa
         "writing to standard output, which its reader does not read".to_owned(),
     ))?;
     let output = Output::new()?;
+    #[cfg(feature = "record")]
+    if let Some(path) = &arguments.file {
+        return file::run(path, &patterns, &arguments, output, &stop);
+    }
     let config = super::config(location).participant_name(arguments.name.as_str());
     let (bus, is_new) = if arguments.create {
         (config.open(&location.bus)?, false)
@@ -70,16 +76,8 @@ pub(crate) fn run(location: &BusLocation, arguments: Subscribe) -> Result<(), Fa
         note::remark(&format!("subscribed to {patterns} on bus {}", location.bus));
     }
 
-    let end = if arguments.null { 0 } else { b'\n' };
-    let style = match &arguments.template {
-        Some(template) => Style::Template(template.clone()),
-        None if arguments.json => {
-            Style::Format { format: Format::Json, payload_only: arguments.payload_only }
-        }
-        None => Style::Format { format: arguments.format, payload_only: arguments.payload_only },
-    };
     let mut run = Run {
-        printer: Printer::new(output, style, end),
+        printer: printer(output, &arguments),
         arguments: &arguments,
         history,
         printed: 0,
@@ -98,6 +96,19 @@ pub(crate) fn run(location: &BusLocation, arguments: Subscribe) -> Result<(), Fa
         ));
     }
     ended.and(flushed)
+}
+
+/// Makes the printer that the arguments ask for.
+fn printer(output: Output, arguments: &Subscribe) -> Printer {
+    let end = if arguments.null { 0 } else { b'\n' };
+    let style = match &arguments.template {
+        Some(template) => Style::Template(template.clone()),
+        None if arguments.json => {
+            Style::Format { format: Format::Json, payload_only: arguments.payload_only }
+        }
+        None => Style::Format { format: arguments.format, payload_only: arguments.payload_only },
+    };
+    Printer::new(output, style, end)
 }
 
 struct Run<'a> {
@@ -164,7 +175,7 @@ impl Run<'_> {
         if let Some(history) = &mut self.history {
             if message.position() < history.end {
                 let mut rendered = Vec::new();
-                self.printer.render(message, &mut rendered);
+                self.printer.render(&message.into(), &mut rendered);
                 history.message(rendered);
                 return Ok(());
             }
@@ -174,7 +185,7 @@ impl Run<'_> {
             }
         }
         self.printed += 1;
-        self.printer.print(message)
+        self.printer.print(&message.into())
     }
 
     /// Prints the messages of `--last`.

@@ -17,6 +17,7 @@ use toroni::{Start, WaitStrategy};
   toroni sub --last 5 -n 5 -t 1s 'alarm/**'          the newest five that are still in the ring
   toroni sub -F '%T %t %l' 'plant/**'                time, topic and length of each message
   toroni sub --json | toroni -b copy pub --json      copy all topics to the bus copy
+  toroni sub --file day.mcap 'alarm/**'              print a recording
   toroni sub --strict > capture                      exit code 3 at the first loss
 
 If the bus does not exist, sub waits until a process creates it, and then starts with its first message.
@@ -81,6 +82,10 @@ pub(crate) struct Subscribe {
     /// Stop after this time without a message: seconds, or a number with a unit, such as 500ms
     #[arg(short, long, value_name = "S", value_parser = parse_interval)]
     pub(crate) timeout: Option<Duration>,
+    /// Print a recording (an MCAP file) instead of a bus
+    #[cfg(feature = "record")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["from", "last", "no_gate", "create", "wait", "timeout", "ready_fd", "name"])]
+    pub(crate) file: Option<std::path::PathBuf>,
     /// Do not report losses on standard error
     #[arg(short, long)]
     pub(crate) quiet: bool,
@@ -130,7 +135,7 @@ impl From<Wait> for WaitStrategy {
     }
 }
 
-fn parse_start(text: &str) -> Result<Start, String> {
+pub(crate) fn parse_start(text: &str) -> Result<Start, String> {
     match text {
         "latest" => Ok(Start::Latest),
         "oldest" => Ok(Start::Oldest),

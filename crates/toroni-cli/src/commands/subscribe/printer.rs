@@ -2,11 +2,10 @@
 
 use super::options::Format;
 use super::template::{Template, write_bytes};
-use crate::exchange::{self, Loss};
+use crate::exchange::{self, Loss, Shown};
 use crate::failure::Failure;
 use crate::note;
 use crate::output::{Output, hex};
-use toroni::Message;
 
 /// How a message is printed.
 pub(crate) enum Style {
@@ -28,7 +27,7 @@ impl Printer {
     }
 
     /// Prints a message.
-    pub(crate) fn print(&mut self, message: &Message<'_>) -> Result<(), Failure> {
+    pub(crate) fn print(&mut self, message: &Shown<'_>) -> Result<(), Failure> {
         let mut line = std::mem::take(&mut self.scratch);
         line.clear();
         self.render(message, &mut line);
@@ -38,7 +37,7 @@ impl Printer {
     }
 
     /// Appends the printed form of a message. For a terminal, control characters are escaped.
-    pub(crate) fn render(&self, message: &Message<'_>, into: &mut Vec<u8>) {
+    pub(crate) fn render(&self, message: &Shown<'_>, into: &mut Vec<u8>) {
         let terminal = self.output.is_terminal();
         let (format, payload_only) = match &self.style {
             Style::Template(template) => {
@@ -48,18 +47,18 @@ impl Printer {
             Style::Format { format, payload_only } => (*format, *payload_only),
         };
         match format {
-            Format::Raw => return write_bytes(message.payload(), terminal, into),
+            Format::Raw => return write_bytes(message.payload, terminal, into),
             Format::Json => return exchange::write(message, !payload_only, into),
             Format::Text | Format::Hex => {}
         }
         if !payload_only {
-            write_bytes(message.topic().as_bytes(), terminal, into);
+            write_bytes(message.topic.as_bytes(), terminal, into);
             into.push(b'\t');
         }
         if format == Format::Hex {
-            hex(message.payload(), into);
+            hex(message.payload, into);
         } else {
-            write_bytes(message.payload(), terminal, into);
+            write_bytes(message.payload, terminal, into);
         }
         into.push(self.end);
     }

@@ -1,10 +1,9 @@
 //! `--template '%t %p %s'`: parses and applies the form in which messages are printed. Does no I/O.
 
-use crate::exchange::{base64, nanoseconds};
+use crate::exchange::{Shown, base64};
 use crate::human;
 use crate::output::{hex, printable};
 use std::io::Write;
-use toroni::Message;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Template(Vec<Part>);
@@ -74,7 +73,7 @@ impl Template {
     }
 
     /// Appends a message in this form. For a terminal, control characters in names and payloads are escaped.
-    pub(crate) fn write(&self, message: &Message<'_>, terminal: bool, into: &mut Vec<u8>) {
+    pub(crate) fn write(&self, message: &Shown<'_>, terminal: bool, into: &mut Vec<u8>) {
         for part in &self.0 {
             match part {
                 Part::Literal(bytes) => into.extend_from_slice(bytes),
@@ -85,26 +84,29 @@ impl Template {
 }
 
 impl Field {
-    fn write(self, message: &Message<'_>, terminal: bool, into: &mut Vec<u8>) {
-        let payload = message.payload();
-        let stamp = || message.timestamp().and_then(nanoseconds);
+    fn write(self, message: &Shown<'_>, terminal: bool, into: &mut Vec<u8>) {
+        let payload = message.payload;
+        let stamp = message.stamp;
         match self {
-            Self::Topic => write_bytes(message.topic().as_bytes(), terminal, into),
+            Self::Topic => write_bytes(message.topic.as_bytes(), terminal, into),
             Self::Payload => write_bytes(payload, terminal, into),
             Self::Hex => hex(payload, into),
             Self::Base64 => into.extend_from_slice(base64(payload).as_bytes()),
             Self::Length => write_text(payload.len(), into),
-            Self::Sequence => write_text(message.sequence(), into),
-            Self::Position => write_text(message.position(), into),
-            Self::Time => match stamp() {
+            Self::Sequence => write_text(message.sequence, into),
+            Self::Position => match message.position {
+                Some(position) => write_text(position, into),
+                None => into.push(b'-'),
+            },
+            Self::Time => match stamp {
                 Some(stamp) => write_text(human::rfc3339(stamp), into),
                 None => into.push(b'-'),
             },
-            Self::Nanoseconds => match stamp() {
+            Self::Nanoseconds => match stamp {
                 Some(stamp) => write_text(stamp, into),
                 None => into.push(b'-'),
             },
-            Self::Descendants => write_text(u8::from(message.to_descendants()), into),
+            Self::Descendants => write_text(u8::from(message.to_descendants), into),
         }
     }
 }

@@ -1,0 +1,479 @@
+//! One MCAP file: chunks that are whole in memory before they are written, each in a single pass from front to back.
+
+use super::intake::Topic;
+use super::options::{Compress, Record, Sync};
+use crate::failure::Failure;
+use crate::recording::format::{
+    self, ENDED, LOST_SCHEMA, LOST_TOPIC, METADATA, ORIGIN_TOPIC, OriginRun, RecordedLoss,
+};
+use mcap::records::{MessageHeader, Metadata};
+use mcap::write::NoSeek;
+use mcap::{Compression, McapError, WriteOptions, Writer};
+use rustix::fs::{FallocateFlags, fallocate};
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use toroni::Pattern;
+
+/// A chunk is closed at this size.
+const CHUNK_BYTES: usize = 1 << 20;
+/// A chunk is closed this time after its first message. With the time that the intake keeps a buffer, and that of the
+/// write, a message is in the file within a second.
+pub(super) const CHUNK_AFTER: Duration = Duration::from_millis(700);
+/// Space that is reserved on the disk at a time.
+const RESERVE_BYTES: u64 = 16 << 20;
+
+/// Why a file cannot be written.
+#[derive(Debug)]
+pub(super) enum Unwritable {
+    /// The disk is full. The file can still be finished.
+    Full {
+        reserved: u64,
+        error: io::Error,
+    },
+    Other(String),
+}
+
+impl From<McapError> for Unwritable {
+    fn from(error: McapError) -> Self {
+        match error {
+            McapError::Io(error) => Self::Other(error.to_string()),
+            other => Self::Other(other.to_string()),
+        }
+    }
+}
+
+/// The end of the file. It counts what it writes.
+struct Sink {
+    file: Arc<File>,
+    written: Arc<AtomicU64>,
+}
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = (&*self.file).write(bytes)?;
+        self.written.fetch_add(count as u64, Ordering::Relaxed);
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// How topics are described in files.
+pub(super) struct Description {
+    pub(super) encodings: Vec<(Pattern, String)>,
+    pub(super) schemas: Vec<(Pattern, Schema)>,
+    pub(super) compress: Compress,
+    pub(super) sync: Sync,
+    /// The metadata at the front.
+    pub(super) notes: BTreeMap<String, String>,
+}
+
+#[derive(Clone)]
+pub(super) struct Schema {
+    name: String,
+    encoding: &'static str,
+    data: Vec<u8>,
+}
+
+impl Schema {
+    /// Reads the file of a `--schema` option.
+    pub(super) fn read(option: &str) -> Result<Self, Failure> {
+        let (path, name) = match option.rsplit_once(':') {
+            Some((path, name)) if !Path::new(option).exists() => (path, Some(name.to_owned())),
+            _ => (option, None),
+        };
+        let data = std::fs::read(path)
+            .map_err(|error| Failure::Failed(format!("cannot read the schema {path}: {error}")))?;
+        let is_json = Path::new(path).extension().is_some_and(|extension| extension == "json");
+        match name {
+            None if !is_json => Err(Failure::Usage(format!(
+                "--schema {option}: a JSON Schema has a name that ends in .json; for protobuf, add the type, as in \
+                 {option}:package.Type"
+            ))),
+            None => {
+                let name = Path::new(path).file_stem().unwrap_or_default().to_string_lossy();
+                Ok(Self { name: name.into_owned(), encoding: "jsonschema", data })
+            }
+            Some(name) => Ok(Self { name, encoding: "protobuf", data }),
+        }
+    }
+}
+
+impl Description {
+    pub(super) fn new(
+        arguments: &Record,
+        notes: BTreeMap<String, String>,
+    ) -> Result<Self, Failure> {
+        let mut schemas = Vec::new();
+        for (pattern, file) in &arguments.schema {
+            schemas.push((pattern.clone(), Schema::read(file)?));
+        }
+        Ok(Self {
+            encodings: arguments.encoding.clone(),
+            schemas,
+            compress: arguments.compress,
+            sync: arguments.sync,
+            notes,
+        })
+    }
+}
+
+/// What a file has.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Totals {
+    pub(super) messages: u64,
+    pub(super) losses: u64,
+    pub(super) lost_messages: u64,
+    pub(super) bytes: u64,
+}
+
+/// A file that is being written.
+pub(super) struct Part {
+    pub(super) path: PathBuf,
+    writer: Writer<NoSeek<Sink>>,
+    file: Arc<File>,
+    written: Arc<AtomicU64>,
+    /// How far the disk has space for the file. `None` if the file system cannot reserve any.
+    reserved: Option<u64>,
+    /// What the summary will have at most.
+    summary_bytes: u64,
+    /// Bytes and records in the open chunk, uncompressed.
+    chunk_bytes: usize,
+    chunk_records: u64,
+    chunk_channels: u64,
+    chunk_began: Option<Instant>,
+    /// The channel of each topic of the recorder; 0 if it has none yet.
+    channels: Vec<u16>,
+    channel_count: usize,
+    lost_channel: u16,
+    origin_channel: u16,
+    run: Option<OriginRun>,
+    sync: Sync,
+    synced: Instant,
+    is_dirty: bool,
+    last_time: u64,
+    pub(super) began: Instant,
+    pub(super) totals: Totals,
+}
+
+impl Part {
+    /// Creates a file that did not exist.
+    pub(super) fn create(path: &Path, description: &Description) -> Result<Self, Failure> {
+        let file = File::options().write(true).create_new(true).open(path).map_err(|error| {
+            let advice = match error.kind() {
+                io::ErrorKind::AlreadyExists => ": choose another name, or remove it",
+                _ => "",
+            };
+            Failure::Failed(format!("cannot create {}: {error}{advice}", path.display()))
+        })?;
+        let of_file = |error| failure(path, &error);
+        let file = Arc::new(file);
+        let written = Arc::new(AtomicU64::new(0));
+        let sink = Sink { file: Arc::clone(&file), written: Arc::clone(&written) };
+        let writer = WriteOptions::new()
+            .profile("")
+            .library(concat!("toroni ", env!("CARGO_PKG_VERSION")))
+            .compression(match description.compress {
+                Compress::None => None,
+                Compress::Lz4 => Some(Compression::Lz4),
+                Compress::Zstd => Some(Compression::Zstd),
+            })
+            // lz4 has no level 1 that differs from its default.
+            .compression_level(if description.compress == Compress::Zstd { 1 } else { 0 })
+            .compression_threads(0)
+            // Chunks are closed here, because the origins of a chunk's messages belong in it.
+            .chunk_size(None)
+            .disable_seeking(true)
+            // Each chunk has its own checksum.
+            .calculate_data_section_crc(false)
+            .create(NoSeek::new(sink))
+            .map_err(|error| of_file(error.into()))?;
+        let now = Instant::now();
+        let mut part = Self {
+            path: path.to_owned(),
+            writer,
+            file,
+            written,
+            reserved: Some(0),
+            summary_bytes: 4096,
+            chunk_bytes: 0,
+            chunk_records: 0,
+            chunk_channels: 0,
+            chunk_began: None,
+            channels: Vec::new(),
+            channel_count: 0,
+            lost_channel: 0,
+            origin_channel: 0,
+            run: None,
+            sync: description.sync,
+            synced: now,
+            is_dirty: true,
+            last_time: 0,
+            began: now,
+            totals: Totals::default(),
+        };
+        part.room(0).map_err(of_file)?;
+        let notes = Metadata { name: METADATA.to_owned(), metadata: description.notes.clone() };
+        part.writer.write_metadata(&notes).map_err(|error| of_file(error.into()))?;
+        let schema = part.writer.add_schema("toroni.Lost", "jsonschema", LOST_SCHEMA.as_bytes());
+        let schema = schema.map_err(|error| of_file(error.into()))?;
+        part.lost_channel = part
+            .writer
+            .add_channel(schema, LOST_TOPIC, "json", &format::kind("lost"))
+            .map_err(|error| of_file(error.into()))?;
+        part.origin_channel = part
+            .writer
+            .add_channel(0, ORIGIN_TOPIC, "toroni.origin", &format::kind("origin"))
+            .map_err(|error| of_file(error.into()))?;
+        part.summary_bytes += 2 * LOST_SCHEMA.len() as u64;
+        part.chunk_bytes = LOST_SCHEMA.len();
+        part.end_chunk().map_err(of_file)?;
+        Ok(part)
+    }
+
+    /// Returns how many channels it has.
+    pub(super) fn channels(&self) -> usize {
+        self.channel_count
+    }
+
+    /// Returns the length of the file.
+    pub(super) fn length(&self) -> u64 {
+        self.written.load(Ordering::Relaxed) + self.chunk_bytes as u64
+    }
+
+    /// Makes sure that the disk has space for the open chunk with `more` bytes, and for the end of the file.
+    fn room(&mut self, more: usize) -> Result<(), Unwritable> {
+        let Some(reserved) = self.reserved else { return Ok(()) };
+        // Compression may add a little. Each message is in an index, too.
+        let chunk = (self.chunk_bytes + more) as u64;
+        let chunk = chunk + chunk / 64 + 16 * self.chunk_records + 4096;
+        let wanted = self.written.load(Ordering::Relaxed)
+            + chunk
+            + self.summary_bytes
+            + 12 * self.chunk_channels;
+        if wanted <= reserved {
+            return Ok(());
+        }
+        let until = wanted.next_multiple_of(RESERVE_BYTES).max(reserved + RESERVE_BYTES);
+        match fallocate(&*self.file, FallocateFlags::KEEP_SIZE, reserved, until - reserved) {
+            Ok(()) => {
+                self.reserved = Some(until);
+                Ok(())
+            }
+            Err(error @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => {
+                Err(Unwritable::Full { reserved: until - reserved, error: error.into() })
+            }
+            Err(Errno::INTR) => self.room(more),
+            // The file system has no such call: it reports at a write that it is full.
+            Err(_) => {
+                self.reserved = None;
+                Ok(())
+            }
+        }
+    }
+
+    fn channel(
+        &mut self,
+        number: u32,
+        topics: &[Topic],
+        description: &Description,
+    ) -> Result<u16, Unwritable> {
+        let index = number as usize;
+        if let Some(channel) = self.channels.get(index).copied().filter(|channel| *channel != 0) {
+            return Ok(channel);
+        }
+        let topic = topics.get(index).expect("topics come before their messages");
+        let first = |pairs: &[(Pattern, String)]| {
+            pairs.iter().find(|(pattern, _)| pattern.matches(&topic.name)).map(|(_, v)| v.clone())
+        };
+        let encoding =
+            first(&description.encodings).unwrap_or_else(|| "application/octet-stream".to_owned());
+        let mut schema_id = 0;
+        if let Some((_, schema)) =
+            description.schemas.iter().find(|(pattern, _)| pattern.matches(&topic.name))
+        {
+            self.room(schema.data.len())?;
+            schema_id = self.writer.add_schema(&schema.name, schema.encoding, &schema.data)?;
+            self.summary_bytes += schema.data.len() as u64 + 256;
+            self.chunk_bytes += schema.data.len() + 64;
+        }
+        let bytes = topic.name.len() + encoding.len() + 128;
+        self.room(bytes)?;
+        let metadata = format::of_topic(topic.to_descendants);
+        let channel = self.writer.add_channel(schema_id, &topic.name, &encoding, &metadata)?;
+        self.chunk_bytes += bytes;
+        self.summary_bytes += bytes as u64 + 32;
+        if self.channels.len() <= index {
+            self.channels.resize(index + 1, 0);
+        }
+        self.channels[index] = channel;
+        self.channel_count += 1;
+        Ok(channel)
+    }
+
+    fn write(
+        &mut self,
+        channel: u16,
+        sequence: u64,
+        (log_time, publish_time): (u64, u64),
+        payload: &[u8],
+    ) -> Result<(), Unwritable> {
+        let sequence = u32::try_from(sequence & u64::from(u32::MAX)).unwrap_or_default();
+        let header = MessageHeader { channel_id: channel, sequence, log_time, publish_time };
+        self.writer.write_to_known_channel(&header, payload)?;
+        self.chunk_bytes += payload.len() + 31;
+        self.chunk_records += 1;
+        self.last_time = log_time;
+        Ok(())
+    }
+
+    /// Writes a message.
+    pub(super) fn message(
+        &mut self,
+        topic: u32,
+        (topics, description): (&[Topic], &Description),
+        sequence: u64,
+        times: (u64, u64),
+        payload: &[u8],
+        origin: Option<OriginRun>,
+    ) -> Result<(), Unwritable> {
+        self.begin_chunk();
+        self.room(payload.len() + 256)?;
+        let channel = self.channel(topic, topics, description)?;
+        self.write(channel, sequence, times, payload)?;
+        self.chunk_channels = self.chunk_channels.max(u64::from(channel));
+        self.totals.messages += 1;
+        self.totals.bytes += payload.len() as u64;
+        if let Some(next) = origin
+            && !self.run.as_mut().is_some_and(|run| run.extend(&next))
+        {
+            self.end_run()?;
+            self.run = Some(next);
+        }
+        self.end_full_chunk()
+    }
+
+    /// Writes a loss.
+    pub(super) fn loss(
+        &mut self,
+        loss: &RecordedLoss,
+        times: (u64, u64),
+    ) -> Result<(), Unwritable> {
+        self.begin_chunk();
+        let text =
+            serde_json::to_vec(loss).map_err(|error| Unwritable::Other(error.to_string()))?;
+        self.room(text.len() + 256)?;
+        self.write(self.lost_channel, loss.from_sequence, times, &text)?;
+        self.totals.losses += 1;
+        self.totals.lost_messages = self.totals.lost_messages.saturating_add(loss.messages);
+        self.end_full_chunk()
+    }
+
+    fn begin_chunk(&mut self) {
+        if self.chunk_began.is_none() {
+            self.chunk_began = Some(Instant::now());
+        }
+    }
+
+    /// Writes the origins of the messages before.
+    fn end_run(&mut self) -> Result<(), Unwritable> {
+        let Some(run) = self.run.take() else { return Ok(()) };
+        let times = (self.last_time, self.last_time);
+        self.write(self.origin_channel, run.sequence, times, &run.encode())
+    }
+
+    fn end_full_chunk(&mut self) -> Result<(), Unwritable> {
+        if self.chunk_bytes >= CHUNK_BYTES { self.end_chunk() } else { Ok(()) }
+    }
+
+    /// Closes the open chunk: everything so far is in the file.
+    pub(super) fn end_chunk(&mut self) -> Result<(), Unwritable> {
+        self.end_run()?;
+        self.writer.flush()?;
+        self.chunk_began = None;
+        if self.chunk_bytes > 0 {
+            self.is_dirty = true;
+            self.summary_bytes += 128 + 10 * (self.chunk_channels + 2);
+            if self.sync == Sync::Chunk {
+                self.synchronise()?;
+            }
+        }
+        (self.chunk_bytes, self.chunk_records, self.chunk_channels) = (0, 0, 0);
+        Ok(())
+    }
+
+    fn synchronise(&mut self) -> Result<(), Unwritable> {
+        self.file.sync_data().map_err(|error| Unwritable::Other(error.to_string()))?;
+        (self.is_dirty, self.synced) = (false, Instant::now());
+        Ok(())
+    }
+
+    /// Does what is due at a time. Returns how long until something else is.
+    pub(super) fn tick(&mut self) -> Result<Duration, Unwritable> {
+        let mut next = Duration::from_secs(1);
+        if let Some(began) = self.chunk_began {
+            let left = CHUNK_AFTER.saturating_sub(began.elapsed());
+            if left.is_zero() {
+                self.end_chunk()?;
+            } else {
+                next = next.min(left);
+            }
+        }
+        if let Sync::Every(interval) = self.sync
+            && self.is_dirty
+        {
+            let left = interval.saturating_sub(self.synced.elapsed());
+            if left.is_zero() {
+                self.synchronise()?;
+            } else {
+                next = next.min(left);
+            }
+        }
+        Ok(next)
+    }
+
+    /// Writes the end of the file: totals, summary, index.
+    pub(super) fn finish(mut self, reason: &str) -> Result<Totals, Unwritable> {
+        self.end_chunk()?;
+        let Totals { messages, losses, lost_messages, bytes } = self.totals;
+        let totals = Metadata {
+            name: METADATA.to_owned(),
+            metadata: BTreeMap::from([
+                ("messages".to_owned(), messages.to_string()),
+                ("losses".to_owned(), losses.to_string()),
+                ("lost_messages".to_owned(), lost_messages.to_string()),
+                ("payload_bytes".to_owned(), bytes.to_string()),
+                (ENDED.to_owned(), reason.to_owned()),
+            ]),
+        };
+        self.writer.write_metadata(&totals)?;
+        self.writer.finish()?;
+        // Gives back what was reserved and not used.
+        let ended = self.file.set_len(self.written.load(Ordering::Relaxed));
+        ended.map_err(|error| Unwritable::Other(error.to_string()))?;
+        if self.sync != Sync::Never {
+            self.synchronise()?;
+        }
+        Ok(self.totals)
+    }
+}
+
+/// Describes why a file cannot be written.
+pub(super) fn failure(path: &Path, error: &Unwritable) -> Failure {
+    let path = path.display();
+    Failure::Failed(match error {
+        Unwritable::Full { reserved, error } => format!(
+            "cannot write {path}: {error} (it needs the next {}): free some space, or record to another file system",
+            crate::human::bytes(*reserved)
+        ),
+        Unwritable::Other(error) => format!("cannot write {path}: {error}"),
+    })
+}

@@ -1,0 +1,304 @@
+//! `toroni record`: writes the messages of a bus to an MCAP file.
+//!
+//! Two threads: the intake (`intake.rs`) copies messages out of the ring, and the writer (`split.rs`, `file.rs`) makes
+//! files of them. A slow disk is no slow reader until all buffers between them are full.
+
+mod file;
+mod intake;
+pub(crate) mod options;
+pub(crate) mod repair;
+mod split;
+mod trigger;
+
+use super::opening::{self, Awaited};
+use crate::cli::BusLocation;
+use crate::exchange::now_ns;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::ready::ReadyFd;
+use crate::recording::format;
+use crate::stop::{GracePeriod, Stop};
+use crate::{human, note};
+use file::Description;
+use intake::{BUFFERS, Buffer, HAND_ON_AFTER, Intake};
+use options::Record;
+use split::{Report, Series};
+use std::collections::BTreeMap;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+use toroni::{Bus, Start, Subscriber, SubscriberError};
+use trigger::Trigger;
+
+/// Records until the arguments or a signal end it.
+pub(crate) fn run(location: &BusLocation, arguments: &Record) -> Result<(), Failure> {
+    if arguments.repair {
+        return repair::run(&arguments.file);
+    }
+    let ready = ReadyFd::claim(arguments.ready_fd)?;
+    super::patterns(&arguments.patterns)?;
+    if arguments.split.is_none() && arguments.file.exists() {
+        return Err(Failure::Failed(format!(
+            "{} exists: choose another name, or remove it",
+            arguments.file.display()
+        )));
+    }
+    let stop = Stop::install(GracePeriod::Unlimited)?;
+    let output = Output::new()?;
+    let config = super::config(location).participant_name(arguments.name.as_str());
+    let (bus, start) = match opening::open_or_wait(&config, location, None, &stop, &output)? {
+        Awaited::Found(bus) => (bus, arguments.from),
+        // All of its messages were published after this command started.
+        Awaited::Created(bus) if arguments.from == Start::Latest => (bus, Start::Oldest),
+        Awaited::Created(bus) => (bus, arguments.from),
+        Awaited::Missing => return Err(stop.interrupted("interrupted before there was a bus")),
+    };
+    let mut subscriber = subscribe(&bus, arguments, start, &[])?;
+    let stats = bus.stats()?;
+    let description = Description::new(arguments, notes(&bus, arguments, stats.sequence))?;
+    let mut series = Series::new(&arguments.file, description, arguments.split, arguments.keep);
+    if arguments.trigger.is_empty() {
+        series.begin()?;
+    }
+
+    let (full, to_write) = mpsc::sync_channel(BUFFERS);
+    let (written, free) = mpsc::channel();
+    for _ in 1..BUFFERS {
+        // The receiver is in scope.
+        let _ = written.send(Buffer::default());
+    }
+    let writer = std::thread::Builder::new()
+        .name("writer".to_owned())
+        .spawn(move || series.run(&to_write, &written))
+        .map_err(|error| Failure::Failed(format!("cannot start a thread: {error}")))?;
+    let exclude = arguments.exclude.clone();
+    // Until the first message, a loss stands at the end of the stream.
+    let trigger = arguments.trigger.clone();
+    let intake = Intake::new(full, free, exclude, trigger, stats.sequence, arguments.quiet);
+    let mut session =
+        Session { bus: &bus, arguments, stop: &stop, intake, started: Instant::now() };
+    ready.signal()?;
+    let ended = if arguments.trigger.is_empty() {
+        session.record(&mut subscriber, false)
+    } else {
+        session.record_when_triggered(&mut subscriber)
+    };
+    // Publishers need not wait for it any longer.
+    drop(subscriber);
+    let handed_on = session.intake.hand_on();
+    let (messages, lost) = (session.intake.messages, session.intake.lost);
+    // The writer ends when the intake is gone.
+    drop(session);
+    // If it failed, that is why the intake did.
+    let report = match writer.join() {
+        Ok(report) => report?,
+        Err(_) => return Err(Failure::Failed("the thread that writes has panicked".to_owned())),
+    };
+    if !arguments.quiet {
+        describe(&report, lost);
+    }
+    ended.and(handed_on)?;
+    if arguments.strict && lost > 0 {
+        let lost = human::counted(lost, "message");
+        return Err(Failure::Lost(format!("{lost} lost: the file says where")));
+    }
+    match arguments.count {
+        Some(wanted) if messages < wanted && stop.is_set() => {
+            Err(stop.interrupted(format!("interrupted after {messages} of {wanted} messages")))
+        }
+        _ if arguments.duration.is_some() && stop.is_set() => {
+            Err(stop.interrupted("interrupted before --duration had passed"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn subscribe(
+    bus: &Bus,
+    arguments: &Record,
+    start: Start,
+    more: &[toroni::Pattern],
+) -> Result<Subscriber, SubscriberError> {
+    let mut builder =
+        bus.subscriber().start(start).gating(arguments.gate).name(arguments.name.as_str());
+    let patterns = arguments.patterns.iter().map(String::as_str);
+    for pattern in patterns.chain(more.iter().map(toroni::Pattern::as_str)) {
+        builder = builder.pattern(pattern);
+    }
+    builder.build()
+}
+
+/// Returns the metadata at the front of each file.
+fn notes(bus: &Bus, arguments: &Record, sequence: u64) -> BTreeMap<String, String> {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let joined = |patterns: Vec<&str>| patterns.join(" ");
+    [
+        ("bus", bus.name().to_owned()),
+        ("bus_id", bus.id().to_string()),
+        ("host", host),
+        ("started", human::rfc3339(now_ns())),
+        (format::PATTERNS, joined(arguments.patterns.iter().map(String::as_str).collect())),
+        ("exclude", joined(arguments.exclude.iter().map(toroni::Pattern::as_str).collect())),
+        ("version", env!("CARGO_PKG_VERSION").to_owned()),
+        // The files have the low 32 bits of sequences. Those of the ring are near this one, on either side.
+        (format::SEQUENCE_BASE, sequence.saturating_sub(1 << 31).to_string()),
+    ]
+    .into_iter()
+    .map(|(key, value)| (key.to_owned(), value))
+    .collect()
+}
+
+fn describe(report: &Report, lost: u64) {
+    let file = match &report.files[..] {
+        [] => "no file, because nothing triggered one".to_owned(),
+        [file] => file.display().to_string(),
+        [first, .., last] => format!("{} … {}", first.display(), last.display()),
+    };
+    note::remark(&format!(
+        "recorded {}, {}, to {file} ({}), {} lost",
+        human::counted(report.totals.messages, "message"),
+        human::bytes(report.totals.bytes),
+        human::bytes(report.length),
+        human::count(lost),
+    ));
+}
+
+struct Session<'a> {
+    bus: &'a Bus,
+    arguments: &'a Record,
+    stop: &'a Stop,
+    intake: Intake,
+    started: Instant,
+}
+
+impl Session<'_> {
+    /// Whether `--duration` or a signal ends the recording.
+    fn is_over(&self) -> bool {
+        self.stop.is_set()
+            || self.arguments.duration.is_some_and(|wanted| self.started.elapsed() >= wanted)
+    }
+
+    /// Records until it is over, or until `--after` has passed since the last message that matches the trigger.
+    fn record(&mut self, subscriber: &mut Subscriber, is_triggered: bool) -> Result<(), Failure> {
+        let wanted = self.arguments.count.unwrap_or(u64::MAX);
+        let mut end = u64::MAX;
+        let mut fired = Instant::now();
+        loop {
+            if end == u64::MAX
+                && (self.is_over() || is_triggered && fired.elapsed() >= self.arguments.after)
+            {
+                // What was published until now belongs to the recording.
+                end = self.bus.stats()?.tail;
+            }
+            let limit = wanted - self.intake.messages;
+            if limit == 0 || subscriber.position() >= end {
+                return Ok(());
+            }
+            // While there is nothing to hand on, only signals need a look.
+            let wait = if end < u64::MAX {
+                Duration::ZERO
+            } else if self.intake.has_some() {
+                HAND_ON_AFTER
+            } else {
+                super::CHECK_EVERY.min(self.left(is_triggered, fired))
+            };
+            match subscriber.receive_in_place_timeout(wait) {
+                Ok(Some(mut run)) => {
+                    if self.intake.run(&mut run, limit, end)? {
+                        return Ok(());
+                    }
+                    if std::mem::take(&mut self.intake.fired) {
+                        fired = Instant::now();
+                    }
+                }
+                Ok(None) => {
+                    self.intake.hand_on()?;
+                    if end < u64::MAX {
+                        return Ok(());
+                    }
+                }
+                Err(error) => self.intake.loss(error)?,
+            }
+        }
+    }
+
+    /// Returns how long nothing is due.
+    fn left(&self, is_triggered: bool, fired: Instant) -> Duration {
+        let mut left = Duration::MAX;
+        if let Some(duration) = self.arguments.duration {
+            left = duration.saturating_sub(self.started.elapsed());
+        }
+        if is_triggered {
+            left = left.min(self.arguments.after.saturating_sub(fired.elapsed()));
+        }
+        left.max(Duration::from_millis(1))
+    }
+
+    /// Reads along until a message matches, and then records what was before, and what comes after.
+    fn record_when_triggered(&mut self, watcher: &mut Subscriber) -> Result<(), Failure> {
+        let patterns = &self.arguments.trigger[..];
+        for pattern in patterns {
+            watcher.add_pattern(pattern.as_str())?;
+        }
+        loop {
+            let began = watcher.position();
+            let mut trigger = Trigger::new(patterns, self.arguments.before, began);
+            if !self.watch(watcher, &mut trigger)? {
+                return Ok(());
+            }
+            let (position, past) = trigger.fire();
+            self.intake.past = past;
+            let start = Start::Position(position);
+            let mut subscriber = match subscribe(self.bus, self.arguments, start, &[]) {
+                // The ring does not reach back as far.
+                Err(SubscriberError::PositionLost { .. }) => {
+                    subscribe(self.bus, self.arguments, Start::Oldest, &[])?
+                }
+                subscriber => subscriber?,
+            };
+            for pattern in patterns {
+                subscriber.add_pattern(pattern.as_str())?;
+            }
+            if !self.arguments.quiet {
+                note::remark("a message matches --trigger: recording");
+            }
+            self.record(&mut subscriber, true)?;
+            let is_last = self.arguments.split.is_none() || self.is_over();
+            self.intake.end_file()?;
+            if is_last {
+                return Ok(());
+            }
+            // The next capture begins with what this one has not read.
+            *watcher = subscriber;
+        }
+    }
+
+    /// Reads along. Returns whether a message matched.
+    fn watch(
+        &mut self,
+        watcher: &mut Subscriber,
+        trigger: &mut Trigger<'_>,
+    ) -> Result<bool, Failure> {
+        while !self.is_over() {
+            match watcher.receive_in_place_timeout(super::CHECK_EVERY) {
+                Ok(Some(run)) => {
+                    let mut fires = false;
+                    let mut position = 0;
+                    for message in run {
+                        position = message.next_position();
+                        // Names of topics do not come from the part of the ring that may be overwritten.
+                        fires |= trigger.matches(message.topic(), message.to_descendants());
+                    }
+                    trigger.mark(position, now_ns());
+                    if fires {
+                        return Ok(true);
+                    }
+                }
+                Ok(None) => {}
+                // What was overwritten could not have been recorded either.
+                Err(error) if error.is_loss() => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(false)
+    }
+}

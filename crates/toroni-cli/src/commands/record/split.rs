@@ -1,0 +1,197 @@
+//! The thread that writes: takes buffers, writes files one after the other, and removes the oldest.
+
+use super::file::{Description, Part, Totals, Unwritable, failure};
+use super::intake::{Buffer, Topic, What};
+use super::options::Split;
+use crate::failure::Failure;
+use crate::recording::format::OriginRun;
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::Duration;
+
+/// The most channels of a file, with a reserve. MCAP numbers them with 16 bits.
+const MOST_CHANNELS: usize = 65_000;
+
+/// What was written, by all files together.
+#[derive(Debug, Default)]
+pub(super) struct Report {
+    pub(super) totals: Totals,
+    pub(super) length: u64,
+    pub(super) files: Vec<PathBuf>,
+}
+
+pub(super) struct Series {
+    path: PathBuf,
+    description: Description,
+    split: Option<Split>,
+    keep: Option<usize>,
+    /// Whether there is a new file after each one that ends, and files have numbers.
+    is_numbered: bool,
+    number: u32,
+    part: Option<Part>,
+    kept: VecDeque<PathBuf>,
+    topics: Vec<Topic>,
+    report: Report,
+}
+
+impl Series {
+    pub(super) fn new(
+        path: &Path,
+        description: Description,
+        split: Option<Split>,
+        keep: Option<u32>,
+    ) -> Self {
+        Self {
+            path: path.to_owned(),
+            description,
+            split,
+            keep: keep.and_then(|keep| usize::try_from(keep).ok()),
+            is_numbered: split.is_some(),
+            number: 0,
+            part: None,
+            kept: VecDeque::new(),
+            topics: Vec::new(),
+            report: Report::default(),
+        }
+    }
+
+    /// Returns the path of the next file.
+    fn next_path(&self) -> PathBuf {
+        if !self.is_numbered {
+            return self.path.clone();
+        }
+        let (stem, extension) = match self.path.extension() {
+            Some(extension) if extension == "mcap" => (self.path.with_extension(""), "mcap"),
+            _ => (self.path.clone(), "mcap"),
+        };
+        let mut name = stem.into_os_string();
+        name.push(format!(".{:04}.{extension}", self.number + 1));
+        PathBuf::from(name)
+    }
+
+    /// Creates the next file.
+    pub(super) fn begin(&mut self) -> Result<(), Failure> {
+        let path = self.next_path();
+        let part = Part::create(&path, &self.description)?;
+        self.number += 1;
+        self.kept.push_back(path.clone());
+        self.report.files.push(path);
+        self.part = Some(part);
+        Ok(())
+    }
+
+    /// Finishes the file, and removes the oldest if there are too many.
+    fn end(&mut self, reason: &str) -> Result<(), Failure> {
+        let Some(part) = self.part.take() else { return Ok(()) };
+        let path = part.path.clone();
+        let totals = part.finish(reason).map_err(|error| failure(&path, &error))?;
+        let sum = &mut self.report.totals;
+        sum.messages += totals.messages;
+        sum.bytes += totals.bytes;
+        sum.losses += totals.losses;
+        sum.lost_messages = sum.lost_messages.saturating_add(totals.lost_messages);
+        self.report.length += std::fs::metadata(&path).map_or(0, |file| file.len());
+        if let Some(name) = path.file_name() {
+            let name = name.to_string_lossy().into_owned();
+            self.description.notes.insert("previous".to_owned(), name);
+        }
+        // The file that comes next counts, too.
+        while self.keep.is_some_and(|keep| self.kept.len() > keep) {
+            let Some(oldest) = self.kept.pop_front() else { break };
+            if let Err(error) = std::fs::remove_file(&oldest) {
+                crate::note::remark(&format!("cannot remove {}: {error}", oldest.display()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes all buffers. The file is finished whatever ends it.
+    pub(super) fn run(
+        mut self,
+        full: &Receiver<Buffer>,
+        free: &Sender<Buffer>,
+    ) -> Result<Report, Failure> {
+        let ended = self.write_all(full, free);
+        let finished = self.end(if ended.is_ok() { "finished" } else { "failed" });
+        ended.and(finished)?;
+        Ok(self.report)
+    }
+
+    fn write_all(&mut self, full: &Receiver<Buffer>, free: &Sender<Buffer>) -> Result<(), Failure> {
+        let mut wait = Duration::from_secs(1);
+        loop {
+            match full.recv_timeout(wait) {
+                Ok(mut buffer) => {
+                    self.write(&mut buffer)?;
+                    buffer.clear();
+                    // The intake may have ended.
+                    let _ = free.send(buffer);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            }
+            wait = match &mut self.part {
+                Some(part) => part.tick().map_err(|error| failure(&part.path, &error))?,
+                None => Duration::from_secs(1),
+            };
+        }
+    }
+
+    fn write(&mut self, buffer: &mut Buffer) -> Result<(), Failure> {
+        self.topics.append(&mut buffer.topics);
+        let mut losses = std::mem::take(&mut buffer.losses).into_iter();
+        let mut start = 0;
+        for entry in &buffer.entries {
+            self.split_if_due()?;
+            let Some(part) = &mut self.part else { break };
+            let payload = buffer.bytes.get(start..entry.end).unwrap_or_default();
+            start = entry.end;
+            let times = (entry.log_time, entry.publish_time);
+            let written = match entry.what {
+                What::Message { topic, origin } => {
+                    let origin = origin
+                        .and_then(|index| buffer.origins.get(index as usize))
+                        .map(|(origin, number)| OriginRun::of(entry.sequence, *origin, *number));
+                    let context = (&self.topics[..], &self.description);
+                    part.message(topic, context, entry.sequence, times, payload, origin)
+                }
+                What::Loss => match losses.next() {
+                    Some(loss) => part.loss(&loss, times),
+                    None => Ok(()),
+                },
+            };
+            written.map_err(|error| self.describe(&error))?;
+        }
+        if buffer.ends_file {
+            self.end("finished")?;
+        }
+        Ok(())
+    }
+
+    fn describe(&self, error: &Unwritable) -> Failure {
+        let Some(part) = &self.part else { return failure(&self.path, error) };
+        let text = failure(&part.path, error).report().1.unwrap_or_default();
+        let Totals { messages, bytes, .. } = part.totals;
+        Failure::Failed(format!(
+            "{text}; the file ends after {} with {}",
+            crate::human::counted(messages, "message"),
+            crate::human::bytes(bytes)
+        ))
+    }
+
+    /// Begins a new file if there is none, or if the current one is long enough.
+    fn split_if_due(&mut self) -> Result<(), Failure> {
+        let Some(part) = &self.part else { return self.begin() };
+        let is_due = match self.split {
+            Some(Split::Bytes(bytes)) => part.length() >= bytes,
+            Some(Split::Time(time)) => part.totals.messages > 0 && part.began.elapsed() >= time,
+            None => false,
+        };
+        if is_due || (self.is_numbered && part.channels() >= MOST_CHANNELS) {
+            self.end("split")?;
+            self.begin()?;
+        }
+        Ok(())
+    }
+}

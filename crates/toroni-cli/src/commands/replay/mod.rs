@@ -1,0 +1,488 @@
+//! `toroni replay`: plays recordings back into a bus.
+
+mod list;
+pub(crate) mod options;
+mod pace;
+pub(crate) mod source;
+mod steer;
+
+use super::publish::audience::{self, Wanted};
+use crate::cli::BusLocation;
+use crate::failure::Failure;
+use crate::recording::format::{self, RecordedLoss};
+use crate::recording::reader::Item;
+use crate::stop::{GracePeriod, Stop};
+use crate::{human, note};
+use options::{OnLoss, Replay, Stamp};
+use pace::{Pace, TOGETHER};
+use source::{Selection, Source, Target};
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::time::{Duration, Instant};
+use steer::{Key, Keyboard, Line};
+use toroni::{Entry, Inlet, InletTopic, Origin, PublishError};
+
+/// The most messages, and about the most bytes, that are published with one call.
+const BATCH_MESSAGES: usize = 512;
+const BATCH_BYTES: usize = 256 << 10;
+/// How often a wait for a slow subscriber looks for a signal.
+const CHECK_EVERY: Duration = Duration::from_millis(200);
+/// How far the key ← goes back.
+const BACK_NS: u64 = 5_000_000_000;
+
+/// Plays all files.
+pub(crate) fn run(location: &BusLocation, arguments: &Replay) -> Result<(), Failure> {
+    if arguments.list {
+        return list::run(&arguments.files, arguments.json);
+    }
+    let mut selection = Selection::new(arguments)?;
+    let mut sources = Vec::new();
+    for path in &arguments.files {
+        let source = Source::open(path, arguments.keep_origin, arguments.by)?;
+        if !source.reader.is_complete && !arguments.quiet {
+            note::remark(&format!(
+                "{} is incomplete: playing what is in it (`toroni record --repair` completes it)",
+                path.display()
+            ));
+        }
+        sources.push(source);
+    }
+    let (start, end) = limits(arguments, &mut sources, &mut selection)?;
+    let stop = Stop::install(GracePeriod::Unlimited)?;
+    let config = super::config(location).participant_name(arguments.name.as_str());
+    let bus = super::opening::open_or_create(&config, location)?;
+    let inlet = bus.inlet()?;
+    if let Some(count) = arguments.wait_subscribers {
+        let wanted = Wanted { count, topic: None, to_descendants: false };
+        audience::wait_for(&wanted, &bus, &stop)?;
+    }
+    let last = sources.iter().filter_map(|source| {
+        let statistics = source.reader.summary.as_ref()?.statistics?;
+        Some(statistics.end_time.min(end))
+    });
+    let last = last.max().unwrap_or(start);
+    let random = RandomState::new().build_hasher().finish();
+    let (source, series) = (half(random), half(random >> 32));
+    let mut player = Player {
+        arguments,
+        stop: &stop,
+        inlet: &inlet,
+        selection,
+        sources,
+        topics: Vec::new(),
+        pace: Pace::new(arguments.speed, arguments.rate, arguments.gap_limit),
+        batch: Vec::with_capacity(BATCH_MESSAGES),
+        batch_bytes: 0,
+        batch_due: None,
+        own: Origin { source, series, stream: 0, number: 0 },
+        messages: 0,
+        losses: 0,
+        bytes: 0,
+        keyboard: Keyboard::open(),
+        line: Line::new(start, last, arguments.quiet),
+        is_paused: false,
+        steps: 0,
+        time: None,
+        start,
+        end,
+        wants_end: false,
+    };
+    let started = Instant::now();
+    let ended = player.play_all();
+    let Player { messages, bytes, losses, wants_end, keyboard, line, .. } = player;
+    // The terminal is as before when something is printed.
+    drop((keyboard, line));
+    if !arguments.quiet {
+        let duplicates = match inlet.duplicates() {
+            0 => String::new(),
+            count => format!(", {} had arrived before", human::count(count)),
+        };
+        note::remark(&format!(
+            "played {}, {}, and {} in {}{duplicates}",
+            human::counted(messages, "message"),
+            human::bytes(bytes),
+            human::counted(losses, "report").replace("report", "loss report"),
+            human::duration(started.elapsed()),
+        ));
+    }
+    ended?;
+    if stop.is_set() && !wants_end && arguments.repeat != Some(0) {
+        return Err(stop.interrupted(format!("interrupted after {messages} messages")));
+    }
+    Ok(())
+}
+
+fn half(number: u64) -> u32 {
+    u32::try_from(number & u64::from(u32::MAX)).unwrap_or_default()
+}
+
+/// Returns the log times between which messages are played.
+fn limits(
+    arguments: &Replay,
+    sources: &mut [Source],
+    selection: &mut Selection,
+) -> Result<(u64, u64), Failure> {
+    let mut start = u64::MAX;
+    for source in sources.iter_mut() {
+        let known = match source.reader.start_time() {
+            Some(time) => Some(time),
+            None => {
+                // Without an index: the first item.
+                source.load(selection)?;
+                source.head.as_ref().map(|(item, _)| item.log_time)
+            }
+        };
+        start = start.min(known.unwrap_or(u64::MAX));
+    }
+    if start == u64::MAX {
+        start = 0;
+    }
+    let from = arguments.start.map_or(start, |point| point.time(start));
+    let until = arguments.end.map_or(u64::MAX, |point| point.time(start));
+    if until < from {
+        return Err(Failure::Usage("--end is before --start".to_owned()));
+    }
+    Ok((from, until))
+}
+
+struct Player<'a> {
+    arguments: &'a Replay,
+    stop: &'a Stop,
+    inlet: &'a Inlet,
+    selection: Selection,
+    sources: Vec<Source>,
+    /// The topics of the inlet, by the index in `selection.names`.
+    topics: Vec<InletTopic>,
+    pace: Pace,
+    /// What is published with the next call: source, item, topic, whether to descendants.
+    batch: Vec<(usize, Item, usize, bool)>,
+    batch_bytes: usize,
+    /// When the first message of the batch is due.
+    batch_due: Option<Instant>,
+    /// The stream in which losses are reported.
+    own: Origin,
+    messages: u64,
+    losses: u64,
+    bytes: u64,
+    keyboard: Option<Keyboard>,
+    line: Line,
+    is_paused: bool,
+    /// Messages to play although it is paused.
+    steps: u64,
+    /// The time of the last message that was played.
+    time: Option<u64>,
+    start: u64,
+    end: u64,
+    /// Whether the key q ended it.
+    wants_end: bool,
+}
+
+impl Player<'_> {
+    fn play_all(&mut self) -> Result<(), Failure> {
+        let times = match self.arguments.repeat {
+            None => 1,
+            Some(0) => u64::MAX,
+            Some(times) => times,
+        };
+        for _ in 0..times {
+            self.rewind(self.start)?;
+            self.pace.restart(None);
+            let before = (self.messages, self.losses);
+            self.play()?;
+            if self.is_over() || before == (self.messages, self.losses) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_over(&self) -> bool {
+        self.wants_end || self.stop.is_set()
+    }
+
+    fn rewind(&mut self, start: u64) -> Result<(), Failure> {
+        self.batch.clear();
+        self.batch_bytes = 0;
+        for source in &mut self.sources {
+            source.limit(start, self.end)?;
+        }
+        Ok(())
+    }
+
+    fn play(&mut self) -> Result<(), Failure> {
+        while !self.is_over() {
+            let Some(next) = self.next_source()? else { break };
+            let Some((item, target)) = self.sources[next].head.take() else { break };
+            let time = self.sources[next].time_of(&item);
+            if !self.wait_for(time)? {
+                continue;
+            }
+            match target {
+                Target::Skip => {}
+                Target::Lost => {
+                    self.flush()?;
+                    self.loss(next, &item)?;
+                }
+                Target::Topic { index, to_descendants } => {
+                    self.topic(index)?;
+                    self.batch_bytes += self.sources[next].reader.payload(&item).len();
+                    self.batch.push((next, item, index, to_descendants));
+                    if self.batch.len() >= BATCH_MESSAGES || self.batch_bytes >= BATCH_BYTES {
+                        self.flush()?;
+                    }
+                }
+            }
+            self.time = Some(time);
+            self.sources[next].advance(&mut self.selection)?;
+        }
+        if self.is_over() { Ok(()) } else { self.flush() }
+    }
+
+    /// Returns the source with the next item, or `None` at the end.
+    fn next_source(&mut self) -> Result<Option<usize>, Failure> {
+        if self.sources.iter().any(|source| source.head.is_none() && !source.is_done) {
+            // The payloads of the batch are in chunks that end here.
+            self.flush()?;
+            for source in &mut self.sources {
+                source.load(&mut self.selection)?;
+            }
+        }
+        if let [source] = &self.sources[..] {
+            return Ok(source.head.is_some().then_some(0));
+        }
+        let times = self.sources.iter().enumerate();
+        let times = times.filter_map(|(index, source)| Some((source.time()?, index)));
+        Ok(times.min().map(|(_, index)| index))
+    }
+
+    fn topic(&mut self, index: usize) -> Result<(), Failure> {
+        while self.topics.len() <= index {
+            let name = &self.selection.names[self.topics.len()];
+            self.topics.push(self.inlet.topic(name.as_str())?);
+        }
+        Ok(())
+    }
+
+    /// Waits until a message with this time is due, and publishes what is due before. Returns `false` if the message
+    /// is not to be played: a signal came, or a key moved to another place.
+    #[inline]
+    fn wait_for(&mut self, time: u64) -> Result<bool, Failure> {
+        let due = self.pace.due(time);
+        if due.is_none() && self.keyboard.is_none() {
+            return Ok(true);
+        }
+        self.wait_until(time, due)
+    }
+
+    fn wait_until(&mut self, time: u64, mut due: Option<Instant>) -> Result<bool, Failure> {
+        let together = match (due, self.batch_due) {
+            (Some(due), Some(first)) => due.saturating_duration_since(first) <= TOGETHER,
+            _ => false,
+        };
+        if together && !self.batch.is_empty() && !self.is_paused {
+            return Ok(true);
+        }
+        if due.is_none_or(|due| due > Instant::now()) || self.is_paused {
+            self.flush()?;
+        }
+        self.batch_due = due;
+        loop {
+            if !self.keys(time)? {
+                return Ok(false);
+            }
+            if self.is_paused && self.steps == 0 {
+                continue;
+            }
+            if self.steps > 0 {
+                self.steps -= 1;
+                // It is shown at once.
+                self.pace.restart(Some(time));
+                return Ok(true);
+            }
+            let Some(at) = due else { return Ok(true) };
+            let keyboard = self.keyboard.as_ref();
+            let mut pressed = None;
+            let waited = Pace::wait(at, self.stop, || {
+                pressed = keyboard.and_then(|keyboard| keyboard.key(Duration::ZERO));
+                pressed.is_some()
+            });
+            match pressed {
+                Some(key) => {
+                    if !self.pressed(key, time)? {
+                        return Ok(false);
+                    }
+                    due = self.pace.due(time);
+                    self.batch_due = due;
+                }
+                None => return Ok(waited),
+            }
+        }
+    }
+
+    /// Handles the keys that were pressed. While it is paused, waits for one. Returns `false` if the next message is
+    /// another one.
+    fn keys(&mut self, time: u64) -> Result<bool, Failure> {
+        let Some(keyboard) = &self.keyboard else { return Ok(!self.stop.is_set()) };
+        let wait = if self.is_paused && self.steps == 0 { CHECK_EVERY } else { Duration::ZERO };
+        let key = keyboard.key(wait);
+        if self.stop.is_set() {
+            return Ok(false);
+        }
+        match key {
+            Some(key) => self.pressed(key, time),
+            None => Ok(true),
+        }
+    }
+
+    fn pressed(&mut self, key: Key, time: u64) -> Result<bool, Failure> {
+        match key {
+            Key::Quit => {
+                self.wants_end = true;
+                return Ok(false);
+            }
+            Key::Pause => {
+                self.is_paused = !self.is_paused;
+                self.pace.restart(Some(time));
+            }
+            Key::Step => {
+                self.is_paused = true;
+                self.steps += 1;
+            }
+            Key::Faster => self.pace.scale(2.0),
+            Key::Slower => self.pace.scale(0.5),
+            Key::Back => {
+                self.flush()?;
+                let back = self.time.unwrap_or(time).saturating_sub(BACK_NS).max(self.start);
+                self.rewind(back)?;
+                self.pace.restart(None);
+                return Ok(false);
+            }
+        }
+        let state = if self.is_paused { "  (paused)" } else { "  " };
+        self.line.show(time, "", state);
+        Ok(true)
+    }
+
+    /// Publishes the batch.
+    fn flush(&mut self) -> Result<(), Failure> {
+        if self.batch.is_empty() {
+            return Ok(());
+        }
+        let Self { sources, topics, batch, arguments, .. } = self;
+        let now = (arguments.stamp == Stamp::Now).then(crate::exchange::now_ns);
+        let payloads: Vec<[&[u8]; 1]> = batch
+            .iter()
+            .map(|(source, item, ..)| [sources[*source].reader.payload(item)])
+            .collect();
+        let entries: Vec<Entry<'_>> = batch
+            .iter()
+            .zip(&payloads)
+            .map(|((_, item, topic, to_descendants), payload)| Entry {
+                to_descendants: *to_descendants,
+                published_ns: match arguments.stamp {
+                    // Equal times: the message had no stamp.
+                    Stamp::Recorded => {
+                        (item.publish_time != item.log_time).then_some(item.publish_time)
+                    }
+                    Stamp::Now => now,
+                    Stamp::None => None,
+                },
+                origin: item.origin.map(|(origin, _)| origin),
+                number: item.origin.and_then(|(_, number)| number),
+                ..Entry::new(&topics[*topic], payload)
+            })
+            .collect();
+        let mut published = 0;
+        while published < entries.len() && !self.stop.is_set() {
+            match self.inlet.publish_timeout(&entries[published..], CHECK_EVERY) {
+                Ok(()) => published = entries.len(),
+                Err(error) => {
+                    published += error.published;
+                    if !matches!(error.source, PublishError::Timeout) {
+                        self.messages += published as u64;
+                        return Err(error.source.into());
+                    }
+                }
+            }
+        }
+        drop(entries);
+        self.messages += published as u64;
+        self.bytes +=
+            payloads.iter().take(published).map(|[payload]| payload.len() as u64).sum::<u64>();
+        drop(payloads);
+        if let Some((_, item, topic, _)) = self.batch.last() {
+            self.line.show(item.log_time, self.selection.names[*topic].as_str(), "");
+        }
+        self.batch.clear();
+        self.batch_bytes = 0;
+        Ok(())
+    }
+
+    /// Plays a loss.
+    fn loss(&mut self, source: usize, item: &Item) -> Result<(), Failure> {
+        let source = &self.sources[source];
+        let loss =
+            source.reader.loss(item).map_err(|broken| source::of_broken(&source.path, &broken))?;
+        match self.arguments.lost {
+            OnLoss::Ignore => return Ok(()),
+            OnLoss::Fail => {
+                return Err(Failure::Lost(format!(
+                    "{}: {} lost at sequence {}",
+                    source.path.display(),
+                    human::counted(loss.messages, "message"),
+                    loss.from_sequence
+                )));
+            }
+            OnLoss::Report => {}
+        }
+        if !loss.scope.is_empty() && !loss.scope.iter().any(|scope| self.may_concern(scope)) {
+            return Ok(());
+        }
+        let recorded = match &loss.scope[..] {
+            // Of the whole bus, as far as it was recorded.
+            [] => self.recorded_patterns(source),
+            scope => scope.to_vec(),
+        };
+        let scope = self.selection.scope(&recorded);
+        let (from, until) = self.numbers(&loss);
+        let lost = loss.to_lost(from, until, scope);
+        while !self.stop.is_set() {
+            match self.inlet.publish_lost_timeout(&lost, None, CHECK_EVERY) {
+                Err(PublishError::Timeout) => {}
+                Err(error) => return Err(error.into()),
+                Ok(()) => {
+                    self.losses += 1;
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn may_concern(&self, scope: &str) -> bool {
+        // A pattern without wildcards is a topic. Others may have lost anything.
+        scope.contains('*') || self.selection.wants(scope, false)
+    }
+
+    fn recorded_patterns(&self, source: &Source) -> Vec<String> {
+        let patterns = source.reader.notes.0.get(format::PATTERNS);
+        let patterns = patterns.map_or("**", String::as_str);
+        patterns.split(' ').filter(|pattern| !pattern.is_empty()).map(str::to_owned).collect()
+    }
+
+    /// Returns the stream and the numbers of a loss: with `--keep-origin` the recorded ones, otherwise those of a
+    /// stream of this process.
+    fn numbers(&mut self, loss: &RecordedLoss) -> (Origin, u64) {
+        if self.arguments.keep_origin
+            && let Some(numbers) = loss.numbers()
+        {
+            return numbers;
+        }
+        let from = self.own;
+        // The stream would end after 2^48 numbers.
+        let count = loss.messages.clamp(1, 1 << 24);
+        let until = (from.number + count).min(Origin::NUMBER_LIMIT);
+        self.own.number = until.min(Origin::NUMBER_LIMIT - 1);
+        (from, until)
+    }
+}

@@ -1,0 +1,157 @@
+//! When a message is due: absolute times from the first message, so that delays do not add up.
+
+use super::options::Speed;
+use crate::human::to_u64;
+use crate::stop::Stop;
+use std::time::{Duration, Instant};
+
+/// Until this time before a message is due, it sleeps. Then it polls the clock.
+const POLL: Duration = Duration::from_micros(100);
+/// Messages that are due within this time are published together.
+pub(super) const TOGETHER: Duration = Duration::from_micros(50);
+/// The longest sleep without a look at the keys.
+const SLICE: Duration = Duration::from_millis(50);
+
+/// Stands for times that cannot be represented: ten years.
+const FAR: Duration = Duration::from_secs(10 * 365 * 86_400);
+
+enum Mode {
+    Times,
+    Rate(f64),
+    Max,
+}
+
+pub(super) struct Pace {
+    mode: Mode,
+    factor: f64,
+    gap_limit: Option<Duration>,
+    /// A recorded time, and when it is played.
+    base: Option<(u64, Instant)>,
+    last: (u64, Instant),
+    count: u64,
+}
+
+impl Pace {
+    pub(super) fn new(speed: Speed, rate: Option<f64>, gap_limit: Option<Duration>) -> Self {
+        let (mode, factor) = match (rate, speed) {
+            (Some(rate), _) => (Mode::Rate(rate), 1.0),
+            (None, Speed::Factor(factor)) => (Mode::Times, factor),
+            (None, Speed::Max) => (Mode::Max, 1.0),
+        };
+        Self { mode, factor, gap_limit, base: None, last: (0, Instant::now()), count: 0 }
+    }
+
+    /// Returns when a message with this recorded time is due, or `None` if at once.
+    #[inline]
+    pub(super) fn due(&mut self, time: u64) -> Option<Instant> {
+        match self.mode {
+            Mode::Max => None,
+            Mode::Rate(rate) => {
+                let (_, start) = *self.base.get_or_insert_with(|| (0, Instant::now()));
+                let seconds = crate::human::as_f64(self.count) / rate;
+                let after = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
+                let due = start.checked_add(after).unwrap_or_else(|| start + FAR);
+                self.count += 1;
+                Some(due)
+            }
+            Mode::Times => Some(self.due_by_time(time)),
+        }
+    }
+
+    fn due_by_time(&mut self, time: u64) -> Instant {
+        let Some((base, start)) = self.base else {
+            let now = Instant::now();
+            (self.base, self.last) = (Some((time, now)), (time, now));
+            return now;
+        };
+        let after = self.played(time.saturating_sub(base));
+        let mut due = start.checked_add(after).unwrap_or_else(|| start + FAR);
+        if let Some(limit) = self.gap_limit
+            && due.saturating_duration_since(self.last.1) > limit
+        {
+            due = self.last.1 + limit;
+            self.base = Some((time, due));
+        }
+        self.last = (time.max(self.last.0), due.max(self.last.1));
+        due
+    }
+
+    fn played(&self, nanoseconds: u64) -> Duration {
+        if self.factor == 1.0 {
+            return Duration::from_nanos(nanoseconds);
+        }
+        Duration::from_nanos(
+            to_u64(crate::human::as_f64(nanoseconds) / self.factor).unwrap_or(u64::MAX),
+        )
+    }
+
+    /// Continues now with the time that was played last: after a pause, a jump, or a change of the speed.
+    pub(super) fn restart(&mut self, time: Option<u64>) {
+        let now = Instant::now();
+        self.base = time.map(|time| (time, now));
+        self.last = (time.unwrap_or(self.last.0), now);
+        self.count = 0;
+    }
+
+    /// Changes the speed. Without times, this does nothing.
+    pub(super) fn scale(&mut self, by: f64) {
+        if matches!(self.mode, Mode::Times) {
+            self.factor = (self.factor * by).clamp(1e-3, 1e3);
+            self.restart(Some(self.last.0));
+        }
+    }
+
+    /// Waits until a time. Returns `false` if a signal came, or if `interrupted` says so.
+    pub(super) fn wait(due: Instant, stop: &Stop, mut interrupted: impl FnMut() -> bool) -> bool {
+        loop {
+            let left = due.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return !stop.is_set();
+            }
+            if left > POLL {
+                if !stop.sleep((left - POLL).min(SLICE)) || interrupted() {
+                    return false;
+                }
+            } else {
+                std::hint::spin_loop();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deadlines_do_not_drift() {
+        let mut pace = Pace::new(Speed::Factor(2.0), None, None);
+        let first = pace.due(1_000).unwrap();
+        for message in 1..1000 {
+            let due = pace.due(1_000 + message * 1_000).unwrap();
+            assert_eq!(due - first, Duration::from_nanos(message * 500));
+        }
+        // One that is earlier than the one before is due at its own time, which has passed.
+        assert_eq!(pace.due(3_000).unwrap() - first, Duration::from_nanos(1_000));
+        assert!(Pace::new(Speed::Max, None, None).due(5).is_none());
+    }
+
+    #[test]
+    fn silences_are_shortened() {
+        let second: u64 = 1_000_000_000;
+        let mut pace = Pace::new(Speed::Factor(1.0), None, Some(Duration::from_secs(5)));
+        let first = pace.due(0).unwrap();
+        let at = |pace: &mut Pace, time: u64| (pace.due(time * second).unwrap() - first).as_secs();
+        assert_eq!(at(&mut pace, 4), 4);
+        assert_eq!(at(&mut pace, 3604), 9);
+        assert_eq!(at(&mut pace, 3605), 10);
+    }
+
+    #[test]
+    fn a_rate_replaces_the_times() {
+        let mut pace = Pace::new(Speed::Factor(1.0), Some(100.0), None);
+        let first = pace.due(0).unwrap();
+        assert_eq!(pace.due(77).unwrap() - first, Duration::from_millis(10));
+        assert_eq!(pace.due(5).unwrap() - first, Duration::from_millis(20));
+    }
+}

@@ -1,0 +1,229 @@
+//! From files to messages: which are played, on which topics, and in which order.
+
+use super::options::{By, Replay};
+use crate::failure::Failure;
+use crate::recording::reader::{Broken, ChannelKind, Item, Reader};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use toroni::{Pattern, Topic};
+
+/// What becomes of the items of a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    Skip,
+    Lost,
+    /// The topic with this index.
+    Topic {
+        index: usize,
+        to_descendants: bool,
+    },
+}
+
+/// Which topics are played, and their names on the bus.
+pub(crate) struct Selection {
+    topics: Vec<Pattern>,
+    exclude: Vec<Pattern>,
+    map: Vec<(String, String)>,
+    prefix: Option<String>,
+    /// Whether names need not be valid, because nothing is published on them.
+    only_prints: bool,
+    /// The names on the bus, by index.
+    pub(crate) names: Vec<Topic>,
+}
+
+impl Selection {
+    pub(crate) fn new(arguments: &Replay) -> Result<Self, Failure> {
+        let prefix = arguments.prefix.as_deref().map(|prefix| prefix.trim_matches('/').to_owned());
+        if let Some(prefix) = &prefix {
+            Topic::new(prefix)?;
+        }
+        let Replay { topics, exclude, map, .. } = arguments;
+        let (topics, exclude, map) = (topics.clone(), exclude.clone(), map.clone());
+        Ok(Self { topics, exclude, map, prefix, only_prints: false, names: Vec::new() })
+    }
+
+    /// Selects what matches patterns, without new names.
+    pub(crate) fn matching(topics: Vec<Pattern>) -> Self {
+        let (exclude, map, names) = (Vec::new(), Vec::new(), Vec::new());
+        Self { topics, exclude, map, prefix: None, only_prints: true, names }
+    }
+
+    pub(crate) fn wants(&self, name: &str, to_descendants: bool) -> bool {
+        let fits = |pattern: &Pattern| {
+            if to_descendants { pattern.matches_descendants(name) } else { pattern.matches(name) }
+        };
+        (self.topics.is_empty() || self.topics.iter().any(fits))
+            && !self.exclude.iter().any(|pattern| pattern.matches(name))
+    }
+
+    fn name(&self, recorded: &str) -> String {
+        let below = |old: &str| {
+            let rest = recorded.strip_prefix(old)?;
+            (rest.is_empty() || rest.starts_with('/')).then_some(rest)
+        };
+        let mapped = self.map.iter().find_map(|(old, new)| Some(format!("{new}{}", below(old)?)));
+        let name = mapped.unwrap_or_else(|| recorded.to_owned());
+        match &self.prefix {
+            Some(prefix) => format!("{prefix}/{name}"),
+            None => name,
+        }
+    }
+
+    /// Returns the scope of a loss with these recorded patterns, as patterns on the bus.
+    pub(crate) fn scope(&self, recorded: &[String]) -> Vec<Pattern> {
+        let all = || match &self.prefix {
+            Some(prefix) => vec![format!("{prefix}/**").parse()],
+            None => vec!["**".parse()],
+        };
+        let usable = (1..=toroni::Lost::MOST_PATTERNS).contains(&recorded.len());
+        // A pattern cannot always be renamed, so it is widened.
+        let named = if usable && self.map.is_empty() {
+            recorded.iter().map(|pattern| self.name(pattern).parse()).collect()
+        } else {
+            all()
+        };
+        let parsed: Result<Vec<Pattern>, _> = named.into_iter().collect();
+        parsed.unwrap_or_else(|_| vec![Pattern::everything()])
+    }
+
+    fn target(&mut self, topic: &str, to_descendants: bool) -> Result<Target, Failure> {
+        let recorded = topic.trim_start_matches('/');
+        if !self.wants(recorded, to_descendants) {
+            return Ok(Target::Skip);
+        }
+        if self.only_prints {
+            return Ok(Target::Topic { index: 0, to_descendants });
+        }
+        let name = self.name(recorded);
+        let topic = Topic::new(&name).map_err(|error| {
+            Failure::Failed(format!(
+                "{name:?}: {error}; rename it with --map, or leave it out with --exclude"
+            ))
+        })?;
+        let known = self.names.iter().position(|known| known.as_str() == topic.as_str());
+        let index = known.unwrap_or_else(|| {
+            self.names.push(topic);
+            self.names.len() - 1
+        });
+        Ok(Target::Topic { index, to_descendants })
+    }
+}
+
+/// A file that is being played.
+pub(crate) struct Source {
+    pub(crate) path: PathBuf,
+    pub(crate) reader: Reader<File>,
+    by: By,
+    targets: Vec<Option<Target>>,
+    /// The next item.
+    pub(crate) head: Option<(Item, Target)>,
+    pub(crate) is_done: bool,
+    start: u64,
+    end: u64,
+}
+
+impl Source {
+    pub(crate) fn open(path: &Path, wants_origins: bool, by: By) -> Result<Self, Failure> {
+        let failed = |error: std::io::Error| {
+            Failure::Failed(format!("cannot read {}: {error}", path.display()))
+        };
+        let file = File::open(path).map_err(failed)?;
+        let metadata = file.metadata().map_err(failed)?;
+        if !metadata.is_file() {
+            return Err(Failure::Failed(format!("cannot read {}: it is no file", path.display())));
+        }
+        let reader = Reader::open(file, metadata.len(), wants_origins)
+            .map_err(|broken| of_broken(path, &broken))?;
+        Ok(Self {
+            path: path.to_owned(),
+            reader,
+            by,
+            targets: Vec::new(),
+            head: None,
+            is_done: false,
+            start: 0,
+            end: u64::MAX,
+        })
+    }
+
+    /// Continues with the first item at or after `start`, and ends after `end`. Both are log times.
+    pub(crate) fn limit(&mut self, start: u64, end: u64) -> Result<(), Failure> {
+        (self.start, self.end, self.head, self.is_done) = (start, end, None, false);
+        let path = &self.path;
+        let moved = self
+            .reader
+            .rewind()
+            .and_then(|()| if start > 0 { self.reader.seek_time(start) } else { Ok(()) });
+        moved.map_err(|broken| of_broken(path, &broken))
+    }
+
+    /// Finds the next item in the current chunk. Afterwards `head` is `None` if it has no more.
+    #[inline]
+    pub(crate) fn advance(&mut self, selection: &mut Selection) -> Result<(), Failure> {
+        self.head = None;
+        while let Some(item) =
+            self.reader.next().map_err(|broken| of_broken(&self.path, &broken))?
+        {
+            if item.log_time < self.start || item.log_time > self.end {
+                continue;
+            }
+            let known = self.targets.get(usize::from(item.channel)).copied().flatten();
+            let target = match known {
+                Some(target) => target,
+                None => self.target(&item, selection)?,
+            };
+            if target != Target::Skip {
+                self.head = Some((item, target));
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn target(&mut self, item: &Item, selection: &mut Selection) -> Result<Target, Failure> {
+        let Some(channel) = self.reader.channel_of(item.channel) else { return Ok(Target::Skip) };
+        let target = match channel.kind {
+            ChannelKind::Lost => Target::Lost,
+            ChannelKind::Origin => Target::Skip,
+            ChannelKind::Topic { to_descendants } => {
+                selection.target(&channel.topic, to_descendants)?
+            }
+        };
+        let index = usize::from(item.channel);
+        if self.targets.len() <= index {
+            self.targets.resize(index + 1, None);
+        }
+        self.targets[index] = Some(target);
+        Ok(target)
+    }
+
+    /// Reads the next chunk that has an item. Payloads of items before are gone.
+    pub(crate) fn load(&mut self, selection: &mut Selection) -> Result<(), Failure> {
+        while self.head.is_none() && !self.is_done {
+            let more = self.reader.load().map_err(|broken| of_broken(&self.path, &broken))?;
+            self.is_done = !more;
+            if more {
+                self.advance(selection)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the time of the next item.
+    pub(crate) fn time(&self) -> Option<u64> {
+        self.head.as_ref().map(|(item, _)| self.time_of(item))
+    }
+
+    pub(crate) fn time_of(&self, item: &Item) -> u64 {
+        match self.by {
+            By::Received => item.log_time,
+            By::Publish => item.publish_time,
+        }
+    }
+}
+
+/// Describes what is wrong with a file.
+pub(crate) fn of_broken(path: &Path, broken: &Broken) -> Failure {
+    crate::commands::record::repair::of_broken(path, broken)
+}

@@ -1,0 +1,96 @@
+//! `toroni sub --file`: prints a recording.
+
+use super::options::Subscribe;
+use crate::commands::replay::options::By;
+use crate::commands::replay::source::{Selection, Source, Target, of_broken};
+use crate::exchange::{Loss, Shown};
+use crate::failure::Failure;
+use crate::note;
+use crate::output::Output;
+use crate::stop::Stop;
+use std::path::Path;
+use toroni::{Pattern, ReceiveError};
+
+/// Prints the messages and losses of a file that match.
+pub(super) fn run(
+    path: &Path,
+    patterns: &[Pattern],
+    arguments: &Subscribe,
+    output: Output,
+    stop: &Stop,
+) -> Result<(), Failure> {
+    let mut source = Source::open(path, false, By::Received)?;
+    let mut printer = super::printer(output, arguments);
+    let ended = print_all(&mut source, patterns, arguments, &mut printer, stop);
+    // Whatever ended it, print what was read.
+    let flushed = printer.output.flush();
+    ended?;
+    flushed?;
+    if !source.reader.is_complete && !arguments.quiet {
+        note::remark(&format!(
+            "{} is incomplete: `toroni record --repair` completes it",
+            path.display()
+        ));
+    }
+    Ok(())
+}
+
+fn print_all(
+    source: &mut Source,
+    patterns: &[Pattern],
+    arguments: &Subscribe,
+    printer: &mut super::printer::Printer,
+    stop: &Stop,
+) -> Result<(), Failure> {
+    let mut selection = Selection::matching(patterns.to_vec());
+    let wanted = arguments.count.unwrap_or(u64::MAX);
+    let mut printed = 0;
+    while printed < wanted && !stop.is_set() {
+        source.load(&mut selection)?;
+        let Some((item, target)) = source.head.take() else { break };
+        if target == Target::Lost {
+            let loss = source.reader.loss(&item);
+            let loss = Loss::from(&loss.map_err(|broken| of_broken(&source.path, &broken))?);
+            printer.loss(&loss, &text(&loss), arguments.quiet)?;
+            if arguments.strict {
+                return Err(Failure::Lost("stopped at a loss because of --strict".to_owned()));
+            }
+        } else if let Some(channel) = source.reader.channel_of(item.channel) {
+            printer.print(&Shown {
+                topic: &channel.topic,
+                payload: source.reader.payload(&item),
+                position: None,
+                sequence: item.sequence,
+                // Equal times: the message had no stamp.
+                stamp: (item.publish_time != item.log_time).then_some(item.publish_time),
+                to_descendants: matches!(target, Target::Topic { to_descendants: true, .. }),
+            })?;
+            printed += 1;
+        }
+        source.advance(&mut selection)?;
+    }
+    match arguments.count {
+        Some(wanted) if printed < wanted && stop.is_set() => {
+            Err(stop.interrupted(format!("interrupted after {printed} of {wanted} messages")))
+        }
+        Some(wanted) if printed < wanted => {
+            Err(Failure::Failed(format!("the recording has only {printed} of {wanted} messages")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn text(loss: &Loss) -> String {
+    match loss {
+        Loss::Lapse(lapse) => {
+            let (lost_messages, lost_bytes) = (lapse.messages, lapse.bytes);
+            ReceiveError::Lapped { lost_messages, lost_bytes }.to_string()
+        }
+        Loss::OnTheWay(_) => {
+            format!(
+                "{} lost on their way to the bus",
+                crate::human::counted(loss.messages(), "message")
+            )
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! What Toroni adds to MCAP: the channels of losses and of origins, and the metadata.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use toroni::{Lost, LostBound, LostReason, Origin, Pattern};
+
+/// The topic of the channel with the losses.
+pub(crate) const LOST_TOPIC: &str = "@toroni/lost";
+/// The topic of the channel with the origins.
+pub(crate) const ORIGIN_TOPIC: &str = "@toroni/origin";
+/// The key in the metadata of a channel that says what Toroni uses it for: `lost` or `origin`. A bus may have a topic
+/// with the name of either, but its channel does not have this key.
+pub(crate) const KIND: &str = "toroni.kind";
+/// The key in the metadata of a channel whose messages were published to descendants.
+pub(crate) const TO_DESCENDANTS: &str = "toroni.to_descendants";
+/// The name of the metadata records.
+pub(crate) const METADATA: &str = "toroni";
+/// Keys in the metadata record at the front.
+pub(crate) const SEQUENCE_BASE: &str = "sequence_base";
+pub(crate) const PATTERNS: &str = "patterns";
+/// A key in the metadata record at the end.
+pub(crate) const ENDED: &str = "ended";
+
+/// The JSON Schema of the channel with the losses.
+pub(crate) const LOST_SCHEMA: &str = r#"{
+  "title": "toroni.Lost",
+  "description": "Messages that are missing at this place of the recording",
+  "type": "object",
+  "properties": {
+    "from_sequence": {"type": "integer", "description": "sequence of the bus at which the loss stands"},
+    "messages": {"type": "integer", "description": "how many messages were lost; see bound"},
+    "bytes": {"type": ["integer", "null"], "description": "bytes of the stream that were lost, if known"},
+    "at_least": {"type": "boolean", "description": "whether there may have been more"},
+    "bound": {"type": "string", "enum": ["exact", "at_least", "at_most"]},
+    "reason": {"type": "string"},
+    "scope": {"type": "array", "items": {"type": "string"}, "description": "patterns of the topics they may have had"},
+    "origin": {
+      "type": ["object", "null"],
+      "description": "the stream in which they were lost on their way to the bus; null if the recorder was overtaken",
+      "properties": {
+        "source": {"type": "integer"}, "series": {"type": "integer"}, "stream": {"type": "integer"},
+        "from": {"type": "integer"}, "until": {"type": "integer"}
+      }
+    }
+  },
+  "required": ["from_sequence", "messages", "reason"]
+}"#;
+
+const REASONS: [LostReason; 11] = [
+    LostReason::Gone,
+    LostReason::Budget,
+    LostReason::Memory,
+    LostReason::Burst,
+    LostReason::Jump,
+    LostReason::Restart,
+    LostReason::Silent,
+    LostReason::Topic,
+    LostReason::TooLong,
+    LostReason::Overtaken,
+    LostReason::Diverged,
+];
+const BOUNDS: [LostBound; 3] = [LostBound::Exact, LostBound::AtLeast, LostBound::AtMost];
+
+/// A message of the channel with the losses.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RecordedLoss {
+    pub(crate) from_sequence: u64,
+    pub(crate) messages: u64,
+    #[serde(default)]
+    pub(crate) bytes: Option<u64>,
+    #[serde(default)]
+    pub(crate) at_least: bool,
+    #[serde(default)]
+    pub(crate) bound: String,
+    pub(crate) reason: String,
+    /// Empty if the recorder was overtaken: then any topic of the bus may be concerned.
+    #[serde(default)]
+    pub(crate) scope: Vec<String>,
+    #[serde(default)]
+    pub(crate) origin: Option<LostOrigin>,
+}
+
+/// Where messages were lost on their way to the bus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LostOrigin {
+    source: u32,
+    series: u32,
+    stream: u16,
+    from: u64,
+    until: u64,
+}
+
+impl RecordedLoss {
+    /// Returns the loss of a recorder that publishers have overtaken.
+    pub(crate) fn lapse(from_sequence: u64, messages: u64, bytes: u64) -> Self {
+        Self {
+            from_sequence,
+            messages,
+            bytes: Some(bytes),
+            at_least: false,
+            bound: LostBound::Exact.as_str().to_owned(),
+            reason: LostReason::Overtaken.as_str().to_owned(),
+            scope: Vec::new(),
+            origin: None,
+        }
+    }
+
+    /// Returns a loss on the way to the bus.
+    pub(crate) fn on_the_way(from_sequence: u64, lost: &Lost) -> Self {
+        let Origin { source, series, stream, number } = lost.from;
+        Self {
+            from_sequence,
+            messages: lost.messages,
+            bytes: None,
+            at_least: lost.bound == LostBound::AtLeast,
+            bound: lost.bound.as_str().to_owned(),
+            reason: lost.reason.as_str().to_owned(),
+            scope: lost.scope.iter().map(|pattern| pattern.as_str().to_owned()).collect(),
+            origin: Some(LostOrigin { source, series, stream, from: number, until: lost.until }),
+        }
+    }
+
+    /// Returns how exact the number of messages is.
+    pub(crate) fn bound(&self) -> LostBound {
+        let known = BOUNDS.into_iter().find(|bound| bound.as_str() == self.bound);
+        known.unwrap_or(if self.at_least { LostBound::AtLeast } else { LostBound::Exact })
+    }
+
+    /// Returns the loss as a bus reports it. `fallback` names the stream and the numbers if the recording does not,
+    /// and `scope` the topics.
+    pub(crate) fn to_lost(&self, fallback: Origin, until: u64, scope: Vec<Pattern>) -> Lost {
+        let reason = REASONS.into_iter().find(|reason| reason.as_str() == self.reason);
+        Lost {
+            from: fallback,
+            until,
+            messages: self.messages,
+            bound: self.bound(),
+            reason: reason.unwrap_or(LostReason::Gone),
+            scope,
+        }
+    }
+
+    /// Returns the stream and the numbers of a loss on the way to the bus, if they are within their limits.
+    pub(crate) fn numbers(&self) -> Option<(Origin, u64)> {
+        let LostOrigin { source, series, stream, from, until } = self.origin?;
+        let is_valid =
+            from <= until && from < Origin::NUMBER_LIMIT && until <= Origin::NUMBER_LIMIT;
+        is_valid.then_some((Origin { source, series, stream, number: from }, until))
+    }
+}
+
+/// The length of a message of the channel with the origins.
+pub(crate) const ORIGIN_RUN_BYTES: usize = 40;
+
+/// Where consecutive messages were first published: a message of the channel with the origins. It is in the same chunk
+/// as its messages.
+///
+/// ```text
+///  byte 0                16       24           28           32           34              40
+///       +----------------+--------+------------+------------+------------+---------------+
+///       | sequence u64,  | as in Origin: source u32, series u32, stream u16, number u48  |
+///       | count u64      |                                                               |
+///       +----------------+-----------------------------------+---------------------------+
+///                        16                                  32                          40
+///                                                            | number of the first, or all bits: none |
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OriginRun {
+    /// The sequence of the first message. The others have the following sequences.
+    pub(crate) sequence: u64,
+    pub(crate) count: u64,
+    /// The origin of the first message. The numbers of the others follow it.
+    pub(crate) origin: Origin,
+    /// The place of the first message in an order over several buses. The others follow it.
+    pub(crate) number: Option<u64>,
+}
+
+/// Stands for a message without a place in an order over several buses.
+const NO_NUMBER: u64 = u64::MAX;
+
+impl OriginRun {
+    /// Returns a run of one message.
+    pub(crate) fn of(sequence: u64, origin: Origin, number: Option<u64>) -> Self {
+        Self { sequence, count: 1, origin, number }
+    }
+
+    /// Adds a message if it continues the run.
+    pub(crate) fn extend(&mut self, next: &Self) -> bool {
+        let is_next = self.at(next.sequence, self.count) == Some((next.origin, next.number));
+        self.count += u64::from(is_next);
+        is_next
+    }
+
+    /// Returns origin and number of the message with a sequence, if it is within `count`.
+    fn at(&self, sequence: u64, last: u64) -> Option<(Origin, Option<u64>)> {
+        let offset = sequence.checked_sub(self.sequence).filter(|offset| *offset <= last)?;
+        let number = self.origin.number.checked_add(offset)?;
+        let place = match self.number {
+            Some(place) => Some(place.checked_add(offset)?),
+            None => None,
+        };
+        (number < Origin::NUMBER_LIMIT).then_some((Origin { number, ..self.origin }, place))
+    }
+
+    /// Returns origin and number of the message with this sequence, if the run has it.
+    pub(crate) fn of_message(&self, sequence: u64) -> Option<(Origin, Option<u64>)> {
+        self.at(sequence, self.count.checked_sub(1)?)
+    }
+
+    pub(crate) fn encode(&self) -> [u8; ORIGIN_RUN_BYTES] {
+        let mut bytes = [0; ORIGIN_RUN_BYTES];
+        let Origin { source, series, stream, number } = self.origin;
+        bytes[..8].copy_from_slice(&self.sequence.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.count.to_le_bytes());
+        bytes[16..20].copy_from_slice(&source.to_le_bytes());
+        bytes[20..24].copy_from_slice(&series.to_le_bytes());
+        bytes[24..26].copy_from_slice(&stream.to_le_bytes());
+        bytes[26..32].copy_from_slice(&number.to_le_bytes()[..6]);
+        bytes[32..].copy_from_slice(&self.number.unwrap_or(NO_NUMBER).to_le_bytes());
+        bytes
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; ORIGIN_RUN_BYTES] = bytes.try_into().ok()?;
+        let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]));
+        let half = |at: usize| u32::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]));
+        let number = word(32);
+        Some(Self {
+            sequence: word(0),
+            count: word(8),
+            origin: Origin {
+                source: half(16),
+                series: half(20),
+                stream: u16::from_le_bytes([bytes[24], bytes[25]]),
+                number: word(24) >> 16,
+            },
+            number: (number != NO_NUMBER).then_some(number),
+        })
+    }
+}
+
+/// Returns the metadata of the channel with the losses or with the origins.
+pub(crate) fn kind(kind: &str) -> BTreeMap<String, String> {
+    BTreeMap::from([(KIND.to_owned(), kind.to_owned())])
+}
+
+/// Returns the metadata of a topic's channel.
+pub(crate) fn of_topic(to_descendants: bool) -> BTreeMap<String, String> {
+    let entry = (TO_DESCENDANTS.to_owned(), "true".to_owned());
+    if to_descendants { BTreeMap::from([entry]) } else { BTreeMap::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_of_origins_are_extended_and_encoded() {
+        let origin = |number| Origin { source: 7, series: 8, stream: 9, number };
+        let mut run = OriginRun::of(100, origin(5), Some(50));
+        assert!(run.extend(&OriginRun::of(101, origin(6), Some(51))));
+        for other in [
+            OriginRun::of(103, origin(7), Some(52)),
+            OriginRun::of(102, origin(8), Some(52)),
+            OriginRun::of(102, origin(7), Some(53)),
+            OriginRun::of(102, origin(7), None),
+            OriginRun::of(102, Origin { stream: 1, ..origin(7) }, Some(52)),
+        ] {
+            assert!(!run.extend(&other), "{other:?}");
+        }
+        assert_eq!(run.count, 2);
+        assert_eq!(OriginRun::decode(&run.encode()), Some(run));
+        assert_eq!(run.of_message(101), Some((origin(6), Some(51))));
+        assert_eq!((run.of_message(99), run.of_message(102)), (None, None));
+        let whole = OriginRun { sequence: 0, count: u64::MAX, origin: origin(5), number: None };
+        assert_eq!(whole.of_message(u64::MAX - 1), None, "its number is beyond the limit");
+        assert_eq!(OriginRun::decode(&whole.encode()), Some(whole));
+    }
+
+    #[test]
+    fn losses_go_both_ways() {
+        let lost = Lost {
+            from: Origin { source: 1, series: 2, stream: 3, number: 4 },
+            until: 9,
+            messages: 5,
+            bound: LostBound::AtMost,
+            reason: LostReason::Diverged,
+            scope: vec!["plant/**".parse().unwrap()],
+        };
+        let recorded = RecordedLoss::on_the_way(7, &lost);
+        let text = serde_json::to_string(&recorded).unwrap();
+        let read: RecordedLoss = serde_json::from_str(&text).unwrap();
+        assert_eq!(read, recorded);
+        let (from, until) = read.numbers().unwrap();
+        assert_eq!(read.to_lost(from, until, lost.scope.clone()), lost);
+        let minimal: RecordedLoss = serde_json::from_str(
+            r#"{"from_sequence":1,"messages":2,"at_least":true,"reason":"?"}"#,
+        )
+        .unwrap();
+        assert_eq!(minimal.bound(), LostBound::AtLeast);
+    }
+
+    #[test]
+    fn the_schema_is_json() {
+        let schema: serde_json::Value = serde_json::from_str(LOST_SCHEMA).unwrap();
+        let recorded = serde_json::to_value(RecordedLoss::lapse(1, 2, 3)).unwrap();
+        for field in recorded.as_object().unwrap().keys() {
+            assert!(schema["properties"].get(field).is_some(), "{field} is not in the schema");
+        }
+    }
+}

@@ -1,0 +1,564 @@
+//! Reads a recording from front to back, one chunk at a time.
+//!
+//! Files come from anywhere. Every length and offset is checked against the file, and one chunk at a time is in memory:
+//! its data, and what they are decompressed from.
+
+use super::chunk::{Chunk, ChunkRecord, MOST_CHUNK_BYTES};
+use super::format::{self, OriginRun, RecordedLoss};
+use super::wire::{
+    self, Bytes, ChannelRecord, ChunkHeader, ChunkIndex, FOOTER_BYTES, MAGIC, MessageHeader,
+    RECORD_HEADER_BYTES, Statistics, op,
+};
+use std::collections::BTreeMap;
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::sync::Arc;
+use toroni::Origin;
+
+const BUFFER_BYTES: usize = 256 << 10;
+/// How many bytes of a file without chunks are in memory at a time.
+const UNCHUNKED_BYTES: usize = 1 << 20;
+/// The most bytes of all names and metadata of channels.
+const MOST_NAME_BYTES: usize = 64 << 20;
+/// The most bytes of a metadata record that are read.
+const MOST_METADATA_BYTES: u64 = 16 << 20;
+
+/// What a channel carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ChannelKind {
+    Topic { to_descendants: bool },
+    Lost,
+    Origin,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Channel {
+    pub(crate) topic: String,
+    pub(crate) encoding: String,
+    pub(crate) kind: ChannelKind,
+}
+
+impl From<ChannelRecord> for Channel {
+    fn from(record: ChannelRecord) -> Self {
+        let is = |key, value| record.metadata.get(key).is_some_and(|found| found == value);
+        let kind = if is(format::KIND, "lost") {
+            ChannelKind::Lost
+        } else if is(format::KIND, "origin") {
+            ChannelKind::Origin
+        } else {
+            ChannelKind::Topic { to_descendants: is(format::TO_DESCENDANTS, "true") }
+        };
+        Self { topic: record.topic, encoding: record.encoding, kind }
+    }
+}
+
+/// A message or a loss in the current chunk.
+#[derive(Clone, Debug)]
+pub(crate) struct Item {
+    pub(crate) channel: u16,
+    pub(crate) is_loss: bool,
+    pub(crate) sequence: u64,
+    pub(crate) log_time: u64,
+    pub(crate) publish_time: u64,
+    pub(crate) origin: Option<(Origin, Option<u64>)>,
+    payload: (usize, usize),
+}
+
+/// What is wrong with a file, and where.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Broken {
+    /// Where the record starts.
+    pub(crate) offset: u64,
+    pub(crate) what: String,
+}
+
+/// The index at the end of a complete file.
+#[derive(Debug, Default)]
+pub(crate) struct Summary {
+    pub(crate) chunks: Vec<ChunkIndex>,
+    pub(crate) statistics: Option<Statistics>,
+}
+
+/// What the metadata records of a recorder say.
+#[derive(Debug, Default)]
+pub(crate) struct Notes(pub(crate) BTreeMap<String, String>);
+
+pub(crate) struct Reader<R> {
+    input: BufReader<R>,
+    length: u64,
+    /// Where `input` is.
+    position: u64,
+    /// Where the record of the current chunk starts.
+    pub(crate) chunk_offset: u64,
+    chunk: Chunk,
+    channels: Vec<Option<Arc<Channel>>>,
+    name_bytes: usize,
+    /// The end of the last record that was whole.
+    pub(crate) whole_until: u64,
+    /// Whether the file ends as a finished one does.
+    pub(crate) is_complete: bool,
+    pub(crate) summary: Option<Summary>,
+    pub(crate) notes: Notes,
+    pub(crate) chunks_read: u64,
+    next_sequence: u64,
+    wants_origins: bool,
+    origins: Vec<OriginRun>,
+    is_done: bool,
+}
+
+impl<R: Read + Seek> Reader<R> {
+    /// Opens a file of `length` bytes, and reads its index if it has one.
+    pub(crate) fn open(input: R, length: u64, wants_origins: bool) -> Result<Self, Broken> {
+        let mut reader = Self {
+            input: BufReader::with_capacity(BUFFER_BYTES, input),
+            length,
+            position: 0,
+            chunk_offset: 0,
+            chunk: Chunk::default(),
+            channels: Vec::new(),
+            name_bytes: 0,
+            whole_until: 0,
+            is_complete: false,
+            summary: None,
+            notes: Notes::default(),
+            chunks_read: 0,
+            next_sequence: 0,
+            wants_origins,
+            origins: Vec::new(),
+            is_done: false,
+        };
+        let mut magic = [0; MAGIC.len()];
+        if length < magic.len() as u64 {
+            return Err(reader.broken("it is too short for a recording: it has no MCAP magic"));
+        }
+        reader.read_exact(&mut magic)?;
+        if magic != *MAGIC {
+            return Err(Broken { offset: 0, what: "it is not an MCAP file".to_owned() });
+        }
+        // A damaged index is as good as none: the data do not depend on it.
+        reader.summary = reader.read_summary().unwrap_or_default();
+        reader.is_complete = reader.summary.is_some();
+        if reader.summary.is_none() {
+            reader.channels.clear();
+        }
+        reader.seek(MAGIC.len() as u64)?;
+        reader.whole_until = reader.position;
+        // The header and the metadata at the front.
+        reader.read_notes()?;
+        Ok(reader)
+    }
+
+    fn broken(&self, what: impl Into<String>) -> Broken {
+        Broken { offset: self.position, what: what.into() }
+    }
+
+    fn read_exact(&mut self, into: &mut [u8]) -> Result<(), Broken> {
+        self.input
+            .read_exact(into)
+            .map_err(|error| self.broken(format!("it cannot be read: {error}")))?;
+        self.position += into.len() as u64;
+        Ok(())
+    }
+
+    fn seek(&mut self, position: u64) -> Result<(), Broken> {
+        // Relative, which keeps what is buffered.
+        match i64::try_from(i128::from(position) - i128::from(self.position)) {
+            Ok(distance) => self.input.seek_relative(distance),
+            Err(_) => self.input.seek(SeekFrom::Start(position)).map(drop),
+        }
+        .map_err(|error| self.broken(format!("it cannot be read: {error}")))?;
+        self.position = position;
+        Ok(())
+    }
+
+    fn skip(&mut self, bytes: u64) -> Result<(), Broken> {
+        let Ok(bytes) = i64::try_from(bytes) else {
+            return Err(self.broken("a length is too large"));
+        };
+        self.input
+            .seek_relative(bytes)
+            .map_err(|error| self.broken(format!("it cannot be read: {error}")))?;
+        self.position += bytes.unsigned_abs();
+        Ok(())
+    }
+
+    fn left(&self) -> u64 {
+        self.length.saturating_sub(self.position)
+    }
+
+    /// Reads the header of the next record. Returns `None` at the end, and if the record is cut off.
+    fn record(&mut self) -> Result<Option<(u8, u64)>, Broken> {
+        if self.left() < RECORD_HEADER_BYTES as u64 {
+            return Ok(None);
+        }
+        let mut header = [0; RECORD_HEADER_BYTES];
+        self.read_exact(&mut header)?;
+        let [code, length @ ..] = header;
+        let length = u64::from_le_bytes(length);
+        Ok((length <= self.left()).then_some((code, length)))
+    }
+
+    /// Reads the body of a record. Requires that `length` is what [`Self::record`] has returned.
+    fn body(&mut self, length: u64, most: u64) -> Result<Vec<u8>, Broken> {
+        if length > most {
+            return Err(self.broken(format!("a record has {length} bytes, more than {most}")));
+        }
+        let mut body = vec![0; usize::try_from(length).unwrap_or_default()];
+        self.read_exact(&mut body)?;
+        Ok(body)
+    }
+
+    /// Reads the index, with the channels. Returns `None` if the file has none.
+    fn read_summary(&mut self) -> Result<Option<Summary>, Broken> {
+        let Some(footer) = self.length.checked_sub(FOOTER_BYTES as u64) else { return Ok(None) };
+        self.seek(footer)?;
+        let mut bytes = [0; FOOTER_BYTES];
+        self.read_exact(&mut bytes)?;
+        if !bytes.ends_with(MAGIC) {
+            return Ok(None);
+        }
+        let Some((op::FOOTER, body)) = Bytes(&bytes).record() else { return Ok(None) };
+        let Some(start) = wire::footer(body) else { return Ok(None) };
+        let mut summary = Summary::default();
+        if start == 0 {
+            // Complete, without an index.
+            return Ok(Some(summary));
+        }
+        if start < MAGIC.len() as u64 || start > footer {
+            return Ok(None);
+        }
+        self.seek(start)?;
+        while self.position < footer {
+            let Some((code, length)) = self.record()? else { return Ok(None) };
+            match code {
+                op::CHANNEL => {
+                    let body = self.body(length, MOST_METADATA_BYTES)?;
+                    self.channel(&body)?;
+                }
+                op::CHUNK_INDEX => {
+                    let body = self.body(length, MOST_METADATA_BYTES)?;
+                    let Some(index) = ChunkIndex::parse(&body) else { return Ok(None) };
+                    let end = index.offset.checked_add(index.length);
+                    if end.is_none_or(|end| end > start) {
+                        return Ok(None);
+                    }
+                    summary.chunks.push(index);
+                }
+                op::STATISTICS => {
+                    let body = self.body(length, MOST_METADATA_BYTES)?;
+                    summary.statistics = Statistics::parse(&body);
+                }
+                _ => self.skip(length)?,
+            }
+        }
+        summary.chunks.sort_unstable_by_key(|chunk| chunk.offset);
+        Ok(Some(summary))
+    }
+
+    /// Reads the records at the front that are neither messages nor chunks.
+    fn read_notes(&mut self) -> Result<(), Broken> {
+        loop {
+            let start = self.position;
+            let Some((code, length)) = self.record()? else {
+                self.seek(start)?;
+                return Ok(());
+            };
+            match code {
+                op::HEADER => self.skip(length)?,
+                op::METADATA => {
+                    let body = self.body(length, MOST_METADATA_BYTES)?;
+                    self.note(&body);
+                }
+                _ => {
+                    self.seek(start)?;
+                    break;
+                }
+            }
+            self.whole_until = self.position;
+        }
+        let base = self.notes.0.get(format::SEQUENCE_BASE).and_then(|base| base.parse().ok());
+        self.next_sequence = base.unwrap_or(0);
+        Ok(())
+    }
+
+    fn note(&mut self, body: &[u8]) {
+        if let Some((name, entries)) = wire::metadata(body)
+            && name == format::METADATA
+            && self.notes.0.len() < 1000
+        {
+            self.notes.0.extend(entries);
+        }
+    }
+
+    fn channel(&mut self, body: &[u8]) -> Result<(), Broken> {
+        let record =
+            ChannelRecord::parse(body).ok_or_else(|| self.broken("a channel cannot be parsed"))?;
+        let index = usize::from(record.id);
+        if self.channels.len() <= index {
+            self.channels.resize(index + 1, None);
+        }
+        let channel = Channel::from(record);
+        match &self.channels[index] {
+            Some(known) if **known == channel => Ok(()),
+            Some(known) => {
+                let what = format!("channel {index} is {:?} and {:?}", known.topic, channel.topic);
+                Err(self.broken(what))
+            }
+            None => {
+                self.name_bytes += channel.topic.len() + channel.encoding.len();
+                if self.name_bytes > MOST_NAME_BYTES {
+                    return Err(self.broken("the names of its channels have more than 64 MiB"));
+                }
+                self.channels[index] = Some(Arc::new(channel));
+                Ok(())
+            }
+        }
+    }
+
+    /// Returns the channel with this id.
+    pub(crate) fn channel_of(&self, id: u16) -> Option<&Arc<Channel>> {
+        self.channels.get(usize::from(id))?.as_ref()
+    }
+
+    /// Returns the payload of an item of the current chunk.
+    pub(crate) fn payload(&self, item: &Item) -> &[u8] {
+        self.chunk.slice(item.payload)
+    }
+
+    /// Continues with the first chunk that has messages at or after a time. Without an index, it starts at the front.
+    pub(crate) fn seek_time(&mut self, log_time: u64) -> Result<(), Broken> {
+        let Some(summary) = &self.summary else { return Ok(()) };
+        let found = summary.chunks.iter().find(|chunk| chunk.end_time >= log_time);
+        let offset = match (found, summary.chunks.last()) {
+            (Some(chunk), _) => chunk.offset,
+            (None, Some(last)) => last.offset,
+            (None, None) => return Ok(()),
+        };
+        self.chunk.clear();
+        self.is_done = false;
+        self.seek(offset)
+    }
+
+    /// Starts again at the front.
+    pub(crate) fn rewind(&mut self) -> Result<(), Broken> {
+        self.chunk.clear();
+        self.origins.clear();
+        self.is_done = false;
+        self.seek(MAGIC.len() as u64)?;
+        self.read_notes()
+    }
+
+    /// Returns the log time of the first message: from the index, or of the first item.
+    pub(crate) fn start_time(&self) -> Option<u64> {
+        let statistics = self.summary.as_ref()?.statistics?;
+        (statistics.messages > 0).then_some(statistics.start_time)
+    }
+
+    /// Reads the next chunk. Returns `false` at the end of the data. A file that was cut off ends with its last
+    /// whole record.
+    pub(crate) fn load(&mut self) -> Result<bool, Broken> {
+        self.chunk.clear();
+        self.origins.clear();
+        while !self.is_done {
+            let start = self.position;
+            let Some((code, length)) = self.record()? else {
+                self.is_done = true;
+                break;
+            };
+            match code {
+                op::CHUNK => {
+                    self.chunk_offset = start;
+                    self.load_chunk(start, length)?;
+                    self.whole_until = self.position;
+                    self.chunks_read += 1;
+                    return Ok(true);
+                }
+                op::CHANNEL | op::MESSAGE | op::SCHEMA => {
+                    self.chunk_offset = start;
+                    self.seek(start)?;
+                    self.load_unchunked()?;
+                    return Ok(true);
+                }
+                op::METADATA => {
+                    let body = self.body(length, MOST_METADATA_BYTES)?;
+                    self.note(&body);
+                }
+                op::DATA_END | op::FOOTER => {
+                    self.is_done = true;
+                    break;
+                }
+                _ => self.skip(length)?,
+            }
+            self.whole_until = self.position;
+        }
+        Ok(false)
+    }
+
+    fn load_chunk(&mut self, start: u64, length: u64) -> Result<(), Broken> {
+        let at = |what| Broken { offset: start, what };
+        let front = usize::try_from(length).unwrap_or(usize::MAX).min(ChunkHeader::MOST_BYTES);
+        let mut bytes = vec![0; front];
+        let body_start = self.position;
+        self.read_exact(&mut bytes)?;
+        let Some((header, header_length)) = ChunkHeader::parse(&bytes) else {
+            return Err(at("the header of a chunk cannot be parsed".to_owned()));
+        };
+        let left = length.saturating_sub(header_length as u64);
+        if header.compressed_size > left || header.compressed_size > MOST_CHUNK_BYTES {
+            return Err(at("the data of a chunk are longer than the chunk".to_owned()));
+        }
+        self.seek(body_start + header_length as u64)?;
+        self.chunk.fill(&header, &mut self.input).map_err(at)?;
+        self.position = self
+            .input
+            .stream_position()
+            .map_err(|error| at(format!("it cannot be read: {error}")))?;
+        self.seek(body_start + length)?;
+        if self.wants_origins {
+            self.find_origins().map_err(at)?;
+        }
+        Ok(())
+    }
+
+    /// Collects the origins of the chunk, which may come after their messages.
+    fn find_origins(&mut self) -> Result<(), String> {
+        while let Some(record) = self.chunk.next()? {
+            match record {
+                ChunkRecord::Other(op::CHANNEL, body) => {
+                    let body = self.chunk.slice(body).to_vec();
+                    self.channel(&body).map_err(|broken| broken.what)?;
+                }
+                ChunkRecord::Message { header, payload } => {
+                    let channel = self.channel_of(header.channel);
+                    if channel.is_some_and(|channel| channel.kind == ChannelKind::Origin) {
+                        self.origins.extend(OriginRun::decode(self.chunk.slice(payload)));
+                    }
+                }
+                ChunkRecord::Other(..) => {}
+            }
+        }
+        self.origins.sort_unstable_by_key(|run| run.sequence);
+        self.chunk.rewind();
+        Ok(())
+    }
+
+    /// Collects records that are not in a chunk.
+    fn load_unchunked(&mut self) -> Result<(), Broken> {
+        while self.chunk.bytes.len() < UNCHUNKED_BYTES {
+            let start = self.position;
+            let Some((code, length)) = self.record()? else {
+                self.is_done = true;
+                break;
+            };
+            let length = match code {
+                op::CHANNEL | op::MESSAGE | op::SCHEMA if length <= MOST_CHUNK_BYTES => length,
+                op::CHANNEL | op::MESSAGE | op::SCHEMA => {
+                    return Err(Broken {
+                        offset: start,
+                        what: "a record has more than 1 GiB".to_owned(),
+                    });
+                }
+                _ => {
+                    self.seek(start)?;
+                    break;
+                }
+            };
+            self.chunk.bytes.push(code);
+            self.chunk.bytes.extend_from_slice(&length.to_le_bytes());
+            let from = self.chunk.bytes.len();
+            self.chunk.bytes.resize(from + usize::try_from(length).unwrap_or_default(), 0);
+            let (input, bytes) = (&mut self.input, &mut self.chunk.bytes);
+            input.read_exact(&mut bytes[from..]).map_err(|error: io::Error| Broken {
+                offset: start,
+                what: format!("it cannot be read: {error}"),
+            })?;
+            self.position += length;
+            self.whole_until = self.position;
+        }
+        if self.wants_origins {
+            let offset = self.chunk_offset;
+            self.find_origins().map_err(|what| Broken { offset, what })?;
+        }
+        Ok(())
+    }
+
+    /// Returns the next message or loss of the current chunk, or `None` at its end: then call [`Self::load`].
+    #[inline]
+    pub(crate) fn next(&mut self) -> Result<Option<Item>, Broken> {
+        loop {
+            let offset = self.chunk_offset;
+            match self.chunk.next().map_err(|what| Broken { offset, what })? {
+                None => return Ok(None),
+                Some(ChunkRecord::Message { header, payload }) => {
+                    if let Some(item) = self.item(header, payload)? {
+                        return Ok(Some(item));
+                    }
+                }
+                Some(ChunkRecord::Other(op::CHANNEL, body)) => {
+                    let body = self.chunk.slice(body).to_vec();
+                    self.channel(&body)?;
+                }
+                Some(ChunkRecord::Other(..)) => {}
+            }
+        }
+    }
+
+    #[inline]
+    fn item(
+        &mut self,
+        header: MessageHeader,
+        payload: (usize, usize),
+    ) -> Result<Option<Item>, Broken> {
+        let Some(channel) = self.channel_of(header.channel) else {
+            let what = format!("a message is on channel {}, which is unknown", header.channel);
+            return Err(Broken { offset: self.chunk_offset, what });
+        };
+        let is_loss = match channel.kind {
+            ChannelKind::Topic { .. } => false,
+            ChannelKind::Lost => true,
+            ChannelKind::Origin => return Ok(None),
+        };
+        // The file has the low 32 bits. Sequences grow.
+        let low = u32::try_from(self.next_sequence & u64::from(u32::MAX)).unwrap_or(0);
+        let sequence = self.next_sequence.wrapping_add(header.sequence.wrapping_sub(low).into());
+        self.next_sequence = sequence;
+        let origin = if self.origins.is_empty() { None } else { self.origin_of(sequence) };
+        Ok(Some(Item {
+            channel: header.channel,
+            is_loss,
+            sequence,
+            log_time: header.log_time,
+            publish_time: header.publish_time,
+            origin,
+            payload,
+        }))
+    }
+
+    fn origin_of(&self, sequence: u64) -> Option<(Origin, Option<u64>)> {
+        let after = self.origins.partition_point(|run| run.sequence <= sequence);
+        self.origins.get(after.checked_sub(1)?)?.of_message(sequence)
+    }
+
+    /// Returns the next record of the current chunk as it is, or `None` at its end.
+    pub(crate) fn next_raw(&mut self) -> Result<Option<ChunkRecord>, Broken> {
+        let offset = self.chunk_offset;
+        self.chunk.next().map_err(|what| Broken { offset, what })
+    }
+
+    /// Returns how many bytes of memory the current chunk has.
+    pub(crate) fn chunk_capacity(&self) -> usize {
+        self.chunk.bytes.capacity()
+    }
+
+    /// Returns bytes of the current chunk.
+    pub(crate) fn bytes(&self, range: (usize, usize)) -> &[u8] {
+        self.chunk.slice(range)
+    }
+
+    /// Parses the loss of an item.
+    pub(crate) fn loss(&self, item: &Item) -> Result<RecordedLoss, Broken> {
+        serde_json::from_slice(self.payload(item)).map_err(|error| Broken {
+            offset: self.chunk_offset,
+            what: format!("a loss cannot be parsed: {error}"),
+        })
+    }
+}

@@ -1,0 +1,167 @@
+//! Files from anywhere: they are read, or refused, and take no more memory than their chunks have.
+
+use super::format::{self, LOST_SCHEMA, LOST_TOPIC, ORIGIN_TOPIC, OriginRun, RecordedLoss};
+use super::reader::Reader;
+use super::wire::MAGIC;
+use crate::fuzz_entry;
+use mcap::records::{MessageHeader, Metadata};
+use mcap::{Compression, WriteOptions};
+use std::collections::BTreeMap;
+use std::io::Cursor;
+use toroni::Origin;
+
+/// Returns a recording with messages, losses and origins.
+fn file(compression: Option<Compression>, chunks: bool) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let options = WriteOptions::new().compression(compression).compression_threads(0);
+    let options = options.use_chunks(chunks).chunk_size(Some(4096));
+    let mut writer = options.create(Cursor::new(&mut bytes)).unwrap();
+    let notes = BTreeMap::from([(format::SEQUENCE_BASE.to_owned(), "4294967290".to_owned())]);
+    writer.write_metadata(&Metadata { name: "toroni".to_owned(), metadata: notes }).unwrap();
+    let schema = writer.add_schema("toroni.Lost", "jsonschema", LOST_SCHEMA.as_bytes()).unwrap();
+    let lost = writer.add_channel(schema, LOST_TOPIC, "json", &format::kind("lost")).unwrap();
+    let origins = writer.add_channel(0, ORIGIN_TOPIC, "", &format::kind("origin")).unwrap();
+    let topic = writer.add_channel(0, "plant/a", "", &format::of_topic(true)).unwrap();
+    let mut write = |channel_id, number: u64, data: &[u8]| {
+        let sequence = u32::try_from((4_294_967_290 + number) & 0xFFFF_FFFF).unwrap();
+        let (log_time, publish_time) = (number * 10, number * 10 + 1);
+        let header = MessageHeader { channel_id, sequence, log_time, publish_time };
+        writer.write_to_known_channel(&header, data).unwrap();
+    };
+    for number in 0..300 {
+        write(topic, number, &[7; 50]);
+        if number % 50 == 7 {
+            let text = serde_json::to_vec(&RecordedLoss::lapse(number, 3, 300)).unwrap();
+            write(lost, number, &text);
+            let origin = Origin { source: 1, series: 2, stream: 3, number };
+            let run = OriginRun::of(4_294_967_290 + number, origin, None);
+            write(origins, number, &run.encode());
+        }
+    }
+    writer.finish().unwrap();
+    drop(writer);
+    bytes
+}
+
+fn kinds() -> [Vec<u8>; 4] {
+    [
+        file(None, true),
+        file(Some(Compression::Lz4), true),
+        file(Some(Compression::Zstd), true),
+        file(None, false),
+    ]
+}
+
+#[test]
+fn sequences_origins_and_losses_are_read() {
+    for bytes in kinds() {
+        let mut reader = Reader::open(Cursor::new(&bytes), bytes.len() as u64, true).unwrap();
+        assert!(reader.is_complete);
+        let (mut messages, mut losses) = (0, 0);
+        while reader.load().unwrap() {
+            while let Some(item) = reader.next().unwrap() {
+                if item.is_loss {
+                    assert_eq!(reader.loss(&item).unwrap().messages, 3);
+                    losses += 1;
+                    continue;
+                }
+                // Their upper bits follow from the order.
+                assert_eq!(item.sequence, 4_294_967_290 + messages);
+                let origin = item.origin.map(|(origin, _)| origin.number);
+                assert_eq!(origin, (messages % 50 == 7).then_some(messages));
+                assert_eq!(reader.payload(&item), [7; 50]);
+                messages += 1;
+            }
+        }
+        assert_eq!((messages, losses), (300, 6));
+        // By the index: nothing that is far before.
+        reader.rewind().unwrap();
+        reader.seek_time(2_000).unwrap();
+        reader.load().unwrap();
+        let first = reader.next().unwrap().unwrap().log_time;
+        assert!(first > 1_000 || bytes == file(None, false), "{first}");
+    }
+}
+
+/// What a chunk may take beside its bytes: what is reserved at first, and what a vector grows by.
+const MOST_BYTES: usize = 32 << 20;
+
+#[test]
+fn hostile_files_are_refused_without_much_memory() {
+    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+    let mut random = |limit: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        usize::try_from(state >> 11).unwrap() % limit.max(1)
+    };
+    let interesting =
+        [0_u64, 1, 0x7F, 0xFF, 0xFFFF_FFFF, 1 << 30, (1 << 30) + 1, u64::MAX, 1 << 63];
+    for (kind, original) in kinds().into_iter().enumerate() {
+        assert!(fuzz_entry::recording(&original, true).0 > 300);
+        for round in 0..3000 {
+            let mut bytes = original.clone();
+            for _ in 0..=random(4) {
+                let at = random(bytes.len());
+                match random(5) {
+                    0 => bytes[at] ^= 1 << random(8),
+                    1 => bytes.truncate(at.max(1)),
+                    2 => {
+                        let value = interesting[random(interesting.len())].to_le_bytes();
+                        let count = [4, 8][random(2)].min(bytes.len() - at);
+                        bytes[at..at + count].copy_from_slice(&value[..count]);
+                    }
+                    3 => {
+                        let end = (at + random(64)).min(bytes.len());
+                        drop(bytes.drain(at..end));
+                    }
+                    _ => {
+                        let from = random(bytes.len());
+                        let piece = bytes[from..(from + random(200)).min(bytes.len())].to_vec();
+                        bytes.splice(at..at, piece);
+                    }
+                }
+                if bytes.is_empty() {
+                    bytes.push(0);
+                }
+            }
+            let (_, most) = fuzz_entry::recording(&bytes, round % 2 == 0);
+            assert!(most <= MOST_BYTES, "kind {kind}, round {round}: {most} bytes");
+        }
+    }
+}
+
+#[test]
+fn lengths_that_are_not_there_are_not_believed() {
+    let chunk = |uncompressed: u64, compression: &str, compressed: u64, data: &[u8]| {
+        let mut body = Vec::new();
+        for number in [0, 0, uncompressed] {
+            body.extend(number.to_le_bytes());
+        }
+        body.extend(0_u32.to_le_bytes());
+        body.extend(u32::try_from(compression.len()).unwrap().to_le_bytes());
+        body.extend(compression.as_bytes());
+        body.extend(compressed.to_le_bytes());
+        body.extend(data);
+        let mut file = MAGIC.to_vec();
+        file.push(0x06);
+        file.extend((body.len() as u64).to_le_bytes());
+        file.extend(body);
+        file
+    };
+    let bomb = zstd::bulk::compress(&vec![0; 64 << 20], 1).unwrap();
+    for (bytes, why) in [
+        (chunk(u64::MAX, "", 8, &[0; 8]), "more than 1 GiB"),
+        (chunk(1 << 29, "", 8, &[0; 8]), "claims 536870912"),
+        (chunk(8, "", 1 << 40, &[0; 8]), "longer than the chunk"),
+        (chunk(100, "zstd", bomb.len() as u64, &bomb), "claims 100"),
+        (chunk(100, "zstd", 4, b"what"), "cannot be decompressed"),
+        (chunk(100, "lz4", 20, b"this is no lz4 frame"), "cannot be decompressed"),
+        (chunk(8, "brotli", 8, &[0; 8]), "\"brotli\""),
+    ] {
+        let mut reader = Reader::open(Cursor::new(&bytes), bytes.len() as u64, false).unwrap();
+        let said = reader.load().unwrap_err().what;
+        assert!(said.contains(why), "{said}");
+        assert!(reader.chunk_capacity() <= MOST_BYTES);
+    }
+}
