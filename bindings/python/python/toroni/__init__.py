@@ -41,6 +41,7 @@ from toroni._errors import (
     WouldWaitForItself,
 )
 from toroni._inlet import Arrived, Entry, Origin
+from toroni._recording import RecordedMessage, Recording, open_recording
 from toroni._router import Router
 from toroni._stats import (
     BusStats,
@@ -104,6 +105,8 @@ __all__ = [
     "Publisher",
     "PublisherStats",
     "Received",
+    "RecordedMessage",
+    "Recording",
     "Reopened",
     "Router",
     "SettingMismatch",
@@ -123,4 +126,5 @@ __all__ = [
     "clean",
     "default_directory",
     "matches",
+    "open_recording",
 ]
