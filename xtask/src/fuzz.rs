@@ -45,6 +45,7 @@ struct Target {
 const TARGETS: &[Target] = &[
     Target { name: "topics", longest: 600 },
     Target { name: "command_line", longest: 600 },
+    Target { name: "recordings", longest: 8192 },
     Target { name: "hostile", longest: 160 },
     Target { name: "patterns", longest: 560 },
     Target { name: "operations", longest: 480 },
@@ -52,7 +53,7 @@ const TARGETS: &[Target] = &[
 ];
 
 /// Targets that need the program, or the library with its crash points. A feature of the same name adds it.
-const WITH_FEATURE: [&str; 2] = ["command_line", "deaths"];
+const WITH_FEATURE: [&str; 3] = ["command_line", "deaths", "recordings"];
 
 /// An input that takes longer counts as a hang. Most take some milliseconds.
 const TIMEOUT_SECONDS: u32 = 60;

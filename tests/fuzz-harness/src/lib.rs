@@ -6,6 +6,7 @@
 //!
 //! - `topics`: names and patterns.
 //! - `command_line`: arguments, input and output of the program.
+//! - `recordings`: any bytes as a file that `toroni record` has written.
 //! - `hostile`: any bytes in the files of a bus.
 //! - `patterns`: any bytes where a subscriber stores its patterns, compared with the oracle.
 //! - `operations`: lists of operations, compared with the oracle.
@@ -19,6 +20,8 @@ pub mod hostile;
 mod input;
 pub mod operations;
 pub mod patterns;
+#[cfg(feature = "program")]
+pub mod recordings;
 pub mod topics;
 
 pub use toroni_testkit::Directory;

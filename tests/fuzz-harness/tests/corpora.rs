@@ -5,9 +5,9 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-#[cfg(feature = "program")]
-use toroni_fuzz_harness::command_line;
 use toroni_fuzz_harness::{Directory, hostile, operations, patterns, topics};
+#[cfg(feature = "program")]
+use toroni_fuzz_harness::{command_line, recordings};
 
 #[test]
 fn topics_of_the_corpus() {
@@ -34,6 +34,12 @@ fn command_lines_of_the_corpus() {
     let directory = Directory::new();
     let fixture = command_line::Fixture::new(directory.path());
     repeat("command_line", |bytes| fixture.fuzz(bytes));
+}
+
+#[cfg(feature = "program")]
+#[test]
+fn recordings_of_the_corpus() {
+    repeat("recordings", recordings::fuzz);
 }
 
 #[test]
