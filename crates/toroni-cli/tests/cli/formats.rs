@@ -256,7 +256,7 @@ fn a_terminal_does_not_obey_payloads() {
 }
 
 /// Opens a pseudoterminal: the side of the user and the side of the program.
-fn terminal() -> (File, File) {
+pub(crate) fn terminal() -> (File, File) {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     let master = openpt(flags).unwrap();
     grantpt(&master).unwrap();

@@ -242,3 +242,46 @@ fn bad_files_are_refused_with_a_reason() {
     let _ = json_lines(&output.stdout);
     assert_ne!(output.status.code(), Some(101), "{output:?}");
 }
+
+/// Keys pause, step and end a replay, and the terminal is afterwards as before, whatever ends it.
+#[test]
+fn keys_steer_a_replay_and_the_terminal_is_restored() {
+    use crate::support::{Process, wait_until};
+    use rustix::process::Signal;
+    use rustix::termios::{LocalModes, tcgetattr};
+    use std::io::Write;
+
+    let (buses, files) = (Buses::new(), Directory::new());
+    let file = files.path().join("a.mcap");
+    recorded(&buses, &file, || {
+        buses.succeed(&["pub", "t", "--size", "10", "--repeat", "5"]);
+    });
+    for ended_by_key in [true, false] {
+        let (mut master, terminal) = crate::formats::terminal();
+        let is_raw = || {
+            let modes = tcgetattr(&terminal).unwrap().local_modes;
+            !modes.intersects(LocalModes::ICANON | LocalModes::ECHO)
+        };
+        assert!(!is_raw());
+        let arguments = ["replay", file.to_str().unwrap(), "--rate", "1/h", "-q"];
+        let mut command = buses.command(&arguments);
+        command.stdin(terminal.try_clone().unwrap()).stderr(terminal.try_clone().unwrap());
+        let before = buses.info("default")["messages"].as_u64().unwrap();
+        let mut process = Process::start(&mut command);
+        let played = || buses.info("default")["messages"].as_u64().unwrap() - before;
+        wait_until("the first message", || played() == 1);
+        assert!(is_raw());
+        // One each hour, but for the key.
+        master.write_all(b"\x1b[C").unwrap();
+        wait_until("the second message", || played() == 2);
+        if ended_by_key {
+            master.write_all(b"q").unwrap();
+            assert!(process.wait().success());
+        } else {
+            process.signal(Signal::TERM);
+            assert_eq!(process.wait().code(), Some(143));
+        }
+        assert!(!is_raw());
+        assert_eq!(played(), 2);
+    }
+}
