@@ -1,12 +1,12 @@
 #!/bin/sh
 # Measures `toroni record` beside `dd`, and `toroni replay --speed max`, in turn.
 #
-#   bench/recording.sh DIRECTORY [MEGABYTES]
+#   bench/recording.sh DIRECTORY [MEGABYTES, a power of two]
 #
 # DIRECTORY is where files are written: on the disk, or on a tmpfs. Prints one line for each run.
 set -eu
 directory=${1:?usage: bench/recording.sh DIRECTORY [MEGABYTES]}
-megabytes=${2:-1024}
+megabytes=${2:-512}
 toroni=${TORONI_PROGRAM:-toroni}
 work=$(mktemp -d "$directory/toroni-recording-XXXXXX")
 TORONI_DIR=$(mktemp -d /dev/shm/toroni-recording-XXXXXX)
@@ -15,21 +15,15 @@ trap 'rm -rf "$work" "$TORONI_DIR"' EXIT
 now() { date +%s%N; }
 per_second() { awk "BEGIN { printf \"%.0f\", $1 / ($2 / 1e9) }"; }
 
-# Publishes and records: size, count, further options of pub.
+# Publishes into a ring that holds everything, and records that: size, count.
 record() {
     size=$1 count=$2
-    shift 2
-    "$toroni" create "b$size" --capacity 256MiB --policy wait > "$work/out"
-    mkfifo "$work/ready"
-    "$toroni" -b "b$size" record "$work/a.mcap" --compress none --gate -n "$count" --ready-fd 3 3> "$work/ready" 2> "$work/said" &
-    recorder=$!
-    read -r _ < "$work/ready"
+    "$toroni" create b --capacity "$((megabytes * 2))MiB" > "$work/out"
+    "$toroni" -b b pub t --size "$size" --repeat "$count" --batch 64 -q
     start=$(now)
-    "$toroni" -b "b$size" pub t --size "$size" --repeat "$count" --batch 64 -q "$@"
-    wait "$recorder"
+    "$toroni" -b b record "$work/a.mcap" --compress none --from oldest -n "$count" --strict 2> "$work/said"
     took=$(($(now) - start))
-    rm "$work/ready"
-    "$toroni" rm "b$size" > "$work/out"
+    "$toroni" rm b > "$work/out"
     cat "$work/said"
 }
 

@@ -47,7 +47,9 @@ pub(super) enum What {
 /// Messages on their way to the writer.
 #[derive(Default)]
 pub(super) struct Buffer {
+    /// Payloads. Beyond `used` are old bytes: clearing them would take as long as copying new ones.
     pub(super) bytes: Vec<u8>,
+    used: usize,
     pub(super) entries: Vec<Entry>,
     pub(super) origins: Vec<(Origin, Option<u64>)>,
     pub(super) losses: Vec<RecordedLoss>,
@@ -59,16 +61,27 @@ pub(super) struct Buffer {
 
 impl Buffer {
     fn is_full(&self) -> bool {
-        self.bytes.len() + self.entries.len() * size_of::<Entry>() >= BUFFER_BYTES
+        self.used + self.entries.len() * size_of::<Entry>() >= BUFFER_BYTES
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.entries.is_empty() && !self.ends_file
     }
 
+    /// Adds space for a payload.
+    fn space(&mut self, length: usize) -> &mut [u8] {
+        let (start, end) = (self.used, self.used + length);
+        if self.bytes.len() < end {
+            self.bytes.resize(end.max(2 * self.bytes.len()), 0);
+        }
+        self.used = end;
+        &mut self.bytes[start..end]
+    }
+
     pub(super) fn clear(&mut self) {
-        self.bytes.clear();
+        self.used = 0;
         // A buffer that has grown for a long message gives the memory back.
+        self.bytes.truncate(2 * BUFFER_BYTES);
         self.bytes.shrink_to(2 * BUFFER_BYTES);
         self.entries.clear();
         self.origins.clear();
@@ -149,7 +162,7 @@ impl Intake {
         limit: u64,
         end: u64,
     ) -> Result<bool, Failure> {
-        let (bytes, entries) = (self.buffer.bytes.len(), self.buffer.entries.len());
+        let (bytes, entries) = (self.buffer.used, self.buffer.entries.len());
         let origins = self.buffer.origins.len();
         let (mut messages, mut reached_end) = (0, false);
         let before = self.next_sequence;
@@ -167,9 +180,7 @@ impl Intake {
             self.fired |= self.fires.get(topic as usize).copied().unwrap_or(false);
             let log_time = self.time_of(message.position());
             let payload = message.payload();
-            let start = self.buffer.bytes.len();
-            self.buffer.bytes.resize(start + payload.len(), 0);
-            payload.copy_to(0, &mut self.buffer.bytes[start..]);
+            payload.copy_to(0, self.buffer.space(payload.len()));
             let origin = message.origin().map(|origin| {
                 self.buffer.origins.push((origin, message.number()));
                 u32::try_from(self.buffer.origins.len() - 1).unwrap_or(u32::MAX)
@@ -180,13 +191,13 @@ impl Intake {
                 sequence,
                 log_time,
                 publish_time: published.unwrap_or(log_time),
-                end: self.buffer.bytes.len(),
+                end: self.buffer.used,
             });
             messages += 1;
         }
         if let Err(error) = run.validate() {
             // What was copied may be torn. It is part of the loss.
-            self.buffer.bytes.truncate(bytes);
+            self.buffer.used = bytes;
             self.buffer.entries.truncate(entries);
             self.buffer.origins.truncate(origins);
             self.next_sequence = before;
@@ -194,7 +205,7 @@ impl Intake {
             return Ok(reached_end);
         }
         self.messages += messages;
-        self.bytes += (self.buffer.bytes.len() - bytes) as u64;
+        self.bytes += (self.buffer.used - bytes) as u64;
         self.hand_on_if_due()?;
         Ok(reached_end)
     }
@@ -221,7 +232,7 @@ impl Intake {
             sequence: loss.from_sequence,
             log_time: self.log_time,
             publish_time: self.log_time,
-            end: self.buffer.bytes.len(),
+            end: self.buffer.used,
         });
         self.buffer.losses.push(loss);
         self.hand_on_if_due()
