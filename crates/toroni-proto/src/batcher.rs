@@ -114,6 +114,22 @@ impl Batcher {
         self.progress.number
     }
 
+    /// Returns the message number and the number that a datagram after all closed ones would state.
+    #[must_use]
+    pub const fn closed(&self) -> (MessageNumber, Number) {
+        match &self.progress.open {
+            Some(open) => (self.progress.message, open.writer.number()),
+            None => (self.progress.message, self.progress.number),
+        }
+    }
+
+    /// Notes that the stream has no message below this number any more: what lies between is not of
+    /// this stream.
+    pub fn skip_to(&mut self, number: Number) {
+        debug_assert_eq!(self.progress.packed, 0, "a message is packed completely first");
+        self.progress.number = self.progress.number.max(number);
+    }
+
     /// Packs a message. One that is longer than the stream allows is reported as lost in its place.
     /// Numbers must grow from message to message.
     ///

@@ -84,6 +84,8 @@ pub struct Config {
     pub sources: u64,
     /// How many receivers a sender knows.
     pub receivers: u64,
+    /// How many names the table of a stream has.
+    pub topics: u64,
     /// How many NAK datagrams a sender reads from one address in a second.
     pub naks_each: u64,
     /// How many NAK datagrams a sender reads from all addresses in a second.
@@ -120,6 +122,7 @@ impl Default for Config {
             hold_limit_ns: 5 * SECOND,
             sources: 256,
             receivers: 4_096,
+            topics: 65_536,
             naks_each: 2_000,
             naks_all: 20_000,
         }
@@ -466,6 +469,9 @@ pub const PARAMETERS: &[Parameter] = &[
         "How many sources a receiver follows"),
     parameter!("receivers", Count, |config| Some(config.receivers), 1 => 65_536,
         "How many receivers a sender knows"),
+    parameter!("topics", Count, |config| Some(config.topics), 32 => 1_048_576,
+        "How many names a stream's table has, patterns included. Messages of further topics are reported as lost. It takes \
+         64 bytes for each name at the start"),
     parameter!("naks_each", Count, |config| Some(config.naks_each), 1 => 1_000_000,
         "How many NAK datagrams of one address a sender reads in a second: twice what a receiver may send"),
     parameter!("naks_all", Count, |config| Some(config.naks_all), 1 => 10_000_000,
@@ -674,6 +680,7 @@ mod tests {
             "hold_limit" => &mut config.hold_limit_ns,
             "sources" => &mut config.sources,
             "receivers" => &mut config.receivers,
+            "topics" => &mut config.topics,
             "naks_each" => &mut config.naks_each,
             "naks_all" => &mut config.naks_all,
             _ => panic!("the parameter {name} is not in this list"),

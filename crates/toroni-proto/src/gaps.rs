@@ -18,6 +18,7 @@
 //! A receiver has a fixed number of gaps. When there would be one more, the oldest is given up.
 
 use crate::config::Config;
+use crate::hook::mutant;
 use crate::id::Sequence;
 use crate::random::Random;
 use crate::time::{MICROSECOND, MILLISECOND, Monotonic};
@@ -197,6 +198,9 @@ impl Gaps {
             }
             // If there was no room to cut the gap, it is larger than what the sender speaks of.
             let whole = range.first() >= about.first() && range.end() <= about.end();
+            if answer != NcfReason::Gone && mutant("nak_forgets_suppression") {
+                continue;
+            }
             if answer != NcfReason::Gone {
                 self.list[at].due = now.after(spread(&mut self.random, self.suppress_ns));
             } else if whole {
@@ -265,6 +269,12 @@ impl Gaps {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Monotonic> {
         self.list.iter().map(|gap| gap.due.min(gap.deadline)).min()
+    }
+
+    /// Returns when [`Self::give_up`] has something to do.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Monotonic> {
+        self.list.iter().map(|gap| gap.deadline).min()
     }
 
     /// Moves all times, because this process did not run for so long: its own sleep is nobody's loss.

@@ -16,6 +16,7 @@
 //! long burst.
 
 use crate::config::WIRE_OVERHEAD_BYTES;
+use crate::hook::mutant;
 use crate::time::{Monotonic, SECOND};
 
 /// A limiter counts in units of a bit a second for a nanosecond, so no rounding adds up. This many
@@ -64,6 +65,13 @@ impl Limiter {
         true
     }
 
+    /// Returns whether there is credit for a datagram of this length, without taking it.
+    #[must_use]
+    pub fn has(&mut self, now: Monotonic, datagram_bytes: u64) -> bool {
+        self.fill(now);
+        self.quota == 0 || self.needed(datagram_bytes) <= self.credit
+    }
+
     /// Returns the time from which a datagram of this length can be sent, if nothing else is sent
     /// before it. It may be in the past.
     #[must_use]
@@ -82,7 +90,8 @@ impl Limiter {
         if begun > 0 {
             // Both factors are below 2⁶⁴ and 2⁷⁰: the product saturates far above `most`.
             let given = self.quota.saturating_mul(u128::from(begun));
-            self.credit = self.credit.saturating_add(given).min(self.most);
+            let most = if mutant("limiter_carries_over") { u128::MAX } else { self.most };
+            self.credit = self.credit.saturating_add(given).min(most);
             self.begin = self.begin.after(begun * self.interval_ns);
         }
     }

@@ -160,6 +160,24 @@ impl Window {
         self.unsent = self.unsent.plus(1).min(self.lead);
     }
 
+    /// Returns the length of the next datagram that is to be sent for the first time, in bytes.
+    #[must_use]
+    pub fn unsent_bytes(&self) -> Option<u64> {
+        (self.unsent < self.lead).then(|| u64::from(self.entry(self.unsent).length))
+    }
+
+    /// Returns how many bytes of the ring lie between a datagram and the end of the last one that was
+    /// sent. Before the trail, the datagrams count that are still in the window.
+    #[must_use]
+    pub fn bytes_since(&self, sequence: Sequence) -> u64 {
+        let from = sequence.max(self.trail);
+        if from >= self.unsent {
+            return 0;
+        }
+        let end = self.entry(self.unsent.minus(1));
+        end.position + u64::from(end.length) - self.entry(from).position
+    }
+
     /// Returns a datagram that was sent and is still in the window.
     #[must_use]
     pub fn get(&self, sequence: Sequence) -> Option<&[u8]> {

@@ -46,6 +46,8 @@ pub struct Data<'a> {
     pub number: Number,
     /// The first sequence that the sender can still send again.
     pub trail: Sequence,
+    /// The greatest topic of a message that starts here, plus 1; [`u32::MAX`] if it was not computed.
+    pub topics_end: u32,
     count: u16,
     feed: bool,
     bytes: &'a [u8],
@@ -59,8 +61,8 @@ impl<'a> Data<'a> {
         message_max: u32,
     ) -> Result<Self, Reject> {
         let data = Self::fields(bytes, header.flags.has(Flags::FEED), header.sequence)?;
-        data.check(message_max)?;
-        Ok(data)
+        let topics_end = data.check(message_max)?;
+        Ok(Self { topics_end, ..data })
     }
 
     /// Views a datagram, without its MAC, that was checked when it arrived. Returns `None` if it never
@@ -90,11 +92,14 @@ impl<'a> Data<'a> {
         if count == 0 {
             return Err(Reject::Count);
         }
-        Ok(Self { sent, message, number, trail, count, feed, bytes: reader.rest() })
+        let (bytes, topics_end) = (reader.rest(), u32::MAX);
+        Ok(Self { sent, message, number, trail, topics_end, count, feed, bytes })
     }
 
     /// Checks all chunks, so that [`Self::chunks`] need not.
-    fn check(&self, message_max: u32) -> Result<(), Reject> {
+    /// Returns the greatest topic plus 1.
+    fn check(&self, message_max: u32) -> Result<u32, Reject> {
+        let mut topics_end = 0;
         let mut cursor = Cursor::new(self, message_max);
         for index in 0..self.count {
             let placed = cursor.next()?;
@@ -107,10 +112,14 @@ impl<'a> Data<'a> {
                     }
                 }
                 Chunk::First { .. } if !is_last => return Err(Reject::Fragment),
+                Chunk::Message { start, .. } | Chunk::First { start, .. } => {
+                    topics_end = topics_end.max(start.topic.get() + 1);
+                }
                 _ => {}
             }
         }
-        cursor.reader.end()
+        cursor.reader.end()?;
+        Ok(topics_end)
     }
 
     /// Returns the chunks in order, each with the number of its message.
@@ -274,6 +283,12 @@ impl DataWriter {
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.count == 0
+    }
+
+    /// Returns the number of the first message that starts, or else the least that the next can have.
+    #[must_use]
+    pub const fn number(&self) -> Number {
+        self.number
     }
 
     /// Returns the length of the datagram so far, without a MAC.

@@ -39,7 +39,7 @@ pub use self::ncf::{Ncf, NcfReason};
 pub use self::probe::{Probe, ProbeKind};
 pub use self::ranges::{MAX_RANGES, Range, Ranges};
 pub use self::reject::Reject;
-pub use self::session::{Address, Policy, Repairers, SessionInfo};
+pub use self::session::{Address, MAX_PATTERNS, Policy, Repairers, SessionInfo};
 pub use self::status::Status;
 pub use self::topics::{MAX_TABLE_NAMES, Topics, TopicsWanted};
 

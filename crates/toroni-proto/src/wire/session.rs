@@ -53,8 +53,8 @@ impl Policy {
     pub const ALL: [Self; 3] = [Self::Bounded, Self::Uncontrolled, Self::Slowest];
 }
 
-/// Where a repairer receives NAKs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// Where a participant receives datagrams of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Address {
     /// An IPv6 address, or an IPv4 address as ::ffff:a.b.c.d, in the order of the network.
     pub ip: [u8; 16],
