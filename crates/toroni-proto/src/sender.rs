@@ -1,0 +1,655 @@
+//! Sender: one stream of one session, from messages to datagrams.
+//!
+//! ```text
+//!             first SESSION sent          nothing left to send
+//!   ┌──────┐ ───────────────► ┌─────────┐ ───────────────► ┌──────┐
+//!   │ OPEN │                  │ SENDING │                  │ IDLE │   SESSION after 20 ms, 40 ms, … 2 s
+//!   └──────┘                  └─────────┘ ◄─────────────── └──────┘
+//!                                  │            message        │
+//!                                  └──────── end() ────────────┘
+//!                                              ▼
+//!                                         ┌────────┐  4 SESSIONs with END, then `generation`   ┌────────┐
+//!                                         │ ENDING │ ────────────────────────────────────────► │ CLOSED │
+//!                                         └────────┘                                           └────────┘
+//! ```
+//!
+//! [`Sender::poll_transmit`] returns one datagram after another, in this order: NCF, SESSION,
+//! retransmissions and names, new data. New data and retransmissions have a rate each. The bytes lie in
+//! the window, or in a small buffer of the sender.
+
+use crate::audience::{Audience, Change, Name, PutOut};
+use crate::batcher::{Batcher, Full, Mark as BatchMark, Now};
+use crate::config::Config;
+use crate::id::{MessageNumber, Number, Sequence, Series};
+use crate::limiter::Limiter;
+use crate::repair::{Next, Repair};
+use crate::time::{MILLISECOND, Monotonic};
+use crate::topics::Table;
+use crate::window::Window;
+use crate::wire::{
+    self, Address, Body, Data, Flags, Header, Keys, Kind, LostReason, MAX_RANGES, Ncf, NodeName,
+    Range, Reject, Repairers, Rules, SessionInfo, Start, TableName, TopicNumber, Topics,
+};
+
+/// While data flow, a SESSION is sent this often, so that joining never waits for silence.
+const SESSION_IN_FLOW_NS: u64 = 200 * MILLISECOND;
+/// How many SESSIONs with END are sent.
+const ENDS: u32 = 4;
+/// The memory for a datagram that does not lie in the window.
+const SCRATCH_BYTES: usize = 1_024;
+/// How many events wait for the caller. Later ones are dropped.
+const MAX_EVENTS: usize = 64;
+
+/// Who sends a stream, and how.
+#[derive(Debug, Clone, Copy)]
+pub struct Identity<'a> {
+    /// Realm, source, session, stream, flags and TTL. Its sequence is the first of the session.
+    pub header: Header,
+    /// The keys of the realm.
+    pub keys: Option<Keys>,
+    /// The name of the node.
+    pub name: NodeName<'a>,
+    /// Drawn by each process when it starts.
+    pub instance: [u8; 16],
+    /// The series of the numbers.
+    pub series: Series,
+    /// The session brings no message below this number.
+    pub begins: Number,
+    /// The stream's patterns, at most 16.
+    pub patterns: &'a [TableName<'a>],
+    /// Who repairs, besides the sender.
+    pub repairers: Repairers,
+    /// The TCP port for replay, or 0.
+    pub listen: u16,
+    /// With the policy slowest: the receivers that the sender waits for.
+    pub required: &'a [NodeName<'a>],
+}
+
+/// What a sender reports, seldom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// A receiver takes more than half of the retransmissions, for 10 s.
+    Crybaby {
+        /// Where it is.
+        address: Address,
+        /// The name of its node, if it sent STATUS.
+        name: Option<Name>,
+        /// How many datagrams its kernel has dropped, as it says.
+        dropped: u32,
+    },
+    /// The sender waits no more for a required receiver.
+    PutOut {
+        /// Which.
+        name: Name,
+        /// Why.
+        why: PutOut,
+    },
+    /// It waits for it again.
+    Back {
+        /// Which.
+        name: Name,
+    },
+    /// The session has ended, and nothing is answered any more.
+    Closed,
+}
+
+/// What happened so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counters {
+    /// New datagrams.
+    pub data: u64,
+    /// Datagrams that were sent again.
+    pub repairs: u64,
+    /// SESSIONs.
+    pub sessions: u64,
+    /// NCFs.
+    pub ncfs: u64,
+    /// TOPICS.
+    pub topics: u64,
+    /// NAKs that were read.
+    pub naks: u64,
+    /// Events that the caller did not fetch in time.
+    pub events_dropped: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Open,
+    Live,
+    Ending { restart: bool, sent: u32 },
+    Closed,
+}
+
+/// A state to which a sender can go back, as far as nothing of it was sent.
+#[derive(Debug, Clone, Copy)]
+pub struct Mark {
+    batch: BatchMark,
+    names: u32,
+}
+
+/// Sends one stream of one session.
+#[derive(Debug)]
+pub struct Sender {
+    config: Config,
+    header: Header,
+    keys: Option<Keys>,
+    name: Name,
+    instance: [u8; 16],
+    series: Series,
+    begins: Number,
+    patterns: u8,
+    repairers: Repairers,
+    listen: u16,
+    window: Window,
+    batcher: Batcher,
+    names: Table,
+    data: Limiter,
+    retransmit: Limiter,
+    repair: Repair,
+    audience: Audience,
+    state: State,
+    session_due: Monotonic,
+    session_interval_ns: u64,
+    session_last: Option<Monotonic>,
+    /// A receiver asked for a SESSION.
+    wanted: bool,
+    /// When new data and repairs may be sent again, if they wait.
+    data_due: Option<Monotonic>,
+    repair_due: Option<Monotonic>,
+    closes: Option<Monotonic>,
+    scratch: Box<[u8]>,
+    events: Vec<Event>,
+    counters: Counters,
+}
+
+/// The patterns of a stream do not fit its table, or are too many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a stream has at most 16 patterns, and they must fit its table of names")]
+pub struct TooManyPatterns;
+
+impl Sender {
+    /// Starts a session. The configuration was checked by [`Config::check_sender`].
+    ///
+    /// # Errors
+    ///
+    /// If there are too many patterns.
+    pub fn new(
+        config: &Config,
+        identity: &Identity<'_>,
+        now: Monotonic,
+    ) -> Result<Self, TooManyPatterns> {
+        let Identity { header, keys, .. } = *identity;
+        let mut names = Table::new(u32::try_from(config.topics).unwrap_or(u32::MAX));
+        if identity.patterns.len() > usize::from(wire::MAX_PATTERNS) {
+            return Err(TooManyPatterns);
+        }
+        for pattern in identity.patterns {
+            names.add(*pattern).map_err(|_| TooManyPatterns)?;
+        }
+        let bytes = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
+        let limiter =
+            |rate| Limiter::new(rate, config.rate_interval_ns, config.datagram_bytes, now);
+        let datagram = bytes(config.datagram_bytes);
+        Ok(Self {
+            header,
+            keys,
+            name: Name::new(identity.name),
+            instance: identity.instance,
+            series: identity.series,
+            begins: identity.begins,
+            patterns: u8::try_from(identity.patterns.len()).unwrap_or(0),
+            repairers: identity.repairers,
+            listen: identity.listen,
+            window: Window::new(bytes(config.window_bytes), datagram, header.sequence),
+            batcher: Batcher::new(config, header, keys, identity.begins),
+            names,
+            data: limiter(config.data_rate),
+            retransmit: limiter(config.retransmit_rate()),
+            repair: Repair::new(config, now),
+            audience: Audience::new(config, identity.required),
+            state: State::Open,
+            session_due: now,
+            session_interval_ns: config.session_min_ns,
+            session_last: None,
+            wanted: false,
+            data_due: None,
+            repair_due: None,
+            closes: None,
+            scratch: vec![0; SCRATCH_BYTES.min(datagram)].into(),
+            events: Vec::with_capacity(MAX_EVENTS),
+            counters: Counters::default(),
+            config: config.clone(),
+        })
+    }
+
+    /// Returns the number of a topic. Declares the name if it is new. Returns `None` if the table is full:
+    /// then the caller reports its messages with [`Self::lost`] and [`LostReason::Topic`].
+    ///
+    /// # Errors
+    ///
+    /// If the window is full. Then nothing happened.
+    pub fn topic(&mut self, now: Now, name: TableName<'_>) -> Result<Option<TopicNumber>, Full> {
+        let found = self.names.find(name.as_str());
+        // A pattern without wildcards has the text of a topic and its number, but was never declared.
+        if found.is_some() {
+            return Ok(found);
+        }
+        let Ok(number) = self.names.add(name) else { return Ok(None) };
+        if let Err(full) = self.batcher.topic(&mut self.window, now, number, name) {
+            self.names.truncate(number.get());
+            return Err(full);
+        }
+        Ok(Some(number))
+    }
+
+    /// Packs a message. Numbers must grow.
+    ///
+    /// # Errors
+    ///
+    /// If the window is full of datagrams that were not sent yet: the caller must call again with the same
+    /// message and nothing else, or go back to a mark.
+    pub fn message(&mut self, now: Now, start: Start, payload: &[u8]) -> Result<(), Full> {
+        self.batcher.message(&mut self.window, now, start, payload)
+    }
+
+    /// Reports messages that the source itself missed, at least one.
+    ///
+    /// # Errors
+    ///
+    /// If the window is full. Then nothing happened.
+    pub fn lost(&mut self, now: Now, count: u64, reason: LostReason) -> Result<(), Full> {
+        self.batcher.lost(&mut self.window, now, count, reason)
+    }
+
+    /// Notes that all messages of the stream below this number were taken from the bus.
+    pub fn taken(&mut self, number: Number) {
+        self.batcher.skip_to(number);
+    }
+
+    /// Sends what is packed without waiting for more. A caller without more messages calls it, unless the
+    /// stream has a `batch_delay`.
+    pub fn flush(&mut self, now: Now) {
+        self.batcher.flush(&mut self.window, now);
+    }
+
+    /// Returns the present state.
+    #[must_use]
+    pub fn mark(&self) -> Mark {
+        Mark { batch: self.batcher.mark(&self.window), names: self.names.len() }
+    }
+
+    /// Goes back to a state. What was packed and named since then is forgotten.
+    ///
+    /// # Panics
+    ///
+    /// If some of it was sent.
+    pub fn go_back(&mut self, mark: &Mark) {
+        self.batcher.go_back(&mut self.window, &mark.batch);
+        self.names.truncate(mark.names);
+    }
+
+    /// Ends the session when all that is packed was sent. `restart` says that the same series comes back
+    /// at once.
+    pub fn end(&mut self, now: Now, restart: bool) {
+        self.flush(now);
+        if !matches!(self.state, State::Closed | State::Ending { .. }) {
+            self.state = State::Ending { restart, sent: 0 };
+            self.session_due = now.monotonic;
+        }
+    }
+
+    /// Takes a datagram that asks this stream for something: NAK, STATUS or TOPICS_WANTED.
+    ///
+    /// # Errors
+    ///
+    /// If it is refused.
+    pub fn handle_datagram(&mut self, now: Now, from: Address, bytes: &[u8]) -> Result<(), Reject> {
+        let keys = self.keys;
+        let rules = Rules { realm: self.header.realm, keys: keys.as_ref(), message_max: 0 };
+        let (ours, state) = (self.header, self.state);
+        let datagram = wire::parse(bytes, &rules, |kind, header| {
+            let asks = matches!(kind, Kind::Nak | Kind::Status | Kind::TopicsWanted);
+            if !asks || header.source != ours.source || header.stream != ours.stream {
+                return Err(Reject::Stream);
+            }
+            if header.session != ours.session || state == State::Closed {
+                return Err(Reject::Session);
+            }
+            Ok(())
+        })?;
+        match datagram.body {
+            Body::Nak(nak) => {
+                if !self.repair.admit(now.monotonic, from) {
+                    return Ok(());
+                }
+                nak.ranges.check_lead(self.window.unsent())?;
+                self.counters.naks += 1;
+                if self.config.generation_ns > 0 {
+                    let busy = !self.retransmit.has(now.monotonic, self.config.datagram_bytes);
+                    self.repair.nak(now.monotonic, from, &nak.ranges, &self.window, busy);
+                    self.repair_due = Some(now.monotonic);
+                }
+            }
+            Body::Status(status) => {
+                let expected = datagram.header.sequence;
+                let change = self.audience.status(
+                    now.monotonic,
+                    now.wall,
+                    from,
+                    expected,
+                    &status,
+                    &self.window,
+                );
+                self.changed(change);
+                if self.window.unsent() < self.window.lead() {
+                    self.data_due = Some(now.monotonic);
+                }
+                self.wanted |= status.new;
+            }
+            Body::TopicsWanted(wanted) => {
+                if self.repair.admit(now.monotonic, from) {
+                    let first = wanted.first.get();
+                    let end = first.saturating_add(wanted.count).min(self.names.len());
+                    if first < end {
+                        self.repair.topics(from, first, end);
+                        self.repair_due = Some(now.monotonic);
+                    }
+                }
+            }
+            _ => return Err(Reject::Stream),
+        }
+        Ok(())
+    }
+
+    /// Returns the next datagram for the group, until there is none now.
+    pub fn poll_transmit(&mut self, now: Now) -> Option<&[u8]> {
+        let length = match self.choose(now)? {
+            Chosen::Scratch(length) => length,
+            Chosen::Repair(at) => {
+                return self.window.repair(at, now.monotonic, self.keys.as_ref());
+            }
+            Chosen::New(at) => return self.window.get(at),
+        };
+        self.scratch.get(..length)
+    }
+
+    fn choose(&mut self, now: Now) -> Option<Chosen> {
+        if self.state == State::Closed {
+            return None;
+        }
+        if self.state == State::Open {
+            self.state = State::Live;
+            return self.session(now).map(Chosen::Scratch);
+        }
+        if let Some(length) = self.ncf() {
+            return Some(Chosen::Scratch(length));
+        }
+        if self.session_at().is_some_and(|due| due <= now.monotonic)
+            && let Some(length) = self.session(now)
+        {
+            return Some(Chosen::Scratch(length));
+        }
+        self.repair(now.monotonic).or_else(|| self.new_data(now.monotonic))
+    }
+
+    /// Returns when [`Self::handle_timeout`] and [`Self::poll_transmit`] have something to do. If the caller
+    /// has packed something since it asked last, it polls at once.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Monotonic> {
+        if self.state == State::Closed {
+            return None;
+        }
+        let batch = self.batcher.poll_timeout();
+        [
+            batch,
+            self.session_at(),
+            self.data_due,
+            self.repair_due.filter(|_| !self.repair.is_empty()),
+            self.closes,
+            self.audience.poll_timeout(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    /// Does what is due.
+    pub fn handle_timeout(&mut self, now: Now) {
+        self.batcher.handle_timeout(&mut self.window, now);
+        while let Some(change) = self.audience.handle_timeout(now.monotonic) {
+            self.changed(Some(change));
+        }
+        self.repair.tick(now.monotonic);
+        if let Some(crybaby) = self.repair.crybaby() {
+            let member = self.audience.at(crybaby.address);
+            let name = member.map(|member| member.name);
+            let dropped = member.map_or(0, |member| member.dropped);
+            self.event(Event::Crybaby { address: crybaby.address, name, dropped });
+        }
+        if self.closes.is_some_and(|at| at <= now.monotonic) && self.state != State::Closed {
+            self.state = State::Closed;
+            self.event(Event::Closed);
+        }
+    }
+
+    /// Returns the next event.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        (!self.events.is_empty()).then(|| self.events.remove(0))
+    }
+
+    /// Returns what happened so far.
+    #[must_use]
+    pub const fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Returns how many NAKs were dropped because of the budgets.
+    #[must_use]
+    pub const fn refused(&self) -> u64 {
+        self.repair.refused()
+    }
+
+    /// Returns the window.
+    #[must_use]
+    pub const fn window(&self) -> &Window {
+        &self.window
+    }
+
+    /// Returns the receivers that are known.
+    #[must_use]
+    pub const fn audience(&self) -> &Audience {
+        &self.audience
+    }
+
+    /// Returns whether the session has ended, and nothing is answered any more.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.state == State::Closed
+    }
+
+    /// Returns whether all that was packed was sent.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.window.unsent() == self.window.lead()
+    }
+
+    fn all_sent(&self) -> bool {
+        self.window.unsent() == self.window.lead()
+    }
+
+    /// When the next SESSION is due.
+    fn session_at(&self) -> Option<Monotonic> {
+        let due = match self.state {
+            State::Closed => return None,
+            State::Ending { sent, .. } if sent >= ENDS => None,
+            State::Ending { sent: 0, .. } if !self.all_sent() => Some(self.session_due),
+            State::Ending { .. } | State::Open | State::Live => Some(self.session_due),
+        };
+        let last = self.session_last.unwrap_or_default();
+        let asked = self.wanted.then(|| last.after(self.config.session_min_ns));
+        match (due, asked) {
+            (Some(due), Some(asked)) => Some(due.min(asked)),
+            (due, asked) => due.or(asked),
+        }
+    }
+
+    fn session(&mut self, now: Now) -> Option<usize> {
+        let mut flags = self.header.flags;
+        let mut closes = None;
+        if let State::Ending { restart, sent } = &mut self.state
+            && self.window.unsent() == self.window.lead()
+        {
+            flags = flags.with(Flags::END);
+            if *restart {
+                flags = flags.with(Flags::RESTART);
+            }
+            *sent += 1;
+            if *sent == ENDS {
+                let linger = if *restart { 0 } else { self.config.generation_ns };
+                closes = Some(now.monotonic.after(linger));
+            }
+            self.session_interval_ns = self.config.session_min_ns;
+        }
+        self.closes = self.closes.or(closes);
+        // While new data wait for their turn, the stream is not idle.
+        let flows = !self.all_sent();
+        let interval = if flows { self.config.session_min_ns } else { self.session_interval_ns };
+        let next = interval.max(SESSION_IN_FLOW_NS);
+        let (message, number) = self.position();
+        let kbit = |rate: Option<u64>| {
+            rate.map_or(0, |rate| u32::try_from(rate / 1_000).unwrap_or(u32::MAX))
+        };
+        let header = Header { flags, sequence: self.window.unsent(), ..self.header };
+        let window_ms = self.config.data_rate.map_or(0, |rate| {
+            let ms = u128::from(self.config.window_bytes) * 8_000 / u128::from(rate.max(1));
+            u32::try_from(ms).unwrap_or(u32::MAX)
+        });
+        let info = SessionInfo {
+            sent: now.wall,
+            message,
+            number: number.max(self.begins),
+            first: self.header.sequence,
+            begins: self.begins,
+            series: self.series,
+            rtt_us: self.audience.rtt_us(),
+            receivers: u16::try_from(self.audience.members().len()).unwrap_or(u16::MAX),
+            listen: self.listen,
+            trail: self.window.trail(),
+            topics: self.names.len(),
+            data_kbit: kbit(self.config.data_rate),
+            retransmit_kbit: kbit(self.config.retransmit_rate()),
+            window_ms,
+            next_ms: u16::try_from(next / MILLISECOND).unwrap_or(u16::MAX),
+            datagram: u16::try_from(self.config.datagram_bytes).unwrap_or(u16::MAX),
+            instance: self.instance,
+            policy: self.config.policy,
+            patterns: self.patterns,
+            repairers: self.repairers,
+            name: self.name.as_node_name(),
+        };
+        let encoded = info.encode(&header, self.keys.as_ref(), &mut self.scratch);
+        self.session_last = Some(now.monotonic);
+        self.session_due = now.monotonic.after(interval);
+        self.session_interval_ns = (interval * 2).min(self.config.session_max_ns);
+        self.wanted = false;
+        self.counters.sessions += 1;
+        encoded.ok()
+    }
+
+    /// The message number and the number of what is sent next.
+    fn position(&self) -> (MessageNumber, Number) {
+        let next = self.window.next_unsent().and_then(Data::reopen);
+        next.map_or_else(|| self.batcher.closed(), |data| (data.message, data.number))
+    }
+
+    fn ncf(&mut self) -> Option<usize> {
+        let mut ranges = [Range::new(Sequence::ZERO, 1)?; MAX_RANGES];
+        let (reason, count) = self.repair.ncf(&mut ranges)?;
+        let header = Header { sequence: self.window.unsent(), ..self.header };
+        self.counters.ncfs += 1;
+        Ncf::encode(&header, reason, &ranges[..count], self.keys.as_ref(), &mut self.scratch).ok()
+    }
+
+    fn repair(&mut self, now: Monotonic) -> Option<Chosen> {
+        self.repair_due = None;
+        let (next, bytes) = self.repair.peek(now, &self.window)?;
+        let length = bytes - crate::config::WIRE_OVERHEAD_BYTES;
+        if !self.retransmit.take(now, length) {
+            self.repair_due = Some(self.retransmit.next(length));
+            return None;
+        }
+        self.repair_due = Some(now);
+        match next {
+            Next::Datagram(at) => {
+                self.repair.take(now, next, bytes, 0);
+                self.counters.repairs += 1;
+                Some(Chosen::Repair(at))
+            }
+            Next::Topics { first, count } => {
+                let (length, until) =
+                    self.topics(first, count.min(self.names.len().saturating_sub(first)));
+                self.repair.take(now, next, bytes, until);
+                self.counters.topics += 1;
+                length.map(Chosen::Scratch)
+            }
+        }
+    }
+
+    /// Encodes names from a number on. Returns the length, and the next number.
+    fn topics(&mut self, first: u32, count: u32) -> (Option<usize>, u32) {
+        let header = Header { sequence: self.window.unsent(), ..self.header };
+        let names = self.names.from(first).take(count as usize);
+        let number = TopicNumber::new(first);
+        let encoded = number.and_then(|number| {
+            Topics::encode(&header, number, names, self.keys.as_ref(), &mut self.scratch).ok()
+        });
+        match encoded {
+            Some((length, sent)) => (Some(length), first + u32::from(sent)),
+            None => (None, u32::MAX),
+        }
+    }
+
+    fn new_data(&mut self, now: Monotonic) -> Option<Chosen> {
+        self.data_due = None;
+        let length = self.window.unsent_bytes()?;
+        // A receiver that holds the sender is noticed by its STATUS, or put out by a timer.
+        if !self.audience.allows(now, &self.window, length) {
+            return None;
+        }
+        if !self.data.take(now, length) {
+            self.data_due = Some(self.data.next(length));
+            return None;
+        }
+        self.data_due = Some(now);
+        let at = self.window.unsent();
+        self.window.sent();
+        self.counters.data += 1;
+        self.session_interval_ns = self.config.session_min_ns;
+        let last = self.session_last.unwrap_or(now);
+        self.session_due =
+            now.after(self.config.session_min_ns).min(last.after(SESSION_IN_FLOW_NS));
+        Some(Chosen::New(at))
+    }
+
+    fn changed(&mut self, change: Option<Change>) {
+        match change {
+            Some(Change::Out(name, why)) => self.event(Event::PutOut { name, why }),
+            Some(Change::Back(name)) => self.event(Event::Back { name }),
+            None => {}
+        }
+    }
+
+    fn event(&mut self, event: Event) {
+        if self.events.len() < MAX_EVENTS {
+            self.events.push(event);
+        } else {
+            self.counters.events_dropped += 1;
+        }
+    }
+}
+
+enum Chosen {
+    Scratch(usize),
+    Repair(Sequence),
+    New(Sequence),
+}
