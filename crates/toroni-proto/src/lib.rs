@@ -115,12 +115,19 @@
 //! | [`window`] | what a sender can send again |
 //! | [`gaps`] | what a receiver misses, and when it asks for it |
 //! | [`reassembly`] | messages from datagrams, in the order of the source or of arrival |
+//! | [`repair`] | which datagrams a sender sends again, fairly, and what it says about the others |
+//! | [`audience`] | the receivers that a sender knows, and which of them hold it |
+//! | [`topics`] | names and numbers of topics, at both ends |
+//! | [`sender`] | one stream of one session: joins the parts above |
+//! | [`receiver`] | one stream of one session, at the other end |
+//! | [`arrivals`] | all streams that a node hears, and which sessions it believes |
 //!
-//! The protocol is under construction: what joins these parts to a sender and a receiver is missing. `docs/protocol.md` in
-//! the repository describes the wire format for implementers of other languages.
+//! `docs/protocol.md` in the repository describes the protocol for implementers of other languages.
 
 #![forbid(unsafe_code)]
 
+pub mod arrivals;
+pub mod audience;
 pub mod batcher;
 pub mod config;
 pub mod gaps;
@@ -128,9 +135,19 @@ pub mod id;
 pub mod limiter;
 pub mod random;
 pub mod reassembly;
+pub mod receiver;
+pub mod repair;
+pub mod sender;
 pub mod time;
+pub mod topics;
 pub mod window;
 pub mod wire;
 
+mod hook;
+
 #[cfg(test)]
 mod documents;
+// As a test of the library, it is compiled with the mutants in it.
+#[cfg(test)]
+#[path = "../tests/simulator/mod.rs"]
+mod simulator;

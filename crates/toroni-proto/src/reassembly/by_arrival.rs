@@ -10,7 +10,7 @@
 //! given up. So each count is exact, although the messages after it were delivered before.
 
 use super::{
-    AHEAD, Arrival, Buffer, Deliver, Loss, Message, Parts, Pool, Refused, Slot, Turn, place,
+    AHEAD, Arrival, Bound, Buffer, Deliver, Loss, Message, Parts, Pool, Refused, Slot, Turn, place,
 };
 use crate::id::{MessageNumber, Number, Sequence};
 use crate::wire::{Chunk, Data, LostReason, Range};
@@ -29,6 +29,8 @@ pub struct ByArrival {
     next: Sequence,
     held: usize,
     held_max: usize,
+    /// How many of the held ones wait for a name, so that nothing is known of them yet.
+    waiting: usize,
     /// Whether the datagram before `next` ends with a part of the message that is due.
     open: bool,
     turn: Turn,
@@ -78,6 +80,7 @@ impl ByArrival {
             next: first,
             held: 0,
             held_max,
+            waiting: 0,
             open: false,
             turn: Turn { message, number: None, collected: None, lost: None },
         }
@@ -88,6 +91,18 @@ impl ByArrival {
     #[must_use]
     pub const fn next(&self) -> Sequence {
         self.next
+    }
+
+    /// Returns the first message that was neither delivered nor reported as lost, if anything was received.
+    #[must_use]
+    pub const fn next_message(&self) -> Option<MessageNumber> {
+        self.turn.message
+    }
+
+    /// Returns the number of the last message before which nothing is open.
+    #[must_use]
+    pub const fn number(&self) -> Option<Number> {
+        self.turn.number
     }
 
     /// Returns the first sequence that is too far ahead.
@@ -119,7 +134,11 @@ impl ByArrival {
         if sequence >= self.end() {
             return Err(Refused::TooFar(buffer));
         }
-        if sequence < self.next || self.seen[place(sequence)].is_some() {
+        let is_here = |slot: &Slot| matches!(slot, Slot::Held { .. });
+        if sequence < self.next
+            || self.seen[place(sequence)].is_some()
+            || is_here(&self.slots[place(sequence)])
+        {
             pool.give(buffer);
             return Ok(Arrival::Duplicate);
         }
@@ -130,10 +149,66 @@ impl ByArrival {
             return Ok(Arrival::Duplicate);
         };
         let has_room = self.held < self.held_max;
+        if !out.is_ready(sequence, &data) {
+            if !has_room {
+                return Err(Refused::Full(buffer));
+            }
+            self.slots[place(sequence)] = Slot::Held { buffer, length };
+            self.held += 1;
+            self.waiting += 1;
+            return Ok(Arrival::Held);
+        }
         let is_part = |chunk: Chunk<'_>| matches!(chunk, Chunk::First { .. } | Chunk::Rest { .. });
         if !has_room && sequence != self.next && data.chunks().any(|one| is_part(one.chunk)) {
             return Err(Refused::Full(buffer));
         }
+        self.take_in(pool, sequence, buffer, length, out);
+        self.advance(pool, out);
+        Ok(Arrival::Delivered)
+    }
+
+    /// Returns whether a datagram is here and waits for a name.
+    #[must_use]
+    pub const fn is_blocked(&self) -> bool {
+        self.waiting > 0
+    }
+
+    /// Delivers what waited for names that are known now. With `force`, it does not wait for them any more.
+    pub fn retry(&mut self, pool: &mut Pool, force: bool, out: &mut impl Deliver) {
+        let mut at = self.next;
+        let end = self.end();
+        while self.waiting > 0 && at < end {
+            if self.seen[place(at)].is_none()
+                && matches!(self.slots[place(at)], Slot::Held { .. })
+                && let Slot::Held { buffer, length } = core::mem::take(&mut self.slots[place(at)])
+            {
+                let bytes = pool.get(&buffer).get(..usize::from(length)).unwrap_or_default();
+                let ready = force || Data::reopen(bytes).is_none_or(|data| out.is_ready(at, &data));
+                if ready {
+                    self.held -= 1;
+                    self.waiting -= 1;
+                    self.take_in(pool, at, buffer, length, out);
+                } else {
+                    self.slots[place(at)] = Slot::Held { buffer, length };
+                }
+            }
+            at = at.plus(1);
+        }
+        self.advance(pool, out);
+    }
+
+    /// Delivers the whole messages of a datagram, and keeps it if it has parts of others.
+    fn take_in(
+        &mut self,
+        pool: &mut Pool,
+        sequence: Sequence,
+        buffer: Buffer,
+        length: u16,
+        out: &mut impl Deliver,
+    ) {
+        let has_room = self.held < self.held_max;
+        let bytes = pool.get(&buffer).get(..usize::from(length)).unwrap_or_default();
+        let Some(data) = Data::reopen(bytes) else { return pool.give(buffer) };
         let delivered = self.deliver(pool, sequence, &data, out);
         let seen = Seen { kept: has_room, ..delivered };
         let has_parts = seen.first || seen.rest != Rest::None;
@@ -155,8 +230,6 @@ impl ByArrival {
             self.slots[place(sequence)] = Slot::Missing;
             pool.give(buffer);
         }
-        self.advance(pool, out);
-        Ok(Arrival::Delivered)
     }
 
     /// Stops waiting for the datagrams of a range that have not arrived. Their messages are reported
@@ -180,6 +253,7 @@ impl ByArrival {
         reason: LostReason,
         out: &mut impl Deliver,
     ) {
+        self.retry(pool, true, out);
         self.mark(self.next, sequence, reason);
         self.advance(pool, out);
         if self.next < sequence {
@@ -220,6 +294,7 @@ impl ByArrival {
         }
         self.seen.fill(None);
         self.held = 0;
+        self.waiting = 0;
         self.base = self.next;
         self.open = false;
     }
@@ -269,7 +344,8 @@ impl ByArrival {
                 Chunk::Topic { number, name } => out.topic(number, name),
                 Chunk::Lost { count, reason } => {
                     let after = seen.last;
-                    out.loss(Loss { message, count, reason, after, until: None });
+                    let bound = Bound::Exact;
+                    out.loss(Loss { message, count, bound, reason, after, until: None });
                     seen.after = message.plus(count);
                 }
             }
@@ -436,7 +512,8 @@ impl ByArrival {
         let end = end.min(self.end());
         let mut sequence = first.max(self.next);
         while sequence < end {
-            if self.seen[place(sequence)].is_none() {
+            let slot = &self.slots[place(sequence)];
+            if self.seen[place(sequence)].is_none() && matches!(slot, Slot::Missing) {
                 self.slots[place(sequence)] = Slot::Lost(reason);
             }
             sequence = sequence.plus(1);

@@ -43,6 +43,12 @@ impl InOrder {
         self.next
     }
 
+    /// Returns the first message that was neither delivered nor reported as lost, if anything was received.
+    #[must_use]
+    pub const fn next_message(&self) -> Option<MessageNumber> {
+        self.turn.message
+    }
+
     /// Returns the first sequence that is too far ahead.
     #[must_use]
     pub const fn end(&self) -> Sequence {
@@ -76,9 +82,11 @@ impl InOrder {
             pool.give(buffer);
             return Ok(Arrival::Duplicate);
         }
-        if sequence == self.next {
+        if sequence == self.next && is_ready(pool, sequence, &buffer, length, out) {
+            // It may have been given up while its turn had not come.
+            *self.slot_mut(sequence) = Slot::Missing;
             self.process(pool, buffer, length, out);
-            self.advance(pool, out);
+            self.advance(pool, out, false);
             return Ok(Arrival::Delivered);
         }
         if self.held >= self.held_max {
@@ -100,7 +108,18 @@ impl InOrder {
         out: &mut impl Deliver,
     ) {
         self.mark(range.first(), range.end(), reason);
-        self.advance(pool, out);
+        self.advance(pool, out, false);
+    }
+
+    /// Returns whether the next datagram is here and waits for a name.
+    #[must_use]
+    pub fn is_blocked(&self) -> bool {
+        matches!(self.slot(self.next), Slot::Held { .. })
+    }
+
+    /// Delivers what waited for names that are known now. With `force`, it does not wait for them any more.
+    pub fn retry(&mut self, pool: &mut Pool, force: bool, out: &mut impl Deliver) {
+        self.advance(pool, out, force);
     }
 
     /// Gives up everything before `sequence` that has not arrived, however far away that is.
@@ -112,7 +131,7 @@ impl InOrder {
         out: &mut impl Deliver,
     ) {
         self.mark(self.next, sequence, reason);
-        self.advance(pool, out);
+        self.advance(pool, out, true);
         if self.next < sequence {
             // All that was held has had its turn.
             self.turn.lost.get_or_insert(reason);
@@ -157,11 +176,18 @@ impl InOrder {
         self.turn.collected = None;
     }
 
-    /// Delivers what waits, up to the next datagram that is missing.
-    fn advance(&mut self, pool: &mut Pool, out: &mut impl Deliver) {
+    /// Delivers what waits, up to the next datagram that is missing or, without `force`, waits for a name.
+    fn advance(&mut self, pool: &mut Pool, out: &mut impl Deliver, force: bool) {
         loop {
-            match core::mem::take(self.slot_mut(self.next)) {
+            let next = self.next;
+            match core::mem::take(self.slot_mut(next)) {
                 Slot::Missing => return,
+                Slot::Held { buffer, length }
+                    if !force && !is_ready(pool, next, &buffer, length, out) =>
+                {
+                    *self.slot_mut(next) = Slot::Held { buffer, length };
+                    return;
+                }
                 Slot::Held { buffer, length } => {
                     self.held -= 1;
                     self.process(pool, buffer, length, out);
@@ -316,6 +342,17 @@ impl InOrder {
     fn slot_mut(&mut self, sequence: Sequence) -> &mut Slot {
         &mut self.slots[place(sequence)]
     }
+}
+
+fn is_ready(
+    pool: &Pool,
+    sequence: Sequence,
+    buffer: &Buffer,
+    length: u16,
+    out: &mut impl Deliver,
+) -> bool {
+    let bytes = pool.get(buffer).get(..usize::from(length)).unwrap_or_default();
+    Data::reopen(bytes).is_none_or(|data| out.is_ready(sequence, &data))
 }
 
 /// Which part of an incomplete message a datagram has.

@@ -27,6 +27,7 @@ pub use self::by_arrival::ByArrival;
 pub use self::in_order::InOrder;
 pub use self::pool::{Buffer, Pool};
 
+use crate::hook::mutant;
 use crate::id::{MessageNumber, Number, Sequence};
 use crate::wire::{Chunk, Data, LostReason, Start, TableName, TopicNumber};
 
@@ -44,6 +45,24 @@ pub trait Deliver {
 
     /// Messages that were lost. In the order of the source, they were at this place.
     fn loss(&mut self, loss: Loss);
+
+    /// Returns whether the names of all topics in a datagram are known, so that it can be delivered. If not,
+    /// it waits until [`InOrder::retry`] or [`ByArrival::retry`] is called.
+    fn is_ready(&mut self, sequence: Sequence, data: &Data<'_>) -> bool {
+        let _ = (sequence, data);
+        true
+    }
+}
+
+/// How exact the count of a loss is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Bound {
+    /// So many were lost.
+    Exact,
+    /// So many, and perhaps others that nobody knows of.
+    AtLeast,
+    /// Not all of the numbers in between belonged to this stream.
+    AtMost,
 }
 
 /// A message as it is delivered. Its bytes lie in receive buffers, and stay there during the call
@@ -63,8 +82,10 @@ pub struct Message<'a> {
 pub struct Loss {
     /// The first that is missing.
     pub message: MessageNumber,
-    /// How many, exactly.
+    /// How many.
     pub count: u64,
+    /// How exact that is. Within a session, it is exact.
+    pub bound: Bound,
     /// Why.
     pub reason: LostReason,
     /// The number of the last message that was delivered before them, if there was one. Theirs are
@@ -131,7 +152,7 @@ impl<'a> Iterator for Parts<'a> {
 pub enum Arrival {
     /// What is complete with it was delivered.
     Delivered,
-    /// It waits behind a gap.
+    /// It waits behind a gap, or for a name.
     Held,
     /// It was there before. Nothing happened.
     Duplicate,
@@ -195,7 +216,8 @@ impl Turn {
         let due = *self.message.get_or_insert(message);
         if message > due {
             let reason = self.lost.unwrap_or(LostReason::Gone);
-            self.report(message.since(due), reason, Some(until), out);
+            let count = if mutant("loss_counts_datagrams") { 1 } else { message.since(due) };
+            self.report(count, reason, Some(until), out);
             self.message = Some(message);
             self.collected = None;
         }
@@ -212,7 +234,8 @@ impl Turn {
         // A sender that contradicts itself gets an empty range of numbers, and not a reversed one.
         let least = self.number.map_or(Number::ZERO, |number| number.plus(1));
         let until = until.map(|until| until.max(least));
-        out.loss(Loss { message, count, reason, after: self.number, until });
+        let (after, bound) = (self.number, Bound::Exact);
+        out.loss(Loss { message, count, bound, reason, after, until });
     }
 
     fn is_due(&self, message: MessageNumber) -> bool {

@@ -1,0 +1,610 @@
+//! Arrivals: all streams of a realm that a node hears, and who sends them.
+//!
+//! ```text
+//!   datagram ──► header, MAC ──► whose? ──► ours: echo, or another node with our id
+//!                                  │
+//!                                  ├──► a session that is followed ──► its receiver
+//!                                  ├──► a later session: followed once the current one is silent or ended
+//!                                  └──► a new source: a receiver that joins
+//! ```
+//!
+//! One forged datagram cannot silence a source: a later session replaces the current one only when that has
+//! been silent for longer than it promised in its last SESSION, with a key at once. An earlier session (a clock that went back) replaces it when it
+//! was silent for `activity` and two SESSIONs, a second apart, named the earlier one.
+//!
+//! A receiver is allocated when its source is heard for the first time. There are at most `sources` of them.
+
+use crate::config::Config;
+use crate::id::{MessageNumber, Number, Realm, Series, Session, Source, Stream};
+use crate::random::Random;
+use crate::reassembly::{Bound, Buffer, Deliver, Loss, Message, Pool};
+use crate::receiver::{Arrived, Counters, End, Mark, Me, Position, Receiver};
+use crate::time::{MILLISECOND, Monotonic, SECOND};
+use crate::wire::{
+    self, Address, Body, Flags, Header, Keys, Kind, LostReason, MAC_BYTES, Reject, Rules,
+    TableName, TopicNumber,
+};
+
+/// A later session replaces one that was silent for so long beyond the time within which it promised a SESSION.
+const REPLACE_NS: u64 = 50 * MILLISECOND;
+/// Two SESSIONs at least so far apart make an earlier session believed.
+const NAMED_NS: u64 = SECOND;
+/// How many foreign SESSIONs with our id, within [`COLLISION_NS`], are a collision.
+const COLLISIONS: u32 = 3;
+const COLLISION_NS: u64 = 3 * SECOND;
+/// How many events wait for the caller. Later ones are dropped.
+const MAX_EVENTS: usize = 64;
+
+/// A stream of a source, in one session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Flow {
+    /// Who sends it.
+    pub source: Source,
+    /// In which life.
+    pub session: Session,
+    /// Which of its streams.
+    pub stream: Stream,
+    /// The series of its numbers.
+    pub series: Series,
+}
+
+/// Receives what arrives from all sources.
+pub trait Inbox {
+    /// A message.
+    fn message(&mut self, flow: Flow, message: Message<'_>);
+    /// The name of a topic, or a pattern, of this session.
+    fn topic(&mut self, flow: Flow, number: TopicNumber, name: TableName<'_>);
+    /// Messages that were lost.
+    fn loss(&mut self, flow: Flow, loss: Loss);
+}
+
+/// What happens seldom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// A session is followed from now on.
+    Joined(Flow),
+    /// A session has ended.
+    Ended(Flow, End),
+    /// Another node uses our source id.
+    Collision {
+        /// Where it is.
+        address: Address,
+        /// Whether we are the one that must stop sending. Without a key nobody must, since anybody could
+        /// forge this.
+        stop: bool,
+    },
+}
+
+#[derive(Debug)]
+struct Entry {
+    source: Source,
+    stream: Stream,
+    session: Session,
+    /// Where the series continues, if one is known.
+    mark: Option<Mark>,
+    receiver: Option<Receiver>,
+    joined: bool,
+    /// The last session ended with END, and all of it came.
+    complete: bool,
+    heard: Monotonic,
+    /// Where this session was left, when it was silent.
+    left: Option<Position>,
+    /// An earlier session that was named, and when first.
+    earlier: Option<(Session, Monotonic)>,
+}
+
+/// What is refused, by reason, in the order of [`Reject::ALL`].
+pub type Rejects = [u64; Reject::ALL.len()];
+
+/// Follows all sources of a realm.
+#[derive(Debug)]
+pub struct Arrivals {
+    config: Config,
+    realm: Realm,
+    keys: Option<Keys>,
+    me: Me,
+    instance: [u8; 16],
+    random: Random,
+    pool: Pool,
+    /// Sorted by source and stream. Never grows beyond `sources`, for which it has memory.
+    entries: Vec<Entry>,
+    rejects: Rejects,
+    /// Sources for which there was no entry, and datagrams for which there was no buffer.
+    no_entry: u64,
+    no_buffer: u64,
+    collision: Option<(Monotonic, u32)>,
+    turn: usize,
+    events: Vec<Event>,
+}
+
+struct Labelled<'a, I> {
+    flow: Flow,
+    out: &'a mut I,
+}
+
+impl<I: Inbox> Deliver for Labelled<'_, I> {
+    fn message(&mut self, message: Message<'_>) {
+        self.out.message(self.flow, message);
+    }
+    fn topic(&mut self, number: TopicNumber, name: TableName<'_>) {
+        self.out.topic(self.flow, number, name);
+    }
+    fn loss(&mut self, loss: Loss) {
+        self.out.loss(self.flow, loss);
+    }
+}
+
+impl Arrivals {
+    /// Allocates what all receivers share. The configuration was checked by [`Config::check_receiver`].
+    #[must_use]
+    pub fn new(
+        config: &Config,
+        realm: Realm,
+        keys: Option<Keys>,
+        me: Me,
+        instance: [u8; 16],
+        random: Random,
+    ) -> Self {
+        let datagram = usize::try_from(config.datagram_bytes).unwrap_or(usize::MAX).max(1);
+        let buffers = config.receive_memory_bytes / config.datagram_bytes.max(1);
+        Self {
+            realm,
+            keys,
+            me,
+            instance,
+            random,
+            pool: Pool::new(u32::try_from(buffers).unwrap_or(u32::MAX), datagram),
+            entries: Vec::with_capacity(usize::try_from(config.sources).unwrap_or(usize::MAX)),
+            rejects: [0; Reject::ALL.len()],
+            no_entry: 0,
+            no_buffer: 0,
+            collision: None,
+            turn: 0,
+            events: Vec::with_capacity(MAX_EVENTS),
+            config: config.clone(),
+        }
+    }
+
+    /// Notes where a series continues, from what the caller has kept. Must be called before its source is
+    /// heard. Returns whether there was room.
+    pub fn remember(&mut self, source: Source, stream: Stream, mark: Mark) -> bool {
+        let Some(at) = self.entry(source, stream, Session(0), Monotonic::default()) else {
+            return false;
+        };
+        self.entries[at].mark = Some(mark);
+        true
+    }
+
+    /// Returns how many datagrams were refused, by reason.
+    #[must_use]
+    pub const fn rejects(&self) -> &Rejects {
+        &self.rejects
+    }
+
+    /// Returns how many datagrams found no buffer, and how many no room for their source.
+    #[must_use]
+    pub const fn dropped(&self) -> (u64, u64) {
+        (self.no_buffer, self.no_entry)
+    }
+
+    /// Returns what each receiver has counted.
+    pub fn counters(&self) -> impl Iterator<Item = (Source, Stream, Session, Counters)> {
+        self.entries.iter().filter_map(|entry| {
+            let counters = entry.receiver.as_ref()?.counters();
+            Some((entry.source, entry.stream, entry.session, counters))
+        })
+    }
+
+    /// Returns where each series continues.
+    pub fn marks(&self) -> impl Iterator<Item = (Source, Stream, Mark)> {
+        self.entries.iter().filter_map(|entry| {
+            let mark = entry.receiver.as_ref().and_then(Receiver::mark).or(entry.mark)?;
+            Some((entry.source, entry.stream, mark))
+        })
+    }
+
+    /// Returns how many buffers are free, and how many the receivers hold.
+    #[must_use]
+    pub fn buffers(&self) -> (usize, usize) {
+        let held = self.entries.iter().filter_map(|entry| entry.receiver.as_ref());
+        (self.pool.free(), held.map(Receiver::held).sum())
+    }
+
+    /// Returns how many gaps are open.
+    #[must_use]
+    pub fn open_gaps(&self) -> usize {
+        let receivers = self.entries.iter().filter_map(|entry| entry.receiver.as_ref());
+        receivers.map(Receiver::open_gaps).sum()
+    }
+
+    /// Takes a buffer, to receive into it. If none is free, the stream that holds most gives up its oldest
+    /// gap, so that one gap never stops the others.
+    pub fn take_buffer(&mut self, out: &mut impl Inbox) -> Option<Buffer> {
+        if let Some(buffer) = self.pool.take() {
+            return Some(buffer);
+        }
+        let held = |entry: &Entry| entry.receiver.as_ref().map_or(0, Receiver::held);
+        let most = self.entries.iter_mut().max_by_key(|entry| held(entry))?;
+        let mut labelled = Labelled { flow: flow_of(most), out };
+        let receiver = most.receiver.as_mut()?;
+        receiver.shed(&mut self.pool, &mut labelled);
+        self.pool.take()
+    }
+
+    /// Returns the memory of a buffer.
+    pub fn buffer_mut(&mut self, buffer: &Buffer) -> &mut [u8] {
+        self.pool.get_mut(buffer)
+    }
+
+    /// Takes a datagram that lies elsewhere, and copies it if it must be kept.
+    ///
+    /// # Errors
+    ///
+    /// If it is refused.
+    pub fn handle_datagram(
+        &mut self,
+        now: Monotonic,
+        from: Address,
+        bytes: &[u8],
+        out: &mut impl Inbox,
+    ) -> Result<(), Reject> {
+        let Some(buffer) = self.take_buffer(out) else {
+            self.no_buffer += 1;
+            return Ok(());
+        };
+        let Some(memory) = self.pool.get_mut(&buffer).get_mut(..bytes.len()) else {
+            // Longer than any of our streams.
+            self.pool.give(buffer);
+            self.rejects[Reject::TooLong.index()] += 1;
+            return Err(Reject::TooLong);
+        };
+        memory.copy_from_slice(bytes);
+        self.handle_buffer(now, from, buffer, bytes.len(), out)
+    }
+
+    /// Takes a datagram of this length in a buffer that [`Self::take_buffer`] returned.
+    ///
+    /// # Errors
+    ///
+    /// If it is refused. It is counted, and the buffer is given back in any case.
+    pub fn handle_buffer(
+        &mut self,
+        now: Monotonic,
+        from: Address,
+        buffer: Buffer,
+        length: usize,
+        out: &mut impl Inbox,
+    ) -> Result<(), Reject> {
+        let mut kept = Some(buffer);
+        let result = self.handle(now, from, &mut kept, length, out);
+        if let Some(buffer) = kept {
+            self.pool.give(buffer);
+        }
+        if let Err(reason) = result {
+            self.rejects[reason.index()] += 1;
+        }
+        result
+    }
+
+    fn handle(
+        &mut self,
+        now: Monotonic,
+        from: Address,
+        kept: &mut Option<Buffer>,
+        length: usize,
+        out: &mut impl Inbox,
+    ) -> Result<(), Reject> {
+        let Some(buffer) = kept.as_ref() else { return Ok(()) };
+        let (ours, keys) = (self.me.id.source, self.keys);
+        let message_max = u32::try_from(self.config.message_max_bytes).unwrap_or(u32::MAX);
+        let rules = Rules { realm: self.realm, keys: keys.as_ref(), message_max };
+        let bytes = self.pool.get(buffer).get(..length).unwrap_or_default();
+        let datagram = wire::parse(bytes, &rules, |kind, header| match kind {
+            Kind::Nak | Kind::Status | Kind::TopicsWanted | Kind::Probe => Err(Reject::Stream),
+            _ if header.source == ours && kind != Kind::Session => Err(Reject::Echo),
+            _ => Ok(()),
+        })?;
+        let header = datagram.header;
+        if header.source == ours {
+            let Body::Session(info) = datagram.body else { return Err(Reject::Echo) };
+            return Err(self.foreign(now, from, header.session, info.instance));
+        }
+        if let Body::Data(data) = datagram.body {
+            let (trail, topics_end) = (data.trail, data.topics_end);
+            let at = self.follow(now, &header, false, out)?;
+            let Some(buffer) = kept.take() else { return Ok(()) };
+            let mac = if self.keys.is_some() { MAC_BYTES } else { 0 };
+            let length = u16::try_from(length - mac).unwrap_or(u16::MAX);
+            let sequence = header.sequence;
+            let again = header.flags.has(Flags::RETRANSMISSION);
+            let arrived = Arrived { sequence, again, trail, topics_end, buffer, length };
+            let entry = &mut self.entries[at];
+            let mut labelled = Labelled { flow: flow_of(entry), out };
+            let Some(receiver) = &mut entry.receiver else {
+                self.pool.give(arrived.buffer);
+                return Ok(());
+            };
+            receiver.data(now, from, arrived, &mut self.pool, &mut labelled);
+            self.after(at);
+            return Ok(());
+        }
+        // The receiver takes buffers of the pool while it reads this, so it reads a copy.
+        let mut copy = [0; CONTROL_BYTES];
+        let Some(copied) = copy.get_mut(..length) else { return Err(Reject::TooLong) };
+        copied.copy_from_slice(bytes);
+        let is_session = matches!(datagram.body, Body::Session(_));
+        let at = self.follow(now, &header, is_session, out)?;
+        let datagram = wire::parse(copied, &rules, |_, _| Ok(()))?;
+        let entry = &mut self.entries[at];
+        // The flow's series is known from the first SESSION on.
+        let mut flow = flow_of(entry);
+        if let Body::Session(info) = &datagram.body {
+            if let Some(receiver) = &entry.receiver
+                && receiver.is_joining()
+            {
+                flow.series = info.series;
+                Self::begins(entry, flow, info.series, out);
+            } else if flow.series != info.series {
+                return Err(Reject::Session);
+            }
+        }
+        let mut labelled = Labelled { flow, out };
+        let Some(receiver) = &mut entry.receiver else { return Ok(()) };
+        let mark = entry.mark;
+        receiver.control(now, from, &datagram, mark, &mut self.pool, &mut labelled);
+        self.after(at);
+        Ok(())
+    }
+
+    /// Reports that a series has changed.
+    fn begins(entry: &mut Entry, flow: Flow, series: Series, out: &mut impl Inbox) {
+        if let Some(mark) = entry.mark
+            && mark.series != series
+            && !entry.complete
+        {
+            let old = Flow { series: mark.series, ..flow };
+            out.loss(
+                old,
+                Loss {
+                    message: MessageNumber::ZERO,
+                    count: 0,
+                    bound: Bound::AtLeast,
+                    reason: LostReason::Restart,
+                    after: mark.next.get().checked_sub(1).and_then(Number::new),
+                    until: None,
+                },
+            );
+        }
+        entry.complete = false;
+    }
+
+    /// Notes what has changed in an entry.
+    fn after(&mut self, at: usize) {
+        let entry = &mut self.entries[at];
+        let Some(receiver) = &entry.receiver else { return };
+        let flow = flow_of(entry);
+        let mut event = None;
+        if !entry.joined && receiver.series().is_some() {
+            event = Some(Event::Joined(flow));
+        }
+        if event.is_some() {
+            self.entries[at].joined = true;
+        }
+        let entry = &mut self.entries[at];
+        if let Some(receiver) = &entry.receiver
+            && let Some(end) = receiver.ended()
+        {
+            entry.mark = receiver.mark().or(entry.mark);
+            entry.left = receiver.left();
+            entry.receiver = None;
+            entry.complete = end == End::Complete;
+            self.event(Event::Ended(flow, end));
+        }
+        if let Some(event) = event {
+            self.event(event);
+        }
+    }
+
+    /// Returns the entry of a datagram's session, if that is believed.
+    fn follow(
+        &mut self,
+        now: Monotonic,
+        header: &Header,
+        is_session: bool,
+        out: &mut impl Inbox,
+    ) -> Result<usize, Reject> {
+        let (source, stream, session) = (header.source, header.stream, header.session);
+        let Some(at) = self.entry(source, stream, session, now) else {
+            self.no_entry += 1;
+            return Err(Reject::Session);
+        };
+        let has_key = self.keys.is_some();
+        let activity_ns = self.config.activity_ns;
+        let entry = &mut self.entries[at];
+        let ended = entry.receiver.is_none();
+        let promised = entry.receiver.as_ref().map_or(0, Receiver::promised_ns);
+        if session == entry.session {
+            if ended && entry.complete {
+                // Late repairs of a session that has ended.
+                return Err(Reject::Session);
+            }
+            entry.heard = now;
+        } else {
+            let silent = now.since(entry.heard);
+            let replaces = if session > entry.session {
+                ended || has_key || silent >= promised.saturating_add(REPLACE_NS)
+            } else {
+                silent >= activity_ns && is_session && Self::named_again(entry, now, session)
+            };
+            if !replaces {
+                return Err(Reject::Session);
+            }
+            let mut labelled = Labelled { flow: flow_of(entry), out };
+            if let Some(mut old) = entry.receiver.take() {
+                // What is missing may come again in the new session.
+                old.close(None, &mut self.pool, &mut labelled);
+                entry.mark = old.mark().or(entry.mark);
+            }
+            entry.session = session;
+            entry.heard = now;
+            (entry.earlier, entry.left) = (None, None);
+            entry.joined = false;
+        }
+        if entry.receiver.is_none() {
+            let random = Random::new(self.random.number());
+            let mut receiver =
+                Receiver::new(&self.config, self.me, *header, self.keys, random, now);
+            receiver.resume(entry.left.take());
+            entry.receiver = Some(receiver);
+            entry.joined = false;
+        }
+        Ok(at)
+    }
+
+    fn named_again(entry: &mut Entry, now: Monotonic, session: Session) -> bool {
+        match entry.earlier {
+            Some((named, since)) if named == session => now.since(since) >= NAMED_NS,
+            _ => {
+                entry.earlier = Some((session, now));
+                false
+            }
+        }
+    }
+
+    /// The place of a stream's entry, which is made if there is room.
+    fn entry(
+        &mut self,
+        source: Source,
+        stream: Stream,
+        session: Session,
+        now: Monotonic,
+    ) -> Option<usize> {
+        let key = (source, stream);
+        let find = |entries: &[Entry]| {
+            entries.binary_search_by_key(&key, |entry| (entry.source, entry.stream))
+        };
+        if let Ok(at) = find(&self.entries) {
+            return Some(at);
+        }
+        if self.entries.len() >= usize::try_from(self.config.sources).unwrap_or(usize::MAX) {
+            // One that has ended makes room: the longest silent.
+            let oldest = self.entries.iter().enumerate();
+            let oldest = oldest.filter(|(_, entry)| entry.receiver.is_none());
+            let (oldest, _) = oldest.min_by_key(|(_, entry)| entry.heard)?;
+            self.entries.remove(oldest);
+        }
+        let at = find(&self.entries).unwrap_or_else(|at| at);
+        self.entries.insert(
+            at,
+            Entry {
+                source,
+                stream,
+                session,
+                mark: None,
+                receiver: None,
+                joined: false,
+                complete: false,
+                heard: now,
+                left: None,
+                earlier: None,
+            },
+        );
+        Some(at)
+    }
+
+    /// A SESSION with our own source id came.
+    fn foreign(
+        &mut self,
+        now: Monotonic,
+        from: Address,
+        session: Session,
+        instance: [u8; 16],
+    ) -> Reject {
+        if instance == self.instance {
+            return Reject::Echo;
+        }
+        let (since, count) = match self.collision {
+            Some((since, count)) if now.since(since) <= COLLISION_NS => (since, count + 1),
+            _ => (now, 1),
+        };
+        self.collision = Some((since, count));
+        if count == COLLISIONS {
+            self.collision = None;
+            let greater = (self.me.id.session, self.instance) > (session, instance);
+            let stop = greater && self.keys.is_some();
+            self.event(Event::Collision { address: from, stop });
+        }
+        Reject::Collision
+    }
+
+    /// Returns the next datagram, and where it goes.
+    pub fn poll_transmit(&mut self, now: Monotonic) -> Option<(Address, &[u8])> {
+        // The borrow checker cannot see that the loop ends with the first datagram, so the place is found
+        // before it is borrowed for the caller.
+        for _ in 0..self.entries.len() {
+            self.turn = (self.turn + 1) % self.entries.len();
+            let found = match &mut self.entries[self.turn].receiver {
+                Some(receiver) => receiver.prepare(now),
+                None => None,
+            };
+            if let Some(length) = found {
+                // The same receiver may have more.
+                let at = self.turn;
+                self.turn = (at + self.entries.len() - 1) % self.entries.len();
+                return self.entries[at].receiver.as_ref()?.prepared(length);
+            }
+        }
+        None
+    }
+
+    /// Returns when [`Self::handle_timeout`] or [`Self::poll_transmit`] has something to do.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Monotonic> {
+        let receivers = self.entries.iter().filter_map(|entry| entry.receiver.as_ref());
+        receivers.filter_map(Receiver::poll_timeout).min()
+    }
+
+    /// Does what is due.
+    pub fn handle_timeout(&mut self, now: Monotonic, out: &mut impl Inbox) {
+        for at in 0..self.entries.len() {
+            let entry = &mut self.entries[at];
+            let mut labelled = Labelled { flow: flow_of(entry), out };
+            if let Some(receiver) = &mut entry.receiver
+                && receiver.poll_timeout().is_some_and(|due| due <= now)
+            {
+                receiver.handle_timeout(now, &mut self.pool, &mut labelled);
+                self.after(at);
+            }
+        }
+    }
+
+    /// Moves all deadlines, because this process did not run for so long: its own sleep is no loss of others.
+    pub fn postpone(&mut self, by_ns: u64) {
+        for entry in &mut self.entries {
+            entry.heard = entry.heard.after(by_ns);
+            if let Some(receiver) = &mut entry.receiver {
+                receiver.postpone(by_ns);
+            }
+        }
+    }
+
+    /// Returns the next event.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        (!self.events.is_empty()).then(|| self.events.remove(0))
+    }
+
+    fn event(&mut self, event: Event) {
+        if self.events.len() < MAX_EVENTS {
+            self.events.push(event);
+        }
+    }
+}
+
+/// The longest datagram that is not DATA: TOPICS, whose sender has this much memory, and its MAC.
+const CONTROL_BYTES: usize = 2_048;
+
+fn flow_of(entry: &Entry) -> Flow {
+    let series = entry.receiver.as_ref().and_then(Receiver::series);
+    let series = series.or(entry.mark.map(|mark| mark.series)).unwrap_or(Series(0));
+    Flow { source: entry.source, session: entry.session, stream: entry.stream, series }
+}
