@@ -1,8 +1,9 @@
 //! `cargo xtask mutants`: tests the tests.
 //!
-//! Each mutant is one known way to get the protocol wrong. It is in the source of the library or of the proactor, where
-//! the mistake would be made, inside `if mutant("NAME")`. This task compiles the tests of both, the library's loom
-//! models, and the lists of the fuzz harness, once with all mutants in them. It runs the tests of the table without a mutant, and they must pass. Then it
+//! Each mutant is one known way to get a protocol wrong. It is in the source of the library, of the proactor or of the
+//! network protocol, where the mistake would be made, inside `if mutant("NAME")`. This task compiles the tests of all
+//! three, the library's loom models, and the lists of the fuzz harness, once with all mutants in them. It runs the tests
+//! of the table without a mutant, and they must pass. Then it
 //! runs each of them with its mutant, and it must fail. If a mutant survives, no test checks that promise. If a model
 //! catches no mutant, it shows nothing.
 
@@ -58,6 +59,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let tests = Kind::build(&runs, |checker| matches!(checker, Checker::Tests(_)))?;
     let proactor = Kind::build(&runs, |checker| matches!(checker, Checker::Proactor(_)))?;
     let oracle = Kind::build(&runs, |checker| matches!(checker, Checker::Oracle(_)))?;
+    let protocol = Kind::build(&runs, |checker| matches!(checker, Checker::Protocol(_)))?;
 
     let jobs = options.jobs.or_else(|| thread::available_parallelism().ok().map(Into::into));
     let queue = Mutex::new(runs.iter().enumerate());
@@ -71,6 +73,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
                 Checker::Tests(_) => &tests,
                 Checker::Proactor(_) => &proactor,
                 Checker::Oracle(_) => &oracle,
+                Checker::Protocol(_) => &protocol,
             };
             let start = Instant::now();
             let verdict = kind.verdict(mutant, *checker)?;
@@ -167,7 +170,7 @@ impl Kind {
         let stop_at = match checker {
             // A model leaves no files.
             Checker::Loom(_) => StopAt::FirstFailure,
-            Checker::Tests(_) | Checker::Oracle(_) => StopAt::End,
+            Checker::Tests(_) | Checker::Protocol(_) | Checker::Oracle(_) => StopAt::End,
             Checker::Proactor(_) => StopAt::FirstPanic,
         };
         let run = Run { tests: &tests, mutant: Some(mutant.name), stop_at };
@@ -185,18 +188,19 @@ fn every_mutant_stands_in_the_source(mutants: &[&Mutant]) -> Result<(), Failure>
     Err(Failure(format!("no source contains mutant(\"{}\")", missing.join("\"), mutant(\""))))
 }
 
-/// The names in `mutant("…")` and `weakened("…")`, anywhere in the library or the proactor.
+/// The names in `mutant("…")` and `weakened("…")`, anywhere in the library, the proactor or the protocol.
 fn mutants_in_the_source() -> Result<BTreeSet<String>, Failure> {
     let mut names = names_after("mutant(\"", '"')?;
     names.extend(names_after("weakened(\"", '"')?);
     Ok(names)
 }
 
-/// The texts between `start` and `end` in the code of the library and of the proactor.
+/// The texts between `start` and `end` in the code of the library, of the proactor and of the protocol.
 fn names_after(start: &str, end: char) -> Result<BTreeSet<String>, Failure> {
     let mut found = BTreeSet::new();
     let mut files = directions::rust_files(&metadata::root().join("crates/toroni/src"))?;
     files.extend(directions::rust_files(&metadata::root().join("crates/toroni-proactor/src"))?);
+    files.extend(directions::rust_files(&metadata::root().join("crates/toroni-proto/src"))?);
     for file in files {
         let text = read(&file)?;
         let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));

@@ -1,5 +1,6 @@
 //! `cargo xtask simulate`: applies lists of operations, with deaths, to a bus and to a model of it, and compares them.
-//! The lists come from seeds.
+//! The lists come from seeds. With `--net`, it simulates senders, receivers and a bad network instead, and an oracle
+//! compares what was published with what was delivered and reported.
 //!
 //! The library is built with its crash points and its asserts, into a folder of its own.
 
@@ -18,6 +19,9 @@ pub(crate) struct Options {
     /// The seed of the first list; the following lists have the following numbers [default: from the clock]
     #[arg(long, env = "TORONI_SEED")]
     seed: Option<u64>,
+    /// Simulates the protocol between hosts
+    #[arg(long)]
+    net: bool,
 }
 
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
@@ -27,6 +31,9 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         now.as_secs() * 1_000_000
     });
     let seconds = (options.minutes * 60.0).max(0.0);
+    if options.net {
+        return net(seconds, seed);
+    }
     let mut command = cargo(["run", "--locked", "--profile", "soak", "-p", "toroni-fuzz-harness"]);
     command.args(["--no-default-features", "--features", "deaths", "--bin", "simulate"]).args([
         "--",
@@ -36,5 +43,14 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     // The dependencies are those of `cargo xtask soak`, shared by cargo from 1.91 on.
     let target = metadata::members()?.target_directory;
     command.env("CARGO_TARGET_DIR", target.join("simulate")).env("CARGO_BUILD_BUILD_DIR", target);
+    run_command(&mut command)
+}
+
+/// Runs the simulator of the protocol, which is a test: at least one seed.
+fn net(seconds: f64, seed: u64) -> Result<(), Failure> {
+    let mut command = cargo(["test", "--locked", "-p", "toroni-proto", "--lib", "--"]);
+    command.args(["--ignored", "--nocapture", "simulator::for_long"]);
+    command.env("TORONI_SIMULATE_SECONDS", format!("{seconds:.0}"));
+    command.env("TORONI_SEED", seed.to_string());
     run_command(&mut command)
 }

@@ -206,10 +206,20 @@ const MORE_THAN_COMPUTATION: &[&str] = &[
 ];
 
 /// Modules of the protocol that every other one may use.
-const BOTTOM_OF_PROTO: &[&str] = &["id", "time"];
+const BOTTOM_OF_PROTO: &[&str] = &["hook", "id", "time"];
 
 /// The rules of all modules of the protocol.
 const LAYERS_OF_PROTO: &[Layer] = &[
+    Layer {
+        module: "arrivals",
+        uses: &["config", "random", "reassembly", "receiver", "wire"],
+        ignorant_of: MORE_THAN_COMPUTATION,
+    },
+    Layer {
+        module: "audience",
+        uses: &["config", "window", "wire"],
+        ignorant_of: MORE_THAN_COMPUTATION,
+    },
     Layer {
         module: "batcher",
         uses: &["config", "window", "wire"],
@@ -223,9 +233,27 @@ const LAYERS_OF_PROTO: &[Layer] = &[
         uses: &["config", "random", "wire"],
         ignorant_of: MORE_THAN_COMPUTATION,
     },
+    // Asks the environment for a mutant, where mutants are compiled.
+    Layer { module: "hook", uses: &[], ignorant_of: &[] },
     Layer { module: "id", uses: &[], ignorant_of: MORE_THAN_COMPUTATION },
     Layer { module: "limiter", uses: &["config"], ignorant_of: MORE_THAN_COMPUTATION },
     Layer { module: "random", uses: &[], ignorant_of: MORE_THAN_COMPUTATION },
+    Layer {
+        module: "receiver",
+        uses: &["audience", "config", "gaps", "random", "reassembly", "repair", "topics", "wire"],
+        ignorant_of: MORE_THAN_COMPUTATION,
+    },
+    Layer {
+        module: "repair",
+        uses: &["config", "window", "wire"],
+        ignorant_of: MORE_THAN_COMPUTATION,
+    },
+    Layer {
+        module: "sender",
+        uses: &["audience", "batcher", "config", "limiter", "repair", "topics", "window", "wire"],
+        ignorant_of: MORE_THAN_COMPUTATION,
+    },
+    Layer { module: "topics", uses: &["wire"], ignorant_of: MORE_THAN_COMPUTATION },
     Layer { module: "window", uses: &["wire"], ignorant_of: MORE_THAN_COMPUTATION },
     Layer { module: "wire", uses: &[], ignorant_of: MORE_THAN_COMPUTATION },
     // Its tests pack what it puts together.

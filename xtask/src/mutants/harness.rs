@@ -1,4 +1,4 @@
-//! Compiles the tests of the library and of the proactor with all mutants in them, and runs them with one mutant
+//! Compiles the tests of the library, of the proactor and of the network protocol with all mutants in them, and runs them with one mutant
 //! switched on.
 //!
 //! Only that crate gets the flag (`cargo rustc -- --cfg …`), so that it shares its dependencies with the ordinary
@@ -19,7 +19,7 @@ use crate::{loom, metadata};
 /// A mutant may make a test wait for ever. The limit is far more than any of these tests takes.
 const TIME_LIMIT: Duration = Duration::from_secs(600);
 
-/// The compiled tests of the library, or of the proactor.
+/// The compiled tests of one of these crates.
 pub(super) struct Harness {
     executable: PathBuf,
 }
@@ -67,6 +67,7 @@ impl Harness {
         command.args(match checker {
             Checker::Loom(_) | Checker::Tests(_) => &["-p", "toroni", "--lib"][..],
             Checker::Proactor(_) => &["-p", "toroni-proactor", "--lib"],
+            Checker::Protocol(_) => &["-p", "toroni-proto", "--lib"],
             Checker::Oracle(_) => &[
                 "-p",
                 "toroni-fuzz-harness",
@@ -84,7 +85,7 @@ impl Harness {
                 command.arg("bench");
                 loom::prepare(&mut command)?;
             }
-            Checker::Tests(_) | Checker::Proactor(_) => {
+            Checker::Tests(_) | Checker::Proactor(_) | Checker::Protocol(_) => {
                 command.arg("test");
             }
             // The mutants are in a dependency, so every crate gets the flag, in a folder of its own. Its lists are
@@ -115,6 +116,7 @@ impl Harness {
             Checker::Tests(_) => "tests",
             Checker::Proactor(_) => "proactor",
             Checker::Oracle(_) => "oracle",
+            Checker::Protocol(_) => "protocol",
         };
         let folder = metadata::members()?.target_directory.join("mutants");
         let executable = folder.join(format!("{name}-{}", std::process::id()));

@@ -17,16 +17,18 @@ pub(super) enum Checker {
     Tests(&'static str),
     /// An ordinary test of the proactor.
     Proactor(&'static str),
+    /// An ordinary test of the network protocol, the simulator included.
+    Protocol(&'static str),
     /// A test of the fuzz harness that compares a whole bus, whose participants die, with the oracle.
     Oracle(&'static str),
 }
 
-use Checker::{Loom, Oracle, Proactor, Tests};
+use Checker::{Loom, Oracle, Proactor, Protocol, Tests};
 
 impl Checker {
     pub(super) fn name(self) -> &'static str {
         match self {
-            Loom(name) | Tests(name) | Proactor(name) | Oracle(name) => name,
+            Loom(name) | Tests(name) | Proactor(name) | Protocol(name) | Oracle(name) => name,
         }
     }
 
@@ -36,6 +38,7 @@ impl Checker {
             Tests(name) => format!("test {name}"),
             Proactor(name) => format!("the proactor's test {name}"),
             Oracle(name) => format!("the fuzz harness's test {name}"),
+            Protocol(name) => format!("the protocol's test {name}"),
         }
     }
 }
@@ -530,5 +533,53 @@ pub(super) const MUTANTS: &[Mutant] = &[
             Proactor("finishing::what_was_transferred_is_reported"),
             Proactor("finishing::a_part_that_was_transferred_is_reported"),
         ],
+    },
+    Mutant {
+        name: "repair_ignores_nothing",
+        mistake: "a datagram that was just sent again is sent another time",
+        noticed_by: &[Protocol("what_was_just_sent_again_is_ignored_and_said_to_be")],
+    },
+    Mutant {
+        name: "repair_in_order_of_arrival",
+        mistake: "the receiver that asks first is served until it has everything",
+        noticed_by: &[Protocol("receivers_are_served_in_turn_however_much_one_asks_for")],
+    },
+    Mutant {
+        name: "limiter_carries_over",
+        mistake: "a limiter saves up what was not sent during a silence",
+        noticed_by: &[Protocol("after_a_long_silence_one_datagram_more_leaves_at_once")],
+    },
+    Mutant {
+        name: "nak_forgets_suppression",
+        mistake: "a receiver goes on asking although the sender said that it repairs later",
+        noticed_by: &[Protocol("while_the_sender_repairs_the_receiver_keeps_quiet")],
+    },
+    Mutant {
+        name: "loss_counts_datagrams",
+        mistake: "a loss counts gaps and not messages",
+        noticed_by: &[
+            Protocol("what_is_delivered_is_the_list_without_the_reported_losses"),
+            Protocol("seeds_deliver_every_message_or_report_it"),
+        ],
+    },
+    Mutant {
+        name: "mark_off_by_one",
+        mistake: "the last message of a session is delivered by the next session again",
+        noticed_by: &[Protocol("seeds_deliver_every_message_or_report_it")],
+    },
+    Mutant {
+        name: "series_kept",
+        mistake: "a receiver takes the numbers of an emptied bus for those that it knows",
+        noticed_by: &[Protocol("seeds_deliver_every_message_or_report_it")],
+    },
+    Mutant {
+        name: "end_closes_gaps",
+        mistake: "a receiver forgets its gaps when the source ends",
+        noticed_by: &[Protocol("seeds_deliver_every_message_or_report_it")],
+    },
+    Mutant {
+        name: "jump_unlimited",
+        mistake: "one datagram from far ahead makes a receiver give up what it waits for",
+        noticed_by: &[Protocol("seeds_deliver_every_message_or_report_it")],
     },
 ];
