@@ -624,7 +624,9 @@ impl Sender {
         let at = self.window.unsent();
         self.window.sent();
         self.counters.data += 1;
-        self.session_interval_ns = self.config.session_min_ns;
+        // The pause after the SESSION that follows this datagram.
+        self.session_interval_ns =
+            (self.config.session_min_ns * 2).min(self.config.session_max_ns);
         let last = self.session_last.unwrap_or(now);
         self.session_due =
             now.after(self.config.session_min_ns).min(last.after(SESSION_IN_FLOW_NS));
@@ -652,4 +654,190 @@ enum Chosen {
     Scratch(usize),
     Repair(Sequence),
     New(Sequence),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::{SECOND, Wall};
+    use crate::wire::chunk::tests::start;
+    use crate::wire::samples::{self, header};
+    use crate::wire::{Nak, Status};
+
+    fn now(ms: u64) -> Now {
+        let ns = SECOND + ms * MILLISECOND;
+        Now { monotonic: Monotonic::from_ns(ns), wall: Wall::from_ns(ns) }
+    }
+
+    fn config() -> Config {
+        Config { window_bytes: 1 << 20, message_max_bytes: 10_000, ..Config::with_rate(80_000_000) }
+    }
+
+    fn sender(config: &Config) -> Sender {
+        let identity = Identity {
+            header: header(1_000),
+            keys: None,
+            name: NodeName::new("line-3").unwrap(),
+            instance: [1; 16],
+            series: Series(1),
+            begins: Number::ZERO,
+            patterns: &[TableName::new("plant/**").unwrap()],
+            repairers: Repairers::default(),
+            listen: 0,
+            required: &[],
+        };
+        Sender::new(config, &identity, now(0).monotonic).unwrap()
+    }
+
+    fn publish(sender: &mut Sender, ms: u64, number: u64) {
+        sender.message(now(ms), start(number), &[7; 100]).unwrap();
+        sender.flush(now(ms));
+    }
+
+    /// What leaves now: the types, and which are repairs.
+    fn sent(sender: &mut Sender, ms: u64) -> Vec<Vec<u8>> {
+        sender.handle_timeout(now(ms));
+        let mut list = Vec::new();
+        while let Some(bytes) = sender.poll_transmit(now(ms)) {
+            list.push(bytes.to_vec());
+        }
+        list
+    }
+
+    fn kinds(list: &[Vec<u8>]) -> Vec<(u8, u8)> {
+        list.iter().map(|bytes| (bytes[3], bytes[4])).collect()
+    }
+
+    fn ask(sender: &mut Sender, ms: u64, first: u64, count: u32) -> Result<(), Reject> {
+        let range = Range::new(samples::sequence(first), count).unwrap();
+        let id =
+            crate::wire::Receiver { source: crate::id::Source(5), session: crate::id::Session(5) };
+        let mut bytes = [0; 100];
+        let length = Nak::encode(&header(0), id, &[range], None, &mut bytes).unwrap();
+        sender.handle_datagram(now(ms), Address::default(), &bytes[..length])
+    }
+
+    const SESSION: (u8, u8) = (2, 0);
+    const DATA: (u8, u8) = (1, 0);
+    const REPAIR: (u8, u8) = (1, 1);
+
+    #[test]
+    fn the_first_datagram_is_a_session_and_silence_is_filled_with_more_of_them() {
+        let mut sender = sender(&config());
+        publish(&mut sender, 0, 0);
+        assert_eq!(kinds(&sent(&mut sender, 0)), [SESSION, DATA]);
+        let mut times = Vec::new();
+        for ms in 1..3_000 {
+            times.extend(sent(&mut sender, ms).iter().map(|_| ms));
+        }
+        assert_eq!(times, [20, 60, 140, 300, 620, 1_260, 2_540]);
+    }
+
+    #[test]
+    fn while_data_flow_a_session_comes_every_200_ms() {
+        let mut sender = sender(&config());
+        let mut times = Vec::new();
+        for ms in 0..1_000 {
+            publish(&mut sender, ms, ms);
+            let list = sent(&mut sender, ms);
+            times.extend(list.iter().filter(|bytes| bytes[3] == 2).map(|_| ms));
+        }
+        assert_eq!(times, [0, 200, 400, 600, 800]);
+    }
+
+    #[test]
+    fn repairs_leave_before_new_data_and_within_a_rate_of_their_own() {
+        let mut sender = sender(&config());
+        for number in 0..200 {
+            publish(&mut sender, 0, number);
+        }
+        // 80 Mbit/s are 10,000 bytes in a millisecond, and a datagram takes 64 + 108 + 66.
+        assert_eq!(sent(&mut sender, 0).len(), 1 + 42);
+        assert_eq!(sender.poll_timeout(), Some(now(1).monotonic));
+        assert_eq!(ask(&mut sender, 1, 1_000, 30), Ok(()));
+        let list = kinds(&sent(&mut sender, 1));
+        // A quarter of the rate, 2,500 bytes, and 1,474 that were left over.
+        let repairs = list.iter().take_while(|kind| **kind == REPAIR).count();
+        assert_eq!(repairs, 16, "{list:?}");
+        assert!(list[repairs..].iter().all(|kind| *kind == DATA));
+    }
+
+    #[test]
+    fn a_nak_for_what_was_not_sent_or_is_not_ours_is_refused() {
+        let mut sender = sender(&config());
+        publish(&mut sender, 0, 0);
+        assert_eq!(ask(&mut sender, 0, 1_000, 1), Err(Reject::Ranges), "it is packed, not sent");
+        sent(&mut sender, 0);
+        assert_eq!(ask(&mut sender, 0, 1_000, 1), Ok(()));
+        assert_eq!(ask(&mut sender, 0, 1_000, 2), Err(Reject::Ranges));
+        for kind in [Kind::Data, Kind::Session, Kind::Ncf, Kind::Topics, Kind::Probe] {
+            let bytes = samples::of(kind).bytes;
+            let refused = sender.handle_datagram(now(0), Address::default(), &bytes);
+            assert_eq!(refused, Err(Reject::Stream), "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn a_session_states_what_was_sent_and_not_what_waits() {
+        let mut sender = sender(&config());
+        for number in 0..200 {
+            publish(&mut sender, 0, number);
+        }
+        let list = sent(&mut sender, 0);
+        let state = |bytes: &[u8]| match samples::parse(bytes).unwrap().body {
+            Body::Session(info) => (info.message.get(), info.number.get(), info.topics),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(state(&list[0]), (0, 0, 1));
+        // A STATUS of a new receiver is answered by a SESSION, 20 ms after the last.
+        let bytes = samples::of(Kind::Status).bytes;
+        let Body::Status(status) = samples::parse(&bytes).unwrap().body else { panic!() };
+        let status = Status { new: true, ..status };
+        let mut bytes = [0; 200];
+        let length = status.encode(&header(0), None, &mut bytes).unwrap();
+        sender.handle_datagram(now(0), Address::default(), &bytes[..length]).unwrap();
+        assert_eq!(sender.audience().members().len(), 1);
+        let list = sent(&mut sender, 20);
+        assert_eq!(state(&list[0]), (42, 42, 1));
+    }
+
+    #[test]
+    fn the_end_is_said_four_times_and_naks_are_answered_for_the_generation_interval() {
+        let mut sender = sender(&config());
+        publish(&mut sender, 0, 0);
+        sender.end(now(0), false);
+        let list = kinds(&sent(&mut sender, 0));
+        assert_eq!(list, [SESSION, DATA]);
+        let mut ends = Vec::new();
+        for ms in 1..560 {
+            let list = sent(&mut sender, ms);
+            ends.extend(list.iter().filter(|bytes| bytes[4] == 2).map(|_| ms));
+            assert!(!sender.is_closed(), "{ms}");
+        }
+        assert_eq!(ends, [20, 40, 60, 80]);
+        assert_eq!(ask(&mut sender, 570, 1_000, 1), Ok(()));
+        assert_eq!(kinds(&sent(&mut sender, 570)), [REPAIR]);
+        assert!(sent(&mut sender, 580).is_empty() && sender.is_closed());
+        assert_eq!(sender.poll_event(), Some(Event::Closed));
+        assert_eq!(sender.poll_timeout(), None);
+        assert_eq!(ask(&mut sender, 580, 1_000, 1), Err(Reject::Session));
+    }
+
+    #[test]
+    fn names_are_declared_once_and_forgotten_with_what_is_taken_back() {
+        let mut sender = sender(&config());
+        let name = |text| TableName::new(text).unwrap();
+        let number =
+            |sender: &mut Sender, text| sender.topic(now(0), name(text)).unwrap().unwrap().get();
+        assert_eq!(number(&mut sender, "plant/a"), 1, "after the pattern");
+        let mark = sender.mark();
+        assert_eq!(number(&mut sender, "plant/b"), 2);
+        sender.go_back(&mark);
+        assert_eq!(number(&mut sender, "plant/c"), 2);
+        assert_eq!(number(&mut sender, "plant/a"), 1);
+        sender.flush(now(0));
+        let list = sent(&mut sender, 0);
+        let Body::Data(data) = samples::parse(&list[1]).unwrap().body else { panic!() };
+        assert_eq!(data.chunk_count(), 2);
+    }
 }
