@@ -289,7 +289,7 @@ impl Sender {
     }
 
     /// Ends the session when all that is packed was sent. `restart` says that the same series comes back
-    /// at once.
+    /// at once. Must not be called within a message. Afterwards, the caller packs nothing more.
     pub fn end(&mut self, now: Now, restart: bool) {
         self.flush(now);
         if !matches!(self.state, State::Closed | State::Ending { .. }) {
@@ -461,6 +461,12 @@ impl Sender {
         &self.audience
     }
 
+    /// Returns whether the session ends, so that nothing may be packed.
+    #[must_use]
+    pub const fn is_ending(&self) -> bool {
+        matches!(self.state, State::Ending { .. } | State::Closed)
+    }
+
     /// Returns whether the session has ended, and nothing is answered any more.
     #[must_use]
     pub fn is_closed(&self) -> bool {
@@ -625,8 +631,7 @@ impl Sender {
         self.window.sent();
         self.counters.data += 1;
         // The pause after the SESSION that follows this datagram.
-        self.session_interval_ns =
-            (self.config.session_min_ns * 2).min(self.config.session_max_ns);
+        self.session_interval_ns = (self.config.session_min_ns * 2).min(self.config.session_max_ns);
         let last = self.session_last.unwrap_or(now);
         self.session_due =
             now.after(self.config.session_min_ns).min(last.after(SESSION_IN_FLOW_NS));

@@ -438,6 +438,9 @@ impl<'a> World<'a> {
         let SenderNode { sender: Some(sender), bus, cursor, .. } = &mut self.senders[at] else {
             return;
         };
+        if sender.is_ending() {
+            return;
+        }
         let before = *cursor;
         while let Some(entry) = bus.get(*cursor) {
             let number = Number::new(entry.number).unwrap();
@@ -594,6 +597,7 @@ impl<'a> World<'a> {
                 let node = &mut self.senders[sender];
                 if node.cursor == node.bus.len()
                     && let Some(alive) = &mut node.sender
+                    && !alive.is_ending()
                 {
                     alive.end(now, false);
                     node.ended = true;
@@ -779,7 +783,8 @@ impl<'a> World<'a> {
                 let empty = Vec::new();
                 for life in 0..=node.lives {
                     let given = node.record.given.get(&(sender, life)).unwrap_or(&empty);
-                    let is_last = life == node.lives;
+                    // A stranger may have taken a stream over until its end.
+                    let is_last = life == node.lives && !self.is_forged();
                     let topics = |series, number| {
                         self.topics[sender].get(&(series, number)).cloned().unwrap_or_default()
                     };
@@ -797,7 +802,7 @@ impl<'a> World<'a> {
                     })?;
                     self.summary.delivered += delivered;
                     self.summary.lost += lost;
-                    if is_last && !self.is_forged() {
+                    if is_last {
                         self.has_all_late(sender, given)
                             .map_err(|error| format!("receiver {receiver}: {error}"))?;
                     }
