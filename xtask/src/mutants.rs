@@ -3,9 +3,8 @@
 //! Each mutant is one known way to get a protocol wrong. It is in the source of the library, of the proactor or of the
 //! network protocol, where the mistake would be made, inside `if mutant("NAME")`. This task compiles the tests of all
 //! three, the library's loom models, and the lists of the fuzz harness, once with all mutants in them. It runs the tests
-//! of the table without a mutant, and they must pass. Then it
-//! runs each of them with its mutant, and it must fail. If a mutant survives, no test checks that promise. If a model
-//! catches no mutant, it shows nothing.
+//! of the table without a mutant, and they must pass. Then it runs each of them with its mutant, and it must fail. If a
+//! mutant survives, no test checks that promise. If a model catches no mutant, it shows nothing.
 
 mod harness;
 mod table;
