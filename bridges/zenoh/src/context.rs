@@ -1,0 +1,129 @@
+//! What the threads of a bridge share.
+
+use crate::counters::Counting;
+use crate::identity::Identity;
+use crate::order::StreamKey;
+use crate::witness::Witness;
+use std::collections::HashMap;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use toroni::Bus;
+use zenoh::Session;
+
+/// What a bridge is doing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum State {
+    /// It looks for another bridge of its bus, and for the numbers of its predecessor.
+    Starting,
+    /// Another bridge of its bus is at work. This one takes over when that ends.
+    StandBy,
+    /// It exports and imports.
+    Active,
+    /// It was stopped.
+    Stopped,
+    /// It has ended by itself, for this reason.
+    Failed(String),
+}
+
+impl State {
+    /// Returns whether it has ended.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        matches!(self, Self::Stopped | Self::Failed(_))
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) bus: Bus,
+    pub(crate) session: Session,
+    pub(crate) identity: Identity,
+    pub(crate) counting: Counting,
+    pub(crate) witness: Witness,
+    pub(crate) heartbeat: Duration,
+    pub(crate) most_hops: u8,
+    /// How many bridges messages of each stream have passed, as the import sees it.
+    pub(crate) hops: Mutex<HashMap<StreamKey, u8>>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Context {
+    pub(crate) fn new(
+        bus: Bus,
+        session: Session,
+        identity: Identity,
+        heartbeat: Duration,
+        most_hops: u8,
+    ) -> Self {
+        Self {
+            bus,
+            session,
+            identity,
+            counting: Counting::default(),
+            witness: Witness::default(),
+            heartbeat,
+            most_hops,
+            hops: Mutex::default(),
+            state: Mutex::new(State::Starting),
+            changed: Condvar::new(),
+        }
+    }
+
+    pub(crate) fn state(&self) -> State {
+        lock(&self.state).clone()
+    }
+
+    /// Changes the state, unless the bridge has ended.
+    pub(crate) fn set_state(&self, state: State) {
+        let mut now = lock(&self.state);
+        if now.is_over() || *now == state {
+            return;
+        }
+        tracing::info!(?state, "the bridge changes its state");
+        *now = state;
+        drop(now);
+        self.changed.notify_all();
+    }
+
+    /// Ends the bridge because of an error.
+    pub(crate) fn fail(&self, error: String) {
+        tracing::error!(error, "the bridge ends");
+        self.set_state(State::Failed(error));
+    }
+
+    /// Waits until the state is as wanted, or the time is over. Returns the state.
+    pub(crate) fn wait(&self, timeout: Duration, is_wanted: impl Fn(&State) -> bool) -> State {
+        let deadline = Instant::now().checked_add(timeout);
+        let mut state = lock(&self.state);
+        while !is_wanted(&state) {
+            let left = deadline.map_or(Duration::from_secs(3600), |deadline| {
+                deadline.saturating_duration_since(Instant::now())
+            });
+            if left.is_zero() {
+                break;
+            }
+            state = self
+                .changed
+                .wait_timeout(state, left)
+                .map_or_else(|poisoned| poisoned.into_inner().0, |(state, _)| state);
+        }
+        state.clone()
+    }
+
+    /// Wakes those who wait for a state, so that they look at other things.
+    pub(crate) fn wake(&self) {
+        drop(lock(&self.state));
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        lock(&self.state).is_over()
+    }
+}
+
+/// Locks a mutex that no panic leaves in disorder.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

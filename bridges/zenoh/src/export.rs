@@ -1,0 +1,534 @@
+//! From the bus to Zenoh: a thread for each export.
+//!
+//! It is a subscriber of the bus, and gives each message to Zenoh, whose queues are its own. While Zenoh does not take
+//! messages, they wait in the ring. If publishers overwrite them there, the export begins a new numbering, and says how
+//! many messages were overwritten.
+
+use crate::BridgeError;
+use crate::attachment::Attachment;
+use crate::beat::{Beat, Overtaken, Table};
+use crate::config::{Congestion, Export, LARGEST_MESSAGE, Priority};
+use crate::context::{Context, lock};
+use crate::history::{self, Ask};
+use crate::identity;
+use crate::key::{self, Prefix};
+use crate::limit::warn_rarely;
+use crate::loss::{self, LossReport};
+use crate::order::StreamKey;
+use crate::witness;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, UNIX_EPOCH};
+use toroni::{
+    Interrupter, Message, Origin, Pattern, ReceiveError, Start, Subscriber, SubscriberError,
+};
+use zenoh::Wait;
+use zenoh::bytes::{Encoding, ZBytes};
+use zenoh::pubsub::Publisher;
+use zenoh::qos::CongestionControl;
+use zenoh::query::Queryable;
+use zenoh::sample::Locality;
+use zenoh::time::{NTP64, Timestamp, TimestampId};
+
+/// As many topics get a publisher of Zenoh, which is faster than a put by key.
+const PUBLISHERS: usize = 1024;
+/// After as many messages without a pause the clock is read.
+const CLOCK_EVERY: u32 = 64;
+
+/// A checked export.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) patterns: Vec<Pattern>,
+    pub(crate) prefix: Prefix,
+    pub(crate) stream: u16,
+    pub(crate) history: bool,
+    pub(crate) relay: bool,
+    gating: bool,
+    express: Vec<Pattern>,
+    encoding: Vec<(Pattern, String)>,
+    priority: zenoh::qos::Priority,
+    congestion: CongestionControl,
+}
+
+impl Plan {
+    pub(crate) fn new(index: usize, export: &Export) -> Result<Self, BridgeError> {
+        let setting = |name: &str| format!("export {}: {name}", index + 1);
+        if export.patterns.is_empty() {
+            return Err(BridgeError::Config {
+                setting: setting("patterns"),
+                problem: "there are none: name the topics, ** for all".to_owned(),
+            });
+        }
+        let patterns = key::patterns(&setting("patterns"), &export.patterns)?;
+        let mut encoding = Vec::new();
+        for (pattern, name) in &export.encoding {
+            let pattern = key::patterns(&setting("encoding"), std::slice::from_ref(pattern))?;
+            encoding.extend(pattern.into_iter().map(|pattern| (pattern, name.clone())));
+        }
+        Ok(Self {
+            stream: identity::stream(&patterns, &export.prefix),
+            prefix: Prefix::new(&setting("prefix"), &export.prefix)?,
+            patterns,
+            history: export.history,
+            relay: export.relay,
+            gating: export.gating,
+            express: key::patterns(&setting("express"), &export.express)?,
+            encoding,
+            priority: match export.priority {
+                Priority::RealTime => zenoh::qos::Priority::RealTime,
+                Priority::InteractiveHigh => zenoh::qos::Priority::InteractiveHigh,
+                Priority::InteractiveLow => zenoh::qos::Priority::InteractiveLow,
+                Priority::DataHigh => zenoh::qos::Priority::DataHigh,
+                Priority::Data => zenoh::qos::Priority::Data,
+                Priority::DataLow => zenoh::qos::Priority::DataLow,
+                Priority::Background => zenoh::qos::Priority::Background,
+            },
+            congestion: match export.congestion {
+                Congestion::Drop => CongestionControl::Drop,
+                Congestion::Block => CongestionControl::Block,
+            },
+        })
+    }
+
+    pub(crate) fn intersects(&self, other: &Self) -> bool {
+        self.patterns.iter().any(|mine| other.patterns.iter().any(|its| mine.intersects(its)))
+    }
+
+    pub(crate) fn encoding_of(&self, topic: &str) -> Encoding {
+        let found = self.encoding.iter().find(|(pattern, _)| pattern.matches(topic));
+        found.map_or(Encoding::APPLICATION_OCTET_STREAM, |(_, name)| Encoding::from(name.as_str()))
+    }
+
+    /// Returns where to begin, and the counts: those of the predecessor, if its last heartbeat is given and its messages
+    /// are of this bus; else new ones.
+    pub(crate) fn begin(&self, context: &Context, last: Option<Beat>, end: u64) -> Table {
+        let identity = &context.identity;
+        if let Some(last) = last
+            && last.key() == identity.stream(self.stream)
+            && last.until <= end.max(end_of(context).unwrap_or(end))
+        {
+            context.counting.resumed.one();
+            tracing::info!(stream = self.stream, from = last.until, "the export continues");
+            return Table::begin(Beat { overtaken: None, replayed_from: None, ..last });
+        }
+        Table::begin(self.fresh(context, end))
+    }
+
+    fn fresh(&self, context: &Context, begins: u64) -> Beat {
+        let StreamKey { source, series, stream } = context.identity.stream(self.stream);
+        Beat {
+            bus: context.identity.bus.clone(),
+            source,
+            series,
+            stream,
+            numbering: identity::unique(&format!("{stream}/{begins}")),
+            begins,
+            until: begins,
+            ..Beat::default()
+        }
+    }
+}
+
+/// Returns the sequence that the next message of the bus gets.
+pub(crate) fn end_of(context: &Context) -> Result<u64, SubscriberError> {
+    match context.bus.subscriber().gating(false).start(Start::Sequence(u64::MAX)).build() {
+        Err(SubscriberError::SequenceAhead { end, .. }) => Ok(end),
+        Err(error) => Err(error),
+        Ok(_) => Ok(u64::MAX),
+    }
+}
+
+/// A running export.
+#[derive(Debug)]
+pub(crate) struct Exporter {
+    stop: Arc<AtomicBool>,
+    interrupter: Interrupter,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Exporter {
+    /// Starts an export, whose first message is the one after those that the table has counted.
+    pub(crate) fn start(
+        context: Arc<Context>,
+        plan: Arc<Plan>,
+        table: Table,
+        asks: SyncSender<Ask>,
+    ) -> Result<Self, BridgeError> {
+        let subscribe = |start| {
+            let builder = context.bus.subscriber().start(start).gating(plan.gating);
+            let builder = builder.local_only(!plan.relay).name("toroni-zenoh export");
+            plan.patterns.iter().fold(builder, |all, pattern| all.pattern(pattern.as_str())).build()
+        };
+        let mut oldest = None;
+        let mut subscriber = match subscribe(Start::Sequence(table.until())) {
+            Err(SubscriberError::SequenceLost { oldest: first, .. }) => {
+                oldest = Some(first);
+                subscribe(Start::Oldest)?
+            }
+            other => other?,
+        };
+        let interrupter = subscriber.interrupter().map_err(SubscriberError::from)?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let zid = context.session.info().zid().wait();
+        let mut exporting = Exporting {
+            clock: TimestampId::try_from(&zid.to_le_bytes()[..]).ok(),
+            stop: stop.clone(),
+            table: Arc::new(Mutex::new(table)),
+            senders: HashMap::new(),
+            joins: None,
+            asks,
+            skipped: None,
+            context,
+            plan,
+        };
+        if let Some(oldest) = oldest {
+            let messages = oldest.saturating_sub(lock(&exporting.table).until());
+            exporting.skipped = Some(messages);
+        }
+        exporting.declare_joins()?;
+        let run = move || {
+            let context = exporting.context.clone();
+            if let Err(error) = exporting.run(subscriber) {
+                context.fail(format!("an export ends: {error}"));
+            }
+        };
+        let builder = std::thread::Builder::new().name("export".to_owned());
+        let thread = builder.spawn(run).map_err(BridgeError::Thread)?;
+        Ok(Self { stop, interrupter, thread: Some(thread) })
+    }
+
+    /// Ends the export after a last heartbeat.
+    pub(crate) fn stop(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        let Some(thread) = self.thread.take() else { return };
+        self.stop.store(true, Ordering::Release);
+        // An interrupt can miss the beginning of a sleep, which then lasts 250 ms.
+        self.interrupter.interrupt();
+        let _ = thread.join();
+    }
+}
+
+impl Drop for Exporter {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+struct Exporting {
+    context: Arc<Context>,
+    plan: Arc<Plan>,
+    table: Arc<Mutex<Table>>,
+    senders: HashMap<String, Sender>,
+    joins: Option<Queryable<()>>,
+    asks: SyncSender<Ask>,
+    stop: Arc<AtomicBool>,
+    /// Messages that were overwritten before the next one.
+    skipped: Option<u64>,
+    clock: Option<TimestampId>,
+}
+
+/// How messages on a topic are sent.
+enum Sender {
+    Publisher(Publisher<'static>),
+    Key {
+        key: String,
+        encoding: Encoding,
+        express: bool,
+    },
+    /// It has no key.
+    None,
+}
+
+impl Exporting {
+    fn run(&mut self, mut subscriber: Subscriber) -> Result<(), ReceiveError> {
+        self.beat(true);
+        let mut due = Instant::now() + self.context.heartbeat;
+        let mut since_clock = 0;
+        while !self.stop.load(Ordering::Acquire) && !self.context.has_ended() {
+            since_clock += 1;
+            if since_clock >= CLOCK_EVERY {
+                since_clock = 0;
+                due = self.beat_if_due(due);
+            }
+            let received = match subscriber.try_receive() {
+                Ok(None) => {
+                    due = self.beat_if_due(due);
+                    since_clock = 0;
+                    let left = due.saturating_duration_since(Instant::now());
+                    // Of an own sleep, so that no borrow of the first call remains.
+                    subscriber.receive_timeout(left)
+                }
+                other => other,
+            };
+            match received {
+                Ok(Some(message)) => self.message(&message),
+                Ok(None) | Err(ReceiveError::Interrupted) => {}
+                Err(ReceiveError::Lapped { lost_messages, .. }) => {
+                    self.context.counting.export_overtaken.add(lost_messages);
+                    warn_rarely!(
+                        lost_messages,
+                        "publishers overwrite messages before they are sent: create the bus with a larger capacity, or set `gating`"
+                    );
+                    *self.skipped.get_or_insert(0) += lost_messages;
+                }
+                Err(ReceiveError::Lost(lost)) => self.lost(&lost),
+                Err(error) => return Err(error),
+            }
+        }
+        self.beat(true);
+        Ok(())
+    }
+
+    fn message(&mut self, message: &Message<'_>) {
+        let (topic, sequence) = (message.topic(), message.sequence());
+        if let Some(messages) = self.skipped.take() {
+            self.begin_again(sequence, messages);
+        }
+        let foreign = self.context.identity.foreign;
+        let origin = match message.origin() {
+            // It came from Zenoh: whoever is there can have it from its publisher.
+            Some(origin) if origin.source == foreign => return,
+            Some(origin) => origin,
+            None => self.context.identity.stream(self.plan.stream).origin(sequence),
+        };
+        let hops = message.origin().map_or(0, |origin| {
+            let hops = lock(&self.context.hops).get(&StreamKey::of(origin)).copied();
+            hops.unwrap_or(0).saturating_add(1)
+        });
+        if key::is_control(topic) {
+            self.context.counting.export_no_key.one();
+            return;
+        }
+        let (count, numbering) = {
+            let mut table = lock(&self.table);
+            (table.count(topic, sequence), table.numbering())
+        };
+        if message.payload().len() > LARGEST_MESSAGE {
+            // Importers miss its count.
+            self.context.counting.export_too_long.one();
+            warn_rarely!(
+                topic,
+                bytes = message.payload().len(),
+                "a message is too long for the bridge: it may have 16 MiB"
+            );
+            return;
+        }
+        let timestamp = message
+            .timestamp()
+            .and_then(|time| time.duration_since(UNIX_EPOCH).ok())
+            .zip(self.clock)
+            .map(|(time, clock)| Timestamp::new(NTP64::from(time), clock));
+        let attachment = Attachment {
+            origin,
+            count,
+            numbering,
+            to_descendants: message.to_descendants(),
+            replayed: false,
+            stamped: timestamp.is_some(),
+            hops,
+        };
+        if self.put(topic, message.payload(), attachment, timestamp) {
+            let counting = &self.context.counting;
+            counting.exported_messages.one();
+            counting.exported_bytes.add(message.payload().len() as u64);
+            if hops > 0 {
+                counting.relayed_messages.one();
+            }
+        }
+    }
+
+    fn put(
+        &mut self,
+        topic: &str,
+        payload: &[u8],
+        attachment: Attachment,
+        timestamp: Option<Timestamp>,
+    ) -> bool {
+        if !self.senders.contains_key(topic) {
+            let sender = self.sender(topic);
+            self.senders.insert(topic.to_owned(), sender);
+        }
+        let payload = ZBytes::from(payload);
+        let attachment = ZBytes::from(attachment.to_bytes());
+        let sent = match &self.senders[topic] {
+            Sender::Publisher(publisher) => {
+                publisher.put(payload).attachment(attachment).timestamp(timestamp).wait()
+            }
+            Sender::Key { key, encoding, express } => self
+                .context
+                .session
+                .put(key.as_str(), payload)
+                .encoding(encoding.clone())
+                .express(*express)
+                .priority(self.plan.priority)
+                .congestion_control(self.plan.congestion)
+                .allowed_destination(Locality::Remote)
+                .attachment(attachment)
+                .timestamp(timestamp)
+                .wait(),
+            Sender::None => return false,
+        };
+        if let Err(error) = sent {
+            self.context.counting.export_failed.one();
+            warn_rarely!(%error, topic, "Zenoh does not take a message");
+            return false;
+        }
+        true
+    }
+
+    fn sender(&mut self, topic: &str) -> Sender {
+        if self.senders.len() >= 64 * PUBLISHERS {
+            self.senders.clear();
+        }
+        let key = self.plan.prefix.key(topic);
+        if key::has_verbatim(topic) {
+            self.context.counting.export_verbatim.one();
+            warn_rarely!(
+                topic,
+                "no wildcard of Zenoh matches a segment that begins with @: importers must name it"
+            );
+        }
+        let express = self.plan.express.iter().any(|pattern| pattern.matches(topic));
+        let encoding = self.plan.encoding_of(topic);
+        if self.senders.len() >= PUBLISHERS {
+            return match zenoh::key_expr::KeyExpr::try_from(key.as_str()) {
+                Ok(_) => Sender::Key { key, encoding, express },
+                Err(error) => self.no_key(topic, &error),
+            };
+        }
+        let publisher = self
+            .context
+            .session
+            .declare_publisher(key)
+            .encoding(encoding)
+            .express(express)
+            .priority(self.plan.priority)
+            .congestion_control(self.plan.congestion)
+            .allowed_destination(Locality::Remote)
+            .wait();
+        match publisher {
+            Ok(publisher) => Sender::Publisher(publisher),
+            Err(error) => self.no_key(topic, &error),
+        }
+    }
+
+    fn no_key(&self, topic: &str, error: &zenoh::Error) -> Sender {
+        self.context.counting.export_no_key.one();
+        warn_rarely!(%error, topic, "a topic has no key in Zenoh: its messages count as lost");
+        Sender::None
+    }
+
+    /// Sends a loss that this bus was told of.
+    fn lost(&mut self, lost: &toroni::Lost) {
+        if !self.plan.relay || lost.from.source == self.context.identity.source {
+            return;
+        }
+        let (count, numbering) = {
+            let mut table = lock(&self.table);
+            (table.count_more(loss::TOPIC), table.numbering())
+        };
+        let stream = loss::STREAM;
+        let source = self.context.identity.source;
+        let attachment = Attachment {
+            origin: Origin { source, series: numbering, stream, number: count },
+            count,
+            numbering,
+            to_descendants: false,
+            replayed: false,
+            stamped: false,
+            hops: 0,
+        };
+        let name = witness::name("loss", &self.context.identity.bus, self.plan.stream);
+        let sent = self
+            .context
+            .session
+            .put(self.plan.prefix.control(&name), LossReport::new(lost).to_bytes())
+            .encoding(Encoding::APPLICATION_JSON)
+            .priority(self.plan.priority)
+            .congestion_control(self.plan.congestion)
+            .allowed_destination(Locality::Remote)
+            .attachment(ZBytes::from(attachment.to_bytes()))
+            .wait();
+        match sent {
+            Ok(()) => self.context.counting.relayed_losses.one(),
+            Err(error) => warn_rarely!(%error, "Zenoh does not take a loss report"),
+        }
+    }
+
+    fn beat_if_due(&mut self, due: Instant) -> Instant {
+        let now = Instant::now();
+        if now < due {
+            return due;
+        }
+        self.beat(false);
+        now + self.context.heartbeat
+    }
+
+    fn beat(&mut self, is_full: bool) {
+        let beat = {
+            let mut table = lock(&self.table);
+            let beat = table.next();
+            if is_full { table.full() } else { beat }
+        };
+        let name = witness::name("beat", &self.context.identity.bus, self.plan.stream);
+        // With the priority of the messages, so that it does not overtake them.
+        let sent = self
+            .context
+            .session
+            .put(self.plan.prefix.control(&name), beat.to_bytes())
+            .encoding(Encoding::APPLICATION_JSON)
+            .priority(self.plan.priority)
+            .congestion_control(self.plan.congestion)
+            .allowed_destination(Locality::Remote)
+            .wait();
+        match sent {
+            Ok(()) => self.context.counting.heartbeats_sent.one(),
+            Err(error) => warn_rarely!(%error, "Zenoh does not take a heartbeat"),
+        }
+    }
+
+    /// Begins a new numbering with this sequence, after so many messages of the bus were overwritten.
+    fn begin_again(&mut self, sequence: u64, messages: u64) {
+        self.beat(true);
+        let ended = lock(&self.table).until();
+        let overtaken = Some(Overtaken { ended, messages });
+        let fresh = Beat { overtaken, ..self.plan.fresh(&self.context, sequence) };
+        *lock(&self.table) = Table::begin(fresh);
+        if let Err(error) = self.declare_joins() {
+            warn_rarely!(%error, "importers cannot ask for what they have missed");
+        }
+        self.beat(true);
+    }
+
+    /// Makes a queryable that importers of this numbering ask.
+    fn declare_joins(&mut self) -> Result<(), BridgeError> {
+        let numbering = lock(&self.table).numbering();
+        let key = self.plan.prefix.control(&format!("join/{numbering:08x}"));
+        let (asks, table, plan) = (self.asks.clone(), self.table.clone(), self.plan.clone());
+        let context = self.context.clone();
+        let queryable = self
+            .context
+            .session
+            .declare_queryable(key)
+            .allowed_origin(Locality::Remote)
+            .callback(move |query| {
+                let (plan, table) = (plan.clone(), table.clone());
+                history::enqueue(&context, &asks, Ask::Join { query, plan, table });
+            })
+            .wait()
+            .map_err(|source| BridgeError::Zenoh { action: "declare a queryable", source })?;
+        self.joins = Some(queryable);
+        Ok(())
+    }
+}
+
+/// Returns how long a heartbeat may be waited for.
+pub(crate) fn patience(heartbeat: Duration) -> Duration {
+    3 * heartbeat + Duration::from_secs(1)
+}

@@ -1,0 +1,280 @@
+//! Two bridges of one bus: the first works, the second stands by.
+//!
+//! Each bridge has a liveliness token whose last segment is its rank: when it was started, and its Zenoh id. The bridge
+//! with the lowest rank works. A bridge that stands by listens to the heartbeats of the other one, and continues its
+//! numbers. A bridge that finds nobody asks the importers for the last heartbeat of its predecessor.
+
+use crate::BridgeError;
+use crate::beat::Beat;
+use crate::context::{Context, State, lock};
+use crate::export::{Exporter, Plan as ExportPlan, end_of};
+use crate::history::{self, Ask, Request};
+use crate::import::{Importer, Plan as ImportPlan};
+use crate::witness;
+use std::collections::BTreeSet;
+use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use zenoh::Wait;
+use zenoh::liveliness::LivelinessToken;
+use zenoh::pubsub::Subscriber;
+use zenoh::query::{QueryTarget, Queryable};
+use zenoh::sample::{Locality, SampleKind};
+
+/// How often a bridge that stands by looks at what it knows.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// What a bridge exports and imports.
+pub(crate) struct Plans {
+    pub(crate) exports: Vec<Arc<ExportPlan>>,
+    pub(crate) imports: Arc<Vec<ImportPlan>>,
+    pub(crate) queue: crate::config::Queue,
+    pub(crate) settle: Duration,
+}
+
+/// The bridges of this bus that live.
+pub(crate) struct Ranks {
+    own: String,
+    alive: Arc<Mutex<BTreeSet<String>>>,
+    _token: LivelinessToken,
+    _subscriber: Subscriber<()>,
+}
+
+impl Ranks {
+    pub(crate) fn join(context: &Arc<Context>, realm: &str) -> Result<Self, BridgeError> {
+        let failed = |action| move |source| BridgeError::Zenoh { action, source };
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let zid = context.session.info().zid().wait();
+        let own = format!("{:032x}-{zid}", now.unwrap_or_default().as_nanos());
+        let base = format!("{}/alive/{realm}/{}", crate::key::CONTROL, context.identity.bus);
+        let alive = Arc::new(Mutex::new(BTreeSet::from([own.clone()])));
+        let (ranks, told) = (alive.clone(), context.clone());
+        let liveliness = context.session.liveliness();
+        let subscriber = liveliness
+            .declare_subscriber(format!("{base}/*"))
+            .history(true)
+            .callback(move |sample| {
+                let rank = sample.key_expr().as_str().rsplit('/').next().unwrap_or_default();
+                match sample.kind() {
+                    SampleKind::Put => lock(&ranks).insert(rank.to_owned()),
+                    SampleKind::Delete => lock(&ranks).remove(rank),
+                };
+                told.wake();
+            })
+            .wait()
+            .map_err(failed("watch other bridges"))?;
+        let token = liveliness
+            .declare_token(format!("{base}/{own}"))
+            .wait()
+            .map_err(failed("announce the bridge"))?;
+        Ok(Self { own, alive, _token: token, _subscriber: subscriber })
+    }
+
+    /// Returns whether no other bridge goes first.
+    fn is_first(&self) -> bool {
+        lock(&self.alive).range(..self.own.clone()).next().is_none()
+    }
+}
+
+/// Runs a bridge until it is stopped.
+pub(crate) fn run(context: &Arc<Context>, plans: &Plans, ranks: &Ranks) -> Result<(), BridgeError> {
+    // What is published while the bridge looks around is exported, too.
+    let mut end = end_of(context)?;
+    let _heard = listen(context, plans)?;
+    let settled = Instant::now() + plans.settle;
+    context.wait(plans.settle, |state| state.is_over() || !ranks.is_first());
+    let mut was_second = false;
+    loop {
+        if context.has_ended() {
+            return Ok(());
+        }
+        if !ranks.is_first() {
+            if !was_second {
+                context.counting.standbys.one();
+            }
+            was_second = true;
+            context.set_state(State::StandBy);
+            complete(context, plans);
+            context.wait(LOOK, |state| state.is_over() || ranks.is_first());
+            continue;
+        }
+        if was_second {
+            context.counting.takeovers.one();
+        } else {
+            // Nobody is here. Links may still be coming up.
+            let left = settled.saturating_duration_since(Instant::now());
+            context.wait(left, |state| state.is_over() || !ranks.is_first());
+            if context.has_ended() || !ranks.is_first() {
+                continue;
+            }
+        }
+        let running = Running::start(context, plans, end, was_second)?;
+        context.set_state(State::Active);
+        context.wait(Duration::MAX, |state| state.is_over() || !ranks.is_first());
+        running.stop();
+        // Where to begin if the other one ends without a heartbeat.
+        end = end_of(context)?;
+        was_second = false;
+    }
+}
+
+/// Listens to heartbeats of this bus's exports, by whatever bridge.
+fn listen(context: &Arc<Context>, plans: &Plans) -> Result<Vec<Subscriber<()>>, BridgeError> {
+    let mut subscribers = Vec::new();
+    for plan in &plans.exports {
+        let name = witness::name("beat", &context.identity.bus, plan.stream);
+        let (told, plan) = (context.clone(), plan.clone());
+        let key = plan.prefix.control(&name);
+        let subscriber = context
+            .session
+            .declare_subscriber(key)
+            .allowed_origin(Locality::Remote)
+            .callback(move |sample| {
+                if let Some(beat) = Beat::parse(&sample.payload().to_bytes()) {
+                    told.witness.take(&plan.prefix, &beat);
+                }
+            })
+            .wait()
+            .map_err(|source| BridgeError::Zenoh { action: "subscribe", source })?;
+        subscribers.push(subscriber);
+    }
+    Ok(subscribers)
+}
+
+/// Asks for the counts of exports of which only parts are known.
+fn complete(context: &Arc<Context>, plans: &Plans) {
+    for plan in &plans.exports {
+        let Some(numbering) =
+            context.witness.incomplete(&plan.prefix, &context.identity.bus, plan.stream)
+        else {
+            continue;
+        };
+        let (told, answered) = (context.clone(), plan.clone());
+        let asked = context
+            .session
+            .get(plan.prefix.control(&format!("join/{numbering:08x}")))
+            .payload(Request::default().to_bytes())
+            .target(QueryTarget::All)
+            .allowed_destination(Locality::Remote)
+            .accept_replies(zenoh::query::ReplyKeyExpr::Any)
+            .callback(move |reply| {
+                if let Ok(sample) = reply.result()
+                    && let Some(beat) = Beat::parse(&sample.payload().to_bytes())
+                {
+                    told.witness.take(&answered.prefix, &beat);
+                }
+            })
+            .wait();
+        if let Err(error) = asked {
+            tracing::debug!(%error, "cannot ask the other bridge for its counts");
+        }
+    }
+}
+
+/// A bridge at work.
+struct Running {
+    exporters: Vec<Exporter>,
+    importer: Option<Importer>,
+    queryables: Vec<Queryable<()>>,
+    asks: SyncSender<Ask>,
+    history: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    fn start(
+        context: &Arc<Context>,
+        plans: &Plans,
+        end: u64,
+        was_second: bool,
+    ) -> Result<Self, BridgeError> {
+        let (asks, waiting) = std::sync::mpsc::sync_channel(history::QUEUE);
+        let thread = {
+            let context = context.clone();
+            std::thread::Builder::new()
+                .name("history".to_owned())
+                .spawn(move || history::serve(&context, &waiting))
+                .map_err(BridgeError::Thread)?
+        };
+        let mut running = Self {
+            exporters: Vec::new(),
+            importer: None,
+            queryables: Vec::new(),
+            asks,
+            history: Some(thread),
+        };
+        // First, so that what exports cause to be sent here arrives.
+        if !plans.imports.is_empty() {
+            let importer = Importer::start(context.clone(), plans.imports.clone(), plans.queue)?;
+            running.importer = Some(importer);
+        }
+        for plan in &plans.exports {
+            let bus = &context.identity.bus;
+            let known = || context.witness.last(&plan.prefix, bus, plan.stream);
+            let asked = || {
+                witness::ask(
+                    &context.session,
+                    &plan.prefix,
+                    bus,
+                    plan.stream,
+                    plans.settle.max(LOOK),
+                )
+            };
+            let last = if was_second { known().or_else(asked) } else { asked().or_else(known) };
+            let table = plan.begin(context, last, end);
+            let asks = running.asks.clone();
+            running.exporters.push(Exporter::start(context.clone(), plan.clone(), table, asks)?);
+            if plan.history {
+                for pattern in &plan.patterns {
+                    let queryable = running.queryable(context, plan, pattern.as_str())?;
+                    running.queryables.push(queryable);
+                }
+            }
+        }
+        Ok(running)
+    }
+
+    fn queryable(
+        &self,
+        context: &Arc<Context>,
+        plan: &Arc<ExportPlan>,
+        pattern: &str,
+    ) -> Result<Queryable<()>, BridgeError> {
+        let failed = |source| BridgeError::Zenoh { action: "declare a queryable", source };
+        let expression = crate::key::expression(plan.prefix.key(pattern)).map_err(failed)?;
+        let (told, plan, asks) = (context.clone(), plan.clone(), self.asks.clone());
+        context
+            .session
+            .declare_queryable(expression)
+            .allowed_origin(Locality::Remote)
+            .callback(move |query| {
+                history::enqueue(&told, &asks, Ask::Public { query, plan: plan.clone() });
+            })
+            .wait()
+            .map_err(failed)
+    }
+
+    fn stop(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        self.queryables.clear();
+        for exporter in self.exporters.drain(..) {
+            exporter.stop();
+        }
+        if let Some(importer) = self.importer.take() {
+            importer.stop();
+        }
+        if let Some(history) = self.history.take() {
+            let _ = self.asks.send(Ask::Stop);
+            let _ = history.join();
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.end();
+    }
+}

@@ -1,0 +1,264 @@
+//! Answers queries from the ring, in a thread of its own: the newest value of each topic, or all messages from a sequence
+//! on.
+//!
+//! Two kinds of queries come: those of any Zenoh program, for `<prefix>/<pattern>`, if the export has `history`; and those
+//! of importers that meet an export, which also get its counts. Importers get what they have missed even without `history`.
+
+use crate::attachment::Attachment;
+use crate::beat::{Beat, Table};
+use crate::context::{Context, lock};
+use crate::export::{Plan, end_of};
+use crate::limit::warn_rarely;
+use crate::order::StreamKey;
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use toroni::{Message, Origin, Pattern, ReceiveError, Start, SubscriberError};
+use zenoh::Wait;
+use zenoh::bytes::ZBytes;
+use zenoh::query::{Query, ReplyKeyExpr};
+use zenoh::time::{NTP64, Timestamp, TimestampId};
+
+/// As many queries may wait.
+pub(crate) const QUEUE: usize = 64;
+
+/// A query.
+pub(crate) enum Ask {
+    Public { query: Query, plan: Arc<Plan> },
+    Join { query: Query, plan: Arc<Plan>, table: Arc<Mutex<Table>> },
+    Stop,
+}
+
+/// What an importer asks for, in JSON.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Request {
+    /// All messages from this sequence on.
+    pub(crate) from: Option<u64>,
+    /// The newest message of each topic.
+    pub(crate) newest: bool,
+    /// Those that match one of these.
+    pub(crate) patterns: Vec<String>,
+}
+
+impl Request {
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+}
+
+/// Hands a query to the thread.
+pub(crate) fn enqueue(context: &Context, asks: &SyncSender<Ask>, ask: Ask) {
+    let (Err(TrySendError::Full(refused)) | Err(TrySendError::Disconnected(refused))) =
+        asks.try_send(ask)
+    else {
+        return;
+    };
+    context.counting.history_refused.one();
+    if let Ask::Public { query, .. } | Ask::Join { query, .. } = refused {
+        let _ = query.reply_err("too many queries wait: ask again later").wait();
+    }
+}
+
+/// Answers queries until it is told to stop.
+pub(crate) fn serve(context: &Context, asks: &Receiver<Ask>) {
+    while let Ok(ask) = asks.recv() {
+        let answered = match ask {
+            Ask::Stop => return,
+            Ask::Public { query, plan } => public(context, &query, &plan),
+            Ask::Join { query, plan, table } => join(context, &query, &plan, &table),
+        };
+        context.counting.history_queries.one();
+        if let Err(error) = answered {
+            warn_rarely!(error, "cannot answer a query");
+        }
+    }
+}
+
+type Answered = Result<(), String>;
+
+fn public(context: &Context, query: &Query, plan: &Plan) -> Answered {
+    let end = end_of(context).map_err(|error| error.to_string())?;
+    let wanted = |topic: &str| {
+        let key = zenoh::key_expr::KeyExpr::try_from(plan.prefix.key(topic));
+        key.is_ok_and(|key| query.key_expr().intersects(&key))
+    };
+    let from = match query.parameters().get("from") {
+        None => None,
+        Some("oldest") => Some(0),
+        Some(text) => match text.parse() {
+            Ok(from) => Some(from),
+            Err(_) => {
+                let help = format!("from={text} is no sequence: give a number, or `oldest`");
+                return query.reply_err(help).wait().map_err(|error| error.to_string());
+            }
+        },
+    };
+    let scan = Scan { context, query, plan, numbering: 0, until: end };
+    scan.answer(from, from.is_none(), &wanted).map(drop)
+}
+
+fn join(context: &Context, query: &Query, plan: &Plan, table: &Mutex<Table>) -> Answered {
+    let bytes = query.payload().map(|payload| payload.to_bytes().into_owned()).unwrap_or_default();
+    let Ok(request) = serde_json::from_slice::<Request>(&bytes) else {
+        context.counting.bad_control.one();
+        return Err("the query of an importer cannot be read".to_owned());
+    };
+    let Ok(patterns) =
+        request.patterns.iter().map(|text| Pattern::new(text)).collect::<Result<Vec<_>, _>>()
+    else {
+        context.counting.bad_control.one();
+        return Err("the query of an importer has a malformed pattern".to_owned());
+    };
+    if query.accepts_replies() != ReplyKeyExpr::Any {
+        context.counting.bad_control.one();
+        return Err("the query of an importer takes no replies with other keys".to_owned());
+    }
+    let wanted = |topic: &str| {
+        patterns.iter().any(|pattern| pattern.matches(topic) || pattern.matches_descendants(topic))
+    };
+    let counts = lock(table).full();
+    let Beat { until, numbering, .. } = counts;
+    let scan = Scan { context, query, plan, numbering, until };
+    let replayed_from = match request {
+        Request { from: Some(from), .. } => scan.answer(Some(from), false, &wanted)?,
+        Request { newest: true, .. } if plan.history => scan.answer(None, true, &wanted)?,
+        Request { .. } => None,
+    };
+    let counts = Beat { replayed_from, ..counts };
+    query.reply(query.key_expr(), counts.to_bytes()).wait().map_err(|error| error.to_string())
+}
+
+struct Scan<'a> {
+    context: &'a Context,
+    query: &'a Query,
+    plan: &'a Plan,
+    numbering: u32,
+    /// Messages with this sequence and later ones are none of the answer.
+    until: u64,
+}
+
+impl Scan<'_> {
+    /// Sends messages. Returns the sequence from which on the answer has all.
+    fn answer(
+        &self,
+        from: Option<u64>,
+        newest: bool,
+        wanted: &dyn Fn(&str) -> bool,
+    ) -> Result<Option<u64>, String> {
+        let subscribe = |start| {
+            let builder = self.context.bus.subscriber().gating(false).start(start);
+            let builder = builder.local_only(!self.plan.relay).name("toroni-zenoh history");
+            let patterns = self.plan.patterns.iter();
+            patterns.fold(builder, |all, pattern| all.pattern(pattern.as_str())).build()
+        };
+        let mut complete_from = from;
+        let subscriber = match from {
+            Some(from) if from >= self.until => return Ok(Some(from)),
+            Some(from) => match subscribe(Start::Sequence(from)) {
+                Err(SubscriberError::SequenceLost { oldest, .. }) => {
+                    complete_from = Some(oldest);
+                    subscribe(Start::Oldest)
+                }
+                other => other,
+            },
+            None => subscribe(Start::Oldest),
+        };
+        let mut subscriber = subscriber.map_err(|error| error.to_string())?;
+        let mut values: HashMap<String, Reply> = HashMap::new();
+        let mut is_behind = false;
+        loop {
+            match subscriber.try_receive() {
+                Ok(Some(message)) if message.sequence() >= self.until => break,
+                Ok(Some(message)) => {
+                    if is_behind {
+                        complete_from = complete_from.map(|_| message.sequence());
+                        is_behind = false;
+                    }
+                    if !wanted(message.topic()) || crate::key::is_control(message.topic()) {
+                        continue;
+                    }
+                    let Some(reply) = self.reply(&message) else { continue };
+                    if newest {
+                        values.insert(message.topic().to_owned(), reply);
+                    } else {
+                        self.send(message.topic(), reply)?;
+                    }
+                }
+                Ok(None) => break,
+                Err(ReceiveError::Lapped { .. }) => is_behind = true,
+                Err(ReceiveError::Lost(_)) => {}
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        if is_behind {
+            complete_from = complete_from.map(|_| self.until);
+        }
+        let mut values: Vec<_> = values.into_iter().collect();
+        values.sort_unstable_by_key(|(_, reply)| reply.sequence);
+        for (topic, reply) in values {
+            self.send(&topic, reply)?;
+        }
+        Ok(complete_from)
+    }
+
+    /// Returns a copy of a message, unless it came from a program of Zenoh, or is too long.
+    fn reply(&self, message: &Message<'_>) -> Option<Reply> {
+        let is_foreign = |origin: Origin| origin.source == self.context.identity.foreign;
+        let is_long = message.payload().len() > crate::config::LARGEST_MESSAGE;
+        if is_long || message.origin().is_some_and(is_foreign) {
+            return None;
+        }
+        Some(Reply {
+            payload: message.payload().to_vec(),
+            sequence: message.sequence(),
+            origin: message.origin(),
+            to_descendants: message.to_descendants(),
+            timestamp: message.timestamp(),
+        })
+    }
+
+    fn send(&self, topic: &str, reply: Reply) -> Answered {
+        let identity = &self.context.identity;
+        let hops = reply.origin.map_or(0, |origin| {
+            let hops = lock(&self.context.hops).get(&StreamKey::of(origin)).copied();
+            hops.unwrap_or(0).saturating_add(1)
+        });
+        let timestamp = timestamp(&identity.bus, reply.timestamp);
+        let attachment = Attachment {
+            origin: reply
+                .origin
+                .unwrap_or(identity.stream(self.plan.stream).origin(reply.sequence)),
+            count: 0,
+            numbering: self.numbering,
+            to_descendants: reply.to_descendants,
+            replayed: true,
+            stamped: timestamp.is_some(),
+            hops,
+        };
+        self.query
+            .reply(self.plan.prefix.key(topic), reply.payload)
+            .encoding(self.plan.encoding_of(topic))
+            .attachment(ZBytes::from(attachment.to_bytes()))
+            .timestamp(timestamp)
+            .wait()
+            .map_err(|error| error.to_string())?;
+        self.context.counting.history_messages.one();
+        Ok(())
+    }
+}
+
+struct Reply {
+    payload: Vec<u8>,
+    sequence: u64,
+    origin: Option<Origin>,
+    to_descendants: bool,
+    timestamp: Option<SystemTime>,
+}
+
+fn timestamp(bus: &str, time: Option<SystemTime>) -> Option<Timestamp> {
+    let time: Duration = time?.duration_since(UNIX_EPOCH).ok()?;
+    let clock = TimestampId::try_from(bus.as_bytes().get(..16)?).ok()?;
+    Some(Timestamp::new(NTP64::from(time), clock))
+}

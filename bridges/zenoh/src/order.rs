@@ -1,0 +1,694 @@
+//! Restores the order of each topic, drops what has arrived before, and finds out exactly what was lost.
+//!
+//! A sender counts its messages by topic ([`Attachment::count`](crate::attachment::Attachment::count)). A message whose
+//! count is too high waits for those before it. After the reorder time they are lost. Heartbeats tell how many messages
+//! there were ([`Order::told`]), so the last ones are missed as well.
+//!
+//! The same message can come by several ways. Its origin names it, and on one topic the numbers of a stream only grow. So
+//! a message whose number is not above that of the last one is a duplicate.
+//!
+//! The machine does no I/O and reads no clock: what happens depends on the calls alone.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+use toroni::{LostBound, LostReason, Origin};
+
+/// As many numbers of delivered messages are remembered for each topic that comes by several ways.
+const RECENT: usize = 64;
+/// As many numberings are followed.
+const PATHS: usize = 1024;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct StreamKey {
+    pub(crate) source: u32,
+    pub(crate) series: u32,
+    pub(crate) stream: u16,
+}
+
+impl StreamKey {
+    pub(crate) fn of(Origin { source, series, stream, number: _ }: Origin) -> Self {
+        Self { source, series, stream }
+    }
+
+    pub(crate) fn origin(self, number: u64) -> Origin {
+        let Self { source, series, stream } = self;
+        Origin { source, series, stream, number }
+    }
+}
+
+/// A message on its way to the bus.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Item<T> {
+    pub(crate) topic: Arc<str>,
+    pub(crate) origin: Origin,
+    /// How many messages its sender has sent on the topic before.
+    pub(crate) count: u64,
+    pub(crate) body: T,
+}
+
+/// What becomes of messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Event<T> {
+    Deliver {
+        item: Item<T>,
+        /// If lower numbers of the stream may still come: the lowest one.
+        open_from: Option<u64>,
+    },
+    Lost(Loss),
+    Duplicate,
+    /// It came after it had been reported as lost.
+    Late,
+}
+
+/// Messages that will not come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Loss {
+    pub(crate) from: Origin,
+    pub(crate) until: u64,
+    pub(crate) messages: u64,
+    pub(crate) bound: LostBound,
+    pub(crate) reason: LostReason,
+    /// `None` if it may be any topic of the sender.
+    pub(crate) topic: Option<Arc<str>>,
+    pub(crate) open_from: Option<u64>,
+}
+
+/// What a heartbeat says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Told<'a> {
+    pub(crate) numbering: u32,
+    /// The stream of what was first published on the sender's bus.
+    pub(crate) key: StreamKey,
+    pub(crate) begins: u64,
+    pub(crate) until: u64,
+    /// Where the sender's last numbering ended, and how many messages were overwritten since.
+    pub(crate) overtaken: Option<(u64, u64)>,
+    pub(crate) full: bool,
+    pub(crate) topics: &'a BTreeMap<String, u64>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Order<T> {
+    most_topics: usize,
+    most_waiting: usize,
+    topics: usize,
+    waiting: usize,
+    /// By numbering.
+    paths: HashMap<u32, Path<T>>,
+    streams: HashMap<StreamKey, Stream>,
+    /// When gaps are given up.
+    due: BTreeSet<(Duration, u32, Arc<str>)>,
+    forgotten: u64,
+}
+
+/// What comes from a sender with one numbering.
+#[derive(Debug)]
+struct Path<T> {
+    key: Option<StreamKey>,
+    reorder: Duration,
+    /// Whether topics that were not seen yet begin at 0.
+    is_synced: bool,
+    begins: u64,
+    /// The `until` of the last heartbeat.
+    told: u64,
+    /// Messages of `key` that were delivered since, with a number from `told` on.
+    since_told: u64,
+    heard: Duration,
+    topics: HashMap<Arc<str>, Counts<T>>,
+}
+
+/// A topic of a path.
+#[derive(Debug)]
+struct Counts<T> {
+    next: u64,
+    /// How many messages there were, as heartbeats tell.
+    told: u64,
+    /// The number in the stream after the last message of `next`, or before the first.
+    floor: Origin,
+    waiting: BTreeMap<u64, (Duration, Item<T>)>,
+    gap: Option<Gap>,
+    /// What was reported as lost.
+    holes: VecDeque<(u64, u64)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Gap {
+    deadline: Duration,
+    low: Origin,
+}
+
+/// What has arrived of a stream, by whatever way.
+#[derive(Debug, Default)]
+struct Stream {
+    /// What had arrived before.
+    began: u64,
+    mark: u64,
+    topics: HashMap<Arc<str>, Arrived>,
+    /// The lowest numbers of open gaps, and how many gaps have them.
+    lows: BTreeMap<u64, usize>,
+}
+
+#[derive(Debug, Default)]
+struct Arrived {
+    next: u64,
+    recent: VecDeque<u64>,
+}
+
+impl Stream {
+    fn open_from(&self) -> Option<u64> {
+        self.lows.first_key_value().map(|(low, _)| *low)
+    }
+}
+
+impl<T> Order<T> {
+    pub(crate) fn new(most_topics: usize, most_waiting: usize) -> Self {
+        Self {
+            most_topics,
+            most_waiting,
+            topics: 0,
+            waiting: 0,
+            paths: HashMap::new(),
+            streams: HashMap::new(),
+            due: BTreeSet::new(),
+            forgotten: 0,
+        }
+    }
+
+    /// Returns whether the stream was introduced by [`Self::arrived`].
+    pub(crate) fn knows_stream(&self, key: StreamKey) -> bool {
+        self.streams.contains_key(&key)
+    }
+
+    /// Introduces a stream, of which all numbers below the mark have arrived.
+    pub(crate) fn arrived(&mut self, key: StreamKey, mark: u64) {
+        let stream = self.streams.entry(key).or_default();
+        stream.began = stream.began.max(mark);
+        stream.mark = stream.mark.max(mark);
+    }
+
+    /// Returns the number from which on nothing of the stream has arrived.
+    pub(crate) fn mark(&self, key: StreamKey) -> u64 {
+        self.streams.get(&key).map_or(0, |stream| stream.mark)
+    }
+
+    pub(crate) fn knows_path(&self, numbering: u32) -> bool {
+        self.paths.contains_key(&numbering)
+    }
+
+    pub(crate) fn is_synced(&self, numbering: u32) -> bool {
+        self.paths.get(&numbering).is_some_and(|path| path.is_synced)
+    }
+
+    /// Returns how many topics were forgotten since the last call.
+    pub(crate) fn take_forgotten(&mut self) -> u64 {
+        std::mem::take(&mut self.forgotten)
+    }
+
+    /// Begins to follow a numbering.
+    pub(crate) fn open(
+        &mut self,
+        now: Duration,
+        numbering: u32,
+        reorder: Duration,
+        out: &mut Vec<Event<T>>,
+    ) {
+        if self.paths.contains_key(&numbering) {
+            return;
+        }
+        if self.paths.len() >= PATHS
+            && let Some(oldest) = self
+                .paths
+                .iter()
+                .min_by_key(|(_, path)| path.heard)
+                .map(|(numbering, _)| *numbering)
+        {
+            self.close(oldest, out);
+        }
+        self.paths.insert(
+            numbering,
+            Path {
+                key: None,
+                reorder,
+                is_synced: false,
+                begins: 0,
+                told: 0,
+                since_told: 0,
+                heard: now,
+                topics: HashMap::new(),
+            },
+        );
+    }
+
+    /// Takes a message. The path must be open, and its stream introduced.
+    pub(crate) fn message(
+        &mut self,
+        now: Duration,
+        numbering: u32,
+        item: Item<T>,
+        out: &mut Vec<Event<T>>,
+    ) {
+        let Some(path) = self.paths.get_mut(&numbering) else { return };
+        path.heard = now;
+        let Item { ref topic, origin, count, .. } = item;
+        let topic = topic.clone();
+        if !path.topics.contains_key(&topic) {
+            let next = if path.is_synced { 0 } else { count };
+            let floor = match path.key {
+                Some(key) if path.is_synced => key.origin(path.begins),
+                _ => origin,
+            };
+            self.make_room(numbering);
+            self.insert(numbering, topic.clone(), next, floor);
+        }
+        let Some(counts) = self.counts(numbering, &topic) else { return };
+        if count < counts.next {
+            let was_lost =
+                counts.holes.iter().any(|(from, until)| (*from..*until).contains(&count));
+            out.push(if was_lost { Event::Late } else { Event::Duplicate });
+        } else if count == counts.next {
+            counts.next += 1;
+            counts.floor = after(origin);
+            let has_gap = counts.gap.is_some();
+            self.deliver(numbering, item, out);
+            if has_gap {
+                self.drain(now, numbering, &topic, out);
+            }
+        } else if counts.waiting.contains_key(&count) {
+            out.push(Event::Duplicate);
+        } else {
+            counts.waiting.insert(count, (now, item));
+            self.waiting += 1;
+            self.note_gap(now, numbering, &topic);
+            if self.waiting > self.most_waiting {
+                self.give_up_first(out);
+            }
+        }
+    }
+
+    /// Ends the join of a path. `items` were published before the sender's counts were as `told` says, and are in order:
+    /// what the sender has sent again from the number `replayed_from` on, and what came meanwhile.
+    pub(crate) fn join(
+        &mut self,
+        now: Duration,
+        told: &Told<'_>,
+        replayed_from: Option<u64>,
+        items: Vec<Item<T>>,
+        out: &mut Vec<Event<T>>,
+    ) {
+        self.head(now, told, replayed_from, out);
+        for item in items {
+            self.deliver_now(item, out);
+        }
+        for (topic, count) in told.topics {
+            let (topic, floor) = (Arc::<str>::from(topic.as_str()), told.key.origin(told.until));
+            if self.counts(told.numbering, &topic).is_none() {
+                self.make_room(told.numbering);
+                self.insert(told.numbering, topic, *count, floor);
+            }
+        }
+        self.set_synced(told);
+    }
+
+    /// Takes a heartbeat. `covers` says whether messages of a topic come here at all.
+    pub(crate) fn told(
+        &mut self,
+        now: Duration,
+        told: &Told<'_>,
+        covers: impl Fn(&str) -> bool,
+        out: &mut Vec<Event<T>>,
+    ) {
+        self.head(now, told, None, out);
+        for (topic, count) in told.topics {
+            if !covers(topic) {
+                continue;
+            }
+            let topic = Arc::<str>::from(topic.as_str());
+            let Some(path) = self.paths.get(&told.numbering) else { return };
+            if !path.topics.contains_key(&topic) {
+                let (next, number) =
+                    if path.is_synced { (0, path.begins) } else { (*count, told.until) };
+                self.make_room(told.numbering);
+                self.insert(told.numbering, topic.clone(), next, told.key.origin(number));
+            }
+            if let Some(counts) = self.counts(told.numbering, &topic)
+                && *count > counts.told
+            {
+                counts.told = *count;
+                self.note_gap(now, told.numbering, &topic);
+            }
+        }
+        self.set_synced(told);
+    }
+
+    /// Reports what has been missing for longer than the reorder time.
+    pub(crate) fn expire(&mut self, now: Duration, out: &mut Vec<Event<T>>) {
+        while let Some((deadline, numbering, topic)) = self.due.first().cloned()
+            && deadline <= now
+        {
+            self.give_up(now, numbering, &topic, out);
+        }
+    }
+
+    /// Returns when to call [`Self::expire`].
+    pub(crate) fn deadline(&self) -> Option<Duration> {
+        self.due.first().map(|(deadline, ..)| *deadline)
+    }
+
+    fn counts(&mut self, numbering: u32, topic: &Arc<str>) -> Option<&mut Counts<T>> {
+        self.paths.get_mut(&numbering)?.topics.get_mut(topic)
+    }
+
+    fn insert(&mut self, numbering: u32, topic: Arc<str>, next: u64, floor: Origin) {
+        let Some(path) = self.paths.get_mut(&numbering) else { return };
+        let (waiting, holes) = (BTreeMap::new(), VecDeque::new());
+        let counts = Counts { next, told: next, floor, waiting, gap: None, holes };
+        if path.topics.insert(topic, counts).is_none() {
+            self.topics += 1;
+        }
+    }
+
+    /// Forgets a path's topics if there are too many. Those that come again start where they are.
+    fn make_room(&mut self, numbering: u32) {
+        if self.topics < self.most_topics {
+            return;
+        }
+        let largest = self.paths.iter().max_by_key(|(_, path)| path.topics.len());
+        let victim = largest.map_or(numbering, |(numbering, _)| *numbering);
+        let Some(path) = self.paths.get_mut(&victim) else { return };
+        let before = path.topics.len();
+        path.topics.retain(|_, counts| counts.gap.is_some());
+        path.is_synced = false;
+        let forgotten = before - path.topics.len();
+        self.topics -= forgotten;
+        self.forgotten += forgotten as u64;
+    }
+
+    /// Learns from a heartbeat whose path it is, and what was lost before it began.
+    fn head(
+        &mut self,
+        now: Duration,
+        told: &Told<'_>,
+        replayed_from: Option<u64>,
+        out: &mut Vec<Event<T>>,
+    ) {
+        let Some(path) = self.paths.get_mut(&told.numbering) else { return };
+        path.heard = now;
+        path.told = path.told.max(told.until);
+        path.since_told = 0;
+        if path.key.is_some() {
+            return;
+        }
+        (path.key, path.begins) = (Some(told.key), told.begins);
+        let earlier: Vec<u32> = self
+            .paths
+            .iter()
+            .filter(|(numbering, path)| path.key == Some(told.key) && **numbering != told.numbering)
+            .map(|(numbering, _)| *numbering)
+            .collect();
+        let mark = self.mark(told.key);
+        let mut accounted = (earlier.is_empty() && mark > 0).then_some((mark, 0));
+        for earlier in earlier {
+            let (until, since) = self.close(earlier, out);
+            accounted = accounted.max(Some((until, since)));
+        }
+        if let Some((until, since)) = accounted
+            && let from = replayed_from.unwrap_or(told.begins)
+            && from > until
+        {
+            let (reason, messages) = match told.overtaken {
+                Some((ended, messages)) if ended == until => (LostReason::Overtaken, messages),
+                _ => (LostReason::Restart, (from - until).saturating_sub(since)),
+            };
+            if messages > 0 {
+                let loss = self.loss_before(told.key, until, from, messages, reason);
+                out.push(Event::Lost(loss));
+            }
+        }
+    }
+
+    /// Returns a loss between two numbers of a sender's own stream. It can have been any topic.
+    fn loss_before(
+        &mut self,
+        key: StreamKey,
+        from: u64,
+        until: u64,
+        messages: u64,
+        reason: LostReason,
+    ) -> Loss {
+        let loss = Loss {
+            from: key.origin(from),
+            until,
+            messages,
+            bound: LostBound::AtMost,
+            reason,
+            topic: None,
+            open_from: None,
+        };
+        self.passable(loss)
+    }
+
+    /// Takes a loss that another bridge was told of. Returns the lowest number that is open after it; `None` if all its
+    /// numbers have arrived.
+    pub(crate) fn relayed(&mut self, key: StreamKey, from: u64, until: u64) -> Option<u64> {
+        let stream = self.streams.entry(key).or_default();
+        if stream.mark > from.max(until.saturating_sub(1)) {
+            return None;
+        }
+        let open_from = stream.open_from().unwrap_or(until).min(until);
+        stream.mark = stream.mark.max(open_from);
+        Some(open_from)
+    }
+
+    fn set_synced(&mut self, told: &Told<'_>) {
+        if told.full
+            && let Some(path) = self.paths.get_mut(&told.numbering)
+        {
+            path.is_synced = true;
+        }
+    }
+
+    /// Ends a path: what is missing is lost. Returns up to where its messages are accounted for, and how many came after
+    /// that.
+    fn close(&mut self, numbering: u32, out: &mut Vec<Event<T>>) -> (u64, u64) {
+        let gaps: Vec<_> = self.due.iter().filter(|(_, of, _)| *of == numbering).cloned().collect();
+        for (_, _, topic) in gaps {
+            while self.counts(numbering, &topic).is_some_and(|counts| counts.gap.is_some()) {
+                self.give_up(Duration::MAX, numbering, &topic, out);
+            }
+        }
+        let Some(path) = self.paths.remove(&numbering) else { return (0, 0) };
+        self.topics -= path.topics.len();
+        (path.told, path.since_told)
+    }
+
+    fn give_up_first(&mut self, out: &mut Vec<Event<T>>) {
+        if let Some((now, numbering, topic)) = self.due.first().cloned() {
+            self.give_up(now, numbering, &topic, out);
+        }
+    }
+
+    /// Reports the first gap of a topic as lost, and delivers what waited for it.
+    fn give_up(
+        &mut self,
+        now: Duration,
+        numbering: u32,
+        topic: &Arc<str>,
+        out: &mut Vec<Event<T>>,
+    ) {
+        let Some(path) = self.paths.get_mut(&numbering) else { return };
+        let (key, until) = (path.key, path.told);
+        let Some(counts) = path.topics.get_mut(topic) else { return };
+        let from = counts.floor;
+        let first =
+            counts.waiting.first_key_value().map(|(count, (_, item))| (*count, item.origin));
+        let (end, beyond) = match first {
+            Some((count, origin)) => (count, Some(origin)),
+            None => (counts.told, key.map(|key| key.origin(until))),
+        };
+        let missing = end.saturating_sub(counts.next);
+        if counts.holes.len() == 16 {
+            counts.holes.pop_front();
+        }
+        counts.holes.push_back((counts.next, end));
+        counts.next = end;
+        if let Some(beyond) = beyond {
+            counts.floor = beyond;
+        }
+        self.clear_gap(numbering, topic);
+        self.report(from, beyond, missing, topic, out);
+        self.drain(now, numbering, topic, out);
+    }
+
+    /// Reports the loss of messages between two numbers, unless they came another way.
+    fn report(
+        &mut self,
+        from: Origin,
+        beyond: Option<Origin>,
+        missing: u64,
+        topic: &Arc<str>,
+        out: &mut Vec<Event<T>>,
+    ) {
+        let key = StreamKey::of(from);
+        let until =
+            beyond.filter(|beyond| StreamKey::of(*beyond) == key).map(|beyond| beyond.number);
+        let (mut messages, mut bound) = (missing, LostBound::Exact);
+        if let Some(until) = until
+            && let Some(arrived) = self.streams.get(&key).and_then(|known| known.topics.get(topic))
+        {
+            // Its own deliveries are outside of the range.
+            let range = from.number..until.max(from.number);
+            let came = arrived.recent.iter().filter(|number| range.contains(number)).count() as u64;
+            messages = messages.saturating_sub(came);
+            if arrived.recent.len() == RECENT && arrived.recent.front() > Some(&from.number) {
+                bound = LostBound::AtMost;
+            }
+        } else if until.is_none() {
+            // Some may have come another way.
+            bound = LostBound::AtMost;
+        }
+        if messages == 0 {
+            return;
+        }
+        let until = until.unwrap_or(from.number).max(from.number);
+        let loss = Loss {
+            from,
+            until,
+            messages,
+            bound,
+            reason: LostReason::Gone,
+            topic: Some(topic.clone()),
+            open_from: None,
+        };
+        let loss = self.passable(loss);
+        out.push(Event::Lost(loss));
+    }
+
+    /// Makes a loss that the bus does not take for one that has arrived: other topics may have gone further.
+    pub(crate) fn passable(&mut self, loss: Loss) -> Loss {
+        let stream = self.streams.entry(StreamKey::of(loss.from)).or_default();
+        let until = loss.until.max(loss.from.number);
+        let mut loss = Loss { until, ..loss };
+        if stream.mark >= loss.until {
+            // An empty range at the mark passes.
+            loss.from.number = stream.mark;
+            loss.until = stream.mark;
+        }
+        loss.open_from = Some(stream.open_from().unwrap_or(loss.until).min(loss.until));
+        stream.mark = stream.mark.max(loss.open_from.unwrap_or(0));
+        loss
+    }
+
+    /// Delivers what waited and has its turn now.
+    fn drain(&mut self, now: Duration, numbering: u32, topic: &Arc<str>, out: &mut Vec<Event<T>>) {
+        self.clear_gap(numbering, topic);
+        while let Some(counts) = self.counts(numbering, topic)
+            && let Some((_, item)) = counts.waiting.remove(&counts.next)
+        {
+            counts.next += 1;
+            counts.floor = after(item.origin);
+            self.waiting -= 1;
+            self.deliver(numbering, item, out);
+        }
+        self.note_gap(now, numbering, topic);
+    }
+
+    fn clear_gap(&mut self, numbering: u32, topic: &Arc<str>) {
+        let Some(gap) = self.counts(numbering, topic).and_then(|counts| counts.gap.take()) else {
+            return;
+        };
+        self.due.remove(&(gap.deadline, numbering, topic.clone()));
+        if let Some(stream) = self.streams.get_mut(&StreamKey::of(gap.low))
+            && let Some(count) = stream.lows.get_mut(&gap.low.number)
+        {
+            *count -= 1;
+            if *count == 0 {
+                stream.lows.remove(&gap.low.number);
+            }
+        }
+    }
+
+    /// Notes whether messages are missing. They get the reorder time from when that was seen.
+    fn note_gap(&mut self, now: Duration, numbering: u32, topic: &Arc<str>) {
+        let Some(path) = self.paths.get_mut(&numbering) else { return };
+        let reorder = path.reorder;
+        let Some(counts) = path.topics.get_mut(topic) else { return };
+        if counts.gap.is_some() {
+            return;
+        }
+        let seen = match counts.waiting.first_key_value() {
+            Some((_, (arrived, _))) => *arrived,
+            None if counts.told > counts.next => now,
+            None => return,
+        };
+        let gap = Gap { deadline: seen.saturating_add(reorder), low: counts.floor };
+        counts.gap = Some(gap);
+        self.due.insert((gap.deadline, numbering, topic.clone()));
+        let stream = self.streams.entry(StreamKey::of(gap.low)).or_default();
+        *stream.lows.entry(gap.low.number).or_default() += 1;
+    }
+
+    fn deliver(&mut self, numbering: u32, item: Item<T>, out: &mut Vec<Event<T>>) {
+        let (origin, key) = (item.origin, StreamKey::of(item.origin));
+        if self.deliver_now(item, out)
+            && let Some(path) = self.paths.get_mut(&numbering)
+            && path.key == Some(key)
+            && origin.number >= path.told
+        {
+            path.since_told += 1;
+        }
+    }
+
+    fn deliver_now(&mut self, item: Item<T>, out: &mut Vec<Event<T>>) -> bool {
+        let number = item.origin.number;
+        let has_ways = self.paths.len() > 1;
+        let stream = self.streams.entry(StreamKey::of(item.origin)).or_default();
+        if number < stream.began {
+            out.push(Event::Duplicate);
+            return false;
+        }
+        if !stream.topics.contains_key(&item.topic) {
+            if stream.topics.len() >= self.most_topics {
+                stream.topics.clear();
+            }
+            stream.topics.insert(item.topic.clone(), Arrived::default());
+        }
+        let Some(arrived) = stream.topics.get_mut(&item.topic) else { return false };
+        if number < arrived.next {
+            out.push(Event::Duplicate);
+            return false;
+        }
+        arrived.next = number + 1;
+        if has_ways {
+            if arrived.recent.len() == RECENT {
+                arrived.recent.pop_front();
+            }
+            arrived.recent.push_back(number);
+        }
+        if number < stream.mark {
+            // Messages of other topics have come before it that were published after it, and the bus takes it for one that
+            // has arrived. It is rare: Zenoh keeps the order of all that one sender sends with one priority.
+            let topic = Some(item.topic);
+            let loss = Loss {
+                from: item.origin,
+                until: number + 1,
+                messages: 1,
+                bound: LostBound::Exact,
+                reason: LostReason::Jump,
+                topic,
+                open_from: None,
+            };
+            let loss = self.passable(loss);
+            out.push(Event::Lost(loss));
+            return true;
+        }
+        let open_from = stream.open_from().filter(|low| *low <= number);
+        stream.mark = stream.mark.max(open_from.unwrap_or(number + 1));
+        out.push(Event::Deliver { item, open_from });
+        true
+    }
+}
+
+fn after(origin: Origin) -> Origin {
+    Origin { number: origin.number + 1, ..origin }
+}

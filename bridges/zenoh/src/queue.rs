@@ -1,0 +1,134 @@
+//! What waits between Zenoh's threads and the thread that publishes on the bus.
+
+use crate::beat::Beat;
+use crate::context::lock;
+use crate::counters::Counting;
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+use zenoh::sample::Sample;
+
+/// What came from Zenoh, for the import with this index.
+pub(crate) enum Arriving {
+    Message(usize, Sample),
+    Beat(usize, Sample),
+    Loss(usize, Sample),
+    Joined(Joined),
+    Stop,
+}
+
+/// The answer of an export that an importer has joined.
+pub(crate) struct Joined {
+    pub(crate) import: usize,
+    pub(crate) numbering: u32,
+    pub(crate) messages: Vec<Sample>,
+    /// `None` if the answer did not come, or not whole.
+    pub(crate) counts: Option<Beat>,
+}
+
+/// A queue with limits.
+pub(crate) struct Queue {
+    most_messages: usize,
+    most_bytes: usize,
+    state: Mutex<State>,
+    filled: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    arriving: VecDeque<Arriving>,
+    bytes: usize,
+    is_waited_for: bool,
+}
+
+impl Queue {
+    pub(crate) fn new(most_messages: usize, most_bytes: usize) -> Self {
+        let (state, filled) = (Mutex::default(), Condvar::new());
+        Self { most_messages, most_bytes, state, filled }
+    }
+
+    /// Appends a sample, unless the queue is full.
+    pub(crate) fn push(&self, counting: &Counting, arriving: Arriving) {
+        let bytes = match &arriving {
+            Arriving::Message(_, sample)
+            | Arriving::Beat(_, sample)
+            | Arriving::Loss(_, sample) => sample.payload().len(),
+            Arriving::Joined(_) | Arriving::Stop => 0,
+        };
+        let is_sample = !matches!(arriving, Arriving::Joined(_) | Arriving::Stop);
+        let mut state = lock(&self.state);
+        let is_full = state.arriving.len() >= self.most_messages
+            || state.bytes.saturating_add(bytes) > self.most_bytes && state.bytes > 0;
+        if is_sample && is_full {
+            drop(state);
+            counting.queue_full.one();
+            return;
+        }
+        state.bytes += bytes;
+        state.arriving.push_back(arriving);
+        let wake = std::mem::take(&mut state.is_waited_for);
+        drop(state);
+        if wake {
+            self.filled.notify_one();
+        }
+    }
+
+    /// Takes all that there is. Waits for something until the time is over.
+    pub(crate) fn take(&self, timeout: Duration) -> VecDeque<Arriving> {
+        let mut state = lock(&self.state);
+        if state.arriving.is_empty() && !timeout.is_zero() {
+            state.is_waited_for = true;
+            let waited = self.filled.wait_timeout(state, timeout);
+            state = waited.map_or_else(|poisoned| poisoned.into_inner().0, |(state, _)| state);
+            state.is_waited_for = false;
+        }
+        state.bytes = 0;
+        std::mem::take(&mut state.arriving)
+    }
+}
+
+/// Collects the answer of an export. When Zenoh has dropped it, the answer is complete.
+pub(crate) struct Collector {
+    pub(crate) queue: Arc<Queue>,
+    pub(crate) counting: Arc<crate::context::Context>,
+    pub(crate) most_bytes: usize,
+    pub(crate) bytes: usize,
+    pub(crate) joined: Joined,
+}
+
+impl Collector {
+    pub(crate) fn take(&mut self, sample: Sample) {
+        if sample.attachment().is_none() {
+            if let Some(beat) = Beat::parse(&sample.payload().to_bytes())
+                && beat.numbering == self.joined.numbering
+            {
+                self.joined.counts = Some(beat);
+            } else {
+                self.counting.counting.bad_control.one();
+            }
+            return;
+        }
+        self.bytes = self.bytes.saturating_add(sample.payload().len() + 256);
+        if self.bytes <= self.most_bytes {
+            self.joined.messages.push(sample);
+        } else {
+            self.counting.counting.queue_full.one();
+        }
+    }
+}
+
+impl Drop for Collector {
+    fn drop(&mut self) {
+        let messages = std::mem::take(&mut self.joined.messages);
+        let mut counts = self.joined.counts.take();
+        if self.bytes > self.most_bytes
+            && let Some(counts) = &mut counts
+        {
+            // The last ones are missing, as if nothing had been sent again.
+            counts.replayed_from = counts.replayed_from.map(|_| counts.until);
+        }
+        let Joined { import, numbering, .. } = self.joined;
+        let joined = Joined { import, numbering, messages, counts };
+        self.queue.push(&self.counting.counting, Arriving::Joined(joined));
+    }
+}

@@ -1,0 +1,164 @@
+//! Buses and bridges of one process, connected over loopback TCP.
+
+#![allow(dead_code, reason = "each test program uses a part")]
+
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+use toroni::{Bus, BusConfig, Lost, Policy, ReceiveError, Subscriber};
+use toroni_testkit::Directory;
+use toroni_zenoh::config::{BusSettings, Export, Import, ZenohSource};
+use toroni_zenoh::{Bridge, Config, State};
+
+/// Longer than anything takes on a busy machine.
+pub(crate) const LONG: Duration = Duration::from_secs(120);
+
+/// Returns a port of the loopback interface that is free.
+pub(crate) fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+/// Returns a configuration of Zenoh: a peer on a port, connected to others, without scouting.
+pub(crate) fn zenoh(port: u16, others: &[u16]) -> serde_json::Map<String, serde_json::Value> {
+    let endpoint = |port: &u16| format!("tcp/127.0.0.1:{port}");
+    let table = serde_json::json!({
+        "mode": "peer",
+        "listen": { "endpoints": [endpoint(&port)] },
+        "connect": { "endpoints": others.iter().map(endpoint).collect::<Vec<_>>() },
+        "scouting": { "multicast": { "enabled": false }, "gossip": { "enabled": false } },
+    });
+    let serde_json::Value::Object(table) = table else { unreachable!() };
+    table
+}
+
+/// A bus in a directory of its own.
+pub(crate) struct Site {
+    pub(crate) directory: Directory,
+    pub(crate) bus: Bus,
+    pub(crate) port: u16,
+}
+
+impl Site {
+    pub(crate) fn new() -> Self {
+        Self::with(BusConfig::new().capacity(64 << 20).policy(Policy::Wait { limit: None }))
+    }
+
+    pub(crate) fn with(config: BusConfig) -> Self {
+        let directory = Directory::new();
+        let bus = config.directory(directory.path()).open("default").unwrap();
+        Self { directory, bus, port: free_port() }
+    }
+
+    /// Returns the settings of a bridge of this bus that listens on its port, and connects to others.
+    pub(crate) fn config(&self, others: &[&Site]) -> Config {
+        self.config_at(self.port, &others.iter().map(|site| site.port).collect::<Vec<_>>())
+    }
+
+    pub(crate) fn config_at(&self, port: u16, others: &[u16]) -> Config {
+        let directory = Some(self.directory.path().to_owned());
+        Config {
+            bus: BusSettings { name: "default".to_owned(), directory },
+            zenoh: ZenohSource::Table(zenoh(port, others)),
+            heartbeat: Duration::from_millis(100),
+            settle: Duration::from_millis(300),
+            ..Config::default()
+        }
+    }
+
+    pub(crate) fn subscribe(&self, pattern: &str) -> Subscriber {
+        self.bus.subscribe(pattern).unwrap()
+    }
+
+    pub(crate) fn publish(&self, topic: &str, payload: impl AsRef<[u8]>) {
+        self.bus.publisher(topic).unwrap().publish(payload).unwrap();
+    }
+}
+
+/// An export whose subscriber gates: nothing is overwritten before it is sent. Zenoh waits for room.
+pub(crate) fn export(patterns: &[&str]) -> Export {
+    let mut export = Export::new(patterns.iter().copied());
+    export.gating = true;
+    export.congestion = toroni_zenoh::config::Congestion::Block;
+    export
+}
+
+pub(crate) fn import(patterns: &[&str]) -> Import {
+    Import::new(patterns.iter().copied())
+}
+
+/// Starts a bridge, and waits until it works.
+pub(crate) fn start(config: &Config) -> Bridge {
+    let bridge = Bridge::start(config).unwrap();
+    assert_eq!(bridge.wait_for(&State::Active, LONG), State::Active);
+    bridge
+}
+
+/// What a subscriber got.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Got {
+    Message { topic: String, payload: String },
+    Lost(Lost),
+}
+
+impl Got {
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Self::Message { topic, payload } => format!("{topic}={payload}"),
+            Self::Lost(lost) => format!("lost {} {}", lost.messages, lost.reason.as_str()),
+        }
+    }
+}
+
+/// Receives within a time.
+pub(crate) fn next_within(subscriber: &mut Subscriber, timeout: Duration) -> Option<Got> {
+    match subscriber.receive_timeout(timeout) {
+        Ok(None) => None,
+        Ok(Some(message)) => Some(Got::Message {
+            topic: message.topic().to_owned(),
+            payload: message.text().into_owned(),
+        }),
+        Err(ReceiveError::Lost(lost)) => Some(Got::Lost(*lost)),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+pub(crate) fn next(subscriber: &mut Subscriber) -> Got {
+    next_within(subscriber, LONG).expect("nothing came")
+}
+
+/// Receives until a message has this payload, which is not returned.
+pub(crate) fn until(subscriber: &mut Subscriber, last: &str) -> Vec<Got> {
+    let mut all = Vec::new();
+    let deadline = Instant::now() + LONG;
+    loop {
+        assert!(Instant::now() < deadline, "{last} did not come, but {} others", all.len());
+        match next(subscriber) {
+            Got::Message { payload, .. } if payload == last => return all,
+            got => all.push(got),
+        }
+    }
+}
+
+/// Publishes on one bus until a message arrives at the subscriber of another: the way is open, and empty after it.
+pub(crate) fn connect(from: &Site, topic: &str, to: &mut Subscriber) {
+    let publisher = from.bus.publisher(topic).unwrap();
+    let deadline = Instant::now() + LONG;
+    loop {
+        assert!(Instant::now() < deadline, "no connection");
+        publisher.publish("probe").unwrap();
+        if next_within(to, Duration::from_millis(100)).is_some() {
+            break;
+        }
+    }
+    publisher.publish("connected").unwrap();
+    until(to, "connected");
+}
+
+/// Waits until something is true.
+pub(crate) fn wait_until(what: &str, mut is_true: impl FnMut() -> bool) {
+    let deadline = Instant::now() + LONG;
+    while !is_true() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}

@@ -1,0 +1,260 @@
+//! Two buses, each with a bridge: what is published on one arrives on the other.
+
+mod common;
+
+use common::*;
+use std::collections::HashMap;
+use std::time::Duration;
+use toroni::{LostBound, LostReason};
+use toroni_zenoh::Bridge;
+use toroni_zenoh::config::{Congestion, Deletes};
+
+/// Two sites, and bridges that take everything from the first to the second.
+fn pair() -> (Site, Site, Bridge, Bridge) {
+    let (a, b) = (Site::new(), Site::new());
+    let mut config = a.config(&[]);
+    config.exports.push(export(&["**"]));
+    let from = start(&config);
+    let mut config = b.config(&[&a]);
+    config.imports.push(import(&["**"]));
+    let to = start(&config);
+    (a, b, from, to)
+}
+
+#[test]
+fn messages_arrive_in_the_order_of_their_topics() {
+    let (a, b, from, to) = pair();
+    let mut subscriber = b.subscribe("**");
+    connect(&a, "probe", &mut subscriber);
+    let topics = ["a", "a/b", "a/b/c", "d", "e/ä"];
+    let publishers = topics.map(|topic| a.bus.publisher(topic).unwrap());
+    let count = 20_000;
+    for number in 0..count {
+        publishers[number % topics.len()].publish(number.to_string()).unwrap();
+    }
+    a.publish("d", "end");
+    let mut next = HashMap::new();
+    for got in until(&mut subscriber, "end") {
+        let Got::Message { topic, payload } = got else { panic!("{got:?}") };
+        let at = topics.iter().position(|known| *known == topic).unwrap();
+        let expected = next.entry(topic).or_insert(at);
+        assert_eq!(payload, expected.to_string());
+        *expected += topics.len();
+    }
+    assert_eq!(next.values().sum::<usize>(), 5 * count + (0..5).sum::<usize>());
+    assert!(from.counters().exported_messages >= count as u64);
+    let counters = to.counters();
+    assert!(counters.imported_messages >= count as u64);
+    assert_eq!((counters.lost_messages, counters.late, counters.unnumbered), (0, 0, 0));
+}
+
+#[test]
+fn prefixes_are_added_and_removed() {
+    let (a, b) = (Site::new(), Site::new());
+    let mut config = a.config(&[]);
+    let mut exports = export(&["plant/**"]);
+    exports.prefix = "site-a".to_owned();
+    config.exports.push(exports);
+    let _from = start(&config);
+    let mut config = b.config(&[&a]);
+    let mut imports = import(&["plant/**"]);
+    (imports.prefix, imports.under) = ("site-a".to_owned(), "remote/a".to_owned());
+    config.imports.push(imports);
+    let _to = start(&config);
+    let mut subscriber = b.subscribe("**");
+    connect(&a, "plant/pump", &mut subscriber);
+    a.publish("elsewhere", "not exported");
+    a.publish("plant/pump", "on");
+    assert_eq!(next(&mut subscriber).text(), "remote/a/plant/pump=on");
+}
+
+#[test]
+fn posts_to_descendants_reach_imports_of_what_is_below() {
+    let (a, b) = (Site::new(), Site::new());
+    let mut config = a.config(&[]);
+    config.exports.push(export(&["**"]));
+    let _from = start(&config);
+    let mut config = b.config(&[&a]);
+    config.imports.push(import(&["plant/boiler/*", "probe"]));
+    let to = start(&config);
+    let (mut all, mut below) = (b.subscribe("**"), b.subscribe("plant/boiler/temperature"));
+    connect(&a, "probe", &mut all);
+    a.bus.publisher("plant").unwrap().publish("only for plant").unwrap();
+    a.bus.publisher("plant").unwrap().publish_to_descendants("all stop").unwrap();
+    a.publish("plant/boiler/temperature", "351");
+    assert_eq!(next(&mut below).text(), "plant=all stop");
+    assert_eq!(next(&mut below).text(), "plant/boiler/temperature=351");
+    assert_eq!(next(&mut all).text(), "plant=all stop");
+    assert_eq!(to.counters().lost_messages, 0);
+}
+
+#[test]
+fn timestamps_of_the_source_arrive() {
+    let a = Site::with(toroni::BusConfig::new().timestamps(true));
+    let b = Site::new();
+    let mut config = a.config(&[]);
+    config.exports.push(export(&["**"]));
+    let _from = start(&config);
+    let mut config = b.config(&[&a]);
+    config.imports.push(import(&["**"]));
+    let _to = start(&config);
+    let (mut here, mut there) = (a.subscribe("t"), b.subscribe("**"));
+    connect(&a, "probe", &mut there);
+    a.publish("t", "1");
+    let sent = here.receive().unwrap().timestamp().unwrap();
+    let arrived = there.receive().unwrap().timestamp().unwrap();
+    let difference = sent.duration_since(arrived).unwrap_or_else(|error| error.duration());
+    assert!(difference < Duration::from_micros(1), "{difference:?}");
+}
+
+/// The queue between Zenoh and the bus is small, and nobody reads the bus, which waits for its subscriber. So the queue
+/// overflows. What was dropped is reported exactly: at gaps, and at the end by a heartbeat.
+#[test]
+fn what_finds_no_room_is_reported_exactly() {
+    let a = Site::new();
+    let b = Site::with(
+        toroni::BusConfig::new().capacity(64 << 10).policy(toroni::Policy::Wait { limit: None }),
+    );
+    let mut config = a.config(&[]);
+    config.exports.push(export(&["**"]));
+    let from = start(&config);
+    let mut config = b.config(&[&a]);
+    config.imports.push(import(&["**"]));
+    config.queue.messages = 64;
+    let to = start(&config);
+    let mut subscriber = b.subscribe("**");
+    connect(&a, "x", &mut subscriber);
+    let before = (from.counters().exported_messages, to.counters());
+    assert_eq!(before.1.lost_messages, 0);
+    let count = 10_000;
+    for number in 0..count {
+        a.publish(if number % 2 == 0 { "x" } else { "y" }, format!("{number:0>500}"));
+    }
+    wait_until("all is sent", || from.counters().exported_messages == before.0 + count);
+    wait_until("the queue overflows", || to.counters().queue_full > 0);
+    // What is told after the end of a topic shows that all before is accounted for.
+    let (mut received, mut lost) = (0, 0);
+    let mut last = HashMap::new();
+    while received + lost < count {
+        match next(&mut subscriber) {
+            Got::Message { topic, payload } => {
+                received += 1;
+                let number: u64 = payload.parse().unwrap();
+                assert!(last.insert(topic, number) < Some(number), "order");
+            }
+            Got::Lost(report) => {
+                assert_eq!((report.bound, report.reason), (LostBound::Exact, LostReason::Gone));
+                lost += report.messages;
+            }
+        }
+    }
+    assert_eq!((received + lost, lost > 0), (count, true));
+    // Nothing else follows.
+    connect(&a, "x", &mut subscriber);
+    assert_eq!(to.counters().lost_messages, lost);
+    assert_eq!(to.counters().late, 0);
+}
+
+#[test]
+fn a_message_that_is_too_long_for_the_bus_is_reported_as_lost() {
+    let a = Site::new();
+    let b = Site::with(toroni::BusConfig::new().capacity(64 << 10));
+    let mut config = a.config(&[]);
+    config.exports.push(export(&["**"]));
+    let from = start(&config);
+    let mut config = b.config(&[&a]);
+    config.imports.push(import(&["**"]));
+    let to = start(&config);
+    let mut subscriber = b.subscribe("**");
+    connect(&a, "x", &mut subscriber);
+    a.publish("x", "before");
+    a.publish("x", [b'1'; 40 << 10]);
+    a.publish("x", "after");
+    assert_eq!(next(&mut subscriber).text(), "x=before");
+    let mut rest = [next(&mut subscriber).text(), next(&mut subscriber).text()];
+    rest.sort();
+    assert_eq!(rest, ["lost 1 too_long", "x=after"]);
+    assert_eq!((from.counters().export_too_long, to.counters().import_too_long), (0, 1));
+    // Longer than bridges send.
+    a.publish("x", vec![0; (16 << 20) + 1]);
+    a.publish("x", "last");
+    assert_eq!(next(&mut subscriber).text(), "lost 1 gone");
+    assert_eq!(next(&mut subscriber).text(), "x=last");
+    assert_eq!(from.counters().export_too_long, 1);
+}
+
+/// Publishers do not wait for the export, and it cannot keep up. What was overwritten before it was sent is reported.
+#[test]
+fn what_is_overwritten_before_it_is_sent_is_reported() {
+    let a =
+        Site::with(toroni::BusConfig::new().capacity(64 << 10).policy(toroni::Policy::Overwrite));
+    let b = Site::new();
+    let mut config = a.config(&[]);
+    let mut exports = export(&["**"]);
+    (exports.gating, exports.congestion) = (false, Congestion::Drop);
+    config.exports.push(exports);
+    let from = start(&config);
+    let mut config = b.config(&[&a]);
+    config.imports.push(import(&["**"]));
+    let to = start(&config);
+    let mut subscriber = b.subscribe("**");
+    connect(&a, "x", &mut subscriber);
+    let publisher = a.bus.publisher("x").unwrap();
+    let mut published = 0u64;
+    while from.counters().export_overtaken == 0 {
+        publisher.publish_batch(&[[7; 32]; 64]).unwrap();
+        published += 64;
+    }
+    publisher.publish("end").unwrap();
+    let got = until(&mut subscriber, "end");
+    let mut received = 0;
+    let mut lost = 0;
+    for got in got {
+        match got {
+            Got::Message { .. } => received += 1,
+            Got::Lost(report) => lost += report.messages,
+        }
+    }
+    assert!(lost > 0 && received + lost >= published, "{received} + {lost} of {published}");
+    assert_eq!(to.counters().late, 0);
+}
+
+#[test]
+fn deletions_are_left_out_or_become_empty_messages() {
+    for deletes in [Deletes::Ignore, Deletes::Empty] {
+        let b = Site::new();
+        let mut config = b.config(&[]);
+        let mut imports = import(&["**"]);
+        imports.deletes = deletes;
+        config.imports.push(imports);
+        let to = start(&config);
+        let mut subscriber = b.subscribe("**");
+        let peer = peer(&b);
+        connect_peer(&peer, "k", &mut subscriber);
+        use zenoh::Wait;
+        peer.delete("k").wait().unwrap();
+        peer.put("k", "value").wait().unwrap();
+        if deletes == Deletes::Empty {
+            assert_eq!(next(&mut subscriber).text(), "k=");
+        }
+        assert_eq!(next(&mut subscriber).text(), "k=value");
+        assert_eq!(to.counters().deletes, 1);
+    }
+}
+
+/// A program of Zenoh that knows no bridges.
+fn peer(site: &Site) -> zenoh::Session {
+    use zenoh::Wait;
+    let table = serde_json::Value::Object(zenoh(free_port(), &[site.port])).to_string();
+    zenoh::open(zenoh::Config::from_json5(&table).unwrap()).wait().unwrap()
+}
+
+fn connect_peer(peer: &zenoh::Session, key: &str, subscriber: &mut toroni::Subscriber) {
+    use zenoh::Wait;
+    wait_until("no connection", || {
+        peer.put(key, "probe").wait().unwrap();
+        next_within(subscriber, Duration::from_millis(100)).is_some()
+    });
+    peer.put(key, "connected").wait().unwrap();
+    until(subscriber, "connected");
+}
