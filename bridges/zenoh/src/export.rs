@@ -35,6 +35,8 @@ use zenoh::time::{NTP64, Timestamp, TimestampId};
 
 /// As many topics get a publisher of Zenoh, which is faster than a put by key.
 const PUBLISHERS: usize = 1024;
+/// How long a bridge that ends waits for importers.
+const LAST: Duration = Duration::from_secs(2);
 /// After as many messages without a pause the clock is read.
 const CLOCK_EVERY: u32 = 64;
 
@@ -138,6 +140,15 @@ pub(crate) fn end_of(context: &Context) -> Result<u64, SubscriberError> {
         Err(SubscriberError::SequenceAhead { end, .. }) => Ok(end),
         Err(error) => Err(error),
         Ok(_) => Ok(u64::MAX),
+    }
+}
+
+/// Returns the sequence of the oldest message in the ring.
+pub(crate) fn oldest_of(context: &Context) -> Result<u64, SubscriberError> {
+    match context.bus.subscriber().gating(false).start(Start::Sequence(0)).build() {
+        Err(SubscriberError::SequenceLost { oldest, .. }) => Ok(oldest),
+        Err(error) => Err(error),
+        Ok(_) => Ok(0),
     }
 }
 
@@ -282,7 +293,28 @@ impl Exporting {
             }
         }
         self.beat(true);
+        self.await_importers();
         Ok(())
+    }
+
+    /// Waits until importers have the last heartbeat: Zenoh drops what it has not sent when a session is closed.
+    fn await_importers(&self) {
+        let (until, numbering) = {
+            let table = lock(&self.table);
+            (table.until(), table.numbering())
+        };
+        let Context { session, identity, .. } = &*self.context;
+        let deadline = Instant::now() + LAST;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let Plan { prefix, stream, .. } = &*self.plan;
+            let beats = witness::ask(session, prefix, &identity.bus, *stream, left);
+            let is_missing = |beat: &Beat| beat.numbering == numbering && beat.until < until;
+            if left.is_zero() || !beats.iter().any(is_missing) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     fn message(&mut self, message: &Message<'_>) {

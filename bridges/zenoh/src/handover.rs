@@ -7,7 +7,7 @@
 use crate::BridgeError;
 use crate::beat::Beat;
 use crate::context::{Context, State, lock};
-use crate::export::{Exporter, Plan as ExportPlan, end_of};
+use crate::export::{Exporter, Plan as ExportPlan, end_of, oldest_of};
 use crate::history::{self, Ask, Request};
 use crate::import::{Importer, Plan as ImportPlan};
 use crate::witness;
@@ -109,7 +109,7 @@ pub(crate) fn run(context: &Arc<Context>, plans: &Plans, ranks: &Ranks) -> Resul
                 continue;
             }
         }
-        let running = Running::start(context, plans, end, was_second)?;
+        let running = Running::start(context, plans, end)?;
         context.set_state(State::Active);
         context.wait(Duration::MAX, |state| state.is_over() || !ranks.is_first());
         running.stop();
@@ -182,12 +182,7 @@ struct Running {
 }
 
 impl Running {
-    fn start(
-        context: &Arc<Context>,
-        plans: &Plans,
-        end: u64,
-        was_second: bool,
-    ) -> Result<Self, BridgeError> {
+    fn start(context: &Arc<Context>, plans: &Plans, end: u64) -> Result<Self, BridgeError> {
         let (asks, waiting) = std::sync::mpsc::sync_channel(history::QUEUE);
         let thread = {
             let context = context.clone();
@@ -210,17 +205,11 @@ impl Running {
         }
         for plan in &plans.exports {
             let bus = &context.identity.bus;
-            let known = || context.witness.last(&plan.prefix, bus, plan.stream);
-            let asked = || {
-                witness::ask(
-                    &context.session,
-                    &plan.prefix,
-                    bus,
-                    plan.stream,
-                    plans.settle.max(LOOK),
-                )
-            };
-            let last = if was_second { known().or_else(asked) } else { asked().or_else(known) };
+            let patience = plans.settle.max(LOOK);
+            let mut beats =
+                witness::ask(&context.session, &plan.prefix, bus, plan.stream, patience);
+            beats.extend(context.witness.last(&plan.prefix, bus, plan.stream));
+            let last = witness::least(beats, oldest_of(context)?);
             let table = plan.begin(context, last, end);
             let asks = running.asks.clone();
             running.exporters.push(Exporter::start(context.clone(), plan.clone(), table, asks)?);

@@ -583,7 +583,11 @@ impl Importing {
                 counts.topics.get(&*item.topic).is_some_and(|count| item.count < *count)
             });
             items.extend(earlier);
-            items.sort_by_key(|item| (StreamKey::of(item.origin), item.origin.number));
+            // A report has its place among the messages of the stream that it is about.
+            items.sort_by_key(|item| match &item.body {
+                Body::Loss(lost, _) => lost.from,
+                Body::Message { .. } | Body::Unwanted => item.origin,
+            });
             let mut ours = Vec::new();
             for item in items {
                 if self.introduce(StreamKey::of(item.origin))? {

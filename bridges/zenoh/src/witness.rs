@@ -9,6 +9,7 @@ use std::time::Duration;
 use zenoh::Session;
 use zenoh::Wait;
 use zenoh::query::{ConsolidationMode, Query, QueryTarget};
+use zenoh::sample::Locality;
 
 /// As many exports are remembered.
 const MOST: usize = 1024;
@@ -63,34 +64,66 @@ pub(crate) fn name(what: &str, bus: &str, stream: u16) -> String {
     format!("{what}/{bus}/{stream:04x}")
 }
 
-/// Asks all importers for the last heartbeat of an export. Returns the youngest one.
+/// Asks all importers for the last heartbeat of an export.
 pub(crate) fn ask(
     session: &Session,
     prefix: &Prefix,
     bus: &str,
     stream: u16,
     timeout: Duration,
-) -> Option<Beat> {
+) -> Vec<Beat> {
     let key = prefix.control(&name("witness", bus, stream));
-    let replies = session
+    let asked = session
         .get(key)
         .target(QueryTarget::All)
         .consolidation(ConsolidationMode::None)
+        .allowed_destination(Locality::Remote)
         .timeout(timeout)
-        .wait()
-        .inspect_err(|error| tracing::debug!(%error, "cannot ask for the last heartbeat"))
-        .ok()?;
-    let mut youngest: Option<Beat> = None;
+        .wait();
+    let replies = match asked {
+        Ok(replies) => replies,
+        Err(error) => {
+            tracing::debug!(%error, "cannot ask for the last heartbeat");
+            return Vec::new();
+        }
+    };
+    let mut beats = Vec::new();
     while let Ok(reply) = replies.recv() {
         if let Ok(sample) = reply.result()
             && let Some(beat) = Beat::parse(&sample.payload().to_bytes())
             && beat.bus == bus
             && beat.stream == stream
             && beat.full
-            && youngest.as_ref().is_none_or(|youngest| youngest.until < beat.until)
         {
-            youngest = Some(beat);
+            beats.push(beat);
         }
     }
-    youngest
+    beats
+}
+
+/// Returns the heartbeat at which a successor continues: of the youngest numbering the one of the importer that has
+/// received least, unless its messages are no longer in the ring.
+pub(crate) fn least(beats: Vec<Beat>, oldest: u64) -> Option<Beat> {
+    let youngest = beats.iter().max_by_key(|beat| (beat.begins, beat.until))?.numbering;
+    let mut beats: Vec<_> = beats.into_iter().filter(|beat| beat.numbering == youngest).collect();
+    beats.sort_by_key(|beat| beat.until);
+    let at = beats.iter().position(|beat| beat.until >= oldest);
+    let last = beats.len() - 1;
+    Some(beats.swap_remove(at.unwrap_or(last)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_successor_continues_where_the_importer_stands_that_has_least() {
+        let beat = |numbering, begins, until| Beat { numbering, begins, until, ..Beat::default() };
+        let beats =
+            || vec![beat(1, 5, 90), beat(2, 100, 150), beat(2, 100, 120), beat(2, 100, 200)];
+        assert_eq!(least(beats(), 0), Some(beat(2, 100, 120)));
+        assert_eq!(least(beats(), 130), Some(beat(2, 100, 150)));
+        assert_eq!(least(beats(), 300), Some(beat(2, 100, 200)), "the least loss");
+        assert_eq!(least(Vec::new(), 0), None);
+    }
 }

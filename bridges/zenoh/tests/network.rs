@@ -1,0 +1,384 @@
+//! Several bridges: loops, relays, history, restarts, hand-over.
+
+mod common;
+
+use common::*;
+use std::collections::HashMap;
+use std::time::Duration;
+use toroni::{LostBound, LostReason};
+use toroni_zenoh::{Bridge, State};
+
+fn payloads(got: &[Got]) -> Vec<String> {
+    got.iter().map(Got::text).collect()
+}
+
+/// Three bridges that all export, import and relay everything: each message arrives once, everywhere.
+#[test]
+fn a_triangle_of_relays_delivers_once() {
+    let sites = [Site::new(), Site::new(), Site::new()];
+    let [a, b, c] = &sites;
+    let mut bridges = Vec::new();
+    for (site, others) in [(a, vec![]), (b, vec![a]), (c, vec![a, b])] {
+        let mut config = site.config(&others);
+        let mut exports = export(&["**"]);
+        exports.relay = true;
+        config.exports.push(exports);
+        config.imports.push(import(&["**"]));
+        bridges.push(start(&config));
+    }
+    let mut subscribers = [a, b, c].map(|site| site.subscribe("**"));
+    for (from, site) in sites.iter().enumerate() {
+        for to in (0..3).filter(|to| *to != from) {
+            let topic = format!("from/{from}");
+            let publisher = site.bus.publisher(&topic).unwrap();
+            let probe = format!("probe {from} {to}");
+            wait_until("no connection", || {
+                publisher.publish(&probe).unwrap();
+                let deadline = Duration::from_millis(50);
+                std::iter::from_fn(|| next_within(&mut subscribers[to], deadline))
+                    .any(|got| matches!(got, Got::Message { payload, .. } if payload == probe))
+            });
+        }
+    }
+    let count = 2_000;
+    for number in 0..count {
+        for (from, site) in sites.iter().enumerate() {
+            site.publish(&format!("from/{from}"), format!("{number}"));
+        }
+    }
+    for (from, site) in sites.iter().enumerate() {
+        site.publish(&format!("from/{from}"), format!("end"));
+    }
+    for subscriber in &mut subscribers {
+        let mut next_of = HashMap::new();
+        let mut ended = 0;
+        while ended < 3 {
+            match next(subscriber) {
+                Got::Message { payload, .. } if payload == "end" => ended += 1,
+                Got::Message { payload, .. } if payload.starts_with("probe") => {}
+                Got::Message { topic, payload } => {
+                    let next = next_of.entry(topic).or_insert(0);
+                    assert_eq!(payload, next.to_string());
+                    *next += 1;
+                }
+                Got::Lost(lost) => panic!("{lost}"),
+            }
+        }
+        assert_eq!(next_of.values().copied().collect::<Vec<_>>(), [count; 3]);
+    }
+    let all = |count: fn(&toroni_zenoh::Counters) -> u64| -> u64 {
+        bridges.iter().map(|bridge| count(&bridge.counters())).sum()
+    };
+    wait_until("relays come back", || all(|counters| counters.own_source) >= 3 * count);
+    wait_until("copies come", || all(|counters| counters.duplicates) >= 3 * count);
+    assert_eq!(all(|counters| counters.lost_messages), 0);
+}
+
+/// A line: the middle one relays. Its hops are limited at the end.
+#[test]
+fn a_relay_forwards_what_came_from_elsewhere_with_its_origin_and_its_losses() {
+    let [a, b, c] = [(); 3].map(|()| Site::new());
+    // Two networks: the middle bus has two bridges, of different realms.
+    let mut config = a.config(&[]);
+    config.exports.push(export(&["**"]));
+    let _a = start(&config);
+    let mut config = b.config(&[&a]);
+    config.imports.push(import(&["**"]));
+    config.realm = "left".to_owned();
+    let left = start(&config);
+    let port = free_port();
+    let mut config = b.config_at(port, &[]);
+    let mut exports = export(&["**"]);
+    exports.relay = true;
+    config.exports.push(exports);
+    config.realm = "right".to_owned();
+    let right = start(&config);
+    let mut config = c.config_at(c.port, &[port]);
+    config.imports.push(import(&["**"]));
+    let to = start(&config);
+
+    let (mut middle, mut end) = (b.subscribe("**"), c.subscribe("**"));
+    connect(&a, "x", &mut middle);
+    connect(&b, "y", &mut end);
+    a.publish("x", "1");
+    // Too long for bridges: lost on the way to the middle, which relays the report.
+    a.publish("x", vec![0; (16 << 20) + 1]);
+    a.publish("x", "2");
+    let got = until(&mut end, "2");
+    let expected = ["x=1", "lost 1 gone"];
+    assert_eq!(payloads(&got)[got.len() - 2..], expected, "{got:?}");
+    let (origin_b, origin_c) = {
+        a.publish("x", "3");
+        until(&mut middle, "2");
+        let at_b = middle.receive().unwrap().origin().unwrap();
+        (at_b, end.receive().unwrap().origin().unwrap())
+    };
+    assert_eq!(origin_b, origin_c);
+    assert_eq!((left.state(), right.state()), (State::Active, State::Active));
+    assert!(right.counters().relayed_messages >= 3);
+    assert_eq!(right.counters().relayed_losses, 1);
+    assert_eq!(to.counters().lost_messages, 1);
+}
+
+#[test]
+fn a_message_that_has_passed_too_many_bridges_is_left_out() {
+    let [a, b, c] = [(); 3].map(|()| Site::new());
+    let mut config = a.config(&[]);
+    config.exports.push(export(&["**"]));
+    let _a = start(&config);
+    let mut config = b.config(&[&a]);
+    let mut exports = export(&["**"]);
+    exports.relay = true;
+    config.exports.push(exports);
+    config.imports.push(import(&["**"]));
+    let _b = start(&config);
+    let mut config = c.config(&[&b]);
+    config.imports.push(import(&["**"]));
+    config.hops = 1;
+    let to = start(&config);
+    let (mut middle, mut end) = (b.subscribe("**"), c.subscribe("**"));
+    connect(&a, "x", &mut middle);
+    connect(&b, "y", &mut end);
+    a.publish("x", "far");
+    until(&mut middle, "far");
+    b.publish("y", "near");
+    let got = until(&mut end, "near");
+    assert!(got.is_empty(), "{got:?}");
+    wait_until("it was not relayed", || to.counters().too_many_hops > 0);
+}
+
+#[test]
+fn who_joins_late_gets_the_newest_value_of_each_topic() {
+    let (a, b) = (Site::new(), Site::new());
+    for number in 0..10 {
+        a.publish("plant/pump", format!("{number}"));
+        a.publish("plant/boiler", format!("{}", 10 * number));
+        a.publish("elsewhere", "not imported");
+    }
+    let mut config = a.config(&[]);
+    let mut exports = export(&["**"]);
+    exports.history = true;
+    config.exports.push(exports);
+    let from = start(&config);
+    let mut subscriber = b.subscribe("**");
+    let mut config = b.config(&[&a]);
+    let mut imports = import(&["plant/**"]);
+    imports.history = true;
+    config.imports.push(imports);
+    let to = start(&config);
+    assert_eq!(next(&mut subscriber).text(), "plant/pump=9");
+    assert_eq!(next(&mut subscriber).text(), "plant/boiler=90");
+    a.publish("plant/pump", "10");
+    assert_eq!(next(&mut subscriber).text(), "plant/pump=10");
+    assert_eq!((from.counters().history_messages, to.counters().lost_messages), (2, 0));
+    // A bridge that comes back does not bring them again.
+    to.stop();
+    let to = start(&config);
+    a.publish("plant/pump", "11");
+    assert_eq!(next(&mut subscriber).text(), "plant/pump=11");
+    assert_eq!(to.counters().lost_messages, 0);
+}
+
+#[test]
+fn programs_of_zenoh_ask_for_history() {
+    use zenoh::Wait;
+    let a = Site::new();
+    for number in 0..5 {
+        a.publish("plant/pump", format!("{number}"));
+    }
+    a.publish("plant/boiler", "351");
+    let mut config = a.config(&[]);
+    let mut exports = export(&["plant/**"]);
+    (exports.history, exports.prefix) = (true, "site".to_owned());
+    exports.encoding.insert("plant/boiler".to_owned(), "text/plain".to_owned());
+    config.exports.push(exports);
+    let bridge = start(&config);
+    let peer = peer(&a);
+    let ask = |selector: &str| -> Vec<String> {
+        let replies = peer.get(selector).consolidation(zenoh::query::ConsolidationMode::None);
+        let replies = replies.wait().unwrap();
+        let mut all = Vec::new();
+        while let Ok(reply) = replies.recv() {
+            match reply.into_result() {
+                Ok(sample) => all.push(format!(
+                    "{}={} {}",
+                    sample.key_expr(),
+                    String::from_utf8_lossy(&sample.payload().to_bytes()),
+                    sample.encoding()
+                )),
+                Err(error) => {
+                    all.push(String::from_utf8_lossy(&error.payload().to_bytes()).into_owned());
+                }
+            }
+        }
+        all
+    };
+    wait_until("no connection", || !ask("site/plant/*").is_empty());
+    let octets = "application/octet-stream";
+    let newest =
+        [format!("site/plant/pump=4 {octets}"), "site/plant/boiler=351 text/plain".to_owned()];
+    assert_eq!(ask("site/plant/**"), newest);
+    assert_eq!(ask("site/plant/pump"), newest[..1]);
+    let since = ["site/plant/pump=3", "site/plant/pump=4"].map(|text| format!("{text} {octets}"));
+    assert_eq!(ask("site/plant/pump?from=3"), since);
+    assert_eq!(ask("site/plant/pump?from=oldest").len(), 5);
+    assert!(ask("site/plant/pump?from=yesterday")[0].contains("no sequence"));
+    assert!(bridge.counters().history_queries >= 5);
+}
+
+fn peer(site: &Site) -> zenoh::Session {
+    use zenoh::Wait;
+    let table = serde_json::Value::Object(zenoh(free_port(), &[site.port])).to_string();
+    zenoh::open(zenoh::Config::from_json5(&table).unwrap()).wait().unwrap()
+}
+
+/// An exporting bridge is stopped and started again while messages are published: nothing is lost or doubled.
+#[test]
+fn an_export_that_was_restarted_continues() {
+    let (a, b) = (Site::new(), Site::new());
+    let mut exporting = a.config(&[]);
+    exporting.exports.push(export(&["**"]));
+    let mut from = start(&exporting);
+    let mut config = b.config(&[&a]);
+    config.imports.push(import(&["**"]));
+    let to = start(&config);
+    let mut subscriber = b.subscribe("**");
+    connect(&a, "x", &mut subscriber);
+    let mut number = 0;
+    let mut publish = || {
+        for _ in 0..500 {
+            a.publish(["x", "y"][number % 2], format!("{number}"));
+            number += 1;
+        }
+    };
+    for _ in 0..3 {
+        publish();
+        from.stop();
+        publish();
+        from = start(&exporting);
+        publish();
+    }
+    a.publish("x", "end");
+    let mut next_of = HashMap::from([("x".to_owned(), 0), ("y".to_owned(), 1)]);
+    for got in until(&mut subscriber, "end") {
+        let Got::Message { topic, payload } = got else { panic!("{got:?}") };
+        let next = next_of.get_mut(&topic).unwrap();
+        assert_eq!(payload, next.to_string());
+        *next += 2;
+    }
+    assert_eq!((next_of["x"], next_of["y"]), (4500, 4501));
+    assert_eq!(to.counters().lost_messages, 0);
+    drop(from);
+}
+
+/// An importing bridge is away while messages are published. When it is back, it gets what it has missed.
+#[test]
+fn an_import_that_was_restarted_gets_what_it_has_missed() {
+    let (a, b) = (Site::new(), Site::new());
+    let mut config = a.config(&[]);
+    config.exports.push(export(&["**"]));
+    let _from = start(&config);
+    let mut config = b.config(&[&a]);
+    config.imports.push(import(&["**"]));
+    let mut to = start(&config);
+    let mut subscriber = b.subscribe("**");
+    connect(&a, "x", &mut subscriber);
+    for round in 0..3 {
+        a.publish("x", "1");
+        a.publish("y", "2");
+        assert_eq!(next(&mut subscriber).text(), "x=1");
+        assert_eq!(next(&mut subscriber).text(), "y=2");
+        to.stop();
+        for number in 0..1000 {
+            a.publish(["x", "y"][number % 2], format!("{round} {number}"));
+        }
+        to = start(&config);
+        a.publish("x", "end");
+        let got = until(&mut subscriber, "end");
+        let expected: Vec<_> = (0..1000)
+            .map(|number| format!("{}={round} {number}", ["x", "y"][number % 2]))
+            .collect();
+        assert_eq!(payloads(&got), expected);
+        assert_eq!(to.counters().lost_messages, 0);
+    }
+}
+
+/// As before, but the ring of the source no longer has all.
+#[test]
+fn what_the_source_no_longer_has_is_reported() {
+    let a = Site::with(toroni::BusConfig::new().capacity(64 << 10));
+    let b = Site::new();
+    let mut config = a.config(&[]);
+    config.exports.push(export(&["**"]));
+    let from = start(&config);
+    let mut config = b.config(&[&a]);
+    config.imports.push(import(&["**"]));
+    let to = start(&config);
+    let mut subscriber = b.subscribe("**");
+    connect(&a, "x", &mut subscriber);
+    to.stop();
+    let count = 2_000;
+    for number in 0..count {
+        a.publish("x", format!("{number:0>200}"));
+    }
+    let exported = from.counters().exported_messages;
+    let _to = start(&config);
+    a.publish("x", "end");
+    let got = until(&mut subscriber, "end");
+    let Some(Got::Lost(lost)) = got.first() else { panic!("{got:?}") };
+    assert_eq!((lost.bound, lost.reason), (LostBound::AtMost, LostReason::Restart));
+    assert_eq!(lost.messages + got.len() as u64 - 1, count, "{exported}");
+    let last = payloads(&got).pop().unwrap();
+    assert_eq!(last, format!("x={:0>200}", count - 1));
+}
+
+/// Two bridges of one bus: the second stands by, and takes over.
+#[test]
+fn a_second_bridge_takes_over_where_the_first_one_stood() {
+    let (a, b) = (Site::new(), Site::new());
+    let mut config = b.config(&[]);
+    config.imports.push(import(&["**"]));
+    let to = start(&config);
+    let mut first = a.config(&[&b]);
+    first.exports.push(export(&["**"]));
+    let mut bridge = start(&first);
+    let mut subscriber = b.subscribe("**");
+    connect(&a, "x", &mut subscriber);
+    let mut number = 0;
+    for round in 1..=3u64 {
+        // Connected to the importer, and to the bridge at work.
+        let mut second = a.config_at(free_port(), &[b.port, port_of(&first)]);
+        second.exports.clone_from(&first.exports);
+        let standby = Bridge::start(&second).unwrap();
+        assert_eq!(standby.wait_for(&State::StandBy, LONG), State::StandBy);
+        for _ in 0..1000 {
+            a.publish(["x", "y"][number % 2], format!("{number}"));
+            number += 1;
+        }
+        bridge.stop();
+        for _ in 0..1000 {
+            a.publish(["x", "y"][number % 2], format!("{number}"));
+            number += 1;
+        }
+        assert_eq!(standby.wait_for(&State::Active, LONG), State::Active);
+        assert_eq!((standby.counters().takeovers, standby.counters().resumed), (1, 1), "{round}");
+        (bridge, first) = (standby, second);
+    }
+    a.publish("x", "end");
+    let mut next_of = HashMap::from([("x".to_owned(), 0), ("y".to_owned(), 1)]);
+    for got in until(&mut subscriber, "end") {
+        let Got::Message { topic, payload } = got else { panic!("{got:?}") };
+        let next = next_of.get_mut(&topic).unwrap();
+        assert_eq!(payload, next.to_string());
+        *next += 2;
+    }
+    assert_eq!((next_of["x"], next_of["y"]), (6000, 6001));
+    assert_eq!(to.counters().lost_messages, 0);
+    drop(bridge);
+}
+
+fn port_of(config: &toroni_zenoh::Config) -> u16 {
+    let toroni_zenoh::config::ZenohSource::Table(table) = &config.zenoh else { unreachable!() };
+    let endpoint = table["listen"]["endpoints"][0].as_str().unwrap();
+    endpoint.rsplit(':').next().unwrap().parse().unwrap()
+}
