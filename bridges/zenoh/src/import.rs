@@ -129,6 +129,7 @@ impl Importer {
             names: HashMap::new(),
             hops: HashMap::new(),
             events: Vec::new(),
+            longest: usize::MAX,
             is_stopping: false,
         };
         let run = {
@@ -280,6 +281,8 @@ struct Importing {
     names: HashMap<String, Arc<str>>,
     hops: HashMap<StreamKey, u8>,
     events: Vec<Event<Body>>,
+    /// The longest message that the bus takes, once it has refused one.
+    longest: usize,
     is_stopping: bool,
 }
 
@@ -790,27 +793,56 @@ impl Importing {
 
     fn publish(&mut self, deliveries: &mut Vec<Delivery>) -> Result<(), Fatal> {
         let deliveries = std::mem::take(deliveries);
-        if deliveries.is_empty() {
-            return Ok(());
+        let mut rest = &deliveries[..];
+        while !rest.is_empty() {
+            let longest = self.longest;
+            let first_long = rest.iter().position(|delivery| is_too_long(delivery, longest));
+            let fitting = first_long.unwrap_or(rest.len());
+            rest = &rest[self.publish_fitting(&rest[..fitting])?..];
+            if let Some(delivery) =
+                rest.first().filter(|delivery| is_too_long(delivery, self.longest))
+            {
+                self.too_long(delivery)?;
+                rest = &rest[1..];
+            }
         }
+        Ok(())
+    }
+
+    /// Reports a message that the bus cannot take, at its place.
+    fn too_long(&mut self, delivery: &Delivery) -> Result<(), Fatal> {
+        let (bytes, limit) = (delivery.sample.payload().len(), self.longest);
+        self.context.counting.import_too_long.one();
+        warn_rarely!(topic = &*delivery.topic, bytes, limit, "a message is too long for the bus");
+        self.lost(Loss {
+            from: delivery.origin,
+            until: delivery.origin.number + 1,
+            messages: 1,
+            bound: LostBound::Exact,
+            reason: LostReason::TooLong,
+            topic: Some(delivery.topic.clone()),
+            open_from: delivery.open_from,
+        })
+    }
+
+    /// Publishes messages, and returns how many are done with. It ends early if it learns that one is too long.
+    fn publish_fitting(&mut self, deliveries: &[Delivery]) -> Result<usize, Fatal> {
         if self.topics.len() > self.limits.topics {
             self.topics.clear();
         }
-        let mut is_there = Vec::with_capacity(deliveries.len());
-        for delivery in &deliveries {
-            is_there.push(self.enter(delivery));
+        let mut entered = Vec::with_capacity(deliveries.len());
+        for (at, delivery) in deliveries.iter().enumerate() {
+            if self.enter(delivery) {
+                entered.push(at);
+            }
         }
         let payloads: Vec<Cow<'_, [u8]>> =
             deliveries.iter().map(|delivery| delivery.sample.payload().to_bytes()).collect();
         let parts: Vec<[&[u8]; 1]> = payloads.iter().map(|payload| [&**payload]).collect();
-        let mut of = Vec::with_capacity(deliveries.len());
-        let mut entries = Vec::with_capacity(deliveries.len());
-        for (at, delivery) in deliveries.iter().enumerate() {
-            let key = (delivery.import, delivery.topic.clone());
-            if is_there[at]
-                && let Some(topic) = self.topics.get(&key)
-            {
-                of.push(at);
+        let mut entries = Vec::with_capacity(entered.len());
+        for &at in &entered {
+            let delivery = &deliveries[at];
+            if let Some(topic) = self.topics.get(&(delivery.import, delivery.topic.clone())) {
                 entries.push(Entry {
                     to_descendants: delivery.to_descendants,
                     published_ns: delivery.published_ns,
@@ -820,83 +852,42 @@ impl Importing {
                 });
             }
         }
-        let mut losses = Vec::new();
-        let mut at = 0;
-        while at < entries.len() {
-            // What is invalid in one entry refuses all: short batches are told apart below.
-            let result = self.inlet.publish_timeout(&entries[at..], SLEEP);
+        let counting = &self.context.counting;
+        let mut done = 0;
+        while done < entries.len() {
+            let result = self.inlet.publish_timeout(&entries[done..], SLEEP);
             let (published, error) = match result {
-                Ok(()) => (entries.len() - at, None),
+                Ok(()) => (entries.len() - done, None),
                 Err(BurstError { published, source }) => (published, Some(source)),
             };
-            let counting = &self.context.counting;
-            for index in at..at + published {
-                counting.imported_messages.one();
-                counting.imported_bytes.add(payloads[of[index]].len() as u64);
-            }
-            at += published;
+            counting.imported_messages.add(published as u64);
+            let bytes = entered[done..done + published].iter().map(|at| payloads[*at].len() as u64);
+            counting.imported_bytes.add(bytes.sum());
+            done += published;
             let Some(error) = error else { break };
-            let delivery = &deliveries[of[at.min(of.len() - 1)]];
             match error {
-                PublishError::Timeout => {
-                    if self.context.has_ended() {
-                        break;
-                    }
-                    continue;
-                }
-                PublishError::TooLong { limit, .. } if published == 0 => {
-                    // The check is before the first: find those that are too long.
-                    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-                    let mut kept = Vec::new();
-                    let mut kept_of = Vec::new();
-                    for index in at..entries.len() {
-                        let length = payloads[of[index]].len();
-                        if length > limit {
-                            self.context.counting.import_too_long.one();
-                            let delivery = &deliveries[of[index]];
-                            let topic = &delivery.topic;
-                            warn_rarely!(%topic, bytes = length, limit, "a message is too long for the bus");
-                            losses.push((delivery.origin, delivery.topic.clone()));
-                        } else {
-                            kept.push(entries[index]);
-                            kept_of.push(of[index]);
-                        }
-                    }
-                    if kept.len() == entries.len() - at {
-                        // The limit of the parts is not that of the message; nothing here can be done.
-                        self.context.counting.import_failed.add(kept.len() as u64);
-                        break;
-                    }
-                    (entries, of, at) = (kept, kept_of, 0);
-                    continue;
+                PublishError::Timeout if self.context.has_ended() => break,
+                PublishError::Timeout => continue,
+                PublishError::TooLong { limit, .. } => {
+                    // All were refused. The caller separates those that are too long.
+                    self.longest = usize::try_from(limit).unwrap_or(usize::MAX);
+                    return Ok(entered[done]);
                 }
                 PublishError::Taken { .. } => {
-                    self.context.counting.taken.one();
+                    counting.taken.one();
                     warn_rarely!(%error, "cannot publish a message");
-                    self.taken.insert(StreamKey::of(delivery.origin), Instant::now());
+                    let key = StreamKey::of(deliveries[entered[done]].origin);
+                    self.taken.insert(key, Instant::now());
                 }
                 error if is_fatal(&error) => return Err(error),
                 error => {
-                    self.context.counting.import_failed.one();
+                    counting.import_failed.one();
                     warn_rarely!(%error, "cannot publish a message");
                 }
             }
-            at += 1;
+            done += 1;
         }
-        drop(entries);
-        for (origin, topic) in losses {
-            let loss = self.order.passable(Loss {
-                from: origin,
-                until: origin.number + 1,
-                messages: 1,
-                bound: LostBound::Exact,
-                reason: LostReason::TooLong,
-                topic: Some(topic),
-                open_from: None,
-            });
-            self.lost(loss)?;
-        }
-        Ok(())
+        Ok(deliveries.len())
     }
 
     /// Makes the topic of a delivery known to the inlet. Returns false if it cannot be.
@@ -998,6 +989,10 @@ struct Delivery {
     to_descendants: bool,
     published_ns: Option<u64>,
     import: usize,
+}
+
+fn is_too_long(delivery: &Delivery, longest: usize) -> bool {
+    delivery.sample.payload().len() > longest
 }
 
 fn is_fatal(error: &PublishError) -> bool {

@@ -171,9 +171,8 @@ fn a_message_that_is_too_long_for_the_bus_is_reported_as_lost() {
     a.publish("x", [b'1'; 40 << 10]);
     a.publish("x", "after");
     assert_eq!(next(&mut subscriber).text(), "x=before");
-    let mut rest = [next(&mut subscriber).text(), next(&mut subscriber).text()];
-    rest.sort();
-    assert_eq!(rest, ["lost 1 too_long", "x=after"]);
+    assert_eq!(next(&mut subscriber).text(), "lost 1 too_long");
+    assert_eq!(next(&mut subscriber).text(), "x=after");
     assert_eq!((from.counters().export_too_long, to.counters().import_too_long), (0, 1));
     // Longer than bridges send.
     a.publish("x", vec![0; (16 << 20) + 1]);

@@ -1,0 +1,164 @@
+//! Programs of Zenoh that are no bridges, and those that send what no bridge sends.
+
+mod common;
+
+use common::*;
+use std::time::Duration;
+use toroni::{LostBound, Origin, Subscriber};
+use toroni_zenoh::attachment::{Attachment, BYTES};
+use zenoh::{Session, Wait};
+
+fn peer(site: &Site) -> Session {
+    let table = serde_json::Value::Object(zenoh(free_port(), &[site.port])).to_string();
+    zenoh::open(zenoh::Config::from_json5(&table).unwrap()).wait().unwrap()
+}
+
+fn connect_peer(peer: &Session, key: &str, subscriber: &mut Subscriber) {
+    wait_until("no connection", || {
+        peer.put(key, "probe").wait().unwrap();
+        next_within(subscriber, Duration::from_millis(100)).is_some()
+    });
+    peer.put(key, "connected").wait().unwrap();
+    until(subscriber, "connected");
+}
+
+fn importer() -> (Site, toroni_zenoh::Bridge, Session, Subscriber) {
+    let site = Site::new();
+    let mut config = site.config(&[]);
+    config.imports.push(import(&["**"]));
+    config.exports.push(export(&["**"]));
+    let bridge = start(&config);
+    let peer = peer(&site);
+    let mut subscriber = site.subscribe("**");
+    connect_peer(&peer, "probe", &mut subscriber);
+    (site, bridge, peer, subscriber)
+}
+
+#[test]
+fn programs_of_zenoh_publish_and_subscribe() {
+    let (site, bridge, peer, mut subscriber) = importer();
+    let received = peer.declare_subscriber("plant/**").wait().unwrap();
+    let before = bridge.counters().unnumbered;
+    let put = |payload: &str| {
+        peer.put("plant/pump", payload).allowed_destination(zenoh::sample::Locality::Remote)
+    };
+    put("on").wait().unwrap();
+    put("off").attachment("what it likes").wait().unwrap();
+    assert_eq!(next(&mut subscriber).text(), "plant/pump=on");
+    let message = subscriber.receive().unwrap();
+    assert_eq!((message.text().as_ref(), message.origin().is_some()), ("off", true));
+    let counters = bridge.counters();
+    assert_eq!((counters.unnumbered - before, counters.foreign_attachment), (2, 1));
+
+    wait_until("no connection", || {
+        site.publish("plant/probe", "probe");
+        received.recv_timeout(Duration::from_millis(100)).unwrap().is_some()
+    });
+    site.publish("plant/boiler", "351");
+    let sample = loop {
+        let sample = received.recv().unwrap();
+        // What it has published itself does not come back.
+        assert_ne!(sample.key_expr().as_str(), "plant/pump");
+        if sample.key_expr().as_str() == "plant/boiler" {
+            break sample;
+        }
+    };
+    assert_eq!(sample.payload().to_bytes(), &b"351"[..]);
+    assert_eq!(*sample.encoding(), zenoh::bytes::Encoding::APPLICATION_OCTET_STREAM);
+    let attachment = Attachment::parse(&sample.attachment().unwrap().to_bytes()).unwrap();
+    assert_eq!((attachment.hops, attachment.to_descendants, attachment.count), (0, false, 0));
+}
+
+/// A program that knows the attachment is treated as a bridge is: order, duplicates, losses.
+#[test]
+fn a_program_that_counts_gets_order_and_exact_losses() {
+    let (_site, bridge, peer, mut subscriber) = importer();
+    let publisher = peer.declare_publisher("counted").wait().unwrap();
+    let send = |count: u64| {
+        let origin = Origin { source: 7, series: 8, stream: 9, number: 10 * count };
+        let attachment = Attachment {
+            origin,
+            count,
+            numbering: 77,
+            to_descendants: false,
+            replayed: false,
+            stamped: false,
+            hops: 0,
+        };
+        let attachment = attachment.to_bytes().to_vec();
+        publisher.put(count.to_string()).attachment(attachment).wait().unwrap();
+    };
+    for count in [0, 1, 1, 3, 2, 4, 0, 8] {
+        send(count);
+    }
+    for expected in ["0", "1", "2", "3", "4"] {
+        assert_eq!(next(&mut subscriber).text(), format!("counted={expected}"));
+    }
+    let Got::Lost(lost) = next(&mut subscriber) else { panic!("5, 6 and 7 are missing") };
+    assert_eq!((lost.messages, lost.bound), (3, LostBound::Exact));
+    assert_eq!((lost.from.number, lost.until), (41, 80));
+    assert_eq!(next(&mut subscriber).text(), "counted=8");
+    send(6);
+    send(9);
+    assert_eq!(next(&mut subscriber).text(), "counted=9");
+    let counters = bridge.counters();
+    assert_eq!((counters.duplicates, counters.late, counters.lost_messages), (2, 1, 3));
+}
+
+#[test]
+fn any_bytes_are_handled() {
+    let (_site, bridge, peer, mut subscriber) = importer();
+    let mut seed = 1u64;
+    let mut random = move || {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        seed >> 33
+    };
+    let count = 2_000;
+    let keys = ["x", "y/@z", "w/+/v", "@bridge/beat/aa/bb", "@bridge/loss/aa/bb", "@bridge/other"];
+    for _ in 0..count {
+        let length = (random() % 40) as usize;
+        let mut attachment: Vec<u8> = (0..length).map(|_| random() as u8).collect();
+        if random() % 2 == 0 {
+            attachment.resize(BYTES, 0);
+            attachment[22..24].copy_from_slice(b"TZ");
+            // Often all that is checked is valid.
+            if random() % 2 == 0 {
+                attachment[28] &= 5;
+                attachment[30..].fill(0);
+                attachment[..10].fill((random() % 3) as u8);
+                attachment[24..28].fill((random() % 3) as u8);
+            }
+        }
+        let payload: Vec<u8> = (0..random() % 64).map(|_| random() as u8).collect();
+        let key = keys[(random() % keys.len() as u64) as usize];
+        peer.put(key, payload).attachment(attachment).wait().unwrap();
+    }
+    peer.put("x", "end").wait().unwrap();
+    loop {
+        match subscriber.receive_timeout(LONG) {
+            Ok(Some(message)) if message.payload() == b"end" => break,
+            Ok(Some(_)) | Err(toroni::ReceiveError::Lost(_)) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    let counters = bridge.counters();
+    assert!(counters.bad_attachment > 0 && counters.foreign_attachment > 0);
+    assert!(counters.not_a_topic > 0 && counters.bad_control > 0, "{counters:?}");
+    assert!(!bridge.state().is_over());
+}
+
+/// Keys and payloads that the bus cannot take.
+#[test]
+fn what_no_topic_and_no_message_can_be_is_counted() {
+    let (_site, bridge, peer, mut subscriber) = importer();
+    peer.put(format!("long/{}", "x".repeat(255)), "key").wait().unwrap();
+    peer.put("with+plus", "key").wait().unwrap();
+    let block = zenoh::qos::CongestionControl::Block;
+    peer.put("x", vec![b'x'; 40 << 20]).congestion_control(block).wait().unwrap();
+    peer.put("x", "end").wait().unwrap();
+    let Got::Lost(lost) = next(&mut subscriber) else { panic!("40 MiB are too long") };
+    assert_eq!((lost.messages, lost.reason), (1, toroni::LostReason::TooLong));
+    assert_eq!(next(&mut subscriber).text(), "x=end");
+    let counters = bridge.counters();
+    assert_eq!((counters.not_a_topic, counters.import_too_long), (2, 1));
+}
