@@ -20,8 +20,7 @@ impl Identity {
         let place = || {
             let read = |path| std::fs::read_to_string(path).unwrap_or_default();
             let path = bus.path().canonicalize().unwrap_or_else(|_| bus.path().to_owned());
-            let [machine, host] =
-                ["/etc/machine-id", "/proc/sys/kernel/hostname"].map(|path| read(path));
+            let [machine, host] = ["/etc/machine-id", "/proc/sys/kernel/hostname"].map(read);
             format!("{machine}\n{host}\n{}", path.display())
         };
         let name = name.map_or_else(place, str::to_owned);

@@ -9,6 +9,7 @@
 //!
 //! The machine does no I/O and reads no clock: what happens depends on the calls alone.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -274,15 +275,15 @@ impl<T> Order<T> {
             if has_gap {
                 self.drain(now, numbering, &topic, out);
             }
-        } else if counts.waiting.contains_key(&count) {
-            out.push(Event::Duplicate);
-        } else {
-            counts.waiting.insert(count, (now, item));
+        } else if let Entry::Vacant(place) = counts.waiting.entry(count) {
+            place.insert((now, item));
             self.waiting += 1;
             self.note_gap(now, numbering, &topic);
             if self.waiting > self.most_waiting {
                 self.give_up_first(out);
             }
+        } else {
+            out.push(Event::Duplicate);
         }
     }
 
@@ -368,20 +369,30 @@ impl<T> Order<T> {
         }
     }
 
-    /// Forgets a path's topics if there are too many. Those that come again start where they are.
+    /// Forgets the topics of the path that has most, if there are too many. Those that come again start where they are.
     fn make_room(&mut self, numbering: u32) {
         if self.topics < self.most_topics {
             return;
         }
         let largest = self.paths.iter().max_by_key(|(_, path)| path.topics.len());
-        let victim = largest.map_or(numbering, |(numbering, _)| *numbering);
-        let Some(path) = self.paths.get_mut(&victim) else { return };
-        let before = path.topics.len();
-        path.topics.retain(|_, counts| counts.gap.is_some());
-        path.is_synced = false;
-        let forgotten = before - path.topics.len();
+        let largest = largest.map_or(numbering, |(numbering, _)| *numbering);
+        if self.forget(|of| of == largest) == 0 {
+            self.forget(|_| true);
+        }
+    }
+
+    /// Forgets the topics of paths, but those with gaps.
+    fn forget(&mut self, of: impl Fn(u32) -> bool) -> usize {
+        let mut forgotten = 0;
+        for (_, path) in self.paths.iter_mut().filter(|(numbering, _)| of(**numbering)) {
+            let before = path.topics.len();
+            path.topics.retain(|_, counts| counts.gap.is_some());
+            path.is_synced &= path.topics.len() == before;
+            forgotten += before - path.topics.len();
+        }
         self.topics -= forgotten;
         self.forgotten += forgotten as u64;
+        forgotten
     }
 
     /// Learns from a heartbeat whose path it is, and what was lost before it began.
@@ -532,20 +543,17 @@ impl<T> Order<T> {
         let key = StreamKey::of(from);
         let until =
             beyond.filter(|beyond| StreamKey::of(*beyond) == key).map(|beyond| beyond.number);
-        let (mut messages, mut bound) = (missing, LostBound::Exact);
-        if let Some(until) = until
-            && let Some(arrived) = self.streams.get(&key).and_then(|known| known.topics.get(topic))
-        {
-            // Its own deliveries are outside of the range.
-            let range = from.number..until.max(from.number);
+        // Where the range ends is not known if the next message is of another source, which the sender relays.
+        let mut bound = if until.is_some() { LostBound::Exact } else { LostBound::AtMost };
+        let mut messages = missing;
+        if let Some(arrived) = self.streams.get(&key).and_then(|known| known.topics.get(topic)) {
+            // What came by this way is outside of the range, or not counted in `missing`.
+            let range = from.number..until.unwrap_or(u64::MAX).max(from.number);
             let came = arrived.recent.iter().filter(|number| range.contains(number)).count() as u64;
             messages = messages.saturating_sub(came);
             if arrived.recent.len() == RECENT && arrived.recent.front() > Some(&from.number) {
                 bound = LostBound::AtMost;
             }
-        } else if until.is_none() {
-            // Some may have come another way.
-            bound = LostBound::AtMost;
         }
         if messages == 0 {
             return;
@@ -692,3 +700,6 @@ impl<T> Order<T> {
 fn after(origin: Origin) -> Origin {
     Origin { number: origin.number + 1, ..origin }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,7 @@
 //! Programs of Zenoh that are no bridges, and those that send what no bridge sends.
 
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test fails by a panic")]
+
 mod common;
 
 use common::*;
