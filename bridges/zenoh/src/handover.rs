@@ -22,6 +22,8 @@ use zenoh::pubsub::Subscriber;
 use zenoh::query::{QueryTarget, Queryable};
 use zenoh::sample::{Locality, SampleKind};
 
+/// How long importers have to answer a bridge that starts.
+const ANSWER: Duration = Duration::from_secs(3);
 /// How often a bridge that stands by looks at what it knows.
 const LOOK: Duration = Duration::from_millis(250);
 
@@ -205,9 +207,7 @@ impl Running {
         }
         for plan in &plans.exports {
             let bus = &context.identity.bus;
-            let patience = plans.settle.max(LOOK);
-            let mut beats =
-                witness::ask(&context.session, &plan.prefix, bus, plan.stream, patience);
+            let mut beats = witness::ask(&context.session, &plan.prefix, bus, plan.stream, ANSWER);
             beats.extend(context.witness.last(&plan.prefix, bus, plan.stream));
             let last = witness::least(beats, oldest_of(context)?);
             let table = plan.begin(context, last, end);

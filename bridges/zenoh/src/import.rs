@@ -388,7 +388,7 @@ impl Importing {
         } else {
             Body::Unwanted
         };
-        Ok(Some((Item { topic, origin, count, body }, attachment)))
+        Ok(Some((Item { topic, origin, count, loss: None, body }, attachment)))
     }
 
     fn message(&mut self, import: usize, sample: Sample) -> Result<(), Fatal> {
@@ -587,10 +587,7 @@ impl Importing {
             });
             items.extend(earlier);
             // A report has its place among the messages of the stream that it is about.
-            items.sort_by_key(|item| match &item.body {
-                Body::Loss(lost, _) => lost.from,
-                Body::Message { .. } | Body::Unwanted => item.origin,
-            });
+            items.sort_by_key(|item| item.loss.map_or(item.origin, |(from, _)| from));
             let mut ours = Vec::new();
             for item in items {
                 if self.introduce(StreamKey::of(item.origin))? {
@@ -682,10 +679,12 @@ impl Importing {
         let plan = &self.plans[import];
         let concerns = |scope: &Pattern| plan.patterns.iter().any(|mine| mine.intersects(scope));
         let is_wanted = lost.from.source != identity.source && lost.scope.iter().any(concerns);
+        let is_wanted = is_wanted && self.introduce(StreamKey::of(lost.from))?;
+        let loss = is_wanted.then_some((lost.from, lost.until));
         let body = if is_wanted { Body::Loss(Box::new(lost), import) } else { Body::Unwanted };
         let Attachment { origin, count, numbering, .. } = attachment;
         let topic = self.name(loss::TOPIC);
-        self.counted(import, numbering, None, Item { topic, origin, count, body })
+        self.counted(import, numbering, None, Item { topic, origin, count, loss, body })
     }
 
     /// Publishes a message of a program that is no bridge.
@@ -709,7 +708,7 @@ impl Importing {
         let published = sample.timestamp().map(|time| time.get_time().to_duration().as_nanos());
         let published_ns = published.and_then(|nanoseconds| u64::try_from(nanoseconds).ok());
         let body = Body::Message { sample, to_descendants: false, published_ns, import };
-        let item = Item { topic, origin, count: 0, body };
+        let item = Item { topic, origin, count: 0, loss: None, body };
         self.events.push(Event::Deliver { item, open_from: None });
         Ok(())
     }
@@ -772,7 +771,7 @@ impl Importing {
                         }
                         Body::Loss(lost, import) => {
                             self.publish(&mut deliveries)?;
-                            self.relayed(*lost, import)?;
+                            self.relayed(*lost, import, open_from)?;
                         }
                         Body::Unwanted => {}
                     }
@@ -942,22 +941,14 @@ impl Importing {
     }
 
     /// Reports a loss that another bridge was told of.
-    fn relayed(&mut self, lost: Lost, import: usize) -> Result<(), Fatal> {
-        let key = StreamKey::of(lost.from);
-        if !self.introduce(key)? {
-            return Ok(());
-        }
-        let Some(open_from) = self.order.relayed(key, lost.from.number, lost.until) else {
-            self.context.counting.duplicates.one();
-            return Ok(());
-        };
+    fn relayed(&mut self, lost: Lost, import: usize, open_from: Option<u64>) -> Result<(), Fatal> {
         let plan = &self.plans[import];
         let scope = if plan.under.is_empty() {
             lost.scope
         } else {
             key::scope(&plan.patterns, &plan.under)
         };
-        self.report(Lost { scope, ..lost }, Some(open_from))
+        self.report(Lost { scope, ..lost }, open_from)
     }
 
     fn report(&mut self, lost: Lost, open_from: Option<u64>) -> Result<(), Fatal> {

@@ -45,6 +45,8 @@ pub(crate) struct Item<T> {
     pub(crate) origin: Origin,
     /// How many messages its sender has sent on the topic before.
     pub(crate) count: u64,
+    /// If it is a report of a loss: the first number that may be lost, and the one after the last.
+    pub(crate) loss: Option<(Origin, u64)>,
     pub(crate) body: T,
 }
 
@@ -461,7 +463,7 @@ impl<T> Order<T> {
 
     /// Takes a loss that another bridge was told of. Returns the lowest number that is open after it; `None` if all its
     /// numbers have arrived.
-    pub(crate) fn relayed(&mut self, key: StreamKey, from: u64, until: u64) -> Option<u64> {
+    fn relayed(&mut self, key: StreamKey, from: u64, until: u64) -> Option<u64> {
         let stream = self.streams.entry(key).or_default();
         if stream.mark > from.max(until.saturating_sub(1)) {
             return None;
@@ -667,6 +669,14 @@ impl<T> Order<T> {
             return false;
         }
         arrived.next = number + 1;
+        if let Some((from, until)) = item.loss {
+            let open_from = self.relayed(StreamKey::of(from), from.number, until);
+            out.push(match open_from {
+                Some(_) => Event::Deliver { item, open_from },
+                None => Event::Duplicate,
+            });
+            return false;
+        }
         if has_ways {
             if arrived.recent.len() == RECENT {
                 arrived.recent.pop_front();

@@ -363,7 +363,9 @@ fn a_second_bridge_takes_over_where_the_first_one_stood() {
             number += 1;
         }
         assert_eq!(standby.wait_for(&State::Active, LONG), State::Active);
-        assert_eq!((standby.counters().takeovers, standby.counters().resumed), (1, 1), "{round}");
+        assert_eq!(standby.counters().takeovers, 1, "{round}");
+        // Twice if it did not see the other one at first.
+        assert!(standby.counters().resumed >= 1, "{round}");
         (bridge, first) = (standby, second);
     }
     a.publish("x", "end");

@@ -7,7 +7,7 @@ const KEY: StreamKey = StreamKey { source: 1, series: 2, stream: 3 };
 const REORDER: Duration = Duration::from_millis(20);
 
 fn item(topic: &str, number: u64, count: u64) -> Item<()> {
-    Item { topic: topic.into(), origin: KEY.origin(number), count, body: () }
+    Item { topic: topic.into(), origin: KEY.origin(number), count, loss: None, body: () }
 }
 
 fn ms(milliseconds: u64) -> Duration {
@@ -200,6 +200,36 @@ fn a_new_numbering_ends_the_old_one() {
     let overtaken = Some((30, 5));
     let beat = Beat { numbering: 11, begins: 40, until: 40, overtaken, ..Beat::default() };
     assert_eq!(case.beat(4, &beat), ["lost 5 in 30..40"]);
+}
+
+/// Reports have their place among the messages of the stream that they are about, although they come under a topic of their
+/// own.
+#[test]
+fn a_relayed_loss_comes_before_what_follows_it() {
+    let mut case = Case::new();
+    case.open(7);
+    let report = |from, until, count| Item {
+        topic: "@bridge/loss".into(),
+        origin: StreamKey { stream: u16::MAX, ..KEY }.origin(count),
+        count,
+        loss: Some((KEY.origin(from), until)),
+        body: (),
+    };
+    let events = &mut case.events;
+    case.order.message(ms(0), 7, item("a", 0, 0), events);
+    case.order.message(ms(0), 7, report(1, 3, 0), events);
+    case.order.message(ms(0), 7, item("a", 3, 1), events);
+    // The same loss, by another way.
+    case.order.message(ms(0), 7, report(1, 3, 1), events);
+    let seen: Vec<_> = events
+        .iter()
+        .map(|event| match event {
+            Event::Deliver { item, open_from } => (item.loss.is_some(), *open_from),
+            Event::Duplicate => (false, Some(99)),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(seen, [(false, None), (true, Some(3)), (false, None), (false, Some(99))]);
 }
 
 #[test]
