@@ -299,6 +299,7 @@ impl Importing {
             self.order.expire(now, &mut self.events);
             self.flush()?;
             self.context.counting.topics_forgotten.add(self.order.take_forgotten());
+            self.context.counting.reordered.add(self.order.take_reordered());
         }
         Ok(())
     }
@@ -854,12 +855,15 @@ impl Importing {
         let counting = &self.context.counting;
         let mut done = 0;
         while done < entries.len() {
+            let before = self.inlet.duplicates();
             let result = self.inlet.publish_timeout(&entries[done..], SLEEP);
+            let duplicates = self.inlet.duplicates() - before;
             let (published, error) = match result {
                 Ok(()) => (entries.len() - done, None),
                 Err(BurstError { published, source }) => (published, Some(source)),
             };
-            counting.imported_messages.add(published as u64);
+            counting.duplicates.add(duplicates);
+            counting.imported_messages.add((published as u64).saturating_sub(duplicates));
             let bytes = entered[done..done + published].iter().map(|at| payloads[*at].len() as u64);
             counting.imported_bytes.add(bytes.sum());
             done += published;

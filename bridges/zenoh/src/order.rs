@@ -103,6 +103,7 @@ pub(crate) struct Order<T> {
     /// When gaps are given up.
     due: BTreeSet<(Duration, u32, Arc<str>)>,
     forgotten: u64,
+    reordered: u64,
 }
 
 /// What comes from a sender with one numbering.
@@ -175,6 +176,7 @@ impl<T> Order<T> {
             streams: HashMap::new(),
             due: BTreeSet::new(),
             forgotten: 0,
+            reordered: 0,
         }
     }
 
@@ -206,6 +208,11 @@ impl<T> Order<T> {
     /// Returns how many topics were forgotten since the last call.
     pub(crate) fn take_forgotten(&mut self) -> u64 {
         std::mem::take(&mut self.forgotten)
+    }
+
+    /// Returns how many messages had to wait since the last call.
+    pub(crate) fn take_reordered(&mut self) -> u64 {
+        std::mem::take(&mut self.reordered)
     }
 
     /// Begins to follow a numbering.
@@ -280,6 +287,7 @@ impl<T> Order<T> {
         } else if let Entry::Vacant(place) = counts.waiting.entry(count) {
             place.insert((now, item));
             self.waiting += 1;
+            self.reordered += 1;
             self.note_gap(now, numbering, &topic);
             if self.waiting > self.most_waiting {
                 self.give_up_first(out);

@@ -105,6 +105,7 @@ fn a_program_that_counts_gets_order_and_exact_losses() {
     assert_eq!(next(&mut subscriber).text(), "counted=9");
     let counters = bridge.counters();
     assert_eq!((counters.duplicates, counters.late, counters.lost_messages), (2, 1, 3));
+    assert_eq!(counters.reordered, 2, "3 and 8 waited");
 }
 
 #[test]
