@@ -511,9 +511,8 @@ impl Importing {
             && key.source != self.context.identity.source
             && self.introduce(key)?
         {
-            let mark = self.order.mark(key);
-            request.from = (mark > 0).then_some(mark);
-            request.newest = plan.history && mark == 0;
+            request.from = self.order.accounted(key);
+            request.newest = plan.history && request.from.is_none();
             request.patterns = plan.patterns.iter().map(|text| text.as_str().to_owned()).collect();
         }
         let mut collector = Collector {

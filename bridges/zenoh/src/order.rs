@@ -197,6 +197,14 @@ impl<T> Order<T> {
         self.streams.get(&key).map_or(0, |stream| stream.mark)
     }
 
+    /// Returns the number up to which everything of a stream is accounted for. `None` if nothing has come of it.
+    pub(crate) fn accounted(&self, key: StreamKey) -> Option<u64> {
+        let mark = self.mark(key);
+        let told = self.paths.values().filter(|path| path.key == Some(key)).map(|path| path.told);
+        // What came after the last heartbeat has gaps that nobody has seen.
+        told.min().map(|told| told.min(mark)).or((mark > 0).then_some(mark))
+    }
+
     pub(crate) fn knows_path(&self, numbering: u32) -> bool {
         self.paths.contains_key(&numbering)
     }

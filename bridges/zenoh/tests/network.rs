@@ -381,6 +381,45 @@ fn a_second_bridge_takes_over_where_the_first_one_stood() {
     drop(bridge);
 }
 
+/// Two bridges of one bus that do not see one another both work. What they export is a part of their bus.
+#[test]
+fn two_exports_of_the_same_messages_deliver_once() {
+    let (a, b) = (Site::new(), Site::new());
+    let mut config = b.config(&[]);
+    config.imports.push(import(&["**"]));
+    let to = start(&config);
+    let mut bridges = Vec::new();
+    for _ in 0..2 {
+        let mut config = a.config_at(free_port(), &[b.port]);
+        config.exports.push(export(&["x"]));
+        bridges.push(start(&config));
+    }
+    let mut subscriber = b.subscribe("**");
+    connect(&a, "x", &mut subscriber);
+    wait_until("both send", || {
+        a.publish("x", "probe");
+        bridges.iter().all(|bridge| bridge.counters().exported_messages > 0)
+            && to.counters().duplicates > 0
+    });
+    a.publish("x", "begin");
+    until(&mut subscriber, "begin");
+    let count = 3_000;
+    let beats = to.counters().heartbeats_received;
+    for number in 0..count {
+        a.publish("x", number.to_string());
+        a.publish("elsewhere", "not exported");
+        if number % 300 == 0 {
+            // Both send heartbeats meanwhile.
+            let beats = beats + number / 100;
+            wait_until("heartbeats", || to.counters().heartbeats_received >= beats);
+        }
+    }
+    a.publish("x", "end");
+    let expected: Vec<_> = (0..count).map(|number| format!("x={number}")).collect();
+    assert_eq!(payloads(&until(&mut subscriber, "end")), expected);
+    assert_eq!(to.counters().lost_messages, 0);
+}
+
 fn port_of(config: &toroni_zenoh::Config) -> u16 {
     let toroni_zenoh::config::ZenohSource::Table(table) = &config.zenoh else { unreachable!() };
     let endpoint = table["listen"]["endpoints"][0].as_str().unwrap();

@@ -232,6 +232,35 @@ fn a_relayed_loss_comes_before_what_follows_it() {
     assert_eq!(seen, [(false, None), (true, Some(3)), (false, None), (false, Some(99))]);
 }
 
+/// Of a source that restarted, everything since its last heartbeat is asked for: the numbers between were not all sent.
+#[test]
+fn a_join_asks_for_what_came_after_the_last_heartbeat() {
+    let mut case = Case::new();
+    assert_eq!(case.order.accounted(KEY), None);
+    case.open(7);
+    case.beat(0, &Beat { numbering: 7, until: 10, ..Beat::default() });
+    case.message(1, 7, item("a", 12, 0));
+    case.message(1, 7, item("a", 20, 1));
+    assert_eq!(case.bus.marks[&KEY], 21);
+    let from = case.order.accounted(KEY);
+    assert_eq!(from, Some(10));
+    case.open(9);
+    let topics = BTreeMap::from([("a".to_owned(), 0)]);
+    let told = Told {
+        numbering: 9,
+        key: KEY,
+        begins: 40,
+        until: 40,
+        overtaken: None,
+        full: true,
+        topics: &topics,
+    };
+    let items = vec![item("a", 12, 0), item("a", 20, 0), item("a", 22, 0)];
+    case.order.join(ms(2), &told, from, items, &mut case.events);
+    assert_eq!(case.bus.take(&mut case.events), ["a22"], "nothing was lost");
+    assert_eq!(case.bus.duplicates, 2);
+}
+
 #[test]
 fn what_arrived_before_a_restart_is_dropped() {
     let mut case = Case::new();
