@@ -26,6 +26,7 @@ use crate::exits;
 use clap::builder::Resettable;
 use clap::{ArgAction, Args, ColorChoice, CommandFactory, Parser, Subcommand};
 use clap_complete::ArgValueCompleter;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// A message bus for the processes of one Linux machine, without a broker.
@@ -34,7 +35,10 @@ use std::path::PathBuf;
 #[command(after_help = "Examples:
   toroni demo                                 see how it works
   toroni sub 'plant/**'                       print the messages of all topics below plant
-  toroni pub plant/boiler/temperature 351.2   publish a message")]
+  toroni pub plant/boiler/temperature 351.2   publish a message
+
+With any other name, toroni NAME runs the program toroni-NAME of PATH with the arguments after the name, and toroni \
+help NAME runs toroni-NAME --help. For example, toroni zenoh runs toroni-zenoh, the bridge to other machines.")]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) location: BusLocation,
@@ -210,6 +214,9 @@ what dead processes left behind, and what you may do with each bus.")]
     /// A subscribing process of the demo
     #[command(hide = true)]
     DemoSubscriber(DemoChild),
+    /// Any other name: a program of its own (`external`)
+    #[command(external_subcommand)]
+    External(Vec<OsString>),
 }
 
 /// The options of `ls` and `doctor`.

@@ -20,9 +20,12 @@ const LARGEST_RING_BYTES: u64 = 256 << 20;
 /// Returns the definitions of all commands. The alias of `sub` is hidden, because the completion engine would offer
 /// only the alias and not the command.
 pub(crate) fn offered() -> Command {
-    cli::definitions().mut_subcommands(|command| match command.get_name() {
-        "sub" => command.visible_alias(Resettable::Reset).alias("echo"),
-        _ => command,
+    // A program of its own completes its own words.
+    cli::definitions().allow_external_subcommands(false).mut_subcommands(|command| {
+        match command.get_name() {
+            "sub" => command.visible_alias(Resettable::Reset).alias("echo"),
+            _ => command,
+        }
     })
 }
 

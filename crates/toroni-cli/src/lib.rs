@@ -7,6 +7,7 @@
 //! | `human`, `settings` | sizes, times, rates and settings of a bus as text |
 //! | `output`, `exchange` | standard output, tables, JSON; the messages that `sub --json` writes and `pub --json` reads |
 //! | `note`, `progress` | standard error |
+//! | `external` | `toroni NAME` runs the program `toroni-NAME` |
 //! | `failure`, `exits` | the texts of errors, exit codes |
 //! | `recording` | MCAP files: what `record` writes, and `replay` and `sub --file` read |
 //! | `stop`, `ready` | signals; `--ready-fd` |
@@ -16,6 +17,7 @@ mod commands;
 mod complete;
 mod exchange;
 mod exits;
+mod external;
 mod failure;
 #[doc(hidden)]
 pub mod fuzz_entry;
@@ -32,6 +34,7 @@ mod stop;
 use clap::FromArgMatches;
 use clap::error::ErrorKind;
 use clap_complete::CompleteEnv;
+use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -53,13 +56,23 @@ pub fn main() -> ExitCode {
             let _ = write!(std::io::stderr(), "{}", cli::definitions().render_help());
             return ExitCode::from(2);
         }
-        Err(error) => return report_usage(&error),
+        Err(error) => {
+            let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+            return match external::help(&error, &words) {
+                Some(failure) => report(failure),
+                None => report_usage(&error),
+            };
+        }
     };
     let cli = match cli::Cli::from_arg_matches(&matches) {
         Ok(cli) => cli,
         Err(error) => return report_usage(&error),
     };
     let Err(failure) = commands::run(cli, &matches) else { return ExitCode::SUCCESS };
+    report(failure)
+}
+
+fn report(failure: failure::Failure) -> ExitCode {
     let (code, text) = failure.report();
     if let Some(text) = text {
         note::failure(&text);

@@ -26,6 +26,7 @@ pub(crate) mod top;
 pub(crate) mod topics;
 
 use crate::cli::{BusLocation, Cli, Command};
+use crate::external;
 use crate::failure::Failure;
 use clap::ArgMatches;
 use clap::parser::ValueSource;
@@ -80,6 +81,7 @@ pub(crate) fn run(cli: Cli, matches: &ArgMatches) -> Result<(), Failure> {
         Command::Bench(arguments) => bench::run(&location, &arguments),
         Command::Completions(arguments) => completions::run(&arguments),
         Command::Man(arguments) => man::run(&arguments),
+        Command::External(words) => Err(external::run(&words, &location, matches)),
     }
 }
 

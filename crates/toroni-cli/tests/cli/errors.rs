@@ -7,7 +7,7 @@ use std::os::unix::fs::symlink;
 const SETTINGS: [&str; 4] = ["max_publishers", "max_subscribers", "max_arrivals", "topic_table"];
 
 /// Arguments, the exit code, and a part of the error message.
-const WRONG: [(&[&str], i32, &str); 38] = [
+const WRONG: [(&[&str], i32, &str); 40] = [
     (&["create", "there"], 1, "there is already a bus at "),
     (&["info", "nosuch"], 1, "in this directory: odd, other, there"),
     (&["topics", "--bus", "nosuch"], 1, "in this directory: odd, other, there"),
@@ -30,7 +30,9 @@ const WRONG: [(&[&str], i32, &str); 38] = [
     (&["sub", "--wait", "nap"], 2, "'--wait <WAIT>'"),
     (&["sub", "--ready-fd", "77"], 2, "--ready-fd 77"),
     (&["sub", "--nonsense"], 2, "unexpected argument"),
-    (&["nonsense"], 2, "unrecognized subcommand"),
+    (&["nonsense"], 2, "there is no command \"nonsense\", and no program toroni-nonsense in PATH"),
+    (&["help", "nonsense"], 2, "there is no command \"nonsense\""),
+    (&["./nonsense"], 2, "there is no command \"./nonsense\": `toroni --help`"),
     (&["create", ".x"], 2, "the bus name \".x\""),
     (&["create", "q", "--capacity", "100"], 2, "--capacity is 100 bytes"),
     (&["create", "q", "--max-publishers", "0"], 2, "--max-publishers is 0"),

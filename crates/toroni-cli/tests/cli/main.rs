@@ -13,6 +13,7 @@ mod exclusive;
 mod exits;
 #[cfg(feature = "bench")]
 mod experiments;
+mod external;
 mod formats;
 mod help;
 mod inspect;

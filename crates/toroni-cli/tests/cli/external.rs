@@ -1,0 +1,157 @@
+//! Commands that are programs of their own: `toroni NAME` runs `toroni-NAME`.
+
+use crate::support::{Buses, Process};
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::Output;
+
+/// Prints its name, its arguments, one per line, and what it knows of the bus.
+const PROGRAM: &str = r#"#!/bin/sh
+echo "pid $$"
+echo "bus ${TORONI_BUS-none}"
+echo "dir $TORONI_DIR"
+for word; do echo "word $word"; done
+exit 7
+"#;
+
+/// A folder for programs. PATH has only this folder and those of `sh` and its commands.
+struct Programs {
+    buses: Buses,
+    folder: PathBuf,
+}
+
+impl Programs {
+    fn new() -> Self {
+        let buses = Buses::new();
+        let folder = buses.path().join("programs");
+        std::fs::create_dir(&folder).unwrap();
+        Self { buses, folder }
+    }
+
+    fn add(&self, name: &str, mode: u32) -> PathBuf {
+        let path = self.folder.join(name);
+        std::fs::write(&path, PROGRAM).unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+        path
+    }
+
+    fn start(&self, path: &str, arguments: &[&str]) -> Process {
+        let mut command = self.buses.command(arguments);
+        Process::start(command.env("PATH", path).current_dir(&self.folder))
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.start(&format!("{}:/usr/bin:/bin", self.folder.display()), arguments).finish()
+    }
+
+    fn refuse(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
+        assert!(output.stdout.is_empty(), "{arguments:?}: {output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    }
+}
+
+fn words(output: &Output) -> Vec<String> {
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    text.lines().filter_map(|line| line.strip_prefix("word ").map(str::to_owned)).collect()
+}
+
+#[test]
+fn a_program_of_path_is_a_command() {
+    let programs = Programs::new();
+    programs.add("toroni-report", 0o755);
+    let path = format!("{}:/usr/bin:/bin", programs.folder.display());
+    let arguments = ["report", "--bus", "x", "", "a b", "--", "--help", "-h", "sub"];
+    let process = programs.start(&path, &arguments);
+    let pid = process.id();
+    let output = process.finish();
+    assert_eq!(words(&output), arguments[1..], "every argument arrives as it is");
+    assert_eq!(output.status.code(), Some(7), "its exit code is that of the command");
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.contains(&format!("pid {pid}\n")), "it replaces the process: {said}");
+    assert!(said.contains("bus none\n"), "{said}");
+}
+
+#[test]
+fn options_before_the_name_reach_the_program_by_the_environment() {
+    let programs = Programs::new();
+    programs.add("toroni-report", 0o755);
+    let output = programs.run(&["--bus", "plant", "--dir=/mnt/buses", "report", "x"]);
+    let said = String::from_utf8(output.stdout.clone()).unwrap();
+    assert!(said.contains("bus plant\ndir /mnt/buses\n"), "{said}");
+    assert_eq!(words(&output), ["x"]);
+}
+
+#[test]
+fn help_of_a_program_is_its_own() {
+    let programs = Programs::new();
+    programs.add("toroni-report", 0o755);
+    assert_eq!(words(&programs.run(&["help", "report"])), ["--help"]);
+    assert_eq!(words(&programs.run(&["report", "--help"])), ["--help"]);
+    assert!(programs.run(&["help", "sub"]).stdout.starts_with(b"Print messages"));
+}
+
+#[test]
+fn commands_take_precedence_over_programs() {
+    let programs = Programs::new();
+    for name in ["toroni-ls", "toroni-echo", "toroni-help", "toroni-demo-publisher"] {
+        programs.add(name, 0o755);
+    }
+    for arguments in [&["ls"][..], &["echo", "--help"], &["help"], &["demo-publisher"]] {
+        assert_ne!(programs.run(arguments).status.code(), Some(7), "{arguments:?}");
+    }
+}
+
+#[test]
+fn only_executable_files_in_absolute_directories_are_found() {
+    let programs = Programs::new();
+    programs.add("toroni-report", 0o644);
+    std::fs::create_dir(programs.folder.join("toroni-folder")).unwrap();
+    for name in ["report", "folder", "./toroni-report", "../programs/toroni-report", "", "/"] {
+        programs.refuse(&[name]);
+    }
+    programs.add("toroni-report", 0o755);
+    // The program lies in the current directory.
+    for path in [".:/usr/bin", ":/usr/bin", "/usr/bin:", ""] {
+        let output = programs.start(path, &["report"]).finish();
+        assert_eq!(output.status.code(), Some(2), "PATH={path:?}: {output:?}");
+    }
+    let link = programs.folder.join("toroni-x");
+    std::os::unix::fs::symlink(programs.folder.join("toroni-report"), link).unwrap();
+    assert_eq!(programs.run(&["x/../report"]).status.code(), Some(2), "no name has a slash");
+    assert_eq!(programs.run(&["x"]).status.code(), Some(7));
+}
+
+#[test]
+fn a_mistyped_name_leads_to_the_nearest() {
+    let programs = Programs::new();
+    programs.add("toroni-zenoh", 0o755);
+    programs.add("toroni-evil\u{1b}[31m", 0o755);
+    for (typed, meant) in [("zneoh", "zenoh"), ("sbu", "sub"), ("tpoics", "topics")] {
+        for arguments in [&[typed][..], &["help", typed], &["--bus", "a", typed, "--config", "x"]] {
+            let said = programs.refuse(arguments);
+            let wanted = format!(
+                "toroni: there is no command \"{typed}\", and no program toroni-{typed} in PATH: \
+                 did you mean `toroni {meant}`?\n"
+            );
+            assert_eq!(said, wanted, "{arguments:?}");
+        }
+    }
+    let said = programs.refuse(&["evil"]);
+    assert!(said.ends_with("`toroni --help` lists the commands\n"), "{said}");
+    let said = programs.refuse(&["a\u{1b}[2J"]);
+    assert!(!said.contains('\u{1b}'), "{said:?}");
+}
+
+#[test]
+fn a_program_that_cannot_start_is_a_failure() {
+    let programs = Programs::new();
+    let path = programs.add("toroni-report", 0o755);
+    std::fs::write(&path, "#!/no/such/interpreter\n").unwrap();
+    let output = programs.run(&["report"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.starts_with(&format!("toroni: cannot run {}: ", path.display())), "{said}");
+}
