@@ -13,7 +13,8 @@ use crate::command::{Failure, answers, cargo, run as run_command};
 const VERSION: &str = "0.20.2";
 
 /// The workspaces from which users get something.
-const MANIFESTS: [&str; 2] = ["Cargo.toml", "bindings/python/Cargo.toml"];
+const MANIFESTS: [&str; 3] =
+    ["Cargo.toml", "bindings/python/Cargo.toml", "bridges/zenoh/Cargo.toml"];
 
 #[derive(Args, Default)]
 pub(crate) struct Options {

@@ -3,6 +3,7 @@
 
 mod bindings;
 mod book;
+mod bridge;
 mod check;
 mod command;
 mod counts;
@@ -63,6 +64,8 @@ enum Task {
     Model(model::Options),
     /// Build and test the bindings for other languages
     Bindings(bindings::Options),
+    /// Build and test the bridge to Zenoh, a workspace of its own
+    Bridge(bridge::Options),
     /// Count the instructions of the hot paths and compare them with the committed baseline
     Counts(counts::Options),
     /// Package what is released: the crates for the registry, and the program with separate symbols
@@ -98,6 +101,7 @@ fn main() -> ExitCode {
         Task::Loom(options) => loom::run(&options),
         Task::Model(options) => model::run(&options),
         Task::Bindings(options) => bindings::run(&options),
+        Task::Bridge(options) => bridge::run(&options),
         Task::Counts(options) => counts::run(&options),
         Task::Package(options) => package::run(&options),
         Task::Packages(options) => packages::run(&options),

@@ -1,0 +1,267 @@
+//! Hosts that exist only during a test.
+
+use crate::account::Account;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use toroni_testkit::{Directory, Program, wait};
+
+/// The tests take turns: each needs both cores for its processes.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// Why this test cannot run here, or `None`.
+fn obstacle() -> Option<String> {
+    let has = |program: &str| {
+        Command::new(program).arg("--version").output().is_ok()
+            || Command::new(program).arg("-V").output().is_ok()
+    };
+    if !rustix::process::geteuid().is_root() {
+        return Some("making network namespaces needs root".to_owned());
+    }
+    for program in ["ip", "unshare", "nsenter"] {
+        if !has(program) {
+            return Some(format!("there is no program {program}"));
+        }
+    }
+    toroni().err()
+}
+
+/// Says that a test is skipped, or fails if it must not be.
+pub(crate) fn skip(reason: &str) {
+    let required = std::env::var_os("TORONI_NETNS").is_some_and(|value| value == "required");
+    assert!(!required, "TORONI_NETNS=required, but {reason}");
+    eprintln!("SKIPPED: {reason}");
+}
+
+/// Returns the program `toroni`, which belongs to another workspace.
+pub(crate) fn toroni() -> Result<PathBuf, String> {
+    let path = match std::env::var_os("TORONI_PROGRAM") {
+        Some(path) => PathBuf::from(path),
+        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/debug/toroni"),
+    };
+    if path.is_file() {
+        return Ok(path);
+    }
+    Err(format!(
+        "there is no {}: run `cargo build -p toroni-cli` in the root of the project, or set TORONI_PROGRAM",
+        path.display()
+    ))
+}
+
+pub(crate) const BRIDGE: &str = env!("CARGO_BIN_EXE_toroni-zenoh");
+
+/// Hosts that are joined by one switch. Host `n` has the address `10.77.0.n`, from 1.
+pub(crate) struct Network {
+    pub(crate) hosts: Vec<Host>,
+    switch: Program,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Network {
+    /// Makes a network of so many hosts. If that is impossible here, says so and returns `None`.
+    pub(crate) fn new(count: u8) -> Option<Self> {
+        if let Some(reason) = obstacle() {
+            skip(&reason);
+            return None;
+        }
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let switch = namespace();
+        let ip = |arguments: &str| inside(&switch, "ip", arguments);
+        // Without a querier, snooping would end multicast after some minutes.
+        ip("link add br0 type bridge mcast_snooping 0");
+        ip("link set br0 up");
+        let mut hosts = Vec::new();
+        for number in 1..=count {
+            let holder = namespace();
+            ip(&format!("link add p{number} type veth peer name eth0 netns {}", holder.id()));
+            ip(&format!("link set p{number} master br0 up"));
+            for arguments in [
+                "link set lo up".to_owned(),
+                format!("addr add 10.77.0.{number}/24 dev eth0"),
+                "link set eth0 up".to_owned(),
+                "route add default dev eth0".to_owned(),
+            ] {
+                inside(&holder, "ip", &arguments);
+            }
+            hosts.push(Host { number, holder, folder: Directory::new() });
+        }
+        Some(Self { hosts, switch, _turn: turn })
+    }
+
+    /// Cuts the link of a host within the switch: no end notices it, packets vanish.
+    pub(crate) fn cut(&self, number: u8) {
+        inside(&self.switch, "ip", &format!("link set p{number} nomaster"));
+    }
+
+    /// Joins it again.
+    pub(crate) fn join(&self, number: u8) {
+        inside(&self.switch, "ip", &format!("link set p{number} master br0"));
+    }
+}
+
+/// Starts a process that does nothing in a network namespace of its own. The namespace ends with the process.
+fn namespace() -> Program {
+    let mut command = Command::new("unshare");
+    command.args(["--net", "sh", "-c", "echo made; exec sleep infinity"]);
+    let mut holder = Program::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+    assert_eq!(holder.line().as_deref(), Some("made"), "{}", holder.errors());
+    holder
+}
+
+fn enter(holder: &Program) -> Command {
+    let mut command = Command::new("nsenter");
+    command.arg(format!("--net=/proc/{}/ns/net", holder.id())).arg("--");
+    command
+}
+
+fn inside(holder: &Program, program: &str, arguments: &str) {
+    let output = enter(holder).arg(program).args(arguments.split(' ')).output().unwrap();
+    assert!(output.status.success(), "{program} {arguments}: {output:?}");
+}
+
+/// A host: a network namespace, and a directory for its bus.
+pub(crate) struct Host {
+    number: u8,
+    holder: Program,
+    folder: Directory,
+}
+
+impl Host {
+    pub(crate) fn address(&self) -> String {
+        format!("10.77.0.{}", self.number)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Returns a command that runs on this host.
+    pub(crate) fn command(&self, program: impl AsRef<Path>, arguments: &[&str]) -> Command {
+        let mut command = enter(&self.holder);
+        command
+            .arg(program.as_ref())
+            .args(arguments)
+            .env_remove("TORONI_BUS")
+            .env("TORONI_DIR", self.folder.path().join("buses"))
+            .env("TORONI_LOG", "debug,zenoh=warn,zenoh::net::runtime::orchestrator=info")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    /// Returns the program `toroni` on this host, not yet started.
+    pub(crate) fn toroni(&self, arguments: &[&str]) -> Command {
+        self.command(toroni().unwrap(), arguments)
+    }
+
+    /// Creates the bus. Its publishers wait for slow subscribers: nothing is lost on the bus itself.
+    pub(crate) fn create_bus(&self) {
+        let options = ["create", "default", "--capacity", "64MiB", "--policy", "wait:60s"];
+        let _ = Program::start(self.toroni(&options)).succeed();
+    }
+
+    /// Starts a bridge and waits until it works.
+    pub(crate) fn bridge(&self, arguments: &[&str]) -> Program {
+        let mut bridge = Program::start_with_ready_fd(self.command(BRIDGE, arguments));
+        bridge.wait_ready();
+        bridge
+    }
+
+    /// Starts a subscriber of these patterns and waits until it is subscribed.
+    pub(crate) fn listen(&self, patterns: &[&str]) -> Listener {
+        let arguments = [&["sub", "--json", "--create"], patterns].concat();
+        let mut program = Program::start_with_ready_fd(self.toroni(&arguments));
+        program.wait_ready();
+        let account = Arc::new(Mutex::new(Account::new()));
+        let into = Arc::clone(&account);
+        let lines = BufReader::new(program.take_stdout().unwrap()).lines();
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                into.lock().unwrap_or_else(PoisonError::into_inner).take(&line);
+            }
+        });
+        Listener { host: self.number, _program: program, account }
+    }
+
+    /// Publishes the numbers of the range, each as a message, and waits until that is done.
+    pub(crate) fn publish(&self, topic: &str, numbers: std::ops::Range<u64>, options: &[&str]) {
+        let _ = self.start_publishing(topic, numbers, options).succeed();
+    }
+
+    /// Begins to publish the numbers of the range.
+    pub(crate) fn start_publishing(
+        &self,
+        topic: &str,
+        numbers: std::ops::Range<u64>,
+        options: &[&str],
+    ) -> Program {
+        let arguments = [&["pub", topic, "--quiet"], options].concat();
+        let mut command = self.toroni(&arguments);
+        let mut program = Program::start(command.stdin(Stdio::piped()));
+        let mut pipe = std::io::BufWriter::new(program.stdin().unwrap());
+        std::thread::spawn(move || {
+            for number in numbers {
+                // A test that ends early ends the program.
+                if writeln!(pipe, "{number}").is_err() {
+                    return;
+                }
+            }
+        });
+        program
+    }
+}
+
+/// A running subscriber, and the account of what it received.
+pub(crate) struct Listener {
+    host: u8,
+    _program: Program,
+    account: Arc<Mutex<Account>>,
+}
+
+impl Listener {
+    pub(crate) fn account(&self) -> MutexGuard<'_, Account> {
+        self.account.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until all numbers below `count` of a topic have arrived or are reported as lost.
+    pub(crate) fn wait_settled(&self, topic: &str, count: u64) {
+        let is_settled = || self.account().is_settled(topic, count);
+        if !wait::within(3 * wait::LIMIT, is_settled) {
+            panic!("host {}: {topic} never settles: {}", self.host, self.account().summary());
+        }
+    }
+
+    /// Waits until a message of the topic has arrived.
+    pub(crate) fn wait_for(&self, topic: &str) {
+        if !wait::within(wait::LIMIT, || self.account().received(topic) > 0) {
+            panic!("host {}: no message on {topic}: {}", self.host, self.account().summary());
+        }
+    }
+}
+
+/// Publishes on `topic` of one host until every listener has received one of the messages. From then on the bridges
+/// know one another, so what is published next arrives or is reported as lost.
+pub(crate) fn meet(from: &Host, topic: &str, listeners: &[&Listener]) {
+    meet_as(from, topic, topic, listeners);
+}
+
+/// As [`meet`], where the topic has another name at the listeners.
+pub(crate) fn meet_as(from: &Host, topic: &str, heard: &str, listeners: &[&Listener]) {
+    let deadline = std::time::Instant::now() + wait::LIMIT;
+    // Not a number: those that come before a bridge knows the other one are neither received nor lost.
+    while listeners.iter().any(|listener| listener.account().received(heard) == 0) {
+        let _ = Program::start(from.toroni(&["pub", topic, "hello"])).succeed();
+        for listener in listeners {
+            assert!(
+                std::time::Instant::now() < deadline,
+                "host {} never hears from host {}: {}",
+                listener.host,
+                from.number,
+                listener.account().summary()
+            );
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
