@@ -2,7 +2,7 @@
 //!
 //! Its tests run the program `toroni` of the main workspace and Zenoh's Python module, which this task installs into an
 //! environment below `target`. Most of them need root, because they make network namespaces; see
-//! `bridges/zenoh/tests/network/main.rs`.
+//! `bridges/zenoh/tests/between_hosts/main.rs`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

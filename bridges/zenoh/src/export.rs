@@ -8,7 +8,7 @@ use crate::BridgeError;
 use crate::attachment::Attachment;
 use crate::beat::{Beat, Overtaken, Table};
 use crate::config::{Congestion, Export, LARGEST_MESSAGE, Priority};
-use crate::context::{Context, lock};
+use crate::context::{Context, State, lock};
 use crate::history::{self, Ask};
 use crate::identity;
 use crate::key::{self, Prefix};
@@ -133,6 +133,9 @@ impl Plan {
         }
     }
 }
+
+/// A bridge that was asked to stop sends for so long what has been published before.
+const LEAVE_WITHIN: Duration = Duration::from_secs(2);
 
 /// Returns the sequence that the next message of the bus gets.
 pub(crate) fn end_of(context: &Context) -> Result<u64, SubscriberError> {
@@ -277,23 +280,48 @@ impl Exporting {
                 }
                 other => other,
             };
-            match received {
-                Ok(Some(message)) => self.message(&message),
-                Ok(None) | Err(ReceiveError::Interrupted) => {}
-                Err(ReceiveError::Lapped { lost_messages, .. }) => {
-                    self.context.counting.export_overtaken.add(lost_messages);
-                    warn_rarely!(
-                        lost_messages,
-                        "publishers overwrite messages before they are sent: create the bus with a larger capacity, or set `gating`"
-                    );
-                    *self.skipped.get_or_insert(0) += lost_messages;
-                }
-                Err(ReceiveError::Lost(lost)) => self.lost(&lost),
-                Err(error) => return Err(error),
-            }
+            self.take(received)?;
+        }
+        if self.context.state() == State::Stopped {
+            self.send_rest(&mut subscriber)?;
         }
         self.beat(true);
         self.await_importers();
+        Ok(())
+    }
+
+    fn take(
+        &mut self,
+        received: Result<Option<Message<'_>>, ReceiveError>,
+    ) -> Result<(), ReceiveError> {
+        match received {
+            Ok(Some(message)) => self.message(&message),
+            Ok(None) | Err(ReceiveError::Interrupted) => {}
+            Err(ReceiveError::Lapped { lost_messages, .. }) => {
+                self.context.counting.export_overtaken.add(lost_messages);
+                warn_rarely!(
+                    lost_messages,
+                    "publishers overwrite messages before they are sent: create the bus with a larger capacity, or set `gating`"
+                );
+                *self.skipped.get_or_insert(0) += lost_messages;
+            }
+            Err(ReceiveError::Lost(lost)) => self.lost(&lost),
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// Sends what was published before the bridge was asked to stop. What is published meanwhile is left to a successor.
+    fn send_rest(&mut self, subscriber: &mut Subscriber) -> Result<(), ReceiveError> {
+        let deadline = Instant::now() + LEAVE_WITHIN;
+        let Ok(end) = end_of(&self.context) else { return Ok(()) };
+        while Instant::now() < deadline {
+            match subscriber.try_receive() {
+                Ok(None) => return Ok(()),
+                Ok(Some(message)) if message.sequence() >= end => return Ok(()),
+                received => self.take(received)?,
+            }
+        }
         Ok(())
     }
 

@@ -80,6 +80,12 @@ pub(crate) fn of(settings: &Settings) -> Vec<Finding> {
             ),
         );
     }
+    // The library has the last word.
+    if !found.0.iter().any(|finding| finding.is_refused)
+        && let Err(error) = toroni_zenoh::check_config(config)
+    {
+        found.refuse("the bridge", one_line(&error.to_string()));
+    }
     found.0.sort_by_key(|finding| !finding.is_refused);
     found.0
 }
@@ -125,8 +131,8 @@ impl Found {
             }
         }
         self.key("realm", &config.realm);
-        if config.realm.is_empty() {
-            self.refuse("realm", "is empty");
+        if config.realm.is_empty() || config.realm.contains('/') {
+            self.refuse("realm", format!("{:?} is not one segment of a topic", config.realm));
         }
     }
 

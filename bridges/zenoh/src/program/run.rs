@@ -6,16 +6,21 @@ use super::{Failure, file, findings, http, log};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use toroni_zenoh::{Bridge, BridgeError, Config, Counters};
+use toroni_zenoh::{Bridge, BridgeError, Config, Counters, State};
 
 /// How long the bridge may take to leave Zenoh and the bus.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
 
+/// How often it checks what the bridge is doing, once that is settled.
+const LOOK: Duration = Duration::from_millis(500);
+
 enum Happened {
     Signal(i32),
     Started(Result<Bridge, BridgeError>),
+    /// The bridge does something else.
+    Now(State),
     Stopped,
 }
 
@@ -46,10 +51,11 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
                 return Ok(());
             }
             Ok(Happened::Signal(signal)) => tracing::info!("{}", of_no_use(signal)),
-            Ok(Happened::Stopped) | Err(_) => return Err(lost_thread()),
+            Ok(Happened::Now(_) | Happened::Stopped) | Err(_) => return Err(lost_thread()),
         }
     };
     let bridge = Arc::new(Shared(Mutex::new(Some(bridge))));
+    watch_state(&bridge, sender.clone())?;
     if let Some(address) = settings.metrics {
         let source = Arc::clone(&bridge);
         let bound = http::serve(address, source).map_err(|error| {
@@ -57,14 +63,26 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         })?;
         tracing::info!("metrics are at http://{bound}/metrics");
     }
-    ready.signal()?;
-    tracing::info!("the bridge works");
+    let mut ready = Some(ready);
     loop {
         match receiver.recv() {
             Ok(Happened::Signal(SIGTERM | SIGINT)) => break,
             Ok(Happened::Signal(SIGUSR1)) => write_counters(http::Source::counters(&*bridge)),
             Ok(Happened::Signal(signal)) => tracing::info!("{}", of_no_use(signal)),
-            Ok(_) => {}
+            Ok(Happened::Now(State::Failed(why))) => return Err(Failure::Failed(why)),
+            Ok(Happened::Now(state)) => {
+                match state {
+                    State::Active => tracing::info!("the bridge works"),
+                    State::StandBy => {
+                        tracing::info!("the bridge stands by: another one of this bus is at work");
+                    }
+                    _ => continue,
+                }
+                if let Some(ready) = ready.take() {
+                    ready.signal()?;
+                }
+            }
+            Ok(Happened::Started(_) | Happened::Stopped) => {}
             Err(_) => return Err(lost_thread()),
         }
     }
@@ -81,13 +99,39 @@ fn start(config: Config, sender: Sender<Happened>) -> Result<(), Failure> {
     spawn("start", work)
 }
 
+/// Tells when the bridge works, stands by, or has failed.
+fn watch_state(bridge: &Arc<Shared>, sender: Sender<Happened>) -> Result<(), Failure> {
+    let bridge = Arc::clone(bridge);
+    spawn("state", move || {
+        let mut told = State::Starting;
+        loop {
+            let now = match &*locked(&bridge) {
+                Some(bridge) => bridge.state(),
+                None => return,
+            };
+            let pause = if now == State::Starting { LOOK / 25 } else { LOOK };
+            if now != told {
+                told = now;
+                if sender.send(Happened::Now(told.clone())).is_err() {
+                    return;
+                }
+            }
+            std::thread::sleep(pause);
+        }
+    })
+}
+
+fn locked(bridge: &Shared) -> MutexGuard<'_, Option<Bridge>> {
+    bridge.0.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn stop(
     bridge: &Shared,
     sender: Sender<Happened>,
     receiver: &Receiver<Happened>,
 ) -> Result<(), Failure> {
     let counters = http::Source::counters(bridge);
-    let Some(bridge) = bridge.0.lock().unwrap_or_else(PoisonError::into_inner).take() else {
+    let Some(bridge) = locked(bridge).take() else {
         return Ok(());
     };
     tracing::info!("the bridge stops");
@@ -177,7 +221,6 @@ struct Shared(Mutex<Option<Bridge>>);
 
 impl http::Source for Shared {
     fn counters(&self) -> Counters {
-        let bridge = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        bridge.as_ref().map(Bridge::counters).unwrap_or_default()
+        locked(self).as_ref().map(Bridge::counters).unwrap_or_default()
     }
 }

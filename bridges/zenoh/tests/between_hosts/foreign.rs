@@ -20,7 +20,7 @@ fn python() -> Option<PathBuf> {
 
 /// Starts the peer on a host, and waits until its session is open.
 fn peer(host: &Host, arguments: &[&str], variables: &[(&str, &str)]) -> Program {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/network/peer.py");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/between_hosts/peer.py");
     let mut command = host.command(python().unwrap(), &[&[script], arguments].concat());
     command.envs(variables.iter().copied()).stdin(Stdio::piped());
     let mut program = Program::start(&mut command);
