@@ -12,9 +12,12 @@ use crate::command::{Failure, answers, cargo, run as run_command};
 /// Pinned, because the newest version may need a newer Rust than ours.
 const VERSION: &str = "0.20.2";
 
-/// The workspaces from which users get something.
-const MANIFESTS: [&str; 3] =
-    ["Cargo.toml", "bindings/python/Cargo.toml", "bridges/zenoh/Cargo.toml"];
+/// The workspaces from which users get something, and their rules.
+const WORKSPACES: [(&str, &str); 3] = [
+    ("Cargo.toml", "deny.toml"),
+    ("bindings/python/Cargo.toml", "deny.toml"),
+    ("bridges/zenoh/Cargo.toml", "bridges/zenoh/deny.toml"),
+];
 
 #[derive(Args, Default)]
 pub(crate) struct Options {
@@ -45,8 +48,8 @@ pub(crate) fn check(options: &Options) -> Result<String, Failure> {
         }
         run_command(&mut cargo(["install", "cargo-deny", "--locked", "--version", VERSION]))?;
     }
-    for manifest in MANIFESTS {
-        let mut command = cargo(["deny", "--config", "deny.toml", "--manifest-path", manifest]);
+    for (manifest, config) in WORKSPACES {
+        let mut command = cargo(["deny", "--config", config, "--manifest-path", manifest]);
         command.args(["--all-features", "check", "bans", "licenses", "sources"]);
         if options.advisories {
             command.arg("advisories");

@@ -50,6 +50,7 @@ const TARGETS: &[Target] = &[
     Target { name: "patterns", longest: 560 },
     Target { name: "operations", longest: 480 },
     Target { name: "deaths", longest: 480 },
+    Target { name: "bridge", longest: 480 },
 ];
 
 /// Targets that need the program, or the library with its crash points. A feature of the same name adds it.
