@@ -233,3 +233,15 @@ fn the_example_is_valid() {
         assert_eq!(said(&output), "", "no warnings");
     }
 }
+
+/// The benchmark runs to its end, whatever it measures on this machine.
+#[test]
+fn the_benchmark_prints_a_row_for_each_size() {
+    let output = Folder::new().run(&["bench", "--rounds", "1", "--seconds", "0.05"]);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let table = String::from_utf8(output.stdout).unwrap();
+    for size in ["64", "1024", "65536"] {
+        let row = table.lines().find(|line| line.split_whitespace().next() == Some(size));
+        assert_eq!(row.unwrap_or(&table).split_whitespace().count(), 7, "{table}");
+    }
+}

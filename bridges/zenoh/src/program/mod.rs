@@ -8,8 +8,10 @@
 //! | `run` | starts the bridge, waits for signals, stops it |
 //! | `log` | log lines as text or JSON; repeated warnings are counted |
 //! | `metrics`, `http` | counters in the OpenMetrics format, and the server for them |
+//! | `bench` | from bus to bus beside plain Zenoh |
 //! | `ready` | `--ready-fd`, and systemd |
 
+mod bench;
 mod file;
 mod findings;
 mod http;
@@ -42,6 +44,7 @@ pub(crate) fn main() -> ExitCode {
     };
     let outcome = match &options.command {
         Some(Command::Check { file }) => findings::check(file),
+        Some(Command::Bench { rounds, seconds }) => bench::run(*rounds, *seconds),
         None => run::run(&options),
     };
     match outcome {

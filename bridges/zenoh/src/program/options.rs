@@ -84,6 +84,19 @@ Exit codes:
         /// The file
         file: PathBuf,
     },
+    /// Measure from bus to bus over Zenoh, beside plain Zenoh with the same payloads
+    #[command(after_help = "Example:
+  toroni zenoh bench --rounds 5
+
+Both are measured in turn, in this process, over TCP on the loopback interface.")]
+    Bench {
+        /// How often each is measured; the table has the medians
+        #[arg(long, value_name = "N", default_value_t = 5)]
+        rounds: usize,
+        /// About how long one measurement of throughput takes
+        #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
+        seconds: f64,
+    },
 }
 
 /// The format of log lines.

@@ -66,7 +66,7 @@ impl<'de> Deserialize<'de> for Span {
 pub(crate) fn shown_span(duration: Duration) -> String {
     if duration.subsec_nanos() == 0 {
         format!("{}s", duration.as_secs())
-    } else if duration.subsec_nanos() % 1_000_000 == 0 {
+    } else if duration.subsec_nanos().is_multiple_of(1_000_000) {
         format!("{}ms", duration.as_millis())
     } else {
         format!("{}us", duration.as_micros())
