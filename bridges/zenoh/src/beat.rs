@@ -46,6 +46,9 @@ pub(crate) struct Beat {
     /// The sequence from which on the answer of a join has all messages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) replayed_from: Option<u64>,
+    /// How many messages the answer of a join has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) replayed: Option<u64>,
     /// How many messages were sent on each topic.
     pub(crate) topics: BTreeMap<String, u64>,
 }

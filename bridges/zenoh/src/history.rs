@@ -11,6 +11,7 @@ use crate::export::{Plan, end_of};
 use crate::limit::warn_rarely;
 use crate::order::StreamKey;
 use serde::{Deserialize, Serialize};
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
 use std::sync::{Arc, Mutex};
@@ -95,7 +96,7 @@ fn public(context: &Context, query: &Query, plan: &Plan) -> Answered {
             }
         },
     };
-    let scan = Scan { context, query, plan, numbering: 0, until: end };
+    let scan = Scan { context, query, plan, numbering: 0, until: end, sent: Cell::new(0) };
     scan.answer(from, from.is_none(), &wanted).map(drop)
 }
 
@@ -120,13 +121,14 @@ fn join(context: &Context, query: &Query, plan: &Plan, table: &Mutex<Table>) -> 
     };
     let counts = lock(table).full();
     let Beat { until, numbering, .. } = counts;
-    let scan = Scan { context, query, plan, numbering, until };
+    let scan = Scan { context, query, plan, numbering, until, sent: Cell::new(0) };
     let replayed_from = match request {
         Request { from: Some(from), .. } => scan.answer(Some(from), false, &wanted)?,
         Request { newest: true, .. } if plan.history => scan.answer(None, true, &wanted)?,
         Request { .. } => None,
     };
-    let counts = Beat { replayed_from, ..counts };
+    let replayed = Some(scan.sent.get());
+    let counts = Beat { replayed_from, replayed, ..counts };
     query.reply(query.key_expr(), counts.to_bytes()).wait().map_err(|error| error.to_string())
 }
 
@@ -137,6 +139,7 @@ struct Scan<'a> {
     numbering: u32,
     /// Messages with this sequence and later ones are none of the answer.
     until: u64,
+    sent: Cell<u64>,
 }
 
 impl Scan<'_> {
@@ -244,6 +247,7 @@ impl Scan<'_> {
             .timestamp(timestamp)
             .wait()
             .map_err(|error| error.to_string())?;
+        self.sent.set(self.sent.get() + 1);
         self.context.counting.history_messages.one();
         Ok(())
     }

@@ -571,7 +571,11 @@ impl Importing {
         let Joining { import, mut held, .. } = joining;
         let now = self.now();
         self.order.open(now, numbering, self.plans[import].reorder, &mut self.events);
-        if let Some((messages, counts)) = answer {
+        if let Some((messages, mut counts)) = answer {
+            // Zenoh may drop a part of an answer. Then nobody knows which.
+            if counts.replayed.is_some_and(|replayed| (messages.len() as u64) < replayed) {
+                counts.replayed_from = counts.replayed_from.map(|_| counts.until);
+            }
             let mut items = Vec::new();
             for sample in messages {
                 if let Some((item, attachment)) = self.item(import, sample)? {

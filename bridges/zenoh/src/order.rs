@@ -268,7 +268,17 @@ impl<T> Order<T> {
     ) {
         let Some(path) = self.paths.get_mut(&numbering) else { return };
         path.heard = now;
+        let is_unanswered = path.key.is_none() && path.topics.is_empty();
         let Item { ref topic, origin, count, .. } = item;
+        let key = StreamKey::of(origin);
+        let mark = self.mark(key);
+        if is_unanswered && mark > 0 && origin.number > mark {
+            // The sender did not say what came between. It may have been for other topics.
+            let most = origin.number - mark;
+            let loss = self.loss_before(key, mark, origin.number, most, LostReason::Restart);
+            out.push(Event::Lost(loss));
+        }
+        let Some(path) = self.paths.get_mut(&numbering) else { return };
         let topic = topic.clone();
         if !path.topics.contains_key(&topic) {
             let next = if path.is_synced { 0 } else { count };

@@ -125,6 +125,11 @@ impl Account {
         next == count || missing + (count - next.min(count)) <= self.reported(topic).1
     }
 
+    /// Whether the number below `count` has arrived.
+    pub(crate) fn has_last(&self, topic: &str, count: u64) -> bool {
+        self.topics.get(topic).is_some_and(|track| track.next == count)
+    }
+
     pub(crate) fn received(&self, topic: &str) -> u64 {
         self.topics.get(topic).map_or(0, |track| track.received)
     }
