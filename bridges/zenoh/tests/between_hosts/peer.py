@@ -90,6 +90,8 @@ def hostile(session, key, count):
 
 def main():
     configuration = zenoh.Config.from_json5(os.environ.get("ZENOH_CONFIG", "{}"))
+    # A peer that is killed would leave a file in /dev/shm.
+    configuration.insert_json5("transport/shared_memory/enabled", "false")
     command, arguments = sys.argv[1], sys.argv[2:]
     if command == "router":
         configuration.insert_json5("mode", '"router"')
