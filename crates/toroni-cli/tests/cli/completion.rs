@@ -96,7 +96,7 @@ fn bash_offers_files_directories_and_commands() {
         let takes_files = before.contains(&"--file");
         assert!(!takes_files || offered.contains(&file), "{before:?}: {offered:?}");
     }
-    assert_eq!(bash(&buses, &["man", "to"]), ["topics"]);
+    assert_eq!(bash(&buses, &["man", "topi"]), ["topics"]);
     buses.succeed(&["create", "plant"]);
     buses.succeed(&["create", "planet"]);
     #[cfg(feature = "metrics")]
