@@ -95,6 +95,8 @@ impl BusSource {
         }
         let (sequence, tail, at) = (snapshot.sequence, snapshot.tail, snapshot.at);
         self.history.add(snapshot);
+        // What came since the last poll belongs to this interval.
+        self.read_topics();
         if let Some(reader) = &mut self.reader {
             let (messages, bytes) = before.unwrap_or((sequence, tail));
             let messages = sequence.saturating_sub(messages);
@@ -303,5 +305,28 @@ fn subscriber(one: &SubscriberSlotStats) -> Subscriber {
         lapses: one.lapses,
         lost_on_the_way: one.lost_on_the_way,
         lapped_now: one.lapped_now,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_counts_all_messages_up_to_its_end() {
+        let directory = toroni_testkit::Directory::new();
+        let location =
+            BusLocation { bus: "b".to_owned(), dir: Some(directory.path().to_path_buf()) };
+        let config = toroni::BusConfig::new().directory(directory.path());
+        let publisher = config.create("b").unwrap().publisher("t").unwrap();
+        let mut source = BusSource::open(&location, "b").unwrap();
+        source.look();
+        source.want_topics(true);
+        for _ in 0..100 {
+            publisher.publish(b"x").unwrap();
+        }
+        source.look();
+        let counts = source.counts.unwrap();
+        assert_eq!(counts.counts, [("t".to_owned(), 100, 100)]);
     }
 }
