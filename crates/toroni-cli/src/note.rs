@@ -81,8 +81,8 @@ fn is_disabled() -> bool {
 }
 
 fn say(prefix: &str, text: &str) {
-    // If standard error is closed, the text is lost.
-    let _ = writeln!(io::stderr(), "{prefix} {text}");
+    // One write, so that lines of several processes do not mix. If standard error is closed, the text is lost.
+    let _ = io::stderr().write_all(format!("{prefix} {text}\n").as_bytes());
 }
 
 #[cfg(test)]

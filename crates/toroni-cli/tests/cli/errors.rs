@@ -1,7 +1,9 @@
 //! Error messages. They name options of the program, not items of the Rust library.
 
 use crate::support::Buses;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixDatagram;
 
 /// Names of settings in the library. Errors name the options instead.
 const SETTINGS: [&str; 4] = ["max_publishers", "max_subscribers", "max_arrivals", "topic_table"];
@@ -106,4 +108,20 @@ fn rust_in(text: &str) -> Option<&str> {
             })
         },
     )
+}
+
+/// A datagram per write shows the writes apart.
+#[test]
+fn an_error_is_one_write() {
+    let buses = Buses::new();
+    let (standard_error, reader) = UnixDatagram::pair().unwrap();
+    let mut command = buses.command(&["info", "nosuch"]);
+    let status = command.stderr(OwnedFd::from(standard_error)).status().unwrap();
+    assert_eq!(status.code(), Some(1));
+    reader.set_nonblocking(true).unwrap();
+    let mut first = [0; 4096];
+    let length = reader.recv(&mut first).unwrap();
+    let first = str::from_utf8(&first[..length]).unwrap();
+    assert!(first.starts_with("toroni: ") && first.ends_with('\n'), "{first:?}");
+    assert_eq!(first.lines().count(), 1, "{first:?}");
 }
