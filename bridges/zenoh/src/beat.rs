@@ -187,7 +187,7 @@ impl Table {
     }
 }
 
-/// What somebody knows of an export by its heartbeats.
+/// What an importer or a successor knows of an export from its heartbeats.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Known {
     beat: Beat,

@@ -352,7 +352,7 @@ impl Exporting {
         }
         let foreign = self.context.identity.foreign;
         let origin = match message.origin() {
-            // It came from Zenoh: whoever is there can have it from its publisher.
+            // It came from Zenoh: programs there can have it from its publisher.
             Some(origin) if origin.source == foreign => return,
             Some(origin) => origin,
             None => self.context.identity.stream(self.plan.stream).origin(sequence),

@@ -2,7 +2,7 @@
 //!
 //! Each bridge has a liveliness token whose last segment is its rank: when it was started, and its Zenoh id. The bridge
 //! with the lowest rank works. A bridge that stands by listens to the heartbeats of the other one, and continues its
-//! numbers. A bridge that finds nobody asks the importers for the last heartbeat of its predecessor.
+//! numbers. A bridge that finds no other asks the importers for the last heartbeat of its predecessor.
 
 use crate::BridgeError;
 use crate::beat::Beat;
@@ -104,7 +104,7 @@ pub(crate) fn run(context: &Arc<Context>, plans: &Plans, ranks: &Ranks) -> Resul
         if was_second {
             context.counting.takeovers.one();
         } else {
-            // Nobody is here. Links may still be coming up.
+            // No other bridge is here. Links may still be coming up.
             let left = settled.saturating_duration_since(Instant::now());
             context.wait(left, |state| state.is_over() || !ranks.is_first());
             if context.has_ended() || !ranks.is_first() {

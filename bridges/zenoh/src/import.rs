@@ -572,7 +572,7 @@ impl Importing {
         let now = self.now();
         self.order.open(now, numbering, self.plans[import].reorder, &mut self.events);
         if let Some((messages, mut counts)) = answer {
-            // Zenoh may drop a part of an answer. Then nobody knows which.
+            // Zenoh may drop a part of an answer. Then it is unknown which.
             if counts.replayed.is_some_and(|replayed| (messages.len() as u64) < replayed) {
                 counts.replayed_from = counts.replayed_from.map(|_| counts.until);
             }

@@ -267,7 +267,7 @@ impl Found {
         if !text.contains("tls") && !text.contains("quic") {
             self.warn(
                 "zenoh",
-                "nothing here asks for TLS or QUIC: whoever reaches the network can read and send messages",
+                "nothing here asks for TLS or QUIC: every program that reaches the network can read and send messages",
             );
         }
     }

@@ -105,7 +105,7 @@ pub(super) async fn serve(proactor: WeakProactor, listener: Listener, answer: Ar
                 let answer = Arc::clone(&answer);
                 let task = async move {
                     let _place = place;
-                    // A connection that fails is over. There is nobody to tell.
+                    // A connection that fails is over. No client is left to tell.
                     let _ = converse(&stream, &*answer).await;
                 };
                 if proactor.spawn(task).is_err() {
