@@ -14,6 +14,9 @@
 //!
 //! A receiver is allocated when its source is heard for the first time. There are at most `sources` of them.
 
+#[cfg(test)]
+mod tests;
+
 use crate::config::Config;
 use crate::id::{MessageNumber, Number, Realm, Series, Session, Source, Stream};
 use crate::random::Random;

@@ -147,7 +147,7 @@ impl Batcher {
         let continues = self.progress.packed > 0;
         debug_assert!(continues || start.number >= self.progress.number, "numbers grow");
         if payload.len() > self.message_max {
-            self.lost(window, now, 1, LostReason::TooLong)?;
+            self.lost(window, now, 1, start.number.plus(1), LostReason::TooLong)?;
         } else if !continues && self.fits_a_datagram(&start, payload) {
             self.chunk(window, now, &Chunk::Message { start, payload })?;
         } else {
@@ -172,7 +172,8 @@ impl Batcher {
         self.chunk(window, now, &Chunk::Topic { number, name })
     }
 
-    /// Reports messages that the source itself missed, at least one.
+    /// Reports messages that the source itself missed, at least one. Their numbers are below `until`, and those of
+    /// all later messages are not.
     ///
     /// # Errors
     ///
@@ -182,10 +183,14 @@ impl Batcher {
         window: &mut Window,
         now: Now,
         count: u64,
+        until: Number,
         reason: LostReason,
     ) -> Result<(), Full> {
         debug_assert!(count > 0, "a loss has messages");
-        self.chunk(window, now, &Chunk::Lost { count, reason })
+        debug_assert!(until >= self.progress.number, "numbers grow");
+        self.chunk(window, now, &Chunk::Lost { count, until, reason })?;
+        self.progress.number = until;
+        Ok(())
     }
 
     /// Closes the open datagram, if there is one. A caller without more messages calls this, unless it
@@ -411,7 +416,7 @@ mod tests {
                     format!("R{offset}:{}{end}", payload.len())
                 }
                 Chunk::Topic { name, .. } => name.as_str().to_owned(),
-                Chunk::Lost { count, reason } => format!("L{count}:{reason:?}"),
+                Chunk::Lost { count, until, reason } => format!("L{count}<{until}:{reason:?}"),
             })
             .collect();
         let sequence = parsed.header.sequence;
@@ -484,7 +489,7 @@ mod tests {
         bench.message(41, &[2; 5_001]).unwrap();
         bench.message(42, &[3; 5]).unwrap();
         bench.flush();
-        assert_eq!(bench.said(), ["500@0:40 M40:5 L1:TooLong M42:5"]);
+        assert_eq!(bench.said(), ["500@0:40 M40:5 L1<42:TooLong M42:5"]);
         assert_eq!(bench.batcher.next_message().get(), 3);
     }
 
@@ -495,10 +500,10 @@ mod tests {
         let name = TableName::new("plant/boiler").unwrap();
         batcher.topic(window, at(0), topic(3), name).unwrap();
         batcher.message(window, at(0), start(40), b"one").unwrap();
-        batcher.lost(window, at(0), 9, LostReason::Overtaken).unwrap();
+        batcher.lost(window, at(0), 9, start(60).number, LostReason::Overtaken).unwrap();
         batcher.message(window, at(0), start(70), b"two").unwrap();
         bench.flush();
-        assert_eq!(bench.said(), ["500@0:40 plant/boiler M40:3 L9:Overtaken M70:3"]);
+        assert_eq!(bench.said(), ["500@0:40 plant/boiler M40:3 L9<60:Overtaken M70:3"]);
         assert_eq!(bench.batcher.next_message().get(), 11);
     }
 

@@ -254,18 +254,14 @@ impl<D: Deliver> Deliver for Out<'_, D> {
         if loss.until.is_some_and(|until| until <= self.skip) {
             return;
         }
-        // Some of them may have come, or been reported, in an earlier session. What the source itself missed
-        // has no numbers, so directly after them it may be the same loss again.
-        let may_be_known = |after: Number| match loss.until {
-            Some(_) => after.plus(1) < self.skip,
-            None => after < self.skip,
-        };
+        // Some of them may have come, or been reported, in an earlier session.
+        let may_be_known = |after: Number| after.plus(1) < self.skip;
         if loss.after.is_none_or(may_be_known) && self.skip > Number::ZERO {
             loss.after = Some(self.skip.minus(1));
             loss.bound = Bound::AtMost;
         }
-        // By arrival too, losses are counted in the order of the source, but for names that did not come.
-        if self.ordered || loss.reason != LostReason::Topic {
+        // By arrival, something before them may be open: then the reassembly knows the mark.
+        if self.ordered && !mutant("loss_leaves_mark") {
             *self.mark = (*self.mark).max(loss.until);
         }
         self.counters.lost = self.counters.lost.saturating_add(loss.count);

@@ -252,13 +252,20 @@ impl Sender {
         self.batcher.message(&mut self.window, now, start, payload)
     }
 
-    /// Reports messages that the source itself missed, at least one.
+    /// Reports messages that the source itself missed, at least one. Their numbers are below `until`, and those of
+    /// all later messages are not.
     ///
     /// # Errors
     ///
     /// If the window is full. Then nothing happened.
-    pub fn lost(&mut self, now: Now, count: u64, reason: LostReason) -> Result<(), Full> {
-        self.batcher.lost(&mut self.window, now, count, reason)
+    pub fn lost(
+        &mut self,
+        now: Now,
+        count: u64,
+        until: Number,
+        reason: LostReason,
+    ) -> Result<(), Full> {
+        self.batcher.lost(&mut self.window, now, count, until, reason)
     }
 
     /// Notes that all messages of the stream below this number were taken from the bus.

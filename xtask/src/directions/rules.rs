@@ -210,9 +210,19 @@ const BOTTOM_OF_PROTO: &[&str] = &["hook", "id", "time"];
 
 /// The rules of all modules of the protocol.
 const LAYERS_OF_PROTO: &[Layer] = &[
+    // Its tests receive from senders.
     Layer {
         module: "arrivals",
-        uses: &["config", "random", "reassembly", "receiver", "wire"],
+        uses: &[
+            "audience",
+            "batcher",
+            "config",
+            "random",
+            "reassembly",
+            "receiver",
+            "sender",
+            "wire",
+        ],
         ignorant_of: MORE_THAN_COMPUTATION,
     },
     // Its tests fill a window.

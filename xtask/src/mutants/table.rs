@@ -568,6 +568,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: &[Protocol("seeds_deliver_every_message_or_report_it")],
     },
     Mutant {
+        name: "loss_leaves_mark",
+        mistake: "a receiver that restarts reports losses again that it had reported",
+        noticed_by: &[Protocol(
+            "what_the_source_missed_is_not_reported_again_after_a_restart_of_the_receiver",
+        )],
+    },
+    Mutant {
         name: "series_kept",
         mistake: "a receiver takes the numbers of an emptied bus for those that it knows",
         noticed_by: &[Protocol("seeds_deliver_every_message_or_report_it")],

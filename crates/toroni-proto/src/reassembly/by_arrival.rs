@@ -45,7 +45,7 @@ struct Seen {
     after: MessageNumber,
     /// The numbers of all messages before it are below this one.
     until: Number,
-    /// The number of the last whole message in it.
+    /// The greatest number of the whole messages in it, and of what the source missed.
     last: Option<Number>,
     /// What its first chunk continues.
     rest: Rest,
@@ -99,7 +99,7 @@ impl ByArrival {
         self.turn.message
     }
 
-    /// Returns the number of the last message before which nothing is open.
+    /// Returns the greatest number before which nothing is open.
     #[must_use]
     pub const fn number(&self) -> Option<Number> {
         self.turn.number
@@ -342,10 +342,11 @@ impl ByArrival {
                     seen.rest = if last { Rest::Last } else { Rest::Further };
                 }
                 Chunk::Topic { number, name } => out.topic(number, name),
-                Chunk::Lost { count, reason } => {
+                Chunk::Lost { count, until, reason } => {
                     let after = seen.last;
                     let bound = Bound::Exact;
-                    out.loss(Loss { message, count, bound, reason, after, until: None });
+                    out.loss(Loss { message, count, bound, reason, after, until: Some(until) });
+                    seen.last = until.get().checked_sub(1).and_then(Number::new).or(after);
                     seen.after = message.plus(count);
                 }
             }
@@ -495,7 +496,7 @@ impl ByArrival {
             let due = if seen.first { seen.after.minus(1) } else { seen.after };
             self.turn.message = self.turn.message.max(Some(due));
         }
-        self.turn.number = seen.last.or(self.turn.number);
+        self.turn.number = self.turn.number.max(seen.last);
         let has_part = seen.first || continues;
         self.open = has_part && seen.kept;
         if has_part && !seen.kept {

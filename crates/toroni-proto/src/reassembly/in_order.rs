@@ -291,12 +291,12 @@ impl InOrder {
                     turn.delivered(message, start.number);
                 }
                 Chunk::Topic { number, name } => out.topic(number, name),
-                Chunk::Lost { count, reason } => {
+                Chunk::Lost { count, until, reason } => {
                     let after = message.plus(count);
                     let due = turn.message.unwrap_or(message).max(message);
                     if after > due {
                         turn.message = Some(due);
-                        turn.report(after.since(due), reason, None, out);
+                        turn.report(after.since(due), reason, until, out);
                         turn.message = Some(after);
                     }
                 }

@@ -88,10 +88,10 @@ pub struct Loss {
     pub bound: Bound,
     /// Why.
     pub reason: LostReason,
-    /// The number of the last message that was delivered before them, if there was one. Theirs are
+    /// The greatest number of what was delivered or reported before them, if anything was. Theirs are
     /// greater.
     pub after: Option<Number>,
-    /// Theirs are below this one, if that is known: of what the source itself missed it is not.
+    /// Theirs are below this one, if that is known: of what a silent source sent last it is not.
     pub until: Option<Number>,
 }
 
@@ -201,7 +201,7 @@ struct Turn {
     /// The next message that was neither delivered nor reported as lost. `None` until the first
     /// datagram of a stream that is joined in the middle.
     message: Option<MessageNumber>,
-    /// The number of the last message that was delivered.
+    /// The greatest number of what was delivered or reported as lost.
     number: Option<Number>,
     /// The message of which parts have arrived. It has the message number `message`.
     collected: Option<Collected>,
@@ -217,25 +217,26 @@ impl Turn {
         if message > due {
             let reason = self.lost.unwrap_or(LostReason::Gone);
             let count = if mutant("loss_counts_datagrams") { 1 } else { message.since(due) };
-            self.report(count, reason, Some(until), out);
+            self.report(count, reason, until, out);
             self.message = Some(message);
             self.collected = None;
         }
     }
 
-    fn report(
-        &self,
-        count: u64,
-        reason: LostReason,
-        until: Option<Number>,
-        out: &mut impl Deliver,
-    ) {
+    fn report(&mut self, count: u64, reason: LostReason, until: Number, out: &mut impl Deliver) {
         let message = self.message.unwrap_or_default();
         // A sender that contradicts itself gets an empty range of numbers, and not a reversed one.
         let least = self.number.map_or(Number::ZERO, |number| number.plus(1));
-        let until = until.map(|until| until.max(least));
+        let until = until.max(least);
         let (after, bound) = (self.number, Bound::Exact);
-        out.loss(Loss { message, count, bound, reason, after, until });
+        out.loss(Loss { message, count, bound, reason, after, until: Some(until) });
+        self.all_below(until);
+    }
+
+    /// Notes that all numbers below this one were delivered or reported as lost.
+    fn all_below(&mut self, number: Number) {
+        let last = number.get().checked_sub(1).and_then(Number::new);
+        self.number = self.number.max(last);
     }
 
     fn is_due(&self, message: MessageNumber) -> bool {
@@ -259,7 +260,7 @@ impl Turn {
 
     fn delivered(&mut self, message: MessageNumber, number: Number) {
         self.message = Some(message.plus(1));
-        self.number = Some(number);
+        self.number = self.number.max(Some(number));
         self.collected = None;
     }
 }

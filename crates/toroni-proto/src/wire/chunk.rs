@@ -12,7 +12,7 @@
 //!  2 FRAGMENT  1 FIRST, 4 TO_DESCENDANTS, 8, 16, 64     of the message   [extensions] total (u32) payload
 //!              2 LAST, or none                          of the message   offset (u32) payload
 //!  3 TOPIC     none                                     of this name     the name
-//!  4 LOST      none                                     0                count (u64) reason (u8)
+//!  4 LOST      none                                     0                count (u64) until (u64) reason (u8)
 //!
 //!  extensions, in this order, each if its flag is set:
 //!  64 NUMBER     the number of the message (u64)
@@ -33,6 +33,8 @@ use crate::time::Wall;
 pub(crate) const CHUNK_HEADER_BYTES: usize = 8;
 /// The length of a fragment's total or offset, in bytes.
 pub(crate) const FRAGMENT_BYTES: usize = 4;
+/// The length of the body of LOST, in bytes.
+const LOST_BYTES: usize = 17;
 
 const MESSAGE: u8 = 1;
 const FRAGMENT: u8 = 2;
@@ -176,6 +178,8 @@ pub enum Chunk<'a> {
     Lost {
         /// How many, at least one.
         count: u64,
+        /// Their numbers are below this one, and that of the next message is not.
+        until: Number,
         /// Why.
         reason: LostReason,
     },
@@ -186,7 +190,7 @@ pub enum Chunk<'a> {
 pub(super) struct Place {
     /// The number of the next message, unless the chunk states another.
     pub(super) implied: u64,
-    /// Whether a message has started in this datagram, so that a chunk may state a number.
+    /// Whether a message has started in this datagram, or LOST has come, so that a chunk may state a number.
     pub(super) may_state_number: bool,
     /// Whether the datagram belongs to a feed, so that messages may have origins.
     pub(super) feed: bool,
@@ -240,7 +244,7 @@ impl<'a> Chunk<'a> {
                 Ok(Self::Rest { topic, offset, last: flags == LAST, payload })
             }
             TOPIC => parse_topic(body, topic, flags),
-            LOST => parse_lost(body, topic, flags),
+            LOST => parse_lost(body, topic, flags, place),
             _ => Err(Reject::Code),
         }
     }
@@ -271,9 +275,10 @@ impl<'a> Chunk<'a> {
                 write_header(TOPIC, 0, number.0, text.len(), writer)?;
                 writer.bytes(text)
             }
-            Self::Lost { count, reason } => {
-                write_header(LOST, 0, 0, 9, writer)?;
+            Self::Lost { count, until, reason } => {
+                write_header(LOST, 0, 0, LOST_BYTES, writer)?;
                 writer.u64(*count)?;
+                writer.u64(until.get())?;
                 writer.u8(*reason as u8)
             }
         }
@@ -320,11 +325,16 @@ fn parse_topic(body: Reader<'_>, number: u32, flags: u8) -> Result<Chunk<'_>, Re
     Ok(Chunk::Topic { number, name: TableName::parse(body.rest())? })
 }
 
-fn parse_lost<'a>(mut body: Reader<'a>, topic: u32, flags: u8) -> Result<Chunk<'a>, Reject> {
+fn parse_lost<'a>(
+    mut body: Reader<'a>,
+    topic: u32,
+    flags: u8,
+    place: &Place,
+) -> Result<Chunk<'a>, Reject> {
     if flags != 0 {
         return Err(Reject::ChunkFlags);
     }
-    let (count, number) = (body.u64()?, body.u8()?);
+    let (count, until, number) = (body.u64()?, body.u64()?, body.u8()?);
     body.end()?;
     if topic != 0 {
         return Err(Reject::Reserved);
@@ -332,8 +342,12 @@ fn parse_lost<'a>(mut body: Reader<'a>, topic: u32, flags: u8) -> Result<Chunk<'
     if count == 0 {
         return Err(Reject::Count);
     }
+    if until < place.implied {
+        return Err(Reject::Number);
+    }
+    let until = Number::new(until).ok_or(Reject::Number)?;
     let reason = LostReason::ALL.into_iter().find(|reason| *reason as u8 == number);
-    Ok(Chunk::Lost { count, reason: reason.ok_or(Reject::Code)? })
+    Ok(Chunk::Lost { count, until, reason: reason.ok_or(Reject::Code)? })
 }
 
 #[inline]
@@ -440,7 +454,7 @@ pub(crate) mod tests {
             Chunk::Rest { topic: topic(3), offset: 7, last: false, payload: b"more" },
             Chunk::Rest { topic: topic(3), offset: 11, last: true, payload: b"end" },
             Chunk::Topic { number: topic(3), name: TableName::new("plant/boiler").unwrap() },
-            Chunk::Lost { count: 9, reason: LostReason::Overtaken },
+            Chunk::Lost { count: 9, until: start(110).number, reason: LostReason::Overtaken },
         ]
     }
 
@@ -468,7 +482,7 @@ pub(crate) mod tests {
     #[test]
     fn a_body_that_is_too_short_for_its_fields_is_refused() {
         // The lengths below which fields are missing, kind by kind.
-        let needed = [0, 32, 36, 4, 4, 1, 9];
+        let needed = [0, 32, 36, 4, 4, 1, 17];
         for (chunk, needed) in each().iter().zip(needed) {
             let bytes = bytes_of(chunk);
             for length in 0..needed {
@@ -553,8 +567,10 @@ pub(crate) mod tests {
             (2, 5, Reject::Code),
             (4, 1, Reject::Reserved),
             (8, 0, Reject::Count),
-            (16, 0, Reject::Code),
-            (16, 12, Reject::Code),
+            (16, 99, Reject::Number),
+            (22, 1, Reject::Number),
+            (24, 0, Reject::Code),
+            (24, 12, Reject::Code),
         ] {
             let mut wrong = lost.clone();
             wrong[at] = value;

@@ -10,8 +10,8 @@
 //!  sent_ns  CLOCK_REALTIME of the first sending; a retransmission keeps it
 //!  message  how many messages of this session started in earlier datagrams, lost ones included:
 //!           the message number of the first that starts here, or else of the next
-//!  number   the number of the first message that starts here; if none does, the next one has this
-//!           number or a greater one
+//!  number   the number of the first message that starts here; if none does, or LOST comes before it,
+//!           what comes has this number or a greater one
 //!  behind   the sequence of this datagram less the trail, the first that can be sent again;
 //!           2³² − 1 if it is more
 //! ```
@@ -41,8 +41,8 @@ pub struct Data<'a> {
     pub sent: Wall,
     /// The number of the first message that starts here, or else of the next.
     pub message: MessageNumber,
-    /// The number in the series of the first message that starts here; if none does, a number that
-    /// is not above that of the next.
+    /// The number in the series of the first message that starts here; if none does, or the source has missed
+    /// messages before it, a number that is not above theirs and that of the next.
     pub number: Number,
     /// The first sequence that the sender can still send again.
     pub trail: Sequence,
@@ -202,7 +202,11 @@ impl<'a> Cursor<'a> {
                 0
             }
             Chunk::Topic { .. } => 0,
-            Chunk::Lost { count, .. } => count,
+            Chunk::Lost { count, until, .. } => {
+                self.place.implied = until.get();
+                self.place.may_state_number = true;
+                count
+            }
         };
         // Both are below 2⁶⁴, and the sum may be above.
         let after = self.message.get().checked_add(count).and_then(MessageNumber::new);
@@ -273,7 +277,11 @@ impl DataWriter {
             }
             self.implied = start.number.get() + 1;
             self.started += 1;
-        } else if let Chunk::Lost { count, .. } = chunk {
+        } else if let Chunk::Lost { count, until, .. } = chunk {
+            debug_assert!(until.get() >= self.implied, "numbers grow");
+            self.implied = until.get();
+            // The datagram's number must not be above those of what was missed, so it stays.
+            self.has_start = true;
             self.started = self.started.saturating_add(*count);
         }
         Ok(())
@@ -285,7 +293,7 @@ impl DataWriter {
         self.count == 0
     }
 
-    /// Returns the number of the first message that starts, or else the least that the next can have.
+    /// Returns the number that the datagram states.
     #[must_use]
     pub const fn number(&self) -> Number {
         self.number
@@ -410,7 +418,7 @@ mod tests {
     }
 
     fn lost(count: u64) -> Chunk<'static> {
-        Chunk::Lost { count, reason: LostReason::TooLong }
+        Chunk::Lost { count, until: start(70).number, reason: LostReason::TooLong }
     }
 
     #[test]
@@ -478,6 +486,23 @@ mod tests {
         assert_eq!(result(&[MESSAGE(60)], most), Err(Reject::Number));
         assert_eq!(result(&[lost(u64::MAX)], 0), Err(Reject::Number));
         assert_eq!(result(&[lost(most), lost(most), lost(most)], 0), Err(Reject::Number));
+    }
+
+    #[test]
+    fn a_message_after_a_loss_has_no_number_below_it() {
+        let bytes = with(&[lost(5), MESSAGE(75)]);
+        assert_eq!(data(&bytes).map(|data| data.number.get()), Ok(50), "what was lost may have it");
+        let until = |value| {
+            let mut other = bytes.clone();
+            other[80] = value;
+            data(&other).map(|_| ())
+        };
+        assert_eq!([until(49), until(76)], [Err(Reject::Number); 2]);
+        assert_eq!([until(50), until(75)], [Ok(()); 2]);
+        // The message that comes next has the number of the loss, and does not state it.
+        let length = |last| with(&[MESSAGE(60), lost(5), MESSAGE(last)]).len();
+        assert_eq!(length(71) - length(70), 8);
+        assert_eq!(data(&with(&[lost(1), lost(1)])).map(|_| ()), Ok(()));
     }
 
     #[test]

@@ -445,13 +445,7 @@ impl<'a> World<'a> {
         while let Some(entry) = bus.get(*cursor) {
             let number = Number::new(entry.number).unwrap();
             let packed = match &entry.bytes {
-                None => {
-                    let lost = sender.lost(now, 1, LostReason::Overtaken);
-                    if lost.is_ok() {
-                        sender.taken(number.plus(1));
-                    }
-                    lost
-                }
+                None => sender.lost(now, 1, number.plus(1), LostReason::Overtaken),
                 Some(bytes) => match sender.topic(now, TableName::new(&entry.topic).unwrap()) {
                     Ok(topic) => {
                         let start = Start {

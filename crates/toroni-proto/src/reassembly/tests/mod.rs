@@ -30,7 +30,7 @@ enum Seen {
 #[derive(Debug, Default)]
 struct Recorder {
     seen: Vec<Seen>,
-    /// The numbers of the messages that were delivered.
+    /// The numbers of the messages that were delivered, and the greatest that those of a loss can have.
     numbers: BTreeMap<u64, Number>,
     /// Whether the sender contradicts itself, so that numbers mean nothing.
     contradicts: bool,
@@ -56,7 +56,9 @@ impl Deliver for Recorder {
 
     fn loss(&mut self, loss: Loss) {
         let before = self.numbers.range(..loss.message.get()).next_back();
-        if self.ordered || (loss.until.is_some() && !self.contradicts) {
+        // What the source missed is reported at once, so by arrival nothing is known of what is before it.
+        let counted = loss.reason != LostReason::Overtaken;
+        if self.ordered || (counted && !self.contradicts) {
             assert_eq!(loss.after, before.map(|(_, number)| *number), "{loss:?}");
         }
         let Loss { message, count, reason, until, .. } = loss;
@@ -66,7 +68,10 @@ impl Deliver for Recorder {
             let last = message.get() + count - 1;
             assert!(until.get() > last * 3 && until.get() <= (last + 1) * 3, "{loss:?}");
         }
-        assert_eq!(until.is_none(), reason == LostReason::Overtaken);
+        let last = until.expect("within a session it is known").get().checked_sub(1);
+        if let Some(last) = last.and_then(Number::new) {
+            self.numbers.insert(message.get() + count - 1, last);
+        }
         self.seen.push(Seen::Loss { message: message.get(), count, reason });
     }
 }
@@ -99,7 +104,8 @@ impl Packer {
 
     fn lost(&mut self, count: u64) -> &mut Self {
         self.messages += count;
-        self.batcher.lost(&mut self.window, now(), count, LostReason::Overtaken).unwrap();
+        let until = start(self.messages * 3 - 2).number;
+        self.batcher.lost(&mut self.window, now(), count, until, LostReason::Overtaken).unwrap();
         self
     }
 

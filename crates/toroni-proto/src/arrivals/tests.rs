@@ -1,0 +1,224 @@
+//! Tests of receiver and arrivals, with datagrams of real senders and a clock that the test moves.
+
+use super::*;
+use crate::audience::Name;
+use crate::batcher::Now;
+use crate::sender::{Identity, Sender};
+use crate::time::Wall;
+use crate::wire::chunk::tests::start;
+use crate::wire::samples::{RULES, header};
+use crate::wire::{NodeName, Receiver as Id, Repairers, Start};
+
+const LONGEST: usize = 10_000;
+
+fn now(ms: u64) -> Now {
+    let ns = 1_000 * SECOND + ms * MILLISECOND;
+    Now { monotonic: Monotonic::from_ns(ns), wall: Wall::from_ns(ns) }
+}
+
+fn number(value: u64) -> Number {
+    Number::new(value).unwrap()
+}
+
+fn config() -> Config {
+    Config {
+        window_bytes: 1 << 20,
+        message_max_bytes: LONGEST as u64,
+        reorder_memory_bytes: 1 << 17,
+        receive_memory_bytes: 1 << 20,
+        ..Config::with_rate(80_000_000)
+    }
+}
+
+/// Who sends.
+struct Origin {
+    source: u32,
+    session: u32,
+    series: u32,
+    begins: u64,
+    instance: u8,
+    keys: Option<Keys>,
+}
+
+const ORIGIN: Origin =
+    Origin { source: 1, session: 100, series: 1, begins: 40, instance: 1, keys: None };
+
+impl Origin {
+    fn start(&self) -> Source {
+        let source = crate::id::Source(self.source);
+        let identity = Identity {
+            header: Header { source, session: Session(self.session), ..header(1_000) },
+            keys: self.keys,
+            name: NodeName::new("line-3").unwrap(),
+            instance: [self.instance; 16],
+            series: Series(self.series),
+            begins: number(self.begins),
+            patterns: &[],
+            repairers: Repairers::default(),
+            listen: 0,
+            required: &[],
+        };
+        Source { sender: Sender::new(&config(), &identity, now(0).monotonic).unwrap() }
+    }
+}
+
+struct Source {
+    sender: Sender,
+}
+
+impl Source {
+    /// Publishes a message in a datagram of its own. Returns what is sent now, the datagram last.
+    fn publish(&mut self, ms: u64, number: u64, length: usize) -> Vec<Vec<u8>> {
+        let name = TableName::new("plant/a").unwrap();
+        let topic = self.sender.topic(now(ms), name).unwrap().unwrap();
+        let start = Start { topic, ..start(number) };
+        self.sender.message(now(ms), start, &vec![7; length]).unwrap();
+        self.sender.flush(now(ms));
+        self.sent(ms)
+    }
+
+    fn sent(&mut self, ms: u64) -> Vec<Vec<u8>> {
+        self.sender.handle_timeout(now(ms));
+        let mut list = Vec::new();
+        while let Some(bytes) = self.sender.poll_transmit(now(ms)) {
+            list.push(bytes.to_vec());
+        }
+        list
+    }
+}
+
+/// Who receives, and what it was given.
+struct Sink {
+    arrivals: Arrivals,
+    seen: Seen,
+}
+
+/// As in `M40` and, for at most two messages with numbers from 41 to 44, `Budget<=2 in 41..45`.
+#[derive(Default)]
+struct Seen(Vec<String>);
+
+impl Inbox for Seen {
+    fn message(&mut self, _: Flow, message: Message<'_>) {
+        self.0.push(format!("M{}", message.start.number));
+    }
+
+    fn topic(&mut self, _: Flow, _: TopicNumber, _: TableName<'_>) {}
+
+    fn loss(&mut self, _: Flow, loss: Loss) {
+        let bound = match loss.bound {
+            Bound::Exact => "=",
+            Bound::AtLeast => ">=",
+            Bound::AtMost => "<=",
+        };
+        let first = loss.after.map_or(0, |after| after.get() + 1);
+        let until = loss.until.map(|until| until.to_string()).unwrap_or_default();
+        self.0.push(format!("{:?}{bound}{} in {first}..{until}", loss.reason, loss.count));
+    }
+}
+
+impl Sink {
+    fn new(config: &Config) -> Self {
+        Self::with(config, 9, None)
+    }
+
+    fn with(config: &Config, source: u32, keys: Option<Keys>) -> Self {
+        let id = Id { source: crate::id::Source(source), session: Session(50) };
+        let name = Name::new(NodeName::new("line-9").unwrap());
+        let me = Me { id, name, required: false };
+        let arrivals = Arrivals::new(config, RULES.realm, keys, me, [9; 16], Random::new(1));
+        Self { arrivals, seen: Seen::default() }
+    }
+
+    /// Kills the receiver and starts it again with its marks.
+    fn again(self) -> Self {
+        let mut again = Self::new(&config());
+        for (source, stream, mark) in self.arrivals.marks() {
+            assert!(again.arrivals.remember(source, stream, mark));
+        }
+        again
+    }
+
+    fn hears(&mut self, ms: u64, bytes: &[u8]) -> Result<(), Reject> {
+        let from = Address::default();
+        self.arrivals.handle_datagram(now(ms).monotonic, from, bytes, &mut self.seen)
+    }
+
+    fn hears_all(&mut self, ms: u64, list: &[Vec<u8>]) {
+        for bytes in list {
+            assert_eq!(self.hears(ms, bytes), Ok(()));
+        }
+    }
+
+    /// Does what is due, and returns what was given since the last call.
+    fn given(&mut self, ms: u64) -> Vec<String> {
+        self.arrivals.handle_timeout(now(ms).monotonic, &mut self.seen);
+        core::mem::take(&mut self.seen.0)
+    }
+}
+
+#[test]
+fn what_the_source_missed_is_not_reported_again_after_a_restart_of_the_receiver() {
+    for arrives_again in [false, true] {
+        let mut source = ORIGIN.start();
+        let first = source.publish(0, 40, 5);
+        let missed = source.publish(1, 41, LONGEST + 1);
+        let mut sink = Sink::new(&config());
+        sink.hears_all(1, &first);
+        sink.hears_all(1, &missed);
+        assert_eq!(sink.given(1), ["M40", "TooLong=1 in 41..42"]);
+        // It dies before a SESSION says that all below 42 is done.
+        let mut sink = sink.again();
+        sink.hears_all(3, &first);
+        if arrives_again {
+            sink.hears_all(3, &missed);
+        }
+        let last = source.publish(3, 42, 5);
+        sink.hears_all(3, &last);
+        assert_eq!(sink.given(2_000), ["M42"], "arrives again: {arrives_again}");
+    }
+}
+
+#[test]
+fn of_what_the_source_missed_and_was_reported_in_part_at_most_the_rest_is_new() {
+    let mut source = ORIGIN.start();
+    let mut sink = Sink::new(&config());
+    sink.hears_all(0, &source.publish(0, 40, 5));
+    sink.hears_all(1, &source.publish(1, 41, LONGEST + 1));
+    assert_eq!(sink.given(1), ["M40", "TooLong=1 in 41..42"]);
+    // It comes back, and cannot read any of it from its bus.
+    let mut source = Origin { session: 101, ..ORIGIN }.start();
+    source.sender.lost(now(20), 5, number(45), LostReason::Overtaken).unwrap();
+    source.sender.lost(now(20), 2, number(47), LostReason::Overtaken).unwrap();
+    let mut sink = sink.again();
+    sink.hears_all(20, &source.publish(20, 47, 5));
+    assert_eq!(sink.given(20), ["Overtaken<=5 in 42..45", "Overtaken=2 in 45..47", "M47"]);
+}
+
+#[test]
+fn losses_of_the_source_raise_the_mark_by_arrival_when_nothing_before_them_is_open() {
+    let config = Config { order: crate::config::Order::Arrival, ..config() };
+    let mark = |sink: &Sink| sink.arrivals.marks().next().unwrap().2.next.get();
+    let mut source = ORIGIN.start();
+    let mut sink = Sink::new(&config);
+    sink.hears_all(0, &source.publish(0, 40, 5));
+    let repair = source.publish(1, 41, 5);
+    sink.hears_all(1, &source.publish(1, 42, LONGEST + 1));
+    assert_eq!(sink.given(1), ["M40", "TooLong=1 in 0..43"]);
+    assert_eq!(mark(&sink), 41);
+    sink.hears_all(2, &repair);
+    assert_eq!(sink.given(2), ["M41"]);
+    assert_eq!(mark(&sink), 43);
+}
+
+#[test]
+fn a_gap_before_a_loss_of_the_source_has_numbers_of_its_own() {
+    let mut source = ORIGIN.start();
+    let mut sink = Sink::new(&Config { generation_ns: 0, ..config() });
+    sink.hears_all(0, &source.publish(0, 40, 5));
+    source.publish(1, 41, 5);
+    source.sender.lost(now(2), 1, number(43), LostReason::Overtaken).unwrap();
+    let last = source.publish(2, 50, 5);
+    sink.hears_all(2, &last);
+    let wanted = ["M40", "Budget=1 in 41..42", "Overtaken=1 in 42..43", "M50"];
+    assert_eq!(sink.given(2), wanted);
+}
