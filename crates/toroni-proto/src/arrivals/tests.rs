@@ -7,9 +7,10 @@ use crate::sender::{Identity, Sender};
 use crate::time::Wall;
 use crate::wire::chunk::tests::start;
 use crate::wire::samples::{RULES, header};
-use crate::wire::{NodeName, Receiver as Id, Repairers, Start};
+use crate::wire::{Key, NodeName, Receiver as Id, Repairers, Start};
 
 const LONGEST: usize = 10_000;
+const KEYS: Keys = Keys { first: Key::new([7; 32]), next: None };
 
 fn now(ms: u64) -> Now {
     let ns = 1_000 * SECOND + ms * MILLISECOND;
@@ -84,6 +85,11 @@ impl Source {
             list.push(bytes.to_vec());
         }
         list
+    }
+
+    /// The SESSION that is due `session_min` after the last data.
+    fn session(&mut self, ms: u64) -> Vec<u8> {
+        self.sent(ms).into_iter().find(|bytes| bytes[3] == 2).expect("a SESSION is due")
     }
 }
 
@@ -221,4 +227,126 @@ fn a_gap_before_a_loss_of_the_source_has_numbers_of_its_own() {
     sink.hears_all(2, &last);
     let wanted = ["M40", "Budget=1 in 41..42", "Overtaken=1 in 42..43", "M50"];
     assert_eq!(sink.given(2), wanted);
+}
+
+/// Which events there were, but for `Joined`.
+fn events(sink: &mut Sink) -> Vec<Event> {
+    let all = core::iter::from_fn(|| sink.arrivals.poll_event());
+    all.filter(|event| !matches!(event, Event::Joined(_))).collect()
+}
+
+#[test]
+fn three_sessions_with_our_source_and_another_instance_are_a_collision() {
+    // Our session is 50, so that of the other node is greater; and then less.
+    for (keys, session, must_stop) in
+        [(None, 100, false), (None, 10, false), (Some(KEYS), 100, false), (Some(KEYS), 10, true)]
+    {
+        let other = Origin { source: 9, session, keys, ..ORIGIN };
+        let mut source = other.start();
+        let mut sink = Sink::with(&config(), 9, keys);
+        let first = source.publish(0, 40, 5);
+        assert_eq!(sink.hears(0, &first[1]), Err(Reject::Echo), "DATA does not say whose it is");
+        for ms in [0, 4_000, 5_000] {
+            assert_eq!(sink.hears(ms, &first[0]), Err(Reject::Collision));
+            assert_eq!(events(&mut sink), [], "not three within 3 s");
+        }
+        assert_eq!(sink.hears(6_000, &first[0]), Err(Reject::Collision));
+        let address = Address::default();
+        assert_eq!(events(&mut sink), [Event::Collision { address, stop: must_stop }]);
+        let mut ours = Origin { instance: 9, ..other }.start();
+        let echo = ours.publish(0, 40, 5);
+        assert_eq!(sink.hears(6_000, &echo[0]), Err(Reject::Echo));
+        assert_eq!(sink.given(6_000), [""; 0]);
+    }
+}
+
+#[test]
+fn an_earlier_session_is_followed_when_ours_is_silent_and_it_was_named_twice() {
+    let mut source = ORIGIN.start();
+    let mut sink = Sink::new(&config());
+    sink.hears_all(0, &source.publish(0, 40, 5));
+    assert_eq!(sink.given(0), ["M40"]);
+    let mut earlier = Origin { session: 99, begins: 41, ..ORIGIN }.start();
+    let list = earlier.publish(0, 41, 5);
+    let [session, data] = &list[..] else { panic!("{list:?}") };
+    // The one that is followed is silent from 0 ms on, and `activity` is 10 s.
+    assert_eq!(sink.hears(9_990, session), Err(Reject::Session));
+    assert_eq!(sink.hears(10_000, data), Err(Reject::Session), "a DATA names nothing");
+    assert_eq!(sink.hears(10_000, session), Err(Reject::Session), "the first that counts");
+    assert_eq!(sink.hears(10_990, session), Err(Reject::Session), "too soon after it");
+    assert_eq!(sink.hears(11_000, session), Ok(()));
+    assert_eq!(sink.hears(11_000, data), Ok(()));
+    let given = sink.given(11_000);
+    assert_eq!(given.last().map(String::as_str), Some("M41"), "{given:?}");
+}
+
+#[test]
+fn a_later_session_is_followed_at_once_with_a_key_and_else_when_a_promise_is_broken() {
+    for keys in [None, Some(KEYS)] {
+        let mut source = Origin { keys, ..ORIGIN }.start();
+        let mut sink = Sink::with(&config(), 9, keys);
+        let mut list = source.publish(0, 40, 5);
+        list.push(source.session(20));
+        sink.hears_all(20, &list);
+        let promised = u64::from(u16::from_le_bytes([list[2][104], list[2][105]]));
+        let mut later = Origin { session: 101, begins: 41, keys, ..ORIGIN }.start();
+        let list = later.publish(30, 41, 5);
+        let refused = if keys.is_some() { Ok(()) } else { Err(Reject::Session) };
+        assert_eq!(sink.hears(30, &list[0]), refused);
+        assert_eq!(sink.hears(20 + promised + 49, &list[0]), refused);
+        let at = 20 + promised + 50;
+        sink.hears_all(at, &list);
+        assert_eq!(sink.given(at), ["M40", "M41"]);
+    }
+}
+
+#[test]
+fn a_stream_with_a_gap_does_not_take_the_last_buffer_from_another() {
+    // 46 buffers for all streams, which one stream may fill alone.
+    let config = Config { receive_memory_bytes: 1 << 16, ..config() };
+    let mut sink = Sink::new(&config);
+    let mut one = ORIGIN.start();
+    sink.hears_all(0, &one.publish(0, 40, 5));
+    one.publish(1, 41, 5);
+    for count in 0..46 {
+        sink.hears_all(2 + count, &one.publish(2 + count, 42 + count, 5));
+    }
+    assert_eq!(sink.given(1), ["M40"]);
+    assert_eq!(sink.arrivals.buffers(), (0, 46));
+    let mut other = Origin { source: 2, ..ORIGIN }.start();
+    sink.hears_all(60, &other.publish(60, 40, 5));
+    let given = sink.given(60);
+    assert_eq!(given[..2], ["Memory=1 in 41..42", "M42"]);
+    assert_eq!((given.len(), given.last().map(String::as_str)), (1 + 46 + 1, Some("M40")));
+    assert_eq!((sink.arrivals.buffers(), sink.arrivals.dropped()), ((46, 0), (0, 0)));
+}
+
+#[test]
+fn a_source_beyond_the_limit_is_refused_until_another_has_ended() {
+    let mut sink = Sink::new(&Config { sources: 1, ..config() });
+    let mut one = ORIGIN.start();
+    let mut other = Origin { source: 2, ..ORIGIN }.start();
+    sink.hears_all(0, &one.publish(0, 40, 5));
+    let list = other.publish(0, 70, 5);
+    assert_eq!(sink.hears(0, &list[0]), Err(Reject::Session));
+    assert_eq!(sink.arrivals.dropped(), (0, 1));
+    assert_eq!(sink.given(10_000), ["M40", "Silent>=0 in 41.."]);
+    sink.hears_all(10_000, &list);
+    assert_eq!(sink.given(10_000), ["M70"]);
+}
+
+#[test]
+fn the_time_that_this_process_slept_is_no_loss() {
+    let mut source = ORIGIN.start();
+    let mut sink = Sink::new(&config());
+    sink.hears_all(0, &source.publish(0, 40, 5));
+    let repair = source.publish(1, 41, 5);
+    sink.hears_all(2, &source.publish(2, 42, 5));
+    // The gap has 500 ms, and the source 10 s, of which the process sleeps 20.
+    sink.arrivals.postpone(20 * SECOND);
+    assert_eq!(sink.given(20_400), ["M40"]);
+    sink.hears_all(20_400, &repair);
+    assert_eq!(sink.given(20_400), ["M41", "M42"]);
+    assert_eq!(sink.given(30_399), [""; 0]);
+    assert_eq!(sink.given(30_400), ["Silent>=0 in 43.."]);
 }
