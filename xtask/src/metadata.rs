@@ -18,6 +18,7 @@ pub(crate) struct Package {
     pub(crate) version: String,
     pub(crate) rust_version: Option<String>,
     pub(crate) license: Option<String>,
+    pub(crate) authors: Vec<String>,
     pub(crate) description: Option<String>,
     pub(crate) repository: Option<String>,
     pub(crate) readme: Option<PathBuf>,

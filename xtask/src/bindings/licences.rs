@@ -57,7 +57,11 @@ pub(crate) fn text(package: &str, workspace: &str, command: &str) -> Result<Stri
         // Writing to a string does not fail.
         let _ = write!(text, "\n{line}\n{name} {version}: {license}\n{line}\n");
         let folder = package.manifest_path.parent().unwrap_or(Path::new("."));
-        for licence in licences(folder)? {
+        let mut texts = licences(folder)?;
+        if texts.is_empty() {
+            texts.push(standard(package)?);
+        }
+        for licence in texts {
             let _ = write!(text, "\n{}\n", licence.trim_end());
         }
         count += 1;
@@ -89,20 +93,47 @@ fn linked(package: &str, workspace: &Path) -> Result<BTreeSet<String>, Failure> 
     Ok(others.map(str::to_owned).collect())
 }
 
-/// The licence texts in a package's folder: those of MIT, if there is a choice.
+/// The licence texts in a package's folder: those of MIT, if there is a choice. None if the package ships none.
 fn licences(folder: &Path) -> Result<Vec<String>, Failure> {
     let cannot = |error| Failure(format!("cannot read {}: {error}", folder.display()));
     let mut names = BTreeSet::new();
     for entry in std::fs::read_dir(folder).map_err(cannot)? {
         names.insert(entry.map_err(cannot)?.file_name().to_string_lossy().into_owned());
     }
-    let chosen = chosen(&names);
-    if chosen.is_empty() {
-        return Err(Failure(format!("{} has no licence text", folder.display())));
-    }
     let read = |name: &&str| std::fs::read_to_string(folder.join(name)).map_err(cannot);
-    chosen.iter().map(read).collect()
+    chosen(&names).iter().map(read).collect()
 }
+
+/// The standard text of MIT with the authors of a package, for a package under MIT that ships no text.
+fn standard(package: &Package) -> Result<String, Failure> {
+    let Package { name, version, license, authors, repository, .. } = package;
+    if license.as_deref() != Some("MIT") {
+        let problem = "has no licence text: xtask/src/bindings/licences.rs must learn its licence";
+        return Err(Failure(format!("{name} {version} {problem}")));
+    }
+    let holders = if authors.is_empty() {
+        format!("the authors of {name}, {}", repository.as_deref().unwrap_or("see its page"))
+    } else {
+        authors.join(", ")
+    };
+    Ok(format!("MIT License\n\nCopyright (c) {holders}\n\n{MIT}"))
+}
+
+/// The text of the MIT licence without its title and its line of copyright, from <https://spdx.org/licenses/MIT.html>.
+const MIT: &str = "\
+Permission is hereby granted, free of charge, to any person obtaining a copy of this software and associated
+documentation files (the \"Software\"), to deal in the Software without restriction, including without limitation the
+rights to use, copy, modify, merge, publish, distribute, sublicense, and/or sell copies of the Software, and to permit
+persons to whom the Software is furnished to do so, subject to the following conditions:
+
+The above copyright notice and this permission notice shall be included in all copies or substantial portions of the
+Software.
+
+THE SOFTWARE IS PROVIDED \"AS IS\", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT NOT LIMITED TO THE
+WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS OR
+COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR
+OTHERWISE, ARISING FROM, OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.
+";
 
 /// Selects the files with the texts from all in a folder.
 fn chosen(names: &BTreeSet<String>) -> Vec<&str> {
@@ -131,6 +162,14 @@ mod tests {
         assert_eq!(chosen(&all), ["COPYRIGHT", "LICENSE-MIT"]);
         assert_eq!(chosen(&names(&["LICENSE", "NOTICE.md"])), ["NOTICE.md", "LICENSE"]);
         assert_eq!(chosen(&names(&["COPYRIGHT", "src"])), [""; 0]);
+    }
+
+    #[test]
+    fn what_is_linked_into_the_program_has_licences() {
+        let text = text("toroni-cli", "", "a test").unwrap();
+        // Ships no text.
+        assert!(text.contains("\nbinrw "), "{text}");
+        assert!(text.contains("Copyright (c) jam1garner"), "{text}");
     }
 
     #[test]
