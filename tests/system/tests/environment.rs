@@ -21,23 +21,72 @@ use system_tests::{Program, TempRoot, Watchdog, program, wait_until};
 use toroni_testkit::directory::entries;
 
 /// Every way to come to the bus `b`; each creates it if it is not there, or says that it is not.
-const WAYS: [&[&str]; 8] = [
+const WAYS: [&[&str]; 10] = [
     &["pub", "a", "x"],
     &["sub", "--create", "--count", "1", "--timeout", "0.1"],
     &["hz", "--count", "1", "--interval", "0.1"],
     &["info"],
     &["topics"],
     &["top", "--once", "--interval", "0.1"],
+    &["record", RECORDING, "--duration", "0.1"],
+    &["replay", EMPTY],
     &["create", "b", "--temporary", "--capacity", "64KiB"],
     &["ls"],
 ];
+
+/// The file that the `record` of [`WAYS`] creates, in the directory that [`by`] works in.
+const RECORDING: &str = "new.mcap";
+/// A recording without messages, which [`by`] writes for the `replay` of [`WAYS`].
+const EMPTY: &str = "empty.mcap";
+
+/// Returns an MCAP file without messages: the magic bytes, a header, the end of the data, a footer, the magic bytes.
+fn empty_recording() -> Vec<u8> {
+    const MAGIC: &[u8] = b"\x89MCAP0\r\n";
+    let record = |kind: u8, length: u8| {
+        let mut bytes = vec![kind, length];
+        bytes.resize(1 + 8 + usize::from(length), 0);
+        bytes
+    };
+    [MAGIC, &record(1, 8), &record(15, 4), &record(2, 20), MAGIC].concat()
+}
 
 fn watchdog() -> Watchdog {
     Watchdog::start("environment", Duration::from_secs(240))
 }
 
 fn by(root: &TempRoot, arguments: &[&str]) -> Outcome {
-    run(root.toroni(&[&["--bus", "b"], arguments].concat()))
+    by_in(root, &root.buses(), arguments)
+}
+
+/// As [`by`], with another directory of buses.
+fn by_in(root: &TempRoot, directory: &Path, arguments: &[&str]) -> Outcome {
+    let mut command = toroni_at(directory, &[&["--bus", "b"], arguments].concat());
+    let files = root.file("");
+    fs::write(files.join(EMPTY), empty_recording()).unwrap();
+    command.current_dir(&files);
+    // Where nothing is, it waits for a bus, as `sub` does without `--create`.
+    let outcome = if arguments[0] == "record" { run_or_interrupt(command) } else { run(command) };
+    for file in [EMPTY, RECORDING] {
+        let _ = fs::remove_file(files.join(file));
+    }
+    outcome
+}
+
+/// What a program says that waits for a bus.
+const WAITS: &str = "waiting until a process creates it";
+
+/// Runs a program to its end. If it waits for a bus, ends it as Ctrl-C does.
+fn run_or_interrupt(mut command: Command) -> Outcome {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let what = format!("{command:?}");
+    let mut program = Program::start(command);
+    wait_until("it ends or waits for a bus", || {
+        program.errors().contains(WAITS) || program.ended().is_some()
+    });
+    if program.ended().is_none() {
+        program.signal(rustix::process::Signal::INT);
+    }
+    Outcome::of(what, &program.finish())
 }
 
 /// Mounts `$3` with the options `$4` at `$1`, runs the rest of the words on it, and lists at the end what
@@ -129,7 +178,15 @@ program=$2; directory=$1; shift 2; exec "$program" --dir "$directory" --bus b "$
         words.extend(arguments.iter().map(OsStr::new));
         run(script_in_mounts(script, &words))
     };
-    for arguments in [&["pub", "a", "x"][..], &["sub", "--count", "1"], &["create", "other"]] {
+    let (recording, empty) = (root.file(RECORDING), root.file(EMPTY));
+    fs::write(&empty, empty_recording()).unwrap();
+    for arguments in [
+        &["pub", "a", "x"][..],
+        &["sub", "--count", "1"],
+        &["create", "other"],
+        &["record", recording.to_str().unwrap()],
+        &["replay", empty.to_str().unwrap()],
+    ] {
         read_only(arguments).refused(&["read-only file system", "mount it writable", "TORONI_DIR"]);
     }
     assert!(read_only(&["info"]).succeeded().contains("1 message,"));
@@ -147,8 +204,8 @@ fn a_missing_directory_is_named() {
     let _ =
         run(toroni_at(&one, &["create", "b", "--temporary", "--capacity", "64KiB"])).succeeded();
     let deep = root.buses().join("no/where");
-    for way in &WAYS[..7] {
-        let outcome = run(toroni_at(&deep, &[&["--bus", "b"], *way].concat()));
+    for way in &WAYS[..9] {
+        let outcome = by_in(&root, &deep, way);
         match way[0] {
             "info" | "topics" | "hz" | "top" => {
                 outcome.refused(&["there is no bus", "no/where/b", "create"])
@@ -204,6 +261,10 @@ fn what_is_no_bus_is_left_alone() {
                 "info" | "topics" | "hz" | "top" if outcome.stderr.contains("there is no bus") => {
                     outcome.refused(&[]);
                 }
+                "record" if outcome.stderr.contains(WAITS) => {
+                    assert_eq!(outcome.code, Some(130), "{what}: {outcome:?}");
+                    assert!(outcome.stderr.contains("`toroni create b` creates it now"));
+                }
                 "create" if outcome.stderr.contains("already a bus") => {
                     outcome.refused(&[]);
                 }
@@ -233,9 +294,13 @@ fn parts_that_are_something_else_are_refused() {
         ("ring", WAYS[0]),
         ("ring", WAYS[1]),
         ("ring", WAYS[3]),
+        ("ring", WAYS[6]),
+        ("ring", WAYS[7]),
         ("publishers", WAYS[0]),
+        ("publishers", WAYS[7]),
         ("readers", WAYS[0]),
         ("readers", WAYS[1]),
+        ("readers", WAYS[6]),
     ] {
         for kind in ["link", "FIFO", "directory"] {
             let _ = root.succeed(&["create", "b", "--temporary", "--capacity", "64KiB"]);
@@ -292,9 +357,9 @@ fn each_mismatch_of_a_header_has_its_words() {
     ];
     for (number, (damage, words)) in damages.iter().enumerate() {
         for (part, ways) in [
-            ("ring", &[WAYS[0], WAYS[1], WAYS[2], WAYS[3], WAYS[4]][..]),
-            ("publishers", &[WAYS[0]]),
-            ("readers", &[WAYS[1], WAYS[2]]),
+            ("ring", &[WAYS[0], WAYS[1], WAYS[2], WAYS[3], WAYS[4], WAYS[6], WAYS[7]][..]),
+            ("publishers", &[WAYS[0], WAYS[7]]),
+            ("readers", &[WAYS[1], WAYS[2], WAYS[6]]),
         ] {
             let _ = root.succeed(&["create", "b", "--temporary", "--capacity", "64KiB"]);
             damage(&File::options().read(true).write(true).open(bus.join(part)).unwrap());

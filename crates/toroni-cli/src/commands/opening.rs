@@ -42,11 +42,13 @@ pub(super) enum Awaited {
     Missing,
 }
 
-/// Opens the bus. If it does not exist, says so on standard error and waits for it, at most for `timeout`.
+/// Opens the bus. If it does not exist, says so on standard error with `advice`, and waits for it, at most for
+/// `timeout`.
 pub(super) fn open_or_wait(
     config: &BusConfig,
     location: &BusLocation,
     timeout: Option<Duration>,
+    advice: &str,
     stop: &Stop,
     output: &Output,
 ) -> Result<Awaited, Failure> {
@@ -57,10 +59,7 @@ pub(super) fn open_or_wait(
     if let Some(path) = missing_parent(location) {
         return Err(OpenError::MissingDirectory { path }.into());
     }
-    note::remark(&format!(
-        "{}: waiting until a process creates it (--create creates it now)",
-        no_bus(&path)
-    ));
+    note::remark(&format!("{}: waiting until a process creates it ({advice})", no_bus(&path)));
     let started = Instant::now();
     while timeout.is_none_or(|timeout| started.elapsed() < timeout) && stop.sleep(CHECK_EVERY) {
         output.check_reader()?;

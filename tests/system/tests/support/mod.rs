@@ -6,7 +6,7 @@
 use std::ffi::OsStr;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 use system_tests::{Program, TempRoot, program};
 
@@ -90,16 +90,20 @@ pub(crate) struct Outcome {
 pub(crate) fn run(mut command: Command) -> Outcome {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let what = format!("{command:?}");
-    let finished = Program::start(command).finish();
-    Outcome {
-        what,
-        code: finished.status.code(),
-        stdout: String::from_utf8_lossy(&finished.stdout).into_owned(),
-        stderr: String::from_utf8_lossy(&finished.stderr).into_owned(),
-    }
+    Outcome::of(what, &Program::start(command).finish())
 }
 
 impl Outcome {
+    /// Describes the end of a program that was started with pipes.
+    pub(crate) fn of(what: String, finished: &Output) -> Self {
+        Self {
+            what,
+            code: finished.status.code(),
+            stdout: String::from_utf8_lossy(&finished.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&finished.stderr).into_owned(),
+        }
+    }
+
     /// Asserts that it succeeded; what it printed.
     pub(crate) fn succeeded(&self) -> &str {
         assert_eq!(self.code, Some(0), "{self:?}");

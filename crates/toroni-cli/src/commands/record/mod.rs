@@ -45,13 +45,15 @@ pub(crate) fn run(location: &BusLocation, arguments: &Record) -> Result<(), Fail
     let stop = Stop::install(GracePeriod::Unlimited)?;
     let output = Output::new()?;
     let config = super::config(location).participant_name(arguments.name.as_str());
-    let (bus, start) = match opening::open_or_wait(&config, location, None, &stop, &output)? {
-        Awaited::Found(bus) => (bus, arguments.from),
-        // All of its messages were published after this command started.
-        Awaited::Created(bus) if arguments.from == Start::Latest => (bus, Start::Oldest),
-        Awaited::Created(bus) => (bus, arguments.from),
-        Awaited::Missing => return Err(stop.interrupted("interrupted before there was a bus")),
-    };
+    let advice = format!("`toroni create {}` creates it now", location.bus);
+    let (bus, start) =
+        match opening::open_or_wait(&config, location, None, &advice, &stop, &output)? {
+            Awaited::Found(bus) => (bus, arguments.from),
+            // All of its messages were published after this command started.
+            Awaited::Created(bus) if arguments.from == Start::Latest => (bus, Start::Oldest),
+            Awaited::Created(bus) => (bus, arguments.from),
+            Awaited::Missing => return Err(stop.interrupted("interrupted before there was a bus")),
+        };
     let mut subscriber = subscribe(&bus, arguments, start, &[])?;
     let stats = bus.stats()?;
     let description = Description::new(arguments, notes(&bus, arguments, stats.sequence))?;

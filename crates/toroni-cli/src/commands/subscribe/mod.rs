@@ -42,7 +42,8 @@ pub(crate) fn run(location: &BusLocation, arguments: Subscribe) -> Result<(), Fa
     let (bus, is_new) = if arguments.create {
         (config.open(&location.bus)?, false)
     } else {
-        match opening::open_or_wait(&config, location, arguments.timeout, &stop, &output)? {
+        let (timeout, advice) = (arguments.timeout, "--create creates it now");
+        match opening::open_or_wait(&config, location, timeout, advice, &stop, &output)? {
             Awaited::Found(bus) => (bus, false),
             Awaited::Created(bus) => (bus, true),
             Awaited::Missing => return ended_early(&arguments, 0, &stop),
