@@ -436,3 +436,43 @@ fn a_bus_that_is_removed_ends_the_recording_in_order() {
     assert_eq!(payloads(&buses, &file), ["kept"]);
     assert_eq!(listed(&buses, &file)["complete"], true);
 }
+
+#[test]
+fn the_examples_of_the_help_run_as_written() {
+    let (buses, files) = (Buses::new(), Directory::new());
+    buses.succeed(&["create", "default"]);
+    let killed = files.path().join("killed.mcap");
+    let recorder = buses.record(&killed, &[]);
+    buses.succeed(&["pub", "plant/a", "before"]);
+    finish(recorder);
+    let bytes = std::fs::read(&killed).unwrap();
+    std::fs::write(&killed, &bytes[..bytes.len() - 1]).unwrap();
+    let examples = buses.examples("record");
+    assert_eq!(examples.len(), 6, "{examples:?}");
+    for example in &examples {
+        // The signal is for the recorder, not for a shell that waits for it.
+        let mut command = buses.shell(&format!("exec {example}"));
+        let mut recorder = Process::start(command.current_dir(files.path()));
+        let file = example.split(' ').find(|word| word.ends_with(".mcap")).unwrap();
+        let (file, expected) = if example.contains("--repair") {
+            assert!(recorder.wait().success(), "{example}: {}", recorder.errors());
+            (file.replace(".mcap", ".repaired.mcap"), "plant/a=before")
+        } else {
+            wait_until("the recorder has subscribed", || buses.subscriber_count("default") == 1);
+            buses.succeed(&["pub", "plant/a", "{}"]);
+            buses.succeed(&["pub", "alarm/fire", "now"]);
+            if example.contains("--trigger") {
+                recorder.wait_for_error("recording");
+            }
+            recorder.signal(Signal::INT);
+            let code = if example.contains("--duration") { 130 } else { 0 };
+            assert_eq!(recorder.wait().code(), Some(code), "{example}: {}", recorder.errors());
+            let name = if example.contains("--split") { ".0001.mcap" } else { ".mcap" };
+            (file.replace(".mcap", name), "plant/a={}")
+        };
+        let lines = printed(&buses, &files.path().join(&file));
+        let found = format!("{}={}", lines[0]["topic"], lines[0]["payload"]).replace('"', "");
+        assert_eq!(found, expected, "{example}");
+        assert_eq!(listed(&buses, &files.path().join(&file))["complete"], true, "{example}");
+    }
+}

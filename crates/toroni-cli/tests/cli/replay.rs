@@ -285,3 +285,38 @@ fn keys_steer_a_replay_and_the_terminal_is_restored() {
         assert_eq!(played(), 2);
     }
 }
+
+#[test]
+fn the_examples_of_the_help_run_as_written() {
+    use crate::support::Process;
+
+    let (buses, files) = (Buses::new(), Directory::new());
+    for name in ["day", "log.0001", "log.0002", "plant"] {
+        recorded(&buses, &files.path().join(format!("{name}.mcap")), || {
+            buses.succeed(&["pub", "plant/a", name]);
+        });
+    }
+    let examples = buses.examples("replay");
+    assert_eq!(examples.len(), 6, "{examples:?}");
+    let published = || buses.info("default")["messages"].as_u64().unwrap();
+    for example in &examples {
+        let before = published();
+        let mut command = buses.shell(&format!("exec {example}"));
+        let mut replay = Process::start(command.current_dir(files.path()));
+        if example.contains("--loop") {
+            let mut subscriber = buses.subscribe(&["-b", "test", "--count", "3", "--payload-only"]);
+            assert!(subscriber.wait().success());
+            replay.signal(rustix::process::Signal::INT);
+        }
+        assert!(replay.wait().success(), "{example}: {}", replay.errors());
+        let expected = match &example[..] {
+            list if list.contains("--list") => 0,
+            // The recording is shorter.
+            late if late.contains("--start +1h") => 0,
+            several if several.contains("log.0002") => 2,
+            other_bus if other_bus.contains("-b test") => 0,
+            _ => 1,
+        };
+        assert_eq!(published() - before, expected, "{example}");
+    }
+}

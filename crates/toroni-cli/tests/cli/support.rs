@@ -77,6 +77,30 @@ impl Buses {
         Process(program)
     }
 
+    /// Returns the examples in the help of a command, without what the help says about them.
+    pub(crate) fn examples(&self, command: &str) -> Vec<String> {
+        let help = self.succeed(&[command, "--help"]);
+        let lines = help.lines().filter_map(|line| line.strip_prefix("  "));
+        let examples = lines.filter(|line| line.starts_with("toroni "));
+        // Remarks are in a column of their own.
+        examples.map(|line| line.split("  ").next().unwrap_or(line).to_owned()).collect()
+    }
+
+    /// Returns a shell that runs a line as a user would write it, not yet started.
+    pub(crate) fn shell(&self, line: &str) -> Command {
+        let program = Path::new(env!("CARGO_BIN_EXE_toroni"));
+        let others = std::env::var_os("PATH").unwrap_or_default();
+        let path = std::env::join_paths(
+            std::iter::once(program.parent().unwrap().to_owned())
+                .chain(std::env::split_paths(&others)),
+        );
+        let mut command = Command::new("sh");
+        command.args(["-ec", line]).env("PATH", path.unwrap());
+        command.env("TORONI_DIR", self.path()).env_remove("TORONI_BUS");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
     /// Returns what `toroni info --json` prints for a bus.
     pub(crate) fn info(&self, bus: &str) -> Value {
         serde_json::from_str(&self.succeed(&["info", bus, "--json"])).unwrap()

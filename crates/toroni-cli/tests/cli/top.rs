@@ -309,26 +309,14 @@ fn the_examples_of_the_help_run_as_written() {
         .stdout(Stdio::null())
         .status()
         .is_ok_and(|status| status.success());
-    let help = buses.succeed(&["top", "--help"]);
-    let mut examples: Vec<&str> = help.lines().filter_map(|line| line.strip_prefix("  ")).collect();
-    examples.retain(|line| line.starts_with("toroni top"));
-    assert_eq!(examples.len(), 3, "{help}");
-    for example in examples {
+    let examples = buses.examples("top");
+    assert_eq!(examples.len(), 3, "{examples:?}");
+    for example in &examples {
         let example = match example.split_once(" | jq ") {
             Some((without, _)) if !has_jq => without,
             _ => example,
         };
-        let program = std::path::Path::new(env!("CARGO_BIN_EXE_toroni"));
-        let path = std::env::join_paths(
-            [program.parent().unwrap().into()]
-                .into_iter()
-                .chain(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())),
-        );
-        let mut command = std::process::Command::new("sh");
-        command.args(["-ec", example]).env("PATH", path.unwrap());
-        command.env("TORONI_DIR", buses.path()).env_remove("TORONI_BUS");
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let output = Process::start(&mut command).finish();
+        let output = Process::start(&mut buses.shell(example)).finish();
         assert!(output.status.success() && !output.stdout.is_empty(), "{example}: {output:?}");
         assert!(output.stderr.is_empty(), "{example}: {output:?}");
     }
