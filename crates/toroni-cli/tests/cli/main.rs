@@ -25,6 +25,8 @@ mod publish;
 #[cfg(feature = "record")]
 mod record;
 #[cfg(feature = "record")]
+mod record_faults;
+#[cfg(feature = "record")]
 mod replay;
 mod selection;
 mod stopping;

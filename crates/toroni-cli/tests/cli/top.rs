@@ -421,18 +421,8 @@ fn with_the_right_to_read_the_ring_it_says_what_it_cannot_see() {
     }
     let mut command = buses.command(&["top", "plant", "--once"]);
     if rustix::process::getuid().is_root() {
-        // Modes do not stop root. `nobody` may not be able to reach the program where it was built.
-        let copy = buses.path().join("toroni");
-        // Not `fs::copy`: a child of another test could have the copy open for writing, and then it cannot be started.
-        let mut copied = std::process::Command::new("cp");
-        copied.arg(env!("CARGO_BIN_EXE_toroni")).arg(&copy);
-        assert!(copied.status().unwrap().success());
-        set(&copy, 0o755);
-        let mut other = std::process::Command::new(&copy);
-        other.args(command.get_args()).env("TORONI_DIR", buses.path()).env_remove("TORONI_BUS");
-        other.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        other.uid(65534).gid(65534);
-        command = other;
+        // Modes do not stop root.
+        command = buses.as_other_user(&["top", "plant", "--once"]);
     } else {
         for file in ["readers", "publishers"] {
             set(&directory.join(file), 0);

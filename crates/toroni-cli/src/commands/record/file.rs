@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -242,6 +243,11 @@ impl Part {
     /// Returns how many channels it has.
     pub(super) fn channels(&self) -> usize {
         self.channel_count
+    }
+
+    /// Returns whether the file has no name any more: nothing can read it when it is closed.
+    pub(super) fn is_removed(&self) -> bool {
+        self.file.metadata().is_ok_and(|file| file.nlink() == 0)
     }
 
     /// Returns the length of the file.

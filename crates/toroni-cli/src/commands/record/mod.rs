@@ -25,6 +25,7 @@ use options::Record;
 use split::{Report, Series};
 use std::collections::BTreeMap;
 use std::sync::mpsc;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use toroni::{Bus, Start, Subscriber, SubscriberError};
 use trigger::Trigger;
@@ -76,8 +77,14 @@ pub(crate) fn run(location: &BusLocation, arguments: &Record) -> Result<(), Fail
     // Until the first message, a loss stands at the end of the stream.
     let trigger = arguments.trigger.clone();
     let intake = Intake::new(full, free, exclude, trigger, stats.sequence, arguments.quiet);
-    let mut session =
-        Session { bus: &bus, arguments, stop: &stop, intake, started: Instant::now() };
+    let mut session = Session {
+        bus: &bus,
+        arguments,
+        stop: &stop,
+        writer: &writer,
+        intake,
+        started: Instant::now(),
+    };
     ready.signal()?;
     let ended = if arguments.trigger.is_empty() {
         session.record(&mut subscriber, false)
@@ -168,14 +175,17 @@ struct Session<'a> {
     bus: &'a Bus,
     arguments: &'a Record,
     stop: &'a Stop,
+    writer: &'a JoinHandle<Result<Report, Failure>>,
     intake: Intake,
     started: Instant,
 }
 
 impl Session<'_> {
-    /// Whether `--duration` or a signal ends the recording.
+    /// Whether `--duration`, a signal or a writer that has failed ends the recording. On a silent bus, the intake hands
+    /// nothing on, and so would not notice the latter.
     fn is_over(&self) -> bool {
         self.stop.is_set()
+            || self.writer.is_finished()
             || self.arguments.duration.is_some_and(|wanted| self.started.elapsed() >= wanted)
     }
 

@@ -32,6 +32,8 @@ pub(super) struct Series {
     part: Option<Part>,
     kept: VecDeque<PathBuf>,
     topics: Vec<Topic>,
+    /// A file that was removed while it was open.
+    removed: Option<PathBuf>,
     report: Report,
 }
 
@@ -52,6 +54,7 @@ impl Series {
             part: None,
             kept: VecDeque::new(),
             topics: Vec::new(),
+            removed: None,
             report: Report::default(),
         }
     }
@@ -85,6 +88,9 @@ impl Series {
     fn end(&mut self, reason: &str) -> Result<(), Failure> {
         let Some(part) = self.part.take() else { return Ok(()) };
         let path = part.path.clone();
+        if part.is_removed() {
+            self.removed.get_or_insert_with(|| path.clone());
+        }
         let totals = part.finish(reason).map_err(|error| failure(&path, &error))?;
         let sum = &mut self.report.totals;
         sum.messages += totals.messages;
@@ -115,7 +121,13 @@ impl Series {
         let ended = self.write_all(full, free);
         let finished = self.end(if ended.is_ok() { "finished" } else { "failed" });
         ended.and(finished)?;
-        Ok(self.report)
+        match self.removed {
+            Some(path) => Err(Failure::Failed(format!(
+                "{} was removed while messages were written to it: they are lost",
+                path.display()
+            ))),
+            None => Ok(self.report),
+        }
     }
 
     fn write_all(&mut self, full: &Receiver<Buffer>, free: &Sender<Buffer>) -> Result<(), Failure> {
