@@ -27,6 +27,8 @@ mod record;
 #[cfg(feature = "record")]
 mod record_faults;
 #[cfg(feature = "record")]
+mod record_options;
+#[cfg(feature = "record")]
 mod replay;
 mod selection;
 mod stopping;

@@ -274,7 +274,9 @@ impl Session<'_> {
                 note::remark("a message matches --trigger: recording");
             }
             self.record(&mut subscriber, true)?;
-            let is_last = self.arguments.split.is_none() || self.is_over();
+            let is_last = self.arguments.split.is_none()
+                || self.is_over()
+                || self.arguments.count.is_some_and(|wanted| self.intake.messages >= wanted);
             self.intake.end_file()?;
             if is_last {
                 return Ok(());
