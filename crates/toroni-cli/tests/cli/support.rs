@@ -78,6 +78,7 @@ impl Buses {
     }
 
     /// Returns the examples in the help of a command, without what the help says about them.
+    #[cfg(any(feature = "top", feature = "record"))]
     pub(crate) fn examples(&self, command: &str) -> Vec<String> {
         let help = self.succeed(&[command, "--help"]);
         let lines = help.lines().filter_map(|line| line.strip_prefix("  "));
@@ -87,6 +88,7 @@ impl Buses {
     }
 
     /// Returns a shell that runs a line as a user would write it, not yet started.
+    #[cfg(any(feature = "top", feature = "record"))]
     pub(crate) fn shell(&self, line: &str) -> Command {
         let program = Path::new(env!("CARGO_BIN_EXE_toroni"));
         let others = std::env::var_os("PATH").unwrap_or_default();
