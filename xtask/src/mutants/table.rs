@@ -587,6 +587,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "jump_unlimited",
         mistake: "one datagram from far ahead makes a receiver give up what it waits for",
-        noticed_by: &[Protocol("seeds_deliver_every_message_or_report_it")],
+        noticed_by: &[Protocol("one_datagram_from_far_ahead_moves_nothing")],
     },
 ];

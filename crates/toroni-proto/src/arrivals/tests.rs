@@ -229,6 +229,20 @@ fn a_gap_before_a_loss_of_the_source_has_numbers_of_its_own() {
     assert_eq!(sink.given(2), wanted);
 }
 
+#[test]
+fn one_datagram_from_far_ahead_moves_nothing() {
+    let mut source = ORIGIN.start();
+    let mut sink = Sink::new(&config());
+    sink.hears_all(0, &source.publish(0, 40, 5));
+    let next = source.publish(1, 41, 5);
+    let mut forged = next[0].clone();
+    let sequence = u64::from_le_bytes(forged[24..32].try_into().unwrap());
+    forged[24..32].copy_from_slice(&(sequence + 100_000).to_le_bytes());
+    assert_eq!(sink.hears(1, &forged), Ok(()));
+    sink.hears_all(2, &next);
+    assert_eq!(sink.given(2_000), ["M40", "M41"]);
+}
+
 /// Which events there were, but for `Joined`.
 fn events(sink: &mut Sink) -> Vec<Event> {
     let all = core::iter::from_fn(|| sink.arrivals.poll_event());
