@@ -9,21 +9,6 @@ pub(crate) const TOPIC: &str = "@bridge/loss";
 /// The stream of loss reports, whose series is the numbering.
 pub(crate) const STREAM: u16 = u16::MAX;
 
-const REASONS: [LostReason; 11] = [
-    LostReason::Gone,
-    LostReason::Budget,
-    LostReason::Memory,
-    LostReason::Burst,
-    LostReason::Jump,
-    LostReason::Restart,
-    LostReason::Silent,
-    LostReason::Topic,
-    LostReason::TooLong,
-    LostReason::Overtaken,
-    LostReason::Diverged,
-];
-const BOUNDS: [LostBound; 3] = [LostBound::Exact, LostBound::AtLeast, LostBound::AtMost];
-
 /// A loss as it is sent, in JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LossReport {
@@ -70,8 +55,9 @@ impl LossReport {
         }
         let scope =
             report.scope.iter().map(|text| Pattern::new(text).ok()).collect::<Option<_>>()?;
-        let bound = BOUNDS.into_iter().find(|bound| bound.as_str() == report.bound)?;
-        let reason = REASONS.into_iter().find(|reason| reason.as_str() == report.reason);
+        let bound = LostBound::ALL.into_iter().find(|bound| bound.as_str() == report.bound)?;
+        let reason =
+            LostReason::ALL.iter().copied().find(|reason| reason.as_str() == report.reason);
         Some(Lost {
             from: StreamKey { source, series, stream }.origin(from),
             until,
@@ -101,8 +87,8 @@ mod tests {
 
     #[test]
     fn a_loss_arrives_as_it_was_sent() {
-        for reason in REASONS {
-            for bound in BOUNDS {
+        for reason in LostReason::ALL.iter().copied() {
+            for bound in LostBound::ALL {
                 let sent = Lost { reason, bound, ..lost() };
                 assert_eq!(LossReport::parse(&LossReport::new(&sent).to_bytes()), Some(sent));
             }

@@ -46,21 +46,6 @@ pub(crate) const LOST_SCHEMA: &str = r#"{
   "required": ["from_sequence", "messages", "reason"]
 }"#;
 
-const REASONS: [LostReason; 11] = [
-    LostReason::Gone,
-    LostReason::Budget,
-    LostReason::Memory,
-    LostReason::Burst,
-    LostReason::Jump,
-    LostReason::Restart,
-    LostReason::Silent,
-    LostReason::Topic,
-    LostReason::TooLong,
-    LostReason::Overtaken,
-    LostReason::Diverged,
-];
-const BOUNDS: [LostBound; 3] = [LostBound::Exact, LostBound::AtLeast, LostBound::AtMost];
-
 /// A message of the channel with the losses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RecordedLoss {
@@ -122,14 +107,14 @@ impl RecordedLoss {
 
     /// Returns how exact the number of messages is.
     pub(crate) fn bound(&self) -> LostBound {
-        let known = BOUNDS.into_iter().find(|bound| bound.as_str() == self.bound);
+        let known = LostBound::ALL.into_iter().find(|bound| bound.as_str() == self.bound);
         known.unwrap_or(if self.at_least { LostBound::AtLeast } else { LostBound::Exact })
     }
 
     /// Returns the loss as a bus reports it. `fallback` names the stream and the numbers if the recording does not,
     /// and `scope` the topics.
     pub(crate) fn to_lost(&self, fallback: Origin, until: u64, scope: Vec<Pattern>) -> Lost {
-        let reason = REASONS.into_iter().find(|reason| reason.as_str() == self.reason);
+        let reason = LostReason::ALL.iter().copied().find(|reason| reason.as_str() == self.reason);
         Lost {
             from: fallback,
             until,
