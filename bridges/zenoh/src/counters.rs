@@ -64,7 +64,7 @@ counters! {
     imported_messages,
     /// Bytes of their payloads.
     imported_bytes,
-    /// Messages of programs that are no bridges. Nobody knows whether some of those were lost.
+    /// Messages of programs that are no bridges. Whether some of those were lost is unknown.
     unnumbered,
     /// Messages that had arrived before.
     duplicates,

@@ -201,7 +201,7 @@ impl<T> Order<T> {
     pub(crate) fn accounted(&self, key: StreamKey) -> Option<u64> {
         let mark = self.mark(key);
         let told = self.paths.values().filter(|path| path.key == Some(key)).map(|path| path.told);
-        // What came after the last heartbeat has gaps that nobody has seen.
+        // What came after the last heartbeat has gaps that are still unknown.
         told.min().map(|told| told.min(mark)).or((mark > 0).then_some(mark))
     }
 

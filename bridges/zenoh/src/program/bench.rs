@@ -27,7 +27,7 @@ type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 pub(crate) fn run(rounds: usize, seconds: f64) -> Result<(), Failure> {
     let folder = PathBuf::from(format!("/dev/shm/toroni-zenoh-bench-{}", std::process::id()));
     let outcome = measure(&folder, rounds.max(1), seconds);
-    // Nobody else uses it.
+    // No other program uses it.
     let _ = std::fs::remove_dir_all(&folder);
     outcome.map_err(|error| Failure::Failed(error.to_string()))
 }
