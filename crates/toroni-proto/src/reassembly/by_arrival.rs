@@ -9,9 +9,8 @@
 //! Losses are counted in the order of the source, when all datagrams before them have arrived or were
 //! given up. So each count is exact, although the messages after it were delivered before.
 
-use super::{
-    AHEAD, Arrival, Bound, Buffer, Deliver, Loss, Message, Parts, Pool, Refused, Slot, Turn, place,
-};
+use super::slots::{self, AHEAD, Slots, Turned, place};
+use super::{Arrival, Bound, Buffer, Deliver, Loss, Message, Parts, Pool, Refused, Turn};
 use crate::id::{MessageNumber, Number, Sequence};
 use crate::wire::{Chunk, Data, LostReason, Range};
 
@@ -19,16 +18,9 @@ use crate::wire::{Chunk, Data, LostReason, Range};
 #[derive(Debug)]
 pub struct ByArrival {
     /// The datagrams that are held because of their parts, and those that were given up.
-    slots: Box<[Slot]>,
+    slots: Slots,
     /// What must be known of each datagram that has arrived, from `base` on.
     seen: Box<[Option<Seen>]>,
-    /// The oldest sequence whose slot is in use: a part of the message that is open at `next`, or
-    /// `next`.
-    base: Sequence,
-    /// The first sequence that was not accounted yet.
-    next: Sequence,
-    held: usize,
-    held_max: usize,
     /// How many of the held ones wait for a name, so that nothing is known of them yet.
     waiting: usize,
     /// Whether the datagram before `next` ends with a part of the message that is due.
@@ -74,15 +66,11 @@ impl ByArrival {
     #[must_use]
     pub fn new(first: Sequence, message: Option<MessageNumber>, held_max: usize) -> Self {
         Self {
-            slots: (0..AHEAD).map(|_| Slot::Missing).collect(),
+            slots: Slots::new(first, held_max),
             seen: vec![None; AHEAD].into(),
-            base: first,
-            next: first,
-            held: 0,
-            held_max,
             waiting: 0,
             open: false,
-            turn: Turn { message, number: None, collected: None, lost: None },
+            turn: Turn::at(message),
         }
     }
 
@@ -90,7 +78,7 @@ impl ByArrival {
     /// given up.
     #[must_use]
     pub const fn next(&self) -> Sequence {
-        self.next
+        self.slots.next
     }
 
     /// Returns the first message that was neither delivered nor reported as lost, if anything was received.
@@ -108,13 +96,13 @@ impl ByArrival {
     /// Returns the first sequence that is too far ahead.
     #[must_use]
     pub const fn end(&self) -> Sequence {
-        self.base.plus(AHEAD as u64)
+        self.slots.end()
     }
 
     /// Returns how many buffers are held.
     #[must_use]
     pub const fn held(&self) -> usize {
-        self.held
+        self.slots.held()
     }
 
     /// Takes a DATA datagram that was checked, and delivers what is complete now. The buffer has the
@@ -134,32 +122,26 @@ impl ByArrival {
         if sequence >= self.end() {
             return Err(Refused::TooFar(buffer));
         }
-        let is_here = |slot: &Slot| matches!(slot, Slot::Held { .. });
-        if sequence < self.next
-            || self.seen[place(sequence)].is_some()
-            || is_here(&self.slots[place(sequence)])
-        {
+        let is_seen = self.seen[place(sequence)].is_some();
+        if sequence < self.next() || is_seen || self.slots.is_held(sequence) {
             pool.give(buffer);
             return Ok(Arrival::Duplicate);
         }
-        let bytes = pool.get(&buffer).get(..usize::from(length)).unwrap_or_default();
-        // It was checked when it arrived, so it is a datagram.
-        let Some(data) = Data::reopen(bytes) else {
+        let Some(data) = slots::open(pool, &buffer, length) else {
             pool.give(buffer);
             return Ok(Arrival::Duplicate);
         };
-        let has_room = self.held < self.held_max;
+        let has_room = self.slots.has_room();
         if !out.is_ready(sequence, &data) {
             if !has_room {
                 return Err(Refused::Full(buffer));
             }
-            self.slots[place(sequence)] = Slot::Held { buffer, length };
-            self.held += 1;
+            self.slots.hold(sequence, buffer, length);
             self.waiting += 1;
             return Ok(Arrival::Held);
         }
         let is_part = |chunk: Chunk<'_>| matches!(chunk, Chunk::First { .. } | Chunk::Rest { .. });
-        if !has_room && sequence != self.next && data.chunks().any(|one| is_part(one.chunk)) {
+        if !has_room && sequence != self.next() && data.chunks().any(|one| is_part(one.chunk)) {
             return Err(Refused::Full(buffer));
         }
         self.take_in(pool, sequence, buffer, length, out);
@@ -175,22 +157,16 @@ impl ByArrival {
 
     /// Delivers what waited for names that are known now. With `force`, it does not wait for them any more.
     pub fn retry(&mut self, pool: &mut Pool, force: bool, out: &mut impl Deliver) {
-        let mut at = self.next;
+        let mut at = self.next();
         let end = self.end();
         while self.waiting > 0 && at < end {
-            if self.seen[place(at)].is_none()
-                && matches!(self.slots[place(at)], Slot::Held { .. })
-                && let Slot::Held { buffer, length } = core::mem::take(&mut self.slots[place(at)])
+            let waits = self.seen[place(at)].is_none() && self.slots.is_held(at);
+            if waits
+                && (force || self.slots.data(pool, at).is_none_or(|data| out.is_ready(at, &data)))
+                && let Turned::Held(buffer, length) = self.slots.take(at)
             {
-                let bytes = pool.get(&buffer).get(..usize::from(length)).unwrap_or_default();
-                let ready = force || Data::reopen(bytes).is_none_or(|data| out.is_ready(at, &data));
-                if ready {
-                    self.held -= 1;
-                    self.waiting -= 1;
-                    self.take_in(pool, at, buffer, length, out);
-                } else {
-                    self.slots[place(at)] = Slot::Held { buffer, length };
-                }
+                self.waiting -= 1;
+                self.take_in(pool, at, buffer, length, out);
             }
             at = at.plus(1);
         }
@@ -206,16 +182,14 @@ impl ByArrival {
         length: u16,
         out: &mut impl Deliver,
     ) {
-        let has_room = self.held < self.held_max;
-        let bytes = pool.get(&buffer).get(..usize::from(length)).unwrap_or_default();
-        let Some(data) = Data::reopen(bytes) else { return pool.give(buffer) };
+        let has_room = self.slots.has_room();
+        let Some(data) = slots::open(pool, &buffer, length) else { return pool.give(buffer) };
         let delivered = self.deliver(pool, sequence, &data, out);
         let seen = Seen { kept: has_room, ..delivered };
         let has_parts = seen.first || seen.rest != Rest::None;
         self.seen[place(sequence)] = Some(seen);
         if has_parts && has_room {
-            self.slots[place(sequence)] = Slot::Held { buffer, length };
-            self.held += 1;
+            self.slots.hold(sequence, buffer, length);
             if seen.rest != Rest::None {
                 self.complete_around(pool, sequence, out);
             }
@@ -227,7 +201,8 @@ impl ByArrival {
                 // Nothing before it is missing, so giving something up makes no room for it.
                 self.turn.lost.get_or_insert(LostReason::Memory);
             }
-            self.slots[place(sequence)] = Slot::Missing;
+            // It may have been given up while it was on its way.
+            self.slots.take(sequence);
             pool.give(buffer);
         }
     }
@@ -254,14 +229,13 @@ impl ByArrival {
         out: &mut impl Deliver,
     ) {
         self.retry(pool, true, out);
-        self.mark(self.next, sequence, reason);
+        self.mark(self.next(), sequence, reason);
         self.advance(pool, out);
-        if self.next < sequence {
+        if self.next() < sequence {
             self.turn.lost.get_or_insert(reason);
             self.open = false;
-            self.free(pool, self.next);
-            self.next = sequence;
-            self.base = sequence;
+            self.free(pool, self.next());
+            self.slots.jump(sequence);
         }
     }
 
@@ -274,28 +248,22 @@ impl ByArrival {
         number: Number,
         out: &mut impl Deliver,
     ) {
-        let Some(due) = self.turn.message.filter(|_| self.next == sequence) else { return };
+        let Some(due) = self.turn.message.filter(|_| self.next() == sequence) else { return };
         // The message that is open has started. Its other parts are still to be sent.
         let started = if self.open { message.minus(1) } else { message };
         if started > due {
             self.turn.catch_up(started, number, out);
             self.open = false;
-            self.free(pool, self.next);
+            self.free(pool, self.next());
         }
         self.turn.lost = None;
     }
 
     /// Gives all buffers back, when the stream has ended.
     pub fn clear(&mut self, pool: &mut Pool) {
-        for slot in &mut self.slots {
-            if let Slot::Held { buffer, .. } = core::mem::take(slot) {
-                pool.give(buffer);
-            }
-        }
+        self.slots.clear(pool);
         self.seen.fill(None);
-        self.held = 0;
         self.waiting = 0;
-        self.base = self.next;
         self.open = false;
     }
 
@@ -356,8 +324,7 @@ impl ByArrival {
 
     /// What is known of a datagram whose parts are held.
     fn held_at(&self, sequence: Sequence) -> Option<Seen> {
-        let is_held = matches!(self.slots[place(sequence)], Slot::Held { .. });
-        self.seen[place(sequence)].filter(|_| is_held)
+        self.seen[place(sequence)].filter(|_| self.slots.is_held(sequence))
     }
 
     /// Looks for the first part of the message that a datagram continues, and then for the others.
@@ -367,7 +334,7 @@ impl ByArrival {
             return;
         }
         let mut at = sequence;
-        while at > self.base {
+        while at > self.slots.base {
             at = at.minus(1);
             match self.held_at(at) {
                 Some(seen) if seen.first => return self.complete_from(pool, at, out),
@@ -406,7 +373,7 @@ impl ByArrival {
         let mut at = first;
         while at <= end {
             if !self.is_needed(at, first, end) {
-                self.free_one(pool, at);
+                self.slots.release(pool, at);
             }
             at = at.plus(1);
         }
@@ -427,12 +394,7 @@ impl ByArrival {
         end: Sequence,
         out: &mut impl Deliver,
     ) -> Option<Number> {
-        let data = |at: Sequence| match &self.slots[place(at)] {
-            Slot::Held { buffer, length } => {
-                Data::reopen(pool.get(buffer).get(..usize::from(*length))?)
-            }
-            _ => None,
-        };
+        let data = |at: Sequence| self.slots.data(pool, at);
         let opening = data(first)?.chunks().last()?;
         let Chunk::First { start, total, payload } = opening.chunk else { return None };
         let mut received = u32::try_from(payload.len()).ok()?;
@@ -454,7 +416,7 @@ impl ByArrival {
         if received != total {
             return None;
         }
-        let (slots, length) = (&self.slots[..], total as usize);
+        let (slots, length) = (&self.slots, total as usize);
         let parts = Parts { slots, pool, first, next: first, end, last: Some(payload), length };
         out.message(Message { message: opening.message, start, parts });
         Some(start.number)
@@ -463,19 +425,21 @@ impl ByArrival {
     /// Accounts what has arrived or was given up, up to the next datagram that is missing.
     fn advance(&mut self, pool: &mut Pool, out: &mut impl Deliver) {
         loop {
-            let at = self.next;
+            let at = self.next();
             if let Some(seen) = self.seen[place(at)] {
-                self.next = at.plus(1);
+                self.slots.next = at.plus(1);
                 self.account(pool, at, &seen, out);
-            } else if let Slot::Lost(reason) = self.slots[place(at)] {
-                self.slots[place(at)] = Slot::Missing;
-                self.next = at.plus(1);
-                self.turn.lost.get_or_insert(reason);
-                self.open = false;
-                self.free(pool, self.next);
-            } else {
+                continue;
+            }
+            if self.slots.is_held(at) {
+                // It waits for a name.
                 return;
             }
+            let Turned::Lost(reason) = self.slots.take(at) else { return };
+            self.slots.next = at.plus(1);
+            self.turn.lost.get_or_insert(reason);
+            self.open = false;
+            self.free(pool, self.next());
         }
     }
 
@@ -502,20 +466,19 @@ impl ByArrival {
         if has_part && !seen.kept {
             self.turn.lost.get_or_insert(LostReason::Memory);
         }
-        self.free(pool, if seen.first { at } else { self.base });
+        self.free(pool, if seen.first { at } else { self.slots.base });
         if !self.open {
-            self.free(pool, self.next);
+            self.free(pool, self.next());
         }
     }
 
     /// Marks what has not arrived in a part of the slots.
     fn mark(&mut self, first: Sequence, end: Sequence, reason: LostReason) {
         let end = end.min(self.end());
-        let mut sequence = first.max(self.next);
+        let mut sequence = first.max(self.next());
         while sequence < end {
-            let slot = &self.slots[place(sequence)];
-            if self.seen[place(sequence)].is_none() && matches!(slot, Slot::Missing) {
-                self.slots[place(sequence)] = Slot::Lost(reason);
+            if self.seen[place(sequence)].is_none() {
+                self.slots.lose(sequence, reason);
             }
             sequence = sequence.plus(1);
         }
@@ -523,20 +486,11 @@ impl ByArrival {
 
     /// Gives the buffers before `end` back.
     fn free(&mut self, pool: &mut Pool, end: Sequence) {
-        while self.base < end {
-            self.free_one(pool, self.base);
-            self.seen[place(self.base)] = None;
-            self.base = self.base.plus(1);
+        let mut at = self.slots.base;
+        while at < end {
+            self.seen[place(at)] = None;
+            at = at.plus(1);
         }
-    }
-
-    fn free_one(&mut self, pool: &mut Pool, at: Sequence) {
-        let slot = &mut self.slots[place(at)];
-        if matches!(slot, Slot::Held { .. })
-            && let Slot::Held { buffer, .. } = core::mem::take(slot)
-        {
-            pool.give(buffer);
-            self.held -= 1;
-        }
+        self.slots.release_before(pool, end);
     }
 }

@@ -1,21 +1,14 @@
 //! Delivers in the order of the source: what is behind a gap waits.
 
-use super::{
-    AHEAD, Arrival, Buffer, Collected, Deliver, Message, Parts, Pool, Refused, Slot, Turn, place,
-};
+use super::slots::{self, Slots, Turned};
+use super::{Arrival, Buffer, Collected, Deliver, Message, Parts, Pool, Refused, Turn};
 use crate::id::{MessageNumber, Number, Sequence};
 use crate::wire::{Chunk, Data, LostReason, Range};
 
 /// Puts the messages of one stream and session together, in the order of their source.
 #[derive(Debug)]
 pub struct InOrder {
-    slots: Box<[Slot]>,
-    /// The oldest sequence whose slot is in use: the first part of `collected`, or `next`.
-    base: Sequence,
-    /// The sequence whose turn it is.
-    next: Sequence,
-    held: usize,
-    held_max: usize,
+    slots: Slots,
     turn: Turn,
 }
 
@@ -27,20 +20,13 @@ impl InOrder {
     /// then the first message is the first that starts in the first datagram.
     #[must_use]
     pub fn new(first: Sequence, message: Option<MessageNumber>, held_max: usize) -> Self {
-        Self {
-            slots: (0..AHEAD).map(|_| Slot::Missing).collect(),
-            base: first,
-            next: first,
-            held: 0,
-            held_max,
-            turn: Turn { message, number: None, collected: None, lost: None },
-        }
+        Self { slots: Slots::new(first, held_max), turn: Turn::at(message) }
     }
 
     /// Returns the sequence whose turn it is: all before it was delivered or given up.
     #[must_use]
     pub const fn next(&self) -> Sequence {
-        self.next
+        self.slots.next
     }
 
     /// Returns the first message that was neither delivered nor reported as lost, if anything was received.
@@ -52,13 +38,13 @@ impl InOrder {
     /// Returns the first sequence that is too far ahead.
     #[must_use]
     pub const fn end(&self) -> Sequence {
-        self.base.plus(AHEAD as u64)
+        self.slots.end()
     }
 
     /// Returns how many buffers are held.
     #[must_use]
     pub const fn held(&self) -> usize {
-        self.held
+        self.slots.held()
     }
 
     /// Takes a DATA datagram that was checked, and delivers what is complete now. The buffer has the
@@ -78,23 +64,21 @@ impl InOrder {
         if sequence >= self.end() {
             return Err(Refused::TooFar(buffer));
         }
-        if sequence < self.next || matches!(self.slot(sequence), Slot::Held { .. }) {
+        if sequence < self.next() || self.slots.is_held(sequence) {
             pool.give(buffer);
             return Ok(Arrival::Duplicate);
         }
-        if sequence == self.next && is_ready(pool, sequence, &buffer, length, out) {
+        if sequence == self.next() && is_ready(pool, sequence, &buffer, length, out) {
             // It may have been given up while its turn had not come.
-            *self.slot_mut(sequence) = Slot::Missing;
+            self.slots.take(sequence);
             self.process(pool, buffer, length, out);
             self.advance(pool, out, false);
             return Ok(Arrival::Delivered);
         }
-        if self.held >= self.held_max {
+        if !self.slots.has_room() {
             return Err(Refused::Full(buffer));
         }
-        // It may have been given up, but its turn has not come: so it is not lost after all.
-        *self.slot_mut(sequence) = Slot::Held { buffer, length };
-        self.held += 1;
+        self.slots.hold(sequence, buffer, length);
         Ok(Arrival::Held)
     }
 
@@ -114,7 +98,7 @@ impl InOrder {
     /// Returns whether the next datagram is here and waits for a name.
     #[must_use]
     pub fn is_blocked(&self) -> bool {
-        matches!(self.slot(self.next), Slot::Held { .. })
+        self.slots.is_held(self.next())
     }
 
     /// Delivers what waited for names that are known now. With `force`, it does not wait for them any more.
@@ -130,14 +114,13 @@ impl InOrder {
         reason: LostReason,
         out: &mut impl Deliver,
     ) {
-        self.mark(self.next, sequence, reason);
+        self.mark(self.next(), sequence, reason);
         self.advance(pool, out, true);
-        if self.next < sequence {
+        if self.next() < sequence {
             // All that was held has had its turn.
             self.turn.lost.get_or_insert(reason);
             self.release(pool);
-            self.next = sequence;
-            self.base = sequence;
+            self.slots.jump(sequence);
         }
     }
 
@@ -152,7 +135,7 @@ impl InOrder {
         number: Number,
         out: &mut impl Deliver,
     ) {
-        if self.next != sequence || self.turn.message.is_none() {
+        if self.next() != sequence || self.turn.message.is_none() {
             return;
         }
         // The message that is being collected has started. Its other parts are still to be sent.
@@ -160,44 +143,33 @@ impl InOrder {
         self.turn.catch_up(started, number, out);
         self.turn.lost = None;
         if self.turn.collected.is_none() {
-            self.free(pool, self.next);
+            self.slots.release_before(pool, self.next());
         }
     }
 
     /// Gives all buffers back, when the stream has ended.
     pub fn clear(&mut self, pool: &mut Pool) {
-        for slot in &mut self.slots {
-            if let Slot::Held { buffer, .. } = core::mem::take(slot) {
-                pool.give(buffer);
-            }
-        }
-        self.held = 0;
-        self.base = self.next;
+        self.slots.clear(pool);
         self.turn.collected = None;
     }
 
     /// Delivers what waits, up to the next datagram that is missing or, without `force`, waits for a name.
     fn advance(&mut self, pool: &mut Pool, out: &mut impl Deliver, force: bool) {
         loop {
-            let next = self.next;
-            match core::mem::take(self.slot_mut(next)) {
-                Slot::Missing => return,
-                Slot::Held { buffer, length }
+            let next = self.next();
+            match self.slots.take(next) {
+                Turned::Missing => return,
+                Turned::Held(buffer, length)
                     if !force && !is_ready(pool, next, &buffer, length, out) =>
                 {
-                    *self.slot_mut(next) = Slot::Held { buffer, length };
-                    return;
+                    return self.slots.hold(next, buffer, length);
                 }
-                Slot::Held { buffer, length } => {
-                    self.held -= 1;
-                    self.process(pool, buffer, length, out);
-                }
-                Slot::Lost(reason) => {
+                Turned::Held(buffer, length) => self.process(pool, buffer, length, out),
+                Turned::Lost(reason) => {
                     self.turn.lost.get_or_insert(reason);
                     // A message whose next part is lost is lost.
                     self.release(pool);
-                    self.next = self.next.plus(1);
-                    self.base = self.next;
+                    self.slots.jump(next.plus(1));
                 }
             }
         }
@@ -205,37 +177,34 @@ impl InOrder {
 
     /// Delivers the datagram whose turn it is. Its slot is empty.
     fn process(&mut self, pool: &mut Pool, buffer: Buffer, length: u16, out: &mut impl Deliver) {
-        let bytes = pool.get(&buffer).get(..usize::from(length)).unwrap_or_default();
-        // It was checked when it arrived, so it is a datagram.
-        let part = match Data::reopen(bytes) {
+        let part = match slots::open(pool, &buffer, length) {
             Some(data) => self.deliver(pool, &data, out),
             None => Part::None,
         };
-        let sequence = self.next;
-        self.next = sequence.plus(1);
+        let sequence = self.next();
+        self.slots.next = sequence.plus(1);
         if part != Part::Further {
             // The message that was being collected was delivered or is lost.
-            self.free(pool, sequence);
+            self.slots.release_before(pool, sequence);
         }
         if part == Part::None {
             pool.give(buffer);
-            self.base = self.next;
-        } else if self.held >= self.held_max {
+            self.slots.base = self.next();
+        } else if self.slots.has_room() {
+            self.slots.hold(sequence, buffer, length);
+        } else {
             pool.give(buffer);
-            self.free(pool, sequence);
-            self.base = self.next;
+            self.slots.release_before(pool, sequence);
+            self.slots.base = self.next();
             self.turn.collected = None;
             self.turn.lost.get_or_insert(LostReason::Memory);
-        } else {
-            *self.slot_mut(sequence) = Slot::Held { buffer, length };
-            self.held += 1;
         }
     }
 
     /// Hands out what a datagram has. Returns which part of an incomplete message is in it.
     fn deliver(&mut self, pool: &Pool, data: &Data<'_>, out: &mut impl Deliver) -> Part {
         let turn = &mut self.turn;
-        let (slots, base, end) = (&self.slots[..], self.base, self.next);
+        let (slots, base, end) = (&self.slots, self.slots.base, self.slots.next);
         let mut part = Part::None;
         // Only the first chunk can continue a message.
         let continues = turn.collected.is_some()
@@ -309,11 +278,9 @@ impl InOrder {
     /// Marks what has not arrived in a part of the slots.
     fn mark(&mut self, first: Sequence, end: Sequence, reason: LostReason) {
         let end = end.min(self.end());
-        let mut sequence = first.max(self.next);
+        let mut sequence = first.max(self.next());
         while sequence < end {
-            if let slot @ Slot::Missing = self.slot_mut(sequence) {
-                *slot = Slot::Lost(reason);
-            }
+            self.slots.lose(sequence, reason);
             sequence = sequence.plus(1);
         }
     }
@@ -321,26 +288,7 @@ impl InOrder {
     /// Forgets the message that is being collected. It stays due, so that it is counted as lost.
     fn release(&mut self, pool: &mut Pool) {
         self.turn.collected = None;
-        self.free(pool, self.next);
-    }
-
-    /// Gives the buffers of the collected parts back, which are in the slots before `end`.
-    fn free(&mut self, pool: &mut Pool, end: Sequence) {
-        while self.base < end {
-            if let Slot::Held { buffer, .. } = core::mem::take(self.slot_mut(self.base)) {
-                pool.give(buffer);
-                self.held -= 1;
-            }
-            self.base = self.base.plus(1);
-        }
-    }
-
-    fn slot(&self, sequence: Sequence) -> &Slot {
-        &self.slots[place(sequence)]
-    }
-
-    fn slot_mut(&mut self, sequence: Sequence) -> &mut Slot {
-        &mut self.slots[place(sequence)]
+        self.slots.release_before(pool, self.next());
     }
 }
 
@@ -351,8 +299,7 @@ fn is_ready(
     length: u16,
     out: &mut impl Deliver,
 ) -> bool {
-    let bytes = pool.get(buffer).get(..usize::from(length)).unwrap_or_default();
-    Data::reopen(bytes).is_none_or(|data| out.is_ready(sequence, &data))
+    slots::open(pool, buffer, length).is_none_or(|data| out.is_ready(sequence, &data))
 }
 
 /// Which part of an incomplete message a datagram has.

@@ -20,19 +20,19 @@
 mod by_arrival;
 mod in_order;
 mod pool;
+mod slots;
 #[cfg(test)]
 mod tests;
 
 pub use self::by_arrival::ByArrival;
 pub use self::in_order::InOrder;
 pub use self::pool::{Buffer, Pool};
+pub use self::slots::AHEAD;
 
+use self::slots::Slots;
 use crate::hook::mutant;
 use crate::id::{MessageNumber, Number, Sequence};
 use crate::wire::{Chunk, Data, LostReason, Start, TableName, TopicNumber};
-
-/// How far ahead of the oldest datagram in use another one may be, in datagrams.
-pub const AHEAD: usize = 1 << 16;
 
 /// Receives what was put together: by [`InOrder`] in the order of the source, by [`ByArrival`] as soon
 /// as it is complete.
@@ -98,7 +98,7 @@ pub struct Loss {
 /// The bytes of a message, part by part.
 #[derive(Debug, Clone)]
 pub struct Parts<'a> {
-    slots: &'a [Slot],
+    slots: &'a Slots,
     pool: &'a Pool,
     /// The datagrams with the parts before the last.
     first: Sequence,
@@ -122,8 +122,7 @@ impl<'a> Parts<'a> {
     }
 
     fn held(&self, sequence: Sequence) -> Option<&'a [u8]> {
-        let Slot::Held { buffer, length } = &self.slots[place(sequence)] else { return None };
-        let data = Data::reopen(self.pool.get(buffer).get(..usize::from(*length))?)?;
+        let data = self.slots.data(self.pool, sequence)?;
         let mut chunks = data.chunks();
         // The first part is the last chunk of its datagram, and a further part is the first one.
         let chunk = if sequence == self.first { chunks.last() } else { chunks.next() };
@@ -167,26 +166,6 @@ pub enum Refused {
     TooFar(Buffer),
 }
 
-/// The place of one sequence.
-#[derive(Debug, Default)]
-enum Slot {
-    /// It did not arrive, and still may.
-    #[default]
-    Missing,
-    /// It arrived: it waits for its turn, or has a part of the message that is being collected.
-    Held { buffer: Buffer, length: u16 },
-    /// It was given up.
-    Lost(LostReason),
-}
-
-const _: () = assert!(size_of::<Slot>() <= 8, "there are 65,536 of them for each stream");
-
-fn place(sequence: Sequence) -> usize {
-    #[expect(clippy::cast_possible_truncation, reason = "it is below AHEAD")]
-    let place = (sequence.get() % AHEAD as u64) as usize;
-    place
-}
-
 /// A message of which some parts have arrived.
 #[derive(Debug, Clone, Copy)]
 struct Collected {
@@ -210,6 +189,10 @@ struct Turn {
 }
 
 impl Turn {
+    const fn at(message: Option<MessageNumber>) -> Self {
+        Self { message, number: None, collected: None, lost: None }
+    }
+
     /// Reports the messages below `message` that were not delivered. All of them have numbers below
     /// `until`.
     fn catch_up(&mut self, message: MessageNumber, until: Number, out: &mut impl Deliver) {
