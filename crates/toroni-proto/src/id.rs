@@ -154,6 +154,16 @@ macro_rules! count {
                 Self(self.0.saturating_sub(places))
             }
 
+            /// Returns the one before this, unless this is the first.
+            #[must_use]
+            #[inline]
+            pub const fn before(self) -> Option<Self> {
+                match self.0.checked_sub(1) {
+                    Some(value) => Some(Self(value)),
+                    None => None,
+                }
+            }
+
             /// Returns how many places this is after `earlier`, or 0 if it is not.
             #[must_use]
             #[inline]

@@ -3,11 +3,13 @@
 use super::*;
 use crate::audience::Name;
 use crate::batcher::Now;
+use crate::id::Number;
+use crate::reassembly::Bound;
 use crate::sender::{Identity, Sender};
-use crate::time::Wall;
+use crate::time::{MILLISECOND, SECOND, Wall};
 use crate::wire::chunk::tests::start;
 use crate::wire::samples::{RULES, header};
-use crate::wire::{Key, NodeName, Receiver as Id, Repairers, Start};
+use crate::wire::{Header, Key, LostReason, NodeName, Receiver as Id, Repairers, Start};
 
 const LONGEST: usize = 10_000;
 const KEYS: Keys = Keys { first: Key::new([7; 32]), next: None };

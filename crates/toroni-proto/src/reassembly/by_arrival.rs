@@ -314,7 +314,7 @@ impl ByArrival {
                     let after = seen.last;
                     let bound = Bound::Exact;
                     out.loss(Loss { message, count, bound, reason, after, until: Some(until) });
-                    seen.last = until.get().checked_sub(1).and_then(Number::new).or(after);
+                    seen.last = until.before().or(after);
                     seen.after = message.plus(count);
                 }
             }

@@ -18,6 +18,7 @@
 //! same number.
 
 mod by_arrival;
+mod either;
 mod in_order;
 mod pool;
 mod slots;
@@ -25,6 +26,7 @@ mod slots;
 mod tests;
 
 pub use self::by_arrival::ByArrival;
+pub(crate) use self::either::Reassembly;
 pub use self::in_order::InOrder;
 pub use self::pool::{Buffer, Pool};
 pub use self::slots::AHEAD;
@@ -218,8 +220,7 @@ impl Turn {
 
     /// Notes that all numbers below this one were delivered or reported as lost.
     fn all_below(&mut self, number: Number) {
-        let last = number.get().checked_sub(1).and_then(Number::new);
-        self.number = self.number.max(last);
+        self.number = self.number.max(number.before());
     }
 
     fn is_due(&self, message: MessageNumber) -> bool {

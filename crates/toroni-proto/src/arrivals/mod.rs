@@ -14,27 +14,21 @@
 //!
 //! A receiver is allocated when its source is heard for the first time. There are at most `sources` of them.
 
+mod sessions;
 #[cfg(test)]
 mod tests;
 
+use self::sessions::Entry;
 use crate::config::Config;
-use crate::id::{MessageNumber, Number, Realm, Series, Session, Source, Stream};
+use crate::id::{Realm, Series, Session, Source, Stream};
 use crate::random::Random;
-use crate::reassembly::{Bound, Buffer, Deliver, Loss, Message, Pool};
-use crate::receiver::{Arrived, Counters, End, Mark, Me, Position, Receiver};
-use crate::time::{MILLISECOND, Monotonic, SECOND};
+use crate::reassembly::{Buffer, Deliver, Loss, Message, Pool};
+use crate::receiver::{Arrived, Counters, End, Mark, Me, Receiver};
+use crate::time::Monotonic;
 use crate::wire::{
-    self, Address, Body, Flags, Header, Keys, Kind, LostReason, MAC_BYTES, Reject, Rules,
-    TableName, TopicNumber,
+    self, Address, Body, Flags, Keys, Kind, MAC_BYTES, Reject, Rules, TableName, TopicNumber,
 };
 
-/// A later session replaces one that was silent for so long beyond the time within which it promised a SESSION.
-const REPLACE_NS: u64 = 50 * MILLISECOND;
-/// Two SESSIONs at least so far apart make an earlier session believed.
-const NAMED_NS: u64 = SECOND;
-/// How many foreign SESSIONs with our id, within [`COLLISION_NS`], are a collision.
-const COLLISIONS: u32 = 3;
-const COLLISION_NS: u64 = 3 * SECOND;
 /// How many events wait for the caller. Later ones are dropped.
 const MAX_EVENTS: usize = 64;
 
@@ -76,24 +70,6 @@ pub enum Event {
         /// forge this.
         stop: bool,
     },
-}
-
-#[derive(Debug)]
-struct Entry {
-    source: Source,
-    stream: Stream,
-    session: Session,
-    /// Where the series continues, if one is known.
-    mark: Option<Mark>,
-    receiver: Option<Receiver>,
-    joined: bool,
-    /// The last session ended with END, and all of it came.
-    complete: bool,
-    heard: Monotonic,
-    /// Where this session was left, when it was silent.
-    left: Option<Position>,
-    /// An earlier session that was named, and when first.
-    earlier: Option<(Session, Monotonic)>,
 }
 
 /// What is refused, by reason, in the order of [`Reject::ALL`].
@@ -228,7 +204,7 @@ impl Arrivals {
         }
         let held = |entry: &Entry| entry.receiver.as_ref().map_or(0, Receiver::held);
         let most = self.entries.iter_mut().max_by_key(|entry| held(entry))?;
-        let mut labelled = Labelled { flow: flow_of(most), out };
+        let mut labelled = Labelled { flow: most.flow(), out };
         let receiver = most.receiver.as_mut()?;
         receiver.shed(&mut self.pool, &mut labelled);
         self.pool.take()
@@ -322,7 +298,7 @@ impl Arrivals {
             let again = header.flags.has(Flags::RETRANSMISSION);
             let arrived = Arrived { sequence, again, trail, topics_end, buffer, length };
             let entry = &mut self.entries[at];
-            let mut labelled = Labelled { flow: flow_of(entry), out };
+            let mut labelled = Labelled { flow: entry.flow(), out };
             let Some(receiver) = &mut entry.receiver else {
                 self.pool.give(arrived.buffer);
                 return Ok(());
@@ -340,13 +316,13 @@ impl Arrivals {
         let datagram = wire::parse(copied, &rules, |_, _| Ok(()))?;
         let entry = &mut self.entries[at];
         // The flow's series is known from the first SESSION on.
-        let mut flow = flow_of(entry);
+        let mut flow = entry.flow();
         if let Body::Session(info) = &datagram.body {
             if let Some(receiver) = &entry.receiver
                 && receiver.is_joining()
             {
                 flow.series = info.series;
-                Self::begins(entry, flow, info.series, out);
+                entry.begins(flow, info.series, out);
             } else if flow.series != info.series {
                 return Err(Reject::Session);
             }
@@ -359,33 +335,11 @@ impl Arrivals {
         Ok(())
     }
 
-    /// Reports that a series has changed.
-    fn begins(entry: &mut Entry, flow: Flow, series: Series, out: &mut impl Inbox) {
-        if let Some(mark) = entry.mark
-            && mark.series != series
-            && !entry.complete
-        {
-            let old = Flow { series: mark.series, ..flow };
-            out.loss(
-                old,
-                Loss {
-                    message: MessageNumber::ZERO,
-                    count: 0,
-                    bound: Bound::AtLeast,
-                    reason: LostReason::Restart,
-                    after: mark.next.get().checked_sub(1).and_then(Number::new),
-                    until: None,
-                },
-            );
-        }
-        entry.complete = false;
-    }
-
     /// Notes what has changed in an entry.
     fn after(&mut self, at: usize) {
         let entry = &mut self.entries[at];
         let Some(receiver) = &entry.receiver else { return };
-        let flow = flow_of(entry);
+        let flow = entry.flow();
         let mut event = None;
         if !entry.joined && receiver.series().is_some() {
             event = Some(Event::Joined(flow));
@@ -406,138 +360,6 @@ impl Arrivals {
         if let Some(event) = event {
             self.event(event);
         }
-    }
-
-    /// Returns the entry of a datagram's session, if that is believed.
-    fn follow(
-        &mut self,
-        now: Monotonic,
-        header: &Header,
-        is_session: bool,
-        out: &mut impl Inbox,
-    ) -> Result<usize, Reject> {
-        let (source, stream, session) = (header.source, header.stream, header.session);
-        let Some(at) = self.entry(source, stream, session, now) else {
-            self.no_entry += 1;
-            return Err(Reject::Session);
-        };
-        let has_key = self.keys.is_some();
-        let activity_ns = self.config.activity_ns;
-        let entry = &mut self.entries[at];
-        let ended = entry.receiver.is_none();
-        let promised = entry.receiver.as_ref().map_or(0, Receiver::promised_ns);
-        if session == entry.session {
-            if ended && entry.complete {
-                // Late repairs of a session that has ended.
-                return Err(Reject::Session);
-            }
-            entry.heard = now;
-        } else {
-            let silent = now.since(entry.heard);
-            let replaces = if session > entry.session {
-                ended || has_key || silent >= promised.saturating_add(REPLACE_NS)
-            } else {
-                silent >= activity_ns && is_session && Self::named_again(entry, now, session)
-            };
-            if !replaces {
-                return Err(Reject::Session);
-            }
-            let mut labelled = Labelled { flow: flow_of(entry), out };
-            if let Some(mut old) = entry.receiver.take() {
-                // What is missing may come again in the new session.
-                old.close(None, &mut self.pool, &mut labelled);
-                entry.mark = old.mark().or(entry.mark);
-            }
-            entry.session = session;
-            entry.heard = now;
-            (entry.earlier, entry.left) = (None, None);
-            entry.joined = false;
-        }
-        if entry.receiver.is_none() {
-            let random = Random::new(self.random.number());
-            let mut receiver =
-                Receiver::new(&self.config, self.me, *header, self.keys, random, now);
-            receiver.resume(entry.left.take());
-            entry.receiver = Some(receiver);
-            entry.joined = false;
-        }
-        Ok(at)
-    }
-
-    fn named_again(entry: &mut Entry, now: Monotonic, session: Session) -> bool {
-        match entry.earlier {
-            Some((named, since)) if named == session => now.since(since) >= NAMED_NS,
-            _ => {
-                entry.earlier = Some((session, now));
-                false
-            }
-        }
-    }
-
-    /// The place of a stream's entry, which is made if there is room.
-    fn entry(
-        &mut self,
-        source: Source,
-        stream: Stream,
-        session: Session,
-        now: Monotonic,
-    ) -> Option<usize> {
-        let key = (source, stream);
-        let find = |entries: &[Entry]| {
-            entries.binary_search_by_key(&key, |entry| (entry.source, entry.stream))
-        };
-        if let Ok(at) = find(&self.entries) {
-            return Some(at);
-        }
-        if self.entries.len() >= usize::try_from(self.config.sources).unwrap_or(usize::MAX) {
-            // One that has ended makes room: the longest silent.
-            let oldest = self.entries.iter().enumerate();
-            let oldest = oldest.filter(|(_, entry)| entry.receiver.is_none());
-            let (oldest, _) = oldest.min_by_key(|(_, entry)| entry.heard)?;
-            self.entries.remove(oldest);
-        }
-        let at = find(&self.entries).unwrap_or_else(|at| at);
-        self.entries.insert(
-            at,
-            Entry {
-                source,
-                stream,
-                session,
-                mark: None,
-                receiver: None,
-                joined: false,
-                complete: false,
-                heard: now,
-                left: None,
-                earlier: None,
-            },
-        );
-        Some(at)
-    }
-
-    /// A SESSION with our own source id came.
-    fn foreign(
-        &mut self,
-        now: Monotonic,
-        from: Address,
-        session: Session,
-        instance: [u8; 16],
-    ) -> Reject {
-        if instance == self.instance {
-            return Reject::Echo;
-        }
-        let (since, count) = match self.collision {
-            Some((since, count)) if now.since(since) <= COLLISION_NS => (since, count + 1),
-            _ => (now, 1),
-        };
-        self.collision = Some((since, count));
-        if count == COLLISIONS {
-            self.collision = None;
-            let greater = (self.me.id.session, self.instance) > (session, instance);
-            let stop = greater && self.keys.is_some();
-            self.event(Event::Collision { address: from, stop });
-        }
-        Reject::Collision
     }
 
     /// Returns the next datagram, and where it goes.
@@ -571,7 +393,7 @@ impl Arrivals {
     pub fn handle_timeout(&mut self, now: Monotonic, out: &mut impl Inbox) {
         for at in 0..self.entries.len() {
             let entry = &mut self.entries[at];
-            let mut labelled = Labelled { flow: flow_of(entry), out };
+            let mut labelled = Labelled { flow: entry.flow(), out };
             if let Some(receiver) = &mut entry.receiver
                 && receiver.poll_timeout().is_some_and(|due| due <= now)
             {
@@ -605,9 +427,3 @@ impl Arrivals {
 
 /// The longest datagram that is not DATA: TOPICS, whose sender has this much memory, and its MAC.
 const CONTROL_BYTES: usize = 2_048;
-
-fn flow_of(entry: &Entry) -> Flow {
-    let series = entry.receiver.as_ref().and_then(Receiver::series);
-    let series = series.or(entry.mark.map(|mark| mark.series)).unwrap_or(Series(0));
-    Flow { source: entry.source, session: entry.session, stream: entry.stream, series }
-}

@@ -1,0 +1,157 @@
+//! Joining: what is held until a SESSION says what must be known, and where the session then begins.
+
+use super::live::Live;
+use super::{Mark, Phase, Receiver};
+use crate::hook::mutant;
+use crate::id::{MessageNumber, Number, Sequence};
+use crate::reassembly::{Buffer, Deliver, Pool};
+use crate::repair::MAX_QUEUED;
+use crate::time::{MILLISECOND, Monotonic};
+use crate::wire::{Data, Header, LostReason, SessionInfo};
+
+/// How many datagrams are held while a receiver joins.
+pub const JOIN_HELD: usize = 64;
+/// For how long they are held.
+const JOIN_NS: u64 = 200 * MILLISECOND;
+
+/// The DATA that came before the first SESSION.
+#[derive(Debug)]
+pub(super) struct Joining {
+    held: Vec<(Sequence, Buffer, u16)>,
+    since: Option<Monotonic>,
+}
+
+impl Joining {
+    pub(super) fn new() -> Self {
+        Self { held: Vec::with_capacity(JOIN_HELD), since: None }
+    }
+
+    pub(super) const fn held(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Holds a datagram, or gives its buffer back. `again` says that it is repaired for others.
+    pub(super) fn hold(
+        &mut self,
+        now: Monotonic,
+        sequence: Sequence,
+        again: bool,
+        buffer: Buffer,
+        length: u16,
+        pool: &mut Pool,
+    ) {
+        // What is repaired for others lies before what we want.
+        if again {
+            return pool.give(buffer);
+        }
+        self.since.get_or_insert(now);
+        if self.held.len() < JOIN_HELD && self.held.iter().all(|(at, ..)| *at != sequence) {
+            self.held.push((sequence, buffer, length));
+        } else {
+            pool.give(buffer);
+        }
+    }
+
+    /// When what is held is given back.
+    pub(super) fn until(&self) -> Option<Monotonic> {
+        self.since.map(|since| since.after(JOIN_NS))
+    }
+
+    /// Gives back what was held for too long. It was no loss until now: the receiver joins later.
+    pub(super) fn expire(&mut self, now: Monotonic, pool: &mut Pool) {
+        if self.until().is_some_and(|until| until <= now) {
+            self.release(pool);
+            self.since = None;
+        }
+    }
+
+    pub(super) fn release(&mut self, pool: &mut Pool) {
+        self.held.drain(..).for_each(|(_, buffer, _)| pool.give(buffer));
+    }
+}
+
+/// Where a receiver begins in a session.
+struct Start {
+    sequence: Sequence,
+    /// The message number there, if it is known.
+    message: Option<MessageNumber>,
+    /// What is received has numbers from this one on.
+    number: Number,
+    /// It continues where the same session was left.
+    resumed: bool,
+}
+
+impl Receiver {
+    /// Decides where to begin, from the first SESSION.
+    fn start(
+        &self,
+        sequence: Sequence,
+        info: &SessionInfo<'_>,
+        known: Option<Mark>,
+        pool: &Pool,
+    ) -> Start {
+        let held = &self.joining.held;
+        let begin = info.first.max(info.trail);
+        // More than a sender queues for one receiver is not asked for: it would cost all the others.
+        let is_near = sequence.since(begin) <= MAX_QUEUED;
+        let is_whole = begin == info.first
+            && held.iter().all(|(at, ..)| *at >= info.first)
+            && sequence.since(info.first) <= JOIN_HELD as u64;
+        let left = self.resume.filter(|left| left.sequence >= info.first);
+        if let Some((left, mark)) = left.zip(known) {
+            let message = Some(left.message);
+            return Start { sequence: left.sequence, message, number: mark.next, resumed: true };
+        }
+        let (sequence, message, number) = match held.first() {
+            _ if (known.is_some() && is_near) || is_whole => {
+                (info.first, Some(MessageNumber::ZERO), info.begins)
+            }
+            Some((at, buffer, length)) => {
+                let bytes = pool.get(buffer).get(..usize::from(*length)).unwrap_or_default();
+                let number = Data::reopen(bytes).map_or(info.begins, |data| data.number);
+                (*at, None, number)
+            }
+            None => (sequence, Some(info.message), info.number),
+        };
+        Start { sequence, message, number, resumed: false }
+    }
+
+    /// Leaves the phase JOINING.
+    pub(super) fn join(
+        &mut self,
+        now: Monotonic,
+        header: &Header,
+        info: &SessionInfo<'_>,
+        known_series: Option<Mark>,
+        pool: &mut Pool,
+        out: &mut impl Deliver,
+    ) {
+        self.joining.held.sort_unstable_by_key(|(at, ..)| *at);
+        self.series = Some(info.series);
+        let known = known_series.filter(|mark| mark.series == info.series || mutant("series_kept"));
+        let start = self.start(header.sequence, info, known, pool);
+        let before = self.delivery.begin(start.number, known, start.resumed);
+        let random = self.random.clone();
+        let Start { sequence: first, message, .. } = start;
+        let mut live = Live::new(&self.config, random, now, first, message, header, info);
+        let mut out = self.delivery.to(out);
+        if let Some(loss) = before {
+            out.report(loss);
+        }
+        // What left the window before we came cannot be repaired.
+        let (least, reason) = match header.sequence.since(first) > MAX_QUEUED {
+            true if start.resumed => (header.sequence.max(info.trail), LostReason::Silent),
+            _ => (info.trail, LostReason::Gone),
+        };
+        if least > first {
+            live.skip_to(least, reason, pool, &mut out);
+        }
+        for (at, buffer, length) in self.joining.held.drain(..) {
+            live.data(now, at, buffer, length, pool, &mut out);
+        }
+        // Until the names so far have come, what uses them waits.
+        live.names_due = info.topics;
+        self.requests.want_names(now);
+        self.phase = Phase::Live(Box::new(live));
+    }
+}

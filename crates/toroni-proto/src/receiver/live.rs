@@ -1,0 +1,330 @@
+//! A session that is followed: from DATA and SESSION to gaps, and from gaps to losses.
+
+use super::Position;
+use super::delivery::Out;
+use crate::config::Config;
+use crate::gaps::{Gaps, GivenUp};
+use crate::hook::mutant;
+use crate::id::{MessageNumber, Number, Sequence};
+use crate::random::Random;
+use crate::reassembly::{AHEAD, Arrival, Buffer, Deliver, Pool, Reassembly, Refused};
+use crate::time::{MILLISECOND, Monotonic, Wall};
+use crate::wire::{Flags, Header, LostReason, Ncf, Policy, Range, SessionInfo};
+
+/// What SESSION said last.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Stated {
+    sequence: Sequence,
+    message: MessageNumber,
+    number: Number,
+    pub(super) sent: Wall,
+    pub(super) arrived: Monotonic,
+    pub(super) policy: Policy,
+    pub(super) receivers: u16,
+    pub(super) next_ns: u64,
+    ended: bool,
+}
+
+impl Stated {
+    fn new(now: Monotonic, header: &Header, info: &SessionInfo<'_>) -> Self {
+        Self {
+            sequence: header.sequence,
+            message: info.message,
+            number: info.number,
+            sent: info.sent,
+            arrived: now,
+            policy: info.policy,
+            receivers: info.receivers,
+            next_ns: u64::from(info.next_ms) * MILLISECOND,
+            ended: header.flags.has(Flags::END),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Live {
+    pub(super) reassembly: Reassembly,
+    pub(super) gaps: Gaps,
+    /// The greatest sequence that is accounted for, plus 1.
+    pub(super) next: Sequence,
+    /// A datagram or SESSION that is too far ahead to be believed alone.
+    jump: Option<Sequence>,
+    pub(super) stated: Stated,
+    /// When the datagrams that wait for names are given up.
+    pub(super) names_until: Option<Monotonic>,
+    /// All names below should be known.
+    pub(super) names_due: u32,
+}
+
+impl Live {
+    /// Allocates what a session needs that begins at `first`. `message` is the message number there, if it is
+    /// known.
+    pub(super) fn new(
+        config: &Config,
+        random: Random,
+        now: Monotonic,
+        first: Sequence,
+        message: Option<MessageNumber>,
+        header: &Header,
+        info: &SessionInfo<'_>,
+    ) -> Self {
+        let datagram = config.datagram_bytes.max(1);
+        let held_max =
+            usize::try_from(config.reorder_memory_bytes / datagram).unwrap_or(usize::MAX);
+        Self {
+            reassembly: Reassembly::new(config.order, first, message, held_max),
+            gaps: Gaps::new(config, random),
+            next: first,
+            jump: None,
+            // What this SESSION says is taken when the session begins.
+            stated: Stated {
+                sequence: first,
+                message: message.unwrap_or_default(),
+                number: info.begins,
+                ended: false,
+                ..Stated::new(now, header, info)
+            },
+            names_until: None,
+            names_due: 0,
+        }
+    }
+
+    pub(super) fn data<D: Deliver>(
+        &mut self,
+        now: Monotonic,
+        sequence: Sequence,
+        buffer: Buffer,
+        length: u16,
+        pool: &mut Pool,
+        out: &mut Out<'_, D>,
+    ) {
+        if sequence >= self.next.plus(AHEAD as u64) && !mutant("jump_unlimited") {
+            match self.jump {
+                Some(before) if sequence > before && sequence.since(before) < AHEAD as u64 => {
+                    self.jump_to(before, pool, out);
+                }
+                _ => {
+                    self.jump = Some(sequence);
+                    return pool.give(buffer);
+                }
+            }
+        } else if sequence >= self.next.minus(AHEAD as u64) {
+            self.jump = None;
+        }
+        if sequence >= self.next {
+            self.missing(now, self.next, sequence, pool, out);
+            self.next = sequence.plus(1);
+        }
+        let Some(arrival) = self.keep(now, sequence, buffer, length, pool, out) else { return };
+        let counters = &mut out.delivery.counters;
+        if arrival == Arrival::Duplicate {
+            counters.duplicates += 1;
+        } else if !self.gaps.is_empty() {
+            let (repaired, lost) = self.gaps.arrived(sequence);
+            if let Some(repaired) = repaired {
+                counters.repaired += 1;
+                let took = now.since(repaired.detected);
+                counters.repair_max_ns = counters.repair_max_ns.max(took);
+            }
+            if let Some(lost) = lost {
+                self.given_up(&lost, pool, out);
+            }
+        }
+        if out.named {
+            self.retry(false, pool, out);
+        }
+        self.after_turn(pool, out);
+    }
+
+    /// Gives a datagram to the reassembly, and makes room for it if it must. Returns `None` if there is none.
+    fn keep<D: Deliver>(
+        &mut self,
+        now: Monotonic,
+        sequence: Sequence,
+        buffer: Buffer,
+        length: u16,
+        pool: &mut Pool,
+        out: &mut Out<'_, D>,
+    ) -> Option<Arrival> {
+        let mut buffer = buffer;
+        loop {
+            match self.reassembly.datagram(pool, sequence, buffer, length, out) {
+                Ok(arrival) => return Some(arrival),
+                Err(Refused::Full(back) | Refused::TooFar(back)) => {
+                    if !self.shed(pool, out) {
+                        // Its sequence is asked for again.
+                        self.missing_again(now, sequence, pool, out);
+                        pool.give(back);
+                        return None;
+                    }
+                    buffer = back;
+                }
+            }
+        }
+    }
+
+    pub(super) fn session<D: Deliver>(
+        &mut self,
+        now: Monotonic,
+        header: &Header,
+        info: &SessionInfo<'_>,
+        pool: &mut Pool,
+        out: &mut Out<'_, D>,
+    ) {
+        let sequence = header.sequence;
+        // One that was overtaken by a later one says nothing new.
+        if sequence < self.stated.sequence || info.message < self.stated.message {
+            return;
+        }
+        if sequence >= self.next.plus(AHEAD as u64) {
+            match self.jump {
+                Some(before) if sequence >= before => self.jump_to(before, pool, out),
+                _ => {
+                    self.jump = Some(sequence);
+                    return;
+                }
+            }
+            if sequence >= self.next.plus(AHEAD as u64) {
+                return;
+            }
+        }
+        self.gaps.set_group(info.rtt_us, info.receivers);
+        if sequence > self.next {
+            self.missing(now, self.next, sequence, pool, out);
+            self.next = sequence;
+        }
+        self.gaps.trail(now, info.trail);
+        self.stated = Stated::new(now, header, info);
+        self.after_turn(pool, out);
+        if self.reassembly.next() >= sequence {
+            self.names_due = self.names_due.max(info.topics);
+        }
+    }
+
+    pub(super) fn ncf(&mut self, now: Monotonic, ncf: &Ncf<'_>) {
+        if self.gaps.is_empty() {
+            return;
+        }
+        for range in ncf.ranges.iter() {
+            self.gaps.answered(now, range, ncf.reason);
+        }
+    }
+
+    /// Delivers what waited for names that are known now, or with `force` all that waits for names.
+    pub(super) fn retry<D: Deliver>(&mut self, force: bool, pool: &mut Pool, out: &mut Out<'_, D>) {
+        out.named = false;
+        self.reassembly.retry(pool, force, out);
+        self.after_turn(pool, out);
+    }
+
+    /// Opens a gap from `first` to before `end`.
+    fn missing<D: Deliver>(
+        &mut self,
+        now: Monotonic,
+        first: Sequence,
+        end: Sequence,
+        pool: &mut Pool,
+        out: &mut Out<'_, D>,
+    ) {
+        let count = u32::try_from(end.since(first)).unwrap_or(u32::MAX);
+        let Some(range) = Range::new(first, count) else { return };
+        if let Some(lost) = self.gaps.open(now, range) {
+            self.given_up(&lost, pool, out);
+        }
+    }
+
+    /// A datagram came but could not be kept. If it was the newest, it becomes a gap; else it still is one.
+    fn missing_again<D: Deliver>(
+        &mut self,
+        now: Monotonic,
+        sequence: Sequence,
+        pool: &mut Pool,
+        out: &mut Out<'_, D>,
+    ) {
+        let is_newest = sequence.plus(1) == self.next;
+        let is_gap = self.gaps.ranges().any(|range| range.end() > sequence);
+        if is_newest && !is_gap {
+            self.missing(now, sequence, self.next, pool, out);
+        }
+    }
+
+    fn given_up<D: Deliver>(&mut self, lost: &GivenUp, pool: &mut Pool, out: &mut Out<'_, D>) {
+        self.reassembly.give_up(pool, lost.range, lost.reason, out);
+        self.after_turn(pool, out);
+    }
+
+    /// Gives up all gaps whose time is over.
+    pub(super) fn expire<D: Deliver>(
+        &mut self,
+        now: Monotonic,
+        pool: &mut Pool,
+        out: &mut Out<'_, D>,
+    ) {
+        while let Some(lost) = self.gaps.give_up(now) {
+            self.given_up(&lost, pool, out);
+        }
+    }
+
+    /// Makes room. Returns whether it could.
+    pub(super) fn shed<D: Deliver>(&mut self, pool: &mut Pool, out: &mut Out<'_, D>) -> bool {
+        if self.reassembly.is_blocked() {
+            self.retry(true, pool, out);
+            return true;
+        }
+        let Some(lost) = self.gaps.give_up_oldest() else { return false };
+        self.given_up(&lost, pool, out);
+        true
+    }
+
+    /// Believes that the stream has gone far ahead.
+    fn jump_to<D: Deliver>(&mut self, sequence: Sequence, pool: &mut Pool, out: &mut Out<'_, D>) {
+        self.jump = None;
+        self.skip_to(sequence, LostReason::Jump, pool, out);
+    }
+
+    /// Gives up all before `sequence` that has not arrived.
+    pub(super) fn skip_to<D: Deliver>(
+        &mut self,
+        sequence: Sequence,
+        reason: LostReason,
+        pool: &mut Pool,
+        out: &mut Out<'_, D>,
+    ) {
+        while self.gaps.give_up_oldest().is_some() {}
+        self.reassembly.skip_to(pool, sequence, reason, out);
+        self.next = self.next.max(sequence);
+    }
+
+    /// Reports all that is known to be missing. Returns where the session was left.
+    pub(super) fn give_up_all<D: Deliver>(
+        &mut self,
+        reason: LostReason,
+        pool: &mut Pool,
+        out: &mut Out<'_, D>,
+    ) -> Position {
+        self.skip_to(self.next, reason, pool, out);
+        self.after_turn(pool, out);
+        let message = self.reassembly.next_message().unwrap_or(self.stated.message);
+        Position { sequence: self.next, message }
+    }
+
+    /// Whether the session has ended, with all that came before.
+    pub(super) fn is_complete(&self) -> bool {
+        let has_all = self.reassembly.next() >= self.stated.sequence && self.gaps.is_empty();
+        self.stated.ended && (has_all || mutant("end_closes_gaps"))
+    }
+
+    /// If all before the last SESSION had their turn, what is missing is lost, although no datagram follows.
+    fn after_turn<D: Deliver>(&mut self, pool: &mut Pool, out: &mut Out<'_, D>) {
+        let Stated { sequence, message, number, .. } = self.stated;
+        if self.reassembly.next() == sequence {
+            self.reassembly.session(pool, sequence, message, number, out);
+            // If nothing is being collected, all that the source has taken from its bus had its turn.
+            if self.reassembly.next_message() == Some(message) {
+                out.delivery.raise_mark(Some(number));
+            }
+        }
+        let settled = self.reassembly.settled();
+        out.delivery.raise_mark(settled.map(|number| number.plus(1)));
+    }
+}

@@ -1,0 +1,459 @@
+//! Receiver: one session of one stream, from datagrams to messages and losses.
+//!
+//! ```text
+//!   ┌─────────┐   SESSION, or     ┌──────┐   END and all before it,    ┌───────┐
+//!   │ JOINING │ ────────────────► │ LIVE │ ──────────────────────────► │ ENDED │
+//!   └─────────┘   it was known    └──────┘   silence, another session  └───────┘
+//!    holds DATA                    DATA ──► gaps ──► reassembly ──► messages, losses
+//!    STATUS new                    STATUS, NAK, TOPICS_WANTED ──► sender
+//! ```
+//!
+//! While it joins, it holds the first datagrams and asks for a SESSION, which has what it must know: the
+//! series, the patterns, and the names so far. It then begins with the first message that starts in the
+//! first datagram held. If the series was known before, it begins with the session's first datagram, so that
+//! nothing is missing between two sessions.
+
+mod delivery;
+mod joining;
+mod live;
+mod requests;
+
+use self::delivery::Delivery;
+pub use self::joining::JOIN_HELD;
+use self::joining::Joining;
+use self::live::Live;
+use self::requests::Requests;
+use crate::audience::Name;
+use crate::config::{Config, Order};
+use crate::id::{MessageNumber, Number, Sequence, Series};
+use crate::random::Random;
+use crate::reassembly::{Bound, Buffer, Deliver, Loss, Pool};
+use crate::time::Monotonic;
+use crate::wire::{
+    Address, Body, Datagram, Header, Keys, LostReason, Policy, Receiver as Id, SessionInfo,
+    TopicNumber, Topics,
+};
+
+/// Who receives.
+#[derive(Debug, Clone, Copy)]
+pub struct Me {
+    /// Our own source and session.
+    pub id: Id,
+    /// The name of our node.
+    pub name: Name,
+    /// Whether senders with the policy slowest should wait for us.
+    pub required: bool,
+}
+
+/// What happened so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counters {
+    /// Messages that were delivered.
+    pub messages: u64,
+    /// Messages that were reported as lost.
+    pub lost: u64,
+    /// Datagrams that came more than once.
+    pub duplicates: u64,
+    /// Messages that came in an earlier session.
+    pub known: u64,
+    /// Sequences that were missing and arrived.
+    pub repaired: u64,
+    /// NAKs.
+    pub naks: u64,
+    /// The longest time from a gap to its repair.
+    pub repair_max_ns: u64,
+}
+
+/// Where a known series continues.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mark {
+    /// The series.
+    pub series: Series,
+    /// All numbers below were delivered or reported as lost.
+    pub next: Number,
+}
+
+/// A DATA datagram that was checked.
+#[derive(Debug)]
+pub struct Arrived {
+    /// Its number.
+    pub sequence: Sequence,
+    /// Whether it was sent before.
+    pub again: bool,
+    /// The sender's trail.
+    pub trail: Sequence,
+    /// The greatest topic of its messages, plus 1.
+    pub topics_end: u32,
+    /// Where it lies.
+    pub buffer: Buffer,
+    /// Its length without the MAC.
+    pub length: u16,
+}
+
+/// A place in a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Position {
+    /// All datagrams before had their turn.
+    pub sequence: Sequence,
+    /// All messages before were delivered or reported as lost.
+    pub message: MessageNumber,
+}
+
+/// How a session has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// With END, and with all that came before.
+    Complete,
+    /// The source was silent.
+    Silent,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Joining,
+    Live(Box<Live>),
+    Ended(End),
+}
+
+/// Receives one session of one stream.
+#[derive(Debug)]
+pub struct Receiver {
+    config: Config,
+    random: Random,
+    phase: Phase,
+    joining: Joining,
+    delivery: Delivery,
+    requests: Requests,
+    series: Option<Series>,
+    /// Where this session was left, when it was silent.
+    resume: Option<Position>,
+    heard: Monotonic,
+}
+
+impl Receiver {
+    /// Makes the receiver of a session that was heard for the first time. `header` names the session, with
+    /// the flags of its datagrams.
+    #[must_use]
+    pub fn new(
+        config: &Config,
+        me: Me,
+        header: Header,
+        keys: Option<Keys>,
+        random: Random,
+        now: Monotonic,
+    ) -> Self {
+        Self {
+            config: config.clone(),
+            random,
+            phase: Phase::Joining,
+            joining: Joining::new(),
+            delivery: Delivery::new(config.order),
+            requests: Requests::new(me, header, keys, config.ttl, now),
+            series: None,
+            resume: None,
+            heard: now,
+        }
+    }
+
+    /// Returns what happened so far.
+    #[must_use]
+    pub const fn counters(&self) -> Counters {
+        self.delivery.counters
+    }
+
+    /// Returns where the series continues after what was delivered and reported.
+    #[must_use]
+    pub fn mark(&self) -> Option<Mark> {
+        Some(Mark { series: self.series?, next: self.delivery.mark? })
+    }
+
+    /// Returns the series, once a SESSION has come.
+    #[must_use]
+    pub const fn series(&self) -> Option<Series> {
+        self.series
+    }
+
+    /// Continues where this session was left when its source was silent.
+    pub const fn resume(&mut self, position: Option<Position>) {
+        self.resume = position;
+    }
+
+    /// Returns where the session was left, if it has ended in silence.
+    #[must_use]
+    pub const fn left(&self) -> Option<Position> {
+        self.resume
+    }
+
+    /// Returns how the session has ended, if it has.
+    #[must_use]
+    pub const fn ended(&self) -> Option<End> {
+        match self.phase {
+            Phase::Ended(end) => Some(end),
+            _ => None,
+        }
+    }
+
+    /// Returns whether the receiver still waits for a SESSION.
+    #[must_use]
+    pub const fn is_joining(&self) -> bool {
+        matches!(self.phase, Phase::Joining)
+    }
+
+    /// Returns when something was heard last.
+    #[must_use]
+    pub const fn heard(&self) -> Monotonic {
+        self.heard
+    }
+
+    /// Returns within which time the sender promised to be heard.
+    pub(crate) const fn promised_ns(&self) -> u64 {
+        match &self.phase {
+            Phase::Live(live) => live.stated.next_ns,
+            _ => 0,
+        }
+    }
+
+    /// Returns how many buffers are held.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        match &self.phase {
+            Phase::Joining => self.joining.held(),
+            Phase::Live(live) => live.reassembly.held(),
+            Phase::Ended(_) => 0,
+        }
+    }
+
+    /// Returns how many gaps are open.
+    #[must_use]
+    pub fn open_gaps(&self) -> usize {
+        match &self.phase {
+            Phase::Live(live) => live.gaps.ranges().len(),
+            _ => 0,
+        }
+    }
+
+    /// Notes how many datagrams the kernel has dropped so far, for STATUS.
+    pub const fn set_kernel_dropped(&mut self, dropped: u32) {
+        self.requests.kernel_dropped = dropped;
+    }
+
+    /// Takes DATA that was checked, in a buffer of the pool. A buffer that is not kept is given back.
+    pub fn data(
+        &mut self,
+        now: Monotonic,
+        from: Address,
+        arrived: Arrived,
+        pool: &mut Pool,
+        out: &mut impl Deliver,
+    ) {
+        let Arrived { sequence, again, trail, topics_end, buffer, length } = arrived;
+        (self.heard, self.requests.from) = (now, from);
+        self.requests.taken += u64::from(length);
+        match &mut self.phase {
+            Phase::Ended(_) => pool.give(buffer),
+            Phase::Joining => self.joining.hold(now, sequence, again, buffer, length, pool),
+            Phase::Live(live) => {
+                let mut out = self.delivery.arriving(sequence, topics_end, out);
+                live.data(now, sequence, buffer, length, pool, &mut out);
+                if !live.gaps.is_empty() {
+                    live.gaps.trail(now, trail);
+                }
+                live.expire(now, pool, &mut out);
+                self.settle(now, pool);
+            }
+        }
+    }
+
+    /// Takes SESSION, NCF or TOPICS that was checked.
+    pub fn control(
+        &mut self,
+        now: Monotonic,
+        from: Address,
+        datagram: &Datagram<'_>,
+        known_series: Option<Mark>,
+        pool: &mut Pool,
+        out: &mut impl Deliver,
+    ) {
+        (self.heard, self.requests.from) = (now, from);
+        match &datagram.body {
+            Body::Session(info) => {
+                self.session(now, &datagram.header, info, known_series, pool, out);
+            }
+            Body::Ncf(ncf) => {
+                let Phase::Live(live) = &mut self.phase else { return };
+                live.ncf(now, ncf);
+                live.expire(now, pool, &mut self.delivery.to(out));
+            }
+            Body::Topics(topics) => self.topics(topics, pool, out),
+            _ => {}
+        }
+        self.settle(now, pool);
+    }
+
+    fn session(
+        &mut self,
+        now: Monotonic,
+        header: &Header,
+        info: &SessionInfo<'_>,
+        known_series: Option<Mark>,
+        pool: &mut Pool,
+        out: &mut impl Deliver,
+    ) {
+        if self.is_joining() {
+            self.join(now, header, info, known_series, pool, out);
+        }
+        let Phase::Live(live) = &mut self.phase else { return };
+        if self.series != Some(info.series) {
+            return;
+        }
+        let mut out = self.delivery.to(out);
+        live.session(now, header, info, pool, &mut out);
+        live.expire(now, pool, &mut out);
+        if info.policy == Policy::Slowest {
+            self.requests.hurry(now);
+        }
+    }
+
+    fn topics(&mut self, topics: &Topics<'_>, pool: &mut Pool, out: &mut impl Deliver) {
+        let Phase::Live(live) = &mut self.phase else { return };
+        let mut out = self.delivery.to(out);
+        for (number, name) in (topics.first.get()..).zip(topics.names()) {
+            if let Some(number) = TopicNumber::new(number) {
+                out.topic(number, name);
+            }
+        }
+        if out.named {
+            self.requests.names_came();
+            live.retry(false, pool, &mut out);
+        }
+    }
+
+    /// Sets the timers that depend on the state, and ends the session if it is complete.
+    fn settle(&mut self, now: Monotonic, pool: &mut Pool) {
+        let Phase::Live(live) = &mut self.phase else { return };
+        let blocked = live.reassembly.is_blocked();
+        if blocked {
+            let until = now.after(self.config.generation_ns);
+            live.names_until.get_or_insert(until);
+        } else {
+            live.names_until = None;
+        }
+        if blocked || self.delivery.known.below() < live.names_due {
+            self.requests.topics_due.get_or_insert(now);
+        } else {
+            self.requests.has_names();
+        }
+        if live.is_complete() {
+            live.reassembly.clear(pool);
+            self.phase = Phase::Ended(End::Complete);
+        }
+    }
+
+    /// Returns when [`Self::handle_timeout`] or [`Self::poll_transmit`] has something to do.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Monotonic> {
+        let silent = self.heard.after(self.config.activity_ns);
+        let due = silent.min(self.requests.status_due);
+        let others = match &self.phase {
+            Phase::Ended(_) => return None,
+            Phase::Joining => [self.joining.until(), None, None],
+            Phase::Live(live) => {
+                let gaps = live.gaps.poll_timeout().map(|at| {
+                    let deadline = live.gaps.deadline().unwrap_or(at);
+                    self.requests.nak_at(at).min(deadline)
+                });
+                [gaps, live.names_until, self.requests.topics_due]
+            }
+        };
+        others.into_iter().flatten().chain([due]).min()
+    }
+
+    /// Does what is due.
+    pub fn handle_timeout(&mut self, now: Monotonic, pool: &mut Pool, out: &mut impl Deliver) {
+        if self.heard.after(self.config.activity_ns) <= now && self.ended().is_none() {
+            return self.finish(LostReason::Silent, pool, out);
+        }
+        match &mut self.phase {
+            Phase::Joining => self.joining.expire(now, pool),
+            Phase::Live(live) => {
+                let mut out = self.delivery.to(out);
+                live.expire(now, pool, &mut out);
+                if live.names_until.is_some_and(|until| until <= now) {
+                    live.names_until = None;
+                    live.retry(true, pool, &mut out);
+                }
+                self.settle(now, pool);
+            }
+            Phase::Ended(_) => {}
+        }
+    }
+
+    /// Gives the oldest gap up, or what waits for a name, because memory is short. Returns whether there was
+    /// anything.
+    pub fn shed(&mut self, pool: &mut Pool, out: &mut impl Deliver) -> bool {
+        let before = self.held();
+        match &mut self.phase {
+            Phase::Joining => self.joining.release(pool),
+            Phase::Live(live) => {
+                live.shed(pool, &mut self.delivery.to(out));
+            }
+            Phase::Ended(_) => {}
+        }
+        self.held() < before
+    }
+
+    /// Moves all deadlines, because this process did not run for so long.
+    pub fn postpone(&mut self, by_ns: u64) {
+        self.heard = self.heard.after(by_ns);
+        if let Phase::Live(live) = &mut self.phase {
+            live.gaps.postpone(by_ns);
+            live.names_until = live.names_until.map(|until| until.after(by_ns));
+        }
+    }
+
+    /// Ends the session because another one follows, or because the source is silent. Reports what is missing,
+    /// and that more may have been lost. A session of the same series may bring what is missing again: then
+    /// `reason` is `None`.
+    pub fn close(&mut self, reason: Option<LostReason>, pool: &mut Pool, out: &mut impl Deliver) {
+        match reason {
+            Some(reason) if self.ended().is_none() => self.finish(reason, pool, out),
+            None if self.config.order == Order::Arrival => {
+                // What was delivered behind a gap must not come again, so the gap ends here.
+                self.give_up_all(LostReason::Restart, pool, out);
+            }
+            _ => {}
+        }
+        self.release(pool);
+    }
+
+    fn release(&mut self, pool: &mut Pool) {
+        match &mut self.phase {
+            Phase::Joining => self.joining.release(pool),
+            Phase::Live(live) => live.reassembly.clear(pool),
+            Phase::Ended(_) => return,
+        }
+        self.phase = Phase::Ended(End::Silent);
+    }
+
+    fn finish(&mut self, reason: LostReason, pool: &mut Pool, out: &mut impl Deliver) {
+        if let Some(Position { message, .. }) = self.give_up_all(reason, pool, out) {
+            // What was sent last and lost with the host, nobody knows.
+            let after = self.delivery.mark.and_then(Number::before);
+            let bound = Bound::AtLeast;
+            out.loss(Loss { message, count: 0, bound, reason, after, until: None });
+        }
+        self.release(pool);
+    }
+
+    /// Reports all that is known to be missing. Returns where the session was left.
+    fn give_up_all(
+        &mut self,
+        reason: LostReason,
+        pool: &mut Pool,
+        out: &mut impl Deliver,
+    ) -> Option<Position> {
+        let Phase::Live(live) = &mut self.phase else { return None };
+        self.resume = Some(live.give_up_all(reason, pool, &mut self.delivery.to(out)));
+        self.resume
+    }
+}

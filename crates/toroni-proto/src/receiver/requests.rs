@@ -1,0 +1,201 @@
+//! What a receiver sends: NAK, TOPICS_WANTED and STATUS.
+
+use super::{Me, Phase, Receiver};
+use crate::audience::STATUS_OF_SLOWEST_NS;
+use crate::id::Sequence;
+use crate::time::{MICROSECOND, MILLISECOND, Monotonic, SECOND, Wall};
+use crate::wire::{
+    Address, Flags, Header, Keys, MAX_RANGES, MAX_TABLE_NAMES, Nak, Policy, Range, Status,
+    TopicNumber, TopicsWanted,
+};
+
+/// How often a receiver that joins asks for a SESSION, and one that misses names asks for them.
+const ASK_NS: u64 = 20 * MILLISECOND;
+/// The longest pause between two requests that were not answered.
+const ASK_MAX_NS: u64 = 2 * SECOND;
+/// The shortest pause between two NAKs.
+const NAK_NS: u64 = MILLISECOND;
+/// The memory for a NAK, STATUS or TOPICS_WANTED.
+const SCRATCH_BYTES: usize = 1_024;
+
+/// When to ask for what, and whom.
+#[derive(Debug)]
+pub(super) struct Requests {
+    me: Me,
+    /// Names the session that is asked.
+    header: Header,
+    keys: Option<Keys>,
+    pub(super) from: Address,
+    pub(super) status_due: Monotonic,
+    /// The pause until the next request for a SESSION.
+    ask_ns: u64,
+    nak_after: Monotonic,
+    pub(super) topics_due: Option<Monotonic>,
+    topics_pause_ns: u64,
+    /// Bytes that came since the last STATUS.
+    pub(super) taken: u64,
+    pub(super) kernel_dropped: u32,
+    scratch: Box<[u8]>,
+}
+
+impl Requests {
+    pub(super) fn new(me: Me, header: Header, keys: Option<Keys>, ttl: u8, now: Monotonic) -> Self {
+        let flags = if header.flags.has(Flags::FEED) { Flags::FEED } else { Flags::NONE };
+        Self {
+            me,
+            header: Header { flags, ttl, ..header },
+            keys,
+            from: Address::default(),
+            status_due: now,
+            ask_ns: ASK_NS,
+            nak_after: now,
+            topics_due: None,
+            topics_pause_ns: ASK_NS,
+            taken: 0,
+            kernel_dropped: 0,
+            scratch: vec![0; SCRATCH_BYTES].into(),
+        }
+    }
+
+    /// Asks for names at once.
+    pub(super) const fn want_names(&mut self, now: Monotonic) {
+        self.topics_due = Some(now);
+        self.topics_pause_ns = ASK_NS;
+    }
+
+    /// Names came, so the next request for names follows soon.
+    pub(super) const fn names_came(&mut self) {
+        self.topics_pause_ns = ASK_NS;
+    }
+
+    /// No name is missing.
+    pub(super) const fn has_names(&mut self) {
+        self.topics_due = None;
+        self.topics_pause_ns = ASK_NS;
+    }
+
+    /// A sender that waits for its receivers hears of us soon.
+    pub(super) fn hurry(&mut self, now: Monotonic) {
+        self.status_due = self.status_due.min(now.after(STATUS_OF_SLOWEST_NS));
+    }
+
+    /// When a NAK that is due at `due` may leave: it may have to wait for the one before.
+    pub(super) fn nak_at(&self, due: Monotonic) -> Monotonic {
+        due.max(self.nak_after)
+    }
+}
+
+impl Receiver {
+    /// Returns the next datagram for the sender, and where it goes.
+    pub fn poll_transmit(&mut self, now: Monotonic) -> Option<(Address, &[u8])> {
+        let length = self.prepare(now)?;
+        self.prepared(length)
+    }
+
+    /// Returns what [`Self::prepare`] has made, and where it goes.
+    pub(crate) fn prepared(&self, length: usize) -> Option<(Address, &[u8])> {
+        Some((self.requests.from, self.requests.scratch.get(..length)?))
+    }
+
+    /// Makes the next datagram, if there is one, and returns its length.
+    pub(crate) fn prepare(&mut self, now: Monotonic) -> Option<usize> {
+        if let Some(length) = self.nak(now) {
+            return Some(length);
+        }
+        if let Some(length) = self.topics_wanted(now) {
+            return Some(length);
+        }
+        self.status(now)
+    }
+
+    /// The header of what we send: it names the stream and what we expect of it.
+    fn header_now(&self) -> Header {
+        let sequence = match &self.phase {
+            Phase::Live(live) => live.reassembly.next(),
+            _ => Sequence::ZERO,
+        };
+        Header { sequence, ..self.requests.header }
+    }
+
+    fn nak(&mut self, now: Monotonic) -> Option<usize> {
+        let Phase::Live(live) = &mut self.phase else { return None };
+        if now < self.requests.nak_after {
+            return None;
+        }
+        let mut ranges = [Range::new(Sequence::ZERO, 1)?; MAX_RANGES];
+        let count = live.gaps.nak(now, &mut ranges);
+        let ranges = ranges.get(..count).filter(|ranges| !ranges.is_empty())?;
+        self.delivery.counters.naks += 1;
+        let header = self.header_now();
+        let Requests { me, keys, nak_after, scratch, .. } = &mut self.requests;
+        *nak_after = now.after(NAK_NS);
+        Nak::encode(&header, me.id, ranges, keys.as_ref(), scratch).ok()
+    }
+
+    fn topics_wanted(&mut self, now: Monotonic) -> Option<usize> {
+        if self.requests.topics_due.is_none_or(|due| due > now) {
+            return None;
+        }
+        let Phase::Live(live) = &self.phase else { return None };
+        let first = self.delivery.known.below();
+        let blocked = live.reassembly.is_blocked();
+        let end = if blocked { live.names_due.max(first + 1) } else { live.names_due };
+        let header = self.header_now();
+        let Requests { me, keys, topics_due, topics_pause_ns, scratch, .. } = &mut self.requests;
+        *topics_due = Some(now.after(*topics_pause_ns));
+        *topics_pause_ns = (*topics_pause_ns * 2).min(ASK_MAX_NS);
+        let count = end.min(MAX_TABLE_NAMES).checked_sub(first).filter(|count| *count > 0)?;
+        let first = TopicNumber::new(first)?;
+        let wanted = TopicsWanted { receiver: me.id, first, count };
+        wanted.encode(&header, keys.as_ref(), scratch).ok()
+    }
+
+    fn status(&mut self, now: Monotonic) -> Option<usize> {
+        let window_bytes = self.config.reorder_memory_bytes;
+        let requests = &mut self.requests;
+        let is_due = requests.status_due <= now;
+        let has_taken = requests.taken > window_bytes / 4;
+        let (pause, echo, held_ns) = match &self.phase {
+            Phase::Ended(_) => return None,
+            // What a stranger forges must not make us ask for long.
+            Phase::Joining if is_due => {
+                let pause = requests.ask_ns;
+                requests.ask_ns = (pause * 2).min(ASK_MAX_NS);
+                (pause, Wall::default(), 0)
+            }
+            Phase::Joining => return None,
+            Phase::Live(live) => {
+                let stated = &live.stated;
+                let slowest = stated.policy == Policy::Slowest;
+                let sends = is_due || (slowest && has_taken);
+                if !sends {
+                    return None;
+                }
+                let group = u64::from(stated.receivers) * 10 * MILLISECOND;
+                let pause = self.config.status_ns.max(group);
+                let pause = if slowest { STATUS_OF_SLOWEST_NS } else { pause };
+                (pause, stated.sent, now.since(stated.arrived))
+            }
+        };
+        requests.taken = 0;
+        requests.status_due = now.after(pause);
+        let header = self.header_now();
+        let held = self.held() as u64 * self.config.datagram_bytes;
+        let new = self.is_joining();
+        let Requests { me, keys, kernel_dropped, scratch, .. } = &mut self.requests;
+        let name = me.name;
+        let status = Status {
+            receiver: me.id,
+            window: u32::try_from(window_bytes.saturating_sub(held)).unwrap_or(u32::MAX),
+            required: me.required,
+            new,
+            lost: self.delivery.counters.lost,
+            naks: self.delivery.counters.naks,
+            echo,
+            held_us: u32::try_from(held_ns / MICROSECOND).unwrap_or(u32::MAX),
+            dropped: *kernel_dropped,
+            name: name.as_node_name(),
+        };
+        status.encode(&header, keys.as_ref(), scratch).ok()
+    }
+}
