@@ -50,6 +50,15 @@ pub struct Repaired {
     pub naks: u32,
 }
 
+/// What a NAK asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Asked {
+    /// How many ranges.
+    pub ranges: usize,
+    /// How often the first of them was asked for before.
+    pub tries: u32,
+}
+
 #[derive(Debug, Clone, Copy)]
 struct Gap {
     range: Range,
@@ -224,13 +233,13 @@ impl Gaps {
         }
     }
 
-    /// Collects what a NAK should ask for now. Returns how many ranges there are; if that is not 0, the
-    /// caller sends them and calls again.
-    pub fn nak(&mut self, now: Monotonic, ranges: &mut [Range; MAX_RANGES]) -> usize {
+    /// Collects what a NAK should ask for now, if there is anything. Then the caller sends it and calls again.
+    pub fn nak(&mut self, now: Monotonic, ranges: &mut [Range; MAX_RANGES]) -> Option<Asked> {
         let is_open = |gap: &Gap| gap.deadline > now;
         if !self.list.iter().any(|gap| is_open(gap) && gap.due <= now) {
-            return 0;
+            return None;
         }
+        let mut tries = None;
         let soon = now.after(TOGETHER_NS);
         let mut count: usize = 0;
         for gap in self.list.iter_mut().filter(|gap| is_open(gap) && gap.due <= soon) {
@@ -245,10 +254,11 @@ impl Gaps {
                 *next = gap.range;
                 count += 1;
             }
+            tries.get_or_insert(gap.naks);
             gap.naks = gap.naks.saturating_add(1);
             gap.due = now.after(spread(&mut self.random, self.backoff_ns));
         }
-        count
+        Some(Asked { ranges: count, tries: tries? })
     }
 
     /// Returns the next gap whose time is over, and forgets it. The caller calls again until there is
@@ -360,7 +370,7 @@ mod tests {
     /// One NAK, as (first, count).
     fn nak(gaps: &mut Gaps, now: Monotonic) -> Vec<(u64, u32)> {
         let mut ranges = [range(0, 1); MAX_RANGES];
-        let count = gaps.nak(now, &mut ranges);
+        let count = gaps.nak(now, &mut ranges).map_or(0, |asked| asked.ranges);
         pairs(ranges[..count].iter().copied())
     }
 

@@ -94,7 +94,7 @@
 //! gaps.open(now.monotonic, Range::new(first.plus(1), 1).unwrap());
 //! let later = now.monotonic.after(2 * MILLISECOND);
 //! let mut ranges = [Range::new(first, 1).unwrap(); MAX_RANGES];
-//! assert_eq!(gaps.nak(later, &mut ranges), 1);
+//! assert_eq!(gaps.nak(later, &mut ranges).map(|asked| asked.ranges), Some(1));
 //! receive(window.repair(ranges[0].first(), later, None).unwrap());
 //! gaps.arrived(ranges[0].first());
 //! assert!(gaps.is_empty());
@@ -113,6 +113,7 @@
 //! | [`batcher`] | packs messages into datagrams |
 //! | [`limiter`] | how much may be sent in an interval |
 //! | [`window`] | what a sender can send again |
+//! | [`legs`] | the interfaces over which a stream is heard, and the ways back |
 //! | [`gaps`] | what a receiver misses, and when it asks for it |
 //! | [`reassembly`] | messages from datagrams, in the order of the source or of arrival |
 //! | [`repair`] | which datagrams a sender sends again, fairly, and what it says about the others |
@@ -132,6 +133,7 @@ pub mod batcher;
 pub mod config;
 pub mod gaps;
 pub mod id;
+pub mod legs;
 pub mod limiter;
 pub mod random;
 pub mod reassembly;

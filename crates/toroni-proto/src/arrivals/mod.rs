@@ -21,6 +21,7 @@ mod tests;
 use self::sessions::Entry;
 use crate::config::Config;
 use crate::id::{Realm, Series, Session, Source, Stream};
+use crate::legs::{Leg, LegCounters, Path};
 use crate::random::Random;
 use crate::reassembly::{Buffer, Deliver, Loss, Message, Pool};
 use crate::receiver::{Arrived, Counters, End, Mark, Me, Receiver};
@@ -70,6 +71,8 @@ pub enum Event {
         /// forge this.
         stop: bool,
     },
+    /// A leg brings less of a stream than another: 1,000 datagrams or 1 s.
+    LegBehind(Flow, Leg),
 }
 
 /// What is refused, by reason, in the order of [`Reject::ALL`].
@@ -174,6 +177,14 @@ impl Arrivals {
         })
     }
 
+    /// Returns what each leg has brought of each session.
+    pub fn legs(&self) -> impl Iterator<Item = (Source, Stream, Leg, LegCounters)> {
+        self.entries.iter().flat_map(|entry| {
+            let legs = entry.receiver.iter().flat_map(Receiver::legs);
+            legs.map(|(leg, counters)| (entry.source, entry.stream, leg, counters))
+        })
+    }
+
     /// Returns where each series continues.
     pub fn marks(&self) -> impl Iterator<Item = (Source, Stream, Mark)> {
         self.entries.iter().filter_map(|entry| {
@@ -223,7 +234,7 @@ impl Arrivals {
     pub fn handle_datagram(
         &mut self,
         now: Monotonic,
-        from: Address,
+        from: Path,
         bytes: &[u8],
         out: &mut impl Inbox,
     ) -> Result<(), Reject> {
@@ -249,7 +260,7 @@ impl Arrivals {
     pub fn handle_buffer(
         &mut self,
         now: Monotonic,
-        from: Address,
+        from: Path,
         buffer: Buffer,
         length: usize,
         out: &mut impl Inbox,
@@ -268,7 +279,7 @@ impl Arrivals {
     fn handle(
         &mut self,
         now: Monotonic,
-        from: Address,
+        from: Path,
         kept: &mut Option<Buffer>,
         length: usize,
         out: &mut impl Inbox,
@@ -286,7 +297,7 @@ impl Arrivals {
         let header = datagram.header;
         if header.source == ours {
             let Body::Session(info) = datagram.body else { return Err(Reject::Echo) };
-            return Err(self.foreign(now, from, header.session, info.instance));
+            return Err(self.foreign(now, from.address, header.session, info.instance));
         }
         if let Body::Data(data) = datagram.body {
             let (trail, topics_end) = (data.trail, data.topics_end);
@@ -304,7 +315,7 @@ impl Arrivals {
                 return Ok(());
             };
             receiver.data(now, from, arrived, &mut self.pool, &mut labelled);
-            self.after(at);
+            self.after(now, at);
             return Ok(());
         }
         // The receiver takes buffers of the pool while it reads this, so it reads a copy.
@@ -331,15 +342,20 @@ impl Arrivals {
         let Some(receiver) = &mut entry.receiver else { return Ok(()) };
         let mark = entry.mark;
         receiver.control(now, from, &datagram, mark, &mut self.pool, &mut labelled);
-        self.after(at);
+        self.after(now, at);
         Ok(())
     }
 
     /// Notes what has changed in an entry.
-    fn after(&mut self, at: usize) {
+    fn after(&mut self, now: Monotonic, at: usize) {
+        let entry = &mut self.entries[at];
+        let flow = entry.flow();
+        let Some(receiver) = &mut entry.receiver else { return };
+        if let Some(leg) = receiver.leg_behind(now) {
+            self.event(Event::LegBehind(flow, leg));
+        }
         let entry = &mut self.entries[at];
         let Some(receiver) = &entry.receiver else { return };
-        let flow = entry.flow();
         let mut event = None;
         if !entry.joined && receiver.series().is_some() {
             event = Some(Event::Joined(flow));
@@ -362,8 +378,8 @@ impl Arrivals {
         }
     }
 
-    /// Returns the next datagram, and where it goes.
-    pub fn poll_transmit(&mut self, now: Monotonic) -> Option<(Address, &[u8])> {
+    /// Returns the next datagram, and where it goes: through the socket of that leg to that address.
+    pub fn poll_transmit(&mut self, now: Monotonic) -> Option<(Path, &[u8])> {
         // The borrow checker cannot see that the loop ends with the first datagram, so the place is found
         // before it is borrowed for the caller.
         for _ in 0..self.entries.len() {
@@ -398,7 +414,7 @@ impl Arrivals {
                 && receiver.poll_timeout().is_some_and(|due| due <= now)
             {
                 receiver.handle_timeout(now, &mut self.pool, &mut labelled);
-                self.after(at);
+                self.after(now, at);
             }
         }
     }

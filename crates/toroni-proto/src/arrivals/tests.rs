@@ -147,7 +147,7 @@ impl Sink {
     }
 
     fn hears(&mut self, ms: u64, bytes: &[u8]) -> Result<(), Reject> {
-        let from = Address::default();
+        let from = Path::default();
         self.arrivals.handle_datagram(now(ms).monotonic, from, bytes, &mut self.seen)
     }
 

@@ -9,7 +9,7 @@ use crate::id::{MessageNumber, Number, Sequence};
 use crate::random::Random;
 use crate::reassembly::{AHEAD, Arrival, Buffer, Deliver, Pool, Reassembly, Refused};
 use crate::time::{MILLISECOND, Monotonic, Wall};
-use crate::wire::{Flags, Header, LostReason, Ncf, Policy, Range, SessionInfo};
+use crate::wire::{Flags, Header, LostReason, Ncf, Policy, Range, Repairers, SessionInfo};
 
 /// What SESSION said last.
 #[derive(Debug, Clone, Copy)]
@@ -23,6 +23,8 @@ pub(super) struct Stated {
     pub(super) receivers: u16,
     pub(super) next_ns: u64,
     ended: bool,
+    /// Who repairs, besides the sender.
+    pub(super) repairers: Repairers,
 }
 
 impl Stated {
@@ -37,6 +39,7 @@ impl Stated {
             receivers: info.receivers,
             next_ns: u64::from(info.next_ms) * MILLISECOND,
             ended: header.flags.has(Flags::END),
+            repairers: info.repairers,
         }
     }
 }
@@ -89,6 +92,7 @@ impl Live {
         }
     }
 
+    /// Takes DATA. Returns whether it is new.
     pub(super) fn data<D: Deliver>(
         &mut self,
         now: Monotonic,
@@ -97,7 +101,7 @@ impl Live {
         length: u16,
         pool: &mut Pool,
         out: &mut Out<'_, D>,
-    ) {
+    ) -> bool {
         if sequence >= self.next.plus(AHEAD as u64) && !mutant("jump_unlimited") {
             match self.jump {
                 Some(before) if sequence > before && sequence.since(before) < AHEAD as u64 => {
@@ -105,7 +109,8 @@ impl Live {
                 }
                 _ => {
                     self.jump = Some(sequence);
-                    return pool.give(buffer);
+                    pool.give(buffer);
+                    return false;
                 }
             }
         } else if sequence >= self.next.minus(AHEAD as u64) {
@@ -115,7 +120,9 @@ impl Live {
             self.missing(now, self.next, sequence, pool, out);
             self.next = sequence.plus(1);
         }
-        let Some(arrival) = self.keep(now, sequence, buffer, length, pool, out) else { return };
+        let Some(arrival) = self.keep(now, sequence, buffer, length, pool, out) else {
+            return false;
+        };
         let counters = &mut out.delivery.counters;
         if arrival == Arrival::Duplicate {
             counters.duplicates += 1;
@@ -134,6 +141,7 @@ impl Live {
             self.retry(false, pool, out);
         }
         self.after_turn(pool, out);
+        arrival != Arrival::Duplicate
     }
 
     /// Gives a datagram to the reassembly, and makes room for it if it must. Returns `None` if there is none.

@@ -26,11 +26,12 @@ use self::requests::Requests;
 use crate::audience::Name;
 use crate::config::{Config, Order};
 use crate::id::{MessageNumber, Number, Sequence, Series};
+use crate::legs::{Leg, LegCounters, Path};
 use crate::random::Random;
 use crate::reassembly::{Bound, Buffer, Deliver, Loss, Pool};
 use crate::time::Monotonic;
 use crate::wire::{
-    Address, Body, Datagram, Header, Keys, LostReason, Policy, Receiver as Id, SessionInfo,
+    Body, Datagram, Header, Keys, LostReason, NcfReason, Policy, Receiver as Id, SessionInfo,
     TopicNumber, Topics,
 };
 
@@ -232,6 +233,16 @@ impl Receiver {
         }
     }
 
+    /// Returns what each leg has brought of this session.
+    pub fn legs(&self) -> impl Iterator<Item = (Leg, LegCounters)> {
+        self.requests.legs.counters()
+    }
+
+    /// Returns a leg that has fallen behind the others, once until it brings something again.
+    pub fn leg_behind(&mut self, now: Monotonic) -> Option<Leg> {
+        self.requests.legs.behind(now)
+    }
+
     /// Notes how many datagrams the kernel has dropped so far, for STATUS.
     pub const fn set_kernel_dropped(&mut self, dropped: u32) {
         self.requests.kernel_dropped = dropped;
@@ -241,21 +252,26 @@ impl Receiver {
     pub fn data(
         &mut self,
         now: Monotonic,
-        from: Address,
+        from: Path,
         arrived: Arrived,
         pool: &mut Pool,
         out: &mut impl Deliver,
     ) {
         let Arrived { sequence, again, trail, topics_end, buffer, length } = arrived;
-        (self.heard, self.requests.from) = (now, from);
+        // On a feed, others repair. Only the sender says what is new, and where its window begins.
+        let is_sender = !again || !self.requests.is_feed();
+        self.hear(now, from, is_sender);
         self.requests.taken += u64::from(length);
         match &mut self.phase {
             Phase::Ended(_) => pool.give(buffer),
             Phase::Joining => self.joining.hold(now, sequence, again, buffer, length, pool),
             Phase::Live(live) => {
                 let mut out = self.delivery.arriving(sequence, topics_end, out);
-                live.data(now, sequence, buffer, length, pool, &mut out);
-                if !live.gaps.is_empty() {
+                let is_new = live.data(now, sequence, buffer, length, pool, &mut out);
+                if !again {
+                    self.requests.legs.count(now, from.leg, is_new);
+                }
+                if is_sender && !live.gaps.is_empty() {
                     live.gaps.trail(now, trail);
                 }
                 live.expire(now, pool, &mut out);
@@ -268,26 +284,40 @@ impl Receiver {
     pub fn control(
         &mut self,
         now: Monotonic,
-        from: Address,
+        from: Path,
         datagram: &Datagram<'_>,
         known_series: Option<Mark>,
         pool: &mut Pool,
         out: &mut impl Deliver,
     ) {
-        (self.heard, self.requests.from) = (now, from);
+        let is_session = matches!(datagram.body, Body::Session(_));
+        self.hear(now, from, is_session || !self.requests.is_feed());
         match &datagram.body {
             Body::Session(info) => {
                 self.session(now, &datagram.header, info, known_series, pool, out);
             }
             Body::Ncf(ncf) => {
                 let Phase::Live(live) = &mut self.phase else { return };
-                live.ncf(now, ncf);
+                // What is gone from a repairer's window, others may still have.
+                let is_sender =
+                    !self.requests.is_feed() || self.requests.legs.is_sender(from.address);
+                if is_sender || ncf.reason != NcfReason::Gone {
+                    live.ncf(now, ncf);
+                }
                 live.expire(now, pool, &mut self.delivery.to(out));
             }
             Body::Topics(topics) => self.topics(topics, pool, out),
             _ => {}
         }
         self.settle(now, pool);
+    }
+
+    fn hear(&mut self, now: Monotonic, from: Path, is_sender: bool) {
+        self.heard = now;
+        self.requests.legs.hear_any(from);
+        if is_sender {
+            self.requests.legs.hear(now, from);
+        }
     }
 
     fn session(

@@ -3,9 +3,10 @@
 use super::{Me, Phase, Receiver};
 use crate::audience::STATUS_OF_SLOWEST_NS;
 use crate::id::Sequence;
+use crate::legs::{Legs, Path};
 use crate::time::{MICROSECOND, MILLISECOND, Monotonic, SECOND, Wall};
 use crate::wire::{
-    Address, Flags, Header, Keys, MAX_RANGES, MAX_TABLE_NAMES, Nak, Policy, Range, Status,
+    Flags, Header, Keys, MAX_RANGES, MAX_TABLE_NAMES, Nak, Policy, Range, Repairers, Status,
     TopicNumber, TopicsWanted,
 };
 
@@ -25,7 +26,11 @@ pub(super) struct Requests {
     /// Names the session that is asked.
     header: Header,
     keys: Option<Keys>,
-    pub(super) from: Address,
+    pub(super) legs: Legs,
+    /// How many requests other than NAKs there were, for the choice of a leg.
+    turn: u32,
+    /// Where what lies in `scratch` goes.
+    to: Path,
     pub(super) status_due: Monotonic,
     /// The pause until the next request for a SESSION.
     ask_ns: u64,
@@ -45,7 +50,9 @@ impl Requests {
             me,
             header: Header { flags, ttl, ..header },
             keys,
-            from: Address::default(),
+            legs: Legs::default(),
+            turn: 0,
+            to: Path::default(),
             status_due: now,
             ask_ns: ASK_NS,
             nak_after: now,
@@ -79,6 +86,16 @@ impl Requests {
         self.status_due = self.status_due.min(now.after(STATUS_OF_SLOWEST_NS));
     }
 
+    pub(super) const fn is_feed(&self) -> bool {
+        self.header.flags.has(Flags::FEED)
+    }
+
+    /// Makes the next datagram for the sender go over the next leg.
+    fn take_next_leg(&mut self, heard_since: Monotonic) {
+        self.to = self.legs.to_sender(heard_since, self.turn);
+        self.turn = self.turn.wrapping_add(1);
+    }
+
     /// When a NAK that is due at `due` may leave: it may have to wait for the one before.
     pub(super) fn nak_at(&self, due: Monotonic) -> Monotonic {
         due.max(self.nak_after)
@@ -86,15 +103,15 @@ impl Requests {
 }
 
 impl Receiver {
-    /// Returns the next datagram for the sender, and where it goes.
-    pub fn poll_transmit(&mut self, now: Monotonic) -> Option<(Address, &[u8])> {
+    /// Returns the next datagram for the sender or a repairer, and where it goes.
+    pub fn poll_transmit(&mut self, now: Monotonic) -> Option<(Path, &[u8])> {
         let length = self.prepare(now)?;
         self.prepared(length)
     }
 
     /// Returns what [`Self::prepare`] has made, and where it goes.
-    pub(crate) fn prepared(&self, length: usize) -> Option<(Address, &[u8])> {
-        Some((self.requests.from, self.requests.scratch.get(..length)?))
+    pub(crate) fn prepared(&self, length: usize) -> Option<(Path, &[u8])> {
+        Some((self.requests.to, self.requests.scratch.get(..length)?))
     }
 
     /// Makes the next datagram, if there is one, and returns its length.
@@ -106,6 +123,11 @@ impl Receiver {
             return Some(length);
         }
         self.status(now)
+    }
+
+    /// A leg that was silent for longer is not used.
+    const fn heard_since(&self, now: Monotonic) -> Monotonic {
+        Monotonic::from_ns(now.ns().saturating_sub(self.config.activity_ns))
     }
 
     /// The header of what we send: it names the stream and what we expect of it.
@@ -123,8 +145,14 @@ impl Receiver {
             return None;
         }
         let mut ranges = [Range::new(Sequence::ZERO, 1)?; MAX_RANGES];
-        let count = live.gaps.nak(now, &mut ranges);
-        let ranges = ranges.get(..count).filter(|ranges| !ranges.is_empty())?;
+        let asked = live.gaps.nak(now, &mut ranges)?;
+        let ranges = ranges.get(..asked.ranges)?;
+        // Only a feed has repairers: what another stream states is not trusted with our NAKs.
+        let is_feed = self.requests.is_feed();
+        let repairers = if is_feed { live.stated.repairers } else { Repairers::default() };
+        let since = self.heard_since(now);
+        let start = self.requests.me.id.source.0;
+        self.requests.to = self.requests.legs.to_repair(since, asked.tries, start, &repairers);
         self.delivery.counters.naks += 1;
         let header = self.header_now();
         let Requests { me, keys, nak_after, scratch, .. } = &mut self.requests;
@@ -141,13 +169,16 @@ impl Receiver {
         let blocked = live.reassembly.is_blocked();
         let end = if blocked { live.names_due.max(first + 1) } else { live.names_due };
         let header = self.header_now();
+        let since = self.heard_since(now);
         let Requests { me, keys, topics_due, topics_pause_ns, scratch, .. } = &mut self.requests;
         *topics_due = Some(now.after(*topics_pause_ns));
         *topics_pause_ns = (*topics_pause_ns * 2).min(ASK_MAX_NS);
         let count = end.min(MAX_TABLE_NAMES).checked_sub(first).filter(|count| *count > 0)?;
         let first = TopicNumber::new(first)?;
         let wanted = TopicsWanted { receiver: me.id, first, count };
-        wanted.encode(&header, keys.as_ref(), scratch).ok()
+        let length = wanted.encode(&header, keys.as_ref(), scratch).ok()?;
+        self.requests.take_next_leg(since);
+        Some(length)
     }
 
     fn status(&mut self, now: Monotonic) -> Option<usize> {
@@ -182,6 +213,7 @@ impl Receiver {
         let header = self.header_now();
         let held = self.held() as u64 * self.config.datagram_bytes;
         let new = self.is_joining();
+        self.requests.take_next_leg(self.heard_since(now));
         let Requests { me, keys, kernel_dropped, scratch, .. } = &mut self.requests;
         let name = me.name;
         let status = Status {

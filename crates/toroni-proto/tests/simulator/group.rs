@@ -5,6 +5,7 @@ use crate::audience::Name;
 use crate::batcher::Now;
 use crate::config::Config;
 use crate::id::{Number, Realm, Sequence, Series, Session, Source, Stream};
+use crate::legs::Path;
 use crate::random::Random;
 use crate::reassembly::{Loss, Message};
 use crate::receiver::Me;
@@ -109,7 +110,9 @@ fn naks(seed: u64, after: u64) -> u64 {
                 }
                 Some(at) => {
                     let (arrivals, out) = &mut receivers[at];
-                    arrivals.handle_datagram(now(time).monotonic, address, &bytes, out).unwrap();
+                    arrivals
+                        .handle_datagram(now(time).monotonic, Path::single(address), &bytes, out)
+                        .unwrap();
                 }
             }
         }

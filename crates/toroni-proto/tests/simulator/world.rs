@@ -8,6 +8,7 @@ use crate::audience::Name;
 use crate::batcher::Now;
 use crate::config::Order;
 use crate::id::{Number, Realm, Sequence, Series, Session, Source, Stream};
+use crate::legs::Path;
 use crate::random::Random;
 use crate::reassembly::{Bound, Loss, Message};
 use crate::receiver::{Mark, Me};
@@ -495,7 +496,7 @@ impl<'a> World<'a> {
                 && let Some(arrivals) = &mut node_at.arrivals
             {
                 while let Some((to, bytes)) = arrivals.poll_transmit(now) {
-                    sent.push((to, bytes.to_vec()));
+                    sent.push((to.address, bytes.to_vec()));
                 }
             }
             for (to, bytes) in sent {
@@ -540,7 +541,12 @@ impl<'a> World<'a> {
                         node.socket.push_back((address(from), bytes));
                     }
                 } else if let Some(arrivals) = &mut node.arrivals {
-                    let _ = arrivals.handle_datagram(now, address(from), &bytes, &mut node.record);
+                    let _ = arrivals.handle_datagram(
+                        now,
+                        Path::single(address(from)),
+                        &bytes,
+                        &mut node.record,
+                    );
                 }
             }
             Event::Arrive { .. } => {}
@@ -665,7 +671,12 @@ impl<'a> World<'a> {
                 if let Some(arrivals) = &mut node.arrivals {
                     arrivals.postpone(slept);
                     for (from, bytes) in node.socket.drain(..) {
-                        let _ = arrivals.handle_datagram(now, from, &bytes, &mut node.record);
+                        let _ = arrivals.handle_datagram(
+                            now,
+                            Path::single(from),
+                            &bytes,
+                            &mut node.record,
+                        );
                     }
                 }
                 node.socket.clear();
