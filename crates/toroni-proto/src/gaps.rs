@@ -116,6 +116,14 @@ impl Gaps {
         }
     }
 
+    /// Begins again with no gap, in the same memory.
+    pub fn restart(&mut self, random: Random) {
+        self.list.clear();
+        self.random = random;
+        self.longest_first_ns = self.backoff_first_ns;
+        self.receivers = 0;
+    }
+
     /// Notes what SESSION says about the group: the greatest round trip, and how many receivers there
     /// are.
     pub fn set_group(&mut self, rtt_us: u32, receivers: u16) {

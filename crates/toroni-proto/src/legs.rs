@@ -174,8 +174,9 @@ impl Legs {
         let (turn, start) = (turn as usize, start as usize);
         let repairers = repairers.as_slice();
         let (places, legs) = (repairers.len() + 1, self.lively(since).count().max(1));
-        // Both change with each try. After a whole round they are shifted against one another, so that each
+        // Both change with each try. When they would repeat, they are shifted against one another, so that each
         // place is tried on each leg.
+        let turn = turn % (places * legs);
         let path = self.nth(since, (turn + turn / least_common_multiple(places, legs)) % legs);
         let place = turn % places;
         match repairers.get((start + place) % repairers.len().max(1)) {

@@ -151,6 +151,12 @@ impl Known {
         Self { bits: vec![0; MAX_TABLE_NAMES as usize / 64].into(), below: 0 }
     }
 
+    /// Forgets all numbers.
+    pub fn clear(&mut self) {
+        self.bits.fill(0);
+        self.below = 0;
+    }
+
     /// Returns the first number that is not known.
     #[must_use]
     pub const fn below(&self) -> u32 {

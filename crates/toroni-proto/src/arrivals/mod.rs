@@ -12,24 +12,29 @@
 //! been silent for longer than it promised in its last SESSION, with a key at once. An earlier session (a clock that went back) replaces it when it
 //! was silent for `activity` and two SESSIONs, a second apart, named the earlier one.
 //!
-//! A receiver is allocated when its source is heard for the first time. There are at most `sources` of them.
+//! A receiver is allocated when more sources than ever before are followed. There are at most `sources` of them,
+//! and as many for sessions that another one has just replaced. Their memory is used again and never given back.
 
 mod sessions;
 #[cfg(test)]
 mod tests;
 
-use self::sessions::Entry;
+use self::sessions::{Entry, Spare};
 use crate::config::Config;
 use crate::id::{Realm, Series, Session, Source, Stream};
 use crate::legs::{Leg, LegCounters, Path};
 use crate::random::Random;
 use crate::reassembly::{Buffer, Deliver, Loss, Message, Pool};
-use crate::receiver::{Arrived, Counters, End, Mark, Me, Receiver};
-use crate::time::Monotonic;
+use crate::receiver::{Arrived, Counters, End, Mark, Me};
+use crate::time::{MILLISECOND, Monotonic};
 use crate::wire::{
     self, Address, Body, Flags, Keys, Kind, MAC_BYTES, Reject, Rules, TableName, TopicNumber,
 };
 
+/// Receivers that join may hold this part of all buffers.
+const JOINING_SHARE: usize = 16;
+/// A turn that begins so much later than it was due was kept from running.
+const LATE_NS: u64 = 20 * MILLISECOND;
 /// How many events wait for the caller. Later ones are dropped.
 const MAX_EVENTS: usize = 64;
 
@@ -90,10 +95,15 @@ pub struct Arrivals {
     pool: Pool,
     /// Sorted by source and stream. Never grows beyond `sources`, for which it has memory.
     entries: Vec<Entry>,
+    spare: Spare,
+    /// How many buffers receivers that join may hold.
+    joining_max: usize,
+    kernel_dropped: u32,
     rejects: Rejects,
     /// Sources for which there was no entry, and datagrams for which there was no buffer.
     no_entry: u64,
     no_buffer: u64,
+    events_dropped: u64,
     collision: Option<(Monotonic, u32)>,
     turn: usize,
     events: Vec<Event>,
@@ -129,17 +139,23 @@ impl Arrivals {
     ) -> Self {
         let datagram = usize::try_from(config.datagram_bytes).unwrap_or(usize::MAX).max(1);
         let buffers = config.receive_memory_bytes / config.datagram_bytes.max(1);
+        let buffers = u32::try_from(buffers).unwrap_or(u32::MAX);
+        let sources = usize::try_from(config.sources).unwrap_or(usize::MAX);
         Self {
             realm,
             keys,
             me,
             instance,
             random,
-            pool: Pool::new(u32::try_from(buffers).unwrap_or(u32::MAX), datagram),
-            entries: Vec::with_capacity(usize::try_from(config.sources).unwrap_or(usize::MAX)),
+            pool: Pool::new(buffers, datagram),
+            entries: Vec::with_capacity(sources),
+            spare: Spare::new(sources.saturating_mul(2)),
+            joining_max: (buffers as usize / JOINING_SHARE).max(1),
+            kernel_dropped: 0,
             rejects: [0; Reject::ALL.len()],
             no_entry: 0,
             no_buffer: 0,
+            events_dropped: 0,
             collision: None,
             turn: 0,
             events: Vec::with_capacity(MAX_EVENTS),
@@ -150,7 +166,9 @@ impl Arrivals {
     /// Notes where a series continues, from what the caller has kept. Must be called before its source is
     /// heard. Returns whether there was room.
     pub fn remember(&mut self, source: Source, stream: Stream, mark: Mark) -> bool {
-        let Some(at) = self.entry(source, stream, Session(0), Monotonic::default()) else {
+        // With a key, nobody can make us believe a session that is over by sending it again.
+        let session = if self.keys.is_some() { mark.session } else { Session(0) };
+        let Some(at) = self.entry(source, stream, session, Monotonic::default()) else {
             return false;
         };
         self.entries[at].mark = Some(mark);
@@ -169,6 +187,20 @@ impl Arrivals {
         (self.no_buffer, self.no_entry)
     }
 
+    /// Returns how many events the caller did not fetch in time.
+    #[must_use]
+    pub const fn events_dropped(&self) -> u64 {
+        self.events_dropped
+    }
+
+    /// Notes how many datagrams the kernel has dropped so far, which STATUS states.
+    pub fn set_kernel_dropped(&mut self, dropped: u32) {
+        self.kernel_dropped = dropped;
+        for receiver in self.entries.iter_mut().filter_map(|entry| entry.receiver.as_mut()) {
+            receiver.set_kernel_dropped(dropped);
+        }
+    }
+
     /// Returns what each receiver has counted.
     pub fn counters(&self) -> impl Iterator<Item = (Source, Stream, Session, Counters)> {
         self.entries.iter().filter_map(|entry| {
@@ -180,31 +212,26 @@ impl Arrivals {
     /// Returns what each leg has brought of each session.
     pub fn legs(&self) -> impl Iterator<Item = (Source, Stream, Leg, LegCounters)> {
         self.entries.iter().flat_map(|entry| {
-            let legs = entry.receiver.iter().flat_map(Receiver::legs);
+            let legs = entry.receiver.iter().flat_map(|receiver| receiver.legs());
             legs.map(|(leg, counters)| (entry.source, entry.stream, leg, counters))
         })
     }
 
     /// Returns where each series continues.
     pub fn marks(&self) -> impl Iterator<Item = (Source, Stream, Mark)> {
-        self.entries.iter().filter_map(|entry| {
-            let mark = entry.receiver.as_ref().and_then(Receiver::mark).or(entry.mark)?;
-            Some((entry.source, entry.stream, mark))
-        })
+        self.entries.iter().filter_map(|entry| Some((entry.source, entry.stream, entry.mark()?)))
     }
 
     /// Returns how many buffers are free, and how many the receivers hold.
     #[must_use]
     pub fn buffers(&self) -> (usize, usize) {
-        let held = self.entries.iter().filter_map(|entry| entry.receiver.as_ref());
-        (self.pool.free(), held.map(Receiver::held).sum())
+        (self.pool.free(), self.entries.iter().map(Entry::held).sum())
     }
 
     /// Returns how many gaps are open.
     #[must_use]
     pub fn open_gaps(&self) -> usize {
-        let receivers = self.entries.iter().filter_map(|entry| entry.receiver.as_ref());
-        receivers.map(Receiver::open_gaps).sum()
+        self.entries.iter().map(Entry::open_gaps).sum()
     }
 
     /// Takes a buffer, to receive into it. If none is free, the stream that holds most gives up its oldest
@@ -213,11 +240,8 @@ impl Arrivals {
         if let Some(buffer) = self.pool.take() {
             return Some(buffer);
         }
-        let held = |entry: &Entry| entry.receiver.as_ref().map_or(0, Receiver::held);
-        let most = self.entries.iter_mut().max_by_key(|entry| held(entry))?;
-        let mut labelled = Labelled { flow: most.flow(), out };
-        let receiver = most.receiver.as_mut()?;
-        receiver.shed(&mut self.pool, &mut labelled);
+        let most = self.entries.iter_mut().max_by_key(|entry| entry.held())?;
+        most.shed(&mut self.pool, out);
         self.pool.take()
     }
 
@@ -301,7 +325,11 @@ impl Arrivals {
         }
         if let Body::Data(data) = datagram.body {
             let (trail, topics_end) = (data.trail, data.topics_end);
-            let at = self.follow(now, &header, false, out)?;
+            let at = self.follow(now, &header, false)?;
+            if self.is_stranger_too_many(at) {
+                self.no_buffer += 1;
+                return Ok(());
+            }
             let Some(buffer) = kept.take() else { return Ok(()) };
             let mac = if self.keys.is_some() { MAC_BYTES } else { 0 };
             let length = u16::try_from(length - mac).unwrap_or(u16::MAX);
@@ -315,7 +343,7 @@ impl Arrivals {
                 return Ok(());
             };
             receiver.data(now, from, arrived, &mut self.pool, &mut labelled);
-            self.after(now, at);
+            self.after(now, at, out);
             return Ok(());
         }
         // The receiver takes buffers of the pool while it reads this, so it reads a copy.
@@ -323,7 +351,7 @@ impl Arrivals {
         let Some(copied) = copy.get_mut(..length) else { return Err(Reject::TooLong) };
         copied.copy_from_slice(bytes);
         let is_session = matches!(datagram.body, Body::Session(_));
-        let at = self.follow(now, &header, is_session, out)?;
+        let at = self.follow(now, &header, is_session)?;
         let datagram = wire::parse(copied, &rules, |_, _| Ok(()))?;
         let entry = &mut self.entries[at];
         // The flow's series is known from the first SESSION on.
@@ -333,7 +361,7 @@ impl Arrivals {
                 && receiver.is_joining()
             {
                 flow.series = info.series;
-                entry.begins(flow, info.series, out);
+                entry.begins(info, &mut self.pool, &mut self.spare, out);
             } else if flow.series != info.series {
                 return Err(Reject::Session);
             }
@@ -342,12 +370,21 @@ impl Arrivals {
         let Some(receiver) = &mut entry.receiver else { return Ok(()) };
         let mark = entry.mark;
         receiver.control(now, from, &datagram, mark, &mut self.pool, &mut labelled);
-        self.after(now, at);
+        self.after(now, at, out);
         Ok(())
     }
 
+    /// Whether a receiver that joins would hold more than all those that join may hold.
+    fn is_stranger_too_many(&self, at: usize) -> bool {
+        let joins = |entry: &Entry| {
+            entry.receiver.as_ref().filter(|one| one.is_joining()).map(|one| one.held())
+        };
+        joins(&self.entries[at]).is_some()
+            && self.entries.iter().filter_map(joins).sum::<usize>() >= self.joining_max
+    }
+
     /// Notes what has changed in an entry.
-    fn after(&mut self, now: Monotonic, at: usize) {
+    fn after(&mut self, now: Monotonic, at: usize, out: &mut impl Inbox) {
         let entry = &mut self.entries[at];
         let flow = entry.flow();
         let Some(receiver) = &mut entry.receiver else { return };
@@ -369,8 +406,14 @@ impl Arrivals {
         {
             entry.mark = receiver.mark().or(entry.mark);
             entry.left = receiver.left();
-            entry.receiver = None;
             entry.complete = end == End::Complete;
+            let joined = receiver.series().is_some();
+            if let Some(receiver) = entry.receiver.take() {
+                self.spare.keep(receiver);
+            }
+            if !joined {
+                entry.never_joined(&mut self.pool, &mut self.spare, out);
+            }
             self.event(Event::Ended(flow, end));
         }
         if let Some(event) = event {
@@ -402,7 +445,7 @@ impl Arrivals {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Monotonic> {
         let receivers = self.entries.iter().filter_map(|entry| entry.receiver.as_ref());
-        receivers.filter_map(Receiver::poll_timeout).min()
+        receivers.filter_map(|receiver| receiver.poll_timeout()).min()
     }
 
     /// Does what is due.
@@ -414,12 +457,24 @@ impl Arrivals {
                 && receiver.poll_timeout().is_some_and(|due| due <= now)
             {
                 receiver.handle_timeout(now, &mut self.pool, &mut labelled);
-                self.after(now, at);
+                self.after(now, at, out);
             }
         }
     }
 
-    /// Moves all deadlines, because this process did not run for so long: its own sleep is no loss of others.
+    /// Begins a turn of the caller, before it reads its sockets. If the turn is more than 20 ms late, because the
+    /// process was stopped or the machine is busy, moves all deadlines by that time and returns it: what was
+    /// sent meanwhile waits in the sockets, and this process's own sleep is no loss. The caller then reads all that
+    /// waits before it calls [`Self::handle_timeout`].
+    pub fn begin_turn(&mut self, now: Monotonic) -> Option<u64> {
+        let late_ns = now.since(self.poll_timeout()?);
+        (late_ns > LATE_NS).then(|| {
+            self.postpone(late_ns);
+            late_ns
+        })
+    }
+
+    /// Moves all deadlines, because this process did not run for so long.
     pub fn postpone(&mut self, by_ns: u64) {
         for entry in &mut self.entries {
             entry.heard = entry.heard.after(by_ns);
@@ -437,6 +492,8 @@ impl Arrivals {
     fn event(&mut self, event: Event) {
         if self.events.len() < MAX_EVENTS {
             self.events.push(event);
+        } else {
+            self.events_dropped += 1;
         }
     }
 }

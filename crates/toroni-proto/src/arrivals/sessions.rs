@@ -3,10 +3,10 @@
 use super::{Arrivals, Event, Flow, Inbox, Labelled};
 use crate::id::{MessageNumber, Series, Session, Source, Stream};
 use crate::random::Random;
-use crate::reassembly::{Bound, Loss};
-use crate::receiver::{Mark, Position, Receiver};
+use crate::reassembly::{Bound, Loss, Pool};
+use crate::receiver::{Mark, Over, Position, Receiver};
 use crate::time::{MILLISECOND, Monotonic, SECOND};
-use crate::wire::{Address, Header, LostReason, Reject};
+use crate::wire::{Address, Header, LostReason, Reject, SessionInfo};
 
 /// A later session replaces one that was silent for so long beyond the time within which it promised a SESSION.
 const REPLACE_NS: u64 = 50 * MILLISECOND;
@@ -24,7 +24,10 @@ pub(super) struct Entry {
     pub(super) session: Session,
     /// Where the series continues, if one is known.
     pub(super) mark: Option<Mark>,
-    pub(super) receiver: Option<Receiver>,
+    pub(super) receiver: Option<Box<Receiver>>,
+    /// The session before, if it had not ended, while the next one has not stated its series. Only then it is
+    /// known whether what is missing comes again.
+    pub(super) previous: Option<Box<Receiver>>,
     pub(super) joined: bool,
     /// The last session ended with END, and all of it came.
     pub(super) complete: bool,
@@ -35,34 +38,128 @@ pub(super) struct Entry {
     pub(super) earlier: Option<(Session, Monotonic)>,
 }
 
+/// Receivers whose session has ended, for the next ones: their memory is allocated once.
+#[derive(Debug)]
+pub(super) struct Spare {
+    #[expect(clippy::vec_box, reason = "they move between this list and the entries")]
+    receivers: Vec<Box<Receiver>>,
+}
+
+impl Spare {
+    /// Makes room for as many as there can be.
+    pub(super) fn new(most: usize) -> Self {
+        Self { receivers: Vec::with_capacity(most) }
+    }
+
+    pub(super) fn keep(&mut self, receiver: Box<Receiver>) {
+        self.receivers.push(receiver);
+    }
+
+    fn take(&mut self) -> Option<Box<Receiver>> {
+        self.receivers.pop()
+    }
+}
+
 impl Entry {
     /// What is followed.
     pub(super) fn flow(&self) -> Flow {
-        let series = self.receiver.as_ref().and_then(Receiver::series);
+        let series = self.receiver.as_ref().and_then(|receiver| receiver.series());
         let series = series.or(self.mark.map(|mark| mark.series)).unwrap_or(Series(0));
         Flow { source: self.source, session: self.session, stream: self.stream, series }
     }
 
-    /// The series begins. Reports it if that is another one than before.
-    pub(super) fn begins(&mut self, flow: Flow, series: Series, out: &mut impl Inbox) {
-        if let Some(mark) = self.mark
-            && mark.series != series
-            && !self.complete
-        {
-            let old = Flow { series: mark.series, ..flow };
-            out.loss(
-                old,
-                Loss {
-                    message: MessageNumber::ZERO,
-                    count: 0,
-                    bound: Bound::AtLeast,
-                    reason: LostReason::Restart,
-                    after: mark.next.before(),
-                    until: None,
-                },
-            );
+    /// How many buffers its receivers hold.
+    pub(super) fn held(&self) -> usize {
+        self.receivers().map(Receiver::held).sum()
+    }
+
+    /// How many gaps are open.
+    pub(super) fn open_gaps(&self) -> usize {
+        self.receivers().map(Receiver::open_gaps).sum()
+    }
+
+    fn receivers(&self) -> impl Iterator<Item = &Receiver> {
+        self.previous.iter().chain(&self.receiver).map(Box::as_ref)
+    }
+
+    /// Where the series continues.
+    pub(super) fn mark(&self) -> Option<Mark> {
+        self.receiver.as_ref().and_then(|receiver| receiver.mark()).or(self.mark)
+    }
+
+    /// Gives up the oldest gap, because memory is short.
+    pub(super) fn shed(&mut self, pool: &mut Pool, out: &mut impl Inbox) {
+        let mut flow = self.flow();
+        if let Some(previous) = &mut self.previous {
+            flow = previous_flow(flow, previous);
+            if previous.shed(pool, &mut Labelled { flow, out }) {
+                self.mark = previous.mark();
+                return;
+            }
+        }
+        if let Some(receiver) = &mut self.receiver {
+            receiver.shed(pool, &mut Labelled { flow, out });
+        }
+    }
+
+    /// The session that is followed states its series. Reports what is missing of the session before, and
+    /// whether the series is another one.
+    pub(super) fn begins(
+        &mut self,
+        info: &SessionInfo<'_>,
+        pool: &mut Pool,
+        spare: &mut Spare,
+        out: &mut impl Inbox,
+    ) {
+        let continues = self.mark.is_some_and(|mark| mark.series == info.series);
+        let why = if continues { Over::Continued(info.begins) } else { Over::Replaced };
+        if !self.end_previous(why, pool, spare, out) && !continues && !self.complete {
+            self.perhaps_more(LostReason::Restart, out);
         }
         self.complete = false;
+    }
+
+    /// The session that was followed has ended, although it never stated its series.
+    pub(super) fn never_joined(
+        &mut self,
+        pool: &mut Pool,
+        spare: &mut Spare,
+        out: &mut impl Inbox,
+    ) {
+        if !self.end_previous(Over::Silent, pool, spare, out) {
+            self.perhaps_more(LostReason::Silent, out);
+        }
+    }
+
+    /// Ends the session before the one that is followed. Returns whether there was one.
+    fn end_previous(
+        &mut self,
+        why: Over,
+        pool: &mut Pool,
+        spare: &mut Spare,
+        out: &mut impl Inbox,
+    ) -> bool {
+        let Some(mut previous) = self.previous.take() else { return false };
+        let flow = previous_flow(self.flow(), &previous);
+        previous.close(why, pool, &mut Labelled { flow, out });
+        self.mark = previous.mark().or(self.mark);
+        spare.keep(previous);
+        true
+    }
+
+    /// Reports that more of a known series may have been sent, and nobody knows how much.
+    fn perhaps_more(&self, reason: LostReason, out: &mut impl Inbox) {
+        let Some(mark) = self.mark else { return };
+        let flow = Flow { session: mark.session, series: mark.series, ..self.flow() };
+        let loss = Loss {
+            message: MessageNumber::ZERO,
+            count: 0,
+            bound: Bound::AtLeast,
+            reason,
+            after: mark.next.before(),
+            until: None,
+        };
+        out.loss(flow, loss);
     }
 
     /// An earlier session was named. Returns whether to believe it now.
@@ -77,6 +174,11 @@ impl Entry {
     }
 }
 
+fn previous_flow(flow: Flow, previous: &Receiver) -> Flow {
+    let mark = previous.mark();
+    mark.map_or(flow, |mark| Flow { session: mark.session, series: mark.series, ..flow })
+}
+
 impl Arrivals {
     /// Returns the entry of a datagram's session, if that is believed.
     pub(super) fn follow(
@@ -84,7 +186,6 @@ impl Arrivals {
         now: Monotonic,
         header: &Header,
         is_session: bool,
-        out: &mut impl Inbox,
     ) -> Result<usize, Reject> {
         let (source, stream, session) = (header.source, header.stream, header.session);
         let Some(at) = self.entry(source, stream, session, now) else {
@@ -95,7 +196,7 @@ impl Arrivals {
         let activity_ns = self.config.activity_ns;
         let entry = &mut self.entries[at];
         let ended = entry.receiver.is_none();
-        let promised = entry.receiver.as_ref().map_or(0, Receiver::promised_ns);
+        let promised = entry.receiver.as_ref().map_or(0, |receiver| receiver.promised_ns());
         if session == entry.session {
             if ended && entry.complete {
                 // Late repairs of a session that has ended.
@@ -112,11 +213,15 @@ impl Arrivals {
             if !replaces {
                 return Err(Reject::Session);
             }
-            let mut labelled = Labelled { flow: entry.flow(), out };
             if let Some(mut old) = entry.receiver.take() {
-                // What is missing may come again in the new session.
-                old.close(None, &mut self.pool, &mut labelled);
                 entry.mark = old.mark().or(entry.mark);
+                if old.is_joining() {
+                    old.release(&mut self.pool);
+                    self.spare.keep(old);
+                } else {
+                    // What is missing may come again in the new session.
+                    entry.previous = Some(old);
+                }
             }
             entry.session = session;
             entry.heard = now;
@@ -124,9 +229,18 @@ impl Arrivals {
             entry.joined = false;
         }
         if entry.receiver.is_none() {
-            let random = Random::new(self.random.number());
-            let mut receiver =
-                Receiver::new(&self.config, self.me, *header, self.keys, random, now);
+            let mut receiver = match self.spare.take() {
+                Some(mut spare) => {
+                    spare.restart(*header, now, &mut self.pool);
+                    spare
+                }
+                None => {
+                    let random = Random::new(self.random.number());
+                    let (config, me, keys) = (&self.config, self.me, self.keys);
+                    Box::new(Receiver::new(config, me, *header, keys, random, now))
+                }
+            };
+            receiver.set_kernel_dropped(self.kernel_dropped);
             receiver.resume(entry.left.take());
             entry.receiver = Some(receiver);
             entry.joined = false;
@@ -165,6 +279,7 @@ impl Arrivals {
                 session,
                 mark: None,
                 receiver: None,
+                previous: None,
                 joined: false,
                 complete: false,
                 heard: now,

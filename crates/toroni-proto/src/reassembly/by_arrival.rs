@@ -74,6 +74,13 @@ impl ByArrival {
         }
     }
 
+    /// Begins another session in the same memory; see [`Self::new`].
+    pub fn restart(&mut self, pool: &mut Pool, first: Sequence, message: Option<MessageNumber>) {
+        self.clear(pool);
+        self.slots.jump(first);
+        self.turn = Turn::at(message);
+    }
+
     /// Returns the first sequence that was not accounted yet: all before it have arrived or were
     /// given up.
     #[must_use]

@@ -22,17 +22,23 @@ macro_rules! either {
 }
 
 impl Reassembly {
-    /// Allocates what one stream needs, to begin at `first`; see [`InOrder::new`].
-    pub(crate) fn new(
-        order: Order,
+    /// Allocates what one stream needs.
+    pub(crate) fn new(order: Order, held_max: usize) -> Self {
+        let first = Sequence::ZERO;
+        match order {
+            Order::Source => Self::InOrder(InOrder::new(first, None, held_max)),
+            Order::Arrival => Self::ByArrival(ByArrival::new(first, None, held_max)),
+        }
+    }
+
+    /// Begins a session at `first`; see [`InOrder::new`].
+    pub(crate) fn restart(
+        &mut self,
+        pool: &mut Pool,
         first: Sequence,
         message: Option<MessageNumber>,
-        held_max: usize,
-    ) -> Self {
-        match order {
-            Order::Source => Self::InOrder(InOrder::new(first, message, held_max)),
-            Order::Arrival => Self::ByArrival(ByArrival::new(first, message, held_max)),
-        }
+    ) {
+        either!(self, one => one.restart(pool, first, message));
     }
 
     /// The first sequence whose turn has not come.

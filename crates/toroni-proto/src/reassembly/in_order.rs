@@ -23,6 +23,13 @@ impl InOrder {
         Self { slots: Slots::new(first, held_max), turn: Turn::at(message) }
     }
 
+    /// Begins another session in the same memory; see [`Self::new`].
+    pub fn restart(&mut self, pool: &mut Pool, first: Sequence, message: Option<MessageNumber>) {
+        self.clear(pool);
+        self.slots.jump(first);
+        self.turn = Turn::at(message);
+    }
+
     /// Returns the sequence whose turn it is: all before it was delivered or given up.
     #[must_use]
     pub const fn next(&self) -> Sequence {

@@ -17,6 +17,8 @@ pub(super) struct Delivery {
     pub(super) mark: Option<Number>,
     /// Messages below came in an earlier session.
     skip: Number,
+    /// Messages from here on come again in the next session, which brings no earlier ones.
+    limit: Option<Number>,
     /// Whether what is delivered is in the order of the source, so that nothing before it is open.
     ordered: bool,
 }
@@ -38,8 +40,23 @@ impl Delivery {
             counters: Counters::default(),
             mark: None,
             skip: Number::ZERO,
+            limit: None,
             ordered: order == Order::Source,
         }
+    }
+
+    /// Forgets all of a session.
+    pub(super) fn restart(&mut self) {
+        self.known.clear();
+        self.counters = Counters::default();
+        self.mark = None;
+        self.skip = Number::ZERO;
+        self.limit = None;
+    }
+
+    /// Leaves the messages from this number on to the next session.
+    pub(super) const fn limit(&mut self, begins: Number) {
+        self.limit = Some(begins);
     }
 
     /// Notes that the session brings the numbers from `from` on, and what of its series is known. Returns the
@@ -84,6 +101,7 @@ impl Delivery {
 
     /// Notes that all numbers below this one were delivered or reported.
     pub(super) fn raise_mark(&mut self, to: Option<Number>) {
+        let to = to.map(|to| self.limit.map_or(to, |limit| to.min(limit)));
         self.mark = self.mark.max(to);
     }
 }
@@ -104,6 +122,9 @@ impl<D: Deliver> Deliver for Out<'_, D> {
         let number = message.start.number;
         if number < delivery.skip {
             delivery.counters.known += 1;
+            return;
+        }
+        if delivery.limit.is_some_and(|limit| number >= limit) {
             return;
         }
         if !delivery.known.has(message.start.topic) {
@@ -141,6 +162,18 @@ impl<D: Deliver> Deliver for Out<'_, D> {
         if loss.after.is_none_or(may_be_known) && skip > Number::ZERO {
             loss.after = Some(skip.minus(1));
             loss.bound = Bound::AtMost;
+        }
+        if let Some(limit) = self.delivery.limit {
+            let first = loss.after.map_or(Number::ZERO, |after| after.plus(1));
+            if first >= limit {
+                return;
+            }
+            // Some of them may come in the next session.
+            if loss.until.is_none_or(|until| until > limit) {
+                loss.until = Some(limit);
+                loss.count = loss.count.min(limit.since(first));
+                loss.bound = Bound::AtMost;
+            }
         }
         // By arrival, something before them may be open: then the reassembly knows the mark.
         if self.delivery.ordered && !mutant("loss_leaves_mark") {

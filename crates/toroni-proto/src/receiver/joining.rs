@@ -1,9 +1,9 @@
 //! Joining: what is held until a SESSION says what must be known, and where the session then begins.
 
-use super::live::Live;
 use super::{Mark, Phase, Receiver};
 use crate::hook::mutant;
 use crate::id::{MessageNumber, Number, Sequence};
+use crate::random::Random;
 use crate::reassembly::{Buffer, Deliver, Pool};
 use crate::repair::MAX_QUEUED;
 use crate::time::{MILLISECOND, Monotonic};
@@ -61,11 +61,15 @@ impl Joining {
     pub(super) fn expire(&mut self, now: Monotonic, pool: &mut Pool) {
         if self.until().is_some_and(|until| until <= now) {
             self.release(pool);
-            self.since = None;
         }
     }
 
+    pub(super) fn postpone(&mut self, by_ns: u64) {
+        self.since = self.since.map(|since| since.after(by_ns));
+    }
+
     pub(super) fn release(&mut self, pool: &mut Pool) {
+        self.since = None;
         self.held.drain(..).for_each(|(_, buffer, _)| pool.give(buffer));
     }
 }
@@ -131,9 +135,11 @@ impl Receiver {
         let known = known_series.filter(|mark| mark.series == info.series || mutant("series_kept"));
         let start = self.start(header.sequence, info, known, pool);
         let before = self.delivery.begin(start.number, known, start.resumed);
-        let random = self.random.clone();
-        let Start { sequence: first, message, .. } = start;
-        let mut live = Live::new(&self.config, random, now, first, message, header, info);
+        let random = Random::new(self.random.number());
+        let first = start.sequence;
+        self.phase = Phase::Live;
+        let live = &mut self.live;
+        live.begin(random, first, start.message, info.begins, pool);
         let mut out = self.delivery.to(out);
         if let Some(loss) = before {
             out.report(loss);
@@ -152,6 +158,5 @@ impl Receiver {
         // Until the names so far have come, what uses them waits.
         live.names_due = info.topics;
         self.requests.want_names(now);
-        self.phase = Phase::Live(Box::new(live));
     }
 }

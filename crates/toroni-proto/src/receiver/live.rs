@@ -28,6 +28,19 @@ pub(super) struct Stated {
 }
 
 impl Stated {
+    const NOTHING: Self = Self {
+        sequence: Sequence::ZERO,
+        message: MessageNumber::ZERO,
+        number: Number::ZERO,
+        sent: Wall::from_ns(0),
+        arrived: Monotonic::from_ns(0),
+        policy: Policy::Bounded,
+        receivers: 0,
+        next_ns: 0,
+        ended: false,
+        repairers: Repairers::NONE,
+    };
+
     fn new(now: Monotonic, header: &Header, info: &SessionInfo<'_>) -> Self {
         Self {
             sequence: header.sequence,
@@ -60,36 +73,40 @@ pub(super) struct Live {
 }
 
 impl Live {
-    /// Allocates what a session needs that begins at `first`. `message` is the message number there, if it is
-    /// known.
-    pub(super) fn new(
-        config: &Config,
-        random: Random,
-        now: Monotonic,
-        first: Sequence,
-        message: Option<MessageNumber>,
-        header: &Header,
-        info: &SessionInfo<'_>,
-    ) -> Self {
+    /// Allocates what a session needs.
+    pub(super) fn new(config: &Config) -> Self {
         let datagram = config.datagram_bytes.max(1);
         let held_max =
             usize::try_from(config.reorder_memory_bytes / datagram).unwrap_or(usize::MAX);
         Self {
-            reassembly: Reassembly::new(config.order, first, message, held_max),
-            gaps: Gaps::new(config, random),
-            next: first,
+            reassembly: Reassembly::new(config.order, held_max),
+            gaps: Gaps::new(config, Random::new(0)),
+            next: Sequence::ZERO,
             jump: None,
-            // What this SESSION says is taken when the session begins.
-            stated: Stated {
-                sequence: first,
-                message: message.unwrap_or_default(),
-                number: info.begins,
-                ended: false,
-                ..Stated::new(now, header, info)
-            },
+            stated: Stated::NOTHING,
             names_until: None,
             names_due: 0,
         }
+    }
+
+    /// Begins a session at `first`. `message` is the message number there, if it is known.
+    pub(super) fn begin(
+        &mut self,
+        random: Random,
+        first: Sequence,
+        message: Option<MessageNumber>,
+        begins: Number,
+        pool: &mut Pool,
+    ) {
+        self.reassembly.restart(pool, first, message);
+        self.gaps.restart(random);
+        self.next = first;
+        self.jump = None;
+        // What was before is not missing.
+        let message = message.unwrap_or_default();
+        self.stated = Stated { sequence: first, message, number: begins, ..Stated::NOTHING };
+        self.names_until = None;
+        self.names_due = 0;
     }
 
     /// Takes DATA. Returns whether it is new.

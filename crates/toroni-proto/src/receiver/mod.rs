@@ -25,7 +25,7 @@ use self::live::Live;
 use self::requests::Requests;
 use crate::audience::Name;
 use crate::config::{Config, Order};
-use crate::id::{MessageNumber, Number, Sequence, Series};
+use crate::id::{MessageNumber, Number, Sequence, Series, Session};
 use crate::legs::{Leg, LegCounters, Path};
 use crate::random::Random;
 use crate::reassembly::{Bound, Buffer, Deliver, Loss, Pool};
@@ -68,6 +68,8 @@ pub struct Counters {
 /// Where a known series continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mark {
+    /// The session that was heard last.
+    pub session: Session,
     /// The series.
     pub series: Series,
     /// All numbers below were delivered or reported as lost.
@@ -109,10 +111,21 @@ pub enum End {
     Silent,
 }
 
-#[derive(Debug)]
+/// Why a session is not followed any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Over {
+    /// The source is silent.
+    Silent,
+    /// Another session of the same series follows, and brings the numbers from this one on.
+    Continued(Number),
+    /// A session of another series follows.
+    Replaced,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Joining,
-    Live(Box<Live>),
+    Live,
     Ended(End),
 }
 
@@ -123,6 +136,7 @@ pub struct Receiver {
     random: Random,
     phase: Phase,
     joining: Joining,
+    live: Live,
     delivery: Delivery,
     requests: Requests,
     series: Option<Series>,
@@ -148,12 +162,24 @@ impl Receiver {
             random,
             phase: Phase::Joining,
             joining: Joining::new(),
+            live: Live::new(config),
             delivery: Delivery::new(config.order),
             requests: Requests::new(me, header, keys, config.ttl, now),
             series: None,
             resume: None,
             heard: now,
         }
+    }
+
+    /// Follows another session, in the same memory. The one before was closed or has ended.
+    pub fn restart(&mut self, header: Header, now: Monotonic, pool: &mut Pool) {
+        self.release(pool);
+        self.phase = Phase::Joining;
+        self.delivery.restart();
+        self.requests.restart(header, now);
+        self.series = None;
+        self.resume = None;
+        self.heard = now;
     }
 
     /// Returns what happened so far.
@@ -165,7 +191,8 @@ impl Receiver {
     /// Returns where the series continues after what was delivered and reported.
     #[must_use]
     pub fn mark(&self) -> Option<Mark> {
-        Some(Mark { series: self.series?, next: self.delivery.mark? })
+        let session = self.requests.session();
+        Some(Mark { session, series: self.series?, next: self.delivery.mark? })
     }
 
     /// Returns the series, once a SESSION has come.
@@ -200,6 +227,10 @@ impl Receiver {
         matches!(self.phase, Phase::Joining)
     }
 
+    const fn is_live(&self) -> bool {
+        matches!(self.phase, Phase::Live)
+    }
+
     /// Returns when something was heard last.
     #[must_use]
     pub const fn heard(&self) -> Monotonic {
@@ -208,18 +239,15 @@ impl Receiver {
 
     /// Returns within which time the sender promised to be heard.
     pub(crate) const fn promised_ns(&self) -> u64 {
-        match &self.phase {
-            Phase::Live(live) => live.stated.next_ns,
-            _ => 0,
-        }
+        if self.is_live() { self.live.stated.next_ns } else { 0 }
     }
 
     /// Returns how many buffers are held.
     #[must_use]
     pub fn held(&self) -> usize {
-        match &self.phase {
+        match self.phase {
             Phase::Joining => self.joining.held(),
-            Phase::Live(live) => live.reassembly.held(),
+            Phase::Live => self.live.reassembly.held(),
             Phase::Ended(_) => 0,
         }
     }
@@ -227,10 +255,7 @@ impl Receiver {
     /// Returns how many gaps are open.
     #[must_use]
     pub fn open_gaps(&self) -> usize {
-        match &self.phase {
-            Phase::Live(live) => live.gaps.ranges().len(),
-            _ => 0,
-        }
+        if self.is_live() { self.live.gaps.ranges().len() } else { 0 }
     }
 
     /// Returns what each leg has brought of this session.
@@ -262,10 +287,11 @@ impl Receiver {
         let is_sender = !again || !self.requests.is_feed();
         self.hear(now, from, is_sender);
         self.requests.taken += u64::from(length);
-        match &mut self.phase {
+        match self.phase {
             Phase::Ended(_) => pool.give(buffer),
             Phase::Joining => self.joining.hold(now, sequence, again, buffer, length, pool),
-            Phase::Live(live) => {
+            Phase::Live => {
+                let live = &mut self.live;
                 let mut out = self.delivery.arriving(sequence, topics_end, out);
                 let is_new = live.data(now, sequence, buffer, length, pool, &mut out);
                 if !again {
@@ -296,8 +322,8 @@ impl Receiver {
             Body::Session(info) => {
                 self.session(now, &datagram.header, info, known_series, pool, out);
             }
-            Body::Ncf(ncf) => {
-                let Phase::Live(live) = &mut self.phase else { return };
+            Body::Ncf(ncf) if self.is_live() => {
+                let live = &mut self.live;
                 // What is gone from a repairer's window, others may still have.
                 let is_sender =
                     !self.requests.is_feed() || self.requests.legs.is_sender(from.address);
@@ -306,7 +332,7 @@ impl Receiver {
                 }
                 live.expire(now, pool, &mut self.delivery.to(out));
             }
-            Body::Topics(topics) => self.topics(topics, pool, out),
+            Body::Topics(topics) if self.is_live() => self.topics(topics, pool, out),
             _ => {}
         }
         self.settle(now, pool);
@@ -332,10 +358,10 @@ impl Receiver {
         if self.is_joining() {
             self.join(now, header, info, known_series, pool, out);
         }
-        let Phase::Live(live) = &mut self.phase else { return };
-        if self.series != Some(info.series) {
+        if !self.is_live() || self.series != Some(info.series) {
             return;
         }
+        let live = &mut self.live;
         let mut out = self.delivery.to(out);
         live.session(now, header, info, pool, &mut out);
         live.expire(now, pool, &mut out);
@@ -345,7 +371,7 @@ impl Receiver {
     }
 
     fn topics(&mut self, topics: &Topics<'_>, pool: &mut Pool, out: &mut impl Deliver) {
-        let Phase::Live(live) = &mut self.phase else { return };
+        let live = &mut self.live;
         let mut out = self.delivery.to(out);
         for (number, name) in (topics.first.get()..).zip(topics.names()) {
             if let Some(number) = TopicNumber::new(number) {
@@ -360,7 +386,10 @@ impl Receiver {
 
     /// Sets the timers that depend on the state, and ends the session if it is complete.
     fn settle(&mut self, now: Monotonic, pool: &mut Pool) {
-        let Phase::Live(live) = &mut self.phase else { return };
+        if !self.is_live() {
+            return;
+        }
+        let live = &mut self.live;
         let blocked = live.reassembly.is_blocked();
         if blocked {
             let until = now.after(self.config.generation_ns);
@@ -384,10 +413,11 @@ impl Receiver {
     pub fn poll_timeout(&self) -> Option<Monotonic> {
         let silent = self.heard.after(self.config.activity_ns);
         let due = silent.min(self.requests.status_due);
-        let others = match &self.phase {
+        let others = match self.phase {
             Phase::Ended(_) => return None,
             Phase::Joining => [self.joining.until(), None, None],
-            Phase::Live(live) => {
+            Phase::Live => {
+                let live = &self.live;
                 let gaps = live.gaps.poll_timeout().map(|at| {
                     let deadline = live.gaps.deadline().unwrap_or(at);
                     self.requests.nak_at(at).min(deadline)
@@ -401,11 +431,12 @@ impl Receiver {
     /// Does what is due.
     pub fn handle_timeout(&mut self, now: Monotonic, pool: &mut Pool, out: &mut impl Deliver) {
         if self.heard.after(self.config.activity_ns) <= now && self.ended().is_none() {
-            return self.finish(LostReason::Silent, pool, out);
+            return self.close(Over::Silent, pool, out);
         }
-        match &mut self.phase {
+        match self.phase {
             Phase::Joining => self.joining.expire(now, pool),
-            Phase::Live(live) => {
+            Phase::Live => {
+                let live = &mut self.live;
                 let mut out = self.delivery.to(out);
                 live.expire(now, pool, &mut out);
                 if live.names_until.is_some_and(|until| until <= now) {
@@ -422,10 +453,10 @@ impl Receiver {
     /// anything.
     pub fn shed(&mut self, pool: &mut Pool, out: &mut impl Deliver) -> bool {
         let before = self.held();
-        match &mut self.phase {
+        match self.phase {
             Phase::Joining => self.joining.release(pool),
-            Phase::Live(live) => {
-                live.shed(pool, &mut self.delivery.to(out));
+            Phase::Live => {
+                self.live.shed(pool, &mut self.delivery.to(out));
             }
             Phase::Ended(_) => {}
         }
@@ -435,31 +466,41 @@ impl Receiver {
     /// Moves all deadlines, because this process did not run for so long.
     pub fn postpone(&mut self, by_ns: u64) {
         self.heard = self.heard.after(by_ns);
-        if let Phase::Live(live) = &mut self.phase {
+        self.requests.postpone(by_ns);
+        self.joining.postpone(by_ns);
+        if self.is_live() {
+            let live = &mut self.live;
             live.gaps.postpone(by_ns);
             live.names_until = live.names_until.map(|until| until.after(by_ns));
         }
     }
 
-    /// Ends the session because another one follows, or because the source is silent. Reports what is missing,
-    /// and that more may have been lost. A session of the same series may bring what is missing again: then
-    /// `reason` is `None`.
-    pub fn close(&mut self, reason: Option<LostReason>, pool: &mut Pool, out: &mut impl Deliver) {
-        match reason {
-            Some(reason) if self.ended().is_none() => self.finish(reason, pool, out),
-            None if self.config.order == Order::Arrival => {
-                // What was delivered behind a gap must not come again, so the gap ends here.
-                self.give_up_all(LostReason::Restart, pool, out);
-            }
-            _ => {}
+    /// Ends the session. Reports what is missing, unless the next session brings it again.
+    pub fn close(&mut self, why: Over, pool: &mut Pool, out: &mut impl Deliver) {
+        match why {
+            Over::Silent => self.finish(LostReason::Silent, pool, out),
+            Over::Replaced => self.finish(LostReason::Restart, pool, out),
+            Over::Continued(begins) => self.hand_over(begins, pool, out),
         }
         self.release(pool);
     }
 
-    fn release(&mut self, pool: &mut Pool) {
-        match &mut self.phase {
+    /// Delivers and reports what the next session does not bring again.
+    fn hand_over(&mut self, begins: Number, pool: &mut Pool, out: &mut impl Deliver) {
+        match self.config.order {
+            // What was delivered behind a gap must not come again, so the gap ends here.
+            Order::Arrival => {}
+            Order::Source if self.delivery.mark < Some(begins) => self.delivery.limit(begins),
+            Order::Source => return,
+        }
+        self.give_up_all(LostReason::Restart, pool, out);
+    }
+
+    /// Gives all buffers back, and reports nothing.
+    pub(crate) fn release(&mut self, pool: &mut Pool) {
+        match self.phase {
             Phase::Joining => self.joining.release(pool),
-            Phase::Live(live) => live.reassembly.clear(pool),
+            Phase::Live => self.live.reassembly.clear(pool),
             Phase::Ended(_) => return,
         }
         self.phase = Phase::Ended(End::Silent);
@@ -472,7 +513,6 @@ impl Receiver {
             let bound = Bound::AtLeast;
             out.loss(Loss { message, count: 0, bound, reason, after, until: None });
         }
-        self.release(pool);
     }
 
     /// Reports all that is known to be missing. Returns where the session was left.
@@ -482,8 +522,10 @@ impl Receiver {
         pool: &mut Pool,
         out: &mut impl Deliver,
     ) -> Option<Position> {
-        let Phase::Live(live) = &mut self.phase else { return None };
-        self.resume = Some(live.give_up_all(reason, pool, &mut self.delivery.to(out)));
+        if !self.is_live() {
+            return None;
+        }
+        self.resume = Some(self.live.give_up_all(reason, pool, &mut self.delivery.to(out)));
         self.resume
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Me, Phase, Receiver};
 use crate::audience::STATUS_OF_SLOWEST_NS;
-use crate::id::Sequence;
+use crate::id::{Sequence, Session};
 use crate::legs::{Legs, Path};
 use crate::time::{MICROSECOND, MILLISECOND, Monotonic, SECOND, Wall};
 use crate::wire::{
@@ -45,10 +45,9 @@ pub(super) struct Requests {
 
 impl Requests {
     pub(super) fn new(me: Me, header: Header, keys: Option<Keys>, ttl: u8, now: Monotonic) -> Self {
-        let flags = if header.flags.has(Flags::FEED) { Flags::FEED } else { Flags::NONE };
-        Self {
+        let mut requests = Self {
             me,
-            header: Header { flags, ttl, ..header },
+            header: Header { ttl, ..header },
             keys,
             legs: Legs::default(),
             turn: 0,
@@ -61,7 +60,21 @@ impl Requests {
             taken: 0,
             kernel_dropped: 0,
             scratch: vec![0; SCRATCH_BYTES].into(),
-        }
+        };
+        requests.restart(header, now);
+        requests
+    }
+
+    /// Asks another session.
+    pub(super) fn restart(&mut self, header: Header, now: Monotonic) {
+        let flags = if header.flags.has(Flags::FEED) { Flags::FEED } else { Flags::NONE };
+        self.header = Header { flags, ttl: self.header.ttl, ..header };
+        self.legs = Legs::default();
+        self.turn = 0;
+        (self.status_due, self.nak_after) = (now, now);
+        self.ask_ns = ASK_NS;
+        self.has_names();
+        self.taken = 0;
     }
 
     /// Asks for names at once.
@@ -84,6 +97,15 @@ impl Requests {
     /// A sender that waits for its receivers hears of us soon.
     pub(super) fn hurry(&mut self, now: Monotonic) {
         self.status_due = self.status_due.min(now.after(STATUS_OF_SLOWEST_NS));
+    }
+
+    pub(super) fn postpone(&mut self, by_ns: u64) {
+        self.status_due = self.status_due.after(by_ns);
+        self.topics_due = self.topics_due.map(|due| due.after(by_ns));
+    }
+
+    pub(super) const fn session(&self) -> Session {
+        self.header.session
     }
 
     pub(super) const fn is_feed(&self) -> bool {
@@ -132,18 +154,18 @@ impl Receiver {
 
     /// The header of what we send: it names the stream and what we expect of it.
     fn header_now(&self) -> Header {
-        let sequence = match &self.phase {
-            Phase::Live(live) => live.reassembly.next(),
+        let sequence = match self.phase {
+            Phase::Live => self.live.reassembly.next(),
             _ => Sequence::ZERO,
         };
         Header { sequence, ..self.requests.header }
     }
 
     fn nak(&mut self, now: Monotonic) -> Option<usize> {
-        let Phase::Live(live) = &mut self.phase else { return None };
-        if now < self.requests.nak_after {
+        if self.phase != Phase::Live || now < self.requests.nak_after {
             return None;
         }
+        let live = &mut self.live;
         let mut ranges = [Range::new(Sequence::ZERO, 1)?; MAX_RANGES];
         let asked = live.gaps.nak(now, &mut ranges)?;
         let ranges = ranges.get(..asked.ranges)?;
@@ -161,10 +183,10 @@ impl Receiver {
     }
 
     fn topics_wanted(&mut self, now: Monotonic) -> Option<usize> {
-        if self.requests.topics_due.is_none_or(|due| due > now) {
+        if self.phase != Phase::Live || self.requests.topics_due.is_none_or(|due| due > now) {
             return None;
         }
-        let Phase::Live(live) = &self.phase else { return None };
+        let live = &self.live;
         let first = self.delivery.known.below();
         let blocked = live.reassembly.is_blocked();
         let end = if blocked { live.names_due.max(first + 1) } else { live.names_due };
@@ -186,7 +208,7 @@ impl Receiver {
         let requests = &mut self.requests;
         let is_due = requests.status_due <= now;
         let has_taken = requests.taken > window_bytes / 4;
-        let (pause, echo, held_ns) = match &self.phase {
+        let (pause, echo, held_ns) = match self.phase {
             Phase::Ended(_) => return None,
             // What a stranger forges must not make us ask for long.
             Phase::Joining if is_due => {
@@ -195,8 +217,8 @@ impl Receiver {
                 (pause, Wall::default(), 0)
             }
             Phase::Joining => return None,
-            Phase::Live(live) => {
-                let stated = &live.stated;
+            Phase::Live => {
+                let stated = &self.live.stated;
                 let slowest = stated.policy == Policy::Slowest;
                 let sends = is_due || (slowest && has_taken);
                 if !sends {

@@ -72,6 +72,9 @@ pub struct Repairers {
 impl Repairers {
     /// The greatest number of repairers.
     pub const MAX: usize = 4;
+    /// No repairer.
+    pub const NONE: Self =
+        Self { count: 0, addresses: [Address { ip: [0; 16], port: 0 }; Self::MAX] };
 
     /// Returns `None` if there are too many.
     #[must_use]

@@ -1,14 +1,17 @@
 //! Tests of receiver and arrivals, with datagrams of real senders and a clock that the test moves.
 
+mod restart;
+mod turns;
+
 use super::*;
 use crate::audience::Name;
 use crate::batcher::Now;
-use crate::id::Number;
+use crate::id::{Number, Session};
 use crate::reassembly::Bound;
 use crate::sender::{Identity, Sender};
 use crate::time::{MILLISECOND, SECOND, Wall};
 use crate::wire::chunk::tests::start;
-use crate::wire::samples::{RULES, header};
+use crate::wire::samples::{self, RULES, header};
 use crate::wire::{Header, Key, LostReason, NodeName, Receiver as Id, Repairers, Start};
 
 const LONGEST: usize = 10_000;
@@ -48,16 +51,24 @@ const ORIGIN: Origin =
 
 impl Origin {
     fn start(&self) -> Source {
+        self.flagged(Flags::NONE, Repairers::default())
+    }
+
+    fn feed(&self, repairers: &[Address]) -> Source {
+        self.flagged(Flags::FEED, Repairers::new(repairers).unwrap())
+    }
+
+    fn flagged(&self, flags: Flags, repairers: Repairers) -> Source {
         let source = crate::id::Source(self.source);
         let identity = Identity {
-            header: Header { source, session: Session(self.session), ..header(1_000) },
+            header: Header { flags, source, session: Session(self.session), ..header(1_000) },
             keys: self.keys,
             name: NodeName::new("line-3").unwrap(),
             instance: [self.instance; 16],
             series: Series(self.series),
             begins: number(self.begins),
             patterns: &[],
-            repairers: Repairers::default(),
+            repairers,
             listen: 0,
             required: &[],
         };
@@ -147,7 +158,10 @@ impl Sink {
     }
 
     fn hears(&mut self, ms: u64, bytes: &[u8]) -> Result<(), Reject> {
-        let from = Path::default();
+        self.hears_from(ms, Path::default(), bytes)
+    }
+
+    fn hears_from(&mut self, ms: u64, from: Path, bytes: &[u8]) -> Result<(), Reject> {
         self.arrivals.handle_datagram(now(ms).monotonic, from, bytes, &mut self.seen)
     }
 

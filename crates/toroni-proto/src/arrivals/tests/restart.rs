@@ -1,0 +1,165 @@
+//! A source returns: with the same series or another one, while gaps are open.
+
+use super::*;
+
+const KEYED: Origin = Origin { keys: Some(KEYS), ..ORIGIN };
+
+/// A receiver that has message 40, misses `lost` and holds the next one. With a key, so that another session is
+/// followed at once.
+fn with_a_gap(config: &Config, lost: core::ops::Range<u64>) -> Sink {
+    let mut source = KEYED.start();
+    let mut sink = Sink::with(config, 9, Some(KEYS));
+    sink.hears_all(0, &source.publish(0, 40, 5));
+    for number in lost.clone() {
+        source.publish(1, number, 5);
+    }
+    let next = source.publish(1, lost.end, 5);
+    sink.hears_all(1, &next);
+    sink
+}
+
+fn again(series: u32, begins: u64) -> Source {
+    Origin { session: 101, series, begins, ..KEYED }.start()
+}
+
+fn by_arrival() -> Config {
+    Config { order: crate::config::Order::Arrival, ..config() }
+}
+
+#[test]
+fn another_series_ends_the_gaps_with_exact_counts_in_their_order() {
+    let mut sink = with_a_gap(&config(), 41..43);
+    assert_eq!(sink.given(1), ["M40"]);
+    sink.hears_all(20, &again(2, 0).publish(20, 7, 5));
+    let wanted = ["Restart=2 in 41..43", "M43", "Restart>=0 in 44..", "M7"];
+    assert_eq!(sink.given(20), wanted);
+    assert_eq!(sink.arrivals.buffers().1, 0);
+}
+
+#[test]
+fn by_arrival_another_series_ends_the_gaps_too() {
+    let mut sink = with_a_gap(&by_arrival(), 41..43);
+    assert_eq!(sink.given(1), ["M40", "M43"]);
+    sink.hears_all(20, &again(2, 0).publish(20, 7, 5));
+    assert_eq!(sink.given(20), ["Restart=2 in 41..43", "Restart>=0 in 44..", "M7"]);
+}
+
+#[test]
+fn what_the_last_session_named_and_nobody_received_is_counted_too() {
+    let mut source = KEYED.start();
+    let mut sink = Sink::with(&config(), 9, Some(KEYS));
+    sink.hears_all(0, &source.publish(0, 40, 5));
+    source.publish(1, 41, 5);
+    source.publish(1, 42, 5);
+    assert_eq!(sink.hears(21, &source.session(21)), Ok(()));
+    sink.hears_all(30, &again(2, 0).publish(30, 7, 5));
+    let wanted = ["M40", "Restart=2 in 41..43", "Restart>=0 in 43..", "M7"];
+    assert_eq!(sink.given(30), wanted);
+}
+
+#[test]
+fn the_same_series_brings_what_is_missing_again() {
+    let mut sink = with_a_gap(&config(), 41..43);
+    let mut source = again(1, 41);
+    for number in 41..44 {
+        sink.hears_all(20, &source.publish(20, number, 5));
+    }
+    assert_eq!(sink.given(2_000), ["M40", "M41", "M42", "M43"]);
+}
+
+#[test]
+fn what_the_same_series_does_not_bring_again_is_counted_and_what_was_held_delivered() {
+    for (begins, wanted) in [
+        (42, ["M40", "Restart<=1 in 41..42", "M42", "M43", "M44"].as_slice()),
+        (43, &["M40", "Restart=2 in 41..43", "M43", "M44"]),
+        (44, &["M40", "Restart=2 in 41..43", "M43", "M44"]),
+        (46, &["M40", "Restart=2 in 41..43", "M43", "Restart<=2 in 44..46", "M46"]),
+    ] {
+        let mut sink = with_a_gap(&config(), 41..43);
+        let mut source = again(1, begins);
+        for number in begins..45.max(begins + 1) {
+            sink.hears_all(20, &source.publish(20, number, 5));
+        }
+        assert_eq!(sink.given(20), wanted, "begins at {begins}");
+    }
+}
+
+#[test]
+fn a_session_that_is_heard_and_never_says_its_series_leaves_no_gap_untold() {
+    let mut sink = with_a_gap(&config(), 41..43);
+    assert_eq!(sink.given(1), ["M40"]);
+    let list = again(1, 41).publish(20, 41, 5);
+    assert_eq!(sink.hears(20, &list[1]), Ok(()), "its SESSION was lost");
+    assert_eq!(sink.arrivals.open_gaps(), 1);
+    assert_eq!(sink.given(10_019), [""; 0]);
+    let wanted = ["Silent=2 in 41..43", "M43", "Silent>=0 in 44.."];
+    assert_eq!(sink.given(10_020), wanted);
+    assert_eq!((sink.arrivals.buffers().1, sink.arrivals.open_gaps()), (0, 0));
+}
+
+#[test]
+fn a_third_session_is_followed_while_the_second_has_not_said_its_series() {
+    let mut sink = with_a_gap(&config(), 41..43);
+    let second = again(1, 41).publish(20, 41, 5);
+    assert_eq!(sink.hears(20, &second[1]), Ok(()));
+    let mut third = Origin { session: 102, series: 2, begins: 0, ..KEYED }.start();
+    sink.hears_all(30, &third.publish(30, 7, 5));
+    let wanted = ["M40", "Restart=2 in 41..43", "M43", "Restart>=0 in 44..", "M7"];
+    assert_eq!(sink.given(30), wanted);
+}
+
+#[test]
+fn after_its_end_another_series_is_no_loss_but_a_life_of_which_only_data_came_is() {
+    let end = |sink: &mut Sink| {
+        let mut source = KEYED.start();
+        sink.hears_all(0, &source.publish(0, 40, 5));
+        source.sender.end(now(1), false);
+        sink.hears_all(21, &source.sent(21));
+        assert_eq!(sink.given(21), ["M40"]);
+    };
+    let mut sink = Sink::with(&config(), 9, Some(KEYS));
+    end(&mut sink);
+    sink.hears_all(30, &again(2, 0).publish(30, 7, 5));
+    assert_eq!(sink.given(30), ["M7"]);
+
+    let mut sink = Sink::with(&config(), 9, Some(KEYS));
+    end(&mut sink);
+    let list = again(2, 0).publish(30, 7, 5);
+    assert_eq!(sink.hears(30, &list[1]), Ok(()), "its SESSION was lost");
+    assert_eq!(sink.given(10_030), ["Silent>=0 in 41.."]);
+    // A source that was never followed cannot have lost anything of ours.
+    let stranger = Origin { source: 77, ..KEYED }.start().publish(10_030, 40, 5);
+    assert_eq!(sink.hears(10_030, &stranger[1]), Ok(()));
+    assert_eq!(sink.given(20_030), [""; 0]);
+}
+
+#[test]
+fn a_gap_of_the_session_before_makes_room_when_memory_is_short() {
+    let memory = Config { receive_memory_bytes: 1 << 16, ..config() };
+    let mut sink = with_a_gap(&memory, 41..43);
+    let list = again(1, 41).publish(20, 41, 5);
+    assert_eq!(sink.hears(20, &list[1]), Ok(()), "its SESSION was lost");
+    let (free, held) = sink.arrivals.buffers();
+    assert_eq!((free + held, held), (46, 2));
+    let taken: Vec<_> = (0..46).map_while(|_| sink.arrivals.take_buffer(&mut sink.seen)).collect();
+    // The last buffers are those of the gap of the session before, and of what joins.
+    assert_eq!(taken.len(), 46);
+    assert_eq!(sink.given(21), ["M40", "Memory=2 in 41..43", "M43"]);
+}
+
+#[test]
+fn with_a_key_a_session_that_is_over_cannot_be_played_again_to_a_receiver_that_restarts() {
+    let mut old = KEYED.start();
+    let recorded = old.publish(0, 40, 5);
+    let mut sink = Sink::with(&config(), 9, Some(KEYS));
+    sink.hears_all(0, &recorded);
+    sink.hears_all(20, &again(1, 41).publish(20, 41, 5));
+    assert_eq!(sink.given(20), ["M40", "M41"]);
+    let mut restarted = Sink::with(&config(), 9, Some(KEYS));
+    for (source, stream, mark) in sink.arrivals.marks() {
+        assert_eq!((mark.session, mark.next), (Session(101), number(42)));
+        assert!(restarted.arrivals.remember(source, stream, mark));
+    }
+    assert_eq!(restarted.hears(30, &recorded[0]), Err(Reject::Session));
+    assert_eq!(restarted.hears(30, &recorded[1]), Err(Reject::Session));
+}
