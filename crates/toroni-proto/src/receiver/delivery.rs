@@ -15,6 +15,8 @@ pub(super) struct Delivery {
     pub(super) counters: Counters,
     /// All numbers below were delivered or reported as lost, of this series.
     pub(super) mark: Option<Number>,
+    /// This session brings no messages below.
+    from: Number,
     /// Messages below came in an earlier session.
     skip: Number,
     /// Messages from here on come again in the next session, which brings no earlier ones.
@@ -39,6 +41,7 @@ impl Delivery {
             known: Known::new(),
             counters: Counters::default(),
             mark: None,
+            from: Number::ZERO,
             skip: Number::ZERO,
             limit: None,
             ordered: order == Order::Source,
@@ -50,6 +53,7 @@ impl Delivery {
         self.known.clear();
         self.counters = Counters::default();
         self.mark = None;
+        self.from = Number::ZERO;
         self.skip = Number::ZERO;
         self.limit = None;
     }
@@ -67,6 +71,7 @@ impl Delivery {
         known: Option<Mark>,
         resumed: bool,
     ) -> Option<Loss> {
+        self.from = from;
         self.mark = Some(from);
         let Mark { next, .. } = known?;
         // A session that is resumed brings nothing twice.
@@ -153,9 +158,13 @@ impl<D: Deliver> Deliver for Out<'_, D> {
     }
 
     fn loss(&mut self, loss: Loss) {
-        let (mut loss, skip) = (loss, self.delivery.skip);
+        let Delivery { from, skip, .. } = *self.delivery;
+        let mut loss = loss;
         if loss.until.is_some_and(|until| until <= skip) {
             return;
+        }
+        if loss.until.is_none_or(|until| until > from) {
+            loss.after = loss.after.max(from.before());
         }
         // Some of them may have come, or been reported, in an earlier session.
         let may_be_known = |after: Number| after.plus(1) < skip;

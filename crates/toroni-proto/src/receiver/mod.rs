@@ -17,6 +17,8 @@ mod delivery;
 mod joining;
 mod live;
 mod requests;
+#[cfg(test)]
+pub(crate) mod tests;
 
 use self::delivery::Delivery;
 pub use self::joining::JOIN_HELD;

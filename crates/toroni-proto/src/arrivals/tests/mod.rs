@@ -5,106 +5,11 @@ mod turns;
 
 use super::*;
 use crate::audience::Name;
-use crate::batcher::Now;
-use crate::id::{Number, Session};
-use crate::reassembly::Bound;
-use crate::sender::{Identity, Sender};
-use crate::time::{MILLISECOND, SECOND, Wall};
-use crate::wire::chunk::tests::start;
-use crate::wire::samples::{self, RULES, header};
-use crate::wire::{Header, Key, LostReason, NodeName, Receiver as Id, Repairers, Start};
-
-const LONGEST: usize = 10_000;
-const KEYS: Keys = Keys { first: Key::new([7; 32]), next: None };
-
-fn now(ms: u64) -> Now {
-    let ns = 1_000 * SECOND + ms * MILLISECOND;
-    Now { monotonic: Monotonic::from_ns(ns), wall: Wall::from_ns(ns) }
-}
-
-fn number(value: u64) -> Number {
-    Number::new(value).unwrap()
-}
-
-fn config() -> Config {
-    Config {
-        window_bytes: 1 << 20,
-        message_max_bytes: LONGEST as u64,
-        reorder_memory_bytes: 1 << 17,
-        receive_memory_bytes: 1 << 20,
-        ..Config::with_rate(80_000_000)
-    }
-}
-
-/// Who sends.
-struct Origin {
-    source: u32,
-    session: u32,
-    series: u32,
-    begins: u64,
-    instance: u8,
-    keys: Option<Keys>,
-}
-
-const ORIGIN: Origin =
-    Origin { source: 1, session: 100, series: 1, begins: 40, instance: 1, keys: None };
-
-impl Origin {
-    fn start(&self) -> Source {
-        self.flagged(Flags::NONE, Repairers::default())
-    }
-
-    fn feed(&self, repairers: &[Address]) -> Source {
-        self.flagged(Flags::FEED, Repairers::new(repairers).unwrap())
-    }
-
-    fn flagged(&self, flags: Flags, repairers: Repairers) -> Source {
-        let source = crate::id::Source(self.source);
-        let identity = Identity {
-            header: Header { flags, source, session: Session(self.session), ..header(1_000) },
-            keys: self.keys,
-            name: NodeName::new("line-3").unwrap(),
-            instance: [self.instance; 16],
-            series: Series(self.series),
-            begins: number(self.begins),
-            patterns: &[],
-            repairers,
-            listen: 0,
-            required: &[],
-        };
-        Source { sender: Sender::new(&config(), &identity, now(0).monotonic).unwrap() }
-    }
-}
-
-struct Source {
-    sender: Sender,
-}
-
-impl Source {
-    /// Publishes a message in a datagram of its own. Returns what is sent now, the datagram last.
-    fn publish(&mut self, ms: u64, number: u64, length: usize) -> Vec<Vec<u8>> {
-        let name = TableName::new("plant/a").unwrap();
-        let topic = self.sender.topic(now(ms), name).unwrap().unwrap();
-        let start = Start { topic, ..start(number) };
-        self.sender.message(now(ms), start, &vec![7; length]).unwrap();
-        self.sender.flush(now(ms));
-        self.sent(ms)
-    }
-
-    fn sent(&mut self, ms: u64) -> Vec<Vec<u8>> {
-        self.sender.handle_timeout(now(ms));
-        let mut list = Vec::new();
-        while let Some(bytes) = self.sender.poll_transmit(now(ms)) {
-            list.push(bytes.to_vec());
-        }
-        list
-    }
-
-    /// The SESSION that is due `session_min` after the last data.
-    fn session(&mut self, ms: u64) -> Vec<u8> {
-        self.sent(ms).into_iter().find(|bytes| bytes[3] == 2).expect("a SESSION is due")
-    }
-}
+use crate::id::Session;
+use crate::receiver::tests::{KEYS, LONGEST, ORIGIN, Origin, Seen, Source, config, now, number};
+use crate::time::SECOND;
+use crate::wire::samples::{self, RULES};
+use crate::wire::{Address, Header, LostReason, NodeName, Receiver as Id};
 
 /// Who receives, and what it was given.
 struct Sink {
@@ -112,26 +17,15 @@ struct Sink {
     seen: Seen,
 }
 
-/// As in `M40` and, for at most two messages with numbers from 41 to 44, `Budget<=2 in 41..45`.
-#[derive(Default)]
-struct Seen(Vec<String>);
-
 impl Inbox for Seen {
     fn message(&mut self, _: Flow, message: Message<'_>) {
-        self.0.push(format!("M{}", message.start.number));
+        Deliver::message(self, message);
     }
 
     fn topic(&mut self, _: Flow, _: TopicNumber, _: TableName<'_>) {}
 
     fn loss(&mut self, _: Flow, loss: Loss) {
-        let bound = match loss.bound {
-            Bound::Exact => "=",
-            Bound::AtLeast => ">=",
-            Bound::AtMost => "<=",
-        };
-        let first = loss.after.map_or(0, |after| after.get() + 1);
-        let until = loss.until.map(|until| until.to_string()).unwrap_or_default();
-        self.0.push(format!("{:?}{bound}{} in {first}..{until}", loss.reason, loss.count));
+        Deliver::loss(self, loss);
     }
 }
 
@@ -225,7 +119,7 @@ fn losses_of_the_source_raise_the_mark_by_arrival_when_nothing_before_them_is_op
     sink.hears_all(0, &source.publish(0, 40, 5));
     let repair = source.publish(1, 41, 5);
     sink.hears_all(1, &source.publish(1, 42, LONGEST + 1));
-    assert_eq!(sink.given(1), ["M40", "TooLong=1 in 0..43"]);
+    assert_eq!(sink.given(1), ["M40", "TooLong=1 in 40..43"]);
     assert_eq!(mark(&sink), 41);
     sink.hears_all(2, &repair);
     assert_eq!(sink.given(2), ["M41"]);
