@@ -10,6 +10,7 @@
 //! datagrams may still be dead on the way back, so one that is heard is no proof that a NAK arrives. Each try
 //! therefore takes the next leg: with one dead way back, every second NAK arrives.
 
+use crate::hook::mutant;
 use crate::time::{Monotonic, SECOND};
 use crate::wire::{Address, Repairers};
 
@@ -158,7 +159,7 @@ impl Legs {
 
     /// Returns the way of a try to the sender. Consecutive tries take all legs that were heard since `since`.
     pub(crate) fn to_sender(&self, since: Monotonic, turn: u32) -> Path {
-        let count = self.lively(since).count();
+        let count = if mutant("one_leg") { 1 } else { self.lively(since).count() };
         self.nth(since, turn as usize % count.max(1))
     }
 
@@ -173,14 +174,17 @@ impl Legs {
     ) -> Path {
         let (turn, start) = (turn as usize, start as usize);
         let repairers = repairers.as_slice();
-        let (places, legs) = (repairers.len() + 1, self.lively(since).count().max(1));
+        let places = repairers.len() + 1;
+        let legs = if mutant("one_leg") { 1 } else { self.lively(since).count().max(1) };
         // Both change with each try. When they would repeat, they are shifted against one another, so that each
         // place is tried on each leg.
         let turn = turn % (places * legs);
         let path = self.nth(since, (turn + turn / least_common_multiple(places, legs)) % legs);
         let place = turn % places;
         match repairers.get((start + place) % repairers.len().max(1)) {
-            Some(address) if place < repairers.len() => Path { address: *address, ..path },
+            Some(address) if place < repairers.len() && !mutant("repairers_unasked") => {
+                Path { address: *address, ..path }
+            }
             _ => path,
         }
     }

@@ -589,4 +589,65 @@ pub(super) const MUTANTS: &[Mutant] = &[
         mistake: "one datagram from far ahead makes a receiver give up what it waits for",
         noticed_by: &[Protocol("one_datagram_from_far_ahead_moves_nothing")],
     },
+    Mutant {
+        name: "one_leg",
+        mistake: "all NAKs take the first leg, which may be dead on the way back",
+        noticed_by: &[
+            Protocol("naks_alternate_over_the_legs_on_which_the_source_is_heard"),
+            Protocol("every_repairer_is_tried_on_every_leg_and_the_sender_last_of_each_round"),
+        ],
+    },
+    Mutant {
+        name: "repairers_unasked",
+        mistake: "on a feed the sender repairs everything itself",
+        noticed_by: &[Protocol("on_a_feed_the_repairers_are_asked_in_turn_and_the_sender_last")],
+    },
+    Mutant {
+        name: "repairer_believed",
+        mistake: "what one repairer does not have is given up although others have it",
+        noticed_by: &[Protocol("on_a_feed_the_repairers_are_asked_in_turn_and_the_sender_last")],
+    },
+    Mutant {
+        name: "held_thrown_away",
+        mistake: "what waits behind a gap is forgotten when the source comes back with another series",
+        noticed_by: &[Protocol("another_series_ends_the_gaps_with_exact_counts_in_their_order")],
+    },
+    Mutant {
+        name: "handed_over_twice",
+        mistake: "a gap is reported as lost although the next session brings a part of it",
+        noticed_by: &[Protocol(
+            "what_the_same_series_does_not_bring_again_is_counted_and_what_was_held_delivered",
+        )],
+    },
+    Mutant {
+        name: "mark_over_limit",
+        mistake: "what the next session brings again is dropped as known although it never came",
+        noticed_by: &[Protocol(
+            "what_the_same_series_does_not_bring_again_is_counted_and_what_was_held_delivered",
+        )],
+    },
+    Mutant {
+        name: "unjoined_untold",
+        mistake: "a life of a source of which only data came ends without a word",
+        noticed_by: &[Protocol(
+            "after_its_end_another_series_is_no_loss_but_a_life_of_which_only_data_came_is",
+        )],
+    },
+    Mutant {
+        name: "stranger_ends_session",
+        mistake: "DATA that anybody can send ends a session whose source lives",
+        noticed_by: &[Protocol("data_of_a_later_session_does_not_end_the_one_that_is_heard_again")],
+    },
+    Mutant {
+        name: "sleep_is_loss",
+        mistake: "what is overdue because this process was stopped is given up before it reads its socket",
+        noticed_by: &[Protocol(
+            "a_turn_that_begins_late_moves_the_deadlines_before_anything_is_read",
+        )],
+    },
+    Mutant {
+        name: "strangers_take_all",
+        mistake: "datagrams of sessions that nobody believes yet take all receive buffers",
+        noticed_by: &[Protocol("all_receivers_that_join_share_a_sixteenth_of_the_buffers")],
+    },
 ];

@@ -15,17 +15,19 @@
 //! A receiver is allocated when more sources than ever before are followed. There are at most `sources` of them,
 //! and as many for sessions that another one has just replaced. Their memory is used again and never given back.
 
+mod counts;
 mod sessions;
 #[cfg(test)]
 mod tests;
 
 use self::sessions::{Entry, Spare};
 use crate::config::Config;
+use crate::hook::mutant;
 use crate::id::{Realm, Series, Session, Source, Stream};
-use crate::legs::{Leg, LegCounters, Path};
+use crate::legs::{Leg, Path};
 use crate::random::Random;
 use crate::reassembly::{Buffer, Deliver, Loss, Message, Pool};
-use crate::receiver::{Arrived, Counters, End, Mark, Me};
+use crate::receiver::{Arrived, End, Mark, Me};
 use crate::time::{MILLISECOND, Monotonic};
 use crate::wire::{
     self, Address, Body, Flags, Keys, Kind, MAC_BYTES, Reject, Rules, TableName, TopicNumber,
@@ -175,63 +177,12 @@ impl Arrivals {
         true
     }
 
-    /// Returns how many datagrams were refused, by reason.
-    #[must_use]
-    pub const fn rejects(&self) -> &Rejects {
-        &self.rejects
-    }
-
-    /// Returns how many datagrams found no buffer, and how many no room for their source.
-    #[must_use]
-    pub const fn dropped(&self) -> (u64, u64) {
-        (self.no_buffer, self.no_entry)
-    }
-
-    /// Returns how many events the caller did not fetch in time.
-    #[must_use]
-    pub const fn events_dropped(&self) -> u64 {
-        self.events_dropped
-    }
-
     /// Notes how many datagrams the kernel has dropped so far, which STATUS states.
     pub fn set_kernel_dropped(&mut self, dropped: u32) {
         self.kernel_dropped = dropped;
         for receiver in self.entries.iter_mut().filter_map(|entry| entry.receiver.as_mut()) {
             receiver.set_kernel_dropped(dropped);
         }
-    }
-
-    /// Returns what each receiver has counted.
-    pub fn counters(&self) -> impl Iterator<Item = (Source, Stream, Session, Counters)> {
-        self.entries.iter().filter_map(|entry| {
-            let counters = entry.receiver.as_ref()?.counters();
-            Some((entry.source, entry.stream, entry.session, counters))
-        })
-    }
-
-    /// Returns what each leg has brought of each session.
-    pub fn legs(&self) -> impl Iterator<Item = (Source, Stream, Leg, LegCounters)> {
-        self.entries.iter().flat_map(|entry| {
-            let legs = entry.receiver.iter().flat_map(|receiver| receiver.legs());
-            legs.map(|(leg, counters)| (entry.source, entry.stream, leg, counters))
-        })
-    }
-
-    /// Returns where each series continues.
-    pub fn marks(&self) -> impl Iterator<Item = (Source, Stream, Mark)> {
-        self.entries.iter().filter_map(|entry| Some((entry.source, entry.stream, entry.mark()?)))
-    }
-
-    /// Returns how many buffers are free, and how many the receivers hold.
-    #[must_use]
-    pub fn buffers(&self) -> (usize, usize) {
-        (self.pool.free(), self.entries.iter().map(Entry::held).sum())
-    }
-
-    /// Returns how many gaps are open.
-    #[must_use]
-    pub fn open_gaps(&self) -> usize {
-        self.entries.iter().map(Entry::open_gaps).sum()
     }
 
     /// Takes a buffer, to receive into it. If none is free, the stream that holds most gives up its oldest
@@ -292,10 +243,10 @@ impl Arrivals {
         let mut kept = Some(buffer);
         let result = self.handle(now, from, &mut kept, length, out);
         if let Some(buffer) = kept {
+            if let Err(reason) = result {
+                self.count_reject(reason, &buffer, length);
+            }
             self.pool.give(buffer);
-        }
-        if let Err(reason) = result {
-            self.rejects[reason.index()] += 1;
         }
         result
     }
@@ -381,6 +332,7 @@ impl Arrivals {
         };
         joins(&self.entries[at]).is_some()
             && self.entries.iter().filter_map(joins).sum::<usize>() >= self.joining_max
+            && !mutant("strangers_take_all")
     }
 
     /// Notes what has changed in an entry.
@@ -468,7 +420,7 @@ impl Arrivals {
     /// waits before it calls [`Self::handle_timeout`].
     pub fn begin_turn(&mut self, now: Monotonic) -> Option<u64> {
         let late_ns = now.since(self.poll_timeout()?);
-        (late_ns > LATE_NS).then(|| {
+        (late_ns > LATE_NS && !mutant("sleep_is_loss")).then(|| {
             self.postpone(late_ns);
             late_ns
         })

@@ -1,12 +1,13 @@
 //! Whom to believe: which session of a stream is followed, and who is a stranger with our name.
 
-use super::{Arrivals, Event, Flow, Inbox, Labelled};
+use super::{Arrivals, Event, Flow, Inbox, Labelled, Rejects};
+use crate::hook::mutant;
 use crate::id::{MessageNumber, Series, Session, Source, Stream};
 use crate::random::Random;
 use crate::reassembly::{Bound, Loss, Pool};
 use crate::receiver::{Mark, Over, Position, Receiver};
 use crate::time::{MILLISECOND, Monotonic, SECOND};
-use crate::wire::{Address, Header, LostReason, Reject, SessionInfo};
+use crate::wire::{Address, Flags, Header, LostReason, Reject, SessionInfo};
 
 /// A later session replaces one that was silent for so long beyond the time within which it promised a SESSION.
 const REPLACE_NS: u64 = 50 * MILLISECOND;
@@ -34,6 +35,8 @@ pub(super) struct Entry {
     pub(super) heard: Monotonic,
     /// Where this session was left, when it was silent.
     pub(super) left: Option<Position>,
+    /// What of it was refused, by reason.
+    pub(super) rejects: Rejects,
     /// An earlier session that was named, and when first.
     pub(super) earlier: Option<(Session, Monotonic)>,
 }
@@ -61,6 +64,10 @@ impl Spare {
 }
 
 impl Entry {
+    pub(super) const fn key(&self) -> (Source, Stream) {
+        (self.source, self.stream)
+    }
+
     /// What is followed.
     pub(super) fn flow(&self) -> Flow {
         let series = self.receiver.as_ref().and_then(|receiver| receiver.series());
@@ -126,7 +133,7 @@ impl Entry {
         spare: &mut Spare,
         out: &mut impl Inbox,
     ) {
-        if !self.end_previous(Over::Silent, pool, spare, out) {
+        if !self.end_previous(Over::Silent, pool, spare, out) && !mutant("unjoined_untold") {
             self.perhaps_more(LostReason::Silent, out);
         }
     }
@@ -160,6 +167,12 @@ impl Entry {
             until: None,
         };
         out.loss(flow, loss);
+    }
+
+    /// Whether this is the session before, and the one that follows has not stated its series.
+    fn returns_to(&self, session: Session) -> bool {
+        let mark = self.previous.as_ref().and_then(|previous| previous.mark());
+        mark.is_some_and(|mark| mark.session == session)
     }
 
     /// An earlier session was named. Returns whether to believe it now.
@@ -203,10 +216,23 @@ impl Arrivals {
                 return Err(Reject::Session);
             }
             entry.heard = now;
+        } else if !has_key && entry.returns_to(session) && !mutant("stranger_ends_session") {
+            // Without a key, anybody can send DATA of a later session. Its source still lives in this one.
+            entry.heard = now;
+            let joining = entry.receiver.take();
+            entry.receiver = entry.previous.take();
+            entry.session = session;
+            entry.joined = true;
+            if let Some(mut joining) = joining {
+                joining.release(&mut self.pool);
+                self.spare.keep(joining);
+            }
         } else {
             let silent = now.since(entry.heard);
+            // The members of a feed agree on its sessions.
+            let is_sure = has_key || header.flags.has(Flags::FEED);
             let replaces = if session > entry.session {
-                ended || has_key || silent >= promised.saturating_add(REPLACE_NS)
+                ended || is_sure || silent >= promised.saturating_add(REPLACE_NS)
             } else {
                 silent >= activity_ns && is_session && entry.named_again(now, session)
             };
@@ -257,9 +283,7 @@ impl Arrivals {
         now: Monotonic,
     ) -> Option<usize> {
         let key = (source, stream);
-        let find = |entries: &[Entry]| {
-            entries.binary_search_by_key(&key, |entry| (entry.source, entry.stream))
-        };
+        let find = |entries: &[Entry]| entries.binary_search_by_key(&key, Entry::key);
         if let Ok(at) = find(&self.entries) {
             return Some(at);
         }
@@ -284,6 +308,7 @@ impl Arrivals {
                 complete: false,
                 heard: now,
                 left: None,
+                rejects: [0; Reject::ALL.len()],
                 earlier: None,
             },
         );

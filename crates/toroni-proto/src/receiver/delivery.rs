@@ -106,7 +106,8 @@ impl Delivery {
 
     /// Notes that all numbers below this one were delivered or reported.
     pub(super) fn raise_mark(&mut self, to: Option<Number>) {
-        let to = to.map(|to| self.limit.map_or(to, |limit| to.min(limit)));
+        let limit = self.limit.filter(|_| !mutant("mark_over_limit"));
+        let to = to.map(|to| limit.map_or(to, |limit| to.min(limit)));
         self.mark = self.mark.max(to);
     }
 }

@@ -14,6 +14,7 @@
 //! nothing is missing between two sessions.
 
 mod delivery;
+mod ending;
 mod joining;
 mod live;
 mod requests;
@@ -21,20 +22,22 @@ mod requests;
 pub(crate) mod tests;
 
 use self::delivery::Delivery;
+pub use self::ending::Over;
 pub use self::joining::JOIN_HELD;
 use self::joining::Joining;
 use self::live::Live;
 use self::requests::Requests;
 use crate::audience::Name;
-use crate::config::{Config, Order};
+use crate::config::Config;
+use crate::hook::mutant;
 use crate::id::{MessageNumber, Number, Sequence, Series, Session};
 use crate::legs::{Leg, LegCounters, Path};
 use crate::random::Random;
-use crate::reassembly::{Bound, Buffer, Deliver, Loss, Pool};
+use crate::reassembly::{Buffer, Deliver, Pool};
 use crate::time::Monotonic;
 use crate::wire::{
-    Body, Datagram, Header, Keys, LostReason, NcfReason, Policy, Receiver as Id, SessionInfo,
-    TopicNumber, Topics,
+    Body, Datagram, Header, Keys, NcfReason, Policy, Receiver as Id, SessionInfo, TopicNumber,
+    Topics,
 };
 
 /// Who receives.
@@ -111,17 +114,6 @@ pub enum End {
     Complete,
     /// The source was silent.
     Silent,
-}
-
-/// Why a session is not followed any more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Over {
-    /// The source is silent.
-    Silent,
-    /// Another session of the same series follows, and brings the numbers from this one on.
-    Continued(Number),
-    /// A session of another series follows.
-    Replaced,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -329,7 +321,7 @@ impl Receiver {
                 // What is gone from a repairer's window, others may still have.
                 let is_sender =
                     !self.requests.is_feed() || self.requests.legs.is_sender(from.address);
-                if is_sender || ncf.reason != NcfReason::Gone {
+                if is_sender || ncf.reason != NcfReason::Gone || mutant("repairer_believed") {
                     live.ncf(now, ncf);
                 }
                 live.expire(now, pool, &mut self.delivery.to(out));
@@ -475,59 +467,5 @@ impl Receiver {
             live.gaps.postpone(by_ns);
             live.names_until = live.names_until.map(|until| until.after(by_ns));
         }
-    }
-
-    /// Ends the session. Reports what is missing, unless the next session brings it again.
-    pub fn close(&mut self, why: Over, pool: &mut Pool, out: &mut impl Deliver) {
-        match why {
-            Over::Silent => self.finish(LostReason::Silent, pool, out),
-            Over::Replaced => self.finish(LostReason::Restart, pool, out),
-            Over::Continued(begins) => self.hand_over(begins, pool, out),
-        }
-        self.release(pool);
-    }
-
-    /// Delivers and reports what the next session does not bring again.
-    fn hand_over(&mut self, begins: Number, pool: &mut Pool, out: &mut impl Deliver) {
-        match self.config.order {
-            // What was delivered behind a gap must not come again, so the gap ends here.
-            Order::Arrival => {}
-            Order::Source if self.delivery.mark < Some(begins) => self.delivery.limit(begins),
-            Order::Source => return,
-        }
-        self.give_up_all(LostReason::Restart, pool, out);
-    }
-
-    /// Gives all buffers back, and reports nothing.
-    pub(crate) fn release(&mut self, pool: &mut Pool) {
-        match self.phase {
-            Phase::Joining => self.joining.release(pool),
-            Phase::Live => self.live.reassembly.clear(pool),
-            Phase::Ended(_) => return,
-        }
-        self.phase = Phase::Ended(End::Silent);
-    }
-
-    fn finish(&mut self, reason: LostReason, pool: &mut Pool, out: &mut impl Deliver) {
-        if let Some(Position { message, .. }) = self.give_up_all(reason, pool, out) {
-            // What was sent last and lost with the host, nobody knows.
-            let after = self.delivery.mark.and_then(Number::before);
-            let bound = Bound::AtLeast;
-            out.loss(Loss { message, count: 0, bound, reason, after, until: None });
-        }
-    }
-
-    /// Reports all that is known to be missing. Returns where the session was left.
-    fn give_up_all(
-        &mut self,
-        reason: LostReason,
-        pool: &mut Pool,
-        out: &mut impl Deliver,
-    ) -> Option<Position> {
-        if !self.is_live() {
-            return None;
-        }
-        self.resume = Some(self.live.give_up_all(reason, pool, &mut self.delivery.to(out)));
-        self.resume
     }
 }

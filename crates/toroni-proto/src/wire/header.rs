@@ -281,6 +281,13 @@ pub(super) fn reopen(datagram: &[u8]) -> Option<(bool, Sequence, &[u8])> {
     Some((flags.has(Flags::FEED), Sequence::new(u64::from_le_bytes(*sequence))?, body))
 }
 
+/// Reads whose stream a datagram says it belongs to. It may have been refused, so nothing of that need be true.
+pub(crate) fn claimed_stream(datagram: &[u8]) -> Option<(Source, Stream)> {
+    let stream = u16::from_le_bytes(*datagram.get(12..)?.first_chunk()?);
+    let source = u32::from_le_bytes(*datagram.get(16..)?.first_chunk()?);
+    Some((Source(source), Stream(stream)))
+}
+
 /// Sets flags in a datagram that this crate made. It must be sealed again if it has a MAC.
 pub(super) fn set_flags(datagram: &mut [u8], flags: Flags) {
     if let Some(byte) = datagram.get_mut(FLAGS_AT) {

@@ -31,6 +31,7 @@ mod tests;
 pub use self::chunk::{Chunk, LostReason, Start, TopicNumber};
 pub use self::cursor::NoRoom;
 pub use self::data::{Chunks, Data, DataWriter, Placed};
+pub(crate) use self::header::claimed_stream;
 pub use self::header::{Flags, HEADER_BYTES, Header, Kind, VERSION};
 pub use self::mac::{Key, Keys, MAC_BYTES};
 pub use self::nak::Nak;

@@ -7,6 +7,15 @@ const KEYED: Origin = Origin { keys: Some(KEYS), ..ORIGIN };
 /// A receiver that has message 40, misses `lost` and holds the next one. With a key, so that another session is
 /// followed at once.
 fn with_a_gap(config: &Config, lost: core::ops::Range<u64>) -> Sink {
+    gap(config, lost, false)
+}
+
+/// And it has a SESSION that counts all of them.
+fn with_a_gap_and_session(config: &Config, lost: core::ops::Range<u64>) -> Sink {
+    gap(config, lost, true)
+}
+
+fn gap(config: &Config, lost: core::ops::Range<u64>, session: bool) -> Sink {
     let mut source = KEYED.start();
     let mut sink = Sink::with(config, 9, Some(KEYS));
     sink.hears_all(0, &source.publish(0, 40, 5));
@@ -15,6 +24,9 @@ fn with_a_gap(config: &Config, lost: core::ops::Range<u64>) -> Sink {
     }
     let next = source.publish(1, lost.end, 5);
     sink.hears_all(1, &next);
+    if session {
+        assert_eq!(sink.hears(21, &source.session(21)), Ok(()));
+    }
     sink
 }
 
@@ -75,12 +87,18 @@ fn what_the_same_series_does_not_bring_again_is_counted_and_what_was_held_delive
         (44, &["M40", "Restart=2 in 41..43", "M43", "M44"]),
         (46, &["M40", "Restart=2 in 41..43", "M43", "Restart<=2 in 44..46", "M46"]),
     ] {
-        let mut sink = with_a_gap(&config(), 41..43);
-        let mut source = again(1, begins);
-        for number in begins..45.max(begins + 1) {
-            sink.hears_all(20, &source.publish(20, number, 5));
+        // Whether the session before had said that it had taken all below 44 from its bus.
+        for stated in [false, true] {
+            let mut sink = match stated {
+                false => with_a_gap(&config(), 41..43),
+                true => with_a_gap_and_session(&config(), 41..43),
+            };
+            let mut source = again(1, begins);
+            for number in begins..45.max(begins + 1) {
+                sink.hears_all(30, &source.publish(30, number, 5));
+            }
+            assert_eq!(sink.given(30), wanted, "begins at {begins}, stated: {stated}");
         }
-        assert_eq!(sink.given(20), wanted, "begins at {begins}");
     }
 }
 
@@ -162,4 +180,61 @@ fn with_a_key_a_session_that_is_over_cannot_be_played_again_to_a_receiver_that_r
     }
     assert_eq!(restarted.hears(30, &recorded[0]), Err(Reject::Session));
     assert_eq!(restarted.hears(30, &recorded[1]), Err(Reject::Session));
+}
+
+/// The current session, which broke its promise, and DATA of a later one.
+fn interrupted(sink: &mut Sink, source: &mut Source) -> u64 {
+    let mut list = source.publish(0, 40, 5);
+    list.push(source.session(20));
+    sink.hears_all(20, &list);
+    let next_ms = u64::from(u16::from_le_bytes([list[2][104], list[2][105]]));
+    let at = 20 + next_ms + 50;
+    let later = Origin { session: 101, series: 2, begins: 0, ..ORIGIN }.start().publish(at, 7, 5);
+    assert_eq!(sink.hears(at, &later[1]), Ok(()));
+    assert_eq!(sink.given(at), ["M40"]);
+    at
+}
+
+#[test]
+fn data_of_a_later_session_does_not_end_the_one_that_is_heard_again() {
+    let mut source = ORIGIN.start();
+    let mut sink = Sink::new(&config());
+    let at = interrupted(&mut sink, &mut source);
+    let missed = source.publish(at + 1, 41, 5);
+    sink.hears_all(at + 2, &source.publish(at + 2, 42, 5));
+    sink.hears_all(at + 3, &missed);
+    assert_eq!(sink.given(at + 3), ["M41", "M42"]);
+    assert_eq!((sink.arrivals.buffers().1, sink.arrivals.open_gaps()), (0, 0));
+    // Its SESSION comes too late: the session before lives.
+    let mut later = Origin { session: 101, series: 2, begins: 0, ..ORIGIN }.start();
+    let list = later.publish(at + 3, 7, 5);
+    assert_eq!(sink.hears(at + 4, &list[0]), Err(Reject::Session));
+}
+
+#[test]
+fn a_later_session_of_a_feed_is_followed_at_once() {
+    let mut sink = Sink::new(&config());
+    sink.hears_all(0, &ORIGIN.feed(&[]).publish(0, 40, 5));
+    let mut next = Origin { session: 101, begins: 41, ..ORIGIN }.feed(&[]);
+    sink.hears_all(1, &next.publish(1, 41, 5));
+    assert_eq!(sink.given(1), ["M40", "M41"]);
+    let old = ORIGIN.feed(&[]).publish(2, 40, 5);
+    assert_eq!(sink.hears(2, &old[1]), Err(Reject::Session));
+}
+
+#[test]
+fn what_is_refused_is_counted_for_the_stream_that_it_names() {
+    let mut sink = Sink::new(&config());
+    sink.hears_all(0, &ORIGIN.start().publish(0, 40, 5));
+    sink.hears_all(0, &Origin { source: 2, ..ORIGIN }.start().publish(0, 40, 5));
+    let mut bytes = Origin { source: 2, ..ORIGIN }.start().publish(0, 40, 5).remove(0);
+    bytes[2] = 9;
+    assert_eq!(sink.hears(1, &bytes), Err(Reject::Version));
+    assert_eq!(sink.hears(1, &bytes[..12]), Err(Reject::Short));
+    let version = |rejects: &Rejects| rejects[Reject::Version.index()];
+    let streams: Vec<_> =
+        sink.arrivals.rejects_of_streams().map(|(.., one)| version(one)).collect();
+    assert_eq!((streams, version(sink.arrivals.rejects())), (vec![0, 1], 1));
+    let all = sink.arrivals.rejects_of_streams().map(|(.., one)| one.iter().sum::<u64>());
+    assert_eq!((all.sum::<u64>(), sink.arrivals.rejects().iter().sum()), (1, 2));
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::id::Sequence;
+use crate::legs::LegCounters;
 
 fn path(leg: usize, port: u16) -> Path {
     Path { leg: Leg::new(leg).unwrap(), address: Address { ip: [0; 16], port } }

@@ -6,8 +6,9 @@ mod requests;
 
 use super::*;
 use crate::batcher::Now;
+use crate::config::Order;
 use crate::id::Source as SourceId;
-use crate::reassembly::Message;
+use crate::reassembly::{Bound, Loss, Message};
 use crate::sender::{Identity, Sender};
 use crate::time::{MILLISECOND, SECOND, Wall};
 use crate::wire::chunk::tests::start;

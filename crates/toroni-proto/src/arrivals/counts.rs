@@ -1,0 +1,78 @@
+//! What can be seen of the arrivals: counters, marks, memory.
+
+use super::sessions::Entry;
+use super::{Arrivals, Rejects};
+use crate::id::{Session, Source, Stream};
+use crate::legs::{Leg, LegCounters};
+use crate::reassembly::Buffer;
+use crate::receiver::{Counters, Mark};
+use crate::wire::{self, Reject};
+
+impl Arrivals {
+    /// Returns how many datagrams were refused, by reason.
+    #[must_use]
+    pub const fn rejects(&self) -> &Rejects {
+        &self.rejects
+    }
+
+    /// Returns how many datagrams were refused of each stream that is followed, by reason. Before its MAC is
+    /// checked, a datagram may name any source.
+    pub fn rejects_of_streams(&self) -> impl Iterator<Item = (Source, Stream, &Rejects)> {
+        self.entries.iter().map(|entry| (entry.source, entry.stream, &entry.rejects))
+    }
+
+    pub(super) fn count_reject(&mut self, reason: Reject, buffer: &Buffer, length: usize) {
+        self.rejects[reason.index()] += 1;
+        let bytes = self.pool.get(buffer).get(..length).unwrap_or_default();
+        if let Some(key) = wire::claimed_stream(bytes)
+            && let Ok(at) = self.entries.binary_search_by_key(&key, Entry::key)
+        {
+            self.entries[at].rejects[reason.index()] += 1;
+        }
+    }
+
+    /// Returns how many datagrams found no buffer, and how many no room for their source.
+    #[must_use]
+    pub const fn dropped(&self) -> (u64, u64) {
+        (self.no_buffer, self.no_entry)
+    }
+
+    /// Returns how many events the caller did not fetch in time.
+    #[must_use]
+    pub const fn events_dropped(&self) -> u64 {
+        self.events_dropped
+    }
+
+    /// Returns what each receiver has counted.
+    pub fn counters(&self) -> impl Iterator<Item = (Source, Stream, Session, Counters)> {
+        self.entries.iter().filter_map(|entry| {
+            let counters = entry.receiver.as_ref()?.counters();
+            Some((entry.source, entry.stream, entry.session, counters))
+        })
+    }
+
+    /// Returns what each leg has brought of each session.
+    pub fn legs(&self) -> impl Iterator<Item = (Source, Stream, Leg, LegCounters)> {
+        self.entries.iter().flat_map(|entry| {
+            let legs = entry.receiver.iter().flat_map(|receiver| receiver.legs());
+            legs.map(|(leg, counters)| (entry.source, entry.stream, leg, counters))
+        })
+    }
+
+    /// Returns where each series continues.
+    pub fn marks(&self) -> impl Iterator<Item = (Source, Stream, Mark)> {
+        self.entries.iter().filter_map(|entry| Some((entry.source, entry.stream, entry.mark()?)))
+    }
+
+    /// Returns how many buffers are free, and how many the receivers hold.
+    #[must_use]
+    pub fn buffers(&self) -> (usize, usize) {
+        (self.pool.free(), self.entries.iter().map(Entry::held).sum())
+    }
+
+    /// Returns how many gaps are open.
+    #[must_use]
+    pub fn open_gaps(&self) -> usize {
+        self.entries.iter().map(Entry::open_gaps).sum()
+    }
+}
