@@ -41,6 +41,8 @@ pub(super) const CRATES: &[Crate] = &[
     },
     // The network protocol, without a network: plain computation on bytes and times that it is given.
     Crate { name: "toroni-proto", members: &[], foreign: Some(&["blake3", "thiserror"]) },
+    // Sockets and the settings of a host. It does not know how loss is repaired.
+    Crate { name: "toroni-net", members: &[], foreign: Some(&["thiserror"]) },
     // Processes, directories and checks for the tests of all crates, so it depends on none of them.
     Crate { name: "toroni-testkit", members: &[], foreign: Some(&["rustix"]) },
     Crate {
@@ -110,6 +112,14 @@ pub(super) const TREES: &[Tree] = &[
         folder: "crates/toroni-proto/src",
         layers: LAYERS_OF_PROTO,
         bottom: BOTTOM_OF_PROTO,
+        in_tests: &[],
+        reserved: &[],
+        unsafe_in: &[],
+    },
+    Tree {
+        folder: "crates/toroni-net/src",
+        layers: LAYERS_OF_NET,
+        bottom: &[],
         in_tests: &[],
         reserved: &[],
         unsafe_in: &[],
@@ -275,6 +285,12 @@ const LAYERS_OF_PROTO: &[Layer] = &[
         ignorant_of: MORE_THAN_COMPUTATION,
     },
     Layer { module: "time", uses: &[], ignorant_of: MORE_THAN_COMPUTATION },
+];
+
+/// The rules of all modules between the protocol and the network.
+const LAYERS_OF_NET: &[Layer] = &[
+    // What a host has and how it is set up. It does not know why anyone asks.
+    Layer { module: "host", uses: &[], ignorant_of: &["toroni", "toroni_proto"] },
 ];
 
 /// Paths that only some files may use: loom could not follow them elsewhere.
