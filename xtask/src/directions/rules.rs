@@ -42,7 +42,12 @@ pub(super) const CRATES: &[Crate] = &[
     // The network protocol, without a network: plain computation on bytes and times that it is given.
     Crate { name: "toroni-proto", members: &[], foreign: Some(&["blake3", "thiserror"]) },
     // Sockets and the settings of a host. It does not know how loss is repaired.
-    Crate { name: "toroni-net", members: &[], foreign: Some(&["thiserror"]) },
+    Crate {
+        name: "toroni-net",
+        // Its tests use the testkit.
+        members: &["toroni-testkit"],
+        foreign: Some(&["libc", "rustix", "thiserror"]),
+    },
     // Processes, directories and checks for the tests of all crates, so it depends on none of them.
     Crate { name: "toroni-testkit", members: &[], foreign: Some(&["rustix"]) },
     Crate {
@@ -122,7 +127,7 @@ pub(super) const TREES: &[Tree] = &[
         bottom: &[],
         in_tests: &[],
         reserved: &[],
-        unsafe_in: &[],
+        unsafe_in: UNSAFE_IN_NET,
     },
     only_unsafe("crates/toroni-proactor/src", UNSAFE_IN_PROACTOR),
     only_unsafe("bindings/c/src", UNSAFE_IN_C),
@@ -291,7 +296,13 @@ const LAYERS_OF_PROTO: &[Layer] = &[
 const LAYERS_OF_NET: &[Layer] = &[
     // What a host has and how it is set up. It does not know why anyone asks.
     Layer { module: "host", uses: &[], ignorant_of: &["toroni", "toroni_proto"] },
+    // Datagrams, whatever is in them.
+    Layer { module: "socket", uses: &["host"], ignorant_of: &["toroni", "toroni_proto"] },
 ];
+
+/// Like [`UNSAFE`], for `crates/toroni-net/src`: system calls that take pointers, and that rustix does not have.
+const UNSAFE_IN_NET: &[&str] =
+    &["host/clock.rs", "host/ethtool.rs", "socket/batch.rs", "socket/options.rs"];
 
 /// Paths that only some files may use: loom could not follow them elsewhere.
 pub(super) struct Reserved {

@@ -1,0 +1,12 @@
+//! Sockets for datagrams: opening, joining, reading and writing many at a time, and counting what the kernel drops.
+
+pub mod batch;
+pub mod buffer;
+mod control;
+pub mod datagram;
+pub mod drops;
+pub mod multicast;
+mod options;
+
+pub use batch::{Arrival, Outgoing, Receiver, Sender};
+pub use datagram::{Datagram, Options, SocketError};

@@ -1,0 +1,54 @@
+//! The socket options that rustix leaves out. Their values are numbers.
+
+use rustix::fd::{AsFd, AsRawFd};
+use std::io;
+
+/// An option: the layer of the protocol, and its number there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Name(pub(super) libc::c_int, pub(super) libc::c_int);
+
+pub(super) const RECEIVE_TIME: Name = Name(libc::SOL_SOCKET, libc::SO_TIMESTAMPNS);
+pub(super) const RECEIVE_DROPS: Name = Name(libc::SOL_SOCKET, libc::SO_RXQ_OVFL);
+pub(super) const BUSY_POLL: Name = Name(libc::SOL_SOCKET, libc::SO_BUSY_POLL);
+/// `SO_MEMINFO` of asm-generic/socket.h, which libc does not know everywhere.
+pub(super) const MEMORY: Name = Name(libc::SOL_SOCKET, 55);
+/// `SO_BINDTOIFINDEX` of asm-generic/socket.h, since Linux 5.0.
+pub(super) const BIND_TO_INTERFACE: Name = Name(libc::SOL_SOCKET, 62);
+pub(super) const MULTICAST_ALL: Name = Name(libc::IPPROTO_IP, libc::IP_MULTICAST_ALL);
+pub(super) const PACKET_INFO: Name = Name(libc::IPPROTO_IP, libc::IP_PKTINFO);
+pub(super) const RECEIVE_TTL: Name = Name(libc::IPPROTO_IP, libc::IP_RECVTTL);
+/// `IPV6_MULTICAST_ALL` of linux/in6.h, since Linux 4.20.
+pub(super) const MULTICAST_ALL_IPV6: Name = Name(libc::IPPROTO_IPV6, 29);
+pub(super) const PACKET_INFO_IPV6: Name = Name(libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO);
+pub(super) const RECEIVE_HOPS_IPV6: Name = Name(libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT);
+pub(super) const SEGMENT: Name = Name(libc::SOL_UDP, libc::UDP_SEGMENT);
+
+/// Sets an option whose value is a number.
+pub(super) fn set(socket: &impl AsFd, name: Name, value: libc::c_int) -> io::Result<()> {
+    let length = u32::try_from(size_of_val(&value)).unwrap_or(0);
+    let descriptor = socket.as_fd().as_raw_fd();
+    // SAFETY: the descriptor is open while it is borrowed, and the kernel reads `length` bytes of `value`.
+    let result =
+        unsafe { libc::setsockopt(descriptor, name.0, name.1, (&raw const value).cast(), length) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Returns the words of an option's value, and how many the kernel knows. The others are 0.
+pub(super) fn words<const N: usize>(
+    socket: &impl AsFd,
+    name: Name,
+) -> io::Result<([u32; N], usize)> {
+    let mut values = [0_u32; N];
+    let mut length = u32::try_from(size_of_val(&values)).unwrap_or(0);
+    let descriptor = socket.as_fd().as_raw_fd();
+    // SAFETY: the descriptor is open while it is borrowed. The kernel writes at most `length` bytes, which are those of
+    // `values`, and any bytes are valid numbers.
+    let result = unsafe {
+        libc::getsockopt(descriptor, name.0, name.1, values.as_mut_ptr().cast(), &raw mut length)
+    };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let known = usize::try_from(length).unwrap_or(0) / size_of::<u32>();
+    Ok((values, known.min(N)))
+}
