@@ -97,7 +97,7 @@ fn advice(attempt: &str, error: &io::Error) -> &'static str {
         ("join", Some(libc::ENOBUFS)) => {
             " (this socket is in as many groups as net.ipv4.igmp_max_memberships allows)"
         }
-        ("join", Some(libc::ENODEV)) | ("open", Some(libc::ENODEV | libc::ENXIO)) => {
+        (_, Some(libc::ENODEV)) | ("configure", Some(libc::EADDRNOTAVAIL)) => {
             " (the interface is gone)"
         }
         ("join", Some(libc::EADDRINUSE)) => " (this socket has joined it there already)",

@@ -1,0 +1,217 @@
+//! What needs a network: two hosts with cables between them.
+
+use crate::hosts::Hosts;
+use crate::{LOOPED, group, is_empty, leg, listen, meet, receive, send};
+use rustix::io::Errno;
+use std::net::SocketAddr;
+use toroni_net::host::arp::{self, State};
+use toroni_net::host::ethtool::Ethtool;
+use toroni_net::host::interface::{self, InterfaceError};
+use toroni_net::socket::{Datagram, Options, Outgoing, Sender, multicast};
+use toroni_testkit::wait;
+
+const GROUPS: [&str; 2] = ["239.192.84.79:4479", "[ff18::5452:4f4e]:4479"];
+
+#[test]
+fn a_datagram_crosses_the_cable_and_brings_its_hops() {
+    let Some(Hosts { hosts: [near, far] }) = Hosts::new(1) else { return };
+    for text in GROUPS {
+        let socket = far.enter(|| listen(group(text), "eth0"));
+        let to = socket.address();
+        for ttl in [1, 16, 255] {
+            let options = Options { ttl, ..Options::default() };
+            let from = near.enter(|| leg(to.ip(), "eth0", &options));
+            meet(&from, &socket);
+            send(&from, to, &[[ttl; 1_408]; 3]);
+            for (arrival, bytes) in receive(&socket, 3) {
+                assert_eq!((arrival.from, arrival.ttl), (from.address(), Some(ttl)), "{text}");
+                assert_eq!(bytes, [ttl; 1_408]);
+            }
+            let wanted: std::net::IpAddr =
+                if to.is_ipv4() { near.address_on(0).into() } else { near.address_v6_on(0).into() };
+            assert_eq!(from.address().ip(), wanted);
+        }
+    }
+}
+
+/// The other host gets the datagram that was sent later, and not the earlier one.
+#[test]
+fn a_ttl_of_0_leaves_no_host() {
+    let Some(Hosts { hosts: [near, far] }) = Hosts::new(1) else { return };
+    for text in GROUPS {
+        let there = far.enter(|| listen(group(text), "eth0"));
+        let to = there.address();
+        let here = near.enter(|| listen(group(text), "eth0"));
+        let local = near.enter(|| leg(to.ip(), "eth0", &Options { ttl: 0, ..LOOPED }));
+        let wide = near.enter(|| leg(to.ip(), "eth0", &LOOPED));
+        meet(&wide, &there);
+        send(&local, to, &["stays"]);
+        send(&wide, to, &["leaves"]);
+        assert_eq!(receive(&there, 1)[0].1, b"leaves", "{text}");
+        let both: Vec<_> = receive(&here, 2).into_iter().map(|(_, bytes)| bytes).collect();
+        assert_eq!(both, [&b"stays"[..], b"leaves"], "{text}");
+    }
+}
+
+/// Each socket gets what arrives on its own interface, although both are bound to one group and port.
+#[test]
+fn two_interfaces_are_two_legs() {
+    let Some(Hosts { hosts: [near, far] }) = Hosts::new(2) else { return };
+    for text in GROUPS {
+        let to: SocketAddr = group(text);
+        let sockets = far.enter(|| ["eth0", "eth1"].map(|name| listen(to, name)));
+        let legs = near.enter(|| ["eth0", "eth1"].map(|name| leg(to.ip(), name, &LOOPED)));
+        let indexes =
+            far.enter(|| ["eth0", "eth1"].map(|name| interface::named(name).unwrap().index));
+        for (from, socket) in legs.iter().zip(&sockets) {
+            meet(from, socket);
+        }
+        // What each said to meet must not be taken for what comes now.
+        wait::until("nothing is left", || sockets.iter().all(is_empty));
+        for (number, from) in legs.iter().enumerate() {
+            send(from, to, &[format!("on leg {number}")]);
+        }
+        for (number, (socket, index)) in sockets.iter().zip(indexes).enumerate() {
+            let (arrival, bytes) = receive(socket, 1).remove(0);
+            assert_eq!(bytes, format!("on leg {number}").as_bytes(), "{text}");
+            assert_eq!(arrival.from, legs[number].address());
+            assert_eq!(arrival.interface, Some(index), "{text}");
+        }
+        assert!(sockets.iter().all(is_empty), "{text}: each datagram came once");
+    }
+    // A host with two of them must say which.
+    let error = near.enter(interface::only).unwrap_err();
+    assert!(matches!(error, InterfaceError::Ambiguous { candidates: Some(_) }));
+    assert!(error.to_string().contains("eth0, eth1"), "{error}");
+}
+
+#[test]
+fn an_interface_that_goes_down_and_comes_back_is_used_again() {
+    for text in GROUPS {
+        let Some(Hosts { hosts: [near, far] }) = Hosts::new(1) else { return };
+        let socket = far.enter(|| listen(group(text), "eth0"));
+        let to = socket.address();
+        let from = near.enter(|| leg(to.ip(), "eth0", &LOOPED));
+        meet(&from, &socket);
+        near.ip("link set eth0 down");
+        let down = near.enter(|| interface::named("eth0")).unwrap();
+        assert!(!down.is_up() && down.carrier.is_none());
+        let outgoing = [Outgoing { to, bytes: b"lost" }];
+        let error = Sender::new(&from).send(&from, &outgoing).unwrap_err();
+        let known = [Errno::NETUNREACH, Errno::NETDOWN, Errno::NODEV, Errno::ADDRNOTAVAIL];
+        assert!(
+            known.iter().any(|known| error.raw_os_error() == Some(known.raw_os_error())),
+            "{error}"
+        );
+        near.ip("link set eth0 up");
+        if to.is_ipv6() {
+            // The kernel removed the address when the interface went down.
+            near.ip(&format!("address add {}/64 dev eth0 nodad", near.address_v6_on(0)));
+        }
+        // The same socket, once the kernel has the route again.
+        wait::until("datagrams leave again", || {
+            Sender::new(&from).send(&from, &[Outgoing { to, bytes: b"again" }]).is_ok()
+                && !is_empty(&socket)
+        });
+        // The receiver's membership survives the same.
+        far.ip("link set eth0 down");
+        far.ip("link set eth0 up");
+        if to.is_ipv6() {
+            far.ip(&format!("address add {}/64 dev eth0 nodad", far.address_v6_on(0)));
+        }
+        wait::until("datagrams arrive again", || {
+            Sender::new(&from).send(&from, &[Outgoing { to, bytes: b"and again" }]).is_ok()
+                && !is_empty(&socket)
+        });
+    }
+}
+
+/// On the loopback interface, this makes no difference: there, sending is receiving.
+#[test]
+fn a_host_does_not_hear_itself_unless_it_wants_to() {
+    let Some(Hosts { hosts: [near, far] }) = Hosts::new(1) else { return };
+    for text in GROUPS {
+        let there = far.enter(|| listen(group(text), "eth0"));
+        let here = near.enter(|| listen(group(text), "eth0"));
+        let to = there.address();
+        let silent = near.enter(|| leg(to.ip(), "eth0", &Options::default()));
+        let looped = near.enter(|| leg(to.ip(), "eth0", &LOOPED));
+        meet(&silent, &there);
+        send(&silent, to, &["for other hosts"]);
+        send(&looped, to, &["for all"]);
+        assert_eq!(receive(&there, 2)[1].1, b"for all", "{text}");
+        let (arrival, bytes) = receive(&here, 1).remove(0);
+        assert_eq!((bytes.as_slice(), arrival.from), (&b"for all"[..], looped.address()), "{text}");
+        assert!(is_empty(&here), "{text}");
+    }
+}
+
+#[test]
+fn an_interface_that_is_gone_is_said_to_be() {
+    let Some(Hosts { hosts: [near, far] }) = Hosts::new(2) else { return };
+    let gone = near.enter(|| interface::named("eth1")).unwrap();
+    let socket = near.enter(|| listen(group(GROUPS[0]), "eth0"));
+    far.ip("link delete eth1");
+    for text in GROUPS {
+        let open = || Datagram::group(group(text), &gone, &LOOPED);
+        let said = near.enter(open).unwrap_err().to_string();
+        assert!(said.ends_with("(the interface is gone)"), "{said}");
+    }
+    let join = || multicast::join(&socket, group("239.192.84.95:1").ip(), &gone);
+    let said = near.enter(join).unwrap_err().to_string();
+    assert!(said.ends_with("(the interface is gone)"), "{said}");
+}
+
+/// Segments that are longer than the MTU cannot be cut by the kernel. It sends them one by one, in fragments.
+#[test]
+fn segments_cross_the_cable_and_a_small_mtu_ends_joining() {
+    let Some(Hosts { hosts: [near, far] }) = Hosts::new(1) else { return };
+    let roomy = Options { receive_buffer: Some(4 << 20), ..LOOPED };
+    let open = || Datagram::group(group(GROUPS[0]), &interface::named("eth0").unwrap(), &roomy);
+    let socket = far.enter(open).unwrap();
+    let to = socket.address();
+    let from = near.enter(|| leg(to.ip(), "eth0", &LOOPED));
+    let datagrams: Vec<_> = (0..64_u8).map(|number| vec![number; 1_408]).collect();
+    let outgoing: Vec<_> = datagrams.iter().map(|bytes| Outgoing { to, bytes }).collect();
+    for mtu in [1500, 600] {
+        for host in [&near, &far] {
+            host.ip(&format!("link set eth0 mtu {mtu}"));
+        }
+        let mut sender = Sender::new(&from);
+        assert_eq!(sender.send(&from, &outgoing).unwrap(), 64);
+        assert_eq!(sender.is_joining(), mtu == 1500 && from.can_segment(), "{mtu}");
+        let arrived: Vec<_> = receive(&socket, 64).into_iter().map(|(_, bytes)| bytes).collect();
+        assert!(arrived == datagrams, "MTU {mtu}");
+    }
+}
+
+#[test]
+fn the_host_tells_about_its_interfaces_and_neighbours() {
+    let Some(Hosts { hosts: [near, far] }) = Hosts::new(1) else { return };
+    let eth0 = near.enter(interface::only).unwrap();
+    assert_eq!((eth0.name.as_str(), eth0.mtu, eth0.carrier), ("eth0", 1500, Some(true)));
+    assert_eq!(eth0.addresses[0], near.address_on(0));
+    assert!(eth0.addresses.contains(&near.address_v6_on(0).into()));
+    assert!(eth0.mac.is_some());
+    let (link, ring) = near.enter(|| {
+        let driver = Ethtool::open("eth0").unwrap();
+        // A veth has counters, and no interrupts.
+        assert_eq!(driver.coalescing().map(|found| found.is_adaptive()), None);
+        assert!(driver.counters().is_some_and(|counters| !counters.is_empty()));
+        (driver.link().unwrap(), driver.ring())
+    });
+    assert_eq!((link.speed, link.is_full_duplex), (Some(10_000_000_000), Some(true)));
+    assert_eq!(ring, None);
+
+    let ip = far.address_on(0);
+    let there = far.enter(|| leg(ip.into(), "eth0", &LOOPED));
+    let here = near.enter(|| leg(ip.into(), "eth0", &LOOPED));
+    send(&here, there.address(), &["who are you?"]);
+    let _ = receive(&there, 1);
+    let neighbours = near.enter(arp::neighbours).unwrap();
+    let found = neighbours.iter().find(|one| one.address == ip).unwrap();
+    assert!(matches!(found.state, State::Reachable | State::Stale) && found.mac.is_some());
+    // Without the cable, there is no carrier.
+    far.ip("link set eth0 down");
+    assert_eq!(near.enter(|| interface::named("eth0")).unwrap().carrier, Some(false));
+}
