@@ -6,11 +6,14 @@ use crate::commands::clean::Clean;
 use crate::commands::completions::Completions;
 use crate::commands::create::Create;
 use crate::commands::demo::options::{Demo, DemoChild};
+use crate::commands::doctor::Doctor;
 use crate::commands::hz::options::Hz;
 use crate::commands::info::Info;
 use crate::commands::man::Man;
 #[cfg(feature = "metrics")]
 use crate::commands::metrics::ServeMetrics;
+#[cfg(feature = "net")]
+use crate::commands::net::Net;
 use crate::commands::publish::options::Publish;
 #[cfg(feature = "record")]
 use crate::commands::record::options::Record;
@@ -77,10 +80,10 @@ pub(crate) struct BusLocation {
 }
 
 /// Commands that do not use `--bus`.
-const WITHOUT_BUS: [&str; 8] =
-    ["bench", "completions", "create", "demo", "doctor", "ls", "man", "rm"];
+const WITHOUT_BUS: [&str; 9] =
+    ["bench", "completions", "create", "demo", "doctor", "ls", "man", "net", "rm"];
 /// Commands that do not use `--dir`.
-const WITHOUT_DIR: [&str; 2] = ["completions", "man"];
+const WITHOUT_DIR: [&str; 3] = ["completions", "man", "net"];
 
 /// Returns the definitions of all commands, with their exit codes. The help of a command shows `--bus` and `--dir`
 /// only if the command uses them.
@@ -88,7 +91,9 @@ pub(crate) fn definitions() -> clap::Command {
     let mut program =
         with_exit_codes(Cli::command(), &exits::overview()).mut_subcommands(|command| {
             match exits::of(command.get_name()) {
-                Some(codes) => with_exit_codes(command, &codes),
+                // Commands below it have the same codes.
+                Some(codes) => with_exit_codes(command, &codes)
+                    .mut_subcommands(|below| with_exit_codes(below, &codes)),
                 None => command,
             }
         });
@@ -187,12 +192,10 @@ STATE is alive, stopped, dead, dumping (it writes a core dump), or lapped (overt
     #[cfg(feature = "top")]
     Top(Top),
     /// Check this machine and suggest a fix for each problem
-    #[command(after_help = "Example:
-  toroni doctor --json | jq 'select(.status != \"ok\")'
-
-doctor checks the free space in /dev/shm and in the directory of buses, the limits of this process, namespaces, \
-what dead processes left behind, and what you may do with each bus.")]
-    Doctor(List),
+    Doctor(Doctor),
+    /// Calculate receive buffers, and check multicast groups
+    #[cfg(feature = "net")]
+    Net(Net),
     /// Remove buses that no process has open
     #[command(name = "rm")]
     Remove(Remove),
@@ -219,7 +222,7 @@ what dead processes left behind, and what you may do with each bus.")]
     External(Vec<OsString>),
 }
 
-/// The options of `ls` and `doctor`.
+/// The options of `ls`.
 #[derive(Args)]
 pub(crate) struct List {
     /// Print JSON, one object per line

@@ -74,6 +74,12 @@ const TABLE: &[Exits] = &[
     )
     .ended_by_signal("without --once"),
     Exits::new("doctor", "every check passed, possibly with warnings", "a check failed"),
+    #[cfg(feature = "net")]
+    Exits::new(
+        "net",
+        "the answer was printed",
+        "failure; net address: the groups cannot be used together",
+    ),
     Exits::new("rm", "every bus was removed", "a bus could not be removed"),
     Exits::new("clean", "success", "failure, or nothing could be done for the named bus"),
     #[cfg(feature = "metrics")]

@@ -1,6 +1,8 @@
 //! Parses and prints sizes, rates and durations. Does no I/O.
 
 use std::time::Duration;
+#[cfg(feature = "net")]
+pub(crate) use toroni_testkit::units::parse_bit_rate;
 pub(crate) use toroni_testkit::units::{as_f64, count, parse_bytes, parse_duration, to_u64};
 use toroni_testkit::units::{parse_number, split_unit};
 
@@ -81,6 +83,12 @@ fn scaled_bytes(mut value: f64) -> String {
 /// Prints a rate: `72.1 M/s`.
 pub(crate) fn per_second(rate: f64) -> String {
     scaled(rate, &["/s", "k/s", "M/s", "G/s"])
+}
+
+/// Prints bits per second: `200 Mbit/s`.
+#[cfg(feature = "net")]
+pub(crate) fn bit_rate(bits: u64) -> String {
+    scaled(as_f64(bits), &["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"])
 }
 
 /// Prints a duration: `8.21 µs`, `100 ms`, `2.5 s`.

@@ -32,7 +32,8 @@ mod settings;
 mod stop;
 
 use clap::FromArgMatches;
-use clap::error::ErrorKind;
+use clap::builder::StyledStr;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap_complete::CompleteEnv;
 use std::ffi::OsString;
 use std::io::Write;
@@ -51,9 +52,8 @@ pub fn main() -> ExitCode {
     note::choose(color);
     let matches = match cli::definitions().color(color).try_get_matches() {
         Ok(matches) => matches,
-        // The error of clap would also list the hidden commands.
-        Err(error) if error.kind() == ErrorKind::MissingSubcommand => {
-            let _ = write!(std::io::stderr(), "{}", cli::definitions().render_help());
+        Err(error) if is_command_missing(&error) => {
+            let _ = write!(std::io::stderr(), "{}", help_for(&error));
             return ExitCode::from(2);
         }
         Err(error) => {
@@ -70,6 +70,32 @@ pub fn main() -> ExitCode {
     };
     let Err(failure) = commands::run(cli, &matches) else { return ExitCode::SUCCESS };
     report(failure)
+}
+
+/// Whether a command was given that needs another one after it. Clap tells by two errors: a variable of the environment
+/// counts as an argument.
+fn is_command_missing(error: &clap::Error) -> bool {
+    use ErrorKind::{DisplayHelpOnMissingArgumentOrSubcommand, MissingSubcommand};
+    matches!(error.kind(), MissingSubcommand | DisplayHelpOnMissingArgumentOrSubcommand)
+}
+
+/// Returns the help of the command that needs another one after it: the program, or one such as `net`.
+fn help_for(error: &clap::Error) -> StyledStr {
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        return error.render();
+    }
+    // The error of clap would also list the hidden commands.
+    let mut program = cli::definitions();
+    program.build();
+    // As in `toroni net`.
+    let name = match error.get(ContextKind::InvalidSubcommand) {
+        Some(ContextValue::String(words)) => words.rsplit(' ').next().unwrap_or_default(),
+        _ => "",
+    };
+    match program.find_subcommand_mut(name) {
+        Some(command) => command.render_help(),
+        None => program.render_help(),
+    }
 }
 
 fn report(failure: failure::Failure) -> ExitCode {

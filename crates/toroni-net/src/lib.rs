@@ -43,6 +43,7 @@
 //! | [`socket::multicast`] | joins and leaves groups |
 //! | [`socket::buffer`] | the receive buffer: what a datagram costs in it, and what the kernel gives |
 //! | [`socket::drops`] | how many datagrams a socket had no room for |
+//! | [`socket::leak`] | whether datagrams leave the host although they must not |
 //! | [`host::address`] | which multicast groups to use, and which to avoid |
 //! | [`host::buffers`] | the equations: rate, stall, latency, bytes |
 //! | [`host::interface`] | interfaces, their addresses and counters |

@@ -71,7 +71,14 @@ pub(super) const CRATES: &[Crate] = &[
     },
     Crate {
         name: "toroni-cli",
-        members: &["toroni", "toroni-bench-harness", "toroni-proactor", "toroni-testkit"],
+        members: &[
+            "toroni",
+            "toroni-bench-harness",
+            "toroni-net",
+            "toroni-proactor",
+            "toroni-proto",
+            "toroni-testkit",
+        ],
         foreign: None,
     },
     // Runs the program as its users do, and uses the library for its own test processes.

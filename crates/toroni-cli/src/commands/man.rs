@@ -144,13 +144,16 @@ fn write_all(directory: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(directory).map_err(|error| {
         Failure::Failed(format!("cannot create {}: {error}", directory.display()))
     })?;
-    let program = built();
-    let pages = std::iter::once(&program).chain(visible(&program));
-    for command in pages {
-        let path = directory.join(clap_mangen::Man::new(command.clone()).get_filename());
-        std::fs::write(&path, render(command)?).map_err(|error| {
-            Failure::Failed(format!("cannot write {}: {error}", path.display()))
-        })?;
-    }
-    Ok(())
+    write_page(directory, &built())
+}
+
+/// Writes the page of a command, and those of the commands below it.
+fn write_page(directory: &Path, command: &Command) -> Result<(), Failure> {
+    let path = directory.join(clap_mangen::Man::new(command.clone()).get_filename());
+    std::fs::write(&path, render(command)?)
+        .map_err(|error| Failure::Failed(format!("cannot write {}: {error}", path.display())))?;
+    // clap's own `help` has no page.
+    visible(command)
+        .filter(|below| below.get_name() != "help")
+        .try_for_each(|below| write_page(directory, below))
 }

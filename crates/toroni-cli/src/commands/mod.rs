@@ -6,13 +6,15 @@ pub(crate) mod clean;
 pub(crate) mod completions;
 pub(crate) mod create;
 pub(crate) mod demo;
-mod doctor;
+pub(crate) mod doctor;
 pub(crate) mod hz;
 pub(crate) mod info;
 mod list;
 pub(crate) mod man;
 #[cfg(feature = "metrics")]
 pub(crate) mod metrics;
+#[cfg(feature = "net")]
+pub(crate) mod net;
 mod opening;
 pub(crate) mod publish;
 #[cfg(feature = "record")]
@@ -66,6 +68,8 @@ pub(crate) fn run(cli: Cli, matches: &ArgMatches) -> Result<(), Failure> {
             let name = arguments.name.as_deref().or(named.then_some(location.bus.as_str()));
             top::run(&location, &arguments, name)
         }
+        #[cfg(feature = "net")]
+        Command::Net(arguments) => net::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&location, &arguments),
         Command::Remove(arguments) => remove::run(&location, &arguments),
         Command::Clean(arguments) => {

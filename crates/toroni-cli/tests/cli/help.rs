@@ -68,6 +68,10 @@ fn without_a_command_there_is_help_without_hidden_commands() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(said.contains("Usage: toroni") && said.contains("\n  sub "), "{said}");
         assert!(!said.contains("demo-publisher"), "{said}");
+        // Variables of the environment make no difference.
+        let bare = buses.command(arguments).env_remove("TORONI_DIR").output().unwrap();
+        let bare = String::from_utf8_lossy(&bare.stderr);
+        assert!(bare.starts_with("A message bus") && said.starts_with("A message bus"), "{bare}");
     }
 }
 
@@ -85,6 +89,8 @@ fn options_are_shown_where_they_mean_something() {
         (&["record", "replay"], true, true),
         #[cfg(feature = "bench")]
         (&["bench"], false, true),
+        #[cfg(feature = "net")]
+        (&["net"], false, false),
         (&["completions", "man"], false, false),
     ];
     let mut listed: Vec<&str> =
@@ -120,7 +126,7 @@ fn manual_pages_render() {
         }
         assert_eq!(
             page.contains("TORONI_DIR"),
-            !["completions", "man"].contains(&command.as_str())
+            !["completions", "man", "net"].contains(&command.as_str())
         );
     }
     assert!(buses.succeed(&["man", "sub"]).contains("messages were lost, with"));

@@ -21,6 +21,8 @@ mod lifetime;
 mod losses;
 #[cfg(feature = "metrics")]
 mod metrics;
+#[cfg(feature = "net")]
+mod net;
 mod publish;
 #[cfg(feature = "record")]
 mod record;

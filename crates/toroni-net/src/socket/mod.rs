@@ -5,6 +5,7 @@ pub mod buffer;
 mod control;
 pub mod datagram;
 pub mod drops;
+pub mod leak;
 pub mod multicast;
 mod options;
 

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use toroni_net::host::arp::{self, State};
 use toroni_net::host::ethtool::Ethtool;
 use toroni_net::host::interface::{self, InterfaceError};
-use toroni_net::socket::{Datagram, Options, Outgoing, Sender, multicast};
+use toroni_net::socket::{Datagram, Options, Outgoing, Sender, leak, multicast};
 use toroni_testkit::wait;
 
 const GROUPS: [&str; 2] = ["239.192.84.79:4479", "[ff18::5452:4f4e]:4479"];
@@ -51,6 +51,19 @@ fn a_ttl_of_0_leaves_no_host() {
         let both: Vec<_> = receive(&here, 2).into_iter().map(|(_, bytes)| bytes).collect();
         assert_eq!(both, [&b"stays"[..], b"leaves"], "{text}");
     }
+}
+
+#[test]
+fn a_leak_would_be_noticed() {
+    let Some(Hosts { hosts: [near, far] }) = Hosts::new(1) else { return };
+    let eth0 = near.enter(interface::only).unwrap();
+    let leaves = |ttl, is_joined| near.enter(|| leak::leaves_host(&eth0, ttl, is_joined));
+    assert!(!leaves(0, true).unwrap());
+    assert!(leaves(1, true).unwrap());
+    // This is how Linux is. A node with a TTL of 0 must be in the group.
+    assert!(leaves(0, false).unwrap());
+    far.ip("link delete eth0");
+    assert!(leaves(0, true).is_err());
 }
 
 /// Each socket gets what arrives on its own interface, although both are bound to one group and port.

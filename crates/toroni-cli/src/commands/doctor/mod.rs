@@ -1,20 +1,46 @@
 //! `toroni doctor`: checks this machine and suggests a fix for each problem.
 
 mod files;
+#[cfg(feature = "net")]
+mod hosts;
 mod network;
 mod system;
 
-use crate::cli::{BusLocation, List};
+use crate::cli::BusLocation;
 use crate::failure::Failure;
 use crate::human;
 use crate::output::{Output, printable};
 use crate::stop::{GracePeriod, Stop};
+use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use toroni::admin;
 
+#[derive(Args)]
+#[command(after_help = "Examples:
+  toroni doctor
+  toroni doctor --json | jq 'select(.status != \"ok\")'
+  toroni doctor --net --rate 200Mbit/s      also what several hosts need
+
+doctor checks the free space in /dev/shm and in the directory of buses, the limits of this process, namespaces, \
+what dead processes left behind, and what you may do with each bus. With --net it also checks what multicast between hosts \
+needs: buffers, drops, interfaces, network cards, the clock. It changes nothing, and says which command would.")]
+pub(crate) struct Doctor {
+    /// Also check what messages between hosts need
+    #[cfg(feature = "net")]
+    #[arg(long)]
+    net: bool,
+    /// Rate at which this host receives, for the check of buffers [default: 100Mbit/s]
+    #[cfg(feature = "net")]
+    #[arg(long, value_name = "R", value_parser = human::parse_bit_rate, requires = "net")]
+    rate: Option<u64>,
+    /// Print JSON, one object per line
+    #[arg(long)]
+    json: bool,
+}
+
 /// Runs every check. Fails if one of them fails.
-pub(crate) fn run(location: &BusLocation, arguments: &List) -> Result<(), Failure> {
+pub(crate) fn run(location: &BusLocation, arguments: &Doctor) -> Result<(), Failure> {
     let directory = location.dir.clone().unwrap_or_else(admin::default_directory);
     // After a signal, it still has to remove the bus that it created for a check.
     let stop = Stop::install(GracePeriod::Unlimited)?;
@@ -22,8 +48,12 @@ pub(crate) fn run(location: &BusLocation, arguments: &List) -> Result<(), Failur
     let mut failures = 0;
     let mut warnings = 0;
     let checks = CHECKS.iter().map(|check| vec![check(&directory)]);
+    let checks = checks.chain(std::iter::once_with(|| files::rights(&directory)));
+    #[cfg(feature = "net")]
+    let checks =
+        checks.chain(arguments.net.then(|| hosts::checks(arguments.rate)).into_iter().flatten());
     // Lazy: the loop runs one check after the other.
-    for finding in checks.chain(std::iter::once_with(|| files::rights(&directory))).flatten() {
+    for finding in checks.flatten() {
         if stop.is_set() {
             return Err(stop.interrupted("interrupted"));
         }
