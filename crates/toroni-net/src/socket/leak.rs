@@ -21,7 +21,7 @@ const PORT: u16 = 9;
 /// Sends some datagrams with this TTL to the default group, and returns whether the interface sent them. Meanwhile a socket
 /// of this host is in the group, or is not, if no other process has joined it.
 ///
-/// A driver that counts late may hide a leak.
+/// A driver that counts late may hide a leak, and so does an interface that sends nothing yet.
 ///
 /// # Errors
 /// If the interface has no IPv4 address, is down, or the kernel does not list its interfaces.
