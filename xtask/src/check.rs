@@ -52,6 +52,8 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
             // After `--`: with a filter of its own, cargo would not build the examples that a test runs.
             test(&[&with_features[..], &["--", "tokio", "proactor"]].concat())
         });
+        let network = ["-p", "toroni-testkit", "--features", "network"];
+        steps.step("tests: namespaces and the switch", || test(&network));
         steps.step("examples in the documentation", || {
             test(&[&with_features[..], &["--doc"]].concat())
         });

@@ -5,6 +5,7 @@
 //! - [`process`]: a child process that is killed with its parent, for code that handles errors.
 //! - [`program`]: the same for tests. It panics on each failure, and shows what the child printed.
 //! - [`lines`]: reads lines from children without blocking.
+//! - `network`, with the feature of that name: hosts that are network namespaces, and a switch with faults between them.
 //! - [`order`]: checks that messages are complete, not doubled and in order.
 //! - [`random`]: random numbers from a seed, which a failed test prints.
 //! - [`units`]: sizes and durations on command lines, and large numbers in reports.
@@ -17,6 +18,8 @@
 
 pub mod directory;
 pub mod lines;
+#[cfg(feature = "network")]
+pub mod network;
 pub mod order;
 pub mod process;
 pub mod program;

@@ -49,7 +49,7 @@ pub(super) const CRATES: &[Crate] = &[
         foreign: Some(&["libc", "rustix", "thiserror"]),
     },
     // Processes, directories and checks for the tests of all crates, so it depends on none of them.
-    Crate { name: "toroni-testkit", members: &[], foreign: Some(&["rustix"]) },
+    Crate { name: "toroni-testkit", members: &[], foreign: Some(&["libc", "rustix"]) },
     Crate {
         name: "toroni-bench-harness",
         members: &["toroni", "toroni-proactor", "toroni-testkit"],
