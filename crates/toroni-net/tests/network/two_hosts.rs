@@ -225,7 +225,10 @@ fn the_host_tells_about_its_interfaces_and_neighbours() {
     let neighbours = near.enter(arp::neighbours).unwrap();
     let found = neighbours.iter().find(|one| one.address == ip).unwrap();
     assert!(matches!(found.state, State::Reachable | State::Stale) && found.mac.is_some());
-    // Without the cable, there is no carrier.
+    // Without the cable there is no carrier, but the host still hears itself.
     far.ip("link set eth0 down");
     assert_eq!(near.enter(|| interface::named("eth0")).unwrap().carrier, Some(false));
+    let socket = near.enter(|| listen(group(GROUPS[0]), "eth0"));
+    send(&here, socket.address(), &["is anyone there?"]);
+    assert_eq!(receive(&socket, 1)[0].0.from, here.address());
 }

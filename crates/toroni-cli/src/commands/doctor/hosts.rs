@@ -190,12 +190,10 @@ fn link(on: &Interface, driver: Option<&Ethtool>) -> Finding {
     if on.carrier == Some(false) {
         return Finding::warn(
             CHECK,
-            format!("{described}, no carrier: multicast does not work, not even on this host"),
             format!(
-                "plug in the cable; for a trial on one host, ip link add dummy0 type dummy, or \
-                     use the interface lo in place of {}",
-                on.name
+                "{described}, no carrier: nothing reaches other hosts, only sockets of this one"
             ),
+            format!("plug in the cable of {}; for a trial on one host, use lo", on.name),
         );
     }
     match link.and_then(|link| link.is_full_duplex) {
