@@ -24,6 +24,7 @@ workloads! {
     experiment::sweep::Sweep,
     experiment::fanout::Fanout,
     experiment::scale::Scaling,
+    experiment::jitter::Jitter,
     experiment::connections::Proactor,
 }
 

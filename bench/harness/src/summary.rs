@@ -110,6 +110,12 @@ impl Latencies {
         self.histogram.value_at_quantile(quantile).min(self.max_ns)
     }
 
+    /// Returns the number of latencies that are longer than this, as exactly as three significant digits allow.
+    #[must_use]
+    pub fn count_above(&self, latency_ns: u64) -> u64 {
+        self.count().saturating_sub(self.histogram.count_between(0, latency_ns))
+    }
+
     /// Returns the longest latency.
     #[must_use]
     pub fn max_ns(&self) -> u64 {
@@ -168,6 +174,7 @@ mod tests {
         let median = second.quantile_ns(0.5);
         assert!((50_000..=51_100).contains(&median), "{median}");
         assert_eq!(second.quantile_ns(1.0), 5_000_000);
+        assert_eq!([second.count_above(90_000), second.count_above(4_000_000)], [21, 1]);
         assert_eq!(Latencies::new().unwrap().mean_ns(), 0.0);
     }
 }

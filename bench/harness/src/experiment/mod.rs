@@ -4,12 +4,15 @@
 //! - `rmp_tcp`: Figure 8 of the Toroni paper.
 //! - `p2mp`, `sweep`: *Point to Multi-point IPC Comparison*, and its test of batch sizes.
 //! - `fanout`: Coral Blocks' article on the fan-out of multicast and shared memory in CoralSequencer.
+//! - `jitter`: *Topics in High-Performance Messaging*, sections 20 and 21.
 //! - [`connections`]: the proactor paper, section 13.
 //!
 //! Here is what they have in common: conditions, progress, ratios, numbers for people.
 
 pub mod connections;
 pub(crate) mod fanout;
+pub(crate) mod jitter;
+mod multicast;
 pub(crate) mod p2mp;
 pub(crate) mod rmp_tcp;
 pub(crate) mod scale;

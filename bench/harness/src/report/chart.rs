@@ -77,6 +77,8 @@ const LEGEND: u32 = 170;
 const NAMES: u32 = 46;
 /// Width of a letter of such a name.
 const LETTER: u32 = 6;
+/// The points of a longer line are so close that their marks would cover it.
+const MARKED: usize = 60;
 /// Colours that people with colour blindness can distinguish: those of Okabe and Ito, then some that also differ in
 /// lightness.
 const COLOURS: [RGBColor; 12] = [
@@ -202,8 +204,11 @@ impl<'a> Drawn<'a> {
             } else if chart.categories.is_empty() {
                 let line = LineSeries::new(points.clone(), colour.stroke_width(2));
                 context.draw_series(line).map_err(failed)?;
-                let marks = points.into_iter().map(|point| Circle::new(point, 4, colour.filled()));
-                context.draw_series(marks).map_err(failed)?;
+                if points.len() <= MARKED {
+                    let marks = points.into_iter();
+                    let marks = marks.map(|point| Circle::new(point, 4, colour.filled()));
+                    context.draw_series(marks).map_err(failed)?;
+                }
             } else {
                 let bars = points.into_iter().map(|point| self.bar(number, point, colour));
                 context.draw_series(bars).map_err(failed)?;
@@ -398,7 +403,8 @@ fn short(value: f64) -> String {
         _ if size >= 1e4 => (value / 1e3, "k"),
         _ => (value, ""),
     };
-    let text = format!("{value:.3}");
+    // No minus sign before a zero.
+    let text = format!("{:.3}", value + 0.0);
     format!("{}{unit}", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
@@ -484,8 +490,8 @@ mod tests {
             ["1", "0.25", "512", "20k", "2.5M"]
         );
         assert_eq!(
-            [short(1024.0), short(65_536.0), short(4_194_304.0), short(0.0)],
-            ["1Ki", "64Ki", "4Mi", "0"]
+            [short(1024.0), short(65_536.0), short(4_194_304.0), short(0.0), short(-0.0)],
+            ["1Ki", "64Ki", "4Mi", "0", "0"]
         );
     }
 }

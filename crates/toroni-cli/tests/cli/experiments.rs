@@ -14,7 +14,7 @@ struct Case {
     goals: usize,
 }
 
-const CASES: [Case; 6] = [
+const CASES: [Case; 7] = [
     Case {
         arguments: &["rmp-tcp", "--sizes", "8,1000", "--messages", "2000"],
         shown: &["TCP, buffered", "bursts", "1,000 B", "22.0 (the prototype)"],
@@ -91,6 +91,21 @@ const CASES: [Case; 6] = [
             "1 × 1, 512 B, w 1024, spin 10 µs",
         ],
         goals: 6,
+    },
+    Case {
+        // The other classes need rights.
+        arguments: &["jitter", "--minutes", "0.001", "--classes", "other", "--receivers", "1,2"],
+        shown: &["real-time processes run", "stall = \"", "did not come:", "too few samples"],
+        tables: &["latency", "contention"],
+        rows: &[
+            "gaps, other",
+            "timer, other",
+            "datagram, other",
+            "bus, other",
+            "1 receiver, other",
+            "2 receivers, other",
+        ],
+        goals: 0,
     },
 ];
 
@@ -171,6 +186,8 @@ fn invalid_experiments_are_rejected() {
         (&["scale", "--sizes", "4MiB"], "or a larger ring"),
         (&["scale", "--capacities", "100000"], "use a power of two"),
         (&["proactor", "--rows", "13"], "use some of 1 to 12"),
+        (&["jitter", "--minutes", "0"], "from 0.001 to 120"),
+        (&["jitter", "--published", "--only", "gaps"], "cannot be used with"),
     ] {
         let output = buses.run(&[&["bench"], arguments].concat());
         let error = String::from_utf8_lossy(&output.stderr);

@@ -7,7 +7,6 @@
 //! over until that subscriber has it, in its turn.
 
 mod line;
-mod multicast;
 mod node;
 mod perform;
 mod profile;

@@ -1,9 +1,9 @@
 //! The ways from the publisher to all subscribers of one thread.
 
-use super::multicast;
 use super::node::{MESSAGE, Node};
 use super::{Plan, Way};
 use crate::Failure;
+use crate::experiment::multicast;
 use crate::run_directory::RunDirectory;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};

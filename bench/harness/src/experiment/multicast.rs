@@ -2,17 +2,19 @@
 
 use crate::Failure;
 use crate::run_directory::RunDirectory;
+use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, connect, recv, send,
     socket_with, sockopt,
 };
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
-pub(super) struct Sender(OwnedFd);
+pub(in crate::experiment) struct Sender(OwnedFd);
 
 impl Sender {
-    pub(super) fn open(directory: &RunDirectory) -> Result<Self, Failure> {
+    pub(in crate::experiment) fn open(directory: &RunDirectory) -> Result<Self, Failure> {
         let socket = udp_socket()?;
         sockopt::set_ip_multicast_if(&socket, &Ipv4Addr::LOCALHOST)
             .and_then(|()| sockopt::set_ip_multicast_loop(&socket, true))
@@ -23,15 +25,15 @@ impl Sender {
         Ok(Self(socket))
     }
 
-    pub(super) fn send(&self, bytes: &[u8]) -> Result<(), Failure> {
+    pub(in crate::experiment) fn send(&self, bytes: &[u8]) -> Result<(), Failure> {
         send(&self.0, bytes, SendFlags::empty()).map(drop).map_err(Failure::of("send a datagram"))
     }
 }
 
-pub(super) struct Receiver(OwnedFd);
+pub(in crate::experiment) struct Receiver(OwnedFd);
 
 impl Receiver {
-    pub(super) fn open(directory: &RunDirectory) -> Result<Self, Failure> {
+    pub(in crate::experiment) fn open(directory: &RunDirectory) -> Result<Self, Failure> {
         let group = group(directory);
         let socket = udp_socket()?;
         // All bind the same address, and each gets its own copy.
@@ -44,13 +46,31 @@ impl Receiver {
         Ok(Self(socket))
     }
 
+    /// Makes [`Receiver::wait`] give up after this time.
+    pub(in crate::experiment) fn set_patience(&self, longest: Duration) -> Result<(), Failure> {
+        sockopt::set_socket_timeout(&self.0, sockopt::Timeout::Recv, Some(longest))
+            .map_err(Failure::of("limit how long a socket waits"))
+    }
+
     /// Receives the next datagram, if there is one. Returns its length.
     #[inline]
-    pub(super) fn poll(&self, buffer: &mut [u8]) -> Result<Option<usize>, Failure> {
+    pub(in crate::experiment) fn poll(&self, buffer: &mut [u8]) -> Result<Option<usize>, Failure> {
         match recv(&self.0, buffer, RecvFlags::DONTWAIT) {
             Ok((length, _)) => Ok(Some(length)),
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(None),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(None),
             Err(error) => Err(Failure::of("receive a datagram")(error)),
+        }
+    }
+
+    /// Sleeps until there is a datagram, and receives it. Returns its length, or `None` if none came in time.
+    pub(in crate::experiment) fn wait(&self, buffer: &mut [u8]) -> Result<Option<usize>, Failure> {
+        loop {
+            match recv(&self.0, &mut *buffer, RecvFlags::empty()) {
+                Ok((length, _)) => return Ok(Some(length)),
+                Err(Errno::AGAIN) => return Ok(None),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(Failure::of("receive a datagram")(error)),
+            }
         }
     }
 }
