@@ -749,6 +749,34 @@ fn threads_share_one_participant() {
     assert_eq!(bus.stats().unwrap().publishers.unwrap()[0].messages, 80_000);
 }
 
+/// The sequence of the next message counts what a subscriber received, passed over, and missed.
+#[test]
+fn a_subscriber_knows_the_sequence_of_its_next_message() {
+    let fixture = Fixture::new();
+    let bus = fixture.config().capacity(64 << 10).policy(Policy::Overwrite).open("b").unwrap();
+    let publishers = ["a", "b"].map(|topic| bus.publisher(topic).unwrap());
+    publishers[1].publish("before").unwrap();
+    let mut subscriber = bus.subscribe("a").unwrap();
+    assert_eq!(subscriber.sequence(), 1);
+    publishers[0].burst(&["1", "2"]).unwrap();
+    publishers[1].publish("passed over").unwrap();
+    assert_eq!(subscriber.sequence(), 1);
+    let first = subscriber.try_receive().unwrap().unwrap().sequence();
+    assert_eq!((first, subscriber.sequence()), (1, 2));
+    assert!(subscriber.try_receive().unwrap().is_some());
+    assert!(subscriber.try_receive().unwrap().is_none());
+    assert_eq!(subscriber.sequence(), 4);
+    for _ in 0..200 {
+        publishers[0].publish([0; 1_000]).unwrap();
+    }
+    let Err(ReceiveError::Lapped { lost_messages, .. }) = subscriber.try_receive() else {
+        panic!("200 KB do not fit the ring");
+    };
+    assert_eq!(subscriber.sequence(), 4 + lost_messages);
+    let next = subscriber.try_receive().unwrap().unwrap().sequence();
+    assert_eq!(next, 4 + lost_messages);
+}
+
 #[test]
 fn a_subscriber_that_was_lapped_gates_again() {
     let fixture = Fixture::new();

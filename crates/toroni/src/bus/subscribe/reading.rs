@@ -55,9 +55,9 @@ impl Reading {
         Self { cursor, interest, received: Received::default(), margin }
     }
 
-    /// Returns the position of the next message that is handed out.
-    pub(super) fn position(&self) -> u64 {
-        self.received.read_ahead.next_cursor().unwrap_or(self.cursor).position
+    /// Returns where the next message is that is handed out.
+    pub(super) fn next(&self) -> Cursor {
+        self.received.read_ahead.next_cursor().unwrap_or(self.cursor)
     }
 
     /// Returns whether there is nothing to receive.

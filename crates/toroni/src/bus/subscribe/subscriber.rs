@@ -489,7 +489,14 @@ impl Subscriber {
     /// created. Another subscriber can start there ([`Start::Position`](crate::Start::Position)).
     #[must_use]
     pub fn position(&self) -> u64 {
-        self.reading.position()
+        self.reading.next().position
+    }
+
+    /// Returns the sequence of the next message that it reads, whatever its topic. All messages of the bus with a lower
+    /// one were received, passed over, missed before it began, or reported by [`ReceiveError::Lapped`].
+    #[must_use]
+    pub fn sequence(&self) -> u64 {
+        self.reading.next().sequence
     }
 
     /// Returns how many bytes of the stream it has not read yet.
