@@ -86,6 +86,15 @@ impl Session {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Series(pub u32);
 
+impl Series {
+    /// Returns the series of a bus: the first 4 bytes of BLAKE3(its id as text). A bus that is created anew, or emptied,
+    /// gets another id.
+    #[must_use]
+    pub fn of_bus(id: &str) -> Self {
+        Self(first_4_bytes(&blake3::hash(id.as_bytes())))
+    }
+}
+
 /// One ordered flow of a source.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stream(pub u16);

@@ -166,6 +166,24 @@ impl Window {
         (self.unsent < self.lead).then(|| u64::from(self.entry(self.unsent).length))
     }
 
+    /// Returns the length of all datagrams that wait to be sent for the first time, in bytes.
+    #[must_use]
+    pub fn unsent_total(&self) -> u64 {
+        if self.unsent >= self.lead {
+            return 0;
+        }
+        let end = self.entry(self.lead.minus(1));
+        end.position + u64::from(end.length) - self.entry(self.unsent).position
+    }
+
+    /// Returns whether at most half of the window, in bytes and in datagrams, waits to be sent for the first time.
+    #[must_use]
+    pub fn is_half_free(&self) -> bool {
+        let datagrams = self.lead.since(self.unsent);
+        self.unsent_total() <= self.bytes.len() as u64 / 2
+            && datagrams <= self.index.len() as u64 / 2
+    }
+
     /// Returns how many bytes of the ring lie between a datagram and the end of the last one that was
     /// sent. Before the trail, the datagrams count that are still in the window.
     #[must_use]

@@ -55,6 +55,14 @@ pub struct Flow {
 
 /// Receives what arrives from all sources.
 pub trait Inbox {
+    /// A session begins to be followed. The first `patterns` names of its table are the stream's patterns; no message
+    /// of it comes before they are known. Returns where the series continues, if the caller has kept that and has not
+    /// called [`Arrivals::remember`].
+    fn begins(&mut self, flow: Flow, patterns: u8) -> Option<Mark> {
+        let _ = (flow, patterns);
+        None
+    }
+
     /// A message.
     fn message(&mut self, flow: Flow, message: Message<'_>);
     /// The name of a topic, or a pattern, of this session.
@@ -313,6 +321,8 @@ impl Arrivals {
             {
                 flow.series = info.series;
                 entry.begins(info, &mut self.pool, &mut self.spare, out);
+                let known = out.begins(flow, info.patterns);
+                entry.mark = known.filter(|known| known.series == info.series).or(entry.mark);
             } else if flow.series != info.series {
                 return Err(Reject::Session);
             }
