@@ -38,6 +38,8 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | [`outlet`] | from a bus to a stream |
+//! | [`inlet`] | from streams to a bus |
 //! | [`socket::datagram`] | the sockets of a node, and their options |
 //! | [`socket::batch`] | sends and receives many datagrams with one system call |
 //! | [`socket::multicast`] | joins and leaves groups |
@@ -54,4 +56,6 @@
 //! | [`host::clock`] | whether the clock follows a better one |
 
 pub mod host;
+pub mod inlet;
+pub mod outlet;
 pub mod socket;

@@ -45,7 +45,7 @@ pub(super) const CRATES: &[Crate] = &[
     Crate {
         name: "toroni-net",
         // Its tests use the testkit.
-        members: &["toroni-testkit"],
+        members: &["toroni", "toroni-proto", "toroni-testkit"],
         foreign: Some(&["libc", "rustix", "thiserror"]),
     },
     // Processes, directories and checks for the tests of all crates, so it depends on none of them.
@@ -303,6 +303,9 @@ const LAYERS_OF_PROTO: &[Layer] = &[
 const LAYERS_OF_NET: &[Layer] = &[
     // What a host has and how it is set up. It does not know why anyone asks.
     Layer { module: "host", uses: &[], ignorant_of: &["toroni", "toroni_proto"] },
+    // Between the bus and the machines of the protocol. They do not know that there are sockets.
+    Layer { module: "inlet", uses: &[], ignorant_of: &["std::net", "rustix", "libc"] },
+    Layer { module: "outlet", uses: &[], ignorant_of: &["std::net", "rustix", "libc"] },
     // Datagrams, whatever is in them.
     Layer { module: "socket", uses: &["host"], ignorant_of: &["toroni", "toroni_proto"] },
 ];

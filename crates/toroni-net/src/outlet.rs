@@ -1,0 +1,266 @@
+//! Outlet: from a bus to a stream.
+//!
+//! An outlet is a subscriber of the bus. It packs what is in the ring, and sends at once when it has caught up. So a
+//! single message leaves without delay, and a burst leaves in full datagrams. What waits for the stream's rate waits in
+//! the ring, where it shows as the lag of a subscriber, and where publishers may overwrite it; the stream then says how
+//! many messages are missing.
+
+use std::time::UNIX_EPOCH;
+use thiserror::Error;
+use toroni::{Bus, Message, Pattern, ReceiveError, Start, Subscriber, SubscriberError};
+use toroni_proto::batcher::Now;
+use toroni_proto::config::Config;
+use toroni_proto::id::{Number, Series};
+use toroni_proto::sender::{Identity, Sender, TooManyPatterns};
+use toroni_proto::time::{MILLISECOND, Monotonic, SECOND, Wall};
+use toroni_proto::wire::{self, LostReason, TableName};
+
+/// An outlet packs no more than is sent within this time.
+const AHEAD_NS: u64 = 4 * MILLISECOND;
+/// How many messages an outlet takes before others have their turn.
+const MESSAGES_PER_TURN: usize = 1_024;
+
+/// Which messages of a bus a stream brings.
+#[derive(Clone, Debug)]
+pub struct Selection {
+    /// The topics: 1 to 16 patterns.
+    pub patterns: Vec<Pattern>,
+    /// Segments that are prepended to each topic, without a slash at the end; or nothing.
+    pub prefix: String,
+    /// Messages that match one of these leave at once, in a datagram that may not be full.
+    pub express: Vec<Pattern>,
+}
+
+/// Why there is no outlet, or no longer.
+#[derive(Debug, Error)]
+pub enum OutletError {
+    /// The stream cannot be described to receivers.
+    #[error("an outlet needs 1 to {most} patterns, and those and the prefix must be topics: {problem}", most = wire::MAX_PATTERNS)]
+    Patterns {
+        /// What is wrong.
+        problem: String,
+    },
+    /// The bus refuses the subscriber.
+    #[error(transparent)]
+    Subscribe(#[from] SubscriberError),
+    /// The bus cannot be read.
+    #[error(transparent)]
+    Receive(#[from] ReceiveError),
+}
+
+impl From<TooManyPatterns> for OutletError {
+    fn from(error: TooManyPatterns) -> Self {
+        Self::Patterns { problem: error.to_string() }
+    }
+}
+
+/// What an outlet has counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Counters {
+    /// Messages that were packed.
+    pub messages: u64,
+    /// Messages of the whole bus that were overwritten before they were packed.
+    pub overtaken: u64,
+    /// Messages that are longer than the stream allows.
+    pub too_long: u64,
+    /// Messages whose topic has no place in the stream's table of names.
+    pub no_topic: u64,
+}
+
+/// Brings messages of a bus to a stream.
+#[derive(Debug)]
+pub struct Outlet {
+    subscriber: Subscriber,
+    sender: Sender,
+    prefix: String,
+    express: Vec<Pattern>,
+    /// The longest message that the stream takes, in bytes.
+    message_max: usize,
+    /// The most bytes that wait in the window.
+    ahead_bytes: u64,
+    /// Whether incomplete datagrams wait for more messages.
+    delays: bool,
+    /// A topic with its prefix.
+    name: String,
+    counters: Counters,
+}
+
+impl Outlet {
+    /// Starts a stream with the messages of a bus from `start` on. The configuration was checked by
+    /// [`Config::check_sender`]. Of the identity, `patterns`, `series` and `begins` are set here.
+    ///
+    /// # Errors
+    /// See [`OutletError`].
+    pub fn new(
+        bus: &Bus,
+        selection: &Selection,
+        config: &Config,
+        identity: &Identity<'_>,
+        start: Start,
+        now: Monotonic,
+    ) -> Result<Self, OutletError> {
+        let Selection { patterns, prefix, express } = selection;
+        let wrong = |text: &str| OutletError::Patterns { problem: format!("{text:?} is not one") };
+        let names: Vec<String> =
+            patterns.iter().map(|pattern| prefixed(prefix, pattern.as_str())).collect();
+        let mut table = Vec::with_capacity(names.len());
+        for name in &names {
+            table.push(TableName::new(name).ok_or_else(|| wrong(name))?);
+        }
+        if table.is_empty() {
+            return Err(OutletError::Patterns { problem: "there are none".to_owned() });
+        }
+        let builder = bus.subscriber().start(start).gating(false).local_only(true).name("outlet");
+        let builder = patterns.iter().fold(builder, |all, pattern| all.pattern(pattern.as_str()));
+        let subscriber = builder.build()?;
+        let (series, begins) =
+            (Series::of_bus(&bus.id().to_string()), number(subscriber.sequence()));
+        let identity = Identity { series, begins, patterns: &table, ..*identity };
+        let sender = Sender::new(config, &identity, now)?;
+        let ahead_bytes = config.data_rate.map_or(u64::MAX, |rate| {
+            let bytes = u128::from(rate) * u128::from(AHEAD_NS) / u128::from(8 * SECOND);
+            u64::try_from(bytes).unwrap_or(u64::MAX).max(2 * config.datagram_bytes)
+        });
+        Ok(Self {
+            subscriber,
+            sender,
+            prefix: prefix.clone(),
+            express: express.clone(),
+            message_max: usize::try_from(config.message_max_bytes).unwrap_or(usize::MAX),
+            ahead_bytes,
+            delays: config.batch_delay_ns > 0,
+            name: String::new(),
+            counters: Counters::default(),
+        })
+    }
+
+    /// Packs what is in the ring, as far as the stream's rate allows. Returns whether there may be more that can be
+    /// packed at once.
+    ///
+    /// # Errors
+    /// If the bus cannot be read: it was removed, or is damaged.
+    pub fn turn(&mut self, now: Now) -> Result<bool, OutletError> {
+        for _ in 0..MESSAGES_PER_TURN {
+            // It goes on when datagrams were sent.
+            if !self.wants_more() {
+                return Ok(false);
+            }
+            match self.subscriber.try_receive() {
+                Ok(Some(message)) => {
+                    let Self { sender, prefix, name, express, message_max, counters, .. } = self;
+                    let mut packing = Packing { now, sender, counters };
+                    let topic = topic_of(prefix, message.topic(), name);
+                    packing.message(&message, topic, *message_max);
+                    if express.iter().any(|pattern| pattern.matches(message.topic())) {
+                        sender.flush(now);
+                    }
+                }
+                Ok(None) => {
+                    self.sender.taken(number(self.subscriber.sequence()));
+                    if !self.delays {
+                        self.sender.flush(now);
+                    }
+                    return Ok(false);
+                }
+                Err(ReceiveError::Lapped { lost_messages, .. }) => {
+                    let until = number(self.subscriber.sequence());
+                    let Self { sender, counters, .. } = self;
+                    counters.overtaken = counters.overtaken.saturating_add(lost_messages);
+                    let mut packing = Packing { now, sender, counters };
+                    packing.lost(lost_messages, until, LostReason::Overtaken);
+                }
+                Err(ReceiveError::Interrupted) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Returns whether it would pack another message now. If not, it waits for the stream's rate, or has ended.
+    #[must_use]
+    pub fn wants_more(&self) -> bool {
+        let window = self.sender.window();
+        let is_ahead = window.unsent_total() >= self.ahead_bytes || !window.is_half_free();
+        !is_ahead && !self.sender.is_ending()
+    }
+
+    /// Ends the session when all that is packed was sent. `restart` says that this stream is continued at once.
+    pub fn end(&mut self, now: Now, restart: bool) {
+        if !self.sender.is_ending() {
+            self.sender.taken(number(self.subscriber.sequence()));
+        }
+        self.sender.end(now, restart);
+    }
+
+    /// Returns the sender: the caller gives it datagrams and time, and sends what it has to send.
+    pub fn sender(&mut self) -> &mut Sender {
+        &mut self.sender
+    }
+
+    /// Returns the subscriber, to wait for its next message.
+    pub fn subscriber(&mut self) -> &mut Subscriber {
+        &mut self.subscriber
+    }
+
+    /// Returns what it has counted.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+}
+
+/// Packs into a stream. The window always has room: at most half of it waits, and a message takes at most a quarter.
+struct Packing<'a> {
+    now: Now,
+    sender: &'a mut Sender,
+    counters: &'a mut Counters,
+}
+
+impl Packing<'_> {
+    fn message(&mut self, message: &Message<'_>, topic: Option<TableName<'_>>, message_max: usize) {
+        let (this, next) = (number(message.sequence()), number(message.sequence() + 1));
+        if message.payload().len() > message_max {
+            self.counters.too_long += 1;
+            return self.lost(1, next, LostReason::TooLong);
+        }
+        let topic = topic.and_then(|name| self.sender.topic(self.now, name).expect(ROOM));
+        let Some(topic) = topic else {
+            self.counters.no_topic += 1;
+            return self.lost(1, next, LostReason::Topic);
+        };
+        let published = message.timestamp().and_then(|time| {
+            let since = time.duration_since(UNIX_EPOCH).ok()?;
+            Some(Wall::from_ns(u64::try_from(since.as_nanos()).ok()?))
+        });
+        let to_descendants = message.to_descendants();
+        let start = wire::Start { topic, number: this, to_descendants, published, origin: None };
+        self.sender.message(self.now, start, message.payload()).expect(ROOM);
+        self.counters.messages += 1;
+    }
+
+    fn lost(&mut self, count: u64, until: Number, reason: LostReason) {
+        self.sender.lost(self.now, count, until, reason).expect(ROOM);
+    }
+}
+
+const ROOM: &str = "half of the window is free, and a message takes a quarter of it";
+
+/// A bus publishes fewer messages than a stream can number.
+fn number(sequence: u64) -> Number {
+    Number::new(sequence).unwrap_or(Number::MAX)
+}
+
+fn prefixed(prefix: &str, name: &str) -> String {
+    if prefix.is_empty() { name.to_owned() } else { format!("{prefix}/{name}") }
+}
+
+/// Returns the name of a topic on the stream, or `None` if it is too long with its prefix. Uses the memory of `scratch`.
+fn topic_of<'a>(prefix: &str, topic: &'a str, scratch: &'a mut String) -> Option<TableName<'a>> {
+    if prefix.is_empty() {
+        return TableName::new(topic);
+    }
+    scratch.clear();
+    scratch.extend([prefix, "/", topic]);
+    TableName::new(scratch)
+}
