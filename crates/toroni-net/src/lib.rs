@@ -38,6 +38,9 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | [`direct`] | for a program without a bus: sends and receives itself |
+//! | [`node`] | all of it together: the loop of a node, its sockets, its state on disk |
+//! | [`membership`] | who a process is in its realm |
 //! | [`outlet`] | from a bus to a stream |
 //! | [`inlet`] | from streams to a bus |
 //! | [`socket::datagram`] | the sockets of a node, and their options |
@@ -55,7 +58,11 @@
 //! | [`host::arp`] | how long the kernel remembers its neighbours |
 //! | [`host::clock`] | whether the clock follows a better one |
 
+pub mod direct;
 pub mod host;
 pub mod inlet;
+pub mod membership;
+pub mod node;
+mod now;
 pub mod outlet;
 pub mod socket;

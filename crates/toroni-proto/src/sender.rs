@@ -480,6 +480,13 @@ impl Sender {
         self.state == State::Closed
     }
 
+    /// Returns the sequence before which the datagrams have all that was packed. The last of them may still be open.
+    #[must_use]
+    pub fn packed_until(&self) -> Sequence {
+        let lead = self.window.lead();
+        if self.batcher.poll_timeout().is_some() { lead.plus(1) } else { lead }
+    }
+
     /// Returns whether all that was packed was sent.
     #[must_use]
     pub fn is_idle(&self) -> bool {

@@ -235,16 +235,7 @@ const LAYERS_OF_PROTO: &[Layer] = &[
     // Its tests receive from senders.
     Layer {
         module: "arrivals",
-        uses: &[
-            "audience",
-            "batcher",
-            "config",
-            "random",
-            "reassembly",
-            "receiver",
-            "sender",
-            "wire",
-        ],
+        uses: &["audience", "config", "random", "reassembly", "receiver", "wire"],
         ignorant_of: MORE_THAN_COMPUTATION,
     },
     // Its tests fill a window.
@@ -273,7 +264,17 @@ const LAYERS_OF_PROTO: &[Layer] = &[
     Layer { module: "random", uses: &[], ignorant_of: MORE_THAN_COMPUTATION },
     Layer {
         module: "receiver",
-        uses: &["audience", "config", "gaps", "random", "reassembly", "repair", "topics", "wire"],
+        uses: &[
+            "sender",
+            "audience",
+            "config",
+            "gaps",
+            "random",
+            "reassembly",
+            "repair",
+            "topics",
+            "wire",
+        ],
         ignorant_of: MORE_THAN_COMPUTATION,
     },
     // Its tests fill a window.
@@ -306,6 +307,19 @@ const LAYERS_OF_NET: &[Layer] = &[
     // Between the bus and the machines of the protocol. They do not know that there are sockets.
     Layer { module: "inlet", uses: &[], ignorant_of: &["std::net", "rustix", "libc"] },
     Layer { module: "outlet", uses: &[], ignorant_of: &["std::net", "rustix", "libc"] },
+    Layer {
+        module: "node",
+        uses: &["host", "inlet", "membership", "now", "outlet", "socket"],
+        ignorant_of: &[],
+    },
+    // The loop of a node without a bus.
+    Layer {
+        module: "direct",
+        uses: &["membership", "node::link", "now"],
+        ignorant_of: &["toroni"],
+    },
+    Layer { module: "membership", uses: &["host", "socket"], ignorant_of: &["toroni"] },
+    Layer { module: "now", uses: &[], ignorant_of: &["toroni"] },
     // Datagrams, whatever is in them.
     Layer { module: "socket", uses: &["host"], ignorant_of: &["toroni", "toroni_proto"] },
 ];

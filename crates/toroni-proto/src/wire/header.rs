@@ -28,6 +28,7 @@ pub const HEADER_BYTES: usize = 32;
 pub const VERSION: u8 = 1;
 
 const MAGIC: [u8; 2] = *b"TN";
+const TYPE_AT: usize = 3;
 const FLAGS_AT: usize = 4;
 const LENGTH_AT: usize = 6;
 
@@ -65,6 +66,12 @@ impl Kind {
         Self::TopicsWanted,
         Self::Probe,
     ];
+
+    /// Returns the type that a datagram states, to find out whom it concerns. Nothing else of it is checked.
+    #[must_use]
+    pub fn of(datagram: &[u8]) -> Option<Self> {
+        datagram.get(TYPE_AT).copied().and_then(Self::from_number)
+    }
 
     fn from_number(number: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| *kind as u8 == number)

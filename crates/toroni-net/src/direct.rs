@@ -1,0 +1,563 @@
+//! Direct: a program that sends to the network and receives from it itself, without a bus in between.
+//!
+//! It is the loop of a node with the program in the place of outlet and inlet. Use it where one program of a host takes
+//! part, and the time that a second process costs is too much. Where several do, a bus and a node cost less: the network
+//! is read once.
+//!
+//! ```
+//! use toroni_net::direct::{Direct, Receive, Received, Send, Settings};
+//! use toroni_net::host::interface;
+//! use toroni_net::membership::Membership;
+//! use toroni_net::socket::Options;
+//! use toroni_proto::config::Config;
+//! use toroni_proto::id::{Realm, Session, Source, Stream};
+//!
+//! let group = "239.192.84.79:24479".parse()?;
+//! let member = |name: &str, source| -> Result<Membership, Box<dyn std::error::Error>> {
+//!     Ok(Membership {
+//!         realm: Realm::of("example"),
+//!         keys: None,
+//!         name: name.to_owned(),
+//!         source: Source(source),
+//!         session: Session(1),
+//!         instance: [source as u8; 16],
+//!         interfaces: vec![interface::named("lo")?],
+//!         sockets: Options { ttl: 0, is_looped: true, ..Options::default() },
+//!     })
+//! };
+//! let config = Config::with_rate(100_000_000);
+//! let receive = Receive { groups: vec![group], config: config.clone() };
+//! let send = Send { stream: Stream(1), patterns: vec!["plant/**".to_owned()], config, to: vec![group] };
+//! let mut receiver =
+//!     Direct::open(&Settings { member: member("b", 2)?, send: None, receive: Some(receive) })?;
+//! let mut sender =
+//!     Direct::open(&Settings { member: member("a", 1)?, send: Some(send), receive: None })?;
+//!
+//! // Receivers begin with what is sent after they know the sender.
+//! while receiver.streams() == 0 {
+//!     sender.turn()?;
+//!     receiver.turn()?;
+//! }
+//! sender.send("plant/boiler", b"351.2")?;
+//! let received = loop {
+//!     sender.turn()?;
+//!     if let Some(Received::Message { topic, payload, .. }) = receiver.try_receive()? {
+//!         break (topic.to_owned(), payload.to_vec());
+//!     }
+//! };
+//! assert_eq!(received, ("plant/boiler".to_owned(), b"351.2".to_vec()));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use crate::membership::Membership;
+use crate::node::link::{Link, LinkError};
+use crate::now::now;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use thiserror::Error;
+use toroni_proto::arrivals::{self, Arrivals, Flow, Inbox};
+use toroni_proto::config::Config;
+use toroni_proto::id::{Number, Series, Session, Source, Stream};
+use toroni_proto::reassembly::{Loss, Message};
+use toroni_proto::receiver::Mark;
+use toroni_proto::sender::{self, Sender, TooManyPatterns};
+use toroni_proto::time::{MILLISECOND, Monotonic, SECOND, Wall};
+use toroni_proto::wire::{Kind, Start, TableName, TopicNumber};
+
+/// The longest sleep: interfaces can change without any event.
+const LONGEST_SLEEP_NS: u64 = SECOND;
+/// A turn that begins so much later than it should has slept: the deadlines of receivers move by that.
+const STALL_NS: u64 = 20 * MILLISECOND;
+/// How often a turn reads the sockets before the program gets what has come.
+const ROUNDS: usize = 8;
+
+/// Who the program is, and what it does.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Who it is.
+    pub member: Membership,
+    /// What it sends, if anything.
+    pub send: Option<Send>,
+    /// What it receives, if anything.
+    pub receive: Option<Receive>,
+}
+
+/// The stream that it sends.
+#[derive(Clone, Debug)]
+pub struct Send {
+    /// Its number.
+    pub stream: Stream,
+    /// Patterns of the topics: 1 to 16. Losses are reported to receivers that want one of them.
+    pub patterns: Vec<String>,
+    /// Rates, window and all else; checked.
+    pub config: Config,
+    /// The group, or a list of receivers.
+    pub to: Vec<SocketAddr>,
+}
+
+/// What it receives.
+#[derive(Clone, Debug)]
+pub struct Receive {
+    /// The groups.
+    pub groups: Vec<SocketAddr>,
+    /// Buffers, times, order and all else; checked.
+    pub config: Config,
+}
+
+/// Why a program cannot take part.
+#[derive(Debug, Error)]
+pub enum DirectError {
+    /// Its name breaks a rule.
+    #[error("{0:?} is no name of a node: use 1 to 64 bytes without control characters")]
+    Name(String),
+    /// A pattern breaks a rule.
+    #[error("{0:?} is no pattern")]
+    Pattern(String),
+    /// There are too many patterns.
+    #[error(transparent)]
+    Patterns(#[from] TooManyPatterns),
+    /// Its sockets cannot be opened.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    /// A socket cannot be used.
+    #[error("cannot use a socket: {0}")]
+    Socket(#[from] io::Error),
+}
+
+/// Why a message is not sent.
+#[derive(Debug, Error)]
+pub enum SendError {
+    /// The program was opened without a stream.
+    #[error("this program sends nothing: open it with a stream")]
+    NoStream,
+    /// The topic breaks a rule.
+    #[error("{0:?} is no topic")]
+    Topic(String),
+    /// The stream has named as many topics as its table takes.
+    #[error("the stream has named as many topics as `topics` allows")]
+    TooManyTopics,
+    /// The message is longer than the stream allows.
+    #[error("a message of {length} bytes is longer than message_max, {limit} bytes")]
+    TooLong {
+        /// Its length.
+        length: usize,
+        /// The limit.
+        limit: u64,
+    },
+    /// The window is full of what the stream's rate does not allow to send yet. Only [`Direct::try_send`] says so.
+    #[error("the stream's rate does not allow more now")]
+    Full,
+    /// The session has ended.
+    #[error("the session has ended")]
+    Ended,
+    /// A socket cannot be used.
+    #[error(transparent)]
+    Direct(#[from] DirectError),
+}
+
+/// What has arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Received<'a> {
+    /// A message.
+    Message {
+        /// Who has sent it, in which stream and series.
+        flow: Flow,
+        /// Its place in the series.
+        number: Number,
+        /// Its topic.
+        topic: &'a str,
+        /// Whether it is also for everything below its topic.
+        to_descendants: bool,
+        /// When it was published, if the sender stamps messages.
+        published: Option<Wall>,
+        /// Its bytes.
+        payload: &'a [u8],
+    },
+    /// Messages were lost.
+    Lost {
+        /// Whose.
+        flow: Flow,
+        /// How many, which, and why.
+        loss: Loss,
+    },
+}
+
+/// Sends to the network, and receives from it.
+pub struct Direct {
+    link: Link,
+    sending: Option<Sending>,
+    receiving: Option<Arrivals>,
+    inbox: Queue,
+    due: Option<Monotonic>,
+}
+
+struct Sending {
+    sender: Sender,
+    to: Vec<SocketAddr>,
+    message_max: u64,
+    next: Number,
+    delays: bool,
+}
+
+impl Direct {
+    /// Opens the sockets.
+    ///
+    /// # Errors
+    /// See [`DirectError`].
+    pub fn open(settings: &Settings) -> Result<Self, DirectError> {
+        let Settings { member, send, receive } = settings;
+        let name = member.node_name().ok_or_else(|| DirectError::Name(member.name.clone()))?;
+        let groups = receive.as_ref().map_or(&[][..], |receive| &receive.groups);
+        let peers = send.as_ref().map_or(&[][..], |send| &send.to);
+        let configs = send.iter().map(|it| &it.config).chain(receive.iter().map(|it| &it.config));
+        let datagram = configs.map(|config| config.datagram_bytes).max().unwrap_or_default();
+        let datagram = usize::try_from(datagram).unwrap_or(usize::MAX);
+        let link = Link::open(&member.interfaces, groups, peers, &member.sockets, datagram)?;
+        let sending = send.as_ref().map(|Send { stream, patterns, config, to }| {
+            let names = patterns.iter().map(|pattern| {
+                TableName::new(pattern).ok_or_else(|| DirectError::Pattern(pattern.clone()))
+            });
+            let names = names.collect::<Result<Vec<_>, _>>()?;
+            // The numbers begin at 0 with each process.
+            let [a, b, c, d, ..] = member.instance;
+            let series = Series(u32::from_le_bytes([a, b, c, d]) ^ member.session.0);
+            let identity = member.identity(name, *stream, series, &names);
+            Ok::<_, DirectError>(Sending {
+                sender: Sender::new(config, &identity, now().monotonic)?,
+                to: to.clone(),
+                message_max: config.message_max_bytes,
+                next: Number::ZERO,
+                delays: config.batch_delay_ns > 0,
+            })
+        });
+        let receiving = receive.as_ref().map(|Receive { config, .. }| {
+            let (realm, keys, instance) = (member.realm, member.keys, member.instance);
+            Arrivals::new(config, realm, keys, member.me(name), instance, member.random())
+        });
+        let sending = sending.transpose()?;
+        Ok(Self { link, sending, receiving, inbox: Queue::default(), due: None })
+    }
+
+    /// Sends a message. If the stream's rate does not allow it yet, waits until it does.
+    ///
+    /// # Errors
+    /// See [`SendError`]. The message was not sent then, and none was lost.
+    pub fn send(&mut self, topic: &str, payload: &[u8]) -> Result<(), SendError> {
+        loop {
+            match self.try_send(topic, payload) {
+                Err(SendError::Full) => {}
+                other => return other,
+            }
+            self.turn()?;
+            self.sleep(None)?;
+        }
+    }
+
+    /// Sends a message, or returns [`SendError::Full`] if the stream's rate does not allow it yet: call [`Self::turn`]
+    /// and [`Self::sleep`] before you try again.
+    ///
+    /// # Errors
+    /// See [`SendError`]. The message was not sent then, and none was lost.
+    pub fn try_send(&mut self, topic: &str, payload: &[u8]) -> Result<(), SendError> {
+        let Self { link, sending, .. } = self;
+        let Some(Sending { sender, to, message_max, next, delays }) = sending else {
+            return Err(SendError::NoStream);
+        };
+        if payload.len() as u64 > *message_max {
+            return Err(SendError::TooLong { length: payload.len(), limit: *message_max });
+        }
+        let name = TableName::new(topic).filter(|name| !name.has_wildcard());
+        let name = name.ok_or_else(|| SendError::Topic(topic.to_owned()))?;
+        if sender.is_ending() {
+            return Err(SendError::Ended);
+        }
+        // A quarter of the window is enough for any message.
+        if !sender.window().is_half_free() {
+            return Err(SendError::Full);
+        }
+        let now = now();
+        let full = |_| SendError::Full;
+        let topic = sender.topic(now, name).map_err(full)?.ok_or(SendError::TooManyTopics)?;
+        let (number, to_descendants) = (*next, false);
+        let start = Start { topic, number, to_descendants, published: None, origin: None };
+        sender.message(now, start, payload).map_err(full)?;
+        *next = number.plus(1);
+        if !*delays {
+            sender.flush(now);
+        }
+        while !link.is_full()
+            && let Some(datagram) = sender.poll_transmit(now)
+        {
+            to.iter().for_each(|to| link.send_on_all(*to, datagram));
+        }
+        link.flush();
+        Ok(())
+    }
+
+    /// Returns the next message or loss, if there is one.
+    ///
+    /// # Errors
+    /// If a socket cannot be used.
+    pub fn try_receive(&mut self) -> Result<Option<Received<'_>>, DirectError> {
+        if self.inbox.is_empty() {
+            self.turn()?;
+        }
+        Ok(self.inbox.pop())
+    }
+
+    /// Waits for the next message or loss, at most so long.
+    ///
+    /// # Errors
+    /// If a socket cannot be used.
+    pub fn receive(&mut self, timeout: Duration) -> Result<Option<Received<'_>>, DirectError> {
+        let deadline = Instant::now() + timeout;
+        while self.inbox.is_empty() {
+            self.turn()?;
+            if !self.inbox.is_empty() {
+                break;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            self.sleep(Some(left))?;
+        }
+        Ok(self.inbox.pop())
+    }
+
+    /// Does everything that can be done now: reads the sockets, sends what the rate allows, asks for what is missing.
+    /// Every other call does it too. A program that neither sends nor receives for a while calls this, so that others get
+    /// their repairs.
+    ///
+    /// # Errors
+    /// If a socket cannot be used.
+    pub fn turn(&mut self) -> Result<(), DirectError> {
+        let now = now();
+        let Self { link, sending, receiving, inbox, due } = self;
+        let stall = due.map_or(0, |due| now.monotonic.since(due));
+        inbox.tidy();
+        for round in 0.. {
+            let has_more = link.receive(|path, _, bytes| {
+                let asks =
+                    matches!(Kind::of(bytes), Some(Kind::Nak | Kind::Status | Kind::TopicsWanted));
+                if let (true, Some(sending)) = (asks, sending.as_mut()) {
+                    // What is refused is counted there.
+                    let _ = sending.sender.handle_datagram(now, path.address, bytes);
+                } else if let (false, Some(arrivals)) = (asks, receiving.as_mut()) {
+                    let _ = arrivals.handle_datagram(now.monotonic, path, bytes, inbox);
+                }
+            })?;
+            if !has_more || (round + 1 >= ROUNDS && stall < STALL_NS) {
+                break;
+            }
+        }
+        if let Some(arrivals) = receiving {
+            if stall >= STALL_NS {
+                arrivals.postpone(stall);
+            }
+            arrivals.handle_timeout(now.monotonic, inbox);
+            while !link.is_full()
+                && let Some((path, datagram)) = arrivals.poll_transmit(now.monotonic)
+            {
+                link.send(path, datagram);
+            }
+        }
+        if let Some(Sending { sender, to, .. }) = sending {
+            sender.handle_timeout(now);
+            for _ in 0..ROUNDS {
+                while !link.is_full()
+                    && let Some(datagram) = sender.poll_transmit(now)
+                {
+                    to.iter().for_each(|to| link.send_on_all(*to, datagram));
+                }
+                if !link.is_clogged() {
+                    break;
+                }
+                link.flush();
+            }
+        }
+        link.flush();
+        let next = sending.as_ref().and_then(|it| it.sender.poll_timeout());
+        let asked = receiving.as_ref().and_then(Arrivals::poll_timeout);
+        *due = next.into_iter().chain(asked).min().or(Some(now.monotonic.after(LONGEST_SLEEP_NS)));
+        Ok(())
+    }
+
+    /// Sleeps until a socket has something or a timer is due, at most so long.
+    ///
+    /// # Errors
+    /// If it cannot wait.
+    pub fn sleep(&self, longest: Option<Duration>) -> Result<(), DirectError> {
+        let left = self.due.map_or(0, |due| due.since(now().monotonic)).min(LONGEST_SLEEP_NS);
+        let left = Duration::from_nanos(left).min(longest.unwrap_or(Duration::MAX));
+        let mut watched: Vec<PollFd<'_>> = self
+            .descriptors()
+            .map(|(descriptor, waits)| {
+                let room = if waits { PollFlags::OUT } else { PollFlags::empty() };
+                PollFd::from_borrowed_fd(descriptor, PollFlags::IN | room)
+            })
+            .collect();
+        let time =
+            Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
+        match poll(&mut watched, Some(&time)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(io::Error::from(error).into()),
+        }
+    }
+
+    /// Returns the descriptors, for a program with an event loop of its own: when one is readable (or writable, where the
+    /// flag says so), or at [`Self::deadline`], it calls [`Self::turn`].
+    pub fn descriptors(&self) -> impl Iterator<Item = (BorrowedFd<'_>, bool)> {
+        self.link.descriptors()
+    }
+
+    /// Returns how long the program may sleep until its next call.
+    #[must_use]
+    pub fn deadline(&self) -> Duration {
+        Duration::from_nanos(self.due.map_or(0, |due| due.since(now().monotonic)))
+    }
+
+    /// Ends the stream. The program must still call [`Self::turn`] until [`Self::is_closed`], so that others get their
+    /// repairs.
+    pub fn end(&mut self) {
+        if let Some(sending) = &mut self.sending {
+            sending.sender.end(now(), false);
+        }
+    }
+
+    /// Returns whether the stream has ended, or there is none.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.sending.as_ref().is_none_or(|sending| sending.sender.is_closed())
+    }
+
+    /// Returns how many streams of others are followed.
+    #[must_use]
+    pub fn streams(&self) -> usize {
+        self.inbox.names.len()
+    }
+
+    /// Returns the next event of a stream of others.
+    pub fn event(&mut self) -> Option<arrivals::Event> {
+        self.receiving.as_mut()?.poll_event()
+    }
+
+    /// Returns the next event of the own stream.
+    pub fn sender_event(&mut self) -> Option<sender::Event> {
+        self.sending.as_mut()?.sender.poll_event()
+    }
+
+    /// Returns the sockets.
+    #[must_use]
+    pub fn link(&self) -> &Link {
+        &self.link
+    }
+}
+
+/// What has arrived and was not taken yet. Bounded by what one turn reads, and what waited behind gaps.
+#[derive(Default)]
+struct Queue {
+    items: Vec<Item>,
+    next: usize,
+    bytes: Vec<u8>,
+    names: HashMap<(Source, Stream), Names>,
+}
+
+enum Item {
+    Message {
+        flow: Flow,
+        number: Number,
+        topic: Arc<str>,
+        to_descendants: bool,
+        published: Option<Wall>,
+        payload: Range<usize>,
+    },
+    Lost {
+        flow: Flow,
+        loss: Loss,
+    },
+}
+
+struct Names {
+    session: Session,
+    topics: Vec<Option<Arc<str>>>,
+}
+
+impl Queue {
+    fn is_empty(&self) -> bool {
+        self.next >= self.items.len()
+    }
+
+    /// Frees what was taken.
+    fn tidy(&mut self) {
+        if self.is_empty() {
+            self.items.clear();
+            self.bytes.clear();
+            self.next = 0;
+        }
+    }
+
+    fn pop(&mut self) -> Option<Received<'_>> {
+        let item = self.items.get(self.next)?;
+        self.next += 1;
+        Some(match item {
+            Item::Message { flow, number, topic, to_descendants, published, payload } => {
+                Received::Message {
+                    flow: *flow,
+                    number: *number,
+                    topic,
+                    to_descendants: *to_descendants,
+                    published: *published,
+                    payload: &self.bytes[payload.clone()],
+                }
+            }
+            Item::Lost { flow, loss } => Received::Lost { flow: *flow, loss: *loss },
+        })
+    }
+}
+
+impl Inbox for Queue {
+    fn begins(&mut self, flow: Flow, _: u8) -> Option<Mark> {
+        let names = Names { session: flow.session, topics: Vec::new() };
+        self.names.insert((flow.source, flow.stream), names);
+        None
+    }
+
+    fn message(&mut self, flow: Flow, message: Message<'_>) {
+        let Message { start, parts, .. } = message;
+        let names = self.names.get(&(flow.source, flow.stream));
+        let names = names.filter(|names| names.session == flow.session);
+        let topic = names.and_then(|names| names.topics.get(start.topic.get() as usize)?.clone());
+        // The protocol delivers no message before the name of its topic.
+        let Some(topic) = topic else { return };
+        let from = self.bytes.len();
+        parts.for_each(|part| self.bytes.extend_from_slice(part));
+        self.items.push(Item::Message {
+            flow,
+            number: start.number,
+            topic,
+            to_descendants: start.to_descendants,
+            published: start.published,
+            payload: from..self.bytes.len(),
+        });
+    }
+
+    fn topic(&mut self, flow: Flow, number: TopicNumber, name: TableName<'_>) {
+        let Some(names) = self.names.get_mut(&(flow.source, flow.stream)) else { return };
+        let at = number.get() as usize;
+        if names.topics.len() <= at {
+            names.topics.resize(at + 1, None);
+        }
+        names.topics[at] = Some(name.as_str().into());
+    }
+
+    fn loss(&mut self, flow: Flow, loss: Loss) {
+        self.items.push(Item::Lost { flow, loss });
+    }
+}

@@ -1,0 +1,81 @@
+//! Membership: who a process is in its realm, and how it reaches the others.
+
+use crate::host::interface::Interface;
+use crate::socket::Options;
+use toroni_proto::audience::Name;
+use toroni_proto::id::{Number, Realm, Sequence, Series, Session, Source, Stream};
+use toroni_proto::random::Random;
+use toroni_proto::receiver::Me;
+use toroni_proto::sender::Identity;
+use toroni_proto::wire::{Flags, Header, Keys, NodeName, Receiver, Repairers, TableName};
+
+/// Who a process is in its realm, and how it reaches the others.
+#[derive(Clone, Debug)]
+pub struct Membership {
+    /// The nodes that belong together.
+    pub realm: Realm,
+    /// The keys of the realm.
+    pub keys: Option<Keys>,
+    /// The name of this node: 1 to 64 bytes without control characters.
+    pub name: String,
+    /// Its identity, unique in the realm.
+    pub source: Source,
+    /// This life of it, later than all before.
+    pub session: Session,
+    /// Drawn anew by each process.
+    pub instance: [u8; 16],
+    /// The interfaces, at least one.
+    pub interfaces: Vec<Interface>,
+    /// How sockets are opened.
+    pub sockets: Options,
+}
+
+impl Membership {
+    /// Returns the name, or `None` if it breaks a rule.
+    pub(crate) fn node_name(&self) -> Option<NodeName<'_>> {
+        NodeName::new(&self.name)
+    }
+
+    /// Returns who sends a stream.
+    pub(crate) fn identity<'a>(
+        &'a self,
+        name: NodeName<'a>,
+        stream: Stream,
+        series: Series,
+        patterns: &'a [TableName<'a>],
+    ) -> Identity<'a> {
+        let header = Header {
+            flags: Flags::NONE,
+            ttl: self.sockets.ttl,
+            realm: self.realm,
+            stream,
+            source: self.source,
+            session: self.session,
+            sequence: Sequence::ZERO,
+        };
+        Identity {
+            header,
+            keys: self.keys,
+            name,
+            instance: self.instance,
+            series,
+            begins: Number::ZERO,
+            patterns,
+            repairers: Repairers::default(),
+            listen: 0,
+            required: &[],
+        }
+    }
+
+    /// Returns who receives.
+    pub(crate) fn me(&self, name: NodeName<'_>) -> Me {
+        let id = Receiver { source: self.source, session: self.session };
+        Me { id, name: Name::new(name), required: false }
+    }
+
+    /// Returns a generator whose numbers differ from those of other processes.
+    pub(crate) fn random(&self) -> Random {
+        let [a, b, c, d, e, f, g, h, ..] = self.instance;
+        Random::new(u64::from_le_bytes([a, b, c, d, e, f, g, h]))
+    }
+}

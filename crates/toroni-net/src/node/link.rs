@@ -1,0 +1,278 @@
+//! Link: all sockets of a node, on each of its legs.
+//!
+//! ```text
+//!   leg 0   group socket ──► ┐                        ┌ ──► outbox ──► unicast socket ──► group, peers
+//!           unicast socket ► ├──► one datagram        │
+//!   leg 1   group socket ──► ┤    after the other ──► ┤
+//!           unicast socket ► ┘                        └ ──► outbox ──► unicast socket ──► group, peers
+//! ```
+//!
+//! What is to be sent is copied into the outbox of its leg, and leaves with other datagrams in one system call. If the
+//! kernel has no room, it stays there, and the node stops packing until there is room again.
+
+use crate::host::interface::{Interface, InterfaceError};
+use crate::socket::batch::{self, Arrival, BATCH, Outgoing};
+use crate::socket::{Datagram, Options, SocketError};
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd};
+use thiserror::Error;
+use toroni_proto::legs::{Leg, MAX_LEGS, Path};
+use toroni_proto::wire::Address;
+
+/// The longest datagram that is received, in bytes.
+const LONGEST: usize = 65_536;
+
+/// Why the sockets of a node cannot be opened.
+#[derive(Debug, Error)]
+pub enum LinkError {
+    /// There are none, or too many.
+    #[error("a node has 1 to {MAX_LEGS} interfaces, not {0}: name them")]
+    Legs(usize),
+    /// There is no address at all, or both IPv4 and IPv6 addresses.
+    #[error("a node sends and receives by IPv4 or by IPv6, not by both or neither: {0:?}")]
+    Family(Vec<SocketAddr>),
+    /// An interface has no address of the groups' family.
+    #[error(transparent)]
+    Interface(#[from] InterfaceError),
+    /// A socket cannot be opened.
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+}
+
+/// What a link has counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Counters {
+    /// Datagrams that the kernel took.
+    pub sent: u64,
+    /// Datagrams that it refused: the interface is down, or they are longer than it sends. They count as lost on the way.
+    pub refused: u64,
+    /// Datagrams that arrived.
+    pub received: u64,
+    /// Datagrams that were longer than any stream may send.
+    pub truncated: u64,
+}
+
+/// The sockets of a node.
+pub struct Link {
+    legs: Vec<Sockets>,
+    receiver: batch::Receiver,
+    memory: Box<[u8]>,
+    datagram_bytes: usize,
+    counters: Counters,
+    refusal: Option<io::Error>,
+}
+
+/// The sockets on one interface.
+struct Sockets {
+    leg: Leg,
+    interface: Interface,
+    groups: Vec<Datagram>,
+    unicast: Datagram,
+    sender: batch::Sender,
+    outbox: Outbox,
+}
+
+/// Datagrams that wait for the kernel.
+#[derive(Default)]
+struct Outbox {
+    bytes: Vec<u8>,
+    datagrams: Vec<(SocketAddr, Range<usize>)>,
+    /// How many the kernel has taken.
+    sent: usize,
+}
+
+impl Link {
+    /// Opens the sockets: on each interface one for each group that is received, and one that sends, also to `peers`.
+    /// `datagram_bytes` is the longest datagram of any stream.
+    ///
+    /// # Errors
+    /// See [`LinkError`].
+    pub fn open(
+        interfaces: &[Interface],
+        groups: &[SocketAddr],
+        peers: &[SocketAddr],
+        options: &Options,
+        datagram_bytes: usize,
+    ) -> Result<Self, LinkError> {
+        let all = [groups, peers].concat();
+        let family = match all.first() {
+            Some(one) if all.iter().all(|other| other.is_ipv4() == one.is_ipv4()) => one.ip(),
+            _ => return Err(LinkError::Family(all)),
+        };
+        let mut legs = Vec::with_capacity(interfaces.len());
+        for (index, interface) in interfaces.iter().enumerate() {
+            let leg = Leg::new(index).ok_or(LinkError::Legs(interfaces.len()))?;
+            let source = interface.source(family)?;
+            let unicast = Datagram::leg(source, interface, options)?;
+            let groups = groups.iter().map(|group| Datagram::group(*group, interface, options));
+            legs.push(Sockets {
+                leg,
+                interface: interface.clone(),
+                groups: groups.collect::<Result<_, _>>()?,
+                sender: batch::Sender::new(&unicast),
+                unicast,
+                outbox: Outbox::default(),
+            });
+        }
+        if legs.is_empty() {
+            return Err(LinkError::Legs(0));
+        }
+        // A byte more shows that a datagram is too long.
+        let datagram_bytes = datagram_bytes.min(LONGEST) + 1;
+        Ok(Self {
+            legs,
+            receiver: batch::Receiver::new(),
+            memory: vec![0; BATCH * datagram_bytes].into(),
+            datagram_bytes,
+            counters: Counters::default(),
+            refusal: None,
+        })
+    }
+
+    /// Receives at most [`BATCH`] datagrams of each socket, and hands them over. Returns whether a socket may have more.
+    ///
+    /// # Errors
+    /// If a socket cannot be read.
+    pub fn receive(&mut self, mut take: impl FnMut(Path, &Arrival, &[u8])) -> io::Result<bool> {
+        let mut has_more = false;
+        for sockets in &self.legs {
+            for socket in sockets.groups.iter().chain([&sockets.unicast]) {
+                let buffers = self.memory.chunks_exact_mut(self.datagram_bytes);
+                let arrivals = self.receiver.receive(socket, buffers)?;
+                has_more |= arrivals.len() == BATCH;
+                self.counters.received += arrivals.len() as u64;
+                for (arrival, buffer) in
+                    arrivals.iter().zip(self.memory.chunks_exact(self.datagram_bytes))
+                {
+                    if arrival.is_truncated() {
+                        self.counters.truncated += 1;
+                        continue;
+                    }
+                    let path = Path { leg: sockets.leg, address: to_address(arrival.from) };
+                    take(path, arrival, &buffer[..arrival.length]);
+                }
+            }
+        }
+        Ok(has_more)
+    }
+
+    /// Returns whether datagrams wait for the kernel: then nothing should be packed for now.
+    #[must_use]
+    pub fn is_clogged(&self) -> bool {
+        self.legs.iter().any(|sockets| !sockets.outbox.datagrams.is_empty())
+    }
+
+    /// Returns whether more datagrams than leave at once are in an outbox.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.legs.iter().any(|sockets| sockets.outbox.datagrams.len() >= BATCH)
+    }
+
+    /// Puts a datagram for a group, or for one peer that all legs reach, into the outbox of each leg.
+    pub fn send_on_all(&mut self, to: SocketAddr, bytes: &[u8]) {
+        for sockets in &mut self.legs {
+            sockets.outbox.push(sockets.interface.scoped(to), bytes);
+        }
+    }
+
+    /// Puts a datagram for a peer into the outbox of one leg.
+    pub fn send(&mut self, path: Path, bytes: &[u8]) {
+        if let Some(sockets) = self.legs.get_mut(path.leg.index()) {
+            sockets.outbox.push(sockets.interface.scoped(to_socket(path.address)), bytes);
+        }
+    }
+
+    /// Gives what is in the outboxes to the kernel, as far as it has room.
+    pub fn flush(&mut self) {
+        for sockets in &mut self.legs {
+            let Sockets { outbox, sender, unicast, .. } = sockets;
+            while let Some(waiting) = outbox.waiting() {
+                match sender.send(unicast, &waiting) {
+                    Ok(0) => break,
+                    Ok(sent) => {
+                        self.counters.sent += sent as u64;
+                        outbox.sent += sent;
+                    }
+                    // Only the first one: what follows may have another destination.
+                    Err(error) => {
+                        self.counters.refused += 1;
+                        self.refusal = Some(error);
+                        outbox.sent += 1;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes why the kernel refused a datagram since the last call.
+    pub fn refusal(&mut self) -> Option<io::Error> {
+        self.refusal.take()
+    }
+
+    /// Returns what was counted.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Returns all descriptors, and for each whether it waits for room.
+    pub fn descriptors(&self) -> impl Iterator<Item = (BorrowedFd<'_>, bool)> {
+        self.legs.iter().flat_map(|sockets| {
+            let waits = !sockets.outbox.datagrams.is_empty();
+            let groups = sockets.groups.iter().map(|group| (group.as_fd(), false));
+            groups.chain([(sockets.unicast.as_fd(), waits)])
+        })
+    }
+}
+
+impl Outbox {
+    fn push(&mut self, to: SocketAddr, bytes: &[u8]) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(bytes);
+        self.datagrams.push((to, start..self.bytes.len()));
+    }
+
+    /// Returns those that the kernel has not taken yet. Frees the memory when there are none.
+    fn waiting(&mut self) -> Option<Vec<Outgoing<'_>>> {
+        if self.sent >= self.datagrams.len() {
+            self.datagrams.clear();
+            self.bytes.clear();
+            self.sent = 0;
+            return None;
+        }
+        let waiting = self.datagrams.iter().skip(self.sent).take(BATCH);
+        Some(waiting.map(|(to, at)| Outgoing { to: *to, bytes: &self.bytes[at.clone()] }).collect())
+    }
+}
+
+/// Returns an address as it stands in datagrams.
+#[must_use]
+pub fn to_address(socket: SocketAddr) -> Address {
+    let ip = match socket.ip() {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+        IpAddr::V6(v6) => v6,
+    };
+    Address { ip: ip.octets(), port: socket.port() }
+}
+
+/// Returns an address of a datagram as sockets take it.
+#[must_use]
+pub fn to_socket(address: Address) -> SocketAddr {
+    SocketAddr::new(Ipv6Addr::from(address.ip).to_canonical(), address.port)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_survive_the_way_there_and_back() {
+        for text in ["10.1.2.3:4479", "[2001:db8::1]:1", "0.0.0.0:0"] {
+            let address: SocketAddr = text.parse().unwrap();
+            assert_eq!(to_socket(to_address(address)), address);
+        }
+    }
+}

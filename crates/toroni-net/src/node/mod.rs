@@ -1,0 +1,424 @@
+//! Node: the process that connects a bus with the network.
+//!
+//! ```text
+//!   turn:  link ──► arrivals ──► inlet ──► bus              everything that has arrived
+//!          bus ──► outlets ──► senders ──► link             everything that may be sent now
+//!          timers, then sleep until a socket, the bus or a timer has something
+//! ```
+//!
+//! A node has one thread, and never waits for one of its parts while another has something to do.
+
+pub mod link;
+pub mod state;
+
+use crate::inlet::{self, Inlet, InletError};
+use crate::membership::Membership;
+use crate::now::now;
+use crate::outlet::{self, Outlet, OutletError};
+use link::{Link, LinkError};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use state::{Journal, State, StateError};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use thiserror::Error;
+use toroni::{Bus, FileError, PublisherError, Start, SubscriberError};
+use toroni_proto::arrivals::{self, Arrivals};
+use toroni_proto::batcher::Now;
+use toroni_proto::config::Config;
+use toroni_proto::id::{Sequence, Series, Stream};
+use toroni_proto::legs::Path;
+use toroni_proto::sender;
+use toroni_proto::time::{MILLISECOND, Monotonic, SECOND};
+use toroni_proto::wire::{Kind, Reject};
+
+/// How often a turn reads all sockets, or packs for a stream, before others have their turn.
+const ROUNDS: usize = 8;
+/// A turn that begins so much later than it should has slept: the deadlines of receivers move by that.
+const STALL_NS: u64 = 20 * MILLISECOND;
+/// The longest sleep: the bus may be removed, or an interface may change, without any event.
+const LONGEST_SLEEP_NS: u64 = SECOND;
+
+/// What a node is and does.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Who it is.
+    pub member: Membership,
+    /// What it sends.
+    pub send: Vec<Send>,
+    /// What it receives.
+    pub receive: Option<Receive>,
+    /// Where it keeps how far its streams were sent. Without it, a stream begins anew with each process: what was
+    /// published meanwhile is reported as lost.
+    pub state: Option<Arc<State>>,
+}
+
+/// A stream that a node sends.
+#[derive(Clone, Debug)]
+pub struct Send {
+    /// Its number, unique in the node.
+    pub stream: Stream,
+    /// The topics.
+    pub selection: outlet::Selection,
+    /// Rates, window and all else; checked.
+    pub config: Config,
+    /// The group, or a list of receivers.
+    pub to: Vec<SocketAddr>,
+    /// The first message, unless the journal knows where the stream continues.
+    pub start: Start,
+}
+
+/// What a node receives.
+#[derive(Clone, Debug)]
+pub struct Receive {
+    /// The groups that it joins.
+    pub groups: Vec<SocketAddr>,
+    /// The topics.
+    pub selection: inlet::Selection,
+    /// Buffers, times and all else; checked.
+    pub config: Config,
+}
+
+/// Why a node does not start, or ends.
+#[derive(Debug, Error)]
+pub enum NodeError {
+    /// Its name breaks a rule.
+    #[error("{0:?} is no name of a node: use 1 to 64 bytes without control characters")]
+    Name(String),
+    /// Its sockets cannot be opened.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    /// A socket cannot be used.
+    #[error("cannot use a socket: {0}")]
+    Socket(#[from] io::Error),
+    /// It cannot take messages from the bus.
+    #[error(transparent)]
+    Outlet(#[from] OutletError),
+    /// It cannot bring messages to the bus.
+    #[error(transparent)]
+    Inlet(#[from] InletError),
+    /// The bus has no place for an inlet.
+    #[error(transparent)]
+    Publisher(#[from] PublisherError),
+    /// It cannot keep its state.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// The bus cannot wake it.
+    #[error("cannot wait for the bus: {0}")]
+    Wait(#[from] FileError),
+}
+
+/// What a node reports, seldom.
+#[derive(Debug)]
+pub enum Event {
+    /// Of a stream that it sends.
+    Sender(Stream, sender::Event),
+    /// Of a stream that it receives.
+    Arrivals(arrivals::Event),
+    /// The bus refused messages of a source.
+    Refused(toroni::PublishError),
+    /// The kernel refused a datagram.
+    Unsent(io::Error),
+    /// A journal cannot be written: a restart would begin at an earlier checkpoint.
+    Journal(io::Error),
+    /// This process did not run for so long, in nanoseconds.
+    Stalled(u64),
+}
+
+/// A node.
+pub struct Node {
+    link: Link,
+    outlets: Vec<Sending>,
+    receiving: Option<(Arrivals, Inlet)>,
+    /// When it should have begun its turn at the latest.
+    due: Option<Monotonic>,
+    stalled: Option<u64>,
+    /// Keeps other nodes out of its directory.
+    _state: Option<Arc<State>>,
+}
+
+struct Sending {
+    stream: Stream,
+    to: Vec<SocketAddr>,
+    outlet: Outlet,
+    journal: Option<Journal>,
+    /// What was packed at some time, and will have been sent later: the next checkpoint.
+    mark: Option<Packed>,
+    journal_error: Option<io::Error>,
+}
+
+/// A place in a stream: the datagrams before `lead` have all messages of the bus before `sequence`.
+#[derive(Clone, Copy)]
+struct Packed {
+    lead: Sequence,
+    sequence: u64,
+}
+
+impl Sending {
+    /// Packs and sends what may be sent now. Returns whether there may be more at once.
+    fn turn(&mut self, now: Now, link: &mut Link) -> Result<bool, NodeError> {
+        let Self { outlet, to, .. } = self;
+        outlet.sender().handle_timeout(now);
+        // Others have their turn after so many, also if the stream has no rate.
+        for _ in 0..ROUNDS {
+            if link.is_clogged() {
+                return Ok(false);
+            }
+            let has_more = outlet.turn(now)?;
+            while !link.is_full()
+                && let Some(datagram) = outlet.sender().poll_transmit(now)
+            {
+                to.iter().for_each(|to| link.send_on_all(*to, datagram));
+            }
+            if !link.is_clogged() {
+                return Ok(has_more);
+            }
+            link.flush();
+        }
+        Ok(true)
+    }
+
+    /// Writes a checkpoint, if one is due and what it says is true: the datagrams were given to the kernel.
+    fn checkpoint(&mut self, now: Monotonic) {
+        let Some(journal) = &mut self.journal else { return };
+        let sequence = self.outlet.subscriber().sequence();
+        let sender = self.outlet.sender();
+        let packed = Packed { lead: sender.packed_until(), sequence };
+        let unsent = sender.window().unsent();
+        let mark = *self.mark.get_or_insert(packed);
+        let sent = if unsent >= packed.lead { packed } else { mark };
+        if unsent >= sent.lead && journal.is_due(now) {
+            self.journal_error = journal.note(now, sent.sequence).err();
+            self.mark = None;
+        }
+    }
+}
+
+impl Node {
+    /// Opens the sockets, and begins to send and to receive with the next [`Self::turn`].
+    ///
+    /// # Errors
+    /// See [`NodeError`].
+    pub fn new(bus: &Bus, settings: &Settings) -> Result<Self, NodeError> {
+        let Settings { member, .. } = settings;
+        let wrong = || NodeError::Name(member.name.clone());
+        let name = member.node_name().ok_or_else(wrong)?;
+        let now = now();
+        let groups = settings.receive.as_ref().map_or(&[][..], |receive| &receive.groups);
+        let datagrams = settings.send.iter().map(|send| send.config.datagram_bytes);
+        let received = settings.receive.iter().map(|receive| receive.config.datagram_bytes);
+        let datagram = datagrams.chain(received).max().unwrap_or_default();
+        let datagram = usize::try_from(datagram).unwrap_or(usize::MAX);
+        let peers: Vec<SocketAddr> =
+            settings.send.iter().flat_map(|send| send.to.iter().copied()).collect();
+        let link = Link::open(&member.interfaces, groups, &peers, &member.sockets, datagram)?;
+        let outlets = settings.send.iter().map(|send| {
+            let Send { selection, config, stream, .. } = send;
+            // The outlet knows the series and the patterns.
+            let identity = member.identity(name, *stream, Series(0), &[]);
+            let journal = settings.state.as_ref().map(|state| {
+                let bus = state::hash(bus.id().to_string().as_bytes());
+                state.journal(*stream, bus, meaning_of(selection), config.generation_ns)
+            });
+            let journal = journal.transpose()?;
+            let resumed = journal.as_ref().and_then(Journal::resume);
+            let begin =
+                |start| Outlet::new(bus, selection, config, &identity, start, now.monotonic);
+            let mut outlet = match begin(resumed.map_or(send.start, Start::Sequence)) {
+                // Receivers learn from the session how many messages are missing at most.
+                Err(OutletError::Subscribe(SubscriberError::SequenceLost { .. })) => {
+                    begin(Start::Oldest)
+                }
+                other => other,
+            }?;
+            outlet.subscriber().enable_fd()?;
+            Ok(Sending {
+                stream: *stream,
+                to: send.to.clone(),
+                outlet,
+                journal,
+                mark: None,
+                journal_error: None,
+            })
+        });
+        let outlets = outlets.collect::<Result<_, NodeError>>()?;
+        let receiving = match &settings.receive {
+            None => None,
+            Some(Receive { selection, config, .. }) => {
+                let arrivals = Arrivals::new(
+                    config,
+                    member.realm,
+                    member.keys,
+                    member.me(name),
+                    member.instance,
+                    member.random(),
+                );
+                Some((arrivals, Inlet::new(bus.inlet()?, selection.clone())))
+            }
+        };
+        let state = settings.state.clone();
+        Ok(Self { link, outlets, receiving, due: None, stalled: None, _state: state })
+    }
+
+    /// Does everything that can be done now. Returns whether there may be more at once.
+    ///
+    /// # Errors
+    /// If the bus or a socket cannot be used any more.
+    pub fn turn(&mut self) -> Result<bool, NodeError> {
+        let now = now();
+        let stall = self.due.map_or(0, |due| now.monotonic.since(due));
+        let mut has_more = false;
+        let Self { link, outlets, receiving, .. } = self;
+        for round in 0.. {
+            has_more =
+                link.receive(|path, _, bytes| route(now, path, bytes, outlets, receiving))?;
+            // After a stall, everything that waits is read before any timer is looked at.
+            if !has_more || (round + 1 >= ROUNDS && stall < STALL_NS) {
+                break;
+            }
+        }
+        if let Some((arrivals, inlet)) = receiving {
+            if stall >= STALL_NS {
+                arrivals.postpone(stall);
+            }
+            arrivals.handle_timeout(now.monotonic, inlet);
+            inlet.publish(arrivals.marks())?;
+        }
+        if stall >= STALL_NS {
+            self.stalled = Some(stall);
+        }
+        link.flush();
+        for sending in outlets.iter_mut() {
+            has_more |= sending.turn(now, link)?;
+        }
+        if let Some((arrivals, _)) = receiving {
+            while !link.is_full()
+                && let Some((path, datagram)) = arrivals.poll_transmit(now.monotonic)
+            {
+                link.send(path, datagram);
+            }
+        }
+        link.flush();
+        if !link.is_clogged() {
+            outlets.iter_mut().for_each(|sending| sending.checkpoint(now.monotonic));
+        }
+        self.due = self.next(now.monotonic);
+        Ok(has_more && !self.link.is_clogged())
+    }
+
+    fn next(&mut self, now: Monotonic) -> Option<Monotonic> {
+        let senders = self.outlets.iter_mut().filter_map(|it| it.outlet.sender().poll_timeout());
+        let arrivals = self.receiving.iter().filter_map(|(arrivals, _)| arrivals.poll_timeout());
+        let next = senders.chain(arrivals).min();
+        next.or(Some(now.after(LONGEST_SLEEP_NS)))
+    }
+
+    /// Sleeps until a socket or the bus has something, or a timer is due.
+    ///
+    /// # Errors
+    /// If it cannot wait.
+    pub fn wait(&mut self) -> Result<(), NodeError> {
+        let now = now().monotonic;
+        let left = self.due.map_or(0, |due| due.since(now)).min(LONGEST_SLEEP_NS);
+        let mut watched: Vec<PollFd<'_>> = Vec::new();
+        for (descriptor, waits_for_room) in self.link.descriptors() {
+            let room = if waits_for_room { PollFlags::OUT } else { PollFlags::empty() };
+            watched.push(PollFd::from_borrowed_fd(descriptor, PollFlags::IN | room));
+        }
+        for sending in &mut self.outlets {
+            // A stream that is as far ahead as it may be waits for its rate, not for the bus.
+            if sending.outlet.wants_more() {
+                let descriptor = sending.outlet.subscriber().fd()?;
+                watched.push(PollFd::from_borrowed_fd(descriptor, PollFlags::IN));
+            }
+        }
+        let time = Timespec {
+            tv_sec: (left / SECOND).cast_signed(),
+            tv_nsec: (left % SECOND).cast_signed(),
+        };
+        match poll(&mut watched, Some(&time)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(io::Error::from(error).into()),
+        }
+    }
+
+    /// Ends all streams that it sends. It must still take turns until [`Self::is_closed`].
+    pub fn end(&mut self, restart: bool) {
+        let now = now();
+        self.outlets.iter_mut().for_each(|it| it.outlet.end(now, restart));
+    }
+
+    /// Returns whether all streams have ended.
+    pub fn is_closed(&mut self) -> bool {
+        self.outlets.iter_mut().all(|it| it.outlet.sender().is_closed())
+    }
+
+    /// Returns the next thing to report.
+    pub fn event(&mut self) -> Option<Event> {
+        if let Some(stalled) = self.stalled.take() {
+            return Some(Event::Stalled(stalled));
+        }
+        if let Some(error) = self.link.refusal() {
+            return Some(Event::Unsent(error));
+        }
+        for Sending { stream, outlet, journal_error, .. } in &mut self.outlets {
+            if let Some(error) = journal_error.take() {
+                return Some(Event::Journal(error));
+            }
+            if let Some(event) = outlet.sender().poll_event() {
+                return Some(Event::Sender(*stream, event));
+            }
+        }
+        let (arrivals, inlet) = self.receiving.as_mut()?;
+        let event = arrivals.poll_event().map(Event::Arrivals);
+        event.or_else(|| inlet.refusal().map(Event::Refused))
+    }
+
+    /// Returns the sockets.
+    #[must_use]
+    pub fn link(&self) -> &Link {
+        &self.link
+    }
+
+    /// Returns what it receives, and the inlet of the bus.
+    #[must_use]
+    pub fn receiving(&self) -> Option<&(Arrivals, Inlet)> {
+        self.receiving.as_ref()
+    }
+
+    /// Returns the outlets, with the numbers of their streams.
+    pub fn outlets(&mut self) -> impl Iterator<Item = (Stream, &mut Outlet)> {
+        self.outlets.iter_mut().map(|it| (it.stream, &mut it.outlet))
+    }
+}
+
+/// Gives a datagram to whom it concerns. What is refused is counted there.
+fn route(
+    now: Now,
+    path: Path,
+    bytes: &[u8],
+    outlets: &mut [Sending],
+    receiving: &mut Option<(Arrivals, Inlet)>,
+) {
+    let asks = |kind: Kind| matches!(kind, Kind::Nak | Kind::Status | Kind::TopicsWanted);
+    if Kind::of(bytes).is_some_and(asks) {
+        for Sending { outlet, .. } in outlets {
+            match outlet.sender().handle_datagram(now, path.address, bytes) {
+                // It is for another stream.
+                Err(Reject::Stream) => {}
+                _ => return,
+            }
+        }
+    } else if let Some((arrivals, inlet)) = receiving {
+        let _ = arrivals.handle_datagram(now.monotonic, path, bytes, inlet);
+    }
+}
+
+/// Returns a hash of what the numbers of a stream mean: which messages of the bus they name.
+fn meaning_of(selection: &outlet::Selection) -> u64 {
+    let mut texts: Vec<&str> = selection.patterns.iter().map(toroni::Pattern::as_str).collect();
+    texts.sort_unstable();
+    texts.insert(0, &selection.prefix);
+    // No text has a control character.
+    state::hash(texts.join("\n").as_bytes())
+}

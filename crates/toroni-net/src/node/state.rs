@@ -1,0 +1,381 @@
+//! State: what a node keeps on disk, so that a restart loses and doubles nothing.
+//!
+//! ```text
+//!   lock       held by the node that runs, with its process id as text
+//!   session    the last session, as text
+//!   stream-N   the journal of a stream: 65 places of 32 bytes
+//!
+//!   place 0    magic (u64)     bus (u64)       patterns (u64)     checksum (u64)
+//!   place 1…64 sequence (u64)  time in ns (u64)  serial (u64)     checksum (u64)      a checkpoint
+//! ```
+//!
+//! A checkpoint says that all messages of the bus before a sequence were given to the kernel. It says nothing else: which
+//! of them have arrived, receivers know. Numbers are little-endian. `time` is `CLOCK_MONOTONIC`: only differences within a
+//! journal matter. Checkpoints take turns over the places, so a write that was torn by a crash leaves those before it.
+//!
+//! A node that restarts begins with the oldest checkpoint that is no older than the generation interval before the newest
+//! one. So what its window could still have repaired when it died is sent again, and receivers drop what they have.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use thiserror::Error;
+use toroni_proto::id::{Session, Stream};
+use toroni_proto::time::{MILLISECOND, Monotonic, Wall};
+
+/// Checkpoints of a journal.
+const CHECKPOINTS: u64 = 64;
+const PLACE_BYTES: u64 = 32;
+/// `TORONI-J` as the bytes of the file.
+const MAGIC: u64 = u64::from_le_bytes(*b"TORONI-J");
+/// Checkpoints of a stream are at least so far apart,
+const INTERVAL_NS: u64 = 16 * MILLISECOND;
+/// and at least this part of the generation interval, so that all of them reach back twice as far.
+const INTERVALS: u64 = 32;
+
+/// Why a node cannot keep its state.
+#[derive(Debug, Error)]
+pub enum StateError {
+    /// Another node uses the directory.
+    #[error(
+        "another node (process {pid}) uses the state in {path}: there is one node for each realm and bus; give this one a \
+         directory of its own if it has another realm or bus",
+        path = path.display()
+    )]
+    InUse {
+        /// The directory.
+        path: PathBuf,
+        /// What the other node wrote about itself.
+        pid: String,
+    },
+    /// A file cannot be used.
+    #[error("cannot {action} {path}: {source}", path = path.display())]
+    File {
+        /// What was tried, as a verb.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// The clock says that it is after 2156, or the last session is the greatest there is.
+    #[error(
+        "there is no session after {last} in {path}: set the clock, and remove the file if the clock was wrong before",
+        path = path.display()
+    )]
+    NoSession {
+        /// The last session.
+        last: u32,
+        /// The file that has it.
+        path: PathBuf,
+    },
+}
+
+/// The directory of a node. While it exists, no other node can use it.
+#[derive(Debug)]
+pub struct State {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl State {
+    /// Makes the directory, if it does not exist, and takes it for this process.
+    ///
+    /// # Errors
+    /// [`StateError::InUse`], or an error of the files.
+    pub fn open(path: &Path) -> Result<Self, StateError> {
+        let failed = |action, path: &Path| {
+            let path = path.to_owned();
+            move |source| StateError::File { action, path, source }
+        };
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
+        made.map_err(failed("make", path))?;
+        let lock = path.join("lock");
+        let file = open_file(&lock).map_err(failed("open", &lock))?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                let pid = std::fs::read_to_string(&lock).unwrap_or_default();
+                let pid = pid.trim().chars().filter(char::is_ascii_digit).take(10).collect();
+                return Err(StateError::InUse { path: path.to_owned(), pid });
+            }
+            Err(error) => return Err(failed("lock", &lock)(error.into())),
+        }
+        let pid = format!("{}\n", std::process::id());
+        file.set_len(0)
+            .and_then(|()| file.write_all_at(pid.as_bytes(), 0))
+            .map_err(failed("write", &lock))?;
+        Ok(Self { path: path.to_owned(), _lock: file })
+    }
+
+    /// Begins a session: later than all that this directory has seen, whatever the clock says.
+    ///
+    /// # Errors
+    /// [`StateError::NoSession`], or an error of the files.
+    pub fn begin_session(&self, now: Wall) -> Result<Session, StateError> {
+        let path = self.path.join("session");
+        let failed = |action| {
+            let path = path.clone();
+            move |source| StateError::File { action, path, source }
+        };
+        let last = match std::fs::read_to_string(&path) {
+            Ok(text) => Some(text.trim().parse::<u32>().map_err(|_| {
+                let wrong =
+                    format!("{:?} is no session", text.chars().take(20).collect::<String>());
+                failed("understand")(io::Error::new(ErrorKind::InvalidData, wrong))
+            })?),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => return Err(failed("read")(error)),
+        };
+        let session = Session::begin(now, last.map(Session)).ok_or_else(|| {
+            StateError::NoSession { last: last.unwrap_or_default(), path: path.clone() }
+        })?;
+        // Replaced as a whole: a crash leaves the old number or the new one.
+        let new = self.path.join("session.new");
+        let written = File::create(&new).and_then(|file| {
+            file.write_all_at(format!("{}\n", session.0).as_bytes(), 0)?;
+            file.sync_all()
+        });
+        written.and_then(|()| std::fs::rename(&new, &path)).map_err(failed("write"))?;
+        Ok(session)
+    }
+
+    /// Opens the journal of a stream with this generation interval. `bus` and `patterns` are hashes of what its numbers mean: if they are others than
+    /// before, the journal begins anew.
+    ///
+    /// # Errors
+    /// If the file cannot be read or written.
+    pub fn journal(
+        &self,
+        stream: Stream,
+        bus: u64,
+        patterns: u64,
+        generation_ns: u64,
+    ) -> Result<Journal, StateError> {
+        let path = self.path.join(format!("stream-{}", stream.0));
+        Journal::open(&path, bus, patterns, generation_ns).map_err(|source| StateError::File {
+            action: "use the journal",
+            path,
+            source,
+        })
+    }
+}
+
+fn open_file(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+}
+
+/// A place in a stream's past.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Checkpoint {
+    sequence: u64,
+    at: Monotonic,
+    /// Counts the checkpoints of the journal.
+    serial: u64,
+}
+
+/// How far a stream was sent.
+#[derive(Debug)]
+pub struct Journal {
+    file: File,
+    checkpoints: Vec<Checkpoint>,
+    serial: u64,
+    written: Option<Monotonic>,
+    generation_ns: u64,
+}
+
+impl Journal {
+    fn open(path: &Path, bus: u64, patterns: u64, generation_ns: u64) -> io::Result<Self> {
+        let file = open_file(path)?;
+        let head = seal([MAGIC, bus, patterns]);
+        let mut checkpoints = Vec::new();
+        if read_place(&file, 0)? == Some([MAGIC, bus, patterns]) {
+            for place in 1..=CHECKPOINTS {
+                if let Some([sequence, at, serial]) = read_place(&file, place)? {
+                    checkpoints.push(Checkpoint { sequence, at: Monotonic::from_ns(at), serial });
+                }
+            }
+        } else {
+            file.set_len(0)?;
+            file.write_all_at(&head, 0)?;
+        }
+        let serial = checkpoints.iter().map(|it| it.serial).max().unwrap_or_default();
+        Ok(Self { file, checkpoints, serial, written: None, generation_ns })
+    }
+
+    /// Returns the sequence with which the stream continues, if this journal knows.
+    #[must_use]
+    pub fn resume(&self) -> Option<u64> {
+        let newest = self.checkpoints.iter().max_by_key(|it| it.serial)?;
+        // Of an earlier boot, or damaged: a checkpoint that contradicts the newest one.
+        let is_sound = |it: &&Checkpoint| it.at <= newest.at && it.sequence <= newest.sequence;
+        let is_young = |it: &&Checkpoint| newest.at.since(it.at) <= self.generation_ns;
+        let all = self.checkpoints.iter().filter(is_sound).filter(is_young);
+        all.map(|it| it.sequence).min()
+    }
+
+    /// Returns whether it is time for another checkpoint.
+    #[must_use]
+    pub fn is_due(&self, now: Monotonic) -> bool {
+        let interval = INTERVAL_NS.max(self.generation_ns / INTERVALS);
+        self.written.is_none_or(|written| now.since(written) >= interval)
+    }
+
+    /// Writes a checkpoint: all messages before this sequence were given to the kernel.
+    ///
+    /// # Errors
+    /// If the file cannot be written. The stream goes on; a restart begins at an earlier checkpoint.
+    pub fn note(&mut self, now: Monotonic, sequence: u64) -> io::Result<()> {
+        self.serial += 1;
+        self.written = Some(now);
+        let place = 1 + self.serial % CHECKPOINTS;
+        let bytes = seal([sequence, now.ns(), self.serial]);
+        self.file.write_all_at(&bytes, place * PLACE_BYTES)
+    }
+}
+
+/// Reads a place. Returns `None` if nothing valid stands there.
+fn read_place(file: &File, place: u64) -> io::Result<Option<[u64; 3]>> {
+    let mut bytes = [0; 32];
+    match file.read_exact_at(&mut bytes, place * PLACE_BYTES) {
+        Ok(()) => {}
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(None),
+        Err(error) => return Err(error),
+    }
+    let word = |at: usize| {
+        let mut word = [0; 8];
+        word.copy_from_slice(&bytes[at * 8..at * 8 + 8]);
+        u64::from_le_bytes(word)
+    };
+    let words = [word(0), word(1), word(2)];
+    Ok((seal(words) == bytes).then_some(words))
+}
+
+/// Returns a place with its checksum: FNV-1a, 64 bits. It recognises torn writes and flipped bytes, not forgery: who can
+/// write the directory can stop the node as well.
+fn seal(words: [u64; 3]) -> [u8; 32] {
+    let mut bytes = [0; 32];
+    for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
+        place.copy_from_slice(&word.to_le_bytes());
+    }
+    let checksum = hash(&bytes[..24]);
+    bytes[24..].copy_from_slice(&checksum.to_le_bytes());
+    bytes
+}
+
+/// FNV-1a, 64 bits.
+pub(super) fn hash(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xCBF2_9CE4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01B3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toroni_proto::time::SECOND;
+    use toroni_testkit::Directory;
+
+    fn at(ms: u64) -> Monotonic {
+        Monotonic::from_ns(ms * MILLISECOND)
+    }
+
+    #[test]
+    fn one_node_at_a_time_uses_a_directory() {
+        let directory = Directory::new();
+        let path = directory.path().join("deep/state");
+        let first = State::open(&path).unwrap();
+        let error = State::open(&path).unwrap_err().to_string();
+        assert!(error.contains(&format!("process {}", std::process::id())), "{error}");
+        drop(first);
+        State::open(&path).unwrap();
+    }
+
+    #[test]
+    fn sessions_grow_although_the_clock_goes_back() {
+        let directory = Directory::new();
+        let state = State::open(directory.path()).unwrap();
+        let now = Wall::from_ns(1_800_000_000 * SECOND);
+        let before = Wall::from_ns(1_700_000_000 * SECOND);
+        let first = state.begin_session(now).unwrap();
+        let second = state.begin_session(before).unwrap();
+        assert_eq!(second.0, first.0 + 1);
+        assert_eq!(state.begin_session(before).unwrap().0, first.0 + 2);
+        std::fs::write(directory.path().join("session"), "soon").unwrap();
+        let error = state.begin_session(now).unwrap_err().to_string();
+        assert!(error.contains("\"soon\" is no session"), "{error}");
+        std::fs::write(directory.path().join("session"), u32::MAX.to_string()).unwrap();
+        assert!(matches!(state.begin_session(now), Err(StateError::NoSession { .. })));
+    }
+
+    #[test]
+    fn a_stream_continues_a_generation_before_its_end() {
+        let directory = Directory::new();
+        let state = State::open(directory.path()).unwrap();
+        let open =
+            |generation_ms| state.journal(Stream(1), 7, 8, generation_ms * MILLISECOND).unwrap();
+        let mut journal = open(500);
+        assert_eq!(journal.resume(), None);
+        for number in 0..1_000 {
+            assert!(journal.is_due(at(number * 20)));
+            journal.note(at(number * 20), number * 5).unwrap();
+            assert!(!journal.is_due(at(number * 20 + 15)));
+        }
+        // The last is 999; 25 steps of 20 ms are half a second.
+        assert_eq!(open(500).resume(), Some((999 - 25) * 5));
+        // There are no more than 64 of them,
+        assert_eq!(open(100_000).resume(), Some((999 - 63) * 5));
+        // so they are further apart if they must reach back further.
+        let mut journal = open(100_000);
+        journal.note(at(20_000), 5_000).unwrap();
+        assert!(!journal.is_due(at(23_000)) && journal.is_due(at(23_200)));
+        for (bus, patterns) in [(9, 8), (7, 9)] {
+            let other = state.journal(Stream(1), bus, patterns, SECOND).unwrap();
+            assert_eq!(other.resume(), None);
+        }
+        assert_eq!(open(1_000).resume(), None, "another bus has begun it anew");
+    }
+
+    #[test]
+    fn a_torn_or_damaged_place_costs_only_itself() {
+        let directory = Directory::new();
+        let state = State::open(directory.path()).unwrap();
+        let mut journal = state.journal(Stream(1), 7, 8, SECOND).unwrap();
+        for number in 0..10 {
+            journal.note(at(number * 20), 100 + number).unwrap();
+        }
+        let path = directory.path().join("stream-1");
+        let whole = std::fs::read(&path).unwrap();
+        let resume = |bytes: &[u8]| {
+            std::fs::write(&path, bytes).unwrap();
+            state.journal(Stream(1), 7, 8, SECOND).unwrap().resume()
+        };
+        assert_eq!(resume(&whole), Some(100));
+        // The newest is place 11: any byte of it wrong, and the others stand.
+        for byte in 11 * 32..12 * 32 {
+            let mut damaged = whole.clone();
+            damaged[byte] ^= 1;
+            assert_eq!(resume(&damaged), Some(100), "byte {byte}");
+        }
+        for length in 0..whole.len() {
+            let wanted = if length < 3 * 32 { None } else { Some(100) };
+            assert_eq!(resume(&whole[..length]), wanted, "{length} bytes");
+        }
+        let mut damaged = whole;
+        damaged[0] ^= 1;
+        assert_eq!(resume(&damaged), None);
+    }
+
+    #[test]
+    fn checkpoints_of_an_earlier_boot_are_left_out() {
+        let directory = Directory::new();
+        let state = State::open(directory.path()).unwrap();
+        let mut journal = state.journal(Stream(1), 7, 8, SECOND).unwrap();
+        journal.note(at(1_000_000), 100).unwrap();
+        journal.note(at(20), 101).unwrap();
+        assert_eq!(state.journal(Stream(1), 7, 8, SECOND).unwrap().resume(), Some(101));
+    }
+}

@@ -1,0 +1,154 @@
+//! Nodes in threads, and what they send and receive.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+#![allow(dead_code, reason = "each test takes what it needs")]
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use toroni::{Bus, BusConfig, Pattern, ReceiveError, Start, Subscriber};
+use toroni_net::host::interface;
+use toroni_net::membership::Membership;
+use toroni_net::node::{Event, Node, Receive, Send, Settings};
+use toroni_net::socket::{Datagram, Options};
+use toroni_net::{inlet, outlet};
+use toroni_proto::arrivals;
+use toroni_proto::config::{Config, Order};
+use toroni_proto::id::{Realm, Session, Source, Stream};
+use toroni_proto::time::SECOND;
+use toroni_testkit::Directory;
+
+/// Nothing here takes so long, unless something is broken.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A node in a thread of its own. It ends when it is dropped, or when the test panics.
+pub(crate) struct Running {
+    stop: Arc<AtomicBool>,
+    /// Whether it ends as after a SIGKILL, without a word to the others.
+    dies: Arc<AtomicBool>,
+    /// How many streams it has followed.
+    joined: Arc<AtomicUsize>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    pub(crate) fn start(bus: &Bus, settings: &Settings) -> Self {
+        let mut node = Node::new(bus, settings).unwrap();
+        let [stop, dies] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
+        let joined = Arc::new(AtomicUsize::new(0));
+        let (asked, killed, heard) = (stop.clone(), dies.clone(), joined.clone());
+        let thread = std::thread::spawn(move || {
+            let mut is_ending = false;
+            while !(killed.load(Ordering::Relaxed) || is_ending && node.is_closed()) {
+                if asked.load(Ordering::Relaxed) && !is_ending {
+                    is_ending = true;
+                    // Nobody waits for repairs any more.
+                    node.end(true);
+                }
+                let has_more = node.turn().unwrap();
+                while let Some(event) = node.event() {
+                    if matches!(event, Event::Arrivals(arrivals::Event::Joined(_))) {
+                        heard.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+                if !has_more {
+                    node.wait().unwrap();
+                }
+            }
+        });
+        Self { stop, dies, joined, thread: Some(thread) }
+    }
+
+    pub(crate) fn die(self) {
+        self.dies.store(true, Ordering::Relaxed);
+    }
+
+    /// Waits until it follows so many streams.
+    pub(crate) fn has_joined(&self, streams: usize) {
+        let begin = Instant::now();
+        while self.joined.load(Ordering::Relaxed) < streams {
+            assert!(begin.elapsed() < PATIENCE, "the node hears nothing");
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let outcome = self.thread.take().unwrap().join();
+        assert!(outcome.is_ok() || std::thread::panicking(), "the node has panicked");
+    }
+}
+
+/// A group whose port no other test uses now.
+pub(crate) fn group() -> SocketAddr {
+    let lo = interface::named("lo").unwrap();
+    let free = Datagram::leg("127.0.0.1:0".parse().unwrap(), &lo, &Options::default()).unwrap();
+    SocketAddr::new("239.192.84.79".parse().unwrap(), free.address().port())
+}
+
+/// Repairs may take as long as a busy machine makes them take: the window holds all that a test sends.
+pub(crate) fn config(data_rate: u64) -> Config {
+    Config { generation_ns: 8 * SECOND, ..Config::with_rate(data_rate) }
+}
+
+pub(crate) fn everything() -> Vec<Pattern> {
+    vec![Pattern::everything()]
+}
+
+pub(crate) fn settings(interfaces: &[&str], name: &str, source: u32) -> Settings {
+    let member = Membership {
+        realm: Realm::of("test"),
+        keys: None,
+        name: name.to_owned(),
+        source: Source(source),
+        session: Session(1),
+        instance: [u8::try_from(source).unwrap(); 16],
+        interfaces: interfaces.iter().map(|name| interface::named(name).unwrap()).collect(),
+        sockets: Options { ttl: 1, is_looped: true, ..Options::default() },
+    };
+    Settings { member, send: Vec::new(), receive: None, state: None }
+}
+
+pub(crate) fn sending(settings: Settings, group: SocketAddr, config: &Config) -> Settings {
+    let patterns = everything();
+    let selection = outlet::Selection { patterns, prefix: String::new(), express: Vec::new() };
+    let (config, to, start) = (config.clone(), vec![group], Start::Latest);
+    let send = Send { stream: Stream(1), selection, config, to, start };
+    Settings { send: vec![send], ..settings }
+}
+
+pub(crate) fn receiving(settings: Settings, group: SocketAddr, config: &Config) -> Settings {
+    let (accept, order) = (everything(), Order::Source);
+    let selection = inlet::Selection { accept, prefix: String::new(), order };
+    let receive = Receive { groups: vec![group], selection, config: config.clone() };
+    Settings { receive: Some(receive), ..settings }
+}
+
+pub(crate) fn buses<const N: usize>(directory: &Directory) -> [Bus; N] {
+    std::array::from_fn(|number| {
+        let config = BusConfig::new().directory(directory.path()).capacity(16 << 20);
+        config.open(&format!("bus{number}")).unwrap()
+    })
+}
+
+/// Receives so many messages. A loss fails the test.
+pub(crate) fn receive(subscriber: &mut Subscriber, count: usize) -> Vec<(String, Vec<u8>)> {
+    let begin = Instant::now();
+    let mut received = Vec::with_capacity(count);
+    while received.len() < count {
+        assert!(begin.elapsed() < PATIENCE, "{} of {count} messages came", received.len());
+        match subscriber.receive_timeout(Duration::from_secs(1)) {
+            Ok(Some(message)) => {
+                received.push((message.topic().to_owned(), message.payload().to_vec()));
+            }
+            Ok(None) => {}
+            Err(ReceiveError::Lost(lost)) => panic!("after {}: {lost}", received.len()),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    received
+}
