@@ -136,6 +136,45 @@ impl Config {
         Self { data_rate: Some(data_rate), ..Self::default() }
     }
 
+    /// Sets the parameter of this name, whatever its limits. A ttl above 255 is 255. `false`: there is no such parameter.
+    pub fn set(&mut self, name: &str, value: u64) -> bool {
+        let field = match name {
+            "data_rate" => self.data_rate.insert(value),
+            "retransmit_rate" => self.retransmit_rate.insert(value),
+            "batch_bytes" => self.batch_bytes.insert(value),
+            "ttl" => {
+                self.ttl = u8::try_from(value).unwrap_or(u8::MAX);
+                return true;
+            }
+            "rate_interval" => &mut self.rate_interval_ns,
+            "window" => &mut self.window_bytes,
+            "ignore" => &mut self.ignore_ns,
+            "session_min" => &mut self.session_min_ns,
+            "session_max" => &mut self.session_max_ns,
+            "nak_backoff_first" => &mut self.nak_backoff_first_ns,
+            "nak_backoff" => &mut self.nak_backoff_ns,
+            "nak_suppress" => &mut self.nak_suppress_ns,
+            "generation" => &mut self.generation_ns,
+            "activity" => &mut self.activity_ns,
+            "reorder_memory" => &mut self.reorder_memory_bytes,
+            "receive_memory" => &mut self.receive_memory_bytes,
+            "status" => &mut self.status_ns,
+            "datagram" => &mut self.datagram_bytes,
+            "message_max" => &mut self.message_max_bytes,
+            "batch_delay" => &mut self.batch_delay_ns,
+            "group_min" => &mut self.group_min,
+            "hold_limit" => &mut self.hold_limit_ns,
+            "sources" => &mut self.sources,
+            "receivers" => &mut self.receivers,
+            "topics" => &mut self.topics,
+            "naks_each" => &mut self.naks_each,
+            "naks_all" => &mut self.naks_all,
+            _ => return false,
+        };
+        *field = value;
+        true
+    }
+
     /// Returns the limit for retransmissions, in bit/s, if it is stated or follows from the data rate.
     #[must_use]
     pub fn retransmit_rate(&self) -> Option<u64> {
@@ -168,7 +207,12 @@ impl Config {
                 });
             }
         }
-        RELATIONS.iter().try_for_each(|relation| relation.check(self))
+        self.broken_relations().next().map_or(Ok(()), Err)
+    }
+
+    /// Returns all rules about two parameters that are broken, with the values.
+    pub fn broken_relations(&self) -> impl Iterator<Item = ConfigError> + '_ {
+        RELATIONS.iter().filter_map(|relation| relation.check(self).err())
     }
 
     /// Checks what a sender needs: everything that a receiver needs, and the rates.
@@ -178,6 +222,15 @@ impl Config {
     /// The first rule that is broken, with the values.
     pub fn check_sender(&self) -> Result<(), ConfigError> {
         self.check_receiver()?;
+        self.check_rates()
+    }
+
+    /// Checks whether the rates are there that the policy needs.
+    ///
+    /// # Errors
+    ///
+    /// If one is missing, or is there although the policy knows no such limit.
+    pub fn check_rates(&self) -> Result<(), ConfigError> {
         match (self.policy, self.data_rate, self.retransmit_rate) {
             (Policy::Uncontrolled, Some(_), _) => Err(ConfigError::RateOfUncontrolled),
             (Policy::Uncontrolled, None, None) => Err(ConfigError::Missing {
@@ -653,46 +706,11 @@ mod tests {
         assert_eq!(both.check_sender(), Err(ConfigError::RateOfUncontrolled));
     }
 
-    /// Changes one parameter.
-    fn set(config: &mut Config, name: &str, value: u64) {
-        let field = match name {
-            "data_rate" => return config.data_rate = Some(value),
-            "retransmit_rate" => return config.retransmit_rate = Some(value),
-            "batch_bytes" => return config.batch_bytes = Some(value),
-            "ttl" => return config.ttl = u8::try_from(value).unwrap_or(u8::MAX),
-            "rate_interval" => &mut config.rate_interval_ns,
-            "window" => &mut config.window_bytes,
-            "ignore" => &mut config.ignore_ns,
-            "session_min" => &mut config.session_min_ns,
-            "session_max" => &mut config.session_max_ns,
-            "nak_backoff_first" => &mut config.nak_backoff_first_ns,
-            "nak_backoff" => &mut config.nak_backoff_ns,
-            "nak_suppress" => &mut config.nak_suppress_ns,
-            "generation" => &mut config.generation_ns,
-            "activity" => &mut config.activity_ns,
-            "reorder_memory" => &mut config.reorder_memory_bytes,
-            "receive_memory" => &mut config.receive_memory_bytes,
-            "status" => &mut config.status_ns,
-            "datagram" => &mut config.datagram_bytes,
-            "message_max" => &mut config.message_max_bytes,
-            "batch_delay" => &mut config.batch_delay_ns,
-            "group_min" => &mut config.group_min,
-            "hold_limit" => &mut config.hold_limit_ns,
-            "sources" => &mut config.sources,
-            "receivers" => &mut config.receivers,
-            "topics" => &mut config.topics,
-            "naks_each" => &mut config.naks_each,
-            "naks_all" => &mut config.naks_all,
-            _ => panic!("the parameter {name} is not in this list"),
-        };
-        *field = value;
-    }
-
     #[test]
     fn each_parameter_reads_its_own_field_and_has_its_default_within_its_limits() {
         for parameter in PARAMETERS {
             let mut config = usual();
-            set(&mut config, parameter.name, parameter.least);
+            assert!(config.set(parameter.name, parameter.least));
             assert_eq!((parameter.value)(&config), Some(parameter.least), "{}", parameter.name);
             if let Some(default) = (parameter.value)(&Config::default()) {
                 assert!(
@@ -712,7 +730,7 @@ mod tests {
             let above = (parameter.name != "ttl").then_some(parameter.most + 1);
             for value in below.into_iter().chain(above) {
                 let mut config = usual();
-                set(&mut config, parameter.name, value);
+                assert!(config.set(parameter.name, value));
                 let error = config.check_receiver().unwrap_err();
                 let ConfigError::Limit { name, value: found, .. } = error else {
                     panic!("{}: {error}", parameter.name)
@@ -747,9 +765,9 @@ mod tests {
             if *name == "group_min" {
                 config.group_min = 1;
             }
-            set(&mut config, changed, *kept);
+            assert!(config.set(changed, *kept));
             assert_eq!(config.check_receiver(), Ok(()), "{changed} = {kept}");
-            set(&mut config, changed, *broken);
+            assert!(config.set(changed, *broken));
             if *name == "group_min" {
                 config.group_min = 2;
             }

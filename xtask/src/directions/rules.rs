@@ -41,12 +41,12 @@ pub(super) const CRATES: &[Crate] = &[
     },
     // The network protocol, without a network: plain computation on bytes and times that it is given.
     Crate { name: "toroni-proto", members: &[], foreign: Some(&["blake3", "thiserror"]) },
-    // Sockets and the settings of a host. It does not know how loss is repaired.
+    // Sockets, the settings of a host, and the node. It does not know how loss is repaired.
     Crate {
         name: "toroni-net",
         // Its tests use the testkit.
         members: &["toroni", "toroni-proto", "toroni-testkit"],
-        foreign: Some(&["libc", "rustix", "thiserror"]),
+        foreign: Some(&["libc", "rustix", "strsim", "thiserror", "toml"]),
     },
     // Processes, directories and checks for the tests of all crates, so it depends on none of them.
     Crate { name: "toroni-testkit", members: &[], foreign: Some(&["libc", "rustix"]) },

@@ -8,6 +8,7 @@
 //!
 //! A node has one thread, and never waits for one of its parts while another has something to do.
 
+pub mod config;
 pub mod link;
 pub mod state;
 

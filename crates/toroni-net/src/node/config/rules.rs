@@ -1,0 +1,363 @@
+//! How the values of a file must relate, and whether they suit the host.
+
+use super::document::{Document, Values};
+use super::finding::{Finding, Findings, Severity};
+use super::model::{Destination, Node, Outgoing, stream_policy};
+use super::schema::{OF_NODES, OF_RECEIVERS, OF_SENDERS, key_of};
+use super::value::Value;
+use crate::host::address;
+use std::net::SocketAddr;
+use toroni::{Pattern, Policy as BusPolicy};
+use toroni_proto::config::{Config as StreamConfig, ConfigError, check_interface};
+
+/// Checks everything that needs no host.
+pub(super) fn check(document: &Document, findings: &mut Findings) {
+    let Some(node) = document.one("node") else { return };
+    let mut rules = Rules { document, findings };
+    rules.node(node);
+    for values in document.all("send") {
+        rules.send(values);
+    }
+    for values in document.all("receive") {
+        rules.receive(values, node);
+    }
+    rules.streams(document.all("send"));
+    rules.groups();
+    if let Some(values) = document.one("listen") {
+        rules.listen(values);
+    }
+    if let Some(values) = document.one("sequencer") {
+        rules.sequencer(values);
+    }
+    let sections = ["send", "receive", "listen", "connect", "sequencer"];
+    if sections.iter().all(|section| document.all(section).is_empty()) {
+        let problem = "there is nothing to do: add [[send]], [[receive]], [listen], [[connect]] or [sequencer]";
+        rules.findings.refuse(node.place, "[node]", problem);
+    }
+}
+
+struct Rules<'a> {
+    document: &'a Document,
+    findings: &'a mut Findings,
+}
+
+impl Rules<'_> {
+    fn refuse(&mut self, values: &Values, key: &str, problem: impl Into<String>) {
+        self.findings.refuse(values.place_of(key), values.name_of(key), problem);
+    }
+
+    fn warn(&mut self, values: &Values, key: &str, problem: impl Into<String>) {
+        self.findings.warn(values.place_of(key), values.name_of(key), problem);
+    }
+
+    fn node(&mut self, node: &Values) {
+        if node.has("key_file_next") && !node.has("key_file") {
+            self.refuse(
+                node,
+                "key_file_next",
+                "is given without key_file: datagrams need a first key",
+            );
+        }
+        if !node.has("state") {
+            self.warn(
+                node,
+                "state",
+                "is missing: after a restart, the node cannot tell what it had sent, and other hosts report a loss",
+            );
+        }
+        if node.has("cpu") && node.text("poll").as_deref() == Some("backoff") {
+            self.warn(node, "cpu", "has no effect: only `poll = \"busy\"` stays on one processor");
+        }
+        if let Some(Value::Names(names)) = node.get("interfaces") {
+            let twice =
+                names.iter().enumerate().find(|(index, name)| names[..*index].contains(name));
+            if let Some((_, name)) = twice {
+                self.refuse(node, "interfaces", format!("names {name:?} twice"));
+            }
+        }
+        if let Some(metrics) = node.address("metrics").filter(|address| !address.ip().is_loopback())
+        {
+            let problem = format!(
+                "{metrics} is no loopback address: everyone who reaches it reads the metrics"
+            );
+            self.warn(node, "metrics", problem);
+        }
+    }
+
+    fn send(&mut self, values: &Values) {
+        if values.has("group") && values.has("to") {
+            self.refuse(values, "to", "is given beside group: remove one of them");
+        }
+        if matches!(values.get("to"), Some(Value::Addresses(all)) if all.is_empty()) {
+            self.refuse(values, "to", "is empty: name at least one receiver");
+        }
+        if matches!(values.get("patterns"), Some(Value::Patterns(all)) if all.is_empty()) {
+            self.refuse(values, "patterns", "is empty: [\"**\"] sends everything");
+        }
+        if let (Some(patterns), Some(express)) =
+            (values.patterns("patterns"), values.patterns("express"))
+        {
+            for one in express.iter().filter(|one| !patterns.iter().any(|it| it.intersects(one))) {
+                self.warn(
+                    values,
+                    "express",
+                    format!("{:?} matches no topic of the stream", one.as_str()),
+                );
+            }
+        }
+        match values.number("ttl") {
+            Some(0) => self.warn(values, "ttl", "is 0: no datagram leaves the host"),
+            Some(1) => self.warn(
+                values,
+                "ttl",
+                "is 1: some routers handle each datagram in software to find that it has expired; 16 costs nothing",
+            ),
+            _ => {}
+        }
+        let mut config = values.stream_config(OF_SENDERS);
+        self.relations(values, &config, OF_SENDERS);
+        let Some(policy) = values.text("policy").and_then(|word| stream_policy(&word)) else {
+            return;
+        };
+        config.policy = policy;
+        match config.check_rates() {
+            Ok(()) => {}
+            Err(ConfigError::Missing { name, why }) => {
+                // A rate that is there and wrong is a finding already.
+                if values.get(name).is_none() {
+                    self.refuse(values, name, format!("is missing: {why}"));
+                }
+            }
+            Err(error) => self.refuse(values, "data_rate", error.to_string()),
+        }
+        self.hold_limit(values, &config);
+    }
+
+    /// A sender that waits for receivers lets the publishers of its bus wait.
+    fn hold_limit(&mut self, values: &Values, config: &StreamConfig) {
+        if config.policy != toroni_proto::wire::Policy::Slowest {
+            return;
+        }
+        if values.flag("gating") == Some(false) {
+            let problem =
+                "is false, and the policy is slowest: the node would be overtaken while it waits";
+            self.refuse(values, "gating", problem);
+        }
+        let bus = self.document.one("node.bus").and_then(|bus| match bus.get("policy") {
+            Some(Value::Policy(policy)) => Some(*policy),
+            _ => None,
+        });
+        let Some(policy) = bus else { return };
+        let limit = match policy {
+            BusPolicy::Wait { limit } => limit,
+            BusPolicy::Bounded { budget, .. } => Some(budget),
+            _ => Some(std::time::Duration::ZERO),
+        };
+        if limit.is_some_and(|limit| limit.as_nanos() < config.hold_limit_ns.into()) {
+            let held = super::units::Quantity::Time.show(config.hold_limit_ns);
+            let problem = format!(
+                "is {held}, and publishers wait by the bus's policy {policy}: choose a policy that waits as long, or \
+                 messages are lost while the sender waits"
+            );
+            self.refuse(values, "hold_limit", problem);
+        }
+    }
+
+    fn receive(&mut self, values: &Values, node: &Values) {
+        if matches!(values.get("accept"), Some(Value::Patterns(all)) if all.is_empty()) {
+            self.refuse(values, "accept", "is empty: [\"**\"] takes everything");
+        }
+        let mut config = values.stream_config(OF_RECEIVERS);
+        node.apply(OF_NODES, &mut config);
+        self.relations(values, &config, &[OF_RECEIVERS, OF_NODES].concat());
+        let is_slowest = |send: &Values| send.text("policy").as_deref() == Some("slowest");
+        if values.flag("required") == Some(true) && self.document.all("send").iter().any(is_slowest)
+        {
+            let problem = "is true, and a [[send]] has the policy slowest: two hosts would wait for each other";
+            self.refuse(values, "required", problem);
+        }
+    }
+
+    /// Checks the relations among these parameters. The other ones are not this section's.
+    fn relations(&mut self, values: &Values, config: &StreamConfig, parameters: &[&str]) {
+        for error in config.broken_relations() {
+            let ConfigError::Relation { name, other, .. } = error else { continue };
+            if ![name, other].iter().all(|name| parameters.contains(name)) {
+                continue;
+            }
+            let is_invalid = |name: &str| values.get(key_of(name)) == Some(&Value::Invalid);
+            if is_invalid(name) || is_invalid(other) {
+                continue;
+            }
+            // At the key that is in the file; it may be either.
+            let key = if values.has(key_of(name)) { key_of(name) } else { key_of(other) };
+            self.refuse(values, key, error.to_string());
+        }
+    }
+
+    fn streams(&mut self, sends: &[Values]) {
+        for (index, one) in sends.iter().enumerate() {
+            for other in &sends[..index] {
+                let number = one.number("stream");
+                if number.is_some() && number == other.number("stream") {
+                    self.refuse(one, "stream", format!("is that of {}, too", other.name));
+                }
+                if let Some((a, b)) = overlap(one, other) {
+                    let problem = format!(
+                        "a topic can match {:?} and, in {}, {:?}: it would belong to two streams",
+                        a.as_str(),
+                        other.name,
+                        b.as_str()
+                    );
+                    self.refuse(one, "patterns", problem);
+                }
+            }
+        }
+    }
+
+    /// All groups together: cards and switches tell them apart by parts of their addresses.
+    fn groups(&mut self) {
+        let mut all: Vec<(&Values, SocketAddr)> = Vec::new();
+        for section in ["send", "receive", "sequencer"] {
+            for values in self.document.all(section).iter().filter(|values| !values.has("to")) {
+                all.extend(values.address("group").map(|group| (values, group)));
+            }
+        }
+        let groups: Vec<SocketAddr> = all.iter().map(|(_, group)| *group).collect();
+        let review = address::review(&groups);
+        let owner = |text: &str| {
+            let named =
+                |(_, group): &&(&Values, SocketAddr)| text.contains(&group.ip().to_string());
+            // What is found about two groups stands at the one that came later.
+            all.iter().rev().find(named).map(|(values, _)| *values)
+        };
+        let refusals = review.refusals.iter().map(|refusal| (true, refusal.to_string()));
+        let concerns = review.concerns.iter().map(|concern| (false, concern.to_string()));
+        for (is_refused, problem) in refusals.chain(concerns) {
+            let Some(values) = owner(&problem) else { continue };
+            if is_refused {
+                self.refuse(values, "group", problem);
+            } else {
+                self.warn(values, "group", problem);
+            }
+        }
+    }
+
+    fn listen(&mut self, values: &Values) {
+        let rates = self.document.all("send").iter().filter_map(|send| send.number("data_rate"));
+        if let (Some(replay), Some(data)) = (values.number("replay_rate"), rates.max())
+            && replay < data
+        {
+            let [replay, data] = [replay, data].map(|rate| super::units::Quantity::Rate.show(rate));
+            let problem = format!(
+                "is {replay}, and a stream has the data_rate {data}: who catches up slower than the stream runs never does"
+            );
+            self.refuse(values, "replay_rate", problem);
+        }
+        if values.has("hold_limit") && values.text("pace").as_deref() == Some("source") {
+            self.warn(
+                values,
+                "hold_limit",
+                "has no effect: with `pace = \"source\"`, nobody holds the sender",
+            );
+        }
+    }
+
+    fn sequencer(&mut self, values: &Values) {
+        let Some(Value::Members(members)) = values.get("members") else { return };
+        let members = members.clone();
+        match members.len() {
+            0 => self.refuse(values, "members", "is empty: name at least one"),
+            count if count % 2 == 0 => self.warn(
+                values,
+                "members",
+                format!("has {count} members: {} survive the death of as many", count - 1),
+            ),
+            _ => {}
+        }
+        for (index, (name, address)) in members.iter().enumerate() {
+            if members[..index].iter().any(|(other, at)| other == name || at == address) {
+                self.refuse(
+                    values,
+                    "members",
+                    format!("names {name}={address} or a part of it twice"),
+                );
+            }
+        }
+        if let Some(member) = values.text("member") {
+            let names: Vec<&str> = members.iter().map(|(name, _)| name.as_str()).collect();
+            if !names.contains(&member.as_str()) {
+                let problem =
+                    format!("is {member:?}, which is none of the members {}", names.join(", "));
+                self.refuse(values, "member", problem);
+            }
+            for key in ["group", "data_rate"] {
+                if values.get(key).is_none() {
+                    self.refuse(values, key, "is missing: a member sends the feed");
+                }
+            }
+        }
+        if values.has("sync_interval") && values.text("sync").as_deref() == Some("always") {
+            self.warn(values, "sync_interval", "has no effect: it needs `sync = \"interval\"`");
+        }
+        if let (Some(Value::Range(election)), Some(heartbeat)) =
+            (values.get("election_timeout"), values.number("heartbeat"))
+            && election.start < heartbeat.saturating_mul(2)
+        {
+            let show = |time| super::units::Quantity::Time.show(time);
+            let problem = format!(
+                "is {}, and elections begin after {}: choose at most half of it, so that one late heartbeat does not \
+                 cause an election",
+                show(heartbeat),
+                show(election.start)
+            );
+            self.refuse(values, "heartbeat", problem);
+        }
+    }
+}
+
+fn overlap(one: &Values, other: &Values) -> Option<(Pattern, Pattern)> {
+    let (one, other) = (one.patterns("patterns")?, other.patterns("patterns")?);
+    one.iter().find_map(|a| other.iter().find(|b| a.intersects(b)).map(|b| (a.clone(), b.clone())))
+}
+
+/// What a host has of an interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Its name.
+    pub name: String,
+    /// The greatest IP packet, in bytes.
+    pub mtu: u32,
+    /// Its speed in bit/s, if it is known.
+    pub speed: Option<u64>,
+}
+
+/// Checks whether a configuration suits the interfaces of a host.
+#[must_use]
+pub fn check_host(node: &Node, links: &[Link]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut refuse = |setting: String, problem: String| {
+        findings.push(Finding { severity: Severity::Error, place: None, setting, problem });
+    };
+    for name in &node.interfaces {
+        let Some(link) = links.iter().find(|link| link.name == *name) else {
+            let known: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
+            let hint = super::finding::suggestion(name, known.iter().copied());
+            let problem = format!("this host has no {name:?}, only {}{hint}", known.join(", "));
+            refuse("[node]: interfaces".to_owned(), problem);
+            continue;
+        };
+        let streams: Vec<&StreamConfig> =
+            node.sends.iter().filter(|send| !send.fills_mtu).map(|send| &send.config).collect();
+        let is_ipv6 = |send: &Outgoing| match &send.to {
+            Destination::Group(group) => group.is_ipv6(),
+            Destination::Addresses(all) => all.iter().any(SocketAddr::is_ipv6),
+        };
+        let headers = if node.sends.iter().any(is_ipv6) { 48 } else { 28 };
+        let speed = link.speed.unwrap_or(u64::MAX);
+        if let Err(error) = check_interface(&streams, link.mtu.into(), headers, speed) {
+            refuse(format!("interface {name}"), error.to_string());
+        }
+    }
+    findings
+}
