@@ -14,6 +14,8 @@ use crate::commands::man::Man;
 use crate::commands::metrics::ServeMetrics;
 #[cfg(feature = "net")]
 use crate::commands::net::Net;
+#[cfg(feature = "net")]
+use crate::commands::node::Node;
 use crate::commands::publish::options::Publish;
 #[cfg(feature = "record")]
 use crate::commands::record::options::Record;
@@ -80,10 +82,10 @@ pub(crate) struct BusLocation {
 }
 
 /// Commands that do not use `--bus`.
-const WITHOUT_BUS: [&str; 9] =
-    ["bench", "completions", "create", "demo", "doctor", "ls", "man", "net", "rm"];
+const WITHOUT_BUS: [&str; 10] =
+    ["bench", "completions", "create", "demo", "doctor", "ls", "man", "net", "node", "rm"];
 /// Commands that do not use `--dir`.
-const WITHOUT_DIR: [&str; 3] = ["completions", "man", "net"];
+const WITHOUT_DIR: [&str; 4] = ["completions", "man", "net", "node"];
 
 /// Returns the definitions of all commands, with their exit codes. The help of a command shows `--bus` and `--dir`
 /// only if the command uses them.
@@ -196,6 +198,9 @@ STATE is alive, stopped, dead, dumping (it writes a core dump), or lapped (overt
     /// Calculate receive buffers, and check multicast groups
     #[cfg(feature = "net")]
     Net(Net),
+    /// Check the configuration of a node, which connects the bus with those of other hosts
+    #[cfg(feature = "net")]
+    Node(Node),
     /// Remove buses that no process has open
     #[command(name = "rm")]
     Remove(Remove),

@@ -8,6 +8,8 @@ struct Exits {
     success: &'static str,
     /// Exit code 1.
     failure: &'static str,
+    /// What else than wrong usage has exit code 2.
+    refused: Option<&'static str>,
     /// Exit code 3, for commands that report lost messages.
     lost: Option<&'static str>,
     /// When a signal is the usual way to end the command, which then exits with 0.
@@ -16,7 +18,12 @@ struct Exits {
 
 impl Exits {
     const fn new(command: &'static str, success: &'static str, failure: &'static str) -> Self {
-        Self { command, success, failure, lost: None, ended_by_signal: None }
+        Self { command, success, failure, refused: None, lost: None, ended_by_signal: None }
+    }
+
+    #[cfg(feature = "net")]
+    const fn refused(self, refused: &'static str) -> Self {
+        Self { refused: Some(refused), ..self }
     }
 
     const fn lost(self, lost: &'static str) -> Self {
@@ -80,6 +87,9 @@ const TABLE: &[Exits] = &[
         "the answer was printed",
         "failure; net address: the groups cannot be used together",
     ),
+    #[cfg(feature = "net")]
+    Exits::new("node", "a node would start with the file", "the file cannot be read")
+        .refused("a node would not start with the file"),
     Exits::new("rm", "every bus was removed", "a bus could not be removed"),
     Exits::new("clean", "success", "failure, or nothing could be done for the named bus"),
     #[cfg(feature = "metrics")]
@@ -108,6 +118,9 @@ pub(crate) fn of(command: &str) -> Option<String> {
     }
     row(&mut text, "1", exits.failure);
     row(&mut text, "2", "wrong usage");
+    if let Some(refused) = exits.refused {
+        row(&mut text, "2", refused);
+    }
     if let Some(lost) = exits.lost {
         row(&mut text, "3", lost);
     }
@@ -126,6 +139,11 @@ pub(crate) fn overview() -> String {
     }
     row(&mut text, "1", "failure");
     row(&mut text, "2", "wrong usage");
+    for exits in TABLE {
+        if let Some(refused) = exits.refused {
+            row(&mut text, "2", &format!("{}: {refused}", exits.command));
+        }
+    }
     for exits in TABLE {
         if let Some(lost) = exits.lost {
             row(&mut text, "3", &format!("{}: {lost}", exits.command));

@@ -15,6 +15,8 @@ pub(crate) mod man;
 pub(crate) mod metrics;
 #[cfg(feature = "net")]
 pub(crate) mod net;
+#[cfg(feature = "net")]
+pub(crate) mod node;
 mod opening;
 pub(crate) mod publish;
 #[cfg(feature = "record")]
@@ -70,6 +72,8 @@ pub(crate) fn run(cli: Cli, matches: &ArgMatches) -> Result<(), Failure> {
         }
         #[cfg(feature = "net")]
         Command::Net(arguments) => net::run(&arguments),
+        #[cfg(feature = "net")]
+        Command::Node(arguments) => node::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&location, &arguments),
         Command::Remove(arguments) => remove::run(&location, &arguments),
         Command::Clean(arguments) => {

@@ -23,6 +23,8 @@ mod losses;
 mod metrics;
 #[cfg(feature = "net")]
 mod net;
+#[cfg(feature = "net")]
+mod node;
 mod publish;
 #[cfg(feature = "record")]
 mod record;

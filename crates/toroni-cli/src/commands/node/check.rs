@@ -1,0 +1,143 @@
+//! `toroni node check`: reads a file as the node would, and starts nothing.
+
+use crate::failure::Failure;
+use crate::human;
+use crate::output::Output;
+use clap::{Args, ValueHint};
+use serde_json::json;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use toroni_net::host::ethtool::Ethtool;
+use toroni_net::host::interface::{self, Interface};
+use toroni_net::node::config::{self, Finding, LONGEST, Link, Place, Reading, Severity};
+
+#[derive(Args)]
+#[command(after_help = "Examples:
+  toroni node check node.toml
+  toroni node check node.toml --no-host --json | jq 'select(.severity == \"error\")'
+  toroni node check - < node.toml > all-values.toml
+
+It prints a file with all values in force on standard output, and every finding on standard error. It also compares the file \
+with the interfaces of this host.")]
+pub(crate) struct Check {
+    /// The file; - is standard input
+    #[arg(value_hint = ValueHint::FilePath)]
+    file: PathBuf,
+    /// Do not compare the file with this host: it is for another one
+    #[arg(long)]
+    no_host: bool,
+    /// Print JSON: one object per finding, then one per derived number
+    #[arg(long)]
+    json: bool,
+}
+
+/// Prints the effective configuration and every finding. Fails if the node would refuse the file.
+pub(crate) fn run(arguments: &Check) -> Result<(), Failure> {
+    let path = &arguments.file;
+    let text = text_of(path)?;
+    let mut reading = config::read(&text, path.parent().unwrap_or(Path::new("")));
+    if !arguments.no_host {
+        let links = links()?;
+        if let Some(node) = &reading.node {
+            reading.findings.splice(0..0, config::check_host(node, &links));
+        }
+        propose(&mut reading.findings, &links);
+    }
+    if arguments.json {
+        print_json(&reading)?;
+    } else {
+        print(path, &reading)?;
+    }
+    let errors = reading.findings.iter().filter(|finding| finding.severity == Severity::Error);
+    match errors.count() {
+        0 => Ok(()),
+        count => Err(Failure::Usage(format!(
+            "{}: a node would not start with this file: {}",
+            path.display(),
+            human::counted(count as u64, "error")
+        ))),
+    }
+}
+
+fn text_of(path: &Path) -> Result<String, Failure> {
+    let cannot = |error| Failure::Failed(format!("cannot read {}: {error}", path.display()));
+    let mut bytes = Vec::new();
+    let source: &mut dyn Read = if path == Path::new("-") {
+        &mut std::io::stdin()
+    } else {
+        &mut std::fs::File::open(path).map_err(cannot)?
+    };
+    // One byte more, so that a file which is too long is noticed. A device may never end.
+    source.take(LONGEST as u64 + 1).read_to_end(&mut bytes).map_err(cannot)?;
+    String::from_utf8(bytes).map_err(|error| {
+        let Place { line, column } =
+            Place::of(&String::from_utf8_lossy(error.as_bytes()), error.utf8_error().valid_up_to());
+        Failure::Usage(format!("{}:{line}:{column}: this is not UTF-8", path.display()))
+    })
+}
+
+fn print(path: &Path, reading: &Reading) -> Result<(), Failure> {
+    let mut errors = std::io::stderr();
+    for finding in &reading.findings {
+        let gap = if finding.place.is_some() { "" } else { " " };
+        // Where errors cannot be written, nobody reads them.
+        let _ = writeln!(errors, "{}:{gap}{finding}", path.display());
+    }
+    let Some(node) = &reading.node else { return Ok(()) };
+    let mut output = Output::new()?;
+    output.bytes(reading.effective.as_bytes())?;
+    let mut about = String::new();
+    for derived in config::derived(node) {
+        if about != derived.of {
+            output.line(&format!("\n# {}", derived.of))?;
+            about.clone_from(&derived.of);
+        }
+        output.line(&format!("#   {}: {}", derived.what, derived.value))?;
+    }
+    output.flush()
+}
+
+fn print_json(reading: &Reading) -> Result<(), Failure> {
+    let mut output = Output::new()?;
+    for Finding { severity, place, setting, problem } in &reading.findings {
+        let severity = match severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        };
+        output.json(&json!({
+            "severity": severity,
+            "line": place.map(|place| place.line),
+            "column": place.map(|place| place.column),
+            "setting": setting,
+            "problem": problem,
+        }))?;
+    }
+    for derived in reading.node.iter().flat_map(config::derived) {
+        output.json(&json!({ "of": derived.of, "what": derived.what, "value": derived.value }))?;
+    }
+    output.flush()
+}
+
+/// Returns the interfaces of this host.
+fn links() -> Result<Vec<Link>, Failure> {
+    let cannot =
+        |error| Failure::Failed(format!("cannot list the interfaces of this host: {error}"));
+    let link = |Interface { name, mtu, .. }: Interface| {
+        let speed =
+            Ethtool::open(&name).ok().and_then(|card| card.link()).and_then(|link| link.speed);
+        Link { name, mtu, speed }
+    };
+    Ok(interface::all().map_err(cannot)?.into_iter().map(link).collect())
+}
+
+/// Adds a proposal to findings that ask for a rate: half of what the slowest interface can.
+fn propose(findings: &mut [Finding], links: &[Link]) {
+    let slowest = links.iter().filter_map(|link| Some((link.speed?, &link.name))).min();
+    let Some((speed, name)) = slowest else { return };
+    let rate = config::units::Quantity::Rate.show(speed / 2);
+    for finding in findings {
+        if finding.setting.ends_with(": data_rate") && finding.problem.starts_with("is missing") {
+            finding.problem.push_str(&format!("; half of {name} would be \"{rate}\""));
+        }
+    }
+}
