@@ -88,7 +88,7 @@ impl Stop {
     }
 
     /// Returns a descriptor that becomes readable with the first signal. Nothing may be read from it.
-    #[cfg(feature = "metrics")]
+    #[cfg(any(feature = "metrics", feature = "net"))]
     pub(crate) fn descriptor(&self) -> io::Result<OwnedFd> {
         self.wake.try_clone()
     }

@@ -12,6 +12,7 @@
 
 use crate::host::interface::{Interface, InterfaceError};
 use crate::socket::batch::{self, Arrival, BATCH, Outgoing};
+use crate::socket::buffer;
 use crate::socket::{Datagram, Options, SocketError};
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -216,6 +217,12 @@ impl Link {
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.counters
+    }
+
+    /// Returns what the kernel gave each socket for the receive buffer that was asked for.
+    pub fn buffers(&self) -> impl Iterator<Item = buffer::Grant> {
+        let sockets = self.legs.iter().flat_map(|leg| leg.groups.iter().chain([&leg.unicast]));
+        sockets.filter_map(Datagram::grant)
     }
 
     /// Returns all descriptors, and for each whether it waits for room.

@@ -10,6 +10,7 @@
 
 pub mod config;
 pub mod link;
+pub mod start;
 pub mod state;
 
 use crate::inlet::{self, Inlet, InletError};
@@ -21,6 +22,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use state::{Journal, State, StateError};
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use thiserror::Error;
 use toroni::{Bus, FileError, PublisherError, Start, SubscriberError};
@@ -314,14 +316,15 @@ impl Node {
         next.or(Some(now.after(LONGEST_SLEEP_NS)))
     }
 
-    /// Sleeps until a socket or the bus has something, or a timer is due.
+    /// Sleeps until a socket, the bus, or `also` has something, or a timer is due.
     ///
     /// # Errors
     /// If it cannot wait.
-    pub fn wait(&mut self) -> Result<(), NodeError> {
+    pub fn wait(&mut self, also: Option<BorrowedFd<'_>>) -> Result<(), NodeError> {
         let now = now().monotonic;
         let left = self.due.map_or(0, |due| due.since(now)).min(LONGEST_SLEEP_NS);
         let mut watched: Vec<PollFd<'_>> = Vec::new();
+        watched.extend(also.map(|also| PollFd::from_borrowed_fd(also, PollFlags::IN)));
         for (descriptor, waits_for_room) in self.link.descriptors() {
             let room = if waits_for_room { PollFlags::OUT } else { PollFlags::empty() };
             watched.push(PollFd::from_borrowed_fd(descriptor, PollFlags::IN | room));

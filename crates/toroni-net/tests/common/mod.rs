@@ -54,7 +54,7 @@ impl Running {
                     }
                 }
                 if !has_more {
-                    node.wait().unwrap();
+                    node.wait(None).unwrap();
                 }
             }
         });

@@ -71,7 +71,7 @@ pub(crate) fn receive_into(
         if arrived.is_empty() {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
-        let bytes = memory.iter().map(|buffer| buffer.clone());
+        let bytes = memory.iter().cloned();
         let arrived = arrived.into_iter().zip(bytes).map(|(arrival, mut bytes)| {
             bytes.truncate(arrival.length);
             (arrival, bytes)

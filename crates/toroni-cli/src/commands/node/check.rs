@@ -34,15 +34,7 @@ pub(crate) struct Check {
 /// Prints the effective configuration and every finding. Fails if the node would refuse the file.
 pub(crate) fn run(arguments: &Check) -> Result<(), Failure> {
     let path = &arguments.file;
-    let text = text_of(path)?;
-    let mut reading = config::read(&text, path.parent().unwrap_or(Path::new("")));
-    if !arguments.no_host {
-        let links = links()?;
-        if let Some(node) = &reading.node {
-            reading.findings.splice(0..0, config::check_host(node, &links));
-        }
-        propose(&mut reading.findings, &links);
-    }
+    let reading = read(path, !arguments.no_host)?;
     if arguments.json {
         print_json(&reading)?;
     } else {
@@ -51,12 +43,31 @@ pub(crate) fn run(arguments: &Check) -> Result<(), Failure> {
     let errors = reading.findings.iter().filter(|finding| finding.severity == Severity::Error);
     match errors.count() {
         0 => Ok(()),
-        count => Err(Failure::Usage(format!(
-            "{}: a node would not start with this file: {}",
-            path.display(),
-            human::counted(count as u64, "error")
-        ))),
+        count => Err(refused(path, count)),
     }
+}
+
+/// Returns the failure of a file with errors.
+pub(super) fn refused(path: &Path, errors: usize) -> Failure {
+    Failure::Usage(format!(
+        "{}: a node would not start with this file: {}",
+        path.display(),
+        human::counted(errors as u64, "error")
+    ))
+}
+
+/// Reads a file. With `host`, also compares it with the interfaces of this host.
+pub(super) fn read(path: &Path, host: bool) -> Result<Reading, Failure> {
+    let text = text_of(path)?;
+    let mut reading = config::read(&text, path.parent().unwrap_or(Path::new("")));
+    if host {
+        let links = links()?;
+        if let Some(node) = &reading.node {
+            reading.findings.splice(0..0, config::check_host(node, &links));
+        }
+        propose(&mut reading.findings, &links);
+    }
+    Ok(reading)
 }
 
 fn text_of(path: &Path) -> Result<String, Failure> {
@@ -76,13 +87,18 @@ fn text_of(path: &Path) -> Result<String, Failure> {
     })
 }
 
-fn print(path: &Path, reading: &Reading) -> Result<(), Failure> {
+/// Prints every finding on standard error.
+pub(super) fn print_findings(path: &Path, reading: &Reading) {
     let mut errors = std::io::stderr();
     for finding in &reading.findings {
         let gap = if finding.place.is_some() { "" } else { " " };
         // Where errors cannot be written, nobody reads them.
         let _ = writeln!(errors, "{}:{gap}{finding}", path.display());
     }
+}
+
+fn print(path: &Path, reading: &Reading) -> Result<(), Failure> {
+    print_findings(path, reading);
     let Some(node) = &reading.node else { return Ok(()) };
     let mut output = Output::new()?;
     output.bytes(reading.effective.as_bytes())?;

@@ -1,16 +1,30 @@
 //! `toroni node …`: the process that connects the bus of a host with those of other hosts.
 
 mod check;
+mod run;
 
 use crate::failure::Failure;
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueHint};
+use std::path::PathBuf;
 
 #[derive(Args)]
-#[command(after_help = "Example:
-  toroni node check /etc/toroni/node.toml     would a node start with this file?")]
+#[command(args_conflicts_with_subcommands = true, arg_required_else_help = true)]
+#[command(after_help = "Examples:
+  toroni node check /etc/toroni/node.toml     would a node start with this file?
+  toroni node --config /etc/toroni/node.toml  runs until SIGINT or SIGTERM
+
+It writes to standard error what happens: which streams it follows, what was lost, who asks for too many retransmissions. \
+Repeated lines of one kind are written once in 10 s, with their number. SIGTERM ends its streams in order: other nodes \
+still get what they miss.")]
 pub(crate) struct Node {
+    /// The configuration file; `toroni node check` explains what is wrong with one
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, required = true)]
+    config: Option<PathBuf>,
+    /// Write a line to descriptor N when the node works
+    #[arg(long, value_name = "N")]
+    ready_fd: Option<i32>,
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
 }
 
 #[derive(Subcommand)]
@@ -19,9 +33,11 @@ enum Command {
     Check(check::Check),
 }
 
-/// Runs one of the commands below `node`.
+/// Runs a node, or one of the commands below `node`.
 pub(crate) fn run(arguments: &Node) -> Result<(), Failure> {
-    match &arguments.command {
-        Command::Check(arguments) => check::run(arguments),
+    match (&arguments.command, &arguments.config) {
+        (Some(Command::Check(arguments)), _) => check::run(arguments),
+        (None, Some(path)) => run::run(path, arguments.ready_fd),
+        (None, None) => Err(Failure::Usage("name a configuration file with --config".to_owned())),
     }
 }
