@@ -88,8 +88,13 @@ const TABLE: &[Exits] = &[
         "failure; net address: the groups cannot be used together",
     ),
     #[cfg(feature = "net")]
-    Exits::new("node", "a node would start with the file", "the file cannot be read")
-        .refused("a node would not start with the file"),
+    Exits::new(
+        "node",
+        "node check: a node would start with the file",
+        "the file cannot be read, or the node cannot go on",
+    )
+    .refused("the node does not start with the file")
+    .ended_by_signal("with --config"),
     Exits::new("rm", "every bus was removed", "a bus could not be removed"),
     Exits::new("clean", "success", "failure, or nothing could be done for the named bus"),
     #[cfg(feature = "metrics")]

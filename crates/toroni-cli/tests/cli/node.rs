@@ -1,9 +1,11 @@
-//! `node check`.
+//! `node` and `node check`.
 
-use crate::support::Buses;
+use crate::support::{Buses, LIMIT};
+use rustix::process::Signal;
 use serde_json::Value;
 use std::io::Write;
 use std::process::{Output, Stdio};
+use toroni_testkit::Program;
 
 /// A file that suits every host.
 const PLAIN: &str = "[node]\nrealm = 'plant'\nstate = 'state'\n[[send]]\nstream = 1\npatterns = ['plant/**']\n\
@@ -121,4 +123,123 @@ fn a_file_may_come_from_standard_input() {
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success());
     assert!(String::from_utf8(output.stdout).unwrap().starts_with("[node]\nrealm = \"plant\"\n"));
+}
+
+/// A group whose port no other test uses now.
+fn group() -> String {
+    let free = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    format!("239.192.84.79:{}", free.local_addr().unwrap().port())
+}
+
+/// Writes the file of a node on the loopback interface, and returns its path.
+fn file(buses: &Buses, name: &str, more: &str) -> String {
+    let path = buses.path().join(format!("{name}.toml"));
+    let node = format!(
+        "[node]\nrealm = 'test'\nname = '{name}'\nbus = '{name}'\nstate = 'state-{name}'\ninterfaces = ['lo']\n"
+    );
+    std::fs::write(&path, node + more).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+fn sending(group: &str) -> String {
+    // Repairs may take as long as a busy machine makes them take.
+    format!(
+        "[[send]]\nstream = 1\npatterns = ['**']\ngroup = '{group}'\ndata_rate = '20Mbit/s'\n\
+         generation = '4s'\nttl = 0\nloop = true\n"
+    )
+}
+
+fn receiving(group: &str) -> String {
+    format!("[[receive]]\ngroup = '{group}'\ngeneration = '4s'\n")
+}
+
+fn start(buses: &Buses, path: &str) -> Program {
+    let mut node = Program::start_with_ready_fd(buses.command(&["node", "--config", path]));
+    node.wait_ready();
+    node
+}
+
+/// Both nodes die by SIGKILL in turn, also while nobody runs to take their place. Every message arrives once.
+#[test]
+fn nodes_that_are_killed_and_started_again_lose_and_double_nothing() {
+    let buses = Buses::new();
+    let group = group();
+    let files = [file(&buses, "from", &sending(&group)), file(&buses, "to", &receiving(&group))];
+    let [from, to] = ["from", "to"].map(|name| {
+        toroni::BusConfig::new().directory(buses.path()).capacity(16 << 20).open(name).unwrap()
+    });
+    let mut subscriber = to.subscribe("**").unwrap();
+    let publisher = from.publisher("t").unwrap();
+    // The receiver first: it follows the sender's first session from its beginning.
+    let mut receiver = start(&buses, &files[1]);
+    let mut sender = start(&buses, &files[0]);
+    receiver.wait_for_error("follows stream 1");
+    let (mut published, mut received) = (0_u64, 0_u64);
+    let mut receive = |wanted: u64| {
+        let begin = std::time::Instant::now();
+        while received < wanted {
+            assert!(begin.elapsed() < LIMIT, "{received} of {wanted} messages came");
+            let message = subscriber.receive_timeout(std::time::Duration::from_secs(1));
+            if let Some(message) = message.unwrap_or_else(|loss| panic!("after {received}: {loss}"))
+            {
+                assert_eq!(message.text().trim(), received.to_string());
+                received += 1;
+            }
+        }
+    };
+    for round in 0..6 {
+        for _ in 0..200 {
+            publisher.publish(format!("{published:>500}")).unwrap();
+            published += 1;
+        }
+        // The rest is on its way when one of them dies.
+        receive(published - 100);
+        if round % 2 == 0 {
+            sender.kill();
+            publisher.publish(format!("{published:>500}")).unwrap();
+            published += 1;
+            sender = start(&buses, &files[0]);
+        } else {
+            receiver.kill();
+            receiver = start(&buses, &files[1]);
+        }
+        receiver.wait_for_error("follows stream 1");
+    }
+    receive(published);
+    sender.signal(Signal::TERM);
+    assert!(sender.wait().success());
+    receiver.wait_for_error("has ended");
+    receiver.signal(Signal::TERM);
+    assert!(receiver.wait().success());
+}
+
+#[test]
+fn a_node_that_cannot_do_what_its_file_says_does_not_start() {
+    let buses = Buses::new();
+    let group = group();
+    let key = buses.path().join("key");
+    std::fs::write(&key, [7; 31]).unwrap();
+    let with_key = format!("key_file = 'key'\n{}", receiving(&group));
+    let path = file(&buses, "a", &with_key);
+    let refused = |path: &str, wanted: &str| {
+        let output = buses.run(&["node", "--config", path]);
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(error.contains(wanted), "{error}");
+    };
+    refused(&path, "other users may use the file: chmod 600");
+    std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    refused(&path, "it has 31 bytes, and a key has 32: head -c 32 /dev/urandom >");
+    std::fs::remove_file(&key).unwrap();
+    refused(&path, "No such file or directory");
+    let slowest = sending(&group) + "policy = 'slowest'\n";
+    refused(&file(&buses, "a", &slowest), "does not do policy = \"slowest\" in [[send]] 1 yet");
+    refused(
+        &file(&buses, "a", &receiving(&group).replace("[[receive]]", "[[recieve]]")),
+        "did you mean",
+    );
+    // Two nodes of one bus and realm would send everything twice.
+    let path = file(&buses, "a", &receiving(&group));
+    let first = start(&buses, &path);
+    refused(&path, &format!("another node (process {})", first.id()));
 }
