@@ -22,6 +22,7 @@ mod namespace;
 mod offload;
 pub mod switch;
 
+use crate::wait;
 pub use host::Host;
 pub use namespace::Namespace;
 use switch::Switch;
@@ -126,7 +127,11 @@ impl Setup {
         // The middle forwards frames, and has no opinion on them.
         middle.set("ipv6/conf/all/disable_ipv6", "1");
         middle.set("ipv6/conf/default/disable_ipv6", "1");
-        let hosts = (0..self.hosts).map(|index| self.host(index, &middle)).collect();
+        let hosts: Vec<_> = (0..self.hosts).map(|index| self.host(index, &middle)).collect();
+        wait::until("all cables work", || {
+            middle.has_active_cables()
+                && hosts.iter().all(|host| host.namespace().has_active_cables())
+        });
         Some((hosts, middle))
     }
 

@@ -100,6 +100,13 @@ impl Namespace {
         result.unwrap_or_else(|error| panic!("{path} = {value}: {error}"));
     }
 
+    /// Whether all its virtual cables carry frames. The end that is up first learns later that the other one is up too,
+    /// from a worker of the kernel that runs once a second at the latest. Until then it drops, uncounted, what it sends.
+    pub(super) fn has_active_cables(&self) -> bool {
+        let listed = self.run("ip", &["-oneline", "link", "show", "type", "veth"]);
+        listed.lines().all(|line| line.contains(" qdisc noqueue ") && line.contains(" state UP "))
+    }
+
     /// Returns a path by which children of this process find the namespace, for `ip link … netns PATH`.
     pub(super) fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd())
