@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-/// What a number with a unit measures. Its value is in the unit that the first entry of [`Self::units`] has.
+/// What a number with a unit measures. Its value is in the smallest unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
     /// Nanoseconds.
