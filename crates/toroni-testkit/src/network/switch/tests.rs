@@ -143,6 +143,20 @@ fn the_decisions_follow_from_the_seed_and_not_from_the_time() {
     assert!(passed.is_subset(&without), "other faults change nothing about which are lost");
 }
 
+/// If they shared a draw, no frame that is damaged would pass.
+#[test]
+fn the_faults_of_a_frame_are_independent() {
+    let corruption = Corruption { probability: 0.5, passes_checksums: true };
+    let loss = Loss::Bernoulli(0.5);
+    let faults = Faults { loss, corruption, duplication: 0.5, ..Faults::default() };
+    let mut rig = Rig::with(2, 0, Direction::In, &faults);
+    rig.send_numbered(10_000);
+    let Counts { lost, corrupted, duplicated, .. } = rig.counts(0, Direction::In);
+    assert_share(lost, 10_000, 0.5);
+    assert_share(corrupted, 10_000 - lost, 0.5);
+    assert_share(duplicated, 10_000 - lost, 0.5);
+}
+
 #[test]
 fn losses_are_as_frequent_as_asked_and_those_of_two_ports_independent() {
     const TRIALS: u64 = 100_000;
@@ -261,18 +275,14 @@ fn a_reordered_frame_is_overtaken_by_its_distance_or_waits_for_its_limit() {
     let mut rig = Rig::with(9, 0, Direction::In, &faults);
     rig.send_numbered(10_000);
     let numbers = rig.numbers(1);
-    let mut late = 0;
-    let mut greatest = 0;
+    let mut overtaken = [0; 6];
     for (index, &number) in numbers.iter().enumerate() {
-        if number < greatest {
-            late += 1;
-            let overtook = numbers[..index].iter().filter(|other| **other > number).count();
-            assert!((1..=5).contains(&overtook), "{number} was overtaken by {overtook}");
-        }
-        greatest = greatest.max(number);
+        overtaken[numbers[..index].iter().filter(|other| **other > number).count()] += 1;
     }
-    assert_share(rig.counts(0, Direction::In).reordered, 10_000, 0.02);
-    assert!(late > 150, "{late}");
+    let reordered = rig.counts(0, Direction::In).reordered;
+    assert_share(reordered, 10_000, 0.02);
+    // Fewer than 5 only where another one was held back meanwhile.
+    assert!(overtaken[5] > reordered * 3 / 4, "{overtaken:?} of {reordered}");
 
     let reordering = Reordering { probability: 1.0, distance: 5, limit: MS * 100 };
     let mut rig = Rig::with(9, 0, Direction::In, &Faults { reordering, ..Faults::default() });
@@ -377,6 +387,8 @@ fn a_host_is_known_by_its_frames_and_then_hears_alone() {
     rig.send(1, &numbered(2, 0));
     rig.send(0, &to_two);
     assert_eq!([rig.sent[1].len(), rig.sent[2].len()], [2, 2], "the second is the number");
+    rig.send(1, &to_two);
+    assert_eq!([0, 1, 2].map(|port| rig.sent[port].len()), [1, 2, 2], "it is at that port itself");
     rig.now += Duration::from_secs(300);
     rig.send(0, &to_two);
     assert_eq!([rig.sent[1].len(), rig.sent[2].len()], [3, 3], "forgotten");
