@@ -1,6 +1,6 @@
 //! Reads a file by the schema: all its mistakes at once, each with its place.
 
-use super::finding::{Findings, Place, suggestion};
+use super::finding::{Findings, Lines, MOST, Place, suggestion};
 use super::schema::{Default, Key, Section, sections};
 use super::value::{Value, read_value};
 use std::collections::BTreeMap;
@@ -86,16 +86,17 @@ impl Document {
             findings.refuse(None, "", format!("the file is longer than {LONGEST} bytes"));
             return document;
         }
+        let lines = Lines::new(text);
         let (table, errors) = DeTable::parse_recoverable(text);
         if !errors.is_empty() {
-            for error in errors {
-                let place = error.span().map(|span| Place::of(text, span.start));
+            for error in errors.into_iter().take(MOST + 1) {
+                let place = error.span().map(|span| lines.place(span.start));
                 findings.refuse(place, "", error.message().trim_end().replace('\n', " "));
             }
             // What was recovered is a guess.
             return document;
         }
-        let mut reader = Reader { text, sections: sections(), findings };
+        let mut reader = Reader { lines, sections: sections(), findings };
         reader.table(table.get_ref(), &mut document);
         document
     }
@@ -112,7 +113,7 @@ impl Document {
 }
 
 struct Reader<'a> {
-    text: &'a str,
+    lines: Lines<'a>,
     sections: Vec<Section>,
     findings: &'a mut Findings,
 }
@@ -121,11 +122,14 @@ type Name<'i> = Spanned<toml::de::DeString<'i>>;
 
 impl Reader<'_> {
     fn place(&self, byte: usize) -> Place {
-        Place::of(self.text, byte)
+        self.lines.place(byte)
     }
 
     fn table(&mut self, table: &DeTable<'_>, document: &mut Document) {
         for (name, value) in table {
+            if self.findings.are_full() {
+                return;
+            }
             // Names with a point are those of tables within sections.
             let is_meant =
                 |section: &&Section| section.name == name.get_ref() && !section.name.contains('.');
@@ -201,6 +205,9 @@ impl Reader<'_> {
         document: &mut Document,
     ) {
         for (name, value) in table {
+            if self.findings.are_full() {
+                return;
+            }
             let place = Some(self.place(name.span().start));
             let Some(key) = section.key(name.get_ref()) else {
                 let hint = suggestion(name.get_ref(), section.keys.iter().map(|key| key.name));

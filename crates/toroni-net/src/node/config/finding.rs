@@ -24,13 +24,32 @@ impl Place {
     /// Returns the place of a byte of a text.
     #[must_use]
     pub fn of(text: &str, byte: usize) -> Self {
-        let mut end = byte.min(text.len());
-        while !text.is_char_boundary(end) {
+        Lines::new(text).place(byte)
+    }
+}
+
+/// Where the lines of a text begin, to find many places in it.
+#[derive(Debug)]
+pub(super) struct Lines<'a> {
+    text: &'a str,
+    starts: Vec<usize>,
+}
+
+impl<'a> Lines<'a> {
+    pub(super) fn new(text: &'a str) -> Self {
+        let after = text.match_indices('\n').map(|(feed, _)| feed + 1);
+        Self { text, starts: std::iter::once(0).chain(after).collect() }
+    }
+
+    /// Returns the place of a byte. One within a character counts as that character.
+    pub(super) fn place(&self, byte: usize) -> Place {
+        let mut end = byte.min(self.text.len());
+        while !self.text.is_char_boundary(end) {
             end -= 1;
         }
-        let before = &text[..end];
-        let start = before.rfind('\n').map_or(0, |feed| feed + 1);
-        Self { line: before.matches('\n').count() + 1, column: before[start..].chars().count() + 1 }
+        let line = self.starts.partition_point(|start| *start <= end);
+        let column = self.text[self.starts[line - 1]..end].chars().count() + 1;
+        Place { line, column }
     }
 }
 
@@ -64,6 +83,9 @@ impl fmt::Display for Finding {
     }
 }
 
+/// How many findings are collected. A file that has more is no configuration.
+pub(super) const MOST: usize = 100;
+
 /// Findings, as they are collected.
 #[derive(Debug, Default)]
 pub(super) struct Findings(Vec<Finding>);
@@ -88,7 +110,20 @@ impl Findings {
     }
 
     fn add(&mut self, severity: Severity, place: Option<Place>, setting: String, problem: String) {
-        self.0.push(Finding { severity, place, setting, problem });
+        match self.0.len() {
+            MOST => {
+                let problem = format!("there are more than {MOST} findings");
+                let (place, setting) = (None, String::new());
+                self.0.push(Finding { severity: Severity::Error, place, setting, problem });
+            }
+            0..MOST => self.0.push(Finding { severity, place, setting, problem }),
+            _ => {}
+        }
+    }
+
+    /// Whether further findings are left out.
+    pub(super) fn are_full(&self) -> bool {
+        self.0.len() > MOST
     }
 
     pub(super) fn has_errors(&self) -> bool {

@@ -19,6 +19,33 @@ fn survives(bytes: &[u8]) {
     }
 }
 
+/// Neither the reader nor what drops its result may use the stack up.
+#[test]
+fn deep_nesting_is_answered() {
+    let most = super::super::LONGEST;
+    for text in [
+        format!("a = {}", "[".repeat(most - 4)),
+        format!("a = {}", "{a=".repeat(most / 3 - 4)),
+        format!("a{} = 1", ".a".repeat(most / 2 - 4)),
+        format!("[a{}]", ".a".repeat(most / 2 - 4)),
+        format!("node = {{ realm{} = 1 }}", ".a".repeat(most / 2 - 20)),
+        "[[send]]\n".repeat(most / 9),
+    ] {
+        survives(text.as_bytes());
+    }
+}
+
+#[test]
+fn findings_are_bounded() {
+    let most = super::super::LONGEST;
+    let unknown: String = (0..most / 12).map(|number| format!("k{number:06} = 1\n")).collect();
+    for text in ["=\n".repeat(most / 2), unknown, "[[send]]\n".repeat(250)] {
+        let found = super::found(&text);
+        assert_eq!(found.len(), 101, "{:?}", found.first());
+        assert!(found.contains(&"error: there are more than 100 findings".to_owned()));
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
