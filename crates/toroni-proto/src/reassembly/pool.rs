@@ -1,7 +1,7 @@
 //! Receive buffers of a fixed number and size.
 
 /// One buffer of a [`Pool`]. Whoever has it may use it, and must give it back.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[must_use = "a buffer that is not given back is lost for the pool"]
 pub struct Buffer(u32);
 
@@ -54,6 +54,24 @@ impl Pool {
         let from = buffer.0 as usize * self.buffer_bytes;
         self.memory.get_mut(from..from + self.buffer_bytes).unwrap_or_default()
     }
+
+    /// Returns the memory of several buffers, to receive into all of them with one system call. The buffers must be
+    /// sorted; those after the first that is not are left out.
+    pub fn slices_mut<'a>(
+        &'a mut self,
+        buffers: &'a [Buffer],
+    ) -> impl Iterator<Item = &'a mut [u8]> {
+        let size = self.buffer_bytes;
+        let (mut rest, mut passed) = (&mut self.memory[..], 0);
+        buffers.iter().map_while(move |buffer| {
+            let skipped = (buffer.0 as usize * size).checked_sub(passed)?;
+            let (_, from) = std::mem::take(&mut rest).split_at_mut_checked(skipped)?;
+            let (memory, behind) = from.split_at_mut_checked(size)?;
+            rest = behind;
+            passed += skipped + size;
+            Some(memory)
+        })
+    }
 }
 
 #[cfg(test)]
@@ -75,5 +93,21 @@ mod tests {
         pool.give(last);
         assert_eq!(pool.free(), 1);
         assert!(pool.take().is_some());
+    }
+
+    #[test]
+    fn several_buffers_are_lent_at_once() {
+        let mut pool = Pool::new(5, 4);
+        let all: Vec<Buffer> = std::iter::from_fn(|| pool.take()).collect();
+        let some = [Buffer(1), Buffer(2), Buffer(4)];
+        for (value, memory) in (7..).zip(pool.slices_mut(&some)) {
+            memory.fill(value);
+        }
+        let found: Vec<&[u8]> = all.iter().map(|buffer| pool.get(buffer)).collect();
+        assert_eq!(found, [[0; 4], [7; 4], [8; 4], [0; 4], [9; 4]]);
+        // Neither twice, nor in another order, nor one of another pool.
+        for buffers in [[Buffer(1), Buffer(1)], [Buffer(1), Buffer(0)], [Buffer(1), Buffer(5)]] {
+            assert_eq!(pool.slices_mut(&buffers).count(), 1);
+        }
     }
 }
