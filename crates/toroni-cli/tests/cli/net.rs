@@ -3,7 +3,8 @@
 use crate::support::Buses;
 use serde_json::Value;
 use std::net::UdpSocket;
-use std::process::{Command, Output};
+use std::process::Output;
+use toroni_testkit::network::{Namespace, skip};
 
 /// Runs the program, and returns its exit code, standard output and standard error.
 fn said(arguments: &[&str]) -> (i32, String, String) {
@@ -193,27 +194,15 @@ fn the_doctor_checks_what_hosts_need() {
     assert_eq!(buses.run(&["doctor", "--rate", "1Gbit/s"]).status.code(), Some(2));
 }
 
-/// Without IPv6, an interface has no address unless the script gives it one.
-const SETUP: &str = "set -e; ip link set lo up; echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6; \
-                     echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6";
-
-/// Runs the doctor in a network namespace that this script sets up, and returns its findings.
-fn doctor_after(script: &str) -> Option<Vec<Value>> {
-    let required = std::env::var_os("TORONI_NETNS").is_some_and(|value| value == "required");
-    if !rustix::process::geteuid().is_root() {
-        assert!(!required, "TORONI_NETNS=required, but making network namespaces needs root");
-        eprintln!("SKIPPED: making network namespaces needs root");
-        return None;
-    }
+/// Runs the doctor in a network namespace with these interfaces, and returns its findings.
+fn doctor_with(namespace: &Namespace) -> Vec<Value> {
     let buses = Buses::new();
-    let doctor = buses.command(&["doctor", "--net", "--json"]);
-    let mut command = Command::new("unshare");
-    let script = format!("{SETUP}; {script}; exec \"$0\" doctor --net --json");
-    command.args(["--net", "sh", "-c", &script]).arg(doctor.get_program());
-    let output = command.env("TORONI_DIR", buses.path()).output().unwrap();
+    let mut command = namespace.command(env!("CARGO_BIN_EXE_toroni"));
+    command.args(["doctor", "--net", "--json"]).env("TORONI_DIR", buses.path());
+    let output = command.output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();
-    Some(text.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 fn finding<'a>(all: &'a [Value], check: &str, on: &str) -> (&'a str, &'a str, &'a Value) {
@@ -226,37 +215,49 @@ fn finding<'a>(all: &'a [Value], check: &str, on: &str) -> (&'a str, &'a str, &'
 
 #[test]
 fn the_doctor_checks_each_interface() {
-    let interface = |name: &str, net: u8| {
-        format!(
-            "ip link add {name} type veth peer name p{net}; ip link set p{net} up; \
-             ip address add 10.9.{net}.1/24 dev {name}; ip link set {name} up"
-        )
+    let namespace = match Namespace::new() {
+        Ok(namespace) => namespace,
+        Err(error) => return skip(&format!("network namespaces cannot be made here: {error}")),
     };
-    let one = format!("{}; echo 1 > /proc/sys/net/ipv4/conf/all/rp_filter", interface("d0", 1));
-    let Some(all) = doctor_after(&one) else { return };
-    assert_eq!(finding(&all, "link", "d0: ").0, "ok");
+    // Without IPv6, an interface has no address unless it is given one.
+    for of in ["all", "default"] {
+        namespace.set(&format!("ipv6/conf/{of}/disable_ipv6"), "1");
+    }
+    let all = doctor_with(&namespace);
+    let (status, message, _) = finding(&all, "interfaces", "none that is up");
+    assert_eq!(status, "warn", "{message}");
+
+    let add_interface = |number: u8| {
+        namespace.ip(&[
+            format!("link add d{number} type veth peer name p{number}"),
+            format!("link set p{number} up"),
+            format!("address add 10.9.{number}.1/24 dev d{number}"),
+            format!("link set d{number} up"),
+        ]);
+    };
+    add_interface(0);
+    namespace.set("ipv4/conf/all/rp_filter", "1");
+    let all = doctor_with(&namespace);
+    assert_eq!(finding(&all, "link", "d0: 10 Gbit/s").0, "ok");
     assert_eq!(finding(&all, "TTL 0", "d0: such datagrams stay on this host").0, "ok");
     assert_eq!(finding(&all, "reverse path", "strict, which suits").0, "ok");
     assert!(finding(&all, "IGMP", "d0: IGMPv3; a querier: unknown").1.contains("tcpdump"));
     assert!(finding(&all, "ARP", "d0: ").1.contains("15 s to 45 s"));
     assert_eq!(finding(&all, "pause frames", "unknown: the driver of d0 does not say").0, "ok");
 
-    let two = format!("{one}; {}", interface("d1", 2));
-    let Some(all) = doctor_after(&two) else { return };
+    add_interface(1);
+    let all = doctor_with(&namespace);
     for name in ["d0", "d1"] {
-        let (status, _, remedy) =
-            finding(&all, "reverse path", &format!("{name}: datagrams are dropped"));
+        let dropped = format!("{name}: datagrams are dropped");
+        let (status, _, remedy) = finding(&all, "reverse path", &dropped);
         assert_eq!(status, "warn");
         let wanted = format!("sysctl -w net.ipv4.conf.{name}.rp_filter=2");
         assert!(remedy.as_str().is_some_and(|remedy| remedy.contains(&wanted)), "{remedy}");
     }
 
-    let Some(all) = doctor_after("true") else { return };
-    let (status, message, _) = finding(&all, "interfaces", "none that is up");
-    assert_eq!(status, "warn", "{message}");
-
     // The other end of the cable is down.
-    let cut = format!("{}; ip link set p3 down", interface("d3", 3));
-    let Some(all) = doctor_after(&cut) else { return };
+    namespace.ip(&["link set p1 down"]);
+    let all = doctor_with(&namespace);
+    assert!(finding(&all, "link", "no carrier").1.starts_with("d1: "));
     assert_eq!(finding(&all, "link", "no carrier").0, "warn");
 }

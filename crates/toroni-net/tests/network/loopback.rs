@@ -8,6 +8,7 @@ use toroni_net::host::counters::{self, Snapshot};
 use toroni_net::host::interface;
 use toroni_net::socket::drops::{self, Overflow};
 use toroni_net::socket::{Datagram, Options, Outgoing, Receiver, Sender, multicast};
+use toroni_proto::reassembly::Pool;
 
 #[test]
 fn a_datagram_arrives_with_all_facts() {
@@ -90,6 +91,20 @@ fn datagrams_that_do_not_fit_are_cut_and_said_to_be() {
     assert_eq!(receive_into(&socket, 1, 0)[0].0.sent_length, 1);
 }
 
+/// The kernel may refuse to poll; the socket works all the same.
+#[test]
+fn a_socket_may_poll_the_card() {
+    let lo = interface::named("lo").unwrap();
+    let polling = Options { busy_poll: Duration::from_micros(50), ..LOOPED };
+    let socket = Datagram::group(group("239.192.84.97:0"), &lo, &polling).unwrap();
+    let quiet = listen(socket.address(), "lo");
+    assert!(!quiet.polls_busily());
+    let from = leg(socket.address().ip(), "lo", &polling);
+    send(&from, socket.address(), &["hello"]);
+    assert_eq!(receive(&socket, 1)[0].1, b"hello");
+    assert_eq!(socket.polls_busily(), from.polls_busily());
+}
+
 #[test]
 fn a_batch_fills_buffers_in_order_and_no_more_than_there_are() {
     let socket = listen(group("239.192.84.86:0"), "lo");
@@ -106,6 +121,25 @@ fn a_batch_fills_buffers_in_order_and_no_more_than_there_are() {
     assert!(receiver.receive(&socket, []).unwrap().is_empty());
     let rest: Vec<_> = receive(&socket, 6).into_iter().map(|(_, bytes)| bytes[0]).collect();
     assert_eq!(rest, [4, 5, 6, 7, 8, 9]);
+}
+
+/// As a node does: the protocol keeps what it received where the kernel put it.
+#[test]
+fn datagrams_are_received_into_the_buffers_of_the_protocol() {
+    let socket = listen(group("239.192.84.96:0"), "lo");
+    let from = leg(socket.address().ip(), "lo", &LOOPED);
+    send(&from, socket.address(), &["one", "two", "three"]);
+    let mut pool = Pool::new(100, 1_408);
+    // Some are in use elsewhere.
+    let used: Vec<_> = (0..10).filter_map(|_| pool.take()).collect();
+    let free = (0..8).filter_map(|_| pool.take());
+    let mut buffers: Vec<_> = used.into_iter().step_by(3).chain(free).collect();
+    buffers.sort();
+    let mut receiver = Receiver::new();
+    let arrived = receiver.receive(&socket, pool.slices_mut(&buffers)).unwrap();
+    let found: Vec<_> =
+        arrived.iter().zip(&buffers).map(|(one, buffer)| &pool.get(buffer)[..one.length]).collect();
+    assert_eq!(found, [&b"one"[..], b"two", b"three"]);
 }
 
 /// What was sent is what arrived and what the kernel says it dropped, exactly; and every counter tells the same.

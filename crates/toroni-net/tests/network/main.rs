@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod failures;
-mod hosts;
 mod loopback;
+mod speed;
 mod two_hosts;
 
 use std::net::{IpAddr, SocketAddr};

@@ -1,6 +1,5 @@
 //! What needs a network: two hosts with cables between them.
 
-use crate::hosts::Hosts;
 use crate::{LOOPED, group, is_empty, leg, listen, meet, receive, send};
 use rustix::io::Errno;
 use std::net::SocketAddr;
@@ -8,13 +7,19 @@ use toroni_net::host::arp::{self, State};
 use toroni_net::host::ethtool::Ethtool;
 use toroni_net::host::interface::{self, InterfaceError};
 use toroni_net::socket::{Datagram, Options, Outgoing, Sender, leak, multicast};
+use toroni_testkit::network::{Host, Setup};
 use toroni_testkit::wait;
+
+fn ip(host: &Host, command: &str) {
+    host.namespace().ip(&[command]);
+}
 
 const GROUPS: [&str; 2] = ["239.192.84.79:4479", "[ff18::5452:4f4e]:4479"];
 
 #[test]
 fn a_datagram_crosses_the_cable_and_brings_its_hops() {
-    let Some(Hosts { hosts: [near, far] }) = Hosts::new(1) else { return };
+    let Some(network) = Setup::new(2).bridged() else { return };
+    let [near, far] = &network.hosts[..] else { panic!() };
     for text in GROUPS {
         let socket = far.enter(|| listen(group(text), "eth0"));
         let to = socket.address();
@@ -37,7 +42,8 @@ fn a_datagram_crosses_the_cable_and_brings_its_hops() {
 /// The other host gets the datagram that was sent later, and not the earlier one.
 #[test]
 fn a_ttl_of_0_leaves_no_host() {
-    let Some(Hosts { hosts: [near, far] }) = Hosts::new(1) else { return };
+    let Some(network) = Setup::new(2).bridged() else { return };
+    let [near, far] = &network.hosts[..] else { panic!() };
     for text in GROUPS {
         let there = far.enter(|| listen(group(text), "eth0"));
         let to = there.address();
@@ -55,7 +61,8 @@ fn a_ttl_of_0_leaves_no_host() {
 
 #[test]
 fn a_leak_would_be_noticed() {
-    let Some(Hosts { hosts: [near, far] }) = Hosts::new(1) else { return };
+    let Some(network) = Setup::new(1).bridged() else { return };
+    let [near] = &network.hosts[..] else { panic!() };
     let eth0 = near.enter(interface::only).unwrap();
     let leaves = |ttl, is_joined| near.enter(|| leak::leaves_host(&eth0, ttl, is_joined));
     // The kernel drops what leaves before it has noticed the cable.
@@ -63,14 +70,15 @@ fn a_leak_would_be_noticed() {
     assert!(!leaves(0, true).unwrap());
     // This is how Linux is. A node with a TTL of 0 must be in the group.
     assert!(leaves(0, false).unwrap());
-    far.ip("link delete eth0");
+    ip(near, "link delete eth0");
     assert!(leaves(0, true).is_err());
 }
 
 /// Each socket gets what arrives on its own interface, although both are bound to one group and port.
 #[test]
 fn two_interfaces_are_two_legs() {
-    let Some(Hosts { hosts: [near, far] }) = Hosts::new(2) else { return };
+    let Some(network) = Setup::new(2).legs(2).bridged() else { return };
+    let [near, far] = &network.hosts[..] else { panic!() };
     for text in GROUPS {
         let to: SocketAddr = group(text);
         let sockets = far.enter(|| ["eth0", "eth1"].map(|name| listen(to, name)));
@@ -102,12 +110,13 @@ fn two_interfaces_are_two_legs() {
 #[test]
 fn an_interface_that_goes_down_and_comes_back_is_used_again() {
     for text in GROUPS {
-        let Some(Hosts { hosts: [near, far] }) = Hosts::new(1) else { return };
+        let Some(network) = Setup::new(2).bridged() else { return };
+        let [near, far] = &network.hosts[..] else { panic!() };
         let socket = far.enter(|| listen(group(text), "eth0"));
         let to = socket.address();
         let from = near.enter(|| leg(to.ip(), "eth0", &LOOPED));
         meet(&from, &socket);
-        near.ip("link set eth0 down");
+        ip(near, "link set eth0 down");
         let down = near.enter(|| interface::named("eth0")).unwrap();
         assert!(!down.is_up() && down.carrier.is_none());
         let outgoing = [Outgoing { to, bytes: b"lost" }];
@@ -117,10 +126,10 @@ fn an_interface_that_goes_down_and_comes_back_is_used_again() {
             known.iter().any(|known| error.raw_os_error() == Some(known.raw_os_error())),
             "{error}"
         );
-        near.ip("link set eth0 up");
+        ip(near, "link set eth0 up");
         if to.is_ipv6() {
             // The kernel removed the address when the interface went down.
-            near.ip(&format!("address add {}/64 dev eth0 nodad", near.address_v6_on(0)));
+            ip(near, &format!("address add {}/64 dev eth0 nodad", near.address_v6_on(0)));
         }
         // The same socket, once the kernel has the route again.
         wait::until("datagrams leave again", || {
@@ -128,10 +137,10 @@ fn an_interface_that_goes_down_and_comes_back_is_used_again() {
                 && !is_empty(&socket)
         });
         // The receiver's membership survives the same.
-        far.ip("link set eth0 down");
-        far.ip("link set eth0 up");
+        ip(far, "link set eth0 down");
+        ip(far, "link set eth0 up");
         if to.is_ipv6() {
-            far.ip(&format!("address add {}/64 dev eth0 nodad", far.address_v6_on(0)));
+            ip(far, &format!("address add {}/64 dev eth0 nodad", far.address_v6_on(0)));
         }
         wait::until("datagrams arrive again", || {
             Sender::new(&from).send(&from, &[Outgoing { to, bytes: b"and again" }]).is_ok()
@@ -143,7 +152,8 @@ fn an_interface_that_goes_down_and_comes_back_is_used_again() {
 /// On the loopback interface, this makes no difference: there, sending is receiving.
 #[test]
 fn a_host_does_not_hear_itself_unless_it_wants_to() {
-    let Some(Hosts { hosts: [near, far] }) = Hosts::new(1) else { return };
+    let Some(network) = Setup::new(2).bridged() else { return };
+    let [near, far] = &network.hosts[..] else { panic!() };
     for text in GROUPS {
         let there = far.enter(|| listen(group(text), "eth0"));
         let here = near.enter(|| listen(group(text), "eth0"));
@@ -162,10 +172,11 @@ fn a_host_does_not_hear_itself_unless_it_wants_to() {
 
 #[test]
 fn an_interface_that_is_gone_is_said_to_be() {
-    let Some(Hosts { hosts: [near, far] }) = Hosts::new(2) else { return };
+    let Some(network) = Setup::new(1).legs(2).bridged() else { return };
+    let [near] = &network.hosts[..] else { panic!() };
     let gone = near.enter(|| interface::named("eth1")).unwrap();
     let socket = near.enter(|| listen(group(GROUPS[0]), "eth0"));
-    far.ip("link delete eth1");
+    ip(near, "link delete eth1");
     for text in GROUPS {
         let open = || Datagram::group(group(text), &gone, &LOOPED);
         let said = near.enter(open).unwrap_err().to_string();
@@ -179,7 +190,8 @@ fn an_interface_that_is_gone_is_said_to_be() {
 /// Segments that are longer than the MTU cannot be cut by the kernel. It sends them one by one, in fragments.
 #[test]
 fn segments_cross_the_cable_and_a_small_mtu_ends_joining() {
-    let Some(Hosts { hosts: [near, far] }) = Hosts::new(1) else { return };
+    let Some(network) = Setup::new(2).bridged() else { return };
+    let [near, far] = &network.hosts[..] else { panic!() };
     let roomy = Options { receive_buffer: Some(4 << 20), ..LOOPED };
     let open = || Datagram::group(group(GROUPS[0]), &interface::named("eth0").unwrap(), &roomy);
     let socket = far.enter(open).unwrap();
@@ -188,9 +200,7 @@ fn segments_cross_the_cable_and_a_small_mtu_ends_joining() {
     let datagrams: Vec<_> = (0..64_u8).map(|number| vec![number; 1_408]).collect();
     let outgoing: Vec<_> = datagrams.iter().map(|bytes| Outgoing { to, bytes }).collect();
     for mtu in [1500, 600] {
-        for host in [&near, &far] {
-            host.ip(&format!("link set eth0 mtu {mtu}"));
-        }
+        ip(near, &format!("link set eth0 mtu {mtu}"));
         let mut sender = Sender::new(&from);
         assert_eq!(sender.send(&from, &outgoing).unwrap(), 64);
         assert_eq!(sender.is_joining(), mtu == 1500 && from.can_segment(), "{mtu}");
@@ -201,7 +211,8 @@ fn segments_cross_the_cable_and_a_small_mtu_ends_joining() {
 
 #[test]
 fn the_host_tells_about_its_interfaces_and_neighbours() {
-    let Some(Hosts { hosts: [near, far] }) = Hosts::new(1) else { return };
+    let Some(network) = Setup::new(2).bridged() else { return };
+    let [near, far] = &network.hosts[..] else { panic!() };
     let eth0 = near.enter(interface::only).unwrap();
     assert_eq!((eth0.name.as_str(), eth0.mtu, eth0.carrier), ("eth0", 1500, Some(true)));
     assert_eq!(eth0.addresses[0], near.address_on(0));
@@ -217,18 +228,21 @@ fn the_host_tells_about_its_interfaces_and_neighbours() {
     assert_eq!((link.speed, link.is_full_duplex), (Some(10_000_000_000), Some(true)));
     assert_eq!(ring, None);
 
-    let ip = far.address_on(0);
-    let there = far.enter(|| leg(ip.into(), "eth0", &LOOPED));
-    let here = near.enter(|| leg(ip.into(), "eth0", &LOOPED));
+    let address = far.address_on(0);
+    let there = far.enter(|| leg(address.into(), "eth0", &LOOPED));
+    let here = near.enter(|| leg(address.into(), "eth0", &LOOPED));
     send(&here, there.address(), &["who are you?"]);
     let _ = receive(&there, 1);
     let neighbours = near.enter(arp::neighbours).unwrap();
-    let found = neighbours.iter().find(|one| one.address == ip).unwrap();
+    let found = neighbours.iter().find(|one| one.address == address).unwrap();
     assert!(matches!(found.state, State::Reachable | State::Stale) && found.mac.is_some());
-    // Without the cable there is no carrier, but the host still hears itself.
-    far.ip("link set eth0 down");
-    assert_eq!(near.enter(|| interface::named("eth0")).unwrap().carrier, Some(false));
-    let socket = near.enter(|| listen(group(GROUPS[0]), "eth0"));
-    send(&here, socket.address(), &["is anyone there?"]);
-    assert_eq!(receive(&socket, 1)[0].0.from, here.address());
+    // Without a cable there is no carrier, but the host still hears itself.
+    let cut =
+        ["link add v0 type veth peer name v1", "address add 10.78.0.1/24 dev v0", "link set v0 up"];
+    near.namespace().ip(&cut);
+    assert_eq!(near.enter(|| interface::named("v0")).unwrap().carrier, Some(false));
+    let socket = near.enter(|| listen(group(GROUPS[0]), "v0"));
+    let alone = near.enter(|| leg(address.into(), "v0", &LOOPED));
+    send(&alone, socket.address(), &["is anyone there?"]);
+    assert_eq!(receive(&socket, 1)[0].0.from, alone.address());
 }
