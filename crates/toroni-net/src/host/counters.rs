@@ -9,6 +9,7 @@
 //! A difference of two [`Snapshot`]s says where the datagrams of a gap went, or that they never reached this host.
 
 use super::interface::{self, Interface};
+use std::fmt;
 use std::io;
 
 /// All these counters at one time.
@@ -39,6 +40,40 @@ pub struct Drops {
     pub softnet: u64,
     /// The interfaces that dropped packets: name, and how many the kernel and the card dropped.
     pub interfaces: Vec<(String, u64)>,
+}
+
+impl Drops {
+    /// Whether nothing was dropped on this host: what is missing was lost before it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Prints where datagrams were dropped, and what helps: `12 in full socket buffers (see toroni net buffer), 3 by eth0 …`.
+impl fmt::Display for Drops {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_empty() {
+            return f.write_str("none on this host");
+        }
+        let host = [
+            (self.socket_buffers, "in full socket buffers (see toroni net buffer)"),
+            (self.memory, "for lack of memory for UDP (net.ipv4.udp_mem)"),
+            (self.checksums, "with wrong checksums"),
+            (self.softnet, "in full backlogs of CPUs (net.core.netdev_max_backlog)"),
+        ];
+        let host = host.map(|(count, place)| (count, place.to_owned()));
+        let cards = self
+            .interfaces
+            .iter()
+            .map(|(name, count)| (*count, format!("by {name} (see ethtool -g {name})")));
+        let mut separator = "";
+        for (count, place) in host.into_iter().chain(cards).filter(|(count, _)| *count > 0) {
+            write!(f, "{separator}{count} {place}")?;
+            separator = ", ";
+        }
+        Ok(())
+    }
 }
 
 impl Snapshot {
@@ -236,6 +271,14 @@ UdpLite: 5 99
         let drops = later.since(&now);
         assert_eq!(drops.socket_buffers, 5);
         assert_eq!(drops.interfaces, [(now.interfaces[0].name.clone(), 3)]);
+        let name = &now.interfaces[0].name;
+        assert_eq!(
+            drops.to_string(),
+            format!(
+                "5 in full socket buffers (see toroni net buffer), 3 by {name} (see ethtool -g {name})"
+            )
+        );
+        assert_eq!(Drops::default().to_string(), "none on this host");
         assert_eq!(since(3, 10), 3);
     }
 
