@@ -84,6 +84,8 @@ struct Heard {
 #[derive(Debug, Default)]
 pub(crate) struct Legs {
     heard: [Option<Heard>; MAX_LEGS],
+    /// The greatest leg that was heard, plus 1: most hosts have one.
+    used: usize,
     /// Whoever was heard before the sender was.
     any: Path,
 }
@@ -97,6 +99,9 @@ impl Legs {
     /// Something came from the sender.
     pub(crate) const fn hear(&mut self, now: Monotonic, path: Path) {
         let address = path.address;
+        if self.used <= path.leg.index() {
+            self.used = path.leg.index() + 1;
+        }
         match &mut self.heard[path.leg.index()] {
             Some(heard) => (heard.address, heard.at) = (address, now),
             none => {
@@ -115,7 +120,7 @@ impl Legs {
 
     /// New DATA, or a copy of it, came from the sender.
     pub(crate) fn count(&mut self, now: Monotonic, leg: Leg, is_new: bool) {
-        for (at, heard) in self.heard.iter_mut().enumerate() {
+        for (at, heard) in self.heard.iter_mut().take(self.used).enumerate() {
             let Some(heard) = heard else { continue };
             if at == leg.index() {
                 heard.first += u64::from(is_new);
@@ -134,7 +139,7 @@ impl Legs {
             let late = heard.others_since.is_some_and(|since| now.since(since) >= BEHIND_NS);
             !heard.reported && (late || heard.others >= BEHIND)
         };
-        let mut legs = self.heard.iter_mut().enumerate();
+        let mut legs = self.heard.iter_mut().take(self.used).enumerate();
         let (at, heard) =
             legs.find_map(|(at, heard)| Some((at, heard.as_mut().filter(|one| is_behind(one))?)))?;
         heard.reported = true;
