@@ -232,10 +232,9 @@ const BOTTOM_OF_PROTO: &[&str] = &["hook", "id", "time"];
 
 /// The rules of all modules of the protocol.
 const LAYERS_OF_PROTO: &[Layer] = &[
-    // Its tests receive from senders.
     Layer {
         module: "arrivals",
-        uses: &["audience", "config", "random", "reassembly", "receiver", "wire"],
+        uses: &["audience", "config", "legs", "random", "reassembly", "receiver", "wire"],
         ignorant_of: MORE_THAN_COMPUTATION,
     },
     // Its tests fill a window.
@@ -257,21 +256,25 @@ const LAYERS_OF_PROTO: &[Layer] = &[
         uses: &["config", "random", "wire"],
         ignorant_of: MORE_THAN_COMPUTATION,
     },
+    Layer { module: "legs", uses: &["wire"], ignorant_of: MORE_THAN_COMPUTATION },
     // Asks the environment for a mutant, where mutants are compiled.
     Layer { module: "hook", uses: &[], ignorant_of: &[] },
     Layer { module: "id", uses: &[], ignorant_of: MORE_THAN_COMPUTATION },
     Layer { module: "limiter", uses: &["config"], ignorant_of: MORE_THAN_COMPUTATION },
     Layer { module: "random", uses: &[], ignorant_of: MORE_THAN_COMPUTATION },
+    // Its tests receive from senders.
     Layer {
         module: "receiver",
         uses: &[
-            "sender",
             "audience",
+            "batcher",
             "config",
             "gaps",
+            "legs",
             "random",
             "reassembly",
             "repair",
+            "sender",
             "topics",
             "wire",
         ],

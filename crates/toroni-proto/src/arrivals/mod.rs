@@ -9,8 +9,10 @@
 //! ```
 //!
 //! One forged datagram cannot silence a source: a later session replaces the current one only when that has
-//! been silent for longer than it promised in its last SESSION, with a key at once. An earlier session (a clock that went back) replaces it when it
-//! was silent for `activity` and two SESSIONs, a second apart, named the earlier one.
+//! been silent for longer than it promised in its last SESSION, with a key at once. Without a key it is left
+//! again if the one before is heard before it has sent a SESSION. An earlier session (a clock that went back)
+//! replaces the current one when that was silent for `activity` and two SESSIONs, a second apart, named the
+//! earlier one.
 //!
 //! A receiver is allocated when more sources than ever before are followed. There are at most `sources` of them,
 //! and as many for sessions that another one has just replaced. Their memory is used again and never given back.

@@ -1,5 +1,6 @@
 //! Joining: what is held until a SESSION says what must be known, and where the session then begins.
 
+use super::live::Stated;
 use super::{Mark, Phase, Receiver};
 use crate::hook::mutant;
 use crate::id::{MessageNumber, Number, Sequence};
@@ -139,7 +140,8 @@ impl Receiver {
         let first = start.sequence;
         self.phase = Phase::Live;
         let live = &mut self.live;
-        live.begin(random, first, start.message, info.begins, pool);
+        let stated = Stated::new(now, header, info).before(first, start.message, info.begins);
+        live.begin(random, first, start.message, stated, pool);
         let mut out = self.delivery.to(out);
         if let Some(loss) = before {
             out.report(loss);

@@ -41,7 +41,7 @@ impl Stated {
         repairers: Repairers::NONE,
     };
 
-    fn new(now: Monotonic, header: &Header, info: &SessionInfo<'_>) -> Self {
+    pub(super) fn new(now: Monotonic, header: &Header, info: &SessionInfo<'_>) -> Self {
         Self {
             sequence: header.sequence,
             message: info.message,
@@ -54,6 +54,17 @@ impl Stated {
             ended: header.flags.has(Flags::END),
             repairers: info.repairers,
         }
+    }
+
+    /// The same without its counts: what was before `first` is not missing, and the rest is taken in its turn.
+    pub(super) fn before(
+        self,
+        first: Sequence,
+        message: Option<MessageNumber>,
+        begins: Number,
+    ) -> Self {
+        let message = message.unwrap_or_default();
+        Self { sequence: first, message, number: begins, ended: false, ..self }
     }
 }
 
@@ -95,16 +106,14 @@ impl Live {
         random: Random,
         first: Sequence,
         message: Option<MessageNumber>,
-        begins: Number,
+        stated: Stated,
         pool: &mut Pool,
     ) {
         self.reassembly.restart(pool, first, message);
         self.gaps.restart(random);
         self.next = first;
         self.jump = None;
-        // What was before is not missing.
-        let message = message.unwrap_or_default();
-        self.stated = Stated { sequence: first, message, number: begins, ..Stated::NOTHING };
+        self.stated = stated;
         self.names_until = None;
         self.names_due = 0;
     }
