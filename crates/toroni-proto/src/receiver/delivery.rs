@@ -146,7 +146,8 @@ impl<D: Deliver> Deliver for Out<'_, D> {
         delivery.counters.messages += 1;
         if delivery.ordered {
             let next = if mutant("mark_off_by_one") { number } else { number.plus(1) };
-            delivery.raise_mark(Some(next));
+            // It is below the limit.
+            delivery.mark = delivery.mark.max(Some(next));
         }
         self.out.message(message);
     }

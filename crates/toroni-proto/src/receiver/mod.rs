@@ -419,7 +419,7 @@ impl Receiver {
                 [gaps, live.names_until, self.requests.topics_due]
             }
         };
-        others.into_iter().flatten().chain([due]).min()
+        Some(others.into_iter().flatten().fold(due, Monotonic::min))
     }
 
     /// Does what is due.
