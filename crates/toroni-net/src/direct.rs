@@ -342,6 +342,10 @@ impl Direct {
         let Self { link, sending, receiving, inbox, due } = self;
         let stall = due.map_or(0, |due| now.monotonic.since(due));
         inbox.tidy();
+        // As a node does, before anything is read.
+        if let Some(arrivals) = receiving {
+            arrivals.begin_turn(now.monotonic);
+        }
         for round in 0.. {
             let has_more = link.receive(|path, _, bytes| {
                 let asks =
@@ -358,9 +362,6 @@ impl Direct {
             }
         }
         if let Some(arrivals) = receiving {
-            if stall >= STALL_NS {
-                arrivals.postpone(stall);
-            }
             arrivals.handle_timeout(now.monotonic, inbox);
             while !link.is_full()
                 && let Some((path, datagram)) = arrivals.poll_transmit(now.monotonic)

@@ -272,6 +272,11 @@ impl Node {
         let stall = self.due.map_or(0, |due| now.monotonic.since(due));
         let mut has_more = false;
         let Self { link, outlets, receiving, .. } = self;
+        // Deadlines move before anything is read: the first datagram that waited would give gaps up whose repairs wait
+        // behind it.
+        if let Some((arrivals, _)) = receiving {
+            arrivals.begin_turn(now.monotonic);
+        }
         for round in 0.. {
             has_more =
                 link.receive(|path, _, bytes| route(now, path, bytes, outlets, receiving))?;
@@ -281,9 +286,6 @@ impl Node {
             }
         }
         if let Some((arrivals, inlet)) = receiving {
-            if stall >= STALL_NS {
-                arrivals.postpone(stall);
-            }
             arrivals.handle_timeout(now.monotonic, inlet);
             inlet.publish(arrivals.marks())?;
         }
