@@ -10,20 +10,6 @@ use toroni::{LostBound, Origin, Subscriber};
 use toroni_zenoh::attachment::{Attachment, BYTES};
 use zenoh::{Session, Wait};
 
-fn peer(site: &Site) -> Session {
-    let table = serde_json::Value::Object(zenoh(free_port(), &[site.port])).to_string();
-    zenoh::open(zenoh::Config::from_json5(&table).unwrap()).wait().unwrap()
-}
-
-fn connect_peer(peer: &Session, key: &str, subscriber: &mut Subscriber) {
-    wait_until("no connection", || {
-        peer.put(key, "probe").wait().unwrap();
-        next_within(subscriber, Duration::from_millis(100)).is_some()
-    });
-    peer.put(key, "connected").wait().unwrap();
-    until(subscriber, "connected");
-}
-
 fn importer() -> (Site, toroni_zenoh::Bridge, Session, Subscriber) {
     let site = Site::new();
     let mut config = site.config(&[]);
@@ -71,23 +57,30 @@ fn programs_of_zenoh_publish_and_subscribe() {
     assert_eq!((attachment.hops, attachment.to_descendants, attachment.count), (0, false, 0));
 }
 
+/// What a program that counts as a bridge does first publishes itself.
+const OWN: Origin = Origin { source: 7, series: 8, stream: 9, number: 0 };
+
+/// Returns the attachment of a message that such a program publishes, or relays.
+fn attachment(origin: Origin, count: u64) -> Attachment {
+    Attachment {
+        origin,
+        count,
+        numbering: 77,
+        to_descendants: false,
+        replayed: false,
+        stamped: false,
+        hops: u8::from(origin.source != OWN.source),
+    }
+}
+
 /// A program that knows the attachment is treated as a bridge is: order, duplicates, losses.
 #[test]
 fn a_program_that_counts_gets_order_and_exact_losses() {
     let (_site, bridge, peer, mut subscriber) = importer();
     let publisher = peer.declare_publisher("counted").wait().unwrap();
     let send = |count: u64| {
-        let origin = Origin { source: 7, series: 8, stream: 9, number: 10 * count };
-        let attachment = Attachment {
-            origin,
-            count,
-            numbering: 77,
-            to_descendants: false,
-            replayed: false,
-            stamped: false,
-            hops: 0,
-        };
-        let attachment = attachment.to_bytes().to_vec();
+        let origin = Origin { number: 10 * count, ..OWN };
+        let attachment = attachment(origin, count).to_bytes().to_vec();
         publisher.put(count.to_string()).attachment(attachment).wait().unwrap();
     };
     for count in [0, 1, 1, 3, 2, 4, 0, 8] {

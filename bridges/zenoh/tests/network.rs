@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 use toroni::{LostBound, LostReason};
 use toroni_zenoh::{Bridge, State};
+use zenoh::Wait;
 
 fn payloads(got: &[Got]) -> Vec<String> {
     got.iter().map(Got::text).collect()
@@ -81,9 +82,7 @@ fn a_triangle_of_relays_delivers_once() {
 fn a_relay_forwards_what_came_from_elsewhere_with_its_origin_and_its_losses() {
     let [a, b, c] = [(); 3].map(|()| Site::new());
     // Two networks: the middle bus has two bridges, of different realms.
-    let mut config = a.config(&[]);
-    config.exports.push(export(&["**"]));
-    let _a = start(&config);
+    let _a = a.exporting(export(&["**"]), &[]);
     let mut config = b.config(&[&a]);
     config.imports.push(import(&["**"]));
     config.realm = "left".to_owned();
@@ -125,9 +124,7 @@ fn a_relay_forwards_what_came_from_elsewhere_with_its_origin_and_its_losses() {
 #[test]
 fn a_message_that_has_passed_too_many_bridges_is_left_out() {
     let [a, b, c] = [(); 3].map(|()| Site::new());
-    let mut config = a.config(&[]);
-    config.exports.push(export(&["**"]));
-    let _a = start(&config);
+    let _a = a.exporting(export(&["**"]), &[]);
     let mut config = b.config(&[&a]);
     let mut exports = export(&["**"]);
     exports.relay = true;
@@ -157,17 +154,13 @@ fn who_joins_late_gets_the_newest_value_of_each_topic() {
         a.publish("plant/boiler", format!("{}", 10 * number));
         a.publish("elsewhere", "not imported");
     }
-    let mut config = a.config(&[]);
     let mut exports = export(&["**"]);
     exports.history = true;
-    config.exports.push(exports);
-    let from = start(&config);
+    let from = a.exporting(exports, &[]);
     let mut subscriber = b.subscribe("**");
-    let mut config = b.config(&[&a]);
     let mut imports = import(&["plant/**"]);
     imports.history = true;
-    config.imports.push(imports);
-    let to = start(&config);
+    let to = b.importing(imports.clone(), &[&a]);
     assert_eq!(next(&mut subscriber).text(), "plant/pump=9");
     assert_eq!(next(&mut subscriber).text(), "plant/boiler=90");
     a.publish("plant/pump", "10");
@@ -175,7 +168,7 @@ fn who_joins_late_gets_the_newest_value_of_each_topic() {
     assert_eq!((from.counters().history_messages, to.counters().lost_messages), (2, 0));
     // A bridge that comes back does not bring them again.
     to.stop();
-    let to = start(&config);
+    let to = b.importing(imports, &[&a]);
     a.publish("plant/pump", "11");
     assert_eq!(next(&mut subscriber).text(), "plant/pump=11");
     assert_eq!(to.counters().lost_messages, 0);
@@ -183,18 +176,15 @@ fn who_joins_late_gets_the_newest_value_of_each_topic() {
 
 #[test]
 fn programs_of_zenoh_ask_for_history() {
-    use zenoh::Wait;
     let a = Site::new();
     for number in 0..5 {
         a.publish("plant/pump", format!("{number}"));
     }
     a.publish("plant/boiler", "351");
-    let mut config = a.config(&[]);
     let mut exports = export(&["plant/**"]);
     (exports.history, exports.prefix) = (true, "site".to_owned());
     exports.encoding.insert("plant/boiler".to_owned(), "text/plain".to_owned());
-    config.exports.push(exports);
-    let bridge = start(&config);
+    let bridge = a.exporting(exports, &[]);
     let peer = peer(&a);
     let ask = |selector: &str| -> Vec<String> {
         let replies = peer.get(selector).consolidation(zenoh::query::ConsolidationMode::None);
@@ -228,24 +218,10 @@ fn programs_of_zenoh_ask_for_history() {
     assert!(bridge.counters().history_queries >= 5);
 }
 
-fn peer(site: &Site) -> zenoh::Session {
-    use zenoh::Wait;
-    let table = serde_json::Value::Object(zenoh(free_port(), &[site.port])).to_string();
-    zenoh::open(zenoh::Config::from_json5(&table).unwrap()).wait().unwrap()
-}
-
 /// An exporting bridge is stopped and started again while messages are published: nothing is lost or doubled.
 #[test]
 fn an_export_that_was_restarted_continues() {
-    let (a, b) = (Site::new(), Site::new());
-    let mut exporting = a.config(&[]);
-    exporting.exports.push(export(&["**"]));
-    let mut from = start(&exporting);
-    let mut config = b.config(&[&a]);
-    config.imports.push(import(&["**"]));
-    let to = start(&config);
-    let mut subscriber = b.subscribe("**");
-    connect(&a, "x", &mut subscriber);
+    let Pair { a, b: _b, mut from, to, mut subscriber } = Pair::new();
     let mut number = 0;
     let mut publish = || {
         for _ in 0..500 {
@@ -257,7 +233,7 @@ fn an_export_that_was_restarted_continues() {
         publish();
         from.stop();
         publish();
-        from = start(&exporting);
+        from = a.exporting(export(&["**"]), &[]);
         publish();
     }
     a.publish("x", "end");
@@ -276,15 +252,7 @@ fn an_export_that_was_restarted_continues() {
 /// An importing bridge is away while messages are published. When it is back, it gets what it has missed.
 #[test]
 fn an_import_that_was_restarted_gets_what_it_has_missed() {
-    let (a, b) = (Site::new(), Site::new());
-    let mut config = a.config(&[]);
-    config.exports.push(export(&["**"]));
-    let _from = start(&config);
-    let mut config = b.config(&[&a]);
-    config.imports.push(import(&["**"]));
-    let mut to = start(&config);
-    let mut subscriber = b.subscribe("**");
-    connect(&a, "x", &mut subscriber);
+    let Pair { a, b, from: _from, mut to, mut subscriber } = Pair::new();
     for round in 0..3 {
         a.publish("x", "1");
         a.publish("y", "2");
@@ -294,7 +262,7 @@ fn an_import_that_was_restarted_gets_what_it_has_missed() {
         for number in 0..1000 {
             a.publish(["x", "y"][number % 2], format!("{round} {number}"));
         }
-        to = start(&config);
+        to = b.importing(import(&["**"]), &[&a]);
         a.publish("x", "end");
         let got = until(&mut subscriber, "end");
         let expected: Vec<_> = (0..1000)
@@ -309,22 +277,14 @@ fn an_import_that_was_restarted_gets_what_it_has_missed() {
 #[test]
 fn what_the_source_no_longer_has_is_reported() {
     let a = Site::with(toroni::BusConfig::new().capacity(64 << 10));
-    let b = Site::new();
-    let mut config = a.config(&[]);
-    config.exports.push(export(&["**"]));
-    let from = start(&config);
-    let mut config = b.config(&[&a]);
-    config.imports.push(import(&["**"]));
-    let to = start(&config);
-    let mut subscriber = b.subscribe("**");
-    connect(&a, "x", &mut subscriber);
+    let Pair { a, b, from, to, mut subscriber } = Pair::of(a, Site::new());
     to.stop();
     let count = 2_000;
     for number in 0..count {
         a.publish("x", format!("{number:0>200}"));
     }
     let exported = from.counters().exported_messages;
-    let _to = start(&config);
+    let _to = b.importing(import(&["**"]), &[&a]);
     a.publish("x", "end");
     let got = until(&mut subscriber, "end");
     let Some(Got::Lost(lost)) = got.first() else { panic!("{got:?}") };
@@ -338,9 +298,7 @@ fn what_the_source_no_longer_has_is_reported() {
 #[test]
 fn a_second_bridge_takes_over_where_the_first_one_stood() {
     let (a, b) = (Site::new(), Site::new());
-    let mut config = b.config(&[]);
-    config.imports.push(import(&["**"]));
-    let to = start(&config);
+    let to = b.importing(import(&["**"]), &[]);
     let mut first = a.config(&[&b]);
     first.exports.push(export(&["**"]));
     let mut bridge = start(&first);
@@ -385,9 +343,7 @@ fn a_second_bridge_takes_over_where_the_first_one_stood() {
 #[test]
 fn two_exports_of_the_same_messages_deliver_once() {
     let (a, b) = (Site::new(), Site::new());
-    let mut config = b.config(&[]);
-    config.imports.push(import(&["**"]));
-    let to = start(&config);
+    let to = b.importing(import(&["**"]), &[]);
     let mut bridges = Vec::new();
     for _ in 0..2 {
         let mut config = a.config_at(free_port(), &[b.port]);

@@ -8,26 +8,12 @@ use common::*;
 use std::collections::HashMap;
 use std::time::Duration;
 use toroni::{LostBound, LostReason};
-use toroni_zenoh::Bridge;
 use toroni_zenoh::config::{Congestion, Deletes};
-
-/// Two sites, and bridges that take everything from the first to the second.
-fn pair() -> (Site, Site, Bridge, Bridge) {
-    let (a, b) = (Site::new(), Site::new());
-    let mut config = a.config(&[]);
-    config.exports.push(export(&["**"]));
-    let from = start(&config);
-    let mut config = b.config(&[&a]);
-    config.imports.push(import(&["**"]));
-    let to = start(&config);
-    (a, b, from, to)
-}
+use zenoh::Wait;
 
 #[test]
 fn messages_arrive_in_the_order_of_their_topics() {
-    let (a, b, from, to) = pair();
-    let mut subscriber = b.subscribe("**");
-    connect(&a, "probe", &mut subscriber);
+    let Pair { a, b: _b, from, to, mut subscriber } = Pair::new();
     let topics = ["a", "a/b", "a/b/c", "d", "e/ä"];
     let publishers = topics.map(|topic| a.bus.publisher(topic).unwrap());
     let count = 20_000;
@@ -53,16 +39,12 @@ fn messages_arrive_in_the_order_of_their_topics() {
 #[test]
 fn prefixes_are_added_and_removed() {
     let (a, b) = (Site::new(), Site::new());
-    let mut config = a.config(&[]);
     let mut exports = export(&["plant/**"]);
     exports.prefix = "site-a".to_owned();
-    config.exports.push(exports);
-    let _from = start(&config);
-    let mut config = b.config(&[&a]);
+    let _from = a.exporting(exports, &[]);
     let mut imports = import(&["plant/**"]);
     (imports.prefix, imports.under) = ("site-a".to_owned(), "remote/a".to_owned());
-    config.imports.push(imports);
-    let _to = start(&config);
+    let _to = b.importing(imports, &[&a]);
     let mut subscriber = b.subscribe("**");
     connect(&a, "plant/pump", &mut subscriber);
     a.publish("elsewhere", "not exported");
@@ -73,12 +55,8 @@ fn prefixes_are_added_and_removed() {
 #[test]
 fn posts_to_descendants_reach_imports_of_what_is_below() {
     let (a, b) = (Site::new(), Site::new());
-    let mut config = a.config(&[]);
-    config.exports.push(export(&["**"]));
-    let _from = start(&config);
-    let mut config = b.config(&[&a]);
-    config.imports.push(import(&["plant/boiler/*", "probe"]));
-    let to = start(&config);
+    let _from = a.exporting(export(&["**"]), &[]);
+    let to = b.importing(import(&["plant/boiler/*", "probe"]), &[&a]);
     let (mut all, mut below) = (b.subscribe("**"), b.subscribe("plant/boiler/temperature"));
     connect(&a, "probe", &mut all);
     a.bus.publisher("plant").unwrap().publish("only for plant").unwrap();
@@ -92,16 +70,10 @@ fn posts_to_descendants_reach_imports_of_what_is_below() {
 
 #[test]
 fn timestamps_of_the_source_arrive() {
-    let a = Site::with(toroni::BusConfig::new().timestamps(true));
-    let b = Site::new();
-    let mut config = a.config(&[]);
-    config.exports.push(export(&["**"]));
-    let _from = start(&config);
-    let mut config = b.config(&[&a]);
-    config.imports.push(import(&["**"]));
-    let _to = start(&config);
-    let (mut here, mut there) = (a.subscribe("t"), b.subscribe("**"));
-    connect(&a, "probe", &mut there);
+    let stamped = Site::with(toroni::BusConfig::new().timestamps(true));
+    let pair = Pair::of(stamped, Site::new());
+    let (a, mut there) = (&pair.a, pair.subscriber);
+    let mut here = a.subscribe("t");
     a.publish("t", "1");
     let sent = here.receive().unwrap().timestamp().unwrap();
     let arrived = there.receive().unwrap().timestamp().unwrap();
@@ -117,9 +89,7 @@ fn what_finds_no_room_is_reported_exactly() {
     let b = Site::with(
         toroni::BusConfig::new().capacity(64 << 10).policy(toroni::Policy::Wait { limit: None }),
     );
-    let mut config = a.config(&[]);
-    config.exports.push(export(&["**"]));
-    let from = start(&config);
+    let from = a.exporting(export(&["**"]), &[]);
     let mut config = b.config(&[&a]);
     config.imports.push(import(&["**"]));
     config.queue.messages = 64;
@@ -159,16 +129,8 @@ fn what_finds_no_room_is_reported_exactly() {
 
 #[test]
 fn a_message_that_is_too_long_for_the_bus_is_reported_as_lost() {
-    let a = Site::new();
     let b = Site::with(toroni::BusConfig::new().capacity(64 << 10));
-    let mut config = a.config(&[]);
-    config.exports.push(export(&["**"]));
-    let from = start(&config);
-    let mut config = b.config(&[&a]);
-    config.imports.push(import(&["**"]));
-    let to = start(&config);
-    let mut subscriber = b.subscribe("**");
-    connect(&a, "x", &mut subscriber);
+    let Pair { a, b: _b, from, to, mut subscriber } = Pair::of(Site::new(), b);
     a.publish("x", "before");
     a.publish("x", [b'1'; 40 << 10]);
     a.publish("x", "after");
@@ -190,14 +152,10 @@ fn what_is_overwritten_before_it_is_sent_is_reported() {
     let a =
         Site::with(toroni::BusConfig::new().capacity(64 << 10).policy(toroni::Policy::Overwrite));
     let b = Site::new();
-    let mut config = a.config(&[]);
     let mut exports = export(&["**"]);
     (exports.gating, exports.congestion) = (false, Congestion::Drop);
-    config.exports.push(exports);
-    let from = start(&config);
-    let mut config = b.config(&[&a]);
-    config.imports.push(import(&["**"]));
-    let to = start(&config);
+    let from = a.exporting(exports, &[]);
+    let to = b.importing(import(&["**"]), &[&a]);
     let mut subscriber = b.subscribe("**");
     connect(&a, "x", &mut subscriber);
     let publisher = a.bus.publisher("x").unwrap();
@@ -224,15 +182,12 @@ fn what_is_overwritten_before_it_is_sent_is_reported() {
 fn deletions_are_left_out_or_become_empty_messages() {
     for deletes in [Deletes::Ignore, Deletes::Empty] {
         let b = Site::new();
-        let mut config = b.config(&[]);
         let mut imports = import(&["**"]);
         imports.deletes = deletes;
-        config.imports.push(imports);
-        let to = start(&config);
+        let to = b.importing(imports, &[]);
         let mut subscriber = b.subscribe("**");
         let peer = peer(&b);
         connect_peer(&peer, "k", &mut subscriber);
-        use zenoh::Wait;
         peer.delete("k").wait().unwrap();
         peer.put("k", "value").wait().unwrap();
         if deletes == Deletes::Empty {
@@ -241,21 +196,4 @@ fn deletions_are_left_out_or_become_empty_messages() {
         assert_eq!(next(&mut subscriber).text(), "k=value");
         assert_eq!(to.counters().deletes, 1);
     }
-}
-
-/// A program of Zenoh that knows no bridges.
-fn peer(site: &Site) -> zenoh::Session {
-    use zenoh::Wait;
-    let table = serde_json::Value::Object(zenoh(free_port(), &[site.port])).to_string();
-    zenoh::open(zenoh::Config::from_json5(&table).unwrap()).wait().unwrap()
-}
-
-fn connect_peer(peer: &zenoh::Session, key: &str, subscriber: &mut toroni::Subscriber) {
-    use zenoh::Wait;
-    wait_until("no connection", || {
-        peer.put(key, "probe").wait().unwrap();
-        next_within(subscriber, Duration::from_millis(100)).is_some()
-    });
-    peer.put(key, "connected").wait().unwrap();
-    until(subscriber, "connected");
 }

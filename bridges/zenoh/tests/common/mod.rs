@@ -8,6 +8,7 @@ use toroni::{Bus, BusConfig, Lost, Policy, ReceiveError, Subscriber};
 use toroni_testkit::Directory;
 use toroni_zenoh::config::{BusSettings, Export, Import, ZenohSource};
 use toroni_zenoh::{Bridge, Config, State};
+use zenoh::{Session, Wait};
 
 /// Longer than anything takes on a busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(120);
@@ -65,6 +66,16 @@ impl Site {
         }
     }
 
+    /// Starts a bridge that exports, and connects to others.
+    pub(crate) fn exporting(&self, export: Export, others: &[&Site]) -> Bridge {
+        start(&Config { exports: vec![export], ..self.config(others) })
+    }
+
+    /// Starts a bridge that imports, and connects to others.
+    pub(crate) fn importing(&self, import: Import, others: &[&Site]) -> Bridge {
+        start(&Config { imports: vec![import], ..self.config(others) })
+    }
+
     pub(crate) fn subscribe(&self, pattern: &str) -> Subscriber {
         self.bus.subscribe(pattern).unwrap()
     }
@@ -91,6 +102,46 @@ pub(crate) fn start(config: &Config) -> Bridge {
     let bridge = Bridge::start(config).unwrap();
     assert_eq!(bridge.wait_for(&State::Active, LONG), State::Active);
     bridge
+}
+
+/// Two sites, and bridges that take everything from the first to the second.
+pub(crate) struct Pair {
+    pub(crate) a: Site,
+    pub(crate) b: Site,
+    pub(crate) from: Bridge,
+    pub(crate) to: Bridge,
+    /// Of all that arrives at the second. The way there is open.
+    pub(crate) subscriber: Subscriber,
+}
+
+impl Pair {
+    pub(crate) fn new() -> Self {
+        Self::of(Site::new(), Site::new())
+    }
+
+    pub(crate) fn of(a: Site, b: Site) -> Self {
+        let from = a.exporting(export(&["**"]), &[]);
+        let to = b.importing(import(&["**"]), &[&a]);
+        let mut subscriber = b.subscribe("**");
+        connect(&a, "x", &mut subscriber);
+        Self { a, b, from, to, subscriber }
+    }
+}
+
+/// Opens a session of a program that is no bridge, and connects it to a site.
+pub(crate) fn peer(site: &Site) -> Session {
+    let table = serde_json::Value::Object(zenoh(free_port(), &[site.port])).to_string();
+    zenoh::open(zenoh::Config::from_json5(&table).unwrap()).wait().unwrap()
+}
+
+/// Puts on a key until a message arrives at the subscriber: the way is open, and empty after it.
+pub(crate) fn connect_peer(peer: &Session, key: &str, subscriber: &mut Subscriber) {
+    wait_until("no connection", || {
+        peer.put(key, "probe").wait().unwrap();
+        next_within(subscriber, Duration::from_millis(100)).is_some()
+    });
+    peer.put(key, "connected").wait().unwrap();
+    until(subscriber, "connected");
 }
 
 /// What a subscriber got.
