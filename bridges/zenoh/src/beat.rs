@@ -49,8 +49,16 @@ pub(crate) struct Beat {
     /// How many messages the answer of a join has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) replayed: Option<u64>,
+    /// How many messages it cannot have, because they are too long or on topics of bridges.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) unsent: u64,
     /// How many messages were sent on each topic.
     pub(crate) topics: BTreeMap<String, u64>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,12 +78,10 @@ impl Beat {
         let numbers = [beat.begins, beat.until, beat.replayed_from.unwrap_or(0)];
         let is_number = |number: &u64| *number <= Origin::NUMBER_LIMIT;
         let is_sound = numbers.iter().all(is_number)
+            && is_number(&beat.unsent)
             && beat.begins <= beat.until
             && beat.bus.len() <= 64
-            && beat
-                .topics
-                .iter()
-                .all(|(topic, count)| Topic::new(topic).is_ok() && is_number(count));
+            && beat.topics.iter().all(|(topic, count)| Topic::new(topic).is_ok() && is_number(count));
         is_sound.then_some(beat)
     }
 

@@ -6,8 +6,10 @@
 
 use crate::attachment::Attachment;
 use crate::beat::{Beat, Table};
+use crate::config::LARGEST_MESSAGE;
 use crate::context::{Context, lock};
 use crate::export::{Plan, end_of};
+use crate::key;
 use crate::limit::warn_rarely;
 use crate::order::StreamKey;
 use serde::{Deserialize, Serialize};
@@ -96,7 +98,15 @@ fn public(context: &Context, query: &Query, plan: &Plan) -> Answered {
             }
         },
     };
-    let scan = Scan { context, query, plan, numbering: 0, until: end, sent: Cell::new(0) };
+    let scan = Scan {
+        context,
+        query,
+        plan,
+        numbering: 0,
+        until: end,
+        sent: Cell::new(0),
+        unsent: Cell::new(0),
+    };
     scan.answer(from, from.is_none(), &wanted).map(drop)
 }
 
@@ -121,14 +131,15 @@ fn join(context: &Context, query: &Query, plan: &Plan, table: &Mutex<Table>) -> 
     };
     let counts = lock(table).full();
     let Beat { until, numbering, .. } = counts;
-    let scan = Scan { context, query, plan, numbering, until, sent: Cell::new(0) };
+    let scan =
+        Scan { context, query, plan, numbering, until, sent: Cell::new(0), unsent: Cell::new(0) };
     let replayed_from = match request {
         Request { from: Some(from), .. } => scan.answer(Some(from), false, &wanted)?,
         Request { newest: true, .. } if plan.history => scan.answer(None, true, &wanted)?,
         Request { .. } => None,
     };
     let replayed = Some(scan.sent.get());
-    let counts = Beat { replayed_from, replayed, ..counts };
+    let counts = Beat { replayed_from, replayed, unsent: scan.unsent.get(), ..counts };
     query.reply(query.key_expr(), counts.to_bytes()).wait().map_err(|error| error.to_string())
 }
 
@@ -140,6 +151,8 @@ struct Scan<'a> {
     /// Messages with this sequence and later ones are none of the answer.
     until: u64,
     sent: Cell<u64>,
+    /// Messages that cannot be sent.
+    unsent: Cell<u64>,
 }
 
 impl Scan<'_> {
@@ -179,10 +192,15 @@ impl Scan<'_> {
                         complete_from = complete_from.map(|_| message.sequence());
                         is_behind = false;
                     }
-                    if !wanted(message.topic()) || crate::key::is_control(message.topic()) {
+                    let is_foreign =
+                        |origin: Origin| origin.source == self.context.identity.foreign;
+                    if !wanted(message.topic()) || message.origin().is_some_and(is_foreign) {
                         continue;
                     }
-                    let Some(reply) = self.reply(&message) else { continue };
+                    let Some(reply) = reply(&message) else {
+                        self.unsent.set(self.unsent.get() + 1);
+                        continue;
+                    };
                     if newest {
                         values.insert(message.topic().to_owned(), reply);
                     } else {
@@ -204,22 +222,6 @@ impl Scan<'_> {
             self.send(&topic, reply)?;
         }
         Ok(complete_from)
-    }
-
-    /// Returns a copy of a message, unless it came from a program of Zenoh, or is too long.
-    fn reply(&self, message: &Message<'_>) -> Option<Reply> {
-        let is_foreign = |origin: Origin| origin.source == self.context.identity.foreign;
-        let is_long = message.payload().len() > crate::config::LARGEST_MESSAGE;
-        if is_long || message.origin().is_some_and(is_foreign) {
-            return None;
-        }
-        Some(Reply {
-            payload: message.payload().to_vec(),
-            sequence: message.sequence(),
-            origin: message.origin(),
-            to_descendants: message.to_descendants(),
-            timestamp: message.timestamp(),
-        })
     }
 
     fn send(&self, topic: &str, reply: Reply) -> Answered {
@@ -259,6 +261,20 @@ struct Reply {
     origin: Option<Origin>,
     to_descendants: bool,
     timestamp: Option<SystemTime>,
+}
+
+/// Returns a copy of a message, unless it cannot be sent.
+fn reply(message: &Message<'_>) -> Option<Reply> {
+    if key::is_control(message.topic()) || message.payload().len() > LARGEST_MESSAGE {
+        return None;
+    }
+    Some(Reply {
+        payload: message.payload().to_vec(),
+        sequence: message.sequence(),
+        origin: message.origin(),
+        to_descendants: message.to_descendants(),
+        timestamp: message.timestamp(),
+    })
 }
 
 fn timestamp(bus: &str, time: Option<SystemTime>) -> Option<Timestamp> {

@@ -13,7 +13,7 @@ use crate::history::Request;
 use crate::key::{self, Prefix};
 use crate::limit::warn_rarely;
 use crate::loss::{self, LossReport};
-use crate::order::{Event, Item, Loss, Order, StreamKey};
+use crate::order::{Event, Item, Loss, Opening, Order, Replay, StreamKey};
 use crate::queue::{Arriving, Collector, Joined, Queue};
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
@@ -258,7 +258,13 @@ enum Body {
 struct Joining {
     import: usize,
     since: Instant,
-    is_asked: bool,
+    /// The stream of what was first published on the export's bus, once it is known. Then the export is asked.
+    own: Option<StreamKey>,
+    /// The number from which on it was asked for messages.
+    from: Option<u64>,
+    /// Since when it is known that the answer does not come, or not whole. The next heartbeat has the counts, too.
+    unanswered: Option<Instant>,
+    replayed: Vec<Sample>,
     held: Vec<Item<Body>>,
     bytes: usize,
 }
@@ -493,17 +499,40 @@ impl Importing {
         numbering: u32,
         key: Option<StreamKey>,
     ) -> Result<(), Fatal> {
-        let (since, held) = (Instant::now(), Vec::new());
-        let joining = Joining { import, since, is_asked: key.is_some(), held, bytes: 0 };
+        let joining = Joining {
+            import,
+            since: Instant::now(),
+            own: None,
+            from: None,
+            unanswered: None,
+            replayed: Vec::new(),
+            held: Vec::new(),
+            bytes: 0,
+        };
         self.joining.insert(numbering, joining);
-        if let Some(key) = key {
-            self.ask(import, numbering, Some(key))?;
+        if let Some(key) = key { self.ask_all(numbering, key) } else { Ok(()) }
+    }
+
+    /// Asks an export that is joined for its counts, and for what this bus has missed.
+    fn ask_all(&mut self, numbering: u32, own: StreamKey) -> Result<(), Fatal> {
+        let Some(import) = self.joining.get(&numbering).map(|joining| joining.import) else {
+            return Ok(());
+        };
+        let from = self.ask(import, numbering, Some(own))?;
+        if let Some(joining) = self.joining.get_mut(&numbering) {
+            (joining.own, joining.from) = (Some(own), from);
         }
         Ok(())
     }
 
-    /// Asks an export for its counts; if the key of its stream is given, also for what this bus has missed.
-    fn ask(&mut self, import: usize, numbering: u32, key: Option<StreamKey>) -> Result<(), Fatal> {
+    /// Asks an export for its counts; if the key of its stream is given, also for what this bus has missed. Returns from
+    /// which number on.
+    fn ask(
+        &mut self,
+        import: usize,
+        numbering: u32,
+        key: Option<StreamKey>,
+    ) -> Result<Option<u64>, Fatal> {
         let plans = self.plans.clone();
         let plan = &plans[import];
         let mut request = Request::default();
@@ -541,7 +570,7 @@ impl Importing {
         if let Err(error) = asked {
             warn_rarely!(%error, "cannot ask an export for what was missed");
         }
-        Ok(())
+        Ok(request.from)
     }
 
     fn joined(&mut self, joined: Joined) -> Result<(), Fatal> {
@@ -549,9 +578,15 @@ impl Importing {
         if let Some(counts) = &counts {
             self.context.witness.take(&self.plans[import].prefix, counts);
         }
+        if let Some(joining) = self.joining.get_mut(&numbering) {
+            joining.replayed.extend(messages);
+            if counts.is_none() {
+                joining.unanswered = Some(Instant::now());
+                return Ok(());
+            }
+        }
         if let Some(joining) = self.joining.remove(&numbering) {
-            let answer = counts.map(|counts| (messages, counts));
-            return self.end_join(numbering, joining, answer);
+            return self.end_join(numbering, joining, counts);
         }
         if let Some(counts) = counts
             && self.order.knows_path(numbering)
@@ -566,18 +601,25 @@ impl Importing {
         &mut self,
         numbering: u32,
         joining: Joining,
-        answer: Option<(Vec<Sample>, Beat)>,
+        counts: Option<Beat>,
     ) -> Result<(), Fatal> {
-        let Joining { import, mut held, .. } = joining;
+        let Joining { import, since, own, from, replayed, mut held, .. } = joining;
         let now = self.now();
-        self.order.open(now, numbering, self.plans[import].reorder, &mut self.events);
-        if let Some((messages, mut counts)) = answer {
+        let since = since.saturating_duration_since(self.began);
+        let reorder = self.plans[import].reorder;
+        self.order.open(now, Opening { numbering, reorder, own, since }, &mut self.events);
+        if let Some(counts) = counts {
             // Zenoh may drop a part of an answer. Then it is unknown which.
-            if counts.replayed.is_some_and(|replayed| (messages.len() as u64) < replayed) {
-                counts.replayed_from = counts.replayed_from.map(|_| counts.until);
-            }
+            let is_whole = counts.replayed.is_some_and(|sent| replayed.len() as u64 >= sent);
+            let replay = match (from, counts.replayed_from) {
+                (None, _) => Replay::Nothing,
+                (Some(_), Some(number)) if is_whole => {
+                    Replay::From { number, unsent: counts.unsent }
+                }
+                (Some(_), _) => Replay::Part,
+            };
             let mut items = Vec::new();
-            for sample in messages {
+            for sample in replayed {
                 if let Some((item, attachment)) = self.item(import, sample)? {
                     if attachment.replayed {
                         items.push(item);
@@ -598,10 +640,8 @@ impl Importing {
                     ours.push(item);
                 }
             }
-            let is_ours = self.introduce(counts.key())?;
-            let told = counts.told();
-            if is_ours {
-                self.order.join(now, &told, counts.replayed_from, ours, &mut self.events);
+            if self.introduce(counts.key())? {
+                self.order.join(now, &counts.told(), replay, ours, &mut self.events);
             }
             held = later;
         }
@@ -611,13 +651,21 @@ impl Importing {
         Ok(())
     }
 
-    /// Ends joins whose exports have never said whose they are, or whose answer did not come.
+    /// Ends joins whose exports have never said whose they are, or that neither answer nor send heartbeats.
     fn give_up_joining(&mut self) {
-        let patience = crate::export::patience(self.context.heartbeat) + JOIN;
+        let patience = crate::export::patience(self.context.heartbeat);
+        let is_late = |joining: &Joining| {
+            joining.since.elapsed() > 2 * (patience + JOIN)
+                || match (joining.own, joining.unanswered) {
+                    (None, _) => joining.since.elapsed() > patience + JOIN,
+                    (Some(_), Some(since)) => since.elapsed() > patience,
+                    (Some(_), None) => false,
+                }
+        };
         let late: Vec<u32> = self
             .joining
             .iter()
-            .filter(|(_, joining)| joining.since.elapsed() > patience)
+            .filter(|(_, joining)| is_late(joining))
             .map(|(numbering, _)| *numbering)
             .collect();
         for numbering in late {
@@ -646,9 +694,19 @@ impl Importing {
         }
         self.context.witness.take(&self.plans[import].prefix, &beat);
         if let Some(joining) = self.joining.get_mut(&beat.numbering) {
-            if !std::mem::replace(&mut joining.is_asked, true) {
+            if joining.own.is_none() {
+                return self.ask_all(beat.numbering, beat.key());
+            }
+            if joining.unanswered.is_none() {
+                return Ok(());
+            }
+            if !beat.full {
+                joining.unanswered = None;
                 let import = joining.import;
-                self.ask(import, beat.numbering, Some(beat.key()))?;
+                return self.ask(import, beat.numbering, None).map(drop);
+            }
+            if let Some(joining) = self.joining.remove(&beat.numbering) {
+                return self.end_join(beat.numbering, joining, Some(beat));
             }
             return Ok(());
         }

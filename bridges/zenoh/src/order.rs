@@ -14,6 +14,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 use toroni::{LostBound, LostReason, Origin};
+use unaccounted::{Base, Unaccounted};
+
+mod unaccounted;
 
 /// As many numbers of delivered messages are remembered for each topic that comes by several ways.
 const RECENT: usize = 64;
@@ -91,6 +94,43 @@ pub(crate) struct Told<'a> {
     pub(crate) topics: &'a BTreeMap<String, u64>,
 }
 
+impl Told<'_> {
+    /// Returns where the sender's stream stands, if it stood at `base` before this numbering, and why messages are missing.
+    fn since(&self, base: Base) -> (Base, LostReason) {
+        match self.overtaken {
+            // So many of the bus were overwritten, and less was sent.
+            Some((ended, messages)) if ended == base.until => {
+                let until = self.begins.saturating_sub(messages);
+                (Base { until, came: 0 }, LostReason::Overtaken)
+            }
+            _ => (base, LostReason::Restart),
+        }
+    }
+}
+
+/// A numbering that is followed from now on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Opening {
+    pub(crate) numbering: u32,
+    /// How long a message waits for an earlier one.
+    pub(crate) reorder: Duration,
+    /// The stream of what was first published on the sender's bus, if it is known.
+    pub(crate) own: Option<StreamKey>,
+    /// Since when its messages have come.
+    pub(crate) since: Duration,
+}
+
+/// What a sender has sent again for an importer that joins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Replay {
+    /// Not what was missed: the bus has nothing of the sender's stream.
+    Nothing,
+    /// All from this number on, but for messages that cannot be sent.
+    From { number: u64, unsent: u64 },
+    /// A part, or nothing although it was asked.
+    Part,
+}
+
 #[derive(Debug)]
 pub(crate) struct Order<T> {
     most_topics: usize,
@@ -110,6 +150,10 @@ pub(crate) struct Order<T> {
 #[derive(Debug)]
 struct Path<T> {
     key: Option<StreamKey>,
+    own: Option<StreamKey>,
+    since: Duration,
+    /// `None` once the sender has told what this bus has missed.
+    unaccounted: Option<Unaccounted>,
     reorder: Duration,
     /// Whether topics that were not seen yet begin at 0.
     is_synced: bool,
@@ -224,13 +268,8 @@ impl<T> Order<T> {
     }
 
     /// Begins to follow a numbering.
-    pub(crate) fn open(
-        &mut self,
-        now: Duration,
-        numbering: u32,
-        reorder: Duration,
-        out: &mut Vec<Event<T>>,
-    ) {
+    pub(crate) fn open(&mut self, now: Duration, opening: Opening, out: &mut Vec<Event<T>>) {
+        let Opening { numbering, reorder, own, since } = opening;
         if self.paths.contains_key(&numbering) {
             return;
         }
@@ -247,6 +286,9 @@ impl<T> Order<T> {
             numbering,
             Path {
                 key: None,
+                own,
+                since,
+                unaccounted: Some(Unaccounted::default()),
                 reorder,
                 is_synced: false,
                 begins: 0,
@@ -268,15 +310,15 @@ impl<T> Order<T> {
     ) {
         let Some(path) = self.paths.get_mut(&numbering) else { return };
         path.heard = now;
-        let is_unanswered = path.key.is_none() && path.topics.is_empty();
         let Item { ref topic, origin, count, .. } = item;
-        let key = StreamKey::of(origin);
-        let mark = self.mark(key);
-        if is_unanswered && mark > 0 && origin.number > mark {
-            // The sender did not say what came between. It may have been for other topics.
-            let most = origin.number - mark;
-            let loss = self.loss_before(key, mark, origin.number, most, LostReason::Restart);
-            out.push(Event::Lost(loss));
+        if path.unaccounted.as_ref().is_some_and(|open| open.is_open(StreamKey::of(origin))) {
+            let is_known =
+                |counts: &Counts<T>| count < counts.next || counts.waiting.contains_key(&count);
+            let counts = path.topics.get(topic);
+            if !counts.is_some_and(is_known) {
+                let is_new = counts.is_none();
+                self.doubt(numbering, origin, origin.number, 1, is_new, out);
+            }
         }
         let Some(path) = self.paths.get_mut(&numbering) else { return };
         let topic = topic.clone();
@@ -316,16 +358,18 @@ impl<T> Order<T> {
     }
 
     /// Ends the join of a path. `items` were published before the sender's counts were as `told` says, and are in order:
-    /// what the sender has sent again from the number `replayed_from` on, and what came meanwhile.
+    /// what the sender has sent again, and what came meanwhile.
     pub(crate) fn join(
         &mut self,
         now: Duration,
         told: &Told<'_>,
-        replayed_from: Option<u64>,
+        replay: Replay,
         items: Vec<Item<T>>,
         out: &mut Vec<Event<T>>,
     ) {
-        self.head(now, told, replayed_from, out);
+        if let Some(base) = self.head(now, told, out) {
+            self.account(told, replay, base, &items, out);
+        }
         for item in items {
             self.deliver_now(item, out);
         }
@@ -339,6 +383,128 @@ impl<T> Order<T> {
         self.set_synced(told);
     }
 
+    /// Reports what is missing before a join. The sender's stream stood at `base`.
+    fn account(
+        &mut self,
+        told: &Told<'_>,
+        replay: Replay,
+        base: Option<Base>,
+        items: &[Item<T>],
+        out: &mut Vec<Event<T>>,
+    ) {
+        let mark = self.mark(told.key);
+        if let Some(base) = base {
+            let (standing, reason) = told.since(base);
+            let (number, messages) = match replay {
+                Replay::Nothing => (told.begins, standing.missing_before(told.begins)),
+                Replay::From { number, unsent } => {
+                    (number, standing.missing_before(number).saturating_add(unsent))
+                }
+                Replay::Part => {
+                    let numbers = items.iter().map(|item| item.origin);
+                    let numbers: BTreeSet<u64> = numbers
+                        .filter(|origin| {
+                            StreamKey::of(*origin) == told.key && origin.number >= mark
+                        })
+                        .map(|origin| origin.number)
+                        .collect();
+                    let first = numbers.first().map_or(told.until, |first| *first);
+                    let missing = standing.missing_before(told.until);
+                    (first, missing.saturating_sub(numbers.len() as u64))
+                }
+            };
+            if messages > 0 {
+                let number = number.max(base.until);
+                let loss = self.loss_before(told.key, base.until, number, messages, reason);
+                out.push(Event::Lost(loss));
+            }
+        }
+        if base.is_some() && replay != Replay::Nothing {
+            // The numbers of its stream are places on its bus, so they account for what it relays as well.
+            if let Some(path) = self.paths.get_mut(&told.numbering) {
+                path.unaccounted = None;
+            }
+            return;
+        }
+        // First and last number, and how many.
+        let mut streams: BTreeMap<StreamKey, (u64, u64, u64)> = BTreeMap::new();
+        for item in items.iter().filter(|item| item.loss.is_none()) {
+            let (key, number) = (StreamKey::of(item.origin), item.origin.number);
+            if key != told.key && number >= self.mark(key) {
+                let (first, last, count) = streams.entry(key).or_insert((number, number, 0));
+                (*first, *last, *count) = (number.min(*first), number.max(*last), *count + 1);
+            }
+        }
+        for (key, (first, last, count)) in streams {
+            self.doubt(told.numbering, key.origin(first), last, count, true, out);
+        }
+        // Nothing of its own stream was missed.
+        self.settle(told, None, out);
+    }
+
+    /// Reports what may be missing before messages of a stream whose sender has not told.
+    fn doubt(
+        &mut self,
+        numbering: u32,
+        first: Origin,
+        last: u64,
+        count: u64,
+        is_new: bool,
+        out: &mut Vec<Event<T>>,
+    ) {
+        let key = StreamKey::of(first);
+        let path = self.paths.get(&numbering);
+        let Some(open) = path.and_then(|path| path.unaccounted.as_ref()) else { return };
+        let base = if open.has_met(key) { None } else { self.base(key, numbering) };
+        let path = self.paths.get_mut(&numbering);
+        let Some(open) = path.and_then(|path| path.unaccounted.as_mut()) else { return };
+        let messages = open.before(first, last, count, base, is_new);
+        if messages > 0 && !self.is_brought(key, numbering) {
+            let mark = self.mark(key);
+            let until = first.number.max(mark);
+            let loss = self.loss_before(key, mark, until, messages, LostReason::Restart);
+            out.push(Event::Lost(loss));
+        }
+    }
+
+    /// Reports what may be missing before a heartbeat of a sender that has not told. Its stream stood at `base`.
+    fn settle(&mut self, told: &Told<'_>, base: Option<Base>, out: &mut Vec<Event<T>>) {
+        let (standing, reason) = base.map(|base| told.since(base)).unzip();
+        let path = self.paths.get_mut(&told.numbering);
+        let Some(open) = path.and_then(|path| path.unaccounted.as_mut()) else { return };
+        let messages = open.told(told.key, told.until, told.full, standing);
+        if messages > 0 {
+            let from = base.map_or_else(|| self.mark(told.key), |base| base.until);
+            let reason = reason.unwrap_or(LostReason::Restart);
+            let until = told.begins.max(from);
+            let loss = self.loss_before(told.key, from, until, messages, reason);
+            out.push(Event::Lost(loss));
+        }
+    }
+
+    /// Returns where a stream stands before a path brings it. `None` if nothing of it has arrived.
+    fn base(&self, key: StreamKey, numbering: u32) -> Option<Base> {
+        let others = self.paths.iter().filter(|(other, _)| **other != numbering);
+        let others = others.map(|(_, path)| path).filter(|path| path.key == Some(key));
+        // What came after the last heartbeat has gaps that are still unknown.
+        let told = others.map(|path| Base { until: path.told, came: path.since_told });
+        let mark = self.mark(key);
+        told.max().or((mark > 0).then_some(Base { until: mark, came: 0 }))
+    }
+
+    /// Returns whether another path brings a stream that this one only relays, and so finds what is missing of it.
+    fn is_brought(&self, key: StreamKey, numbering: u32) -> bool {
+        let Some(this) = self.paths.get(&numbering) else { return false };
+        let brings = |path: &Path<T>| {
+            path.key == Some(key)
+                || path.topics.values().any(|counts| StreamKey::of(counts.floor) == key)
+        };
+        this.own != Some(key)
+            && self.paths.iter().any(|(other, path)| {
+                *other != numbering && path.heard >= this.since && brings(path)
+            })
+    }
+
     /// Takes a heartbeat. `covers` says whether messages of a topic come here at all.
     pub(crate) fn told(
         &mut self,
@@ -347,7 +513,8 @@ impl<T> Order<T> {
         covers: impl Fn(&str) -> bool,
         out: &mut Vec<Event<T>>,
     ) {
-        self.head(now, told, None, out);
+        let base = self.head(now, told, out).flatten();
+        self.settle(told, base, out);
         for (topic, count) in told.topics {
             if !covers(topic) {
                 continue;
@@ -423,20 +590,20 @@ impl<T> Order<T> {
         forgotten
     }
 
-    /// Learns from a heartbeat whose path it is, and what was lost before it began.
+    /// Learns from a heartbeat whose path it is. The first one ends the sender's earlier numberings; it is told where the
+    /// sender's stream stood then, if anything of it has arrived.
     fn head(
         &mut self,
         now: Duration,
         told: &Told<'_>,
-        replayed_from: Option<u64>,
         out: &mut Vec<Event<T>>,
-    ) {
-        let Some(path) = self.paths.get_mut(&told.numbering) else { return };
+    ) -> Option<Option<Base>> {
+        let path = self.paths.get_mut(&told.numbering)?;
         path.heard = now;
         path.told = path.told.max(told.until);
         path.since_told = 0;
         if path.key.is_some() {
-            return;
+            return None;
         }
         (path.key, path.begins) = (Some(told.key), told.begins);
         let earlier: Vec<u32> = self
@@ -445,25 +612,9 @@ impl<T> Order<T> {
             .filter(|(numbering, path)| path.key == Some(told.key) && **numbering != told.numbering)
             .map(|(numbering, _)| *numbering)
             .collect();
+        let ended = earlier.into_iter().map(|numbering| self.close(numbering, out)).max();
         let mark = self.mark(told.key);
-        let mut accounted = (earlier.is_empty() && mark > 0).then_some((mark, 0));
-        for earlier in earlier {
-            let (until, since) = self.close(earlier, out);
-            accounted = accounted.max(Some((until, since)));
-        }
-        if let Some((until, since)) = accounted
-            && let from = replayed_from.unwrap_or(told.begins)
-            && from > until
-        {
-            let (reason, messages) = match told.overtaken {
-                Some((ended, messages)) if ended == until => (LostReason::Overtaken, messages),
-                _ => (LostReason::Restart, (from - until).saturating_sub(since)),
-            };
-            if messages > 0 {
-                let loss = self.loss_before(told.key, until, from, messages, reason);
-                out.push(Event::Lost(loss));
-            }
-        }
+        Some(ended.or((mark > 0).then_some(Base { until: mark, came: 0 })))
     }
 
     /// Returns a loss between two numbers of a sender's own stream. It can have been any topic.
@@ -507,18 +658,19 @@ impl<T> Order<T> {
         }
     }
 
-    /// Ends a path: what is missing is lost. Returns up to where its messages are accounted for, and how many came after
-    /// that.
-    fn close(&mut self, numbering: u32, out: &mut Vec<Event<T>>) -> (u64, u64) {
+    /// Ends a path: what is missing is lost. Returns where the sender's stream stands then.
+    fn close(&mut self, numbering: u32, out: &mut Vec<Event<T>>) -> Base {
         let gaps: Vec<_> = self.due.iter().filter(|(_, of, _)| *of == numbering).cloned().collect();
         for (_, _, topic) in gaps {
             while self.counts(numbering, &topic).is_some_and(|counts| counts.gap.is_some()) {
                 self.give_up(Duration::MAX, numbering, &topic, out);
             }
         }
-        let Some(path) = self.paths.remove(&numbering) else { return (0, 0) };
+        let Some(path) = self.paths.remove(&numbering) else {
+            return Base { until: 0, came: 0 };
+        };
         self.topics -= path.topics.len();
-        (path.told, path.since_told)
+        Base { until: path.told, came: path.since_told }
     }
 
     fn give_up_first(&mut self, out: &mut Vec<Event<T>>) {
@@ -553,6 +705,11 @@ impl<T> Order<T> {
         counts.next = end;
         if let Some(beyond) = beyond {
             counts.floor = beyond;
+        }
+        if let Some(open) = &mut path.unaccounted
+            && beyond.is_some_and(|beyond| StreamKey::of(beyond) == StreamKey::of(from))
+        {
+            open.found(from, missing);
         }
         self.clear_gap(numbering, topic);
         self.report(from, beyond, missing, topic, out);

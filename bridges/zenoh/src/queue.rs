@@ -124,8 +124,8 @@ impl Drop for Collector {
         if self.bytes > self.most_bytes
             && let Some(counts) = &mut counts
         {
-            // The last ones are missing, as if nothing had been sent again.
-            counts.replayed_from = counts.replayed_from.map(|_| counts.until);
+            // The last ones are missing.
+            counts.replayed_from = None;
         }
         let Joined { import, numbering, .. } = self.joined;
         let joined = Joined { import, numbering, messages, counts };

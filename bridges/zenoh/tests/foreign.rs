@@ -7,6 +7,7 @@ mod common;
 use common::*;
 use std::time::Duration;
 use toroni::{LostBound, Origin, Subscriber};
+use toroni_zenoh::Config;
 use toroni_zenoh::attachment::{Attachment, BYTES};
 use zenoh::{Session, Wait};
 
@@ -99,6 +100,64 @@ fn a_program_that_counts_gets_order_and_exact_losses() {
     let counters = bridge.counters();
     assert_eq!((counters.duplicates, counters.late, counters.lost_messages), (2, 1, 3));
     assert_eq!(counters.reordered, 2, "3 and 8 waited");
+}
+
+/// A bridge that comes back asks for what it has missed. An export that neither answers nor sends heartbeats costs an upper
+/// bound for each stream that it sends. With the heartbeat alone, the bound is one for all.
+#[test]
+fn an_export_that_does_not_answer_costs_an_upper_bound() {
+    let (site, mut bridge, peer, mut subscriber) = importer();
+    let others = [1, 2].map(|source| Origin { source, ..OWN });
+    let send = |origin: Origin, number: u64, count: u64| {
+        let attachment = attachment(Origin { number, ..origin }, count).to_bytes().to_vec();
+        let put = peer.put(format!("from/{}", origin.source), number.to_string());
+        put.attachment(attachment).wait().unwrap();
+    };
+    // For three heartbeats and a second the next heartbeat is waited for.
+    let restart = |bridge: toroni_zenoh::Bridge, heartbeat, subscriber: &mut Subscriber| {
+        bridge.stop();
+        let imports = vec![import(&["**"])];
+        let bridge = start(&Config { imports, heartbeat, ..site.config(&[]) });
+        connect_peer(&peer, "probe", subscriber);
+        bridge
+    };
+    let origins = [OWN, others[0], others[1]];
+    for origin in origins {
+        send(origin, 10, 0);
+        assert_eq!(next(&mut subscriber).text(), format!("from/{}=10", origin.source));
+    }
+    bridge = restart(bridge, Duration::from_millis(100), &mut subscriber);
+    for (origin, number) in origins.into_iter().zip([14, 15, 16]) {
+        send(origin, number, 2);
+    }
+    for (origin, number) in origins.into_iter().zip([14, 15, 16]) {
+        let Got::Lost(lost) = next(&mut subscriber) else { panic!("{origin}") };
+        assert_eq!((lost.messages, lost.bound), (number - 11, LostBound::AtMost), "{lost}");
+        assert_eq!((lost.from.source, lost.from.number, lost.until), (origin.source, 11, number));
+        assert_eq!(next(&mut subscriber).text(), format!("from/{}={number}", origin.source));
+    }
+    assert_eq!(bridge.counters().lost_messages, 3 + 4 + 5);
+
+    bridge = restart(bridge, LONG, &mut subscriber);
+    send(OWN, 30, 5);
+    send(others[0], 40, 6);
+    let Origin { source, series, stream, .. } = OWN;
+    let beat = serde_json::json!({
+        "bus": "aa", "source": source, "series": series, "stream": stream, "numbering": 77,
+        "beat": 1, "begins": 0, "until": 35, "full": true, "topics": { "from/7": 6, "from/1": 7 },
+    });
+    let mut got = None;
+    wait_until("a heartbeat ends the join", || {
+        peer.put("@bridge/beat/aa/0009", beat.to_string()).wait().unwrap();
+        got = next_within(&mut subscriber, Duration::from_millis(100));
+        got.is_some()
+    });
+    let Some(Got::Lost(lost)) = got else { panic!("15 to 34, but for 30: {got:?}") };
+    assert_eq!((lost.messages, lost.bound), (19, LostBound::AtMost), "{lost}");
+    let mut rest = [next(&mut subscriber).text(), next(&mut subscriber).text()];
+    rest.sort();
+    assert_eq!(rest, ["from/1=40", "from/7=30"]);
+    assert_eq!(bridge.counters().lost_messages, 19);
 }
 
 #[test]

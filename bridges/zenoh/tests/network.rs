@@ -294,6 +294,45 @@ fn what_the_source_no_longer_has_is_reported() {
     assert_eq!(last, format!("x={:0>200}", count - 1));
 }
 
+/// The middle bus relays two others and says nothing itself, so who comes back cannot name a place to continue from. What
+/// it has missed is reported before the next message of each source.
+#[test]
+fn what_a_relay_sent_while_an_import_was_away_is_reported() {
+    let [a, b, middle, end] = [(); 4].map(|()| Site::new());
+    let _sources = [&a, &b].map(|site| site.exporting(export(&["**"]), &[]));
+    let mut config = middle.config(&[&a, &b]);
+    let mut exports = export(&["**"]);
+    exports.relay = true;
+    config.exports.push(exports);
+    config.imports.push(import(&["**"]));
+    let relay = start(&config);
+    let mut to = end.importing(import(&["**"]), &[&middle]);
+    let mut subscriber = end.subscribe("**");
+    let sources = [(&a, "a"), (&b, "b")];
+    for (source, topic) in sources {
+        connect(source, topic, &mut subscriber);
+    }
+    for round in 0..2 {
+        to.stop();
+        let relayed = relay.counters().relayed_messages;
+        for (source, topic) in sources {
+            for _ in 0..5 {
+                source.publish(topic, "missed");
+            }
+        }
+        wait_until("the relay sends", || relay.counters().relayed_messages == relayed + 10);
+        to = end.importing(import(&["**"]), &[&middle]);
+        let heard = to.counters().heartbeats_received;
+        wait_until("it knows the relay", || to.counters().heartbeats_received > heard + 2);
+        for (source, topic) in sources {
+            source.publish(topic, "next");
+            let Got::Lost(lost) = next(&mut subscriber) else { panic!("round {round}: {topic}") };
+            assert_eq!((lost.messages, lost.bound), (5, LostBound::AtMost), "{lost}");
+            assert_eq!(next(&mut subscriber).text(), format!("{topic}=next"));
+        }
+    }
+}
+
 /// Two bridges of one bus: the second stands by, and takes over.
 #[test]
 fn a_second_bridge_takes_over_where_the_first_one_stood() {

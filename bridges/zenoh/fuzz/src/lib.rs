@@ -24,7 +24,7 @@ use bridge::{attachment, beat, loss, order};
 use attachment::Attachment;
 use beat::{Beat, Known};
 use loss::LossReport;
-use order::{Event, Item, Order, StreamKey};
+use order::{Event, Item, Opening, Order, StreamKey};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -76,7 +76,7 @@ pub fn order_of_an_honest_sender(bytes: &[u8]) {
     let mut number = 0;
     let mut ledger = Ledger::default();
     order.arrived(KEY, 0);
-    order.open(now, NUMBERING, REORDER, &mut events);
+    order.open(now, opening(NUMBERING, None), &mut events);
     // From here on the receiver knows that each topic begins at 0.
     told(&mut order, now, number, &counts, &mut events);
     for operation in bytes {
@@ -136,6 +136,10 @@ pub fn order_of_an_honest_sender(bytes: &[u8]) {
         let settled = ledger.next.get(topic.as_str()).copied().unwrap_or(0);
         assert_eq!(settled, *count, "{topic}: neither delivered nor lost");
     }
+}
+
+fn opening(numbering: u32, own: Option<StreamKey>) -> Opening {
+    Opening { numbering, reorder: REORDER, own, since: Duration::ZERO }
 }
 
 fn told(
@@ -212,7 +216,7 @@ pub fn order_of_hostile_senders(bytes: &[u8]) {
         match kind % 5 {
             0 | 1 | 4 => {
                 order.arrived(key, 0);
-                order.open(now, numbering, REORDER, &mut events);
+                order.open(now, opening(numbering, (e % 2 == 0).then_some(key)), &mut events);
                 // Or the report of a loss that another bridge relays.
                 let loss =
                     (kind % 5 == 4).then(|| (key.origin(first.min(second)), first.max(second)));
@@ -227,7 +231,7 @@ pub fn order_of_hostile_senders(bytes: &[u8]) {
                 came += 1;
             }
             2 => {
-                order.open(now, numbering, REORDER, &mut events);
+                order.open(now, opening(numbering, None), &mut events);
                 let beat = Beat {
                     source: key.source,
                     series: key.series,

@@ -71,7 +71,12 @@ impl Case {
     }
 
     fn open(&mut self, numbering: u32) {
-        self.order.open(Duration::ZERO, numbering, REORDER, &mut self.events);
+        self.open_as(numbering, None);
+    }
+
+    fn open_as(&mut self, numbering: u32, own: Option<StreamKey>) {
+        let opening = Opening { numbering, reorder: REORDER, own, since: Duration::ZERO };
+        self.order.open(Duration::ZERO, opening, &mut self.events);
     }
 
     fn message(&mut self, now: u64, numbering: u32, item: Item<()>) -> Vec<String> {
@@ -256,9 +261,147 @@ fn a_join_asks_for_what_came_after_the_last_heartbeat() {
         topics: &topics,
     };
     let items = vec![item("a", 12, 0), item("a", 20, 0), item("a", 22, 0)];
-    case.order.join(ms(2), &told, from, items, &mut case.events);
+    let replay = Replay::From { number: 10, unsent: 0 };
+    case.order.join(ms(2), &told, replay, items, &mut case.events);
     assert_eq!(case.bus.take(&mut case.events), ["a22"], "nothing was lost");
     assert_eq!(case.bus.duplicates, 2);
+}
+
+/// After a restart of the importer, its bus has everything of these streams below 100.
+fn restarted(streams: &[StreamKey]) -> Case {
+    let mut case = Case::new();
+    for key in streams {
+        case.order.arrived(*key, 100);
+        case.bus.marks.insert(*key, 100);
+    }
+    case
+}
+
+const RELAYED: [StreamKey; 2] =
+    [StreamKey { source: 5, series: 2, stream: 3 }, StreamKey { source: 6, series: 2, stream: 3 }];
+
+fn of(key: StreamKey, topic: &str, number: u64, count: u64) -> Item<()> {
+    Item { origin: key.origin(number), ..item(topic, number, count) }
+}
+
+impl Case {
+    /// Ends the join of `KEY`'s path 7, whose counts are these.
+    fn join(
+        &mut self,
+        until: u64,
+        topics: &[(&str, u64)],
+        replay: Replay,
+        items: Vec<Item<()>>,
+    ) -> Vec<String> {
+        let topics = topics.iter().map(|(topic, count)| ((*topic).to_owned(), *count)).collect();
+        let told = Told {
+            numbering: 7,
+            key: KEY,
+            begins: 0,
+            until,
+            overtaken: None,
+            full: true,
+            topics: &topics,
+        };
+        self.order.join(Duration::ZERO, &told, replay, items, &mut self.events);
+        self.bus.take(&mut self.events)
+    }
+}
+
+/// The sender did not answer, and said nothing in a heartbeat. What lies between the last number and the next one may be
+/// lost, of each stream that it sends.
+#[test]
+fn a_sender_that_does_not_answer_costs_an_upper_bound_of_each_stream() {
+    let [one, other] = RELAYED;
+    let mut case = restarted(&[KEY, one]);
+    case.order.arrived(other, 0);
+    case.open_as(7, Some(KEY));
+    // Of this stream nothing had come before.
+    assert_eq!(case.message(0, 7, of(other, "a", 90, 30)), ["a90"]);
+    assert_eq!(case.message(0, 7, item("b", 104, 4)), ["lost 4 in 100..104", "b104"]);
+    assert_eq!(case.message(0, 7, of(one, "b", 110, 5)), ["lost 10 in 100..110", "b110"]);
+    assert_eq!(case.message(0, 7, item("b", 109, 6)), ["b109"], "counted without a gap");
+    // Four between 104 and 114 have another topic, and may have been of this one.
+    assert_eq!(case.message(0, 7, item("c", 114, 9)), ["lost 8 in 110..114", "c114"]);
+    assert!(!case.bus.is_exact);
+    // Two more of unknown topics before the heartbeat, and one that it shows.
+    let topics = vec![("a", 31), ("b", 8), ("c", 10), ("d", 2)];
+    let seen = case.beat(1, &Beat { numbering: 7, until: 117, topics, ..Beat::default() });
+    assert_eq!(seen, ["lost 2 in 115..115"]);
+    assert_eq!(case.expire(50), ["lost 1 in 110..117"]);
+    assert_eq!(case.message(51, 7, item("d", 117, 2)), ["d117"]);
+    // How far it is with what it relays, the heartbeat does not say.
+    assert_eq!(case.message(51, 7, of(one, "d", 113, 3)), ["lost 2 in 111..113", "d113"]);
+    assert_eq!(case.message(51, 7, of(one, "d", 119, 4)), ["d119"]);
+}
+
+/// As before, and a heartbeat is the first that comes.
+#[test]
+fn a_heartbeat_of_a_sender_that_did_not_answer_shows_what_may_be_lost() {
+    let mut case = restarted(&[KEY]);
+    case.open_as(7, Some(KEY));
+    let topics = vec![("a", 40)];
+    let seen = case.beat(0, &Beat { numbering: 7, until: 120, topics, ..Beat::default() });
+    assert_eq!(seen, ["lost 20 in 100..100"]);
+    assert_eq!(case.message(1, 7, item("a", 120, 40)), ["a120"]);
+    let topics = vec![("a", 41)];
+    assert!(case.beat(2, &Beat { numbering: 7, until: 130, topics, ..Beat::default() }).is_empty());
+}
+
+/// Zenoh has dropped a part of the answer. What has come is delivered, and the rest is bounded.
+#[test]
+fn a_part_of_an_answer_is_delivered() {
+    let mut case = restarted(&[KEY, RELAYED[0]]);
+    case.open_as(7, Some(KEY));
+    let items = vec![item("a", 99, 0), item("a", 104, 0), item("b", 106, 0), item("b", 106, 3)];
+    let seen = case.join(110, &[("a", 9), ("b", 4)], Replay::Part, items);
+    assert_eq!(seen, ["lost 8 in 100..104", "a104", "b106"]);
+    assert_eq!(case.bus.duplicates, 2);
+    assert_eq!(case.message(1, 7, item("b", 111, 4)), ["b111"]);
+    // A place of the sender's own stream accounts for what it relays as well.
+    assert_eq!(case.message(1, 7, of(RELAYED[0], "a", 150, 9)), ["a150"]);
+}
+
+/// Messages that are too long to be sent again are lost, too.
+#[test]
+fn what_a_sender_cannot_send_again_is_reported() {
+    let mut case = restarted(&[KEY]);
+    case.open_as(7, Some(KEY));
+    let replay = Replay::From { number: 100, unsent: 2 };
+    let seen = case.join(110, &[("a", 9)], replay, vec![item("a", 104, 0)]);
+    assert_eq!(seen, ["lost 2 in 100..100", "a104"]);
+}
+
+/// The sender has published nothing of its own, so it could not be asked for a part of what it has.
+#[test]
+fn a_sender_that_only_relays_is_joined_with_an_upper_bound() {
+    let mut case = restarted(&RELAYED);
+    case.order.arrived(KEY, 0);
+    case.open_as(7, Some(KEY));
+    let [one, other] = RELAYED;
+    let items = vec![of(one, "a", 107, 8), of(one, "b", 109, 9)];
+    let seen = case.join(30, &[("a", 9), ("b", 10)], Replay::Nothing, items);
+    assert_eq!(seen, ["lost 8 in 100..107", "a107", "b109"]);
+    assert_eq!(case.message(0, 7, of(other, "b", 104, 10)), ["lost 4 in 100..104", "b104"]);
+    assert_eq!(case.message(0, 7, of(other, "b", 108, 11)), ["b108"]);
+    assert_eq!(case.message(0, 7, of(one, "b", 111, 12)), ["lost 1 in 110..111", "b111"]);
+    assert_eq!(case.message(0, 7, of(one, "c", 115, 0)), ["c115"]);
+}
+
+/// Another path brings the stream, and finds what is missing. A relay may be ahead of it.
+#[test]
+fn a_relay_reports_nothing_of_a_stream_that_another_path_brings() {
+    let mut case = restarted(&RELAYED);
+    let opening = |own| Opening { numbering: 8, reorder: REORDER, own, since: Duration::ZERO };
+    case.order.open(Duration::ZERO, opening(None), &mut case.events);
+    assert_eq!(case.message(1, 8, of(RELAYED[0], "a", 100, 0)), ["a100"]);
+    case.open_as(7, Some(KEY));
+    assert_eq!(case.message(2, 7, of(RELAYED[0], "a", 105, 0)), ["a105"]);
+    // This path was last heard before the new one was opened.
+    let opening = Opening { numbering: 9, reorder: REORDER, own: Some(KEY), since: ms(5) };
+    case.order.open(ms(5), opening, &mut case.events);
+    let seen = case.message(5, 9, of(RELAYED[0], "b", 111, 0));
+    assert_eq!(seen, ["lost 5 in 106..111", "b111"]);
 }
 
 #[test]
@@ -289,7 +432,8 @@ fn a_join_brings_what_was_missed_and_says_what_is_gone() {
         topics: &topics,
     };
     let items = vec![item("a", 99, 0), item("b", 110, 0), item("a", 112, 0)];
-    case.order.join(ms(0), &told, Some(105), items, &mut case.events);
+    let replay = Replay::From { number: 105, unsent: 0 };
+    case.order.join(ms(0), &told, replay, items, &mut case.events);
     assert_eq!(case.bus.take(&mut case.events), ["lost 5 in 100..105", "b110", "a112"]);
     assert_eq!(case.message(1, 7, item("a", 121, 9)), ["a121"]);
     assert!(case.message(1, 7, item("b", 125, 5)).is_empty());
@@ -302,7 +446,9 @@ fn memory_is_bounded() {
     let mut out = Vec::new();
     order.arrived(KEY, 0);
     for numbering in 0..3000 {
-        order.open(ms(numbering.into()), numbering, REORDER, &mut out);
+        let now = ms(numbering.into());
+        let opening = Opening { numbering, reorder: REORDER, own: None, since: now };
+        order.open(now, opening, &mut out);
         for topic in 0..3 {
             order.message(
                 ms(numbering.into()),
