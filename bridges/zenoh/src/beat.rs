@@ -11,6 +11,7 @@
 //! While there are few topics, each heartbeat has all of them. Otherwise one has those that changed lately, and a part of
 //! the others in turn.
 
+use crate::loss;
 use crate::order::{StreamKey, Told};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
@@ -56,6 +57,10 @@ pub(crate) struct Beat {
     pub(crate) topics: BTreeMap<String, u64>,
 }
 
+fn is_counted(topic: &str) -> bool {
+    Topic::new(topic).is_ok() || topic == loss::TOPIC
+}
+
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
 fn is_zero(number: &u64) -> bool {
     *number == 0
@@ -81,7 +86,7 @@ impl Beat {
             && is_number(&beat.unsent)
             && beat.begins <= beat.until
             && beat.bus.len() <= 64
-            && beat.topics.iter().all(|(topic, count)| Topic::new(topic).is_ok() && is_number(count));
+            && beat.topics.iter().all(|(topic, count)| is_counted(topic) && is_number(count));
         is_sound.then_some(beat)
     }
 

@@ -42,9 +42,9 @@ counters! {
     export_failed,
     /// Messages that were too long to be sent. Importers were told.
     export_too_long,
-    /// Messages on topics that no key can have. Importers were told.
+    /// Messages on topics that cannot be keys, because they have the segment `@bridge`. Importers were told.
     export_no_key,
-    /// Messages on topics with a segment that begins with `@`, which no wildcard of Zenoh matches.
+    /// Topics with a segment that begins with `@`, which no wildcard of Zenoh matches.
     export_verbatim,
     /// Messages that local publishers overwrote before they were sent. Importers were told.
     export_overtaken,

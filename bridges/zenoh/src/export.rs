@@ -361,16 +361,20 @@ impl Exporting {
             let hops = lock(&self.context.hops).get(&StreamKey::of(origin)).copied();
             hops.unwrap_or(0).saturating_add(1)
         });
-        if key::is_control(topic) {
-            self.context.counting.export_no_key.one();
-            return;
-        }
         let (count, numbering) = {
             let mut table = lock(&self.table);
             (table.count(topic, sequence), table.numbering())
         };
+        // Importers miss the count of what is not sent.
+        if key::is_control(topic) {
+            self.context.counting.export_no_key.one();
+            warn_rarely!(
+                topic,
+                "bridges use the segment @bridge themselves: messages on this topic count as lost"
+            );
+            return;
+        }
         if message.payload().len() > LARGEST_MESSAGE {
-            // Importers miss its count.
             self.context.counting.export_too_long.one();
             warn_rarely!(
                 topic,
@@ -432,7 +436,10 @@ impl Exporting {
                 .attachment(attachment)
                 .timestamp(timestamp)
                 .wait(),
-            Sender::None => return false,
+            Sender::None => {
+                self.context.counting.export_no_key.one();
+                return false;
+            }
         };
         if let Err(error) = sent {
             self.context.counting.export_failed.one();
@@ -479,7 +486,6 @@ impl Exporting {
     }
 
     fn no_key(&self, topic: &str, error: &zenoh::Error) -> Sender {
-        self.context.counting.export_no_key.one();
         warn_rarely!(%error, topic, "a topic has no key in Zenoh: its messages count as lost");
         Sender::None
     }

@@ -4,8 +4,9 @@ use crate::order::StreamKey;
 use serde::{Deserialize, Serialize};
 use toroni::{Lost, LostBound, LostReason, Origin, Pattern};
 
-/// The topic under which an export counts the losses that it relays, and an importer puts them in order.
-pub(crate) const TOPIC: &str = "@bridge/loss";
+/// The name under which an export counts the losses that it relays, and an importer puts them in order. No topic has an
+/// empty segment, so it is none of a bus.
+pub(crate) const TOPIC: &str = "@bridge//loss";
 /// The stream of loss reports, whose series is the numbering.
 pub(crate) const STREAM: u16 = u16::MAX;
 

@@ -146,6 +146,43 @@ fn a_message_that_is_too_long_for_the_bus_is_reported_as_lost() {
     assert_eq!(from.counters().export_too_long, 1);
 }
 
+/// Bridges use the segment `@bridge` themselves, and no wildcard of Zenoh matches a segment that begins with `@`. What is
+/// published on such topics does not arrive, and subscribers learn that, also of what was published while the importing
+/// bridge was away.
+#[test]
+fn topics_that_do_not_pass_are_reported_as_lost() {
+    let Pair { a, b, from, to, mut subscriber } = Pair::new();
+    let loss = |got: Got| {
+        let Got::Lost(lost) = got else { panic!("{got:?}") };
+        let scope: Vec<_> = lost.scope.iter().map(ToString::to_string).collect();
+        (scope.join(" "), lost.messages, lost.bound)
+    };
+    for (topic, count) in [("plant/@bridge/pump", 3), ("@bridge/loss", 2), ("a/@b", 1)] {
+        for _ in 0..count {
+            a.publish(topic, "1");
+        }
+        // A heartbeat may come between two of them.
+        let mut lost = 0;
+        while lost < count {
+            let (scope, messages, bound) = loss(next(&mut subscriber));
+            assert_eq!((scope, bound), (format!("{topic}/**"), LostBound::Exact));
+            lost += messages;
+        }
+        assert_eq!(lost, count);
+    }
+    assert_eq!((from.counters().export_no_key, from.counters().export_verbatim), (5, 1));
+    a.publish("x", "before");
+    assert_eq!(next(&mut subscriber).text(), "x=before");
+    to.stop();
+    a.publish("plant/@bridge/pump", "1");
+    a.publish("x", vec![0; (16 << 20) + 1]);
+    a.publish("x", "after");
+    let to = b.importing(import(&["**"]), &[&a]);
+    assert_eq!(loss(next(&mut subscriber)), ("**".to_owned(), 2, LostBound::AtMost));
+    assert_eq!(next(&mut subscriber).text(), "x=after");
+    assert_eq!(to.counters().lost_messages, 2);
+}
+
 /// Publishers do not wait for the export, and it cannot keep up. What was overwritten before it was sent is reported.
 #[test]
 fn what_is_overwritten_before_it_is_sent_is_reported() {

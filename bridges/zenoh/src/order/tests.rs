@@ -214,7 +214,7 @@ fn a_relayed_loss_comes_before_what_follows_it() {
     let mut case = Case::new();
     case.open(7);
     let report = |from, until, count| Item {
-        topic: "@bridge/loss".into(),
+        topic: crate::loss::TOPIC.into(),
         origin: StreamKey { stream: u16::MAX, ..KEY }.origin(count),
         count,
         loss: Some((KEY.origin(from), until)),
