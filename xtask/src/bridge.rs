@@ -1,7 +1,7 @@
 //! `cargo xtask bridge`: builds and tests the bridge to Zenoh, which is a workspace of its own (`bridges/zenoh`).
 //!
 //! Its tests run the program `toroni` of the main workspace and Zenoh's Python module, which this task installs into an
-//! environment below `target`. Most of them need root, because they make network namespaces; see
+//! environment below `target`. With `--router` they also run Zenoh's router, which takes longer to build than all else. Most of them need root, because they make network namespaces; see
 //! `bridges/zenoh/tests/between_hosts/main.rs`.
 
 use std::path::{Path, PathBuf};
@@ -22,6 +22,9 @@ pub(crate) struct Options {
     /// Skip format and lints
     #[arg(long)]
     only_test: bool,
+    /// Test with Zenoh's router `zenohd` as well. Builds it below `target` if it is not there, which takes 10 min
+    #[arg(long)]
+    router: bool,
 }
 
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
@@ -41,12 +44,19 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     });
     let environment = programs.join("bridge-python");
     steps.step("bridge: Zenoh for Python", || make(&environment));
+    let router = Router::of(&programs)?;
+    if options.router {
+        steps.step("bridge: Zenoh's router", || router.make());
+    }
     steps.step("bridge: tests", || {
         let mut command = in_folder("cargo");
         command.args(["test", "--locked", "--workspace", "--no-fail-fast"]);
         command.args(&options.filter);
         command.env("TORONI_PROGRAM", &toroni);
         command.env("TORONI_ZENOH_PYTHON", python(&environment));
+        if router.exists() {
+            command.env("TORONI_ZENOHD", router.program());
+        }
         step(&mut command)
     });
     steps.finish()
@@ -67,6 +77,49 @@ fn make(environment: &Path) -> Result<String, Failure> {
     std::fs::write(&stamp, wanted)
         .map(|()| String::new())
         .map_err(|error| Failure(format!("cannot write {}: {error}", stamp.display())))
+}
+
+/// Zenoh's router, of the version of the lock file.
+struct Router {
+    version: String,
+    root: PathBuf,
+}
+
+impl Router {
+    fn of(target: &Path) -> Result<Self, Failure> {
+        let lock = folder().join("Cargo.lock");
+        let text = std::fs::read_to_string(&lock)
+            .map_err(|error| Failure(format!("cannot read {}: {error}", lock.display())))?;
+        let mut lines = text.lines().skip_while(|line| *line != "name = \"zenoh\"").skip(1);
+        let version = lines.next().and_then(|line| line.strip_prefix("version = "));
+        let Some(version) = version.map(|version| version.trim_matches('"').to_owned()) else {
+            return Err(Failure(format!("{} does not name zenoh", lock.display())));
+        };
+        let root = target.join(format!("zenohd-{version}"));
+        Ok(Self { version, root })
+    }
+
+    fn program(&self) -> PathBuf {
+        self.root.join("bin/zenohd")
+    }
+
+    fn exists(&self) -> bool {
+        self.program().is_file()
+    }
+
+    fn make(&self) -> Result<String, Failure> {
+        if self.exists() {
+            return Ok("exists".to_owned());
+        }
+        let build = self.root.join("build");
+        let mut install = cargo(["install", "zenohd", "--locked", "--no-track"]);
+        install.arg("--version").arg(format!("={}", self.version));
+        run_command(install.arg("--root").arg(&self.root).arg("--target-dir").arg(&build))?;
+        // A gigabyte that nothing needs again.
+        std::fs::remove_dir_all(&build)
+            .map_err(|error| Failure(format!("cannot remove {}: {error}", build.display())))?;
+        Ok(String::new())
+    }
 }
 
 fn python(environment: &Path) -> PathBuf {

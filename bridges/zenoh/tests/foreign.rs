@@ -9,6 +9,7 @@ use std::time::Duration;
 use toroni::{LostBound, Origin, Subscriber};
 use toroni_zenoh::Config;
 use toroni_zenoh::attachment::{Attachment, BYTES};
+use toroni_zenoh::config::{Congestion, Priority};
 use zenoh::{Session, Wait};
 
 fn importer() -> (Site, toroni_zenoh::Bridge, Session, Subscriber) {
@@ -56,6 +57,57 @@ fn programs_of_zenoh_publish_and_subscribe() {
     assert_eq!(*sample.encoding(), zenoh::bytes::Encoding::APPLICATION_OCTET_STREAM);
     let attachment = Attachment::parse(&sample.attachment().unwrap().to_bytes()).unwrap();
     assert_eq!((attachment.hops, attachment.to_descendants, attachment.count), (0, false, 0));
+}
+
+/// The settings of an export are those of each sample that leaves it, also when there are so many topics that not each has
+/// a publisher of its own in Zenoh.
+#[test]
+fn an_export_decides_priority_congestion_and_express() {
+    use zenoh::qos::{CongestionControl, Priority as Zenohs};
+    let site = Site::new();
+    let of = |topic: &str, priority, congestion| {
+        let mut export = export(&[&format!("{topic}/**")]);
+        (export.priority, export.congestion) = (priority, congestion);
+        export.express = vec!["*/express/**".to_owned()];
+        export
+    };
+    let exports = vec![
+        of("default", Priority::default(), Congestion::default()),
+        of("first", Priority::RealTime, Congestion::Block),
+        of("last", Priority::Background, Congestion::Drop),
+    ];
+    let _bridge = start(&Config { exports, ..site.config(&[]) });
+    let peer = peer(&site);
+    let received = peer.declare_subscriber("**").wait().unwrap();
+    let kinds = [
+        ("default", Zenohs::Data, CongestionControl::Drop),
+        ("first", Zenohs::RealTime, CongestionControl::Block),
+        ("last", Zenohs::Background, CongestionControl::Drop),
+    ];
+    for (name, priority, congestion) in kinds {
+        wait_until("no connection", || {
+            site.publish(&format!("{name}/probe"), "");
+            received.recv_timeout(Duration::from_millis(100)).unwrap().is_some()
+        });
+        // Zenoh may drop some of a flood, so those of interest are the last.
+        let publisher = |topic: String| site.bus.publisher(&topic).unwrap().publish("").unwrap();
+        (0..1_100).for_each(|number| publisher(format!("{name}/many/{number}")));
+        for (topic, is_express) in [("late", false), ("express/late", true)] {
+            let key = format!("{name}/{topic}");
+            let mut found = None;
+            wait_until("it does not come", || {
+                site.publish(&key, "");
+                let samples = std::iter::from_fn(|| {
+                    received.recv_timeout(Duration::from_millis(100)).unwrap()
+                });
+                found = samples.filter(|sample| sample.key_expr().as_str() == key).last();
+                found.is_some()
+            });
+            let sample = found.unwrap();
+            let seen = (sample.priority(), sample.congestion_control(), sample.express());
+            assert_eq!(seen, (priority, congestion, is_express), "{key}");
+        }
+    }
 }
 
 /// What a program that counts as a bridge does first publishes itself.

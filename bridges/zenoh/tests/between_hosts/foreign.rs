@@ -117,14 +117,42 @@ fn hostile_samples_do_no_harm() {
     assert!(warnings < 100, "the log is flooded: {warnings} warnings");
 }
 
-/// Two sites that reach only a router.
+/// Zenoh's Python module as a router.
 #[test]
 fn a_router_joins_two_clients() {
     let Some(network) = network(3) else { return };
+    let router = &network.hosts[2];
+    let _router = peer(router, &["router", &router.address()], &[]);
+    through_a_router(&network);
+}
+
+/// Zenoh's own router, which `cargo xtask bridge --router` builds.
+#[test]
+fn zenohd_joins_two_clients() {
+    let Some(zenohd) = std::env::var_os("TORONI_ZENOHD") else {
+        eprintln!(
+            "SKIPPED: TORONI_ZENOHD does not name Zenoh's router: run `cargo xtask bridge --router`"
+        );
+        return;
+    };
+    let Some(network) = Network::new(3) else { return };
+    let router = &network.hosts[2];
+    let endpoint = format!("tcp/{}:7447", router.address());
+    // A router that is killed would leave a file in /dev/shm.
+    let memory = "transport/shared_memory/enabled:false";
+    let options = ["--listen", &endpoint, "--no-multicast-scouting", "--cfg", memory];
+    let mut command = router.command(PathBuf::from(zenohd), &options);
+    let mut zenohd = Program::start(command.env("RUST_LOG", "info").env("NO_COLOR", "1"));
+    zenohd.line_where(|line| line.contains("Zenoh can be reached at"));
+    through_a_router(&network);
+    assert!(zenohd.ended().is_none(), "{}", zenohd.errors());
+}
+
+/// Connects two sites that reach only the router on the third host.
+fn through_a_router(network: &Network) {
     let [a, b, r] = &network.hosts[..] else { unreachable!() };
     a.create_bus();
     b.create_bus();
-    let _router = peer(r, &["router", &r.address()], &[]);
     let file = |host: &Host, role: &str| {
         let path = host.path().join("bridge.toml");
         let endpoint = format!("tcp/{}:7447", r.address());
