@@ -1,20 +1,16 @@
 //! Bridges that are killed or stopped, and links that are cut.
 
-use crate::hosts::{Network, meet};
+use crate::hosts::{Network, Pair, meet};
 use std::time::{Duration, Instant};
-use toroni_testkit::{Program, wait};
+use toroni_testkit::wait;
 
 /// An importing bridge is killed and restarted while messages flow.
 #[test]
 fn what_a_killed_importer_missed_is_reported() {
-    let Some(network) = Network::new(2) else { return };
+    let Some(Pair { network, exporter: _exporter, mut importer, listener }) = Pair::new() else {
+        return;
+    };
     let [a, b] = &network.hosts[..] else { unreachable!() };
-    a.create_bus();
-    b.create_bus();
-    let _exporter = a.bridge(&["--export", "**"]);
-    let mut importer = b.bridge(&["--import", "**"]);
-    let listener = b.listen(&["**"]);
-    meet(a, "hello", &[&listener]);
     let publisher = a.start_publishing("line", 0..30_000, &["--rate", "5k/s"]);
     for least in [2_000, 8_000] {
         wait::until("messages arrive", || listener.account().received("line") > least);
@@ -30,14 +26,10 @@ fn what_a_killed_importer_missed_is_reported() {
 /// An exporting bridge is killed and restarted while messages flow.
 #[test]
 fn what_a_killed_exporter_missed_is_reported() {
-    let Some(network) = Network::new(2) else { return };
-    let [a, b] = &network.hosts[..] else { unreachable!() };
-    a.create_bus();
-    b.create_bus();
-    let mut exporter = a.bridge(&["--export", "**"]);
-    let _importer = b.bridge(&["--import", "**"]);
-    let listener = b.listen(&["**"]);
-    meet(a, "hello", &[&listener]);
+    let Some(Pair { network, mut exporter, importer: _importer, listener }) = Pair::new() else {
+        return;
+    };
+    let [a, _] = &network.hosts[..] else { unreachable!() };
     let publisher = a.start_publishing("line", 0..30_000, &["--rate", "5k/s"]);
     for least in [2_000, 8_000] {
         wait::until("messages arrive", || listener.account().received("line") > least);
@@ -82,14 +74,11 @@ fn a_stopped_importer_harms_only_itself() {
 
 /// A link is cut for so long while messages flow.
 fn cut(duration: Duration) {
-    let Some(network) = Network::new(2) else { return };
-    let [a, b] = &network.hosts[..] else { unreachable!() };
-    a.create_bus();
-    b.create_bus();
-    let _exporter = a.bridge(&["--export", "**"]);
-    let _importer = b.bridge(&["--import", "**"]);
-    let listener = b.listen(&["**"]);
-    meet(a, "hello", &[&listener]);
+    let Some(Pair { network, exporter: _exporter, importer: _importer, listener }) = Pair::new()
+    else {
+        return;
+    };
+    let [a, _] = &network.hosts[..] else { unreachable!() };
     let rate = 5_000;
     let count = rate * (duration.as_secs() + 10);
     let mut publisher = a.start_publishing("line", 0..count, &["--rate", &format!("{rate}/s")]);
@@ -133,14 +122,10 @@ fn a_link_is_cut_for_60_s() {
 /// SIGTERM ends a bridge in order: what was published before has been sent.
 #[test]
 fn a_bridge_that_is_asked_to_end_sends_what_it_has() {
-    let Some(network) = Network::new(2) else { return };
-    let [a, b] = &network.hosts[..] else { unreachable!() };
-    a.create_bus();
-    b.create_bus();
-    let mut exporter: Program = a.bridge(&["--export", "**"]);
-    let _importer = b.bridge(&["--import", "**"]);
-    let listener = b.listen(&["**"]);
-    meet(a, "hello", &[&listener]);
+    let Some(Pair { network, mut exporter, importer: _importer, listener }) = Pair::new() else {
+        return;
+    };
+    let [a, _] = &network.hosts[..] else { unreachable!() };
     a.publish("line", 0..1_000, &[]);
     exporter.signal(rustix::process::Signal::TERM);
     assert!(exporter.wait().success(), "{}", exporter.errors());

@@ -217,6 +217,35 @@ impl Host {
     }
 }
 
+/// Two hosts with a bus each, and bridges that take everything from the first to the second. They know one another.
+pub(crate) struct Pair {
+    pub(crate) network: Network,
+    pub(crate) exporter: Program,
+    pub(crate) importer: Program,
+    /// Of the second host.
+    pub(crate) listener: Listener,
+}
+
+impl Pair {
+    /// Makes both hosts. If that is impossible here, says so and returns `None`.
+    pub(crate) fn new() -> Option<Self> {
+        Self::listening(&["**"])
+    }
+
+    /// As [`Self::new`], with a listener to these patterns, one of which is `hello`.
+    pub(crate) fn listening(patterns: &[&str]) -> Option<Self> {
+        let network = Network::new(2)?;
+        let [a, b] = &network.hosts[..] else { unreachable!() };
+        a.create_bus();
+        b.create_bus();
+        let exporter = a.bridge(&["--export", "**"]);
+        let importer = b.bridge(&["--import", "**"]);
+        let listener = b.listen(patterns);
+        meet(a, "hello", &[&listener]);
+        Some(Self { network, exporter, importer, listener })
+    }
+}
+
 /// A running subscriber, and the account of what it received.
 pub(crate) struct Listener {
     host: u8,

@@ -1,6 +1,6 @@
 //! One host exports, another imports.
 
-use crate::hosts::{BRIDGE, Network, meet, toroni};
+use crate::hosts::{BRIDGE, Network, Pair, meet, toroni};
 use std::os::unix::fs::symlink;
 use std::process::Command;
 use toroni_testkit::{Program, wait};
@@ -37,14 +37,11 @@ fn two_commands_connect_two_hosts() {
 /// Each topic is in order, and what Zenoh had no room for is reported with the exact number.
 #[test]
 fn a_flood_is_in_order_and_its_losses_are_exact() {
-    let Some(network) = Network::new(2) else { return };
-    let [a, b] = &network.hosts[..] else { unreachable!() };
-    a.create_bus();
-    b.create_bus();
-    let _exporter = a.bridge(&["--export", "**"]);
-    let _importer = b.bridge(&["--import", "**"]);
-    let listener = b.listen(&["**"]);
-    meet(a, "hello", &[&listener]);
+    let Some(Pair { network, exporter: _exporter, importer: _importer, listener }) = Pair::new()
+    else {
+        return;
+    };
+    let [a, _] = &network.hosts[..] else { unreachable!() };
     let count = 200_000;
     let topics = ["line/1", "line/2", "line/3"];
     let mut publishers: Vec<Program> =
@@ -63,14 +60,12 @@ fn a_flood_is_in_order_and_its_losses_are_exact() {
 /// Payloads of any bytes and sizes up to megabytes arrive as they are.
 #[test]
 fn payloads_arrive_as_they_are() {
-    let Some(network) = Network::new(2) else { return };
+    let Some(Pair { network, exporter: _exporter, importer: _importer, listener: _listener }) =
+        Pair::listening(&["hello"])
+    else {
+        return;
+    };
     let [a, b] = &network.hosts[..] else { unreachable!() };
-    a.create_bus();
-    b.create_bus();
-    let _exporter = a.bridge(&["--export", "**"]);
-    let _importer = b.bridge(&["--import", "**"]);
-    let listener = b.listen(&["hello"]);
-    meet(a, "hello", &[&listener]);
     let bytes: Vec<u8> = (0..5 << 20).map(|n: u32| n.to_le_bytes()[n as usize % 4]).collect();
     let file = a.path().join("bytes");
     std::fs::write(&file, &bytes).unwrap();
@@ -123,14 +118,11 @@ fn a_late_importer_gets_the_newest_message_of_each_topic() {
 /// Two bridges of one bus: the second waits, and takes over when the first is gone. Nothing is doubled.
 #[test]
 fn a_second_bridge_of_a_bus_takes_over() {
-    let Some(network) = Network::new(2) else { return };
-    let [a, b] = &network.hosts[..] else { unreachable!() };
-    a.create_bus();
-    b.create_bus();
-    let mut first = a.bridge(&["--export", "**"]);
-    let _importer = b.bridge(&["--import", "**"]);
-    let listener = b.listen(&["**"]);
-    meet(a, "hello", &[&listener]);
+    let Some(Pair { network, exporter: mut first, importer: _importer, listener }) = Pair::new()
+    else {
+        return;
+    };
+    let [a, _] = &network.hosts[..] else { unreachable!() };
     // It is not ready before it works, or it says that it stands by; both are correct.
     let second = Program::start(a.command(BRIDGE, &["--export", "**"]));
     second.wait_for_error("stand");
