@@ -13,7 +13,7 @@ use crate::history::Request;
 use crate::key::{self, Prefix};
 use crate::limit::warn_rarely;
 use crate::loss::{self, LossReport};
-use crate::order::{Event, Item, Loss, Opening, Order, Replay, StreamKey};
+use crate::order::{Event, Item, Loss, Opening, Order, PATHS, Replay, STREAMS, StreamKey};
 use crate::queue::{Arriving, Collector, Joined, Queue};
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
@@ -418,6 +418,11 @@ impl Importing {
         item: Item<Body>,
     ) -> Result<(), Fatal> {
         if !self.order.knows_path(numbering) && !self.joining.contains_key(&numbering) {
+            if self.joining.len() >= PATHS {
+                // It is asked for when this export is joined.
+                self.context.counting.queue_full.one();
+                return Ok(());
+            }
             self.begin_join(import, numbering, key)?;
         }
         if let Some(joining) = self.joining.get_mut(&numbering) {
@@ -425,8 +430,11 @@ impl Importing {
                 joining.bytes = joining.bytes.saturating_add(sample.payload().len());
             }
             joining.held.push(item);
-            let is_full =
-                joining.held.len() >= self.limits.messages || joining.bytes >= self.limits.bytes;
+            let held = self.joining.values().map(|joining| (joining.held.len(), joining.bytes));
+            let (messages, bytes) = held.fold((0, 0_usize), |(messages, bytes), more| {
+                (messages + more.0, bytes.saturating_add(more.1))
+            });
+            let is_full = messages >= self.limits.messages || bytes >= self.limits.bytes;
             if is_full && let Some(joining) = self.joining.remove(&numbering) {
                 self.end_join(numbering, joining, None)?;
             }
@@ -485,6 +493,9 @@ impl Importing {
                 warn_rarely!(%error, "cannot bring a stream to the bus");
                 if is_fatal {
                     return Err(error);
+                }
+                if self.taken.len() >= STREAMS {
+                    self.taken.clear();
                 }
                 self.taken.insert(key, Instant::now());
                 self.order.arrived(key, 0);
@@ -711,6 +722,9 @@ impl Importing {
             return Ok(());
         }
         if !self.order.knows_path(beat.numbering) {
+            if self.joining.len() >= PATHS {
+                return Ok(());
+            }
             return self.begin_join(import, beat.numbering, Some(beat.key()));
         }
         self.introduce(beat.key())?;
@@ -777,6 +791,10 @@ impl Importing {
 
     fn note_hops(&mut self, key: StreamKey, hops: u8) {
         if self.hops.get(&key) != Some(&hops) {
+            if self.hops.len() >= STREAMS {
+                self.hops.clear();
+                lock(&self.context.hops).clear();
+            }
             self.hops.insert(key, hops);
             lock(&self.context.hops).insert(key, hops);
         }

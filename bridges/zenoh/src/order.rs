@@ -21,7 +21,9 @@ mod unaccounted;
 /// As many numbers of delivered messages are remembered for each topic that comes by several ways.
 const RECENT: usize = 64;
 /// As many numberings are followed.
-const PATHS: usize = 1024;
+pub(crate) const PATHS: usize = 1024;
+/// As many streams are remembered, and those that have gaps.
+pub(crate) const STREAMS: usize = 4096;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct StreamKey {
@@ -231,6 +233,10 @@ impl<T> Order<T> {
 
     /// Introduces a stream, of which all numbers below the mark have arrived.
     pub(crate) fn arrived(&mut self, key: StreamKey, mark: u64) {
+        if self.streams.len() >= STREAMS && !self.streams.contains_key(&key) {
+            // The others are introduced again when they continue.
+            self.streams.retain(|_, stream| !stream.lows.is_empty());
+        }
         let stream = self.streams.entry(key).or_default();
         stream.began = stream.began.max(mark);
         stream.mark = stream.mark.max(mark);

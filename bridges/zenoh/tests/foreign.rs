@@ -254,6 +254,26 @@ fn any_bytes_are_handled() {
     assert!(!bridge.state().is_over());
 }
 
+/// A program that begins a numbering with each message does not make the bridge remember all of them.
+#[test]
+fn numberings_without_end_are_limited() {
+    let site = Site::new();
+    let imports = vec![import(&["**"])];
+    // Exports that do not answer are waited for until the end of the test.
+    let bridge = start(&Config { imports, heartbeat: LONG, ..site.config(&[]) });
+    let peer = peer(&site);
+    let mut subscriber = site.subscribe("**");
+    connect_peer(&peer, "probe", &mut subscriber);
+    for number in 0..3_000 {
+        let attachment = Attachment { numbering: number, ..attachment(OWN, 0) };
+        let put = peer.put("x", "1").attachment(attachment.to_bytes().to_vec());
+        put.congestion_control(zenoh::qos::CongestionControl::Block).wait().unwrap();
+    }
+    peer.put("x", "end").wait().unwrap();
+    assert_eq!(next(&mut subscriber).text(), "x=end");
+    assert_eq!(bridge.counters().queue_full, 3_000 - 1_024);
+}
+
 /// Keys and payloads that the bus cannot take.
 #[test]
 fn what_no_topic_and_no_message_can_be_is_counted() {

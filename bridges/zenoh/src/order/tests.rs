@@ -468,6 +468,10 @@ fn memory_is_bounded() {
         assert!(order.streams[&KEY].topics.len() <= 100);
     }
     assert!(order.take_forgotten() > 1000);
+    for source in 0..10_000 {
+        order.arrived(StreamKey { source, ..KEY }, 0);
+        assert!(order.streams.len() <= STREAMS);
+    }
 }
 
 /// A message of the list, on its way.
