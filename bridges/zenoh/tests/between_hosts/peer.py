@@ -4,9 +4,10 @@ peer.py publish KEY COUNT [ATTACHMENT]   puts the numbers 0, 1, …; then delete
 peer.py hostile KEY COUNT                puts with attachments of random bytes, on keys that are no topics, too
 peer.py subscribe KEY                    prints a JSON object for each sample
 peer.py query SELECTOR                   prints a JSON object for each answer
-peer.py router ADDRESS                   routes until its input ends
+peer.py router ADDRESS                   routes
 
-The first line is `ready`. Environment: ZENOH_CONFIG, the configuration as JSON.
+`publish`, `hostile`, `subscribe` and `router` end with their input. The first line is `ready`.
+Environment: ZENOH_CONFIG, the configuration as JSON.
 """
 
 import json
@@ -43,6 +44,8 @@ def publish(session, key, count, attachment=None):
     for number in range(int(count)):
         publisher.put(str(number), **extra)
     publisher.delete()
+    # Zenoh drops what it has not sent yet when the session is closed.
+    sys.stdin.read()
 
 
 def wait_for_matching(publisher):
@@ -85,7 +88,7 @@ def hostile(session, key, count):
     for control in os.environ.get("CONTROL_KEYS", "").split():
         for _ in range(200):
             session.put(control, chance.randbytes(chance.randrange(200)))
-    time.sleep(1)
+    sys.stdin.read()
 
 
 def main():
