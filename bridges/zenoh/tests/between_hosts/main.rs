@@ -7,7 +7,7 @@
 //! | `account` | compares what was published with what arrived and what was reported as lost; knows no Zenoh |
 //! | `two_hosts` | order, losses, history, posts to descendants, the commands of the guide |
 //! | `three_hosts` | three buses that all export and import: no loops, nothing doubled |
-//! | `foreign` | Zenoh's Python module as a peer, with and without attachments, and as a router |
+//! | `foreign` | Zenoh's Python module as a peer, with and without attachments, and as a router; Zenoh's own router |
 //! | `failures` | bridges that are killed or stopped, links that are cut |
 //! | `tls` | mutual TLS between two sites, as in the example |
 //!
