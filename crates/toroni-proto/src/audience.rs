@@ -15,7 +15,7 @@
 //!
 //! A receiver is required if its STATUS says so and the sender names it. One that is silent, or takes
 //! nothing for `hold_limit` while the sender waits for it, is put out of the group. It comes back with a
-//! STATUS that does not hold the sender.
+//! STATUS that does not hold the sender. In the same way, one that joins late is waited for when it has caught up.
 
 use crate::config::Config;
 use crate::id::Sequence;
@@ -226,8 +226,10 @@ impl Audience {
         let has_room = window.bytes_since(expected) < member.window;
         member.standing = match was {
             _ if !is_required => Standing::Optional,
-            Standing::Out if !has_room => Standing::Out,
-            _ => Standing::Required,
+            Standing::Required => Standing::Required,
+            // One that was put out long ago is known no more, so a new one must have caught up as well.
+            _ if has_room => Standing::Required,
+            _ => Standing::Out,
         };
         (was == Standing::Out && member.standing == Standing::Required)
             .then_some(Change::Back(name))
@@ -423,6 +425,7 @@ mod tests {
     fn one_that_takes_nothing_for_the_limit_is_put_out_and_comes_back_when_it_has_caught_up() {
         let window = window(8);
         let mut audience = Audience::new(&slowest(), &[node("a")]);
+        take(&mut audience, 0, 8, &window, &status("a"));
         take(&mut audience, 0, 0, &window, &status("a"));
         assert!(!audience.allows(at(0), &window, DATAGRAM));
         for ms in (100..5_000).step_by(100) {
@@ -443,6 +446,7 @@ mod tests {
     fn one_that_takes_something_holds_for_as_long_as_it_needs() {
         let window = window(200);
         let mut audience = Audience::new(&slowest(), &[node("a")]);
+        take(&mut audience, 0, 200, &window, &status("a"));
         for (expected, ms) in (0..20_000_u64).step_by(1_000).enumerate() {
             take(&mut audience, ms, expected as u64, &window, &status("a"));
             assert!(!audience.allows(at(ms), &window, DATAGRAM));
@@ -461,6 +465,22 @@ mod tests {
         assert_eq!(audience.members().len(), 1);
         assert_eq!(audience.handle_timeout(at(10_000)), None);
         assert_eq!(audience.members().len(), 0);
+    }
+
+    #[test]
+    fn one_that_comes_back_after_it_was_forgotten_must_catch_up_first() {
+        let window = window(8);
+        let mut audience = Audience::new(&slowest(), &[node("a")]);
+        take(&mut audience, 0, 8, &window, &status("a"));
+        assert!(audience.handle_timeout(at(2_000)).is_some());
+        assert_eq!(audience.handle_timeout(at(10_000)), None);
+        assert_eq!(audience.members().len(), 0);
+        take(&mut audience, 10_100, 0, &window, &status("a"));
+        assert!(audience.allows(at(10_100), &window, DATAGRAM), "it has not caught up");
+        let back = Change::Back(Name::new(node("a")));
+        assert_eq!(take(&mut audience, 10_200, 8, &window, &status("a")), Some(back));
+        take(&mut audience, 10_300, 0, &window, &status("a"));
+        assert!(!audience.allows(at(10_300), &window, DATAGRAM), "it is waited for again");
     }
 
     #[test]

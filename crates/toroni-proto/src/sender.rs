@@ -84,7 +84,7 @@ pub enum Event {
         /// Why.
         why: PutOut,
     },
-    /// It waits for it again.
+    /// It waits for it again, or from now on: it has caught up.
     Back {
         /// Which.
         name: Name,
