@@ -6,12 +6,14 @@
 //!   uncontrolled   nothing; only repairs have a rate
 //!   slowest        its rates, and the least (expected + window) of the required receivers:
 //!
-//!        expected        expected + window
+//!        expected        expected + window / datagram
 //!           │                   │
-//!   ────────┴───────────────────┴────────►  bytes of the stream
+//!   ────────┴───────────────────┴────────►  datagrams of the stream
 //!    taken     may be in flight   ▲
 //!                                 └ the sender stops here
 //! ```
+//!
+//! In the memory of a receiver each datagram takes a buffer for the longest, so that is how it is counted.
 //!
 //! A receiver is required if its STATUS says so and the sender names it. One that is silent, or takes
 //! nothing for `hold_limit` while the sender waits for it, is put out of the group. It comes back with a
@@ -126,6 +128,8 @@ pub struct Audience {
     group_min: u64,
     hold_limit_ns: u64,
     silence_ns: u64,
+    /// What a datagram takes in a receiver.
+    buffer_bytes: u64,
 }
 
 impl Audience {
@@ -142,6 +146,7 @@ impl Audience {
             group_min: config.group_min,
             hold_limit_ns: config.hold_limit_ns,
             silence_ns: config.activity_ns.max(config.status_ns.saturating_mul(3)),
+            buffer_bytes: config.datagram_bytes,
         }
     }
 
@@ -223,7 +228,7 @@ impl Audience {
             seen: now,
             ..*member
         };
-        let has_room = window.bytes_since(expected) < member.window;
+        let has_room = has_room(member, window, self.buffer_bytes);
         member.standing = match was {
             _ if !is_required => Standing::Optional,
             Standing::Required => Standing::Required,
@@ -235,8 +240,8 @@ impl Audience {
             .then_some(Change::Back(name))
     }
 
-    /// Returns whether another datagram of this length may be sent. Notes which receivers are waited for.
-    pub fn allows(&mut self, now: Monotonic, window: &Window, datagram_bytes: u64) -> bool {
+    /// Returns whether another datagram may be sent. Notes which receivers are waited for.
+    pub fn allows(&mut self, now: Monotonic, window: &Window) -> bool {
         if !self.slowest {
             return true;
         }
@@ -247,12 +252,11 @@ impl Audience {
                 continue;
             }
             count += 1;
-            let in_flight = window.bytes_since(member.expected);
-            if in_flight + datagram_bytes > member.window {
+            if has_room(member, window, self.buffer_bytes) {
+                member.holds_since = None;
+            } else {
                 allowed = false;
                 member.holds_since.get_or_insert(now);
-            } else {
-                member.holds_since = None;
             }
         }
         // The group must be complete at the start only.
@@ -301,6 +305,13 @@ impl Audience {
 /// How often a receiver sends STATUS to a sender with the policy slowest.
 pub(crate) const STATUS_OF_SLOWEST_NS: u64 = 100 * MILLISECOND;
 
+/// Whether a receiver can take another datagram.
+fn has_room(member: &Member, window: &Window, buffer_bytes: u64) -> bool {
+    // What has left the window cannot be repaired, so the receiver does not wait for it.
+    let in_flight = window.unsent().since(member.expected.max(window.trail()));
+    in_flight.saturating_add(1).saturating_mul(buffer_bytes) <= member.window
+}
+
 fn round_trip(now: Wall, status: &Status<'_>) -> Option<u64> {
     let held = u64::from(status.held_us) * MICROSECOND;
     let trip = now.ns().checked_sub(status.echo.ns())?.checked_sub(held)?;
@@ -323,8 +334,6 @@ mod tests {
     use crate::id::{Number, Session, Source};
     use crate::wire::chunk::tests::start;
     use crate::wire::samples::{header, sequence};
-
-    const DATAGRAM: u64 = 1_408;
 
     fn at(ms: u64) -> Monotonic {
         Monotonic::from_ns(SECOND).after(ms * MILLISECOND)
@@ -388,16 +397,17 @@ mod tests {
         let mut audience = Audience::new(&slowest(), &[node("a"), node("b")]);
         take(&mut audience, 0, 8, &window, &status("a"));
         take(&mut audience, 0, 0, &window, &status("x"));
-        assert!(audience.allows(at(0), &window, DATAGRAM), "nobody named x");
-        take(&mut audience, 0, 4, &window, &status("b"));
-        // 4 datagrams of 1,072 bytes are in flight, and 5,000 bytes may be.
-        assert!(!audience.allows(at(0), &window, DATAGRAM));
-        assert!(audience.allows(at(0), &window, 600));
-        take(&mut audience, 1, 5, &window, &status("b"));
-        assert!(audience.allows(at(1), &window, DATAGRAM));
+        assert!(audience.allows(at(0), &window), "nobody named x");
+        take(&mut audience, 0, 8, &window, &status("b"));
+        assert!(audience.allows(at(0), &window));
+        // 5,000 bytes are 3 buffers of 1,408, although 4 of these datagrams have fewer bytes.
+        take(&mut audience, 0, 5, &window, &status("b"));
+        assert!(!audience.allows(at(0), &window));
+        take(&mut audience, 1, 6, &window, &status("b"));
+        assert!(audience.allows(at(1), &window));
         let polite = Status { required: false, ..status("b") };
         take(&mut audience, 2, 0, &window, &polite);
-        assert!(audience.allows(at(2), &window, DATAGRAM), "it does not ask for it");
+        assert!(audience.allows(at(2), &window), "it does not ask for it");
     }
 
     #[test]
@@ -405,7 +415,7 @@ mod tests {
         let window = window(8);
         let mut audience = Audience::new(&Config::with_rate(1_000_000), &[node("a")]);
         take(&mut audience, 0, 0, &window, &status("a"));
-        assert!(audience.allows(at(0), &window, DATAGRAM));
+        assert!(audience.allows(at(0), &window));
     }
 
     #[test]
@@ -414,11 +424,11 @@ mod tests {
         let config = Config { group_min: 2, ..slowest() };
         let mut audience = Audience::new(&config, &[node("a"), node("b")]);
         take(&mut audience, 0, 0, &window, &status("a"));
-        assert!(!audience.allows(at(0), &window, DATAGRAM));
+        assert!(!audience.allows(at(0), &window));
         take(&mut audience, 0, 0, &window, &status("b"));
-        assert!(audience.allows(at(0), &window, DATAGRAM));
+        assert!(audience.allows(at(0), &window));
         assert!(audience.handle_timeout(at(2_000)).is_some());
-        assert!(audience.allows(at(2_000), &window, DATAGRAM));
+        assert!(audience.allows(at(2_000), &window));
     }
 
     #[test]
@@ -427,18 +437,18 @@ mod tests {
         let mut audience = Audience::new(&slowest(), &[node("a")]);
         take(&mut audience, 0, 8, &window, &status("a"));
         take(&mut audience, 0, 0, &window, &status("a"));
-        assert!(!audience.allows(at(0), &window, DATAGRAM));
+        assert!(!audience.allows(at(0), &window));
         for ms in (100..5_000).step_by(100) {
             take(&mut audience, ms, 0, &window, &status("a"));
             assert_eq!(audience.handle_timeout(at(ms)), None);
-            assert!(!audience.allows(at(ms), &window, DATAGRAM));
+            assert!(!audience.allows(at(ms), &window));
         }
         assert_eq!(audience.poll_timeout(), Some(at(5_000)));
         let name = Name::new(node("a"));
         assert_eq!(audience.handle_timeout(at(5_000)), Some(Change::Out(name, PutOut::Holds)));
-        assert!(audience.allows(at(5_000), &window, DATAGRAM));
+        assert!(audience.allows(at(5_000), &window));
         assert_eq!(take(&mut audience, 5_100, 0, &window, &status("a")), None);
-        assert!(audience.allows(at(5_100), &window, DATAGRAM), "it has not caught up");
+        assert!(audience.allows(at(5_100), &window), "it has not caught up");
         assert_eq!(take(&mut audience, 5_200, 8, &window, &status("a")), Some(Change::Back(name)));
     }
 
@@ -449,7 +459,7 @@ mod tests {
         take(&mut audience, 0, 200, &window, &status("a"));
         for (expected, ms) in (0..20_000_u64).step_by(1_000).enumerate() {
             take(&mut audience, ms, expected as u64, &window, &status("a"));
-            assert!(!audience.allows(at(ms), &window, DATAGRAM));
+            assert!(!audience.allows(at(ms), &window));
             assert_eq!(audience.handle_timeout(at(ms)), None);
         }
     }
@@ -476,11 +486,11 @@ mod tests {
         assert_eq!(audience.handle_timeout(at(10_000)), None);
         assert_eq!(audience.members().len(), 0);
         take(&mut audience, 10_100, 0, &window, &status("a"));
-        assert!(audience.allows(at(10_100), &window, DATAGRAM), "it has not caught up");
+        assert!(audience.allows(at(10_100), &window), "it has not caught up");
         let back = Change::Back(Name::new(node("a")));
         assert_eq!(take(&mut audience, 10_200, 8, &window, &status("a")), Some(back));
         take(&mut audience, 10_300, 0, &window, &status("a"));
-        assert!(!audience.allows(at(10_300), &window, DATAGRAM), "it is waited for again");
+        assert!(!audience.allows(at(10_300), &window), "it is waited for again");
     }
 
     #[test]

@@ -633,7 +633,7 @@ impl Sender {
         self.data_due = None;
         let length = self.window.unsent_bytes()?;
         // A receiver that holds the sender is noticed by its STATUS, or put out by a timer.
-        if !self.audience.allows(now, &self.window, length) {
+        if !self.audience.allows(now, &self.window) {
             return None;
         }
         if !self.data.take(now, length) {

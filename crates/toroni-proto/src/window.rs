@@ -184,18 +184,6 @@ impl Window {
             && datagrams <= self.index.len() as u64 / 2
     }
 
-    /// Returns how many bytes of the ring lie between a datagram and the end of the last one that was
-    /// sent. Before the trail, the datagrams count that are still in the window.
-    #[must_use]
-    pub fn bytes_since(&self, sequence: Sequence) -> u64 {
-        let from = sequence.max(self.trail);
-        if from >= self.unsent {
-            return 0;
-        }
-        let end = self.entry(self.unsent.minus(1));
-        end.position + u64::from(end.length) - self.entry(from).position
-    }
-
     /// Returns a datagram that was sent and is still in the window.
     #[must_use]
     pub fn get(&self, sequence: Sequence) -> Option<&[u8]> {
