@@ -69,6 +69,8 @@ struct Gap {
     /// When the next NAK is due.
     due: Monotonic,
     naks: u32,
+    /// The sender has said that it repairs later, since the last NAK.
+    delayed: bool,
 }
 
 impl Gap {
@@ -173,6 +175,7 @@ impl Gaps {
             reason: LostReason::Budget,
             due,
             naks: 0,
+            delayed: false,
         });
         given_up
     }
@@ -219,7 +222,14 @@ impl Gaps {
                 continue;
             }
             if answer != NcfReason::Gone {
-                self.list[at].due = now.after(spread(&mut self.random, self.suppress_ns));
+                // That the queue of another receiver is long says nothing about ours. And one that asks without
+                // end must not keep us from asking again: after each NAK one answer counts.
+                let gap = &mut self.list[at];
+                let ours = answer == NcfReason::Ignored || gap.naks > 0;
+                if ours && !gap.delayed {
+                    gap.delayed = true;
+                    gap.due = now.after(spread(&mut self.random, self.suppress_ns));
+                }
             } else if whole {
                 let gap = &mut self.list[at];
                 gap.deadline = gap.deadline.min(now);
@@ -264,6 +274,7 @@ impl Gaps {
             }
             tries.get_or_insert(gap.naks);
             gap.naks = gap.naks.saturating_add(1);
+            gap.delayed = false;
             gap.due = now.after(spread(&mut self.random, self.backoff_ns));
         }
         Some(Asked { ranges: count, tries: tries? })
@@ -472,18 +483,49 @@ mod tests {
         for answer in [NcfReason::Ignored, NcfReason::Delayed, NcfReason::Shed] {
             let mut gaps = gaps();
             gaps.open(at(0), range(10, 10));
-            gaps.answered(at(0), range(12, 3), answer);
+            assert_eq!(nak(&mut gaps, at(2)), [(10, 10)]);
+            gaps.answered(at(2), range(12, 3), answer);
             assert_eq!(pairs(gaps.ranges()), [(10, 2), (12, 3), (15, 5)]);
-            assert_eq!(nak(&mut gaps, at(3)), [(10, 2), (15, 5)], "{answer:?}");
-            // The pause is 25 to 75 ms.
-            assert!(!nak(&mut gaps, at(23)).contains(&(12, 3)));
-            let asked = std::iter::from_fn(|| {
-                let now = gaps.poll_timeout()?;
-                (now <= at(76)).then(|| nak(&mut gaps, now))
-            });
-            let first = asked.flatten().find(|(first, count)| first + u64::from(*count) > 12);
-            assert!(first.is_some());
+            // A NAK is repeated after 10 to 30 ms, and after such an answer 25 to 75 ms.
+            let mut first = None;
+            while let Some(now) = gaps.poll_timeout().filter(|now| *now <= at(77)) {
+                let asked = nak(&mut gaps, now);
+                let has =
+                    |(first, count): &(u64, u32)| (*first..first + u64::from(*count)).contains(&12);
+                if asked.iter().any(has) {
+                    first.get_or_insert(now.since(at(2)));
+                }
+            }
+            assert!(first.is_some_and(|pause| pause >= 24 * MS), "{answer:?}: {first:?}");
         }
+    }
+
+    /// A receiver with much loss has a long queue, and the others queues of their own.
+    #[test]
+    fn what_the_sender_says_to_others_keeps_no_receiver_from_asking() {
+        for (answer, asks) in [
+            (NcfReason::Delayed, true),
+            (NcfReason::Shed, true),
+            // The repair is on its way to all.
+            (NcfReason::Ignored, false),
+        ] {
+            let mut gaps = gaps();
+            gaps.open(at(0), range(10, 3));
+            gaps.answered(at(0), range(10, 3), answer);
+            assert_eq!(!nak(&mut gaps, at(2)).is_empty(), asks, "{answer:?}");
+        }
+    }
+
+    #[test]
+    fn however_often_others_ask_a_receiver_asks_again() {
+        let mut gaps = gaps();
+        gaps.open(at(0), range(10, 3));
+        assert_eq!(nak(&mut gaps, at(2)), [(10, 3)]);
+        let again = (3..200).find(|ms| {
+            gaps.answered(at(*ms), range(10, 3), NcfReason::Shed);
+            !nak(&mut gaps, at(*ms)).is_empty()
+        });
+        assert!(again.is_some_and(|ms| ms <= 3 + 75), "{again:?}");
     }
 
     #[test]
