@@ -32,7 +32,8 @@ use crate::reassembly::{Buffer, Deliver, Loss, Message, Pool};
 use crate::receiver::{Arrived, End, Mark, Me};
 use crate::time::{MILLISECOND, Monotonic};
 use crate::wire::{
-    self, Address, Body, Flags, Keys, Kind, MAC_BYTES, Reject, Rules, TableName, TopicNumber,
+    self, Address, Body, Flags, Keys, Kind, LostReason, MAC_BYTES, Reject, Rules, TableName,
+    TopicNumber,
 };
 
 /// Receivers that join may hold this part of all buffers.
@@ -176,14 +177,16 @@ impl Arrivals {
     }
 
     /// Notes where a series continues, from what the caller has kept. Must be called before its source is
-    /// heard. Returns whether there was room.
-    pub fn remember(&mut self, source: Source, stream: Stream, mark: Mark) -> bool {
+    /// heard. If it is not heard for `activity`, that is reported: it may have sent more. Returns whether there was
+    /// room.
+    pub fn remember(&mut self, now: Monotonic, source: Source, stream: Stream, mark: Mark) -> bool {
         // With a key, nobody can make us believe a session that is over by sending it again.
         let session = if self.keys.is_some() { mark.session } else { Session(0) };
         let Some(at) = self.entry(source, stream, session, Monotonic::default()) else {
             return false;
         };
         self.entries[at].mark = Some(mark);
+        self.entries[at].awaited = Some(now);
         true
     }
 
@@ -409,7 +412,13 @@ impl Arrivals {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Monotonic> {
         let receivers = self.entries.iter().filter_map(|entry| entry.receiver.as_ref());
-        receivers.filter_map(|receiver| receiver.poll_timeout()).min()
+        let silences = self.entries.iter().filter_map(|entry| self.silent_at(entry));
+        receivers.filter_map(|receiver| receiver.poll_timeout()).chain(silences).min()
+    }
+
+    /// When the silence of a source is reported that was known before and not heard since.
+    fn silent_at(&self, entry: &Entry) -> Option<Monotonic> {
+        entry.awaited.map(|since| since.after(self.config.activity_ns))
     }
 
     /// Does what is due.
@@ -422,6 +431,10 @@ impl Arrivals {
             {
                 receiver.handle_timeout(now, &mut self.pool, &mut labelled);
                 self.after(now, at, out);
+            }
+            if self.silent_at(&self.entries[at]).is_some_and(|due| due <= now) {
+                self.entries[at].awaited = None;
+                self.entries[at].perhaps_more(LostReason::Silent, out);
             }
         }
     }
@@ -442,6 +455,7 @@ impl Arrivals {
     pub fn postpone(&mut self, by_ns: u64) {
         for entry in &mut self.entries {
             entry.heard = entry.heard.after(by_ns);
+            entry.awaited = entry.awaited.map(|since| since.after(by_ns));
             if let Some(receiver) = &mut entry.receiver {
                 receiver.postpone(by_ns);
             }

@@ -39,6 +39,8 @@ pub(super) struct Entry {
     pub(super) rejects: Rejects,
     /// An earlier session that was named, and when first.
     pub(super) earlier: Option<(Session, Monotonic)>,
+    /// Since when this process knows of the series and has heard nothing of it.
+    pub(super) awaited: Option<Monotonic>,
 }
 
 /// Receivers whose session has ended, for the next ones: their memory is allocated once.
@@ -155,7 +157,7 @@ impl Entry {
     }
 
     /// Reports that more of a known series may have been sent, and nobody knows how much.
-    fn perhaps_more(&self, reason: LostReason, out: &mut impl Inbox) {
+    pub(super) fn perhaps_more(&self, reason: LostReason, out: &mut impl Inbox) {
         let Some(mark) = self.mark else { return };
         let flow = Flow { session: mark.session, series: mark.series, ..self.flow() };
         let loss = Loss {
@@ -259,6 +261,7 @@ impl Arrivals {
             entry.joined = false;
         }
         if entry.receiver.is_none() {
+            entry.awaited = None;
             let mut receiver = match self.spare.take() {
                 Some(mut spare) => {
                     spare.restart(*header, now, &mut self.pool);
@@ -294,7 +297,8 @@ impl Arrivals {
         if self.entries.len() >= usize::try_from(self.config.sources).unwrap_or(usize::MAX) {
             // One that has ended makes room: the longest silent.
             let oldest = self.entries.iter().enumerate();
-            let oldest = oldest.filter(|(_, entry)| entry.receiver.is_none());
+            let has_ended = |entry: &Entry| entry.receiver.is_none() && entry.awaited.is_none();
+            let oldest = oldest.filter(|(_, entry)| has_ended(entry));
             let (oldest, _) = oldest.min_by_key(|(_, entry)| entry.heard)?;
             self.entries.remove(oldest);
         }
@@ -314,6 +318,7 @@ impl Arrivals {
                 left: None,
                 rejects: [0; Reject::ALL.len()],
                 earlier: None,
+                awaited: None,
             },
         );
         Some(at)

@@ -46,7 +46,7 @@ impl Sink {
     fn again(self) -> Self {
         let mut again = Self::new(&config());
         for (source, stream, mark) in self.arrivals.marks() {
-            assert!(again.arrivals.remember(source, stream, mark));
+            assert!(again.arrivals.remember(now(0).monotonic, source, stream, mark));
         }
         again
     }

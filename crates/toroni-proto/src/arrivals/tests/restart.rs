@@ -176,7 +176,7 @@ fn with_a_key_a_session_that_is_over_cannot_be_played_again_to_a_receiver_that_r
     let mut restarted = Sink::with(&config(), 9, Some(KEYS));
     for (source, stream, mark) in sink.arrivals.marks() {
         assert_eq!((mark.session, mark.next), (Session(101), number(42)));
-        assert!(restarted.arrivals.remember(source, stream, mark));
+        assert!(restarted.arrivals.remember(now(0).monotonic, source, stream, mark));
     }
     assert_eq!(restarted.hears(30, &recorded[0]), Err(Reject::Session));
     assert_eq!(restarted.hears(30, &recorded[1]), Err(Reject::Session));
@@ -240,4 +240,24 @@ fn what_is_refused_is_counted_for_the_stream_that_it_names() {
     assert_eq!((streams, version(sink.arrivals.rejects())), (vec![0, 1], 1));
     let all = sink.arrivals.rejects_of_streams().map(|(.., one)| one.iter().sum::<u64>());
     assert_eq!((all.sum::<u64>(), sink.arrivals.rejects().iter().sum()), (1, 2));
+}
+
+#[test]
+fn a_source_that_is_silent_since_this_process_started_is_reported() {
+    let mut source = ORIGIN.start();
+    let mut sink = Sink::new(&config());
+    let first = source.publish(0, 40, 5);
+    sink.hears_all(0, &first);
+    assert_eq!(sink.given(0), ["M40"]);
+    // What it sent while this process did not run, nobody knows.
+    let mut sink = sink.again();
+    assert_eq!(sink.arrivals.poll_timeout(), Some(now(10_000).monotonic));
+    assert_eq!(sink.given(9_999), [""; 0]);
+    assert_eq!(sink.given(10_000), ["Silent>=0 in 41.."]);
+    assert_eq!(sink.given(60_000), [""; 0], "once");
+    assert_eq!(sink.arrivals.poll_timeout(), None);
+    sink.hears_all(60_000, &source.publish(60_000, 41, 5));
+    // Number 40 is asked for again, because it is not known in which session that was.
+    sink.hears_all(60_010, &first);
+    assert_eq!(sink.given(60_010), ["M41"]);
 }
