@@ -3,6 +3,8 @@
 //!
 //! `cargo xtask simulate --net` runs it for longer; see `CONTRIBUTING.md`.
 
+mod cases;
+mod fault;
 mod group;
 mod minimise;
 mod network;
@@ -10,25 +12,63 @@ mod oracle;
 mod scenario;
 mod world;
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use self::oracle::{Broken, Failure};
 use self::scenario::Scenario;
 
 /// The seeds of an ordinary run of the tests.
 const SEEDS: u64 = 1_000;
 
-/// Runs one seed. A failure is made smaller, and printed.
-fn check(seed: u64) -> world::Summary {
-    let scenario = Scenario::from_seed(seed);
-    match world::run(&scenario) {
-        Ok(summary) => summary,
-        Err(failure) => {
-            let (least, failure) = minimise::minimise(scenario, failure);
-            panic!(
-                "seed {seed}: {failure}\n\nThe least scenario that fails:\n{}",
-                least.describe()
-            );
+/// What many seeds have shown.
+#[derive(Default)]
+struct Report {
+    seeds: u64,
+    total: world::Summary,
+    /// How often each promise was broken.
+    broken: BTreeMap<Broken, u64>,
+}
+
+impl Report {
+    /// Runs one seed. A failure is counted, made smaller, and returned as text.
+    fn run(&mut self, seed: u64) -> Result<(), String> {
+        let scenario = Scenario::from_seed(seed);
+        self.seeds += 1;
+        match world::run(&scenario) {
+            Ok(summary) => {
+                self.total.add(&summary);
+                Ok(())
+            }
+            Err(failure) => {
+                *self.broken.entry(failure.broken).or_default() += 1;
+                let (least, Failure { text, .. }) = minimise::minimise(scenario, failure);
+                let least = least.describe();
+                Err(format!("seed {seed}: {text}\n\nThe least scenario that fails:\n{least}"))
+            }
         }
+    }
+
+    fn print(&self) {
+        let count = |promise| self.broken.get(&promise).copied().unwrap_or(0);
+        let world::Summary { published, delivered, lost, repairs, naks, datagrams, .. } =
+            &self.total;
+        println!(
+            "{} seeds, {datagrams} datagrams, {repairs} repairs, {naks} NAKs, {} receivers put out \
+             and {} back, {} collisions noticed",
+            self.seeds, self.total.put_out, self.total.back, self.total.collisions,
+        );
+        println!(
+            "{published} messages published, {delivered} delivered, {lost} reported as lost exactly"
+        );
+        println!(
+            "{} losses unreported, {} counts wrong, {} doubled, {} order violations, {} others",
+            count(Broken::Unreported),
+            count(Broken::Count),
+            count(Broken::Doubled),
+            count(Broken::Order),
+            count(Broken::Content) + count(Broken::Unexplained) + count(Broken::Machine),
+        );
     }
 }
 
@@ -37,17 +77,22 @@ fn seeds_deliver_every_message_or_report_it() {
     let first: u64 = std::env::var("TORONI_SEED").map_or(0, |seed| seed.parse().unwrap());
     let seeds = if std::env::var("TORONI_SEED").is_ok() { 1 } else { SEEDS };
     let start = Instant::now();
-    let mut total = world::Summary::default();
+    let mut report = Report::default();
     for seed in first..first + seeds {
-        total.add(&check(seed));
+        if let Err(text) = report.run(seed) {
+            panic!("{text}");
+        }
     }
-    println!("{seeds} seeds in {:?}: {total:#?}", start.elapsed());
+    println!("in {:?}", start.elapsed());
+    report.print();
     if seeds > 1 {
         // A simulation in which nothing happens would prove nothing.
+        let total = report.total;
         assert!(
             total.delivered > 100_000 && total.lost > 100 && total.repairs > 1_000,
             "{total:?}"
         );
+        assert!(total.put_out > 0 && total.collisions > 0, "{total:?}");
     }
 }
 
@@ -59,15 +104,21 @@ fn for_long() {
     let first: u64 = number("TORONI_SEED", 1_000_000);
     let limit = Duration::from_secs(number("TORONI_SIMULATE_SECONDS", 60));
     let start = Instant::now();
-    let mut total = world::Summary::default();
-    let mut seed = first;
-    while seed == first || start.elapsed() < limit {
-        total.add(&check(seed));
-        seed += 1;
-        if (seed - first).is_multiple_of(1_000) {
-            println!("{} seeds, {} s", seed - first, start.elapsed().as_secs());
+    let mut report = Report::default();
+    let failure = (first..).find_map(|seed| {
+        let failure = report.run(seed).err();
+        if report.seeds.is_multiple_of(1_000) {
+            println!("{} seeds, {} s", report.seeds, start.elapsed().as_secs());
         }
+        match failure {
+            None if start.elapsed() >= limit => Some(None),
+            None => None,
+            found => Some(found),
+        }
+    });
+    println!("\nfrom seed {first}:");
+    report.print();
+    if let Some(Some(text)) = failure {
+        panic!("{text}");
     }
-    println!("{} seeds from {first}: {total:#?}", seed - first);
-    println!("0 losses unreported, 0 counts wrong, 0 order violations");
 }

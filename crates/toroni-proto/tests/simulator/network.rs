@@ -1,11 +1,14 @@
 //! The network: what becomes of each datagram.
 
+use crate::legs::{Leg, Path};
 use crate::random::Random;
 use crate::time::MILLISECOND;
+use crate::wire::Address;
 
-use super::scenario::{Kind, Scenario};
+use super::fault::{Fault, Kind};
+use super::scenario::Scenario;
 
-/// A sender or a receiver.
+/// Who has an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Node {
     Sender(usize),
@@ -13,16 +16,54 @@ pub(super) enum Node {
     Stranger(usize),
 }
 
+/// Returns the path to a node over one of its interfaces.
+pub(super) fn path(node: Node, leg: usize) -> Path {
+    let port = match node {
+        Node::Receiver(at) => 100 + at,
+        Node::Sender(at) => 200 + at,
+        Node::Stranger(at) => 300 + at,
+    };
+    let address = Address { ip: [0; 16], port: u16::try_from(port + leg * 1_000).unwrap() };
+    Path { leg: Leg::new(leg).unwrap(), address }
+}
+
+/// Returns who is reached over a path, if anybody: each leg has its own addresses.
+pub(super) fn node(path: Path) -> Option<(Node, usize)> {
+    let Path { leg, address } = path;
+    let (of_leg, port) = (usize::from(address.port) / 1_000, usize::from(address.port) % 1_000);
+    let node = match port {
+        100..200 => Node::Receiver(port - 100),
+        200..300 => Node::Sender(port - 200),
+        _ => Node::Stranger(port.saturating_sub(300)),
+    };
+    (of_leg == leg.index()).then_some((node, of_leg))
+}
+
+/// A datagram on its way.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Way {
+    pub(super) from: Node,
+    pub(super) to: Node,
+    pub(super) leg: usize,
+    pub(super) bytes: usize,
+}
+
 #[derive(Debug)]
 pub(super) struct Network {
     random: Random,
     /// Whether each receiver is in a burst of losses.
     burst: Vec<bool>,
+    /// How many datagrams each fault has dropped.
+    dropped: Vec<u64>,
 }
 
 impl Network {
     pub(super) fn new(scenario: &Scenario) -> Self {
-        Self { random: Random::new(scenario.seed ^ 77), burst: vec![false; scenario.receivers] }
+        Self {
+            random: Random::new(scenario.seed ^ 77),
+            burst: vec![false; scenario.receivers],
+            dropped: vec![0; scenario.faults.len()],
+        }
     }
 
     /// The copies of a datagram that arrive: after which time, and with which bit changed.
@@ -30,28 +71,21 @@ impl Network {
         &mut self,
         scenario: &Scenario,
         now: u64,
-        from: Node,
-        to: Node,
-        bytes: usize,
+        way: Way,
     ) -> Vec<(u64, Option<usize>)> {
         let mut delay = scenario.delay + self.random.below(scenario.jitter + 1);
         let mut copies = 1;
         let mut changed = None;
-        for fault in scenario.faults.iter().filter(|fault| fault.from <= now && now < fault.until) {
-            let receiver = Node::Receiver(fault.who % scenario.receivers);
-            let sender = Node::Sender(fault.who % scenario.publishes.len());
+        for (at, fault) in scenario.faults.iter().enumerate() {
+            if now < fault.from || fault.until <= now {
+                continue;
+            }
+            if self.drops(scenario, at, fault, way) {
+                self.dropped[at] += 1;
+                return Vec::new();
+            }
             let mut chance = |permille| self.random.below(1_000) < permille;
             match fault.kind {
-                Kind::Loss { permille } if chance(permille) => return Vec::new(),
-                Kind::Bursts { permille } => {
-                    if let Node::Receiver(at) = to {
-                        let in_burst = if self.burst[at] { !chance(50) } else { chance(permille) };
-                        self.burst[at] = in_burst;
-                        if in_burst {
-                            return Vec::new();
-                        }
-                    }
-                }
                 Kind::Duplicate { permille } if chance(permille) => copies += 1,
                 Kind::Reorder { permille } if chance(permille) => {
                     delay += self.random.below(4 * MILLISECOND);
@@ -61,15 +95,36 @@ impl Network {
                     if !scenario.keyed {
                         return Vec::new();
                     }
-                    changed = Some(usize::try_from(self.random.below(bytes as u64 * 8)).unwrap());
+                    let bits = way.bytes as u64 * 8;
+                    changed = Some(usize::try_from(self.random.below(bits)).unwrap());
                 }
-                Kind::Deaf if to == receiver => return Vec::new(),
-                Kind::Mute if from == receiver => return Vec::new(),
-                Kind::Partition if from == sender || to == sender => return Vec::new(),
-                Kind::Crybaby if to == receiver && chance(333) => return Vec::new(),
                 _ => {}
             }
         }
         (0..copies).map(|copy| (delay + copy * self.random.below(MILLISECOND), changed)).collect()
+    }
+
+    fn drops(&mut self, scenario: &Scenario, at: usize, fault: &Fault, way: Way) -> bool {
+        let receiver = Node::Receiver(fault.who % scenario.receivers);
+        let sender = Node::Sender(fault.who % scenario.publishes.len());
+        let is_leg = fault.who % scenario.legs == way.leg;
+        let mut chance = |permille| self.random.below(1_000) < permille;
+        match fault.kind {
+            Kind::Loss { permille } => chance(permille),
+            Kind::Bursts { permille } => {
+                let Node::Receiver(to) = way.to else { return false };
+                self.burst[to] = if self.burst[to] { !chance(50) } else { chance(permille) };
+                self.burst[to]
+            }
+            Kind::Burst { count } => way.to == receiver && self.dropped[at] < count,
+            Kind::Crybaby { permille } => way.to == receiver && chance(permille),
+            Kind::Mtu { bytes } => way.to == receiver && way.bytes > bytes,
+            Kind::Deaf => way.to == receiver,
+            Kind::Mute => way.from == receiver,
+            Kind::Partition => way.from == sender || way.to == sender,
+            Kind::LegCut => is_leg,
+            Kind::LegOneWay => is_leg && matches!(way.from, Node::Receiver(_)),
+            _ => false,
+        }
     }
 }

@@ -3,77 +3,10 @@
 
 use crate::config::{Config, Order};
 use crate::random::Random;
-use crate::time::{MICROSECOND, MILLISECOND};
+use crate::time::{MICROSECOND, MILLISECOND, SECOND};
+use crate::wire::Policy;
 
-pub(super) const FAULTS_END: u64 = 2_500 * MILLISECOND;
-
-/// One thing that goes wrong.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Fault {
-    pub(super) kind: Kind,
-    pub(super) from: u64,
-    pub(super) until: u64,
-    /// Which sender or receiver, modulo their number.
-    pub(super) who: usize,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    Loss {
-        permille: u64,
-    },
-    Bursts {
-        permille: u64,
-    },
-    Duplicate {
-        permille: u64,
-    },
-    Reorder {
-        permille: u64,
-    },
-    Corrupt {
-        permille: u64,
-    },
-    /// A receiver hears nothing.
-    Deaf,
-    /// A receiver's datagrams do not arrive.
-    Mute,
-    /// A sender reaches nobody.
-    Partition,
-    /// A receiver loses a third.
-    Crybaby,
-    /// A receiver does not run.
-    Stop,
-    /// The timers of a receiver are late.
-    Late {
-        by: u64,
-    },
-    /// The calendar of a sender jumps.
-    ClockStep,
-    /// A stranger sends garbage, old datagrams and forged ones.
-    Hostile,
-    /// A sender is killed, and comes back with the same series at `until`.
-    KillSender {
-        again: u64,
-        skip: u64,
-    },
-    /// A sender ends in order, for good.
-    EndSender,
-    /// A sender ends in order, and comes back.
-    RestartSender,
-    /// A sender's bus was emptied: it comes back with another series.
-    NewSeries,
-    /// A receiver is killed and comes back, with or without what it had received.
-    KillReceiver {
-        remembers: bool,
-    },
-}
-
-impl Kind {
-    pub(super) fn is_of_a_sender(self) -> bool {
-        matches!(self, Self::KillSender { .. } | Self::NewSeries | Self::RestartSender)
-    }
-}
+use super::fault::Fault;
 
 #[derive(Debug, Clone)]
 pub(super) struct Publish {
@@ -91,30 +24,91 @@ pub(super) struct Scenario {
     pub(super) seed: u64,
     pub(super) config: Config,
     pub(super) keyed: bool,
+    /// All nodes are restarted three times, to change the key.
+    pub(super) rekeys: bool,
     pub(super) publishes: Vec<Vec<Publish>>,
     pub(super) receivers: usize,
+    /// How many of the receivers are required, with the policy slowest.
+    pub(super) required: usize,
+    /// How many interfaces each node has. Senders send each datagram over all of them.
+    pub(super) legs: usize,
     pub(super) delay: u64,
     pub(super) jitter: u64,
     pub(super) faults: Vec<Fault>,
+    /// When the last fault is over.
+    pub(super) faults_end: u64,
 }
 
 impl Scenario {
+    /// Returns a scenario in which nothing is published and nothing goes wrong, with short timers.
+    pub(super) fn quiet(seed: u64, data_rate: u64) -> Self {
+        let config = Config {
+            window_bytes: 4 << 20,
+            message_max_bytes: 20_000,
+            reorder_memory_bytes: 1 << 20,
+            receive_memory_bytes: 2 << 20,
+            generation_ns: 200 * MILLISECOND,
+            session_max_ns: 200 * MILLISECOND,
+            status_ns: 100 * MILLISECOND,
+            activity_ns: 700 * MILLISECOND,
+            hold_limit_ns: 300 * MILLISECOND,
+            topics: 64,
+            sources: 8,
+            receivers: 16,
+            ..Config::with_rate(data_rate)
+        };
+        Self {
+            seed,
+            config,
+            keyed: false,
+            rekeys: false,
+            publishes: Vec::new(),
+            receivers: 1,
+            required: 0,
+            legs: 1,
+            delay: 100 * MICROSECOND,
+            jitter: 0,
+            faults: Vec::new(),
+            faults_end: 2_500 * MILLISECOND,
+        }
+    }
+
     pub(super) fn from_seed(seed: u64) -> Self {
         let mut random = Random::new(seed ^ 0x746f_726f_6e69);
-        let mut config = Config::with_rate(random.between(10, 200) * 1_000_000);
-        let order = if random.below(3) == 0 { Order::Arrival } else { Order::Source };
-        config.order = order;
+        let mut one = Self::quiet(seed, random.between(10, 200) * 1_000_000);
+        if random.below(16) == 0 {
+            one.faults_end = 12_500 * MILLISECOND;
+        }
+        one.keyed = random.below(4) == 0;
+        one.rekeys = one.keyed && random.below(4) == 0;
+        one.receivers = usize::try_from(random.between(1, 4)).unwrap();
+        one.legs = if random.below(4) == 0 { 2 } else { 1 };
+        one.delay = random.between(20, 400) * MICROSECOND;
+        one.vary_config(&mut random);
+        // Without repairs, what overtakes another makes that lost.
+        one.jitter = random.below(200) * MICROSECOND * one.config.generation_ns.min(1);
+        one.faults =
+            (0..random.below(7)).map(|_| Fault::draw(&mut random, one.faults_end)).collect();
+        let late = one.settled() + 400 * MILLISECOND;
+        let senders = random.between(1, 3);
+        one.publishes = (0..senders)
+            .map(|_| {
+                let mut list = flow(&mut random, one.faults_end + 300 * MILLISECOND);
+                // When the faults are over, everything must arrive.
+                let last = |at| Publish { at, length: 100, topic: 0, skip: 0, missed: false };
+                list.extend((1..4).map(|count| last(late + count * 50 * MILLISECOND)));
+                list
+            })
+            .collect();
+        one
+    }
+
+    fn vary_config(&mut self, random: &mut Random) {
+        let config = &mut self.config;
+        config.order = if random.below(3) == 0 { Order::Arrival } else { Order::Source };
         config.window_bytes = 1 << random.between(21, 23);
-        config.message_max_bytes = 20_000;
         config.reorder_memory_bytes = 1 << random.between(17, 22);
         config.receive_memory_bytes = config.reorder_memory_bytes * random.between(1, 2);
-        config.generation_ns = 200 * MILLISECOND;
-        config.session_max_ns = 200 * MILLISECOND;
-        config.status_ns = 100 * MILLISECOND;
-        config.activity_ns = 700 * MILLISECOND;
-        config.topics = 64;
-        config.sources = 8;
-        config.receivers = 16;
         config.batch_delay_ns = if random.below(4) == 0 { MILLISECOND } else { 0 };
         if random.below(8) == 0 {
             config.window_bytes = 300 << 10;
@@ -123,26 +117,39 @@ impl Scenario {
         if random.below(12) == 0 {
             config.generation_ns = 0;
         }
-        let senders = random.between(1, 3);
-        let publishes = (0..senders).map(|_| publishes(&mut random)).collect();
-        let receivers = usize::try_from(random.between(1, 4)).unwrap();
-        // Without repairs, what overtakes another makes that lost.
-        let jitter = random.below(200) * MICROSECOND * config.generation_ns.min(1);
-        let faults = (0..random.below(7)).map(|_| fault(&mut random)).collect();
-        Self {
-            seed,
-            keyed: random.below(4) == 0,
-            publishes,
-            receivers,
-            delay: random.between(20, 400) * MICROSECOND,
-            jitter,
-            faults,
-            config,
+        match random.below(10) {
+            0 | 1 => {
+                config.policy = Policy::Slowest;
+                self.required = usize::try_from(random.below(self.receivers as u64 + 1)).unwrap();
+                config.group_min = random.below(self.required as u64 + 1);
+            }
+            2 => {
+                config.policy = Policy::Uncontrolled;
+                config.data_rate = None;
+                config.retransmit_rate = Some(random.between(2, 50) * 1_000_000);
+            }
+            _ => {}
         }
     }
-}
 
-impl Scenario {
+    /// When everything that goes wrong is over, and its consequences too.
+    pub(super) fn settled(&self) -> u64 {
+        let settles = self.faults.iter().map(|fault| fault.kind.settles_ns(self.keyed));
+        let changes = if self.rekeys { REKEYED } else { 0 };
+        // A tail that was lost is noticed with the next SESSION, and repaired within two generations.
+        let noticed = self.config.session_max_ns + 250 * MILLISECOND;
+        let repaired = noticed + 2 * self.config.generation_ns;
+        // A source that died is reported when it was silent for so long.
+        let repaired = repaired.max(self.config.activity_ns + 50 * MILLISECOND);
+        (self.faults_end + settles.max().unwrap_or(0)).max(changes) + repaired
+    }
+
+    /// When the run ends.
+    pub(super) fn end(&self) -> u64 {
+        let published = self.publishes.iter().flatten().map(|one| one.at).max().unwrap_or(0);
+        self.settled().max(published) + 4 * self.config.generation_ns + 2 * SECOND
+    }
+
     /// Returns what is needed to understand a failure: messages one by one only if there are few.
     pub(super) fn describe(&self) -> String {
         let mut text = format!(
@@ -155,6 +162,12 @@ impl Scenario {
             self.delay / MICROSECOND,
             self.jitter / MICROSECOND,
         );
+        if self.config.policy != Policy::Bounded || self.legs > 1 || self.rekeys {
+            text += &format!(
+                "policy {:?}, {} required, group of {}, {} legs, key changes {}\n",
+                self.config.policy, self.required, self.config.group_min, self.legs, self.rekeys,
+            );
+        }
         for fault in &self.faults {
             text += &format!("{fault:?}\n");
         }
@@ -168,11 +181,21 @@ impl Scenario {
     }
 }
 
-fn publishes(random: &mut Random) -> Vec<Publish> {
+/// The three steps of a change of keys begin at these times.
+pub(super) const REKEY_AT: [u64; 3] = [300 * MILLISECOND, 1_000 * MILLISECOND, 1_700 * MILLISECOND];
+const REKEYED: u64 = 2_500 * MILLISECOND;
+
+/// Returns a steady flow of messages of one length.
+pub(super) fn steady(from: u64, until: u64, every: u64, length: usize) -> Vec<Publish> {
+    let at = (from..until).step_by(usize::try_from(every).unwrap());
+    at.map(|at| Publish { at, length, topic: 0, skip: 0, missed: false }).collect()
+}
+
+/// Draws bursts, a steady flow, and pauses.
+fn flow(random: &mut Random, end: u64) -> Vec<Publish> {
     let mut at = random.below(200 * MILLISECOND);
     let mut list = Vec::new();
-    while at < FAULTS_END + 300 * MILLISECOND && list.len() < 400 {
-        // Bursts, a steady flow, and pauses.
+    while at < end && list.len() < 400 {
         let (count, pause) = match random.below(10) {
             0 => (random.between(10, 60), random.below(300)),
             1 => (1, random.between(100, 500)),
@@ -194,47 +217,5 @@ fn publishes(random: &mut Random) -> Vec<Publish> {
         }
         at += pause * MILLISECOND + random.below(MILLISECOND);
     }
-    // When the faults are over, everything must arrive.
-    for last in 0..3 {
-        let at = FAULTS_END + (900 + last * 50) * MILLISECOND;
-        list.push(Publish { at, length: 100, topic: 0, skip: 0, missed: false });
-    }
     list
-}
-
-fn fault(random: &mut Random) -> Fault {
-    let from = random.below(2_200) * MILLISECOND;
-    let until = from + random.between(1, 800) * MILLISECOND;
-    let kind = match random.below(18) {
-        0 | 1 => Kind::Loss { permille: random.between(1, 300) },
-        2 | 3 => Kind::Bursts { permille: random.between(1, 50) },
-        4 => Kind::Duplicate { permille: random.between(1, 300) },
-        5 => Kind::Reorder { permille: random.between(1, 300) },
-        6 => Kind::Corrupt { permille: random.between(1, 200) },
-        7 => Kind::Deaf,
-        8 => Kind::Mute,
-        9 => Kind::Partition,
-        10 => Kind::Crybaby,
-        11 => Kind::Stop,
-        12 => Kind::Late { by: random.below(60) * MILLISECOND },
-        13 => match random.below(2) {
-            0 => Kind::ClockStep,
-            _ => Kind::Hostile,
-        },
-        14 => {
-            Kind::KillSender { again: random.below(40), skip: random.below(2) * random.below(10) }
-        }
-        15 => Kind::EndSender,
-        16 => match random.below(2) {
-            0 => Kind::RestartSender,
-            _ => Kind::NewSeries,
-        },
-        _ => Kind::KillReceiver { remembers: random.below(2) == 0 },
-    };
-    Fault {
-        kind,
-        from,
-        until: until.min(FAULTS_END),
-        who: usize::try_from(random.below(6)).unwrap(),
-    }
 }

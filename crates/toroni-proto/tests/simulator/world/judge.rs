@@ -1,0 +1,202 @@
+//! Checks the bounds of the machines during a run, and asks the oracle after it.
+
+use super::super::fault::Kind;
+use super::super::oracle::{self, Broken, Case, Failure, Given};
+use super::{Summary, World};
+use crate::config::Order;
+use crate::gaps::MAX_GAPS;
+use crate::sender::{Event, Sender};
+
+impl World<'_> {
+    /// Memory is within what the configuration states, and no state is without a timer that leads out of it.
+    pub(super) fn check_bounds(&self) -> Result<(), Failure> {
+        let config = &self.scenario.config;
+        let broken = |text| Err(Broken::Machine.because(text));
+        for (at, node) in self.receivers.iter().enumerate() {
+            let Some(arrivals) = &node.arrivals else { continue };
+            let (free, held) = arrivals.buffers();
+            let all = config.receive_memory_bytes / config.datagram_bytes;
+            if (free + held) as u64 != all {
+                return broken(format!("{free} buffers are free and {held} held, of {all}"));
+            }
+            let (followed, gaps) = (arrivals.counters().count(), arrivals.open_gaps());
+            if followed as u64 > config.sources || gaps > followed * MAX_GAPS {
+                return broken(format!("receiver {at} has {followed} sources and {gaps} gaps"));
+            }
+            let latest = self.monotonic().after(config.activity_ns.max(config.status_ns));
+            if followed > 0 && arrivals.poll_timeout().is_none_or(|due| due > latest) {
+                return broken(format!("receiver {at} waits for nothing"));
+            }
+        }
+        for (at, node) in self.senders.iter().enumerate() {
+            let Some(sender) = &node.sender else { continue };
+            if sender.audience().members().len() as u64 > config.receivers {
+                return broken(format!("sender {at} knows too many receivers"));
+            }
+            let latest = self.monotonic().after(config.session_max_ns);
+            let waits = sender.poll_timeout().is_some_and(|due| due <= latest);
+            if !sender.is_idle() && !waits {
+                return broken(format!("sender {at} has something to send and no timer"));
+            }
+        }
+        Ok(())
+    }
+
+    /// After the faults, everything that can be repaired is repaired within twice the generation interval.
+    pub(super) fn has_settled(&self) -> Result<(), Failure> {
+        let is_idle = |node: &super::SenderNode| {
+            let sent = node.sender.as_ref().is_none_or(Sender::is_idle);
+            sent && (node.gone || node.cursor == node.bus.len())
+        };
+        // One with a low rate, or that was held, may still be sending.
+        if !self.senders.iter().all(is_idle) {
+            return Ok(());
+        }
+        self.misses_nothing()
+    }
+
+    fn misses_nothing(&self) -> Result<(), Failure> {
+        for (at, node) in self.receivers.iter().enumerate() {
+            let Some(arrivals) = &node.arrivals else { continue };
+            let (_, held) = arrivals.buffers();
+            let gaps = arrivals.open_gaps();
+            if held > 0 || gaps > 0 {
+                let text = format!("receiver {at} holds {held} buffers, {gaps} gaps");
+                return Err(Broken::Machine.because(text));
+            }
+        }
+        Ok(())
+    }
+
+    pub(in super::super) fn judge(mut self) -> Result<Summary, Failure> {
+        self.check_bounds()?;
+        self.misses_nothing()?;
+        for (at, node) in self.senders.iter().enumerate() {
+            let Some(sender) = &node.sender else {
+                if node.gone {
+                    continue;
+                }
+                return Err(Broken::Machine.because(format!("sender {at} is not there")));
+            };
+            if !sender.is_idle() || node.cursor < node.bus.len() {
+                return Err(Broken::Machine.because(format!("sender {at} has not sent all")));
+            }
+            self.summary.repairs += sender.counters().repairs;
+        }
+        for (.., event) in &self.reports {
+            self.summary.put_out += u64::from(matches!(event, Event::PutOut { .. }));
+            self.summary.back += u64::from(matches!(event, Event::Back { .. }));
+        }
+        for at in 0..self.receivers.len() {
+            let arrivals = self.receivers[at].arrivals.iter();
+            self.summary.naks +=
+                arrivals.flat_map(|one| one.counters()).map(|(.., one)| one.naks).sum::<u64>();
+            for source in 0..self.truths.len() {
+                let (delivered, lost) = self
+                    .judge_one(at, source)
+                    .map_err(|error| error.at(format!("receiver {at}, of sender {source}")))?;
+                self.summary.delivered += delivered;
+                self.summary.lost += lost;
+            }
+        }
+        Ok(self.summary)
+    }
+
+    /// What one receiver was given of one source.
+    fn judge_one(&self, receiver: usize, source: usize) -> Result<(u64, u64), Failure> {
+        let (node, sender) = (&self.receivers[receiver], &self.senders[source]);
+        let (mut delivered, mut lost) = (0, 0);
+        for life in 0..=node.record.life {
+            let empty = Vec::new();
+            let given = node.record.given.get(&(source, life)).unwrap_or(&empty);
+            let is_last = life == node.record.life;
+            let topics = |series, number| {
+                let named = self.topics[source].get(&(series, number));
+                named.map(|(_, name)| name.clone()).unwrap_or_default()
+            };
+            let is_complete = is_last && !self.is_forged() && !sender.gone;
+            let case = Case {
+                truths: &self.truths[source],
+                given,
+                ordered: self.scenario.config.order == Order::Source,
+                quiet_after: self.scenario.settled(),
+                faultless: self.is_faultless(),
+                last_series: is_complete.then_some(sender.series),
+                silenced: is_last && sender.gone && !sender.said_end,
+                impersonated: self.is_forged() || self.scenario.has_twins(),
+                topics: &topics,
+            };
+            let (more, missing) =
+                oracle::judge(&case).map_err(|error| error.at(format!("life {life}")))?;
+            (delivered, lost) = (delivered + more, lost + missing);
+            if is_complete {
+                self.has_all_late(source, given)?;
+            }
+        }
+        Ok((delivered, lost))
+    }
+
+    fn is_faultless(&self) -> bool {
+        self.scenario.faults.is_empty()
+            && !self.scenario.rekeys
+            && self.scenario.config.generation_ns > 0
+    }
+
+    /// Whether there is a stranger whose datagrams are believed.
+    fn is_forged(&self) -> bool {
+        let forged = |fault: &super::super::fault::Fault| fault.kind == Kind::Hostile;
+        !self.scenario.keyed && self.scenario.faults.iter().any(forged)
+    }
+
+    /// What was published when all was over must have arrived.
+    fn has_all_late(&self, source: usize, given: &[Given]) -> Result<(), Failure> {
+        for (_, series, number) in self.late.iter().filter(|(one, ..)| *one == source) {
+            let is_it = |one: &Given| {
+                matches!(one, Given::Message { series: in_series, number: at, .. }
+                    if in_series == series && at == number)
+            };
+            if !given.iter().any(is_it) {
+                let text = format!("number {number} of sender {source} did not arrive");
+                return Err(Broken::Unreported.because(text));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns how long each message was on its way to a receiver, sorted, in nanoseconds.
+    pub(in super::super) fn latencies(&self, receiver: usize) -> Vec<u64> {
+        let given = self.receivers[receiver].record.given.iter();
+        let mut list: Vec<u64> = given
+            .flat_map(|((source, _), given)| given.iter().map(move |one| (source, one)))
+            .filter_map(|(source, one)| match one {
+                Given::Message { at, series, number, .. } => {
+                    Some(at - self.topics[*source].get(&(*series, *number))?.0)
+                }
+                Given::Loss { .. } => None,
+            })
+            .collect();
+        list.sort_unstable();
+        list
+    }
+
+    /// Returns the losses that a receiver was told of.
+    pub(in super::super) fn losses(&self, receiver: usize) -> Vec<Given> {
+        let given = self.receivers[receiver].record.given.values().flatten();
+        given.filter(|one| matches!(one, Given::Loss { .. })).cloned().collect()
+    }
+
+    pub(in super::super) fn sender(&self, at: usize) -> Option<&Sender> {
+        self.senders[at].sender.as_ref()
+    }
+
+    /// Returns how many datagrams a receiver has heard more than once.
+    pub(in super::super) fn duplicates(&self, receiver: usize) -> u64 {
+        let arrivals = self.receivers[receiver].arrivals.iter();
+        arrivals.flat_map(|one| one.counters()).map(|(.., one)| one.duplicates).sum()
+    }
+
+    /// Returns whether a sender has stopped because another node has its id.
+    pub(in super::super) fn stopped_by_collision(&self, at: usize) -> bool {
+        self.senders[at].collided
+    }
+}
