@@ -296,3 +296,21 @@ fn a_source_that_dies_is_reported_when_it_was_silent_for_long() {
     }
     judge(world);
 }
+
+#[test]
+fn the_repairers_of_a_feed_repair_it_although_its_source_hears_nothing() {
+    for repairers in 1..=3 {
+        let mut scenario = Scenario::quiet(10, 20_000_000);
+        (scenario.receivers, scenario.repairers) = (3, repairers);
+        scenario.publishes = vec![steady(100 * MS, 2_400 * MS, 2 * MS, 300)];
+        scenario.faults = vec![
+            fault(Kind::Crybaby { permille: 50 }, 300, 2_000, 0),
+            fault(Kind::Crybaby { permille: 50 }, 300, 2_000, 1),
+            fault(Kind::DeafSender, 300, 2_500, 0),
+        ];
+        let world = run(&scenario);
+        let by_source = world.sender(0).unwrap().counters().repairs;
+        let summary = delivers_all(&scenario);
+        assert!(summary.repairs > 10 * by_source, "{by_source} of {}", summary.repairs);
+    }
+}

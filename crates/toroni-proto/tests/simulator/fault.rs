@@ -44,6 +44,8 @@ pub(super) enum Kind {
     Deaf,
     /// A receiver's datagrams do not arrive.
     Mute,
+    /// A sender hears nothing.
+    DeafSender,
     /// A sender reaches nobody.
     Partition,
     /// A leg is cut.
@@ -117,7 +119,7 @@ impl Kind {
 
     fn draw(random: &mut Random) -> Self {
         let coin = |random: &mut Random| random.below(2) == 0;
-        match random.below(30) {
+        match random.below(31) {
             0 | 1 => Self::Loss { permille: random.between(1, 300) },
             2 | 3 => Self::Bursts { permille: random.between(1, 50) },
             4 => Self::Burst { count: 10_u64.pow(u32::from(coin(random)) + 1) },
@@ -147,6 +149,7 @@ impl Kind {
             25 => Self::NewSeries,
             26 | 27 => Self::KillReceiver { remembers: coin(random) },
             28 => Self::Hostile,
+            29 => Self::DeafSender,
             _ => Self::Twin,
         }
     }

@@ -55,6 +55,9 @@ fn smaller(scenario: &Scenario) -> Vec<Scenario> {
     if scenario.legs > 1 {
         with(&|one| one.legs = 1);
     }
+    if scenario.repairers > 0 {
+        with(&|one| one.repairers = 0);
+    }
     if scenario.rekeys {
         with(&|one| one.rekeys = false);
     }

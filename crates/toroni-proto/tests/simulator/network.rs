@@ -13,6 +13,7 @@ use super::scenario::Scenario;
 pub(super) enum Node {
     Sender(usize),
     Receiver(usize),
+    Repairer(usize),
     Stranger(usize),
 }
 
@@ -21,7 +22,8 @@ pub(super) fn path(node: Node, leg: usize) -> Path {
     let port = match node {
         Node::Receiver(at) => 100 + at,
         Node::Sender(at) => 200 + at,
-        Node::Stranger(at) => 300 + at,
+        Node::Repairer(at) => 300 + at,
+        Node::Stranger(at) => 400 + at,
     };
     let address = Address { ip: [0; 16], port: u16::try_from(port + leg * 1_000).unwrap() };
     Path { leg: Leg::new(leg).unwrap(), address }
@@ -34,7 +36,9 @@ pub(super) fn node(path: Path) -> Option<(Node, usize)> {
     let node = match port {
         100..200 => Node::Receiver(port - 100),
         200..300 => Node::Sender(port - 200),
-        _ => Node::Stranger(port.saturating_sub(300)),
+        // The address of a repairer is stated by the feed, and can be reached over each leg.
+        300..400 => return Some((Node::Repairer(port - 300), leg.index())),
+        _ => Node::Stranger(port.saturating_sub(400)),
     };
     (of_leg == leg.index()).then_some((node, of_leg))
 }
@@ -121,6 +125,7 @@ impl Network {
             Kind::Mtu { bytes } => way.to == receiver && way.bytes > bytes,
             Kind::Deaf => way.to == receiver,
             Kind::Mute => way.from == receiver,
+            Kind::DeafSender => way.to == sender,
             Kind::Partition => way.from == sender || way.to == sender,
             Kind::LegCut => is_leg,
             Kind::LegOneWay => is_leg && matches!(way.from, Node::Receiver(_)),

@@ -32,6 +32,8 @@ pub(super) struct Scenario {
     pub(super) required: usize,
     /// How many interfaces each node has. Senders send each datagram over all of them.
     pub(super) legs: usize,
+    /// How many repairers the streams have, which are feeds then.
+    pub(super) repairers: usize,
     pub(super) delay: u64,
     pub(super) jitter: u64,
     pub(super) faults: Vec<Fault>,
@@ -66,6 +68,7 @@ impl Scenario {
             receivers: 1,
             required: 0,
             legs: 1,
+            repairers: 0,
             delay: 100 * MICROSECOND,
             jitter: 0,
             faults: Vec::new(),
@@ -83,6 +86,8 @@ impl Scenario {
         one.rekeys = one.keyed && random.below(4) == 0;
         one.receivers = usize::try_from(random.between(1, 4)).unwrap();
         one.legs = if random.below(4) == 0 { 2 } else { 1 };
+        let repaired = !one.keyed && random.below(6) == 0;
+        one.repairers = usize::try_from(random.between(1, 3)).unwrap() * usize::from(repaired);
         one.delay = random.between(20, 400) * MICROSECOND;
         one.vary_config(&mut random);
         // Without repairs, what overtakes another makes that lost.
@@ -162,10 +167,16 @@ impl Scenario {
             self.delay / MICROSECOND,
             self.jitter / MICROSECOND,
         );
-        if self.config.policy != Policy::Bounded || self.legs > 1 || self.rekeys {
+        let plain = self.config.policy == Policy::Bounded && self.legs == 1 && self.repairers == 0;
+        if !plain || self.rekeys {
             text += &format!(
-                "policy {:?}, {} required, group of {}, {} legs, key changes {}\n",
-                self.config.policy, self.required, self.config.group_min, self.legs, self.rekeys,
+                "policy {:?}, {} required, group of {}, {} legs, {} repairers, key changes {}\n",
+                self.config.policy,
+                self.required,
+                self.config.group_min,
+                self.legs,
+                self.repairers,
+                self.rekeys,
             );
         }
         for fault in &self.faults {

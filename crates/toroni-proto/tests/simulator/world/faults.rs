@@ -75,6 +75,14 @@ impl World<'_> {
             }
             Kind::RestartSender => self.start_sender(at),
             Kind::NewSeries if node.sender.is_none() => {
+                // What was not sent before the end, nobody was to receive.
+                if node.said_end
+                    && let Some(truth) = self.truths[at].get_mut(&node.series)
+                {
+                    node.bus[node.cursor..]
+                        .iter()
+                        .for_each(|entry| drop(truth.remove(&entry.number)));
+                }
                 node.series += 1;
                 node.bus.clear();
                 (node.cursor, node.number) = (0, 0);

@@ -8,7 +8,7 @@ mod nodes;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
-use self::nodes::{Entry, Nothing, ReceiverNode, SenderNode};
+use self::nodes::{Entry, Nothing, ReceiverNode, RepairerNode, SenderNode};
 use super::fault::Kind;
 use super::network::{Network, Node, Way, node, path};
 use super::oracle::{Broken, Failure, Truth};
@@ -93,6 +93,7 @@ pub(super) struct World<'a> {
     random: Random,
     senders: Vec<SenderNode>,
     receivers: Vec<ReceiverNode>,
+    repairers: Vec<RepairerNode>,
     /// By source.
     truths: Vec<BTreeMap<u32, Truth>>,
     topics: Vec<BTreeMap<(u32, u64), (u64, String)>>,
@@ -130,6 +131,7 @@ impl<'a> World<'a> {
             random: Random::new(scenario.seed ^ 99),
             senders: Vec::new(),
             receivers: Vec::new(),
+            repairers: (0..scenario.repairers).map(|_| RepairerNode::default()).collect(),
             truths: vec![BTreeMap::new(); scenario.publishes.len()],
             topics: vec![BTreeMap::new(); scenario.publishes.len()],
             late: Vec::new(),
@@ -221,7 +223,7 @@ impl<'a> World<'a> {
             let is_it = match node {
                 Node::Receiver(at) => fault.who % self.scenario.receivers == at,
                 Node::Sender(at) => fault.who % self.scenario.publishes.len() == at,
-                Node::Stranger(_) => false,
+                Node::Repairer(_) | Node::Stranger(_) => false,
             };
             if !is_it || self.now < fault.from || fault.until <= self.now {
                 continue;
@@ -329,6 +331,9 @@ impl<'a> World<'a> {
                 for receiver in 0..self.receivers.len() {
                     self.send(Node::Sender(at), Node::Receiver(receiver), leg, &bytes);
                 }
+                for repairer in 0..self.repairers.len() {
+                    self.send(Node::Sender(at), Node::Repairer(repairer), leg, &bytes);
+                }
                 for other in 0..self.senders.len() {
                     if other != at && self.senders[other].source == source {
                         self.send(Node::Sender(at), Node::Sender(other), leg, &bytes);
@@ -365,6 +370,14 @@ impl<'a> World<'a> {
                     let from = path(from, leg);
                     let _ = arrivals.handle_datagram(now, from, &bytes, &mut node.record);
                     node.process.due = true;
+                }
+            }
+            Event::Arrive { to: Node::Repairer(at), bytes, .. } => {
+                for bytes in self.repairers[at].handle(self.now, &bytes) {
+                    self.summary.repairs += 1;
+                    for receiver in 0..self.receivers.len() {
+                        self.send(Node::Repairer(at), Node::Receiver(receiver), 0, &bytes);
+                    }
                 }
             }
             Event::Arrive { .. } => {}

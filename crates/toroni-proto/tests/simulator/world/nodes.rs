@@ -11,12 +11,13 @@ use crate::random::Random;
 use crate::reassembly::{Bound, Loss, Message};
 use crate::receiver::{Mark, Me};
 use crate::sender::{Identity, Sender};
-use crate::time::Monotonic;
+use crate::time::{MILLISECOND, Monotonic};
 use crate::wire::{
-    Flags, Header, Key, Keys, LostReason, NodeName, Receiver, Repairers, Start, TableName,
-    TopicNumber,
+    self, Body, Flags, Header, Key, Keys, LostReason, NodeName, Receiver, Repairers, Rules, Start,
+    TableName, TopicNumber,
 };
 
+use super::super::network::{Node, path};
 use super::super::oracle::{Count, Given};
 use super::super::scenario::Scenario;
 
@@ -113,11 +114,13 @@ impl SenderNode {
         let name = format!("sender-{}", self.source);
         let names: Vec<String> = (0..scenario.required).map(receiver_name).collect();
         let required: Vec<_> = names.iter().map(|name| NodeName::new(name).unwrap()).collect();
+        let repairers: Vec<_> =
+            (0..scenario.repairers).map(|at| path(Node::Repairer(at), 0).address).collect();
         let instance = [u8::try_from(self.instance).unwrap(); 16];
         let source = Source(u32::try_from(self.source).unwrap());
         let identity = Identity {
             header: Header {
-                flags: Flags::NONE,
+                flags: if scenario.repairers > 0 { Flags::FEED } else { Flags::NONE },
                 ttl: 16,
                 realm: REALM,
                 stream: STREAM,
@@ -131,7 +134,7 @@ impl SenderNode {
             series: Series(self.series),
             begins: Number::new(begins).unwrap(),
             patterns: &[TableName::new("plant/**").unwrap()],
-            repairers: Repairers::default(),
+            repairers: Repairers::new(&repairers).unwrap(),
             listen: 0,
             required: &required,
         };
@@ -232,6 +235,42 @@ impl ReceiverNode {
         }
         self.arrivals = Some(arrivals);
         self.process.socket.clear();
+    }
+}
+
+/// Repairs feeds: it keeps what it hears, and sends to all what it is asked for. It may have missed some.
+#[derive(Default)]
+pub(super) struct RepairerNode {
+    /// By source, session and sequence: when it was sent again last, and the datagram.
+    heard: BTreeMap<(u32, u32, u64), (u64, Vec<u8>)>,
+}
+
+impl RepairerNode {
+    /// Takes a datagram. Returns what it sends to the group.
+    pub(super) fn handle(&mut self, now: u64, bytes: &[u8]) -> Vec<Vec<u8>> {
+        let rules = Rules { realm: REALM, keys: None, message_max: u32::MAX };
+        let Ok(datagram) = wire::parse(bytes, &rules, |_, _| Ok(())) else { return Vec::new() };
+        let Header { source, session, sequence, .. } = datagram.header;
+        let key = |sequence| (source.0, session.0, sequence);
+        let Body::Nak(nak) = datagram.body else {
+            if let Body::Data(_) = datagram.body {
+                let mut again = bytes.to_vec();
+                again[4] |= 1; // RETRANSMISSION
+                self.heard.entry(key(sequence.get())).or_insert((0, again));
+            }
+            return Vec::new();
+        };
+        let mut sent = Vec::new();
+        for range in nak.ranges.iter() {
+            let asked = key(range.first().get())..key(range.end().get());
+            for (_, (last, bytes)) in self.heard.range_mut(asked) {
+                if *last == 0 || now - *last >= 10 * MILLISECOND {
+                    *last = now;
+                    sent.push(bytes.clone());
+                }
+            }
+        }
+        sent
     }
 }
 
