@@ -20,6 +20,7 @@
 //! STATUS that does not hold the sender. In the same way, one that joins late is waited for when it has caught up.
 
 use crate::config::Config;
+use crate::hook::mutant;
 use crate::id::Sequence;
 use crate::time::{MICROSECOND, MILLISECOND, Monotonic, SECOND, Wall};
 use crate::window::Window;
@@ -233,7 +234,7 @@ impl Audience {
             _ if !is_required => Standing::Optional,
             Standing::Required => Standing::Required,
             // One that was put out long ago is known no more, so a new one must have caught up as well.
-            _ if has_room => Standing::Required,
+            _ if has_room || mutant("late_ones_hold") => Standing::Required,
             _ => Standing::Out,
         };
         (was == Standing::Out && member.standing == Standing::Required)
@@ -242,7 +243,7 @@ impl Audience {
 
     /// Returns whether another datagram may be sent. Notes which receivers are waited for.
     pub fn allows(&mut self, now: Monotonic, window: &Window) -> bool {
-        if !self.slowest {
+        if !self.slowest || mutant("slowest_outruns") {
             return true;
         }
         let mut allowed = true;
@@ -260,7 +261,7 @@ impl Audience {
             }
         }
         // The group must be complete at the start only.
-        let complete = count >= self.group_min;
+        let complete = count >= self.group_min || mutant("group_incomplete");
         if complete {
             self.group_min = 0;
         }
@@ -295,7 +296,7 @@ impl Audience {
             return member.seen.after(self.silence_ns);
         }
         let silent = member.seen.after(SILENT_NS);
-        match member.holds_since {
+        match member.holds_since.filter(|_| !mutant("holds_for_ever")) {
             Some(since) => silent.min(since.after(self.hold_limit_ns)),
             None => silent,
         }

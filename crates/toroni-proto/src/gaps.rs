@@ -225,8 +225,8 @@ impl Gaps {
                 // That the queue of another receiver is long says nothing about ours. And one that asks without
                 // end must not keep us from asking again: after each NAK one answer counts.
                 let gap = &mut self.list[at];
-                let ours = answer == NcfReason::Ignored || gap.naks > 0;
-                if ours && !gap.delayed {
+                let ours = answer == NcfReason::Ignored || gap.naks > 0 || mutant("ncf_for_all");
+                if ours && (!gap.delayed || mutant("ncf_again_and_again")) {
                     gap.delayed = true;
                     gap.due = now.after(spread(&mut self.random, self.suppress_ns));
                 }

@@ -168,7 +168,8 @@ impl Repair {
         // Beyond the budget of all, each address still has its share: the honest are not dropped because
         // others are loud.
         let share = (all / addresses.max(1)).max(1);
-        let admitted = peer.naks < each && (used < all || peer.naks < share);
+        let within = peer.naks < each && (used < all || peer.naks < share);
+        let admitted = within || mutant("naks_without_limit");
         if admitted {
             let is_first = peer.naks == 0;
             peer.naks += 1;

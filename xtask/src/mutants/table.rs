@@ -582,7 +582,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "end_closes_gaps",
         mistake: "a receiver forgets its gaps when the source ends",
-        noticed_by: &[Protocol("seeds_deliver_every_message_or_report_it")],
+        noticed_by: &[Protocol("a_source_that_ends_repairs_what_was_lost_before")],
     },
     Mutant {
         name: "jump_unlimited",
@@ -595,6 +595,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: &[
             Protocol("naks_alternate_over_the_legs_on_which_the_source_is_heard"),
             Protocol("every_repairer_is_tried_on_every_leg_and_the_sender_last_of_each_round"),
+            Protocol("two_legs_deliver_once_and_one_of_them_is_enough"),
         ],
     },
     Mutant {
@@ -641,13 +642,103 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "sleep_is_loss",
         mistake: "what is overdue because this process was stopped is given up before it reads its socket",
-        noticed_by: &[Protocol(
-            "a_turn_that_begins_late_moves_the_deadlines_before_anything_is_read",
-        )],
+        noticed_by: &[
+            Protocol("a_turn_that_begins_late_moves_the_deadlines_before_anything_is_read"),
+            Protocol("a_receiver_that_was_stopped_for_10_s_reads_its_socket_and_loses_nothing"),
+        ],
     },
     Mutant {
         name: "strangers_take_all",
         mistake: "datagrams of sessions that nobody believes yet take all receive buffers",
         noticed_by: &[Protocol("all_receivers_that_join_share_a_sixteenth_of_the_buffers")],
+        name: "high_water_off_by_one",
+        mistake: "a receiver takes the newest datagram for one that is missing",
+        noticed_by: &[Protocol("seeds_deliver_every_message_or_report_it")],
+    },
+    Mutant {
+        name: "ncf_for_all",
+        mistake: "what the sender says to one receiver keeps all others from asking",
+        noticed_by: &[
+            Protocol("what_the_sender_says_to_others_keeps_no_receiver_from_asking"),
+            Protocol("neither_a_crybaby_nor_a_flood_of_naks_harms_the_others"),
+        ],
+    },
+    Mutant {
+        name: "ncf_again_and_again",
+        mistake: "a stranger who asks without end keeps a receiver from asking again",
+        noticed_by: &[Protocol("however_often_others_ask_a_receiver_asks_again")],
+    },
+    Mutant {
+        name: "late_ones_hold",
+        mistake: "a required receiver holds the sender before it has caught up",
+        noticed_by: &[Protocol("one_that_comes_back_after_it_was_forgotten_must_catch_up_first")],
+    },
+    Mutant {
+        name: "slowest_outruns",
+        mistake: "with the policy slowest, the sender waits for nobody",
+        noticed_by: &[
+            Protocol("required_receivers_that_keep_up_lose_nothing_however_small_their_memory_is"),
+            Protocol("a_required_receiver_holds_the_sender_until_it_is_put_out_and_comes_back"),
+        ],
+    },
+    Mutant {
+        name: "holds_for_ever",
+        mistake: "a required receiver that takes nothing holds the sender for ever",
+        noticed_by: &[Protocol("a_required_receiver_that_hears_nothing_holds_for_the_limit")],
+    },
+    Mutant {
+        name: "group_incomplete",
+        mistake: "the sender begins before the required receivers are there",
+        noticed_by: &[Protocol("the_first_message_waits_for_the_whole_group")],
+    },
+    Mutant {
+        name: "one_key_only",
+        mistake: "while the key is changed, only one key is accepted",
+        noticed_by: &[
+            Protocol("during_a_change_of_keys_all_nodes_understand_each_other"),
+            Protocol("the_keys_are_changed_without_a_loss"),
+        ],
+    },
+    Mutant {
+        name: "naks_without_limit",
+        mistake: "a sender reads as many NAKs as an address sends",
+        noticed_by: &[Protocol("neither_a_crybaby_nor_a_flood_of_naks_harms_the_others")],
+    },
+    Mutant {
+        name: "remembered_not_awaited",
+        mistake: "a source that died while the receiver was down is not reported",
+        noticed_by: &[
+            Protocol("a_source_that_is_silent_since_this_process_started_is_reported"),
+            Protocol("seeds_deliver_every_message_or_report_it"),
+        ],
+    },
+    Mutant {
+        name: "silence_not_told",
+        mistake: "a source that dies is not reported",
+        noticed_by: &[
+            Protocol("a_source_that_dies_is_reported_when_it_was_silent_for_long"),
+            Protocol("seeds_deliver_every_message_or_report_it"),
+        ],
+    },
+    Mutant {
+        name: "both_stop",
+        mistake: "of two nodes with one id, both stop",
+        noticed_by: &[Protocol(
+            "two_nodes_with_one_id_notice_it_and_with_a_key_the_later_one_stops",
+        )],
+    },
+    Mutant {
+        name: "named_once",
+        mistake: "one forged SESSION makes an earlier session believed",
+        noticed_by: &[Protocol(
+            "an_earlier_session_is_followed_when_ours_is_silent_and_it_was_named_twice",
+        )],
+    },
+    Mutant {
+        name: "later_session_at_once",
+        mistake: "without a key, one forged datagram takes a stream over",
+        noticed_by: &[Protocol(
+            "two_nodes_with_one_id_notice_it_and_with_a_key_the_later_one_stops",
+        )],
     },
 ];

@@ -186,7 +186,7 @@ impl Arrivals {
             return false;
         };
         self.entries[at].mark = Some(mark);
-        self.entries[at].awaited = Some(now);
+        self.entries[at].awaited = Some(now).filter(|_| !mutant("remembered_not_awaited"));
         true
     }
 

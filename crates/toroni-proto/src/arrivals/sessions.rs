@@ -181,6 +181,7 @@ impl Entry {
     fn named_again(&mut self, now: Monotonic, session: Session) -> bool {
         match self.earlier {
             Some((named, since)) if named == session => now.since(since) >= NAMED_NS,
+            _ if mutant("named_once") => true,
             _ => {
                 self.earlier = Some((session, now));
                 false
@@ -238,7 +239,8 @@ impl Arrivals {
             // The members of a feed agree on its sessions.
             let is_sure = has_key || header.flags.has(Flags::FEED);
             let replaces = if session > entry.session {
-                ended || is_sure || silent >= promised.saturating_add(REPLACE_NS)
+                let broke = silent >= promised.saturating_add(REPLACE_NS);
+                ended || is_sure || broke || mutant("later_session_at_once")
             } else {
                 silent >= activity_ns && is_session && entry.named_again(now, session)
             };
@@ -342,7 +344,8 @@ impl Arrivals {
         self.collision = Some((since, count));
         if count == COLLISIONS {
             self.collision = None;
-            let greater = (self.me.id.session, self.instance) > (session, instance);
+            let greater =
+                (self.me.id.session, self.instance) > (session, instance) || mutant("both_stop");
             let stop = greater && self.keys.is_some();
             self.event(Event::Collision { address: from, stop });
         }

@@ -56,7 +56,9 @@ impl Receiver {
     }
 
     fn finish(&mut self, reason: LostReason, pool: &mut Pool, out: &mut impl Deliver) {
-        if let Some(Position { message, .. }) = self.give_up_all(reason, pool, out) {
+        if let Some(Position { message, .. }) = self.give_up_all(reason, pool, out)
+            && !mutant("silence_not_told")
+        {
             // What was sent last and lost with the host, nobody knows.
             let after = self.delivery.mark.and_then(Number::before);
             let bound = Bound::AtLeast;

@@ -144,7 +144,7 @@ impl Live {
         }
         if sequence >= self.next {
             self.missing(now, self.next, sequence, pool, out);
-            self.next = sequence.plus(1);
+            self.next = if mutant("high_water_off_by_one") { sequence } else { sequence.plus(1) };
         }
         let Some(arrival) = self.keep(now, sequence, buffer, length, pool, out) else {
             return false;

@@ -132,11 +132,13 @@ impl World<'_> {
     fn continue_receiver(&mut self, at: usize) {
         let now = self.monotonic();
         let node = &mut self.receivers[at];
-        let Some(since) = node.process.stopped.take() else { return };
+        if node.process.stopped.take().is_none() {
+            return;
+        }
         node.record.now = self.now;
         node.process.due = true;
         let Some(arrivals) = &mut node.arrivals else { return };
-        arrivals.postpone(self.now - since);
+        arrivals.begin_turn(now);
         for (from, bytes) in node.process.socket.drain(..) {
             let _ = arrivals.handle_datagram(now, from, &bytes, &mut node.record);
         }
