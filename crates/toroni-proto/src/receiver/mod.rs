@@ -386,8 +386,11 @@ impl Receiver {
         let live = &mut self.live;
         let blocked = live.reassembly.is_blocked();
         if blocked {
-            let until = now.after(self.config.generation_ns);
-            live.names_until.get_or_insert(until);
+            if live.names_until.is_none() {
+                live.names_until = Some(now.after(self.config.generation_ns));
+                // The pause between requests that were not answered may be longer than that.
+                self.requests.want_names(now);
+            }
         } else {
             live.names_until = None;
         }

@@ -101,3 +101,17 @@ fn a_message_whose_name_does_not_come_is_lost_after_the_generation_interval() {
     assert_eq!(bench.given(522), ["Gone=1 in 41..42", "Topic=1 in 42..43"]);
     assert_eq!((bench.receiver.held(), bench.receiver.mark().unwrap().next), (0, number(43)));
 }
+
+#[test]
+fn what_needs_a_name_asks_for_it_at_once_however_long_the_pause_has_become() {
+    let (mut source, mut bench) = live(&config());
+    // Its name is declared in it, and both are lost.
+    source.publish_on("plant/b", 1, 41, 5);
+    bench.hears(21, &source.session(21));
+    bench.given(600);
+    bench.hears(601, &source.session(601));
+    let asked = bench.times(7, 601..3_000);
+    assert!(asked.len() > 3 && asked.iter().all(|ms| *ms < 2_500), "{asked:?}");
+    bench.hears_all(3_000, &source.publish_on("plant/b", 3_000, 42, 5));
+    assert_eq!(bench.times(7, 3_000..3_015), [3_000]);
+}
