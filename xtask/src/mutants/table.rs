@@ -651,6 +651,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "strangers_take_all",
         mistake: "datagrams of sessions that nobody believes yet take all receive buffers",
         noticed_by: &[Protocol("all_receivers_that_join_share_a_sixteenth_of_the_buffers")],
+    },
+    Mutant {
         name: "high_water_off_by_one",
         mistake: "a receiver takes the newest datagram for one that is missing",
         noticed_by: &[Protocol("seeds_deliver_every_message_or_report_it")],

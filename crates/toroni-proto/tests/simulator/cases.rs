@@ -4,6 +4,7 @@ use super::fault::{Fault, Kind};
 use super::oracle::{Count, Failure, Given};
 use super::scenario::{Publish, Scenario, steady};
 use super::world::{Summary, World};
+use crate::legs::LegCounters;
 use crate::sender::Event;
 use crate::time::{MICROSECOND, MILLISECOND, SECOND};
 use crate::wire::{LostReason, Policy};
@@ -84,6 +85,19 @@ fn neither_a_crybaby_nor_a_flood_of_naks_harms_the_others() {
         // Repairs leave at 12.5 Mbit/s, a datagram in 0.75 ms, and those of the others come first in each turn.
         assert!(p99 <= usual * 3 / 2 + 3 * MS, "{kind:?}: p99 {p99} ns, without {usual} ns");
         assert!(in_time * 100 >= all * 95, "{in_time} of {all} in time");
+    }
+}
+
+/// Without a key, anybody can make a receiver believe anything, except that it has more memory or time.
+#[test]
+fn whatever_a_stranger_sends_the_machines_keep_their_bounds() {
+    for seed in 0..60 {
+        let mut scenario = Scenario::from_seed(seed);
+        (scenario.keyed, scenario.rekeys) = (false, false);
+        for who in 0..3 {
+            scenario.faults.push(fault(Kind::Noise, 100, 1_500, who));
+        }
+        run(&scenario);
     }
 }
 
@@ -183,9 +197,14 @@ fn two_legs_deliver_once_and_one_of_them_is_enough() {
     let data = whole.sender(0).unwrap().counters().data;
     for receiver in 0..2 {
         assert_eq!(whole.duplicates(receiver), data, "each datagram came twice");
+        let first = LegCounters { first: data, duplicates: 0, missing: 0 };
+        let second = LegCounters { first: 0, duplicates: data, missing: 0 };
+        assert_eq!(whole.legs(receiver), [first, second]);
     }
     judge(whole);
     scenario.faults = vec![fault(Kind::LegCut, 500, 1_500, 1)];
+    // For one second, a datagram each 2 ms does not come on the second leg.
+    assert_eq!(run(&scenario).legs(0)[1].missing, 500);
     let naks = delivers_all(&scenario).naks;
     assert_eq!(naks, 0, "nothing was missing");
     scenario.faults = vec![

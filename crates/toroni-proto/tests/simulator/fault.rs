@@ -95,6 +95,8 @@ pub(super) enum Kind {
     Twin,
     /// A stranger sends garbage, old datagrams and forged ones.
     Hostile,
+    /// A stranger sends datagrams that were changed anywhere, also where nobody has a key.
+    Noise,
     /// A stranger sends 100,000 NAKs in a second from one address.
     Flood,
 }

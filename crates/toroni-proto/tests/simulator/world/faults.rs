@@ -39,7 +39,9 @@ impl World<'_> {
                 let step = self.random.below(2 * longest).cast_signed();
                 node.wall_step = step - longest.cast_signed();
             }
-            Kind::Hostile | Kind::Flood => self.at(self.now, Event::Foreign { fault }),
+            Kind::Hostile | Kind::Noise | Kind::Flood => {
+                self.at(self.now, Event::Foreign { fault })
+            }
             Kind::Twin => {
                 let twin = self.senders.len();
                 self.twins.insert(fault, twin);

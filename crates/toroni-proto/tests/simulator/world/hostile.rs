@@ -41,7 +41,7 @@ impl World<'_> {
                 10 * MICROSECOND
             }
             _ => {
-                self.hostile(what.who);
+                self.hostile(what.who, what.kind);
                 1 + self.random.below(2 * MILLISECOND)
             }
         };
@@ -49,19 +49,19 @@ impl World<'_> {
     }
 
     /// A stranger sends one datagram.
-    fn hostile(&mut self, who: usize) {
+    fn hostile(&mut self, who: usize, kind: Kind) {
         let sender = who % self.scenario.publishes.len();
         let to = match self.random.below(2) {
             0 => Node::Sender(sender),
             _ => Node::Receiver(who % self.receivers.len()),
         };
         let from = Node::Stranger(usize::try_from(self.random.below(40)).unwrap());
-        let bytes = self.hostile_bytes(sender);
+        let bytes = self.hostile_bytes(sender, kind);
         let time = self.now + self.scenario.delay;
         self.at(time, Event::Arrive { to, from, leg: 0, bytes });
     }
 
-    fn hostile_bytes(&mut self, sender: usize) -> Vec<u8> {
+    fn hostile_bytes(&mut self, sender: usize, kind: Kind) -> Vec<u8> {
         let count = self.captured.len();
         let mut bytes = match self.below(count) {
             _ if count == 0 => Vec::new(),
@@ -88,7 +88,7 @@ impl World<'_> {
                 bytes[24 + 3] ^= 0x20;
             }
             // With a key, anything else may be changed too: without one, it would be believed.
-            _ if self.scenario.keyed && long => {
+            _ if (self.scenario.keyed || kind == Kind::Noise) && long => {
                 for _ in 0..=self.below(8) {
                     let place = self.below(bytes.len());
                     bytes[place] ^= 1 << self.below(8);

@@ -5,6 +5,7 @@ use super::super::oracle::{self, Broken, Case, Failure, Given};
 use super::{Summary, World};
 use crate::config::Order;
 use crate::gaps::MAX_GAPS;
+use crate::legs::LegCounters;
 use crate::sender::{Event, Sender};
 
 impl World<'_> {
@@ -48,8 +49,10 @@ impl World<'_> {
             let sent = node.sender.as_ref().is_none_or(Sender::is_idle);
             sent && (node.gone || node.cursor == node.bus.len())
         };
-        // One with a low rate, or that was held, may still be sending.
-        if !self.senders.iter().all(is_idle) {
+        // One with a low rate, or that was held, may still be sending. And what noise makes a receiver believe, nobody
+        // repairs.
+        let is_noisy = self.scenario.faults.iter().any(|fault| fault.kind == Kind::Noise);
+        if is_noisy || !self.senders.iter().all(is_idle) {
             return Ok(());
         }
         self.misses_nothing()
@@ -193,6 +196,12 @@ impl World<'_> {
     pub(in super::super) fn duplicates(&self, receiver: usize) -> u64 {
         let arrivals = self.receivers[receiver].arrivals.iter();
         arrivals.flat_map(|one| one.counters()).map(|(.., one)| one.duplicates).sum()
+    }
+
+    /// Returns what each leg has brought to a receiver.
+    pub(in super::super) fn legs(&self, receiver: usize) -> Vec<LegCounters> {
+        let arrivals = self.receivers[receiver].arrivals.iter();
+        arrivals.flat_map(|one| one.legs()).map(|(.., counters)| counters).collect()
     }
 
     /// Returns whether a sender has stopped because another node has its id.

@@ -344,6 +344,10 @@ impl<'a> World<'a> {
     }
 
     fn send(&mut self, from: Node, to: Node, leg: usize, bytes: &[u8]) {
+        // A stranger may have stated the addresses of repairers.
+        if matches!(to, Node::Repairer(at) if at >= self.repairers.len()) {
+            return;
+        }
         self.summary.datagrams += 1;
         let way = Way { from, to, leg, bytes: bytes.len() };
         for (delay, changed) in self.network.carry(self.scenario, self.now, way) {
