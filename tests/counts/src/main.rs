@@ -5,13 +5,14 @@
 //!   toroni-counts run NAME      runs one path and prints how many messages were counted
 //! ```
 //!
-//! `paths.rs` has the table of paths. This crate does not know how instructions are counted. It only runs the counted
+//! `paths.rs` has the table of paths of the bus, and the crate `toroni-machines` those of the network protocol. This crate does not know how instructions are counted. It only runs the counted
 //! part, and nothing else, inside the function `toroni_counted`, where callgrind starts and stops.
 //!
-//! There is one process and one thread, because another one would make the counts differ. Nothing but the two crates is
-//! compiled in, so that the library is compiled as its users compile it.
+//! There is one process and one thread, because another one would make the counts differ. Nothing but what is counted is
+//! compiled in, so that the libraries are compiled as their users compile them.
 
 mod fixture;
+mod machines;
 mod paths;
 
 use std::error::Error;
@@ -29,7 +30,8 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match words[..] {
         ["list"] => {
-            PATHS.iter().for_each(|path| println!("{}", path.name));
+            let machines = toroni_machines::ROWS.iter().map(|row| row.name);
+            PATHS.iter().map(|path| path.name).chain(machines).for_each(|name| println!("{name}"));
             Ok(())
         }
         ["run", name] => run(name),
@@ -45,10 +47,13 @@ fn main() -> ExitCode {
 }
 
 fn run(name: &str) -> Result<(), Box<dyn Error>> {
-    let path = PATHS
-        .iter()
-        .find(|path| path.name == name)
-        .ok_or_else(|| format!("no path is called {name}: see `list`"))?;
-    println!("{}", (path.run)(&mut Fixture::new()?, ROUNDS)?);
+    let path = PATHS.iter().find(|path| path.name == name);
+    let row = toroni_machines::ROWS.iter().find(|row| row.name == name);
+    let counted = match (path, row) {
+        (Some(path), _) => (path.run)(&mut Fixture::new()?, ROUNDS)?,
+        (None, Some(row)) => machines::run(row, ROUNDS),
+        (None, None) => return Err(format!("no path is called {name}: see `list`").into()),
+    };
+    println!("{counted}");
     Ok(())
 }

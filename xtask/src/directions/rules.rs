@@ -88,7 +88,9 @@ pub(super) const CRATES: &[Crate] = &[
         foreign: None,
     },
     // Counts instructions of the library as users compile it. Another dependency could change what is compiled.
-    Crate { name: "toroni-counts", members: &["toroni"], foreign: Some(&[]) },
+    Crate { name: "toroni-counts", members: &["toroni", "toroni-machines"], foreign: Some(&[]) },
+    // The protocol at work, for whoever measures it.
+    Crate { name: "toroni-machines", members: &["toroni-proto"], foreign: Some(&[]) },
     // Does not use the library, so that a mistake of the library cannot be in the model too. The model's tests read
     // the list of crash points as text.
     Crate { name: "toroni-protocol-model", members: &[], foreign: None },
