@@ -29,20 +29,15 @@ impl Machine for Pack {
 
     fn run(&mut self) -> u64 {
         let now = rig::at(self.ms);
-        // A caller that reads from a ring takes about so many messages between two looks at the sender.
-        for _ in 0..MESSAGES / BURST {
-            for _ in 0..BURST {
-                self.packer.message(now);
-            }
-            self.packer.send(now, |datagram| {
-                black_box(datagram);
-            });
+        for _ in 0..MESSAGES {
+            self.packer.message(now);
         }
+        self.packer.send(now, |datagram| {
+            black_box(datagram);
+        });
         MESSAGES
     }
 }
-
-const BURST: u64 = 128;
 
 /// Reads NAKs for one datagram each, and sends that again.
 pub struct Repair {

@@ -137,6 +137,7 @@ impl Batcher {
     ///
     /// If the window is full. Parts of the message may be packed already: the caller must call again
     /// with the same message and nothing else, or go back to a mark.
+    #[inline]
     pub fn message(
         &mut self,
         window: &mut Window,
@@ -146,15 +147,57 @@ impl Batcher {
     ) -> Result<(), Full> {
         let continues = self.progress.packed > 0;
         debug_assert!(continues || start.number >= self.progress.number, "numbers grow");
-        if payload.len() > self.message_max {
-            self.lost(window, now, 1, start.number.plus(1), LostReason::TooLong)?;
-        } else if !continues && self.fits_a_datagram(&start, payload) {
-            self.chunk(window, now, &Chunk::Message { start, payload })?;
-        } else {
-            self.parts(window, now, start, payload)?;
+        // Most messages fit into the datagram that is open.
+        if !continues && self.try_message(window, now, &start, payload) {
+            return Ok(());
         }
+        self.message_elsewhere(window, now, &start, payload)
+    }
+
+    /// Packs a message that does not fit into the open datagram.
+    #[inline(never)]
+    fn message_elsewhere(
+        &mut self,
+        window: &mut Window,
+        now: Now,
+        start: &Start,
+        payload: &[u8],
+    ) -> Result<(), Full> {
+        if payload.len() > self.message_max {
+            return self.lost(window, now, 1, start.number.plus(1), LostReason::TooLong);
+        }
+        if self.progress.packed == 0 && self.fits_a_datagram(start, payload) {
+            self.close(window, now);
+            self.open(window, now)?;
+            let written = self.try_message(window, now, start, payload);
+            assert!(written, "the message fits an empty datagram");
+            return Ok(());
+        }
+        self.parts(window, now, *start, payload)?;
         self.progress.number = start.number.plus(1);
         Ok(())
+    }
+
+    /// Returns whether the message fitted into the open datagram.
+    #[inline]
+    fn try_message(
+        &mut self,
+        window: &mut Window,
+        now: Now,
+        start: &Start,
+        payload: &[u8],
+    ) -> bool {
+        let Some(open) = &mut self.progress.open else { return false };
+        if payload.len() <= self.message_max
+            && let Some(memory) = window.next_datagram()
+            && let Some(memory) = memory.get_mut(..self.chunks_end)
+            && open.writer.push_message(start, payload, memory).is_ok()
+        {
+            self.progress.number = start.number.plus(1);
+            self.close_if_long(window, now);
+            return true;
+        }
+        false
     }
 
     /// Declares the name of a topic, which must happen before the first message that uses it.
@@ -292,13 +335,18 @@ impl Batcher {
             }
             self.close(window, now);
         }
+        self.open(window, now)?;
+        let written = self.try_chunk(window, chunk)?;
+        assert!(written, "a chunk is cut so that it fits an empty datagram");
+        self.close_if_long(window, now);
+        Ok(())
+    }
+
+    fn open(&mut self, window: &mut Window, now: Now) -> Result<(), Full> {
         // Without room for the datagram it is not opened: an open one always has its memory.
         window.next_datagram().ok_or(Full)?;
         let writer = DataWriter::new(self.progress.message, self.progress.number);
         self.progress.open = Some(Open { writer, since: now.monotonic });
-        let written = self.try_chunk(window, chunk)?;
-        assert!(written, "a chunk is cut so that it fits an empty datagram");
-        self.close_if_long(window, now);
         Ok(())
     }
 
@@ -311,6 +359,7 @@ impl Batcher {
     }
 
     /// Closes the open datagram if it has the length at which it is sent, or no chunk fits any more.
+    #[inline]
     fn close_if_long(&mut self, window: &mut Window, now: Now) {
         let Some(open) = &self.progress.open else { return };
         let length = open.writer.length();
@@ -319,6 +368,7 @@ impl Batcher {
         }
     }
 
+    #[inline(never)]
     fn close(&mut self, window: &mut Window, now: Now) {
         let Some(open) = self.progress.open.take() else { return };
         let header = Header { sequence: window.lead(), ..self.header };

@@ -248,6 +248,7 @@ impl Sender {
     ///
     /// If the window is full of datagrams that were not sent yet: the caller must call again with the same
     /// message and nothing else, or go back to a mark.
+    #[inline]
     pub fn message(&mut self, now: Now, start: Start, payload: &[u8]) -> Result<(), Full> {
         self.batcher.message(&mut self.window, now, start, payload)
     }
@@ -583,6 +584,9 @@ impl Sender {
     }
 
     fn ncf(&mut self) -> Option<usize> {
+        if !self.repair.has_ncf() {
+            return None;
+        }
         let mut ranges = [Range::new(Sequence::ZERO, 1)?; MAX_RANGES];
         let (reason, count) = self.repair.ncf(&mut ranges)?;
         let header = Header { sequence: self.window.unsent(), ..self.header };

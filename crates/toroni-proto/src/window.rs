@@ -104,6 +104,7 @@ impl Window {
     }
 
     /// Evicts datagrams until the longest one has room, and returns its place.
+    #[inline(never)]
     fn make_room(&mut self) -> Option<usize> {
         let start = self.start();
         let end = start + self.datagram_max as u64;

@@ -158,26 +158,23 @@ impl Header {
     ) -> Result<usize, NoRoom> {
         let room = buffer.len().min(MAX_DATAGRAM_BYTES).checked_sub(mac_bytes(keys));
         let mut writer = Writer::new(room.and_then(|room| buffer.get_mut(..room)).ok_or(NoRoom)?);
-        self.write(kind, &mut writer)?;
+        writer.bytes(&self.to_bytes(kind))?;
         body(&mut writer)?;
         let end = writer.written();
         seal(buffer, end, keys)
     }
 
-    /// Writes the header, without the flag MAC and with a length of 0: see [`seal`].
-    pub(super) fn write(&self, kind: Kind, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
-        writer.bytes(&MAGIC)?;
-        writer.u8(VERSION)?;
-        writer.u8(kind as u8)?;
-        writer.u8(self.flags.0)?;
-        writer.u8(self.ttl)?;
-        writer.u16(0)?;
-        writer.u32(self.realm.0)?;
-        writer.u16(self.stream.0)?;
-        writer.u16(0)?;
-        writer.u32(self.source.0)?;
-        writer.u32(self.session.0)?;
-        writer.u64(self.sequence.get())
+    /// Returns the bytes of the header, without the flag MAC and with a length of 0: see [`seal`].
+    pub(super) fn to_bytes(self, kind: Kind) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        bytes[..2].copy_from_slice(&MAGIC);
+        bytes[2..6].copy_from_slice(&[VERSION, kind as u8, self.flags.0, self.ttl]);
+        bytes[8..12].copy_from_slice(&self.realm.0.to_le_bytes());
+        bytes[12..14].copy_from_slice(&self.stream.0.to_le_bytes());
+        bytes[16..20].copy_from_slice(&self.source.0.to_le_bytes());
+        bytes[20..24].copy_from_slice(&self.session.0.to_le_bytes());
+        bytes[24..].copy_from_slice(&self.sequence.get().to_le_bytes());
+        bytes
     }
 
     /// Checks the header up to the flags, in the order of [`Reject`]. The last result is the body,
