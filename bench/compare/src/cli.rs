@@ -13,6 +13,7 @@ use toroni_bench_harness::options::Output;
 )]
 #[command(after_help = "Examples:
   cargo run --release -p toroni-bench -- floors
+  cargo run --release -p toroni-bench -- machines
   cargo run --release -p toroni-bench -- peers latency --quick
   cargo run --release -p toroni-bench -- peers throughput --peer aeron --peer tcp --json
 
@@ -30,6 +31,15 @@ pub(crate) enum Command {
         #[arg(long)]
         quick: bool,
         /// Print JSON, one object per line: the report, each cell
+        #[arg(long)]
+        json: bool,
+    },
+    /// Measure the network protocol alone, without sockets: packing, delivering, repairing
+    Machines {
+        /// Finish in a few seconds
+        #[arg(long)]
+        quick: bool,
+        /// Print JSON, one object per line: the report, each cell, each goal
         #[arg(long)]
         json: bool,
     },

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   cli        the command line
+//!   machines   the network protocol alone
 //!   floors/    copies, cache lines, wake-ups
 //!   peers/     contenders, in turn, on the bench harness; ratios and goals
 //!   proactor   the connections of the proactor paper, with tokio and compio
@@ -17,6 +18,7 @@
 
 mod cli;
 mod floors;
+mod machines;
 mod peers;
 mod proactor;
 
@@ -37,6 +39,11 @@ fn main() -> ExitCode {
             let length = if quick { floors::RunLength::QUICK } else { floors::RunLength::FULL };
             floors::report(length)
                 .map_err(|error| Failure::new(error.to_string()))
+                .and_then(|report| print(&[report], &Output { json, plot: None }))
+        }
+        Command::Machines { quick, json } => {
+            let length = if quick { machines::RunLength::QUICK } else { machines::RunLength::FULL };
+            machines::report(length)
                 .and_then(|report| print(&[report], &Output { json, plot: None }))
         }
         Command::Peers(options) => plots_of_peers(&options)

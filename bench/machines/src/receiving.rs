@@ -5,6 +5,7 @@ use std::hint::black_box;
 use toroni_proto::arrivals::{Arrivals, Flow, Inbox};
 use toroni_proto::audience::Name;
 use toroni_proto::id::{Realm, Session, Source};
+use toroni_proto::legs::Path;
 use toroni_proto::random::Random;
 use toroni_proto::reassembly::{Buffer, Loss, Message};
 use toroni_proto::receiver::Me;
@@ -25,9 +26,7 @@ impl Inbox for Counted {
     #[inline]
     fn message(&mut self, _: Flow, message: Message<'_>) {
         self.messages += 1;
-        for part in message.parts {
-            black_box(part);
-        }
+        black_box(message.parts.whole());
     }
 
     fn topic(&mut self, _: Flow, _: TopicNumber, _: TableName<'_>) {}
@@ -94,7 +93,7 @@ impl Follower {
 
     #[inline]
     fn take(&mut self, buffer: Buffer, length: usize) {
-        let (now, from) = (self.now(), rig::address(3));
+        let (now, from) = (self.now(), Path::single(rig::address(3)));
         let taken = self.arrivals.handle_buffer(now, from, buffer, length, &mut self.out);
         taken.expect("a datagram of our own making");
     }

@@ -23,7 +23,7 @@ use crate::config::Config;
 use crate::id::{MessageNumber, Number, Sequence, Series};
 use crate::limiter::Limiter;
 use crate::repair::{Next, Repair};
-use crate::time::{MILLISECOND, Monotonic};
+use crate::time::{self, MILLISECOND, Monotonic};
 use crate::topics::Table;
 use crate::window::Window;
 use crate::wire::{
@@ -407,18 +407,14 @@ impl Sender {
         if self.state == State::Closed {
             return None;
         }
-        let batch = self.batcher.poll_timeout();
-        [
-            batch,
+        time::earliest([
+            self.batcher.poll_timeout(),
             self.session_at(),
             self.data_due,
             self.repair_due.filter(|_| !self.repair.is_empty()),
             self.closes,
             self.audience.poll_timeout(),
-        ]
-        .into_iter()
-        .flatten()
-        .min()
+        ])
     }
 
     /// Does what is due.

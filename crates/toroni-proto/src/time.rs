@@ -41,6 +41,15 @@ impl Monotonic {
     }
 }
 
+/// Returns the earliest of these times, if there is any. The iterator's `flatten().min()` compiles to thousands of
+/// instructions, and timers are asked for after every turn.
+pub(crate) fn earliest<const N: usize>(times: [Option<Monotonic>; N]) -> Option<Monotonic> {
+    times.into_iter().fold(None, |least, time| match (least, time) {
+        (Some(least), Some(time)) => Some(least.min(time)),
+        (least, time) => least.or(time),
+    })
+}
+
 /// A time of the calendar: nanoseconds since 1970, as `CLOCK_REALTIME` gives them. It can jump, and
 /// the clocks of two hosts differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -77,5 +86,14 @@ mod tests {
         assert_eq!(Monotonic::from_ns(5).since(Monotonic::from_ns(7)), 0);
         assert_eq!(Monotonic::from_ns(7).since(Monotonic::from_ns(5)), 2);
         assert_eq!(Wall::from_ns(2 * SECOND - 1).seconds(), 1);
+    }
+
+    #[test]
+    fn the_earliest_of_some_times_is_the_least_that_is_there() {
+        let at = |ns| Some(Monotonic::from_ns(ns));
+        assert_eq!(earliest([]), None);
+        assert_eq!(earliest([None, None]), None);
+        assert_eq!(earliest([None, at(7), None, at(5), at(6)]), at(5));
+        assert_eq!(earliest([at(u64::MAX), None]), at(u64::MAX));
     }
 }

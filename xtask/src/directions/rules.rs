@@ -66,7 +66,7 @@ pub(super) const CRATES: &[Crate] = &[
     },
     Crate {
         name: "toroni-bench",
-        members: &["toroni-bench-harness", "toroni-testkit"],
+        members: &["toroni-bench-harness", "toroni-machines", "toroni-testkit"],
         foreign: None,
     },
     Crate {

@@ -191,7 +191,7 @@ impl ByArrival {
     ) {
         let has_room = self.slots.has_room();
         let Some(data) = slots::open(pool, &buffer, length) else { return pool.give(buffer) };
-        let delivered = self.deliver(pool, sequence, &data, out);
+        let delivered = Self::deliver(&data, out);
         let seen = Seen { kept: has_room, ..delivered };
         let has_parts = seen.first || seen.rest != Rest::None;
         self.seen[place(sequence)] = Some(seen);
@@ -275,13 +275,7 @@ impl ByArrival {
     }
 
     /// Hands out the whole messages of a datagram.
-    fn deliver(
-        &self,
-        pool: &Pool,
-        sequence: Sequence,
-        data: &Data<'_>,
-        out: &mut impl Deliver,
-    ) -> Seen {
+    fn deliver(data: &Data<'_>, out: &mut impl Deliver) -> Seen {
         let mut seen = Seen {
             message: data.message,
             after: data.message,
@@ -296,15 +290,7 @@ impl ByArrival {
             let message = placed.message;
             match placed.chunk {
                 Chunk::Message { start, payload } => {
-                    let parts = Parts {
-                        slots: &self.slots,
-                        pool,
-                        first: sequence,
-                        next: sequence,
-                        end: sequence,
-                        last: Some(payload),
-                        length: payload.len(),
-                    };
+                    let parts = Parts::whole_of(payload);
                     out.message(Message { message, start, parts });
                     seen.last = Some(start.number);
                     seen.after = message.plus(1);
@@ -424,7 +410,7 @@ impl ByArrival {
             return None;
         }
         let (slots, length) = (&self.slots, total as usize);
-        let parts = Parts { slots, pool, first, next: first, end, last: Some(payload), length };
+        let parts = Parts::collected(slots, pool, first..end, payload, length);
         out.message(Message { message: opening.message, start, parts });
         Some(start.number)
     }

@@ -224,22 +224,18 @@ impl InOrder {
             turn.collected = None;
         }
         turn.lost = None;
-        for placed in data.chunks() {
-            let message = placed.message;
-            match placed.chunk {
-                Chunk::Message { start, payload } if turn.is_due(message) => {
-                    let parts = Parts {
-                        slots,
-                        pool,
-                        first: end,
-                        next: end,
-                        end,
-                        last: Some(payload),
-                        length: payload.len(),
-                    };
+        let mut chunks = data.chunks();
+        loop {
+            while let Some((message, start, payload)) = chunks.message() {
+                if turn.is_due(message) {
+                    let parts = Parts::whole_of(payload);
                     out.message(Message { message, start, parts });
                     turn.delivered(message, start.number);
                 }
+            }
+            let Some(placed) = chunks.next() else { break };
+            let message = placed.message;
+            match placed.chunk {
                 Chunk::First { start, total, payload } if turn.is_due(message) => {
                     let received = u32::try_from(payload.len()).unwrap_or(u32::MAX);
                     turn.message = Some(message);
@@ -254,15 +250,7 @@ impl InOrder {
                         continue;
                     }
                     let (start, length) = (collected.start, collected.total as usize);
-                    let parts = Parts {
-                        slots,
-                        pool,
-                        first: base,
-                        next: base,
-                        end,
-                        last: Some(payload),
-                        length,
-                    };
+                    let parts = Parts::collected(slots, pool, base..end, payload, length);
                     out.message(Message { message, start, parts });
                     turn.delivered(message, start.number);
                 }

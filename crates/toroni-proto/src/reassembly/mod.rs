@@ -100,17 +100,41 @@ pub struct Loss {
 /// The bytes of a message, part by part.
 #[derive(Debug, Clone)]
 pub struct Parts<'a> {
-    slots: &'a Slots,
-    pool: &'a Pool,
-    /// The datagrams with the parts before the last.
-    first: Sequence,
-    next: Sequence,
-    end: Sequence,
+    /// The parts before the last, if there are several.
+    earlier: Option<Earlier<'a>>,
     last: Option<&'a [u8]>,
     length: usize,
 }
 
+/// Parts that are still in their datagrams.
+#[derive(Debug, Clone)]
+struct Earlier<'a> {
+    slots: &'a Slots,
+    pool: &'a Pool,
+    first: Sequence,
+    next: Sequence,
+    end: Sequence,
+}
+
 impl<'a> Parts<'a> {
+    /// A message that lies in one piece.
+    const fn whole_of(message: &'a [u8]) -> Self {
+        Self { earlier: None, last: Some(message), length: message.len() }
+    }
+
+    /// A message of this length, of which all but the last part lie in these datagrams.
+    const fn collected(
+        slots: &'a Slots,
+        pool: &'a Pool,
+        datagrams: core::ops::Range<Sequence>,
+        last: &'a [u8],
+        length: usize,
+    ) -> Self {
+        let (first, end) = (datagrams.start, datagrams.end);
+        let earlier = Earlier { slots, pool, first, next: first, end };
+        Self { earlier: Some(earlier), last: Some(last), length }
+    }
+
     /// Returns the length of the whole message, in bytes.
     #[must_use]
     pub const fn length(&self) -> usize {
@@ -119,32 +143,39 @@ impl<'a> Parts<'a> {
 
     /// Returns the message, if it lies in one piece.
     #[must_use]
+    #[inline]
     pub fn whole(&self) -> Option<&'a [u8]> {
         self.last.filter(|last| last.len() == self.length)
-    }
-
-    fn held(&self, sequence: Sequence) -> Option<&'a [u8]> {
-        let data = self.slots.data(self.pool, sequence)?;
-        let mut chunks = data.chunks();
-        // The first part is the last chunk of its datagram, and a further part is the first one.
-        let chunk = if sequence == self.first { chunks.last() } else { chunks.next() };
-        match chunk?.chunk {
-            Chunk::First { payload, .. } | Chunk::Rest { payload, .. } => Some(payload),
-            _ => None,
-        }
     }
 }
 
 impl<'a> Iterator for Parts<'a> {
     type Item = &'a [u8];
 
+    #[inline]
     fn next(&mut self) -> Option<&'a [u8]> {
-        if self.next < self.end {
-            let part = self.held(self.next);
-            self.next = self.next.plus(1);
+        if let Some(earlier) = &mut self.earlier
+            && earlier.next < earlier.end
+        {
+            let part = earlier.part();
+            earlier.next = earlier.next.plus(1);
             return part;
         }
         self.last.take()
+    }
+}
+
+impl<'a> Earlier<'a> {
+    /// The part in the datagram whose turn it is.
+    fn part(&self) -> Option<&'a [u8]> {
+        let data = self.slots.data(self.pool, self.next)?;
+        let mut chunks = data.chunks();
+        // The first part is the last chunk of its datagram, and a further part is the first one.
+        let chunk = if self.next == self.first { chunks.last() } else { chunks.next() };
+        match chunk?.chunk {
+            Chunk::First { payload, .. } | Chunk::Rest { payload, .. } => Some(payload),
+            _ => None,
+        }
     }
 }
 

@@ -34,7 +34,7 @@ use crate::id::{MessageNumber, Number, Sequence, Series, Session};
 use crate::legs::{Leg, LegCounters, Path};
 use crate::random::Random;
 use crate::reassembly::{Buffer, Deliver, Pool};
-use crate::time::Monotonic;
+use crate::time::{self, Monotonic};
 use crate::wire::{
     Body, Datagram, Header, Keys, NcfReason, Policy, Receiver as Id, SessionInfo, TopicNumber,
     Topics,
@@ -410,19 +410,18 @@ impl Receiver {
     pub fn poll_timeout(&self) -> Option<Monotonic> {
         let silent = self.heard.after(self.config.activity_ns);
         let due = silent.min(self.requests.status_due);
-        let others = match self.phase {
-            Phase::Ended(_) => return None,
-            Phase::Joining => [self.joining.until(), None, None],
+        match self.phase {
+            Phase::Ended(_) => None,
+            Phase::Joining => time::earliest([Some(due), self.joining.until()]),
             Phase::Live => {
                 let live = &self.live;
                 let gaps = live.gaps.poll_timeout().map(|at| {
                     let deadline = live.gaps.deadline().unwrap_or(at);
                     self.requests.nak_at(at).min(deadline)
                 });
-                [gaps, live.names_until, self.requests.topics_due]
+                time::earliest([Some(due), gaps, live.names_until, self.requests.topics_due])
             }
-        };
-        Some(others.into_iter().flatten().fold(due, Monotonic::min))
+        }
     }
 
     /// Does what is due.

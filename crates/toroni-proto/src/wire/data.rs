@@ -102,7 +102,12 @@ impl<'a> Data<'a> {
         let mut topics_end = 0;
         let mut cursor = Cursor::new(self, message_max);
         for index in 0..self.count {
-            let placed = cursor.next()?;
+            if let Some(message) = cursor.message() {
+                let (_, start, _) = message?;
+                topics_end = topics_end.max(start.topic.get() + 1);
+                continue;
+            }
+            let placed = cursor.other()?;
             let is_last = index + 1 == self.count;
             match placed.chunk {
                 Chunk::Rest { last, .. } => {
@@ -156,10 +161,24 @@ pub struct Chunks<'a> {
 impl<'a> Iterator for Chunks<'a> {
     type Item = Placed<'a>;
 
-    #[inline]
     fn next(&mut self) -> Option<Placed<'a>> {
+        if let Some((message, start, payload)) = self.message() {
+            return Some(Placed { message, chunk: Chunk::Message { start, payload } });
+        }
         self.left = self.left.checked_sub(1)?;
-        self.cursor.next().ok()
+        self.cursor.other().ok()
+    }
+}
+
+impl<'a> Chunks<'a> {
+    /// Returns the next chunk if it is a [`Chunk::Message`], as nearly all are. Otherwise the iterator goes on with
+    /// what it is.
+    #[inline(always)]
+    pub(crate) fn message(&mut self) -> Option<(MessageNumber, Start, &'a [u8])> {
+        let left = self.left.checked_sub(1)?;
+        let message = self.cursor.message()?.ok()?;
+        self.left = left;
+        Some(message)
     }
 }
 
@@ -186,15 +205,33 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    // Inlined into both loops, so that no chunk is copied.
+    /// Takes the next chunk if it is a message.
     #[inline(always)]
-    fn next(&mut self) -> Result<Placed<'a>, Reject> {
+    fn message(&mut self) -> Option<Result<(MessageNumber, Start, &'a [u8]), Reject>> {
+        let parsed = Chunk::parse_message(&mut self.reader, &self.place)?;
+        Some(parsed.and_then(|(start, payload)| {
+            let message = self.message;
+            self.message = MessageNumber::new(message.get() + 1).ok_or(Reject::Number)?;
+            self.starts(&start);
+            Ok((message, start, payload))
+        }))
+    }
+
+    /// The number of the next message follows that of one that starts here.
+    #[inline(always)]
+    fn starts(&mut self, start: &Start) {
+        self.place.implied = start.number.get() + 1;
+        self.place.may_state_number = true;
+    }
+
+    /// Takes the next chunk, which is no message.
+    #[inline(never)]
+    fn other(&mut self) -> Result<Placed<'a>, Reject> {
         let chunk = Chunk::parse(&mut self.reader, &self.place)?;
         let mut message = self.message;
         let count = match chunk {
             Chunk::Message { start, .. } | Chunk::First { start, .. } => {
-                self.place.implied = start.number.get() + 1;
-                self.place.may_state_number = true;
+                self.starts(&start);
                 1
             }
             Chunk::Rest { .. } => {
