@@ -51,6 +51,8 @@ const TARGETS: &[Target] = &[
     Target { name: "operations", longest: 480 },
     Target { name: "deaths", longest: 480 },
     Target { name: "bridge", longest: 480 },
+    Target { name: "datagrams", longest: 600 },
+    Target { name: "streams", longest: 480 },
 ];
 
 /// Targets that need the program, or the library with its crash points. A feature of the same name adds it.

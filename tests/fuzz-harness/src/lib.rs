@@ -9,6 +9,7 @@
 //! - `recordings`: any bytes as a file that `toroni record` has written.
 //! - `hostile`: any bytes in the files of a bus.
 //! - `patterns`: any bytes where a subscriber stores its patterns, compared with the oracle.
+//! - `network`: any bytes as a datagram of the network protocol, and between a sender and a receiver of it.
 //! - `operations`: lists of operations, compared with the oracle.
 
 #![allow(missing_docs, reason = "nobody outside of the repository uses this crate")]
@@ -18,6 +19,7 @@
 pub mod command_line;
 pub mod hostile;
 mod input;
+pub mod network;
 pub mod operations;
 pub mod patterns;
 #[cfg(feature = "program")]

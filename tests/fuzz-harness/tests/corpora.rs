@@ -5,7 +5,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use toroni_fuzz_harness::{Directory, hostile, operations, patterns, topics};
+use toroni_fuzz_harness::{Directory, hostile, network, operations, patterns, topics};
 #[cfg(feature = "program")]
 use toroni_fuzz_harness::{command_line, recordings};
 
@@ -40,6 +40,16 @@ fn command_lines_of_the_corpus() {
 #[test]
 fn recordings_of_the_corpus() {
     repeat("recordings", recordings::fuzz);
+}
+
+#[test]
+fn datagrams_of_the_corpus() {
+    repeat("datagrams", network::datagrams::fuzz);
+}
+
+#[test]
+fn streams_of_the_corpus() {
+    repeat("streams", network::streams::fuzz);
 }
 
 #[test]

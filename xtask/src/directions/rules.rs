@@ -98,7 +98,7 @@ pub(super) const CRATES: &[Crate] = &[
     Crate { name: "toroni-oracle", members: &[], foreign: Some(&[]) },
     Crate {
         name: "toroni-fuzz-harness",
-        members: &["toroni", "toroni-cli", "toroni-oracle", "toroni-testkit"],
+        members: &["toroni", "toroni-cli", "toroni-oracle", "toroni-proto", "toroni-testkit"],
         foreign: None,
     },
     Crate { name: "xtask", members: &[], foreign: None },

@@ -151,6 +151,9 @@ pub struct Placed<'a> {
     pub chunk: Chunk<'a>,
 }
 
+/// A message, with its number among those of the session and its payload.
+type MessageAt<'a> = (MessageNumber, Start, &'a [u8]);
+
 /// The chunks of a datagram that was checked.
 #[derive(Debug, Clone)]
 pub struct Chunks<'a> {
@@ -174,7 +177,7 @@ impl<'a> Chunks<'a> {
     /// Returns the next chunk if it is a [`Chunk::Message`], as nearly all are. Otherwise the iterator goes on with
     /// what it is.
     #[inline(always)]
-    pub(crate) fn message(&mut self) -> Option<(MessageNumber, Start, &'a [u8])> {
+    pub(crate) fn message(&mut self) -> Option<MessageAt<'a>> {
         let left = self.left.checked_sub(1)?;
         let message = self.cursor.message()?.ok()?;
         self.left = left;
@@ -207,7 +210,7 @@ impl<'a> Cursor<'a> {
 
     /// Takes the next chunk if it is a message.
     #[inline(always)]
-    fn message(&mut self) -> Option<Result<(MessageNumber, Start, &'a [u8]), Reject>> {
+    fn message(&mut self) -> Option<Result<MessageAt<'a>, Reject>> {
         let parsed = Chunk::parse_message(&mut self.reader, &self.place)?;
         Some(parsed.and_then(|(start, payload)| {
             let message = self.message;
