@@ -15,6 +15,7 @@
 //! A caller that reads messages from memory which others may overwrite takes a [`Mark`], packs some
 //! messages, and then checks whether what it read was intact. If not, it goes back to the mark.
 
+use crate::budget::{Budget, Case, Part};
 use crate::config::Config;
 use crate::id::{MessageNumber, Number, Sequence};
 use crate::time::{Monotonic, Wall};
@@ -78,6 +79,7 @@ pub struct Batcher {
     batch_bytes: usize,
     batch_delay_ns: u64,
     progress: Progress,
+    batching: Budget,
 }
 
 impl Batcher {
@@ -96,6 +98,7 @@ impl Batcher {
             batch_bytes: bytes(config.batch_bytes()).saturating_sub(mac),
             batch_delay_ns: config.batch_delay_ns,
             progress: Progress { message: MessageNumber::ZERO, number: begins, open, packed: 0 },
+            batching: Budget::new(Part::Batching),
         }
     }
 
@@ -256,6 +259,17 @@ impl Batcher {
         }
     }
 
+    /// Returns how long the first message of each datagram waited until that was closed.
+    #[must_use]
+    pub const fn batching(&self) -> &Budget {
+        &self.batching
+    }
+
+    /// The same, to set its limit and to ask what exceeded it.
+    pub(crate) const fn batching_mut(&mut self) -> &mut Budget {
+        &mut self.batching
+    }
+
     /// Returns the present state.
     #[must_use]
     pub const fn mark(&self, window: &Window) -> Mark {
@@ -378,7 +392,13 @@ impl Batcher {
         let memory = window.next_datagram().unwrap_or_default();
         let finished = open.writer.finish(&header, now.wall, trail, keys, memory);
         let length = finished.expect("an open datagram has a chunk and room for its MAC");
-        window.append(length);
+        window.append(length, now.monotonic);
+        self.batching.record(Case {
+            source: header.source,
+            stream: header.stream,
+            number: header.sequence.get(),
+            took_ns: now.monotonic.since(open.since),
+        });
         self.progress.message = open.writer.next_message();
     }
 }

@@ -122,6 +122,8 @@
 //! | [`sender`] | one stream of one session: joins the parts above |
 //! | [`receiver`] | one stream of one session, at the other end |
 //! | [`arrivals`] | all streams that a node hears, and which sessions it believes |
+//! | [`budget`] | how long each part of the way takes, and whether that is too long |
+//! | [`histogram`] | counts of times, for percentiles |
 //!
 //! `docs/protocol.md` in the repository describes the protocol for implementers of other languages.
 
@@ -130,8 +132,10 @@
 pub mod arrivals;
 pub mod audience;
 pub mod batcher;
+pub mod budget;
 pub mod config;
 pub mod gaps;
+pub mod histogram;
 pub mod id;
 pub mod legs;
 pub mod limiter;

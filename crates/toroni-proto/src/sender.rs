@@ -19,6 +19,7 @@
 
 use crate::audience::{Audience, Change, Name, PutOut};
 use crate::batcher::{Batcher, Full, Mark as BatchMark, Now};
+use crate::budget::{Budget, Case, Exceeded, Limits, Part};
 use crate::config::Config;
 use crate::id::{MessageNumber, Number, Sequence, Series};
 use crate::limiter::Limiter;
@@ -89,6 +90,8 @@ pub enum Event {
         /// Which.
         name: Name,
     },
+    /// Batching or pacing took longer than its budget.
+    Exceeded(Exceeded),
     /// The session has ended, and nothing is answered any more.
     Closed,
 }
@@ -160,6 +163,7 @@ pub struct Sender {
     scratch: Box<[u8]>,
     events: Vec<Event>,
     counters: Counters,
+    pacing: Budget,
 }
 
 /// The patterns of a stream do not fit its table, or are too many.
@@ -218,6 +222,7 @@ impl Sender {
             scratch: vec![0; SCRATCH_BYTES.min(datagram)].into(),
             events: Vec::with_capacity(MAX_EVENTS),
             counters: Counters::default(),
+            pacing: Budget::new(Part::Pacing),
             config: config.clone(),
         })
     }
@@ -414,6 +419,8 @@ impl Sender {
             self.repair_due.filter(|_| !self.repair.is_empty()),
             self.closes,
             self.audience.poll_timeout(),
+            self.batcher.batching().poll_timeout(),
+            self.pacing.poll_timeout(),
         ])
     }
 
@@ -430,6 +437,11 @@ impl Sender {
             let dropped = member.map_or(0, |member| member.dropped);
             self.event(Event::Crybaby { address: crybaby.address, name, dropped });
         }
+        let batching = self.batcher.batching_mut().poll(now.monotonic);
+        let pacing = self.pacing.poll(now.monotonic);
+        for exceeded in [batching, pacing].into_iter().flatten() {
+            self.event(Event::Exceeded(exceeded));
+        }
         if self.closes.is_some_and(|at| at <= now.monotonic) && self.state != State::Closed {
             self.state = State::Closed;
             self.event(Event::Closed);
@@ -445,6 +457,24 @@ impl Sender {
     #[must_use]
     pub const fn counters(&self) -> Counters {
         self.counters
+    }
+
+    /// Sets how long batching and pacing may take.
+    pub const fn set_limits(&mut self, limits: &Limits) {
+        self.batcher.batching_mut().set_limits(limits);
+        self.pacing.set_limits(limits);
+    }
+
+    /// Returns how long datagrams were being filled.
+    #[must_use]
+    pub const fn batching(&self) -> &Budget {
+        self.batcher.batching()
+    }
+
+    /// Returns how long new datagrams waited for the rate limit, or for required receivers.
+    #[must_use]
+    pub const fn pacing(&self) -> &Budget {
+        &self.pacing
     }
 
     /// Returns how many NAKs were dropped because of the budgets.
@@ -642,7 +672,9 @@ impl Sender {
         }
         self.data_due = Some(now);
         let at = self.window.unsent();
-        self.window.sent();
+        let took_ns = self.window.sent().map_or(0, |closed| now.since(closed));
+        let Header { source, stream, .. } = self.header;
+        self.pacing.record(Case { source, stream, number: at.get(), took_ns });
         self.counters.data += 1;
         // The pause after the SESSION that follows this datagram.
         self.session_interval_ns = (self.config.session_min_ns * 2).min(self.config.session_max_ns);
@@ -739,6 +771,33 @@ mod tests {
     const SESSION: (u8, u8) = (2, 0);
     const DATA: (u8, u8) = (1, 0);
     const REPAIR: (u8, u8) = (1, 1);
+
+    #[test]
+    fn what_waits_too_long_for_the_rate_is_reported_with_its_place() {
+        // A datagram of 1 kB on the wire each 8 ms.
+        let mut sender = sender(&Config { data_rate: Some(1_000_000), ..config() });
+        let mut limits = Limits::default();
+        limits.set(Part::Pacing, Some(20 * MILLISECOND));
+        sender.set_limits(&limits);
+        for number in 0..5 {
+            sender.message(now(0), start(number), &[7; 800]).unwrap();
+            sender.flush(now(3));
+        }
+        assert_eq!(sender.batching().histogram().longest_ns(), 3 * MILLISECOND);
+        for ms in 3..60 {
+            sent(&mut sender, ms);
+        }
+        let pacing = sender.pacing();
+        assert_eq!((pacing.histogram().count(), sender.counters().data), (5, 5));
+        assert!(pacing.histogram().longest_ns() > 20 * MILLISECOND, "{pacing:?}");
+        let Some(Event::Exceeded(exceeded)) = sender.poll_event() else { panic!() };
+        assert_eq!((exceeded.part, exceeded.times), (Part::Pacing, 1));
+        assert_eq!(exceeded.worst.source, header(0).source);
+        assert!((1_002..=1_004).contains(&exceeded.worst.number), "{exceeded:?}");
+        assert_eq!(sender.poll_event(), None, "the others are reported in 10 s");
+        let due = now(3).monotonic.after(10 * SECOND);
+        assert!(sender.pacing.poll_timeout().is_none_or(|at| at >= due));
+    }
 
     #[test]
     fn the_first_datagram_is_a_session_and_silence_is_filled_with_more_of_them() {

@@ -29,8 +29,8 @@ const BYTES_PER_ENTRY: usize = 128;
 struct Entry {
     /// Its first byte, counted over all laps of the ring.
     position: u64,
-    /// When it was sent again last, in nanoseconds plus 1; 0 if never.
-    repaired: u64,
+    /// Until it is sent: when it was closed. Then: when it was sent again last, in nanoseconds plus 1; 0 if never.
+    time: u64,
     length: u16,
 }
 
@@ -118,18 +118,18 @@ impl Window {
         self.ready
     }
 
-    /// Keeps what was built in the memory of [`Self::next_datagram`], and returns its sequence.
+    /// Keeps what was built in the memory of [`Self::next_datagram`] and closed now, and returns its sequence.
     ///
     /// # Panics
     ///
     /// If the memory was not asked for, or is shorter than `length`.
-    pub fn append(&mut self, length: usize) -> Sequence {
+    pub fn append(&mut self, length: usize, now: Monotonic) -> Sequence {
         let start = self.start();
         assert!(length <= self.datagram_max, "a datagram of {length} bytes is too long");
         assert!(self.ready.take().is_some(), "the memory was not asked for");
         let length = u16::try_from(length).expect("a datagram's length is a u16");
         let sequence = self.lead;
-        *self.entry_mut(sequence) = Entry { position: start, repaired: 0, length };
+        *self.entry_mut(sequence) = Entry { position: start, time: now.ns(), length };
         self.head = start + u64::from(length);
         self.lead = sequence.plus(1);
         sequence
@@ -156,9 +156,14 @@ impl Window {
         (self.unsent < self.lead).then(|| self.datagram(self.unsent))
     }
 
-    /// Notes that [`Self::next_unsent`] was sent. It can be evicted now.
-    pub fn sent(&mut self) {
-        self.unsent = self.unsent.plus(1).min(self.lead);
+    /// Notes that [`Self::next_unsent`] was sent. It can be evicted now. Returns when it was closed, if there was one.
+    pub fn sent(&mut self) -> Option<Monotonic> {
+        if self.unsent >= self.lead {
+            return None;
+        }
+        let closed = core::mem::take(&mut self.entry_mut(self.unsent).time);
+        self.unsent = self.unsent.plus(1);
+        Some(Monotonic::from_ns(closed))
     }
 
     /// Returns the length of the next datagram that is to be sent for the first time, in bytes.
@@ -197,7 +202,7 @@ impl Window {
         if !self.was_sent(sequence) {
             return None;
         }
-        self.entry(sequence).repaired.checked_sub(1).map(Monotonic::from_ns)
+        self.entry(sequence).time.checked_sub(1).map(Monotonic::from_ns)
     }
 
     /// Makes a datagram ready to be sent again and notes the time: it gets the flag RETRANSMISSION,
@@ -213,7 +218,7 @@ impl Window {
         if !self.was_sent(sequence) {
             return None;
         }
-        self.entry_mut(sequence).repaired = now.ns().saturating_add(1);
+        self.entry_mut(sequence).time = now.ns().saturating_add(1);
         let trail = self.trail;
         let Entry { position, length, .. } = self.entry(sequence);
         let from = self.place(position);
@@ -282,6 +287,7 @@ mod tests {
     use crate::wire::{Body, Flags, Kind, Rules, parse};
 
     const MAX: usize = 100;
+    const NOW: Monotonic = Monotonic::from_ns(1_000);
     /// So long that bytes run out before entries do.
     const LONG: usize = 300;
 
@@ -297,7 +303,7 @@ mod tests {
     fn fill(window: &mut Window, length: usize) {
         let value = window.lead().get().to_le_bytes()[0];
         window.next_datagram().unwrap()[..length].fill(value);
-        window.append(length);
+        window.append(length, NOW);
     }
 
     #[test]
@@ -306,6 +312,20 @@ mod tests {
         assert_eq!((window.trail(), window.lead()), (sequence(50), sequence(50)));
         assert_eq!(window.get(sequence(50)), None);
         assert_eq!(window.next_unsent(), None);
+    }
+
+    #[test]
+    fn what_is_sent_says_when_it_was_closed_and_was_never_sent_again() {
+        let mut window = window();
+        assert_eq!(window.sent(), None);
+        for at in [5, 7] {
+            window.next_datagram().unwrap();
+            window.append(MAX, Monotonic::from_ns(at));
+        }
+        assert_eq!(window.sent(), Some(Monotonic::from_ns(5)));
+        assert_eq!(window.repaired(sequence(50)), None);
+        assert_eq!(window.sent(), Some(Monotonic::from_ns(7)));
+        assert_eq!(window.sent(), None);
     }
 
     #[test]
@@ -356,7 +376,7 @@ mod tests {
         let built = (0..100).take_while(|_| {
             let room = window.next_datagram().is_some();
             if room {
-                window.append(MAX);
+                window.append(MAX, NOW);
             }
             room
         });
@@ -374,7 +394,7 @@ mod tests {
         for round in 0..40 {
             window.next_datagram().unwrap()[..3].fill(round);
             assert_eq!(window.next_datagram().unwrap()[..3], [round; 3]);
-            window.append(90);
+            window.append(90, NOW);
             window.sent();
         }
     }
@@ -387,7 +407,7 @@ mod tests {
         fill(&mut window, 80);
         let mark = window.lead();
         window.next_datagram().unwrap()[..4].copy_from_slice(b"kept");
-        window.append(70);
+        window.append(70, NOW);
         fill(&mut window, 60);
         window.roll_back(mark);
         assert_eq!(window.lead(), mark);
@@ -412,7 +432,7 @@ mod tests {
         let mut window = Window::new(100_000, 2_000, sequence(1_000));
         let original = samples::of(Kind::Data).encode(keys);
         window.next_datagram().unwrap()[..original.len()].copy_from_slice(&original);
-        window.append(original.len());
+        window.append(original.len(), NOW);
         let now = Monotonic::from_ns(0);
         assert_eq!(window.repair(sequence(1_000), now, keys), None, "it was never sent");
         window.sent();
@@ -462,7 +482,7 @@ mod tests {
                         value = value.wrapping_add(1);
                         if let Some(memory) = window.next_datagram() {
                             memory[..length].fill(value);
-                            window.append(length);
+                            window.append(length, NOW);
                             all.push_back(vec![value; length]);
                         } else {
                             // Only datagrams that must still be sent can be in the way.

@@ -236,7 +236,7 @@ const BOTTOM_OF_PROTO: &[&str] = &["hook", "id", "time"];
 const LAYERS_OF_PROTO: &[Layer] = &[
     Layer {
         module: "arrivals",
-        uses: &["audience", "config", "legs", "random", "reassembly", "receiver", "wire"],
+        uses: &["audience", "budget", "config", "legs", "random", "reassembly", "receiver", "wire"],
         ignorant_of: MORE_THAN_COMPUTATION,
     },
     // Its tests fill a window.
@@ -247,9 +247,10 @@ const LAYERS_OF_PROTO: &[Layer] = &[
     },
     Layer {
         module: "batcher",
-        uses: &["config", "window", "wire"],
+        uses: &["budget", "config", "window", "wire"],
         ignorant_of: MORE_THAN_COMPUTATION,
     },
+    Layer { module: "budget", uses: &["histogram"], ignorant_of: MORE_THAN_COMPUTATION },
     Layer { module: "config", uses: &["wire"], ignorant_of: MORE_THAN_COMPUTATION },
     // A test: compares the document with the code.
     Layer { module: "documents", uses: &["config", "wire"], ignorant_of: &[] },
@@ -261,6 +262,7 @@ const LAYERS_OF_PROTO: &[Layer] = &[
     Layer { module: "legs", uses: &["wire"], ignorant_of: MORE_THAN_COMPUTATION },
     // Asks the environment for a mutant, where mutants are compiled.
     Layer { module: "hook", uses: &[], ignorant_of: &[] },
+    Layer { module: "histogram", uses: &[], ignorant_of: MORE_THAN_COMPUTATION },
     Layer { module: "id", uses: &[], ignorant_of: MORE_THAN_COMPUTATION },
     Layer { module: "limiter", uses: &["config"], ignorant_of: MORE_THAN_COMPUTATION },
     Layer { module: "random", uses: &[], ignorant_of: MORE_THAN_COMPUTATION },
@@ -270,6 +272,7 @@ const LAYERS_OF_PROTO: &[Layer] = &[
         uses: &[
             "audience",
             "batcher",
+            "budget",
             "config",
             "gaps",
             "legs",
@@ -290,7 +293,10 @@ const LAYERS_OF_PROTO: &[Layer] = &[
     },
     Layer {
         module: "sender",
-        uses: &["audience", "batcher", "config", "limiter", "repair", "topics", "window", "wire"],
+        uses: &[
+            "audience", "batcher", "budget", "config", "limiter", "repair", "topics", "window",
+            "wire",
+        ],
         ignorant_of: MORE_THAN_COMPUTATION,
     },
     Layer { module: "topics", uses: &["wire"], ignorant_of: MORE_THAN_COMPUTATION },

@@ -2,6 +2,7 @@
 
 use super::sessions::Entry;
 use super::{Arrivals, Rejects};
+use crate::budget::Budget;
 use crate::id::{Session, Source, Stream};
 use crate::legs::{Leg, LegCounters};
 use crate::reassembly::Buffer;
@@ -41,6 +42,14 @@ impl Arrivals {
     #[must_use]
     pub const fn events_dropped(&self) -> u64 {
         self.events_dropped
+    }
+
+    /// Returns how long repairs took in each stream, and how long datagrams waited for their order.
+    pub fn budgets(&self) -> impl Iterator<Item = (Source, Stream, [&Budget; 2])> {
+        self.entries.iter().filter_map(|entry| {
+            let receiver = entry.receiver.as_ref()?;
+            Some((entry.source, entry.stream, [receiver.repair(), receiver.order()]))
+        })
     }
 
     /// Returns what each receiver has counted.

@@ -23,6 +23,7 @@ mod sessions;
 mod tests;
 
 use self::sessions::{Entry, Spare};
+use crate::budget::{Exceeded, Limits};
 use crate::config::Config;
 use crate::hook::mutant;
 use crate::id::{Realm, Series, Session, Source, Stream};
@@ -89,6 +90,8 @@ pub enum Event {
         /// forge this.
         stop: bool,
     },
+    /// Repairs or the order of a stream took longer than their budget.
+    Exceeded(Exceeded),
     /// A leg brings less of a stream than another: 1,000 datagrams or 1 s.
     LegBehind(Flow, Leg),
 }
@@ -112,6 +115,7 @@ pub struct Arrivals {
     /// How many buffers receivers that join may hold.
     joining_max: usize,
     kernel_dropped: u32,
+    limits: Limits,
     rejects: Rejects,
     /// Sources for which there was no entry, and datagrams for which there was no buffer.
     no_entry: u64,
@@ -165,6 +169,7 @@ impl Arrivals {
             spare: Spare::new(sources.saturating_mul(2)),
             joining_max: (buffers as usize / JOINING_SHARE).max(1),
             kernel_dropped: 0,
+            limits: Limits::default(),
             rejects: [0; Reject::ALL.len()],
             no_entry: 0,
             no_buffer: 0,
@@ -195,6 +200,14 @@ impl Arrivals {
         self.kernel_dropped = dropped;
         for receiver in self.entries.iter_mut().filter_map(|entry| entry.receiver.as_mut()) {
             receiver.set_kernel_dropped(dropped);
+        }
+    }
+
+    /// Sets how long repairs and the order of each stream may take.
+    pub fn set_limits(&mut self, limits: &Limits) {
+        self.limits = *limits;
+        for receiver in self.entries.iter_mut().filter_map(|entry| entry.receiver.as_mut()) {
+            receiver.set_limits(limits);
         }
     }
 
@@ -355,8 +368,10 @@ impl Arrivals {
         let entry = &mut self.entries[at];
         let flow = entry.flow();
         let Some(receiver) = &mut entry.receiver else { return };
-        if let Some(leg) = receiver.leg_behind(now) {
-            self.event(Event::LegBehind(flow, leg));
+        let exceeded = receiver.exceeded(now).map(Event::Exceeded);
+        let behind = receiver.leg_behind(now).map(|leg| Event::LegBehind(flow, leg));
+        for event in [exceeded, behind].into_iter().flatten() {
+            self.event(event);
         }
         let entry = &mut self.entries[at];
         let Some(receiver) = &entry.receiver else { return };

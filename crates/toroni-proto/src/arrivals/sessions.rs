@@ -276,6 +276,7 @@ impl Arrivals {
                 }
             };
             receiver.set_kernel_dropped(self.kernel_dropped);
+            receiver.set_limits(&self.limits);
             receiver.resume(entry.left.take());
             entry.receiver = Some(receiver);
             entry.joined = false;

@@ -171,7 +171,10 @@ impl InOrder {
                 {
                     return self.slots.hold(next, buffer, length);
                 }
-                Turned::Held(buffer, length) => self.process(pool, buffer, length, out),
+                Turned::Held(buffer, length) => {
+                    out.waited(next, pool.arrival(&buffer));
+                    self.process(pool, buffer, length, out);
+                }
                 Turned::Lost(reason) => {
                     self.turn.lost.get_or_insert(reason);
                     // A message whose next part is lost is lost.

@@ -34,6 +34,7 @@ pub use self::slots::AHEAD;
 use self::slots::Slots;
 use crate::hook::mutant;
 use crate::id::{MessageNumber, Number, Sequence};
+use crate::time::Monotonic;
 use crate::wire::{Chunk, Data, LostReason, Start, TableName, TopicNumber};
 
 /// Receives what was put together: by [`InOrder`] in the order of the source, by [`ByArrival`] as soon
@@ -47,6 +48,11 @@ pub trait Deliver {
 
     /// Messages that were lost. In the order of the source, they were at this place.
     fn loss(&mut self, loss: Loss);
+
+    /// The turn of a datagram has come that was received then, and had to wait for it.
+    fn waited(&mut self, sequence: Sequence, since: Monotonic) {
+        let _ = (sequence, since);
+    }
 
     /// Returns whether the names of all topics in a datagram are known, so that it can be delivered. If not,
     /// it waits until [`InOrder::retry`] or [`ByArrival::retry`] is called.

@@ -1,5 +1,7 @@
 //! Receive buffers of a fixed number and size.
 
+use crate::time::Monotonic;
+
 /// One buffer of a [`Pool`]. Whoever has it may use it, and must give it back.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[must_use = "a buffer that is not given back is lost for the pool"]
@@ -10,6 +12,8 @@ pub struct Buffer(u32);
 pub struct Pool {
     memory: Box<[u8]>,
     buffer_bytes: usize,
+    /// When the datagram in each buffer was received.
+    arrivals: Box<[Monotonic]>,
     /// The buffers that nobody has. It never grows beyond the number of buffers.
     free: Vec<u32>,
 }
@@ -21,6 +25,7 @@ impl Pool {
         Self {
             memory: vec![0; buffers as usize * buffer_bytes].into(),
             buffer_bytes,
+            arrivals: vec![Monotonic::default(); buffers as usize].into(),
             free: (0..buffers).rev().collect(),
         }
     }
@@ -34,6 +39,19 @@ impl Pool {
     pub fn give(&mut self, buffer: Buffer) {
         debug_assert!(!self.get(&buffer).is_empty(), "a buffer of another pool");
         self.free.push(buffer.0);
+    }
+
+    /// Notes when the datagram in a buffer was received.
+    pub fn arrived(&mut self, buffer: &Buffer, now: Monotonic) {
+        if let Some(arrival) = self.arrivals.get_mut(buffer.0 as usize) {
+            *arrival = now;
+        }
+    }
+
+    /// Returns when the datagram in a buffer was received.
+    #[must_use]
+    pub fn arrival(&self, buffer: &Buffer) -> Monotonic {
+        self.arrivals.get(buffer.0 as usize).copied().unwrap_or_default()
     }
 
     /// Returns how many buffers are free.

@@ -1,12 +1,14 @@
 //! What a receiver hands out, each message and each loss once.
 
+use super::timing::Timing;
 use super::{Counters, Mark};
 use crate::config::Order;
 use crate::hook::mutant;
 use crate::id::{MessageNumber, Number, Sequence};
 use crate::reassembly::{Bound, Deliver, Loss, Message};
+use crate::time::Monotonic;
 use crate::topics::Known;
-use crate::wire::{Chunk, Data, LostReason, TableName, TopicNumber};
+use crate::wire::{Chunk, Data, Header, LostReason, TableName, TopicNumber};
 
 /// What was handed out of a stream so far.
 #[derive(Debug)]
@@ -23,6 +25,7 @@ pub(super) struct Delivery {
     limit: Option<Number>,
     /// Whether what is delivered is in the order of the source, so that nothing before it is open.
     ordered: bool,
+    pub(super) timing: Timing,
 }
 
 /// Hands out what the reassembly delivers.
@@ -36,7 +39,7 @@ pub(super) struct Out<'a, D> {
 }
 
 impl Delivery {
-    pub(super) fn new(order: Order) -> Self {
+    pub(super) fn new(order: Order, header: &Header) -> Self {
         Self {
             known: Known::new(),
             counters: Counters::default(),
@@ -45,11 +48,13 @@ impl Delivery {
             skip: Number::ZERO,
             limit: None,
             ordered: order == Order::Source,
+            timing: Timing::new(header),
         }
     }
 
     /// Forgets all of a session.
-    pub(super) fn restart(&mut self) {
+    pub(super) fn restart(&mut self, header: &Header) {
+        self.timing.restart(header);
         self.known.clear();
         self.counters = Counters::default();
         self.mark = None;
@@ -191,6 +196,10 @@ impl<D: Deliver> Deliver for Out<'_, D> {
             self.delivery.raise_mark(loss.until);
         }
         self.report(loss);
+    }
+
+    fn waited(&mut self, sequence: Sequence, since: Monotonic) {
+        self.delivery.timing.waited(sequence, since);
     }
 
     fn is_ready(&mut self, sequence: Sequence, data: &Data<'_>) -> bool {

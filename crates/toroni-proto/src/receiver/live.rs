@@ -146,6 +146,7 @@ impl Live {
             self.missing(now, self.next, sequence, pool, out);
             self.next = if mutant("high_water_off_by_one") { sequence } else { sequence.plus(1) };
         }
+        pool.arrived(&buffer, now);
         let Some(arrival) = self.keep(now, sequence, buffer, length, pool, out) else {
             return false;
         };
@@ -158,6 +159,7 @@ impl Live {
                 counters.repaired += 1;
                 let took = now.since(repaired.detected);
                 counters.repair_max_ns = counters.repair_max_ns.max(took);
+                out.delivery.timing.repaired(sequence, repaired.detected);
             }
             if let Some(lost) = lost {
                 self.given_up(&lost, pool, out);

@@ -20,6 +20,7 @@ mod live;
 mod requests;
 #[cfg(test)]
 pub(crate) mod tests;
+mod timing;
 
 use self::delivery::Delivery;
 pub use self::ending::Over;
@@ -28,6 +29,7 @@ use self::joining::Joining;
 use self::live::Live;
 use self::requests::Requests;
 use crate::audience::Name;
+use crate::budget::{Budget, Exceeded, Limits};
 use crate::config::Config;
 use crate::hook::mutant;
 use crate::id::{MessageNumber, Number, Sequence, Series, Session};
@@ -157,7 +159,7 @@ impl Receiver {
             phase: Phase::Joining,
             joining: Joining::new(),
             live: Live::new(config),
-            delivery: Delivery::new(config.order),
+            delivery: Delivery::new(config.order, &header),
             requests: Requests::new(me, header, keys, config.ttl, now),
             series: None,
             resume: None,
@@ -169,7 +171,7 @@ impl Receiver {
     pub fn restart(&mut self, header: Header, now: Monotonic, pool: &mut Pool) {
         self.release(pool);
         self.phase = Phase::Joining;
-        self.delivery.restart();
+        self.delivery.restart(&header);
         self.requests.restart(header, now);
         self.series = None;
         self.resume = None;
@@ -262,6 +264,28 @@ impl Receiver {
         self.requests.legs.behind(now)
     }
 
+    /// Sets how long repairs and the order may take.
+    pub const fn set_limits(&mut self, limits: &Limits) {
+        self.delivery.timing.set_limits(limits);
+    }
+
+    /// Returns how long each missing datagram took to arrive.
+    #[must_use]
+    pub const fn repair(&self) -> &Budget {
+        &self.delivery.timing.repair
+    }
+
+    /// Returns how long each datagram waited behind a gap, or for a name. Those that did not wait are not counted.
+    #[must_use]
+    pub const fn order(&self) -> &Budget {
+        &self.delivery.timing.order
+    }
+
+    /// Returns what took longer than it may, at most once in 10 s for each part.
+    pub fn exceeded(&mut self, now: Monotonic) -> Option<Exceeded> {
+        self.delivery.timing.poll(now)
+    }
+
     /// Notes how many datagrams the kernel has dropped so far, for STATUS.
     pub const fn set_kernel_dropped(&mut self, dropped: u32) {
         self.requests.kernel_dropped = dropped;
@@ -277,6 +301,7 @@ impl Receiver {
         out: &mut impl Deliver,
     ) {
         let Arrived { sequence, again, trail, topics_end, buffer, length } = arrived;
+        self.delivery.timing.now = now;
         // On a feed, others repair. Only the sender says what is new, and where its window begins.
         let is_sender = !again || !self.requests.is_feed();
         self.hear(now, from, is_sender);
@@ -311,6 +336,7 @@ impl Receiver {
         out: &mut impl Deliver,
     ) {
         let is_session = matches!(datagram.body, Body::Session(_));
+        self.delivery.timing.now = now;
         self.hear(now, from, is_session || !self.requests.is_feed());
         match &datagram.body {
             Body::Session(info) => {
@@ -410,22 +436,25 @@ impl Receiver {
     pub fn poll_timeout(&self) -> Option<Monotonic> {
         let silent = self.heard.after(self.config.activity_ns);
         let due = silent.min(self.requests.status_due);
+        let exceeded = self.delivery.timing.poll_timeout();
         match self.phase {
             Phase::Ended(_) => None,
-            Phase::Joining => time::earliest([Some(due), self.joining.until()]),
+            Phase::Joining => time::earliest([Some(due), exceeded, self.joining.until()]),
             Phase::Live => {
                 let live = &self.live;
                 let gaps = live.gaps.poll_timeout().map(|at| {
                     let deadline = live.gaps.deadline().unwrap_or(at);
                     self.requests.nak_at(at).min(deadline)
                 });
-                time::earliest([Some(due), gaps, live.names_until, self.requests.topics_due])
+                let names = [live.names_until, self.requests.topics_due];
+                time::earliest([Some(due), exceeded, gaps, names[0], names[1]])
             }
         }
     }
 
     /// Does what is due.
     pub fn handle_timeout(&mut self, now: Monotonic, pool: &mut Pool, out: &mut impl Deliver) {
+        self.delivery.timing.now = now;
         if self.heard.after(self.config.activity_ns) <= now && self.ended().is_none() {
             return self.close(Over::Silent, pool, out);
         }

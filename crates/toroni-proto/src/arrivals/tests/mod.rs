@@ -1,5 +1,6 @@
 //! Tests of receiver and arrivals, with datagrams of real senders and a clock that the test moves.
 
+mod budgets;
 mod restart;
 mod turns;
 
