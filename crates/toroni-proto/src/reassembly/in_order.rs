@@ -75,12 +75,15 @@ impl InOrder {
             pool.give(buffer);
             return Ok(Arrival::Duplicate);
         }
-        if sequence == self.next() && is_ready(pool, sequence, &buffer, length, out) {
-            // It may have been given up while its turn had not come.
-            self.slots.take(sequence);
-            self.process(pool, buffer, length, out);
-            self.advance(pool, out, false);
-            return Ok(Arrival::Delivered);
+        let mut buffer = buffer;
+        if sequence == self.next() {
+            match self.process(pool, buffer, length, false, out) {
+                Ok(()) => {
+                    self.advance(pool, out, false);
+                    return Ok(Arrival::Delivered);
+                }
+                Err(waits) => buffer = waits,
+            }
         }
         if !self.slots.has_room() {
             return Err(Refused::Full(buffer));
@@ -166,14 +169,12 @@ impl InOrder {
             let next = self.next();
             match self.slots.take(next) {
                 Turned::Missing => return,
-                Turned::Held(buffer, length)
-                    if !force && !is_ready(pool, next, &buffer, length, out) =>
-                {
-                    return self.slots.hold(next, buffer, length);
-                }
                 Turned::Held(buffer, length) => {
-                    out.waited(next, pool.arrival(&buffer));
-                    self.process(pool, buffer, length, out);
+                    let arrival = pool.arrival(&buffer);
+                    match self.process(pool, buffer, length, force, out) {
+                        Ok(()) => out.waited(next, arrival),
+                        Err(waits) => return self.slots.hold(next, waits, length),
+                    }
                 }
                 Turned::Lost(reason) => {
                     self.turn.lost.get_or_insert(reason);
@@ -185,13 +186,22 @@ impl InOrder {
         }
     }
 
-    /// Delivers the datagram whose turn it is. Its slot is empty.
-    fn process(&mut self, pool: &mut Pool, buffer: Buffer, length: u16, out: &mut impl Deliver) {
+    /// Delivers the datagram whose turn it is. Its slot is empty: nothing waits there, and what was given up had its
+    /// turn. Without `force`, a datagram that waits for a name comes back.
+    fn process(
+        &mut self,
+        pool: &mut Pool,
+        buffer: Buffer,
+        length: u16,
+        force: bool,
+        out: &mut impl Deliver,
+    ) -> Result<(), Buffer> {
+        let sequence = self.next();
         let part = match slots::open(pool, &buffer, length) {
+            Some(data) if !force && !out.is_ready(sequence, &data) => return Err(buffer),
             Some(data) => self.deliver(pool, &data, out),
             None => Part::None,
         };
-        let sequence = self.next();
         self.slots.next = sequence.plus(1);
         if part != Part::Further {
             // The message that was being collected was delivered or is lost.
@@ -209,6 +219,7 @@ impl InOrder {
             self.turn.collected = None;
             self.turn.lost.get_or_insert(LostReason::Memory);
         }
+        Ok(())
     }
 
     /// Hands out what a datagram has. Returns which part of an incomplete message is in it.
@@ -288,16 +299,6 @@ impl InOrder {
         self.turn.collected = None;
         self.slots.release_before(pool, self.next());
     }
-}
-
-fn is_ready(
-    pool: &Pool,
-    sequence: Sequence,
-    buffer: &Buffer,
-    length: u16,
-    out: &mut impl Deliver,
-) -> bool {
-    slots::open(pool, buffer, length).is_none_or(|data| out.is_ready(sequence, &data))
 }
 
 /// Which part of an incomplete message a datagram has.
