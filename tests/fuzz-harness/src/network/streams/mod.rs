@@ -45,7 +45,7 @@ pub fn fuzz(bytes: &[u8]) {
             7 => world.deliver(input.byte(), true),
             8 => world.drop(input.byte()),
             9 | 10 => world.advance(*input.pick(&PAUSES)),
-            11 => world.answer(input.byte() % 4 != 0),
+            11 => world.answer(!input.byte().is_multiple_of(4)),
             12 => world.change(input.byte(), input.u16(), input.byte()),
             13 => world.forge_to_arrivals(&mut input),
             14 => world.forge_to_sender(&mut input),

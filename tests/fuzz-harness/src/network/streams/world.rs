@@ -132,8 +132,8 @@ impl World {
         let now = self.now();
         match self.sender.topic(now, TableName::new(topic).unwrap())? {
             Some(topic) => {
-                let published = (number.get() % 3 == 0).then_some(now.wall);
-                let to_descendants = number.get() % 2 == 0;
+                let published = number.get().is_multiple_of(3).then_some(now.wall);
+                let to_descendants = number.get().is_multiple_of(2);
                 let start = Start { topic, number, to_descendants, published, origin: None };
                 self.sender.message(now, start, payload)
             }
