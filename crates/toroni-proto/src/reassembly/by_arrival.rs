@@ -290,7 +290,7 @@ impl ByArrival {
             let message = placed.message;
             match placed.chunk {
                 Chunk::Message { start, payload } => {
-                    let parts = Parts::whole_of(payload);
+                    let parts = Parts::one(payload);
                     out.message(Message { message, start, parts });
                     seen.last = Some(start.number);
                     seen.after = message.plus(1);

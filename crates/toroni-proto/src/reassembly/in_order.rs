@@ -242,7 +242,7 @@ impl InOrder {
         loop {
             while let Some((message, start, payload)) = chunks.message() {
                 if turn.is_due(message) {
-                    let parts = Parts::whole_of(payload);
+                    let parts = Parts::one(payload);
                     out.message(Message { message, start, parts });
                     turn.delivered(message, start.number);
                 }

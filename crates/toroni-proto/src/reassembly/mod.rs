@@ -124,7 +124,7 @@ struct Earlier<'a> {
 
 impl<'a> Parts<'a> {
     /// A message that lies in one piece.
-    const fn whole_of(message: &'a [u8]) -> Self {
+    pub(crate) const fn one(message: &'a [u8]) -> Self {
         Self { earlier: None, last: Some(message), length: message.len() }
     }
 

@@ -61,7 +61,7 @@ impl<'a> Data<'a> {
         message_max: u32,
     ) -> Result<Self, Reject> {
         let data = Self::fields(bytes, header.flags.has(Flags::FEED), header.sequence)?;
-        let topics_end = data.check(message_max)?;
+        let topics_end = data.run().check(message_max)?;
         Ok(Self { topics_end, ..data })
     }
 
@@ -96,9 +96,40 @@ impl<'a> Data<'a> {
         Ok(Self { sent, message, number, trail, topics_end, count, feed, bytes })
     }
 
+    #[inline]
+    const fn run(&self) -> Run<'a> {
+        let Self { message, number, count, feed, bytes, .. } = *self;
+        Run { message, number, count, feed, bytes }
+    }
+
+    /// Returns the chunks in order, each with the number of its message.
+    #[inline]
+    pub fn chunks(&self) -> Chunks<'a> {
+        self.run().chunks()
+    }
+
+    /// Returns how many chunks there are.
+    #[must_use]
+    pub const fn chunk_count(&self) -> u16 {
+        self.count
+    }
+}
+
+/// Chunks that follow one another, in a datagram or in a frame of TCP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Run<'a> {
+    pub(super) message: MessageNumber,
+    pub(super) number: Number,
+    pub(super) count: u16,
+    pub(super) feed: bool,
+    pub(super) bytes: &'a [u8],
+}
+
+impl<'a> Run<'a> {
     /// Checks all chunks, so that [`Self::chunks`] need not.
     /// Returns the greatest topic plus 1.
-    fn check(&self, message_max: u32) -> Result<u32, Reject> {
+    #[inline]
+    pub(super) fn check(&self, message_max: u32) -> Result<u32, Reject> {
         let mut topics_end = 0;
         let mut cursor = Cursor::new(self, message_max);
         for index in 0..self.count {
@@ -127,17 +158,10 @@ impl<'a> Data<'a> {
         Ok(topics_end)
     }
 
-    /// Returns the chunks in order, each with the number of its message.
     #[inline]
-    pub fn chunks(&self) -> Chunks<'a> {
+    pub(super) fn chunks(&self) -> Chunks<'a> {
         // `check` has compared all lengths with the limit.
         Chunks { cursor: Cursor::new(self, u32::MAX), left: self.count }
-    }
-
-    /// Returns how many chunks there are.
-    #[must_use]
-    pub const fn chunk_count(&self) -> u16 {
-        self.count
     }
 }
 
@@ -195,14 +219,14 @@ struct Cursor<'a> {
 
 impl<'a> Cursor<'a> {
     #[inline]
-    fn new(data: &Data<'a>, message_max: u32) -> Self {
+    fn new(run: &Run<'a>, message_max: u32) -> Self {
         Self {
-            reader: Reader::new(data.bytes),
-            message: data.message,
+            reader: Reader::new(run.bytes),
+            message: run.message,
             place: Place {
-                implied: data.number.get(),
+                implied: run.number.get(),
                 may_state_number: false,
-                feed: data.feed,
+                feed: run.feed,
                 message_max,
             },
         }
@@ -274,15 +298,12 @@ impl DataWriter {
     /// has a number below `number`.
     #[must_use]
     pub const fn new(message: MessageNumber, number: Number) -> Self {
-        Self {
-            end: CHUNKS_AT,
-            count: 0,
-            message,
-            started: 0,
-            number,
-            implied: number.get(),
-            has_start: false,
-        }
+        Self::after(CHUNKS_AT, message, number)
+    }
+
+    /// Begins with what stands in a buffer after `end` bytes.
+    pub(super) const fn after(end: usize, message: MessageNumber, number: Number) -> Self {
+        Self { end, count: 0, message, started: 0, number, implied: number.get(), has_start: false }
     }
 
     /// Adds a chunk.
@@ -367,6 +388,11 @@ impl DataWriter {
     #[must_use]
     pub const fn number(&self) -> Number {
         self.number
+    }
+
+    /// Returns how many chunks there are, and the number of the first message that starts.
+    pub(super) const fn counts(&self) -> (u16, MessageNumber) {
+        (self.count, self.message)
     }
 
     /// Returns the length of the datagram so far, without a MAC.

@@ -33,8 +33,12 @@ impl Key {
         Self(bytes)
     }
 
-    fn code(&self, bytes: &[u8]) -> [u8; MAC_BYTES] {
-        let hash = blake3::keyed_hash(&self.0, bytes);
+    fn code(&self, context: &[u8], bytes: &[u8]) -> [u8; MAC_BYTES] {
+        let hash = if context.is_empty() {
+            blake3::keyed_hash(&self.0, bytes)
+        } else {
+            blake3::Hasher::new_keyed(&self.0).update(context).update(bytes).finalize()
+        };
         let (code, _) = hash.as_bytes().split_at(MAC_BYTES);
         let mut copy = [0; MAC_BYTES];
         copy.copy_from_slice(code);
@@ -65,14 +69,29 @@ impl Keys {
     /// Returns the code of these bytes.
     #[must_use]
     pub fn sign(&self, bytes: &[u8]) -> [u8; MAC_BYTES] {
-        self.first.code(bytes)
+        self.sign_within(&[], bytes)
+    }
+
+    /// Returns the code of the context, which both ends know, followed by these bytes.
+    pub(super) fn sign_within(&self, context: &[u8], bytes: &[u8]) -> [u8; MAC_BYTES] {
+        self.first.code(context, bytes)
     }
 
     /// Returns whether the code belongs to these bytes. How long a comparison takes does not depend
     /// on where the codes differ.
     #[must_use]
     pub fn verify(&self, bytes: &[u8], code: [u8; MAC_BYTES]) -> bool {
-        let belongs = |key: &Key| widened(key.code(bytes)) == widened(code);
+        self.verify_within(&[], bytes, code)
+    }
+
+    /// The same for the code of a context followed by these bytes.
+    pub(super) fn verify_within(
+        &self,
+        context: &[u8],
+        bytes: &[u8],
+        code: [u8; MAC_BYTES],
+    ) -> bool {
+        let belongs = |key: &Key| widened(key.code(context, bytes)) == widened(code);
         let next = self.next.as_ref().filter(|_| !mutant("one_key_only"));
         belongs(&self.first) || next.is_some_and(belongs)
     }
