@@ -3,6 +3,8 @@
 //! A sender and its receivers should have the same values. [`PARAMETERS`] describes them all; the table
 //! in `docs/protocol.md` is generated from it.
 
+pub mod tcp;
+
 use core::fmt;
 
 use crate::time::{MICROSECOND, MILLISECOND, SECOND};
@@ -194,25 +196,12 @@ impl Config {
     ///
     /// The first rule that is broken, with the values.
     pub fn check_receiver(&self) -> Result<(), ConfigError> {
-        for parameter in PARAMETERS {
-            if let Some(value) = (parameter.value)(self)
-                && !(parameter.least..=parameter.most).contains(&value)
-            {
-                let shown = |value| Quantity { value, unit: parameter.unit };
-                return Err(ConfigError::Limit {
-                    name: parameter.name,
-                    value: shown(value),
-                    least: shown(parameter.least),
-                    most: shown(parameter.most),
-                });
-            }
-        }
-        self.broken_relations().next().map_or(Ok(()), Err)
+        check(self, PARAMETERS, RELATIONS, quantity)
     }
 
     /// Returns all rules about two parameters that are broken, with the values.
     pub fn broken_relations(&self) -> impl Iterator<Item = ConfigError> + '_ {
-        RELATIONS.iter().filter_map(|relation| relation.check(self).err())
+        RELATIONS.iter().filter_map(|relation| relation.check(self, quantity).err())
     }
 
     /// Checks what a sender needs: everything that a receiver needs, and the rates.
@@ -250,6 +239,29 @@ impl Config {
         let bits = u128::from(self.data_rate?) * u128::from(self.generation_ns);
         u64::try_from(bits.div_ceil(8 * u128::from(SECOND))).ok()
     }
+}
+
+/// Checks that each value is within its limits, and how they relate. `quantity` returns the value in force.
+fn check<C>(
+    config: &C,
+    parameters: &[Parameter<C>],
+    relations: &[Relation<C>],
+    quantity: impl Fn(&C, &str) -> Quantity,
+) -> Result<(), ConfigError> {
+    for parameter in parameters {
+        if let Some(value) = (parameter.value)(config)
+            && !(parameter.least..=parameter.most).contains(&value)
+        {
+            let shown = |value| Quantity { value, unit: parameter.unit };
+            return Err(ConfigError::Limit {
+                name: parameter.name,
+                value: shown(value),
+                least: shown(parameter.least),
+                most: shown(parameter.most),
+            });
+        }
+    }
+    relations.iter().try_for_each(|relation| relation.check(config, &quantity))
 }
 
 /// Checks that the streams which are sent on one interface suit it. `headers_bytes` is what IP and UDP
@@ -405,7 +417,7 @@ impl fmt::Display for Quantity {
 
 /// One parameter that is a number.
 #[derive(Debug)]
-pub struct Parameter {
+pub struct Parameter<C = Config> {
     /// The name in configuration files and messages.
     pub name: &'static str,
     /// In what it is counted.
@@ -419,14 +431,14 @@ pub struct Parameter {
     /// What the parameter is, why this is the default, and when to change it.
     pub reason: &'static str,
     /// Reads it.
-    pub value: fn(&Config) -> Option<u64>,
+    pub value: fn(&C) -> Option<u64>,
 }
 
-impl Parameter {
+impl<C: Default> Parameter<C> {
     /// Returns the default as a table shows it.
     #[must_use]
     pub fn default_text(&self) -> String {
-        match (self.derived, (self.value)(&Config::default())) {
+        match (self.derived, (self.value)(&C::default())) {
             (Some(text), _) => text.to_owned(),
             (None, Some(value)) => Quantity { value, unit: self.unit }.to_string(),
             (None, None) => "none: required".to_owned(),
@@ -434,6 +446,7 @@ impl Parameter {
     }
 }
 
+/// Describes a parameter.
 macro_rules! parameter {
     ($name:literal, $unit:ident, $value:expr, $least:expr => $most:expr, $reason:literal) => {
         parameter!($name, $unit, $value, None, $least => $most, $reason)
@@ -450,6 +463,8 @@ macro_rules! parameter {
         }
     };
 }
+
+use parameter;
 
 const HOUR: u64 = 3_600 * SECOND;
 
@@ -533,7 +548,7 @@ pub const PARAMETERS: &[Parameter] = &[
 
 /// A rule about two parameters.
 #[derive(Debug)]
-pub struct Relation {
+pub struct Relation<C = Config> {
     /// One parameter.
     pub name: &'static str,
     /// The other.
@@ -541,11 +556,15 @@ pub struct Relation {
     /// What must hold.
     pub rule: &'static str,
     /// Whether it holds.
-    pub holds: fn(&Config) -> bool,
+    pub holds: fn(&C) -> bool,
 }
 
-impl Relation {
-    fn check(&self, config: &Config) -> Result<(), ConfigError> {
+impl<C> Relation<C> {
+    fn check(
+        &self,
+        config: &C,
+        quantity: impl Fn(&C, &str) -> Quantity,
+    ) -> Result<(), ConfigError> {
         if (self.holds)(config) {
             return Ok(());
         }

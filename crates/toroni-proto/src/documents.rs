@@ -56,7 +56,7 @@ fn the_document_lists_all_relations() {
 
 #[test]
 fn the_document_lists_all_reasons_to_refuse_a_datagram() {
-    let mut table = String::from("| | reason | the datagram is or |\n|---|---|---|\n");
+    let mut table = String::from("| | reason | the datagram or frame is or |\n|---|---|---|\n");
     for reason in Reject::ALL {
         writeln!(table, "| {} | {reason:?} | {reason} |", reason.index()).unwrap();
     }

@@ -5,6 +5,8 @@
 //! a buffer of the caller.
 //!
 //! Every datagram begins with the same [header], and ends with a [MAC](mac) if its realm has a key.
+//! Over TCP, the same chunks travel in [frames](tcp).
+//!
 //! A number from the network is compared with its limit before anything is computed from it, so no
 //! arithmetic on hostile values can overflow.
 
@@ -21,6 +23,7 @@ mod ranges;
 mod reject;
 pub mod session;
 pub mod status;
+pub mod tcp;
 pub mod topics;
 
 #[cfg(test)]

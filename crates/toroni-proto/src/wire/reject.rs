@@ -1,6 +1,6 @@
-//! Every reason to refuse a datagram, once.
+//! Every reason to refuse a datagram, or a frame of TCP, once.
 
-/// Why a datagram was refused.
+/// Why a datagram, or a frame of TCP, was refused.
 ///
 /// The reasons up to [`Self::Session`] stand in the order in which they are checked, so a datagram
 /// with several of these faults has the first of them. Their numbers are for tables of counters: see [`Reject::index`].
@@ -87,11 +87,14 @@ pub enum Reject {
     /// A message is longer than this receiver accepts.
     #[error("has a message that is too long")]
     TooLong,
+    /// A frame of TCP whose type, stream or message number cannot come at this place of the connection.
+    #[error("not what can come at this place of its connection")]
+    Unexpected,
 }
 
 impl Reject {
     /// All reasons, in order.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self::Short,
         Self::Length,
         Self::Magic,
@@ -118,6 +121,7 @@ impl Reject {
         Self::Name,
         Self::Fragment,
         Self::TooLong,
+        Self::Unexpected,
     ];
 
     /// Returns the place in [`Self::ALL`]: the index of this reason in a table of counters.

@@ -93,13 +93,13 @@ impl<'a> Topics<'a> {
     }
 }
 
-fn next_name<'a>(reader: &mut Reader<'a>) -> Result<TableName<'a>, Reject> {
+pub(super) fn next_name<'a>(reader: &mut Reader<'a>) -> Result<TableName<'a>, Reject> {
     let length = reader.u8()?;
     TableName::parse(reader.bytes(usize::from(length))?)
 }
 
 /// Writes all of the name or nothing.
-fn write_name(name: TableName<'_>, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
+pub(super) fn write_name(name: TableName<'_>, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
     let text = name.as_str().as_bytes();
     if writer.room() <= text.len() {
         return Err(NoRoom);
