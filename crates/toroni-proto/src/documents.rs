@@ -3,8 +3,9 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use crate::config::{PARAMETERS, Quantity, RELATIONS};
-use crate::wire::{Reject, samples};
+use crate::config::tcp::{TCP_PARAMETERS, TCP_RELATIONS};
+use crate::config::{PARAMETERS, Parameter, Quantity, RELATIONS, Relation};
+use crate::wire::{Reject, samples, tcp};
 
 /// The part of the document between two marks, or `None` outside of the repository: the package of
 /// this crate does not contain the document.
@@ -30,11 +31,10 @@ fn compare(name: &str, wanted: &str) {
     }
 }
 
-#[test]
-fn the_document_lists_all_parameters() {
+fn parameter_table<C: Default>(parameters: &[Parameter<C>]) -> String {
     let mut table =
         String::from("| parameter | unit | default | limits | |\n|---|---|---|---|---|\n");
-    for parameter in PARAMETERS {
+    for parameter in parameters {
         let shown = |value| Quantity { value, unit: parameter.unit };
         let (least, most) = (shown(parameter.least), shown(parameter.most));
         let (unit, default) = (parameter.unit.name(), parameter.default_text());
@@ -42,16 +42,23 @@ fn the_document_lists_all_parameters() {
         writeln!(table, "| `{name}` | {unit} | {default} | {least} to {most} | {reason}. |")
             .unwrap();
     }
-    compare("parameters", &table);
+    table
+}
+
+fn relation_list<C>(relations: &[Relation<C>]) -> String {
+    relations.iter().map(|relation| format!("- {}.\n", relation.rule)).collect()
+}
+
+#[test]
+fn the_document_lists_all_parameters() {
+    compare("parameters", &parameter_table(PARAMETERS));
+    compare("tcp parameters", &parameter_table(TCP_PARAMETERS));
 }
 
 #[test]
 fn the_document_lists_all_relations() {
-    let mut list = String::new();
-    for relation in RELATIONS {
-        writeln!(list, "- {}.", relation.rule).unwrap();
-    }
-    compare("relations", &list);
+    compare("relations", &relation_list(RELATIONS));
+    compare("tcp relations", &relation_list(TCP_RELATIONS));
 }
 
 #[test]
@@ -63,15 +70,19 @@ fn the_document_lists_all_reasons_to_refuse_a_datagram() {
     compare("refusals", &table);
 }
 
+fn vector(kind: &str, bytes: &[u8]) -> String {
+    let lines: String = bytes.chunks(32).map(|line| samples::hexadecimal(line) + "\n").collect();
+    format!("{kind}:\n\n```text\n{lines}```\n\n")
+}
+
 #[test]
 fn the_document_has_the_test_vectors() {
-    let mut text = String::new();
-    for sample in samples::all() {
-        writeln!(text, "{:?}:\n\n```text", sample.kind).unwrap();
-        for line in sample.bytes.chunks(32) {
-            writeln!(text, "{}", samples::hexadecimal(line)).unwrap();
-        }
-        text.push_str("```\n\n");
-    }
-    compare("vectors", &format!("{}\n", text.trim_end()));
+    let datagrams: String =
+        samples::all().map(|one| vector(&format!("{:?}", one.kind), &one.bytes)).collect();
+    compare("vectors", &format!("{}\n", datagrams.trim_end()));
+    let frames: String = tcp::Kind::ALL
+        .into_iter()
+        .map(|kind| vector(&format!("{kind:?}"), &tcp::samples::of(kind)))
+        .collect();
+    compare("tcp vectors", &format!("{}\n", frames.trim_end()));
 }

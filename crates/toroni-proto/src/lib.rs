@@ -124,6 +124,7 @@
 //! | [`arrivals`] | all streams that a node hears, and which sessions it believes |
 //! | [`budget`] | how long each part of the way takes, and whether that is too long |
 //! | [`histogram`] | counts of times, for percentiles |
+//! | [`bounded`] | the same streams over TCP, for receivers that multicast does not reach |
 //!
 //! `docs/protocol.md` in the repository describes the protocol for implementers of other languages.
 
@@ -132,6 +133,7 @@
 pub mod arrivals;
 pub mod audience;
 pub mod batcher;
+pub mod bounded;
 pub mod budget;
 pub mod config;
 pub mod gaps;
@@ -157,3 +159,6 @@ mod documents;
 #[cfg(test)]
 #[path = "../tests/simulator/mod.rs"]
 mod simulator;
+#[cfg(test)]
+#[path = "../tests/bounded/mod.rs"]
+mod tcp_runs;

@@ -148,7 +148,13 @@ impl Known {
     /// Allocates a bit for each number that a table can have.
     #[must_use]
     pub fn new() -> Self {
-        Self { bits: vec![0; MAX_TABLE_NAMES as usize / 64].into(), below: 0 }
+        Self::of(MAX_TABLE_NAMES)
+    }
+
+    /// Allocates a bit for each number of a table with this many names.
+    #[must_use]
+    pub fn of(names: u32) -> Self {
+        Self { bits: vec![0; names.div_ceil(64) as usize].into(), below: 0 }
     }
 
     /// Forgets all numbers.
@@ -166,20 +172,22 @@ impl Known {
     /// Returns whether a number is known.
     #[must_use]
     pub fn has(&self, number: TopicNumber) -> bool {
-        let number = number.get();
-        number < self.below || self.bits[number as usize / 64] >> (number % 64) & 1 == 1
+        number.get() < self.below || self.has_bit(number.get())
     }
 
-    /// Notes a number. Returns whether it is new.
+    fn has_bit(&self, number: u32) -> bool {
+        self.bits.get(number as usize / 64).is_some_and(|bits| bits >> (number % 64) & 1 == 1)
+    }
+
+    /// Notes a number. Returns whether it is new, which one beyond the table is not.
     pub fn add(&mut self, number: TopicNumber) -> bool {
         if self.has(number) {
             return false;
         }
         let number = number.get();
-        self.bits[number as usize / 64] |= 1 << (number % 64);
-        while TopicNumber::new(self.below)
-            .is_some_and(|next| self.bits[next.get() as usize / 64] >> (next.get() % 64) & 1 == 1)
-        {
+        let Some(bits) = self.bits.get_mut(number as usize / 64) else { return false };
+        *bits |= 1 << (number % 64);
+        while self.has_bit(self.below) {
             self.below += 1;
         }
         true

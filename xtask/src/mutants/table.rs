@@ -743,4 +743,51 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "two_nodes_with_one_id_notice_it_and_with_a_key_the_later_one_stops",
         )],
     },
+    Mutant {
+        name: "gap_count_off_by_one",
+        mistake: "a server leaves out one message more than it says",
+        noticed_by: &[
+            Protocol("what_is_older_than_the_bound_becomes_one_gap_with_exact_numbers"),
+            Protocol("over_tcp_every_message_is_delivered_or_reported"),
+        ],
+    },
+    Mutant {
+        name: "begun_frame_dropped",
+        mistake: "the frame that was begun is not finished when a connection ends",
+        noticed_by: &[Protocol("a_connection_that_ends_finishes_its_frame_before_bye")],
+    },
+    Mutant {
+        name: "begun_frame_overwritten",
+        mistake: "the memory of a frame is used again while a slow client is receiving it",
+        noticed_by: &[Protocol("a_frame_that_was_begun_is_finished_however_late")],
+    },
+    Mutant {
+        name: "topics_dropped",
+        mistake: "a client does not get the names of topics that its frames use",
+        noticed_by: &[
+            Protocol("a_client_gets_what_its_set_matches_with_and_without_a_key"),
+            Protocol("over_tcp_every_message_is_delivered_or_reported"),
+        ],
+    },
+    Mutant {
+        name: "frame_age_unchecked",
+        mistake: "a server sends frames that are older than the bound",
+        noticed_by: &[
+            Protocol("a_late_client_is_told_what_it_missed_and_no_frame_is_older_than_the_bound"),
+            Protocol("over_tcp_every_message_is_delivered_or_reported"),
+        ],
+    },
+    Mutant {
+        name: "heartbeat_skips_what_waits",
+        mistake: "HEARTBEAT moves a resume point beyond what still waits",
+        noticed_by: &[
+            Protocol("heartbeats_move_the_resume_point_of_a_quiet_stream"),
+            Protocol("over_tcp_every_message_is_delivered_or_reported"),
+        ],
+    },
+    Mutant {
+        name: "replay_joins_early",
+        mistake: "a client gets what is new before the replay has brought everything",
+        noticed_by: &[Protocol("over_tcp_every_message_is_delivered_or_reported")],
+    },
 ];

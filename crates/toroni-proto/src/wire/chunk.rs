@@ -72,9 +72,10 @@ impl TopicNumber {
 pub enum LostReason {
     /// The sender's window no longer had them.
     Gone = 1,
-    /// They were not repaired within the generation interval.
+    /// They were not repaired within the generation interval, or waited longer than the bound for a TCP
+    /// client.
     Budget = 2,
-    /// The receiver had no memory to wait for them.
+    /// The receiver had no memory to wait for them, or the queue of a TCP client was full.
     Memory = 3,
     /// There were too many gaps at once.
     Burst = 4,

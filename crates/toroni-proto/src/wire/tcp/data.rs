@@ -18,6 +18,7 @@
 use super::super::chunk::Chunk;
 use super::super::cursor::{NoRoom, Reader, Writer};
 use super::super::data::{Chunks, DataWriter, Run};
+use super::super::mac::MAC_BYTES;
 use super::{Flags, HEADER_BYTES, Header, Kind, Reject, Seal, close};
 use crate::id::{MessageNumber, Number};
 use crate::time::Wall;
@@ -41,6 +42,21 @@ impl<'a> FrameData<'a> {
         header: &Header,
         message_max: u32,
     ) -> Result<Self, Reject> {
+        let data = Self::fields(bytes, header.message, header.flags.has(Flags::FEED))?;
+        data.run.check(message_max)?;
+        Ok(data)
+    }
+
+    /// Views a frame that this crate made.
+    pub(crate) fn reopen(frame: &'a [u8], signed: bool) -> Option<Self> {
+        let (header, body) = frame.split_first_chunk::<HEADER_BYTES>()?;
+        let body = body.get(..body.len() - if signed { MAC_BYTES } else { 0 })?;
+        let (_, message) = header.split_last_chunk::<8>()?;
+        let message = MessageNumber::new(u64::from_le_bytes(*message))?;
+        Self::fields(body, message, Flags(header[super::FLAGS_AT]).has(Flags::FEED)).ok()
+    }
+
+    fn fields(bytes: &'a [u8], message: MessageNumber, feed: bool) -> Result<Self, Reject> {
         let mut reader = Reader::new(bytes);
         let sent = Wall::from_ns(reader.u64()?);
         let number = Number::new(reader.u64()?).ok_or(Reject::Number)?;
@@ -49,9 +65,7 @@ impl<'a> FrameData<'a> {
         if count == 0 {
             return Err(Reject::Count);
         }
-        let feed = header.flags.has(Flags::FEED);
-        let run = Run { message: header.message, number, count, feed, bytes: reader.rest() };
-        run.check(message_max)?;
+        let run = Run { message, number, count, feed, bytes: reader.rest() };
         Ok(Self { sent, number, run })
     }
 

@@ -126,12 +126,11 @@ impl<'a> Hello<'a> {
         (source, session): (Source, Session),
         nonce: [u8; NONCE_BYTES],
         name: NodeName<'_>,
-        patterns: impl ExactSizeIterator<Item = TableName<'n>>,
-        resumes: impl ExactSizeIterator<Item = Resume>,
+        patterns: impl Iterator<Item = TableName<'n>>,
+        resumes: impl Iterator<Item = Resume>,
         seal: &Seal<'_>,
         buffer: &mut [u8],
     ) -> Result<usize, NoRoom> {
-        let count = |count: usize| u16::try_from(count).map_err(|_| NoRoom);
         frame(&Header::of(Kind::Hello), seal, buffer, |writer| {
             writer.bytes(&MAGIC)?;
             writer.bytes(&[VERSION, name.length()])?;
@@ -139,18 +138,24 @@ impl<'a> Hello<'a> {
             writer.u32(source.0)?;
             writer.u32(session.0)?;
             writer.bytes(&nonce)?;
-            writer.u16(count(patterns.len())?)?;
-            writer.u16(count(resumes.len())?)?;
+            let counts_at = writer.written();
+            writer.u32(0)?;
+            let mut counts = [0_u16; 2];
+            let [pattern_count, resume_count] = &mut counts;
             for resume in resumes {
                 writer.u32(resume.source.0)?;
                 writer.u32(resume.series.0)?;
                 writer.u64(resume.next.get())?;
                 writer.u16(resume.stream.0)?;
                 writer.u16(0)?;
+                *resume_count = resume_count.checked_add(1).ok_or(NoRoom)?;
             }
             for pattern in patterns {
                 write_name(pattern, writer)?;
+                *pattern_count = pattern_count.checked_add(1).ok_or(NoRoom)?;
             }
+            writer.overwrite(counts_at, &pattern_count.to_le_bytes())?;
+            writer.overwrite(counts_at + 2, &resume_count.to_le_bytes())?;
             writer.bytes(name.as_str().as_bytes())
         })
     }

@@ -3,7 +3,7 @@
 use super::{HEADER_BYTES, Reject};
 
 /// The bytes that have arrived and were not used yet, in fixed memory.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Incoming {
     bytes: Box<[u8]>,
     from: usize,

@@ -1,0 +1,268 @@
+//! One stream, as a client receives it.
+
+use super::Counters;
+use crate::arrivals::{Flow, Inbox};
+use crate::id::{MessageNumber, Number, Series, Session, Source, Stream};
+use crate::reassembly::{Bound, Loss, Message};
+use crate::topics::Known;
+use crate::wire::tcp::{Flags, Gap, Header, MAX_STREAMS, Replay, Resume, WelcomeStream};
+use crate::wire::{LostReason, MAC_BYTES, MAX_PATTERNS, NodeName, Reject, TableName, TopicNumber};
+
+/// What a HELLO needs besides its patterns, at most.
+pub(super) const HELLO_BYTES: usize = 52 + 20 * MAX_STREAMS + NodeName::MAX_BYTES + MAC_BYTES;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
+    Live,
+    Replay,
+    /// The piece of history that was asked for has ended.
+    Ended,
+}
+
+/// A stream of a server.
+#[derive(Debug)]
+pub(super) struct Lane {
+    /// Which stream it is, once it has one.
+    id: Option<(Source, Stream)>,
+    /// The session and series, once they are known.
+    session: Option<Session>,
+    series: Option<Series>,
+    pub(super) mode: Mode,
+    /// Everything below was delivered or reported.
+    mark: Number,
+    /// What is live begins here. If the mark is below, and no replay brought what is between, it is lost.
+    floor: Number,
+    /// The message number of what comes next.
+    due: MessageNumber,
+    known: Known,
+    /// The stream's patterns, each after its length.
+    patterns: Vec<u8>,
+    /// A replay that the caller wants, and whether the server was asked for one.
+    pub(super) ask: Option<(Number, Option<Number>)>,
+    pub(super) asked: bool,
+}
+
+impl Lane {
+    /// Allocates the memory of a lane.
+    pub(super) fn new() -> Self {
+        Self {
+            id: None,
+            session: None,
+            series: None,
+            mode: Mode::Live,
+            mark: Number::ZERO,
+            floor: Number::ZERO,
+            due: MessageNumber::ZERO,
+            known: Known::new(),
+            patterns: Vec::with_capacity(usize::from(MAX_PATTERNS) * (1 + TableName::MAX_BYTES)),
+            ask: None,
+            asked: false,
+        }
+    }
+
+    pub(super) fn is(&self, source: Source, stream: Stream) -> bool {
+        self.id == Some((source, stream))
+    }
+
+    pub(super) const fn is_free(&self) -> bool {
+        self.id.is_none()
+    }
+
+    pub(super) const fn take(&mut self, source: Source, stream: Stream) {
+        self.id = Some((source, stream));
+    }
+
+    pub(super) const fn mark(&self) -> Number {
+        self.mark
+    }
+
+    pub(super) const fn remember(&mut self, resume: Resume) {
+        self.series = Some(resume.series);
+        self.mark = resume.next;
+    }
+
+    pub(super) fn resume(&self) -> Option<Resume> {
+        let (source, stream) = self.id?;
+        Some(Resume { source, series: self.series?, stream, next: self.mark })
+    }
+
+    pub(super) fn flow(&self) -> Option<Flow> {
+        let (source, stream) = self.id?;
+        Some(Flow { source, session: self.session?, stream, series: self.series? })
+    }
+
+    pub(super) fn patterns(&self) -> impl Iterator<Item = TableName<'_>> {
+        let mut rest = &self.patterns[..];
+        core::iter::from_fn(move || {
+            let (length, names) = rest.split_first()?;
+            let (name, after) = names.split_at_checked(usize::from(*length))?;
+            rest = after;
+            core::str::from_utf8(name).ok().and_then(TableName::new)
+        })
+    }
+
+    /// Begins with what WELCOME says.
+    pub(super) fn join(
+        &mut self,
+        offer: &WelcomeStream<'_>,
+        counters: &mut Counters,
+        out: &mut impl Inbox,
+    ) {
+        let before = self.series.replace(offer.series);
+        self.session = Some(offer.session);
+        self.mode = Mode::Live;
+        (self.floor, self.due) = (offer.number, offer.message);
+        self.known.clear();
+        self.patterns.clear();
+        for name in offer.patterns() {
+            self.patterns.push(u8::try_from(name.as_str().len()).unwrap_or(0));
+            self.patterns.extend_from_slice(name.as_str().as_bytes());
+        }
+        (self.ask, self.asked) = (None, false);
+        match before {
+            None => self.mark = offer.number,
+            Some(before) if before != offer.series => {
+                // What the other series brought last, nobody knows.
+                self.mark = offer.number;
+                let after = None;
+                let (reason, bound) = (LostReason::Restart, Bound::AtLeast);
+                let (message, count, until) = (offer.message, 0, None);
+                self.report(Loss { message, count, bound, reason, after, until }, counters, out);
+            }
+            Some(_) => {}
+        }
+    }
+
+    fn report(&self, loss: Loss, counters: &mut Counters, out: &mut impl Inbox) {
+        counters.lost = counters.lost.saturating_add(loss.count);
+        if let Some(flow) = self.flow() {
+            out.loss(flow, loss);
+        }
+    }
+
+    /// Reports what lies between the mark and what is live, if no replay brought it.
+    pub(super) fn settle(&mut self, counters: &mut Counters, out: &mut impl Inbox) {
+        if self.mode == Mode::Live && self.mark < self.floor {
+            self.skip_to(self.floor, counters, out);
+        }
+    }
+
+    fn skip_to(&mut self, until: Number, counters: &mut Counters, out: &mut impl Inbox) {
+        let (first, count) = (self.mark, until.since(self.mark));
+        let (bound, reason) = (Bound::AtMost, LostReason::Gone);
+        self.lost(self.due, &Gap { first, until, count, bound, reason }, counters, out);
+    }
+
+    /// Returns the message number of what comes next, if frames with these flags can.
+    pub(super) fn expected(&self, flags: Flags) -> Result<MessageNumber, Reject> {
+        match (self.mode, flags.has(Flags::REPLAY)) {
+            (Mode::Live, false) | (Mode::Replay, true) => Ok(self.due),
+            _ => Err(Reject::Unexpected),
+        }
+    }
+
+    pub(super) fn expect(&self, flags: Flags, message: MessageNumber) -> Result<(), Reject> {
+        if self.expected(flags)? == message { Ok(()) } else { Err(Reject::Unexpected) }
+    }
+
+    pub(super) const fn advance(&mut self, due: MessageNumber) {
+        self.due = due;
+    }
+
+    pub(super) fn topic(&mut self, number: TopicNumber, name: TableName<'_>, out: &mut impl Inbox) {
+        if self.known.add(number)
+            && let Some(flow) = self.flow()
+        {
+            out.topic(flow, number, name);
+        }
+    }
+
+    /// Delivers a message, unless it came before.
+    pub(super) fn message(
+        &mut self,
+        message: Message<'_>,
+        counters: &mut Counters,
+        out: &mut impl Inbox,
+    ) {
+        let number = message.start.number;
+        if number < self.mark {
+            counters.known += 1;
+        } else if !self.known.has(message.start.topic) {
+            let (first, until) = (number, number.plus(1));
+            let (bound, reason) = (Bound::Exact, LostReason::Topic);
+            self.lost(
+                message.message,
+                &Gap { first, until, count: 1, bound, reason },
+                counters,
+                out,
+            );
+        } else if let Some(flow) = self.flow() {
+            self.mark = number.plus(1);
+            counters.messages += 1;
+            out.message(flow, message);
+        }
+    }
+
+    /// Reports a loss, unless it lies below the mark.
+    pub(super) fn lost(
+        &mut self,
+        message: MessageNumber,
+        gap: &Gap,
+        counters: &mut Counters,
+        out: &mut impl Inbox,
+    ) {
+        if gap.until <= self.mark {
+            return;
+        }
+        // Some of them may have come before.
+        let partly = gap.first < self.mark;
+        let bound = if partly { Bound::AtMost } else { gap.bound };
+        let count = if partly { gap.count.min(gap.until.since(self.mark)) } else { gap.count };
+        let after = self.mark.get().checked_sub(1).and_then(Number::new);
+        self.mark = gap.until;
+        if count > 0 || bound == Bound::AtLeast {
+            let (reason, until) = (gap.reason, Some(gap.until));
+            self.report(Loss { message, count, bound, reason, after, until }, counters, out);
+        }
+    }
+
+    /// Everything below this number was sent, or reported.
+    pub(super) fn heartbeat(
+        &mut self,
+        number: Number,
+        counters: &mut Counters,
+        out: &mut impl Inbox,
+    ) {
+        self.settle(counters, out);
+        self.mark = self.mark.max(number);
+    }
+
+    /// A replay begins or ends.
+    pub(super) fn replay(
+        &mut self,
+        header: &Header,
+        replay: &Replay,
+        counters: &mut Counters,
+        out: &mut impl Inbox,
+    ) -> Result<(), Reject> {
+        let first = replay.first;
+        if header.flags.has(Flags::REPLAY) {
+            if core::mem::take(&mut self.asked) {
+                // The caller wants it, perhaps again.
+                self.mark = first;
+            } else if self.mark < first {
+                self.skip_to(first, counters, out);
+            }
+            self.mode = Mode::Replay;
+            (self.floor, self.due) = (Number::ZERO, MessageNumber::ZERO);
+            return Ok(());
+        }
+        if self.mode != Mode::Replay {
+            return Err(Reject::Unexpected);
+        }
+        self.mark = self.mark.max(first);
+        self.due = header.message;
+        self.mode = if header.flags.has(Flags::END) { Mode::Ended } else { Mode::Live };
+        Ok(())
+    }
+}

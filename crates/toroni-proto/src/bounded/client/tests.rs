@@ -1,0 +1,232 @@
+use super::*;
+use crate::id::Series;
+use crate::reassembly::Loss;
+use crate::time::SECOND;
+use crate::wire::samples::RULES;
+use crate::wire::tcp::{About, Offer};
+use crate::wire::{NodeName, TopicNumber};
+
+#[derive(Default)]
+struct Out(Vec<String>);
+
+impl Inbox for Out {
+    fn message(&mut self, _: Flow, message: Message<'_>) {
+        self.0.push(message.start.number.to_string());
+    }
+    fn topic(&mut self, _: Flow, _: TopicNumber, _: TableName<'_>) {}
+    fn loss(&mut self, _: Flow, loss: Loss) {
+        let Loss { count, bound, reason, .. } = loss;
+        self.0.push(format!("{count} {bound:?} {reason:?}"));
+    }
+}
+
+fn at(ms: u64) -> Monotonic {
+    Monotonic::from_ns(ms * MILLISECOND)
+}
+
+fn client() -> Client {
+    let identity = Identity {
+        realm: RULES.realm,
+        keys: None,
+        source: Source(9),
+        session: Session(1),
+        name: Name::new(NodeName::new("peer").unwrap()),
+    };
+    let patterns = [TableName::new("**").unwrap()];
+    let config = TcpConfig::default();
+    Client::new(&config, &identity, &patterns, Random::new(3), at(0)).unwrap()
+}
+
+fn seal() -> Seal<'static> {
+    Seal { keys: None, context: Context::of_set([0; 16], 0) }
+}
+
+fn number(value: u64) -> Number {
+    Number::new(value).unwrap()
+}
+
+fn give(client: &mut Client, ms: u64, bytes: &[u8]) -> Vec<String> {
+    let mut out = Out::default();
+    client.room()[..bytes.len()].copy_from_slice(bytes);
+    client.received(at(ms), bytes.len(), &mut out);
+    out.0
+}
+
+fn welcome(series: u32, next: u64) -> Vec<u8> {
+    let about = About {
+        realm: RULES.realm,
+        source: Source(1),
+        session: Session(2),
+        instance: [0; 16],
+        set: 0,
+        beat_ms: 1_000,
+    };
+    let patterns: [Box<str>; 2] = ["plant/**".into(), "a".into()];
+    let offer = Offer {
+        source: Source(1),
+        session: Session(2),
+        series: Series(series),
+        stream: Stream(7),
+        number: number(next),
+        message: MessageNumber::ZERO,
+        patterns: &patterns,
+    };
+    let mut buffer = vec![0; 1_000];
+    let length = Welcome::encode(&about, [offer].into_iter(), &seal(), &mut buffer).unwrap();
+    buffer.truncate(length);
+    buffer
+}
+
+fn beat(next: u64) -> Vec<u8> {
+    let mut buffer = vec![0; 100];
+    let numbers = [number(next)].into_iter();
+    let length = tcp::Heartbeat::encode(numbers, &seal(), &mut buffer).unwrap();
+    buffer.truncate(length);
+    buffer
+}
+
+fn connect(client: &mut Client, ms: u64) {
+    assert_eq!(client.poll_event(), Some(Event::Connect));
+    client.connected(at(ms), [0; 16]);
+}
+
+#[test]
+fn the_pause_before_each_attempt_doubles_up_to_its_limit_and_is_drawn_around_it() {
+    let mut client = client();
+    let mut now = Monotonic::from_ns(0);
+    for wanted_ms in [200, 400, 800, 1_600, 3_200, 5_000, 5_000] {
+        assert_eq!(client.poll_event(), Some(Event::Connect));
+        client.disconnected(now);
+        assert_eq!(client.poll_event(), Some(Event::Down(Bye::Lost)));
+        let due = client.poll_timeout().unwrap();
+        let pause = due.since(now);
+        let wanted = wanted_ms * MILLISECOND;
+        assert!((wanted * 3 / 4..=wanted * 5 / 4).contains(&pause), "{pause} for {wanted}");
+        client.handle_timeout(Monotonic::from_ns(due.ns() - 1));
+        assert_eq!(client.poll_event(), None);
+        client.handle_timeout(due);
+        now = due;
+    }
+    // An answer begins it anew.
+    connect(&mut client, now.ns() / MILLISECOND);
+    give(&mut client, now.ns() / MILLISECOND, &welcome(1, 0));
+    client.disconnected(now);
+    assert!(client.poll_timeout().unwrap().since(now) <= 250 * MILLISECOND);
+}
+
+#[test]
+fn a_connection_without_an_answer_or_that_falls_silent_is_given_up() {
+    let mut client = client();
+    connect(&mut client, 0);
+    client.handle_timeout(at(4_999));
+    assert_eq!(client.poll_event(), None);
+    client.handle_timeout(at(5_000));
+    assert_eq!(client.poll_event(), Some(Event::Down(Bye::Late)));
+    client.handle_timeout(client.poll_timeout().unwrap());
+    connect(&mut client, 6_000);
+    give(&mut client, 6_000, &welcome(1, 0));
+    assert_eq!(client.poll_event(), Some(Event::Live));
+    give(&mut client, 7_000, &beat(5));
+    assert_eq!(client.poll_timeout(), Some(at(7_000).after(5 * SECOND)));
+    client.handle_timeout(at(12_000));
+    assert_eq!(client.poll_event(), Some(Event::Down(Bye::Silent)));
+    assert_eq!(client.marks().next().map(|mark| mark.next.get()), Some(5));
+}
+
+#[test]
+fn what_a_server_does_not_bring_again_is_reported_with_the_first_thing_that_it_brings() {
+    let mut client = client();
+    let (source, series, stream) = (Source(1), Series(1), Stream(7));
+    assert!(client.remember(Resume { source, series, stream, next: number(40) }));
+    connect(&mut client, 0);
+    let hello = client.transmit().unwrap();
+    let frame = tcp::parse(hello, &RULES, |_, _| seal().context).unwrap();
+    let Body::Hello(hello) = frame.body else { panic!() };
+    assert_eq!(hello.resumes().map(|one| one.next.get()).collect::<Vec<_>>(), [40]);
+    assert!(give(&mut client, 0, &welcome(1, 100)).is_empty());
+    assert_eq!(give(&mut client, 0, &beat(100)), ["60 AtMost Gone"]);
+    assert!(give(&mut client, 0, &beat(110)).is_empty());
+    let patterns: Vec<&str> = client.patterns(source, stream).map(|name| name.as_str()).collect();
+    assert_eq!(patterns, ["plant/**", "a"]);
+}
+
+#[test]
+fn another_series_is_a_loss_of_which_nobody_knows_how_many_messages() {
+    let mut client = client();
+    connect(&mut client, 0);
+    assert!(give(&mut client, 0, &welcome(1, 100)).is_empty(), "the first series is no loss");
+    client.disconnected(at(1));
+    client.handle_timeout(client.poll_timeout().unwrap());
+    client.poll_event();
+    connect(&mut client, 400);
+    assert_eq!(give(&mut client, 400, &welcome(2, 7)), ["0 AtLeast Restart"]);
+    assert_eq!(client.marks().next().map(|mark| mark.next.get()), Some(7));
+}
+
+#[test]
+fn a_server_that_contradicts_itself_is_left() {
+    let gap = |message: u64, count: u64| {
+        let mut buffer = vec![0; 100];
+        let (bound, reason) = (Bound::Exact, crate::wire::LostReason::Budget);
+        let gap = Gap { first: number(100), until: number(110), count, bound, reason };
+        let message = MessageNumber::new(message).unwrap();
+        let length = gap.encode(0, Flags::NONE, message, &seal(), &mut buffer).unwrap();
+        buffer.truncate(length);
+        buffer
+    };
+    let answer = |bytes: &[u8]| {
+        let mut client = client();
+        connect(&mut client, 0);
+        give(&mut client, 0, &welcome(1, 100));
+        client.poll_event();
+        let got = give(&mut client, 0, bytes);
+        (got, client.poll_event(), client.counters().rejects[Reject::Unexpected.index()])
+    };
+    assert_eq!(answer(&gap(5, 5)), (vec!["5 Exact Budget".to_owned()], None, 0));
+    let refused = (Vec::new(), Some(Event::Down(Bye::Refused)), 1);
+    assert_eq!(answer(&gap(5, 4)), refused);
+    assert_eq!(answer(&gap(5, 6)), refused);
+    assert_eq!(answer(&welcome(1, 100)), refused);
+    assert_eq!(answer(&tcp::samples::of(tcp::Kind::Challenge)), refused);
+    assert_eq!(answer(&tcp::samples::of(tcp::Kind::Heartbeat)), refused, "of two streams");
+}
+
+#[test]
+fn a_client_that_ends_says_so_and_does_not_come_back() {
+    let mut client = client();
+    connect(&mut client, 0);
+    give(&mut client, 0, &welcome(1, 100));
+    while let Some(bytes) = client.transmit() {
+        let length = bytes.len();
+        client.wrote(length);
+    }
+    client.end();
+    let bye = client.transmit().unwrap();
+    let frame = tcp::parse(bye, &RULES, |_, _| seal().context).unwrap();
+    assert_eq!(frame.body, Body::Bye(Bye::Ended));
+    assert_eq!(client.poll_event(), Some(Event::Down(Bye::Ended)));
+    assert_eq!((client.poll_event(), client.poll_timeout()), (None, None));
+}
+
+#[test]
+fn patterns_must_fit_a_hello() {
+    let identity = client().identity;
+    let long = "x".repeat(255);
+    let with = |count: usize| {
+        let patterns = vec![TableName::new(&long).unwrap(); count];
+        let config = TcpConfig::default();
+        let made = Client::new(&config, &identity, &patterns, Random::new(1), at(0));
+        made.map(|mut client| {
+            for stream in 0..64 {
+                let (source, series, next) = (Source(1), Series(1), number(1));
+                let stream = Stream(stream);
+                assert!(client.remember(Resume { source, series, stream, next }));
+            }
+            connect(&mut client, 0);
+            client.transmit().unwrap().len()
+        })
+    };
+    assert_eq!(with(0), Err(TooManyPatterns));
+    assert!(with(250).is_ok_and(|length| length > 64_000));
+    assert_eq!(with(256), Err(TooManyPatterns));
+}

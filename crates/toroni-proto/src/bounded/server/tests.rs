@@ -1,0 +1,564 @@
+//! One server, one or two clients, and every step by hand.
+
+use super::*;
+use crate::arrivals::{Flow, Inbox};
+use crate::audience::Name;
+use crate::bounded::client::{self, Client};
+use crate::config::tcp::Pace;
+use crate::reassembly::{Bound, Loss, Message};
+use crate::time::{MILLISECOND, Wall};
+use crate::wire::samples::KEYS;
+use crate::wire::{LostReason, NodeName, Start};
+
+const REALM: Realm = Realm(7);
+
+/// Admits everybody to the set that the first pattern names: `s/0`, `s/1`, …
+struct Open;
+
+impl Door for Open {
+    fn hello(&mut self, _: ClientId, hello: &Hello<'_>) -> Option<usize> {
+        hello.patterns().next()?.as_str().strip_prefix("s/")?.parse().ok()
+    }
+}
+
+#[derive(Default)]
+struct Out(Vec<String>);
+
+impl Inbox for Out {
+    fn message(&mut self, flow: Flow, message: Message<'_>) {
+        let bytes = message.parts.length();
+        self.0.push(format!("{}:{} {bytes}", flow.stream, message.start.number));
+    }
+    fn topic(&mut self, _: Flow, number: TopicNumber, name: TableName<'_>) {
+        self.0.push(format!("{} is {}", number.get(), name.as_str()));
+    }
+    fn loss(&mut self, flow: Flow, loss: Loss) {
+        let Loss { count, bound, reason, until, .. } = loss;
+        let until = until.map_or(0, Number::get);
+        self.0.push(format!("{}: {count} {bound:?} {reason:?} below {until}", flow.stream));
+    }
+}
+
+fn config() -> TcpConfig {
+    TcpConfig {
+        queue_bytes: 256 << 10,
+        frame_memory_bytes: 512 << 10,
+        batch_bytes: 1_024,
+        message_max_bytes: 20_000,
+        clients: 3,
+        sets: 2,
+        topics: 32,
+        ..TcpConfig::default()
+    }
+}
+
+fn at(ms: u64) -> Now {
+    let ns = ms * MILLISECOND;
+    Now { monotonic: Monotonic::from_ns(ns), wall: Wall::from_ns(ns) }
+}
+
+fn number(value: u64) -> Number {
+    Number::new(value).unwrap()
+}
+
+struct Bench {
+    server: Server,
+    keys: Option<Keys>,
+    next: u64,
+}
+
+struct Peer {
+    id: ClientId,
+    client: Client,
+    out: Out,
+}
+
+fn bench(config: &TcpConfig, keys: Option<Keys>) -> Bench {
+    let identity =
+        Identity { realm: REALM, keys, source: Source(1), session: Session(2), instance: [3; 16] };
+    let served = |stream| Served {
+        source: Source(1),
+        session: Session(2),
+        series: Series(4),
+        stream: Stream(stream),
+        feed: false,
+        next: number(100),
+        patterns: &[],
+    };
+    let streams = [served(0), served(1)];
+    let now = at(0).monotonic;
+    let server = Server::new(config, &identity, &streams, Random::new(1), now).unwrap();
+    Bench { server, keys, next: 100 }
+}
+
+impl Bench {
+    fn client(&self, set: usize, ms: u64) -> Client {
+        let identity = client::Identity {
+            realm: REALM,
+            keys: self.keys,
+            source: Source(9),
+            session: Session(1),
+            name: Name::new(NodeName::new("peer").unwrap()),
+        };
+        let pattern = format!("s/{set}");
+        let patterns = [TableName::new(&pattern).unwrap()];
+        let now = at(ms).monotonic;
+        let mut client = Client::new(&config(), &identity, &patterns, Random::new(2), now).unwrap();
+        assert_eq!(client.poll_event(), Some(client::Event::Connect));
+        client.connected(now, [5; 16]);
+        client
+    }
+
+    fn join(&mut self, set: usize, ms: u64) -> Peer {
+        let client = self.client(set, ms);
+        self.connect(client, ms)
+    }
+
+    fn connect(&mut self, client: Client, ms: u64) -> Peer {
+        let id = self.server.accept(at(ms).monotonic, [6; 16]).unwrap();
+        let mut peer = Peer { id, client, out: Out::default() };
+        for _ in 0..3 {
+            self.exchange(&mut peer, ms);
+        }
+        peer
+    }
+
+    /// Moves all bytes in both directions, one turn long.
+    fn exchange(&mut self, peer: &mut Peer, ms: u64) {
+        let now = at(ms).monotonic;
+        while let Some(bytes) = peer.client.transmit() {
+            let (length, bytes) = (bytes.len(), bytes.to_vec());
+            peer.client.wrote(length);
+            if let Some(room) = self.server.room(peer.id).get_mut(..length) {
+                room.copy_from_slice(&bytes);
+                self.server.received(now, peer.id, length, &mut Open);
+            }
+        }
+        while let Some(bytes) = self.server.transmit(now, peer.id) {
+            let (length, bytes) = (bytes.len(), bytes.to_vec());
+            self.server.wrote(peer.id, length);
+            if let Some(room) = peer.client.room().get_mut(..length) {
+                room.copy_from_slice(&bytes);
+                peer.client.received(now, length, &mut peer.out);
+            }
+        }
+    }
+
+    fn publish(&mut self, ms: u64, stream: usize, set: usize, length: usize) -> Result<(), Held> {
+        let topic = self.server.topic(stream, TableName::new("a/b").unwrap()).unwrap();
+        let start = Start {
+            topic,
+            number: number(self.next),
+            to_descendants: false,
+            published: None,
+            origin: None,
+        };
+        self.server.message(at(ms), stream, set, start, &vec![1; length])?;
+        self.next += 1;
+        self.server.taken(stream, number(self.next));
+        self.server.flush(at(ms));
+        Ok(())
+    }
+
+    fn closed(&mut self) -> Option<Bye> {
+        let Event::Closed { reason, .. } = self.server.poll_event()?;
+        Some(reason)
+    }
+}
+
+impl Peer {
+    fn got(&mut self) -> Vec<String> {
+        core::mem::take(&mut self.out.0)
+    }
+}
+
+#[test]
+fn a_client_gets_what_its_set_matches_with_and_without_a_key() {
+    for keys in [None, Some(KEYS)] {
+        let mut bench = bench(&config(), keys);
+        let (mut one, mut other) = (bench.join(0, 0), bench.join(1, 0));
+        assert!(one.client.is_live() && other.client.is_live());
+        bench.publish(1, 0, 0, 5).unwrap();
+        bench.publish(1, 1, 1, 6).unwrap();
+        bench.publish(1, 0, 0, 7).unwrap();
+        bench.exchange(&mut one, 1);
+        bench.exchange(&mut other, 1);
+        assert_eq!(one.got(), ["0 is a/b", "0:100 5", "0:102 7"]);
+        assert_eq!(other.got(), ["0 is a/b", "1:101 6"]);
+    }
+}
+
+#[test]
+fn a_late_client_is_told_what_it_missed_and_no_frame_is_older_than_the_bound() {
+    let mut bench = bench(&config(), None);
+    let mut peer = bench.join(0, 0);
+    for ms in [0, 100, 200, 300] {
+        bench.publish(ms, 0, 0, 5).unwrap();
+    }
+    bench.exchange(&mut peer, 360);
+    assert_eq!(peer.got(), ["0: 2 Exact Budget below 102", "0 is a/b", "0:102 5", "0:103 5"]);
+    assert!(bench.server.counters().waited_max_ns <= 250 * MILLISECOND);
+    assert_eq!(bench.server.counters().left_out, 2);
+}
+
+#[test]
+fn a_frame_that_was_begun_is_finished_however_late() {
+    let mut bench = bench(&config(), None);
+    let mut peer = bench.join(0, 0);
+    bench.publish(0, 0, 0, 900).unwrap();
+    let now = at(0).monotonic;
+    // The names go first.
+    let names = bench.server.transmit(now, peer.id).unwrap().to_vec();
+    peer.client.room()[..names.len()].copy_from_slice(&names);
+    peer.client.received(now, names.len(), &mut peer.out);
+    bench.server.wrote(peer.id, names.len());
+    let begun = bench.server.transmit(now, peer.id).unwrap()[..10].to_vec();
+    peer.client.room()[..10].copy_from_slice(&begun);
+    peer.client.received(now, 10, &mut peer.out);
+    bench.server.wrote(peer.id, 10);
+    bench.publish(1, 0, 0, 5).unwrap();
+    // Its memory is overwritten, too.
+    let other = bench.join(1, 1);
+    for _ in 0..700 {
+        bench.publish(2, 0, 1, 900).unwrap();
+        while let Some(bytes) = bench.server.transmit(at(2).monotonic, other.id) {
+            let length = bytes.len();
+            bench.server.wrote(other.id, length);
+        }
+    }
+    bench.exchange(&mut peer, 900);
+    let got = peer.got();
+    assert_eq!(got, ["0 is a/b", "0:100 900", "0: 1 Exact Memory below 102"]);
+}
+
+#[test]
+fn a_connection_that_ends_finishes_its_frame_before_bye() {
+    let mut bench = bench(&config(), None);
+    let mut peer = bench.join(0, 0);
+    bench.publish(0, 0, 0, 900).unwrap();
+    bench.publish(0, 0, 0, 900).unwrap();
+    let now = at(0).monotonic;
+    let names = bench.server.transmit(now, peer.id).unwrap().to_vec();
+    peer.client.room()[..names.len()].copy_from_slice(&names);
+    peer.client.received(now, names.len(), &mut peer.out);
+    bench.server.wrote(peer.id, names.len());
+    let begun = bench.server.transmit(now, peer.id).unwrap()[..10].to_vec();
+    peer.client.room()[..10].copy_from_slice(&begun);
+    peer.client.received(now, 10, &mut peer.out);
+    bench.server.wrote(peer.id, 10);
+    bench.server.end(now);
+    bench.exchange(&mut peer, 1);
+    assert_eq!(peer.got(), ["0 is a/b", "0:100 900"]);
+    assert_eq!(peer.client.poll_event(), Some(client::Event::Down(Bye::Ended)));
+    let counters = peer.client.counters();
+    assert_eq!(counters.rejects.iter().sum::<u64>(), 0);
+    assert_eq!(bench.closed(), Some(Bye::Ended));
+    assert_eq!(bench.server.accept(now, [0; 16]), None, "nobody is accepted any more");
+}
+
+#[test]
+fn a_long_message_goes_in_parts_and_is_lost_as_a_whole() {
+    let mut bench = bench(&config(), None);
+    let mut peer = bench.join(0, 0);
+    bench.publish(0, 0, 0, 5_000).unwrap();
+    bench.exchange(&mut peer, 1);
+    assert_eq!(peer.got(), ["0 is a/b", "0:100 5000"]);
+    bench.publish(10, 0, 0, 5_000).unwrap();
+    let now = at(10).monotonic;
+    let part = bench.server.transmit(now, peer.id).unwrap().to_vec();
+    peer.client.room()[..part.len()].copy_from_slice(&part);
+    peer.client.received(now, part.len(), &mut peer.out);
+    bench.server.wrote(peer.id, part.len());
+    bench.exchange(&mut peer, 300);
+    assert_eq!(peer.got(), ["0: 1 Exact Budget below 102"]);
+    bench.publish(300, 0, 0, 20_001).unwrap();
+    bench.publish(300, 0, 0, 1).unwrap();
+    bench.exchange(&mut peer, 300);
+    assert_eq!(peer.got(), ["0: 1 Exact TooLong below 103", "0:103 1"]);
+}
+
+#[test]
+fn more_clients_than_there_may_be_are_told_so() {
+    for keys in [None, Some(KEYS)] {
+        let mut bench = bench(&config(), keys);
+        (0..3).for_each(|_| assert!(bench.server.accept(at(0).monotonic, [0; 16]).is_some()));
+        assert_eq!(bench.server.accept(at(0).monotonic, [0; 16]), None);
+        let mut client = bench.client(0, 0);
+        let bye = bench.server.farewell().to_vec();
+        client.room()[..bye.len()].copy_from_slice(&bye);
+        client.received(at(0).monotonic, bye.len(), &mut Out::default());
+        assert_eq!(client.poll_event(), Some(client::Event::Down(Bye::Full)));
+        assert_eq!(bench.server.counters().full, 1);
+    }
+}
+
+#[test]
+fn a_stranger_who_says_nothing_or_garbage_is_disconnected() {
+    let mut bench = bench(&config(), None);
+    let silent = bench.server.accept(at(0).monotonic, [0; 16]).unwrap();
+    assert_eq!(bench.server.poll_timeout(), Some(at(5_000).monotonic));
+    bench.server.handle_timeout(at(4_999));
+    assert_eq!(bench.closed(), None);
+    bench.server.handle_timeout(at(5_000));
+    let bye = bench.server.transmit(at(5_000).monotonic, silent).unwrap().len();
+    assert_eq!(bye, 24);
+    bench.server.handle_timeout(at(6_000));
+    assert_eq!(bench.closed(), Some(Bye::Late));
+    let loud = bench.server.accept(at(7_000).monotonic, [0; 16]).unwrap();
+    bench.server.room(loud)[..4].copy_from_slice(&u32::MAX.to_le_bytes());
+    bench.server.received(at(7_000).monotonic, loud, 4, &mut Open);
+    assert!(bench.server.room(loud).is_empty());
+    assert_eq!(bench.server.counters().rejects[Reject::Length.index()], 1);
+}
+
+#[test]
+fn without_the_key_nobody_is_served() {
+    let mut served = bench(&config(), Some(KEYS));
+    let stranger = bench(&config(), None).client(0, 0);
+    let mut peer = served.connect(stranger, 0);
+    assert_eq!(served.server.counters().rejects[Reject::MacMissing.index()], 1);
+    assert_eq!(peer.client.counters().rejects[Reject::MacUnexpected.index()], 1);
+    assert!(peer.got().is_empty());
+}
+
+#[test]
+fn a_client_that_takes_nothing_is_disconnected_and_the_others_notice_nothing() {
+    let run = |stopped: bool| {
+        let mut bench = bench(&config(), None);
+        let (mut one, mut other) = (bench.join(0, 0), bench.join(0, 0));
+        if stopped {
+            bench.server.blocked(at(0).monotonic, other.id);
+        }
+        for ms in (0..11_000).step_by(10) {
+            bench.publish(ms, 0, 0, 500).unwrap();
+            bench.server.handle_timeout(at(ms));
+            bench.exchange(&mut one, ms);
+            if !stopped {
+                bench.exchange(&mut other, ms);
+            }
+        }
+        assert_eq!(bench.closed(), stopped.then_some(Bye::Stalled));
+        one.got()
+    };
+    let alone = run(true);
+    assert_eq!(alone.len(), 1_101);
+    assert_eq!(alone, run(false));
+}
+
+#[test]
+fn with_the_pace_of_the_receivers_the_slowest_holds_for_a_limited_time() {
+    let mut bench = bench(&TcpConfig { pace: Pace::Receiver, ..config() }, None);
+    let (mut one, slow) = (bench.join(0, 0), bench.join(0, 0));
+    let mut sent = 0;
+    while bench.publish(0, 0, 0, 900).is_ok() {
+        sent += 1;
+        bench.exchange(&mut one, 0);
+        assert!(sent < 1_000, "nobody held the server");
+    }
+    assert!(sent > 200, "{sent}: the queue of the slow one is used");
+    bench.exchange(&mut one, 400);
+    assert_eq!(one.got().len(), 1 + sent, "nothing is left out, however old");
+    // One frame taken is progress.
+    let now = at(4_000).monotonic;
+    for _ in 0..2 {
+        let length = bench.server.transmit(now, slow.id).unwrap().len();
+        bench.server.wrote(slow.id, length);
+    }
+    while bench.publish(4_000, 0, 0, 900).is_ok() {}
+    bench.server.handle_timeout(at(8_999));
+    assert_eq!(bench.publish(8_999, 0, 0, 900), Err(Held));
+    bench.server.handle_timeout(at(9_000));
+    assert_eq!(bench.publish(9_000, 0, 0, 900), Ok(()));
+    while let Some(bytes) = bench.server.transmit(at(9_000).monotonic, slow.id) {
+        let length = bytes.len();
+        bench.server.wrote(slow.id, length);
+    }
+    assert_eq!(bench.closed(), Some(Bye::Slow));
+}
+
+#[test]
+fn heartbeats_move_the_resume_point_of_a_quiet_stream() {
+    let mut bench = bench(&config(), None);
+    let mut peer = bench.join(0, 0);
+    bench.server.taken(1, number(500));
+    bench.server.handle_timeout(at(999));
+    bench.exchange(&mut peer, 999);
+    let marks = |peer: &Peer| peer.client.marks().map(|one| one.next.get()).collect::<Vec<_>>();
+    assert_eq!(marks(&peer), [100, 100]);
+    // What waits is not skipped.
+    bench.publish(999, 0, 0, 5).unwrap();
+    bench.server.handle_timeout(at(1_000));
+    let beat = bench.server.transmit(at(1_000).monotonic, peer.id).unwrap().to_vec();
+    peer.client.room()[..beat.len()].copy_from_slice(&beat);
+    peer.client.received(at(1_000).monotonic, beat.len(), &mut peer.out);
+    bench.server.wrote(peer.id, beat.len());
+    assert_eq!(marks(&peer), [100, 500]);
+    bench.exchange(&mut peer, 1_000);
+    assert_eq!(marks(&peer), [101, 500]);
+    assert_eq!(peer.client.poll_timeout(), Some(at(6_000).monotonic));
+}
+
+#[test]
+fn a_client_that_comes_back_gets_what_it_missed_and_then_what_is_new() {
+    let mut bench = bench(&config(), None);
+    let mut peer = bench.join(0, 0);
+    bench.publish(0, 0, 0, 5).unwrap();
+    bench.exchange(&mut peer, 0);
+    bench.server.disconnected(peer.id);
+    assert_eq!(bench.closed(), Some(Bye::Lost));
+    peer.client.disconnected(at(0).monotonic);
+    (0..4).for_each(|_| bench.publish(1, 0, 0, 5).unwrap());
+    peer.client.handle_timeout(at(1_000).monotonic);
+    peer.client.connected(at(1_000).monotonic, [8; 16]);
+    peer.got();
+    let mut peer = bench.connect(peer.client, 1_000);
+    assert!(!peer.client.is_live());
+    // What is new is not sent before.
+    bench.publish(1_000, 0, 0, 6).unwrap();
+    bench.exchange(&mut peer, 1_000);
+    assert!(peer.got().is_empty());
+    let wanted = bench.server.next_replay(at(1_000).monotonic).unwrap();
+    assert_eq!((wanted.stream, wanted.from.get(), wanted.end.get()), (0, 101, 106));
+    let (until, now) = (number(103), at(1_000));
+    let lost = |server: &mut Server| {
+        server.replay_lost(now, &wanted, 2, Bound::AtMost, until, LostReason::Gone)
+    };
+    assert_eq!(lost(&mut bench.server), Ok(()));
+    bench.server.replay_to(now, &wanted, until);
+    assert_eq!(bench.server.next_replay(now.monotonic), None, "it has not taken the first frame");
+    bench.exchange(&mut peer, 1_000);
+    let wanted = bench.server.next_replay(now.monotonic).unwrap();
+    let topic = bench.server.topic(0, TableName::new("a/b").unwrap()).unwrap();
+    for value in 103..106 {
+        let start = Start {
+            topic,
+            number: number(value),
+            to_descendants: false,
+            published: None,
+            origin: None,
+        };
+        bench.server.replay_message(now, &wanted, start, b"again").unwrap();
+    }
+    bench.server.replay_to(now, &wanted, wanted.end);
+    bench.exchange(&mut peer, 1_000);
+    bench.publish(1_000, 0, 0, 7).unwrap();
+    bench.exchange(&mut peer, 1_000);
+    assert!(peer.client.is_live());
+    let wanted =
+        ["0: 2 AtMost Gone below 103", "0 is a/b", "0:103 5", "0:104 5", "0:105 5", "0:106 7"];
+    assert_eq!(peer.got(), wanted);
+}
+
+#[test]
+fn a_piece_of_history_ends_the_stream() {
+    let mut bench = bench(&config(), None);
+    let mut peer = bench.join(0, 0);
+    (0..5).for_each(|_| bench.publish(0, 0, 0, 5).unwrap());
+    bench.exchange(&mut peer, 0);
+    assert!(peer.client.replay(Source(1), Stream(0), number(101), Some(number(103))));
+    bench.exchange(&mut peer, 1);
+    let wanted = bench.server.next_replay(at(1).monotonic).unwrap();
+    assert_eq!((wanted.from.get(), wanted.end.get()), (101, 103));
+    bench.server.replay_to(at(1), &wanted, wanted.end);
+    bench.exchange(&mut peer, 1);
+    bench.publish(2, 0, 0, 5).unwrap();
+    bench.exchange(&mut peer, 2);
+    assert_eq!(peer.got().len(), 6, "the name and five messages, and nothing after the piece");
+    assert!(!peer.client.is_live());
+    assert_eq!(bench.server.next_replay(at(2).monotonic), None);
+}
+
+#[test]
+fn clients_are_served_in_an_order_that_is_drawn_for_each_turn() {
+    let mut bench = bench(&config(), None);
+    let peers: Vec<Peer> = (0..3).map(|_| bench.join(0, 0)).collect();
+    let mut last = std::collections::BTreeMap::new();
+    for turn in 0..300 {
+        bench.publish(turn, 0, 0, 1).unwrap();
+        bench.server.begin_turn();
+        let mut order = Vec::new();
+        while let Some(client) = bench.server.next_ready() {
+            while let Some(bytes) = bench.server.transmit(at(turn).monotonic, client) {
+                let length = bytes.len();
+                bench.server.wrote(client, length);
+            }
+            order.push(client);
+        }
+        assert_eq!(order.len(), peers.len());
+        *last.entry(*order.last().unwrap()).or_insert(0) += 1;
+    }
+    assert!(last.values().all(|count| (60..140).contains(count)), "{last:?}");
+}
+
+#[test]
+fn a_set_without_clients_costs_nothing() {
+    let mut bench = bench(&config(), None);
+    bench.publish(0, 0, 1, 500).unwrap();
+    assert_eq!(bench.server.counters().frames, 0);
+}
+
+#[test]
+fn streams_and_patterns_are_limited() {
+    let identity = Identity {
+        realm: REALM,
+        keys: None,
+        source: Source(1),
+        session: Session(2),
+        instance: [3; 16],
+    };
+    let long = "x".repeat(255);
+    let pattern = TableName::new(&long).unwrap();
+    let served = |count: usize, patterns: usize| {
+        let patterns = vec![pattern; patterns];
+        let one = Served {
+            source: Source(1),
+            session: Session(2),
+            series: Series(4),
+            stream: Stream(0),
+            feed: false,
+            next: Number::ZERO,
+            patterns: &patterns,
+        };
+        let streams = vec![one; count];
+        let now = at(0).monotonic;
+        Server::new(&config(), &identity, &streams, Random::new(1), now).map(|_| ())
+    };
+    assert_eq!(served(64, 3), Ok(()));
+    for (count, patterns) in [(0, 0), (65, 0), (1, 17), (64, 4)] {
+        assert_eq!(served(count, patterns), Err(TooManyStreams), "{count} with {patterns}");
+    }
+}
+
+#[test]
+fn a_replay_that_is_asked_for_before_the_one_before_was_told_to_end_continues_it() {
+    let mut bench = bench(&config(), None);
+    let mut peer = bench.join(0, 0);
+    (0..3).for_each(|_| bench.publish(0, 0, 0, 5).unwrap());
+    bench.exchange(&mut peer, 0);
+    assert!(peer.client.replay(Source(1), Stream(0), number(103), None));
+    bench.exchange(&mut peer, 0);
+    let wanted = bench.server.next_replay(at(0).monotonic).unwrap();
+    bench.server.replay_to(at(0), &wanted, wanted.end);
+    // What is left out now lies behind the end of a replay that the client does not know of.
+    (0..400).for_each(|_| bench.publish(0, 0, 0, 900).unwrap());
+    assert!(bench.server.counters().left_out > 0);
+    assert!(peer.client.replay(Source(1), Stream(0), number(120), None));
+    bench.exchange(&mut peer, 0);
+    let wanted = bench.server.next_replay(at(0).monotonic).unwrap();
+    assert_eq!((wanted.from.get(), wanted.end.get()), (103, 503));
+    assert_eq!(peer.client.counters().rejects.iter().sum::<u64>(), 0);
+}
+
+#[test]
+fn a_client_that_has_taken_everything_holds_nothing() {
+    let mut bench = bench(&TcpConfig { pace: Pace::Receiver, ..config() }, None);
+    let slow = bench.join(0, 0);
+    while bench.publish(0, 0, 0, 900).is_ok() {}
+    while let Some(bytes) = bench.server.transmit(at(100).monotonic, slow.id) {
+        let length = bytes.len();
+        bench.server.wrote(slow.id, length);
+    }
+    bench.server.handle_timeout(at(6_000));
+    assert_eq!(bench.closed(), None);
+    assert_eq!(bench.publish(6_000, 0, 0, 900), Ok(()));
+}

@@ -1,0 +1,45 @@
+//! Simulates latency-bounded TCP: a server and its clients, with links that are slow, stop, break and are
+//! listened to, in virtual time. Each run follows from its seed.
+
+mod link;
+mod oracle;
+mod scenario;
+mod world;
+
+use self::scenario::Scenario;
+
+/// The seeds of an ordinary run of the tests.
+const SEEDS: u64 = 500;
+
+/// Runs one seed. A failure is made smaller, and printed.
+fn check(seed: u64) -> world::Summary {
+    let mut scenario = Scenario::from_seed(seed);
+    let mut failure = match world::run(&scenario) {
+        Ok(summary) => return summary,
+        Err(failure) => failure,
+    };
+    let mut runs = 0;
+    while let Some((smaller, why)) = scenario.smaller().into_iter().find_map(|one| {
+        runs += 1;
+        (runs < 300).then(|| world::run(&one).err().map(|why| (one, why)))?
+    }) {
+        (scenario, failure) = (smaller, why);
+    }
+    panic!("seed {seed}: {failure}\n\nThe least scenario that fails:\n{}", scenario.describe());
+}
+
+#[test]
+fn over_tcp_every_message_is_delivered_or_reported() {
+    let wanted: Option<u64> = std::env::var("TORONI_SEED").ok().map(|seed| seed.parse().unwrap());
+    let seeds = wanted.map_or(0..SEEDS, |seed| seed..seed + 1);
+    let mut total = world::Summary::default();
+    for seed in seeds.clone() {
+        total.add(&check(seed));
+    }
+    println!("{seeds:?}: {total:#?}");
+    if wanted.is_none() {
+        // A simulation in which nothing happens would prove nothing.
+        assert!(total.delivered > 100_000 && total.lost > 1_000, "{total:?}");
+        assert!(total.slow > 10 && total.replayed > 10 && total.refused > 10, "{total:?}");
+    }
+}
