@@ -120,7 +120,11 @@ impl Lane {
         }
         (self.ask, self.asked) = (None, false);
         match before {
-            None => self.mark = offer.number,
+            None => {
+                let begins = self.flow().and_then(|flow| out.begins(flow, 0));
+                let kept = begins.filter(|mark| mark.series == offer.series);
+                self.mark = kept.map_or(offer.number, |mark| mark.next);
+            }
             Some(before) if before != offer.series => {
                 // What the other series brought last, nobody knows.
                 self.mark = offer.number;
