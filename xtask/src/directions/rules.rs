@@ -250,6 +250,21 @@ const LAYERS_OF_PROTO: &[Layer] = &[
         uses: &["budget", "config", "window", "wire"],
         ignorant_of: MORE_THAN_COMPUTATION,
     },
+    Layer {
+        module: "bounded",
+        uses: &[
+            "arrivals",
+            "audience",
+            "batcher",
+            "config",
+            "limiter",
+            "random",
+            "reassembly",
+            "topics",
+            "wire",
+        ],
+        ignorant_of: MORE_THAN_COMPUTATION,
+    },
     Layer { module: "budget", uses: &["histogram"], ignorant_of: MORE_THAN_COMPUTATION },
     Layer { module: "config", uses: &["wire"], ignorant_of: MORE_THAN_COMPUTATION },
     // A test: compares the document with the code.

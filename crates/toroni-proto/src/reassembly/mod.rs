@@ -30,6 +30,7 @@ pub(crate) use self::either::Reassembly;
 pub use self::in_order::InOrder;
 pub use self::pool::{Buffer, Pool};
 pub use self::slots::AHEAD;
+pub use crate::wire::Bound;
 
 use self::slots::Slots;
 use crate::hook::mutant;
@@ -60,17 +61,6 @@ pub trait Deliver {
         let _ = (sequence, data);
         true
     }
-}
-
-/// How exact the count of a loss is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Bound {
-    /// So many were lost.
-    Exact,
-    /// So many, and perhaps others that nobody knows of.
-    AtLeast,
-    /// Not all of the numbers in between belonged to this stream.
-    AtMost,
 }
 
 /// A message as it is delivered. Its bytes lie in receive buffers, and stay there during the call

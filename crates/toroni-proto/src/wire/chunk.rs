@@ -112,6 +112,17 @@ impl LostReason {
     ];
 }
 
+/// How exact the count of a loss is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Bound {
+    /// So many were lost.
+    Exact,
+    /// So many, and perhaps others that nobody knows of.
+    AtLeast,
+    /// Not all of the numbers in between belonged to this stream.
+    AtMost,
+}
+
 /// What is known of a message from its first chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Start {

@@ -31,7 +31,7 @@ pub(crate) mod samples;
 #[cfg(test)]
 mod tests;
 
-pub use self::chunk::{Chunk, LostReason, Start, TopicNumber};
+pub use self::chunk::{Bound, Chunk, LostReason, Start, TopicNumber};
 pub use self::cursor::NoRoom;
 pub use self::data::{Chunks, Data, DataWriter, Placed};
 pub(crate) use self::header::claimed_stream;

@@ -38,13 +38,12 @@
 //! In GAP, `first` is a number above which, and `until` one below which, all messages lie that were left
 //! out. A bound is 1 exact, 2 at least, 3 at most.
 
-use super::super::chunk::{LostReason, TopicNumber};
+use super::super::chunk::{Bound, LostReason, TopicNumber};
 use super::super::cursor::{NoRoom, Reader};
 use super::super::name::TableName;
 use super::super::topics::{next_name, write_name};
 use super::{Flags, Header, Kind, MAX_STREAMS, NONCE_BYTES, Reject, Seal, frame};
 use crate::id::{MessageNumber, Number};
-use crate::reassembly::Bound;
 
 /// Names of topics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

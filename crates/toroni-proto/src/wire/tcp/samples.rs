@@ -2,11 +2,10 @@
 
 use super::super::chunk::tests::{start, topic};
 use super::super::samples::{KEYS, RULES};
-use super::super::{Chunk, Keys, LostReason, NoRoom, NodeName, Start, TableName};
+use super::super::{Bound, Chunk, Keys, LostReason, NoRoom, NodeName, Start, TableName};
 use super::welcome::{About, Offer};
 use super::*;
 use crate::id::{Number, Series, Session, Source, Stream};
-use crate::reassembly::Bound;
 use crate::time::Wall;
 
 pub(crate) const NONCES: Nonces = Nonces { server: [0xa5; 16], client: [0x5a; 16] };
