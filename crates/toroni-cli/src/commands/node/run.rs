@@ -16,8 +16,10 @@ use toroni_net::node::config::Severity;
 use toroni_net::node::link::to_socket;
 use toroni_net::node::{Event, Node, start};
 use toroni_proto::arrivals;
+use toroni_proto::budget::Exceeded;
 use toroni_proto::receiver::End;
 use toroni_proto::sender;
+use toroni_testkit::units::as_f64;
 
 /// A line of one kind is logged at most once in this time.
 const PAUSE: Duration = Duration::from_secs(10);
@@ -186,7 +188,20 @@ impl Log {
                 note::remark(&format!("stream {stream}: waits for {} again", name.as_str()));
             }
             sender::Event::Closed => note::remark(&format!("stream {stream}: ended")),
+            sender::Event::Exceeded(exceeded) => self.exceeded(exceeded),
         }
+    }
+
+    /// Without `[budget]` there are no limits, and this does not happen.
+    fn exceeded(&mut self, exceeded: &Exceeded) {
+        let ms = |ns: u64| format!("{:.1} ms", as_f64(ns) / 1e6);
+        let Exceeded { part, limit_ns, times, worst } = exceeded;
+        note::remark(&format!(
+            "{} took longer than {} {times} times; the longest took {}",
+            part.name(),
+            ms(*limit_ns),
+            ms(worst.took_ns)
+        ));
     }
 
     fn arrivals(&mut self, event: &arrivals::Event) {
@@ -194,6 +209,7 @@ impl Log {
             format!("stream {} of source {}, session {}", flow.stream, flow.source, flow.session)
         };
         match event {
+            arrivals::Event::Exceeded(exceeded) => self.exceeded(exceeded),
             arrivals::Event::Joined(flow) => note::remark(&format!("follows {}", shown(flow))),
             arrivals::Event::Ended(flow, end) => note::remark(&format!(
                 "{} {}",
