@@ -13,8 +13,9 @@
 
 use crate::loss;
 use crate::order::{StreamKey, Told};
+use foldhash::{HashMap, HashMapExt};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use toroni::{Origin, Topic};
 

@@ -129,6 +129,10 @@ pub struct Import {
     /// What becomes of Zenoh's deletions, which are not messages.
     #[serde(default)]
     pub deletes: Deletes,
+    /// Whether it takes messages of bridges alone, many in one sample, which is several times as fast for short ones.
+    /// What other programs publish does not come.
+    #[serde(default)]
+    pub batches: bool,
 }
 
 /// Zenoh's priorities.
@@ -237,6 +241,7 @@ impl Import {
             history: false,
             reorder: default_reorder(),
             deletes: Deletes::default(),
+            batches: false,
         }
     }
 }

@@ -5,6 +5,7 @@ use crate::identity::Identity;
 use crate::order::StreamKey;
 use crate::witness::Witness;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use toroni::Bus;
@@ -47,6 +48,8 @@ pub(crate) struct Context {
     pub(crate) hops: Mutex<HashMap<StreamKey, u8>>,
     state: Mutex<State>,
     changed: Condvar,
+    /// Whether the state is one that is over: what the threads read for each message.
+    is_over: AtomicBool,
 }
 
 impl Context {
@@ -68,6 +71,7 @@ impl Context {
             hops: Mutex::default(),
             state: Mutex::new(State::Starting),
             changed: Condvar::new(),
+            is_over: AtomicBool::new(false),
         }
     }
 
@@ -82,6 +86,7 @@ impl Context {
             return;
         }
         tracing::info!(?state, "the bridge changes its state");
+        self.is_over.store(state.is_over(), Ordering::Release);
         *now = state;
         drop(now);
         self.changed.notify_all();
@@ -119,7 +124,7 @@ impl Context {
     }
 
     pub(crate) fn has_ended(&self) -> bool {
-        lock(&self.state).is_over()
+        self.is_over.load(Ordering::Acquire)
     }
 }
 

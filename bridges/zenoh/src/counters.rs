@@ -38,6 +38,10 @@ counters! {
     exported_messages,
     /// Bytes of their payloads.
     exported_bytes,
+    /// Messages that were sent as samples of their own.
+    exported_samples,
+    /// Batches that were given to Zenoh. Their messages count as exported, too.
+    exported_batches,
     /// Messages that Zenoh did not take: an error of Zenoh, which the log shows.
     export_failed,
     /// Messages that were too long to be sent. Importers were told.
@@ -64,6 +68,8 @@ counters! {
     imported_messages,
     /// Bytes of their payloads.
     imported_bytes,
+    /// Batches that came from Zenoh.
+    imported_batches,
     /// Messages of programs that are no bridges. Whether some of those were lost is unknown.
     unnumbered,
     /// Messages that had arrived before.
@@ -86,6 +92,8 @@ counters! {
     bad_attachment,
     /// Samples whose attachment is not that of a bridge. They count as unnumbered.
     foreign_attachment,
+    /// Batches that could not be read, or not to their end. What is missing counts as lost.
+    bad_batch,
     /// Samples whose key is no topic.
     not_a_topic,
     /// Messages that are too long for this bus. They were reported as lost.

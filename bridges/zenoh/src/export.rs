@@ -15,8 +15,8 @@ use crate::key::{self, Prefix};
 use crate::limit::warn_rarely;
 use crate::loss::{self, LossReport};
 use crate::order::StreamKey;
+use crate::send::Sending;
 use crate::witness;
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex};
@@ -27,14 +27,10 @@ use toroni::{
 };
 use zenoh::Wait;
 use zenoh::bytes::{Encoding, ZBytes};
-use zenoh::pubsub::Publisher;
 use zenoh::qos::CongestionControl;
 use zenoh::query::Queryable;
 use zenoh::sample::Locality;
-use zenoh::time::{NTP64, Timestamp, TimestampId};
 
-/// As many topics get a publisher of Zenoh, which is faster than a put by key.
-const PUBLISHERS: usize = 1024;
 /// How long a bridge that ends waits for importers.
 const LAST: Duration = Duration::from_secs(2);
 /// After as many messages without a pause the clock is read.
@@ -49,10 +45,10 @@ pub(crate) struct Plan {
     pub(crate) history: bool,
     pub(crate) relay: bool,
     gating: bool,
-    express: Vec<Pattern>,
+    pub(crate) express: Vec<Pattern>,
     encoding: Vec<(Pattern, String)>,
-    priority: zenoh::qos::Priority,
-    congestion: CongestionControl,
+    pub(crate) priority: zenoh::qos::Priority,
+    pub(crate) congestion: CongestionControl,
 }
 
 impl Plan {
@@ -186,12 +182,10 @@ impl Exporter {
         };
         let interrupter = subscriber.interrupter().map_err(SubscriberError::from)?;
         let stop = Arc::new(AtomicBool::new(false));
-        let zid = context.session.info().zid().wait();
         let mut exporting = Exporting {
-            clock: TimestampId::try_from(&zid.to_le_bytes()[..]).ok(),
             stop: stop.clone(),
             table: Arc::new(Mutex::new(table)),
-            senders: HashMap::new(),
+            sending: Sending::new(context.clone(), plan.clone())?,
             joins: None,
             asks,
             skipped: None,
@@ -238,25 +232,12 @@ struct Exporting {
     context: Arc<Context>,
     plan: Arc<Plan>,
     table: Arc<Mutex<Table>>,
-    senders: HashMap<String, Sender>,
+    sending: Sending,
     joins: Option<Queryable<()>>,
     asks: SyncSender<Ask>,
     stop: Arc<AtomicBool>,
     /// Messages that were overwritten before the next one.
     skipped: Option<u64>,
-    clock: Option<TimestampId>,
-}
-
-/// How messages on a topic are sent.
-enum Sender {
-    Publisher(Publisher<'static>),
-    Key {
-        key: String,
-        encoding: Encoding,
-        express: bool,
-    },
-    /// It has no key.
-    None,
 }
 
 impl Exporting {
@@ -272,6 +253,7 @@ impl Exporting {
             }
             let received = match subscriber.try_receive() {
                 Ok(None) => {
+                    self.sending.flush();
                     due = self.beat_if_due(due);
                     since_clock = 0;
                     let left = due.saturating_duration_since(Instant::now());
@@ -383,111 +365,19 @@ impl Exporting {
             );
             return;
         }
-        let timestamp = message
-            .timestamp()
-            .and_then(|time| time.duration_since(UNIX_EPOCH).ok())
-            .zip(self.clock)
-            .map(|(time, clock)| Timestamp::new(NTP64::from(time), clock));
+        let published = message.timestamp().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
         let attachment = Attachment {
             origin,
             count,
             numbering,
             to_descendants: message.to_descendants(),
             replayed: false,
-            stamped: timestamp.is_some(),
+            stamped: published.is_some(),
             hops,
         };
-        if self.put(topic, message.payload(), attachment, timestamp) {
-            let counting = &self.context.counting;
-            counting.exported_messages.one();
-            counting.exported_bytes.add(message.payload().len() as u64);
-            if hops > 0 {
-                counting.relayed_messages.one();
-            }
+        if self.sending.send(topic, message.payload(), &attachment, published) && hops > 0 {
+            self.context.counting.relayed_messages.one();
         }
-    }
-
-    fn put(
-        &mut self,
-        topic: &str,
-        payload: &[u8],
-        attachment: Attachment,
-        timestamp: Option<Timestamp>,
-    ) -> bool {
-        if !self.senders.contains_key(topic) {
-            let sender = self.sender(topic);
-            self.senders.insert(topic.to_owned(), sender);
-        }
-        let payload = ZBytes::from(payload);
-        let attachment = ZBytes::from(attachment.to_bytes());
-        let sent = match &self.senders[topic] {
-            Sender::Publisher(publisher) => {
-                publisher.put(payload).attachment(attachment).timestamp(timestamp).wait()
-            }
-            Sender::Key { key, encoding, express } => self
-                .context
-                .session
-                .put(key.as_str(), payload)
-                .encoding(encoding.clone())
-                .express(*express)
-                .priority(self.plan.priority)
-                .congestion_control(self.plan.congestion)
-                .allowed_destination(Locality::Remote)
-                .attachment(attachment)
-                .timestamp(timestamp)
-                .wait(),
-            Sender::None => {
-                self.context.counting.export_no_key.one();
-                return false;
-            }
-        };
-        if let Err(error) = sent {
-            self.context.counting.export_failed.one();
-            warn_rarely!(%error, topic, "Zenoh does not take a message");
-            return false;
-        }
-        true
-    }
-
-    fn sender(&mut self, topic: &str) -> Sender {
-        if self.senders.len() >= 64 * PUBLISHERS {
-            self.senders.clear();
-        }
-        let key = self.plan.prefix.key(topic);
-        if key::has_verbatim(topic) {
-            self.context.counting.export_verbatim.one();
-            warn_rarely!(
-                topic,
-                "no wildcard of Zenoh matches a segment that begins with @: importers must name it"
-            );
-        }
-        let express = self.plan.express.iter().any(|pattern| pattern.matches(topic));
-        let encoding = self.plan.encoding_of(topic);
-        if self.senders.len() >= PUBLISHERS {
-            return match zenoh::key_expr::KeyExpr::try_from(key.as_str()) {
-                Ok(_) => Sender::Key { key, encoding, express },
-                Err(error) => self.no_key(topic, &error),
-            };
-        }
-        let publisher = self
-            .context
-            .session
-            .declare_publisher(key)
-            .encoding(encoding)
-            .express(express)
-            .priority(self.plan.priority)
-            .congestion_control(self.plan.congestion)
-            .allowed_destination(Locality::Remote)
-            .wait();
-        match publisher {
-            Ok(publisher) => Sender::Publisher(publisher),
-            Err(error) => self.no_key(topic, &error),
-        }
-    }
-
-    fn no_key(&self, topic: &str, error: &zenoh::Error) -> Sender {
-        warn_rarely!(%error, topic, "a topic has no key in Zenoh: its messages count as lost");
-        Sender::None
     }
 
     /// Sends a loss that this bus was told of.
@@ -495,6 +385,7 @@ impl Exporting {
         if !self.plan.relay || lost.from.source == self.context.identity.source {
             return;
         }
+        self.sending.flush();
         let (count, numbering) = {
             let mut table = lock(&self.table);
             (table.count_more(loss::TOPIC), table.numbering())
@@ -537,6 +428,8 @@ impl Exporting {
     }
 
     fn beat(&mut self, is_full: bool) {
+        self.sending.flush();
+        self.sending.review_interest();
         let beat = {
             let mut table = lock(&self.table);
             let beat = table.next();
@@ -577,7 +470,7 @@ impl Exporting {
         let numbering = lock(&self.table).numbering();
         let key = self.plan.prefix.control(&format!("join/{numbering:08x}"));
         let (asks, table, plan) = (self.asks.clone(), self.table.clone(), self.plan.clone());
-        let context = self.context.clone();
+        let (context, switches) = (self.context.clone(), self.sending.switches());
         let queryable = self
             .context
             .session
@@ -585,7 +478,8 @@ impl Exporting {
             .allowed_origin(Locality::Remote)
             .callback(move |query| {
                 let (plan, table) = (plan.clone(), table.clone());
-                history::enqueue(&context, &asks, Ask::Join { query, plan, table });
+                let switches = switches.clone();
+                history::enqueue(&context, &asks, Ask::Join { query, plan, table, switches });
             })
             .wait()
             .map_err(|source| BridgeError::Zenoh { action: "declare a queryable", source })?;

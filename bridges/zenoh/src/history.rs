@@ -9,6 +9,7 @@ use crate::beat::{Beat, Table};
 use crate::config::LARGEST_MESSAGE;
 use crate::context::{Context, lock};
 use crate::export::{Plan, end_of};
+use crate::interest::Switches;
 use crate::key;
 use crate::limit::warn_rarely;
 use crate::order::StreamKey;
@@ -30,7 +31,7 @@ pub(crate) const QUEUE: usize = 64;
 /// A query.
 pub(crate) enum Ask {
     Public { query: Query, plan: Arc<Plan> },
-    Join { query: Query, plan: Arc<Plan>, table: Arc<Mutex<Table>> },
+    Join { query: Query, plan: Arc<Plan>, table: Arc<Mutex<Table>>, switches: Arc<Switches> },
     Stop,
 }
 
@@ -43,6 +44,9 @@ pub(crate) struct Request {
     pub(crate) newest: bool,
     /// Those that match one of these.
     pub(crate) patterns: Vec<String>,
+    /// Whether the importer takes batches, not samples of their own.
+    #[serde(default)]
+    pub(crate) batches: bool,
 }
 
 impl Request {
@@ -70,7 +74,9 @@ pub(crate) fn serve(context: &Context, asks: &Receiver<Ask>) {
         let answered = match ask {
             Ask::Stop => return,
             Ask::Public { query, plan } => public(context, &query, &plan),
-            Ask::Join { query, plan, table } => join(context, &query, &plan, &table),
+            Ask::Join { query, plan, table, switches } => {
+                join(context, &query, &plan, &table, &switches)
+            }
         };
         context.counting.history_queries.one();
         if let Err(error) = answered {
@@ -110,7 +116,13 @@ fn public(context: &Context, query: &Query, plan: &Plan) -> Answered {
     scan.answer(from, from.is_none(), &wanted).map(drop)
 }
 
-fn join(context: &Context, query: &Query, plan: &Plan, table: &Mutex<Table>) -> Answered {
+fn join(
+    context: &Context,
+    query: &Query,
+    plan: &Plan,
+    table: &Mutex<Table>,
+    switches: &Switches,
+) -> Answered {
     let bytes = query.payload().map(|payload| payload.to_bytes().into_owned()).unwrap_or_default();
     let Ok(request) = serde_json::from_slice::<Request>(&bytes) else {
         context.counting.bad_control.one();
@@ -129,6 +141,9 @@ fn join(context: &Context, query: &Query, plan: &Plan, table: &Mutex<Table>) -> 
     let wanted = |topic: &str| {
         patterns.iter().any(|pattern| pattern.matches(topic) || pattern.matches_descendants(topic))
     };
+    let noticed = if request.batches { &switches.batches } else { &switches.samples };
+    noticed.turn_on();
+    // INTEREST: the export sees the switch when it counts the first message that the answer does not have.
     let counts = lock(table).full();
     let Beat { until, numbering, .. } = counts;
     let scan =

@@ -1,32 +1,43 @@
-//! From Zenoh to the bus: one thread, which has the inlet.
+//! From Zenoh to the bus: one thread, and Zenoh's own while nothing waits.
 //!
-//! Zenoh's threads put samples into a queue. This thread reads their attachments, restores the order, and publishes what
-//! has its turn. When it meets a numbering that it does not know, it *joins* it: it asks the export for its counts, for
+//! Zenoh's threads put samples into a queue. The import thread reads their attachments, restores the order, and publishes
+//! what has its turn. When it meets a numbering that it does not know, it *joins* it: it asks the export for its counts, for
 //! what this bus has missed, and for the newest values. What comes meanwhile is held.
+//!
+//! If the import thread sleeps, a thread of Zenoh publishes routine messages itself, which saves a wake-up. It never waits
+//! for the bus: what cannot be published at once is left to the import thread.
+//!
+//! - `importer`: what an import is, what comes from Zenoh, and which thread takes it
+//! - this file: from samples to the order; joins
+//! - `publishing`: from the order to the bus
 
-use crate::BridgeError;
+mod importer;
+mod publishing;
+
+pub(crate) use importer::{Importer, Plan};
+
 use crate::attachment::{Attachment, NotAnAttachment};
+use crate::batch::{NotABatch, Record, Records};
 use crate::beat::Beat;
-use crate::config::{Deletes, Import};
+use crate::config::Deletes;
 use crate::context::{Context, lock};
 use crate::history::Request;
-use crate::key::{self, Prefix};
+use crate::key;
 use crate::limit::warn_rarely;
 use crate::loss::{self, LossReport};
-use crate::order::{Event, Item, Loss, Opening, Order, PATHS, Replay, STREAMS, StreamKey};
+use crate::order::{Event, Item, Opening, Order, PATHS, Replay, STREAMS, StreamKey};
 use crate::queue::{Arriving, Collector, Joined, Queue};
+use foldhash::HashMap;
+use publishing::{Delivery, is_fatal};
 use std::borrow::Cow;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use toroni::{
-    BurstError, Entry, Inlet, InletTopic, Lost, LostBound, LostReason, Origin, Pattern,
-    PublishError, Topic,
-};
+use toroni::{Inlet, InletTopic, Lost, Pattern, PublishError, Topic};
 use zenoh::Wait;
-use zenoh::pubsub::Subscriber;
-use zenoh::query::{ConsolidationMode, QueryTarget, Queryable, ReplyKeyExpr};
+use zenoh::bytes::ZBytes;
+use zenoh::query::{ConsolidationMode, QueryTarget, ReplyKeyExpr};
 use zenoh::sample::{Locality, Sample, SampleKind};
 
 /// As many messages are published under one lock.
@@ -37,214 +48,17 @@ const JOIN: Duration = Duration::from_secs(5);
 const TAKEN: Duration = Duration::from_secs(1);
 /// As many publishers that are no bridges get a series of their own.
 const FOREIGN: usize = 32;
+/// A sample that comes so long after the one before is published by the thread that brings it. Under load the import
+/// thread does it: it publishes many under one lock.
+const ALONE: Duration = Duration::from_micros(50);
 /// The longest sleep.
 const SLEEP: Duration = Duration::from_millis(250);
-
-/// A checked import.
-#[derive(Debug)]
-pub(crate) struct Plan {
-    patterns: Vec<Pattern>,
-    prefix: Prefix,
-    under: String,
-    history: bool,
-    reorder: Duration,
-    deletes: Deletes,
-}
-
-impl Plan {
-    pub(crate) fn new(index: usize, import: &Import) -> Result<Self, BridgeError> {
-        let setting = |name: &str| format!("import {}: {name}", index + 1);
-        if import.patterns.is_empty() {
-            return Err(BridgeError::Config {
-                setting: setting("patterns"),
-                problem: "there are none: name the topics, ** for all".to_owned(),
-            });
-        }
-        Prefix::new(&setting("under"), &import.under)?;
-        Ok(Self {
-            patterns: key::patterns(&setting("patterns"), &import.patterns)?,
-            prefix: Prefix::new(&setting("prefix"), &import.prefix)?,
-            under: import.under.clone(),
-            history: import.history,
-            reorder: import.reorder,
-            deletes: import.deletes,
-        })
-    }
-
-    pub(crate) fn intersects(&self, other: &Self) -> bool {
-        let patterns = || other.patterns.iter();
-        self.prefix == other.prefix
-            && self.patterns.iter().any(|mine| patterns().any(|its| mine.intersects(its)))
-    }
-
-    /// Returns whether messages of a topic come here, wanted or not.
-    fn covers(&self, topic: &str) -> bool {
-        topic == loss::TOPIC
-            || self
-                .patterns
-                .iter()
-                .any(|pattern| pattern.matches(topic) || pattern.matches_descendants(topic))
-    }
-
-    fn wants(&self, topic: &str, to_descendants: bool) -> bool {
-        self.patterns.iter().any(|pattern| {
-            pattern.matches(topic) || to_descendants && pattern.matches_descendants(topic)
-        })
-    }
-
-    fn local(&self, topic: &str) -> String {
-        if self.under.is_empty() { topic.to_owned() } else { format!("{}/{topic}", self.under) }
-    }
-}
-
-/// Running imports.
-pub(crate) struct Importer {
-    queue: Arc<Queue>,
-    context: Arc<Context>,
-    subscribers: Vec<Subscriber<()>>,
-    _witnesses: Vec<Queryable<()>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Importer {
-    pub(crate) fn start(
-        context: Arc<Context>,
-        plans: Arc<Vec<Plan>>,
-        limits: crate::config::Queue,
-    ) -> Result<Self, BridgeError> {
-        let inlet = context.bus.inlet()?;
-        let queue = Arc::new(Queue::new(limits.messages, limits.bytes));
-        let mut importing = Importing {
-            began: Instant::now(),
-            order: Order::new(limits.topics, limits.messages),
-            inlet,
-            queue: queue.clone(),
-            limits,
-            plans: plans.clone(),
-            context: context.clone(),
-            joining: HashMap::new(),
-            taken: HashMap::new(),
-            foreign: HashMap::new(),
-            topics: HashMap::new(),
-            names: HashMap::new(),
-            hops: HashMap::new(),
-            events: Vec::new(),
-            longest: usize::MAX,
-            is_stopping: false,
-        };
-        let run = {
-            let context = context.clone();
-            move || {
-                if let Err(error) = importing.run() {
-                    context.fail(format!("the import ends: {error}"));
-                }
-            }
-        };
-        let builder = std::thread::Builder::new().name("import".to_owned());
-        let thread = builder.spawn(run).map_err(BridgeError::Thread)?;
-        let mut importer = Self {
-            queue,
-            context,
-            subscribers: Vec::new(),
-            _witnesses: Vec::new(),
-            thread: Some(thread),
-        };
-        importer.declare(&plans)?;
-        Ok(importer)
-    }
-
-    fn declare(&mut self, plans: &Arc<Vec<Plan>>) -> Result<(), BridgeError> {
-        let mut prefixes: Vec<&Prefix> = Vec::new();
-        for (index, plan) in plans.iter().enumerate() {
-            // Heartbeats first: they say where a numbering begins.
-            self.subscribe(plan.prefix.control("beat/*/*"), index, Arriving::Beat)?;
-            self.subscribe(plan.prefix.control("loss/*/*"), index, Arriving::Loss)?;
-            if !prefixes.contains(&&plan.prefix) {
-                prefixes.push(&plan.prefix);
-                let (context, plans) = (self.context.clone(), plans.clone());
-                let witness = self
-                    .context
-                    .session
-                    .declare_queryable(plan.prefix.control("witness/*/*"))
-                    .allowed_origin(Locality::Remote)
-                    .callback(move |query| context.witness.answer(&plans[index].prefix, &query))
-                    .wait()
-                    .map_err(|source| BridgeError::Zenoh {
-                        action: "declare a queryable",
-                        source,
-                    })?;
-                self._witnesses.push(witness);
-            }
-            let mut expressions: Vec<String> = Vec::new();
-            for pattern in &plan.patterns {
-                expressions.push(pattern.as_str().to_owned());
-                expressions.extend(key::ancestors(pattern.as_str()));
-            }
-            expressions.sort_unstable();
-            expressions.dedup();
-            // What another expression includes would come twice.
-            let parsed: Vec<_> = expressions
-                .iter()
-                .map(|text| key::expression(plan.prefix.key(text)))
-                .collect::<Result<_, _>>()
-                .map_err(|source| BridgeError::Zenoh { action: "use a pattern", source })?;
-            for (at, expression) in parsed.iter().enumerate() {
-                let is_within = |(other, wider): (usize, &zenoh::key_expr::KeyExpr<'_>)| {
-                    other != at
-                        && wider.includes(expression)
-                        && (!expression.includes(wider) || other < at)
-                };
-                if !parsed.iter().enumerate().any(is_within) {
-                    self.subscribe(expression.to_string(), index, Arriving::Message)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn subscribe(
-        &mut self,
-        key: String,
-        import: usize,
-        arriving: fn(usize, Sample) -> Arriving,
-    ) -> Result<(), BridgeError> {
-        let (queue, context) = (self.queue.clone(), self.context.clone());
-        let subscriber = self
-            .context
-            .session
-            .declare_subscriber(key)
-            .allowed_origin(Locality::Remote)
-            .callback(move |sample| queue.push(&context.counting, arriving(import, sample)))
-            .wait()
-            .map_err(|source| BridgeError::Zenoh { action: "subscribe", source })?;
-        self.subscribers.push(subscriber);
-        Ok(())
-    }
-
-    pub(crate) fn stop(mut self) {
-        self.end();
-    }
-
-    fn end(&mut self) {
-        let Some(thread) = self.thread.take() else { return };
-        self.subscribers.clear();
-        self._witnesses.clear();
-        self.queue.push(&self.context.counting, Arriving::Stop);
-        let _ = thread.join();
-    }
-}
-
-impl Drop for Importer {
-    fn drop(&mut self) {
-        self.end();
-    }
-}
 
 /// What has its turn: a message, or a loss that another bridge relays.
 #[derive(Clone, Debug)]
 enum Body {
     Message {
-        sample: Sample,
+        payload: Payload,
         to_descendants: bool,
         published_ns: Option<u64>,
         import: usize,
@@ -252,6 +66,36 @@ enum Body {
     Loss(Box<Lost>, usize),
     /// It was counted, and is not for this bus.
     Unwanted,
+}
+
+/// The bytes of a message: all of a sample, or a part of a batch.
+#[derive(Clone, Debug)]
+struct Payload {
+    bytes: ZBytes,
+    /// The bytes of a batch lie in one piece.
+    part: Option<Range<usize>>,
+}
+
+impl Payload {
+    fn len(&self) -> usize {
+        self.part.as_ref().map_or_else(|| self.bytes.len(), Range::len)
+    }
+
+    fn get(&self) -> Cow<'_, [u8]> {
+        match (self.bytes.to_bytes(), &self.part) {
+            (bytes, None) => bytes,
+            (Cow::Borrowed(bytes), Some(part)) => Cow::Borrowed(&bytes[part.clone()]),
+            (Cow::Owned(bytes), Some(part)) => Cow::Owned(bytes[part.clone()].to_vec()),
+        }
+    }
+}
+
+/// Which records of a batch to take.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Which {
+    All,
+    /// Those up to the first that needs more than the order.
+    Routine,
 }
 
 /// A numbering whose export was asked, or will be when its next heartbeat says whose it is.
@@ -285,10 +129,18 @@ struct Importing {
     /// By import and topic.
     topics: HashMap<(usize, Arc<str>), InletTopic>,
     names: HashMap<String, Arc<str>>,
+    /// What was last found to be wanted or not: topic, whether for descendants, import.
+    wanted: Option<(Arc<str>, bool, usize, bool)>,
     hops: HashMap<StreamKey, u8>,
     events: Vec<Event<Body>>,
+    /// What is published next, before that which follows from the events.
+    deliveries: Vec<Delivery>,
     /// The longest message that the bus takes, once it has refused one.
     longest: usize,
+    /// When a sample came that found the import idle.
+    last: Duration,
+    /// When the import thread wakes by itself.
+    wakes_at: Duration,
     is_stopping: bool,
 }
 
@@ -296,17 +148,17 @@ struct Importing {
 type Fatal = PublishError;
 
 impl Importing {
-    fn run(&mut self) -> Result<(), Fatal> {
-        while !self.is_stopping && !self.context.has_ended() {
-            let arriving = self.queue.take(self.pause());
-            self.take(arriving)?;
-            self.give_up_joining();
-            let now = self.now();
-            self.order.expire(now, &mut self.events);
-            self.flush()?;
-            self.context.counting.topics_forgotten.add(self.order.take_forgotten());
-            self.context.counting.reordered.add(self.order.take_reordered());
-        }
+    /// Does all that there is to do, by the import thread.
+    fn work(&mut self) -> Result<(), Fatal> {
+        self.flush()?;
+        let arriving = self.queue.take();
+        self.take(arriving)?;
+        self.give_up_joining();
+        let now = self.now();
+        self.order.expire(now, &mut self.events);
+        self.flush()?;
+        self.context.counting.topics_forgotten.add(self.order.take_forgotten());
+        self.context.counting.reordered.add(self.order.take_reordered());
         Ok(())
     }
 
@@ -314,15 +166,22 @@ impl Importing {
         self.began.elapsed()
     }
 
-    fn pause(&self) -> Duration {
+    /// Returns how long the import thread may sleep.
+    fn pause(&mut self) -> Duration {
+        let now = self.now();
         let deadline = self.order.deadline();
-        deadline.map_or(SLEEP, |deadline| deadline.saturating_sub(self.now()).min(SLEEP))
+        let pause = deadline.map_or(SLEEP, |deadline| deadline.saturating_sub(now).min(SLEEP));
+        self.wakes_at = now + pause;
+        pause
     }
 
     fn take(&mut self, arriving: VecDeque<Arriving>) -> Result<(), Fatal> {
         for arriving in arriving {
             match arriving {
                 Arriving::Message(import, sample) => self.message(import, sample)?,
+                Arriving::Batch(import, bytes, at) => {
+                    self.batch(import, bytes, at, Which::All)?;
+                }
                 Arriving::Beat(import, sample) => self.beat(import, &sample)?,
                 Arriving::Loss(import, sample) => self.loss(import, &sample)?,
                 Arriving::Joined(joined) => self.joined(joined)?,
@@ -335,18 +194,50 @@ impl Importing {
         self.flush()
     }
 
+    /// Returns whether all that has come is done with, and messages of known streams need nothing but the order.
+    fn is_idle(&self) -> bool {
+        self.events.is_empty()
+            && self.deliveries.is_empty()
+            && self.joining.is_empty()
+            && self.taken.is_empty()
+            && !self.is_stopping
+    }
+
+    /// Returns whether the import thread has to do something before it wakes by itself.
+    fn has_work(&self) -> bool {
+        !self.events.is_empty()
+            || !self.deliveries.is_empty()
+            || self.order.deadline().is_some_and(|due| due < self.wakes_at)
+    }
+
+    /// Returns whether a sample comes some time after the one before, and needs nothing but the order: it is a message of
+    /// a numbering and a stream that are known.
+    fn is_alone_and_routine(&mut self, sample: &Sample) -> bool {
+        let now = self.now();
+        let last = std::mem::replace(&mut self.last, now);
+        let attachment = sample.attachment().map(|bytes| Attachment::parse(&bytes.to_bytes()));
+        now.saturating_sub(last) >= ALONE
+            && sample.kind() == SampleKind::Put
+            && matches!(attachment, Some(Ok(attachment)) if self.is_routine(&attachment))
+    }
+
+    fn is_routine(&self, attachment: &Attachment) -> bool {
+        self.order.knows_path(attachment.numbering)
+            && self.order.knows_stream(StreamKey::of(attachment.origin))
+    }
+
     /// Reads a message of a bridge. `None` if it is none, and was handled.
     fn item(
         &mut self,
         import: usize,
-        sample: Sample,
+        sample: &Sample,
     ) -> Result<Option<(Item<Body>, Attachment)>, Fatal> {
-        let plans = self.plans.clone();
-        let (plan, context) = (&plans[import], self.context.clone());
-        let counting = &context.counting;
-        let Some(topic) = self.topic(plan, sample.key_expr().as_str()) else {
+        let (plans, context) = (self.plans.clone(), self.context.clone());
+        let (plan, counting) = (&plans[import], &context.counting);
+        let key = sample.key_expr().as_str();
+        let Some(topic) = plan.prefix.strip(key).and_then(|topic| self.topic(plan, topic)) else {
             counting.not_a_topic.one();
-            warn_rarely!(key = sample.key_expr().as_str(), "a key is no topic");
+            warn_rarely!(key, "a key is no topic");
             return Ok(None);
         };
         if sample.kind() == SampleKind::Delete {
@@ -374,32 +265,67 @@ impl Importing {
                 return Ok(None);
             }
         };
-        let Attachment { origin, count, to_descendants, stamped, hops, .. } = attachment;
-        let mut is_wanted = plan.wants(&topic, to_descendants);
-        if origin.source == context.identity.source || origin.source == context.identity.foreign {
+        let published_ns = published_ns(sample).filter(|_| attachment.stamped);
+        let payload = Payload { bytes: sample.payload().clone(), part: None };
+        let item = self.numbered(import, topic, &attachment, payload, published_ns);
+        Ok(Some((item, attachment)))
+    }
+
+    /// Returns a message that has an attachment, unless it is not for this bus: then only that it came.
+    fn numbered(
+        &mut self,
+        import: usize,
+        topic: Arc<str>,
+        attachment: &Attachment,
+        payload: Payload,
+        published_ns: Option<u64>,
+    ) -> Item<Body> {
+        let Attachment { origin, count, to_descendants, hops, .. } = *attachment;
+        let (identity, counting) = (&self.context.identity, &self.context.counting);
+        let is_own = origin.source == identity.source || origin.source == identity.foreign;
+        let mut is_wanted = match &self.wanted {
+            Some((last, descendants, of, is_wanted))
+                if Arc::ptr_eq(last, &topic) && (*descendants, *of) == (to_descendants, import) =>
+            {
+                *is_wanted
+            }
+            _ => {
+                let is_wanted = self.plans[import].wants(&topic, to_descendants);
+                self.wanted = Some((topic.clone(), to_descendants, import, is_wanted));
+                is_wanted
+            }
+        };
+        if is_own {
             if is_wanted {
                 counting.own_source.one();
             }
             is_wanted = false;
-        } else if hops >= context.most_hops {
+        } else if hops >= self.context.most_hops {
             counting.too_many_hops.one();
             warn_rarely!(hops, %origin, "a message has passed too many bridges: they go in a circle");
             is_wanted = false;
         }
         let body = if is_wanted {
             self.note_hops(StreamKey::of(origin), hops);
-            let published = sample.timestamp().filter(|_| stamped);
-            let published = published.map(|time| time.get_time().to_duration().as_nanos());
-            let published_ns = published.and_then(|nanoseconds| u64::try_from(nanoseconds).ok());
-            Body::Message { sample, to_descendants, published_ns, import }
+            Body::Message { payload, to_descendants, published_ns, import }
         } else {
             Body::Unwanted
         };
-        Ok(Some((Item { topic, origin, count, loss: None, body }, attachment)))
+        Item { topic, origin, count, loss: None, body }
     }
 
     fn message(&mut self, import: usize, sample: Sample) -> Result<(), Fatal> {
-        let Some((item, attachment)) = self.item(import, sample)? else { return Ok(()) };
+        let Some((item, attachment)) = self.item(import, &sample)? else { return Ok(()) };
+        drop(sample);
+        self.attached(import, &attachment, item)
+    }
+
+    fn attached(
+        &mut self,
+        import: usize,
+        attachment: &Attachment,
+        item: Item<Body>,
+    ) -> Result<(), Fatal> {
         if attachment.replayed {
             // Only answers have it.
             self.context.counting.bad_attachment.one();
@@ -407,6 +333,76 @@ impl Importing {
         }
         let own = (attachment.hops == 0).then(|| StreamKey::of(attachment.origin));
         self.counted(import, attachment.numbering, own, item)
+    }
+
+    /// Takes the records of a batch from a position on. If only routine ones are wanted, the rest goes into the queue.
+    fn batch(
+        &mut self,
+        import: usize,
+        bytes: ZBytes,
+        from: usize,
+        which: Which,
+    ) -> Result<(), Fatal> {
+        let bytes = match bytes.to_bytes() {
+            Cow::Borrowed(_) => bytes,
+            // It came in several pieces.
+            Cow::Owned(bytes) => bytes.into(),
+        };
+        let (plans, whole) = (self.plans.clone(), bytes.to_bytes());
+        let prefix = &plans[import].prefix;
+        let mut records = match Records::new(&whole) {
+            Ok(records) => records,
+            Err(error) => {
+                self.bad_batch(error);
+                return Ok(());
+            }
+        };
+        loop {
+            let at = records.position();
+            let Record { topic, attachment, published_ns, payload } = match records.next() {
+                None => return Ok(()),
+                Some(Ok(record)) => record,
+                Some(Err(error)) => {
+                    self.bad_batch(error);
+                    return Ok(());
+                }
+            };
+            if at < from {
+                continue;
+            }
+            if which == Which::Routine && !self.is_routine(&attachment) {
+                let rest = Arriving::Batch(import, bytes.clone(), at);
+                self.queue.push(&self.context.counting, rest);
+                return Ok(());
+            }
+            let Some(topic) = self.topic(&plans[import], topic) else {
+                self.context.counting.not_a_topic.one();
+                warn_rarely!(topic, "a batch has a message whose topic is none");
+                continue;
+            };
+            // Imports with one prefix share the batches.
+            let of = |plan: &Plan| {
+                plan.batches
+                    && plan.prefix == *prefix
+                    && plan.wants(&topic, attachment.to_descendants)
+            };
+            let import = match plans.len() {
+                1 => import,
+                _ => plans.iter().position(of).unwrap_or(import),
+            };
+            let payload = Payload { bytes: bytes.clone(), part: Some(payload) };
+            let published_ns = attachment.stamped.then_some(published_ns);
+            let item = self.numbered(import, topic, &attachment, payload, published_ns);
+            self.attached(import, &attachment, item)?;
+            if which == Which::All && self.events.len() >= BATCH {
+                self.flush()?;
+            }
+        }
+    }
+
+    fn bad_batch(&self, error: NotABatch) {
+        self.context.counting.bad_batch.one();
+        warn_rarely!(%error, "a batch cannot be read");
     }
 
     /// Takes a message or a loss that has a count.
@@ -426,8 +422,8 @@ impl Importing {
             self.begin_join(import, numbering, key)?;
         }
         if let Some(joining) = self.joining.get_mut(&numbering) {
-            if let Body::Message { sample, .. } = &item.body {
-                joining.bytes = joining.bytes.saturating_add(sample.payload().len());
+            if let Body::Message { payload, .. } = &item.body {
+                joining.bytes = joining.bytes.saturating_add(payload.len());
             }
             joining.held.push(item);
             let held = self.joining.values().map(|joining| (joining.held.len(), joining.bytes));
@@ -546,7 +542,7 @@ impl Importing {
     ) -> Result<Option<u64>, Fatal> {
         let plans = self.plans.clone();
         let plan = &plans[import];
-        let mut request = Request::default();
+        let mut request = Request { batches: plan.batches, ..Request::default() };
         if let Some(key) = key
             && key.source != self.context.identity.source
             && self.introduce(key)?
@@ -631,7 +627,7 @@ impl Importing {
             };
             let mut items = Vec::new();
             for sample in replayed {
-                if let Some((item, attachment)) = self.item(import, sample)? {
+                if let Some((item, attachment)) = self.item(import, &sample)? {
                     if attachment.replayed {
                         items.push(item);
                     } else {
@@ -764,7 +760,7 @@ impl Importing {
     }
 
     /// Publishes a message of a program that is no bridge.
-    fn foreign(&mut self, import: usize, topic: Arc<str>, sample: Sample) -> Result<(), Fatal> {
+    fn foreign(&mut self, import: usize, topic: Arc<str>, sample: &Sample) -> Result<(), Fatal> {
         self.context.counting.unnumbered.one();
         let clock = sample.timestamp().map(|time| time.get_id().to_string()).unwrap_or_default();
         let mut key = self.context.identity.foreign(&clock);
@@ -781,9 +777,9 @@ impl Importing {
         let Some(next) = self.foreign.get_mut(&key) else { return Ok(()) };
         let origin = key.origin(*next);
         *next += 1;
-        let published = sample.timestamp().map(|time| time.get_time().to_duration().as_nanos());
-        let published_ns = published.and_then(|nanoseconds| u64::try_from(nanoseconds).ok());
-        let body = Body::Message { sample, to_descendants: false, published_ns, import };
+        let payload = Payload { bytes: sample.payload().clone(), part: None };
+        let published_ns = published_ns(sample);
+        let body = Body::Message { payload, to_descendants: false, published_ns, import };
         let item = Item { topic, origin, count: 0, loss: None, body };
         self.events.push(Event::Deliver { item, open_from: None });
         Ok(())
@@ -800,9 +796,8 @@ impl Importing {
         }
     }
 
-    /// Returns the topic of a key, if it has one.
-    fn topic(&mut self, plan: &Plan, key: &str) -> Option<Arc<str>> {
-        let topic = plan.prefix.strip(key)?;
+    /// Returns a topic that came from elsewhere, unless it is none.
+    fn topic(&mut self, plan: &Plan, topic: &str) -> Option<Arc<str>> {
         if let Some(name) = self.names.get(topic) {
             return Some(name.clone());
         }
@@ -826,256 +821,9 @@ impl Importing {
         self.names.insert(topic.to_owned(), name.clone());
         name
     }
-
-    /// Publishes what has its turn.
-    fn flush(&mut self) -> Result<(), Fatal> {
-        if self.events.is_empty() {
-            return Ok(());
-        }
-        let context = self.context.clone();
-        let mut deliveries: Vec<Delivery> = Vec::new();
-        for event in std::mem::take(&mut self.events) {
-            match event {
-                Event::Deliver { item: Item { topic, origin, body, .. }, open_from } => {
-                    match body {
-                        Body::Message { sample, to_descendants, published_ns, import } => {
-                            deliveries.push(Delivery {
-                                topic,
-                                origin,
-                                open_from,
-                                sample,
-                                to_descendants,
-                                published_ns,
-                                import,
-                            });
-                        }
-                        Body::Loss(lost, import) => {
-                            self.publish(&mut deliveries)?;
-                            self.relayed(*lost, import, open_from)?;
-                        }
-                        Body::Unwanted => {}
-                    }
-                }
-                Event::Lost(loss) => {
-                    self.publish(&mut deliveries)?;
-                    self.lost(loss)?;
-                }
-                Event::Duplicate => context.counting.duplicates.one(),
-                Event::Late => context.counting.late.one(),
-            }
-            if deliveries.len() >= BATCH {
-                self.publish(&mut deliveries)?;
-            }
-        }
-        self.publish(&mut deliveries)
-    }
-
-    fn publish(&mut self, deliveries: &mut Vec<Delivery>) -> Result<(), Fatal> {
-        let deliveries = std::mem::take(deliveries);
-        let mut rest = &deliveries[..];
-        while !rest.is_empty() {
-            let longest = self.longest;
-            let first_long = rest.iter().position(|delivery| is_too_long(delivery, longest));
-            let fitting = first_long.unwrap_or(rest.len());
-            rest = &rest[self.publish_fitting(&rest[..fitting])?..];
-            if let Some(delivery) =
-                rest.first().filter(|delivery| is_too_long(delivery, self.longest))
-            {
-                self.too_long(delivery)?;
-                rest = &rest[1..];
-            }
-        }
-        Ok(())
-    }
-
-    /// Reports a message that the bus cannot take, at its place.
-    fn too_long(&mut self, delivery: &Delivery) -> Result<(), Fatal> {
-        let (bytes, limit) = (delivery.sample.payload().len(), self.longest);
-        self.context.counting.import_too_long.one();
-        warn_rarely!(topic = &*delivery.topic, bytes, limit, "a message is too long for the bus");
-        self.lost(Loss {
-            from: delivery.origin,
-            until: delivery.origin.number + 1,
-            messages: 1,
-            bound: LostBound::Exact,
-            reason: LostReason::TooLong,
-            topic: Some(delivery.topic.clone()),
-            open_from: delivery.open_from,
-        })
-    }
-
-    /// Publishes messages, and returns how many are done with. It ends early if it learns that one is too long.
-    fn publish_fitting(&mut self, deliveries: &[Delivery]) -> Result<usize, Fatal> {
-        if self.topics.len() > self.limits.topics {
-            self.topics.clear();
-        }
-        let mut entered = Vec::with_capacity(deliveries.len());
-        for (at, delivery) in deliveries.iter().enumerate() {
-            if self.enter(delivery) {
-                entered.push(at);
-            }
-        }
-        let payloads: Vec<Cow<'_, [u8]>> =
-            deliveries.iter().map(|delivery| delivery.sample.payload().to_bytes()).collect();
-        let parts: Vec<[&[u8]; 1]> = payloads.iter().map(|payload| [&**payload]).collect();
-        let mut entries = Vec::with_capacity(entered.len());
-        for &at in &entered {
-            let delivery = &deliveries[at];
-            if let Some(topic) = self.topics.get(&(delivery.import, delivery.topic.clone())) {
-                entries.push(Entry {
-                    to_descendants: delivery.to_descendants,
-                    published_ns: delivery.published_ns,
-                    origin: Some(delivery.origin),
-                    open_from: delivery.open_from,
-                    ..Entry::new(topic, &parts[at])
-                });
-            }
-        }
-        let counting = &self.context.counting;
-        let mut done = 0;
-        while done < entries.len() {
-            let before = self.inlet.duplicates();
-            let result = self.inlet.publish_timeout(&entries[done..], SLEEP);
-            let duplicates = self.inlet.duplicates() - before;
-            let (published, error) = match result {
-                Ok(()) => (entries.len() - done, None),
-                Err(BurstError { published, source }) => (published, Some(source)),
-            };
-            counting.duplicates.add(duplicates);
-            counting.imported_messages.add((published as u64).saturating_sub(duplicates));
-            let bytes = entered[done..done + published].iter().map(|at| payloads[*at].len() as u64);
-            counting.imported_bytes.add(bytes.sum());
-            done += published;
-            let Some(error) = error else { break };
-            match error {
-                PublishError::Timeout if self.context.has_ended() => break,
-                PublishError::Timeout => continue,
-                PublishError::TooLong { limit, .. } => {
-                    // All were refused. The caller separates those that are too long.
-                    self.longest = usize::try_from(limit).unwrap_or(usize::MAX);
-                    return Ok(entered[done]);
-                }
-                PublishError::Taken { .. } => {
-                    counting.taken.one();
-                    warn_rarely!(%error, "cannot publish a message");
-                    let key = StreamKey::of(deliveries[entered[done]].origin);
-                    self.taken.insert(key, Instant::now());
-                }
-                error if is_fatal(&error) => return Err(error),
-                error => {
-                    counting.import_failed.one();
-                    warn_rarely!(%error, "cannot publish a message");
-                }
-            }
-            done += 1;
-        }
-        Ok(deliveries.len())
-    }
-
-    /// Makes the topic of a delivery known to the inlet. Returns false if it cannot be.
-    fn enter(&mut self, delivery: &Delivery) -> bool {
-        let key = (delivery.import, delivery.topic.clone());
-        if self.topics.contains_key(&key) {
-            return true;
-        }
-        match self.inlet.topic(&self.plans[delivery.import].local(&delivery.topic)) {
-            Ok(topic) => {
-                self.topics.insert(key, topic);
-                true
-            }
-            Err(error) => {
-                self.context.counting.import_failed.one();
-                warn_rarely!(%error, topic = &*delivery.topic, "cannot use a topic");
-                false
-            }
-        }
-    }
-
-    /// Reports messages as lost that were to come here.
-    fn lost(&mut self, loss: Loss) -> Result<(), Fatal> {
-        let Loss { from, until, messages, bound, reason, topic, open_from } = loss;
-        let identity = &self.context.identity;
-        if from.source == identity.source && from.stream != loss::STREAM {
-            return Ok(());
-        }
-        let is_report = topic.as_deref() == Some(loss::TOPIC);
-        let scope = match &topic {
-            Some(topic) if !is_report => {
-                // All imports of the topic have the same place for it, or none.
-                let plan = self.plans.iter().find(|plan| plan.covers(topic));
-                let Some(plan) = plan else { return Ok(()) };
-                key::scope_of_topic(&plan.local(topic))
-            }
-            _ => {
-                let mut scope: Vec<Pattern> = Vec::new();
-                for plan in self.plans.iter() {
-                    for pattern in key::scope(&plan.patterns, &plan.under) {
-                        if !scope.contains(&pattern) {
-                            scope.push(pattern);
-                        }
-                    }
-                }
-                if scope.len() > Lost::MOST_PATTERNS { vec![Pattern::everything()] } else { scope }
-            }
-        };
-        // A report that is missing speaks of one message at least.
-        let bound = if is_report { LostBound::AtLeast } else { bound };
-        self.report(Lost { from, until, messages, bound, reason, scope }, open_from)
-    }
-
-    /// Reports a loss that another bridge was told of.
-    fn relayed(&mut self, lost: Lost, import: usize, open_from: Option<u64>) -> Result<(), Fatal> {
-        let plan = &self.plans[import];
-        let scope = if plan.under.is_empty() {
-            lost.scope
-        } else {
-            key::scope(&plan.patterns, &plan.under)
-        };
-        self.report(Lost { scope, ..lost }, open_from)
-    }
-
-    fn report(&mut self, lost: Lost, open_from: Option<u64>) -> Result<(), Fatal> {
-        warn_rarely!(%lost, "messages were lost on the way to the bus");
-        loop {
-            match self.inlet.publish_lost_timeout(&lost, open_from, SLEEP) {
-                Ok(()) => {
-                    self.context.counting.lost_messages.add(lost.messages);
-                    self.context.counting.loss_reports.one();
-                    return Ok(());
-                }
-                Err(PublishError::Timeout) if !self.context.has_ended() => {}
-                Err(error) if is_fatal(&error) => return Err(error),
-                Err(error) => {
-                    self.context.counting.import_failed.one();
-                    warn_rarely!(%error, "cannot report a loss");
-                    return Ok(());
-                }
-            }
-        }
-    }
 }
 
-struct Delivery {
-    topic: Arc<str>,
-    origin: Origin,
-    open_from: Option<u64>,
-    sample: Sample,
-    to_descendants: bool,
-    published_ns: Option<u64>,
-    import: usize,
-}
-
-fn is_too_long(delivery: &Delivery, longest: usize) -> bool {
-    delivery.sample.payload().len() > longest
-}
-
-fn is_fatal(error: &PublishError) -> bool {
-    matches!(
-        error,
-        PublishError::Unlinked
-            | PublishError::LeaseLost
-            | PublishError::Forked(_)
-            | PublishError::Corrupt(_)
-            | PublishError::Os { .. }
-    )
+fn published_ns(sample: &Sample) -> Option<u64> {
+    let published = sample.timestamp()?.get_time().to_duration().as_nanos();
+    u64::try_from(published).ok()
 }

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `@bridge/alive/<realm>/<bus>/<rank>` | the liveliness token of a bridge |
 //! | `<prefix>/@bridge/beat/<bus>/<stream>` | the heartbeats of an export |
+//! | `<prefix>/@bridge/batch/<bus>/<stream>` | its messages, in batches |
 //! | `<prefix>/@bridge/loss/<bus>/<stream>` | the losses that it relays |
 //! | `<prefix>/@bridge/join/<numbering>` | asks an export for its counts, and for what an importer has missed |
 //! | `<prefix>/@bridge/witness/<bus>/<stream>` | asks importers for the last heartbeat of an export |
@@ -59,7 +60,8 @@ pub(crate) fn has_verbatim(topic: &str) -> bool {
 
 /// Returns whether bridges use the topic themselves.
 pub(crate) fn is_control(topic: &str) -> bool {
-    topic.split('/').any(|segment| segment == CONTROL)
+    // The first check is for the many that have none.
+    topic.as_bytes().contains(&b'@') && topic.split('/').any(|segment| segment == CONTROL)
 }
 
 /// Makes a key expression of a pattern or topic that was checked by Toroni's rules.

@@ -9,12 +9,14 @@
 //! - [`attachment`] is what a bridge tells another one about a message.
 //! - `key` maps topics and patterns to keys, and names the keys by which bridges talk.
 //! - `export` and `import` are the two directions; `queue` is between Zenoh's threads and the bus.
+//! - `send` gives messages to Zenoh, as `interest` says: as samples of their own, or in batches (`batch`).
 //! - `order` restores the order of each topic, and finds duplicates and losses. It does no I/O.
 //! - `beat` counts messages by topic, and tells others in heartbeats. `witness` keeps the last ones of others.
 //! - `history` answers queries. `loss` has the loss reports that a bridge relays.
 //! - `handover` lets one of several bridges of a bus work.
 
 pub mod attachment;
+mod batch;
 mod beat;
 pub mod config;
 mod context;
@@ -25,11 +27,13 @@ mod handover;
 mod history;
 mod identity;
 mod import;
+mod interest;
 mod key;
 mod limit;
 mod loss;
 mod order;
 mod queue;
+mod send;
 mod witness;
 
 pub use config::Config;

@@ -9,8 +9,9 @@
 //!
 //! The machine does no I/O and reads no clock: what happens depends on the calls alone.
 
+use foldhash::{HashMap, HashMapExt};
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 use toroni::{LostBound, LostReason, Origin};

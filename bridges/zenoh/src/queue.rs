@@ -6,11 +6,14 @@ use crate::counters::Counting;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
+use zenoh::bytes::ZBytes;
 use zenoh::sample::Sample;
 
 /// What came from Zenoh, for the import with this index.
 pub(crate) enum Arriving {
     Message(usize, Sample),
+    /// A batch, and where its next record begins.
+    Batch(usize, ZBytes, usize),
     Beat(usize, Sample),
     Loss(usize, Sample),
     Joined(Joined),
@@ -39,6 +42,7 @@ struct State {
     arriving: VecDeque<Arriving>,
     bytes: usize,
     is_waited_for: bool,
+    is_woken: bool,
 }
 
 impl Queue {
@@ -53,6 +57,7 @@ impl Queue {
             Arriving::Message(_, sample)
             | Arriving::Beat(_, sample)
             | Arriving::Loss(_, sample) => sample.payload().len(),
+            Arriving::Batch(_, bytes, _) => bytes.len(),
             Arriving::Joined(_) | Arriving::Stop => 0,
         };
         let is_sample = !matches!(arriving, Arriving::Joined(_) | Arriving::Stop);
@@ -73,15 +78,35 @@ impl Queue {
         }
     }
 
-    /// Takes all that there is. Waits for something until the time is over.
-    pub(crate) fn take(&self, timeout: Duration) -> VecDeque<Arriving> {
+    /// Returns whether nothing waits, and [`Self::wait`] is at work: all that came before is done with.
+    pub(crate) fn is_idle(&self) -> bool {
+        let state = lock(&self.state);
+        state.is_waited_for && state.arriving.is_empty()
+    }
+
+    /// Waits until there is something, or [`Self::wake`] is called, or the time is over.
+    pub(crate) fn wait(&self, timeout: Duration) {
         let mut state = lock(&self.state);
-        if state.arriving.is_empty() && !timeout.is_zero() {
+        if state.arriving.is_empty() && !state.is_woken && !timeout.is_zero() {
             state.is_waited_for = true;
             let waited = self.filled.wait_timeout(state, timeout);
             state = waited.map_or_else(|poisoned| poisoned.into_inner().0, |(state, _)| state);
             state.is_waited_for = false;
         }
+        state.is_woken = false;
+    }
+
+    /// Ends a wait, or the next one.
+    pub(crate) fn wake(&self) {
+        let mut state = lock(&self.state);
+        state.is_woken = true;
+        drop(state);
+        self.filled.notify_one();
+    }
+
+    /// Takes all that there is.
+    pub(crate) fn take(&self) -> VecDeque<Arriving> {
+        let mut state = lock(&self.state);
         state.bytes = 0;
         std::mem::take(&mut state.arriving)
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use toroni::{LostBound, Origin, Subscriber};
 use toroni_zenoh::Config;
 use toroni_zenoh::attachment::{Attachment, BYTES};
-use toroni_zenoh::config::{Congestion, Priority};
+use toroni_zenoh::config::{Congestion, Deletes, Priority};
 use zenoh::{Session, Wait};
 
 fn importer() -> (Site, toroni_zenoh::Bridge, Session, Subscriber) {
@@ -288,4 +288,26 @@ fn what_no_topic_and_no_message_can_be_is_counted() {
     assert_eq!(next(&mut subscriber).text(), "x=end");
     let counters = bridge.counters();
     assert_eq!((counters.not_a_topic, counters.import_too_long), (2, 1));
+}
+
+#[test]
+fn deletions_are_left_out_or_become_empty_messages() {
+    for deletes in [Deletes::Ignore, Deletes::Empty] {
+        let b = Site::new();
+        let mut config = b.config(&[]);
+        let mut imports = import(&["**"]);
+        imports.deletes = deletes;
+        config.imports.push(imports);
+        let to = start(&config);
+        let mut subscriber = b.subscribe("**");
+        let peer = peer(&b);
+        connect_peer(&peer, "k", &mut subscriber);
+        peer.delete("k").wait().unwrap();
+        peer.put("k", "value").wait().unwrap();
+        if deletes == Deletes::Empty {
+            assert_eq!(next(&mut subscriber).text(), "k=");
+        }
+        assert_eq!(next(&mut subscriber).text(), "k=value");
+        assert_eq!(to.counters().deletes, 1);
+    }
 }

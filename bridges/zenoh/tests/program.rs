@@ -236,12 +236,20 @@ fn the_example_is_valid() {
 
 /// The benchmark runs to its end, whatever it measures on this machine.
 #[test]
-fn the_benchmark_prints_a_row_for_each_size() {
+fn the_benchmark_prints_a_row_for_each_size_and_way() {
     let output = Folder::new().run(&["bench", "--rounds", "1", "--seconds", "0.05"]);
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     let table = String::from_utf8(output.stdout).unwrap();
+    let rows: Vec<Vec<&str>> =
+        table.lines().map(|line| line.split_whitespace().collect()).collect();
     for size in ["64", "1024", "65536"] {
-        let row = table.lines().find(|line| line.split_whitespace().next() == Some(size));
-        assert_eq!(row.unwrap_or(&table).split_whitespace().count(), 7, "{table}");
+        for way in ["plain", "attached", "samples", "batches"] {
+            let is_its = |row: &&Vec<&str>| row.len() == 6 && row[..2] == [size, way];
+            assert_eq!(rows.iter().filter(is_its).count(), 1, "{size} {way}: {table}");
+        }
+    }
+    for way in ["samples", "batches"] {
+        let is_its = |row: &&Vec<&str>| row.len() == 4 && row[0] == way;
+        assert_eq!(rows.iter().filter(is_its).count(), 1, "{way}, stopped: {table}");
     }
 }

@@ -1,5 +1,5 @@
-//! Arbitrary bytes in the place of everything that the bridge gets from outside: attachments, heartbeats, loss reports,
-//! and the order in which messages and heartbeats come.
+//! Arbitrary bytes in the place of everything that the bridge gets from outside: attachments, batches, heartbeats, loss
+//! reports, and the order in which messages and heartbeats come.
 //!
 //! The modules are the bridge's own files. They do not use Zenoh, so this crate builds without it, in a few seconds and
 //! under a fuzzer. Each function takes arbitrary bytes and panics if the result is wrong.
@@ -13,15 +13,17 @@
 #[path = "../../src"]
 mod bridge {
     pub(crate) mod attachment;
+    pub(crate) mod batch;
     pub(crate) mod beat;
     pub(crate) mod loss;
     pub(crate) mod order;
 }
 
 // The files name one another from the root of their crate.
-use bridge::{attachment, beat, loss, order};
+use bridge::{attachment, batch, beat, loss, order};
 
 use attachment::Attachment;
+use batch::{Batch, Record, Records};
 use beat::{Beat, Known};
 use loss::LossReport;
 use order::{Event, Item, Opening, Order, StreamKey};
@@ -44,6 +46,14 @@ pub fn all(bytes: &[u8]) {
 pub fn parse(bytes: &[u8]) {
     if let Ok(attachment) = Attachment::parse(bytes) {
         assert_eq!(&attachment.to_bytes()[..], bytes);
+    }
+    if let Ok(mut records) = Records::new(bytes) {
+        let mut again = Batch::default();
+        while let Some(Ok(Record { topic, attachment, published_ns, payload })) = records.next() {
+            again.push(topic, &attachment, published_ns, &bytes[payload]);
+        }
+        // A topic that is written again is left out.
+        assert!(again.len() <= bytes.len());
     }
     if let Some(beat) = Beat::parse(bytes) {
         assert_eq!(Beat::parse(&beat.to_bytes()).as_ref(), Some(&beat));

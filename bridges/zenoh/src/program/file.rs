@@ -242,7 +242,7 @@ fn of_export(export: &Export) -> Value {
 }
 
 fn of_import(import: &Import) -> Value {
-    let Import { patterns, prefix, under, history, reorder, deletes } = import;
+    let Import { patterns, prefix, under, history, reorder, deletes, batches } = import;
     let deletes = match deletes {
         Deletes::Ignore => "ignore",
         Deletes::Empty => "empty",
@@ -254,6 +254,7 @@ fn of_import(import: &Import) -> Value {
         ("history", Value::Boolean(*history)),
         ("reorder", Value::String(shown_span(*reorder))),
         ("deletes", Value::String(deletes.to_owned())),
+        ("batches", Value::Boolean(*batches)),
     ])
 }
 
@@ -301,6 +302,7 @@ mod tests {
         history = true
         reorder = "50ms"
         deletes = "empty"
+        batches = true
     "#;
 
     fn read(text: &str) -> Result<Settings, String> {

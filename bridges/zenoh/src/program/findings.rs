@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 use toroni::Pattern;
 use toroni_zenoh::Config;
-use toroni_zenoh::config::{Export, Import, MAX_HOPS, ZenohSource};
+use toroni_zenoh::config::{Deletes, Export, Import, MAX_HOPS, ZenohSource};
 
 /// The error if there is neither an export nor an import.
 pub(crate) const NOTHING_TO_DO: &str = "nothing is exported or imported: give --export PATTERN or --import PATTERN, or [[export]] or [[import]] in the \
@@ -169,6 +169,12 @@ impl Found {
                 "is longer than 10s: so long does a gap delay what comes after it",
             );
         }
+        if import.batches && import.deletes == Deletes::Empty {
+            self.warn(
+                format!("{name}: deletes"),
+                "has no effect: with `batches`, nothing comes from other programs than bridges",
+            );
+        }
         self.verbatim(name, &import.patterns);
     }
 
@@ -304,6 +310,7 @@ mod tests {
             config.exports.push(Export::new(["**"]));
             config.exports.push(Export::new(["a//b"]));
             config.imports.push(Import::new(["@x/*"]));
+            (config.imports[0].batches, config.imports[0].deletes) = (true, Deletes::Empty);
             config.imports.push(Import::new(Vec::<String>::new()));
             let table = serde_json::json!({"modee": 7});
             config.zenoh = ZenohSource::Table(table.as_object().unwrap().clone());
@@ -319,6 +326,7 @@ mod tests {
             "refused: import 2: patterns: is empty",
             "refused: zenoh: ",
             "warning: export 1: express: no exported topic matches \"other\"",
+            "warning: import 1: deletes: has no effect",
             "warning: import 1: patterns: \"@x/*\" has a segment that begins with @",
         ] {
             assert!(found.iter().any(|one| one.starts_with(wanted)), "{wanted}\n{found:#?}");

@@ -44,7 +44,7 @@ pub(crate) fn main() -> ExitCode {
     };
     let outcome = match &options.command {
         Some(Command::Check { file }) => findings::check(file),
-        Some(Command::Bench { rounds, seconds }) => bench::run(*rounds, *seconds),
+        Some(Command::Bench(options)) => bench::run(options),
         None => run::run(&options),
     };
     match outcome {

@@ -88,15 +88,43 @@ Exit codes:
     #[command(after_help = "Example:
   toroni zenoh bench --rounds 5
 
-Both are measured in turn, in this process, over TCP on the loopback interface.")]
-    Bench {
-        /// How often each is measured; the table has the medians
-        #[arg(long, value_name = "N", default_value_t = 5)]
-        rounds: usize,
-        /// About how long one measurement of throughput takes
-        #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
-        seconds: f64,
-    },
+All are measured in turn, in this process, over TCP on the loopback interface.
+Last, a bridge in another process is stopped, and what another one still gets
+is measured.")]
+    Bench(Bench),
+}
+
+/// The options of the benchmark.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Bench {
+    /// How often each is measured; the table has the medians
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub(crate) rounds: usize,
+    /// About how long one measurement of throughput takes
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
+    pub(crate) seconds: f64,
+    /// Measure payloads of this many bytes only; may be repeated
+    #[arg(long = "size", value_name = "BYTES", default_values_t = [64, 1 << 10, 64 << 10])]
+    pub(crate) sizes: Vec<usize>,
+    /// Measure this only, as for a profile; may be repeated
+    #[arg(long = "way", value_name = "WAY", value_enum,
+        default_values_t = [Way::Plain, Way::Attached, Way::Samples, Way::Batches, Way::Stopped])]
+    pub(crate) ways: Vec<Way>,
+}
+
+/// What the benchmark measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Way {
+    /// Zenoh without bridges
+    Plain,
+    /// Zenoh without bridges, but with attachments and timestamps as bridges send them
+    Attached,
+    /// Bridges with a sample for each message
+    Samples,
+    /// Bridges with batches
+    Batches,
+    /// Bridges, one of which is stopped
+    Stopped,
 }
 
 /// The format of log lines.

@@ -93,8 +93,10 @@ pub(crate) fn export(patterns: &[&str]) -> Export {
     export
 }
 
+/// An import, which takes batches in the tests of `batches.rs`.
 pub(crate) fn import(patterns: &[&str]) -> Import {
-    Import::new(patterns.iter().copied())
+    let batches = env!("CARGO_CRATE_NAME") == "batches";
+    Import { batches, ..Import::new(patterns.iter().copied()) }
 }
 
 /// Starts a bridge, and waits until it works.

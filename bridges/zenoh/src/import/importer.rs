@@ -1,0 +1,323 @@
+//! What an import is, what comes from Zenoh for it, and which thread takes it.
+
+use super::{Fatal, Importing, Which};
+use crate::BridgeError;
+use crate::config::{Deletes, Import};
+use crate::context::{Context, lock};
+use crate::key::{self, Prefix};
+use crate::loss;
+use crate::order::Order;
+use crate::queue::{Arriving, Queue};
+use foldhash::{HashMap, HashMapExt};
+use std::sync::{Arc, Mutex, TryLockError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use toroni::Pattern;
+use zenoh::Wait;
+use zenoh::pubsub::Subscriber;
+use zenoh::query::Queryable;
+use zenoh::sample::{Locality, Sample};
+
+/// A checked import.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(super) patterns: Vec<Pattern>,
+    pub(super) prefix: Prefix,
+    pub(super) under: String,
+    pub(super) history: bool,
+    pub(super) reorder: Duration,
+    pub(super) deletes: Deletes,
+    pub(super) batches: bool,
+}
+
+impl Plan {
+    pub(crate) fn new(index: usize, import: &Import) -> Result<Self, BridgeError> {
+        let setting = |name: &str| format!("import {}: {name}", index + 1);
+        if import.patterns.is_empty() {
+            return Err(BridgeError::Config {
+                setting: setting("patterns"),
+                problem: "there are none: name the topics, ** for all".to_owned(),
+            });
+        }
+        Prefix::new(&setting("under"), &import.under)?;
+        Ok(Self {
+            patterns: key::patterns(&setting("patterns"), &import.patterns)?,
+            prefix: Prefix::new(&setting("prefix"), &import.prefix)?,
+            under: import.under.clone(),
+            history: import.history,
+            reorder: import.reorder,
+            deletes: import.deletes,
+            batches: import.batches,
+        })
+    }
+
+    pub(crate) fn intersects(&self, other: &Self) -> bool {
+        let patterns = || other.patterns.iter();
+        self.prefix == other.prefix
+            && self.patterns.iter().any(|mine| patterns().any(|its| mine.intersects(its)))
+    }
+
+    /// Returns whether messages of a topic come here, wanted or not.
+    pub(super) fn covers(&self, topic: &str) -> bool {
+        topic == loss::TOPIC
+            || self
+                .patterns
+                .iter()
+                .any(|pattern| pattern.matches(topic) || pattern.matches_descendants(topic))
+    }
+
+    pub(super) fn wants(&self, topic: &str, to_descendants: bool) -> bool {
+        self.patterns.iter().any(|pattern| {
+            pattern.matches(topic) || to_descendants && pattern.matches_descendants(topic)
+        })
+    }
+
+    pub(super) fn local(&self, topic: &str) -> String {
+        if self.under.is_empty() { topic.to_owned() } else { format!("{}/{topic}", self.under) }
+    }
+}
+
+/// Running imports.
+pub(crate) struct Importer {
+    inbox: Arc<Inbox>,
+    subscribers: Vec<Subscriber<()>>,
+    witnesses: Vec<Queryable<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Importer {
+    pub(crate) fn start(
+        context: Arc<Context>,
+        plans: Arc<Vec<Plan>>,
+        limits: crate::config::Queue,
+    ) -> Result<Self, BridgeError> {
+        let inlet = context.bus.inlet()?;
+        let queue = Arc::new(Queue::new(limits.messages, limits.bytes));
+        let importing = Importing {
+            began: Instant::now(),
+            order: Order::new(limits.topics, limits.messages),
+            inlet,
+            queue: queue.clone(),
+            limits,
+            plans: plans.clone(),
+            context: context.clone(),
+            joining: HashMap::new(),
+            taken: HashMap::new(),
+            foreign: HashMap::new(),
+            topics: HashMap::new(),
+            names: HashMap::new(),
+            wanted: None,
+            hops: HashMap::new(),
+            events: Vec::new(),
+            deliveries: Vec::new(),
+            longest: usize::MAX,
+            last: Duration::ZERO,
+            wakes_at: Duration::ZERO,
+            is_stopping: false,
+        };
+        let inbox = Arc::new(Inbox { importing: Mutex::new(Some(importing)), queue, context });
+        let run = {
+            let inbox = inbox.clone();
+            move || inbox.run()
+        };
+        let builder = std::thread::Builder::new().name("import".to_owned());
+        let thread = builder.spawn(run).map_err(BridgeError::Thread)?;
+        let mut importer =
+            Self { inbox, subscribers: Vec::new(), witnesses: Vec::new(), thread: Some(thread) };
+        importer.declare(&plans)?;
+        Ok(importer)
+    }
+
+    fn declare(&mut self, plans: &Arc<Vec<Plan>>) -> Result<(), BridgeError> {
+        let mut prefixes: Vec<&Prefix> = Vec::new();
+        let mut batched: Vec<&Prefix> = Vec::new();
+        for (index, plan) in plans.iter().enumerate() {
+            // Heartbeats first: they say where a numbering begins.
+            self.subscribe(plan.prefix.control("beat/*/*"), move |inbox, sample| {
+                inbox.enqueue(Arriving::Beat(index, sample));
+            })?;
+            self.subscribe(plan.prefix.control("loss/*/*"), move |inbox, sample| {
+                inbox.enqueue(Arriving::Loss(index, sample));
+            })?;
+            if !prefixes.contains(&&plan.prefix) {
+                prefixes.push(&plan.prefix);
+                let (context, plans) = (self.inbox.context.clone(), plans.clone());
+                let witness = self
+                    .inbox
+                    .context
+                    .session
+                    .declare_queryable(plan.prefix.control("witness/*/*"))
+                    .allowed_origin(Locality::Remote)
+                    .callback(move |query| context.witness.answer(&plans[index].prefix, &query))
+                    .wait()
+                    .map_err(|source| BridgeError::Zenoh {
+                        action: "declare a queryable",
+                        source,
+                    })?;
+                self.witnesses.push(witness);
+            }
+            if plan.batches {
+                // Imports with one prefix share them.
+                if !batched.contains(&&plan.prefix) {
+                    batched.push(&plan.prefix);
+                    self.subscribe(plan.prefix.control("batch/*/*"), move |inbox, sample| {
+                        inbox.batch(index, sample);
+                    })?;
+                }
+                continue;
+            }
+            let mut expressions: Vec<String> = Vec::new();
+            for pattern in &plan.patterns {
+                expressions.push(pattern.as_str().to_owned());
+                expressions.extend(key::ancestors(pattern.as_str()));
+            }
+            expressions.sort_unstable();
+            expressions.dedup();
+            // What another expression includes would come twice.
+            let parsed: Vec<_> = expressions
+                .iter()
+                .map(|text| key::expression(plan.prefix.key(text)))
+                .collect::<Result<_, _>>()
+                .map_err(|source| BridgeError::Zenoh { action: "use a pattern", source })?;
+            for (at, expression) in parsed.iter().enumerate() {
+                let is_within = |(other, wider): (usize, &zenoh::key_expr::KeyExpr<'_>)| {
+                    other != at
+                        && wider.includes(expression)
+                        && (!expression.includes(wider) || other < at)
+                };
+                if !parsed.iter().enumerate().any(is_within) {
+                    self.subscribe(expression.to_string(), move |inbox, sample| {
+                        inbox.message(index, sample);
+                    })?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn subscribe(
+        &mut self,
+        key: String,
+        take: impl Fn(&Inbox, Sample) + Send + Sync + 'static,
+    ) -> Result<(), BridgeError> {
+        let inbox = self.inbox.clone();
+        let subscriber = self
+            .inbox
+            .context
+            .session
+            .declare_subscriber(key)
+            .allowed_origin(Locality::Remote)
+            .callback(move |sample| take(&inbox, sample))
+            .wait()
+            .map_err(|source| BridgeError::Zenoh { action: "subscribe", source })?;
+        self.subscribers.push(subscriber);
+        Ok(())
+    }
+
+    pub(crate) fn stop(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        let Some(thread) = self.thread.take() else { return };
+        self.subscribers.clear();
+        self.witnesses.clear();
+        self.inbox.enqueue(Arriving::Stop);
+        let _ = thread.join();
+    }
+}
+
+impl Drop for Importer {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// What Zenoh's threads and the import thread share.
+struct Inbox {
+    /// Taken before the lock of the queue. Zenoh's threads only try: the import thread keeps it while it waits for the bus.
+    /// `None` after the end: Zenoh may keep its callbacks for longer, but a successor needs the streams of the inlet.
+    importing: Mutex<Option<Importing>>,
+    queue: Arc<Queue>,
+    context: Arc<Context>,
+}
+
+impl Inbox {
+    /// The import thread.
+    fn run(&self) {
+        while let Some(pause) = self.work() {
+            self.queue.wait(pause);
+        }
+        *lock(&self.importing) = None;
+    }
+
+    /// Returns how long the import thread may sleep; `None` if it ends.
+    fn work(&self) -> Option<Duration> {
+        let mut importing = lock(&self.importing);
+        let importing = importing.as_mut()?;
+        if importing.is_stopping || self.context.has_ended() {
+            return None;
+        }
+        match importing.work() {
+            Ok(()) => Some(importing.pause()),
+            Err(error) => {
+                self.fail(&error);
+                None
+            }
+        }
+    }
+
+    fn fail(&self, error: &Fatal) {
+        self.context.fail(format!("the import ends: {error}"));
+    }
+
+    fn enqueue(&self, arriving: Arriving) {
+        self.queue.push(&self.context.counting, arriving);
+    }
+
+    /// Takes something in this thread of Zenoh and publishes what follows, if nothing waits. What one sender sends comes in
+    /// one thread after the other, so nothing overtakes. Returns whether it was taken.
+    fn at_once(&self, take: impl FnOnce(&mut Importing) -> Option<Result<(), Fatal>>) -> bool {
+        if !self.queue.is_idle() {
+            return false;
+        }
+        let mut importing = match self.importing.try_lock() {
+            Ok(importing) => importing,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return false,
+        };
+        let Some(importing) = importing.as_mut().filter(|importing| importing.is_idle()) else {
+            return false;
+        };
+        let Some(taken) = take(importing) else { return false };
+        if let Err(error) = taken.and_then(|()| importing.publish_at_once()) {
+            self.fail(&error);
+        }
+        if importing.has_work() {
+            self.queue.wake();
+        }
+        true
+    }
+
+    fn message(&self, import: usize, sample: Sample) {
+        let mut sample = Some(sample);
+        let is_taken = self.at_once(|importing| {
+            let sample = sample.take_if(|sample| importing.is_alone_and_routine(sample))?;
+            Some(importing.message(import, sample))
+        });
+        if let Some(sample) = sample.filter(|_| !is_taken) {
+            self.enqueue(Arriving::Message(import, sample));
+        }
+    }
+
+    fn batch(&self, import: usize, sample: Sample) {
+        self.context.counting.imported_batches.one();
+        let bytes = sample.payload().clone();
+        drop(sample);
+        if !self
+            .at_once(|importing| Some(importing.batch(import, bytes.clone(), 0, Which::Routine)))
+        {
+            self.enqueue(Arriving::Batch(import, bytes, 0));
+        }
+    }
+}
