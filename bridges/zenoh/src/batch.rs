@@ -182,8 +182,11 @@ mod tests {
         }
     }
 
-    /// Returns what the records say, up to the first that cannot be read.
-    fn read(bytes: &[u8]) -> Result<Vec<(String, u64, u64, Vec<u8>)>, NotABatch> {
+    /// Topic, number, time, payload.
+    type Message = (String, u64, u64, Vec<u8>);
+
+    /// Returns what the records say, if all can be read.
+    fn read(bytes: &[u8]) -> Result<Vec<Message>, NotABatch> {
         let (mut records, mut all) = (Records::new(bytes)?, Vec::new());
         while let Some(record) = records.next() {
             let Record { topic, attachment, published_ns, payload } = record?;
@@ -226,7 +229,8 @@ mod tests {
                 expected.push((topic, at as u64, 2 * at as u64, payload));
             }
             found.extend(read(&batch.take()).unwrap_or_default());
-            prop_assert!(batch.is_empty() && batch.len() == 0);
+            prop_assert!(batch.is_empty());
+            prop_assert_eq!(batch.len(), 0_usize);
             prop_assert_eq!(found, expected);
         }
 

@@ -22,7 +22,7 @@ use crate::beat::Beat;
 use crate::config::Deletes;
 use crate::context::{Context, lock};
 use crate::history::Request;
-use crate::key;
+use crate::key::{self, Keys};
 use crate::limit::warn_rarely;
 use crate::loss::{self, LossReport};
 use crate::order::{Event, Item, Opening, Order, PATHS, Replay, STREAMS, StreamKey};
@@ -48,9 +48,6 @@ const JOIN: Duration = Duration::from_secs(5);
 const TAKEN: Duration = Duration::from_secs(1);
 /// As many publishers that are no bridges get a series of their own.
 const FOREIGN: usize = 32;
-/// A sample that comes so long after the one before is published by the thread that brings it. Under load the import
-/// thread does it: it publishes many under one lock.
-const ALONE: Duration = Duration::from_micros(50);
 /// The longest sleep.
 const SLEEP: Duration = Duration::from_millis(250);
 
@@ -129,6 +126,9 @@ struct Importing {
     /// By import and topic.
     topics: HashMap<(usize, Arc<str>), InletTopic>,
     names: HashMap<String, Arc<str>>,
+    keys: Keys,
+    /// Keys that the import thread declares: a thread of Zenoh that brings a sample must not.
+    undeclared: Vec<String>,
     /// What was last found to be wanted or not: topic, whether for descendants, import.
     wanted: Option<(Arc<str>, bool, usize, bool)>,
     hops: HashMap<StreamKey, u8>,
@@ -137,8 +137,6 @@ struct Importing {
     deliveries: Vec<Delivery>,
     /// The longest message that the bus takes, once it has refused one.
     longest: usize,
-    /// When a sample came that found the import idle.
-    last: Duration,
     /// When the import thread wakes by itself.
     wakes_at: Duration,
     is_stopping: bool,
@@ -150,6 +148,9 @@ type Fatal = PublishError;
 impl Importing {
     /// Does all that there is to do, by the import thread.
     fn work(&mut self) -> Result<(), Fatal> {
+        for key in std::mem::take(&mut self.undeclared) {
+            self.keys.declare(&self.context.session, &key);
+        }
         self.flush()?;
         let arriving = self.queue.take();
         self.take(arriving)?;
@@ -210,14 +211,10 @@ impl Importing {
             || self.order.deadline().is_some_and(|due| due < self.wakes_at)
     }
 
-    /// Returns whether a sample comes some time after the one before, and needs nothing but the order: it is a message of
-    /// a numbering and a stream that are known.
-    fn is_alone_and_routine(&mut self, sample: &Sample) -> bool {
-        let now = self.now();
-        let last = std::mem::replace(&mut self.last, now);
+    /// Returns whether a sample needs nothing but the order: it is a message of a numbering and a stream that are known.
+    fn is_routine_sample(&self, sample: &Sample) -> bool {
         let attachment = sample.attachment().map(|bytes| Attachment::parse(&bytes.to_bytes()));
-        now.saturating_sub(last) >= ALONE
-            && sample.kind() == SampleKind::Put
+        sample.kind() == SampleKind::Put
             && matches!(attachment, Some(Ok(attachment)) if self.is_routine(&attachment))
     }
 
@@ -807,6 +804,9 @@ impl Importing {
         {
             return None;
         }
+        if !plan.batches && self.undeclared.len() < self.limits.topics {
+            self.undeclared.push(plan.prefix.key(topic));
+        }
         Some(self.name(topic))
     }
 
@@ -820,6 +820,12 @@ impl Importing {
         let name: Arc<str> = topic.into();
         self.names.insert(topic.to_owned(), name.clone());
         name
+    }
+}
+
+impl Drop for Importing {
+    fn drop(&mut self) {
+        self.keys.undeclare(&self.context.session);
     }
 }
 

@@ -17,6 +17,7 @@
 use crate::BridgeError;
 use toroni::{Lost, Pattern, Topic};
 use zenoh::key_expr::KeyExpr;
+use zenoh::{Session, Wait};
 
 /// The segment of the keys by which bridges talk.
 pub(crate) const CONTROL: &str = "@bridge";
@@ -50,6 +51,34 @@ impl Prefix {
     /// Returns what follows the prefix in a key.
     pub(crate) fn strip<'a>(&self, key: &'a str) -> Option<&'a str> {
         key.strip_prefix(&self.0)
+    }
+}
+
+/// As many keys are declared.
+const DECLARED: usize = 1024;
+
+/// Keys that Zenoh knows in advance, so that it finds the way of a sample once for all. For others it compares the key with
+/// all subscriptions each time.
+#[derive(Debug, Default)]
+pub(crate) struct Keys(Vec<KeyExpr<'static>>);
+
+impl Keys {
+    /// Declares a key, unless there are too many or it is none.
+    pub(crate) fn declare(&mut self, session: &Session, key: &str) -> Option<KeyExpr<'static>> {
+        if self.0.len() >= DECLARED {
+            return None;
+        }
+        let key = session.declare_keyexpr(key.to_owned()).wait().ok()?;
+        self.0.push(key.clone());
+        Some(key)
+    }
+
+    pub(crate) fn undeclare(&mut self, session: &Session) {
+        for key in self.0.drain(..) {
+            if let Err(error) = session.undeclare(key).wait() {
+                tracing::debug!(%error, "cannot undeclare a key");
+            }
+        }
     }
 }
 

@@ -157,3 +157,36 @@ impl Drop for Collector {
         self.queue.push(&self.counting.counting, Arriving::Joined(joined));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(3600);
+
+    #[test]
+    fn what_comes_before_a_wait_ends_it() {
+        let (queue, counting) = (Queue::new(1, 1), Counting::default());
+        queue.wake();
+        queue.wait(LONG);
+        queue.push(&counting, Arriving::Stop);
+        queue.wait(LONG);
+        assert_eq!(queue.take().len(), 1);
+    }
+
+    #[test]
+    fn it_is_idle_while_a_thread_waits_for_something() {
+        let (queue, counting) = (Queue::new(1, 1), Counting::default());
+        assert!(!queue.is_idle(), "the thread may be at work");
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| queue.wait(LONG));
+            while !queue.is_idle() {
+                std::thread::yield_now();
+            }
+            queue.push(&counting, Arriving::Stop);
+            assert!(!queue.is_idle());
+            waits.join().expect("it ends");
+        });
+        assert!(!queue.is_idle());
+    }
+}

@@ -6,7 +6,7 @@ use crate::batch::Batch;
 use crate::context::Context;
 use crate::export::Plan;
 use crate::interest::{Interest, Switches};
-use crate::key;
+use crate::key::{self, Keys};
 use crate::limit::warn_rarely;
 use crate::witness;
 use foldhash::{HashMap, HashMapExt};
@@ -18,8 +18,8 @@ use zenoh::pubsub::Publisher;
 use zenoh::sample::Locality;
 use zenoh::time::{NTP64, Timestamp, TimestampId};
 
-/// As many topics get a publisher of Zenoh, which is faster than a put by key.
-const PUBLISHERS: usize = 1024;
+/// As many topics are remembered.
+const TOPICS: usize = 64 << 10;
 /// A batch is sent when it has as many bytes. With the next message it usually stays below what Zenoh sends in one piece.
 const LONG: usize = 48 << 10;
 
@@ -28,6 +28,7 @@ pub(crate) struct Sending {
     plan: Arc<Plan>,
     clock: Option<TimestampId>,
     by_topic: HashMap<String, Sender>,
+    keys: Keys,
     switches: Arc<Switches>,
     interest: Interest,
     batch: Batch,
@@ -63,6 +64,7 @@ impl Sending {
             interest: Interest::watch(&context, &plan, switches.clone(), &batches)?,
             clock: TimestampId::try_from(&zid.to_le_bytes()[..]).ok(),
             by_topic: HashMap::new(),
+            keys: Keys::default(),
             batch: Batch::default(),
             switches,
             batches,
@@ -177,8 +179,9 @@ impl Sending {
     }
 
     fn sender(&mut self, topic: &str) -> Sender {
-        if self.by_topic.len() >= 64 * PUBLISHERS {
+        if self.by_topic.len() >= TOPICS {
             self.by_topic.clear();
+            self.keys.undeclare(&self.context.session);
         }
         let key = self.plan.prefix.key(topic);
         if key::has_verbatim(topic) {
@@ -190,12 +193,12 @@ impl Sending {
         }
         let express = self.plan.express.iter().any(|pattern| pattern.matches(topic));
         let encoding = self.plan.encoding_of(topic);
-        if self.by_topic.len() >= PUBLISHERS {
+        let Some(key) = self.keys.declare(&self.context.session, &key) else {
             return match zenoh::key_expr::KeyExpr::try_from(key.as_str()) {
                 Ok(_) => Sender::Key { key, encoding, express },
                 Err(error) => self.no_key(topic, &error),
             };
-        }
+        };
         let publisher = self
             .context
             .session
@@ -215,5 +218,12 @@ impl Sending {
     fn no_key(&self, topic: &str, error: &zenoh::Error) -> Sender {
         warn_rarely!(%error, topic, "a topic has no key in Zenoh: its messages count as lost");
         Sender::None
+    }
+}
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        self.by_topic.clear();
+        self.keys.undeclare(&self.context.session);
     }
 }

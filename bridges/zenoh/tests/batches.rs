@@ -1,6 +1,7 @@
 //! Importers that take batches: the tests of `two_buses` and `network` once more, and what is special to batches.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
+#![allow(clippy::duplicate_mod, reason = "each of the included programs has it")]
 
 mod common;
 #[path = "network.rs"]

@@ -4,7 +4,7 @@ use super::{Fatal, Importing, Which};
 use crate::BridgeError;
 use crate::config::{Deletes, Import};
 use crate::context::{Context, lock};
-use crate::key::{self, Prefix};
+use crate::key::{self, Keys, Prefix};
 use crate::loss;
 use crate::order::Order;
 use crate::queue::{Arriving, Queue};
@@ -106,12 +106,13 @@ impl Importer {
             foreign: HashMap::new(),
             topics: HashMap::new(),
             names: HashMap::new(),
+            keys: Keys::default(),
+            undeclared: Vec::new(),
             wanted: None,
             hops: HashMap::new(),
             events: Vec::new(),
             deliveries: Vec::new(),
             longest: usize::MAX,
-            last: Duration::ZERO,
             wakes_at: Duration::ZERO,
             is_stopping: false,
         };
@@ -302,7 +303,7 @@ impl Inbox {
     fn message(&self, import: usize, sample: Sample) {
         let mut sample = Some(sample);
         let is_taken = self.at_once(|importing| {
-            let sample = sample.take_if(|sample| importing.is_alone_and_routine(sample))?;
+            let sample = sample.take_if(|sample| importing.is_routine_sample(sample))?;
             Some(importing.message(import, sample))
         });
         if let Some(sample) = sample.filter(|_| !is_taken) {
