@@ -187,7 +187,7 @@ impl Arrivals {
     pub fn remember(&mut self, now: Monotonic, source: Source, stream: Stream, mark: Mark) -> bool {
         // With a key, nobody can make us believe a session that is over by sending it again.
         let session = if self.keys.is_some() { mark.session } else { Session(0) };
-        let Some(at) = self.entry(source, stream, session, Monotonic::default()) else {
+        let Some(at) = self.entry(source, stream, session, now) else {
             return false;
         };
         self.entries[at].mark = Some(mark);

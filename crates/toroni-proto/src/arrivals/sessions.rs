@@ -231,10 +231,6 @@ impl Arrivals {
                 self.spare.keep(joining);
             }
         } else {
-            if entry.heard == Monotonic::default() {
-                // It is remembered from before a restart. Its silence begins now.
-                entry.heard = now;
-            }
             let silent = now.since(entry.heard);
             // The members of a feed agree on its sessions.
             let is_sure = has_key || header.flags.has(Flags::FEED);
