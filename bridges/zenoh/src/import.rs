@@ -10,8 +10,10 @@
 //! - `importer`: what an import is, what comes from Zenoh, and which thread takes it
 //! - this file: from samples to the order; joins
 //! - `publishing`: from the order to the bus
+//! - `published`: what an earlier import has published above the marks
 
 mod importer;
+mod published;
 mod publishing;
 
 pub(crate) use importer::{Importer, Plan};
@@ -28,6 +30,7 @@ use crate::loss::{self, LossReport};
 use crate::order::{Event, Item, Opening, Order, PATHS, Replay, STREAMS, StreamKey};
 use crate::queue::{Arriving, Collector, Joined, Queue};
 use foldhash::HashMap;
+use published::Published;
 use publishing::{Delivery, is_fatal};
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -121,6 +124,7 @@ struct Importing {
     joining: HashMap<u32, Joining>,
     /// Streams that another program brings.
     taken: HashMap<StreamKey, Instant>,
+    published: Published,
     /// The next number of each publisher that is no bridge.
     foreign: HashMap<StreamKey, u64>,
     /// By import and topic.
@@ -438,7 +442,8 @@ impl Importing {
 
     fn ordered(&mut self, numbering: u32, item: Item<Body>) -> Result<(), Fatal> {
         let is_ours = self.introduce(StreamKey::of(item.origin))?;
-        let item = if is_ours { item } else { Item { body: Body::Unwanted, ..item } };
+        let item =
+            if is_ours { self.unpublished(item) } else { Item { body: Body::Unwanted, ..item } };
         let now = self.now();
         self.order.message(now, numbering, item, &mut self.events);
         Ok(())
@@ -474,6 +479,7 @@ impl Importing {
                     );
                 }
                 self.taken.remove(&key);
+                self.published.claim(&self.context, key, &arrived);
                 self.order.arrived(key, arrived.next);
                 Ok(true)
             }
@@ -495,6 +501,17 @@ impl Importing {
                 Ok(false)
             }
         }
+    }
+
+    /// Takes the body of a message that an earlier import has published.
+    fn unpublished(&mut self, item: Item<Body>) -> Item<Body> {
+        let Body::Message { import, .. } = &item.body else { return item };
+        let plan = &self.plans[*import];
+        if !self.published.has(item.origin, || plan.local(&item.topic)) {
+            return item;
+        }
+        self.context.counting.duplicates.one();
+        Item { body: Body::Unwanted, ..item }
     }
 
     fn begin_join(
@@ -641,7 +658,7 @@ impl Importing {
             let mut ours = Vec::new();
             for item in items {
                 if self.introduce(StreamKey::of(item.origin))? {
-                    ours.push(item);
+                    ours.push(self.unpublished(item));
                 }
             }
             if self.introduce(counts.key())? {

@@ -1,5 +1,6 @@
 //! What an import is, what comes from Zenoh for it, and which thread takes it.
 
+use super::published::Published;
 use super::{Fatal, Importing, Which};
 use crate::BridgeError;
 use crate::config::{Deletes, Import};
@@ -103,6 +104,7 @@ impl Importer {
             context: context.clone(),
             joining: HashMap::new(),
             taken: HashMap::new(),
+            published: Published::default(),
             foreign: HashMap::new(),
             topics: HashMap::new(),
             names: HashMap::new(),
