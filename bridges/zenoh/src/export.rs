@@ -110,7 +110,8 @@ impl Plan {
         {
             context.counting.resumed.one();
             tracing::info!(stream = self.stream, from = last.until, "the export continues");
-            return Table::begin(Beat { overtaken: None, replayed_from: None, ..last });
+            let relays = self.relay;
+            return Table::begin(Beat { overtaken: None, replayed_from: None, relays, ..last });
         }
         Table::begin(self.fresh(context, end))
     }
@@ -125,6 +126,7 @@ impl Plan {
             numbering: identity::unique(&format!("{stream}/{begins}")),
             begins,
             until: begins,
+            relays: self.relay,
             ..Beat::default()
         }
     }

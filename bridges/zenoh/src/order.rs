@@ -93,6 +93,8 @@ pub(crate) struct Told<'a> {
     pub(crate) until: u64,
     /// Where the sender's last numbering ended, and how many messages were overwritten since.
     pub(crate) overtaken: Option<(u64, u64)>,
+    /// Whether the sender relays streams.
+    pub(crate) relays: bool,
     pub(crate) full: bool,
     pub(crate) topics: &'a BTreeMap<String, u64>,
 }
@@ -154,6 +156,7 @@ pub(crate) struct Order<T> {
 struct Path<T> {
     key: Option<StreamKey>,
     own: Option<StreamKey>,
+    relays: bool,
     since: Duration,
     /// `None` once the sender has told what this bus has missed.
     unaccounted: Option<Unaccounted>,
@@ -167,6 +170,8 @@ struct Path<T> {
     since_told: u64,
     heard: Duration,
     topics: HashMap<Arc<str>, Counts<T>>,
+    /// How many topics have gaps.
+    gaps: usize,
 }
 
 /// A topic of a path.
@@ -195,6 +200,10 @@ struct Stream {
     /// What had arrived before.
     began: u64,
     mark: u64,
+    /// If the mark on the bus has to stay behind: where. It is so for the own stream of a sender that relays others. Its
+    /// numbers are places on its bus, and a restarted importer asks from the mark on for what the sender relays as well. A
+    /// message of a relayed stream does not say its place. So only heartbeats tell how far all streams have come.
+    held: Option<u64>,
     topics: HashMap<Arc<str>, Arrived>,
     /// The lowest numbers of open gaps, and how many gaps have them.
     lows: BTreeMap<u64, usize>,
@@ -209,6 +218,12 @@ struct Arrived {
 impl Stream {
     fn open_from(&self) -> Option<u64> {
         self.lows.first_key_value().map(|(low, _)| *low)
+    }
+
+    /// Returns up to where the mark on the bus may be raised, if `mark` is what has arrived.
+    fn bus_mark(&self, mark: u64) -> u64 {
+        // Without a mark, an importer would not ask for what it has missed.
+        self.held.map_or(mark, |held| mark.min(held.max(1)))
     }
 }
 
@@ -236,7 +251,7 @@ impl<T> Order<T> {
     pub(crate) fn arrived(&mut self, key: StreamKey, mark: u64) {
         if self.streams.len() >= STREAMS && !self.streams.contains_key(&key) {
             // The others are introduced again when they continue.
-            self.streams.retain(|_, stream| !stream.lows.is_empty());
+            self.streams.retain(|_, stream| !stream.lows.is_empty() || stream.held.is_some());
         }
         let stream = self.streams.entry(key).or_default();
         stream.began = stream.began.max(mark);
@@ -287,13 +302,18 @@ impl<T> Order<T> {
                 .min_by_key(|(_, path)| path.heard)
                 .map(|(numbering, _)| *numbering)
         {
+            let key = self.paths.get(&oldest).and_then(|path| path.key);
             self.close(oldest, out);
+            if let Some(stream) = key.and_then(|key| self.streams.get_mut(&key)) {
+                stream.held = None;
+            }
         }
         self.paths.insert(
             numbering,
             Path {
                 key: None,
                 own,
+                relays: false,
                 since,
                 unaccounted: Some(Unaccounted::default()),
                 reorder,
@@ -303,6 +323,7 @@ impl<T> Order<T> {
                 since_told: 0,
                 heard: now,
                 topics: HashMap::new(),
+                gaps: 0,
             },
         );
     }
@@ -350,6 +371,7 @@ impl<T> Order<T> {
             self.deliver(numbering, item, out);
             if has_gap {
                 self.drain(now, numbering, &topic, out);
+                self.raise_held(numbering);
             }
         } else if let Entry::Vacant(place) = counts.waiting.entry(count) {
             place.insert((now, item));
@@ -388,6 +410,7 @@ impl<T> Order<T> {
             }
         }
         self.set_synced(told);
+        self.raise_held(told.numbering);
     }
 
     /// Reports what is missing before a join. The sender's stream stood at `base`.
@@ -542,6 +565,7 @@ impl<T> Order<T> {
             }
         }
         self.set_synced(told);
+        self.raise_held(told.numbering);
     }
 
     /// Reports what has been missing for longer than the reorder time.
@@ -550,6 +574,7 @@ impl<T> Order<T> {
             && deadline <= now
         {
             self.give_up(now, numbering, &topic, out);
+            self.raise_held(numbering);
         }
     }
 
@@ -607,6 +632,7 @@ impl<T> Order<T> {
     ) -> Option<Option<Base>> {
         let path = self.paths.get_mut(&told.numbering)?;
         path.heard = now;
+        path.relays = told.relays;
         path.told = path.told.max(told.until);
         path.since_told = 0;
         if path.key.is_some() {
@@ -621,6 +647,9 @@ impl<T> Order<T> {
             .collect();
         let ended = earlier.into_iter().map(|numbering| self.close(numbering, out)).max();
         let mark = self.mark(told.key);
+        if let Some(stream) = self.streams.get_mut(&told.key) {
+            stream.held = told.relays.then(|| stream.held.unwrap_or(mark));
+        }
         Some(ended.or((mark > 0).then_some(Base { until: mark, came: 0 })))
     }
 
@@ -654,7 +683,7 @@ impl<T> Order<T> {
         }
         let open_from = stream.open_from().unwrap_or(until).min(until);
         stream.mark = stream.mark.max(open_from);
-        Some(open_from)
+        Some(stream.bus_mark(open_from))
     }
 
     fn set_synced(&mut self, told: &Told<'_>) {
@@ -662,6 +691,19 @@ impl<T> Order<T> {
             && let Some(path) = self.paths.get_mut(&told.numbering)
         {
             path.is_synced = true;
+        }
+    }
+
+    /// Lets the bus's mark of a relay's own stream follow a heartbeat, once all that the heartbeat told has arrived or was
+    /// reported.
+    fn raise_held(&mut self, numbering: u32) {
+        if let Some(path) = self.paths.get(&numbering)
+            && path.relays
+            && path.is_synced
+            && path.gaps == 0
+            && let Some(held) = path.key.and_then(|key| self.streams.get_mut(&key)?.held.as_mut())
+        {
+            *held = path.told.max(*held);
         }
     }
 
@@ -774,8 +816,9 @@ impl<T> Order<T> {
             loss.from.number = stream.mark;
             loss.until = stream.mark;
         }
-        loss.open_from = Some(stream.open_from().unwrap_or(loss.until).min(loss.until));
-        stream.mark = stream.mark.max(loss.open_from.unwrap_or(0));
+        let open_from = stream.open_from().unwrap_or(loss.until).min(loss.until);
+        stream.mark = stream.mark.max(open_from);
+        loss.open_from = Some(stream.bus_mark(open_from));
         loss
     }
 
@@ -797,6 +840,9 @@ impl<T> Order<T> {
         let Some(gap) = self.counts(numbering, topic).and_then(|counts| counts.gap.take()) else {
             return;
         };
+        if let Some(path) = self.paths.get_mut(&numbering) {
+            path.gaps -= 1;
+        }
         self.due.remove(&(gap.deadline, numbering, topic.clone()));
         if let Some(stream) = self.streams.get_mut(&StreamKey::of(gap.low))
             && let Some(count) = stream.lows.get_mut(&gap.low.number)
@@ -823,6 +869,7 @@ impl<T> Order<T> {
         };
         let gap = Gap { deadline: seen.saturating_add(reorder), low: counts.floor };
         counts.gap = Some(gap);
+        path.gaps += 1;
         self.due.insert((gap.deadline, numbering, topic.clone()));
         let stream = self.streams.entry(StreamKey::of(gap.low)).or_default();
         *stream.lows.entry(gap.low.number).or_default() += 1;
@@ -890,8 +937,9 @@ impl<T> Order<T> {
             out.push(Event::Lost(loss));
             return true;
         }
-        let open_from = stream.open_from().filter(|low| *low <= number);
-        stream.mark = stream.mark.max(open_from.unwrap_or(number + 1));
+        let mark = stream.open_from().unwrap_or(number + 1).min(number + 1);
+        stream.mark = stream.mark.max(mark);
+        let open_from = Some(stream.bus_mark(mark)).filter(|mark| *mark <= number);
         out.push(Event::Deliver { item, open_from });
         true
     }

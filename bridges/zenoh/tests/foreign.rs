@@ -212,6 +212,73 @@ fn an_export_that_does_not_answer_costs_an_upper_bound() {
     assert_eq!(bridge.counters().lost_messages, 19);
 }
 
+/// A relay whose messages are lost on the way: the test sends what the relay would. An import ends while a message of a
+/// relayed stream is missing, and after messages of the relay itself have passed it. The next one asks for it.
+#[test]
+fn what_a_relay_sent_in_an_open_gap_is_asked_for() {
+    let (site, bridge, peer, mut subscriber) = importer();
+    bridge.stop();
+    let relayed = Origin { source: 1, ..OWN };
+    let put = |origin: Origin, number: u64, count: u64| {
+        let attachment = attachment(Origin { number, ..origin }, count);
+        let put = peer.put(format!("from/{}", origin.source), number.to_string());
+        put.attachment(attachment.to_bytes().to_vec()).wait().unwrap();
+    };
+    let answers = peer.declare_queryable("@bridge/join/*").wait().unwrap();
+    // Answers a join with messages and counts. Returns from where on it was to have all.
+    let answer = |until: u64, own: u64, others: u64, messages: &[(Origin, u64)]| {
+        let query = answers.recv_timeout(LONG).unwrap().unwrap();
+        let request: serde_json::Value =
+            serde_json::from_slice(&query.payload().unwrap().to_bytes()).unwrap();
+        for (origin, number) in messages {
+            let origin = Origin { number: *number, ..*origin };
+            let attachment = Attachment { replayed: true, ..attachment(origin, 0) };
+            query
+                .reply(format!("from/{}", origin.source), number.to_string())
+                .attachment(attachment.to_bytes().to_vec())
+                .wait()
+                .unwrap();
+        }
+        let Origin { source, series, stream, .. } = OWN;
+        let counts = serde_json::json!({
+            "bus": "aa", "source": source, "series": series, "stream": stream, "numbering": 77,
+            "beat": 1, "begins": 0, "until": until, "relays": true, "full": true,
+            "topics": { "from/7": own, "from/1": others },
+            "replayed": messages.len(), "replayed_from": request["from"],
+        });
+        query.reply(query.key_expr(), counts.to_string()).wait().unwrap();
+        request["from"].as_u64()
+    };
+    let restart = |reorder, subscriber: &mut Subscriber| {
+        let imports = vec![toroni_zenoh::config::Import { reorder, ..import(&["**"]) }];
+        let bridge = start(&Config { imports, ..site.config(&[]) });
+        connect_peer(&peer, "probe", subscriber);
+        bridge
+    };
+    let bridge = restart(LONG, &mut subscriber);
+    put(OWN, 10, 0);
+    assert_eq!(answer(11, 1, 0, &[]), None);
+    put(relayed, 20, 0);
+    // 21 is lost, which has place 12 on the bus of the relay.
+    put(OWN, 13, 1);
+    put(relayed, 22, 2);
+    put(OWN, 15, 2);
+    for text in ["from/7=10", "from/1=20", "from/7=13", "from/7=15"] {
+        assert_eq!(next(&mut subscriber).text(), text);
+    }
+    bridge.stop();
+
+    let bridge = restart(Duration::from_millis(20), &mut subscriber);
+    put(OWN, 16, 3);
+    let messages = [(relayed, 21), (OWN, 13), (relayed, 22), (OWN, 15)];
+    let from = answer(16, 3, 3, &messages);
+    assert!(from.is_some_and(|from| from <= 12), "it asked from {from:?} on");
+    for text in ["from/1=21", "from/1=22", "from/7=16"] {
+        assert_eq!(next(&mut subscriber).text(), text);
+    }
+    assert_eq!(bridge.counters().lost_messages, 0);
+}
+
 #[test]
 fn any_bytes_are_handled() {
     let (_site, bridge, peer, mut subscriber) = importer();

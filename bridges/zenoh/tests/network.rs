@@ -362,6 +362,72 @@ fn an_import_that_ends_during_a_gap_delivers_once() {
     assert!(counters.duplicates >= 101, "the mark was not behind: {counters:?}");
 }
 
+/// Between two heartbeats of a relay, the mark of its own stream stays. An import that is restarted asks from there, and
+/// gets messages again that are on its bus.
+#[test]
+fn an_import_of_a_relay_that_was_restarted_delivers_once() {
+    let [a, middle, end] = [(); 3].map(|()| Site::new());
+    let _source = a.exporting(export(&["**"]), &[]);
+    let mut config = middle.config(&[&a]);
+    let mut exports = export(&["**"]);
+    exports.relay = true;
+    config.exports.push(exports);
+    config.imports.push(import(&["**"]));
+    config.heartbeat = Duration::from_secs(60);
+    let relay = start(&config);
+    let under = || Import { under: "far".to_owned(), ..import(&["**"]) };
+    let mut to = end.importing(under(), &[&middle]);
+    let mut subscriber = end.subscribe("**");
+    // A message of its own says whose the relay is.
+    let sources = [(&middle, "own"), (&a, "relayed")];
+    for (source, topic) in sources {
+        connect(source, topic, &mut subscriber);
+    }
+    for round in 0..3 {
+        let sent = relay.counters().exported_messages;
+        let publish = |from: u32| {
+            for number in from..from + 100 {
+                for (source, topic) in sources {
+                    source.publish(topic, format!("{round} {number}"));
+                }
+            }
+        };
+        publish(0);
+        let mut got: Vec<_> = (0..200).map(|_| next(&mut subscriber).text()).collect();
+        to.stop();
+        publish(100);
+        wait_until("the relay sends", || relay.counters().exported_messages >= sent + 400);
+        to = end.importing(under(), &[&middle]);
+        // The next heartbeat is far away: a message begins the join.
+        wait_until("the way is open", || {
+            middle.publish("own", "probe");
+            next_within(&mut subscriber, Duration::from_millis(100)).is_some_and(|first| {
+                got.push(first.text());
+                true
+            })
+        });
+        for (source, topic) in sources {
+            source.publish(topic, "end");
+        }
+        let mut ends = 0;
+        while ends < 2 {
+            let text = next(&mut subscriber).text();
+            ends += usize::from(text.ends_with("=end"));
+            got.push(text);
+        }
+        got.retain(|text| !text.ends_with("=end") && !text.ends_with("=probe"));
+        for (_, topic) in sources {
+            let of_topic: Vec<_> =
+                got.iter().filter(|text| text.starts_with(&format!("far/{topic}="))).collect();
+            let expected: Vec<_> =
+                (0..200).map(|number| format!("far/{topic}={round} {number}")).collect();
+            assert_eq!(of_topic, expected.iter().collect::<Vec<_>>());
+        }
+        assert_eq!((got.len(), to.counters().lost_messages), (400, 0));
+        assert!(to.counters().duplicates >= 100, "the mark was not behind: {:?}", to.counters());
+    }
+}
+
 /// Two bridges of one bus: the second stands by, and takes over.
 #[test]
 fn a_second_bridge_takes_over_where_the_first_one_stood() {

@@ -98,6 +98,7 @@ impl Case {
             begins: beat.begins,
             until: beat.until,
             overtaken: beat.overtaken,
+            relays: beat.relays,
             full: true,
             topics: &topics,
         };
@@ -114,6 +115,7 @@ struct Beat<'a> {
     begins: u64,
     until: u64,
     overtaken: Option<(u64, u64)>,
+    relays: bool,
     topics: Vec<(&'a str, u64)>,
 }
 
@@ -257,6 +259,7 @@ fn a_join_asks_for_what_came_after_the_last_heartbeat() {
         begins: 40,
         until: 40,
         overtaken: None,
+        relays: false,
         full: true,
         topics: &topics,
     };
@@ -300,6 +303,7 @@ impl Case {
             begins: 0,
             until,
             overtaken: None,
+            relays: false,
             full: true,
             topics: &topics,
         };
@@ -404,6 +408,72 @@ fn a_relay_reports_nothing_of_a_stream_that_another_path_brings() {
     assert_eq!(seen, ["lost 5 in 106..111", "b111"]);
 }
 
+/// A message of a relayed stream is missing, and the relay's own messages pass it. An importer that is killed then asks for
+/// what follows the mark of the relay's own stream, so that must stay before the place of the missing message.
+#[test]
+fn the_mark_of_a_relay_waits_for_what_it_relays() {
+    let relayed = RELAYED[0];
+    let mut case = Case::new();
+    case.order.arrived(relayed, 0);
+    case.open(7);
+    let beat = |until, a, own| Beat {
+        numbering: 7,
+        until,
+        relays: true,
+        topics: vec![("a", a), ("own", own)],
+        ..Beat::default()
+    };
+    case.beat(0, &beat(10, 0, 0));
+    assert_eq!(case.message(1, 7, of(relayed, "a", 70, 0)), ["a70"]);
+    assert_eq!(case.message(1, 7, item("own", 11, 0)), ["own11"]);
+    assert_eq!(
+        case.bus.marks[&KEY], 10,
+        "a message that was relayed after the heartbeat may be missing"
+    );
+    // `a` 71 is lost. Nothing shows it yet.
+    assert_eq!(case.message(2, 7, item("own", 13, 1)), ["own13"]);
+    assert!(case.message(2, 7, of(relayed, "a", 72, 2)).is_empty());
+    assert_eq!(case.message(3, 7, item("own", 15, 2)), ["own15"]);
+    assert!(case.beat(4, &beat(16, 3, 3)).is_empty());
+    assert_eq!(case.message(5, 7, item("own", 16, 3)), ["own16"]);
+    assert_eq!((case.bus.marks[&KEY], case.bus.marks[&relayed]), (10, 71), "the gap is open");
+    assert_eq!(case.expire(22), ["lost 1 in 71..72", "a72"]);
+    assert_eq!(case.message(23, 7, item("own", 17, 4)), ["own17"]);
+    assert_eq!((case.bus.marks[&KEY], case.bus.marks[&relayed]), (16, 73));
+
+    // A message that is only late closes the gap as well.
+    assert!(case.message(24, 7, of(relayed, "a", 75, 4)).is_empty());
+    assert!(case.beat(25, &beat(20, 5, 5)).is_empty());
+    assert_eq!(case.message(26, 7, of(relayed, "a", 74, 3)), ["a74", "a75"]);
+    assert_eq!(case.message(27, 7, item("own", 20, 5)), ["own20"]);
+    assert_eq!(case.bus.marks[&KEY], 20);
+}
+
+/// While what was missed is delivered, the mark of the relay stays: the answer is not in the order of its bus.
+#[test]
+fn the_mark_of_a_relay_stays_until_a_join_is_delivered() {
+    let mut case = restarted(&[KEY, RELAYED[0]]);
+    case.open_as(7, Some(KEY));
+    let topics = BTreeMap::from([("a".to_owned(), 4), ("own".to_owned(), 2)]);
+    let told = Told {
+        numbering: 7,
+        key: KEY,
+        begins: 0,
+        until: 110,
+        overtaken: None,
+        relays: true,
+        full: true,
+        topics: &topics,
+    };
+    let items = vec![item("own", 105, 0), of(RELAYED[0], "a", 100, 0)];
+    let replay = Replay::From { number: 100, unsent: 0 };
+    case.order.join(ms(0), &told, replay, items, &mut case.events);
+    assert_eq!(case.bus.take(&mut case.events), ["own105", "a100"]);
+    assert_eq!(case.bus.marks[&KEY], 100);
+    assert_eq!(case.message(1, 7, item("own", 112, 2)), ["own112"]);
+    assert_eq!(case.bus.marks[&KEY], 110);
+}
+
 #[test]
 fn what_arrived_before_a_restart_is_dropped() {
     let mut case = Case::new();
@@ -428,6 +498,7 @@ fn a_join_brings_what_was_missed_and_says_what_is_gone() {
         begins: 0,
         until: 120,
         overtaken: None,
+        relays: false,
         full: true,
         topics: &topics,
     };
