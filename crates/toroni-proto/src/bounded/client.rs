@@ -223,7 +223,7 @@ impl Client {
     }
 
     /// Asks for history: messages of a stream from `first` on. With `until`, nothing more of the stream comes
-    /// after it. Returns `false` if the connection has no such stream now.
+    /// after it, or after what the server has now. Returns `false` if the connection has no such stream now.
     pub fn replay(
         &mut self,
         source: Source,

@@ -58,7 +58,9 @@ impl Server {
             return Err(Reject::Unexpected);
         }
         if ends {
-            self.begin_replay(at, stream, asked.first, Some(asked.until));
+            // The end moves the client's resume point, so nothing that comes later may lie below it.
+            let until = asked.until.min(self.lane_end(self.slots[at].set, stream));
+            self.begin_replay(at, stream, asked.first.min(until), Some(until));
         } else {
             // What waits is not sent, so the replay begins there at the latest.
             let (end, _) = self.lane_start(self.slots[at].set, stream);

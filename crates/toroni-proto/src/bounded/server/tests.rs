@@ -144,7 +144,8 @@ impl Bench {
         }
     }
 
-    fn publish(&mut self, ms: u64, stream: usize, set: usize, length: usize) -> Result<(), Held> {
+    /// Gives the next message to a set.
+    fn give(&mut self, ms: u64, stream: usize, set: usize, length: usize) -> Result<(), Held> {
         let topic = self.server.topic(stream, TableName::new("a/b").unwrap()).unwrap();
         let start = Start {
             topic,
@@ -153,7 +154,11 @@ impl Bench {
             published: None,
             origin: None,
         };
-        self.server.message(at(ms), stream, set, start, &vec![1; length])?;
+        self.server.message(at(ms), stream, set, start, &vec![1; length])
+    }
+
+    fn publish(&mut self, ms: u64, stream: usize, set: usize, length: usize) -> Result<(), Held> {
+        self.give(ms, stream, set, length)?;
         self.next += 1;
         self.server.taken(stream, number(self.next));
         self.server.flush(at(ms));
@@ -561,4 +566,24 @@ fn a_client_that_has_taken_everything_holds_nothing() {
     bench.server.handle_timeout(at(6_000));
     assert_eq!(bench.closed(), None);
     assert_eq!(bench.publish(6_000, 0, 0, 900), Ok(()));
+}
+
+#[test]
+fn a_piece_of_history_ends_at_the_present() {
+    let mut bench = bench(&config(), None);
+    let mut peer = bench.join(0, 0);
+    (0..3).for_each(|_| bench.publish(0, 0, 0, 5).unwrap());
+    bench.exchange(&mut peer, 0);
+    // Messages below 110 may come later, and the client must not count them as brought.
+    assert!(peer.client.replay(Source(1), Stream(0), number(101), Some(number(110))));
+    bench.exchange(&mut peer, 1);
+    let wanted = bench.server.next_replay(at(1).monotonic).unwrap();
+    assert_eq!((wanted.from.get(), wanted.end.get()), (101, 103));
+    bench.server.replay_to(at(1), &wanted, wanted.end);
+    bench.exchange(&mut peer, 1);
+    assert_eq!(peer.client.marks().next().unwrap().next.get(), 103);
+    // The same for a piece that begins there.
+    assert!(peer.client.replay(Source(1), Stream(0), number(107), Some(number(110))));
+    bench.exchange(&mut peer, 2);
+    assert_eq!(peer.client.marks().next().unwrap().next.get(), 103);
 }

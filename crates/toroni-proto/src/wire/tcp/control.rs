@@ -28,8 +28,8 @@
 //!       | first (u64)| until (u64)|            | reason| 0     |             | nonce   |
 //!       +------------+------------+            | u8    | 7 b.  |             +---------+
 //!                                              +-------+-------+
-//!  REPLAY of a client   send again from `first` on. With END, to `until`, and then nothing more; without, up
-//!                       to the present, and then what is new; `until` is 0
+//!  REPLAY of a client   send again from `first` on. With END, to `until` or the present, and then nothing more;
+//!                       without, up to the present, and then what is new; `until` is 0
 //!  REPLAY of a server   with the flag REPLAY: a replay begins at `first`. Without: it has ended, and what comes
 //!                       has the number `first` or a greater one, and the message number of the header. With
 //!                       END, nothing comes. `until` is 0
