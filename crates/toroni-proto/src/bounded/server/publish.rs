@@ -22,7 +22,8 @@ impl Server {
     /// # Errors
     ///
     /// If a client holds the server. Then nothing happened, and the caller calls again with the same
-    /// message and set when something was written.
+    /// message and set when something was written. Until then, the sets that have the message keep their
+    /// patterns.
     pub fn message(
         &mut self,
         now: Now,
@@ -35,6 +36,7 @@ impl Server {
             return self.lost(now, stream, set, 1, start.number.plus(1), LostReason::TooLong);
         }
         if self.sets[set].members.is_none() {
+            self.pass(stream, set, start.number.plus(1));
             return Ok(());
         }
         let parts = payload.len() / self.room.of_part(Some(&start)) + 1;
@@ -74,11 +76,21 @@ impl Server {
         until: Number,
         reason: LostReason,
     ) -> Result<(), Held> {
-        if self.sets[set].members.is_some() {
-            self.admit(now.monotonic, set, 0, 1)?;
-            self.chunk(now, stream, set, &Chunk::Lost { count, until, reason });
+        if self.sets[set].members.is_none() {
+            self.pass(stream, set, until);
+            return Ok(());
         }
+        self.admit(now.monotonic, set, 0, 1)?;
+        self.chunk(now, stream, set, &Chunk::Lost { count, until, reason });
         Ok(())
+    }
+
+    /// Notes that a set without clients does not get what lies below this number. A client that joins before
+    /// all sets have it gets it by a replay.
+    fn pass(&mut self, stream: usize, set: usize, until: Number) {
+        let lane = self.lane(set, stream);
+        let given = &mut self.lanes[lane].given;
+        *given = (*given).max(until);
     }
 
     /// Notes that all messages of a stream below this number were added to all sets that they match.

@@ -587,3 +587,23 @@ fn a_piece_of_history_ends_at_the_present() {
     bench.exchange(&mut peer, 2);
     assert_eq!(peer.client.marks().next().unwrap().next.get(), 103);
 }
+
+#[test]
+fn who_joins_while_a_message_is_given_to_the_sets_gets_it_by_a_replay() {
+    let mut bench = bench(&TcpConfig { pace: Pace::Receiver, ..config() }, None);
+    let _slow = bench.join(1, 0);
+    while bench.publish(0, 0, 1, 900).is_ok() {}
+    let next = bench.next;
+    // The set 0 has no client when it is its turn, and the set 1 is held.
+    assert_eq!(bench.give(0, 0, 0, 900), Ok(()));
+    assert_eq!(bench.give(0, 0, 1, 900), Err(Held));
+    let mut client = bench.client(0, 0);
+    let (source, stream, series) = (Source(1), Stream(0), Series(4));
+    assert!(client.remember(tcp::Resume { source, series, stream, next: number(next) }));
+    client.disconnected(at(0).monotonic);
+    client.handle_timeout(at(1_000).monotonic);
+    client.connected(at(1_000).monotonic, [8; 16]);
+    let _peer = bench.connect(client, 1_000);
+    let wanted = bench.server.next_replay(at(1_000).monotonic).expect("the message was passed");
+    assert_eq!((wanted.from.get(), wanted.end.get()), (next, next + 1));
+}
