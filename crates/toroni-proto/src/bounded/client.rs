@@ -341,7 +341,7 @@ impl Client {
             });
             if let Some((place, lane, (first, until))) = asked {
                 self.lanes[lane].ask = None;
-                self.lanes[lane].asked = true;
+                self.lanes[lane].asked = Some(first);
                 let flags = if until.is_some() { Flags::END } else { Flags::NONE };
                 let replay = Replay { first, until: until.unwrap_or_default() };
                 let (place, zero) = (u16::try_from(place).unwrap_or(u16::MAX), MessageNumber::ZERO);

@@ -37,9 +37,10 @@ pub(super) struct Lane {
     known: Known,
     /// The stream's patterns, each after its length.
     patterns: Vec<u8>,
-    /// A replay that the caller wants, and whether the server was asked for one.
+    /// A replay that the caller wants.
     pub(super) ask: Option<(Number, Option<Number>)>,
-    pub(super) asked: bool,
+    /// Where the replay begins that the server was asked for, and that has not begun.
+    pub(super) asked: Option<Number>,
 }
 
 impl Lane {
@@ -56,7 +57,7 @@ impl Lane {
             known: Known::new(),
             patterns: Vec::with_capacity(usize::from(MAX_PATTERNS) * (1 + TableName::MAX_BYTES)),
             ask: None,
-            asked: false,
+            asked: None,
         }
     }
 
@@ -118,7 +119,7 @@ impl Lane {
             self.patterns.push(u8::try_from(name.as_str().len()).unwrap_or(0));
             self.patterns.extend_from_slice(name.as_str().as_bytes());
         }
-        (self.ask, self.asked) = (None, false);
+        (self.ask, self.asked) = (None, None);
         match before {
             None => {
                 let begins = self.flow().and_then(|flow| out.begins(flow, 0));
@@ -251,9 +252,10 @@ impl Lane {
     ) -> Result<(), Reject> {
         let first = replay.first;
         if header.flags.has(Flags::REPLAY) {
-            if core::mem::take(&mut self.asked) {
+            // One that begins later is that of the resume point, which the server read before.
+            if self.asked.is_some_and(|asked| first <= asked) {
                 // The caller wants it, perhaps again.
-                self.mark = first;
+                (self.asked, self.mark) = (None, first);
             } else if self.mark < first {
                 self.skip_to(first, counters, out);
             }

@@ -230,3 +230,26 @@ fn patterns_must_fit_a_hello() {
     assert!(with(250).is_ok_and(|length| length > 64_000));
     assert_eq!(with(256), Err(TooManyPatterns));
 }
+
+#[test]
+fn the_replay_of_a_resume_point_is_not_taken_for_one_that_was_asked_for() {
+    let mut client = client();
+    let (source, stream, series) = (Source(1), Stream(7), Series(4));
+    assert!(client.remember(Resume { source, series, stream, next: number(103) }));
+    connect(&mut client, 0);
+    give(&mut client, 1, &welcome(4, 106));
+    // Asked before the replay that HELLO caused has begun.
+    assert!(client.replay(source, stream, number(100), None));
+    while let Some(bytes) = client.transmit() {
+        let length = bytes.len();
+        client.wrote(length);
+    }
+    for first in [103, 100] {
+        let (replay, zero) =
+            (Replay { first: number(first), until: Number::ZERO }, MessageNumber::ZERO);
+        let mut buffer = [0; 100];
+        let length = replay.encode(0, Flags::REPLAY, zero, &seal(), &mut buffer).unwrap();
+        give(&mut client, 2, &buffer[..length]);
+        assert_eq!(client.marks().next().unwrap().next, number(first));
+    }
+}
