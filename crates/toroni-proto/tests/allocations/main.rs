@@ -1,7 +1,9 @@
 //! A machine does not allocate after it was made: a sender and a node's arrivals with loss, reordering, long
-//! messages, joins, restarts, silence and new sources.
+//! messages, joins, restarts, silence and new sources. The server and the clients of TCP are in `tcp.rs`.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+mod tcp;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
