@@ -53,6 +53,8 @@ const TARGETS: &[Target] = &[
     Target { name: "bridge", longest: 480 },
     Target { name: "datagrams", longest: 600 },
     Target { name: "streams", longest: 480 },
+    Target { name: "frames", longest: 800 },
+    Target { name: "connections", longest: 480 },
 ];
 
 /// Targets that need the program, or the library with its crash points. A feature of the same name adds it.

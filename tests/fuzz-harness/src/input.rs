@@ -30,6 +30,13 @@ impl<'a> Input<'a> {
         u64::from_le_bytes(self.array())
     }
 
+    /// The next bytes: as many as there are, but at most `count`.
+    pub(crate) fn bytes(&mut self, count: usize) -> &'a [u8] {
+        let (taken, rest) = self.0.split_at(count.min(self.0.len()));
+        self.0 = rest;
+        taken
+    }
+
     /// All that is left.
     pub(crate) fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.0)
@@ -41,9 +48,8 @@ impl<'a> Input<'a> {
 
     fn array<const N: usize>(&mut self) -> [u8; N] {
         let mut array = [0; N];
-        let (taken, rest) = self.0.split_at(N.min(self.0.len()));
+        let taken = self.bytes(N);
         array[..taken.len()].copy_from_slice(taken);
-        self.0 = rest;
         array
     }
 }

@@ -9,7 +9,8 @@
 //! - `recordings`: any bytes as a file that `toroni record` has written.
 //! - `hostile`: any bytes in the files of a bus.
 //! - `patterns`: any bytes where a subscriber stores its patterns, compared with the oracle.
-//! - `network`: any bytes as a datagram of the network protocol, and between a sender and a receiver of it.
+//! - `network`: any bytes as a datagram or a frame of the network protocol, and between its sender and receiver, or its
+//!   server and clients.
 //! - `operations`: lists of operations, compared with the oracle.
 
 #![allow(missing_docs, reason = "nobody outside of the repository uses this crate")]

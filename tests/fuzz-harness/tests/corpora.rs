@@ -53,6 +53,16 @@ fn streams_of_the_corpus() {
 }
 
 #[test]
+fn frames_of_the_corpus() {
+    repeat("frames", network::frames::fuzz);
+}
+
+#[test]
+fn connections_of_the_corpus() {
+    repeat("connections", network::connections::fuzz);
+}
+
+#[test]
 fn operations_of_the_corpus() {
     let fixture = operations::Fixture::new();
     repeat("operations", |bytes| fixture.fuzz(bytes));

@@ -1,10 +1,10 @@
-//! Random datagrams, and random lists of what happens between a sender and a receiver: what the fuzz targets do, with a
-//! seed and without a fuzzer. `TORONI_SEED=S` repeats one.
+//! Random datagrams and frames, and random lists of what happens between a sender and a receiver, or a server and its
+//! clients: what the fuzz targets do, with a seed and without a fuzzer. `TORONI_SEED=S` repeats one.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use toroni_fuzz_harness::network::{datagrams, streams};
+use toroni_fuzz_harness::network::{connections, datagrams, frames, streams};
 use toroni_testkit::Random;
 
 #[test]
@@ -15,6 +15,16 @@ fn random_datagrams() {
 #[test]
 fn random_streams() {
     repeat(1_000, 400, streams::fuzz);
+}
+
+#[test]
+fn random_frames() {
+    repeat(5_000, 400, frames::fuzz);
+}
+
+#[test]
+fn random_connections() {
+    repeat(200, 400, connections::fuzz);
 }
 
 /// Runs inputs of at most so many bytes, each made of its seed.

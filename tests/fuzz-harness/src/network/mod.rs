@@ -1,6 +1,9 @@
-//! The network protocol: any bytes as a datagram, and a sender and a receiver between which anything may happen.
+//! The network protocol: any bytes as a datagram or on a TCP connection, and a sender and a receiver, or a server and its
+//! clients, between which anything may happen.
 
+pub mod connections;
 pub mod datagrams;
+pub mod frames;
 pub mod streams;
 
 use toroni_proto::id::Realm;
