@@ -130,6 +130,7 @@ fn not_yet(config: &config::Node) -> Option<String> {
         is(config.cpu.is_some(), "cpu in [node]"),
         is(config.realtime.is_some(), "realtime in [node]"),
         is(config.strict_buffers, "strict_buffers in [node]"),
+        is(config.log != "info", "log in [node]"),
     ];
     let of_sends = config.sends.iter().flat_map(|send| {
         let of = |what: &str| format!("{what} in [[send]] {}", send.stream);

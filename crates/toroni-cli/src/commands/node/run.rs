@@ -100,7 +100,7 @@ pub(super) fn run(path: &Path, ready_fd: Option<i32>) -> Result<(), Failure> {
             let _ = sd_notify::notify(&[NotifyState::Watchdog]);
             fed = Instant::now();
         }
-        if !has_more {
+        if !(has_more || ends && node.is_closed()) {
             // Once it ends, the descriptor stays readable.
             node.wait((!ends).then_some(wake.as_fd())).map_err(|error| failed(&error))?;
         }
