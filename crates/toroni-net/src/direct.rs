@@ -50,9 +50,8 @@
 //! ```
 
 use crate::membership::Membership;
-use crate::node::link::{Link, LinkError};
+use crate::node::link::{LONGEST_SLEEP_NS, Link, LinkError, ROUNDS, STALL_NS};
 use crate::now::now;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
@@ -67,15 +66,8 @@ use toroni_proto::id::{Number, Series, Session, Source, Stream};
 use toroni_proto::reassembly::{Loss, Message};
 use toroni_proto::receiver::Mark;
 use toroni_proto::sender::{self, Sender, TooManyPatterns};
-use toroni_proto::time::{MILLISECOND, Monotonic, SECOND, Wall};
+use toroni_proto::time::{Monotonic, Wall};
 use toroni_proto::wire::{Kind, Start, TableName, TopicNumber};
-
-/// The longest sleep: interfaces can change without any event.
-const LONGEST_SLEEP_NS: u64 = SECOND;
-/// A turn that begins so much later than it should has slept: the deadlines of receivers move by that.
-const STALL_NS: u64 = 20 * MILLISECOND;
-/// How often a turn reads the sockets before the program gets what has come.
-const ROUNDS: usize = 8;
 
 /// Who the program is, and what it does.
 #[derive(Clone, Debug)]
@@ -291,11 +283,7 @@ impl Direct {
         if !*delays {
             sender.flush(now);
         }
-        while !link.is_full()
-            && let Some(datagram) = sender.poll_transmit(now)
-        {
-            to.iter().for_each(|to| link.send_on_all(*to, datagram));
-        }
+        link.transmit(now, sender, to);
         link.flush();
         Ok(())
     }
@@ -346,37 +334,23 @@ impl Direct {
         if let Some(arrivals) = receiving {
             arrivals.begin_turn(now.monotonic);
         }
-        for round in 0.. {
-            let has_more = link.receive(|path, _, bytes| {
-                let asks =
-                    matches!(Kind::of(bytes), Some(Kind::Nak | Kind::Status | Kind::TopicsWanted));
-                if let (true, Some(sending)) = (asks, sending.as_mut()) {
-                    // What is refused is counted there.
-                    let _ = sending.sender.handle_datagram(now, path.address, bytes);
-                } else if let (false, Some(arrivals)) = (asks, receiving.as_mut()) {
-                    let _ = arrivals.handle_datagram(now.monotonic, path, bytes, inbox);
-                }
-            })?;
-            if !has_more || (round + 1 >= ROUNDS && stall < STALL_NS) {
-                break;
+        link.receive(stall >= STALL_NS, |path, _, bytes| {
+            let asks = Kind::of(bytes).is_some_and(Kind::is_for_sender);
+            if let (true, Some(sending)) = (asks, sending.as_mut()) {
+                // What is refused is counted there.
+                let _ = sending.sender.handle_datagram(now, path.address, bytes);
+            } else if let (false, Some(arrivals)) = (asks, receiving.as_mut()) {
+                let _ = arrivals.handle_datagram(now.monotonic, path, bytes, inbox);
             }
-        }
+        })?;
         if let Some(arrivals) = receiving {
             arrivals.handle_timeout(now.monotonic, inbox);
-            while !link.is_full()
-                && let Some((path, datagram)) = arrivals.poll_transmit(now.monotonic)
-            {
-                link.send(path, datagram);
-            }
+            link.ask(now.monotonic, arrivals);
         }
         if let Some(Sending { sender, to, .. }) = sending {
             sender.handle_timeout(now);
             for _ in 0..ROUNDS {
-                while !link.is_full()
-                    && let Some(datagram) = sender.poll_transmit(now)
-                {
-                    to.iter().for_each(|to| link.send_on_all(*to, datagram));
-                }
+                link.transmit(now, sender, to);
                 if !link.is_clogged() {
                     break;
                 }
@@ -397,19 +371,7 @@ impl Direct {
     pub fn sleep(&self, longest: Option<Duration>) -> Result<(), DirectError> {
         let left = self.due.map_or(0, |due| due.since(now().monotonic)).min(LONGEST_SLEEP_NS);
         let left = Duration::from_nanos(left).min(longest.unwrap_or(Duration::MAX));
-        let mut watched: Vec<PollFd<'_>> = self
-            .descriptors()
-            .map(|(descriptor, waits)| {
-                let room = if waits { PollFlags::OUT } else { PollFlags::empty() };
-                PollFd::from_borrowed_fd(descriptor, PollFlags::IN | room)
-            })
-            .collect();
-        let time =
-            Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
-        match poll(&mut watched, Some(&time)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(error) => Err(io::Error::from(error).into()),
-        }
+        Ok(self.link.wait(left, [])?)
     }
 
     /// Returns the descriptors, for a program with an event loop of its own: when one is readable (or writable, where the

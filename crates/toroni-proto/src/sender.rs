@@ -28,8 +28,8 @@ use crate::time::{self, MILLISECOND, Monotonic};
 use crate::topics::Table;
 use crate::window::Window;
 use crate::wire::{
-    self, Address, Body, Data, Flags, Header, Keys, Kind, LostReason, MAX_RANGES, Ncf, NodeName,
-    Range, Reject, Repairers, Rules, SessionInfo, Start, TableName, TopicNumber, Topics,
+    self, Address, Body, Data, Flags, Header, Keys, LostReason, MAX_RANGES, Ncf, NodeName, Range,
+    Reject, Repairers, Rules, SessionInfo, Start, TableName, TopicNumber, Topics,
 };
 
 /// While data flow, a SESSION is sent this often, so that joining never waits for silence.
@@ -321,8 +321,8 @@ impl Sender {
         let rules = Rules { realm: self.header.realm, keys: keys.as_ref(), message_max: 0 };
         let (ours, state) = (self.header, self.state);
         let datagram = wire::parse(bytes, &rules, |kind, header| {
-            let asks = matches!(kind, Kind::Nak | Kind::Status | Kind::TopicsWanted);
-            if !asks || header.source != ours.source || header.stream != ours.stream {
+            if !kind.is_for_sender() || header.source != ours.source || header.stream != ours.stream
+            {
                 return Err(Reject::Stream);
             }
             if header.session != ours.session || state == State::Closed {
@@ -713,7 +713,7 @@ mod tests {
     use crate::time::{SECOND, Wall};
     use crate::wire::chunk::tests::start;
     use crate::wire::samples::{self, header};
-    use crate::wire::{Nak, Status};
+    use crate::wire::{Kind, Nak, Status};
 
     fn now(ms: u64) -> Now {
         let ns = SECOND + ms * MILLISECOND;

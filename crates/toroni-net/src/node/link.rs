@@ -14,14 +14,26 @@ use crate::host::interface::{Interface, InterfaceError};
 use crate::socket::batch::{self, Arrival, BATCH, Outgoing};
 use crate::socket::buffer;
 use crate::socket::{Datagram, Options, SocketError};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 use thiserror::Error;
+use toroni_proto::arrivals::Arrivals;
+use toroni_proto::batcher::Now;
 use toroni_proto::legs::{Leg, MAX_LEGS, Path};
+use toroni_proto::sender::Sender;
+use toroni_proto::time::{MILLISECOND, Monotonic, SECOND};
 use toroni_proto::wire::Address;
 
+/// How often a turn reads all sockets, or packs for a stream, before others have their turn.
+pub(crate) const ROUNDS: usize = 8;
+/// A turn that begins so much later than it should has slept.
+pub(crate) const STALL_NS: u64 = 20 * MILLISECOND;
+/// The longest sleep: the bus may be removed, or an interface may change, without any event.
+pub(crate) const LONGEST_SLEEP_NS: u64 = SECOND;
 /// The longest datagram that is received, in bytes.
 const LONGEST: usize = 65_536;
 
@@ -133,11 +145,28 @@ impl Link {
         })
     }
 
-    /// Receives at most [`BATCH`] datagrams of each socket, and hands them over. Returns whether a socket may have more.
+    /// Receives what has arrived, and hands it over. Returns whether a socket may have more. After eight rounds others have
+    /// their turn, unless this turn is late: then everything that waits is read, because no timer may be looked at before.
     ///
     /// # Errors
     /// If a socket cannot be read.
-    pub fn receive(&mut self, mut take: impl FnMut(Path, &Arrival, &[u8])) -> io::Result<bool> {
+    pub fn receive(
+        &mut self,
+        is_late: bool,
+        mut take: impl FnMut(Path, &Arrival, &[u8]),
+    ) -> io::Result<bool> {
+        let mut has_more = true;
+        for round in 0.. {
+            if !has_more || (round >= ROUNDS && !is_late) {
+                break;
+            }
+            has_more = self.receive_once(&mut take)?;
+        }
+        Ok(has_more)
+    }
+
+    /// Receives at most [`BATCH`] datagrams of each socket.
+    fn receive_once(&mut self, take: &mut impl FnMut(Path, &Arrival, &[u8])) -> io::Result<bool> {
         let mut has_more = false;
         for sockets in &self.legs {
             for socket in sockets.groups.iter().chain([&sockets.unicast]) {
@@ -167,20 +196,37 @@ impl Link {
     }
 
     /// Returns whether more datagrams than leave at once are in an outbox.
-    #[must_use]
-    pub fn is_full(&self) -> bool {
+    fn is_full(&self) -> bool {
         self.legs.iter().any(|sockets| sockets.outbox.datagrams.len() >= BATCH)
     }
 
+    /// Puts what a sender may send now into the outboxes, as far as they have room.
+    pub fn transmit(&mut self, now: Now, sender: &mut Sender, to: &[SocketAddr]) {
+        while !self.is_full()
+            && let Some(datagram) = sender.poll_transmit(now)
+        {
+            to.iter().for_each(|to| self.send_on_all(*to, datagram));
+        }
+    }
+
+    /// Puts what receivers have to ask or to say into the outboxes, as far as they have room.
+    pub fn ask(&mut self, now: Monotonic, arrivals: &mut Arrivals) {
+        while !self.is_full()
+            && let Some((path, datagram)) = arrivals.poll_transmit(now)
+        {
+            self.send(path, datagram);
+        }
+    }
+
     /// Puts a datagram for a group, or for one peer that all legs reach, into the outbox of each leg.
-    pub fn send_on_all(&mut self, to: SocketAddr, bytes: &[u8]) {
+    fn send_on_all(&mut self, to: SocketAddr, bytes: &[u8]) {
         for sockets in &mut self.legs {
             sockets.outbox.push(sockets.interface.scoped(to), bytes);
         }
     }
 
     /// Puts a datagram for a peer into the outbox of one leg.
-    pub fn send(&mut self, path: Path, bytes: &[u8]) {
+    fn send(&mut self, path: Path, bytes: &[u8]) {
         if let Some(sockets) = self.legs.get_mut(path.leg.index()) {
             sockets.outbox.push(sockets.interface.scoped(to_socket(path.address)), bytes);
         }
@@ -223,6 +269,31 @@ impl Link {
     pub fn buffers(&self) -> impl Iterator<Item = buffer::Grant> {
         let sockets = self.legs.iter().flat_map(|leg| leg.groups.iter().chain([&leg.unicast]));
         sockets.filter_map(Datagram::grant)
+    }
+
+    /// Sleeps until a socket or one of `also` has something, there is room for what waits, or the time is over.
+    ///
+    /// # Errors
+    /// If it cannot wait.
+    pub fn wait<'a>(
+        &'a self,
+        longest: Duration,
+        also: impl IntoIterator<Item = BorrowedFd<'a>>,
+    ) -> io::Result<()> {
+        let also = also.into_iter().map(|also| (also, false));
+        let watched = self.descriptors().chain(also).map(|(descriptor, waits_for_room)| {
+            let room = if waits_for_room { PollFlags::OUT } else { PollFlags::empty() };
+            PollFd::from_borrowed_fd(descriptor, PollFlags::IN | room)
+        });
+        let mut watched: Vec<PollFd<'_>> = watched.collect();
+        let time = Timespec {
+            tv_sec: longest.as_secs().cast_signed(),
+            tv_nsec: longest.subsec_nanos().into(),
+        };
+        match poll(&mut watched, Some(&time)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Returns all descriptors, and for each whether it waits for room.

@@ -17,13 +17,13 @@ use crate::inlet::{self, Inlet, InletError};
 use crate::membership::Membership;
 use crate::now::now;
 use crate::outlet::{self, Outlet, OutletError};
-use link::{Link, LinkError};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use link::{LONGEST_SLEEP_NS, Link, LinkError, ROUNDS, STALL_NS};
 use state::{Journal, State, StateError};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::time::Duration;
 use thiserror::Error;
 use toroni::{Bus, FileError, PublisherError, Start, SubscriberError};
 use toroni_proto::arrivals::{self, Arrivals};
@@ -32,15 +32,8 @@ use toroni_proto::config::Config;
 use toroni_proto::id::{Sequence, Series, Stream};
 use toroni_proto::legs::Path;
 use toroni_proto::sender;
-use toroni_proto::time::{MILLISECOND, Monotonic, SECOND};
+use toroni_proto::time::Monotonic;
 use toroni_proto::wire::{Kind, Reject};
-
-/// How often a turn reads all sockets, or packs for a stream, before others have their turn.
-const ROUNDS: usize = 8;
-/// A turn that begins so much later than it should has slept: the deadlines of receivers move by that.
-const STALL_NS: u64 = 20 * MILLISECOND;
-/// The longest sleep: the bus may be removed, or an interface may change, without any event.
-const LONGEST_SLEEP_NS: u64 = SECOND;
 
 /// What a node is and does.
 #[derive(Clone, Debug)]
@@ -168,11 +161,7 @@ impl Sending {
                 return Ok(false);
             }
             let has_more = outlet.turn(now)?;
-            while !link.is_full()
-                && let Some(datagram) = outlet.sender().poll_transmit(now)
-            {
-                to.iter().for_each(|to| link.send_on_all(*to, datagram));
-            }
+            link.transmit(now, outlet.sender(), to);
             if !link.is_clogged() {
                 return Ok(has_more);
             }
@@ -270,21 +259,15 @@ impl Node {
     pub fn turn(&mut self) -> Result<bool, NodeError> {
         let now = now();
         let stall = self.due.map_or(0, |due| now.monotonic.since(due));
-        let mut has_more = false;
         let Self { link, outlets, receiving, .. } = self;
         // Deadlines move before anything is read: the first datagram that waited would give gaps up whose repairs wait
         // behind it.
         if let Some((arrivals, _)) = receiving {
             arrivals.begin_turn(now.monotonic);
         }
-        for round in 0.. {
-            has_more =
-                link.receive(|path, _, bytes| route(now, path, bytes, outlets, receiving))?;
-            // After a stall, everything that waits is read before any timer is looked at.
-            if !has_more || (round + 1 >= ROUNDS && stall < STALL_NS) {
-                break;
-            }
-        }
+        let mut has_more = link.receive(stall >= STALL_NS, |path, _, bytes| {
+            route(now, path, bytes, outlets, receiving);
+        })?;
         if let Some((arrivals, inlet)) = receiving {
             arrivals.handle_timeout(now.monotonic, inlet);
             inlet.publish(arrivals.marks())?;
@@ -297,11 +280,7 @@ impl Node {
             has_more |= sending.turn(now, link)?;
         }
         if let Some((arrivals, _)) = receiving {
-            while !link.is_full()
-                && let Some((path, datagram)) = arrivals.poll_transmit(now.monotonic)
-            {
-                link.send(path, datagram);
-            }
+            link.ask(now.monotonic, arrivals);
         }
         link.flush();
         if !link.is_clogged() {
@@ -325,27 +304,14 @@ impl Node {
     pub fn wait(&mut self, also: Option<BorrowedFd<'_>>) -> Result<(), NodeError> {
         let now = now().monotonic;
         let left = self.due.map_or(0, |due| due.since(now)).min(LONGEST_SLEEP_NS);
-        let mut watched: Vec<PollFd<'_>> = Vec::new();
-        watched.extend(also.map(|also| PollFd::from_borrowed_fd(also, PollFlags::IN)));
-        for (descriptor, waits_for_room) in self.link.descriptors() {
-            let room = if waits_for_room { PollFlags::OUT } else { PollFlags::empty() };
-            watched.push(PollFd::from_borrowed_fd(descriptor, PollFlags::IN | room));
-        }
+        let mut watched: Vec<BorrowedFd<'_>> = also.into_iter().collect();
         for sending in &mut self.outlets {
             // A stream that is as far ahead as it may be waits for its rate, not for the bus.
             if sending.outlet.wants_more() {
-                let descriptor = sending.outlet.subscriber().fd()?;
-                watched.push(PollFd::from_borrowed_fd(descriptor, PollFlags::IN));
+                watched.push(sending.outlet.subscriber().fd()?);
             }
         }
-        let time = Timespec {
-            tv_sec: (left / SECOND).cast_signed(),
-            tv_nsec: (left % SECOND).cast_signed(),
-        };
-        match poll(&mut watched, Some(&time)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(error) => Err(io::Error::from(error).into()),
-        }
+        Ok(self.link.wait(Duration::from_nanos(left), watched)?)
     }
 
     /// Ends all streams that it sends. It must still take turns until [`Self::is_closed`].
@@ -406,8 +372,7 @@ fn route(
     outlets: &mut [Sending],
     receiving: &mut Option<(Arrivals, Inlet)>,
 ) {
-    let asks = |kind: Kind| matches!(kind, Kind::Nak | Kind::Status | Kind::TopicsWanted);
-    if Kind::of(bytes).is_some_and(asks) {
+    if Kind::of(bytes).is_some_and(Kind::is_for_sender) {
         for Sending { outlet, .. } in outlets {
             match outlet.sender().handle_datagram(now, path.address, bytes) {
                 // It is for another stream.

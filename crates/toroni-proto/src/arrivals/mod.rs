@@ -290,10 +290,14 @@ impl Arrivals {
         let message_max = u32::try_from(self.config.message_max_bytes).unwrap_or(u32::MAX);
         let rules = Rules { realm: self.realm, keys: keys.as_ref(), message_max };
         let bytes = self.pool.get(buffer).get(..length).unwrap_or_default();
-        let datagram = wire::parse(bytes, &rules, |kind, header| match kind {
-            Kind::Nak | Kind::Status | Kind::TopicsWanted | Kind::Probe => Err(Reject::Stream),
-            _ if header.source == ours && kind != Kind::Session => Err(Reject::Echo),
-            _ => Ok(()),
+        let datagram = wire::parse(bytes, &rules, |kind, header| {
+            if kind.is_for_sender() || kind == Kind::Probe {
+                Err(Reject::Stream)
+            } else if header.source == ours && kind != Kind::Session {
+                Err(Reject::Echo)
+            } else {
+                Ok(())
+            }
         })?;
         let header = datagram.header;
         if header.source == ours {

@@ -67,6 +67,12 @@ impl Kind {
         Self::Probe,
     ];
 
+    /// Whether a receiver asks a sender for something, or tells it about itself.
+    #[must_use]
+    pub const fn is_for_sender(self) -> bool {
+        matches!(self, Self::Nak | Self::Status | Self::TopicsWanted)
+    }
+
     /// Returns the type that a datagram states, to find out whom it concerns. Nothing else of it is checked.
     #[must_use]
     pub fn of(datagram: &[u8]) -> Option<Self> {
