@@ -198,7 +198,7 @@ STATE is alive, stopped, dead, dumping (it writes a core dump), or lapped (overt
     /// Calculate receive buffers, and check multicast groups
     #[cfg(feature = "net")]
     Net(Net),
-    /// Check the configuration of a node, which connects the bus with those of other hosts
+    /// Connect the bus with those of other hosts, or check the configuration for that
     #[cfg(feature = "net")]
     Node(Node),
     /// Remove buses that no process has open
