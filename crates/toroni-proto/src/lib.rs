@@ -154,6 +154,9 @@ pub mod wire;
 mod hook;
 
 #[cfg(test)]
+#[path = "../tests/dissector/mod.rs"]
+mod dissector;
+#[cfg(test)]
 mod documents;
 // As a test of the library, it is compiled with the mutants in it.
 #[cfg(test)]
