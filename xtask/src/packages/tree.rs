@@ -12,10 +12,13 @@ use crate::{man, metadata};
 /// Files of the repository, and where they are installed.
 const COPIED: &[(&str, &str)] = &[
     ("packaging/systemd/toroni-metrics.service", "usr/lib/systemd/system/toroni-metrics.service"),
+    ("packaging/systemd/toroni-node@.service", "usr/lib/systemd/system/toroni-node@.service"),
+    ("packaging/systemd/toroni-users.conf", "usr/lib/sysusers.d/toroni.conf"),
     ("packaging/systemd/toroni.conf", "usr/lib/tmpfiles.d/toroni.conf"),
     ("packaging/systemd/50-toroni.conf", "usr/lib/sysctl.d/50-toroni.conf"),
     ("packaging/grafana/toroni.json", "usr/share/toroni/grafana/toroni.json"),
     ("packaging/prometheus/alerts.yml", "usr/share/toroni/prometheus/alerts.yml"),
+    ("packaging/wireshark/toroni.lua", "usr/share/toroni/wireshark/toroni.lua"),
     ("packaging/debian/copyright", "usr/share/doc/toroni/copyright"),
     ("CHANGELOG.md", "usr/share/doc/toroni/changelog"),
 ];

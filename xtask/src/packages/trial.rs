@@ -120,19 +120,14 @@ fn use_program(root: &Path) -> Result<String, Failure> {
     }
     let completions = root.join("usr/share/bash-completion/completions/toroni");
     said(Command::new("bash").arg("-n").arg(completions))?;
-    let unit = root.join("usr/lib/systemd/system/toroni-metrics.service");
     if answers(Command::new("systemd-analyze").arg("--version")) {
-        // It looks for the program of the unit below the root, and knows all directives.
-        let mut verify = Command::new("systemd-analyze");
-        verify.args(["verify", "--man=no", "--recursive-errors=no"]);
-        let output =
-            verify.arg(format!("--root={}", root.display())).arg("toroni-metrics.service").output();
-        let output = output.map_err(|error| Failure(format!("cannot verify the unit: {error}")))?;
-        let errors = String::from_utf8_lossy(&output.stderr);
-        if !output.status.success() || errors.contains("toroni-metrics") {
-            return Err(Failure(format!("{}: {errors}", unit.display())));
-        }
-        used.push("unit");
+        verify_units(root)?;
+        used.push("units");
+    }
+    if answers(Command::new("systemd-sysusers").arg("--version")) {
+        let root_option = format!("--root={}", root.display());
+        said(Command::new("systemd-sysusers").args([&root_option, "--dry-run", "toroni.conf"]))?;
+        used.push("sysusers.d");
     }
     if answers(Command::new("systemd-tmpfiles").arg("--version")) {
         let root_option = format!("--root={}", root.display());
@@ -147,4 +142,22 @@ fn use_program(root: &Path) -> Result<String, Failure> {
         used.push("tmpfiles.d");
     }
     Ok(used.join(", "))
+}
+
+/// Checks the units with systemd, which looks for their programs below the root and knows all directives.
+fn verify_units(root: &Path) -> Result<(), Failure> {
+    // A template is verified as one of its instances.
+    for (unit, name) in
+        [("toroni-metrics.service", "toroni-metrics"), ("toroni-node@plant.service", "toroni-node")]
+    {
+        let mut verify = Command::new("systemd-analyze");
+        verify.args(["verify", "--man=no", "--recursive-errors=no"]);
+        let output = verify.arg(format!("--root={}", root.display())).arg(unit).output();
+        let output = output.map_err(|error| Failure(format!("cannot verify the unit: {error}")))?;
+        let errors = String::from_utf8_lossy(&output.stderr);
+        if !output.status.success() || errors.contains(name) {
+            return Err(Failure(format!("{unit} in {}: {errors}", root.display())));
+        }
+    }
+    Ok(())
 }
