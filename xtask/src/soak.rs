@@ -1,5 +1,5 @@
 //! `cargo xtask soak`: runs publishers and subscribers that are killed, stopped and restarted, for as long as you like,
-//! and checks every message.
+//! and checks every message; with `--net`, the nodes of several hosts.
 //!
 //! The processes are built in a profile of their own, optimised and with the library's asserts. Only this task builds
 //! the feature `async`, so that no other crate of the workspace depends on it by accident.
@@ -47,9 +47,20 @@ pub(crate) struct Options {
     /// Mean time between two disturbances, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 100)]
     calm_ms: u64,
-    /// Make one worker misbehave, which the run must notice: subscriber:drop, publisher:skip …
+    /// Make one worker misbehave, which the run must notice: subscriber:drop, publisher:skip …; with --net drop, double
+    /// or swap
     #[arg(long, value_name = "ROLE:WHAT")]
     sabotage: Option<String>,
+    /// Nodes on several hosts, which are network namespaces, behind a switch that loses and reorders. Needs root. Of the
+    /// other options, only --minutes, --seconds, --seed, --sabotage and --json go with it
+    #[arg(long)]
+    net: bool,
+    /// With --net: number of hosts that publish; one more only receives, and loses much
+    #[arg(long, value_name = "N", default_value_t = 3, requires = "net")]
+    hosts: u32,
+    /// With --net: messages that each host publishes in a second
+    #[arg(long, value_name = "N", default_value_t = 5_000, requires = "net")]
+    rate: u32,
     /// Also write the figures as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -58,20 +69,32 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let target = metadata::members()?.target_directory;
     let mut build = cargo(["build", "--locked", "--profile", "soak", "-p", "system-tests"]);
-    run_command(build.args(["--bins", "--features", "system-tests/async"]))?;
-
+    build.args(["--bins", "--features", "system-tests/async"]);
+    if options.net {
+        build.args(["-p", "toroni-cli"]);
+    }
+    run_command(&mut build)?;
+    let mut soak = if options.net {
+        let mut soak = Command::new(target.join("soak/toroni-net-soak"));
+        soak.env("TORONI_BIN", target.join("soak/toroni"))
+            .arg(format!("hosts={}", options.hosts))
+            .arg(format!("rate={}", options.rate));
+        soak
+    } else {
+        let mut soak = Command::new(target.join("soak/toroni-soak"));
+        soak.arg(format!("publishers={}", options.publishers))
+            .arg(format!("subscribers={}", options.subscribers))
+            .arg(format!("exclusive={}", options.exclusive))
+            .arg(format!("lock={}", options.lock))
+            .arg(format!("notify={}", options.notify))
+            .arg(format!("policy={}", options.policy))
+            .arg(format!("capacity={}", options.capacity))
+            .arg(format!("calm_ms={}", options.calm_ms))
+            .arg(format!("keep={}", target.join("soak-kept").display()));
+        soak
+    };
     let minutes = options.minutes.map(|minutes| minutes * 60);
-    let mut soak = Command::new(target.join("soak/toroni-soak"));
-    soak.arg(format!("seconds={}", minutes.or(options.seconds).unwrap_or(60)))
-        .arg(format!("publishers={}", options.publishers))
-        .arg(format!("subscribers={}", options.subscribers))
-        .arg(format!("exclusive={}", options.exclusive))
-        .arg(format!("lock={}", options.lock))
-        .arg(format!("notify={}", options.notify))
-        .arg(format!("policy={}", options.policy))
-        .arg(format!("capacity={}", options.capacity))
-        .arg(format!("calm_ms={}", options.calm_ms))
-        .arg(format!("keep={}", target.join("soak-kept").display()));
+    soak.arg(format!("seconds={}", minutes.or(options.seconds).unwrap_or(60)));
     if let Some(seed) = options.seed {
         soak.arg(format!("seed={seed}"));
     }

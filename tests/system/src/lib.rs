@@ -8,6 +8,7 @@
 //! - [`worker`]: starts processes of `src/bin/worker`, which publish and receive as fast as they can;
 //!   [`counters`]: numbers that they share with the test.
 //! - [`soak`]: all of that for hours, with each message checked.
+//! - [`net_soak`]: the same between hosts, with nodes that are killed.
 //! - [`core_dump`]: holds core dumps up.
 //! - [`sandbox`]: takes a system call away.
 //! - [`options`]: the arguments of the workers.
@@ -24,6 +25,7 @@ pub mod check;
 pub mod core_dump;
 pub mod counters;
 pub mod info;
+pub mod net_soak;
 pub mod options;
 pub mod payload;
 pub mod program;

@@ -1,0 +1,303 @@
+//! Checks what one host receives of all hosts.
+
+use crate::soak::stalls::Times;
+use std::ops::Range;
+use toroni::{Lost, LostBound};
+
+/// How many violations are described. Beyond, they are counted.
+const DESCRIBED: usize = 20;
+
+/// Who publishes a message, in the field `worker` of its payload.
+#[must_use]
+pub fn worker(host: usize, publisher: usize) -> u32 {
+    u32::try_from(host << 16 | publisher).expect("a number of 32 bits")
+}
+
+/// What is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Messages are missing that no report of a loss counts.
+    Unreported,
+    /// A message came twice.
+    Doubled,
+    /// A message came after one that was published after it.
+    Disordered,
+    /// Reports count more messages than are missing.
+    Overstated,
+    /// A message is not what was published.
+    Damaged,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::Unreported, Self::Doubled, Self::Disordered, Self::Overstated, Self::Damaged];
+
+    /// What a table calls it.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Unreported => "lost WITHOUT report",
+            Self::Doubled => "doubled",
+            Self::Disordered => "out of order",
+            Self::Overstated => "reported as lost, but not missing",
+            Self::Damaged => "damaged",
+        }
+    }
+}
+
+/// How many messages of one host are missing, and how many of them reports count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Missing {
+    pub missing: u64,
+    /// At least so many, by the reports.
+    least: u64,
+    /// At most so many; [`u64::MAX`] if a report did not know.
+    most: u64,
+}
+
+#[derive(Debug, Default)]
+struct Publisher {
+    next: u64,
+    gaps: Vec<Range<u64>>,
+}
+
+/// The messages of all hosts, as one of them receives them.
+#[derive(Debug)]
+pub struct Checker {
+    /// The host whose bus this is. Its own messages cannot be lost.
+    host: usize,
+    publishers: Vec<Vec<Publisher>>,
+    missing: Vec<Missing>,
+    /// Messages that were overwritten in the bus before they were read, of any host.
+    lapped: u64,
+    /// How many messages came from other hosts.
+    pub received: u64,
+    /// How many losses were reported, by how exact they are.
+    pub reports: [u64; 3],
+    /// From publishing until the checker has it.
+    pub latency: Times,
+    counts: [u64; Kind::ALL.len()],
+    /// What is wrong, in words.
+    pub violations: Vec<String>,
+}
+
+impl Checker {
+    /// Begins with the first message of each publisher.
+    #[must_use]
+    pub fn new(host: usize, hosts: usize, publishers: usize) -> Self {
+        Self {
+            host,
+            publishers: (0..hosts)
+                .map(|_| (0..publishers).map(|_| Publisher::default()).collect())
+                .collect(),
+            missing: vec![Missing::default(); hosts],
+            lapped: 0,
+            received: 0,
+            reports: [0; 3],
+            latency: Times::default(),
+            counts: [0; Kind::ALL.len()],
+            violations: Vec::new(),
+        }
+    }
+
+    /// Takes a message.
+    pub fn message(&mut self, worker: u32, number: u64) {
+        let (host, at) = ((worker >> 16) as usize, (worker & 0xffff) as usize);
+        let publisher = self.publishers.get_mut(host).and_then(|all| all.get_mut(at));
+        let Some(publisher) = publisher else {
+            return self.damaged(&format!("a message of host {host}, publisher {at}"));
+        };
+        self.received += u64::from(host != self.host);
+        let next = publisher.next;
+        if number < next {
+            let is_late = publisher.gaps.iter().any(|gap| gap.contains(&number));
+            let kind = if is_late { Kind::Disordered } else { Kind::Doubled };
+            return self.violation(kind, 1, &format!("{host}/{at}: {number} after {}", next - 1));
+        }
+        publisher.next = number + 1;
+        if number > next {
+            publisher.gaps.push(next..number);
+            let missing = &mut self.missing[host];
+            missing.missing += number - next;
+            self.compare(host, &format!("{host}/{at}: {next} to {}", number - 1));
+        }
+    }
+
+    /// Takes the report of a loss. The source of a host is its number plus 1.
+    pub fn lost(&mut self, lost: &Lost) {
+        let host = (lost.from.source as usize).wrapping_sub(1);
+        if host == self.host || host >= self.missing.len() {
+            return self.damaged(&format!("a loss of source {}: {lost}", lost.from.source));
+        }
+        let missing = &mut self.missing[host];
+        self.reports[lost.bound as usize] += 1;
+        if lost.bound != LostBound::AtMost {
+            missing.least += lost.messages;
+        }
+        let most = if lost.bound == LostBound::AtLeast { u64::MAX } else { lost.messages };
+        missing.most = missing.most.saturating_add(most);
+    }
+
+    /// Takes the report that so many messages were overwritten in this bus before they were read.
+    pub fn lapped(&mut self, messages: u64) {
+        self.lapped += messages;
+    }
+
+    /// Takes what is not as it was published.
+    pub fn damaged(&mut self, what: &str) {
+        self.violation(Kind::Damaged, 1, what);
+    }
+
+    /// Whether a message from this number on came of each publisher.
+    #[must_use]
+    pub fn has_reached(&self, numbers: &[Vec<u64>]) -> bool {
+        let reached = |(own, wanted): (&Vec<Publisher>, &Vec<u64>)| {
+            own.iter().zip(wanted).all(|(publisher, number)| publisher.next > *number)
+        };
+        self.publishers.iter().zip(numbers).all(reached)
+    }
+
+    /// Compares the reports with what is missing, when all messages have come.
+    pub fn finish(&mut self) {
+        for host in 0..self.missing.len() {
+            let Missing { missing, least, .. } = self.missing[host];
+            if least > missing {
+                let what = format!("host {host}: {least} reported, {missing} missing");
+                self.violation(Kind::Overstated, least - missing, &what);
+            }
+        }
+    }
+
+    /// How many messages of other hosts are missing.
+    #[must_use]
+    pub fn missing(&self) -> u64 {
+        self.missing.iter().map(|of_host| of_host.missing).sum()
+    }
+
+    /// How many messages were overwritten before they were read.
+    #[must_use]
+    pub fn overwritten(&self) -> u64 {
+        self.lapped
+    }
+
+    /// How many violations there are of a kind, counted in messages.
+    #[must_use]
+    pub fn count(&self, kind: Kind) -> u64 {
+        self.counts[kind as usize]
+    }
+
+    /// What is missing beyond all reports is a violation, and then counts as reported.
+    fn compare(&mut self, host: usize, what: &str) {
+        let beyond = |of_host: &Missing| of_host.missing.saturating_sub(of_host.most);
+        let beyond: u64 = self.missing.iter().map(beyond).sum();
+        let unreported = beyond.saturating_sub(self.lapped);
+        if unreported > 0 {
+            self.missing[host].most = self.missing[host].most.saturating_add(unreported);
+            self.violation(Kind::Unreported, unreported, what);
+        }
+    }
+
+    fn violation(&mut self, kind: Kind, messages: u64, what: &str) {
+        self.counts[kind as usize] += messages;
+        if self.violations.len() < DESCRIBED {
+            let words = kind.words();
+            self.violations.push(format!("host {}: {words}: {messages}: {what}", self.host));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toroni::{LostReason, Origin, Pattern};
+
+    fn lost(host: usize, messages: u64, bound: LostBound) -> Lost {
+        let source = u32::try_from(host).unwrap() + 1;
+        Lost {
+            from: Origin { source, series: 1, stream: 1, number: 0 },
+            until: 1 << 20,
+            messages,
+            bound,
+            reason: LostReason::Budget,
+            scope: vec![Pattern::everything()],
+        }
+    }
+
+    /// Gives a checker of host 1 these messages of host 0's first publisher.
+    fn given(numbers: &[u64]) -> Checker {
+        let mut checker = Checker::new(1, 2, 1);
+        for number in numbers {
+            checker.message(worker(0, 0), *number);
+        }
+        checker
+    }
+
+    fn counts(checker: &Checker) -> [u64; 5] {
+        Kind::ALL.map(|kind| checker.count(kind))
+    }
+
+    #[test]
+    fn messages_in_order_are_as_they_must_be() {
+        let mut checker = given(&[0, 1, 2]);
+        checker.message(worker(1, 0), 0);
+        checker.finish();
+        assert_eq!((counts(&checker), checker.received), ([0; 5], 3));
+        assert!(
+            checker.has_reached(&[vec![2], vec![0]]) && !checker.has_reached(&[vec![3], vec![0]])
+        );
+    }
+
+    #[test]
+    fn what_is_missing_without_a_report_is_found_at_once() {
+        assert_eq!(counts(&given(&[0, 3])), [2, 0, 0, 0, 0]);
+        // It is reported once.
+        assert_eq!(counts(&given(&[0, 3, 4, 6])), [3, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn what_comes_twice_or_late_is_found() {
+        assert_eq!(counts(&given(&[0, 1, 1])), [0, 1, 0, 0, 0]);
+        assert_eq!(counts(&given(&[0, 2, 1])), [1, 0, 1, 0, 0]);
+    }
+
+    #[test]
+    fn a_report_must_come_before_what_follows_the_gap_and_be_as_exact_as_it_says() {
+        let after = |reports: &[(u64, LostBound)]| {
+            let mut checker = given(&[0]);
+            for (messages, bound) in reports {
+                checker.lost(&lost(0, *messages, *bound));
+            }
+            checker.message(worker(0, 0), 5);
+            checker.finish();
+            counts(&checker)
+        };
+        let (exact, least, most) = (LostBound::Exact, LostBound::AtLeast, LostBound::AtMost);
+        assert_eq!(after(&[(4, exact)]), [0; 5]);
+        assert_eq!(after(&[(1, exact), (3, exact)]), [0; 5]);
+        assert_eq!(after(&[(3, exact)]), [1, 0, 0, 0, 0]);
+        assert_eq!(after(&[(5, exact)]), [0, 0, 0, 1, 0]);
+        assert_eq!(after(&[(0, least)]), [0; 5]);
+        assert_eq!(after(&[(5, least)]), [0, 0, 0, 1, 0]);
+        assert_eq!(after(&[(9, most)]), [0; 5]);
+        assert_eq!(after(&[(3, most)]), [1, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn a_loss_of_ones_own_messages_cannot_be() {
+        let mut checker = given(&[0]);
+        checker.lost(&lost(1, 1, LostBound::Exact));
+        checker.message(worker(7, 0), 0);
+        assert_eq!(counts(&checker), [0, 0, 0, 0, 2]);
+    }
+
+    #[test]
+    fn what_was_overwritten_before_it_was_read_counts_as_reported() {
+        let mut checker = given(&[0]);
+        checker.lapped(4);
+        checker.message(worker(0, 0), 5);
+        assert_eq!(counts(&checker), [0; 5]);
+        checker.message(worker(0, 0), 7);
+        assert_eq!(counts(&checker), [1, 0, 0, 0, 0]);
+    }
+}
