@@ -41,6 +41,9 @@ pub(super) struct Lane {
     pub(super) ask: Option<(Number, Option<Number>)>,
     /// Where the replay begins that the server was asked for, and that has not begun.
     pub(super) asked: Option<Number>,
+    /// The inbox knows the series further back than what is live, and the server was asked for what is between. Until that
+    /// comes, what is live is left aside: the replay brings it again.
+    awaits: bool,
 }
 
 impl Lane {
@@ -58,6 +61,7 @@ impl Lane {
             patterns: Vec::with_capacity(usize::from(MAX_PATTERNS) * (1 + TableName::MAX_BYTES)),
             ask: None,
             asked: None,
+            awaits: false,
         }
     }
 
@@ -110,7 +114,7 @@ impl Lane {
         out: &mut impl Inbox,
     ) {
         let before = self.series.replace(offer.series);
-        self.session = Some(offer.session);
+        let known = self.session.replace(offer.session) == Some(offer.session);
         self.mode = Mode::Live;
         (self.floor, self.due) = (offer.number, offer.message);
         self.known.clear();
@@ -119,12 +123,20 @@ impl Lane {
             self.patterns.push(u8::try_from(name.as_str().len()).unwrap_or(0));
             self.patterns.extend_from_slice(name.as_str().as_bytes());
         }
-        (self.ask, self.asked) = (None, None);
+        (self.ask, self.asked, self.awaits) = (None, None, false);
+        // Another session, or another series, has names of its own.
+        let begins = if known && before == Some(offer.series) {
+            None
+        } else {
+            self.flow().and_then(|flow| out.begins(flow, 0))
+        };
         match before {
             None => {
-                let begins = self.flow().and_then(|flow| out.begins(flow, 0));
                 let kept = begins.filter(|mark| mark.series == offer.series);
                 self.mark = kept.map_or(offer.number, |mark| mark.next);
+                if self.mark < offer.number {
+                    (self.ask, self.awaits) = (Some((self.mark, None)), true);
+                }
             }
             Some(before) if before != offer.series => {
                 // What the other series brought last, nobody knows.
@@ -147,7 +159,7 @@ impl Lane {
 
     /// Reports what lies between the mark and what is live, if no replay brought it.
     pub(super) fn settle(&mut self, counters: &mut Counters, out: &mut impl Inbox) {
-        if self.mode == Mode::Live && self.mark < self.floor {
+        if self.mode == Mode::Live && self.mark < self.floor && !self.awaits {
             self.skip_to(self.floor, counters, out);
         }
     }
@@ -190,6 +202,9 @@ impl Lane {
         out: &mut impl Inbox,
     ) {
         let number = message.start.number;
+        if self.awaits {
+            return;
+        }
         if number < self.mark {
             counters.known += 1;
         } else if !self.known.has(message.start.topic) {
@@ -216,7 +231,7 @@ impl Lane {
         counters: &mut Counters,
         out: &mut impl Inbox,
     ) {
-        if gap.until <= self.mark {
+        if gap.until <= self.mark || self.awaits {
             return;
         }
         // Some of them may have come before.
@@ -239,7 +254,9 @@ impl Lane {
         out: &mut impl Inbox,
     ) {
         self.settle(counters, out);
-        self.mark = self.mark.max(number);
+        if !self.awaits {
+            self.mark = self.mark.max(number);
+        }
     }
 
     /// A replay begins or ends.
@@ -256,6 +273,7 @@ impl Lane {
             if self.asked.is_some_and(|asked| first <= asked) {
                 // The caller wants it, perhaps again.
                 (self.asked, self.mark) = (None, first);
+                self.awaits = false;
             } else if self.mark < first {
                 self.skip_to(first, counters, out);
             }

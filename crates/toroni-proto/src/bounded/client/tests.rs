@@ -53,10 +53,14 @@ fn give(client: &mut Client, ms: u64, bytes: &[u8]) -> Vec<String> {
 }
 
 fn welcome(series: u32, next: u64) -> Vec<u8> {
+    welcome_of(Session(2), series, next)
+}
+
+fn welcome_of(session: Session, series: u32, next: u64) -> Vec<u8> {
     let about = About {
         realm: RULES.realm,
         source: Source(1),
-        session: Session(2),
+        session,
         instance: [0; 16],
         set: 0,
         beat_ms: 1_000,
@@ -64,7 +68,7 @@ fn welcome(series: u32, next: u64) -> Vec<u8> {
     let patterns: [Box<str>; 2] = ["plant/**".into(), "a".into()];
     let offer = Offer {
         source: Source(1),
-        session: Session(2),
+        session,
         series: Series(series),
         stream: Stream(7),
         number: number(next),
@@ -252,4 +256,88 @@ fn the_replay_of_a_resume_point_is_not_taken_for_one_that_was_asked_for() {
         give(&mut client, 2, &buffer[..length]);
         assert_eq!(client.marks().next().unwrap().next, number(first));
     }
+}
+
+/// A client whose process was killed: the inbox knows where the stream continues, and HELLO did not say it.
+#[derive(Default)]
+struct Knows(Out, u64);
+
+impl Inbox for Knows {
+    fn begins(&mut self, flow: Flow, _: u8) -> Option<crate::receiver::Mark> {
+        let Flow { session, series, .. } = flow;
+        Some(crate::receiver::Mark { session, series, next: number(self.1) })
+    }
+    fn message(&mut self, flow: Flow, message: Message<'_>) {
+        self.0.message(flow, message);
+    }
+    fn topic(&mut self, _: Flow, _: TopicNumber, _: TableName<'_>) {}
+    fn loss(&mut self, flow: Flow, loss: Loss) {
+        self.0.loss(flow, loss);
+    }
+}
+
+#[test]
+fn what_lies_between_the_mark_of_the_inbox_and_what_is_live_is_asked_for_and_not_lost() {
+    let mut client = client();
+    let mut out = Knows(Out::default(), 40);
+    connect(&mut client, 0);
+    let hello = client.transmit().unwrap().len();
+    client.wrote(hello);
+    let mut give = |client: &mut Client, bytes: &[u8]| {
+        client.room()[..bytes.len()].copy_from_slice(bytes);
+        client.received(at(1), bytes.len(), &mut out);
+        std::mem::take(&mut out.0.0)
+    };
+    // What is live comes before the server knows that something is missing.
+    assert!(give(&mut client, &[welcome(1, 100), beat(101)].concat()).is_empty());
+    let asked = client.transmit().unwrap();
+    let mut buffer = [0; 100];
+    let replay = Replay { first: number(40), until: Number::ZERO };
+    let zero = MessageNumber::ZERO;
+    let length = replay.encode(0, Flags::NONE, zero, &seal(), &mut buffer).unwrap();
+    assert_eq!(asked, &buffer[..length]);
+    let mut frame = |first, flags| {
+        let replay = Replay { first: number(first), until: Number::ZERO };
+        let length = replay.encode(0, flags, zero, &seal(), &mut buffer).unwrap();
+        buffer[..length].to_vec()
+    };
+    assert!(give(&mut client, &frame(40, Flags::REPLAY)).is_empty());
+    assert_eq!(client.marks().next().unwrap().next, number(40));
+    assert!(give(&mut client, &[frame(101, Flags::NONE), beat(102)].concat()).is_empty());
+    assert_eq!(client.marks().next().unwrap().next, number(102));
+    assert!(client.is_live());
+}
+
+/// Counts what begins.
+#[derive(Default)]
+struct Begun(Vec<(u32, u32)>);
+
+impl Inbox for Begun {
+    fn begins(&mut self, flow: Flow, _: u8) -> Option<crate::receiver::Mark> {
+        self.0.push((flow.session.0, flow.series.0));
+        None
+    }
+    fn message(&mut self, _: Flow, _: Message<'_>) {}
+    fn topic(&mut self, _: Flow, _: TopicNumber, _: TableName<'_>) {}
+    fn loss(&mut self, _: Flow, _: Loss) {}
+}
+
+#[test]
+fn each_session_and_each_series_begins_once() {
+    let mut client = client();
+    let mut out = Begun::default();
+    let mut now = 0;
+    for (session, series) in [(2, 1), (2, 1), (3, 1), (3, 1), (3, 4)] {
+        let bytes = welcome_of(Session(session), series, 0);
+        connect(&mut client, now);
+        client.room()[..bytes.len()].copy_from_slice(&bytes);
+        client.received(at(now), bytes.len(), &mut out);
+        assert_eq!(client.poll_event(), Some(Event::Live));
+        client.disconnected(at(now));
+        assert_eq!(client.poll_event(), Some(Event::Down(Bye::Lost)));
+        let due = client.poll_timeout().unwrap();
+        now = due.ns().div_ceil(MILLISECOND);
+        client.handle_timeout(at(now));
+    }
+    assert_eq!(out.0, [(2, 1), (3, 1), (3, 4)]);
 }

@@ -44,6 +44,7 @@ use super::super::name::TableName;
 use super::super::topics::{next_name, write_name};
 use super::{Flags, Header, Kind, MAX_STREAMS, NONCE_BYTES, Reject, Seal, frame};
 use crate::id::{MessageNumber, Number};
+use core::fmt;
 
 /// Names of topics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -325,6 +326,24 @@ impl Bye {
     pub fn encode(self, seal: &Seal<'_>, buffer: &mut [u8]) -> Result<usize, NoRoom> {
         frame(&Header::of(Kind::Bye), seal, buffer, |writer| {
             writer.bytes(&[self as u8, 0, 0, 0, 0, 0, 0, 0])
+        })
+    }
+}
+
+impl fmt::Display for Bye {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Full => "the server has as many clients as it may have",
+            Self::Ended => "the other end stops",
+            Self::Slow => "it held the server for longer than hold_limit",
+            Self::Late => "HELLO or WELCOME did not come in time",
+            Self::Refused => {
+                "a frame was refused: another realm, another key, or not this protocol"
+            }
+            Self::Patterns => "the server has no room for these patterns",
+            Self::Silent => "the server was silent",
+            Self::Stalled => "the client took nothing for the time `stall`",
+            Self::Lost => "the connection was lost",
         })
     }
 }
