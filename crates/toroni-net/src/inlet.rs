@@ -12,6 +12,7 @@
 //! it comes, and whichever process has brought it.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use thiserror::Error;
 use toroni::{
     Entry, InletTopic, Lost, LostBound, Origin, Pattern, PublishError, PublisherError, Topic,
@@ -115,8 +116,10 @@ struct Staged {
 
 /// Brings what arrives from all sources to a bus. It is the [`Inbox`] of a realm's arrivals.
 pub struct Inlet {
-    bus: toroni::Inlet,
+    bus: Arc<toroni::Inlet>,
     selection: Selection,
+    /// What arrives was selected where it comes from: the counts of losses are those of the selection.
+    is_selected: bool,
     streams: HashMap<(Source, Stream), Known>,
     /// How many names `streams` holds.
     names: usize,
@@ -129,12 +132,13 @@ pub struct Inlet {
 }
 
 impl Inlet {
-    /// Makes an inlet of this one.
+    /// Makes an inlet of this one, which several may share: a stream that comes by two ways is then brought once.
     #[must_use]
-    pub fn new(bus: toroni::Inlet, selection: Selection) -> Self {
+    pub fn new(bus: impl Into<Arc<toroni::Inlet>>, selection: Selection) -> Self {
         Self {
-            bus,
+            bus: bus.into(),
             selection,
+            is_selected: false,
             streams: HashMap::new(),
             names: 0,
             staged: Vec::new(),
@@ -143,6 +147,12 @@ impl Inlet {
             refusal: None,
             failed: None,
         }
+    }
+
+    /// Says that sources send only what `accept` matches, and count only that as lost.
+    #[must_use]
+    pub fn selected_by_the_source(self) -> Self {
+        Self { is_selected: true, ..self }
     }
 
     /// Publishes what is staged. Call it at the end of each turn, before the process waits. `marks` are those of the
@@ -314,7 +324,8 @@ impl Inlet {
             return Name::Filtered;
         }
         let text = name.as_str();
-        if !self.selection.accept.iter().any(|pattern| pattern.matches(text)) {
+        let accept = &self.selection.accept;
+        if !self.is_selected && !accept.iter().any(|pattern| pattern.matches(text)) {
             return Name::Filtered;
         }
         let prefix = &self.selection.prefix;
@@ -459,7 +470,10 @@ impl Inbox for Inlet {
             |after| after.get() + 1,
         );
         let until = loss.until.map_or(first, |until| until.get().max(first));
-        let is_narrowed = !self.selection.accept.iter().any(|it| it.as_str() == "**");
+        // What a bus has overwritten, it counts for all topics together.
+        let is_counted = self.is_selected && loss.reason != LostReason::Overtaken;
+        let is_narrowed =
+            !is_counted && !self.selection.accept.iter().any(|it| it.as_str() == "**");
         let bound = match loss.bound {
             // Some of them may have had topics that are not accepted.
             Bound::Exact | Bound::AtMost if is_narrowed => LostBound::AtMost,

@@ -13,7 +13,7 @@ use toroni_proto::config::Config;
 use toroni_proto::id::{Number, Series};
 use toroni_proto::sender::{Identity, Sender, TooManyPatterns};
 use toroni_proto::time::{MILLISECOND, Monotonic, SECOND, Wall};
-use toroni_proto::wire::{self, LostReason, TableName};
+use toroni_proto::wire::{self, LostReason, TableName, TopicNumber};
 
 /// An outlet packs no more than is sent within this time.
 const AHEAD_NS: u64 = 4 * MILLISECOND;
@@ -219,7 +219,7 @@ struct Packing<'a> {
 
 impl Packing<'_> {
     fn message(&mut self, message: &Message<'_>, topic: Option<TableName<'_>>, message_max: usize) {
-        let (this, next) = (number(message.sequence()), number(message.sequence() + 1));
+        let next = number(message.sequence() + 1);
         if message.payload().len() > message_max {
             self.counters.too_long += 1;
             return self.lost(1, next, LostReason::TooLong);
@@ -229,13 +229,7 @@ impl Packing<'_> {
             self.counters.no_topic += 1;
             return self.lost(1, next, LostReason::Topic);
         };
-        let published = message.timestamp().and_then(|time| {
-            let since = time.duration_since(UNIX_EPOCH).ok()?;
-            Some(Wall::from_ns(u64::try_from(since.as_nanos()).ok()?))
-        });
-        let to_descendants = message.to_descendants();
-        let start = wire::Start { topic, number: this, to_descendants, published, origin: None };
-        self.sender.message(self.now, start, message.payload()).expect(ROOM);
+        self.sender.message(self.now, start_of(message, topic), message.payload()).expect(ROOM);
         self.counters.messages += 1;
     }
 
@@ -246,17 +240,36 @@ impl Packing<'_> {
 
 const ROOM: &str = "half of the window is free, and a message takes a quarter of it";
 
+/// Returns what a stream says of a message besides its payload.
+pub(crate) fn start_of(message: &Message<'_>, topic: TopicNumber) -> wire::Start {
+    let published = message.timestamp().and_then(|time| {
+        let since = time.duration_since(UNIX_EPOCH).ok()?;
+        Some(Wall::from_ns(u64::try_from(since.as_nanos()).ok()?))
+    });
+    wire::Start {
+        topic,
+        number: number(message.sequence()),
+        to_descendants: message.to_descendants(),
+        published,
+        origin: None,
+    }
+}
+
 /// A bus publishes fewer messages than a stream can number.
-fn number(sequence: u64) -> Number {
+pub(crate) fn number(sequence: u64) -> Number {
     Number::new(sequence).unwrap_or(Number::MAX)
 }
 
-fn prefixed(prefix: &str, name: &str) -> String {
+pub(crate) fn prefixed(prefix: &str, name: &str) -> String {
     if prefix.is_empty() { name.to_owned() } else { format!("{prefix}/{name}") }
 }
 
 /// Returns the name of a topic on the stream, or `None` if it is too long with its prefix. Uses the memory of `scratch`.
-fn topic_of<'a>(prefix: &str, topic: &'a str, scratch: &'a mut String) -> Option<TableName<'a>> {
+pub(crate) fn topic_of<'a>(
+    prefix: &str,
+    topic: &'a str,
+    scratch: &'a mut String,
+) -> Option<TableName<'a>> {
     if prefix.is_empty() {
         return TableName::new(topic);
     }

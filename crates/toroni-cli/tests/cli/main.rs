@@ -25,6 +25,7 @@ mod metrics;
 mod net;
 #[cfg(feature = "net")]
 mod node;
+mod node_tcp;
 mod publish;
 #[cfg(feature = "record")]
 mod record;

@@ -132,7 +132,7 @@ fn group() -> String {
 }
 
 /// Writes the file of a node on the loopback interface, and returns its path.
-fn file(buses: &Buses, name: &str, more: &str) -> String {
+pub(crate) fn file(buses: &Buses, name: &str, more: &str) -> String {
     let path = buses.path().join(format!("{name}.toml"));
     let node = format!(
         "[node]\nrealm = 'test'\nname = '{name}'\nbus = '{name}'\nstate = 'state-{name}'\ninterfaces = ['lo']\n"
@@ -153,7 +153,7 @@ fn receiving(group: &str) -> String {
     format!("[[receive]]\ngroup = '{group}'\ngeneration = '4s'\n")
 }
 
-fn start(buses: &Buses, path: &str) -> Program {
+pub(crate) fn start(buses: &Buses, path: &str) -> Program {
     let mut node = Program::start_with_ready_fd(buses.command(&["node", "--config", path]));
     node.wait_ready();
     node
@@ -213,6 +213,14 @@ fn nodes_that_are_killed_and_started_again_lose_and_double_nothing() {
     assert!(receiver.wait().success());
 }
 
+/// Runs a node that does not start, and must say why.
+pub(crate) fn refused(buses: &Buses, path: &str, wanted: &str) {
+    let output = buses.run(&["node", "--config", path]);
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(error.contains(wanted), "{error}");
+}
+
 #[test]
 fn a_node_that_cannot_do_what_its_file_says_does_not_start() {
     let buses = Buses::new();
@@ -221,12 +229,7 @@ fn a_node_that_cannot_do_what_its_file_says_does_not_start() {
     std::fs::write(&key, [7; 31]).unwrap();
     let with_key = format!("key_file = 'key'\n{}", receiving(&group));
     let path = file(&buses, "a", &with_key);
-    let refused = |path: &str, wanted: &str| {
-        let output = buses.run(&["node", "--config", path]);
-        let error = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{error}");
-        assert!(error.contains(wanted), "{error}");
-    };
+    let refused = |path: &str, wanted: &str| refused(&buses, path, wanted);
     refused(&path, "other users may use the file: chmod 600");
     std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     refused(&path, "it has 31 bytes, and a key has 32: head -c 32 /dev/urandom >");

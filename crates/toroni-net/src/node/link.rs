@@ -145,6 +145,19 @@ impl Link {
         })
     }
 
+    /// Makes one without sockets: the node sends and receives no datagrams.
+    #[must_use]
+    pub fn none() -> Self {
+        Self {
+            legs: Vec::new(),
+            receiver: batch::Receiver::new(),
+            memory: Box::default(),
+            datagram_bytes: 1,
+            counters: Counters::default(),
+            refusal: None,
+        }
+    }
+
     /// Receives what has arrived, and hands it over. Returns whether a socket may have more. After eight rounds others have
     /// their turn, unless this turn is late: then everything that waits is read, because no timer may be looked at before.
     ///

@@ -12,6 +12,7 @@ pub mod config;
 pub mod link;
 pub mod start;
 pub mod state;
+pub mod tcp;
 
 use crate::inlet::{self, Inlet, InletError};
 use crate::membership::Membership;
@@ -24,6 +25,7 @@ use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
+use tcp::{Tcp, TcpError};
 use thiserror::Error;
 use toroni::{Bus, FileError, PublisherError, Start, SubscriberError};
 use toroni_proto::arrivals::{self, Arrivals};
@@ -31,7 +33,7 @@ use toroni_proto::batcher::Now;
 use toroni_proto::config::Config;
 use toroni_proto::id::{Sequence, Series, Stream};
 use toroni_proto::legs::Path;
-use toroni_proto::sender;
+use toroni_proto::sender::{self, Identity};
 use toroni_proto::time::Monotonic;
 use toroni_proto::wire::{Kind, Reject};
 
@@ -44,6 +46,10 @@ pub struct Settings {
     pub send: Vec<Send>,
     /// What it receives.
     pub receive: Option<Receive>,
+    /// What it serves over TCP.
+    pub listen: Option<tcp::Listen>,
+    /// From where it receives over TCP.
+    pub connect: Vec<tcp::Connect>,
     /// Where it keeps how far its streams were sent. Without it, a stream begins anew with each process: what was
     /// published meanwhile is reported as lost.
     pub state: Option<Arc<State>>,
@@ -99,6 +105,9 @@ pub enum NodeError {
     /// It cannot keep its state.
     #[error(transparent)]
     State(#[from] StateError),
+    /// It cannot use TCP.
+    #[error(transparent)]
+    Tcp(#[from] TcpError),
     /// The bus cannot wake it.
     #[error("cannot wait for the bus: {0}")]
     Wait(#[from] FileError),
@@ -111,6 +120,8 @@ pub enum Event {
     Sender(Stream, sender::Event),
     /// Of a stream that it receives.
     Arrivals(arrivals::Event),
+    /// Of a connection over TCP.
+    Tcp(tcp::Event),
     /// The bus refused messages of a source.
     Refused(toroni::PublishError),
     /// The kernel refused a datagram.
@@ -126,6 +137,7 @@ pub struct Node {
     link: Link,
     outlets: Vec<Sending>,
     receiving: Option<(Arrivals, Inlet)>,
+    tcp: Option<Tcp>,
     /// When it should have begun its turn at the latest.
     due: Option<Monotonic>,
     stalled: Option<u64>,
@@ -203,11 +215,25 @@ impl Node {
         let datagram = usize::try_from(datagram).unwrap_or(usize::MAX);
         let peers: Vec<SocketAddr> =
             settings.send.iter().flat_map(|send| send.to.iter().copied()).collect();
-        let link = Link::open(&member.interfaces, groups, &peers, &member.sockets, datagram)?;
+        let link = if settings.send.is_empty() && settings.receive.is_none() {
+            Link::none()
+        } else {
+            Link::open(&member.interfaces, groups, &peers, &member.sockets, datagram)?
+        };
+        let has_inlet = settings.receive.is_some() || !settings.connect.is_empty();
+        let bus_inlet = has_inlet.then(|| bus.inlet().map(Arc::new)).transpose()?;
+        let tcp = if settings.listen.is_some() || !settings.connect.is_empty() {
+            let what = (settings.listen.as_ref(), &settings.connect[..], &settings.send[..]);
+            Some(Tcp::open(bus, bus_inlet.as_ref(), what, member, name, now)?)
+        } else {
+            None
+        };
+        let listens = tcp.as_ref().and_then(Tcp::listener).map_or(0, |it| it.address().port());
         let outlets = settings.send.iter().map(|send| {
             let Send { selection, config, stream, .. } = send;
             // The outlet knows the series and the patterns.
             let identity = member.identity(name, *stream, Series(0), &[]);
+            let identity = Identity { listen: listens, ..identity };
             let journal = settings.state.as_ref().map(|state| {
                 let bus = state::hash(bus.id().to_string().as_bytes());
                 state.journal(*stream, bus, meaning_of(selection), config.generation_ns)
@@ -234,9 +260,9 @@ impl Node {
             })
         });
         let outlets = outlets.collect::<Result<_, NodeError>>()?;
-        let receiving = match &settings.receive {
+        let receiving = match settings.receive.as_ref().zip(bus_inlet) {
             None => None,
-            Some(Receive { selection, config, .. }) => {
+            Some((Receive { selection, config, .. }, inlet)) => {
                 let arrivals = Arrivals::new(
                     config,
                     member.realm,
@@ -245,11 +271,11 @@ impl Node {
                     member.instance,
                     member.random(),
                 );
-                Some((arrivals, Inlet::new(bus.inlet()?, selection.clone())))
+                Some((arrivals, Inlet::new(inlet, selection.clone())))
             }
         };
         let state = settings.state.clone();
-        Ok(Self { link, outlets, receiving, due: None, stalled: None, _state: state })
+        Ok(Self { link, outlets, receiving, tcp, due: None, stalled: None, _state: state })
     }
 
     /// Does everything that can be done now. Returns whether there may be more at once.
@@ -283,6 +309,9 @@ impl Node {
             link.ask(now.monotonic, arrivals);
         }
         link.flush();
+        if let Some(tcp) = &mut self.tcp {
+            has_more |= tcp.turn(now)?;
+        }
         if !link.is_clogged() {
             outlets.iter_mut().for_each(|sending| sending.checkpoint(now.monotonic));
         }
@@ -293,7 +322,8 @@ impl Node {
     fn next(&mut self, now: Monotonic) -> Option<Monotonic> {
         let senders = self.outlets.iter_mut().filter_map(|it| it.outlet.sender().poll_timeout());
         let arrivals = self.receiving.iter().filter_map(|(arrivals, _)| arrivals.poll_timeout());
-        let next = senders.chain(arrivals).min();
+        let tcp = self.tcp.iter().filter_map(Tcp::poll_timeout);
+        let next = senders.chain(arrivals).chain(tcp).min();
         next.or(Some(now.after(LONGEST_SLEEP_NS)))
     }
 
@@ -311,6 +341,11 @@ impl Node {
                 watched.push(sending.outlet.subscriber().fd()?);
             }
         }
+        if let Some(tcp) = &mut self.tcp {
+            let (sockets, bus) = tcp.wakes()?;
+            watched.push(sockets);
+            watched.extend(bus);
+        }
         Ok(self.link.wait(Duration::from_nanos(left), watched)?)
     }
 
@@ -318,11 +353,13 @@ impl Node {
     pub fn end(&mut self, restart: bool) {
         let now = now();
         self.outlets.iter_mut().for_each(|it| it.outlet.end(now, restart));
+        self.tcp.iter_mut().for_each(|tcp| tcp.end(now));
     }
 
     /// Returns whether all streams have ended.
     pub fn is_closed(&mut self) -> bool {
-        self.outlets.iter_mut().all(|it| it.outlet.sender().is_closed())
+        self.tcp.as_ref().is_none_or(Tcp::is_closed)
+            && self.outlets.iter_mut().all(|it| it.outlet.sender().is_closed())
     }
 
     /// Returns the next thing to report.
@@ -341,6 +378,9 @@ impl Node {
                 return Some(Event::Sender(*stream, event));
             }
         }
+        if let Some(event) = self.tcp.as_mut().and_then(Tcp::event) {
+            return Some(Event::Tcp(event));
+        }
         let (arrivals, inlet) = self.receiving.as_mut()?;
         let event = arrivals.poll_event().map(Event::Arrivals);
         event.or_else(|| inlet.refusal().map(Event::Refused))
@@ -356,6 +396,12 @@ impl Node {
     #[must_use]
     pub fn receiving(&self) -> Option<&(Arrivals, Inlet)> {
         self.receiving.as_ref()
+    }
+
+    /// Returns what it serves and receives over TCP.
+    #[must_use]
+    pub fn tcp(&self) -> Option<&Tcp> {
+        self.tcp.as_ref()
     }
 
     /// Returns the outlets, with the numbers of their streams.

@@ -2,7 +2,7 @@
 
 use super::config::{self, Destination, Join};
 use super::state::{State, StateError};
-use super::{Receive, Send, Settings};
+use super::{Receive, Send, Settings, tcp};
 use crate::host::buffers::{Load, USUAL_DATAGRAM};
 use crate::host::ethtool::Ethtool;
 use crate::host::interface::{self, Interface, InterfaceError};
@@ -85,6 +85,8 @@ pub fn prepare(config: &config::Node) -> Result<(Bus, Settings), StartError> {
     };
     let source = config.id.map_or_else(|| source_of(&config.realm, &name), Source);
     let interfaces = match &config.interfaces[..] {
+        // TCP finds its way without.
+        [] if config.sends.is_empty() && config.receives.is_empty() => Vec::new(),
         [] => vec![interface::only()?],
         names => names.iter().map(|name| interface::named(name)).collect::<Result<_, _>>()?,
     };
@@ -114,15 +116,16 @@ pub fn prepare(config: &config::Node) -> Result<(Bus, Settings), StartError> {
     };
     let mtu = member.interfaces.iter().map(|interface| interface.mtu).min();
     let send = config.sends.iter().map(|send| sending(send, mtu)).collect();
-    Ok((bus, Settings { member, send, receive: receiving(&config.receives), state }))
+    let receive = receiving(&config.receives);
+    let listen = config.listen.as_ref().map(|listen| listening(listen, &config.sends));
+    let connect = config.connects.iter().map(connecting).collect();
+    Ok((bus, Settings { member, send, receive, listen, connect, state }))
 }
 
 /// Returns the first setting that has no effect in this version. A setting without effect would be a promise.
 fn not_yet(config: &config::Node) -> Option<String> {
     let is = |given: bool, what: &str| given.then(|| what.to_owned());
     let of_node = [
-        is(config.listen.is_some(), "[listen]"),
-        is(!config.connects.is_empty(), "[[connect]]"),
         is(config.sequencer.is_some(), "[sequencer]"),
         is(!config.budget.is_empty(), "[budget]"),
         is(config.metrics.is_some(), "metrics in [node]"),
@@ -276,4 +279,22 @@ fn receiving(receives: &[config::Incoming]) -> Option<Receive> {
         },
         config: first.config.clone(),
     })
+}
+
+fn listening(listen: &config::Listen, sends: &[config::Outgoing]) -> tcp::Listen {
+    let rates = sends.iter().filter_map(|send| send.config.data_rate);
+    tcp::Listen {
+        address: listen.address,
+        patterns: listen.patterns.clone(),
+        config: listen.parameters(rates.max()),
+    }
+}
+
+fn connecting(connect: &config::Connect) -> tcp::Connect {
+    tcp::Connect {
+        address: connect.address,
+        patterns: connect.patterns.clone(),
+        bind: connect.bind,
+        config: connect.parameters(),
+    }
 }

@@ -7,7 +7,7 @@ pub mod datagram;
 pub mod drops;
 pub mod leak;
 pub mod multicast;
-mod options;
+pub(crate) mod options;
 
 pub use batch::{Arrival, Outgoing, Receiver, Sender};
 pub use datagram::{Datagram, Options, SocketError};

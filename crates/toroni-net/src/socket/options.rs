@@ -5,7 +5,7 @@ use std::io;
 
 /// An option: the layer of the protocol, and its number there.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Name(pub(super) libc::c_int, pub(super) libc::c_int);
+pub(crate) struct Name(pub(super) libc::c_int, pub(super) libc::c_int);
 
 pub(super) const RECEIVE_TIME: Name = Name(libc::SOL_SOCKET, libc::SO_TIMESTAMPNS);
 pub(super) const RECEIVE_DROPS: Name = Name(libc::SOL_SOCKET, libc::SO_RXQ_OVFL);
@@ -22,9 +22,11 @@ pub(super) const MULTICAST_ALL_IPV6: Name = Name(libc::IPPROTO_IPV6, 29);
 pub(super) const PACKET_INFO_IPV6: Name = Name(libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO);
 pub(super) const RECEIVE_HOPS_IPV6: Name = Name(libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT);
 pub(super) const SEGMENT: Name = Name(libc::SOL_UDP, libc::UDP_SEGMENT);
+/// Above so many bytes that were not sent for the first time, the kernel takes no more.
+pub(crate) const UNSENT_LOW_WATER: Name = Name(libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT);
 
 /// Sets an option whose value is a number.
-pub(super) fn set(socket: &impl AsFd, name: Name, value: libc::c_int) -> io::Result<()> {
+pub(crate) fn set(socket: &impl AsFd, name: Name, value: libc::c_int) -> io::Result<()> {
     let length = u32::try_from(size_of_val(&value)).unwrap_or(0);
     let descriptor = socket.as_fd().as_raw_fd();
     // SAFETY: the descriptor is open while it is borrowed, and the kernel reads `length` bytes of `value`.

@@ -110,7 +110,8 @@ pub(crate) fn settings(interfaces: &[&str], name: &str, source: u32) -> Settings
         interfaces: interfaces.iter().map(|name| interface::named(name).unwrap()).collect(),
         sockets: Options { ttl: 1, is_looped: true, ..Options::default() },
     };
-    Settings { member, send: Vec::new(), receive: None, state: None }
+    let (send, connect) = (Vec::new(), Vec::new());
+    Settings { member, send, receive: None, listen: None, connect, state: None }
 }
 
 pub(crate) fn sending(settings: Settings, group: SocketAddr, config: &Config) -> Settings {

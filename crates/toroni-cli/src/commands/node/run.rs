@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use toroni_net::inlet;
 use toroni_net::node::config::Severity;
 use toroni_net::node::link::to_socket;
-use toroni_net::node::{Event, Node, start};
+use toroni_net::node::{Event, Node, start, tcp};
 use toroni_proto::arrivals;
 use toroni_proto::budget::Exceeded;
 use toroni_proto::receiver::End;
@@ -53,8 +53,11 @@ pub(super) fn run(path: &Path, ready_fd: Option<i32>) -> Result<(), Failure> {
         member.source,
         member.session,
         bus.name(),
-        interfaces.join(", "),
+        if interfaces.is_empty() { "TCP only".to_owned() } else { interfaces.join(", ") },
     ));
+    if let Some(listener) = node.tcp().and_then(tcp::Tcp::listener) {
+        note::remark(&format!("listens on {}", listener.address()));
+    }
     let mut log = Log::default();
     if let Some(grant) = node.link().buffers().find(|grant| !grant.is_enough())
         && let Some(change) = grant.change()
@@ -91,9 +94,7 @@ pub(super) fn run(path: &Path, ready_fd: Option<i32>) -> Result<(), Failure> {
             }
             log.event(&event);
         }
-        if let Some((_, inlet)) = node.receiving() {
-            log.losses(inlet.counters());
-        }
+        log.losses(&node);
         if let Some(interval) = watchdog
             && fed.elapsed() >= interval
         {
@@ -142,10 +143,16 @@ impl Log {
     }
 
     /// Says what was lost since the last line about it.
-    fn losses(&mut self, counters: inlet::Counters) {
-        if counters.losses > self.losses {
-            self.losses = counters.losses;
-            let inlet::Counters { lost, losses, .. } = counters;
+    fn losses(&mut self, node: &Node) {
+        let connections = node.tcp().map_or(&[][..], tcp::Tcp::connections);
+        let inlets = node.receiving().map(|(_, inlet)| inlet).into_iter();
+        let inlets = inlets.chain(connections.iter().map(tcp::Connection::inlet));
+        let (lost, losses) = inlets.fold((0_u64, 0), |(lost, losses), inlet| {
+            let inlet::Counters { lost: of_one, losses: times, .. } = inlet.counters();
+            (lost.saturating_add(of_one), losses + times)
+        });
+        if losses > self.losses {
+            self.losses = losses;
             self.line("loss", format!("lost {lost} messages so far, reported {losses} times"));
         }
     }
@@ -154,6 +161,7 @@ impl Log {
         match event {
             Event::Sender(stream, event) => self.sender(&stream.to_string(), event),
             Event::Arrivals(event) => self.arrivals(event),
+            Event::Tcp(event) => self.tcp(event),
             Event::Refused(error) => self.line("refused", error.to_string()),
             Event::Unsent(error) => self.line(
                 "unsent",
@@ -166,6 +174,35 @@ impl Log {
             Event::Stalled(ns) => {
                 self.line("stalled", format!("this process did not run for {} ms", ns / 1_000_000))
             }
+        }
+    }
+
+    fn tcp(&mut self, event: &tcp::Event) {
+        match event {
+            tcp::Event::Joined { name, address } => {
+                note::remark(&format!("node {name} has connected from {address}"));
+            }
+            tcp::Event::Left { name, address, reason } if name.is_empty() => {
+                self.line("stranger", format!("{address} is no node of this realm: {reason}"));
+            }
+            tcp::Event::Left { name, address, reason } => {
+                note::remark(&format!("node {name} at {address} is disconnected: {reason}"));
+            }
+            tcp::Event::Full(address) => self.line(
+                "full",
+                format!("no place for {address}: as many nodes have connected as `clients` in [listen] says"),
+            ),
+            tcp::Event::Unaccepted(error) => {
+                self.line("unaccepted", format!("cannot take a connection: {error}"));
+            }
+            tcp::Event::Connected(address) => note::remark(&format!("connected to {address}")),
+            tcp::Event::Disconnected { address, reason, error } => {
+                let why = error.as_ref().map_or_else(|| reason.to_string(), ToString::to_string);
+                // While the other one is away, each attempt fails.
+                let kind = if error.is_some() { "unreachable" } else { "disconnected" };
+                self.line(kind, format!("no connection to {address}: {why}; tries again"));
+            }
+            tcp::Event::Refused(error) => self.line("refused", error.to_string()),
         }
     }
 

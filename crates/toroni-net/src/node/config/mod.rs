@@ -24,6 +24,7 @@
 //! | `document`, `value`, `units` | read a text by the schema |
 //! | `finding` | what is wrong, and where |
 //! | `rules` | how values must relate, within the file and to the host |
+//! | `tcp` | the parameters of TCP, as the protocol wants them |
 //! | `model` | the configuration as the node uses it |
 //! | `effective` | all values in force, and what follows from them |
 
@@ -33,6 +34,7 @@ mod finding;
 mod model;
 mod rules;
 pub mod schema;
+mod tcp;
 #[cfg(test)]
 mod tests;
 pub mod units;

@@ -342,7 +342,7 @@ fn order(word: &str) -> Order {
 }
 
 impl Listen {
-    fn of(values: &Values) -> Option<Self> {
+    pub(super) fn of(values: &Values) -> Option<Self> {
         Some(Self {
             address: values.address("address")?,
             patterns: values.patterns("patterns")?,

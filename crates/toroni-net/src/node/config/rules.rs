@@ -2,7 +2,7 @@
 
 use super::document::{Document, Values};
 use super::finding::{Finding, Findings, Severity};
-use super::model::{Destination, Node, Outgoing, stream_policy};
+use super::model::{Destination, Listen, Node, Outgoing, stream_policy};
 use super::schema::{OF_NODES, OF_RECEIVERS, OF_SENDERS, key_of};
 use super::value::Value;
 use crate::host::address;
@@ -143,6 +143,11 @@ impl Rules<'_> {
                 "is false, and the policy is slowest: the node would be overtaken while it waits";
             self.refuse(values, "gating", problem);
         }
+        self.publishers_wait(values, config.hold_limit_ns);
+    }
+
+    /// Publishers must wait as long as a receiver may hold them.
+    fn publishers_wait(&mut self, values: &Values, hold_limit_ns: u64) {
         let bus = self.document.one("node.bus").and_then(|bus| match bus.get("policy") {
             Some(Value::Policy(policy)) => Some(*policy),
             _ => None,
@@ -153,8 +158,8 @@ impl Rules<'_> {
             BusPolicy::Bounded { budget, .. } => Some(budget),
             _ => Some(std::time::Duration::ZERO),
         };
-        if limit.is_some_and(|limit| limit.as_nanos() < config.hold_limit_ns.into()) {
-            let held = super::units::Quantity::Time.show(config.hold_limit_ns);
+        if limit.is_some_and(|limit| limit.as_nanos() < hold_limit_ns.into()) {
+            let held = super::units::Quantity::Time.show(hold_limit_ns);
             let problem = format!(
                 "is {held}, and publishers wait by the bus's policy {policy}: choose a policy that waits as long, or \
                  messages are lost while the sender waits"
@@ -253,6 +258,19 @@ impl Rules<'_> {
                 "is {replay}, and a stream has the data_rate {data}: who catches up slower than the stream runs never does"
             );
             self.refuse(values, "replay_rate", problem);
+        }
+        if let Some(listen) = Listen::of(values) {
+            let parameters = listen.parameters(None);
+            if let Err(error) = parameters.check() {
+                let key = match error {
+                    ConfigError::Limit { name, .. } | ConfigError::Relation { name, .. } => name,
+                    _ => "address",
+                };
+                self.refuse(values, key, error.to_string());
+            }
+            if listen.waits_for_receivers {
+                self.publishers_wait(values, parameters.hold_limit_ns);
+            }
         }
         if values.has("hold_limit") && values.text("pace").as_deref() == Some("source") {
             self.warn(

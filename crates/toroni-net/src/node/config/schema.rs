@@ -480,7 +480,12 @@ fn receive() -> Section {
 fn listen() -> Section {
     let keys = vec![
         required("address", Kind::Address, "Where nodes connect that multicast does not reach"),
-        with("patterns", Kind::Patterns, "[\"**\"]", "Which topics they can have"),
+        with(
+            "patterns",
+            Kind::Patterns,
+            "[\"**\"]",
+            "Which topics they can have beyond those of the node's `[[send]]` streams",
+        ),
         with(
             "latency_bound",
             time(MILLISECOND, HOUR),
@@ -489,9 +494,9 @@ fn listen() -> Section {
         ),
         with(
             "queue_bytes",
-            bytes(64 * KIB, 64 * GIB),
+            bytes(256 * KIB, 64 * GIB),
             "\"4MiB\"",
-            "What may wait for one receiver",
+            "What may wait for one receiver. A message may have half as many bytes, and at most 16 MiB",
         ),
         with(
             "pace",
@@ -507,11 +512,11 @@ fn listen() -> Section {
         ),
         with(
             "stall",
-            time(10 * MILLISECOND, HOUR),
+            time(100 * MILLISECOND, HOUR),
             "\"10s\"",
             "A connection that takes nothing for so long is closed",
         ),
-        with("clients", Kind::Count(1, 65_536), "1024", "How many connections there may be"),
+        with("clients", Kind::Count(1, 65_535), "1024", "How many connections there may be"),
         without(
             "replay_rate",
             RATE,
@@ -527,7 +532,12 @@ fn connect() -> Section {
     let keys = vec![
         required("address", Kind::Address, "The node to connect to: the address of its `[listen]`"),
         with("patterns", Kind::Patterns, "[\"**\"]", "Which topics are taken"),
-        with("order", Kind::Choice(&["source", "arrival"]), "\"source\"", "As in `[[receive]]`"),
+        with(
+            "order",
+            Kind::Choice(&["source", "arrival"]),
+            "\"source\"",
+            "As in `[[receive]]`. TCP keeps the order, so both are the same here",
+        ),
         with(
             "retry",
             time(MILLISECOND, 5 * SECOND),

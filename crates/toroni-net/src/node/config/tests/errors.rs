@@ -233,6 +233,14 @@ fn values_that_do_not_fit_together() {
             "data_rate = '1Mbit/s'\n[listen]\naddress = '0.0.0.0:1'\nreplay_rate = '500kbit/s'",
             "10:1: error: [listen]: replay_rate: is 500kbit/s, and a stream has the data_rate 1Mbit/s: who catches up slower than the stream runs never does",
         ),
+        (
+            "data_rate = '1Mbit/s'\n[listen]\naddress = '0.0.0.0:1'\nlatency_bound = '10s'",
+            "10:1: error: [listen]: latency_bound: latency_bound is 10 s and stall is 10 s: `latency_bound` must be below `stall`, so that a slow client loses messages before its connection",
+        ),
+        (
+            "data_rate = '1Mbit/s'\n[listen]\naddress = '0.0.0.0:1'\npace = 'receiver'\n[node.bus]\nname = 'a'\npolicy = 'wait:1s'",
+            "8:1: error: [listen]: hold_limit: is 5s, and publishers wait by the bus's policy wait:1s: choose a policy that waits as long, or messages are lost while the sender waits",
+        ),
     ] {
         assert_of_send(lines, &[wanted]);
     }

@@ -1,0 +1,263 @@
+//! History: what a client asks for by number, out of the ring of the bus.
+//!
+//! A client that reconnects says where it continues. The server asks for the messages from there on, piece by piece, as
+//! the client takes them. A subscriber stands at each of these places, as long as there are few.
+
+use super::sets::Sets;
+use super::streams::Streams;
+use crate::outlet::{number, start_of};
+use toroni::{Bus, Message, ReceiveError, Start, Subscriber, SubscriberError};
+use toroni_proto::batcher::Now;
+use toroni_proto::bounded::server::{ClientId, Full, Server, Wanted};
+use toroni_proto::id::Number;
+use toroni_proto::reassembly::Bound;
+use toroni_proto::wire::{self, LostReason};
+
+/// So many subscribers at most. Further replays take turns, and look their places up again.
+const MAX_READERS: usize = 8;
+/// How many pieces are handed out before others have their turn.
+const PIECES_PER_TURN: usize = 64;
+/// How many messages a piece may pass over that the client did not ask for.
+const MESSAGES_PER_PIECE: usize = 4_096;
+
+/// Stands in the ring where a client has got to.
+struct Reader {
+    client: ClientId,
+    stream: usize,
+    /// All below was handed out.
+    next: Number,
+    subscriber: Subscriber,
+    /// What was read, and did not fit the piece before.
+    kept: Option<Kept>,
+    /// When it was used last, in pieces.
+    used: u64,
+}
+
+enum Kept {
+    Message {
+        number: Number,
+        start: Option<wire::Start>,
+        payload: Vec<u8>,
+    },
+    /// Everything below was overwritten.
+    Lost {
+        until: Number,
+    },
+}
+
+/// Reads what clients ask for.
+pub(super) struct History {
+    bus: Bus,
+    readers: Vec<Reader>,
+    pieces: u64,
+    scratch: String,
+}
+
+impl History {
+    pub(super) fn new(bus: &Bus) -> Self {
+        Self { bus: bus.clone(), readers: Vec::new(), pieces: 0, scratch: String::new() }
+    }
+
+    /// Forgets where a client is.
+    pub(super) fn leave(&mut self, client: ClientId) {
+        self.readers.retain(|reader| reader.client != client);
+    }
+
+    /// Hands out what clients can take. Returns whether there may be more at once.
+    pub(super) fn turn(
+        &mut self,
+        now: Now,
+        streams: &Streams,
+        server: &mut Server,
+        sets: &Sets,
+    ) -> Result<bool, ReceiveError> {
+        for _ in 0..PIECES_PER_TURN {
+            let Some(wanted) = server.next_replay(now.monotonic) else { return Ok(false) };
+            let reached = self.piece(now, &wanted, streams, server, sets)?;
+            server.replay_to(now, &wanted, reached);
+            if reached >= wanted.end {
+                self.readers.retain(|it| (it.client, it.stream) != (wanted.client, wanted.stream));
+            }
+        }
+        Ok(true)
+    }
+
+    /// Hands out a piece. Returns below which number all was handed out, or is gone.
+    fn piece(
+        &mut self,
+        now: Now,
+        wanted: &Wanted,
+        streams: &Streams,
+        server: &mut Server,
+        sets: &Sets,
+    ) -> Result<Number, ReceiveError> {
+        self.pieces += 1;
+        let reader = match self.reader(wanted, streams) {
+            Ok(Some(reader)) => reader,
+            // Nothing was published since.
+            Ok(None) => return Ok(wanted.end),
+            Err(oldest) => {
+                let until = number(oldest).min(wanted.end);
+                return Ok(lose(now, wanted, server, wanted.from, until).unwrap_or(wanted.from));
+            }
+        };
+        let Self { readers, scratch, pieces, .. } = self;
+        let reader = &mut readers[reader];
+        reader.used = *pieces;
+        let reached = reader.hand_out(now, wanted, streams, server, sets, scratch)?;
+        reader.next = reached;
+        Ok(reached)
+    }
+
+    /// Returns the place of the reader that stands where a client continues; a new one if there is none. The error is the
+    /// oldest sequence that the ring still has.
+    fn reader(&mut self, wanted: &Wanted, streams: &Streams) -> Result<Option<usize>, u64> {
+        let Wanted { client, stream, from, .. } = *wanted;
+        let found = self.readers.iter().position(|it| (it.client, it.stream) == (client, stream));
+        if let Some(at) = found {
+            if self.readers[at].next == from {
+                return Ok(Some(at));
+            }
+            self.readers.swap_remove(at);
+        }
+        if self.readers.len() >= MAX_READERS {
+            self.forget_oldest();
+        }
+        let Some(offered) = streams.get(stream) else { return Ok(None) };
+        loop {
+            let start = Start::Sequence(from.get());
+            let builder = self.bus.subscriber().start(start).gating(false).local_only(true);
+            let patterns = offered.patterns.iter().map(toroni::Pattern::as_str);
+            let builder = patterns.fold(builder.name("tcp replay"), |all, one| all.pattern(one));
+            match builder.build() {
+                Ok(subscriber) => {
+                    let used = self.pieces;
+                    let reader =
+                        Reader { client, stream, next: from, subscriber, kept: None, used };
+                    self.readers.push(reader);
+                    return Ok(Some(self.readers.len() - 1));
+                }
+                Err(SubscriberError::SequenceAhead { .. }) => return Ok(None),
+                Err(SubscriberError::SequenceLost { oldest, .. }) => return Err(oldest),
+                // The bus has no place for another subscriber.
+                Err(_) if !self.readers.is_empty() => self.forget_oldest(),
+                Err(_) => return Err(u64::MAX),
+            }
+        }
+    }
+
+    fn forget_oldest(&mut self) {
+        let oldest = (0..self.readers.len()).min_by_key(|at| self.readers[*at].used);
+        oldest.map(|at| self.readers.swap_remove(at));
+    }
+}
+
+impl Reader {
+    fn hand_out(
+        &mut self,
+        now: Now,
+        wanted: &Wanted,
+        streams: &Streams,
+        server: &mut Server,
+        sets: &Sets,
+        scratch: &mut String,
+    ) -> Result<Number, ReceiveError> {
+        let mut next = wanted.from;
+        match self.kept.take() {
+            None => {}
+            Some(Kept::Lost { until }) => {
+                let until = until.min(wanted.end);
+                return Ok(lose(now, wanted, server, next, until).unwrap_or_else(|Full| {
+                    self.kept = Some(Kept::Lost { until });
+                    next
+                }));
+            }
+            Some(Kept::Message { number, start, payload }) => {
+                if number >= wanted.end {
+                    self.kept = Some(Kept::Message { number, start, payload });
+                    return Ok(wanted.end);
+                }
+                if give(now, wanted, server, number, start, &payload).is_err() {
+                    self.kept = Some(Kept::Message { number, start, payload });
+                    return Ok(next);
+                }
+                next = number.plus(1);
+            }
+        }
+        for _ in 0..MESSAGES_PER_PIECE {
+            match self.subscriber.try_receive() {
+                Ok(Some(message)) => {
+                    let this = number(message.sequence());
+                    if streams.of(&message) != Some(wanted.stream) {
+                        continue;
+                    }
+                    let name = streams.name(wanted.stream, message.topic(), scratch);
+                    let text = name.as_ref().map_or("", |name| name.as_str());
+                    if !sets.has(wanted.set, text, message.to_descendants()) {
+                        continue;
+                    }
+                    let topic = name.and_then(|name| server.topic(wanted.stream, name));
+                    let start = topic.map(|topic| start_of(&message, topic));
+                    let is_beyond = this >= wanted.end;
+                    if is_beyond
+                        || give(now, wanted, server, this, start, message.payload()).is_err()
+                    {
+                        self.kept = Some(kept(this, start, &message));
+                        return Ok(if is_beyond { wanted.end } else { next });
+                    }
+                    next = this.plus(1);
+                }
+                Ok(None) => return Ok(wanted.end),
+                Err(ReceiveError::Lapped { .. }) => {
+                    let until = number(self.subscriber.sequence()).min(wanted.end);
+                    return Ok(lose(now, wanted, server, next, until).unwrap_or_else(|Full| {
+                        self.kept = Some(Kept::Lost { until });
+                        next
+                    }));
+                }
+                Err(ReceiveError::Interrupted) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        // Everything before was looked at.
+        Ok(number(self.subscriber.sequence()).min(wanted.end))
+    }
+}
+
+fn kept(number: Number, start: Option<wire::Start>, message: &Message<'_>) -> Kept {
+    Kept::Message { number, start, payload: message.payload().to_vec() }
+}
+
+/// Hands out a message, or that there is no place for its name.
+fn give(
+    now: Now,
+    wanted: &Wanted,
+    server: &mut Server,
+    number: Number,
+    start: Option<wire::Start>,
+    payload: &[u8],
+) -> Result<(), Full> {
+    match start {
+        Some(start) => server.replay_message(now, wanted, start, payload),
+        None => {
+            let (until, reason) = (number.plus(1), LostReason::Topic);
+            server.replay_lost(now, wanted, 1, Bound::Exact, until, reason)
+        }
+    }
+}
+
+/// Says that what lies between is gone. How many of it were for this client, nobody knows. Returns how far that is.
+fn lose(
+    now: Now,
+    wanted: &Wanted,
+    server: &mut Server,
+    from: Number,
+    until: Number,
+) -> Result<Number, Full> {
+    let count = until.since(from);
+    if count > 0 {
+        let (bound, reason) = (Bound::AtMost, LostReason::Gone);
+        server.replay_lost(now, wanted, count, bound, until, reason)?;
+    }
+    Ok(until)
+}
