@@ -11,6 +11,7 @@
 //! The bus remembers how far each stream has arrived. A message that has been there is dropped by the bus, whichever way
 //! it comes, and whichever process has brought it.
 
+use crate::ways::Ways;
 use std::collections::HashMap;
 use std::sync::Arc;
 use thiserror::Error;
@@ -120,6 +121,10 @@ pub struct Inlet {
     selection: Selection,
     /// What arrives was selected where it comes from: the counts of losses are those of the selection.
     is_selected: bool,
+    /// By which way it comes, among others that may bring the same stream.
+    way: (usize, Ways),
+    /// Streams that another way brings otherwise, for the log.
+    aside: Vec<(Source, Stream)>,
     streams: HashMap<(Source, Stream), Known>,
     /// How many names `streams` holds.
     names: usize,
@@ -139,6 +144,8 @@ impl Inlet {
             bus: bus.into(),
             selection,
             is_selected: false,
+            way: (0, Ways::default()),
+            aside: Vec::new(),
             streams: HashMap::new(),
             names: 0,
             staged: Vec::new(),
@@ -153,6 +160,18 @@ impl Inlet {
     #[must_use]
     pub fn selected_by_the_source(self) -> Self {
         Self { is_selected: true, ..self }
+    }
+
+    /// Says by which way it brings what it brings. The number differs from those of the other ways.
+    #[must_use]
+    pub(crate) fn by_way(self, way: usize, ways: &Ways) -> Self {
+        Self { way: (way, ways.clone()), ..self }
+    }
+
+    /// Takes a stream that it does not bring, because another way brings it with other topics, another prefix or in
+    /// another order.
+    pub(crate) fn aside(&mut self) -> Option<(Source, Stream)> {
+        self.aside.pop()
     }
 
     /// Publishes what is staged. Call it at the end of each turn, before the process waits. `marks` are those of the
@@ -359,6 +378,15 @@ impl Inbox for Inlet {
     fn begins(&mut self, flow: Flow, patterns: u8) -> Option<Mark> {
         // What is staged refers to the names of the session before.
         self.publish_staged();
+        let stream = (flow.source, flow.stream);
+        let (way, ways) = &self.way;
+        if !ways.may_bring(*way, stream, &self.selection) {
+            self.aside.push(stream);
+            if let Some(before) = self.streams.remove(&stream) {
+                self.names -= before.names.len();
+            }
+            return None;
+        }
         let claimed = self.bus.claim(flow.source.0, flow.series.0, flow.stream.0);
         let next = match claimed {
             Ok(arrived) => arrived.next,
@@ -390,7 +418,12 @@ impl Inbox for Inlet {
             number: start.number.get(),
         };
         let open_from = self.open_from(stream);
-        let known = self.streams.get(&stream).filter(|known| known.session == flow.session);
+        let known = self.streams.get(&stream);
+        if known.is_none() {
+            // Another way brings it.
+            return;
+        }
+        let known = known.filter(|known| known.session == flow.session);
         let name = known.and_then(|known| known.names.get(start.topic.get() as usize));
         match name {
             Some(Name::Accepted(_)) => {}
@@ -464,6 +497,10 @@ impl Inbox for Inlet {
     fn loss(&mut self, flow: Flow, loss: Loss) {
         self.publish_staged();
         let stream = (flow.source, flow.stream);
+        if !self.streams.contains_key(&stream) {
+            // Another way brings it.
+            return;
+        }
         // Without numbers it stands where the stream is.
         let first = loss.after.map_or_else(
             || loss.until.map_or(0, |until| until.get().saturating_sub(loss.count)),

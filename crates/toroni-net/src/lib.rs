@@ -66,3 +66,4 @@ pub mod node;
 mod now;
 pub mod outlet;
 pub mod socket;
+mod ways;

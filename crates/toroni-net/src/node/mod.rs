@@ -18,6 +18,7 @@ use crate::inlet::{self, Inlet, InletError};
 use crate::membership::Membership;
 use crate::now::now;
 use crate::outlet::{self, Outlet, OutletError};
+use crate::ways::Ways;
 use link::{LONGEST_SLEEP_NS, Link, LinkError, ROUNDS, STALL_NS};
 use state::{Journal, State, StateError};
 use std::io;
@@ -31,7 +32,7 @@ use toroni::{Bus, FileError, PublisherError, Start, SubscriberError};
 use toroni_proto::arrivals::{self, Arrivals};
 use toroni_proto::batcher::Now;
 use toroni_proto::config::Config;
-use toroni_proto::id::{Sequence, Series, Stream};
+use toroni_proto::id::{Sequence, Series, Source, Stream};
 use toroni_proto::legs::Path;
 use toroni_proto::sender::{self, Identity};
 use toroni_proto::time::Monotonic;
@@ -122,6 +123,8 @@ pub enum Event {
     Arrivals(arrivals::Event),
     /// Of a connection over TCP.
     Tcp(tcp::Event),
+    /// A stream that comes over TCP with other topics, or in another order, is not brought by multicast as well.
+    Aside(Source, Stream),
     /// The bus refused messages of a source.
     Refused(toroni::PublishError),
     /// The kernel refused a datagram.
@@ -220,11 +223,13 @@ impl Node {
         } else {
             Link::open(&member.interfaces, groups, &peers, &member.sockets, datagram)?
         };
+        let ways = Ways::default();
         let has_inlet = settings.receive.is_some() || !settings.connect.is_empty();
         let bus_inlet = has_inlet.then(|| bus.inlet().map(Arc::new)).transpose()?;
         let tcp = if settings.listen.is_some() || !settings.connect.is_empty() {
             let what = (settings.listen.as_ref(), &settings.connect[..], &settings.send[..]);
-            Some(Tcp::open(bus, bus_inlet.as_ref(), what, member, name, now)?)
+            let inlet = bus_inlet.as_ref().map(|inlet| (inlet, &ways));
+            Some(Tcp::open(bus, inlet, what, member, name, now)?)
         } else {
             None
         };
@@ -271,7 +276,7 @@ impl Node {
                     member.instance,
                     member.random(),
                 );
-                Some((arrivals, Inlet::new(inlet, selection.clone())))
+                Some((arrivals, Inlet::new(inlet, selection.clone()).by_way(0, &ways)))
             }
         };
         let state = settings.state.clone();
@@ -382,6 +387,9 @@ impl Node {
             return Some(Event::Tcp(event));
         }
         let (arrivals, inlet) = self.receiving.as_mut()?;
+        if let Some((source, stream)) = inlet.aside() {
+            return Some(Event::Aside(source, stream));
+        }
         let event = arrivals.poll_event().map(Event::Arrivals);
         event.or_else(|| inlet.refusal().map(Event::Refused))
     }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use toroni::{Bus, BusConfig, Pattern, ReceiveError, Start, Subscriber};
 use toroni_net::host::interface;
 use toroni_net::membership::Membership;
-use toroni_net::node::{Event, Node, Receive, Send, Settings};
+use toroni_net::node::{Event, Node, Receive, Send, Settings, tcp};
 use toroni_net::socket::{Datagram, Options};
 use toroni_net::{inlet, outlet};
 use toroni_proto::arrivals;
@@ -30,6 +30,8 @@ pub(crate) struct Running {
     dies: Arc<AtomicBool>,
     /// How many streams it has followed.
     joined: Arc<AtomicUsize>,
+    /// How often it has connected over TCP, and how often a connection has ended.
+    connections: Arc<[AtomicUsize; 2]>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -38,6 +40,8 @@ impl Running {
         let mut node = Node::new(bus, settings).unwrap();
         let [stop, dies] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
         let joined = Arc::new(AtomicUsize::new(0));
+        let connections = Arc::new([0, 0].map(AtomicUsize::new));
+        let changes = connections.clone();
         let (asked, killed, heard) = (stop.clone(), dies.clone(), joined.clone());
         let thread = std::thread::spawn(move || {
             let mut is_ending = false;
@@ -52,13 +56,21 @@ impl Running {
                     if matches!(event, Event::Arrivals(arrivals::Event::Joined(_))) {
                         heard.fetch_add(1, Ordering::Relaxed);
                     }
+                    let change = match event {
+                        Event::Tcp(tcp::Event::Connected(_)) => Some(0),
+                        Event::Tcp(tcp::Event::Disconnected { error: None, .. }) => Some(1),
+                        _ => None,
+                    };
+                    if let Some(change) = change {
+                        changes[change].fetch_add(1, Ordering::Relaxed);
+                    }
                 }
                 if !has_more {
                     node.wait(None).unwrap();
                 }
             }
         });
-        Self { stop, dies, joined, thread: Some(thread) }
+        Self { stop, dies, joined, connections, thread: Some(thread) }
     }
 
     pub(crate) fn die(self) {
@@ -67,11 +79,25 @@ impl Running {
 
     /// Waits until it follows so many streams.
     pub(crate) fn has_joined(&self, streams: usize) {
-        let begin = Instant::now();
-        while self.joined.load(Ordering::Relaxed) < streams {
-            assert!(begin.elapsed() < PATIENCE, "the node hears nothing");
-            std::thread::yield_now();
-        }
+        reaches(&self.joined, streams, "the node hears nothing");
+    }
+
+    /// Waits until it has connected over TCP so often.
+    pub(crate) fn has_connected(&self, times: usize) {
+        reaches(&self.connections[0], times, "the node does not connect");
+    }
+
+    /// Waits until so many connections have ended.
+    pub(crate) fn has_disconnected(&self, times: usize) {
+        reaches(&self.connections[1], times, "the connection does not end");
+    }
+}
+
+fn reaches(count: &AtomicUsize, wanted: usize, otherwise: &str) {
+    let begin = Instant::now();
+    while count.load(Ordering::Relaxed) < wanted {
+        assert!(begin.elapsed() < PATIENCE, "{otherwise}");
+        std::thread::yield_now();
     }
 }
 

@@ -17,6 +17,7 @@ use toroni_net::node::link::to_socket;
 use toroni_net::node::{Event, Node, start, tcp};
 use toroni_proto::arrivals;
 use toroni_proto::budget::Exceeded;
+use toroni_proto::id::{Source, Stream};
 use toroni_proto::receiver::End;
 use toroni_proto::sender;
 use toroni_testkit::units::as_f64;
@@ -162,6 +163,7 @@ impl Log {
             Event::Sender(stream, event) => self.sender(&stream.to_string(), event),
             Event::Arrivals(event) => self.arrivals(event),
             Event::Tcp(event) => self.tcp(event),
+            Event::Aside(source, stream) => self.aside("a group", *source, *stream),
             Event::Refused(error) => self.line("refused", error.to_string()),
             Event::Unsent(error) => self.line(
                 "unsent",
@@ -175,6 +177,16 @@ impl Log {
                 self.line("stalled", format!("this process did not run for {} ms", ns / 1_000_000))
             }
         }
+    }
+
+    fn aside(&mut self, from: &str, source: Source, stream: Stream) {
+        self.line(
+            "aside",
+            format!(
+                "stream {stream} of source {source} comes by another way, too; from {from} it is not taken: give both the \
+                 same topics, prefix and order"
+            ),
+        );
     }
 
     fn tcp(&mut self, event: &tcp::Event) {
@@ -201,6 +213,9 @@ impl Log {
                 // While the other one is away, each attempt fails.
                 let kind = if error.is_some() { "unreachable" } else { "disconnected" };
                 self.line(kind, format!("no connection to {address}: {why}; tries again"));
+            }
+            tcp::Event::Aside { address, source, stream } => {
+                self.aside(&address.to_string(), *source, *stream);
             }
             tcp::Event::Refused(error) => self.line("refused", error.to_string()),
         }

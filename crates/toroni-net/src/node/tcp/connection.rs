@@ -3,12 +3,14 @@
 use super::{Connect, Event, Poller, TcpError, Token, socket};
 use crate::inlet::{self, Inlet};
 use crate::membership::Membership;
+use crate::ways::Ways;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use toroni_proto::audience::Name;
 use toroni_proto::bounded::client::{self, Client, Identity};
 use toroni_proto::config::Order;
+use toroni_proto::id::{Source, Stream};
 use toroni_proto::random::Random;
 use toroni_proto::time::Monotonic;
 use toroni_proto::wire::tcp::{Bye, NONCE_BYTES};
@@ -37,7 +39,7 @@ impl Connection {
     pub(super) fn new(
         connect: &Connect,
         index: usize,
-        bus: Arc<toroni::Inlet>,
+        (bus, ways): (Arc<toroni::Inlet>, &Ways),
         member: &Membership,
         name: NodeName<'_>,
         now: Monotonic,
@@ -62,7 +64,7 @@ impl Connection {
             connect: connect.clone(),
             token: Token::Connection(index),
             client,
-            inlet: Inlet::new(bus, selection).selected_by_the_source(),
+            inlet: Inlet::new(bus, selection).selected_by_the_source().by_way(index + 1, ways),
             socket: None,
             is_connecting: false,
             may_have_more: false,
@@ -70,6 +72,12 @@ impl Connection {
             failed: None,
             ends: false,
         })
+    }
+
+    /// Returns where the other node listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.connect.address
     }
 
     /// Returns the protocol's side of it.
@@ -87,6 +95,11 @@ impl Connection {
     /// Takes why the bus has refused something since the last call.
     pub(super) fn refusal(&mut self) -> Option<toroni::PublishError> {
         self.inlet.refusal()
+    }
+
+    /// Takes a stream that another way brings.
+    pub(super) fn aside(&mut self) -> Option<(Source, Stream)> {
+        self.inlet.aside()
     }
 
     /// Notes what the kernel says of its socket.

@@ -25,6 +25,7 @@ pub use self::streams::BEYOND;
 use super::Send;
 use crate::inlet::InletError;
 use crate::membership::Membership;
+use crate::ways::Ways;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::fd::{AsFd, OwnedFd};
@@ -43,6 +44,7 @@ use toroni_proto::bounded::client::TooManyPatterns;
 use toroni_proto::bounded::server::{ClientId, TooManyStreams};
 use toroni_proto::config::ConfigError;
 use toroni_proto::config::tcp::TcpConfig;
+use toroni_proto::id::{Source, Stream};
 use toroni_proto::time::Monotonic;
 use toroni_proto::wire::NodeName;
 use toroni_proto::wire::tcp::{Bye, NONCE_BYTES};
@@ -164,6 +166,15 @@ pub enum Event {
         /// What the kernel says.
         error: Option<io::Error>,
     },
+    /// A stream comes by two ways, of which one leaves out what the other brings: the second one does not bring it.
+    Aside {
+        /// Where the other node listens.
+        address: SocketAddr,
+        /// The source.
+        source: Source,
+        /// Its stream.
+        stream: Stream,
+    },
     /// The bus refused messages that came over TCP.
     Refused(toroni::PublishError),
 }
@@ -233,7 +244,7 @@ impl Tcp {
     /// that the node receives.
     pub(super) fn open(
         bus: &Bus,
-        inlet: Option<&Arc<toroni::Inlet>>,
+        inlet: Option<(&Arc<toroni::Inlet>, &Ways)>,
         (listen, connects, senders): (Option<&Listen>, &[Connect], &[Send]),
         member: &Membership,
         name: NodeName<'_>,
@@ -242,9 +253,10 @@ impl Tcp {
         let poller = Poller::new().map_err(TcpError::Watch)?;
         let open = |listen| Listener::open(bus, listen, senders, member, &poller, now);
         let listener = listen.map(open).transpose()?;
-        let connections = inlet.into_iter().flat_map(|inlet| {
-            connects.iter().enumerate().map(|(index, connect)| {
-                Connection::new(connect, index, Arc::clone(inlet), member, name, now.monotonic)
+        let connections = inlet.into_iter().flat_map(|(inlet, ways)| {
+            connects.iter().enumerate().map(move |(index, connect)| {
+                let inlet = (Arc::clone(inlet), ways);
+                Connection::new(connect, index, inlet, member, name, now.monotonic)
             })
         });
         Ok(Self {
@@ -273,6 +285,9 @@ impl Tcp {
             has_more |= connection.turn(now.monotonic, poller, &mut nonce, &mut report)?;
             if let Some(error) = connection.refusal() {
                 report(Event::Refused(error));
+            }
+            while let Some((source, stream)) = connection.aside() {
+                report(Event::Aside { address: connection.address(), source, stream });
             }
         }
         if let Some(listener) = listener {

@@ -1,0 +1,113 @@
+//! Nodes on TCP: beside multicast, and over a cable that is cut.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+mod common;
+
+use common::{Running, buses, config, everything, group, receive, receiving, sending, settings};
+use std::net::{SocketAddr, TcpListener};
+use toroni_net::node::Settings;
+use toroni_net::node::tcp::{Connect, Listen};
+use toroni_proto::config::tcp::TcpConfig;
+use toroni_proto::time::{MILLISECOND, SECOND};
+use toroni_testkit::Directory;
+use toroni_testkit::network::Setup;
+
+/// Connections are given up early, and nothing becomes too old: a busy machine may be late.
+fn tcp() -> TcpConfig {
+    TcpConfig {
+        latency_bound_ns: 9 * SECOND,
+        heartbeat_ns: 100 * MILLISECOND,
+        silence_ns: SECOND,
+        retry_ns: 20 * MILLISECOND,
+        retry_max_ns: 100 * MILLISECOND,
+        clients: 8,
+        sets: 8,
+        ..TcpConfig::default()
+    }
+}
+
+fn address() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+fn listening(settings: Settings, address: SocketAddr) -> Settings {
+    let listen = Listen { address, patterns: everything(), config: tcp() };
+    Settings { listen: Some(listen), ..settings }
+}
+
+fn connecting(settings: Settings, address: SocketAddr) -> Settings {
+    let connect = Connect { address, patterns: everything(), bind: None, config: tcp() };
+    Settings { connect: vec![connect], ..settings }
+}
+
+fn text(number: usize) -> Vec<u8> {
+    format!("{number:>200}").into_bytes()
+}
+
+/// The same stream comes by multicast and over TCP, and each message arrives once, in order.
+#[test]
+fn what_comes_by_two_ways_arrives_once() {
+    let directory = Directory::new();
+    let [from, to] = buses(&directory);
+    let (group, address, config) = (group(), address(), config(400_000_000));
+    let mut subscriber = to.subscribe("**").unwrap();
+    let both = listening(sending(settings(&["lo"], "a", 1), group, &config), address);
+    let _sender = Running::start(&from, &both);
+    let both = connecting(receiving(settings(&["lo"], "b", 2), group, &config), address);
+    let receiver = Running::start(&to, &both);
+    receiver.has_joined(1);
+    receiver.has_connected(1);
+    let publisher = from.publisher("t").unwrap();
+    let count = 20_000;
+    for number in 0..count {
+        publisher.publish(text(number)).unwrap();
+    }
+    let received = receive(&mut subscriber, count);
+    assert!(
+        received
+            .iter()
+            .map(|(_, payload)| payload)
+            .eq((0..count).map(text).collect::<Vec<_>>().iter())
+    );
+    // What came again by the slower way would stand before this.
+    publisher.publish("last").unwrap();
+    assert_eq!(receive(&mut subscriber, 1)[0].1, b"last");
+}
+
+/// While the cable is cut, messages wait in the ring of the source.
+#[test]
+fn a_connection_that_is_cut_continues_where_it_was() {
+    let Some(network) = Setup::new(2).bridged() else { return };
+    let [near, far] = &network.hosts[..] else { panic!() };
+    let directory = Directory::new();
+    let [from, to] = buses(&directory);
+    let mut subscriber = to.subscribe("**").unwrap();
+    let address = SocketAddr::new(near.address().into(), 4480);
+    let listening = near.enter(|| listening(settings(&["eth0"], "a", 1), address));
+    let _server = near.enter(|| Running::start(&from, &listening));
+    let connecting = far.enter(|| connecting(settings(&["eth0"], "b", 2), address));
+    let client = far.enter(|| Running::start(&to, &connecting));
+    let publisher = from.publisher("t").unwrap();
+    let mut published = 0;
+    for round in 1..4 {
+        client.has_connected(round);
+        for _ in 0..2_000 {
+            publisher.publish(text(published)).unwrap();
+            published += 1;
+        }
+        // The rest may be on the cable.
+        let come = receive(&mut subscriber, 1_000);
+        network.cut(1, 0);
+        for _ in 0..2_000 {
+            publisher.publish(text(published)).unwrap();
+            published += 1;
+        }
+        client.has_disconnected(round);
+        network.rejoin(1, 0);
+        let received = [come, receive(&mut subscriber, 3_000)].concat();
+        for (at, (_, payload)) in received.into_iter().enumerate() {
+            assert_eq!(payload, text(published - 4_000 + at), "round {round}");
+        }
+    }
+}
