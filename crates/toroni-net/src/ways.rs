@@ -21,7 +21,10 @@ struct Brought {
 
 /// The ways on which messages come to one bus. Its clones are the same.
 #[derive(Clone, Default)]
-pub(crate) struct Ways(Arc<Mutex<HashMap<(Source, Stream), (usize, Brought)>>>);
+pub(crate) struct Ways(Arc<Mutex<Firsts>>);
+
+/// Which way brought a stream first, and what it brings of it.
+type Firsts = HashMap<(Source, Stream), (usize, Brought)>;
 
 impl Ways {
     /// Returns whether this way may bring a stream. The number differs from those of other ways.
