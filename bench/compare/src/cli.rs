@@ -6,6 +6,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use toroni_bench_harness::experiment::connections;
 use toroni_bench_harness::options::Output;
 
+use crate::net::Net;
+
 #[derive(Parser)]
 #[command(
     name = "toroni-bench",
@@ -14,6 +16,7 @@ use toroni_bench_harness::options::Output;
 #[command(after_help = "Examples:
   cargo run --release -p toroni-bench -- floors
   cargo run --release -p toroni-bench -- machines
+  cargo run --release -p toroni-bench -- net crybaby --quick
   cargo run --release -p toroni-bench -- peers latency --quick
   cargo run --release -p toroni-bench -- peers throughput --peer aeron --peer tcp --json
 
@@ -47,6 +50,8 @@ pub(crate) enum Command {
     Peers(Peers),
     /// Measure the proactor's engines, a thread-pool reactor, tokio and compio: `toroni bench proactor` with peers
     Proactor(ProactorWithPeers),
+    /// Measure the protocol between hosts, which are network namespaces, beside plain datagrams. Needs root
+    Net(Net),
     /// Run a child process of a run
     #[command(hide = true)]
     Child,

@@ -3,6 +3,7 @@
 //! ```text
 //!   cli        the command line
 //!   machines   the network protocol alone
+//!   net/       the network protocol between hosts, beside plain datagrams
 //!   floors/    copies, cache lines, wake-ups
 //!   peers/     contenders, in turn, on the bench harness; ratios and goals
 //!   proactor   the connections of the proactor paper, with tokio and compio
@@ -19,6 +20,7 @@
 mod cli;
 mod floors;
 mod machines;
+mod net;
 mod peers;
 mod proactor;
 
@@ -45,6 +47,9 @@ fn main() -> ExitCode {
             let length = if quick { machines::RunLength::QUICK } else { machines::RunLength::FULL };
             machines::report(length)
                 .and_then(|report| print(&[report], &Output { json, plot: None }))
+        }
+        Command::Net(options) => {
+            net::run(&options).and_then(|reports| print(&reports, &options.output))
         }
         Command::Peers(options) => plots_of_peers(&options)
             .and_then(|plots| check_plots(&plots))

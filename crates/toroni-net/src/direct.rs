@@ -416,6 +416,13 @@ impl Direct {
         self.sending.as_mut()?.sender.poll_event()
     }
 
+    /// Returns what the own stream has sent so far, and how often it was asked to repeat something. `None` without a
+    /// stream.
+    #[must_use]
+    pub fn sender_counters(&self) -> Option<sender::Counters> {
+        self.sending.as_ref().map(|sending| sending.sender.counters())
+    }
+
     /// Returns the sockets.
     #[must_use]
     pub fn link(&self) -> &Link {

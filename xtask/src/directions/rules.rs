@@ -66,7 +66,13 @@ pub(super) const CRATES: &[Crate] = &[
     },
     Crate {
         name: "toroni-bench",
-        members: &["toroni-bench-harness", "toroni-machines", "toroni-testkit"],
+        members: &[
+            "toroni-bench-harness",
+            "toroni-machines",
+            "toroni-net",
+            "toroni-proto",
+            "toroni-testkit",
+        ],
         foreign: None,
     },
     Crate {

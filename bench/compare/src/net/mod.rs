@@ -1,0 +1,84 @@
+//! The protocol between hosts, which are network namespaces, beside plain datagrams.
+//!
+//! ```text
+//!   rig       hosts, senders and receivers
+//!   latency   one way between two hosts, busy and blocking
+//!   crowd     one sender and several receivers: loss, a crybaby, many
+//! ```
+//!
+//! Both ends are programs without a bus (`toroni_net::direct`), so that what is measured is the protocol and not the bus,
+//! which has reports of its own. On a machine of two cores only ratios count: what is compared runs in turn.
+
+mod crowd;
+mod latency;
+mod rig;
+
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use toroni_bench_harness::Failure;
+use toroni_bench_harness::options::Output;
+use toroni_bench_harness::report::Report;
+
+/// What to measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Experiment {
+    /// One way between two hosts, beside plain datagrams
+    Latency,
+    /// A network that loses: throughput and latency beside one that does not
+    Loss,
+    /// Four good receivers, with and without a fifth that loses 30 %
+    Crybaby,
+    /// What 1 to 30 receivers cost the sender
+    Many,
+}
+
+#[derive(Args)]
+pub(crate) struct Net {
+    /// What to measure [default: all]
+    #[arg(value_enum)]
+    experiments: Vec<Experiment>,
+    /// Finish in a minute: fewer repetitions, shorter runs
+    #[arg(long)]
+    quick: bool,
+    /// Number of runs of each row, all rows in turn
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repetitions: Option<u32>,
+    /// The `data_rate` of the sender in Mbit/s; 70 % of it are offered
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    rate: u32,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+/// How long the measurement takes.
+#[derive(Clone, Copy, Debug)]
+struct Length {
+    repetitions: u32,
+    /// Of one row in one repetition.
+    each: Duration,
+    /// In bits per second.
+    data_rate: u64,
+}
+
+/// Measures what was asked for.
+///
+/// # Errors
+/// If there can be no network namespaces here, or nothing arrives.
+pub(crate) fn run(options: &Net) -> Result<Vec<Report>, Failure> {
+    let (repetitions, seconds) = if options.quick { (3, 1) } else { (7, 4) };
+    let length = Length {
+        repetitions: options.repetitions.unwrap_or(repetitions),
+        each: Duration::from_secs(seconds),
+        data_rate: u64::from(options.rate) * 1_000_000,
+    };
+    let all = Experiment::value_variants();
+    let wanted = if options.experiments.is_empty() { all } else { &options.experiments };
+    let measure = |experiment: &Experiment| match experiment {
+        Experiment::Latency => latency::report(&length),
+        Experiment::Loss => crowd::loss(&length),
+        Experiment::Crybaby => crowd::crybaby(&length),
+        Experiment::Many => crowd::many(&length),
+    };
+    wanted.iter().map(measure).collect()
+}
