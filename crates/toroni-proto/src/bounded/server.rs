@@ -30,6 +30,7 @@ use self::slot::{Slot, State};
 use super::batch::{Batch, Room};
 use super::frames::Frames;
 use crate::batcher::Now;
+use crate::budget::{Budget, Part};
 use crate::config::tcp::TcpConfig;
 use crate::hook::mutant;
 use crate::id::{MessageNumber, Number, Realm, Series, Session, Source, Stream};
@@ -178,6 +179,8 @@ pub struct Server {
     random: Random,
     ended: bool,
     farewell: [u8; 64],
+    /// From the first message of a frame until a client's connection has taken it.
+    queueing: Budget,
     counters: Counters,
 }
 
@@ -237,6 +240,7 @@ impl Server {
             random,
             ended: false,
             farewell: [0; 64],
+            queueing: Budget::new(Part::TcpQueue),
             counters: Counters {
                 accepted: 0,
                 full: 0,
@@ -259,6 +263,12 @@ impl Server {
     #[must_use]
     pub const fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// Returns how long frames took until a connection had taken them, counted for each client. The caller sets its limit,
+    /// and asks what exceeded it.
+    pub const fn queueing(&mut self) -> &mut Budget {
+        &mut self.queueing
     }
 
     /// Returns the number of a topic. Returns `None` if the stream's table is full: then the caller reports

@@ -191,7 +191,7 @@ impl World {
                 let length = bytes.len().min(room - pipe.len().min(room));
                 pipe.extend(&bytes[..length]);
                 let server = &mut self.server;
-                counted(&mut self.count, || server.wrote(client, length));
+                counted(&mut self.count, || server.wrote(now, client, length));
                 if length == 0 {
                     counted(&mut self.count, || server.blocked(now, client));
                     break;

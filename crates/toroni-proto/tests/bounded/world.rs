@@ -557,7 +557,7 @@ impl<'a> World<'a> {
             let Some(one) = one else { return Err(format!("{client:?} has no connection")) };
             while let Some(bytes) = self.server.transmit(now, client) {
                 let length = one.to_client.write(bytes);
-                self.server.wrote(client, length);
+                self.server.wrote(now, client, length);
                 if length == 0 {
                     self.server.blocked(now, client);
                     break;

@@ -279,7 +279,7 @@ impl Listener {
                 match peer.socket.write(bytes) {
                     Ok(length) => {
                         has_written = true;
-                        server.wrote(client, length);
+                        server.wrote(now, client, length);
                     }
                     Err(error) if error.kind() == ErrorKind::Interrupted => {}
                     Err(error) if error.kind() == ErrorKind::WouldBlock => {

@@ -136,7 +136,7 @@ impl Bench {
         }
         while let Some(bytes) = self.server.transmit(now, peer.id) {
             let (length, bytes) = (bytes.len(), bytes.to_vec());
-            self.server.wrote(peer.id, length);
+            self.server.wrote(now, peer.id, length);
             if let Some(room) = peer.client.room().get_mut(..length) {
                 room.copy_from_slice(&bytes);
                 peer.client.received(now, length, &mut peer.out);
@@ -216,11 +216,11 @@ fn a_frame_that_was_begun_is_finished_however_late() {
     let names = bench.server.transmit(now, peer.id).unwrap().to_vec();
     peer.client.room()[..names.len()].copy_from_slice(&names);
     peer.client.received(now, names.len(), &mut peer.out);
-    bench.server.wrote(peer.id, names.len());
+    bench.server.wrote(at(0).monotonic, peer.id, names.len());
     let begun = bench.server.transmit(now, peer.id).unwrap()[..10].to_vec();
     peer.client.room()[..10].copy_from_slice(&begun);
     peer.client.received(now, 10, &mut peer.out);
-    bench.server.wrote(peer.id, 10);
+    bench.server.wrote(at(0).monotonic, peer.id, 10);
     bench.publish(1, 0, 0, 5).unwrap();
     // Its memory is overwritten, too.
     let other = bench.join(1, 1);
@@ -228,7 +228,7 @@ fn a_frame_that_was_begun_is_finished_however_late() {
         bench.publish(2, 0, 1, 900).unwrap();
         while let Some(bytes) = bench.server.transmit(at(2).monotonic, other.id) {
             let length = bytes.len();
-            bench.server.wrote(other.id, length);
+            bench.server.wrote(at(0).monotonic, other.id, length);
         }
     }
     bench.exchange(&mut peer, 900);
@@ -246,11 +246,11 @@ fn a_connection_that_ends_finishes_its_frame_before_bye() {
     let names = bench.server.transmit(now, peer.id).unwrap().to_vec();
     peer.client.room()[..names.len()].copy_from_slice(&names);
     peer.client.received(now, names.len(), &mut peer.out);
-    bench.server.wrote(peer.id, names.len());
+    bench.server.wrote(at(0).monotonic, peer.id, names.len());
     let begun = bench.server.transmit(now, peer.id).unwrap()[..10].to_vec();
     peer.client.room()[..10].copy_from_slice(&begun);
     peer.client.received(now, 10, &mut peer.out);
-    bench.server.wrote(peer.id, 10);
+    bench.server.wrote(at(0).monotonic, peer.id, 10);
     bench.server.end(now);
     bench.exchange(&mut peer, 1);
     assert_eq!(peer.got(), ["0 is a/b", "0:100 900"]);
@@ -273,7 +273,7 @@ fn a_long_message_goes_in_parts_and_is_lost_as_a_whole() {
     let part = bench.server.transmit(now, peer.id).unwrap().to_vec();
     peer.client.room()[..part.len()].copy_from_slice(&part);
     peer.client.received(now, part.len(), &mut peer.out);
-    bench.server.wrote(peer.id, part.len());
+    bench.server.wrote(at(0).monotonic, peer.id, part.len());
     bench.exchange(&mut peer, 300);
     assert_eq!(peer.got(), ["0: 1 Exact Budget below 102"]);
     bench.publish(300, 0, 0, 20_001).unwrap();
@@ -367,7 +367,7 @@ fn with_the_pace_of_the_receivers_the_slowest_holds_for_a_limited_time() {
     let now = at(4_000).monotonic;
     for _ in 0..2 {
         let length = bench.server.transmit(now, slow.id).unwrap().len();
-        bench.server.wrote(slow.id, length);
+        bench.server.wrote(at(0).monotonic, slow.id, length);
     }
     while bench.publish(4_000, 0, 0, 900).is_ok() {}
     bench.server.handle_timeout(at(8_999));
@@ -376,7 +376,7 @@ fn with_the_pace_of_the_receivers_the_slowest_holds_for_a_limited_time() {
     assert_eq!(bench.publish(9_000, 0, 0, 900), Ok(()));
     while let Some(bytes) = bench.server.transmit(at(9_000).monotonic, slow.id) {
         let length = bytes.len();
-        bench.server.wrote(slow.id, length);
+        bench.server.wrote(at(0).monotonic, slow.id, length);
     }
     assert_eq!(bench.closed(), Some(Bye::Slow));
 }
@@ -396,7 +396,7 @@ fn heartbeats_move_the_resume_point_of_a_quiet_stream() {
     let beat = bench.server.transmit(at(1_000).monotonic, peer.id).unwrap().to_vec();
     peer.client.room()[..beat.len()].copy_from_slice(&beat);
     peer.client.received(at(1_000).monotonic, beat.len(), &mut peer.out);
-    bench.server.wrote(peer.id, beat.len());
+    bench.server.wrote(at(0).monotonic, peer.id, beat.len());
     assert_eq!(marks(&peer), [100, 500]);
     bench.exchange(&mut peer, 1_000);
     assert_eq!(marks(&peer), [101, 500]);
@@ -485,7 +485,7 @@ fn clients_are_served_in_an_order_that_is_drawn_for_each_turn() {
         while let Some(client) = bench.server.next_ready() {
             while let Some(bytes) = bench.server.transmit(at(turn).monotonic, client) {
                 let length = bytes.len();
-                bench.server.wrote(client, length);
+                bench.server.wrote(at(0).monotonic, client, length);
             }
             order.push(client);
         }
@@ -561,7 +561,7 @@ fn a_client_that_has_taken_everything_holds_nothing() {
     while bench.publish(0, 0, 0, 900).is_ok() {}
     while let Some(bytes) = bench.server.transmit(at(100).monotonic, slow.id) {
         let length = bytes.len();
-        bench.server.wrote(slow.id, length);
+        bench.server.wrote(at(0).monotonic, slow.id, length);
     }
     bench.server.handle_timeout(at(6_000));
     assert_eq!(bench.closed(), None);
@@ -606,4 +606,27 @@ fn who_joins_while_a_message_is_given_to_the_sets_gets_it_by_a_replay() {
     let _peer = bench.connect(client, 1_000);
     let wanted = bench.server.next_replay(at(1_000).monotonic).expect("the message was passed");
     assert_eq!((wanted.from.get(), wanted.end.get()), (next, next + 1));
+}
+
+#[test]
+fn how_long_frames_waited_for_their_connection_is_measured_until_their_last_byte() {
+    use crate::budget::{Limits, Part};
+    let mut bench = bench(&config(), None);
+    let mut peer = bench.join(0, 0);
+    let mut limits = Limits::default();
+    limits.set(Part::TcpQueue, Some(40 * MILLISECOND));
+    bench.server.queueing().set_limits(&limits);
+    // Names go with the first message.
+    bench.publish(0, 0, 0, 500).unwrap();
+    bench.exchange(&mut peer, 0);
+    bench.publish(100, 0, 0, 500).unwrap();
+    let length = bench.server.transmit(at(110).monotonic, peer.id).unwrap().len();
+    bench.server.wrote(at(120).monotonic, peer.id, length - 1);
+    assert_eq!(bench.server.queueing().histogram().count(), 1, "a part of it is not all");
+    bench.server.transmit(at(150).monotonic, peer.id).unwrap();
+    bench.server.wrote(at(150).monotonic, peer.id, 1);
+    assert_eq!(bench.server.queueing().histogram().count(), 2);
+    let exceeded = bench.server.queueing().poll(at(150).monotonic).unwrap();
+    assert_eq!((exceeded.part, exceeded.times), (Part::TcpQueue, 1));
+    assert_eq!(exceeded.worst.took_ns, 50 * MILLISECOND);
 }

@@ -3,7 +3,8 @@
 use super::super::frames::Handle;
 use super::super::queue::{Announce, Mode};
 use super::slot::{OWN_BYTES, Sending, State};
-use super::{ClientId, Server};
+use super::{ClientId, Offered, Server};
+use crate::budget::Case;
 use crate::config::tcp::Pace;
 use crate::hook::mutant;
 use crate::id::{MessageNumber, Number};
@@ -68,7 +69,7 @@ impl Server {
     }
 
     /// Notes that the connection took this many bytes of [`Self::transmit`].
-    pub fn wrote(&mut self, client: ClientId, length: usize) {
+    pub fn wrote(&mut self, now: Monotonic, client: ClientId, length: usize) {
         let Some(slot) = self.slots.get_mut(usize::from(client.0)) else { return };
         if length > 0 {
             slot.blocked_since = None;
@@ -84,6 +85,11 @@ impl Server {
             Sending::Shared { handle, written } => {
                 *written = written.saturating_add(length);
                 if *written as u64 >= self.frames.length(*handle) {
+                    let about = self.frames.about(*handle);
+                    let at = about.lane as usize % self.streams.len();
+                    let Offered { source, stream, .. } = self.streams[at];
+                    let (number, took_ns) = (about.first.get(), now.since(about.made));
+                    self.queueing.record(Case { source, stream, number, took_ns });
                     self.frames.release(*handle);
                     slot.sending = Sending::Nothing;
                     slot.held_since = None;

@@ -27,7 +27,7 @@ impl World {
                 let length = bytes.len().min(room);
                 one.to_client.extend(&bytes[..length]);
                 left -= length;
-                self.server.wrote(client, length);
+                self.server.wrote(now.monotonic, client, length);
                 if length == 0 {
                     self.server.blocked(now.monotonic, client);
                     break;
