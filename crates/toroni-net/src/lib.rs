@@ -40,6 +40,7 @@
 //! |---|---|
 //! | [`direct`] | for a program without a bus: sends and receives itself |
 //! | [`node`] | all of it together: the loop of a node, its sockets, its state on disk |
+//! | [`node::tcp`] | what a node serves and receives over TCP |
 //! | [`membership`] | who a process is in its realm |
 //! | [`outlet`] | from a bus to a stream |
 //! | [`inlet`] | from streams to a bus |

@@ -5,6 +5,7 @@ use crate::support::{Buses, LIMIT};
 use rustix::process::Signal;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 use toroni::{Bus, BusConfig, LostBound, Policy, ReceiveError, Subscriber};
 use toroni_testkit::Program;
@@ -391,5 +392,28 @@ fn only_who_has_the_key_and_the_realm_is_served() {
         assert_eq!(sequence, 0, "a stranger got messages");
     }
     leave(client);
+    leave(server);
+}
+
+/// More clients than a process usually may have open: the node asks for more.
+#[test]
+fn as_many_as_the_file_says_are_taken() {
+    let buses = Buses::new();
+    let address = address();
+    let _bus = bus(&buses, "a", 1 << 20);
+    let path = file(&buses, "a", &(listen(address) + "clients = 200\n"));
+    let usual = buses.command(&["node", "--config", &path]);
+    // 80 are enough for one that does not ask.
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", "ulimit -S -n 80 && exec \"$0\" \"$@\""]).arg(usual.get_program());
+    command.args(usual.get_args()).env("TORONI_DIR", buses.path());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut server = Program::start_with_ready_fd(command);
+    server.wait_ready();
+    let silent: Vec<TcpStream> = (0..200).map(|_| TcpStream::connect(address).unwrap()).collect();
+    let full = TcpStream::connect(address).unwrap();
+    assert!(!said(&full).is_empty(), "BYE says that it is full");
+    assert!(!server.errors().contains("cannot take a connection"), "{}", server.errors());
+    drop(silent);
     leave(server);
 }

@@ -86,6 +86,7 @@ impl Listener {
             Server::new(config, &identity, served, member.random(), now.monotonic)
         })?;
         let failed = |source| TcpError::Listen { address: listen.address, source };
+        socket::allow(config.clients);
         let socket = socket::listen(listen.address).map_err(failed)?;
         let address = socket.local_addr().map_err(failed)?;
         poller.add_listening(&socket).map_err(failed)?;

@@ -3,6 +3,7 @@
 use crate::socket::options::{self, UNSENT_LOW_WATER};
 use rustix::fd::OwnedFd;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with, sockopt};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
@@ -13,6 +14,9 @@ const SEND_BUFFER: usize = 256 << 10;
 const UNSENT_BYTES: i32 = 16 << 10;
 /// After so long without an acknowledgement the connection is lost, in milliseconds; see `TCP_USER_TIMEOUT` in tcp(7).
 const USER_TIMEOUT_MS: u32 = 10_000;
+
+/// What else a node has open: files of the bus, sockets of groups, standard streams.
+const OTHER_DESCRIPTORS: u64 = 256;
 
 /// Prepares a connection: it never waits, and holds little.
 pub(super) fn prepare(socket: &TcpStream) -> io::Result<()> {
@@ -29,6 +33,17 @@ pub(super) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = TcpListener::bind(address)?;
     socket.set_nonblocking(true)?;
     Ok(socket)
+}
+
+/// Lets this process open so many sockets beyond those of other purposes, as far as it may; see `RLIMIT_NOFILE` in
+/// getrlimit(2). Where it may not, connections are refused one by one.
+pub(super) fn allow(sockets: u64) {
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = sockets.saturating_add(OTHER_DESCRIPTORS);
+    let most = limit.maximum.map_or(wanted, |maximum| maximum.min(wanted));
+    if limit.current.is_some_and(|current| current < most) {
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(most), ..limit });
+    }
 }
 
 /// Begins to connect. The connection is made, or has failed, when the socket can be written.
