@@ -6,7 +6,7 @@ use crate::order::StreamKey;
 use crate::witness::Witness;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use toroni::Bus;
 use zenoh::Session;
@@ -35,21 +35,42 @@ impl State {
     }
 }
 
-#[derive(Debug)]
+/// What the threads of a bridge share while it uses one session of Zenoh. The session is the context's own; the rest stays
+/// when the bridge opens another one.
+#[derive(Clone, Debug)]
 pub(crate) struct Context {
     pub(crate) bus: Bus,
     pub(crate) session: Session,
     pub(crate) identity: Identity,
-    pub(crate) counting: Counting,
-    pub(crate) witness: Witness,
+    pub(crate) counting: Arc<Counting>,
+    pub(crate) witness: Arc<Witness>,
     pub(crate) heartbeat: Duration,
     pub(crate) most_hops: u8,
     /// How many bridges messages of each stream have passed, as the import sees it.
-    pub(crate) hops: Mutex<HashMap<StreamKey, u8>>,
+    pub(crate) hops: Arc<Mutex<HashMap<StreamKey, u8>>>,
+    life: Arc<Life>,
+}
+
+/// What a bridge is doing, for all its threads.
+#[derive(Debug)]
+pub(crate) struct Life {
     state: Mutex<State>,
     changed: Condvar,
     /// Whether the state is one that is over: what the threads read for each message.
     is_over: AtomicBool,
+    /// Whether other programs of Zenoh may have given up the session of this one.
+    is_doubtful: AtomicBool,
+}
+
+impl Default for Life {
+    fn default() -> Self {
+        Self {
+            state: Mutex::new(State::Starting),
+            changed: Condvar::new(),
+            is_over: AtomicBool::new(false),
+            is_doubtful: AtomicBool::new(false),
+        }
+    }
 }
 
 impl Context {
@@ -64,22 +85,59 @@ impl Context {
             bus,
             session,
             identity,
-            counting: Counting::default(),
-            witness: Witness::default(),
+            counting: Arc::default(),
+            witness: Arc::default(),
             heartbeat,
             most_hops,
-            hops: Mutex::default(),
-            state: Mutex::new(State::Starting),
-            changed: Condvar::new(),
-            is_over: AtomicBool::new(false),
+            hops: Arc::default(),
+            life: Arc::default(),
         }
     }
 
+    /// Returns the context of the same bridge with another session.
+    pub(crate) fn with_session(&self, session: Session) -> Self {
+        Self { session, ..self.clone() }
+    }
+
+    pub(crate) fn life(&self) -> &Arc<Life> {
+        &self.life
+    }
+
+    /// Changes the state, unless the bridge has ended.
+    pub(crate) fn set_state(&self, state: State) {
+        self.life.set_state(state);
+    }
+
+    /// Ends the bridge because of an error.
+    pub(crate) fn fail(&self, error: String) {
+        tracing::error!(error, "the bridge ends");
+        self.set_state(State::Failed(error));
+    }
+
+    pub(crate) fn state(&self) -> State {
+        self.life.state()
+    }
+
+    /// Waits until the state is as wanted, or the time is over. Returns the state.
+    pub(crate) fn wait(&self, timeout: Duration, is_wanted: impl Fn(&State) -> bool) -> State {
+        self.life.wait(timeout, is_wanted)
+    }
+
+    /// Wakes those who wait for a state, so that they look at other things.
+    pub(crate) fn wake(&self) {
+        self.life.wake();
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.life.has_ended()
+    }
+}
+
+impl Life {
     pub(crate) fn state(&self) -> State {
         lock(&self.state).clone()
     }
 
-    /// Changes the state, unless the bridge has ended.
     pub(crate) fn set_state(&self, state: State) {
         let mut now = lock(&self.state);
         if now.is_over() || *now == state {
@@ -92,13 +150,6 @@ impl Context {
         self.changed.notify_all();
     }
 
-    /// Ends the bridge because of an error.
-    pub(crate) fn fail(&self, error: String) {
-        tracing::error!(error, "the bridge ends");
-        self.set_state(State::Failed(error));
-    }
-
-    /// Waits until the state is as wanted, or the time is over. Returns the state.
     pub(crate) fn wait(&self, timeout: Duration, is_wanted: impl Fn(&State) -> bool) -> State {
         let deadline = Instant::now().checked_add(timeout);
         let mut state = lock(&self.state);
@@ -117,7 +168,6 @@ impl Context {
         state.clone()
     }
 
-    /// Wakes those who wait for a state, so that they look at other things.
     pub(crate) fn wake(&self) {
         drop(lock(&self.state));
         self.changed.notify_all();
@@ -125,6 +175,21 @@ impl Context {
 
     pub(crate) fn has_ended(&self) -> bool {
         self.is_over.load(Ordering::Acquire)
+    }
+
+    /// Says that other programs may have given up the session.
+    pub(crate) fn doubt(&self) {
+        self.is_doubtful.store(true, Ordering::Release);
+        self.wake();
+    }
+
+    pub(crate) fn is_doubtful(&self) -> bool {
+        self.is_doubtful.load(Ordering::Acquire)
+    }
+
+    /// Says that the session is a new one.
+    pub(crate) fn trust(&self) {
+        self.is_doubtful.store(false, Ordering::Release);
     }
 }
 

@@ -118,6 +118,8 @@ counters! {
     standbys,
     /// How often it continued the numbers of its predecessor.
     resumed,
+    /// How often it opened another session of Zenoh, because its process was stopped for long.
+    renewals,
 }
 
 /// A counter.

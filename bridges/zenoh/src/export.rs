@@ -270,6 +270,8 @@ impl Exporting {
             self.send_rest(&mut subscriber)?;
         }
         self.beat(true);
+        // For the export that follows in this process, if no importer can tell it.
+        self.context.witness.take(&self.plan.prefix, &lock(&self.table).full());
         self.await_importers();
         Ok(())
     }

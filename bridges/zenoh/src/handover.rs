@@ -79,16 +79,17 @@ impl Ranks {
     }
 }
 
-/// Runs a bridge until it is stopped.
+/// Runs a bridge until it is stopped, or its session is doubtful.
 pub(crate) fn run(context: &Arc<Context>, plans: &Plans, ranks: &Ranks) -> Result<(), BridgeError> {
     // What is published while the bridge looks around is exported, too.
     let mut end = end_of(context)?;
     let _heard = listen(context, plans)?;
     let settled = Instant::now() + plans.settle;
-    context.wait(plans.settle, |state| state.is_over() || !ranks.is_first());
+    let is_done = |state: &State| state.is_over() || context.life().is_doubtful();
+    context.wait(plans.settle, |state| is_done(state) || !ranks.is_first());
     let mut was_second = false;
     loop {
-        if context.has_ended() {
+        if is_done(&context.state()) {
             return Ok(());
         }
         if !ranks.is_first() {
@@ -98,7 +99,7 @@ pub(crate) fn run(context: &Arc<Context>, plans: &Plans, ranks: &Ranks) -> Resul
             was_second = true;
             context.set_state(State::StandBy);
             complete(context, plans);
-            context.wait(LOOK, |state| state.is_over() || ranks.is_first());
+            context.wait(LOOK, |state| is_done(state) || ranks.is_first());
             continue;
         }
         if was_second {
@@ -106,14 +107,14 @@ pub(crate) fn run(context: &Arc<Context>, plans: &Plans, ranks: &Ranks) -> Resul
         } else {
             // No other bridge is here. Links may still be coming up.
             let left = settled.saturating_duration_since(Instant::now());
-            context.wait(left, |state| state.is_over() || !ranks.is_first());
-            if context.has_ended() || !ranks.is_first() {
+            context.wait(left, |state| is_done(state) || !ranks.is_first());
+            if is_done(&context.state()) || !ranks.is_first() {
                 continue;
             }
         }
         let running = Running::start(context, plans, end)?;
         context.set_state(State::Active);
-        context.wait(Duration::MAX, |state| state.is_over() || !ranks.is_first());
+        context.wait(Duration::MAX, |state| is_done(state) || !ranks.is_first());
         running.stop();
         // Where to begin if the other one ends without a heartbeat.
         end = end_of(context)?;

@@ -14,6 +14,7 @@
 //! - `beat` counts messages by topic, and tells others in heartbeats. `witness` keeps the last ones of others.
 //! - `history` answers queries. `loss` has the loss reports that a bridge relays.
 //! - `handover` lets one of several bridges of a bus work.
+//! - `renewal` opens another session of Zenoh after the process was stopped for long.
 
 pub mod attachment;
 mod batch;
@@ -33,6 +34,7 @@ mod limit;
 mod loss;
 mod order;
 mod queue;
+mod renewal;
 mod send;
 mod witness;
 
@@ -42,19 +44,23 @@ pub use counters::Counters;
 pub use error::BridgeError;
 
 use config::{MAX_HOPS, ZenohSource};
-use context::Context;
+use context::{Context, Life, lock};
+use counters::Counting;
 use handover::{Plans, Ranks};
 use identity::Identity;
-use std::sync::Arc;
+use renewal::{Renewal, Watchdog};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use toroni::BusConfig;
-use zenoh::Wait;
+use zenoh::{Session, Wait};
 
 /// A running bridge. Dropping it stops it.
 #[derive(Debug)]
 pub struct Bridge {
-    context: Arc<Context>,
+    life: Arc<Life>,
+    counting: Arc<Counting>,
+    session: Arc<Mutex<Session>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -67,29 +73,26 @@ impl Bridge {
     pub fn start(config: &Config) -> Result<Self, BridgeError> {
         let plans = check(config)?;
         let zenoh = zenoh_config(&config.zenoh)?;
+        let watchdog = Watchdog::new(&zenoh);
         let mut bus = BusConfig::new().participant_name("toroni-zenoh");
         if let Some(directory) = &config.bus.directory {
             bus = bus.directory(directory);
         }
         let bus = bus.open(&config.bus.name)?;
-        let session = zenoh::open(zenoh)
-            .wait()
-            .map_err(|source| BridgeError::Zenoh { action: "open a session", source })?;
+        let session = open(&zenoh)?;
         let identity = Identity::new(&bus, config.source.as_deref(), &config.realm);
         tracing::info!(bus = %bus.id(), source = identity.source, zid = %session.info().zid().wait(), "the bridge starts");
         let context = Arc::new(Context::new(bus, session, identity, config.heartbeat, config.hops));
         let ranks = Ranks::join(&context, &config.realm)?;
-        let run = {
-            let context = context.clone();
-            move || {
-                if let Err(error) = handover::run(&context, &plans, &ranks) {
-                    context.fail(error.to_string());
-                }
-            }
-        };
+        let (life, counting) = (context.life().clone(), context.counting.clone());
+        let session = Arc::new(Mutex::new(context.session.clone()));
+        let renewal = Renewal { zenoh, realm: config.realm.clone(), current: session.clone() };
+        let run = move || renewal.run(context, ranks, &plans);
         let builder = std::thread::Builder::new().name("bridge".to_owned());
         let thread = builder.spawn(run).map_err(BridgeError::Thread)?;
-        Ok(Self { context, thread: Some(thread) })
+        let bridge = Self { life, counting, session, thread: Some(thread) };
+        watchdog.start(&bridge.life)?;
+        Ok(bridge)
     }
 
     /// Stops it: it sends a last heartbeat, withdraws from Zenoh, and ends its threads.
@@ -99,35 +102,33 @@ impl Bridge {
 
     fn end(&mut self) {
         let Some(thread) = self.thread.take() else { return };
-        self.context.set_state(State::Stopped);
+        self.life.set_state(State::Stopped);
         let _ = thread.join();
-        if let Err(error) = self.context.session.close().wait() {
-            tracing::debug!(%error, "the session of Zenoh does not close");
-        }
     }
 
     /// Returns what it is doing.
     #[must_use]
     pub fn state(&self) -> State {
-        self.context.state()
+        self.life.state()
     }
 
     /// Waits until it is in a state, or has ended, or the time is over. Returns the state.
     #[must_use]
     pub fn wait_for(&self, state: &State, timeout: Duration) -> State {
-        self.context.wait(timeout, |now| now == state || now.is_over())
+        self.life.wait(timeout, |now| now == state || now.is_over())
     }
 
     /// Returns what it has counted.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        self.context.counting.now()
+        self.counting.now()
     }
 
-    /// Returns the Zenoh session that it uses. Programs may ask it for peers, routers and its own id.
+    /// Returns the Zenoh session that it uses now. Programs may ask it for peers, routers and its own id. The bridge opens
+    /// another one after its process was stopped for long.
     #[must_use]
-    pub fn session(&self) -> &zenoh::Session {
-        &self.context.session
+    pub fn session(&self) -> Session {
+        lock(&self.session).clone()
     }
 }
 
@@ -216,4 +217,9 @@ fn zenoh_config(source: &ZenohSource) -> Result<zenoh::Config, BridgeError> {
         }
     };
     read.map_err(|source| BridgeError::Zenoh { action: "read the configuration of Zenoh", source })
+}
+
+fn open(config: &zenoh::Config) -> Result<Session, BridgeError> {
+    let opened = zenoh::open(config.clone()).wait();
+    opened.map_err(|source| BridgeError::Zenoh { action: "open a session", source })
 }

@@ -57,9 +57,9 @@ fn a_stopped_importer_harms_only_itself() {
     let _lively = b.bridge(&["--import", "**"]);
     let stopped = c.bridge(&["--import", "**"]);
     meet(a, "hello", &[&listeners[0], &listeners[1]]);
-    // Not so long that Zenoh closes the connection, after 10 s.
-    let count = 60_000;
-    let publisher = a.start_publishing("line", 0..count, &["--rate", "10k/s"]);
+    // So long that Zenoh closes the connection, after 10 s.
+    let count = 100_000;
+    let publisher = a.start_publishing("line", 0..count, &["--rate", "5k/s"]);
     wait::until("messages arrive", || listeners[1].account().received("line") > 1_000);
     stopped.stop();
     let _ = publisher.succeed();
@@ -68,6 +68,7 @@ fn a_stopped_importer_harms_only_itself() {
     eprintln!("the other importer missed {missing} of {count}");
     assert!(missing < count / 10, "the stopped bridge cost the other one {missing} messages");
     stopped.resume();
+    stopped.wait_for_error("the bridge has a new session");
     listeners[1].wait_settled("line", count);
     let missing = listeners[1].account().balance_within_bounds("line", count);
     eprintln!("the stopped importer missed {missing} messages, all of them reported");
