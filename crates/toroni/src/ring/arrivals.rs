@@ -206,6 +206,13 @@ impl Arrivals<'_> {
         self.pending.entry.store(0, Ordering::Release);
     }
 
+    /// Raises the mark without a record. It is one store, so an owner that dies has done it or has not.
+    pub(crate) fn raise(&self, arrival: &Arrival, mark: u64, now_ns: u64) {
+        let entry = &self.entries[arrival.index];
+        entry.mark.store(mark.max(arrival.mark), Ordering::Release);
+        entry.reached_ns.store(now_ns, Ordering::Relaxed);
+    }
+
     fn mark(&self, index: usize) -> Result<u64, Corrupt> {
         let mark = self.entries[index].mark.load(Ordering::Relaxed);
         if mark <= LARGEST_MARK {

@@ -335,6 +335,33 @@ impl Inlet {
         Bringing::begin(self, &terms)?.loss(lost, open_from)
     }
 
+    /// States how far a stream has arrived, without publishing anything: all numbers below that of `next` have arrived, or
+    /// were reported. A number that is not above the mark of the stream changes nothing.
+    ///
+    /// It is for a program that learns later than from the messages themselves that none is missing. It keeps that in a
+    /// stream of its own beside theirs, and its successor gets it from [`Self::claim`].
+    ///
+    /// # Errors
+    /// [`PublishError::OriginNumber`] if the number is above its limit; see [`Self::claim`].
+    pub fn advance(&self, next: Origin) -> Result<(), PublishError> {
+        self.advance_until(next, None)
+    }
+
+    /// States how far a stream has arrived as [`Self::advance`] does, and waits no longer than `timeout` for other
+    /// publishers.
+    ///
+    /// # Errors
+    /// Returns [`PublishError::Timeout`] after that time; see [`Self::advance`].
+    pub fn advance_timeout(&self, next: Origin, timeout: Duration) -> Result<(), PublishError> {
+        self.advance_until(next, Instant::now().checked_add(timeout))
+    }
+
+    fn advance_until(&self, next: Origin, deadline: Option<Instant>) -> Result<(), PublishError> {
+        check_open_from(Some(next.number))?;
+        let terms = self.terms(LockAttempt::Until(deadline));
+        Bringing::begin(self, &terms)?.advance(next)
+    }
+
     /// Returns how many messages and losses it has dropped because they had arrived before.
     #[must_use]
     pub fn duplicates(&self) -> u64 {
@@ -456,6 +483,12 @@ impl<'a> Bringing<'a> {
     fn loss(&mut self, lost: &Lost, open_from: Option<u64>) -> Result<(), PublishError> {
         let passage = Passage::of_loss(lost, open_from);
         self.record(Tag::loss().raw(), &[], &[&lost.encode()], Some(passage))
+    }
+
+    fn advance(&self, next: Origin) -> Result<(), PublishError> {
+        let arrival = self.admit(key_of(next))?;
+        arrivals_of(&self.participant().ring).raise(&arrival, next.number, self.now_ns);
+        Ok(())
     }
 
     /// Writes and commits a record, unless it is a duplicate, and raises the mark of its stream.
@@ -644,6 +677,26 @@ mod tests {
         ] {
             assert!(seen.contains(&point), "{point:?} is not on its way");
         }
+    }
+
+    #[test]
+    fn a_stream_that_advances_without_messages_is_continued_there() {
+        let root = TempDir::new();
+        let bus = BusConfig::new().directory(root.path()).open("b").unwrap();
+        let mut subscriber = bus.subscribe("**").unwrap();
+        let inlet = bus.inlet().unwrap();
+        inlet.advance(origin(1, 7)).unwrap();
+        inlet.advance(origin(1, 5)).unwrap();
+        let error = inlet.advance(origin(1, Origin::NUMBER_LIMIT + 1)).unwrap_err();
+        assert!(matches!(error, PublishError::OriginNumber { .. }), "{error}");
+        let second = bus.inlet().unwrap();
+        assert!(matches!(second.advance(origin(1, 8)), Err(PublishError::Taken { .. })));
+        drop(inlet);
+        assert_eq!(second.claim(1, 2, 1).unwrap(), Arrived { next: 7, taken_over: true });
+        assert!(subscriber.try_receive().unwrap().is_none());
+        assert_eq!(bus.stats().unwrap().sequence, 0);
+        bring_by(&second, 3..9).unwrap();
+        assert_eq!(second.duplicates(), 2, "3 and 5 are of the stream");
     }
 
     /// Does something once, when the inlet has come to this point.
