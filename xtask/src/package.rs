@@ -146,6 +146,7 @@ mod tests {
             "toroni",
             "toroni-bench-harness",
             "toroni-cli",
+            "toroni-http",
             "toroni-net",
             "toroni-proactor",
             "toroni-proto",

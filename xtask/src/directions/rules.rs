@@ -39,6 +39,8 @@ pub(super) const CRATES: &[Crate] = &[
         members: &["toroni-testkit"],
         foreign: Some(&["basic-toml", "io-uring", "libc", "rustix", "serde", "thiserror"]),
     },
+    // The server for metrics. It knows nothing of buses.
+    Crate { name: "toroni-http", members: &["toroni-proactor"], foreign: Some(&["httparse"]) },
     // The network protocol, without a network: plain computation on bytes and times that it is given.
     Crate { name: "toroni-proto", members: &[], foreign: Some(&["blake3", "thiserror"]) },
     // Sockets, the settings of a host, and the node. It does not know how loss is repaired.
@@ -80,6 +82,7 @@ pub(super) const CRATES: &[Crate] = &[
         members: &[
             "toroni",
             "toroni-bench-harness",
+            "toroni-http",
             "toroni-net",
             "toroni-proactor",
             "toroni-proto",

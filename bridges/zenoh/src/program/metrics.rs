@@ -10,9 +10,6 @@ use toroni_zenoh::Counters;
 /// The name of a counter in the library becomes that of its metric: this before it, and `_total` after it.
 pub(crate) const PREFIX: &str = "toroni_zenoh_";
 
-/// The media type of [`text`].
-pub(crate) const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
 /// Returns all counters as OpenMetrics text.
 pub(crate) fn text(counters: Counters) -> String {
     let mut registry = Registry::default();

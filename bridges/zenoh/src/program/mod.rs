@@ -7,14 +7,13 @@
 //! | `findings` | what is wrong or doubtful in a configuration, all of it at once |
 //! | `run` | starts the bridge, waits for signals, stops it |
 //! | `log` | log lines as text or JSON; repeated warnings are counted |
-//! | `metrics`, `http` | counters in the OpenMetrics format, and the server for them |
+//! | `metrics` | counters in the OpenMetrics format |
 //! | `bench` | from bus to bus beside plain Zenoh |
 //! | `ready` | `--ready-fd`, and systemd |
 
 mod bench;
 mod file;
 mod findings;
-mod http;
 mod log;
 mod metrics;
 mod options;

@@ -2,12 +2,13 @@
 
 use super::options::Options;
 use super::ready::{self, Ready};
-use super::{Failure, file, findings, http, log};
+use super::{Failure, file, findings, log, metrics};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use toroni_http::Request;
 use toroni_zenoh::{Bridge, BridgeError, Config, Counters, State};
 
 /// How long the bridge may take to leave Zenoh and the bus.
@@ -58,7 +59,10 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     watch_state(&bridge, sender.clone())?;
     if let Some(address) = settings.metrics {
         let source = Arc::clone(&bridge);
-        let bound = http::serve(address, source).map_err(|error| {
+        let answer = move |request: &Request<'_>| {
+            toroni_http::metrics::answer(request, || metrics::text(source.counters()))
+        };
+        let bound = toroni_http::serve_in_thread(address, Arc::new(answer)).map_err(|error| {
             Failure::Failed(format!("cannot serve metrics on {address}: {error}"))
         })?;
         tracing::info!("metrics are at http://{bound}/metrics");
@@ -67,7 +71,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     loop {
         match receiver.recv() {
             Ok(Happened::Signal(SIGTERM | SIGINT)) => break,
-            Ok(Happened::Signal(SIGUSR1)) => write_counters(http::Source::counters(&*bridge)),
+            Ok(Happened::Signal(SIGUSR1)) => write_counters(bridge.counters()),
             Ok(Happened::Signal(signal)) => tracing::info!("{}", of_no_use(signal)),
             Ok(Happened::Now(State::Failed(why))) => return Err(Failure::Failed(why)),
             Ok(Happened::Now(state)) => {
@@ -130,7 +134,7 @@ fn stop(
     sender: Sender<Happened>,
     receiver: &Receiver<Happened>,
 ) -> Result<(), Failure> {
-    let counters = http::Source::counters(bridge);
+    let counters = bridge.counters();
     let Some(bridge) = locked(bridge).take() else {
         return Ok(());
     };
@@ -219,7 +223,7 @@ fn lost_thread() -> Failure {
 /// The bridge, until it stops.
 struct Shared(Mutex<Option<Bridge>>);
 
-impl http::Source for Shared {
+impl Shared {
     fn counters(&self) -> Counters {
         locked(self).as_ref().map(Bridge::counters).unwrap_or_default()
     }

@@ -5,17 +5,18 @@
 //! whatever the others do.
 
 use std::collections::VecDeque;
-use std::net::Shutdown;
+use std::io;
+use std::net::{Shutdown, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use toroni_proactor::{Append, BufResult, Listener, Stream, WeakProactor};
+use toroni_proactor::{Append, BufResult, Listener, Proactor, Stream, WeakProactor};
 
 /// The maximum length of a request's head in bytes.
-const HEAD_LIMIT: usize = 8 * 1024;
+pub const HEAD_LIMIT: usize = 8 * 1024;
 /// The maximum number of its header lines.
-const HEADER_LIMIT: usize = 64;
+pub const HEADER_LIMIT: usize = 64;
 /// The maximum number of open connections.
-const CONNECTION_LIMIT: usize = 16;
+pub const CONNECTION_LIMIT: usize = 16;
 /// How long a client may take to send its head.
 const HEAD_TIME: Duration = Duration::from_secs(5);
 /// How long it may take to receive the response.
@@ -28,26 +29,32 @@ const LINGER_LIMIT: usize = 64 * 1024;
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// A valid GET.
-pub(super) struct Request<'a> {
+pub struct Request<'a> {
     /// The target without a query.
-    pub(super) path: &'a str,
+    pub path: &'a str,
     /// The value of the header `Accept`.
-    pub(super) accept: Option<&'a str>,
+    pub accept: Option<&'a str>,
 }
 
 /// What a client gets.
-pub(super) struct Response {
+pub struct Response {
     status: Status,
     content_type: &'static str,
     body: Vec<u8>,
 }
 
+/// How a request went (RFC 9110, section 15; RFC 6585, section 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Status {
+pub enum Status {
+    /// 200.
     Ok,
+    /// 400.
     BadRequest,
+    /// 404.
     NotFound,
+    /// 405.
     MethodNotAllowed,
+    /// 431.
     HeadTooLarge,
 }
 
@@ -64,16 +71,13 @@ impl Status {
 }
 
 impl Response {
-    pub(super) fn text(
-        status: Status,
-        content_type: &'static str,
-        body: impl Into<Vec<u8>>,
-    ) -> Self {
+    /// Makes a response with a body of this media type.
+    pub fn text(status: Status, content_type: &'static str, body: impl Into<Vec<u8>>) -> Self {
         Self { status, content_type, body: body.into() }
     }
 
     fn refusal(status: Status) -> Self {
-        Self::text(status, "text/plain; charset=utf-8", format!("{}\n", status.line()))
+        Self::text(status, crate::metrics::PLAIN, format!("{}\n", status.line()))
     }
 
     fn bytes(&self) -> Vec<u8> {
@@ -91,10 +95,27 @@ impl Response {
 }
 
 /// Makes the response to a request. It is called in a thread of the proactor.
-pub(super) type Answer = dyn Fn(&Request<'_>) -> Response + Send + Sync;
+pub type Answer = dyn Fn(&Request<'_>) -> Response + Send + Sync;
+
+/// Listens on the address, and serves in a thread of its own until the process ends. Returns the address with the port
+/// that the system chose.
+///
+/// # Errors
+/// If the address cannot be used, or the process has no descriptors or threads left.
+pub fn serve_in_thread(address: SocketAddr, answer: Arc<Answer>) -> io::Result<SocketAddr> {
+    let proactor = Proactor::from_environment().map_err(io::Error::other)?;
+    let listener = Listener::bind(&proactor, address).map_err(io::Error::other)?;
+    let bound = listener.local_address().map_err(io::Error::other)?;
+    let work = move || {
+        let task = serve(proactor.downgrade(), listener, answer);
+        proactor.block_on(task);
+    };
+    std::thread::Builder::new().name("metrics".to_owned()).spawn(work)?;
+    Ok(bound)
+}
 
 /// Accepts connections and answers them, until the proactor stops.
-pub(super) async fn serve(proactor: WeakProactor, listener: Listener, answer: Arc<Answer>) {
+pub async fn serve(proactor: WeakProactor, listener: Listener, answer: Arc<Answer>) {
     let connections = Arc::new(Connections::default());
     loop {
         let accepted = listener.accept_async().await;
