@@ -21,6 +21,7 @@ const COUNTERS: usize = ((TIME_BITS - GROUP_BITS) as usize + 1) << GROUP_BITS;
 pub struct Histogram {
     counters: Box<[u64]>,
     count: u64,
+    sum_ns: u64,
     longest_ns: u64,
 }
 
@@ -31,7 +32,7 @@ impl Histogram {
     /// Allocates a histogram. Afterwards it never allocates.
     #[must_use]
     pub fn new() -> Self {
-        Self { counters: vec![0; COUNTERS].into(), count: 0, longest_ns: 0 }
+        Self { counters: vec![0; COUNTERS].into(), count: 0, sum_ns: 0, longest_ns: 0 }
     }
 
     /// Counts a time.
@@ -40,6 +41,7 @@ impl Histogram {
         let counter = &mut self.counters[place(ns)];
         *counter = counter.saturating_add(1);
         self.count = self.count.saturating_add(1);
+        self.sum_ns = self.sum_ns.saturating_add(ns);
         self.longest_ns = self.longest_ns.max(ns);
     }
 
@@ -47,6 +49,18 @@ impl Histogram {
     #[must_use]
     pub const fn count(&self) -> u64 {
         self.count
+    }
+
+    /// Returns the sum of all times, in nanoseconds.
+    #[must_use]
+    pub const fn sum_ns(&self) -> u64 {
+        self.sum_ns
+    }
+
+    /// Returns for each time that occurred, to three digits and in ascending order, how often it did.
+    pub fn counts(&self) -> impl Iterator<Item = (u64, u64)> {
+        let counted = (0..).zip(&self.counters).filter(|(_, count)| **count > 0);
+        counted.map(|(place, count)| (last_of(place).min(self.longest_ns), *count))
     }
 
     /// Returns the longest time exactly, in nanoseconds, or 0 if there is none.
@@ -76,6 +90,7 @@ impl Histogram {
         // Pages in which nothing was counted are not written: they take no memory.
         self.counters.iter_mut().filter(|counter| **counter != 0).for_each(|counter| *counter = 0);
         self.count = 0;
+        self.sum_ns = 0;
         self.longest_ns = 0;
     }
 }
@@ -167,6 +182,12 @@ mod tests {
             prop_assert!(found >= exact && found - exact <= exact / 1_000, "{found} for {exact}");
             prop_assert_eq!(histogram.longest_ns(), *times.last().unwrap());
             prop_assert_eq!(histogram.count(), times.len() as u64);
+            let sum = times.iter().fold(0, |sum: u64, time| sum.saturating_add(*time));
+            prop_assert_eq!(histogram.sum_ns(), sum);
+            let counts: Vec<(u64, u64)> = histogram.counts().collect();
+            prop_assert!(counts.is_sorted_by(|one, next| one.0 < next.0));
+            prop_assert_eq!(counts.iter().map(|one| one.1).sum::<u64>(), times.len() as u64);
+            prop_assert_eq!(counts.last().unwrap().0, histogram.at(1_000_000));
         }
     }
 }

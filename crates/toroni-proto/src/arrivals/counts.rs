@@ -2,6 +2,7 @@
 
 use super::sessions::Entry;
 use super::{Arrivals, Rejects};
+use crate::audience::Name;
 use crate::budget::Budget;
 use crate::id::{Session, Source, Stream};
 use crate::legs::{Leg, LegCounters};
@@ -66,6 +67,16 @@ impl Arrivals {
             let legs = entry.receiver.iter().flat_map(|receiver| receiver.legs());
             legs.map(|(leg, counters)| (entry.source, entry.stream, leg, counters))
         })
+    }
+
+    /// Returns the names of the nodes whose streams are followed, as their last SESSIONs stated them.
+    pub fn names(&self) -> impl Iterator<Item = (Source, Stream, &Name)> {
+        self.entries.iter().filter_map(|it| Some((it.source, it.stream, it.name.as_ref()?)))
+    }
+
+    /// Returns how many buffers each stream holds, and how many of its gaps are open.
+    pub fn backlogs(&self) -> impl Iterator<Item = (Source, Stream, usize, usize)> {
+        self.entries.iter().map(|it| (it.source, it.stream, it.held(), it.open_gaps()))
     }
 
     /// Returns where each series continues.

@@ -23,6 +23,7 @@ mod sessions;
 mod tests;
 
 use self::sessions::{Entry, Spare};
+use crate::audience::Name;
 use crate::budget::{Exceeded, Limits};
 use crate::config::Config;
 use crate::hook::mutant;
@@ -338,6 +339,7 @@ impl Arrivals {
         // The flow's series is known from the first SESSION on.
         let mut flow = entry.flow();
         if let Body::Session(info) = &datagram.body {
+            entry.name = Some(Name::new(info.name));
             if let Some(receiver) = &entry.receiver
                 && receiver.is_joining()
             {

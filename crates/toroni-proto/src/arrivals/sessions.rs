@@ -1,6 +1,7 @@
 //! Whom to believe: which session of a stream is followed, and who is a stranger with our name.
 
 use super::{Arrivals, Event, Flow, Inbox, Labelled, Rejects};
+use crate::audience::Name;
 use crate::hook::mutant;
 use crate::id::{MessageNumber, Series, Session, Source, Stream};
 use crate::random::Random;
@@ -29,6 +30,8 @@ pub(super) struct Entry {
     /// The session before, if it had not ended, while the next one has not stated its series. Only then it is
     /// known whether what is missing comes again.
     pub(super) previous: Option<Box<Receiver>>,
+    /// The name of the node that sends it, once a SESSION has stated it.
+    pub(super) name: Option<Name>,
     pub(super) joined: bool,
     /// The last session ended with END, and all of it came.
     pub(super) complete: bool,
@@ -311,6 +314,7 @@ impl Arrivals {
                 mark: None,
                 receiver: None,
                 previous: None,
+                name: None,
                 joined: false,
                 complete: false,
                 heard: now,

@@ -504,9 +504,10 @@ impl Client {
                     part.copy_from_slice(payload);
                     one.received = end;
                     if last {
-                        let whole = self.assembly.get(..end).unwrap_or_default();
-                        let (start, parts) = (one.start, Parts::one(whole));
-                        lane.message(Message { message, start, parts }, &mut self.counters, out);
+                        let bytes = self.assembly.get(..end).unwrap_or_default();
+                        let (start, parts) = (one.start, Parts::one(bytes));
+                        let whole = Message { message, start, sent: None, parts };
+                        lane.message(whole, &mut self.counters, out);
                     } else {
                         self.collected = Some(one);
                     }
@@ -515,7 +516,8 @@ impl Client {
                 _ if index == 0 && begun.is_some() => return Err(Reject::Unexpected),
                 Chunk::Message { start, payload } => {
                     let parts = Parts::one(payload);
-                    lane.message(Message { message, start, parts }, &mut self.counters, out);
+                    let whole = Message { message, start, sent: None, parts };
+                    lane.message(whole, &mut self.counters, out);
                     after = message.plus(1);
                 }
                 Chunk::First { start, total, payload } => {

@@ -291,7 +291,7 @@ impl ByArrival {
             match placed.chunk {
                 Chunk::Message { start, payload } => {
                     let parts = Parts::one(payload);
-                    out.message(Message { message, start, parts });
+                    out.message(Message { message, start, sent: Some(data.sent), parts });
                     seen.last = Some(start.number);
                     seen.after = message.plus(1);
                 }
@@ -392,9 +392,10 @@ impl ByArrival {
         let Chunk::First { start, total, payload } = opening.chunk else { return None };
         let mut received = u32::try_from(payload.len()).ok()?;
         let mut at = first;
-        let payload = loop {
+        let (payload, sent) = loop {
             at = at.plus(1);
-            let placed = data(at)?.chunks().next()?;
+            let datagram = data(at)?;
+            let placed = datagram.chunks().next()?;
             let Chunk::Rest { topic, offset, last, payload } = placed.chunk else { return None };
             let belongs =
                 placed.message == opening.message && topic == start.topic && offset == received;
@@ -403,7 +404,7 @@ impl ByArrival {
                 return None;
             }
             if last {
-                break payload;
+                break (payload, datagram.sent);
             }
         };
         if received != total {
@@ -411,7 +412,7 @@ impl ByArrival {
         }
         let (slots, length) = (&self.slots, total as usize);
         let parts = Parts::collected(slots, pool, first..end, payload, length);
-        out.message(Message { message: opening.message, start, parts });
+        out.message(Message { message: opening.message, start, sent: Some(sent), parts });
         Some(start.number)
     }
 

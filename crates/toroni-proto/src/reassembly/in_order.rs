@@ -239,11 +239,12 @@ impl InOrder {
         }
         turn.lost = None;
         let mut chunks = data.chunks();
+        let sent = Some(data.sent);
         loop {
             while let Some((message, start, payload)) = chunks.message() {
                 if turn.is_due(message) {
                     let parts = Parts::one(payload);
-                    out.message(Message { message, start, parts });
+                    out.message(Message { message, start, sent, parts });
                     turn.delivered(message, start.number);
                 }
             }
@@ -265,7 +266,7 @@ impl InOrder {
                     }
                     let (start, length) = (collected.start, collected.total as usize);
                     let parts = Parts::collected(slots, pool, base..end, payload, length);
-                    out.message(Message { message, start, parts });
+                    out.message(Message { message, start, sent, parts });
                     turn.delivered(message, start.number);
                 }
                 Chunk::Topic { number, name } => out.topic(number, name),

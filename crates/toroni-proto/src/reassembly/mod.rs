@@ -35,7 +35,7 @@ pub use crate::wire::Bound;
 use self::slots::Slots;
 use crate::hook::mutant;
 use crate::id::{MessageNumber, Number, Sequence};
-use crate::time::Monotonic;
+use crate::time::{Monotonic, Wall};
 use crate::wire::{Chunk, Data, LostReason, Start, TableName, TopicNumber};
 
 /// Receives what was put together: by [`InOrder`] in the order of the source, by [`ByArrival`] as soon
@@ -71,6 +71,8 @@ pub struct Message<'a> {
     pub message: MessageNumber,
     /// Topic, number, and what else is known of it.
     pub start: Start,
+    /// When the datagram with its last byte was sent first, by the clock of the sender. TCP does not say it.
+    pub sent: Option<Wall>,
     /// Its bytes.
     pub parts: Parts<'a>,
 }

@@ -49,3 +49,17 @@ fn what_comes_in_order_waits_for_nothing() {
     let (.., budgets) = sink.arrivals.budgets().next().unwrap();
     assert_eq!(budgets.map(|budget| budget.histogram().count()), [0, 0]);
 }
+
+#[test]
+fn who_sends_a_stream_and_what_is_missing_of_it_can_be_seen() {
+    let mut source = ORIGIN.start();
+    let mut sink = Sink::new(&config());
+    sink.hears_all(0, &source.publish(0, 40, 5));
+    let names: Vec<&str> = sink.arrivals.names().map(|(.., name)| name.as_str()).collect();
+    assert_eq!(names, ["line-3"]);
+    let _missing = source.publish(1, 41, 5);
+    sink.hears_all(2, &source.publish(2, 42, 5));
+    let backlogs: Vec<(usize, usize)> =
+        sink.arrivals.backlogs().map(|(.., held, gaps)| (held, gaps)).collect();
+    assert_eq!(backlogs, [(1, 1)]);
+}
