@@ -159,6 +159,12 @@ impl Budget {
         &self.histogram
     }
 
+    /// Returns the limit, in nanoseconds.
+    #[must_use]
+    pub const fn limit_ns(&self) -> Option<u64> {
+        self.limit_ns
+    }
+
     /// Returns how often the part took longer than its limit.
     #[must_use]
     pub const fn exceeded(&self) -> u64 {

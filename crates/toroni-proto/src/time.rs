@@ -68,6 +68,12 @@ impl Wall {
         self.0
     }
 
+    /// Returns the nanoseconds since `earlier`, or 0 if that is later.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+
     /// Returns the whole seconds since 1970.
     #[must_use]
     pub const fn seconds(self) -> u64 {

@@ -26,7 +26,7 @@ use super::cursor::{NoRoom, Reader, Writer};
 use super::header::{self, Flags, HEADER_BYTES, Header, Kind};
 use super::mac::Keys;
 use super::reject::Reject;
-use crate::id::{MessageNumber, Number, Sequence};
+use crate::id::{MessageNumber, Number, Sequence, Source, Stream};
 use crate::time::Wall;
 
 /// The place of the first chunk in a datagram, in bytes.
@@ -112,6 +112,35 @@ impl<'a> Data<'a> {
     #[must_use]
     pub const fn chunk_count(&self) -> u16 {
         self.count
+    }
+}
+
+/// What a DATA datagram says about its sending.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FirstSent {
+    /// Who sent it.
+    pub source: Source,
+    /// Of which stream.
+    pub stream: Stream,
+    /// Its sequence.
+    pub sequence: Sequence,
+    /// When.
+    pub sent: Wall,
+}
+
+impl FirstSent {
+    /// Reads it from a DATA datagram that was checked. Returns `None` for others, and for those that were sent again:
+    /// they state when they were sent first.
+    #[must_use]
+    pub fn of(datagram: &[u8]) -> Option<Self> {
+        let (source, stream) = header::claimed_stream(datagram)?;
+        let (_, sequence, body) = header::reopen(datagram)?;
+        let is_again = header::flags(datagram)?.has(Flags::RETRANSMISSION);
+        if Kind::of(datagram) != Some(Kind::Data) || is_again {
+            return None;
+        }
+        let sent = Wall::from_ns(u64::from_le_bytes(*body.first_chunk()?));
+        Some(Self { source, stream, sequence, sent })
     }
 }
 
@@ -545,6 +574,23 @@ mod tests {
         let chunks: Vec<Chunk<'_>> = data.chunks().map(|placed| placed.chunk).collect();
         assert_eq!(chunks, [part(true), name(), MESSAGE(60), lost(5), MESSAGE(80), first(81)]);
         assert_eq!(data.chunk_count(), 6);
+    }
+
+    #[test]
+    fn a_datagram_says_when_it_was_sent_unless_it_was_sent_again() {
+        let mut bytes = with(&[MESSAGE(60)]);
+        let header = samples::header(1_000);
+        let first = FirstSent {
+            source: header.source,
+            stream: header.stream,
+            sequence: header.sequence,
+            sent: Wall::from_ns(7),
+        };
+        assert_eq!(FirstSent::of(&bytes), Some(first));
+        retransmit(&mut bytes, header.sequence, header.sequence, None);
+        assert_eq!(FirstSent::of(&bytes), None);
+        assert_eq!(FirstSent::of(&bytes[..HEADER_BYTES]), None);
+        assert_eq!(FirstSent::of(&samples::of(Kind::Session).bytes), None);
     }
 
     #[test]

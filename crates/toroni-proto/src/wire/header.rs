@@ -298,6 +298,11 @@ pub(crate) fn claimed_stream(datagram: &[u8]) -> Option<(Source, Stream)> {
     Some((Source(source), Stream(stream)))
 }
 
+/// Reads the flags of a datagram.
+pub(super) fn flags(datagram: &[u8]) -> Option<Flags> {
+    datagram.get(FLAGS_AT).map(|flags| Flags(*flags))
+}
+
 /// Sets flags in a datagram that this crate made. It must be sealed again if it has a MAC.
 pub(super) fn set_flags(datagram: &mut [u8], flags: Flags) {
     if let Some(byte) = datagram.get_mut(FLAGS_AT) {

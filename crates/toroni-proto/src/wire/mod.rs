@@ -33,7 +33,7 @@ mod tests;
 
 pub use self::chunk::{Bound, Chunk, LostReason, Start, TopicNumber};
 pub use self::cursor::NoRoom;
-pub use self::data::{Chunks, Data, DataWriter, Placed};
+pub use self::data::{Chunks, Data, DataWriter, FirstSent, Placed};
 pub(crate) use self::header::claimed_stream;
 pub use self::header::{Flags, HEADER_BYTES, Header, Kind, VERSION};
 pub use self::mac::{Key, Keys, MAC_BYTES};

@@ -124,6 +124,40 @@ impl Reject {
         Self::Unexpected,
     ];
 
+    /// Returns its name in metrics and messages, such as `mac_wrong`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Short => "short",
+            Self::Length => "length",
+            Self::Magic => "magic",
+            Self::Version => "version",
+            Self::MacMissing => "mac_missing",
+            Self::MacUnexpected => "mac_unexpected",
+            Self::MacWrong => "mac_wrong",
+            Self::Realm => "realm",
+            Self::Type => "type",
+            Self::Flags => "flags",
+            Self::Echo => "echo",
+            Self::Collision => "collision",
+            Self::Session => "session",
+            Self::Stream => "stream",
+            Self::Sequence => "sequence",
+            Self::Number => "number",
+            Self::Truncated => "truncated",
+            Self::Trailing => "trailing",
+            Self::Reserved => "reserved",
+            Self::Count => "count",
+            Self::Code => "code",
+            Self::Ranges => "ranges",
+            Self::ChunkFlags => "chunk_flags",
+            Self::Name => "name",
+            Self::Fragment => "fragment",
+            Self::TooLong => "too_long",
+            Self::Unexpected => "unexpected",
+        }
+    }
+
     /// Returns the place in [`Self::ALL`]: the index of this reason in a table of counters.
     #[must_use]
     pub const fn index(self) -> usize {
@@ -142,8 +176,11 @@ mod tests {
             assert_eq!(reason.index(), place);
             texts.push(reason.to_string());
         }
-        texts.sort();
-        texts.dedup();
-        assert_eq!(texts.len(), Reject::ALL.len());
+        let names: Vec<String> = Reject::ALL.map(|reason| reason.name().to_owned()).to_vec();
+        for mut all in [texts, names] {
+            all.sort();
+            all.dedup();
+            assert_eq!(all.len(), Reject::ALL.len());
+        }
     }
 }
