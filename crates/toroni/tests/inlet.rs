@@ -340,6 +340,44 @@ fn an_inlet_waits_for_slow_subscribers_and_goes_on_where_it_stopped() {
 }
 
 #[test]
+fn an_inlet_that_does_not_wait_says_that_the_ring_is_full_or_overwrites() {
+    let forever = Policy::Wait { limit: None };
+    let (_fixture, bus) = fixture(|config| config.capacity(64 << 10).policy(forever));
+    // Of another thread: this one would wait for itself.
+    let mut slow =
+        std::thread::scope(|scope| scope.spawn(|| bus.subscribe("**").unwrap()).join().unwrap());
+    let inlet = bus.inlet().unwrap();
+    assert_eq!(inlet.policy(), forever);
+    let topic = inlet.topic("a").unwrap();
+    let parts = [&[7; 1000][..]];
+    let entry = |number| Entry { origin: Some(origin(number)), ..Entry::new(&topic, &parts) };
+    let entries: Vec<_> = (0..100).map(entry).collect();
+    let error = inlet.try_publish(&entries).unwrap_err();
+    assert!(matches!(error.source, PublishError::Full), "{error}");
+    let published = error.published;
+    assert!((1..100).contains(&published) && bus.stats().unwrap().sequence == published as u64);
+    let lost = Lost {
+        from: origin(published as u64),
+        until: published as u64 + 1,
+        messages: 1,
+        bound: LostBound::Exact,
+        reason: LostReason::Gone,
+        scope: vec![Pattern::everything()],
+    };
+    // A loss is short: it finds room, as one message more does not.
+    while inlet.try_publish_lost(&lost, Some(0)).is_ok() {
+        assert!(bus.stats().unwrap().sequence < 10_000, "it never fills the ring");
+    }
+    assert!(matches!(inlet.try_publish_lost(&lost, Some(0)), Err(PublishError::Full)));
+    inlet.overwrite_lost(&lost, Some(0)).unwrap();
+    inlet.overwrite(&entries[published..]).unwrap();
+    let Err(ReceiveError::Lapped { lost_messages, .. }) = slow.try_receive() else {
+        panic!("it was overtaken")
+    };
+    assert!(lost_messages > 0);
+}
+
+#[test]
 fn an_inlet_can_wait_less_than_the_bus_says() {
     let (_fixture, bus) =
         fixture(|config| config.capacity(64 << 10).policy(Policy::Wait { limit: None }));

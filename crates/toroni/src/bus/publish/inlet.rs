@@ -195,6 +195,13 @@ impl Inlet {
         &self.bus
     }
 
+    /// Returns how long it waits for slow subscribers: as the bus's policy says, unless [`Self::with_policy`] has changed
+    /// that.
+    #[must_use]
+    pub fn policy(&self) -> Policy {
+        self.policy
+    }
+
     /// Makes a topic to publish on.
     ///
     /// While the bus's table of topics is less than half full, a new topic is entered there. Beyond that, the name travels
@@ -254,7 +261,25 @@ impl Inlet {
     /// [`BurstError`] says how many of the messages were published, or dropped as duplicates, before the error. If one of
     /// them is invalid (a topic of another inlet, a number beyond its limit, too long), none is published.
     pub fn publish(&self, entries: &[Entry<'_>]) -> Result<(), BurstError> {
-        self.publish_until(entries, None)
+        self.publish_on(entries, &self.terms(LockAttempt::Until(None)))
+    }
+
+    /// Publishes messages as [`Self::publish`] does, but waits neither for another publisher nor for free space. The
+    /// messages before the error are published.
+    ///
+    /// # Errors
+    /// Returns [`PublishError::Full`] or [`PublishError::Busy`] instead of waiting; see [`Self::publish`].
+    pub fn try_publish(&self, entries: &[Entry<'_>]) -> Result<(), BurstError> {
+        self.publish_on(entries, &self.terms(LockAttempt::Try))
+    }
+
+    /// Publishes messages as [`Self::publish`] does, but waits for no subscriber: those that are slow lose messages, as
+    /// with [`Policy::Overwrite`].
+    ///
+    /// # Errors
+    /// See [`Self::publish`].
+    pub fn overwrite(&self, entries: &[Entry<'_>]) -> Result<(), BurstError> {
+        self.publish_on(entries, &Terms::shared(Policy::Overwrite, LockAttempt::Until(None)))
     }
 
     /// Publishes messages as [`Self::publish`] does, and waits no longer than `timeout`.
@@ -266,14 +291,11 @@ impl Inlet {
         entries: &[Entry<'_>],
         timeout: Duration,
     ) -> Result<(), BurstError> {
-        self.publish_until(entries, Instant::now().checked_add(timeout))
+        let deadline = Instant::now().checked_add(timeout);
+        self.publish_on(entries, &self.terms(LockAttempt::Until(deadline)))
     }
 
-    fn publish_until(
-        &self,
-        entries: &[Entry<'_>],
-        deadline: Option<Instant>,
-    ) -> Result<(), BurstError> {
+    fn publish_on(&self, entries: &[Entry<'_>], terms: &Terms) -> Result<(), BurstError> {
         let failed = |published, source| BurstError { published, source };
         for entry in entries {
             self.check(entry).map_err(|source| failed(0, source))?;
@@ -281,8 +303,7 @@ impl Inlet {
         if entries.is_empty() {
             return Ok(());
         }
-        let terms = self.terms(LockAttempt::Until(deadline));
-        let mut bringing = Bringing::begin(self, &terms).map_err(|source| failed(0, source))?;
+        let mut bringing = Bringing::begin(self, terms).map_err(|source| failed(0, source))?;
         for (published, entry) in entries.iter().enumerate() {
             bringing.message(entry).map_err(|source| failed(published, source))?;
         }
@@ -300,7 +321,28 @@ impl Inlet {
     /// [`PublishError::LostNumbers`] and [`PublishError::LostScope`] if the loss is invalid; see [`PublishError`]. On an
     /// error nothing is published.
     pub fn publish_lost(&self, lost: &Lost, open_from: Option<u64>) -> Result<(), PublishError> {
-        self.publish_lost_until(lost, open_from, None)
+        self.publish_lost_on(lost, open_from, &self.terms(LockAttempt::Until(None)))
+    }
+
+    /// Reports a loss as [`Self::publish_lost`] does, but waits neither for another publisher nor for free space.
+    ///
+    /// # Errors
+    /// Returns [`PublishError::Full`] or [`PublishError::Busy`] instead of waiting; see [`Self::publish_lost`].
+    pub fn try_publish_lost(
+        &self,
+        lost: &Lost,
+        open_from: Option<u64>,
+    ) -> Result<(), PublishError> {
+        self.publish_lost_on(lost, open_from, &self.terms(LockAttempt::Try))
+    }
+
+    /// Reports a loss as [`Self::publish_lost`] does, but waits for no subscriber, as [`Self::overwrite`].
+    ///
+    /// # Errors
+    /// See [`Self::publish_lost`].
+    pub fn overwrite_lost(&self, lost: &Lost, open_from: Option<u64>) -> Result<(), PublishError> {
+        let terms = Terms::shared(Policy::Overwrite, LockAttempt::Until(None));
+        self.publish_lost_on(lost, open_from, &terms)
     }
 
     /// Reports a loss as [`Self::publish_lost`] does, and waits no longer than `timeout`.
@@ -313,14 +355,15 @@ impl Inlet {
         open_from: Option<u64>,
         timeout: Duration,
     ) -> Result<(), PublishError> {
-        self.publish_lost_until(lost, open_from, Instant::now().checked_add(timeout))
+        let deadline = Instant::now().checked_add(timeout);
+        self.publish_lost_on(lost, open_from, &self.terms(LockAttempt::Until(deadline)))
     }
 
-    fn publish_lost_until(
+    fn publish_lost_on(
         &self,
         lost: &Lost,
         open_from: Option<u64>,
-        deadline: Option<Instant>,
+        terms: &Terms,
     ) -> Result<(), PublishError> {
         let Origin { number: from, .. } = lost.from;
         let until = lost.until;
@@ -331,8 +374,7 @@ impl Inlet {
             return Err(PublishError::LostScope { patterns: lost.scope.len() });
         }
         check_open_from(open_from)?;
-        let terms = self.terms(LockAttempt::Until(deadline));
-        Bringing::begin(self, &terms)?.loss(lost, open_from)
+        Bringing::begin(self, terms)?.loss(lost, open_from)
     }
 
     /// States how far a stream has arrived, without publishing anything: all numbers below that of `next` have arrived, or
