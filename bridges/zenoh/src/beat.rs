@@ -43,9 +43,6 @@ pub(crate) struct Beat {
     /// how many messages of the bus were overwritten since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) overtaken: Option<Overtaken>,
-    /// Whether the export also sends what came to its bus from elsewhere.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub(crate) relays: bool,
     /// Whether it has all topics.
     pub(crate) full: bool,
     /// The sequence from which on the answer of a join has all messages.
@@ -68,11 +65,6 @@ fn is_counted(topic: &str) -> bool {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
 fn is_zero(number: &u64) -> bool {
     *number == 0
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
-fn is_false(flag: &bool) -> bool {
-    !flag
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -106,11 +98,11 @@ impl Beat {
     pub(crate) fn told(&self) -> Told<'_> {
         Told {
             numbering: self.numbering,
+            beat: self.beat,
             key: self.key(),
             begins: self.begins,
             until: self.until,
             overtaken: self.overtaken.map(|Overtaken { ended, messages }| (ended, messages)),
-            relays: self.relays,
             full: self.full,
             topics: &self.topics,
         }

@@ -110,8 +110,7 @@ impl Plan {
         {
             context.counting.resumed.one();
             tracing::info!(stream = self.stream, from = last.until, "the export continues");
-            let relays = self.relay;
-            return Table::begin(Beat { overtaken: None, replayed_from: None, relays, ..last });
+            return Table::begin(Beat { overtaken: None, replayed_from: None, ..last });
         }
         Table::begin(self.fresh(context, end))
     }
@@ -126,7 +125,6 @@ impl Plan {
             numbering: identity::unique(&format!("{stream}/{begins}")),
             begins,
             until: begins,
-            relays: self.relay,
             ..Beat::default()
         }
     }

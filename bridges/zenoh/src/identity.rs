@@ -3,6 +3,12 @@
 use crate::order::StreamKey;
 use toroni::{Bus, Pattern};
 
+/// Set in the numbers of streams that have no messages: see [`settled`].
+const SETTLED: u16 = 0x8000;
+/// The numbers of streams are below this, so that all differ from those with [`SETTLED`], and those from
+/// [`crate::loss::STREAM`].
+const STREAM_LIMIT: u16 = SETTLED - 1;
+
 /// The names of a bus.
 #[derive(Clone, Debug)]
 pub(crate) struct Identity {
@@ -52,7 +58,13 @@ pub(crate) fn stream(patterns: &[Pattern], prefix: &str) -> u16 {
     texts.sort_unstable();
     texts.insert(0, prefix);
     let bytes = hash(&texts).to_le_bytes();
-    u16::from_le_bytes([bytes[0], bytes[1]])
+    u16::from_le_bytes([bytes[0], bytes[1]]) % STREAM_LIMIT
+}
+
+/// Returns the key under which a bus keeps up to where the stream of a sender is settled (see the module `order`). `None`
+/// if no export has a stream with this number.
+pub(crate) fn settled(key: StreamKey) -> Option<StreamKey> {
+    (key.stream < STREAM_LIMIT).then_some(StreamKey { stream: key.stream | SETTLED, ..key })
 }
 
 /// Returns a number that differs each time.
@@ -87,5 +99,15 @@ mod tests {
         assert_ne!(of(&["a", "b/**"], ""), of(&["a", "b/**"], "site"));
         assert_ne!(of(&["a", "b"], ""), of(&["a"], ""));
         assert_ne!(of(&["ab"], ""), of(&["b"], "a"));
+    }
+
+    #[test]
+    fn no_stream_has_the_number_of_another_purpose() {
+        let mut settled_ones = std::collections::HashSet::new();
+        for stream in 0..STREAM_LIMIT {
+            let key = settled(StreamKey { stream, ..StreamKey::default() }).unwrap();
+            assert!(key.stream > STREAM_LIMIT && key.stream != crate::loss::STREAM);
+            assert!(settled(key).is_none() && settled_ones.insert(key.stream));
+        }
     }
 }

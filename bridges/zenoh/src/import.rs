@@ -10,7 +10,7 @@
 //! - `importer`: what an import is, what comes from Zenoh, and which thread takes it
 //! - this file: from samples to the order; joins
 //! - `publishing`: from the order to the bus
-//! - `published`: what an earlier import has published above the marks
+//! - `published`: what an earlier import has published, and what it has missed
 
 mod importer;
 mod published;
@@ -24,12 +24,13 @@ use crate::beat::Beat;
 use crate::config::Deletes;
 use crate::context::{Context, lock};
 use crate::history::Request;
+use crate::identity;
 use crate::key::{self, Keys};
 use crate::limit::warn_rarely;
 use crate::loss::{self, LossReport};
 use crate::order::{Event, Item, Opening, Order, PATHS, Replay, STREAMS, StreamKey};
 use crate::queue::{Arriving, Collector, Joined, Queue};
-use foldhash::HashMap;
+use foldhash::{HashMap, HashSet};
 use published::Published;
 use publishing::{Delivery, is_fatal};
 use std::borrow::Cow;
@@ -125,6 +126,8 @@ struct Importing {
     /// Streams that another program brings.
     taken: HashMap<StreamKey, Instant>,
     published: Published,
+    /// The own streams of senders that the order knows.
+    senders: HashSet<StreamKey>,
     /// The next number of each publisher that is no bridge.
     foreign: HashMap<StreamKey, u64>,
     /// By import and topic.
@@ -312,7 +315,7 @@ impl Importing {
         } else {
             Body::Unwanted
         };
-        Item { topic, origin, count, loss: None, body }
+        Item { topic, origin, count, loss: None, missed: None, body }
     }
 
     fn message(&mut self, import: usize, sample: Sample) -> Result<(), Fatal> {
@@ -479,6 +482,7 @@ impl Importing {
                     );
                 }
                 self.taken.remove(&key);
+                self.senders.remove(&key);
                 self.published.claim(&self.context, key, &arrived);
                 self.order.arrived(key, arrived.next);
                 Ok(true)
@@ -501,6 +505,52 @@ impl Importing {
                 Ok(false)
             }
         }
+    }
+
+    /// Makes the order know the own stream of a sender, and how far it is settled.
+    fn introduce_sender(&mut self, key: StreamKey) -> Result<bool, Fatal> {
+        let is_ours = self.introduce(key)?;
+        if !is_ours || self.senders.contains(&key) {
+            return Ok(is_ours);
+        }
+        let Some(at) = self.settled_at(key) else { return Ok(true) };
+        match self.inlet.claim(at.source, at.series, at.stream) {
+            Ok(arrived) => {
+                let mark = self.order.mark(key);
+                if let Some(settled) = arrived.next.checked_sub(1) {
+                    let came = self.published.came(&self.context, key, settled);
+                    self.order.settled(key, settled, came);
+                } else if mark > 0 {
+                    // The bus does not know it yet.
+                    self.order.settled(key, mark, Vec::new());
+                }
+            }
+            Err(error) if is_fatal(&error) => return Err(error),
+            Err(error) => warn_rarely!(%error, "cannot keep how far a sender is accounted for"),
+        }
+        if self.senders.len() >= STREAMS {
+            self.senders.clear();
+        }
+        self.senders.insert(key);
+        Ok(true)
+    }
+
+    /// Returns the key under which the bus keeps up to where a stream is settled, and one more: a mark of 0 says that this
+    /// is unknown. `None` if it is not the stream of a sender, or this import does not bring it.
+    fn settled_at(&self, key: StreamKey) -> Option<StreamKey> {
+        let is_ours = key.source != self.context.identity.source && !self.taken.contains_key(&key);
+        if is_ours { identity::settled(key) } else { None }
+    }
+
+    /// Marks a message that was sent again and is below the mark, unless an earlier import has published it.
+    fn missed(&self, item: Item<Body>) -> Item<Body> {
+        let Body::Message { import, .. } = &item.body else { return item };
+        let plan = &self.plans[*import];
+        if self.order.is_settled(item.origin) {
+            return item;
+        }
+        let missed = self.published.misses(item.origin, || plan.local(&item.topic));
+        Item { missed, ..item }
     }
 
     /// Takes the body of a message that an earlier import has published.
@@ -559,7 +609,7 @@ impl Importing {
         let mut request = Request { batches: plan.batches, ..Request::default() };
         if let Some(key) = key
             && key.source != self.context.identity.source
-            && self.introduce(key)?
+            && self.introduce_sender(key)?
         {
             request.from = self.order.accounted(key);
             request.newest = plan.history && request.from.is_none();
@@ -658,10 +708,11 @@ impl Importing {
             let mut ours = Vec::new();
             for item in items {
                 if self.introduce(StreamKey::of(item.origin))? {
+                    let item = self.missed(item);
                     ours.push(self.unpublished(item));
                 }
             }
-            if self.introduce(counts.key())? {
+            if self.introduce_sender(counts.key())? {
                 self.order.join(now, &counts.told(), replay, ours, &mut self.events);
             }
             held = later;
@@ -737,7 +788,7 @@ impl Importing {
             }
             return self.begin_join(import, beat.numbering, Some(beat.key()));
         }
-        self.introduce(beat.key())?;
+        self.introduce_sender(beat.key())?;
         if !beat.full && !self.order.is_synced(beat.numbering) {
             self.ask(import, beat.numbering, None)?;
         }
@@ -770,7 +821,8 @@ impl Importing {
         let body = if is_wanted { Body::Loss(Box::new(lost), import) } else { Body::Unwanted };
         let Attachment { origin, count, numbering, .. } = attachment;
         let topic = self.name(loss::TOPIC);
-        self.counted(import, numbering, None, Item { topic, origin, count, loss, body })
+        let item = Item { topic, origin, count, loss, missed: None, body };
+        self.counted(import, numbering, None, item)
     }
 
     /// Publishes a message of a program that is no bridge.
@@ -794,7 +846,7 @@ impl Importing {
         let payload = Payload { bytes: sample.payload().clone(), part: None };
         let published_ns = published_ns(sample);
         let body = Body::Message { payload, to_descendants: false, published_ns, import };
-        let item = Item { topic, origin, count: 0, loss: None, body };
+        let item = Item { topic, origin, count: 0, loss: None, missed: None, body };
         self.events.push(Event::Deliver { item, open_from: None });
         Ok(())
     }

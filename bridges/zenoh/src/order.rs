@@ -7,8 +7,14 @@
 //! The same message can come by several ways. Its origin names it, and on one topic the numbers of a stream only grow. So
 //! a message whose number is not above that of the last one is a duplicate.
 //!
+//! A message that is missing is seen when a later one of its topic or a heartbeat comes. Until then, messages of other
+//! topics pass. So heartbeats say up to where a sender's stream is *settled* ([`Event::Settled`]): everything before has
+//! arrived or was reported. An importer that begins after another one was killed continues there. It gets again what came
+//! since, and what is not on its bus then was lost ([`Item::missed`]).
+//!
 //! The machine does no I/O and reads no clock: what happens depends on the calls alone.
 
+use crate::beat::REPEATS;
 use foldhash::{HashMap, HashMapExt};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -53,6 +59,9 @@ pub(crate) struct Item<T> {
     pub(crate) count: u64,
     /// If it is a report of a loss: the first number that may be lost, and the one after the last.
     pub(crate) loss: Option<(Origin, u64)>,
+    /// If it was sent again, is below the mark and is not on the bus, so that it can only be reported: whether it was lost
+    /// for sure.
+    pub(crate) missed: Option<LostBound>,
     pub(crate) body: T,
 }
 
@@ -65,6 +74,9 @@ pub(crate) enum Event<T> {
         open_from: Option<u64>,
     },
     Lost(Loss),
+    /// Everything of a sender's stream before this number is accounted for. It is true once all earlier events are done
+    /// with.
+    Settled(Origin),
     Duplicate,
     /// It came after it had been reported as lost.
     Late,
@@ -87,14 +99,14 @@ pub(crate) struct Loss {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Told<'a> {
     pub(crate) numbering: u32,
+    /// Counts the heartbeats of the numbering.
+    pub(crate) beat: u64,
     /// The stream of what was first published on the sender's bus.
     pub(crate) key: StreamKey,
     pub(crate) begins: u64,
     pub(crate) until: u64,
     /// Where the sender's last numbering ended, and how many messages were overwritten since.
     pub(crate) overtaken: Option<(u64, u64)>,
-    /// Whether the sender relays streams.
-    pub(crate) relays: bool,
     pub(crate) full: bool,
     pub(crate) topics: &'a BTreeMap<String, u64>,
 }
@@ -156,7 +168,6 @@ pub(crate) struct Order<T> {
 struct Path<T> {
     key: Option<StreamKey>,
     own: Option<StreamKey>,
-    relays: bool,
     since: Duration,
     /// `None` once the sender has told what this bus has missed.
     unaccounted: Option<Unaccounted>,
@@ -166,6 +177,9 @@ struct Path<T> {
     begins: u64,
     /// The `until` of the last heartbeat.
     told: u64,
+    /// The last heartbeat, and the number up to which all counts are known by it. `None` if heartbeats are missing that had
+    /// counts which no later one has.
+    known: Option<(u64, u64)>,
     /// Messages of `key` that were delivered since, with a number from `told` on.
     since_told: u64,
     heard: Duration,
@@ -200,10 +214,11 @@ struct Stream {
     /// What had arrived before.
     began: u64,
     mark: u64,
-    /// If the mark on the bus has to stay behind: where. It is so for the own stream of a sender that relays others. Its
-    /// numbers are places on its bus, and a restarted importer asks from the mark on for what the sender relays as well. A
-    /// message of a relayed stream does not say its place. So only heartbeats tell how far all streams have come.
-    held: Option<u64>,
+    /// If it is the own stream of a sender, and once that is known: up to where everything is accounted for. The numbers are
+    /// places on the sender's bus, so this holds for what it relays as well.
+    settled: Option<u64>,
+    /// The numbers from `settled` on that an earlier import has published, in order.
+    came: Vec<u64>,
     topics: HashMap<Arc<str>, Arrived>,
     /// The lowest numbers of open gaps, and how many gaps have them.
     lows: BTreeMap<u64, usize>,
@@ -218,12 +233,6 @@ struct Arrived {
 impl Stream {
     fn open_from(&self) -> Option<u64> {
         self.lows.first_key_value().map(|(low, _)| *low)
-    }
-
-    /// Returns up to where the mark on the bus may be raised, if `mark` is what has arrived.
-    fn bus_mark(&self, mark: u64) -> u64 {
-        // Without a mark, an importer would not ask for what it has missed.
-        self.held.map_or(mark, |held| mark.min(held.max(1)))
     }
 }
 
@@ -251,7 +260,9 @@ impl<T> Order<T> {
     pub(crate) fn arrived(&mut self, key: StreamKey, mark: u64) {
         if self.streams.len() >= STREAMS && !self.streams.contains_key(&key) {
             // The others are introduced again when they continue.
-            self.streams.retain(|_, stream| !stream.lows.is_empty() || stream.held.is_some());
+            let of_paths: BTreeSet<StreamKey> =
+                self.paths.values().flat_map(|path| [path.key, path.own]).flatten().collect();
+            self.streams.retain(|key, stream| !stream.lows.is_empty() || of_paths.contains(key));
         }
         let stream = self.streams.entry(key).or_default();
         stream.began = stream.began.max(mark);
@@ -263,20 +274,32 @@ impl<T> Order<T> {
         self.streams.get(&key).map_or(0, |stream| stream.mark)
     }
 
+    /// Introduces the own stream of a sender, of which everything before `until` is accounted for. `came` are the numbers
+    /// from there on that an earlier import has published.
+    pub(crate) fn settled(&mut self, key: StreamKey, until: u64, came: Vec<u64>) {
+        let stream = self.streams.entry(key).or_default();
+        (stream.settled, stream.came) = (Some(until), came);
+    }
+
     /// Returns the number up to which everything of a stream is accounted for. `None` if nothing has come of it.
     pub(crate) fn accounted(&self, key: StreamKey) -> Option<u64> {
-        let mark = self.mark(key);
-        let told = self.paths.values().filter(|path| path.key == Some(key)).map(|path| path.told);
-        // What came after the last heartbeat has gaps that are still unknown.
-        told.min().map(|told| told.min(mark)).or((mark > 0).then_some(mark))
+        let stream = self.streams.get(&key)?;
+        stream.settled.or((stream.mark > 0).then_some(stream.mark))
+    }
+
+    /// Returns whether a number is accounted for.
+    pub(crate) fn is_settled(&self, origin: Origin) -> bool {
+        let stream = self.streams.get(&StreamKey::of(origin));
+        stream.and_then(|stream| stream.settled).is_some_and(|settled| origin.number < settled)
     }
 
     pub(crate) fn knows_path(&self, numbering: u32) -> bool {
         self.paths.contains_key(&numbering)
     }
 
+    /// Returns whether all counts of a path are known.
     pub(crate) fn is_synced(&self, numbering: u32) -> bool {
-        self.paths.get(&numbering).is_some_and(|path| path.is_synced)
+        self.paths.get(&numbering).is_some_and(|path| path.is_synced && path.known.is_some())
     }
 
     /// Returns how many topics were forgotten since the last call.
@@ -302,24 +325,20 @@ impl<T> Order<T> {
                 .min_by_key(|(_, path)| path.heard)
                 .map(|(numbering, _)| *numbering)
         {
-            let key = self.paths.get(&oldest).and_then(|path| path.key);
             self.close(oldest, out);
-            if let Some(stream) = key.and_then(|key| self.streams.get_mut(&key)) {
-                stream.held = None;
-            }
         }
         self.paths.insert(
             numbering,
             Path {
                 key: None,
                 own,
-                relays: false,
                 since,
                 unaccounted: Some(Unaccounted::default()),
                 reorder,
                 is_synced: false,
                 begins: 0,
                 told: 0,
+                known: None,
                 since_told: 0,
                 heard: now,
                 topics: HashMap::new(),
@@ -348,6 +367,7 @@ impl<T> Order<T> {
                 self.doubt(numbering, origin, origin.number, 1, is_new, out);
             }
         }
+        self.settle_first(numbering, origin, out);
         let Some(path) = self.paths.get_mut(&numbering) else { return };
         let topic = topic.clone();
         if !path.topics.contains_key(&topic) {
@@ -371,7 +391,7 @@ impl<T> Order<T> {
             self.deliver(numbering, item, out);
             if has_gap {
                 self.drain(now, numbering, &topic, out);
-                self.raise_held(numbering);
+                self.settle_told(numbering, out);
             }
         } else if let Entry::Vacant(place) = counts.waiting.entry(count) {
             place.insert((now, item));
@@ -396,9 +416,12 @@ impl<T> Order<T> {
         items: Vec<Item<T>>,
         out: &mut Vec<Event<T>>,
     ) {
+        let (missed, items): (Vec<_>, Vec<_>) =
+            items.into_iter().partition(|item| item.missed.is_some());
         if let Some(base) = self.head(now, told, out) {
             self.account(told, replay, base, &items, out);
         }
+        self.miss(missed, replay, out);
         for item in items {
             self.deliver_now(item, out);
         }
@@ -410,7 +433,7 @@ impl<T> Order<T> {
             }
         }
         self.set_synced(told);
-        self.raise_held(told.numbering);
+        self.settle_told(told.numbering, out);
     }
 
     /// Reports what is missing before a join. The sender's stream stood at `base`.
@@ -422,24 +445,27 @@ impl<T> Order<T> {
         items: &[Item<T>],
         out: &mut Vec<Event<T>>,
     ) {
-        let mark = self.mark(told.key);
         if let Some(base) = base {
             let (standing, reason) = told.since(base);
             let (number, messages) = match replay {
-                Replay::Nothing => (told.begins, standing.missing_before(told.begins)),
+                Replay::Nothing => (told.begins, self.missing(told.key, standing, told.begins)),
                 Replay::From { number, unsent } => {
-                    (number, standing.missing_before(number).saturating_add(unsent))
+                    (number, self.missing(told.key, standing, number).saturating_add(unsent))
                 }
                 Replay::Part => {
+                    let (mark, stream) = (self.mark(told.key), self.streams.get(&told.key));
                     let numbers = items.iter().map(|item| item.origin);
-                    let numbers: BTreeSet<u64> = numbers
+                    let mut numbers: BTreeSet<u64> = numbers
                         .filter(|origin| {
                             StreamKey::of(*origin) == told.key && origin.number >= mark
                         })
                         .map(|origin| origin.number)
                         .collect();
                     let first = numbers.first().map_or(told.until, |first| *first);
-                    let missing = standing.missing_before(told.until);
+                    for came in stream.map_or(&[][..], |stream| &stream.came) {
+                        numbers.remove(came);
+                    }
+                    let missing = self.missing(told.key, standing, told.until);
                     (first, missing.saturating_sub(numbers.len() as u64))
                 }
             };
@@ -470,6 +496,47 @@ impl<T> Order<T> {
         }
         // Nothing of its own stream was missed.
         self.settle(told, None, out);
+    }
+
+    /// Returns how many messages of a sender's stream before a number are missing at most, if it stood at `base`.
+    fn missing(&self, key: StreamKey, base: Base, number: u64) -> u64 {
+        let came = self.streams.get(&key).map_or(&[][..], |stream| &stream.came);
+        let later = (came.len() - came.partition_point(|came| *came < number)) as u64;
+        Base { came: base.came.saturating_sub(later), ..base }.missing_before(number)
+    }
+
+    /// Reports messages that were sent again, and that earlier imports have not published. They cannot be published any
+    /// more, because the mark of their stream is above them.
+    fn miss(&mut self, missed: Vec<Item<T>>, replay: Replay, out: &mut Vec<Event<T>>) {
+        // First and last number, and how many. What is known for sure is told by topic.
+        let mut losses: BTreeMap<_, (u64, u64, u64)> = BTreeMap::new();
+        for Item { topic, origin, missed, .. } in missed {
+            let (key, number) = (StreamKey::of(origin), origin.number);
+            let stream = self.streams.entry(key).or_default();
+            let arrived = stream.topics.entry(topic.clone()).or_default();
+            if number < arrived.next {
+                out.push(Event::Duplicate);
+                continue;
+            }
+            arrived.next = number + 1;
+            let topic = (missed == Some(LostBound::Exact)).then_some(topic);
+            let (_, until, messages) = losses.entry((key, topic)).or_insert((number, number, 0));
+            (*until, *messages) = (number + 1, *messages + 1);
+        }
+        if replay == Replay::Part {
+            // All that is missing was reported already.
+            return;
+        }
+        for ((key, topic), (from, until, messages)) in losses {
+            let (bound, reason) = match topic {
+                Some(_) => (LostBound::Exact, LostReason::Gone),
+                None => (LostBound::AtMost, LostReason::Restart),
+            };
+            let (from, open_from) = (key.origin(from), None);
+            let loss = Loss { from, until, messages, bound, reason, topic, open_from };
+            let loss = self.passable(loss);
+            out.push(Event::Lost(loss));
+        }
     }
 
     /// Reports what may be missing before messages of a stream whose sender has not told.
@@ -518,8 +585,14 @@ impl<T> Order<T> {
         let others = others.map(|(_, path)| path).filter(|path| path.key == Some(key));
         // What came after the last heartbeat has gaps that are still unknown.
         let told = others.map(|path| Base { until: path.told, came: path.since_told });
-        let mark = self.mark(key);
-        told.max().or((mark > 0).then_some(Base { until: mark, came: 0 }))
+        told.max().or_else(|| self.standing(key))
+    }
+
+    /// Returns where a stream stands that no path brings. `None` if nothing of it has arrived.
+    fn standing(&self, key: StreamKey) -> Option<Base> {
+        let stream = self.streams.get(&key)?;
+        let settled = stream.settled.map(|until| Base { until, came: stream.came.len() as u64 });
+        settled.or((stream.mark > 0).then_some(Base { until: stream.mark, came: 0 }))
     }
 
     /// Returns whether another path brings a stream that this one only relays, and so finds what is missing of it.
@@ -565,7 +638,7 @@ impl<T> Order<T> {
             }
         }
         self.set_synced(told);
-        self.raise_held(told.numbering);
+        self.settle_told(told.numbering, out);
     }
 
     /// Reports what has been missing for longer than the reorder time.
@@ -574,7 +647,7 @@ impl<T> Order<T> {
             && deadline <= now
         {
             self.give_up(now, numbering, &topic, out);
-            self.raise_held(numbering);
+            self.settle_told(numbering, out);
         }
     }
 
@@ -632,7 +705,6 @@ impl<T> Order<T> {
     ) -> Option<Option<Base>> {
         let path = self.paths.get_mut(&told.numbering)?;
         path.heard = now;
-        path.relays = told.relays;
         path.told = path.told.max(told.until);
         path.since_told = 0;
         if path.key.is_some() {
@@ -646,11 +718,7 @@ impl<T> Order<T> {
             .map(|(numbering, _)| *numbering)
             .collect();
         let ended = earlier.into_iter().map(|numbering| self.close(numbering, out)).max();
-        let mark = self.mark(told.key);
-        if let Some(stream) = self.streams.get_mut(&told.key) {
-            stream.held = told.relays.then(|| stream.held.unwrap_or(mark));
-        }
-        Some(ended.or((mark > 0).then_some(Base { until: mark, came: 0 })))
+        Some(ended.or_else(|| self.standing(told.key)))
     }
 
     /// Returns a loss between two numbers of a sender's own stream. It can have been any topic.
@@ -683,27 +751,51 @@ impl<T> Order<T> {
         }
         let open_from = stream.open_from().unwrap_or(until).min(until);
         stream.mark = stream.mark.max(open_from);
-        Some(stream.bus_mark(open_from))
+        Some(open_from)
     }
 
+    /// Learns from a heartbeat, after its counts, up to where all counts are known.
     fn set_synced(&mut self, told: &Told<'_>) {
-        if told.full
-            && let Some(path) = self.paths.get_mut(&told.numbering)
+        let Some(path) = self.paths.get_mut(&told.numbering) else { return };
+        path.is_synced |= told.full;
+        // An answer may come after a younger heartbeat, which need not have all counts that have changed since.
+        let is_older = path.known.is_some_and(|(_, until)| told.until < until);
+        if is_older {
+            return;
+        }
+        let follows = path.known.is_some_and(|(beat, _)| told.beat <= beat.saturating_add(REPEATS));
+        path.known = (told.full || follows).then_some((told.beat, told.until));
+    }
+
+    /// Settles the stream of a sender with a heartbeat, once all that the heartbeat told has arrived or was reported.
+    fn settle_told(&mut self, numbering: u32, out: &mut Vec<Event<T>>) {
+        let Some(path) = self.paths.get(&numbering) else { return };
+        if let (Some(key), Some((_, until))) = (path.key, path.known)
+            && path.is_synced
+            && path.gaps == 0
         {
-            path.is_synced = true;
+            self.settle_until(key, until, out);
         }
     }
 
-    /// Lets the bus's mark of a relay's own stream follow a heartbeat, once all that the heartbeat told has arrived or was
-    /// reported.
-    fn raise_held(&mut self, numbering: u32) {
-        if let Some(path) = self.paths.get(&numbering)
-            && path.relays
-            && path.is_synced
-            && path.gaps == 0
-            && let Some(held) = path.key.and_then(|key| self.streams.get_mut(&key)?.held.as_mut())
-        {
-            *held = path.told.max(*held);
+    /// Settles the stream of a sender, of which nothing has come yet, before its first message: a later one may be missed
+    /// before a heartbeat comes.
+    fn settle_first(&mut self, numbering: u32, first: Origin, out: &mut Vec<Event<T>>) {
+        let key = StreamKey::of(first);
+        let Some(path) = self.paths.get(&numbering).filter(|path| path.own == Some(key)) else {
+            return;
+        };
+        if path.unaccounted.is_some() && self.accounted(key).is_none() {
+            self.settle_until(key, first.number, out);
+        }
+    }
+
+    fn settle_until(&mut self, key: StreamKey, until: u64, out: &mut Vec<Event<T>>) {
+        let stream = self.streams.entry(key).or_default();
+        if stream.settled.is_none_or(|settled| settled < until) {
+            stream.settled = Some(until);
+            stream.came.retain(|number| *number >= until);
+            out.push(Event::Settled(key.origin(until)));
         }
     }
 
@@ -818,7 +910,7 @@ impl<T> Order<T> {
         }
         let open_from = stream.open_from().unwrap_or(loss.until).min(loss.until);
         stream.mark = stream.mark.max(open_from);
-        loss.open_from = Some(stream.bus_mark(open_from));
+        loss.open_from = Some(open_from);
         loss
     }
 
@@ -939,7 +1031,7 @@ impl<T> Order<T> {
         }
         let mark = stream.open_from().unwrap_or(number + 1).min(number + 1);
         stream.mark = stream.mark.max(mark);
-        let open_from = Some(stream.bus_mark(mark)).filter(|mark| *mark <= number);
+        let open_from = Some(mark).filter(|mark| *mark <= number);
         out.push(Event::Deliver { item, open_from });
         true
     }

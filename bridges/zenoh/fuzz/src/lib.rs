@@ -102,6 +102,7 @@ pub fn order_of_an_honest_sender(bytes: &[u8]) {
                     origin,
                     count: *count,
                     loss: None,
+                    missed: None,
                     body: (),
                 });
                 *count += 1;
@@ -177,6 +178,7 @@ fn told(
 struct Ledger {
     next: BTreeMap<Arc<str>, u64>,
     numbers: BTreeSet<u64>,
+    lost: u64,
 }
 
 impl Ledger {
@@ -194,6 +196,11 @@ impl Ledger {
                     assert!(loss.messages > 0 && loss.from.number <= loss.until, "{loss:?}");
                     let topic = loss.topic.clone().expect("a loss of a topic");
                     *self.next.entry(topic).or_default() += loss.messages;
+                    self.lost += loss.messages;
+                }
+                Event::Settled(Origin { number, .. }) => {
+                    let delivered = self.numbers.range(..number).count() as u64;
+                    assert!(delivered + self.lost >= number, "settled to {number} too early");
                 }
                 Event::Duplicate | Event::Late => {}
             }
@@ -235,6 +242,7 @@ pub fn order_of_hostile_senders(bytes: &[u8]) {
                     origin: key.origin(first),
                     count: second,
                     loss,
+                    missed: None,
                     body: (),
                 };
                 order.message(now, numbering, item, &mut events);
@@ -270,6 +278,7 @@ pub fn order_of_hostile_senders(bytes: &[u8]) {
                     assert!(loss.from.number <= Origin::NUMBER_LIMIT, "{loss:?}");
                     assert!(loss.until <= Origin::NUMBER_LIMIT, "{loss:?}");
                 }
+                Event::Settled(next) => assert!(next.number <= Origin::NUMBER_LIMIT, "{next}"),
                 Event::Duplicate | Event::Late => {}
             }
         }

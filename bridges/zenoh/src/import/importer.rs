@@ -9,7 +9,7 @@ use crate::key::{self, Keys, Prefix};
 use crate::loss;
 use crate::order::Order;
 use crate::queue::{Arriving, Queue};
-use foldhash::{HashMap, HashMapExt};
+use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use std::sync::{Arc, Mutex, TryLockError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -105,6 +105,7 @@ impl Importer {
             joining: HashMap::new(),
             taken: HashMap::new(),
             published: Published::default(),
+            senders: HashSet::new(),
             foreign: HashMap::new(),
             topics: HashMap::new(),
             names: HashMap::new(),

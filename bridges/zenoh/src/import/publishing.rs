@@ -34,6 +34,10 @@ impl Importing {
                     self.publish()?;
                     self.lost(loss)?;
                 }
+                Event::Settled(next) => {
+                    self.publish()?;
+                    self.settled(next)?;
+                }
                 Event::Duplicate => context.counting.duplicates.one(),
                 Event::Late => context.counting.late.one(),
             }
@@ -238,6 +242,23 @@ impl Importing {
         // A report that is missing speaks of one message at least.
         let bound = if is_report { LostBound::AtLeast } else { bound };
         self.report(Lost { from, until, messages, bound, reason, scope }, open_from)
+    }
+
+    /// Keeps on the bus how far a sender is accounted for.
+    fn settled(&mut self, next: Origin) -> Result<(), Fatal> {
+        let Some(at) = self.settled_at(StreamKey::of(next)) else { return Ok(()) };
+        let next = at.origin((next.number + 1).min(Origin::NUMBER_LIMIT));
+        loop {
+            match self.inlet.advance_timeout(next, SLEEP) {
+                Ok(()) => return Ok(()),
+                Err(PublishError::Timeout) if !self.context.has_ended() => {}
+                Err(error) if is_fatal(&error) => return Err(error),
+                Err(error) => {
+                    warn_rarely!(%error, "cannot keep how far a sender is accounted for");
+                    return Ok(());
+                }
+            }
+        }
     }
 
     /// Reports a loss that another bridge was told of.

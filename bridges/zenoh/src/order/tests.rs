@@ -7,7 +7,14 @@ const KEY: StreamKey = StreamKey { source: 1, series: 2, stream: 3 };
 const REORDER: Duration = Duration::from_millis(20);
 
 fn item(topic: &str, number: u64, count: u64) -> Item<()> {
-    Item { topic: topic.into(), origin: KEY.origin(number), count, loss: None, body: () }
+    Item {
+        topic: topic.into(),
+        origin: KEY.origin(number),
+        count,
+        loss: None,
+        missed: None,
+        body: (),
+    }
 }
 
 fn ms(milliseconds: u64) -> Duration {
@@ -18,8 +25,11 @@ fn ms(milliseconds: u64) -> Duration {
 #[derive(Default)]
 struct Bus {
     marks: HashMap<StreamKey, u64>,
+    settled: HashMap<StreamKey, u64>,
     delivered: Vec<(Arc<str>, u64)>,
     lost: u64,
+    /// The first number of each report, and the one after the last.
+    reports: Vec<(u64, u64)>,
     is_exact: bool,
     duplicates: u64,
     late: u64,
@@ -45,9 +55,14 @@ impl Bus {
                     assert!(loss.from.number <= loss.until);
                     *mark = (*mark).max(loss.open_from.unwrap_or(loss.until));
                     self.lost += loss.messages;
+                    self.reports.push((loss.from.number, loss.until));
                     self.is_exact &= loss.bound == LostBound::Exact;
                     let Loss { from, until, messages, .. } = loss;
                     seen.push(format!("lost {messages} in {}..{until}", from.number));
+                }
+                Event::Settled(next) => {
+                    let settled = self.settled.insert(StreamKey::of(next), next.number);
+                    assert!(settled < Some(next.number), "{settled:?} is followed by {next}");
                 }
                 Event::Duplicate => self.duplicates += 1,
                 Event::Late => self.late += 1,
@@ -94,11 +109,11 @@ impl Case {
             beat.topics.iter().map(|(topic, count)| ((*topic).to_owned(), *count)).collect();
         let told = Told {
             numbering: beat.numbering,
+            beat: 0,
             key: StreamKey { stream: KEY.stream + beat.relay, ..KEY },
             begins: beat.begins,
             until: beat.until,
             overtaken: beat.overtaken,
-            relays: beat.relays,
             full: true,
             topics: &topics,
         };
@@ -115,7 +130,6 @@ struct Beat<'a> {
     begins: u64,
     until: u64,
     overtaken: Option<(u64, u64)>,
-    relays: bool,
     topics: Vec<(&'a str, u64)>,
 }
 
@@ -220,6 +234,7 @@ fn a_relayed_loss_comes_before_what_follows_it() {
         origin: StreamKey { stream: u16::MAX, ..KEY }.origin(count),
         count,
         loss: Some((KEY.origin(from), until)),
+        missed: None,
         body: (),
     };
     let events = &mut case.events;
@@ -255,11 +270,11 @@ fn a_join_asks_for_what_came_after_the_last_heartbeat() {
     let topics = BTreeMap::from([("a".to_owned(), 0)]);
     let told = Told {
         numbering: 9,
+        beat: 0,
         key: KEY,
         begins: 40,
         until: 40,
         overtaken: None,
-        relays: false,
         full: true,
         topics: &topics,
     };
@@ -299,11 +314,11 @@ impl Case {
         let topics = topics.iter().map(|(topic, count)| ((*topic).to_owned(), *count)).collect();
         let told = Told {
             numbering: 7,
+            beat: 0,
             key: KEY,
             begins: 0,
             until,
             overtaken: None,
-            relays: false,
             full: true,
             topics: &topics,
         };
@@ -408,10 +423,10 @@ fn a_relay_reports_nothing_of_a_stream_that_another_path_brings() {
     assert_eq!(seen, ["lost 5 in 106..111", "b111"]);
 }
 
-/// A message of a relayed stream is missing, and the relay's own messages pass it. An importer that is killed then asks for
-/// what follows the mark of the relay's own stream, so that must stay before the place of the missing message.
+/// A message of a relayed stream is missing, and the relay's own messages pass it. An importer that is killed then continues
+/// where the relay's own stream is settled, so that must be before the place of the missing message.
 #[test]
-fn the_mark_of_a_relay_waits_for_what_it_relays() {
+fn a_stream_is_settled_by_heartbeats_without_gaps() {
     let relayed = RELAYED[0];
     let mut case = Case::new();
     case.order.arrived(relayed, 0);
@@ -419,59 +434,158 @@ fn the_mark_of_a_relay_waits_for_what_it_relays() {
     let beat = |until, a, own| Beat {
         numbering: 7,
         until,
-        relays: true,
         topics: vec![("a", a), ("own", own)],
         ..Beat::default()
     };
     case.beat(0, &beat(10, 0, 0));
     assert_eq!(case.message(1, 7, of(relayed, "a", 70, 0)), ["a70"]);
     assert_eq!(case.message(1, 7, item("own", 11, 0)), ["own11"]);
-    assert_eq!(
-        case.bus.marks[&KEY], 10,
-        "a message that was relayed after the heartbeat may be missing"
-    );
     // `a` 71 is lost. Nothing shows it yet.
     assert_eq!(case.message(2, 7, item("own", 13, 1)), ["own13"]);
     assert!(case.message(2, 7, of(relayed, "a", 72, 2)).is_empty());
     assert_eq!(case.message(3, 7, item("own", 15, 2)), ["own15"]);
+    assert_eq!((case.bus.settled[&KEY], case.order.accounted(KEY)), (10, Some(10)));
     assert!(case.beat(4, &beat(16, 3, 3)).is_empty());
     assert_eq!(case.message(5, 7, item("own", 16, 3)), ["own16"]);
-    assert_eq!((case.bus.marks[&KEY], case.bus.marks[&relayed]), (10, 71), "the gap is open");
+    assert_eq!((case.bus.settled[&KEY], case.bus.marks[&relayed]), (10, 71), "the gap is open");
     assert_eq!(case.expire(22), ["lost 1 in 71..72", "a72"]);
-    assert_eq!(case.message(23, 7, item("own", 17, 4)), ["own17"]);
-    assert_eq!((case.bus.marks[&KEY], case.bus.marks[&relayed]), (16, 73));
+    assert_eq!((case.bus.settled[&KEY], case.bus.marks[&relayed]), (16, 73));
 
     // A message that is only late closes the gap as well.
     assert!(case.message(24, 7, of(relayed, "a", 75, 4)).is_empty());
     assert!(case.beat(25, &beat(20, 5, 5)).is_empty());
+    assert_eq!(case.bus.settled[&KEY], 16);
     assert_eq!(case.message(26, 7, of(relayed, "a", 74, 3)), ["a74", "a75"]);
-    assert_eq!(case.message(27, 7, item("own", 20, 5)), ["own20"]);
-    assert_eq!(case.bus.marks[&KEY], 20);
+    assert_eq!(case.bus.settled[&KEY], 16, "one of its own is on the way");
+    assert_eq!(case.message(27, 7, item("own", 17, 4)), ["own17"]);
+    assert_eq!(case.bus.settled[&KEY], 20);
 }
 
-/// While what was missed is delivered, the mark of the relay stays: the answer is not in the order of its bus.
+/// While what was missed is delivered, the stream is not settled: the answer is not in the order of the sender's bus.
 #[test]
-fn the_mark_of_a_relay_stays_until_a_join_is_delivered() {
+fn a_stream_is_settled_after_a_join_was_delivered() {
     let mut case = restarted(&[KEY, RELAYED[0]]);
     case.open_as(7, Some(KEY));
+    let items = vec![item("own", 105, 0), of(RELAYED[0], "a", 100, 0)];
     let topics = BTreeMap::from([("a".to_owned(), 4), ("own".to_owned(), 2)]);
     let told = Told {
         numbering: 7,
+        beat: 0,
         key: KEY,
         begins: 0,
         until: 110,
         overtaken: None,
-        relays: true,
         full: true,
         topics: &topics,
     };
-    let items = vec![item("own", 105, 0), of(RELAYED[0], "a", 100, 0)];
     let replay = Replay::From { number: 100, unsent: 0 };
     case.order.join(ms(0), &told, replay, items, &mut case.events);
+    assert!(matches!(case.events[..], [.., Event::Settled(Origin { number: 110, .. })]));
     assert_eq!(case.bus.take(&mut case.events), ["own105", "a100"]);
-    assert_eq!(case.bus.marks[&KEY], 100);
     assert_eq!(case.message(1, 7, item("own", 112, 2)), ["own112"]);
-    assert_eq!(case.bus.marks[&KEY], 110);
+    assert_eq!((case.bus.marks[&KEY], case.bus.settled[&KEY]), (113, 110));
+}
+
+/// The heartbeats of an export of many topics tell in turn what has changed. If too many of them are missing, the counts of
+/// some topics are unknown.
+#[test]
+fn a_stream_is_not_settled_while_counts_are_unknown() {
+    let mut case = Case::new();
+    case.open(7);
+    let mut beat = |beat, until, full| {
+        let topics = BTreeMap::new();
+        let (begins, overtaken) = (0, None);
+        let (numbering, key, topics) = (7, KEY, &topics);
+        let told = Told { numbering, beat, key, begins, until, overtaken, full, topics };
+        case.order.told(ms(beat), &told, |_| true, &mut case.events);
+        case.bus.take(&mut case.events);
+        (case.bus.settled.get(&KEY).copied(), case.order.is_synced(7))
+    };
+    assert_eq!(beat(1, 10, false), (None, false));
+    assert_eq!(beat(2, 20, true), (Some(20), true));
+    assert_eq!(beat(2 + REPEATS, 30, false), (Some(30), true));
+    assert_eq!(beat(3 + 2 * REPEATS, 40, false), (Some(30), false));
+    assert_eq!(beat(4 + 2 * REPEATS, 50, false), (Some(30), false));
+    // The answer is older than the last heartbeat.
+    assert_eq!(beat(3 + 2 * REPEATS, 45, true), (Some(45), true));
+    assert_eq!(beat(4 + 2 * REPEATS, 50, false), (Some(50), true));
+}
+
+/// Before the first heartbeat, the first message settles what was before it: who joins late misses nothing.
+#[test]
+fn a_stream_is_settled_before_its_first_message() {
+    let mut case = Case::new();
+    case.open_as(7, Some(KEY));
+    case.order.message(ms(0), 7, item("a", 50, 3), &mut case.events);
+    assert_eq!(case.events[0], Event::Settled(KEY.origin(50)));
+    assert_eq!(case.bus.take(&mut case.events), ["a50"]);
+    case.message(1, 7, item("b", 52, 1));
+    assert_eq!((case.bus.settled[&KEY], case.order.accounted(KEY)), (50, Some(50)));
+}
+
+/// An importer was killed before a heartbeat showed what it had missed: 92 and 95 of those below the mark.
+#[test]
+fn what_an_earlier_import_has_missed_is_reported_once() {
+    let missed = |topic, number, missed| Item { missed: Some(missed), ..item(topic, number, 0) };
+    let items = || {
+        vec![
+            item("a", 91, 0),
+            missed("b", 92, LostBound::Exact),
+            missed("a", 95, LostBound::Exact),
+            item("a", 104, 0),
+        ]
+    };
+    let begin = || {
+        let mut case = restarted(&[KEY]);
+        case.order.settled(KEY, 90, vec![90, 91, 93, 94, 96, 97, 98, 99, 104]);
+        assert_eq!(case.order.accounted(KEY), Some(90));
+        case.open_as(7, Some(KEY));
+        case
+    };
+    let topics = [("a", 9), ("b", 4)];
+    let mut case = begin();
+    let seen = case.join(105, &topics, Replay::From { number: 90, unsent: 0 }, items());
+    // The bus takes no loss below its mark, but one without numbers.
+    assert_eq!(seen, ["lost 1 in 100..100", "lost 1 in 100..100", "a104"]);
+    assert!(case.bus.is_exact);
+    assert_eq!(case.bus.settled[&KEY], 105);
+    // Another sender brings them as well.
+    case.open_as(8, Some(RELAYED[0]));
+    let told = Told {
+        numbering: 8,
+        beat: 0,
+        key: RELAYED[0],
+        begins: 0,
+        until: 105,
+        overtaken: None,
+        full: true,
+        topics: &BTreeMap::new(),
+    };
+    let replay = Replay::From { number: 80, unsent: 0 };
+    case.order.join(ms(1), &told, replay, items(), &mut case.events);
+    assert!(case.bus.take(&mut case.events).is_empty());
+
+    // The source no longer has the first ones: of 90 to 95, two are not on the bus.
+    let mut case = begin();
+    let seen = case.join(105, &topics, Replay::From { number: 96, unsent: 0 }, vec![]);
+    assert_eq!(seen, ["lost 2 in 100..100"]);
+    assert!(!case.bus.is_exact);
+    // A part of the answer is missing. Of 90 to 104, these are not on the bus: 92, 95, 100 to 103.
+    let mut case = begin();
+    assert_eq!(case.join(105, &topics, Replay::Part, items()), ["lost 6 in 90..104", "a104"]);
+    // There is no answer.
+    let mut case = begin();
+    assert_eq!(case.message(0, 7, item("a", 106, 5)), ["lost 7 in 100..106", "a106"]);
+    // Nothing is known of the ring.
+    let mut case = begin();
+    let items = vec![
+        missed("b", 92, LostBound::AtMost),
+        missed("a", 95, LostBound::AtMost),
+        item("a", 100, 0),
+    ];
+    let seen = case.join(101, &topics, Replay::From { number: 90, unsent: 0 }, items);
+    assert_eq!(seen, ["lost 2 in 100..100", "a100"]);
+    assert!(!case.bus.is_exact);
 }
 
 #[test]
@@ -494,11 +608,11 @@ fn a_join_brings_what_was_missed_and_says_what_is_gone() {
     let topics = BTreeMap::from([("a".to_owned(), 9), ("b".to_owned(), 4)]);
     let told = Told {
         numbering: 7,
+        beat: 0,
         key: KEY,
         begins: 0,
         until: 120,
         overtaken: None,
-        relays: false,
         full: true,
         topics: &topics,
     };
@@ -618,6 +732,155 @@ fn send(fates: &[Fate], ways: usize) -> Bus {
     case.bus
 }
 
+/// What happens after a message was sent.
+#[derive(Clone, Debug)]
+struct Then {
+    has_beat: bool,
+    is_killed: bool,
+    /// What the ring of the importer's bus has overwritten before the next importer begins.
+    is_overwritten: bool,
+    /// As many of the newest messages the source still has.
+    kept: usize,
+    answer: Answer,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Answer {
+    Whole,
+    /// Every other message.
+    Part,
+    Nothing,
+}
+
+fn deeds() -> impl Strategy<Value = Vec<Then>> {
+    let answer = prop_oneof![
+        6 => Just(Answer::Whole),
+        1 => Just(Answer::Part),
+        1 => Just(Answer::Nothing)
+    ];
+    let kept = prop_oneof![4 => Just(usize::MAX), 1 => 0..30_usize];
+    let then = (
+        prop::bool::weighted(0.15),
+        prop::bool::weighted(0.1),
+        prop::bool::weighted(0.1),
+        kept,
+        answer,
+    );
+    let then = then.prop_map(|(has_beat, is_killed, is_overwritten, kept, answer)| Then {
+        has_beat,
+        is_killed,
+        is_overwritten,
+        kept,
+        answer,
+    });
+    proptest::collection::vec(then, 60)
+}
+
+/// Sends messages to importers that are killed, and returns what the bus got. Message `n` has number `2 n`, and is sent at
+/// time `10 n` ms. What is on the way when an importer is killed is gone.
+fn send_to_mortals(fates: &[Fate], deeds: &[Then]) -> Bus {
+    const TOPICS: [&str; 4] = ["a", "b", "c", "d"];
+    let mut case = Case::new();
+    case.open_as(7, Some(KEY));
+    case.beat(0, &Beat { numbering: 7, ..Beat::default() });
+    let mut counts = [0_u64; 4];
+    let mut sent: Vec<Item<()>> = Vec::new();
+    let mut on_the_way: Vec<(u64, Item<()>)> = Vec::new();
+    // From where on the ring has the messages, and whether it has those of all times.
+    let (mut ring, mut is_whole) = (0, true);
+    let told = |case: &mut Case, now, counts: &[u64; 4], until| {
+        let topics = TOPICS.into_iter().zip(*counts).collect();
+        case.beat(now, &Beat { numbering: 7, until, topics, ..Beat::default() });
+    };
+    for (at, (fate, then)) in fates.iter().zip(deeds).enumerate() {
+        let (now, number) = (10 * at as u64, 2 * at as u64);
+        let item = item(TOPICS[fate.topic], number, counts[fate.topic]);
+        sent.push(item.clone());
+        if !fate.is_lost[0] {
+            on_the_way.push((now + fate.delay, item));
+        }
+        counts[fate.topic] += 1;
+        on_the_way.sort_by_key(|(time, _)| *time);
+        while on_the_way.first().is_some_and(|(time, _)| *time <= now) {
+            let (time, item) = on_the_way.remove(0);
+            case.expire(time);
+            case.message(time, 7, item);
+        }
+        case.expire(now);
+        if then.has_beat {
+            told(&mut case, now, &counts, number + 1);
+        }
+        if !then.is_killed {
+            continue;
+        }
+        on_the_way.clear();
+        let mark = case.bus.marks.get(&KEY).copied().unwrap_or(0);
+        if then.is_overwritten {
+            // What is above the mark may arrive twice otherwise.
+            let above = case.bus.delivered.iter().position(|(_, number)| *number >= mark);
+            (ring, is_whole) = (above.unwrap_or(case.bus.delivered.len()).max(ring), false);
+        }
+        let (seen, settled) = (&case.bus.delivered[ring..], case.bus.settled[&KEY]);
+        let reported = case.bus.reports.clone();
+        // While another gap is open, what was reported is above the mark, and still arrives when it is sent again.
+        case.bus.is_exact &= reported.iter().all(|(_, until)| *until <= mark);
+        let mut came: Vec<u64> = seen.iter().map(|(_, number)| *number).collect();
+        came.retain(|number| *number >= settled);
+        came.sort_unstable();
+        let mut order = Order::new(1000, 1000);
+        order.arrived(KEY, mark);
+        order.settled(KEY, settled, came);
+        let from = order.accounted(KEY).unwrap();
+        let oldest = sent.len().saturating_sub(then.kept) as u64 * 2;
+        let mut items = Vec::new();
+        for (at, mut item) in sent.iter().filter(|i| i.origin.number >= from).cloned().enumerate() {
+            let number = item.origin.number;
+            let is_dropped = matches!(then.answer, Answer::Part) && at % 2 == 0;
+            if number < oldest || is_dropped {
+                continue;
+            }
+            let of_topic = seen.iter().filter(|(topic, _)| *topic == item.topic);
+            let last = of_topic.map(|(_, number)| *number).max();
+            if last >= Some(number) {
+                // The import takes its body, and counts a duplicate.
+                if number >= mark {
+                    continue;
+                }
+            } else if number < mark {
+                let may_be_told = reported.iter().any(|(from, until)| {
+                    (*from..*until).contains(&number) || from == until && number < *from
+                });
+                let is_sure = (is_whole || last.is_some()) && !may_be_told;
+                item.missed = Some(if is_sure { LostBound::Exact } else { LostBound::AtMost });
+            }
+            items.push(item);
+        }
+        case.order = order;
+        case.open_as(7, Some(KEY));
+        let topics: Vec<_> = TOPICS.into_iter().zip(counts).collect();
+        match then.answer {
+            Answer::Whole => {
+                let replay = Replay::From { number: from.max(oldest), unsent: 0 };
+                case.join(number + 1, &topics, replay, items);
+            }
+            Answer::Part => {
+                case.join(number + 1, &topics, Replay::Part, items);
+            }
+            Answer::Nothing => {}
+        }
+    }
+    for (time, item) in on_the_way {
+        case.expire(time);
+        case.message(time, 7, item);
+    }
+    told(&mut case, 10_000, &counts, 2 * fates.len() as u64);
+    while let Some(deadline) = case.order.deadline() {
+        case.order.expire(deadline, &mut case.events);
+        case.bus.take(&mut case.events);
+    }
+    case.bus
+}
+
 fn check_order(bus: &Bus) -> Result<(), TestCaseError> {
     let mut last = HashMap::new();
     for (topic, number) in &bus.delivered {
@@ -644,6 +907,29 @@ proptest! {
         let bus = send(&fates, 1);
         let lost = fates.iter().filter(|fate| fate.is_lost[0]).count() as u64;
         prop_assert_eq!((bus.lost, bus.late), (lost, 0));
+    }
+
+    /// Whenever importers are killed, each message is delivered once or reported. The number is exact if nothing was
+    /// overwritten and all is answered.
+    #[test]
+    fn killed_importers_lose_nothing_silently(
+        fates in fates(25),
+        mut deeds in deeds(),
+        is_mild in any::<bool>(),
+    ) {
+        if is_mild {
+            for then in &mut deeds {
+                (then.is_overwritten, then.kept) = (false, usize::MAX);
+                then.answer = Answer::Whole;
+            }
+        }
+        let bus = send_to_mortals(&fates, &deeds);
+        check_order(&bus)?;
+        let accounted = bus.delivered.len() as u64 + bus.lost;
+        prop_assert!(accounted >= fates.len() as u64, "{accounted} of {}", fates.len());
+        if is_mild && bus.is_exact {
+            prop_assert_eq!(accounted, fates.len() as u64);
+        }
     }
 
     /// By two ways each message is delivered once or reported.
