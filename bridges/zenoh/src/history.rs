@@ -224,6 +224,11 @@ impl Scan<'_> {
                 }
                 Ok(None) => break,
                 Err(ReceiveError::Lapped { .. }) => is_behind = true,
+                // The answer has messages only. An importer that misses the report learns that as many cannot be sent.
+                Err(ReceiveError::Lost(lost)) if self.plan.relay => {
+                    let unsent = self.unsent.get().saturating_add(lost.messages.max(1));
+                    self.unsent.set(unsent.min(Origin::NUMBER_LIMIT));
+                }
                 Err(ReceiveError::Lost(_)) => {}
                 Err(error) => return Err(error.to_string()),
             }
