@@ -86,6 +86,8 @@ const WITHOUT_BUS: [&str; 10] =
     ["bench", "completions", "create", "demo", "doctor", "ls", "man", "net", "node", "rm"];
 /// Commands that do not use `--dir`.
 const WITHOUT_DIR: [&str; 4] = ["completions", "man", "net", "node"];
+/// Commands below `net` that use both all the same.
+const OF_NET_WITH_BUS: [&str; 2] = ["receive", "send"];
 
 /// Returns the definitions of all commands, with their exit codes. The help of a command shows `--bus` and `--dir`
 /// only if the command uses them.
@@ -112,8 +114,13 @@ pub(crate) fn definitions() -> clap::Command {
         // The definition in a command takes precedence over the global one.
         let hidden = shown.clone().hide(true);
         // Not `mut_subcommand`, which moves the command to the end of the list.
-        program = program.mut_subcommands(|command| {
-            if commands.contains(&command.get_name()) { command.arg(&hidden) } else { command }
+        let shown = shown.clone();
+        program = program.mut_subcommands(|command| match command.get_name() {
+            "net" => command.arg(&hidden).mut_subcommands(|below| {
+                if OF_NET_WITH_BUS.contains(&below.get_name()) { below.arg(&shown) } else { below }
+            }),
+            name if commands.contains(&name) => command.arg(&hidden),
+            _ => command,
         });
     }
     let Some(bus) = program.get_arguments().find(|known| known.get_id() == "bus") else {
@@ -195,7 +202,7 @@ STATE is alive, stopped, dead, dumping (it writes a core dump), or lapped (overt
     Top(Top),
     /// Check this machine and suggest a fix for each problem
     Doctor(Doctor),
-    /// Calculate receive buffers, and check multicast groups
+    /// Send and receive without a file, and calculate what hosts need
     #[cfg(feature = "net")]
     Net(Net),
     /// Connect the bus with those of other hosts, or check the configuration for that

@@ -84,9 +84,11 @@ const TABLE: &[Exits] = &[
     #[cfg(feature = "net")]
     Exits::new(
         "net",
-        "the answer was printed",
+        "the answer was printed; net receive: --count messages came",
         "failure; net address: the groups cannot be used together",
-    ),
+    )
+    .refused("net send, net receive: a node would not start with the options")
+    .ended_by_signal("while it runs net send or net receive"),
     #[cfg(feature = "net")]
     Exits::new(
         "node",

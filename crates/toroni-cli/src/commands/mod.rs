@@ -71,7 +71,7 @@ pub(crate) fn run(cli: Cli, matches: &ArgMatches) -> Result<(), Failure> {
             top::run(&location, &arguments, name)
         }
         #[cfg(feature = "net")]
-        Command::Net(arguments) => net::run(&arguments),
+        Command::Net(arguments) => net::run(&location, &arguments),
         #[cfg(feature = "net")]
         Command::Node(arguments) => node::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&location, &arguments),

@@ -146,9 +146,9 @@ fn groups_that_cannot_be_used_are_refused() {
 fn net_alone_shows_its_commands() {
     let (code, _, stderr) = said(&["net"]);
     assert_eq!(code, 2);
-    assert!(stderr.starts_with("Calculate") && stderr.contains("\n  buffer "), "{stderr}");
+    assert!(stderr.starts_with("Send and receive") && stderr.contains("\n  buffer "), "{stderr}");
     let bare = Buses::new().command(&["net"]).env_remove("TORONI_DIR").output().unwrap();
-    assert!(bare.stderr.starts_with(b"Calculate"), "{bare:?}");
+    assert!(bare.stderr.starts_with(b"Send and receive"), "{bare:?}");
     for command in ["buffer", "address"] {
         let (code, help, _) = said(&["net", command, "--help"]);
         assert_eq!(code, 0);
@@ -156,6 +156,13 @@ fn net_alone_shows_its_commands() {
             assert!(help.contains(part), "{command}: {help}");
         }
         assert!(!help.contains("Which bus:"), "{command}: {help}");
+    }
+    for command in ["send", "receive"] {
+        let (code, help, _) = said(&["net", command, "--help"]);
+        assert_eq!(code, 0);
+        for part in ["Examples:", "Exit codes:", "Which bus:"] {
+            assert!(help.contains(part), "{command}: {help}");
+        }
     }
     let pages = Buses::new();
     let directory = pages.path().join("man");

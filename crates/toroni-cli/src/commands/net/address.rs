@@ -25,7 +25,7 @@ pub(crate) struct Address {
     json: bool,
 }
 
-fn parse_group(text: &str) -> Result<SocketAddr, String> {
+pub(super) fn parse_group(text: &str) -> Result<SocketAddr, String> {
     let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
     text.parse()
         .or_else(|_| bare.parse::<IpAddr>().map(|address| SocketAddr::new(address, DEFAULT_PORT)))

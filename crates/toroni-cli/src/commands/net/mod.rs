@@ -2,12 +2,18 @@
 
 mod address;
 mod buffer;
+mod membership;
+mod receive;
+mod send;
 
+use crate::cli::BusLocation;
 use crate::failure::Failure;
 use clap::{Args, Subcommand};
 
 #[derive(Args)]
 #[command(after_help = "Examples:
+  toroni net send 'plant/**' --rate 100Mbit/s  send messages of a bus to other hosts
+  toroni net receive                          print them there, and bring them to a bus
   toroni net buffer --rate 200Mbit/s          how large must the receive buffer be?
   toroni net address 239.192.84.79 239.0.0.7  which groups are safe to use?")]
 pub(crate) struct Net {
@@ -17,6 +23,10 @@ pub(crate) struct Net {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Send messages of the bus to other hosts, without a file
+    Send(send::Send),
+    /// Bring messages of other hosts to the bus, and print them, without a file
+    Receive(receive::Receive),
     /// Calculate the receive buffer for a rate, or how long a buffer lasts
     Buffer(buffer::Buffer),
     /// Check multicast groups: scope, Ethernet address, what overlaps, what floods
@@ -24,8 +34,10 @@ enum Command {
 }
 
 /// Runs one of the commands below `net`.
-pub(crate) fn run(arguments: &Net) -> Result<(), Failure> {
+pub(crate) fn run(location: &BusLocation, arguments: &Net) -> Result<(), Failure> {
     match &arguments.command {
+        Command::Send(arguments) => send::run(location, arguments),
+        Command::Receive(arguments) => receive::run(location, arguments),
         Command::Buffer(arguments) => buffer::run(arguments),
         Command::Address(arguments) => address::run(arguments),
     }

@@ -3,6 +3,8 @@
 mod check;
 mod run;
 
+pub(crate) use run::serve;
+
 use crate::failure::Failure;
 use clap::{Args, Subcommand, ValueHint};
 use std::path::PathBuf;

@@ -12,7 +12,7 @@ use std::fmt::Display;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use toroni_net::inlet;
-use toroni_net::node::config::Severity;
+use toroni_net::node::config::{self, Severity};
 use toroni_net::node::link::to_socket;
 use toroni_net::node::{Event, Node, start, tcp};
 use toroni_proto::arrivals;
@@ -35,12 +35,22 @@ pub(super) fn run(path: &Path, ready_fd: Option<i32>) -> Result<(), Failure> {
     let Some(config) = reading.node.filter(|_| errors == 0) else {
         return Err(check::refused(path, errors));
     };
+    serve(&config, &path.display().to_string(), ready, || false)
+}
+
+/// Runs the node of a configuration until a signal arrives, or `is_done`, which is asked at least once a second. `origin` is
+/// where the configuration comes from.
+pub(crate) fn serve(
+    config: &config::Node,
+    origin: &str,
+    ready: ReadyFd,
+    is_done: impl Fn() -> bool,
+) -> Result<(), Failure> {
     // It sends END, and repairs what others miss, before it leaves.
     let stop = Stop::install(GracePeriod::Unlimited)?;
-    let refused = |error: &dyn Display| {
-        Failure::Usage(format!("{}: the node does not start: {error}", path.display()))
-    };
-    let (bus, settings) = start::prepare(&config).map_err(|error| refused(&error))?;
+    let refused =
+        |error: &dyn Display| Failure::Usage(format!("{origin}: the node does not start: {error}"));
+    let (bus, settings) = start::prepare(config).map_err(|error| refused(&error))?;
     let mut node = Node::new(&bus, &settings).map_err(|error| refused(&error))?;
     let failed = |error: &dyn Display| Failure::Failed(format!("the node ends: {error}"));
     let wake = stop.descriptor().map_err(|error| failed(&error))?;
@@ -78,7 +88,7 @@ pub(super) fn run(path: &Path, ready_fd: Option<i32>) -> Result<(), Failure> {
     let mut fed = Instant::now();
     let mut ends = false;
     while !(ends && node.is_closed()) {
-        if stop.is_set() && !ends {
+        if (stop.is_set() || is_done()) && !ends {
             ends = true;
             let _ = sd_notify::notify(&[NotifyState::Stopping]);
             node.end(false);
