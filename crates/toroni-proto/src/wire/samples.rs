@@ -106,7 +106,7 @@ fn encode(kind: Kind, keys: Option<&Keys>, buffer: &mut [u8]) -> Result<usize, N
             wanted.encode(&header, keys, buffer)
         }
         Kind::Probe => {
-            let kind = ProbeKind::Answer { asker: RECEIVER.source };
+            let kind = ProbeKind::Answer { asker: RECEIVER.source, heard: 95, of: 100 };
             Probe { sent: SENT, kind, name: name("line-4") }.encode(&header, keys, buffer)
         }
     }

@@ -362,10 +362,13 @@ proptest! {
 
     #[test]
     fn probes_come_out_as_they_went_in(
-        header in headers(), asker: Option<u32>, sent: u64, name in node_names(),
+        header in headers(), asker: Option<u32>, sent: u64, name in node_names(), padding in 0..1_000_u16,
+        heard in 1..u32::MAX, missed: u32,
     ) {
         let header = Header { flags: Flags::NONE, ..header };
-        let kind = asker.map_or(ProbeKind::Ask, |asker| ProbeKind::Answer { asker: Source(asker) });
+        let of = heard.saturating_add(missed);
+        let answer = |asker| ProbeKind::Answer { asker: Source(asker), heard, of };
+        let kind = asker.map_or(ProbeKind::Ask { padding }, answer);
         let probe =
             Probe { sent: Wall::from_ns(sent), kind, name: NodeName::new(&name).unwrap() };
         both(
