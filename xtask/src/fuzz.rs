@@ -55,6 +55,7 @@ const TARGETS: &[Target] = &[
     Target { name: "streams", longest: 480 },
     Target { name: "frames", longest: 800 },
     Target { name: "connections", longest: 480 },
+    Target { name: "batches", longest: 600 },
 ];
 
 /// Targets that need the program, or the library with its crash points. A feature of the same name adds it.

@@ -150,6 +150,7 @@ mod tests {
             "toroni-net",
             "toroni-proactor",
             "toroni-proto",
+            "toroni-sequencer",
             "toroni-testkit",
         ];
         assert_eq!(names, wanted);

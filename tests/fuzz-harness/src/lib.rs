@@ -11,6 +11,7 @@
 //! - `patterns`: any bytes where a subscriber stores its patterns, compared with the oracle.
 //! - `network`: any bytes as a datagram or a frame of the network protocol, and between its sender and receiver, or its
 //!   server and clients.
+//! - `sequencer`: any bytes as a batch of commands, or as a snapshot of the sequencer.
 //! - `operations`: lists of operations, compared with the oracle.
 
 #![allow(missing_docs, reason = "nobody outside of the repository uses this crate")]
@@ -25,6 +26,7 @@ pub mod operations;
 pub mod patterns;
 #[cfg(feature = "program")]
 pub mod recordings;
+pub mod sequencer;
 pub mod topics;
 
 pub use toroni_testkit::Directory;

@@ -5,7 +5,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use toroni_fuzz_harness::{Directory, hostile, network, operations, patterns, topics};
+use toroni_fuzz_harness::{Directory, hostile, network, operations, patterns, sequencer, topics};
 #[cfg(feature = "program")]
 use toroni_fuzz_harness::{command_line, recordings};
 
@@ -60,6 +60,11 @@ fn frames_of_the_corpus() {
 #[test]
 fn connections_of_the_corpus() {
     repeat("connections", network::connections::fuzz);
+}
+
+#[test]
+fn batches_of_the_corpus() {
+    repeat("batches", sequencer::fuzz);
 }
 
 #[test]

@@ -50,6 +50,13 @@ pub(super) const CRATES: &[Crate] = &[
         members: &["toroni", "toroni-proto", "toroni-testkit"],
         foreign: Some(&["libc", "rustix", "strsim", "thiserror", "toml"]),
     },
+    // One order over hosts. It does not know the bus yet.
+    Crate {
+        name: "toroni-sequencer",
+        // Its tests use the testkit.
+        members: &["toroni-testkit"],
+        foreign: Some(&["blake3", "thiserror"]),
+    },
     // Processes, directories and checks for the tests of all crates, so it depends on none of them.
     Crate { name: "toroni-testkit", members: &[], foreign: Some(&["libc", "rustix"]) },
     Crate {
@@ -107,7 +114,14 @@ pub(super) const CRATES: &[Crate] = &[
     Crate { name: "toroni-oracle", members: &[], foreign: Some(&[]) },
     Crate {
         name: "toroni-fuzz-harness",
-        members: &["toroni", "toroni-cli", "toroni-oracle", "toroni-proto", "toroni-testkit"],
+        members: &[
+            "toroni",
+            "toroni-cli",
+            "toroni-oracle",
+            "toroni-proto",
+            "toroni-sequencer",
+            "toroni-testkit",
+        ],
         foreign: None,
     },
     Crate { name: "xtask", members: &[], foreign: None },
@@ -146,6 +160,14 @@ pub(super) const TREES: &[Tree] = &[
         in_tests: &[],
         reserved: &[],
         unsafe_in: UNSAFE_IN_NET,
+    },
+    Tree {
+        folder: "crates/toroni-sequencer/src",
+        layers: LAYERS_OF_SEQUENCER,
+        bottom: &["bytes"],
+        in_tests: &[],
+        reserved: &[],
+        unsafe_in: &[],
     },
     only_unsafe("crates/toroni-proactor/src", UNSAFE_IN_PROACTOR),
     only_unsafe("bindings/c/src", UNSAFE_IN_C),
@@ -357,6 +379,14 @@ const LAYERS_OF_NET: &[Layer] = &[
     Layer { module: "now", uses: &[], ignorant_of: &["toroni"] },
     // Datagrams, whatever is in them.
     Layer { module: "socket", uses: &["host"], ignorant_of: &["toroni", "toroni_proto"] },
+];
+
+/// The rules of the modules of the sequencer.
+const LAYERS_OF_SEQUENCER: &[Layer] = &[
+    Layer { module: "bytes", uses: &[], ignorant_of: MORE_THAN_COMPUTATION },
+    Layer { module: "batch", uses: &[], ignorant_of: MORE_THAN_COMPUTATION },
+    // Every member and node must come to the same state.
+    Layer { module: "machine", uses: &["batch"], ignorant_of: THE_SYSTEM },
 ];
 
 /// Like [`UNSAFE`], for `crates/toroni-net/src`: system calls that take pointers, and that rustix does not have.

@@ -1,0 +1,15 @@
+//! Toroni's sequencer: one order over hosts.
+//!
+//! Nodes send **commands**. The sequencer puts them in one order; a command with its place in the order is an
+//! **event**. It does not look into payloads.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`batch`] | commands as bytes; a batch is one entry of the replicated log |
+//! | [`machine`] | the state machine: event numbers, duplicates, the digest; plain computation |
+
+#![forbid(unsafe_code)]
+
+pub mod batch;
+mod bytes;
+pub mod machine;
