@@ -6,10 +6,14 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`batch`] | commands as bytes; a batch is one entry of the replicated log |
+//! | [`entry`] | entries, votes and members as bytes |
+//! | [`log`] | the replicated log and the vote on a disk |
 //! | [`machine`] | the state machine: event numbers, duplicates, the digest; plain computation |
 
 #![forbid(unsafe_code)]
 
 pub mod batch;
 mod bytes;
+pub mod entry;
+pub mod log;
 pub mod machine;

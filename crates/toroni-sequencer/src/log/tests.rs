@@ -1,0 +1,276 @@
+//! The log against a list in memory: in ordinary use, after a kill at each step, after torn and changed bytes, and
+//! without room.
+
+mod crash;
+mod damage;
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::mpsc;
+
+use toroni_testkit::{Directory, Random, wait};
+
+use super::*;
+use crate::batch::{Builder, Command, CommandId, Publish};
+use crate::entry::Payload;
+
+const SMALL: Options = Options { segment_bytes: 16 << 10, sync: Sync::Always };
+
+/// A directory on which `fdatasync` costs nothing.
+fn in_memory() -> Directory {
+    Directory::below("/dev/shm")
+}
+
+fn place(term: u64, index: u64) -> Place {
+    Place { term, leader: term % 3, index }
+}
+
+/// An entry whose contents follow from its place.
+fn entry(place: Place) -> Entry {
+    if place.index.is_multiple_of(7) {
+        return Entry { place, payload: Payload::Blank };
+    }
+    let mut random = Random::new(place.index << 8 | place.term);
+    let contents: Vec<u8> = (0..random.below(600)).map(|at| at.to_le_bytes()[0]).collect();
+    let mut builder = Builder::new();
+    let id = CommandId { source: 1, series: 2, number: place.index };
+    let publish = Publish { id, to_descendants: false, topic: "t", payload: &contents };
+    builder.push(&Command::Publish(publish)).expect("a short command");
+    Entry { place, payload: Payload::Batch(builder.finish().expect("a command").into()) }
+}
+
+fn append(log: &Log, entries: &[Entry]) {
+    let (sender, done) = mpsc::channel();
+    let append = log.append(entries.to_vec(), move |result| {
+        let _ = sender.send(result);
+    });
+    append.expect("there is room");
+    done.recv_timeout(wait::LIMIT).expect("an answer").expect("synced");
+}
+
+/// All entries, one at a time and many at a time.
+fn all(log: &Log) -> Vec<Entry> {
+    let found = log.read(0..u64::MAX, usize::MAX).expect("readable");
+    let mut one_by_one = vec![];
+    while let Some(next) = found.get(one_by_one.len()) {
+        one_by_one
+            .extend(log.read(next.place.index..u64::MAX, 0).expect("readable").into_iter().take(1));
+    }
+    assert_eq!(one_by_one, found);
+    found
+}
+
+/// What a log has to hold.
+#[derive(Default, Clone, Debug, PartialEq)]
+struct Model {
+    vote: Option<Vote>,
+    purged: Option<Place>,
+    entries: VecDeque<Entry>,
+    snapshot: Option<Vec<u8>>,
+}
+
+/// A change of a log.
+#[derive(Clone, Debug)]
+enum Step {
+    Append(Vec<Entry>),
+    Truncate(u64),
+    Purge(Place),
+    Vote(Vote),
+    Snapshot(Vec<u8>),
+}
+
+impl Model {
+    fn of(log: &Log) -> Self {
+        Self {
+            vote: log.vote(),
+            purged: log.ends().0,
+            entries: all(log).into(),
+            snapshot: log.snapshot().expect("readable"),
+        }
+    }
+
+    fn last(&self) -> Option<Place> {
+        self.entries.back().map(|entry| entry.place).or(self.purged)
+    }
+
+    fn choose(&self, random: &mut Random) -> Step {
+        let next = self.last().map_or(0, |place| place.index + 1);
+        let term = self.last().map_or(1, |place| place.term) + u64::from(random.below(20) == 0);
+        let first = self.purged.map_or(0, |place| place.index + 1);
+        match random.below(20) {
+            0 if next > first => {
+                Step::Truncate(random.between(next.saturating_sub(60).max(first), next))
+            }
+            1 if next > first => {
+                let upto = random.between(first, next);
+                Step::Purge(self.entries[usize::try_from(upto - first).expect("short")].place)
+            }
+            2 if random.below(4) == 0 => Step::Purge(place(term, next + random.below(5))),
+            3 => Step::Vote(Vote {
+                term,
+                candidate: random.below(3),
+                committed: random.below(2) == 0,
+            }),
+            4 => Step::Snapshot(vec![7; random.index(3000)]),
+            _ => Step::Append(
+                (next..next + random.between(1, 12))
+                    .map(|index| entry(place(term, index)))
+                    .collect(),
+            ),
+        }
+    }
+
+    fn take(&mut self, step: &Step) {
+        match step {
+            Step::Append(entries) => self.entries.extend(entries.iter().cloned()),
+            Step::Truncate(index) => self.entries.retain(|entry| entry.place.index < *index),
+            Step::Purge(place) => {
+                self.purged = Some(*place);
+                self.entries.retain(|entry| entry.place.index > place.index);
+            }
+            Step::Vote(vote) => self.vote = Some(*vote),
+            Step::Snapshot(bytes) => self.snapshot = Some(bytes.clone()),
+        }
+    }
+}
+
+fn take(log: &Log, step: &Step) {
+    match step {
+        Step::Append(entries) => append(log, entries),
+        Step::Truncate(index) => log.truncate(*index).expect("cut"),
+        Step::Purge(place) => log.purge(*place).expect("purged"),
+        Step::Vote(vote) => log.save_vote(*vote).expect("kept"),
+        Step::Snapshot(bytes) => log.save_snapshot(bytes).expect("kept"),
+    }
+}
+
+fn open(directory: &Path) -> Log {
+    Log::open(directory, SMALL).unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn a_log_is_what_was_done_to_it() {
+    let mut random = Random::from_environment();
+    for _ in 0..6 {
+        let directory = in_memory();
+        let mut model = Model::default();
+        let mut log = open(directory.path());
+        assert!(log.found().new);
+        for _ in 0..150 {
+            let step = model.choose(&mut random);
+            take(&log, &step);
+            model.take(&step);
+            assert_eq!(log.ends(), (model.purged, model.last()), "{step:?}");
+            if random.below(8) == 0 {
+                assert_eq!(Model::of(&log), model, "{step:?}");
+                let closes = random.below(2) == 0;
+                if closes {
+                    log.close().expect("closed");
+                }
+                let id = log.found().log;
+                drop(log);
+                log = open(directory.path());
+                assert_eq!(
+                    log.found(),
+                    Found { log: id, new: false, closed: closes, rebooted: false }
+                );
+                assert_eq!(Model::of(&log), model, "reopened after {step:?}");
+            }
+        }
+        assert_eq!(Model::of(&log), model);
+    }
+}
+
+#[test]
+fn a_reader_gets_as_much_as_it_takes() {
+    let directory = in_memory();
+    let log = open(directory.path());
+    let entries: Vec<_> = (0..300).map(|index| entry(place(1, index))).collect();
+    append(&log, &entries);
+    drop(log);
+    // Nothing is in memory now.
+    let log = open(directory.path());
+    for start in [0, 1, 150, 299] {
+        let found = log.read(start..300, 4096).expect("readable");
+        let weight: usize = found.iter().map(Entry::weight).sum();
+        assert!(weight <= 4096 && !found.is_empty());
+        let place = usize::try_from(start).expect("short");
+        assert_eq!(found, entries[place..place + found.len()]);
+    }
+    assert_eq!(log.read(300..400, 4096).expect("readable"), []);
+}
+
+#[test]
+fn a_log_is_of_one_process() {
+    let directory = in_memory();
+    let log = open(directory.path());
+    assert!(matches!(Log::open(directory.path(), SMALL), Err(LogError::InUse(_))));
+    drop(log);
+    open(directory.path());
+}
+
+#[test]
+fn a_segment_of_another_log_is_refused() {
+    let (one, other) = (in_memory(), in_memory());
+    drop((open(one.path()), open(other.path())));
+    let name = Segment::name(0);
+    std::fs::copy(one.join(&name), other.join(&name)).expect("copied");
+    assert!(matches!(Log::open(other.path(), SMALL), Err(LogError::Foreign { .. })));
+    std::fs::remove_file(one.join("state")).expect("removed");
+    assert!(matches!(Log::open(one.path(), SMALL), Err(LogError::Foreign { .. })));
+}
+
+#[test]
+fn an_entry_must_follow_the_last_one() {
+    let directory = in_memory();
+    let log = open(directory.path());
+    append(&log, &[entry(place(1, 0)), entry(place(1, 1))]);
+    for wrong in [1, 3] {
+        assert!(matches!(log.append([entry(place(1, wrong))], |_| ()), Err(LogError::Order(_))));
+    }
+    append(&log, &[entry(place(1, 2))]);
+    drop(log);
+    assert_eq!(all(&open(directory.path())).len(), 3);
+}
+
+#[test]
+fn segments_are_purged_by_bytes() {
+    let directory = in_memory();
+    let log = open(directory.path());
+    append(&log, &(0..400).map(|index| entry(place(1, index))).collect::<Vec<_>>());
+    assert_eq!(log.purgeable(u64::MAX), None);
+    let upto = log.purgeable(3 * SMALL.segment_bytes).expect("more than three segments");
+    log.purge(place(1, upto)).expect("purged");
+    let kept = directory.entries().iter().filter(|name| name.ends_with(".log")).count();
+    assert_eq!(kept, 3);
+    assert_eq!(all(&log)[0].place.index, upto + 1);
+}
+
+/// The kernel refuses to allocate a segment of 16 TiB, as it does with a small one on a full disk.
+#[test]
+fn a_full_disk_costs_nothing_that_was_answered() {
+    let directory = in_memory();
+    let small = open(directory.path());
+    append(&small, &[entry(place(1, 0))]);
+    drop(small);
+    let log = Log::open(directory.path(), Options { segment_bytes: 1 << 44, sync: Sync::Always })
+        .expect("opened");
+    let mut index = 1;
+    while log.has_room(entry(place(1, index)).weight()) {
+        append(&log, &[entry(place(1, index))]);
+        index += 1;
+    }
+    assert!(index > 10);
+    let full = (index..index + 100).map(|index| entry(place(1, index)));
+    assert!(matches!(log.append(full, |_| ()), Err(LogError::Full(_))));
+    let vote = Vote { term: 9, candidate: 1, committed: false };
+    log.save_vote(vote).expect("a vote needs no room");
+    drop(log);
+    let log = open(directory.path());
+    let found = all(&log);
+    assert!(found.len() >= usize::try_from(index).expect("short"));
+    assert!(found.iter().all(|found| *found == entry(found.place)));
+    assert_eq!(log.vote(), Some(vote));
+    assert!(log.has_room(4096));
+    append(&log, &[entry(place(1, found.len() as u64))]);
+}
