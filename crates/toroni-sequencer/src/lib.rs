@@ -9,6 +9,7 @@
 //! | [`entry`] | entries, votes and members as bytes |
 //! | [`log`] | the replicated log and the vote on a disk |
 //! | [`machine`] | the state machine: event numbers, duplicates, the digest; plain computation |
+//! | [`raft`] | a member of the group: Raft over log and machine; the only module that knows openraft |
 
 #![forbid(unsafe_code)]
 
@@ -17,3 +18,5 @@ mod bytes;
 pub mod entry;
 pub mod log;
 pub mod machine;
+#[cfg(feature = "member")]
+pub mod raft;

@@ -55,7 +55,7 @@ pub(super) const CRATES: &[Crate] = &[
         name: "toroni-sequencer",
         // Its tests use the testkit.
         members: &["toroni-testkit"],
-        foreign: Some(&["blake3", "crc32c", "rustix", "thiserror"]),
+        foreign: Some(&["blake3", "crc32c", "openraft", "rustix", "thiserror", "tokio"]),
     },
     // Processes, directories and checks for the tests of all crates, so it depends on none of them.
     Crate { name: "toroni-testkit", members: &[], foreign: Some(&["libc", "rustix"]) },
@@ -392,6 +392,8 @@ const LAYERS_OF_SEQUENCER: &[Layer] = &[
     Layer { module: "log", uses: &["entry"], ignorant_of: &["tokio", "openraft"] },
     // Every member and node must come to the same state.
     Layer { module: "machine", uses: &["batch"], ignorant_of: THE_SYSTEM },
+    // The only module that knows openraft.
+    Layer { module: "raft", uses: &["batch", "entry", "log", "machine"], ignorant_of: &[] },
 ];
 
 /// Like [`UNSAFE`], for `crates/toroni-net/src`: system calls that take pointers, and that rustix does not have.

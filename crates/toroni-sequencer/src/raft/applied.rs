@@ -1,0 +1,226 @@
+//! The state machine as openraft wants it: what was applied is in memory, and a snapshot of it on the disk.
+//!
+//! ```text
+//!  a snapshot   last entry 1 + 24 · entry of the members 1 + 24 · length of the members u32 · members · machine
+//! ```
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use openraft::storage::RaftStateMachine;
+use openraft::{
+    AnyError, EntryPayload, LogId, OptionalSend, RaftSnapshotBuilder, Snapshot, SnapshotMeta,
+    StorageIOError, StoredMembership,
+};
+
+use super::types::{Proposal, StorageError, Types, id_of, members_of, membership_of, place_of};
+use crate::batch::Batch;
+use crate::bytes::Fields;
+use crate::entry::{EntryError, Member, Members, Place};
+use crate::log::Log;
+use crate::machine::{Event, Machine, Outcome};
+
+/// Who is told of events, in their order. After a restart, events since the last snapshot are told again.
+pub trait Events: Send {
+    /// The next event.
+    fn event(&mut self, event: Event<'_>);
+    /// Events up to this number, without it, were not seen here: a snapshot stood for them.
+    fn skipped(&mut self, next: u64);
+}
+
+/// The state machine with what Raft wants to know of it. Clones are handles of the same.
+#[derive(Clone)]
+pub(super) struct Applied(Arc<Mutex<State>>);
+
+pub(super) struct State {
+    log: Log,
+    pub(super) machine: Machine,
+    pub(super) last: Option<Place>,
+    members: StoredMembership<u64, Member>,
+    events: Box<dyn Events>,
+}
+
+/// Why bytes are no snapshot of a member.
+#[derive(Debug, thiserror::Error)]
+enum Unreadable {
+    #[error("{0}")]
+    Head(#[from] EntryError),
+    #[error("{0}")]
+    Machine(#[from] crate::machine::SnapshotError),
+}
+
+impl Applied {
+    /// Starts with the snapshot of the log, if there is one.
+    pub(super) fn open(log: Log, events: Box<dyn Events>) -> Result<Self, StorageError> {
+        let mut state = State {
+            log,
+            machine: Machine::new(),
+            last: None,
+            members: StoredMembership::default(),
+            events,
+        };
+        let stored = state.log.snapshot();
+        if let Some(bytes) =
+            stored.map_err(|error| StorageIOError::read_snapshot(None, AnyError::new(&error)))?
+        {
+            state.restore(&bytes)?;
+        }
+        Ok(Self(Arc::new(Mutex::new(state))))
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn encode(&self) -> Vec<u8> {
+        let mut bytes = vec![];
+        Place::encode_option(self.last, &mut bytes);
+        Place::encode_option(self.members.log_id().as_ref().map(place_of), &mut bytes);
+        let mut members = vec![];
+        members_of(self.members.membership()).encode(&mut members);
+        bytes.extend(u32::try_from(members.len()).unwrap_or(u32::MAX).to_le_bytes());
+        bytes.extend(members);
+        bytes.extend(self.machine.snapshot());
+        bytes
+    }
+
+    fn restore(&mut self, bytes: &[u8]) -> Result<(), StorageError> {
+        let read = || -> Result<_, Unreadable> {
+            let mut fields = Fields::of(bytes);
+            let (last, at) =
+                (Place::decode_option(&mut fields)?, Place::decode_option(&mut fields)?);
+            let length = fields.u32().map_err(EntryError::from)?;
+            let members = fields
+                .take(usize::try_from(length).unwrap_or(usize::MAX))
+                .map_err(EntryError::from)?;
+            let mut members = Fields::of(members);
+            let found = Members::decode(&mut members)?;
+            if !members.rest().is_empty() {
+                return Err(EntryError::Impossible.into());
+            }
+            Ok((last, at, found, Machine::from_snapshot(fields.rest())?))
+        };
+        let (last, at, members, machine) =
+            read().map_err(|error| StorageIOError::read_snapshot(None, AnyError::new(&error)))?;
+        self.last = last;
+        self.members = StoredMembership::new(at.map(id_of), membership_of(members));
+        self.machine = machine;
+        self.events.skipped(self.machine.next());
+        Ok(())
+    }
+
+    fn meta(&self) -> SnapshotMeta<u64, Member> {
+        let last_log_id = self.last.map(id_of);
+        let snapshot_id = last_log_id
+            .map_or_else(|| "0".to_owned(), |id| format!("{}-{}", id.leader_id, id.index));
+        SnapshotMeta { last_log_id, last_membership: self.members.clone(), snapshot_id }
+    }
+
+    fn apply(&mut self, entry: openraft::Entry<Types>) -> Result<Vec<Outcome>, StorageError> {
+        let mut outcomes = vec![];
+        match entry.payload {
+            EntryPayload::Blank => {}
+            EntryPayload::Normal(Proposal(bytes)) => {
+                let batch = Batch::check(&bytes);
+                let batch = batch
+                    .map_err(|error| StorageIOError::apply(entry.log_id, AnyError::new(&error)))?;
+                self.machine.apply(
+                    batch,
+                    |event| self.events.event(event),
+                    |_, outcome| outcomes.push(outcome),
+                );
+            }
+            EntryPayload::Membership(members) => {
+                self.members = StoredMembership::new(Some(entry.log_id), members);
+            }
+        }
+        self.last = Some(place_of(&entry.log_id));
+        Ok(outcomes)
+    }
+
+    /// Puts a snapshot on the disk.
+    fn keep(&self, bytes: &[u8]) -> Result<(), StorageError> {
+        let saved = self.log.save_snapshot(bytes);
+        saved.map_err(|error| StorageIOError::write_snapshot(None, AnyError::new(&error)).into())
+    }
+}
+
+impl RaftStateMachine<Types> for Applied {
+    type SnapshotBuilder = Self;
+
+    async fn applied_state(
+        &mut self,
+    ) -> Result<(Option<LogId<u64>>, StoredMembership<u64, Member>), StorageError> {
+        let state = self.lock();
+        Ok((state.last.map(id_of), state.members.clone()))
+    }
+
+    async fn apply<I>(&mut self, entries: I) -> Result<Vec<Vec<Outcome>>, StorageError>
+    where
+        I: IntoIterator<Item = openraft::Entry<Types>> + OptionalSend,
+        I::IntoIter: OptionalSend,
+    {
+        let mut state = self.lock();
+        entries.into_iter().map(|entry| state.apply(entry)).collect()
+    }
+
+    async fn get_snapshot_builder(&mut self) -> Self {
+        self.clone()
+    }
+
+    async fn begin_receiving_snapshot(&mut self) -> Result<Box<Arc<[u8]>>, StorageError> {
+        Ok(Box::new(Arc::from([])))
+    }
+
+    async fn install_snapshot(
+        &mut self,
+        _: &SnapshotMeta<u64, Member>,
+        snapshot: Box<Arc<[u8]>>,
+    ) -> Result<(), StorageError> {
+        let mut state = self.lock();
+        state.restore(&snapshot)?;
+        state.keep(&snapshot)
+    }
+
+    async fn get_current_snapshot(&mut self) -> Result<Option<Snapshot<Types>>, StorageError> {
+        let state = self.lock();
+        let stored = state.log.snapshot();
+        let stored =
+            stored.map_err(|error| StorageIOError::read_snapshot(None, AnyError::new(&error)))?;
+        let Some(bytes) = stored else { return Ok(None) };
+        drop(state);
+        describe(bytes).map(Some)
+    }
+}
+
+/// Reads the description that openraft wants from the snapshot itself.
+pub(super) fn describe(bytes: Vec<u8>) -> Result<Snapshot<Types>, StorageError> {
+    let read = || {
+        let mut fields = Fields::of(&bytes);
+        let (last, at) = (Place::decode_option(&mut fields)?, Place::decode_option(&mut fields)?);
+        fields.u32()?;
+        Ok::<_, EntryError>((last, at, Members::decode(&mut fields)?))
+    };
+    let (last, at, members) =
+        read().map_err(|error| StorageIOError::read_snapshot(None, AnyError::new(&error)))?;
+    let last_log_id = last.map(id_of);
+    let snapshot_id =
+        last_log_id.map_or_else(|| "0".to_owned(), |id| format!("{}-{}", id.leader_id, id.index));
+    let last_membership = StoredMembership::new(at.map(id_of), membership_of(members));
+    let meta = SnapshotMeta { last_log_id, last_membership, snapshot_id };
+    Ok(Snapshot { meta, snapshot: Box::new(bytes.into()) })
+}
+
+impl RaftSnapshotBuilder<Types> for Applied {
+    async fn build_snapshot(&mut self) -> Result<Snapshot<Types>, StorageError> {
+        let (bytes, meta) = {
+            let state = self.lock();
+            let bytes = state.encode();
+            // Under the lock, so that an older snapshot does not replace one that was installed.
+            state.keep(&bytes)?;
+            (bytes, state.meta())
+        };
+        Ok(Snapshot { meta, snapshot: Box::new(bytes.into()) })
+    }
+}
