@@ -402,6 +402,18 @@ impl Builder {
         Ok(())
     }
 
+    /// Appends all commands of another batch. Returns false, and does nothing, if they do not fit.
+    pub fn extend(&mut self, batch: Batch<'_>) -> bool {
+        let alone = self.count == 0;
+        let Some(count) = self.count.checked_add(batch.count) else { return false };
+        if !alone && self.bytes.len() + batch.commands.len() > MAX_BATCH_BYTES {
+            return false;
+        }
+        self.bytes.extend(batch.commands);
+        self.count = count;
+        true
+    }
+
     /// Returns whether there is no command yet.
     #[must_use]
     pub const fn is_empty(&self) -> bool {

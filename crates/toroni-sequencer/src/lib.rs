@@ -10,6 +10,7 @@
 //! | [`log`] | the replicated log and the vote on a disk |
 //! | [`machine`] | the state machine: event numbers, duplicates, the digest; plain computation |
 //! | [`raft`] | a member of the group: Raft over log and machine; the only module that knows openraft |
+//! | [`rpc`] | messages between members, and from nodes to members, over TCP |
 
 #![forbid(unsafe_code)]
 
@@ -20,3 +21,5 @@ pub mod log;
 pub mod machine;
 #[cfg(feature = "member")]
 pub mod raft;
+#[cfg(feature = "member")]
+pub mod rpc;

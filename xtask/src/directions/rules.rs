@@ -54,7 +54,7 @@ pub(super) const CRATES: &[Crate] = &[
     Crate {
         name: "toroni-sequencer",
         // Its tests use the testkit.
-        members: &["toroni-testkit"],
+        members: &["toroni-proto", "toroni-testkit"],
         foreign: Some(&["blake3", "crc32c", "openraft", "rustix", "thiserror", "tokio"]),
     },
     // Processes, directories and checks for the tests of all crates, so it depends on none of them.
@@ -393,7 +393,9 @@ const LAYERS_OF_SEQUENCER: &[Layer] = &[
     // Every member and node must come to the same state.
     Layer { module: "machine", uses: &["batch"], ignorant_of: THE_SYSTEM },
     // The only module that knows openraft.
-    Layer { module: "raft", uses: &["batch", "entry", "log", "machine"], ignorant_of: &[] },
+    Layer { module: "raft", uses: &["batch", "entry", "log", "machine", "rpc"], ignorant_of: &[] },
+    // Messages. It does not know who agrees on what.
+    Layer { module: "rpc", uses: &["batch", "entry", "machine"], ignorant_of: &["openraft"] },
 ];
 
 /// Like [`UNSAFE`], for `crates/toroni-net/src`: system calls that take pointers, and that rustix does not have.

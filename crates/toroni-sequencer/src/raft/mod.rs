@@ -5,8 +5,19 @@
 //! | `types.rs` | openraft's types, and ours beside them |
 //! | `storage.rs` | the log as openraft wants it |
 //! | `applied.rs` | the state machine as openraft wants it, with its snapshot |
+//! | `network.rs` | our messages as openraft wants its network |
+//! | `propose.rs` | batches of all callers become entries |
+//! | `group.rs` | a running member |
+
+#![allow(
+    clippy::result_large_err,
+    reason = "its size is that of an error of openraft, which is rare"
+)]
 
 mod applied;
+mod group;
+mod network;
+mod propose;
 mod storage;
 mod types;
 
@@ -14,3 +25,4 @@ mod types;
 mod tests;
 
 pub use self::applied::Events;
+pub use self::group::{Group, GroupError, GroupOptions, feed_id};

@@ -28,6 +28,7 @@ openraft::declare_raft_types!(
         SnapshotData = Arc<[u8]>,
 );
 
+pub(super) type Raft = openraft::Raft<Types>;
 pub(super) type StorageError = openraft::StorageError<u64>;
 
 pub(super) fn place_of(id: &LogId<u64>) -> Place {

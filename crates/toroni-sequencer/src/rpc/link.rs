@@ -1,0 +1,220 @@
+//! The caller's end: one connection, made when it is needed.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use toroni_proto::wire::Keys;
+
+use super::frame::{self, Direction, HELLO_TIME, MAX_FRAME_BYTES, Peer};
+use super::message::{Answer, Request};
+
+/// A peer that takes nothing for so long is given up.
+const WRITE_TIME: Duration = Duration::from_secs(5);
+/// So many calls wait for the connection.
+const CALLS: usize = 16;
+
+/// Why a call has no answer. It may have been carried out all the same.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum LinkError {
+    /// The member cannot be reached.
+    #[error("{0}")]
+    Unreachable(String),
+    /// The connection ended before the answer.
+    #[error("the connection ended before the answer")]
+    Ended,
+    /// Too many calls wait for the member.
+    #[error("too many calls wait for the member")]
+    Busy,
+    /// At the address is another member, or one with another log.
+    #[error("at {0} is another log than the group knows")]
+    Foreign(String),
+}
+
+/// Whom to call, and as whom.
+#[derive(Debug, Clone)]
+pub struct Target {
+    /// Address and port.
+    pub address: String,
+    /// The feed: the first bytes of the hash of its name.
+    pub feed: [u8; 16],
+    /// The keys of the realm.
+    pub keys: Option<Keys>,
+    /// The caller's id in the group; `u64::MAX` if it is no member.
+    pub from: u64,
+    /// The log that has to be there, if that is known.
+    pub log: Option<[u8; 16]>,
+}
+
+type Waiting = oneshot::Sender<Result<Answer, LinkError>>;
+
+struct Call {
+    request: Vec<u8>,
+    answer: Waiting,
+}
+
+/// A way to a member. The connection belongs to a task of its own: a call that is given up leaves no half frame.
+#[derive(Debug, Clone)]
+pub struct Link {
+    calls: mpsc::Sender<Call>,
+}
+
+impl Link {
+    /// Makes a link. It connects with the first call. Must be called in a runtime.
+    #[must_use]
+    pub fn new(target: Target) -> Self {
+        let (calls, queue) = mpsc::channel(CALLS);
+        tokio::spawn(run(target, queue));
+        Self { calls }
+    }
+
+    /// Sends a request and waits for its answer.
+    ///
+    /// # Errors
+    ///
+    /// If there is none. The request may have been carried out.
+    pub async fn call(&self, request: &Request) -> Result<Answer, LinkError> {
+        let mut bytes = vec![];
+        request.encode(&mut bytes);
+        let (answer, answered) = oneshot::channel();
+        self.calls.try_send(Call { request: bytes, answer }).map_err(|_| LinkError::Busy)?;
+        answered.await.unwrap_or(Err(LinkError::Ended))
+    }
+}
+
+/// Returns which member is at an address.
+///
+/// # Errors
+///
+/// If none answers.
+pub async fn identify(target: &Target) -> Result<Peer, LinkError> {
+    let connected = timeout(HELLO_TIME, connect(target)).await;
+    connected.unwrap_or_else(|_| Err(late(target))).map(|connection| connection.peer)
+}
+
+fn late(target: &Target) -> LinkError {
+    LinkError::Unreachable(format!("{} did not answer", target.address))
+}
+
+struct Connection {
+    write: OwnedWriteHalf,
+    read: OwnedReadHalf,
+    to: Direction,
+    back: Direction,
+    peer: Peer,
+}
+
+async fn connect(target: &Target) -> Result<Connection, LinkError> {
+    let unreachable =
+        |error: io::Error| LinkError::Unreachable(format!("{}: {error}", target.address));
+    let mut stream = TcpStream::connect(&target.address).await.map_err(unreachable)?;
+    stream.set_nodelay(true).map_err(unreachable)?;
+    let begun = frame::call(&mut stream, target.keys.as_ref(), target.feed, target.from).await;
+    let (to, back, peer) = begun.map_err(unreachable)?;
+    if target.log.is_some_and(|log| log != peer.log) {
+        return Err(LinkError::Foreign(target.address.clone()));
+    }
+    let (read, write) = stream.into_split();
+    Ok(Connection { write, read, to, back, peer })
+}
+
+/// Calls that wait for their answers; none if the connection has ended.
+type Pending = Arc<Mutex<Option<HashMap<u64, Waiting>>>>;
+
+struct Open {
+    write: OwnedWriteHalf,
+    to: Direction,
+    pending: Pending,
+    reader: JoinHandle<()>,
+    next: u64,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.reader.abort();
+        end(&self.pending);
+    }
+}
+
+fn end(pending: &Pending) {
+    let waiting = pending.lock().unwrap_or_else(PoisonError::into_inner).take();
+    for answer in waiting.into_iter().flatten().map(|(_, answer)| answer) {
+        let _ = answer.send(Err(LinkError::Ended));
+    }
+}
+
+impl Open {
+    fn start(connection: Connection) -> Self {
+        let Connection { write, mut read, to, mut back, .. } = connection;
+        let pending: Pending = Arc::new(Mutex::new(Some(HashMap::new())));
+        let own = Arc::clone(&pending);
+        let reader = tokio::spawn(async move {
+            while let Ok((call, bytes)) = back.read(&mut read, MAX_FRAME_BYTES).await {
+                let Ok(answer) = Answer::decode(&bytes) else { break };
+                let mut pending = own.lock().unwrap_or_else(PoisonError::into_inner);
+                let waiting = pending.as_mut().and_then(|pending| pending.remove(&call));
+                // A caller that has given up does not wait.
+                if let Some(waiting) = waiting {
+                    let _ = waiting.send(Ok(answer));
+                }
+            }
+            end(&own);
+        });
+        Self { write, to, pending, reader, next: 1 }
+    }
+
+    /// Writes a call. If the connection has ended, gives the call back.
+    async fn send(&mut self, call: Call) -> Result<(), Call> {
+        let number = self.next;
+        self.next += 1;
+        {
+            let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(pending) = pending.as_mut() else { return Err(call) };
+            pending.retain(|_, waiting| !waiting.is_closed());
+            pending.insert(number, call.answer);
+        }
+        match timeout(WRITE_TIME, self.to.write(&mut self.write, number, &call.request)).await {
+            Ok(Ok(())) => {}
+            _ => end(&self.pending),
+        }
+        Ok(())
+    }
+
+    fn has_ended(&self) -> bool {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+    }
+}
+
+async fn run(target: Target, mut queue: mpsc::Receiver<Call>) {
+    let mut open: Option<Open> = None;
+    while let Some(mut call) = queue.recv().await {
+        if call.answer.is_closed() {
+            continue;
+        }
+        if let Some(connection) = open.as_mut().filter(|open| !open.has_ended()) {
+            match connection.send(call).await {
+                Ok(()) => continue,
+                Err(back) => call = back,
+            }
+        }
+        open = None;
+        match timeout(HELLO_TIME, connect(&target)).await.unwrap_or_else(|_| Err(late(&target))) {
+            Ok(connection) => {
+                let mut connection = Open::start(connection);
+                if let Err(call) = connection.send(call).await {
+                    let _ = call.answer.send(Err(LinkError::Ended));
+                }
+                open = Some(connection);
+            }
+            Err(error) => {
+                let _ = call.answer.send(Err(error));
+            }
+        }
+    }
+}

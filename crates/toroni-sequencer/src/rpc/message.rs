@@ -1,0 +1,423 @@
+//! What members, and nodes, ask a member, and what it answers.
+//!
+//! ```text
+//!  request  kind u8 · contents                     answer  kind u8 · contents
+//!  1 APPEND    vote · previous · commit · count    1 APPENDED   what u8 (0 all, 1 part, 2 conflict, 3 higher vote, 4 no
+//!              u32 · each: length u32, entry                    room) · [place] · [vote]
+//!  2 VOTE      vote · last                         2 VOTED      vote · granted u8 · last
+//!  3 SNAPSHOT  vote · snapshot                     3 INSTALLED  vote
+//!  4 SUBMIT    batch                               4 OUTCOMES   count u32 · each: what u8, number u64
+//!  5 SOURCE    source u32                          5 SOURCE     known u8 · bus 16 · session u32 · series u32 · next u64
+//!  6 STATUS                                        6 STATUS     as drawn by its fields
+//!  7 DIGEST    number u64                          7 DIGEST     known u8 · digest 32
+//!  8 INIT      members                             8 DONE
+//!                                                  9 NOT LEADER known u8 · leader u64 · address
+//!                                                  10 FAILED    reason
+//! ```
+
+use std::sync::Arc;
+
+use crate::batch::Batch;
+use crate::bytes::{Fields, TooShort};
+use crate::entry::{Entry, EntryError, Members, Place, Vote};
+use crate::machine::{Outcome, Refusal};
+
+/// A request to a member.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Request {
+    /// A leader has entries, or lives.
+    Append {
+        /// The leader's vote.
+        vote: Vote,
+        /// The place before the first entry.
+        previous: Option<Place>,
+        /// What the leader knows as committed.
+        commit: Option<Place>,
+        /// The entries.
+        entries: Vec<Entry>,
+    },
+    /// A candidate wants to lead.
+    Vote {
+        /// The candidate's vote.
+        vote: Vote,
+        /// The end of its log.
+        last: Option<Place>,
+    },
+    /// A snapshot stands for entries that the leader no longer has.
+    Snapshot {
+        /// The leader's vote.
+        vote: Vote,
+        /// The snapshot.
+        bytes: Arc<[u8]>,
+    },
+    /// Commands, as the bytes of a batch.
+    Submit(Arc<[u8]>),
+    /// What the order knows of a source.
+    Source(u32),
+    /// How the member is.
+    Status,
+    /// The digest after this event.
+    Digest(u64),
+    /// Begin a group of these members.
+    Init(Members),
+}
+
+/// An answer of a member.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// To an append.
+    Appended(Appended),
+    /// To a vote.
+    Voted {
+        /// The vote of the member now.
+        vote: Vote,
+        /// Whether the candidate has it.
+        granted: bool,
+        /// The end of the member's log.
+        last: Option<Place>,
+    },
+    /// To a snapshot: the vote of the member now.
+    Installed(Vote),
+    /// What became of each command.
+    Outcomes(Vec<Outcome>),
+    /// What is known of the source.
+    Source(Option<SourceState>),
+    /// How the member is.
+    Status(Status),
+    /// The digest, if the member keeps it.
+    Digest(Option<[u8; 32]>),
+    /// It is done.
+    Done,
+    /// Another member leads, or none.
+    NotLeader(Option<(u64, String)>),
+    /// It could not be done, for this reason.
+    Failed(String),
+}
+
+/// What became of an append.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Appended {
+    /// All entries are in the log.
+    All,
+    /// The entries up to this one are.
+    Part(Option<Place>),
+    /// The place before the first entry is not in the log.
+    Conflict,
+    /// The member has promised to follow another.
+    Higher(Vote),
+    /// The disk is full.
+    NoRoom,
+}
+
+/// What the order knows of a source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SourceState {
+    /// The command bus whose series is open.
+    pub bus: [u8; 16],
+    /// The life of the node that opened it.
+    pub session: u32,
+    /// The series.
+    pub series: u32,
+    /// The number that is wanted next.
+    pub next: u64,
+}
+
+/// How a member is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Status {
+    /// The member.
+    pub id: u64,
+    /// Its term.
+    pub term: u64,
+    /// Whom it follows.
+    pub leader: Option<u64>,
+    /// The end of its log.
+    pub last: Option<Place>,
+    /// The last entry that was applied.
+    pub applied: Option<Place>,
+    /// The last entry that is no longer in the log.
+    pub purged: Option<Place>,
+    /// The series of the feed.
+    pub series: u32,
+    /// The number of the next event.
+    pub next: u64,
+    /// The digest before that event.
+    pub digest: [u8; 32],
+}
+
+fn optional<T>(there_is: u8, value: T) -> Result<Option<T>, EntryError> {
+    match there_is {
+        0 => Ok(None),
+        1 => Ok(Some(value)),
+        _ => Err(EntryError::Impossible),
+    }
+}
+
+fn text(fields: &mut Fields<'_>) -> Result<String, EntryError> {
+    let bytes = fields.take(fields.rest().len())?;
+    str::from_utf8(bytes).map(str::to_owned).map_err(|_| EntryError::Impossible)
+}
+
+fn size(length: usize) -> [u8; 4] {
+    u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes()
+}
+
+fn usize_of(fields: &mut Fields<'_>) -> Result<usize, TooShort> {
+    fields.u32().map(|length| usize::try_from(length).unwrap_or(usize::MAX))
+}
+
+impl Request {
+    /// Appends the encoding.
+    pub fn encode(&self, to: &mut Vec<u8>) {
+        match self {
+            Self::Append { vote, previous, commit, entries } => {
+                to.push(1);
+                vote.encode(to);
+                Place::encode_option(*previous, to);
+                Place::encode_option(*commit, to);
+                to.extend(size(entries.len()));
+                for entry in entries {
+                    let at = to.len();
+                    to.extend([0; 4]);
+                    entry.encode(to);
+                    let length = size(to.len() - at - 4);
+                    to[at..at + 4].copy_from_slice(&length);
+                }
+            }
+            Self::Vote { vote, last } => {
+                to.push(2);
+                vote.encode(to);
+                Place::encode_option(*last, to);
+            }
+            Self::Snapshot { vote, bytes } => {
+                to.push(3);
+                vote.encode(to);
+                to.extend(&**bytes);
+            }
+            Self::Submit(bytes) => {
+                to.push(4);
+                to.extend(&**bytes);
+            }
+            Self::Source(source) => {
+                to.push(5);
+                to.extend(source.to_le_bytes());
+            }
+            Self::Status => to.push(6),
+            Self::Digest(number) => {
+                to.push(7);
+                to.extend(number.to_le_bytes());
+            }
+            Self::Init(members) => {
+                to.push(8);
+                members.encode(to);
+            }
+        }
+    }
+
+    /// Reads a request from bytes of any origin.
+    ///
+    /// # Errors
+    ///
+    /// If [`Request::encode`] would not have written them.
+    pub fn decode(bytes: &[u8]) -> Result<Self, EntryError> {
+        let mut fields = Fields::of(bytes);
+        let request = match fields.u8()? {
+            1 => {
+                let vote = Vote::decode(&mut fields)?;
+                let (previous, commit) =
+                    (Place::decode_option(&mut fields)?, Place::decode_option(&mut fields)?);
+                let mut entries = vec![];
+                for _ in 0..fields.u32()? {
+                    let length = usize_of(&mut fields)?;
+                    entries.push(Entry::decode(fields.take(length)?)?);
+                }
+                Self::Append { vote, previous, commit, entries }
+            }
+            2 => Self::Vote {
+                vote: Vote::decode(&mut fields)?,
+                last: Place::decode_option(&mut fields)?,
+            },
+            3 => {
+                let vote = Vote::decode(&mut fields)?;
+                Self::Snapshot { vote, bytes: fields.take(fields.rest().len())?.into() }
+            }
+            4 => {
+                let bytes = fields.take(fields.rest().len())?;
+                Batch::check(bytes)?;
+                Self::Submit(bytes.into())
+            }
+            5 => Self::Source(fields.u32()?),
+            6 => Self::Status,
+            7 => Self::Digest(fields.u64()?),
+            8 => Self::Init(Members::decode(&mut fields)?),
+            _ => return Err(EntryError::Impossible),
+        };
+        if fields.rest().is_empty() { Ok(request) } else { Err(EntryError::Impossible) }
+    }
+}
+
+impl Answer {
+    /// Appends the encoding.
+    pub fn encode(&self, to: &mut Vec<u8>) {
+        match self {
+            Self::Appended(appended) => {
+                to.push(1);
+                match appended {
+                    Appended::All => to.push(0),
+                    Appended::Part(place) => {
+                        to.push(1);
+                        Place::encode_option(*place, to);
+                    }
+                    Appended::Conflict => to.push(2),
+                    Appended::Higher(vote) => {
+                        to.push(3);
+                        vote.encode(to);
+                    }
+                    Appended::NoRoom => to.push(4),
+                }
+            }
+            Self::Voted { vote, granted, last } => {
+                to.push(2);
+                vote.encode(to);
+                to.push(u8::from(*granted));
+                Place::encode_option(*last, to);
+            }
+            Self::Installed(vote) => {
+                to.push(3);
+                vote.encode(to);
+            }
+            Self::Outcomes(outcomes) => {
+                to.push(4);
+                to.extend(size(outcomes.len()));
+                for outcome in outcomes {
+                    let (what, number) = encode_outcome(*outcome);
+                    to.push(what);
+                    to.extend(number.to_le_bytes());
+                }
+            }
+            Self::Source(source) => {
+                to.extend([5, u8::from(source.is_some())]);
+                if let Some(SourceState { bus, session, series, next }) = source {
+                    to.extend(bus);
+                    to.extend(session.to_le_bytes());
+                    to.extend(series.to_le_bytes());
+                    to.extend(next.to_le_bytes());
+                }
+            }
+            Self::Status(status) => {
+                to.push(6);
+                to.extend(status.id.to_le_bytes());
+                to.extend(status.term.to_le_bytes());
+                to.push(u8::from(status.leader.is_some()));
+                to.extend(status.leader.unwrap_or(0).to_le_bytes());
+                for place in [status.last, status.applied, status.purged] {
+                    Place::encode_option(place, to);
+                }
+                to.extend(status.series.to_le_bytes());
+                to.extend(status.next.to_le_bytes());
+                to.extend(status.digest);
+            }
+            Self::Digest(digest) => {
+                to.extend([7, u8::from(digest.is_some())]);
+                to.extend(digest.unwrap_or_default());
+            }
+            Self::Done => to.push(8),
+            Self::NotLeader(leader) => {
+                to.extend([9, u8::from(leader.is_some())]);
+                if let Some((id, address)) = leader {
+                    to.extend(id.to_le_bytes());
+                    to.extend(address.as_bytes());
+                }
+            }
+            Self::Failed(reason) => {
+                to.push(10);
+                to.extend(reason.as_bytes());
+            }
+        }
+    }
+
+    /// Reads an answer from bytes of any origin.
+    ///
+    /// # Errors
+    ///
+    /// If [`Answer::encode`] would not have written them.
+    pub fn decode(bytes: &[u8]) -> Result<Self, EntryError> {
+        let mut fields = Fields::of(bytes);
+        let answer = match fields.u8()? {
+            1 => Self::Appended(match fields.u8()? {
+                0 => Appended::All,
+                1 => Appended::Part(Place::decode_option(&mut fields)?),
+                2 => Appended::Conflict,
+                3 => Appended::Higher(Vote::decode(&mut fields)?),
+                4 => Appended::NoRoom,
+                _ => return Err(EntryError::Impossible),
+            }),
+            2 => Self::Voted {
+                vote: Vote::decode(&mut fields)?,
+                granted: optional(fields.u8()?, ())?.is_some(),
+                last: Place::decode_option(&mut fields)?,
+            },
+            3 => Self::Installed(Vote::decode(&mut fields)?),
+            4 => {
+                let mut outcomes = vec![];
+                for _ in 0..fields.u32()? {
+                    outcomes.push(decode_outcome(fields.u8()?, fields.u64()?)?);
+                }
+                Self::Outcomes(outcomes)
+            }
+            5 if fields.u8()? == 0 => Self::Source(None),
+            5 => Self::Source(Some(SourceState {
+                bus: fields.array()?,
+                session: fields.u32()?,
+                series: fields.u32()?,
+                next: fields.u64()?,
+            })),
+            6 => Self::Status(Status {
+                id: fields.u64()?,
+                term: fields.u64()?,
+                leader: optional(fields.u8()?, fields.u64()?)?,
+                last: Place::decode_option(&mut fields)?,
+                applied: Place::decode_option(&mut fields)?,
+                purged: Place::decode_option(&mut fields)?,
+                series: fields.u32()?,
+                next: fields.u64()?,
+                digest: fields.array()?,
+            }),
+            7 => Self::Digest(optional(fields.u8()?, fields.array()?)?),
+            8 => Self::Done,
+            9 if fields.u8()? == 0 => Self::NotLeader(None),
+            9 => Self::NotLeader(Some((fields.u64()?, text(&mut fields)?))),
+            10 => Self::Failed(text(&mut fields)?),
+            _ => return Err(EntryError::Impossible),
+        };
+        if fields.rest().is_empty() { Ok(answer) } else { Err(EntryError::Impossible) }
+    }
+}
+
+fn encode_outcome(outcome: Outcome) -> (u8, u64) {
+    match outcome {
+        Outcome::Sequenced(number) => (0, number),
+        Outcome::Duplicate => (1, 0),
+        Outcome::Refused(Refusal::Wanted(number)) => (2, number),
+        Outcome::Refused(Refusal::NotOpen) => (3, 0),
+        Outcome::Refused(Refusal::Closed) => (4, 0),
+        Outcome::Refused(Refusal::Session(session)) => (5, u64::from(session)),
+        Outcome::Refused(Refusal::TooManySources) => (6, 0),
+        Outcome::Refused(Refusal::FeedSeries(series)) => (7, u64::from(series)),
+    }
+}
+
+fn decode_outcome(what: u8, number: u64) -> Result<Outcome, EntryError> {
+    let small = || u32::try_from(number).map_err(|_| EntryError::Impossible);
+    Ok(match what {
+        0 => Outcome::Sequenced(number),
+        1 => Outcome::Duplicate,
+        2 => Outcome::Refused(Refusal::Wanted(number)),
+        3 => Outcome::Refused(Refusal::NotOpen),
+        4 => Outcome::Refused(Refusal::Closed),
+        5 => Outcome::Refused(Refusal::Session(small()?)),
+        6 => Outcome::Refused(Refusal::TooManySources),
+        7 => Outcome::Refused(Refusal::FeedSeries(small()?)),
+        _ => return Err(EntryError::Impossible),
+    })
+}

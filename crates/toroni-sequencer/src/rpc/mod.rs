@@ -1,0 +1,20 @@
+//! Messages between members, and from nodes to members, over TCP. Nothing that arrives is believed before it was checked.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `message.rs` | requests and answers as bytes |
+//! | `frame.rs` | frames, the MAC, and how a connection begins |
+//! | `link.rs` | the caller's end |
+//! | `server.rs` | the answering end |
+
+mod frame;
+mod link;
+mod message;
+mod server;
+#[cfg(test)]
+mod tests;
+
+pub use self::frame::Peer;
+pub use self::link::{Link, LinkError, Target, identify};
+pub use self::message::{Answer, Appended, Request, SourceState, Status};
+pub use self::server::{Answering, Identity, Serve, listen};

@@ -1,0 +1,100 @@
+//! The answering end: who connects, and how much of it at once.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::time::{sleep, timeout};
+use toroni_proto::wire::Keys;
+
+use super::frame::{self, HELLO_TIME, MAX_FRAME_BYTES, Peer};
+use super::message::{Answer, Request};
+
+/// So many connections at once; further ones wait.
+const CONNECTIONS: usize = 256;
+/// So many requests of one connection at once; further ones stay in its socket.
+const REQUESTS: usize = 16;
+
+/// An answer that is on its way.
+pub type Answering = Pin<Box<dyn Future<Output = Answer> + Send>>;
+
+/// Who answers requests.
+pub trait Serve: Send + Sync + 'static {
+    /// Takes a request of the caller with this id. Requests of a connection are taken in their order.
+    fn serve(&self, from: u64, request: Request) -> Answering;
+}
+
+/// What callers are asked for, and shown.
+#[derive(Debug, Clone)]
+pub struct Identity {
+    /// The feed: the first bytes of the hash of its name.
+    pub feed: [u8; 16],
+    /// The keys of the realm.
+    pub keys: Option<Keys>,
+    /// This member.
+    pub own: Peer,
+}
+
+/// Serves whoever connects, until it is dropped.
+pub async fn listen(listener: TcpListener, identity: Identity, serve: Arc<dyn Serve>) {
+    let connections = Arc::new(Semaphore::new(CONNECTIONS));
+    let identity = Arc::new(identity);
+    // Ends with the semaphore, which is never closed.
+    while let Ok(permit) = Arc::clone(&connections).acquire_owned().await {
+        let Ok((stream, _)) = listener.accept().await else {
+            // Out of descriptors, for example: it passes.
+            sleep(Duration::from_millis(100)).await;
+            continue;
+        };
+        let (identity, serve) = (Arc::clone(&identity), Arc::clone(&serve));
+        tokio::spawn(async move {
+            // Who breaks the rules loses the connection, and nothing else happens.
+            let _ = connection(stream, &identity, serve).await;
+            drop(permit);
+        });
+    }
+}
+
+async fn connection(
+    mut stream: TcpStream,
+    identity: &Identity,
+    serve: Arc<dyn Serve>,
+) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let begin = frame::answer(&mut stream, identity.keys.as_ref(), identity.feed, identity.own);
+    let (mut to, mut back, from) = timeout(HELLO_TIME, begin).await??;
+    let (mut read, mut write) = stream.into_split();
+    let (answers, mut queue) = mpsc::channel::<(u64, Answer)>(REQUESTS);
+    let writer = tokio::spawn(async move {
+        while let Some((call, answer)) = queue.recv().await {
+            let mut bytes = vec![];
+            answer.encode(&mut bytes);
+            if to.write(&mut write, call, &bytes).await.is_err() {
+                return;
+            }
+        }
+    });
+    let permits = Arc::new(Semaphore::new(REQUESTS));
+    let result = loop {
+        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { break Ok(()) };
+        let (call, bytes) = match back.read(&mut read, MAX_FRAME_BYTES).await {
+            Ok(frame) => frame,
+            Err(error) => break Err(error),
+        };
+        let Ok(request) = Request::decode(&bytes) else { break Ok(()) };
+        let answering = serve.serve(from, request);
+        let answers = answers.clone();
+        tokio::spawn(async move {
+            let answer = answering.await;
+            let _ = answers.send((call, answer)).await;
+            drop(permit);
+        });
+    };
+    drop(answers);
+    writer.abort();
+    result
+}

@@ -1,0 +1,259 @@
+//! Messages as bytes, and what a connection with a wrong key, old frames or a caller that gives up comes to.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
+use toroni_proto::wire::{Key, Keys};
+use toroni_testkit::wait::LIMIT;
+
+use super::*;
+use crate::batch::{Builder, Command};
+use crate::entry::{Entry, Member, Members, Payload, Place, Vote};
+use crate::machine::{Outcome, Refusal};
+
+fn place() -> impl Strategy<Value = Place> {
+    any::<(u64, u64, u64)>().prop_map(|(term, leader, index)| Place { term, leader, index })
+}
+
+fn vote() -> impl Strategy<Value = Vote> {
+    any::<(u64, u64, bool)>().prop_map(|(term, candidate, committed)| Vote {
+        term,
+        candidate,
+        committed,
+    })
+}
+
+fn batch(series: u32) -> Arc<[u8]> {
+    let mut builder = Builder::new();
+    builder.push(&Command::Begin { series }).expect("short");
+    builder.finish().expect("a command").into()
+}
+
+fn members() -> impl Strategy<Value = Members> {
+    let member = ("[a-z]{0,9}", "[0-9.:]{0,20}", any::<[u8; 16]>())
+        .prop_map(|(name, address, log)| Member { name, address, log });
+    let set = proptest::collection::btree_set(0..8_u64, 0..4).prop_map(BTreeSet::from_iter);
+    (vec(set, 0..3), proptest::collection::btree_map(0..8_u64, member, 0..4))
+        .prop_map(|(voters, members)| Members { voters, members })
+}
+
+fn entry() -> impl Strategy<Value = Entry> {
+    let payload = prop_oneof![
+        Just(Payload::Blank),
+        any::<u32>().prop_map(|series| Payload::Batch(batch(series))),
+        members().prop_map(Payload::Members),
+    ];
+    (place(), payload).prop_map(|(place, payload)| Entry { place, payload })
+}
+
+fn request() -> impl Strategy<Value = Request> {
+    prop_oneof![
+        (vote(), option::of(place()), option::of(place()), vec(entry(), 0..5)).prop_map(
+            |(vote, previous, commit, entries)| Request::Append { vote, previous, commit, entries }
+        ),
+        (vote(), option::of(place())).prop_map(|(vote, last)| Request::Vote { vote, last }),
+        (vote(), vec(any::<u8>(), 0..50))
+            .prop_map(|(vote, bytes)| Request::Snapshot { vote, bytes: bytes.into() }),
+        any::<u32>().prop_map(|series| Request::Submit(batch(series))),
+        any::<u32>().prop_map(Request::Source),
+        Just(Request::Status),
+        any::<u64>().prop_map(Request::Digest),
+        members().prop_map(Request::Init),
+    ]
+}
+
+fn answer() -> impl Strategy<Value = Answer> {
+    let outcome = prop_oneof![
+        any::<u64>().prop_map(Outcome::Sequenced),
+        Just(Outcome::Duplicate),
+        any::<u64>().prop_map(|number| Outcome::Refused(Refusal::Wanted(number))),
+        any::<u32>().prop_map(|session| Outcome::Refused(Refusal::Session(session))),
+        Just(Outcome::Refused(Refusal::Closed)),
+    ];
+    let appended = prop_oneof![
+        Just(Appended::All),
+        option::of(place()).prop_map(Appended::Part),
+        Just(Appended::Conflict),
+        vote().prop_map(Appended::Higher),
+        Just(Appended::NoRoom),
+    ];
+    let source = any::<([u8; 16], u32, u32, u64)>()
+        .prop_map(|(bus, session, series, next)| SourceState { bus, session, series, next });
+    prop_oneof![
+        appended.prop_map(Answer::Appended),
+        (vote(), any::<bool>(), option::of(place()))
+            .prop_map(|(vote, granted, last)| Answer::Voted { vote, granted, last }),
+        vote().prop_map(Answer::Installed),
+        vec(outcome, 0..9).prop_map(Answer::Outcomes),
+        option::of(source).prop_map(Answer::Source),
+        (any::<(u64, u64, u32, u64, [u8; 32])>(), option::of(any::<u64>()), option::of(place()))
+            .prop_map(|((id, term, series, next, digest), leader, last)| {
+                let status =
+                    Status { id, term, series, next, digest, leader, last, ..Status::default() };
+                Answer::Status(status)
+            }),
+        option::of(any::<[u8; 32]>()).prop_map(Answer::Digest),
+        option::of((any::<u64>(), "[a-z:0-9]{0,20}")).prop_map(Answer::NotLeader),
+        ".{0,40}".prop_map(Answer::Failed),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn messages_are_what_was_encoded(request in request(), answer in answer(), cut: usize) {
+        let mut bytes = vec![];
+        request.encode(&mut bytes);
+        prop_assert_eq!(Request::decode(&bytes), Ok(request));
+        // What is cut may be another message, but is no reason to panic.
+        let _ = Request::decode(&bytes[..cut % bytes.len()]);
+        bytes.clear();
+        answer.encode(&mut bytes);
+        prop_assert_eq!(Answer::decode(&bytes), Ok(answer));
+        let _ = Answer::decode(&bytes[..cut % bytes.len()]);
+    }
+
+    #[test]
+    fn any_bytes_are_one_message_or_none(bytes in vec(any::<u8>(), 0..120)) {
+        let mut again = vec![];
+        if let Ok(request) = Request::decode(&bytes) {
+            request.encode(&mut again);
+            prop_assert_eq!(&again, &bytes);
+        }
+        again.clear();
+        if let Ok(answer) = Answer::decode(&bytes) {
+            answer.encode(&mut again);
+            prop_assert_eq!(&again, &bytes);
+        }
+    }
+}
+
+/// Answers each request with how many came before.
+#[derive(Default)]
+struct Counts(AtomicU32);
+
+impl Serve for Counts {
+    fn serve(&self, _: u64, request: Request) -> Answering {
+        let before = self.0.fetch_add(1, Ordering::Relaxed);
+        Box::pin(async move {
+            if request == Request::Digest(u64::MAX) {
+                std::future::pending::<()>().await;
+            }
+            Answer::Failed(before.to_string())
+        })
+    }
+}
+
+fn keys(byte: u8) -> Option<Keys> {
+    Some(Keys { first: Key::new([byte; 32]), next: None })
+}
+
+async fn serve(keys: Option<Keys>) -> (String, Arc<Counts>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("bound").to_string();
+    let counts = Arc::new(Counts::default());
+    let identity = Identity { feed: [1; 16], keys, own: Peer { log: [2; 16], id: 3 } };
+    tokio::spawn(listen(listener, identity, Arc::<Counts>::clone(&counts)));
+    (address, counts)
+}
+
+fn target(address: &str, keys: Option<Keys>) -> Target {
+    Target { address: address.to_owned(), feed: [1; 16], keys, from: 0, log: Some([2; 16]) }
+}
+
+#[tokio::test]
+async fn who_has_another_key_feed_or_log_is_refused() {
+    let (address, counts) = serve(keys(1)).await;
+    let right = target(&address, keys(1));
+    assert_eq!(identify(&right).await.expect("the same key"), Peer { log: [2; 16], id: 3 });
+    for wrong in [
+        target(&address, keys(2)),
+        target(&address, None),
+        Target { feed: [9; 16], ..right.clone() },
+        Target { log: Some([9; 16]), ..right.clone() },
+    ] {
+        assert!(Link::new(wrong).call(&Request::Status).await.is_err());
+    }
+    assert_eq!(counts.0.load(Ordering::Relaxed), 0);
+    let answer = Link::new(right).call(&Request::Status).await.expect("answered");
+    assert_eq!(answer, Answer::Failed("0".to_owned()));
+}
+
+#[tokio::test]
+async fn a_call_that_is_given_up_disturbs_no_other() {
+    let (address, counts) = serve(keys(1)).await;
+    let link = Link::new(target(&address, keys(1)));
+    for number in 0..50_u32 {
+        let forever = Request::Digest(u64::MAX);
+        if number.is_multiple_of(10) {
+            assert!(timeout(Duration::from_millis(20), link.call(&forever)).await.is_err());
+        } else {
+            // Given up at once, perhaps before a byte was written.
+            let _ = timeout(Duration::ZERO, link.call(&Request::Status)).await;
+        }
+        let answer = timeout(LIMIT, link.call(&Request::Source(number))).await;
+        assert!(matches!(answer, Ok(Ok(Answer::Failed(_)))), "{answer:?}");
+    }
+    assert!(counts.0.load(Ordering::Relaxed) >= 50);
+}
+
+/// Everything that a caller wrote in one connection is written into another, and once more into its own.
+#[tokio::test]
+async fn recorded_frames_are_refused() {
+    let (address, counts) = serve(keys(1)).await;
+    let proxy = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let link = Link::new(target(&proxy.local_addr().expect("bound").to_string(), keys(1)));
+    let recording = tokio::spawn(async move {
+        let (mut caller, _) = proxy.accept().await.expect("called");
+        let mut server = TcpStream::connect(&address).await.expect("served");
+        let (mut from_caller, mut to_caller) = caller.split();
+        let (mut from_server, mut to_server) = server.split();
+        let mut recorded = vec![];
+        let there = async {
+            let mut bytes = [0; 4096];
+            // The nonce and HELLO, and then one request.
+            while let Ok(count @ 1..) = from_caller.read(&mut bytes).await {
+                recorded.extend(&bytes[..count]);
+                to_server.write_all(&bytes[..count]).await.expect("sent");
+            }
+            // The last frame again: as long as STATUS is with its MAC.
+            let again = recorded[recorded.len() - 29..].to_vec();
+            to_server.write_all(&again).await.expect("sent");
+        };
+        let back = tokio::io::copy(&mut from_server, &mut to_caller);
+        let (_, _) = tokio::join!(there, back);
+        (address, recorded)
+    });
+    assert!(link.call(&Request::Status).await.is_ok());
+    drop(link);
+    let (address, recorded) = timeout(LIMIT, recording).await.expect("ends").expect("recorded");
+    let mut other = TcpStream::connect(&address).await.expect("served");
+    other.write_all(&recorded).await.expect("sent");
+    let mut end = vec![];
+    let read =
+        timeout(LIMIT, other.read_to_end(&mut end)).await.expect("the server ends the connection");
+    assert!(read.is_err() || end.len() == 21, "{} bytes", end.len());
+    assert_eq!(counts.0.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn what_breaks_the_rules_costs_its_connection_only() {
+    let (address, counts) = serve(None).await;
+    for bytes in [vec![0; 4096], vec![0xFF; 4096], b"GET / HTTP/1.1\r\n\r\n".to_vec()] {
+        let mut stream = TcpStream::connect(&address).await.expect("served");
+        let _ = stream.write_all(&bytes).await;
+        let _ = timeout(LIMIT, stream.read_to_end(&mut vec![]))
+            .await
+            .expect("the server ends the connection");
+    }
+    let link = Link::new(target(&address, None));
+    assert!(link.call(&Request::Status).await.is_ok());
+    assert_eq!(counts.0.load(Ordering::Relaxed), 1);
+}
