@@ -26,8 +26,6 @@ use crate::rpc::{
     identify, listen,
 };
 
-/// A snapshot is taken after this many bytes of log.
-const SNAPSHOT_BYTES: u64 = 64 << 20;
 const MAINTENANCE: Duration = Duration::from_secs(1);
 
 /// What a member is started with.
@@ -44,7 +42,9 @@ pub struct GroupOptions {
     pub directory: PathBuf,
     /// How the log is kept.
     pub log: Options,
-    /// At least this many bytes of log stay [default: 10 GiB].
+    /// A snapshot is taken after this many bytes of log [64 MiB].
+    pub snapshot_bytes: u64,
+    /// At least this many bytes of log stay [10 GiB].
     pub retain_bytes: u64,
     /// Who is told of events.
     pub events: Box<dyn Events>,
@@ -116,8 +116,17 @@ impl Group {
     ///
     /// If its log cannot be used, or Raft does not start.
     pub async fn start(options: GroupOptions) -> Result<Self, GroupError> {
-        let GroupOptions { feed, id, listener, keys, directory, log, retain_bytes, events } =
-            options;
+        let GroupOptions {
+            feed,
+            id,
+            listener,
+            keys,
+            directory,
+            log,
+            snapshot_bytes,
+            retain_bytes,
+            events,
+        } = options;
         if id >= MAX_MEMBERS as u64 {
             return Err(GroupError::Id(id));
         }
@@ -144,7 +153,7 @@ impl Group {
         let identity = Identity { feed: name, keys, own: Peer { log: log.found().log, id } };
         tasks.spawn(listen(listener, identity, Arc::new(Service(Arc::clone(&shared)))));
         tasks.spawn(propose::run(raft.clone(), log.clone(), queue));
-        tasks.spawn(maintain(raft, log, retain_bytes));
+        tasks.spawn(maintain(raft, log, snapshot_bytes, retain_bytes));
         Ok(Self { shared, tasks })
     }
 
@@ -174,14 +183,14 @@ impl Group {
 }
 
 /// Takes snapshots and purges the log, by bytes.
-async fn maintain(raft: Raft, log: Log, retain_bytes: u64) {
+async fn maintain(raft: Raft, log: Log, snapshot_bytes: u64, retain_bytes: u64) {
     let mut ticks = interval(MAINTENANCE);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut snapshot_at = log.end_bytes();
     loop {
         ticks.tick().await;
         let end = log.end_bytes();
-        if end >= snapshot_at + SNAPSHOT_BYTES && raft.trigger().snapshot().await.is_ok() {
+        if end >= snapshot_at + snapshot_bytes && raft.trigger().snapshot().await.is_ok() {
             snapshot_at = end;
         }
         let snapshot = raft.metrics().borrow().snapshot;

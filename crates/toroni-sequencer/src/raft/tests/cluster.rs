@@ -25,6 +25,11 @@ const ID: &str = "TORONI_SEQUENCER_ID";
 const ADDRESS: &str = "TORONI_SEQUENCER_ADDRESS";
 const DIRECTORY: &str = "TORONI_SEQUENCER_DIRECTORY";
 const EVENTS: &str = "TORONI_SEQUENCER_EVENTS";
+const SEGMENT: &str = "TORONI_SEQUENCER_SEGMENT";
+/// The length of a segment, of members that purge.
+const SMALL: &str = "65536";
+/// As long as the whole test.
+const LARGE: &str = "67108864";
 const SENDERS: u32 = 3;
 
 fn keys() -> Option<Keys> {
@@ -67,8 +72,13 @@ fn member() {
             listener,
             keys: keys(),
             directory: variable(DIRECTORY).into(),
-            log: Options { segment_bytes: 4 << 20, sync: Sync::Always },
-            retain_bytes: u64::MAX,
+            log: Options {
+                segment_bytes: variable(SEGMENT).parse().expect("a number"),
+                sync: Sync::Always,
+            },
+            // Members of small segments purge as soon as they can.
+            snapshot_bytes: variable(SEGMENT).parse().expect("a number"),
+            retain_bytes: if variable(SEGMENT) == SMALL { 1 } else { u64::MAX },
             events: Box::new(Lines(File::create(variable(EVENTS)).expect("created"))),
         })
         .await
@@ -81,12 +91,13 @@ struct Cluster {
     directory: Directory,
     addresses: Vec<String>,
     members: Vec<Option<Process>>,
+    segment: &'static str,
     /// How often each was started.
     lives: Vec<u32>,
 }
 
 impl Cluster {
-    fn new(count: usize) -> Self {
+    fn new(count: usize, segment: &'static str) -> Self {
         let listeners: Vec<_> = (0..count)
             .map(|_| std::net::TcpListener::bind("127.0.0.1:0").expect("a port"))
             .collect();
@@ -96,6 +107,7 @@ impl Cluster {
             directory: Directory::new(),
             addresses: listeners.iter().map(address).collect(),
             members: (0..count).map(|_| None).collect(),
+            segment,
             lives: vec![0; count],
         };
         drop(listeners);
@@ -113,6 +125,7 @@ impl Cluster {
             Program::new(std::env::current_exe().expect("the test's program"))
                 .args(["--exact", "raft::tests::cluster::member", "--ignored"])
                 .env(ID, id.to_string())
+                .env(SEGMENT, self.segment)
                 .env(ADDRESS, &self.addresses[id])
                 .env(DIRECTORY, self.directory.join(format!("log-{id}")))
                 .env(EVENTS, self.events(id))
@@ -190,6 +203,21 @@ async fn leader(links: &[Link]) -> Option<usize> {
         }
     }
     None
+}
+
+/// The next event and the digest of all members, if they are at the same state.
+async fn common(links: &[Link]) -> Option<(u64, [u8; 32])> {
+    let mut all = vec![];
+    for link in links {
+        let status = status(link).await?;
+        all.push((status.next, status.series, status.digest, status.applied));
+    }
+    all.windows(2).all(|pair| pair[0] == pair[1]).then(|| (all[0].0, all[0].2))
+}
+
+/// Waits until all members are at the same state, and returns it.
+async fn equal(links: &[Link]) -> (u64, [u8; 32]) {
+    until("equal members", async || common(links).await).await
 }
 
 /// What senders were answered.
@@ -295,7 +323,7 @@ fn events_of(path: &Path) -> Vec<String> {
 fn commands_keep_one_order_while_leaders_are_killed() {
     let kills = std::env::var("TORONI_KILLS").map_or(8, |kills| kills.parse().expect("a number"));
     let mut random = Random::from_environment();
-    let mut cluster = Cluster::new(3);
+    let mut cluster = Cluster::new(3, LARGE);
     runtime(2).block_on(async {
         init(&cluster).await;
         let acknowledged = Arc::new(Acknowledged::default());
@@ -338,15 +366,7 @@ fn commands_keep_one_order_while_leaders_are_killed() {
         for sender in senders {
             told.push(sender.await.expect("a sender does not fail"));
         }
-        let next = until("equal members", async || {
-            let mut all = vec![];
-            for link in &links {
-                let status = status(link).await?;
-                all.push((status.next, status.series, status.digest, status.applied));
-            }
-            all.windows(2).all(|pair| pair[0] == pair[1]).then(|| all[0].0)
-        })
-        .await;
+        let (next, _) = equal(&links).await;
         (0..3).for_each(|id| cluster.kill(id));
 
         let orders: Vec<_> = (0..3).map(|id| events_of(&cluster.events(id))).collect();
@@ -357,6 +377,64 @@ fn commands_keep_one_order_while_leaders_are_killed() {
             "{kills} leaders killed, {next} events, longest stall {} ms",
             acknowledged.stall_ms.load(Ordering::Relaxed)
         );
+    });
+}
+
+#[test]
+fn a_member_that_was_away_for_longer_than_the_log_gets_a_snapshot() {
+    let mut random = Random::from_environment();
+    let mut cluster = Cluster::new(3, SMALL);
+    runtime(2).block_on(async {
+        init(&cluster).await;
+        let links = cluster.links();
+        let leads = until("a leader", async || leader(&links).await).await;
+        let away = (leads + 1 + random.index(2)) % 3;
+        cluster.kill(away);
+        let acknowledged = Arc::new(Acknowledged::default());
+        let sends = send(
+            0,
+            cluster.addresses.clone(),
+            Instant::now(),
+            Arc::clone(&acknowledged),
+            random.number(),
+        );
+        let sender = tokio::spawn(sends);
+        until("the log is purged", async || {
+            status(&links[leads]).await?.purged.filter(|place| place.index > 9)
+        })
+        .await;
+        acknowledged.stops.store(true, Ordering::Relaxed);
+        let told = sender.await.expect("a sender does not fail");
+        cluster.start(away);
+        let state = equal(&links).await;
+        assert!(state.0 > told.len() as u64);
+        // All of them begin from snapshots.
+        (0..3).for_each(|id| cluster.kill(id));
+        (0..3).for_each(|id| cluster.start(id));
+        // What is committed is known when a leader has its first entry.
+        until("the same state", async || common(&links).await.filter(|found| *found == state))
+            .await;
+    });
+}
+
+#[test]
+fn a_member_alone_goes_on_after_a_kill() {
+    let mut cluster = Cluster::new(1, LARGE);
+    runtime(2).block_on(async {
+        init(&cluster).await;
+        let links = cluster.links();
+        let open = Command::Open(Open { source: 1, series: 9, session: 1, bus: [3; 16] });
+        until("a leader", async || leader(&links).await).await;
+        let first = call(&links[0], submission(&[open])).await;
+        assert_eq!(first, Some(Answer::Outcomes(vec![Outcome::Sequenced(0)])));
+        cluster.kill(0);
+        cluster.start(0);
+        until("a leader", async || leader(&links).await).await;
+        let again = until("an answer", async || match call(&links[0], submission(&[open])).await {
+            Some(Answer::Outcomes(outcomes)) => Some(outcomes),
+            _ => None,
+        });
+        assert_eq!(again.await, [Outcome::Duplicate]);
     });
 }
 
