@@ -85,10 +85,10 @@ const TABLE: &[Exits] = &[
     Exits::new(
         "net",
         "the answer was printed; net receive: --count messages came",
-        "failure; net address: the groups cannot be used together",
+        "failure; net address: the groups cannot be used together; net probe: an expected host is not heard both ways",
     )
     .refused("net send, net receive: a node would not start with the options")
-    .ended_by_signal("while it runs net send or net receive"),
+    .ended_by_signal("while it runs net send, net receive or net probe"),
     #[cfg(feature = "net")]
     Exits::new(
         "node",

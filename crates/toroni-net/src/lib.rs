@@ -41,6 +41,7 @@
 //! | [`direct`] | for a program without a bus: sends and receives itself |
 //! | [`node`] | all of it together: the loop of a node, its sockets, its state on disk |
 //! | [`node::tcp`] | what a node serves and receives over TCP |
+//! | [`probe`] | which hosts hear one another in a group, and how well |
 //! | [`membership`] | who a process is in its realm |
 //! | [`outlet`] | from a bus to a stream |
 //! | [`inlet`] | from streams to a bus |
@@ -66,5 +67,6 @@ pub mod membership;
 pub mod node;
 mod now;
 pub mod outlet;
+pub mod probe;
 pub mod socket;
 mod ways;

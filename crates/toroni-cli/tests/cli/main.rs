@@ -26,6 +26,8 @@ mod net;
 #[cfg(feature = "net")]
 mod net_nodes;
 #[cfg(feature = "net")]
+mod net_probe;
+#[cfg(feature = "net")]
 mod node;
 mod node_tcp;
 mod publish;

@@ -100,7 +100,7 @@ fn finding_text(finding: &config::Finding) -> String {
     config::Finding { place: None, ..finding.clone() }.to_string()
 }
 
-fn host_name() -> String {
+pub(super) fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 

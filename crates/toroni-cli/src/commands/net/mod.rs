@@ -3,6 +3,7 @@
 mod address;
 mod buffer;
 mod membership;
+mod probe;
 mod receive;
 mod send;
 
@@ -14,6 +15,7 @@ use clap::{Args, Subcommand};
 #[command(after_help = "Examples:
   toroni net send 'plant/**' --rate 100Mbit/s  send messages of a bus to other hosts
   toroni net receive                          print them there, and bring them to a bus
+  toroni net probe                            which hosts hear one another? on each at once
   toroni net buffer --rate 200Mbit/s          how large must the receive buffer be?
   toroni net address 239.192.84.79 239.0.0.7  which groups are safe to use?")]
 pub(crate) struct Net {
@@ -27,6 +29,8 @@ enum Command {
     Send(send::Send),
     /// Bring messages of other hosts to the bus, and print them, without a file
     Receive(receive::Receive),
+    /// Find out which hosts hear one another in a multicast group, and how well
+    Probe(probe::Probe),
     /// Calculate the receive buffer for a rate, or how long a buffer lasts
     Buffer(buffer::Buffer),
     /// Check multicast groups: scope, Ethernet address, what overlaps, what floods
@@ -38,6 +42,7 @@ pub(crate) fn run(location: &BusLocation, arguments: &Net) -> Result<(), Failure
     match &arguments.command {
         Command::Send(arguments) => send::run(location, arguments),
         Command::Receive(arguments) => receive::run(location, arguments),
+        Command::Probe(arguments) => probe::run(arguments),
         Command::Buffer(arguments) => buffer::run(arguments),
         Command::Address(arguments) => address::run(arguments),
     }
