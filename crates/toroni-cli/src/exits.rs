@@ -85,10 +85,10 @@ const TABLE: &[Exits] = &[
     Exits::new(
         "net",
         "the answer was printed; net receive: --count messages came",
-        "failure; net address: the groups cannot be used together; net probe: an expected host is not heard both ways",
+        "failure; net address: the groups cannot be used together; net probe: an expected host is not heard both ways; net latency: no stream was heard",
     )
     .refused("net send, net receive: a node would not start with the options")
-    .ended_by_signal("while it runs net send, net receive or net probe"),
+    .ended_by_signal("while it runs net send, net receive, net probe or net latency"),
     #[cfg(feature = "net")]
     Exits::new(
         "node",

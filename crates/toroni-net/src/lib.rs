@@ -42,6 +42,7 @@
 //! | [`node`] | all of it together: the loop of a node, its sockets, its state on disk |
 //! | [`node::tcp`] | what a node serves and receives over TCP |
 //! | [`probe`] | which hosts hear one another in a group, and how well |
+//! | [`latency`] | how long datagrams take to this host, by running streams |
 //! | [`membership`] | who a process is in its realm |
 //! | [`outlet`] | from a bus to a stream |
 //! | [`inlet`] | from streams to a bus |
@@ -63,6 +64,7 @@
 pub mod direct;
 pub mod host;
 pub mod inlet;
+pub mod latency;
 pub mod membership;
 pub mod node;
 mod now;

@@ -24,6 +24,8 @@ mod metrics;
 #[cfg(feature = "net")]
 mod net;
 #[cfg(feature = "net")]
+mod net_latency;
+#[cfg(feature = "net")]
 mod net_nodes;
 #[cfg(feature = "net")]
 mod net_probe;

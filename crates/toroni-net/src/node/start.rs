@@ -179,7 +179,10 @@ fn keys(config: &config::Node) -> Result<Option<Keys>, StartError> {
 }
 
 /// Reads a key. The file must be of no use to other users.
-fn key(path: &Path) -> Result<Key, StartError> {
+///
+/// # Errors
+/// [`StartError::Key`].
+pub fn key(path: &Path) -> Result<Key, StartError> {
     let wrong = |problem: String| StartError::Key { path: path.to_owned(), problem };
     let read = || {
         let file = File::open(path)?;

@@ -9,5 +9,5 @@ pub mod leak;
 pub mod multicast;
 pub(crate) mod options;
 
-pub use batch::{Arrival, Outgoing, Receiver, Sender};
+pub use batch::{Arrival, BATCH, Outgoing, Receiver, Sender};
 pub use datagram::{Datagram, Options, SocketError};

@@ -2,9 +2,11 @@
 
 mod address;
 mod buffer;
+mod latency;
 mod membership;
 mod probe;
 mod receive;
+mod screen;
 mod send;
 
 use crate::cli::BusLocation;
@@ -16,6 +18,7 @@ use clap::{Args, Subcommand};
   toroni net send 'plant/**' --rate 100Mbit/s  send messages of a bus to other hosts
   toroni net receive                          print them there, and bring them to a bus
   toroni net probe                            which hosts hear one another? on each at once
+  toroni net latency --realm plant            how long do datagrams take to this host?
   toroni net buffer --rate 200Mbit/s          how large must the receive buffer be?
   toroni net address 239.192.84.79 239.0.0.7  which groups are safe to use?")]
 pub(crate) struct Net {
@@ -31,6 +34,8 @@ enum Command {
     Receive(receive::Receive),
     /// Find out which hosts hear one another in a multicast group, and how well
     Probe(probe::Probe),
+    /// Measure how long the datagrams of running streams take to this host, one way
+    Latency(latency::Latency),
     /// Calculate the receive buffer for a rate, or how long a buffer lasts
     Buffer(buffer::Buffer),
     /// Check multicast groups: scope, Ethernet address, what overlaps, what floods
@@ -43,6 +48,7 @@ pub(crate) fn run(location: &BusLocation, arguments: &Net) -> Result<(), Failure
         Command::Send(arguments) => send::run(location, arguments),
         Command::Receive(arguments) => receive::run(location, arguments),
         Command::Probe(arguments) => probe::run(arguments),
+        Command::Latency(arguments) => latency::run(arguments),
         Command::Buffer(arguments) => buffer::run(arguments),
         Command::Address(arguments) => address::run(arguments),
     }

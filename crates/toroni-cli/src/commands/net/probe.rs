@@ -1,6 +1,7 @@
 //! `toroni net probe`: runs on several hosts at once, and shows which of them hear one another in a group.
 
 use super::address::parse_group;
+use super::screen::Screen;
 use crate::failure::Failure;
 use crate::human;
 use crate::output::{Output, Table};
@@ -71,7 +72,7 @@ pub(crate) struct Probe {
     ready_fd: Option<i32>,
 }
 
-fn parse_minutes(text: &str) -> Result<Duration, String> {
+pub(super) fn parse_minutes(text: &str) -> Result<Duration, String> {
     const MOST: f64 = 7.0 * 24.0 * 60.0;
     let minutes = text.parse::<f64>().ok().filter(|minutes| *minutes > 0.0 && *minutes <= MOST);
     minutes
@@ -100,7 +101,7 @@ pub(crate) fn run(arguments: &Probe) -> Result<(), Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::Failed(format!("cannot probe: {error}"));
     let mut prober = Prober::open(&settings).map_err(|error| failed(&error))?;
     let wake = stop.descriptor().map_err(|error| failed(&error))?;
-    let mut screen = Screen { output: Output::new()?, lines: 0 };
+    let mut screen = Screen::new(Output::new()?);
     let is_live = screen.output.is_terminal() && !arguments.json;
     crate::note::remark(&format!(
         "{} asks {} on {} for {}; run the same on the other hosts",
@@ -117,8 +118,9 @@ pub(crate) fn run(arguments: &Probe) -> Result<(), Failure> {
         refusal = prober.refusal().or(refusal);
         if is_live && drawn.elapsed() >= DRAW_EVERY {
             drawn = Instant::now();
-            let left = arguments.minutes.saturating_sub(begin.elapsed());
-            screen.draw(&prober, &arguments.expect, Some(left))?;
+            let left = arguments.minutes.saturating_sub(begin.elapsed()).as_secs();
+            let text = report(&prober, &arguments.expect);
+            screen.show(&format!("{text}{left} s left\n"))?;
         }
         let left = arguments.minutes.saturating_sub(begin.elapsed()).min(DRAW_EVERY);
         prober.wait(left, Some(wake.as_fd())).map_err(|error| failed(&error))?;
@@ -129,7 +131,7 @@ pub(crate) fn run(arguments: &Probe) -> Result<(), Failure> {
     if arguments.json {
         print_json(&mut screen.output, &prober, &arguments.expect)?;
     } else {
-        screen.draw(&prober, &arguments.expect, None)?;
+        screen.print(&report(&prober, &arguments.expect))?;
     }
     verdict(&prober, &arguments.expect)
 }
@@ -146,48 +148,14 @@ fn verdict(prober: &Prober, expected: &[String]) -> Result<(), Failure> {
     }
 }
 
-/// A table on a terminal that takes the place of the one before, or that is printed once.
-struct Screen {
-    output: Output,
-    /// How many lines it has on the terminal.
-    lines: usize,
-}
-
-impl Screen {
-    fn draw(
-        &mut self,
-        prober: &Prober,
-        expected: &[String],
-        left: Option<Duration>,
-    ) -> Result<(), Failure> {
-        let mut text = table(prober);
-        for problem in prober.problems(expected) {
-            let status = if problem.is_failure() { "fail" } else { "warn" };
-            text.push_str(&format!(
-                "{status}  {}\n",
-                crate::output::printable(&problem.to_string())
-            ));
-        }
-        if let Some(left) = left {
-            text.push_str(&format!(
-                "{} left\n",
-                human::duration(Duration::from_secs(left.as_secs()))
-            ));
-        }
-        if self.lines > 0 {
-            self.output.bytes(format!("\x1b[{}A\x1b[J", self.lines).as_bytes())?;
-        }
-        self.lines = if left.is_some() { terminal_lines(&text) } else { 0 };
-        self.output.bytes(text.as_bytes())?;
-        self.output.flush()
+/// Returns the table and what is wrong.
+fn report(prober: &Prober, expected: &[String]) -> String {
+    let mut text = table(prober);
+    for problem in prober.problems(expected) {
+        let status = if problem.is_failure() { "fail" } else { "warn" };
+        text.push_str(&format!("{status}  {}\n", crate::output::printable(&problem.to_string())));
     }
-}
-
-/// Returns how many lines a text takes on this terminal, which breaks long ones.
-fn terminal_lines(text: &str) -> usize {
-    let width = rustix::termios::tcgetwinsize(std::io::stdout()).map_or(0, |size| size.ws_col);
-    let width = if width == 0 { usize::MAX } else { usize::from(width) };
-    text.lines().map(|line| line.chars().count().div_ceil(width).max(1)).sum()
+    text
 }
 
 fn table(prober: &Prober) -> String {

@@ -1,0 +1,86 @@
+//! `net latency` beside a running stream, with a switch between the hosts that delays.
+
+use crate::support::Buses;
+use serde_json::Value;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use toroni_testkit::Program;
+use toroni_testkit::network::switch::{Direction, Faults};
+use toroni_testkit::network::{Host, Setup};
+
+fn on(host: &Host, buses: &Buses, arguments: &[&str]) -> Command {
+    let mut command = host.command(env!("CARGO_BIN_EXE_toroni"));
+    command.env_remove("TORONI_BUS").env("TORONI_DIR", buses.path()).args(arguments);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn start(host: &Host, buses: &Buses, arguments: &[&str]) -> Program {
+    let mut program = Program::start_with_ready_fd(on(host, buses, arguments));
+    program.wait_ready();
+    program
+}
+
+/// All hosts of the test have one clock, so the delay of the switch is the least that may be measured.
+#[test]
+fn the_delay_of_the_network_is_what_is_measured() {
+    let Some(network) = Setup::new(2).switched(3) else { return };
+    let delay = Duration::from_millis(7);
+    let faults = Faults { delay, ..Faults::default() };
+    network.switch().set_faults(1, Direction::Out, &faults);
+    let buses = Buses::new();
+    let [from, to] = &network.hosts[..] else { panic!("two hosts") };
+    let mut listener =
+        start(to, &buses, &["net", "latency", "--minutes", "0.4", "--json", "--realm", "plant"]);
+    let mut other = start(to, &buses, &["net", "latency", "--minutes", "0.1", "--realm", "other"]);
+    let arguments =
+        ["net", "send", "**", "--rate", "1Mbit/s", "--realm", "plant", "--name", "line-3"];
+    let _sender = start(from, &buses, &arguments);
+    for number in 0..50 {
+        let number = number.to_string();
+        let output = Program::start(on(from, &buses, &["pub", "t", &number])).finish();
+        assert!(output.status.success(), "{output:?}");
+    }
+    let output = listener.finish_within(Duration::from_secs(120));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!((output.status.code(), text.lines().count()), (Some(0), 1), "{text}");
+    let stream: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((&stream["node"], &stream["stream"]), (&"line-3".into(), &1.into()));
+    assert!(stream["datagrams"].as_u64().unwrap() >= 50, "{stream}");
+    let times = ["least_ns", "p50_ns", "p90_ns", "p99_ns", "p99_9_ns", "most_ns"]
+        .map(|name| stream[name].as_u64().unwrap());
+    assert!(times.is_sorted() && times[0] >= 7_000_000, "{stream}");
+    // A busy machine may add to it, but hardly to every datagram.
+    assert!(times[0] < 1_000_000_000, "{stream}");
+    let windows = stream["windows"].as_array().unwrap();
+    assert!((2..=4).contains(&windows.len()), "{stream}");
+    assert!(windows.iter().all(|window| window["least_ns"].as_u64().unwrap() >= times[0]));
+    // What is there is of another realm.
+    let output = other.finish();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("no stream of realm other was heard: "), "{error}");
+}
+
+/// Without the key of the realm nothing is measured; with it, as without one.
+#[test]
+fn a_realm_with_a_key_needs_the_key() {
+    use std::os::unix::fs::PermissionsExt;
+    let Some(network) = Setup::new(2).bridged() else { return };
+    let buses = Buses::new();
+    let key = buses.path().join("key");
+    std::fs::write(&key, [7; 32]).unwrap();
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let key = key.to_str().unwrap();
+    let [from, to] = &network.hosts[..] else { panic!("two hosts") };
+    let mut with = start(to, &buses, &["net", "latency", "--minutes", "0.1", "--key-file", key]);
+    let mut without = start(to, &buses, &["net", "latency", "--minutes", "0.1"]);
+    let arguments = ["net", "send", "**", "--rate", "1Mbit/s", "--key-file", key, "--name", "x"];
+    let _sender = start(from, &buses, &arguments);
+    let output = with.finish();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(text.lines().nth(1).is_some_and(|line| line.starts_with("x     1 ")), "{text}");
+    assert!(text.contains("least in each 10 s from x, stream 1: "), "{text}");
+    assert_eq!(without.finish().status.code(), Some(1));
+}
