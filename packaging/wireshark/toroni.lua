@@ -161,6 +161,9 @@ local f = {
     table_name = text_of("table.name", "Name"),
     asker = hexadecimal(32, "probe.asker", "Asker"),
     probe_kind = decimal(8, "probe.type", "Probe", probe_kinds),
+    probe_heard = decimal(32, "probe.heard", "Questions that were heard"),
+    probe_of = decimal(32, "probe.of", "Questions since the first that was heard"),
+    probe_padding = decimal(16, "probe.padding", "Bytes of padding"),
 
     -- The frames of TCP.
     frame_length = decimal(32, "tcp.length", "Length"),
@@ -545,8 +548,14 @@ function bodies.PROBE(tree, reader)
     local kind = reader:u8(tree, f.probe_kind)
     local length = reader:take(1):uint()
     reader:skip(2)
+    reader:u32(tree, f.probe_heard)
+    reader:u32(tree, f.probe_of)
     local name = reader:text(tree, f.name, length)
-    reader:finish()
+    if kind == 1 then
+        tree:add(f.probe_padding, reader:left()):set_generated()
+    else
+        reader:finish()
+    end
     return (probe_kinds[kind] or kind) .. ", " .. name
 end
 

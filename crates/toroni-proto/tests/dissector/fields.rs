@@ -92,6 +92,9 @@ pub(super) const NAMES: &[&str] = &[
     "toroni.table.name",
     "toroni.probe.asker",
     "toroni.probe.type",
+    "toroni.probe.heard",
+    "toroni.probe.of",
+    "toroni.probe.padding",
     "toroni.tcp.length",
     "toroni.tcp.type",
     "toroni.tcp.flags.replay",
@@ -225,12 +228,17 @@ impl Fields {
             }
             Body::Probe(probe) => {
                 fields.decimal("toroni.sent_ns", probe.sent.ns());
-                let (asker, kind) = match probe.kind {
-                    ProbeKind::Ask => (0, 1),
-                    ProbeKind::Answer { asker } => (asker.0, 2),
+                let (kind, asker, [heard, of]) = match probe.kind {
+                    ProbeKind::Ask { padding } => {
+                        fields.decimal("toroni.probe.padding", padding);
+                        (1, 0, [0; 2])
+                    }
+                    ProbeKind::Answer { asker, heard, of } => (2, asker.0, [heard, of]),
                 };
                 fields.hexadecimal("toroni.probe.asker", asker);
                 fields.decimal("toroni.probe.type", kind);
+                fields.decimal("toroni.probe.heard", heard);
+                fields.decimal("toroni.probe.of", of);
                 fields.text("toroni.name", probe.name.as_str());
             }
         }

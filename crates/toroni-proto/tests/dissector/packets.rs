@@ -7,8 +7,8 @@ use crate::time::Wall;
 use crate::wire::chunk::tests::{start, topic};
 use crate::wire::samples::{KEYS, RULES, header, sequence};
 use crate::wire::{
-    Chunk, DataWriter, Flags, Header, Keys, LostReason, MAC_BYTES, Rules, Start, TableName, parse,
-    samples, tcp,
+    Chunk, DataWriter, Flags, Header, Keys, LostReason, MAC_BYTES, NodeName, Probe, ProbeKind,
+    Rules, Start, TableName, parse, samples, tcp,
 };
 
 /// How many changed datagrams and frames there are of each type.
@@ -27,7 +27,8 @@ pub(super) fn datagrams() -> Vec<Packet> {
     let mut packets = Vec::new();
     for keys in [None, Some(&KEYS)] {
         let samples = samples::all().map(|sample| sample.encode(keys));
-        packets.extend(samples.chain(data(keys)).map(|bytes| datagram(bytes, keys)));
+        let others = data(keys).chain([question(keys)]);
+        packets.extend(samples.chain(others).map(|bytes| datagram(bytes, keys)));
     }
     let mut random = Random::new(1);
     for bytes in samples::all().map(|sample| sample.bytes).chain(data(None)) {
@@ -92,6 +93,16 @@ fn frame(bytes: Vec<u8>, keys: Option<&Keys>) -> Packet {
 
 fn mac<'a>(bytes: &'a [u8], keys: Option<&Keys>) -> Option<&'a [u8]> {
     keys.and_then(|_| bytes.get(bytes.len() - MAC_BYTES..))
+}
+
+/// A question of PROBE, whose sample is an answer.
+fn question(keys: Option<&Keys>) -> Vec<u8> {
+    let name = NodeName::new("line-5").unwrap();
+    let probe = Probe { sent: Wall::from_ns(1), kind: ProbeKind::Ask { padding: 9 }, name };
+    let mut buffer = vec![0; 200];
+    let length = probe.encode(&header(1_000), keys, &mut buffer).unwrap();
+    buffer.truncate(length);
+    buffer
 }
 
 /// DATA with every kind of chunk: the end of a message, LOST, names, a message of a feed, and the beginning of
