@@ -11,7 +11,10 @@
 //! The bus remembers how far each stream has arrived. A message that has been there is dropped by the bus, whichever way
 //! it comes, and whichever process has brought it.
 
-use crate::ways::Ways;
+mod ways;
+
+pub(crate) use self::ways::Ways;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use thiserror::Error;

@@ -71,4 +71,3 @@ mod now;
 pub mod outlet;
 pub mod probe;
 pub mod socket;
-mod ways;

@@ -282,16 +282,19 @@ const LAYERS_OF_PROTO: &[Layer] = &[
         uses: &["budget", "config", "window", "wire"],
         ignorant_of: MORE_THAN_COMPUTATION,
     },
+    // Its tests know where a stream continues, as an inbox does.
     Layer {
         module: "bounded",
         uses: &[
             "arrivals",
             "audience",
             "batcher",
+            "budget",
             "config",
             "limiter",
             "random",
             "reassembly",
+            "receiver",
             "topics",
             "wire",
         ],

@@ -14,11 +14,10 @@ pub mod start;
 pub mod state;
 pub mod tcp;
 
-use crate::inlet::{self, Inlet, InletError};
+use crate::inlet::{self, Inlet, InletError, Ways};
 use crate::membership::Membership;
 use crate::now::now;
 use crate::outlet::{self, Outlet, OutletError};
-use crate::ways::Ways;
 use link::{LONGEST_SLEEP_NS, Link, LinkError, ROUNDS, STALL_NS};
 use state::{Journal, State, StateError};
 use std::io;

@@ -1,9 +1,8 @@
 //! Connection: receives the streams of another node over TCP, and brings them to the bus.
 
 use super::{Connect, Event, Poller, TcpError, Token, socket};
-use crate::inlet::{self, Inlet};
+use crate::inlet::{self, Inlet, Ways};
 use crate::membership::Membership;
-use crate::ways::Ways;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;

@@ -23,9 +23,8 @@ pub use self::listener::Listener;
 pub use self::streams::BEYOND;
 
 use super::Send;
-use crate::inlet::InletError;
+use crate::inlet::{InletError, Ways};
 use crate::membership::Membership;
-use crate::ways::Ways;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::fd::{AsFd, OwnedFd};

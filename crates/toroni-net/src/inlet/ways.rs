@@ -4,7 +4,7 @@
 //! may bring the same stream, and each message arrives once, if both bring all of it. If one of them left out what the
 //! other brings, its mark would hide that. Then the way that comes first brings the stream, and the other one does not.
 
-use crate::inlet::Selection;
+use super::Selection;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use toroni::Pattern;
