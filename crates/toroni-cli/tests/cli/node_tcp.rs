@@ -15,8 +15,9 @@ fn address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
+/// Nothing becomes too old: a busy machine may be late.
 fn listen(address: SocketAddr) -> String {
-    format!("[listen]\naddress = '{address}'\n")
+    format!("[listen]\naddress = '{address}'\nlatency_bound = '9s'\n")
 }
 
 fn connect(address: SocketAddr) -> String {
@@ -164,7 +165,7 @@ fn a_client_that_is_stopped_is_told_what_it_missed_and_harms_no_other() {
     let address = address();
     let [a, b, c] = ["a", "b", "c"].map(|name| bus(&buses, name, 64 << 20));
     let [mut stopped, mut other] = [&b, &c].map(Checked::new);
-    let more = listen(address) + "queue_bytes = '256KiB'\nlatency_bound = '50ms'\n";
+    let more = listen(address) + "queue_bytes = '256KiB'\nstall = '60s'\n";
     let server = start(&buses, &file(&buses, "a", &more));
     let clients = ["b", "c"].map(|name| {
         let client = start(&buses, &file(&buses, name, &connect(address)));
@@ -172,20 +173,19 @@ fn a_client_that_is_stopped_is_told_what_it_missed_and_harms_no_other() {
         client
     });
     let mut counted = Counted::new(&a, "t");
-    counted.publish(1_000, 1_000);
-    stopped.receive_to(1_000);
-    other.receive_to(1_000);
+    counted.publish(100, 1_000);
+    stopped.receive_all_to(100);
+    other.receive_all_to(100);
     clients[0].stop();
     // More than the buffers of the kernel take. The other one keeps up, so it misses nothing.
     for _ in 0..300 {
         counted.publish(100, 1_000);
-        other.receive_to(counted.next);
+        other.receive_all_to(counted.next);
     }
     clients[0].resume();
     // What comes after the gap ends it.
     stopped.receive_to(counted.next);
     assert!(stopped.lost > 1_000, "{} are lost", stopped.lost);
-    assert!(other.lost < 1_000, "{} are lost", other.lost);
     counted.publish(100, 10);
     stopped.receive_to(counted.next);
     for client in clients {
@@ -201,8 +201,7 @@ fn nodes_on_tcp_that_are_killed_lose_and_double_nothing() {
     let address = address();
     let [a, b] = ["a", "b"].map(|name| bus(&buses, name, 16 << 20));
     let mut checked = Checked::new(&b);
-    let patient = listen(address) + "latency_bound = '9s'\n";
-    let files = [file(&buses, "a", &patient), file(&buses, "b", &connect(address))];
+    let files = [file(&buses, "a", &listen(address)), file(&buses, "b", &connect(address))];
     let [mut server, mut client] = [&files[0], &files[1]].map(|path| start(&buses, path));
     client.wait_for_error("connected to");
     let mut counted = Counted::new(&a, "t");
