@@ -88,7 +88,7 @@ fn cut(duration: Duration) {
     network.cut(2);
     let until = Instant::now() + duration;
     std::thread::sleep(until.saturating_duration_since(Instant::now()));
-    network.join(2);
+    network.rejoin(2);
     assert!(publisher.finish_within(5 * wait::LIMIT).status.success());
     listener.wait_settled("line", count);
     let account = listener.account();

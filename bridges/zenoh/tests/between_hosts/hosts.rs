@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+pub(crate) use toroni_testkit::network::skip;
+use toroni_testkit::network::{self, Setup};
 use toroni_testkit::{Directory, Program, wait};
 
 /// If nothing comes for so long, nothing is on its way.
@@ -13,30 +15,6 @@ const QUIET: Duration = Duration::from_secs(3);
 
 /// The tests take turns: each needs both cores for its processes.
 static TURN: Mutex<()> = Mutex::new(());
-
-/// Why this test cannot run here, or `None`.
-fn obstacle() -> Option<String> {
-    let has = |program: &str| {
-        Command::new(program).arg("--version").output().is_ok()
-            || Command::new(program).arg("-V").output().is_ok()
-    };
-    if !rustix::process::geteuid().is_root() {
-        return Some("making network namespaces needs root".to_owned());
-    }
-    for program in ["ip", "unshare", "nsenter"] {
-        if !has(program) {
-            return Some(format!("there is no program {program}"));
-        }
-    }
-    toroni().err()
-}
-
-/// Says that a test is skipped, or fails if it must not be.
-pub(crate) fn skip(reason: &str) {
-    let required = std::env::var_os("TORONI_NETNS").is_some_and(|value| value == "required");
-    assert!(!required, "TORONI_NETNS=required, but {reason}");
-    eprintln!("SKIPPED: {reason}");
-}
 
 /// Returns the program `toroni`, which belongs to another workspace.
 pub(crate) fn toroni() -> Result<PathBuf, String> {
@@ -55,85 +33,52 @@ pub(crate) fn toroni() -> Result<PathBuf, String> {
 
 pub(crate) const BRIDGE: &str = env!("CARGO_BIN_EXE_toroni-zenoh");
 
-/// Hosts that are joined by one switch. Host `n` has the address `10.77.0.n`, from 1.
+/// Hosts that are joined by one bridge of the kernel. Host `n` has the address `10.77.0.n`, from 1.
 pub(crate) struct Network {
     pub(crate) hosts: Vec<Host>,
-    switch: Program,
+    cables: network::Network,
     _turn: MutexGuard<'static, ()>,
 }
 
 impl Network {
     /// Makes a network of so many hosts. If that is impossible here, says so and returns `None`.
     pub(crate) fn new(count: u8) -> Option<Self> {
-        if let Some(reason) = obstacle() {
+        if let Err(reason) = toroni() {
             skip(&reason);
             return None;
         }
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        let switch = namespace();
-        let ip = |arguments: &str| inside(&switch, "ip", arguments);
-        // Without a querier, snooping would end multicast after some minutes.
-        ip("link add br0 type bridge mcast_snooping 0");
-        ip("link set br0 up");
-        let mut hosts = Vec::new();
-        for number in 1..=count {
-            let holder = namespace();
-            ip(&format!("link add p{number} type veth peer name eth0 netns {}", holder.id()));
-            ip(&format!("link set p{number} master br0 up"));
-            for arguments in [
-                "link set lo up".to_owned(),
-                format!("addr add 10.77.0.{number}/24 dev eth0"),
-                "link set eth0 up".to_owned(),
-                "route add default dev eth0".to_owned(),
-            ] {
-                inside(&holder, "ip", &arguments);
-            }
-            hosts.push(Host { number, holder, folder: Directory::new() });
-        }
-        Some(Self { hosts, switch, _turn: turn })
+        let cables = Setup::new(count).with_offload().bridged()?;
+        let hosts = (1..).zip(&cables.hosts);
+        let hosts = hosts.map(|(number, host)| Host {
+            number,
+            namespace: host.clone(),
+            folder: Directory::new(),
+        });
+        Some(Self { hosts: hosts.collect(), cables, _turn: turn })
     }
 
-    /// Cuts the link of a host within the switch: no end notices it, packets vanish.
+    /// Cuts the link of a host within the bridge: no end notices it, packets vanish.
     pub(crate) fn cut(&self, number: u8) {
-        inside(&self.switch, "ip", &format!("link set p{number} nomaster"));
+        self.cables.cut(number - 1, 0);
     }
 
     /// Joins it again.
-    pub(crate) fn join(&self, number: u8) {
-        inside(&self.switch, "ip", &format!("link set p{number} master br0"));
+    pub(crate) fn rejoin(&self, number: u8) {
+        self.cables.rejoin(number - 1, 0);
     }
-}
-
-/// Starts a process that does nothing in a network namespace of its own. The namespace ends with the process.
-fn namespace() -> Program {
-    let mut command = Command::new("unshare");
-    command.args(["--net", "sh", "-c", "echo made; exec sleep infinity"]);
-    let mut holder = Program::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
-    assert_eq!(holder.line().as_deref(), Some("made"), "{}", holder.errors());
-    holder
-}
-
-fn enter(holder: &Program) -> Command {
-    let mut command = Command::new("nsenter");
-    command.arg(format!("--net=/proc/{}/ns/net", holder.id())).arg("--");
-    command
-}
-
-fn inside(holder: &Program, program: &str, arguments: &str) {
-    let output = enter(holder).arg(program).args(arguments.split(' ')).output().unwrap();
-    assert!(output.status.success(), "{program} {arguments}: {output:?}");
 }
 
 /// A host: a network namespace, and a directory for its bus.
 pub(crate) struct Host {
     number: u8,
-    holder: Program,
+    namespace: network::Host,
     folder: Directory,
 }
 
 impl Host {
     pub(crate) fn address(&self) -> String {
-        format!("10.77.0.{}", self.number)
+        self.namespace.address().to_string()
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -142,9 +87,8 @@ impl Host {
 
     /// Returns a command that runs on this host.
     pub(crate) fn command(&self, program: impl AsRef<Path>, arguments: &[&str]) -> Command {
-        let mut command = enter(&self.holder);
+        let mut command = self.namespace.command(program.as_ref());
         command
-            .arg(program.as_ref())
             .args(arguments)
             .env_remove("TORONI_BUS")
             .env("TORONI_DIR", self.folder.path().join("buses"))

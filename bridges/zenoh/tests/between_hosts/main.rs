@@ -3,7 +3,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `hosts` | makes the namespaces, cuts and joins links, starts programs on a host |
+//! | `hosts` | hosts of `toroni_testkit::network` with a bus each; starts programs on a host |
 //! | `account` | compares what was published with what arrived and what was reported as lost; knows no Zenoh |
 //! | `two_hosts` | order, losses, history, posts to descendants, the commands of the guide |
 //! | `three_hosts` | three buses that all export and import: no loops, nothing doubled |
@@ -11,7 +11,7 @@
 //! | `failures` | bridges that are killed or stopped, links that are cut |
 //! | `tls` | mutual TLS between two sites, as in the example |
 //!
-//! Needs root, and the programs `ip`, `unshare` and `nsenter` (Debian's packages `iproute2` and `util-linux`). Elsewhere
+//! Needs root, and the program `ip` (Debian's package `iproute2`). Elsewhere
 //! the tests are skipped and say so; with `TORONI_NETNS=required`, as in CI, they fail.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
