@@ -14,6 +14,8 @@ use std::time::Duration;
 /// A step at which another thread may come in between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Point {
+    /// A thread is about to take the proactor's lock.
+    BeforeLock,
     /// A start has attempted its operation, and has not taken the lock yet.
     BeforeStart,
     /// An operation has been attempted without the lock, which is about to be taken again.

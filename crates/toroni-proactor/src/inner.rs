@@ -2,14 +2,16 @@
 
 use crate::config::{Config, Effective, create_engine};
 use crate::core::{Core, Phase};
+use crate::dispatcher::local_run::{self, Offer};
 use crate::dispatcher::{self, After, Notify};
 use crate::error::{OperationError, SetupError, StartError};
 use crate::fork::Generation;
 use crate::hook::{Point, point};
-use crate::lock::Lock;
+use crate::lock::{Lock, Locked};
 use crate::operation::{Completion, Descriptor, Key, OperationKind, Outcome, Pool, Request};
 use crate::processor::{Processor, run_dedicated};
 use crate::sys::{SignalSet, ThreadId};
+use std::ops::ControlFlow;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -39,6 +41,8 @@ struct Route {
     effective: crate::operation::OperationMask,
     eager: Option<fn(&mut Request) -> Option<Outcome>>,
     speculates: fn(&Request) -> bool,
+    /// Whether threads may collect starts in their local runs.
+    collects: bool,
 }
 
 impl Inner {
@@ -53,6 +57,8 @@ impl Inner {
                 effective: chosen.operations,
                 eager: engine.provider.eager(),
                 speculates: engine.provider.speculates(),
+                collects: engine.provider.can_start_in_any_thread()
+                    && chosen.config.processor_type == crate::config::ProcessorType::Shared,
             });
             let limit = chosen.config.max_operations.unwrap_or(usize::MAX);
             let is_dedicated =
@@ -112,8 +118,9 @@ impl Inner {
             .then(|| Arc::clone(request.on()));
         let _turn = written.as_ref().map(|descriptor| descriptor.turn());
         // If handlers sleep, its turn would come late.
+        let is_in_handler = self.lock.is_in_handler();
         let waits_its_turn = (self.routes[which].speculates)(&request)
-            && self.lock.is_in_handler()
+            && is_in_handler
             && !self.handlers_sleep.load(Ordering::Relaxed);
         // It must not overtake an operation that waits.
         let outcome = match eager {
@@ -122,7 +129,23 @@ impl Inner {
         };
         let descriptor = request.raw();
         point(Point::BeforeStart);
+        let is_alone = request.is_idle() && !request.has_result();
+        let is_collected = outcome.is_some() || (waits_its_turn && request.is_watched());
+        let mut offer = Offer { processor: which, request, completion, outcome };
+        if is_in_handler && is_alone && is_collected && self.routes[which].collects {
+            offer = match local_run::collect(offer) {
+                ControlFlow::Break(key) => return Ok(key),
+                ControlFlow::Continue(offer) => offer,
+            };
+        }
+        let Offer { request, completion, outcome, .. } = offer;
         let mut core = self.lock.lock();
+        if !is_alone && descriptor.is_some() {
+            // Another thread may have collected an operation that comes first.
+            core.end_local_runs();
+        } else if is_in_handler {
+            core.flush_local_run();
+        }
         // A finished transfer is delivered unless the proactor is closing. If only a part was transferred, the
         // outcome is that the rest will not follow.
         let outcome = match outcome {
@@ -156,6 +179,13 @@ impl Inner {
                 Err((error.into(), completion))
             }
         }
+    }
+
+    /// Takes the lock, and ends the local runs of all threads: everything that was started is in its list.
+    fn lock_all(&self) -> Locked<'_> {
+        let mut core = self.lock.lock();
+        core.end_local_runs();
+        core
     }
 
     /// Posts a completion. No provider takes part.
@@ -223,7 +253,7 @@ impl Inner {
 
     /// Cancels one operation or timer. Returns whether it was asked to end.
     pub(crate) fn cancel(&self, key: Key) -> bool {
-        self.generation.is_current() && self.lock.lock().cancel_one(key)
+        self.generation.is_current() && self.lock_all().cancel_one(key)
     }
 
     /// Cancels all operations of a descriptor. Returns their number.
@@ -231,7 +261,7 @@ impl Inner {
         if !self.generation.is_current() {
             return 0;
         }
-        self.lock.lock().cancel_aio(descriptor)
+        self.lock_all().cancel_aio(descriptor)
     }
 
     /// Stops watching a descriptor that another library continues to use.
@@ -262,7 +292,7 @@ impl Inner {
     /// Makes all threads leave; operations continue.
     pub(crate) fn stop(&self) {
         if self.generation.is_current() {
-            let mut core = self.lock.lock();
+            let mut core = self.lock_all();
             if core.phase != Phase::Closing {
                 core.phase = Phase::Stopped;
                 core.wake_everybody();
@@ -273,7 +303,7 @@ impl Inner {
     /// Refuses new starts and cancels everything. Threads leave when all handlers have been called.
     pub(crate) fn finish(&self) {
         if self.generation.is_current() {
-            let mut core = self.lock.lock();
+            let mut core = self.lock_all();
             if matches!(core.phase, Phase::Running | Phase::Stopped) {
                 core.phase = Phase::Finishing;
                 // Before the count of starts that have not seen it is read: see `Starting`.
@@ -301,7 +331,7 @@ impl Inner {
     }
 
     pub(crate) fn outstanding(&self) -> usize {
-        if self.generation.is_current() { self.lock.lock().outstanding() } else { 0 }
+        if self.generation.is_current() { self.lock_all().outstanding() } else { 0 }
     }
 
     /// Closes the proactor: nothing starts or is dispatched any more. Returns when the kernel has released
@@ -313,7 +343,7 @@ impl Inner {
             std::mem::forget(Arc::clone(self));
             return;
         }
-        let mut core = self.lock.lock();
+        let mut core = self.lock_all();
         core.phase = Phase::Closing;
         self.accepts.store(false, Ordering::Relaxed);
         core.wake_everybody();

@@ -53,7 +53,7 @@
 //! | 3 | `START_ERROR` | at once: [`Refused`] returns buffer and handler; deferred: the handler receives the error |
 //! | 4 | collections of results | `operation/list/`: intrusive; removes any member in one step, without allocation |
 //! | 5 | cached results allocator, `create_and_start` | `operation/pool/`; `Inner::start` takes one lock for both |
-//! | 6 | locking model, unlock points 1 to 3 | `lock.rs`: `unlocked` and `dispatch`, `follow`, `lead` |
+//! | 6 | locking model, unlock points 1 to 3 | `lock.rs`: `unlocked` and `dispatch`, `follow`, `lead`; what needs no lock: `dispatcher/local_run.rs` |
 //! | 7 | follower, leader, handler | `dispatcher/mod.rs`: the three counts |
 //! | 8 | notification state | `dispatcher/mod.rs`, `NotificationState` |
 //! | 9 | `post_completion`, levels | `dispatcher/mod.rs`, `Notify`, without `NOTIFY_FOLLOWER`; for users [`Proactor::post`] |

@@ -5,11 +5,12 @@
 
 use crate::core::Core;
 use crate::hook::{Point, point};
+use crate::operation::Descriptor;
 use crate::wait::WaitStrategy;
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 thread_local! {
@@ -29,7 +30,7 @@ impl Lock {
     }
 
     pub(crate) fn lock(&self) -> Locked<'_> {
-        Locked { lock: self, core: Some(self.guard()) }
+        Locked { lock: self, core: Some(self.guard()), closing: None }
     }
 
     /// Returns whether this thread is in a handler of this proactor. The operation of that handler lives
@@ -41,6 +42,7 @@ impl Lock {
     /// Takes the lock. Only a broken invariant of the proactor poisons it, and that has panicked already;
     /// other threads may still clean up.
     fn guard(&self) -> MutexGuard<'_, Core> {
+        point(Point::BeforeLock);
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -50,6 +52,8 @@ pub(crate) struct Locked<'a> {
     lock: &'a Lock,
     /// `None` only at an unlock point.
     core: Option<MutexGuard<'a, Core>>,
+    /// Held until the lock is released: closing a descriptor may take long.
+    closing: Option<Arc<Descriptor>>,
 }
 
 impl Locked<'_> {
@@ -72,6 +76,11 @@ impl Locked<'_> {
         point(Point::AfterAttempt);
         self.core = Some(self.lock.guard());
         done
+    }
+
+    /// Takes the descriptor out of an operation that is over, and drops it when the lock is released.
+    pub(crate) fn close_later(&mut self, index: u32) {
+        self.closing = self.pool[index].request.descriptor.take();
     }
 
     pub(crate) fn is_in_handler(&self) -> bool {
@@ -105,6 +114,7 @@ impl Locked<'_> {
         let Some(mut core) = self.core.take() else { return };
         let wakes = core.dispatcher.take_wakes();
         drop(core);
+        self.closing = None;
         (0..wakes).for_each(|_| self.lock.followers.notify_one());
     }
 

@@ -522,6 +522,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: &[Proactor("edges_during_attempts_are_seen")],
     },
     Mutant {
+        name: "blocked_runs_stay",
+        mistake: "the thread that checks leaves what a handler that blocks has started to that handler's thread",
+        noticed_by: &[Proactor("the_run_of_a_handler_that_blocks_is_ended_at_the_second_check")],
+    },
+    Mutant {
+        name: "collected_start_unseen",
+        mistake: "a start of another thread does not see that a handler has started an operation before it",
+        noticed_by: &[Proactor("a_read_of_another_thread_does_not_overtake_a_collected_one")],
+    },
+    Mutant {
         name: "cancelled_goes_on",
         mistake: "a cancelled operation of io_uring is submitted again when its poll is over",
         noticed_by: &[Proactor("what_was_cancelled_and_moved_nothing_ends_as_cancelled")],

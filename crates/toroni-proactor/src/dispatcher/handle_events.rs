@@ -1,11 +1,13 @@
 //! The paper's `handle_events`: what a thread does that its owner lends to the proactor. The steps have the
 //! paper's numbers.
 
-use super::wake_policy::Sample;
+use super::local_run::{Lent, LocalRun};
+use super::round::Round;
 use super::{Dispatcher, NotificationState};
 use crate::core::Core;
-use crate::lock::{Lock, Locked};
+use crate::lock::{Lock, Locked, Panic};
 use crate::operation::State;
+use crate::processor::attempt::Tried;
 use crate::sys::ThreadId;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -21,11 +23,9 @@ pub(crate) fn handle_events(
     until: Option<&AtomicBool>,
 ) -> usize {
     let mut locked = lock.lock();
-    if !lock.is_in_handler() {
-        locked.dispatcher.handlers += 1;
-    }
-    let handled = locked.serve(timeout, until);
-    locked.leave();
+    let lent = locked.enter();
+    let handled = locked.serve(timeout, until, lent.run());
+    locked.leave(lent.run());
     drop(locked);
     handled
 }
@@ -38,7 +38,26 @@ impl Dispatcher {
 }
 
 impl Locked<'_> {
-    fn serve(&mut self, timeout: Option<Duration>, until: Option<&AtomicBool>) -> usize {
+    /// Counts this thread, unless it is in a handler and is counted there.
+    fn enter(&mut self) -> Lent {
+        if self.is_in_handler() {
+            self.end_local_runs();
+            return Core::lend_no_local_run();
+        }
+        if self.dispatcher.threads() == 1 {
+            // The other thread is alone no longer, and may be in a handler that blocks.
+            self.end_local_runs();
+        }
+        self.dispatcher.handlers += 1;
+        self.lend_local_run()
+    }
+
+    fn serve(
+        &mut self,
+        timeout: Option<Duration>,
+        until: Option<&AtomicBool>,
+        run: Option<&LocalRun>,
+    ) -> usize {
         let mut end = End { timeout, at: None };
         let mut has_checked = false;
         loop {
@@ -56,7 +75,7 @@ impl Locked<'_> {
             if self.dispatcher.is_check_due() {
                 self.check_engines();
             }
-            let handled = self.process_completed(has_checked, until);
+            let handled = self.process_completed(has_checked, until, run);
             if handled > 0 || !self.dispatches() {
                 return handled;
             }
@@ -72,7 +91,7 @@ impl Locked<'_> {
             match end.wait() {
                 Wait::Not => {
                     self.check_engines();
-                    return self.process_completed(true, until);
+                    return self.process_completed(true, until, run);
                 }
                 Wait::Until(deadline) if self.may_rest() => self.wait_as_follower(deadline, until),
                 // Step 2.
@@ -91,42 +110,35 @@ impl Locked<'_> {
 
     /// Calls the handlers of all results, including those that arrive meanwhile, until it is time to check
     /// the engines and the clock.
-    fn process_completed(&mut self, mut has_checked: bool, until: Option<&AtomicBool>) -> usize {
+    fn process_completed(
+        &mut self,
+        mut has_checked: bool,
+        until: Option<&AtomicBool>,
+        run: Option<&LocalRun>,
+    ) -> usize {
         let mut handled = 0;
         while !self.dispatcher.is_check_due() {
             let core = &mut **self;
             let Some(index) = core.pop_completed(has_checked) else { break };
-            let mut sample = core.dispatcher.policy.sample();
-            if core.pool[index].state() == State::Ready {
-                core.hand_over();
-                let is_over = self.try_ready(index);
+            let sample = core.dispatcher.policy.sample();
+            let open = run.filter(|run| core.open_local_run(run));
+            let mut round = Round::new(open, until, sample);
+            let called = self.take_turn(index, &mut round);
+            self.end_round(&round);
+            let Some(result) = called else {
                 if !self.dispatches() {
-                    if is_over {
-                        self.put_back(index);
-                    }
                     break;
                 }
-                if !is_over {
-                    continue;
-                }
-            }
-            let core = &mut **self;
-            let (completion, done) = core.pool.complete(index);
-            // Step 1a, and everything else that this thread would have done.
-            core.hand_over();
-            let outcome = self.dispatch(|| {
-                sample.iter_mut().for_each(Sample::begin);
-                completion.complete(done);
-                sample.iter_mut().for_each(Sample::end);
-            });
-            sample.iter().for_each(|sample| self.dispatcher.policy.add(sample));
+                continue;
+            };
+            self.close_later(index);
             self.pool.destroy(index);
             self.stop_if_finished();
-            if let Err(panic) = outcome {
-                self.leave();
+            if let Err(panic) = result {
+                self.leave(run);
                 panic.resume();
             }
-            handled += 1;
+            handled += round.handled();
             // New operations may be finished by now.
             has_checked = false;
             if self.leaves(until) {
@@ -136,12 +148,54 @@ impl Locked<'_> {
         handled
     }
 
+    /// Attempts an operation if it is READY, and calls its handler if it is over. Returns `None` if the handler
+    /// was not called.
+    fn take_turn(&mut self, index: u32, round: &mut Round<'_>) -> Option<Result<(), Panic>> {
+        // Step 1a, and everything else that this thread would have done.
+        self.hand_over();
+        if self.pool[index].state() == State::Ready {
+            match self.try_ready(index, round) {
+                Tried::Called(result) => return Some(result),
+                Tried::Waits => return None,
+                Tried::Over if !self.dispatches() => {
+                    self.put_back(index);
+                    return None;
+                }
+                Tried::Over => self.hand_over(),
+            }
+        }
+        let (completion, done) = self.pool.complete(index);
+        Some(self.dispatch(|| round.run(completion, done)))
+    }
+
     /// Prepares this thread's return to its owner; or, if that is a handler, to where the thread is counted.
-    fn leave(&mut self) {
+    fn leave(&mut self, run: Option<&LocalRun>) {
+        self.return_local_run(run);
         let staying = self.dispatcher.handlers - 1;
         self.hand_over_to(staying);
         if !self.is_in_handler() {
             self.dispatcher.handlers -= 1;
+        }
+    }
+
+    /// Ends a round, at whose beginning this thread took a result.
+    fn end_round(&mut self, round: &Round<'_>) {
+        let more = round.handled().saturating_sub(1);
+        if let Some(run) = round.local_run() {
+            self.close_local_run(run, more);
+        }
+        if let Some(sample) = round.sample()
+            && round.handled() > 0
+        {
+            self.dispatcher.policy.add(sample, round.handled());
+        }
+    }
+
+    /// Called when this thread, which waited, does not check any more: no thread ends the local runs of handlers
+    /// that block.
+    fn stop_checking(&mut self, tick: Option<Instant>) {
+        if tick.is_some() {
+            self.end_local_runs();
         }
     }
 
@@ -184,6 +238,7 @@ impl Locked<'_> {
         let timeout = if is_immediate { Some(Duration::ZERO) } else { until.map(left) };
         self.handle_aio_events(which, timeout);
         self.end_tick(tick);
+        self.stop_checking(tick);
         self.unwatch(watch);
         self.processors[which].release_leadership();
         self.dispatcher.leaders -= 1;
@@ -201,8 +256,13 @@ impl Locked<'_> {
             let gets_on = self.end_tick(tick);
             // Waits on while only a tick has passed and the running threads make progress. Another follower may
             // have taken the wake-up as its own.
+            let may_wait_on = tick.is_some() && tick == until && gets_on;
+            if may_wait_on {
+                self.end_blocked_local_runs();
+            }
             let is_over = self.dispatcher.woken > 0 || self.leaves(flag);
-            if tick.is_none() || tick != until || !gets_on || is_over {
+            if !may_wait_on || is_over {
+                self.stop_checking(tick);
                 break;
             }
         }

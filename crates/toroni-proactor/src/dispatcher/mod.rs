@@ -2,6 +2,8 @@
 //! `handle_events` what it does: sleep as a follower, call handlers, or lead a processor.
 
 mod handle_events;
+pub(crate) mod local_run;
+pub(crate) mod round;
 mod timers;
 mod wake_policy;
 
@@ -9,6 +11,7 @@ pub(crate) use handle_events::handle_events;
 
 use crate::core::Core;
 use crate::operation::{Completion, List, Membership, Request, State};
+use local_run::LocalRuns;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
@@ -75,6 +78,7 @@ pub(crate) struct Dispatcher {
     /// The earliest timer that a waiting thread will wake for.
     watched: Option<Instant>,
     policy: WakePolicy,
+    local_runs: LocalRuns,
     /// The number of results taken and operations attempted, since the beginning.
     taken: u64,
     /// The number of results dispatched and operations attempted since a thread last led.
@@ -100,6 +104,7 @@ impl Dispatcher {
             overtaken: 0,
             watched: None,
             policy: WakePolicy::new(),
+            local_runs: LocalRuns::default(),
             taken: 0,
             since_lead: 0,
             last_led: 0,
@@ -241,6 +246,8 @@ impl Core {
             }
             index
         } else if dispatcher.speculative.len() > usize::from(!has_checked) {
+            // No result waits that others went ahead of.
+            dispatcher.overtaken = 0;
             dispatcher.speculative.pop(&mut self.pool)?
         } else {
             return None;

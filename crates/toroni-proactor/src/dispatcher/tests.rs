@@ -4,12 +4,13 @@ use super::*;
 use crate::config::create_engine;
 use crate::core::Phase;
 use crate::lock::Lock;
-use crate::operation::{Descriptor, Done, OperationKind, OperationMask, Pool};
+use crate::operation::{Descriptor, Done, OperationKind, OperationMask, Outcome, Pool};
 use crate::processor::Processor;
 use crate::sys::ThreadId;
 use crate::tests::common::*;
 use crate::{Config, Datagrams, Proactor, ProcessorConfig, ProcessorType, ProviderType};
 use std::io::Write;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
@@ -195,4 +196,33 @@ fn each_thread_is_counted_once() {
         drop(locked);
         counted(0, 0, 0);
     });
+}
+
+/// A thread whose handler has started something and does not return.
+#[test]
+fn the_run_of_a_handler_that_blocks_is_ended_at_the_second_check() {
+    let mut core = core(&[ProcessorType::Shared]);
+    core.dispatcher.handlers = 1;
+    core.dispatcher.handlers_sleep().store(false, Ordering::Relaxed);
+    let lent = core.lend_local_run();
+    assert!(core.open_local_run(lent.run().unwrap()), "there is no other thread");
+    let (reader, _writer) = std::io::pipe().unwrap();
+    let descriptor = Arc::new(Descriptor::new(reader.into()).unwrap());
+    let offer = || local_run::Offer {
+        processor: 0,
+        request: Request::new(OperationKind::ReadStream, Arc::clone(&descriptor)),
+        completion: Box::new(Held(channel().0, channel().1)),
+        outcome: Some(Outcome::of(Ok(1))),
+    };
+    assert!(local_run::collect(offer()).is_break());
+    core.end_blocked_local_runs();
+    assert_eq!(core.outstanding(), 0, "it may have been opened a moment ago");
+    core.end_blocked_local_runs();
+    assert_eq!((core.outstanding(), core.has_work()), (1, true));
+    assert!(local_run::collect(offer()).is_continue(), "ended");
+    // The descriptor has one result that waits, and then none.
+    assert_eq!(descriptor.results(OperationKind::ReadStream), 1);
+    let index = core.pop_completed(true).unwrap();
+    drop(core.pool.complete(index));
+    assert_eq!(descriptor.results(OperationKind::ReadStream), 0);
 }

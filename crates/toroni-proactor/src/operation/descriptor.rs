@@ -78,8 +78,8 @@ impl Descriptor {
         &self.edges
     }
 
-    /// Counts an operation's change of state. Called under the proactor's lock.
-    pub(super) fn changed(&self, kind: OperationKind, before: State, after: State) {
+    /// Counts an operation's change of state.
+    pub(crate) fn changed(&self, kind: OperationKind, before: State, after: State) {
         let waits = |state| matches!(state, State::Started | State::Ready | State::Deferred);
         let has_result = |state| state == State::ResultReady;
         let direction = usize::from(kind.is_reading());
@@ -94,7 +94,7 @@ impl Descriptor {
     }
 
     /// Returns the number of operations of that direction whose results wait for their handlers.
-    pub(super) fn results(&self, kind: OperationKind) -> u32 {
+    pub(crate) fn results(&self, kind: OperationKind) -> u32 {
         self.results[usize::from(kind.is_reading())].load(Ordering::Relaxed)
     }
 }
@@ -124,6 +124,11 @@ impl Default for Edges {
 }
 
 impl Edges {
+    /// Returns whether an engine has watched it: a start that has to wait does not fail for want of that.
+    pub(crate) fn is_watched(&self, reading: bool) -> bool {
+        self.reported[usize::from(reading)].load(Ordering::Relaxed) > 1
+    }
+
     /// Records that it became ready, or may have: an attempt that found it not ready must be repeated.
     ///
     /// The edge is *released* to the attempts that *acquire* it. An attempt that sees the edge sees the data

@@ -34,7 +34,23 @@ pub(crate) struct Key {
     generation: u32,
 }
 
+/// The index of the first key that identifies no entry of the pool.
+const OUTSIDE: u32 = 1 << 31;
+
 impl Key {
+    /// Returns the key of an operation that is over as it is started and takes no entry: nothing can be asked
+    /// of it. No two of the last 2^32 of a thread are equal.
+    pub(crate) fn outside(thread: usize, serial: u32) -> Self {
+        let thread = u32::try_from(thread).unwrap_or(0) & !OUTSIDE;
+        Self { index: OUTSIDE | thread, generation: serial }
+    }
+
+    /// Returns whether it is such a key.
+    #[cfg(test)]
+    pub(crate) fn is_outside(self) -> bool {
+        self.index >= OUTSIDE
+    }
+
     /// Converts to a number that the kernel hands back.
     pub(crate) fn to_u64(self) -> u64 {
         u64::from(self.generation) << 32 | u64::from(self.index)
@@ -127,6 +143,17 @@ impl Request {
         self.descriptor.as_ref().is_some_and(|descriptor| descriptor.is_idle(self.kind))
     }
 
+    /// Returns whether a result of its descriptor and direction waits for its handler.
+    pub(crate) fn has_result(&self) -> bool {
+        self.descriptor.as_ref().is_some_and(|descriptor| descriptor.results(self.kind) > 0)
+    }
+
+    /// Returns whether an engine watches its descriptor.
+    pub(crate) fn is_watched(&self) -> bool {
+        let descriptor = self.descriptor.as_ref();
+        descriptor.is_some_and(|descriptor| descriptor.edges().is_watched(self.kind.is_reading()))
+    }
+
     pub(crate) fn raw(&self) -> Option<RawFd> {
         self.descriptor.as_ref().map(|descriptor| descriptor.as_raw_fd())
     }
@@ -197,11 +224,13 @@ pub(crate) struct Operation {
     state: State,
     /// A cancellation was requested; the operation may succeed nevertheless.
     pub(crate) is_cancelled: bool,
+    /// The reusable read of an interrupt strategy, which never reaches the dispatcher.
+    is_internal: bool,
     /// The number of its processor.
     pub(crate) processor: usize,
     pub(crate) request: Request,
     pub(crate) outcome: Option<Outcome>,
-    /// `None` for the reusable read of an interrupt strategy, which never reaches the dispatcher.
+    /// `None` for an internal read, and while a thread that attempts the operation holds it.
     completion: Option<Box<dyn Completion>>,
 }
 
@@ -231,12 +260,28 @@ impl Operation {
         self.outcome = Some(outcome);
     }
 
-    /// Returns whether it is in this list, which is not a provider's queue.
-    pub(crate) fn is_internal(&self) -> bool {
-        self.completion.is_none()
+    /// Changes from READY to COMPLETED. The thread that called the handler has counted that already.
+    pub(crate) fn was_completed(&mut self) {
+        assert_eq!(self.state, State::Ready, "it was attempted");
+        self.state = State::Completed;
     }
 
-    /// Whether that list, which is no queue of a provider, has it.
+    /// Lends the completion to the thread that attempts the operation.
+    pub(crate) fn lend_completion(&mut self) -> Option<Box<dyn Completion>> {
+        self.completion.take()
+    }
+
+    /// Ends [`Operation::lend_completion`]: the operation is not over, or its handler has not been called.
+    pub(crate) fn return_completion(&mut self, completion: Option<Box<dyn Completion>>) {
+        self.completion = completion;
+    }
+
+    /// Returns whether it is the reusable read of an interrupt strategy.
+    pub(crate) fn is_internal(&self) -> bool {
+        self.is_internal
+    }
+
+    /// Returns whether it is in this list, which is not a provider's queue.
     pub(crate) fn is_in(&self, list: Membership) -> bool {
         self.links[0].member_of == list
     }

@@ -3,16 +3,47 @@
 
 use crate::core::Core;
 use crate::dispatcher::Notify;
-use crate::hook::mutant;
-use crate::lock::Locked;
-use crate::operation::{Outcome, Request, State};
+use crate::dispatcher::round::Round;
+use crate::hook::{Point, mutant, point};
+use crate::lock::{Locked, Panic};
+use crate::operation::{Done, Outcome, Request, State};
+
+/// What came of an attempt.
+pub(crate) enum Tried {
+    /// The operation waits again.
+    Waits,
+    /// It is over, and must be dispatched.
+    Over,
+    /// It is over, and its handler was called, or the local run's. The result is the handler's.
+    Called(Result<(), Panic>),
+}
 
 impl Locked<'_> {
-    /// Attempts an operation that is READY and in no list. Returns whether it is over and must be dispatched.
-    pub(crate) fn try_ready(&mut self, index: u32) -> bool {
+    /// Attempts an operation that is READY and in no list. If the thread's local run is open, the handler follows
+    /// before the lock is taken again.
+    pub(crate) fn try_ready(&mut self, index: u32, round: &mut Round<'_>) -> Tried {
         let attempt = self.processors[self.pool[index].processor].provider.attempt();
-        let mut request = self.pool[index].request.lend();
-        let outcome = self.unlocked(|| attempt(&mut request));
+        let operation = &mut self.pool[index];
+        let mut request = operation.request.lend();
+        if !round.is_open() {
+            let outcome = self.unlocked(|| attempt(&mut request));
+            return self.tried(index, request, outcome);
+        }
+        let completion = operation.lend_completion();
+        let mut not_called = None;
+        let called = self.dispatch(|| {
+            let outcome = attempt(&mut request);
+            point(Point::AfterAttempt);
+            match (outcome, completion) {
+                (Some(outcome), Some(completion)) if round.begin_handler(index, &request) => {
+                    let descriptor = request.descriptor.take();
+                    round.run(completion, Done { kind: request.kind, descriptor, outcome });
+                }
+                other => not_called = Some(other),
+            }
+        });
+        let Some((outcome, completion)) = not_called else { return Tried::Called(called) };
+        self.pool[index].return_completion(completion);
         self.tried(index, request, outcome)
     }
 }
@@ -26,29 +57,46 @@ impl Core {
         self.post_speculative(index);
     }
 
-    /// Handles the result of an attempt. Returns whether the operation is over; otherwise it is STARTED again.
-    pub(crate) fn tried(&mut self, index: u32, request: Request, outcome: Option<Outcome>) -> bool {
+    /// Handles the result of an attempt. If the operation is not over, it is STARTED again.
+    pub(crate) fn tried(
+        &mut self,
+        index: u32,
+        request: Request,
+        outcome: Option<Outcome>,
+    ) -> Tried {
         let operation = &mut self.pool[index];
         operation.request = request;
         let is_cancelled = operation.is_cancelled;
         let Some(outcome) = outcome.or_else(|| is_cancelled.then(Outcome::cancelled)) else {
             self.wait_on(index);
-            return false;
+            return Tried::Waits;
         };
         let next = self.leave_ready(index, outcome);
         self.try_next(next);
-        true
+        Tried::Over
+    }
+
+    /// Handles an operation that was READY and whose handler is being called, or has been.
+    pub(crate) fn complete_attempted(&mut self, index: u32) {
+        let next = self.leave_queue(index);
+        self.pool[index].was_completed();
+        self.try_next(next);
     }
 
     /// Finishes an operation that is READY and in no list. Returns the next one in its queue: handlers are
     /// called in the order of the operations, so the caller attempts the next one when this one is on its way
     /// to its handler.
     pub(super) fn leave_ready(&mut self, index: u32, outcome: Outcome) -> Option<u32> {
+        let next = self.leave_queue(index);
+        self.pool[index].finish(outcome);
+        next
+    }
+
+    fn leave_queue(&mut self, index: u32) -> Option<u32> {
         let which = self.pool[index].processor;
         let processor = &mut self.processors[which];
         processor.ready -= 1;
         let next = processor.provider.leave(&mut self.pool, index);
-        self.pool[index].finish(outcome);
         // A deferred operation may start now: the leader does that.
         if !processor.deferred.is_empty() {
             processor.interrupt_leader();

@@ -1,7 +1,7 @@
 //! Processors: the paper's *AIO_Processor*. A processor owns the started and the deferred operations of one
 //! engine, plans starts and cancellations, and is led by one thread at a time.
 
-mod attempt;
+pub(crate) mod attempt;
 mod cancel_aio;
 mod dedicated;
 mod handle_aio_events;

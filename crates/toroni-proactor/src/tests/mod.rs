@@ -2,6 +2,7 @@
 
 mod closing;
 mod finishing;
+mod local_runs;
 mod wakeups;
 
 #[path = "../../tests/common/mod.rs"]
@@ -14,6 +15,7 @@ use crate::operation::{Completion, Request};
 /// Called by production code at each [`Point`].
 pub(crate) fn reached(here: Point) {
     match here {
+        Point::BeforeLock => local_runs::count_lock(),
         Point::BeforeStart => finishing::run_next(),
         Point::AfterAttempt | Point::BeforeWait => wakeups::pause_briefly(),
         Point::BeforeBlocked => wakeups::pause_sometimes(),

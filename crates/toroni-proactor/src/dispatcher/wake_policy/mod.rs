@@ -90,6 +90,11 @@ impl WakePolicy {
         Arc::clone(&self.sleep)
     }
 
+    /// Returns whether handlers sleep now and then.
+    pub(super) fn handlers_sleep(&self) -> bool {
+        self.sleep.load(Ordering::Relaxed)
+    }
+
     /// Returns how many results to dispatch before a check for finished operations and due timers: handlers
     /// whose operations complete at once must not starve the others.
     pub(super) fn results_before_check(&self) -> usize {
@@ -102,9 +107,11 @@ impl WakePolicy {
         (self.since_sample >= SAMPLED).then(|| Sample { begun: Instant::now(), slept: 0 })
     }
 
-    /// Adds a sample when its handler has returned.
-    pub(super) fn add(&mut self, sample: &Sample) {
+    /// Adds a sample when its handler has returned, and the others that its thread then called without the lock:
+    /// `handled` in all.
+    pub(super) fn add(&mut self, sample: &Sample, handled: usize) {
         let took = u64::try_from(sample.begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let took = took / u64::try_from(handled.max(1)).unwrap_or(1);
         // Reset only here, because some operations that are taken are not ready, and call no handler. After an
         // outlier the next handler is measured, too.
         self.since_sample = if took > OUTLIER * self.average_ns { SAMPLED } else { 0 };

@@ -45,7 +45,7 @@ fn a_handler_that_sleeps_is_seen() {
             sample.begin();
             std::thread::sleep(Duration::from_micros(50));
             sample.end();
-            policy.add(&sample);
+            policy.add(&sample, 1);
         }
     }
     assert!(!policy.occupy_all_cores(2));

@@ -37,17 +37,31 @@ impl Pool {
         request: Request,
         completion: Option<Box<dyn Completion>>,
     ) -> Key {
-        let index = match self.free.pop() {
-            Some(index) => index,
-            None => self.grow(),
-        };
-        let operation = &mut self[index];
+        let key = self.reserve();
+        self.create_at(key, request, completion);
+        key
+    }
+
+    /// Returns the key of an operation that may be created later, in a free entry that is set aside for it.
+    pub(crate) fn reserve(&mut self) -> Key {
+        let index = self.free.pop().unwrap_or_else(|| self.grow());
+        self.key(index)
+    }
+
+    /// Creates an operation in the entry that was set aside.
+    pub(crate) fn create_at(
+        &mut self,
+        key: Key,
+        request: Request,
+        completion: Option<Box<dyn Completion>>,
+    ) {
+        let operation = &mut self[key.index];
+        debug_assert_eq!(operation.generation, key.generation, "set aside");
         operation.state = State::Initialized;
+        operation.is_internal = completion.is_none();
         operation.request = request;
         operation.completion = completion;
-        let generation = operation.generation;
         self.live += 1;
-        Key { index, generation }
     }
 
     /// Frees the entry of an operation, which must be in no list.
@@ -109,12 +123,14 @@ impl Pool {
 
     #[cold]
     fn grow(&mut self) -> u32 {
-        let first = u32::try_from(self.chunks.len() << CHUNK_BITS).expect("fewer than 2^32 pool");
+        let first =
+            u32::try_from(self.chunks.len() << CHUNK_BITS).expect("fewer than 2^31 operations");
         let chunk = (0..1 << CHUNK_BITS).map(|_| Operation {
             generation: 0,
             links: [Links::NONE; 2],
             state: State::Initialized,
             is_cancelled: false,
+            is_internal: false,
             processor: 0,
             request: Request::timer(),
             outcome: None,

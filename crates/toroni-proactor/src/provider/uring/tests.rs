@@ -3,6 +3,7 @@ use crate::config::create_engine;
 use crate::core::Core;
 use crate::operation::{Descriptor, Memory};
 use crate::processor::Processor;
+use crate::processor::attempt::Tried;
 use crate::provider::Engine;
 use crate::sys::ThreadId;
 use crate::{ProcessorConfig, ProviderType};
@@ -97,6 +98,6 @@ fn what_was_tried_in_vain_is_submitted_for_a_leader_that_waits() {
     core.processors[0].set_waiting(true);
     let mut request = core.pool[index].request.lend();
     assert!(attempt::attempt(&mut request).is_none());
-    assert!(!core.tried(index, request, None));
+    assert!(matches!(core.tried(index, request, None), Tried::Waits));
     assert!(!ring.has_rest(), "the leader does not know of it");
 }

@@ -1,0 +1,401 @@
+//! Local runs: what a handler starts needs no lock, and every promise holds nevertheless.
+
+use crate::tests::common::*;
+use crate::{BufResult, Config, OperationId, Proactor, ProcessorConfig, ProviderType, Stream};
+use std::cell::Cell;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+thread_local! { static LOCKS: Cell<usize> = const { Cell::new(0) } }
+
+/// Called whenever this thread takes the lock of a proactor.
+pub(super) fn count_lock() {
+    LOCKS.set(LOCKS.get() + 1);
+}
+
+/// Runs a test on each engine that attempts before it starts.
+fn each(test: impl Fn(&Proactor)) {
+    for provider in [ProviderType::Select, ProviderType::Combined, ProviderType::Uring] {
+        let config = ProcessorConfig { provider, ..ProcessorConfig::default() };
+        let proactor = Proactor::new(&Config::one(config)).unwrap();
+        learn_that_handlers_are_short(&proactor);
+        test(&proactor);
+    }
+}
+
+/// Until a proactor has learned that, it collects nothing.
+fn learn_that_handlers_are_short(proactor: &Proactor) {
+    let sleeping = proactor.inner().lock.lock().dispatcher.handlers_sleep();
+    let mut rounds = 0;
+    until(|| {
+        (0..200).for_each(|_| proactor.post(|| {}).unwrap());
+        while proactor.handle_events(Some(Duration::ZERO)) > 0 {}
+        rounds += 1;
+        rounds >= 20 && !sleeping.load(Ordering::Relaxed)
+    });
+}
+
+fn was_collected(operation: OperationId) -> bool {
+    operation.key().is_outside()
+}
+
+/// Calls `then` in the handler of a read of this stream, so that its engine watches the stream.
+fn in_a_handler_of(
+    stream: &Stream,
+    peer: &mut TcpStream,
+    then: impl FnOnce(Stream) + Send + 'static,
+) {
+    let this = stream.clone();
+    let handler = move |result: BufResult<usize, Vec<u8>>| {
+        assert_eq!(result.0, Ok(1));
+        then(this);
+    };
+    stream.read(vec![0; 1], handler).unwrap();
+    peer.write_all(b"x").unwrap();
+}
+
+/// Handles events until all `count` handlers were called.
+fn handle(proactor: &Proactor, count: usize) {
+    let mut handled = 0;
+    until(|| {
+        handled += proactor.handle_events(Some(Duration::from_millis(10)));
+        handled >= count
+    });
+    assert_eq!(handled, count);
+}
+
+/// Writes one byte after another, each in the handler of the one before.
+fn write_on(stream: Stream, left: usize, written: Arc<AtomicUsize>) {
+    if left > 0 {
+        let next = stream.clone();
+        let handler = move |result: BufResult<usize, &'static str>| {
+            assert_eq!(result.0, Ok(1));
+            written.fetch_add(1, Ordering::Relaxed);
+            write_on(next, left - 1, written);
+        };
+        stream.write("y", handler).unwrap();
+    }
+}
+
+#[test]
+fn a_handler_continues_without_the_lock() {
+    const WRITES: usize = 200;
+    each(|proactor| {
+        let (stream, _peer) = stream_and_peer(proactor);
+        let written = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&written);
+        proactor.post(move || write_on(stream, WRITES, counted)).unwrap();
+        let before = LOCKS.get();
+        handle(proactor, 1 + WRITES);
+        let locks = LOCKS.get() - before;
+        assert_eq!(written.load(Ordering::Relaxed), WRITES);
+        // A start and a dispatch that take the lock each would make twice as many as writes.
+        assert!(locks < WRITES / 2, "{locks} locks, {:?}", proactor.effective());
+    });
+}
+
+/// Writes what was read, and reads again: both ends of a connection do this in turn.
+fn echo(stream: Stream, left: Arc<AtomicUsize>, buffer: Vec<u8>) {
+    let echoing = stream.clone();
+    let handler = move |BufResult(result, buffer): BufResult<usize, Vec<u8>>| {
+        assert_eq!(result, Ok(1));
+        if left.fetch_sub(1, Ordering::Relaxed) > 1 {
+            let reading = echoing.clone();
+            let handler = move |BufResult(result, buffer): BufResult<usize, Vec<u8>>| {
+                assert_eq!(result, Ok(1));
+                echo(reading, left, buffer);
+            };
+            echoing.write(buffer, handler).unwrap();
+        }
+    };
+    stream.read(buffer, handler).unwrap();
+}
+
+/// A read takes the lock once, for its attempt and its handler. A write takes none.
+#[test]
+fn an_echo_takes_the_lock_for_every_second_operation() {
+    const READS: usize = 400;
+    each(|proactor| {
+        let (one, other) = two_streams(proactor);
+        let left = Arc::new(AtomicUsize::new(READS));
+        echo(one, Arc::clone(&left), vec![0; 1]);
+        echo(other.clone(), Arc::clone(&left), vec![0; 1]);
+        other.write("x", |_| {}).unwrap();
+        let before = LOCKS.get();
+        until(|| {
+            proactor.handle_events(Some(Duration::from_millis(10)));
+            left.load(Ordering::Relaxed) == 0
+        });
+        let locks = LOCKS.get() - before;
+        assert!(locks < 2 * READS, "{locks} locks, {:?}", proactor.effective());
+    });
+}
+
+#[test]
+fn after_sixteen_in_a_row_the_others_have_their_turn() {
+    each(|proactor| {
+        let (stream, _peer) = stream_and_peer(proactor);
+        let written = Arc::new(AtomicUsize::new(0));
+        let (counted, seen) = (Arc::clone(&written), Arc::new(AtomicUsize::new(usize::MAX)));
+        let (other, poster) = (Arc::clone(&seen), proactor.clone());
+        proactor
+            .post(move || {
+                let seen = Arc::clone(&counted);
+                let look = move || other.store(seen.load(Ordering::Relaxed), Ordering::Relaxed);
+                poster.post(look).unwrap();
+                write_on(stream, 100, counted);
+            })
+            .unwrap();
+        handle(proactor, 1 + 1 + 100);
+        let ahead = seen.load(Ordering::Relaxed);
+        assert!((1..=17).contains(&ahead), "{ahead} went ahead, {:?}", proactor.effective());
+    });
+}
+
+/// Starts a read and a write that are collected, and returns their results.
+fn start_both(stream: &Stream, results: &Sender<&'static str>) -> [OperationId; 2] {
+    let (read, written) = (results.clone(), results.clone());
+    let reading = stream.read(vec![0; 1], move |BufResult(result, _)| {
+        read.send(if result == Ok(1) { "read" } else { "not read" }).unwrap();
+    });
+    let writing = stream.write("y", move |BufResult(result, _)| {
+        written.send(if result == Ok(1) { "written" } else { "not written" }).unwrap();
+    });
+    [reading.unwrap(), writing.unwrap()]
+}
+
+fn both(results: &Receiver<&'static str>) -> [&'static str; 2] {
+    let mut both = [next(results), next(results)];
+    both.sort_unstable();
+    both
+}
+
+#[test]
+fn a_second_thread_does_what_a_handler_that_blocks_has_started() {
+    each(|proactor| {
+        let (stream, mut peer) = stream_and_peer(proactor);
+        let (begun, begins) = channel();
+        in_a_handler_of(&stream, &mut peer, move |stream| {
+            let (done, results) = channel();
+            let [_, write] = start_both(&stream, &done);
+            begun.send(was_collected(write)).unwrap();
+            assert_eq!(both(&results), ["read", "written"]);
+        });
+        thread::scope(|scope| {
+            let alone = scope.spawn(|| proactor.handle_events(Some(lost())));
+            assert!(next(&begins), "the run is open");
+            peer.write_all(b"z").unwrap();
+            until(|| {
+                proactor.handle_events(Some(Duration::from_millis(1)));
+                alone.is_finished()
+            });
+            assert!(alone.join().unwrap() >= 1);
+        });
+    });
+}
+
+/// While a third one makes progress, so that the one that checks has no other reason to act.
+#[test]
+fn the_thread_that_checks_does_what_a_handler_that_blocks_has_started() {
+    each(|proactor| {
+        let _crew = Crew::new(proactor, 3);
+        let is_over = Arc::new(AtomicBool::new(false));
+        post_for_ever(proactor.clone(), Arc::clone(&is_over));
+        let (mut collected, mut rounds) = (0, 0);
+        let (stream, mut peer) = stream_and_peer(proactor);
+        until(|| {
+            let (ends, end) = channel();
+            in_a_handler_of(&stream, &mut peer, move |stream| {
+                let (done, results) = channel();
+                let [_, write] = start_both(&stream, &done);
+                let outcome = results.recv_timeout(lost()).and_then(|one| {
+                    assert!(one == "written", "{one}, though there is nothing to read");
+                    ends.send(Some(was_collected(write))).unwrap();
+                    results.recv_timeout(lost())
+                });
+                ends.send(outcome.is_ok().then_some(false)).unwrap();
+            });
+            collected += usize::from(next(&end).expect("another thread called the handler"));
+            peer.write_all(b"z").unwrap();
+            next(&end).expect("another thread read");
+            rounds += 1;
+            collected >= 3 || rounds == 300
+        });
+        is_over.store(true, Ordering::Relaxed);
+        assert!(collected > 0, "no run was open in {rounds} rounds, {:?}", proactor.effective());
+    });
+}
+
+fn post_for_ever(proactor: Proactor, is_over: Arc<AtomicBool>) {
+    let next = proactor.clone();
+    let refused = proactor.post(move || {
+        if !is_over.load(Ordering::Relaxed) {
+            post_for_ever(next, is_over);
+        }
+    });
+    refused.unwrap();
+}
+
+#[test]
+fn what_is_collected_is_outstanding_and_can_be_cancelled() {
+    each(|proactor| {
+        for by_key in [true, false] {
+            let (stream, mut peer) = stream_and_peer(proactor);
+            let (done, results) = channel();
+            let asking = proactor.clone();
+            in_a_handler_of(&stream, &mut peer, move |stream| {
+                let [read, write] = start_both(&stream, &done);
+                assert!(was_collected(write));
+                assert_eq!(asking.outstanding(), 3, "the two, and this handler's");
+                if by_key {
+                    assert!(!asking.cancel(write), "over already");
+                    assert!(asking.cancel(read) && !asking.cancel(read));
+                } else {
+                    assert_eq!(stream.cancel(), 1);
+                }
+            });
+            handle(proactor, 3);
+            assert_eq!(both(&results), ["not read", "written"]);
+            assert_eq!(proactor.outstanding(), 0);
+        }
+    });
+}
+
+/// Another thread starts a read after a handler has collected one: the first byte is for the first.
+#[test]
+fn a_read_of_another_thread_does_not_overtake_a_collected_one() {
+    each(|proactor| {
+        let (stream, mut peer) = stream_and_peer(proactor);
+        let (done, results) = channel();
+        let (begun, begins) = channel();
+        let (proceed, proceeds) = channel::<()>();
+        let told = done.clone();
+        in_a_handler_of(&stream, &mut peer, move |stream| {
+            let reading = stream
+                .read(vec![0; 1], move |BufResult(_, buffer)| told.send((1, buffer)).unwrap());
+            reading.unwrap();
+            begun.send(()).unwrap();
+            next(&proceeds);
+        });
+        thread::scope(|scope| {
+            scope.spawn(|| handle(proactor, 3));
+            next(&begins);
+            peer.write_all(b"ab").unwrap();
+            // Until both have arrived.
+            until(|| rustix::io::ioctl_fionread(&stream).unwrap() == 2);
+            let reading = stream
+                .read(vec![0; 1], move |BufResult(_, buffer)| done.send((2, buffer)).unwrap());
+            reading.unwrap();
+            proceed.send(()).unwrap();
+        });
+        let both = [next(&results), next(&results)];
+        assert_eq!(both, [(1, b"a".to_vec()), (2, b"b".to_vec())], "{:?}", proactor.effective());
+    });
+}
+
+#[test]
+fn results_of_one_stream_stay_in_order() {
+    each(|proactor| {
+        let (stream, mut peer) = stream_and_peer(proactor);
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let kept = Arc::clone(&order);
+        in_a_handler_of(&stream, &mut peer, move |stream| {
+            for number in 0..40 {
+                let order = Arc::clone(&kept);
+                stream.write("y", move |_| order.lock().unwrap().push(number)).unwrap();
+            }
+        });
+        handle(proactor, 41);
+        assert_eq!(*order.lock().unwrap(), (0..40).collect::<Vec<_>>());
+    });
+}
+
+#[test]
+fn a_graceful_stop_in_a_handler_reports_what_it_has_started() {
+    each(|proactor| {
+        let (stream, mut peer) = stream_and_peer(proactor);
+        let (done, results) = channel();
+        let stopping = proactor.clone();
+        in_a_handler_of(&stream, &mut peer, move |stream| {
+            start_both(&stream, &done);
+            stopping.finish();
+        });
+        proactor.run();
+        assert_eq!(both(&results), ["not read", "written"]);
+        assert_eq!(proactor.outstanding(), 0);
+    });
+}
+
+#[test]
+fn a_stop_in_a_handler_keeps_what_it_has_started() {
+    each(|proactor| {
+        let (stream, mut peer) = stream_and_peer(proactor);
+        let (done, results) = channel();
+        let stopping = proactor.clone();
+        in_a_handler_of(&stream, &mut peer, move |stream| {
+            start_both(&stream, &done);
+            stopping.stop();
+        });
+        proactor.run();
+        assert!(results.try_recv().is_err() && proactor.outstanding() == 2);
+        peer.write_all(b"z").unwrap();
+        proactor.restart();
+        handle(proactor, 2);
+        assert_eq!(both(&results), ["read", "written"]);
+    });
+}
+
+#[test]
+fn a_handler_that_panics_leaves_what_it_has_started() {
+    each(|proactor| {
+        let (stream, mut peer) = stream_and_peer(proactor);
+        let (done, results) = channel();
+        in_a_handler_of(&stream, &mut peer, move |stream| {
+            start_both(&stream, &done);
+            panic!("on purpose");
+        });
+        let handling = || proactor.handle_events(Some(lost()));
+        assert!(catch_unwind(AssertUnwindSafe(handling)).is_err());
+        assert_eq!(proactor.outstanding(), 2);
+        peer.write_all(b"z").unwrap();
+        handle(proactor, 2);
+        assert_eq!(both(&results), ["read", "written"]);
+        peer.read_exact(&mut [0; 1]).unwrap();
+    });
+}
+
+/// A read waits for another thread while the handler of the read before it blocks: the attempt before the
+/// handler has not been reported to the processor yet.
+#[test]
+fn the_next_read_of_a_stream_does_not_wait_for_a_handler_that_blocks() {
+    each(|proactor| {
+        let (stream, mut peer) = stream_and_peer(proactor);
+        let (begun, begins) = channel();
+        let (proceed, proceeds) = channel::<()>();
+        in_a_handler_of(&stream, &mut peer, move |_| {
+            begun.send(()).unwrap();
+            next(&proceeds);
+        });
+        thread::scope(|scope| {
+            scope.spawn(|| proactor.handle_events(Some(lost())));
+            next(&begins);
+            let (done, results) = channel();
+            stream.read(vec![0; 1], move |result| done.send(result.0).unwrap()).unwrap();
+            peer.write_all(b"z").unwrap();
+            let mut result = None;
+            until(|| {
+                proactor.handle_events(Some(Duration::from_millis(1)));
+                result = results.try_recv().ok();
+                result.is_some()
+            });
+            assert_eq!(result, Some(Ok(1)));
+            proceed.send(()).unwrap();
+        });
+    });
+}
