@@ -10,23 +10,28 @@ use toroni_bench_harness::transports::Toroni;
 use crate::cli::ProactorWithPeers;
 use crate::peers::foreign::{self, Missing};
 
-const PEERS: [&str; 2] = ["tokio", "compio"];
+/// The columns of the peers, and the program of each. compio has a runtime for each thread.
+const PEERS: [(&str, &str, Kind); 3] = [
+    ("tokio", "tokio", Kind::Peer),
+    ("compio pairs", "compio", Kind::ForEachThread),
+    ("compio apart", "compio", Kind::ForEachThread),
+];
 
 pub(crate) fn run(options: &ProactorWithPeers) -> Result<Report, Failure> {
     let path = std::env::current_exe().map_err(Failure::of("find this program"))?;
     let own = Program { path, arguments: vec!["child".to_owned()] };
     let mut columns = connections::own_columns(&own);
-    columns.extend(PEERS.map(|name| Column {
-        name: name.to_owned(),
-        kind: Kind::Peer,
-        program: peer(options, name),
+    columns.extend(PEERS.map(|(column, program, kind)| Column {
+        name: column.to_owned(),
+        kind,
+        program: peer(options, column, program),
     }));
     let launch = Launch::new(own, Toroni::NAME, &NoObserver);
     options.measured.compare(&launch, &columns)
 }
 
-fn peer(options: &ProactorWithPeers, name: &str) -> Result<Program, String> {
-    if !options.measured.wants(name) {
+fn peer(options: &ProactorWithPeers, column: &str, name: &str) -> Result<Program, String> {
+    if !options.measured.wants(column) {
         return Err("it was not asked for".to_owned());
     }
     eprintln!("building {name}, which may take minutes the first time");

@@ -1,7 +1,7 @@
 //! The connections of the proactor paper on compio, with io_uring.
 //!
 //! - compio has a runtime for each thread, and tasks do not move between them: the ends are distributed among as many
-//!   runtimes as the plan has threads.
+//!   runtimes as the plan has threads, by pairs or apart, as the column says.
 //! - Each end has a task. The task of a client with a window does two things: it always reads, and it writes while there
 //!   is space; it is woken when there is space again.
 //! - The delay of a callback is spent on its thread, as in all columns.
@@ -19,6 +19,7 @@ use compio::buf::{BufResult, IntoInner as _, IoBuf as _};
 use compio::io::AsyncRead as _;
 use compio::net::TcpStream;
 use compio::runtime::Runtime;
+use toroni_bench_harness::experiment::connections::deal::Deal;
 use toroni_bench_harness::experiment::connections::end::{End, Part, block};
 use toroni_bench_harness::experiment::connections::ledger::Ledger;
 use toroni_bench_harness::experiment::connections::sockets::ConnectionEnd;
@@ -27,17 +28,21 @@ use toroni_bench_harness::{Failure, child};
 
 fn main() -> ExitCode {
     let outcome = child::run(|child| {
-        perform_with(child, |task, connections, ledger| run(&task.plan, connections, ledger))
+        perform_with(child, |task, connections, ledger| {
+            let Some((_, deal)) = Deal::of_column(&task.column) else {
+                return Err(Failure::new(format!("{:?} does not say how to deal", task.column)));
+            };
+            run(&task.plan, deal.deal(connections, task.plan.threads), ledger)
+        })
     });
     if outcome.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn run(plan: &Plan, connections: Vec<ConnectionEnd>, ledger: &Arc<Ledger>) -> Result<(), Failure> {
-    let mut dealt: Vec<Vec<ConnectionEnd>> = (0..plan.threads).map(|_| Vec::new()).collect();
-    for (number, connection) in connections.into_iter().enumerate() {
-        let thread = number % dealt.len();
-        dealt[thread].push(connection);
-    }
+fn run(
+    plan: &Plan,
+    dealt: Vec<Vec<ConnectionEnd>>,
+    ledger: &Arc<Ledger>,
+) -> Result<(), Failure> {
     thread::scope(|scope| {
         let threads: Vec<_> = dealt
             .into_iter()

@@ -83,7 +83,16 @@ const CASES: [Case; 7] = [
     },
     Case {
         arguments: &["proactor", "--rows", "3,2", "--milliseconds", "30"],
-        shown: &["auto", "epoll shared", "ppoll dedicated", "tp-reactor", "spin 10 µs"],
+        shown: &[
+            "auto",
+            "epoll shared",
+            "ppoll dedicated",
+            "tp-reactor",
+            "auto pairs",
+            "reactor apart",
+            "congestion",
+            "spin 10 µs",
+        ],
         tables: &["rates"],
         rows: &[
             "1 × 1, 8192 B, w 8192",

@@ -3,6 +3,7 @@
 //! There is none for `posix`, which is for files only: the C library does one operation of a descriptor at a time, so a
 //! read that waits would hold up every write of the connection.
 
+use super::deal::Deal;
 use super::end::{End, Part, Wanted, block};
 use super::ledger::Ledger;
 use super::sockets::ConnectionEnd;
@@ -44,8 +45,54 @@ pub(super) fn run(
     connections: Vec<ConnectionEnd>,
     ledger: &Arc<Ledger>,
 ) -> Result<(), Failure> {
-    let proactor = Proactor::new(config).map_err(Failure::of("start the proactor"))?;
     let failed = Arc::new(Mutex::new(None));
+    let proactor = begin(config, plan, connections, ledger, &failed)?;
+    thread::scope(|scope| {
+        for _ in 0..plan.threads {
+            scope.spawn(|| handle_events(&proactor, ledger, &failed));
+        }
+    });
+    end(proactor);
+    lock(&failed).take().map_or(Ok(()), Err)
+}
+
+/// The same with a proactor for each thread, which has the ends dealt to it.
+pub(super) fn run_for_each_thread(
+    config: &Config,
+    plan: &Plan,
+    connections: Vec<ConnectionEnd>,
+    deal: Deal,
+    ledger: &Arc<Ledger>,
+) -> Result<(), Failure> {
+    let failed = Arc::new(Mutex::new(None));
+    thread::scope(|scope| {
+        for own in deal.deal(connections, plan.threads) {
+            scope.spawn(|| match begin(config, plan, own, ledger, &failed) {
+                Ok(proactor) => {
+                    handle_events(&proactor, ledger, &failed);
+                    end(proactor);
+                }
+                Err(failure) => {
+                    lock(&failed).get_or_insert(failure);
+                }
+            });
+        }
+    });
+    lock(&failed).take().map_or(Ok(()), Err)
+}
+
+/// The first failure of any end.
+type Failed = Arc<Mutex<Option<Failure>>>;
+
+/// Starts a proactor, and the first operations of these ends.
+fn begin(
+    config: &Config,
+    plan: &Plan,
+    connections: Vec<ConnectionEnd>,
+    ledger: &Arc<Ledger>,
+    failed: &Failed,
+) -> Result<Proactor, Failure> {
+    let proactor = Proactor::new(config).map_err(Failure::of("start the proactor"))?;
     for ConnectionEnd { stream, mut end } in connections {
         let stream = Stream::new(&proactor, stream).map_err(Failure::of("take a socket over"))?;
         let wanted = end.begin();
@@ -55,25 +102,26 @@ pub(super) fn run(
             block: block(plan.block_bytes).into(),
             state: Mutex::new(State { end, spare: Some(Vec::with_capacity(plan.block_bytes)) }),
             ledger: Arc::clone(ledger),
-            failed: Arc::clone(&failed),
+            failed: Arc::clone(failed),
         });
         connection.start(wanted, None);
     }
-    thread::scope(|scope| {
-        for _ in 0..plan.threads {
-            scope.spawn(|| {
-                while let Some(left) = ledger.left()
-                    && lock(&failed).is_none()
-                {
-                    proactor.handle_events(Some(left));
-                }
-            });
-        }
-    });
-    // Otherwise dropping the proactor would call the handlers of all pending operations.
+    Ok(proactor)
+}
+
+/// Runs a thread until the time is over or an end has failed.
+fn handle_events(proactor: &Proactor, ledger: &Ledger, failed: &Failed) {
+    while let Some(left) = ledger.left()
+        && lock(failed).is_none()
+    {
+        proactor.handle_events(Some(left));
+    }
+}
+
+/// Stops first: otherwise dropping a proactor would call the handlers of all pending operations.
+fn end(proactor: Proactor) {
     proactor.stop();
     drop(proactor);
-    lock(&failed).take().map_or(Ok(()), Err)
 }
 
 /// One end, for its handlers.
@@ -84,7 +132,7 @@ struct EngineEnd {
     block: Arc<[u8]>,
     state: Mutex<State>,
     ledger: Arc<Ledger>,
-    failed: Arc<Mutex<Option<Failure>>>,
+    failed: Failed,
 }
 
 struct State {
@@ -188,6 +236,20 @@ mod tests {
                 run(&config, &plan, connections, &ledger).unwrap();
                 ledger.assert_reached(&format!("{name}, {plan:?}"));
                 assert!(ledger.bytes() > 4 * 4096, "{name}, {plan:?}: {ledger:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_proactor_for_each_thread_moves_bytes() {
+        for (pairs, threads, window_bytes) in [(1, 1, 0), (1, 4, 8192), (5, 3, 0), (5, 3, 8192)] {
+            for deal in Deal::BOTH {
+                let plan = Plan::short(pairs, threads, 4096, window_bytes);
+                let mut connections = connect(&plan).unwrap();
+                let ledger = Ledger::until_each_received(4 * 4096, &plan, &mut connections);
+                let ledger = Arc::new(ledger);
+                run_for_each_thread(&Config::default(), &plan, connections, deal, &ledger).unwrap();
+                ledger.assert_reached(&format!("{deal:?}, {plan:?}"));
             }
         }
     }

@@ -6,6 +6,7 @@
 //! Each completed read and write is followed by a delay, which stands for the work of a callback. What moves the bytes is
 //! a *column* of the table; all columns run the same [`end::End`]s.
 
+pub mod deal;
 pub mod end;
 mod engines;
 pub mod ledger;
@@ -23,7 +24,8 @@ use crate::process_group::{self, Begin, Launch, Program};
 use crate::registry::Workload;
 use crate::report::Report;
 use clap::Args;
-use perform::REACTOR;
+use deal::Deal;
+use perform::{DEALT_REACTOR, REACTOR};
 use serde::{Deserialize, Serialize};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -253,6 +255,8 @@ pub enum Kind {
     Engine,
     /// The thread-pool reactor.
     Reactor,
+    /// Something of which each thread has its own, with connections of its own.
+    ForEachThread,
     /// A foreign runtime.
     Peer,
 }
@@ -271,7 +275,20 @@ pub fn own_columns(program: &Program) -> Vec<Column> {
     });
     let reactor =
         Column { name: REACTOR.to_owned(), kind: Kind::Reactor, program: Ok(program.clone()) };
-    engines.chain([reactor]).collect()
+    let dealt = ["auto", DEALT_REACTOR].into_iter().flat_map(|name| {
+        Deal::BOTH.map(|deal| Column {
+            name: format!("{name} {}", deal.name()),
+            kind: Kind::ForEachThread,
+            program: Ok(program.clone()),
+        })
+    });
+    engines.chain([reactor]).chain(dealt).collect()
+}
+
+/// Returns how TCP decides how much may be under way; on loopback, that decides how often it sends.
+fn congestion_control() -> String {
+    let file = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control");
+    file.map_or_else(|error| format!("unknown: {error}"), |name| name.trim().to_owned())
 }
 
 /// Measures all columns in all rows, in turn.
@@ -294,6 +311,7 @@ fn run(launch: &Launch<'_>, options: &Options, columns: &[Column]) -> Result<Rep
         "clients and servers on one pool of threads; TCP_NODELAY; both ends of each read are checked",
     );
     report.condition("pinning", "none");
+    report.condition("congestion control", congestion_control());
     report.tables.push(outcome::table(&plans, columns, &rates));
     report.goals = outcome::goals(&plans, columns, &rates);
     for column in columns {

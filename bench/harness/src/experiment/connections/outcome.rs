@@ -1,5 +1,6 @@
 //! Table, goals and chart.
 
+use super::deal::Deal;
 use super::{Column, Kind, Plan, Rates};
 use crate::experiment::float;
 use crate::report::{Bound, Cell, Chart, Goal, Scale, Series, Table};
@@ -25,11 +26,30 @@ pub(super) fn table(plans: &[(Plan, f64)], columns: &[Column], rates: &Rates) ->
         corner: "connections × threads, block, window, delay".to_owned(),
         columns: names.chain(["paper's reactor".to_owned()]).collect(),
         rows: rows.collect(),
-        definitions: vec![(
-            "paper's reactor".to_owned(),
-            "the thread-pool reactor of the proactor paper, on its machine".to_owned(),
-        )],
+        definitions: definitions(columns),
     }
+}
+
+fn definitions(columns: &[Column]) -> Vec<(String, String)> {
+    let dealt = Deal::BOTH.into_iter().map(|deal| {
+        let meaning = match deal {
+            Deal::Pairs => "each thread has its own, and both ends of its connections",
+            Deal::Apart => "each thread has its own, and one end of its connections",
+        };
+        (deal, meaning)
+    });
+    let shown = |deal| {
+        let mut deals = columns.iter().filter_map(|column| Deal::of_column(&column.name));
+        deals.any(|(_, of_column)| of_column == deal)
+    };
+    let published =
+        ("paper's reactor", "the thread-pool reactor of the proactor paper, on its machine");
+    dealt
+        .filter(|(deal, _)| shown(*deal))
+        .map(|(deal, meaning)| (deal.name(), meaning))
+        .chain([published])
+        .map(|(name, meaning)| (name.to_owned(), meaning.to_owned()))
+        .collect()
 }
 
 /// Compares in each row `auto` with the best of all others, and the slowest shared engine with the reactor.
@@ -53,7 +73,7 @@ pub(super) fn goals(plans: &[(Plan, f64)], columns: &[Column], rates: &Rates) ->
             });
         };
         let auto = of(&cells, &[Kind::Auto]).next();
-        let others = of(&cells, &[Kind::Shared, Kind::Engine, Kind::Reactor, Kind::Peer]);
+        let others = of(&cells, &OTHERS);
         if let (Some(auto), Some(best)) = (auto, others.max_by(Median::compare)) {
             goal("auto", auto, best);
         }
@@ -64,6 +84,10 @@ pub(super) fn goals(plans: &[(Plan, f64)], columns: &[Column], rates: &Rates) ->
     }
     goals
 }
+
+/// What `auto` is compared with.
+const OTHERS: [Kind; 5] =
+    [Kind::Shared, Kind::Engine, Kind::Reactor, Kind::ForEachThread, Kind::Peer];
 
 /// A column in one row.
 struct Median<'a> {

@@ -1,5 +1,6 @@
 //! The process of a run.
 
+use super::deal::Deal;
 use super::engines::{self, engines};
 use super::ledger::Ledger;
 use super::sockets::{ConnectionEnd, connect};
@@ -22,6 +23,9 @@ pub struct Moved {
 /// Name of the column of the baseline.
 pub(super) const REACTOR: &str = "tp-reactor";
 
+/// First word of the columns with a reactor for each thread.
+pub(super) const DEALT_REACTOR: &str = "reactor";
+
 /// With a column of this crate.
 impl Work for Task {
     const NAME: &'static str = "connections";
@@ -33,11 +37,21 @@ impl Work for Task {
             if task.column == REACTOR {
                 return reactor::run(&task.plan, connections, ledger);
             }
-            let engine = engines().into_iter().find(|(name, ..)| *name == task.column);
+            let dealt = Deal::of_column(&task.column);
+            if let Some((DEALT_REACTOR, deal)) = dealt {
+                return reactor::run_for_each_thread(&task.plan, connections, deal, ledger);
+            }
+            let name = dealt.map_or(task.column.as_str(), |(name, _)| name);
+            let engine = engines().into_iter().find(|(known, ..)| *known == name);
             let Some((_, _, config)) = engine else {
                 return Err(Failure::new(format!("this program has no column {:?}", task.column)));
             };
-            engines::run(&config, &task.plan, connections, ledger)
+            match dealt {
+                None => engines::run(&config, &task.plan, connections, ledger),
+                Some((_, deal)) => {
+                    engines::run_for_each_thread(&config, &task.plan, connections, deal, ledger)
+                }
+            }
         })
     }
 }

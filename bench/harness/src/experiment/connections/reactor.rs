@@ -2,6 +2,7 @@
 //! token. Its holder selects, suspends the handle of one event, gives the token up, calls the handler, and resumes the
 //! handle. Handlers try to write before they wait until they can, and one lock guards a handler and what it has to write.
 
+use super::deal::Deal;
 use super::end::{End, Part, Wanted, block};
 use super::ledger::Ledger;
 use super::sockets::ConnectionEnd;
@@ -31,6 +32,25 @@ pub(super) fn run(
             (0..plan.threads).map(|_| scope.spawn(|| reactor.work(ledger))).collect();
         threads.into_iter().try_for_each(|thread| {
             thread.join().map_err(|_| Failure::new("a thread of the reactor panicked"))?
+        })
+    })
+}
+
+/// Runs a reactor for each thread, with the ends dealt to it.
+pub(super) fn run_for_each_thread(
+    plan: &Plan,
+    connections: Vec<ConnectionEnd>,
+    deal: Deal,
+    ledger: &Ledger,
+) -> Result<(), Failure> {
+    thread::scope(|scope| {
+        let threads: Vec<_> = deal
+            .deal(connections, plan.threads)
+            .into_iter()
+            .map(|own| scope.spawn(|| Reactor::new(plan, own)?.work(ledger)))
+            .collect();
+        threads.into_iter().try_for_each(|thread| {
+            thread.join().map_err(|_| Failure::new("a thread of a reactor panicked"))?
         })
     })
 }
@@ -245,6 +265,19 @@ mod tests {
             // Every connection moves: no handle was forgotten when it was resumed.
             ledger.assert_reached(&format!("{plan:?}"));
             assert!(ledger.bytes() > u64::from(pairs) * 4 * 4096, "{plan:?}: {ledger:?}");
+        }
+    }
+
+    #[test]
+    fn bytes_move_with_a_reactor_for_each_thread() {
+        for (pairs, threads, window_bytes) in [(1, 1, 0), (1, 4, 16_384), (20, 3, 4096)] {
+            for deal in Deal::BOTH {
+                let plan = Plan::short(pairs, threads, 4096, window_bytes);
+                let mut connections = connect(&plan).unwrap();
+                let ledger = Ledger::until_each_received(4 * 4096, &plan, &mut connections);
+                run_for_each_thread(&plan, connections, deal, &ledger).unwrap();
+                ledger.assert_reached(&format!("{deal:?}, {plan:?}"));
+            }
         }
     }
 }
