@@ -686,6 +686,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: &[Protocol("one_that_comes_back_after_it_was_forgotten_must_catch_up_first")],
     },
     Mutant {
+        name: "full_inbox_overrun",
+        mistake: "a receiver delivers although its inbox has no room",
+        noticed_by: &[
+            Protocol("what_finds_no_room_waits_and_follows_in_order"),
+            Protocol("a_full_inbox_closes_the_window_and_asks_for_nothing_else"),
+        ],
+    },
+    Mutant {
         name: "slowest_outruns",
         mistake: "with the policy slowest, the sender waits for nobody",
         noticed_by: &[

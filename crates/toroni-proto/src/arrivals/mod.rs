@@ -17,11 +17,13 @@
 //! A receiver is allocated when more sources than ever before are followed. There are at most `sources` of them,
 //! and as many for sessions that another one has just replaced. Their memory is used again and never given back.
 
+mod collisions;
 mod counts;
 mod sessions;
 #[cfg(test)]
 mod tests;
 
+pub use self::collisions::{Collision, Collisions};
 use self::sessions::{Entry, Spare};
 use crate::audience::Name;
 use crate::budget::{Exceeded, Limits};
@@ -34,8 +36,8 @@ use crate::reassembly::{Buffer, Deliver, Loss, Message, Pool};
 use crate::receiver::{Arrived, End, Mark, Me};
 use crate::time::{MILLISECOND, Monotonic};
 use crate::wire::{
-    self, Address, Body, Flags, Keys, Kind, LostReason, MAC_BYTES, Reject, Rules, TableName,
-    TopicNumber,
+    self, Address, Body, Flags, Keys, Kind, LostReason, MAC_BYTES, Reject, Rules, SessionInfo,
+    TableName, TopicNumber,
 };
 
 /// Receivers that join may hold this part of all buffers.
@@ -60,12 +62,27 @@ pub struct Flow {
 
 /// Receives what arrives from all sources.
 pub trait Inbox {
+    /// A source states what its session is, before that is followed. Returns whether it is wanted. If not, nothing of it
+    /// comes, and it is not asked for anything.
+    fn wants(&mut self, flow: Flow, session: &SessionInfo<'_>) -> bool {
+        let _ = (flow, session);
+        true
+    }
+
     /// A session begins to be followed. The first `patterns` names of its table are the stream's patterns; no message
     /// of it comes before they are known. Returns where the series continues, if the caller has kept that and has not
     /// called [`Arrivals::remember`].
     fn begins(&mut self, flow: Flow, patterns: u8) -> Option<Mark> {
         let _ = (flow, patterns);
         None
+    }
+
+    /// Returns whether there is room for more of this flow. If not, what is complete waits in the receive buffers, and
+    /// the sender is told how much room is left there. Once there is room again, the caller calls
+    /// [`Arrivals::deliver_held`].
+    fn has_room(&mut self, flow: Flow) -> bool {
+        let _ = flow;
+        true
     }
 
     /// A message.
@@ -107,7 +124,6 @@ pub struct Arrivals {
     realm: Realm,
     keys: Option<Keys>,
     me: Me,
-    instance: [u8; 16],
     random: Random,
     pool: Pool,
     /// Sorted by source and stream. Never grows beyond `sources`, for which it has memory.
@@ -122,7 +138,7 @@ pub struct Arrivals {
     no_entry: u64,
     no_buffer: u64,
     events_dropped: u64,
-    collision: Option<(Monotonic, u32)>,
+    collisions: Collisions,
     turn: usize,
     events: Vec<Event>,
 }
@@ -141,6 +157,10 @@ impl<I: Inbox> Deliver for Labelled<'_, I> {
     }
     fn loss(&mut self, loss: Loss) {
         self.out.loss(self.flow, loss);
+    }
+    #[inline]
+    fn has_room(&mut self) -> bool {
+        self.out.has_room(self.flow)
     }
 }
 
@@ -163,7 +183,6 @@ impl Arrivals {
             realm,
             keys,
             me,
-            instance,
             random,
             pool: Pool::new(buffers, datagram),
             entries: Vec::with_capacity(sources),
@@ -175,7 +194,7 @@ impl Arrivals {
             no_entry: 0,
             no_buffer: 0,
             events_dropped: 0,
-            collision: None,
+            collisions: Collisions::new(me.id, instance),
             turn: 0,
             events: Vec::with_capacity(MAX_EVENTS),
             config: config.clone(),
@@ -303,7 +322,12 @@ impl Arrivals {
         let header = datagram.header;
         if header.source == ours {
             let Body::Session(info) = datagram.body else { return Err(Reject::Echo) };
-            return Err(self.foreign(now, from.address, header.session, info.instance));
+            let has_key = self.keys.is_some();
+            let seen = self.collisions.session(now, header.session, info.instance, has_key);
+            if let Some(stop) = seen.reported() {
+                self.event(Event::Collision { address: from.address, stop });
+            }
+            return Err(if seen == Collision::Echo { Reject::Echo } else { Reject::Collision });
         }
         if let Body::Data(data) = datagram.body {
             let (trail, topics_end) = (data.trail, data.topics_end);
@@ -344,6 +368,11 @@ impl Arrivals {
                 && receiver.is_joining()
             {
                 flow.series = info.series;
+                if !out.wants(flow, info) {
+                    entry.leave(&mut self.pool, &mut self.spare);
+                    return Err(Reject::Session);
+                }
+                entry.name = Some(Name::new(info.name));
                 entry.begins(info, &mut self.pool, &mut self.spare, out);
                 let known = out.begins(flow, info.patterns);
                 entry.mark = known.filter(|known| known.series == info.series).or(entry.mark);
@@ -407,6 +436,34 @@ impl Arrivals {
         if let Some(event) = event {
             self.event(event);
         }
+    }
+
+    /// Delivers what waited because the inbox had no room, as far as it has room now.
+    pub fn deliver_held(&mut self, now: Monotonic, out: &mut impl Inbox) {
+        for at in 0..self.entries.len() {
+            let entry = &mut self.entries[at];
+            let mut labelled = Labelled { flow: entry.flow(), out };
+            if let Some(receiver) = &mut entry.receiver
+                && receiver.is_paused()
+            {
+                receiver.deliver_held(now, &mut self.pool, &mut labelled);
+                self.after(now, at, out);
+            }
+        }
+    }
+
+    /// Returns how many streams wait for room in the inbox.
+    #[must_use]
+    pub fn paused(&self) -> usize {
+        let receivers = self.entries.iter().filter_map(|entry| entry.receiver.as_ref());
+        receivers.filter(|receiver| receiver.is_paused()).count()
+    }
+
+    /// Returns the name of the node that sends as this source, once it has stated it.
+    #[must_use]
+    pub fn name_of(&self, source: Source) -> Option<&str> {
+        let of_source = self.entries.iter().filter(|entry| entry.source == source);
+        of_source.filter_map(|entry| entry.name.as_ref()).map(Name::as_str).next()
     }
 
     /// Returns the next datagram, and where it goes: through the socket of that leg to that address.

@@ -1,6 +1,6 @@
 //! Whom to believe: which session of a stream is followed, and who is a stranger with our name.
 
-use super::{Arrivals, Event, Flow, Inbox, Labelled, Rejects};
+use super::{Arrivals, Flow, Inbox, Labelled, Rejects};
 use crate::audience::Name;
 use crate::hook::mutant;
 use crate::id::{MessageNumber, Series, Session, Source, Stream};
@@ -8,15 +8,12 @@ use crate::random::Random;
 use crate::reassembly::{Bound, Loss, Pool};
 use crate::receiver::{Mark, Over, Position, Receiver};
 use crate::time::{MILLISECOND, Monotonic, SECOND};
-use crate::wire::{Address, Flags, Header, LostReason, Reject, SessionInfo};
+use crate::wire::{Flags, Header, LostReason, Reject, SessionInfo};
 
 /// A later session replaces one that was silent for so long beyond the time within which it promised a SESSION.
 const REPLACE_NS: u64 = 50 * MILLISECOND;
 /// Two SESSIONs at least so far apart make an earlier session believed.
 const NAMED_NS: u64 = SECOND;
-/// How many foreign SESSIONs with our id, within [`COLLISION_NS`], are a collision.
-const COLLISIONS: u32 = 3;
-const COLLISION_NS: u64 = 3 * SECOND;
 
 /// A stream of a source.
 #[derive(Debug)]
@@ -42,6 +39,8 @@ pub(super) struct Entry {
     pub(super) rejects: Rejects,
     /// An earlier session that was named, and when first.
     pub(super) earlier: Option<(Session, Monotonic)>,
+    /// What the node calls itself, once a session was followed.
+    pub(super) name: Option<Name>,
     /// Since when this process knows of the series and has heard nothing of it.
     pub(super) awaited: Option<Monotonic>,
 }
@@ -129,6 +128,15 @@ impl Entry {
             self.perhaps_more(LostReason::Restart, out);
         }
         self.complete = false;
+    }
+
+    /// The session that was to be followed is not wanted. It is not looked at again.
+    pub(super) fn leave(&mut self, pool: &mut Pool, spare: &mut Spare) {
+        for mut receiver in [self.receiver.take(), self.previous.take()].into_iter().flatten() {
+            receiver.release(pool);
+            spare.keep(receiver);
+        }
+        self.complete = true;
     }
 
     /// The session that was followed has ended, although it never stated its series.
@@ -321,35 +329,10 @@ impl Arrivals {
                 left: None,
                 rejects: [0; Reject::ALL.len()],
                 earlier: None,
+                name: None,
                 awaited: None,
             },
         );
         Some(at)
-    }
-
-    /// A SESSION with our own source id came.
-    pub(super) fn foreign(
-        &mut self,
-        now: Monotonic,
-        from: Address,
-        session: Session,
-        instance: [u8; 16],
-    ) -> Reject {
-        if instance == self.instance {
-            return Reject::Echo;
-        }
-        let (since, count) = match self.collision {
-            Some((since, count)) if now.since(since) <= COLLISION_NS => (since, count + 1),
-            _ => (now, 1),
-        };
-        self.collision = Some((since, count));
-        if count == COLLISIONS {
-            self.collision = None;
-            let greater =
-                (self.me.id.session, self.instance) > (session, instance) || mutant("both_stop");
-            let stop = greater && self.keys.is_some();
-            self.event(Event::Collision { address: from, stop });
-        }
-        Reject::Collision
     }
 }

@@ -55,6 +55,12 @@ pub trait Deliver {
         let _ = (sequence, since);
     }
 
+    /// Returns whether more can be delivered now. If not, what is complete waits in its buffers, until the caller has room
+    /// and delivers again.
+    fn has_room(&mut self) -> bool {
+        true
+    }
+
     /// Returns whether the names of all topics in a datagram are known, so that it can be delivered. If not,
     /// it waits until [`InOrder::retry`] or [`ByArrival::retry`] is called.
     fn is_ready(&mut self, sequence: Sequence, data: &Data<'_>) -> bool {

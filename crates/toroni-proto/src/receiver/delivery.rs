@@ -25,6 +25,8 @@ pub(super) struct Delivery {
     limit: Option<Number>,
     /// Whether what is delivered is in the order of the source, so that nothing before it is open.
     ordered: bool,
+    /// Whether something complete waits because the caller had no room for it.
+    pub(super) paused: bool,
     pub(super) timing: Timing,
 }
 
@@ -48,6 +50,7 @@ impl Delivery {
             skip: Number::ZERO,
             limit: None,
             ordered: order == Order::Source,
+            paused: false,
             timing: Timing::new(header),
         }
     }
@@ -61,6 +64,7 @@ impl Delivery {
         self.from = Number::ZERO;
         self.skip = Number::ZERO;
         self.limit = None;
+        self.paused = false;
     }
 
     /// Leaves the messages from this number on to the next session.
@@ -203,6 +207,10 @@ impl<D: Deliver> Deliver for Out<'_, D> {
     }
 
     fn is_ready(&mut self, sequence: Sequence, data: &Data<'_>) -> bool {
+        if !self.out.has_room() && !mutant("full_inbox_overrun") {
+            self.delivery.paused = true;
+            return false;
+        }
         let Delivery { known, skip, .. } = &*self.delivery;
         let below = known.below();
         if self.arriving.is_some_and(|(at, end)| at == sequence && end <= below) {

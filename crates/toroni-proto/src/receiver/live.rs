@@ -186,8 +186,12 @@ impl Live {
         loop {
             match self.reassembly.datagram(pool, sequence, buffer, length, out) {
                 Ok(arrival) => return Some(arrival),
-                Err(Refused::Full(back) | Refused::TooFar(back)) => {
-                    if !self.shed(pool, out) {
+                Err(refused) => {
+                    // While the caller has no room, giving up a gap makes none here. Only what is too far ahead to be
+                    // remembered as missing makes what waits be delivered nevertheless.
+                    let waits = out.delivery.paused && matches!(refused, Refused::Full(_));
+                    let (Refused::Full(back) | Refused::TooFar(back)) = refused;
+                    if waits || !self.shed(pool, out) {
                         // Its sequence is asked for again.
                         self.missing_again(now, sequence, pool, out);
                         pool.give(back);

@@ -410,7 +410,8 @@ impl Receiver {
             return;
         }
         let live = &mut self.live;
-        let blocked = live.reassembly.is_blocked();
+        // What waits for the caller's room does not wait for a name, as far as it is known.
+        let blocked = live.reassembly.is_blocked() && !self.delivery.paused;
         if blocked {
             if live.names_until.is_none() {
                 live.names_until = Some(now.after(self.config.generation_ns));
@@ -444,12 +445,41 @@ impl Receiver {
                 let live = &self.live;
                 let gaps = live.gaps.poll_timeout().map(|at| {
                     let deadline = live.gaps.deadline().unwrap_or(at);
-                    self.requests.nak_at(at).min(deadline)
+                    if self.is_full() { deadline } else { self.requests.nak_at(at).min(deadline) }
                 });
                 let names = [live.names_until, self.requests.topics_due];
                 time::earliest([Some(due), exceeded, gaps, names[0], names[1]])
             }
         }
+    }
+
+    /// Returns whether something complete waits because the caller had no room for it.
+    #[must_use]
+    pub const fn is_paused(&self) -> bool {
+        self.delivery.paused && self.is_live()
+    }
+
+    /// Delivers what waited for the caller's room, as far as there is room now.
+    pub fn deliver_held(&mut self, now: Monotonic, pool: &mut Pool, out: &mut impl Deliver) {
+        if !self.is_paused() {
+            return;
+        }
+        self.delivery.paused = false;
+        self.delivery.timing.now = now;
+        let live = &mut self.live;
+        live.retry(false, pool, &mut self.delivery.to(out));
+        if live.stated.policy == Policy::Slowest {
+            // The sender may wait for this room.
+            self.requests.status_due = now;
+        }
+        self.settle(now, pool);
+    }
+
+    /// Whether the caller has no room, and as much waits for it as may. What is missing is not asked for then, because it
+    /// could not be kept.
+    fn is_full(&self) -> bool {
+        let most = self.config.reorder_memory_bytes / self.config.datagram_bytes.max(1);
+        self.is_paused() && self.live.reassembly.held() as u64 >= most
     }
 
     /// Does what is due.

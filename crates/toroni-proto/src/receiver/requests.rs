@@ -4,6 +4,7 @@ use super::{Me, Phase, Receiver};
 use crate::audience::STATUS_OF_SLOWEST_NS;
 use crate::id::{Sequence, Session};
 use crate::legs::{Legs, Path};
+use crate::reassembly::AHEAD;
 use crate::time::{MICROSECOND, MILLISECOND, Monotonic, SECOND, Wall};
 use crate::wire::{
     Flags, Header, Keys, MAX_RANGES, MAX_TABLE_NAMES, Nak, Policy, Range, Repairers, Status,
@@ -162,7 +163,7 @@ impl Receiver {
     }
 
     fn nak(&mut self, now: Monotonic) -> Option<usize> {
-        if self.phase != Phase::Live || now < self.requests.nak_after {
+        if self.phase != Phase::Live || now < self.requests.nak_after || self.is_full() {
             return None;
         }
         let live = &mut self.live;
@@ -204,7 +205,9 @@ impl Receiver {
     }
 
     fn status(&mut self, now: Monotonic) -> Option<usize> {
-        let window_bytes = self.config.reorder_memory_bytes;
+        // More than the reassembly remembers cannot wait here.
+        let most = (AHEAD as u64).saturating_mul(self.config.datagram_bytes);
+        let window_bytes = self.config.reorder_memory_bytes.min(most);
         let requests = &mut self.requests;
         let is_due = requests.status_due <= now;
         let has_taken = requests.taken > window_bytes / 4;

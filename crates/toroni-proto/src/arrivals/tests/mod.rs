@@ -2,6 +2,7 @@
 
 mod budgets;
 mod restart;
+mod room;
 mod turns;
 
 use super::*;

@@ -65,7 +65,7 @@ impl Origin {
         self.with(&config(), Flags::FEED, Repairers::new(repairers).unwrap())
     }
 
-    fn with(&self, config: &Config, flags: Flags, repairers: Repairers) -> Source {
+    pub(crate) fn with(&self, config: &Config, flags: Flags, repairers: Repairers) -> Source {
         let source = SourceId(self.source);
         let identity = Identity {
             header: Header { flags, source, session: Session(self.session), ..header(FIRST) },
