@@ -50,7 +50,7 @@
 //! ```
 
 use crate::membership::Membership;
-use crate::node::link::{LONGEST_SLEEP_NS, Link, LinkError, ROUNDS, STALL_NS};
+use crate::node::link::{LONGEST_SLEEP_NS, Link, LinkError, ROUNDS, STALL_NS, To};
 use crate::now::now;
 use std::collections::HashMap;
 use std::io;
@@ -334,7 +334,10 @@ impl Direct {
         if let Some(arrivals) = receiving {
             arrivals.begin_turn(now.monotonic);
         }
-        link.receive(stall >= STALL_NS, |path, _, bytes| {
+        link.receive(stall >= STALL_NS, |path, to, _, bytes| {
+            if to == To::Watched {
+                return;
+            }
             let asks = Kind::of(bytes).is_some_and(Kind::is_for_sender);
             if let (true, Some(sending)) = (asks, sending.as_mut()) {
                 // What is refused is counted there.

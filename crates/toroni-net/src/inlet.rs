@@ -2,36 +2,39 @@
 //!
 //! ```text
 //!   receivers ──► message ──► staged, with others of this turn ──► one call of the bus
-//!             ──► loss    ──► what is staged, then the loss    ──► the bus
+//!             ──► loss    ──► staged at its place              ──► the bus
 //! ```
 //!
 //! Messages lie in receive buffers only while they are handed over, so they are copied to a stage first: one call then
 //! publishes all of a turn, with one lock and one wake-up. A long message is published from the receive buffers.
 //!
+//! An inlet never waits for a slow subscriber. If the ring has no room, messages wait in the stage and in the receive
+//! buffers (`stage.rs`), and the window that STATUS states closes.
+//!
 //! The bus remembers how far each stream has arrived. A message that has been there is dropped by the bus, whichever way
 //! it comes, and whichever process has brought it.
 
+mod stage;
 mod ways;
 
 pub(crate) use self::ways::Ways;
 
+use self::stage::{Attempt, Item, LONG_BYTES, Lane, Patience, STAGE_BYTES, Staged};
+use crate::now::now;
 use std::collections::HashMap;
 use std::sync::Arc;
 use thiserror::Error;
-use toroni::{
-    Entry, InletTopic, Lost, LostBound, Origin, Pattern, PublishError, PublisherError, Topic,
-};
+use toroni::{InletTopic, Lost, LostBound, Origin, Pattern, PublishError, PublisherError, Topic};
 use toroni_proto::arrivals::{Flow, Inbox};
 use toroni_proto::config::Order;
 use toroni_proto::id::{Number, Session, Source, Stream};
 use toroni_proto::reassembly::{Bound, Loss, Message};
 use toroni_proto::receiver::Mark;
-use toroni_proto::wire::{LostReason, MAX_PATTERNS, TableName, TopicNumber};
+use toroni_proto::time::Monotonic;
+use toroni_proto::wire::{
+    LostReason, MAX_PATTERNS, Policy, SessionInfo, Start, TableName, TopicNumber,
+};
 
-/// Messages that are longer are not staged.
-const LONG_BYTES: usize = 16 << 10;
-/// When so many bytes are staged, they are published.
-const STAGE_BYTES: usize = 256 << 10;
 /// How many names of topics an inlet knows, of all sources together. Messages on others are reported as lost.
 const MAX_NAMES: usize = 1 << 18;
 
@@ -75,6 +78,8 @@ pub struct Counters {
     pub no_topic: u64,
     /// Messages and losses that the bus refused: another inlet brings their series, or its table of arrivals is full.
     pub refused: u64,
+    /// How often the ring had no room when it was asked.
+    pub full: u64,
 }
 
 /// A topic of a stream.
@@ -87,9 +92,15 @@ enum Name {
     Invalid,
 }
 
+/// Whether the sender of a stream waits for its receivers: the place of its lane.
+const HASTY: usize = 0;
+const PATIENT: usize = 1;
+
 /// What is known of a stream.
 struct Known {
+    stream: (Source, Stream),
     session: Session,
+    lane: usize,
     names: Vec<Name>,
     /// How many patterns the stream has; what is known of them.
     patterns: u8,
@@ -99,23 +110,12 @@ struct Known {
 }
 
 impl Known {
-    fn new(session: Session, patterns: u8, open_from: u64) -> Self {
+    fn new(flow: Flow, lane: usize, patterns: u8, open_from: u64) -> Self {
         let patterns = patterns.min(MAX_PATTERNS);
         let scope = vec![None; usize::from(patterns)];
-        Self { session, names: Vec::new(), patterns, scope, open_from }
+        let (stream, session) = ((flow.source, flow.stream), flow.session);
+        Self { stream, session, lane, names: Vec::new(), patterns, scope, open_from }
     }
-}
-
-/// A message that waits for the next call of the bus.
-struct Staged {
-    stream: (Source, Stream),
-    topic: TopicNumber,
-    from: usize,
-    to: usize,
-    to_descendants: bool,
-    published_ns: Option<u64>,
-    origin: Origin,
-    open_from: Option<u64>,
 }
 
 /// Brings what arrives from all sources to a bus. It is the [`Inbox`] of a realm's arrivals.
@@ -128,11 +128,24 @@ pub struct Inlet {
     way: (usize, Ways),
     /// Streams that another way brings otherwise, for the log.
     aside: Vec<(Source, Stream)>,
-    streams: HashMap<(Source, Stream), Known>,
-    /// How many names `streams` holds.
+    /// The names of the nodes whose streams are taken. Empty: all.
+    sources: Vec<String>,
+    /// Which subscribers learn of losses, if not those of the streams' patterns.
+    lost_scope: Option<Vec<Pattern>>,
+    /// The place of each stream in `known`.
+    streams: HashMap<(Source, Stream), usize>,
+    /// All streams, also those of earlier sessions of which something is staged.
+    known: Vec<Known>,
+    /// Places in `known` that are free, and those that are once nothing is staged.
+    free: Vec<usize>,
+    retired: Vec<usize>,
+    /// The stream that was looked up last: most messages are of the same one as those before them.
+    latest: Option<usize>,
+    /// A stream whose sender waits for its receivers, as its SESSION has just said.
+    slowest: Option<(Source, Stream)>,
+    /// How many names `known` holds.
     names: usize,
-    staged: Vec<Staged>,
-    bytes: Vec<u8>,
+    lanes: [Lane; 2],
     counters: Counters,
     /// The last refusal, for the log.
     refusal: Option<PublishError>,
@@ -140,19 +153,28 @@ pub struct Inlet {
 }
 
 impl Inlet {
-    /// Makes an inlet of this one, which several may share: a stream that comes by two ways is then brought once.
+    /// Makes an inlet of this one, which several may share: a stream that comes by two ways is then brought once, and
+    /// different settings may hold for different streams of one source.
     #[must_use]
     pub fn new(bus: impl Into<Arc<toroni::Inlet>>, selection: Selection) -> Self {
+        let bus = bus.into();
+        let policy = bus.policy();
         Self {
-            bus: bus.into(),
+            lanes: [Patience::hasty(policy), Patience::of_bus(policy)].map(Lane::new),
+            bus,
             selection,
             is_selected: false,
             way: (0, Ways::default()),
             aside: Vec::new(),
+            sources: Vec::new(),
+            lost_scope: None,
             streams: HashMap::new(),
+            known: Vec::new(),
+            free: Vec::new(),
+            retired: Vec::new(),
+            latest: None,
+            slowest: None,
             names: 0,
-            staged: Vec::new(),
-            bytes: Vec::with_capacity(STAGE_BYTES),
             counters: Counters::default(),
             refusal: None,
             failed: None,
@@ -177,7 +199,20 @@ impl Inlet {
         self.aside.pop()
     }
 
-    /// Publishes what is staged. Call it at the end of each turn, before the process waits. `marks` are those of the
+    /// Takes only what nodes of these names send. With none, it takes what all send.
+    #[must_use]
+    pub fn with_sources(self, sources: Vec<String>) -> Self {
+        Self { sources, ..self }
+    }
+
+    /// Reports losses to the subscribers of these topics of the bus, at most 16, instead of those of the streams' patterns.
+    #[must_use]
+    pub fn with_lost_scope(self, lost_scope: Option<Vec<Pattern>>) -> Self {
+        Self { lost_scope, ..self }
+    }
+
+    /// Publishes what is staged, as far as the ring has room. Call it at the end of each turn, before the process waits.
+    /// `marks` are those of the
     /// arrivals; they matter only if messages arrive in any order.
     ///
     /// # Errors
@@ -190,12 +225,25 @@ impl Inlet {
         self.publish_staged();
         if self.selection.order == Order::Arrival {
             for (source, stream, mark) in marks {
-                if let Some(known) = self.streams.get_mut(&(source, stream)) {
-                    known.open_from = mark.next.get();
+                if let Some(at) = self.streams.get(&(source, stream)) {
+                    self.known[*at].open_from = mark.next.get();
                 }
             }
         }
         self.failed.take().map_or(Ok(()), Err)
+    }
+
+    /// Returns whether the ring had no room for something. Then [`Self::publish`] must be called again at
+    /// [`Self::next_attempt`], and what waits in receive buffers is delivered once this returns `false`.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.lanes.iter().any(|lane| !lane.has_room())
+    }
+
+    /// Returns when to call [`Self::publish`] again, if something waits for room.
+    #[must_use]
+    pub fn next_attempt(&self) -> Option<Monotonic> {
+        self.lanes.iter().filter_map(Lane::due).min()
     }
 
     /// Returns what it has counted.
@@ -215,99 +263,140 @@ impl Inlet {
         &self.bus
     }
 
-    /// Publishes all staged messages. If the bus refuses one, the others follow nevertheless.
+    /// Publishes all that is staged and finds room. If the bus refuses something, what follows is published nevertheless.
     fn publish_staged(&mut self) {
-        let staged = std::mem::take(&mut self.staged);
-        let bytes = std::mem::take(&mut self.bytes);
-        let parts: Vec<[&[u8]; 1]> =
-            staged.iter().map(|message| [&bytes[message.from..message.to]]).collect();
-        let entries: Vec<Entry<'_>> =
-            staged.iter().zip(&parts).filter_map(|(it, parts)| self.entry(it, parts)).collect();
-        let mut refused = Vec::new();
-        let (mut counted, mut done) = (0, 0);
-        let mut failed = None;
-        while let Some(rest) = entries.get(done..).filter(|rest| !rest.is_empty()) {
-            let Err(error) = self.bus.publish(rest) else {
-                counted += rest.len() as u64;
-                break;
-            };
-            counted += error.published as u64;
-            let Some(entry) = entries.get(done + error.published) else { break };
-            if !concerns_one(&error.source) {
-                failed = Some(error.source);
-                break;
+        for lane in [HASTY, PATIENT] {
+            self.publish_lane(lane);
+        }
+        if self.lanes.iter().all(Lane::is_empty) {
+            for at in std::mem::take(&mut self.retired) {
+                self.forget(at);
             }
-            refused.push((entry.origin, error.source));
-            done += error.published + 1;
         }
-        drop(entries);
-        self.counters.messages += counted;
-        if let Some(error) = failed {
-            self.failed = Some(error.into());
-        }
-        for (origin, error) in refused {
-            self.refused(origin, error);
-        }
-        (self.staged, self.bytes) = (staged, bytes);
-        self.staged.clear();
-        self.bytes.clear();
     }
 
-    fn entry<'a>(&'a self, staged: &Staged, parts: &'a [&'a [u8]]) -> Option<Entry<'a>> {
-        let names = &self.streams.get(&staged.stream)?.names;
-        let Name::Accepted(topic) = names.get(staged.topic.get() as usize)? else { return None };
-        Some(Entry {
-            to_descendants: staged.to_descendants,
-            published_ns: staged.published_ns,
-            origin: Some(staged.origin),
-            open_from: staged.open_from,
-            ..Entry::new(topic, parts)
-        })
+    fn publish_lane(&mut self, lane: usize) {
+        while !self.lanes[lane].is_empty()
+            && self.lanes[lane].due().is_none_or(|due| due <= now().monotonic)
+        {
+            let Self { lanes, known, bus, .. } = self;
+            let topic = |staged: &Staged| topic_of(known, staged);
+            let (attempt, taken) = lanes[lane].publish(bus, || now().monotonic, topic);
+            self.counters.messages += taken.messages;
+            self.counters.losses += taken.losses;
+            self.counters.lost = self.counters.lost.saturating_add(taken.lost);
+            match attempt {
+                Attempt::Done => return,
+                Attempt::Full => {
+                    self.counters.full += 1;
+                    return;
+                }
+                Attempt::Failed(error) => {
+                    self.failed = Some(error.into());
+                    return;
+                }
+                Attempt::Refused(error) => {
+                    let refused = self.lanes[lane].first();
+                    let refused =
+                        refused.map(|first| (first.stream, first.origin, first.open_from));
+                    let loss = refused.and_then(|first| self.refused(first, error));
+                    self.lanes[lane].replace_first(loss);
+                }
+            }
+        }
     }
 
-    /// Counts a message that the bus refused, and reports it as lost if the bus takes that.
-    fn refused(&mut self, origin: Option<Origin>, error: PublishError) {
-        if let (PublishError::TooLong { .. }, Some(origin)) = (&error, origin) {
+    /// Counts what the bus refused. Returns the loss in its place, if the bus takes that.
+    fn refused(
+        &mut self,
+        (stream, origin, open_from): (usize, Origin, Option<u64>),
+        error: PublishError,
+    ) -> Option<Staged> {
+        if matches!(error, PublishError::TooLong { .. }) {
             self.counters.too_long += 1;
-            let stream = (Source(origin.source), Stream(origin.stream));
-            let lost = Lost {
-                from: origin,
-                until: origin.number + 1,
-                messages: 1,
-                bound: LostBound::Exact,
-                reason: toroni::LostReason::TooLong,
-                scope: self.scope_of(stream),
-            };
-            let open_from = self.open_from(stream);
-            return self.report(&lost, open_from);
+            return self.one_lost(stream, origin, open_from, toroni::LostReason::TooLong);
         }
         self.counters.refused += 1;
         self.refusal = Some(error);
+        None
     }
 
-    fn report(&mut self, lost: &Lost, open_from: Option<u64>) {
+    /// Returns the loss of one message.
+    fn one_lost(
+        &mut self,
+        stream: usize,
+        origin: Origin,
+        open_from: Option<u64>,
+        reason: toroni::LostReason,
+    ) -> Option<Staged> {
+        let (messages, bound, until) = (1, LostBound::Exact, origin.number + 1);
+        let scope = self.scope_of(Some(stream));
+        let lost = Lost { from: origin, until, messages, bound, reason, scope };
+        self.loss_of(stream, lost, open_from)
+    }
+
+    /// Returns a loss to stage, unless `accept` leaves out everything that it may be about.
+    fn loss_of(&mut self, stream: usize, lost: Lost, open_from: Option<u64>) -> Option<Staged> {
         if lost.scope.is_empty() {
-            // `accept` leaves out everything that it may be about.
             self.counters.filtered = self.counters.filtered.saturating_add(lost.messages);
-            return;
+            return None;
         }
-        match self.bus.publish_lost(lost, open_from) {
-            Ok(()) => {
-                self.counters.losses += 1;
-                self.counters.lost = self.counters.lost.saturating_add(lost.messages);
-            }
-            Err(error) if concerns_one(&error) => {
-                self.counters.refused += 1;
-                self.refusal = Some(error);
-            }
-            Err(error) => self.failed = Some(error.into()),
+        let origin = lost.from;
+        Some(Staged { stream, origin, open_from, item: Item::Loss(Box::new(lost)) })
+    }
+
+    fn stage(&mut self, lane: usize, staged: Option<Staged>) {
+        if let Some(staged) = staged {
+            self.lanes[lane].push(staged);
         }
+    }
+
+    /// Returns the place of a flow's stream.
+    fn place_of(&mut self, flow: Flow) -> Option<usize> {
+        let stream = (flow.source, flow.stream);
+        let at = match self.latest {
+            Some(at) if self.known[at].stream == stream => at,
+            _ => *self.streams.get(&stream)?,
+        };
+        self.latest = Some(at);
+        Some(at)
+    }
+
+    /// Enters a stream, in the place of an earlier session. Returns its place.
+    fn enter(&mut self, known: Known) -> usize {
+        let stream = known.stream;
+        let at = match self.free.pop() {
+            Some(at) => {
+                self.known[at] = known;
+                at
+            }
+            None => {
+                self.known.push(known);
+                self.known.len() - 1
+            }
+        };
+        self.latest = None;
+        if let Some(before) = self.streams.insert(stream, at) {
+            // What is staged refers to the names of the session before.
+            self.retired.push(before);
+        }
+        at
+    }
+
+    /// Frees the place of a stream.
+    fn forget(&mut self, at: usize) {
+        let names = std::mem::take(&mut self.known[at].names);
+        self.names -= names.len();
+        self.free.push(at);
     }
 
     /// Returns patterns of all topics that may be missing: the first segments of the stream's patterns, because a post to
     /// descendants may be among them, as far as they are accepted.
-    fn scope_of(&self, stream: (Source, Stream)) -> Vec<Pattern> {
-        let known = self.streams.get(&stream);
+    fn scope_of(&self, stream: Option<usize>) -> Vec<Pattern> {
+        if let Some(scope) = &self.lost_scope {
+            return scope.clone();
+        }
+        let known = stream.and_then(|at| self.known.get(at));
         let patterns: Option<Vec<Pattern>> = known
             .filter(|known| known.patterns > 0)
             .and_then(|known| known.scope.iter().cloned().collect());
@@ -333,11 +422,11 @@ impl Inlet {
     }
 
     /// Returns the lowest number of a stream that may still be missing, if messages arrive in any order.
-    fn open_from(&self, stream: (Source, Stream)) -> Option<u64> {
+    fn open_from(&self, stream: usize) -> Option<u64> {
         if self.selection.order == Order::Source {
             return None;
         }
-        self.streams.get(&stream).map(|known| known.open_from)
+        self.known.get(stream).map(|known| known.open_from)
     }
 
     /// Returns what a name of a stream is on this bus.
@@ -365,6 +454,18 @@ impl Inlet {
     }
 }
 
+/// Whether an error says that something must wait: for a slow subscriber, which may be an outlet of the same thread, or for
+/// another publisher.
+fn is_full(error: &PublishError) -> bool {
+    matches!(
+        error,
+        PublishError::Full
+            | PublishError::Busy
+            | PublishError::Timeout
+            | PublishError::WouldWaitForItself
+    )
+}
+
 /// Whether an error says something about one message or one source, and not about the bus.
 fn concerns_one(error: &PublishError) -> bool {
     matches!(
@@ -377,17 +478,39 @@ fn concerns_one(error: &PublishError) -> bool {
     )
 }
 
+/// Returns the topic of a staged message on the bus.
+fn topic_of<'a>(known: &'a [Known], staged: &Staged) -> Option<&'a InletTopic> {
+    let Item::Message { topic, .. } = &staged.item else { return None };
+    match known.get(staged.stream)?.names.get(topic.get() as usize)? {
+        Name::Accepted(topic) => Some(topic),
+        _ => None,
+    }
+}
+
 impl Inbox for Inlet {
+    fn wants(&mut self, flow: Flow, session: &SessionInfo<'_>) -> bool {
+        let waits = session.policy == Policy::Slowest;
+        self.slowest = waits.then_some((flow.source, flow.stream));
+        let name = session.name.as_str();
+        self.sources.is_empty() || self.sources.iter().any(|source| source == name)
+    }
+
+    #[inline]
+    fn has_room(&mut self, flow: Flow) -> bool {
+        // The usual case first.
+        if self.lanes.iter().all(Lane::has_room) {
+            return true;
+        }
+        self.place_of(flow).is_none_or(|at| self.lanes[self.known[at].lane].has_room())
+    }
+
     fn begins(&mut self, flow: Flow, patterns: u8) -> Option<Mark> {
-        // What is staged refers to the names of the session before.
-        self.publish_staged();
         let stream = (flow.source, flow.stream);
         let (way, ways) = &self.way;
         if !ways.may_bring(*way, stream, &self.selection) {
             self.aside.push(stream);
-            if let Some(before) = self.streams.remove(&stream) {
-                self.names -= before.names.len();
-            }
+            self.latest = None;
+            self.retired.extend(self.streams.remove(&stream));
             return None;
         }
         let claimed = self.bus.claim(flow.source.0, flow.series.0, flow.stream.0);
@@ -402,17 +525,15 @@ impl Inbox for Inlet {
                 0
             }
         };
-        let known = Known::new(flow.session, patterns, next);
-        if let Some(before) = self.streams.insert((flow.source, flow.stream), known) {
-            self.names -= before.names.len();
-        }
+        let lane = if self.slowest.take() == Some(stream) { PATIENT } else { HASTY };
+        self.enter(Known::new(flow, lane, patterns, next));
         // The bus has nothing of a series that is new to it: the stream is joined where it is.
         let (session, series) = (flow.session, flow.series);
         Number::new(next).filter(|_| next > 0).map(|next| Mark { session, series, next })
     }
 
     fn message(&mut self, flow: Flow, message: Message<'_>) {
-        let stream = (flow.source, flow.stream);
+        let Some(stream) = self.place_of(flow) else { return };
         let start = message.start;
         let origin = Origin {
             source: flow.source.0,
@@ -421,13 +542,10 @@ impl Inbox for Inlet {
             number: start.number.get(),
         };
         let open_from = self.open_from(stream);
-        let known = self.streams.get(&stream);
-        if known.is_none() {
-            // Another way brings it.
-            return;
-        }
-        let known = known.filter(|known| known.session == flow.session);
-        let name = known.and_then(|known| known.names.get(start.topic.get() as usize));
+        let known = &self.known[stream];
+        let lane = known.lane;
+        let is_current = known.session == flow.session;
+        let name = known.names.get(start.topic.get() as usize).filter(|_| is_current);
         match name {
             Some(Name::Accepted(_)) => {}
             Some(Name::Filtered) => {
@@ -436,53 +554,53 @@ impl Inbox for Inlet {
             }
             Some(Name::Invalid | Name::Unknown) | None => {
                 self.counters.no_topic += 1;
-                self.publish_staged();
-                let lost = Lost {
-                    from: origin,
-                    until: origin.number + 1,
-                    messages: 1,
-                    bound: LostBound::Exact,
-                    reason: toroni::LostReason::Topic,
-                    scope: self.scope_of(stream),
-                };
-                return self.report(&lost, open_from);
+                let lost = self.one_lost(stream, origin, open_from, toroni::LostReason::Topic);
+                return self.stage(lane, lost);
             }
         }
         let length = message.parts.length();
-        if self.bytes.len() + length > STAGE_BYTES {
-            self.publish_staged();
+        if self.lanes[lane].length() + length > STAGE_BYTES {
+            self.publish_lane(lane);
         }
-        let from = self.bytes.len();
-        let mut staged = Staged {
-            stream,
-            topic: start.topic,
-            from,
-            to: from,
-            to_descendants: start.to_descendants,
-            published_ns: start.published.map(|time| time.ns()),
-            origin,
-            open_from,
+        let staged = |from, to| {
+            let published_ns = start.published.map(|time| time.ns());
+            let Start { topic, to_descendants, .. } = start;
+            let item = Item::Message { topic, from, to, to_descendants, published_ns };
+            Staged { stream, origin, open_from, item }
         };
-        if length <= LONG_BYTES {
-            message.parts.for_each(|part| self.bytes.extend_from_slice(part));
-            staged.to = self.bytes.len();
-            self.staged.push(staged);
-            return;
+        if length > LONG_BYTES && self.lanes[lane].is_empty() {
+            let parts: Vec<&[u8]> = message.parts.clone().collect();
+            let staged = staged(0, 0);
+            let topic = topic_of(&self.known, &staged);
+            let Some(entry) = topic.map(|topic| stage::entry(&staged, topic, &parts)) else {
+                return;
+            };
+            match self.bus.try_publish(&[entry]) {
+                Ok(()) => {
+                    self.counters.messages += 1;
+                    return;
+                }
+                // It is staged, and waits there.
+                Err(error) if is_full(&error.source) => {}
+                Err(error) if concerns_one(&error.source) => {
+                    let lost = self.refused((stream, origin, open_from), error.source);
+                    return self.stage(lane, lost);
+                }
+                Err(error) => {
+                    self.failed = Some(error.source.into());
+                    return;
+                }
+            }
         }
-        self.publish_staged();
-        let parts: Vec<&[u8]> = message.parts.collect();
-        let Some(entry) = self.entry(&staged, &parts) else { return };
-        match self.bus.publish(&[entry]) {
-            Ok(()) => self.counters.messages += 1,
-            Err(error) if concerns_one(&error.source) => self.refused(Some(origin), error.source),
-            Err(error) => self.failed = Some(error.source.into()),
-        }
+        let (from, to) = self.lanes[lane].append(message.parts);
+        self.lanes[lane].push(staged(from, to));
     }
 
     fn topic(&mut self, flow: Flow, number: TopicNumber, name: TableName<'_>) {
         let at = number.get() as usize;
         let resolved = self.resolve(name);
-        let Some(known) = self.streams.get_mut(&(flow.source, flow.stream)) else { return };
+        let Some(place) = self.place_of(flow) else { return };
+        let known = &mut self.known[place];
         if let Some(scope) = known.scope.get_mut(at) {
             *scope = Pattern::new(name.as_str()).ok();
         }
@@ -498,12 +616,8 @@ impl Inbox for Inlet {
     }
 
     fn loss(&mut self, flow: Flow, loss: Loss) {
-        self.publish_staged();
-        let stream = (flow.source, flow.stream);
-        if !self.streams.contains_key(&stream) {
-            // Another way brings it.
-            return;
-        }
+        // Else another way brings it.
+        let Some(stream) = self.place_of(flow) else { return };
         // Without numbers it stands where the stream is.
         let first = loss.after.map_or_else(
             || loss.until.map_or(0, |until| until.get().saturating_sub(loss.count)),
@@ -532,10 +646,11 @@ impl Inbox for Inlet {
             messages: loss.count,
             bound,
             reason: reason_of(loss.reason),
-            scope: self.scope_of(stream),
+            scope: self.scope_of(Some(stream)),
         };
         let open_from = self.open_from(stream);
-        self.report(&lost, open_from);
+        let (lane, lost) = (self.known[stream].lane, self.loss_of(stream, lost, open_from));
+        self.stage(lane, lost);
     }
 }
 

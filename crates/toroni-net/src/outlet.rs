@@ -87,8 +87,8 @@ pub struct Outlet {
 }
 
 impl Outlet {
-    /// Starts a stream with the messages of a bus from `start` on. The configuration was checked by
-    /// [`Config::check_sender`]. Of the identity, `patterns`, `series` and `begins` are set here.
+    /// Starts a stream with the messages of a bus from `start` on. If it gates, publishers of the bus wait for it. The
+    /// configuration was checked by [`Config::check_sender`]. Of the identity, `patterns`, `series` and `begins` are set here.
     ///
     /// # Errors
     /// See [`OutletError`].
@@ -98,6 +98,7 @@ impl Outlet {
         config: &Config,
         identity: &Identity<'_>,
         start: Start,
+        is_gating: bool,
         now: Monotonic,
     ) -> Result<Self, OutletError> {
         let Selection { patterns, prefix, express } = selection;
@@ -111,7 +112,8 @@ impl Outlet {
         if table.is_empty() {
             return Err(OutletError::Patterns { problem: "there are none".to_owned() });
         }
-        let builder = bus.subscriber().start(start).gating(false).local_only(true).name("outlet");
+        let builder =
+            bus.subscriber().start(start).gating(is_gating).local_only(true).name("outlet");
         let builder = patterns.iter().fold(builder, |all, pattern| all.pattern(pattern.as_str()));
         let subscriber = builder.build()?;
         let (series, begins) =

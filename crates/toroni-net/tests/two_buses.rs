@@ -138,7 +138,7 @@ impl Rig {
             required: &[],
         };
         let now = self.now().monotonic;
-        Outlet::new(&self.from, selection, &config(), &identity, start, now).unwrap()
+        Outlet::new(&self.from, selection, &config(), &identity, start, false, now).unwrap()
     }
 
     fn inlet(&mut self, selection: inlet::Selection) -> (Arrivals, Inlet) {

@@ -402,8 +402,13 @@ const LAYERS_OF_SEQUENCER: &[Layer] = &[
 ];
 
 /// Like [`UNSAFE`], for `crates/toroni-net/src`: system calls that take pointers, and that rustix does not have.
-const UNSAFE_IN_NET: &[&str] =
-    &["host/clock.rs", "host/ethtool.rs", "socket/batch.rs", "socket/options.rs"];
+const UNSAFE_IN_NET: &[&str] = &[
+    "host/clock.rs",
+    "host/ethtool.rs",
+    "node/scheduling.rs",
+    "socket/batch.rs",
+    "socket/options.rs",
+];
 
 /// Paths that only some files may use: loom could not follow them elsewhere.
 pub(super) struct Reserved {

@@ -26,7 +26,7 @@ use toroni_proto::batcher::Now;
 use toroni_proto::legs::{Leg, MAX_LEGS, Path};
 use toroni_proto::sender::Sender;
 use toroni_proto::time::{MILLISECOND, Monotonic, SECOND};
-use toroni_proto::wire::Address;
+use toroni_proto::wire::{Address, Kind};
 
 /// How often a turn reads all sockets, or packs for a stream, before others have their turn.
 pub(crate) const ROUNDS: usize = 8;
@@ -34,6 +34,8 @@ pub(crate) const ROUNDS: usize = 8;
 pub(crate) const STALL_NS: u64 = 20 * MILLISECOND;
 /// The longest sleep: the bus may be removed, or an interface may change, without any event.
 pub(crate) const LONGEST_SLEEP_NS: u64 = SECOND;
+/// Where a datagram has its type, and that of a SESSION.
+const SESSION_PLACE: (u8, u8) = (3, Kind::Session as u8);
 /// The longest datagram that is received, in bytes.
 const LONGEST: usize = 65_536;
 
@@ -60,7 +62,7 @@ pub enum LinkError {
 pub struct Counters {
     /// Datagrams that the kernel took.
     pub sent: u64,
-    /// Datagrams that it refused: the interface is down, or they are longer than it sends. They count as lost on the way.
+    /// Datagrams that it refused: the interface is down, or they are longer than it sends. Receivers ask again for them.
     pub refused: u64,
     /// Datagrams that arrived.
     pub received: u64,
@@ -68,14 +70,30 @@ pub struct Counters {
     pub truncated: u64,
 }
 
+/// Where a datagram came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum To {
+    /// To one of the groups that the node receives, by its place among them.
+    Group(usize),
+    /// To a group to which the node only sends: a SESSION.
+    Watched,
+    /// To the node alone.
+    Node,
+}
+
 /// The sockets of a node.
 pub struct Link {
     legs: Vec<Sockets>,
+    /// How many of the groups are received. The others are watched.
+    received: usize,
     receiver: batch::Receiver,
     memory: Box<[u8]>,
     datagram_bytes: usize,
     counters: Counters,
     refusal: Option<io::Error>,
+    /// How many datagrams in a row the kernel has refused, and what that was before it took one.
+    refused: u64,
+    recovery: Option<u64>,
 }
 
 /// The sockets on one interface.
@@ -101,6 +119,9 @@ impl Link {
     /// Opens the sockets: on each interface one for each group that is received, and one that sends, also to `peers`.
     /// `datagram_bytes` is the longest datagram of any stream.
     ///
+    /// A group among the peers is joined, too. The kernel passes only its SESSIONs on, which show whether another node has
+    /// the same source id. And with a TTL of 0, Linux keeps datagrams on the host only if a socket of it is in the group.
+    ///
     /// # Errors
     /// See [`LinkError`].
     pub fn open(
@@ -115,12 +136,25 @@ impl Link {
             Some(one) if all.iter().all(|other| other.is_ipv4() == one.is_ipv4()) => one.ip(),
             _ => return Err(LinkError::Family(all)),
         };
+        let mut watched: Vec<SocketAddr> = peers
+            .iter()
+            .filter(|peer| peer.ip().is_multicast() && !groups.contains(peer))
+            .copied()
+            .collect();
+        watched.sort_unstable();
+        watched.dedup();
+        let small = Options { receive_buffer: None, ..*options };
         let mut legs = Vec::with_capacity(interfaces.len());
         for (index, interface) in interfaces.iter().enumerate() {
             let leg = Leg::new(index).ok_or(LinkError::Legs(interfaces.len()))?;
             let source = interface.source(family)?;
             let unicast = Datagram::leg(source, interface, options)?;
-            let groups = groups.iter().map(|group| Datagram::group(*group, interface, options));
+            let received = groups.iter().map(|group| Datagram::group(*group, interface, options));
+            let watched = watched.iter().map(|group| {
+                let place = SESSION_PLACE;
+                Datagram::group_filtered(*group, interface, &small, place)
+            });
+            let groups = received.chain(watched);
             legs.push(Sockets {
                 leg,
                 interface: interface.clone(),
@@ -137,11 +171,14 @@ impl Link {
         let datagram_bytes = datagram_bytes.min(LONGEST) + 1;
         Ok(Self {
             legs,
+            received: groups.len(),
             receiver: batch::Receiver::new(),
             memory: vec![0; BATCH * datagram_bytes].into(),
             datagram_bytes,
             counters: Counters::default(),
             refusal: None,
+            refused: 0,
+            recovery: None,
         })
     }
 
@@ -155,6 +192,9 @@ impl Link {
             datagram_bytes: 1,
             counters: Counters::default(),
             refusal: None,
+            received: 0,
+            refused: 0,
+            recovery: None,
         }
     }
 
@@ -166,7 +206,7 @@ impl Link {
     pub fn receive(
         &mut self,
         is_late: bool,
-        mut take: impl FnMut(Path, &Arrival, &[u8]),
+        mut take: impl FnMut(Path, To, &Arrival, &[u8]),
     ) -> io::Result<bool> {
         let mut has_more = true;
         for round in 0.. {
@@ -179,10 +219,16 @@ impl Link {
     }
 
     /// Receives at most [`BATCH`] datagrams of each socket.
-    fn receive_once(&mut self, take: &mut impl FnMut(Path, &Arrival, &[u8])) -> io::Result<bool> {
+    fn receive_once(
+        &mut self,
+        take: &mut impl FnMut(Path, To, &Arrival, &[u8]),
+    ) -> io::Result<bool> {
         let mut has_more = false;
+        let received = self.received;
         for sockets in &self.legs {
-            for socket in sockets.groups.iter().chain([&sockets.unicast]) {
+            let to = |place| if place < received { To::Group(place) } else { To::Watched };
+            let groups = sockets.groups.iter().enumerate().map(|(at, group)| (to(at), group));
+            for (to, socket) in groups.chain([(To::Node, &sockets.unicast)]) {
                 let buffers = self.memory.chunks_exact_mut(self.datagram_bytes);
                 let arrivals = self.receiver.receive(socket, buffers)?;
                 has_more |= arrivals.len() == BATCH;
@@ -195,7 +241,7 @@ impl Link {
                         continue;
                     }
                     let path = Path { leg: sockets.leg, address: to_address(arrival.from) };
-                    take(path, arrival, &buffer[..arrival.length]);
+                    take(path, to, arrival, &buffer[..arrival.length]);
                 }
             }
         }
@@ -255,10 +301,13 @@ impl Link {
                     Ok(sent) => {
                         self.counters.sent += sent as u64;
                         outbox.sent += sent;
+                        let refused = std::mem::take(&mut self.refused);
+                        self.recovery = Some(refused).filter(|_| refused > 0).or(self.recovery);
                     }
                     // Only the first one: what follows may have another destination.
                     Err(error) => {
                         self.counters.refused += 1;
+                        self.refused += 1;
                         self.refusal = Some(error);
                         outbox.sent += 1;
                     }
@@ -272,13 +321,18 @@ impl Link {
         self.refusal.take()
     }
 
+    /// Takes how many datagrams the kernel has refused before it took one again, if it did since the last call.
+    pub fn recovery(&mut self) -> Option<u64> {
+        self.recovery.take()
+    }
+
     /// Returns what was counted.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// Returns what the kernel gave each socket for the receive buffer that was asked for.
+    /// Returns what the kernel gave each socket that receives messages or requests for the receive buffer that was asked for.
     pub fn buffers(&self) -> impl Iterator<Item = buffer::Grant> {
         let sockets = self.legs.iter().flat_map(|leg| leg.groups.iter().chain([&leg.unicast]));
         sockets.filter_map(Datagram::grant)

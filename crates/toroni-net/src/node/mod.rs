@@ -10,15 +10,18 @@
 
 pub mod config;
 pub mod link;
+mod receiving;
+pub mod scheduling;
 pub mod start;
 pub mod state;
 pub mod tcp;
 
-use crate::inlet::{self, Inlet, InletError, Ways};
+use self::receiving::{Inlets, Receiving};
+use crate::inlet::{self, Inlet, InletError};
 use crate::membership::Membership;
 use crate::now::now;
 use crate::outlet::{self, Outlet, OutletError};
-use link::{LONGEST_SLEEP_NS, Link, LinkError, ROUNDS, STALL_NS};
+use link::{LONGEST_SLEEP_NS, Link, LinkError, ROUNDS, STALL_NS, To};
 use state::{Journal, State, StateError};
 use std::io;
 use std::net::SocketAddr;
@@ -27,15 +30,15 @@ use std::sync::Arc;
 use std::time::Duration;
 use tcp::{Tcp, TcpError};
 use thiserror::Error;
-use toroni::{Bus, FileError, PublisherError, Start, SubscriberError};
-use toroni_proto::arrivals::{self, Arrivals};
+use toroni::{Bus, FileError, Pattern, PublisherError, Start, SubscriberError};
+use toroni_proto::arrivals::{self, Arrivals, Collisions};
 use toroni_proto::batcher::Now;
 use toroni_proto::config::Config;
-use toroni_proto::id::{Sequence, Series, Source, Stream};
+use toroni_proto::id::{Realm, Sequence, Series, Source, Stream};
 use toroni_proto::legs::Path;
 use toroni_proto::sender::{self, Identity};
 use toroni_proto::time::Monotonic;
-use toroni_proto::wire::{Kind, Reject};
+use toroni_proto::wire::{Keys, Kind, NodeName, Reject};
 
 /// What a node is and does.
 #[derive(Clone, Debug)]
@@ -45,11 +48,13 @@ pub struct Settings {
     /// What it sends.
     pub send: Vec<Send>,
     /// What it receives.
-    pub receive: Option<Receive>,
+    pub receive: Vec<Receive>,
     /// What it serves over TCP.
     pub listen: Option<tcp::Listen>,
     /// From where it receives over TCP.
     pub connect: Vec<tcp::Connect>,
+    /// Whether it refuses to start if the kernel gives a smaller receive buffer than it asks for.
+    pub strict_buffers: bool,
     /// Where it keeps how far its streams were sent. Without it, a stream begins anew with each process: what was
     /// published meanwhile is reported as lost.
     pub state: Option<Arc<State>>,
@@ -68,9 +73,13 @@ pub struct Send {
     pub to: Vec<SocketAddr>,
     /// The first message, unless the journal knows where the stream continues.
     pub start: Start,
+    /// Whether publishers of the bus wait until it has taken their messages.
+    pub is_gating: bool,
+    /// With the policy slowest: the names of the nodes that it waits for, if they ask for it.
+    pub required: Vec<String>,
 }
 
-/// What a node receives.
+/// What a node receives with one set of settings.
 #[derive(Clone, Debug)]
 pub struct Receive {
     /// The groups that it joins.
@@ -79,6 +88,15 @@ pub struct Receive {
     pub selection: inlet::Selection,
     /// Buffers, times and all else; checked.
     pub config: Config,
+    /// The names of the nodes whose streams are taken. Empty: all.
+    pub sources: Vec<String>,
+    /// Whether senders with the policy slowest should wait for this node.
+    pub is_required: bool,
+    /// Which subscribers learn of losses: those of these topics of the bus, at most 16. `None`: those of the streams'
+    /// patterns.
+    pub lost_scope: Option<Vec<Pattern>>,
+    /// The bus to which it is written, if that is not the node's.
+    pub into: Option<Bus>,
 }
 
 /// Why a node does not start, or ends.
@@ -102,6 +120,21 @@ pub enum NodeError {
     /// The bus has no place for an inlet.
     #[error(transparent)]
     Publisher(#[from] PublisherError),
+    /// A required receiver cannot have this name.
+    #[error("{0:?} is no name of a node, so no receiver can be required by it")]
+    Required(String),
+    /// The receive buffer is too small, and `strict_buffers` is set.
+    #[error(
+        "the kernel gave a receive buffer of {granted} bytes, and {requested} are needed: {change}"
+    )]
+    Buffer {
+        /// What it gave.
+        granted: u64,
+        /// What was asked for.
+        requested: u64,
+        /// What helps.
+        change: String,
+    },
     /// It cannot keep its state.
     #[error(transparent)]
     State(#[from] StateError),
@@ -126,8 +159,10 @@ pub enum Event {
     Aside(Source, Stream),
     /// The bus refused messages of a source.
     Refused(toroni::PublishError),
-    /// The kernel refused a datagram.
+    /// The kernel refused a datagram. Receivers ask again for what was not sent.
     Unsent(io::Error),
+    /// It takes datagrams again. So many were refused since it took one.
+    SentAgain(u64),
     /// A journal cannot be written: a restart would begin at an earlier checkpoint.
     Journal(io::Error),
     /// This process did not run for so long, in nanoseconds.
@@ -138,8 +173,12 @@ pub enum Event {
 pub struct Node {
     link: Link,
     outlets: Vec<Sending>,
-    receiving: Option<(Arrivals, Inlet)>,
+    receiving: Vec<Receiving>,
     tcp: Option<Tcp>,
+    /// For the groups to which it only sends: whether another node has its source id.
+    collisions: Collisions,
+    collision: Option<arrivals::Event>,
+    member: (Realm, Option<Keys>),
     /// When it should have begun its turn at the latest.
     due: Option<Monotonic>,
     stalled: Option<u64>,
@@ -210,42 +249,51 @@ impl Node {
         let wrong = || NodeError::Name(member.name.clone());
         let name = member.node_name().ok_or_else(wrong)?;
         let now = now();
-        let groups = settings.receive.as_ref().map_or(&[][..], |receive| &receive.groups);
+        let groups: Vec<SocketAddr> =
+            settings.receive.iter().flat_map(|receive| receive.groups.iter().copied()).collect();
         let datagrams = settings.send.iter().map(|send| send.config.datagram_bytes);
         let received = settings.receive.iter().map(|receive| receive.config.datagram_bytes);
         let datagram = datagrams.chain(received).max().unwrap_or_default();
         let datagram = usize::try_from(datagram).unwrap_or(usize::MAX);
         let peers: Vec<SocketAddr> =
             settings.send.iter().flat_map(|send| send.to.iter().copied()).collect();
-        let link = if settings.send.is_empty() && settings.receive.is_none() {
+        let link = if settings.send.is_empty() && settings.receive.is_empty() {
             Link::none()
         } else {
-            Link::open(&member.interfaces, groups, &peers, &member.sockets, datagram)?
+            Link::open(&member.interfaces, &groups, &peers, &member.sockets, datagram)?
         };
-        let ways = Ways::default();
-        let has_inlet = settings.receive.is_some() || !settings.connect.is_empty();
-        let bus_inlet = has_inlet.then(|| bus.inlet().map(Arc::new)).transpose()?;
+        if settings.strict_buffers {
+            refuse_small_buffers(&link)?;
+        }
+        let mut inlets = Inlets::default();
+        let bus_inlet = if settings.connect.is_empty() { None } else { Some(inlets.of(bus)?) };
         let tcp = if settings.listen.is_some() || !settings.connect.is_empty() {
             let what = (settings.listen.as_ref(), &settings.connect[..], &settings.send[..]);
-            let inlet = bus_inlet.as_ref().map(|inlet| (inlet, &ways));
+            let inlet = bus_inlet.as_ref().map(|(inlet, ways)| (inlet, ways));
             Some(Tcp::open(bus, inlet, what, member, name, now)?)
         } else {
             None
         };
-        let listens = tcp.as_ref().and_then(Tcp::listener).map_or(0, |it| it.address().port());
+        let listen = tcp.as_ref().and_then(Tcp::listener).map_or(0, |it| it.address().port());
         let outlets = settings.send.iter().map(|send| {
-            let Send { selection, config, stream, .. } = send;
+            let Send { selection, config, stream, is_gating, .. } = send;
+            let required = send
+                .required
+                .iter()
+                .map(|name| NodeName::new(name).ok_or_else(|| NodeError::Required(name.clone())));
+            let required = required.collect::<Result<Vec<_>, _>>()?;
             // The outlet knows the series and the patterns.
             let identity = member.identity(name, *stream, Series(0), &[]);
-            let identity = Identity { listen: listens, ..identity };
+            let identity = Identity { listen, required: &required, ..identity };
             let journal = settings.state.as_ref().map(|state| {
                 let bus = state::hash(bus.id().to_string().as_bytes());
                 state.journal(*stream, bus, meaning_of(selection), config.generation_ns)
             });
             let journal = journal.transpose()?;
             let resumed = journal.as_ref().and_then(Journal::resume);
-            let begin =
-                |start| Outlet::new(bus, selection, config, &identity, start, now.monotonic);
+            let begin = |start| {
+                Outlet::new(bus, selection, config, &identity, start, *is_gating, now.monotonic)
+            };
             let mut outlet = match begin(resumed.map_or(send.start, Start::Sequence)) {
                 // Receivers learn from the session how many messages are missing at most.
                 Err(OutletError::Subscribe(SubscriberError::SequenceLost { .. })) => {
@@ -264,22 +312,20 @@ impl Node {
             })
         });
         let outlets = outlets.collect::<Result<_, NodeError>>()?;
-        let receiving = match settings.receive.as_ref().zip(bus_inlet) {
-            None => None,
-            Some((Receive { selection, config, .. }, inlet)) => {
-                let arrivals = Arrivals::new(
-                    config,
-                    member.realm,
-                    member.keys,
-                    member.me(name),
-                    member.instance,
-                    member.random(),
-                );
-                Some((arrivals, Inlet::new(inlet, selection.clone()).by_way(0, &ways)))
-            }
-        };
-        let state = settings.state.clone();
-        Ok(Self { link, outlets, receiving, tcp, due: None, stalled: None, _state: state })
+        let receiving = receiving::open(bus, member, name, &settings.receive, &mut inlets)?;
+        let collisions = Collisions::new(member.me(name).id, member.instance);
+        Ok(Self {
+            link,
+            outlets,
+            receiving,
+            tcp,
+            collisions,
+            collision: None,
+            member: (member.realm, member.keys),
+            due: None,
+            stalled: None,
+            _state: settings.state.clone(),
+        })
     }
 
     /// Does everything that can be done now. Returns whether there may be more at once.
@@ -289,18 +335,24 @@ impl Node {
     pub fn turn(&mut self) -> Result<bool, NodeError> {
         let now = now();
         let stall = self.due.map_or(0, |due| now.monotonic.since(due));
-        let Self { link, outlets, receiving, .. } = self;
+        let Self { link, outlets, receiving, collisions, collision, member, .. } = self;
         // Deadlines move before anything is read: the first datagram that waited would give gaps up whose repairs wait
         // behind it.
-        if let Some((arrivals, _)) = receiving {
-            arrivals.begin_turn(now.monotonic);
+        for one in receiving.iter_mut() {
+            one.arrivals.begin_turn(now.monotonic);
         }
-        let mut has_more = link.receive(stall >= STALL_NS, |path, _, bytes| {
-            route(now, path, bytes, outlets, receiving);
+        let mut has_more = link.receive(stall >= STALL_NS, |path, to, _, bytes| match to {
+            To::Watched => {
+                let (realm, keys) = member;
+                let (now, from) = (now.monotonic, path.address);
+                let event = collisions.handle_datagram(now, from, bytes, *realm, keys.as_ref());
+                *collision = event.or(*collision);
+            }
+            To::Group(group) => route(now, path, Some(group), bytes, outlets, receiving),
+            To::Node => route(now, path, None, bytes, outlets, receiving),
         })?;
-        if let Some((arrivals, inlet)) = receiving {
-            arrivals.handle_timeout(now.monotonic, inlet);
-            inlet.publish(arrivals.marks())?;
+        for one in receiving.iter_mut() {
+            has_more |= one.publish(now.monotonic)?;
         }
         if stall >= STALL_NS {
             self.stalled = Some(stall);
@@ -309,8 +361,8 @@ impl Node {
         for sending in outlets.iter_mut() {
             has_more |= sending.turn(now, link)?;
         }
-        if let Some((arrivals, _)) = receiving {
-            link.ask(now.monotonic, arrivals);
+        for one in receiving.iter_mut() {
+            link.ask(now.monotonic, &mut one.arrivals);
         }
         link.flush();
         if let Some(tcp) = &mut self.tcp {
@@ -325,9 +377,9 @@ impl Node {
 
     fn next(&mut self, now: Monotonic) -> Option<Monotonic> {
         let senders = self.outlets.iter_mut().filter_map(|it| it.outlet.sender().poll_timeout());
-        let arrivals = self.receiving.iter().filter_map(|(arrivals, _)| arrivals.poll_timeout());
+        let receiving = self.receiving.iter().filter_map(Receiving::poll_timeout);
         let tcp = self.tcp.iter().filter_map(Tcp::poll_timeout);
-        let next = senders.chain(arrivals).chain(tcp).min();
+        let next = senders.chain(receiving).chain(tcp).min();
         next.or(Some(now.after(LONGEST_SLEEP_NS)))
     }
 
@@ -374,6 +426,9 @@ impl Node {
         if let Some(error) = self.link.refusal() {
             return Some(Event::Unsent(error));
         }
+        if let Some(refused) = self.link.recovery() {
+            return Some(Event::SentAgain(refused));
+        }
         for Sending { stream, outlet, journal_error, .. } in &mut self.outlets {
             if let Some(error) = journal_error.take() {
                 return Some(Event::Journal(error));
@@ -385,12 +440,8 @@ impl Node {
         if let Some(event) = self.tcp.as_mut().and_then(Tcp::event) {
             return Some(Event::Tcp(event));
         }
-        let (arrivals, inlet) = self.receiving.as_mut()?;
-        if let Some((source, stream)) = inlet.aside() {
-            return Some(Event::Aside(source, stream));
-        }
-        let event = arrivals.poll_event().map(Event::Arrivals);
-        event.or_else(|| inlet.refusal().map(Event::Refused))
+        let collision = self.collision.take().map(Event::Arrivals);
+        collision.or_else(|| self.receiving.iter_mut().find_map(Receiving::event))
     }
 
     /// Returns the sockets.
@@ -399,10 +450,15 @@ impl Node {
         &self.link
     }
 
-    /// Returns what it receives, and the inlet of the bus.
+    /// Returns what it receives with each set of settings, and the inlets that bring it to their buses.
+    pub fn receiving(&self) -> impl Iterator<Item = (&Arrivals, &Inlet)> {
+        self.receiving.iter().map(|one| (&one.arrivals, &one.inlet))
+    }
+
+    /// Returns the name of the node that sends as this source, once it has stated it.
     #[must_use]
-    pub fn receiving(&self) -> Option<&(Arrivals, Inlet)> {
-        self.receiving.as_ref()
+    pub fn name_of(&self, source: Source) -> Option<&str> {
+        self.receiving.iter().find_map(|one| one.arrivals.name_of(source))
     }
 
     /// Returns what it serves and receives over TCP.
@@ -421,9 +477,10 @@ impl Node {
 fn route(
     now: Now,
     path: Path,
+    group: Option<usize>,
     bytes: &[u8],
     outlets: &mut [Sending],
-    receiving: &mut Option<(Arrivals, Inlet)>,
+    receiving: &mut [Receiving],
 ) {
     if Kind::of(bytes).is_some_and(Kind::is_for_sender) {
         for Sending { outlet, .. } in outlets {
@@ -433,9 +490,18 @@ fn route(
                 _ => return,
             }
         }
-    } else if let Some((arrivals, inlet)) = receiving {
-        let _ = arrivals.handle_datagram(now.monotonic, path, bytes, inlet);
+    } else {
+        for one in receiving {
+            one.take(now.monotonic, path, group, bytes);
+        }
     }
+}
+
+/// Refuses a receive buffer that is smaller than what was asked for.
+fn refuse_small_buffers(link: &Link) -> Result<(), NodeError> {
+    let Some(small) = link.buffers().find(|grant| !grant.is_enough()) else { return Ok(()) };
+    let change = small.change().map_or_else(String::new, |change| change.to_string());
+    Err(NodeError::Buffer { granted: small.granted, requested: small.requested, change })
 }
 
 /// Returns a hash of what the numbers of a stream mean: which messages of the bus they name.

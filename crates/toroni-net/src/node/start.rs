@@ -12,16 +12,19 @@ use crate::socket::Options;
 use crate::socket::buffer::Charge;
 use crate::{inlet, outlet};
 use rustix::fs::Mode;
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
-use toroni::{Bus, BusConfig, OpenError, Start};
+use toroni::{Bus, BusConfig, FileError, OpenError, Policy as BusPolicy, Start};
 use toroni_proto::id::{Realm, Session, Source, Stream};
 use toroni_proto::wire::{Key, Keys, NodeName, Policy};
 
+/// How long the kernel polls the card for a node that never sleeps, where it may.
+const BUSY_POLL: Duration = Duration::from_micros(50);
 /// The rate for which a receive buffer is made where the interface states no speed: 1 Gbit/s.
 const USUAL_RATE: u64 = 1_000_000_000;
 
@@ -29,10 +32,23 @@ const USUAL_RATE: u64 = 1_000_000_000;
 #[derive(Debug, Error)]
 pub enum StartError {
     /// The configuration asks for something that this version does not do.
-    #[error("this version does not do {what} yet: leave it out")]
-    NotYet {
-        /// The setting.
-        what: String,
+    #[error("this version does not do all of this: {}", list(.0))]
+    NotYet(Vec<NotYet>),
+    /// The sender waits for its receivers for longer than publishers of the bus wait for it.
+    #[error(
+        "[[send]] {stream} waits up to {hold_limit:?} for a required receiver (hold_limit), and publishers of the bus \
+         {bus} wait by its policy {policy}: messages would be lost while the sender waits. Choose a shorter hold_limit, or \
+         create the bus with a policy that waits as long"
+    )]
+    HoldLimit {
+        /// The number of the stream.
+        stream: u16,
+        /// How long it may wait.
+        hold_limit: Duration,
+        /// The name of the bus.
+        bus: String,
+        /// The policy of the bus.
+        policy: BusPolicy,
     },
     /// The interfaces of this host do not fit.
     #[error(transparent)]
@@ -58,6 +74,14 @@ pub enum StartError {
         /// Why.
         source: Box<OpenError>,
     },
+    /// The bus cannot be looked at.
+    #[error("cannot read the settings of the bus {name}: {source}")]
+    Stats {
+        /// Its name.
+        name: String,
+        /// Why.
+        source: FileError,
+    },
     /// The state cannot be used.
     #[error(transparent)]
     State(#[from] StateError),
@@ -76,8 +100,9 @@ pub enum StartError {
 /// # Errors
 /// See [`StartError`].
 pub fn prepare(config: &config::Node) -> Result<(Bus, Settings), StartError> {
-    if let Some(what) = not_yet(config) {
-        return Err(StartError::NotYet { what });
+    let not_yet = not_yet(config);
+    if !not_yet.is_empty() {
+        return Err(StartError::NotYet(not_yet));
     }
     let name = match &config.name {
         Some(name) => name.clone(),
@@ -92,6 +117,7 @@ pub fn prepare(config: &config::Node) -> Result<(Bus, Settings), StartError> {
     };
     let keys = keys(config)?;
     let bus = open(&config.bus)?;
+    check_hold_limits(config, &bus)?;
     let state = config.state.as_deref().map(State::open).transpose()?.map(Arc::new);
     let session = match &state {
         Some(state) => state.begin_session(now().wall)?,
@@ -102,7 +128,7 @@ pub fn prepare(config: &config::Node) -> Result<(Bus, Settings), StartError> {
         ttl: ttl.unwrap_or(Options::default().ttl),
         is_looped: config.sends.iter().any(|send| send.config.loopback),
         receive_buffer: Some(buffer(&interfaces, config.stall)),
-        ..Options::default()
+        busy_poll: if config.is_busy { BUSY_POLL } else { Duration::ZERO },
     };
     let member = Membership {
         realm: Realm::of(&config.realm),
@@ -116,49 +142,93 @@ pub fn prepare(config: &config::Node) -> Result<(Bus, Settings), StartError> {
     };
     let mtu = member.interfaces.iter().map(|interface| interface.mtu).min();
     let send = config.sends.iter().map(|send| sending(send, mtu)).collect();
-    let receive = receiving(&config.receives);
+    let receive = receiving(config)?;
     let listen = config.listen.as_ref().map(|listen| listening(listen, &config.sends));
     let connect = config.connects.iter().map(connecting).collect();
-    Ok((bus, Settings { member, send, receive, listen, connect, state }))
+    let strict_buffers = config.strict_buffers;
+    Ok((bus, Settings { member, send, receive, listen, connect, strict_buffers, state }))
 }
 
-/// Returns the first setting that has no effect in this version. A setting without effect would be a promise.
-fn not_yet(config: &config::Node) -> Option<String> {
-    let is = |given: bool, what: &str| given.then(|| what.to_owned());
-    let of_node = [
-        is(config.sequencer.is_some(), "[sequencer]"),
-        is(!config.budget.is_empty(), "[budget]"),
-        is(config.metrics.is_some(), "metrics in [node]"),
-        is(config.is_busy, "poll = \"busy\" in [node]"),
-        is(config.cpu.is_some(), "cpu in [node]"),
-        is(config.realtime.is_some(), "realtime in [node]"),
-        is(config.strict_buffers, "strict_buffers in [node]"),
-        is(config.log != "info", "log in [node]"),
-    ];
-    let of_sends = config.sends.iter().flat_map(|send| {
-        let of = |what: &str| format!("{what} in [[send]] {}", send.stream);
-        [
-            is(send.config.policy == Policy::Slowest, &of("policy = \"slowest\"")),
-            is(send.is_gating, &of("gating = true")),
-        ]
+/// A setting that this version does not act on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotYet {
+    /// The name of its section, such as `send`.
+    pub section: &'static str,
+    /// The place of that among the sections of the same name, from 0.
+    pub index: usize,
+    /// The key, unless it is the section as a whole.
+    pub key: Option<&'static str>,
+    /// What is missing, and what to do.
+    pub problem: String,
+}
+
+/// `[[receive]] 2: join: …`
+impl fmt::Display for NotYet {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}: {}", self.setting(), self.problem)
+    }
+}
+
+impl NotYet {
+    /// Returns the setting as findings name it.
+    #[must_use]
+    pub fn setting(&self) -> String {
+        let sections = config::schema::sections();
+        let section = sections.iter().find(|section| section.name == self.section);
+        let header = section.map_or_else(String::new, config::schema::Section::header);
+        let is_list = section.is_some_and(|section| section.is_list);
+        let number = if is_list { format!(" {}", self.index + 1) } else { String::new() };
+        let key = self.key.map_or_else(String::new, |key| format!(": {key}"));
+        format!("{header}{number}{key}")
+    }
+}
+
+fn list(all: &[NotYet]) -> String {
+    all.iter().map(NotYet::to_string).collect::<Vec<_>>().join("; ")
+}
+
+/// Returns all settings that have no effect in this version. A setting without effect would be a promise.
+#[must_use]
+pub fn not_yet(config: &config::Node) -> Vec<NotYet> {
+    const LATER: &str = "this version does not do it yet: leave it out";
+    const HISTORY: &str = "needs the history of a stream over TCP, which this version does not ask for in a group: leave \
+                           it out, and the node begins with what is sent from now on";
+    let mut all = Vec::new();
+    let mut is = |given: bool, section, index, key, problem: &str| {
+        if given {
+            all.push(NotYet { section, index, key, problem: problem.to_owned() });
+        }
+    };
+    is(config.sequencer.is_some(), "sequencer", 0, None, LATER);
+    is(!config.budget.is_empty(), "budget", 0, None, LATER);
+    is(config.metrics.is_some(), "node", 0, Some("metrics"), LATER);
+    is(config.log != "info", "node", 0, Some("log"), LATER);
+    for (index, receive) in config.receives.iter().enumerate() {
+        is(receive.join != Join::Live, "receive", index, Some("join"), HISTORY);
+    }
+    all
+}
+
+/// A sender that waits for receivers lets the publishers of its bus wait, and they must not give up before it does.
+fn check_hold_limits(config: &config::Node, bus: &Bus) -> Result<(), StartError> {
+    let waiting: Vec<_> =
+        config.sends.iter().filter(|send| send.config.policy == Policy::Slowest).collect();
+    if waiting.is_empty() {
+        return Ok(());
+    }
+    let broken = |source: FileError| StartError::Stats { name: bus.name().to_owned(), source };
+    let policy = bus.stats().map_err(broken)?.policy;
+    let patience = config::bus_patience(policy);
+    let too_long = waiting.iter().find(|send| {
+        patience.is_some_and(|limit| limit < Duration::from_nanos(send.config.hold_limit_ns))
     });
-    let first = config.receives.first();
-    let of_receives = config.receives.iter().flat_map(|receive| {
-        let of = |what: &str| format!("{what} in [[receive]] {}", receive.group);
-        let differs = first.is_some_and(|first| {
-            (&first.accept, &first.prefix, &first.config)
-                != (&receive.accept, &receive.prefix, &receive.config)
-        });
-        [
-            is(receive.join != Join::Live, &of("join")),
-            is(receive.is_required, &of("required = true")),
-            is(!receive.sources.is_empty(), &of("sources")),
-            is(receive.lost_scope.is_some(), &of("lost_scope")),
-            is(receive.into.is_some(), &of("into")),
-            is(differs, &of("settings other than those of the first group,")),
-        ]
-    });
-    of_node.into_iter().chain(of_sends).chain(of_receives).flatten().next()
+    let Some(send) = too_long else { return Ok(()) };
+    Err(StartError::HoldLimit {
+        stream: send.stream,
+        hold_limit: Duration::from_nanos(send.config.hold_limit_ns),
+        bus: bus.name().to_owned(),
+        policy,
+    })
 }
 
 fn host_name() -> Result<String, StartError> {
@@ -268,20 +338,45 @@ fn sending(send: &config::Outgoing, mtu: Option<u32>) -> Send {
             Destination::Addresses(all) => all.clone(),
         },
         start: Start::Latest,
+        is_gating: send.is_gating,
+        required: send.required.clone(),
     }
 }
 
-fn receiving(receives: &[config::Incoming]) -> Option<Receive> {
-    let first = receives.first()?;
-    Some(Receive {
-        groups: receives.iter().map(|receive| receive.group).collect(),
-        selection: inlet::Selection {
-            accept: first.accept.clone(),
-            prefix: first.prefix.clone(),
-            order: first.config.order,
-        },
-        config: first.config.clone(),
-    })
+/// Returns what is received, once for all groups with the same settings.
+fn receiving(node: &config::Node) -> Result<Vec<Receive>, StartError> {
+    let mut all: Vec<(&config::Incoming, Receive)> = Vec::new();
+    for incoming in &node.receives {
+        let same = |(other, _): &&mut (&config::Incoming, Receive)| {
+            config::Incoming { group: incoming.group, ..(*other).clone() } == *incoming
+        };
+        if let Some((_, receive)) = all.iter_mut().find(same) {
+            receive.groups.push(incoming.group);
+            continue;
+        }
+        let into = incoming.into.as_ref().filter(|into| **into != node.bus.name);
+        let into = into.map(|name| {
+            let (directory, policy) = (node.bus.directory.clone(), node.bus.policy);
+            let (writers, readers) = (node.bus.writers.clone(), node.bus.readers.clone());
+            let (name, capacity) = (name.clone(), node.bus.capacity);
+            open(&config::Bus { name, directory, capacity, policy, writers, readers })
+        });
+        let receive = Receive {
+            groups: vec![incoming.group],
+            selection: inlet::Selection {
+                accept: incoming.accept.clone(),
+                prefix: incoming.prefix.clone(),
+                order: incoming.config.order,
+            },
+            config: incoming.config.clone(),
+            sources: incoming.sources.clone(),
+            is_required: incoming.is_required,
+            lost_scope: incoming.lost_scope.clone(),
+            into: into.transpose()?,
+        };
+        all.push((incoming, receive));
+    }
+    Ok(all.into_iter().map(|(_, receive)| receive).collect())
 }
 
 fn listening(listen: &config::Listen, sends: &[config::Outgoing]) -> tcp::Listen {

@@ -142,6 +142,23 @@ impl Datagram {
         Ok(socket)
     }
 
+    /// Opens a socket as [`Self::group`] does, which gets only datagrams with this byte at this place. The kernel drops the
+    /// others before they are in the socket.
+    ///
+    /// # Errors
+    /// See [`Self::group`].
+    pub fn group_filtered(
+        group: SocketAddr,
+        on: &Interface,
+        options: &Options,
+        (place, byte): (u8, u8),
+    ) -> Result<Self, SocketError> {
+        let socket = Self::group(group, on, options)?;
+        options::keep_only(&socket.descriptor, place, byte)
+            .map_err(|error| SocketError::new("configure", socket.address, on, error))?;
+        Ok(socket)
+    }
+
     /// Opens a socket that sends on this interface, from this address of it, and receives what is sent there. With port 0,
     /// the kernel chooses one that no other socket has.
     ///

@@ -35,6 +35,38 @@ pub(crate) fn set(socket: &impl AsFd, name: Name, value: libc::c_int) -> io::Res
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Makes the kernel drop all datagrams but those with this byte at this place (`SO_ATTACH_FILTER`, man 7 socket, and
+/// Documentation/networking/filter.rst of the kernel).
+pub(super) fn keep_only(socket: &impl AsFd, place: u8, byte: u8) -> io::Result<()> {
+    // A filter of a UDP socket reads from the header of UDP on.
+    const UDP_HEADER_BYTES: u32 = 8;
+    let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
+    let [load, jump, give] =
+        [libc::BPF_LD | libc::BPF_B | libc::BPF_ABS, libc::BPF_JMP | libc::BPF_JEQ, libc::BPF_RET]
+            .map(|code| u16::try_from(code).unwrap_or(0));
+    let mut program = [
+        step(load, 0, 0, UDP_HEADER_BYTES + u32::from(place)),
+        step(jump, 0, 1, u32::from(byte)),
+        step(give, 0, 0, u32::MAX),
+        step(give, 0, 0, 0),
+    ];
+    let filter = libc::sock_fprog { len: 4, filter: program.as_mut_ptr() };
+    let length = u32::try_from(size_of_val(&filter)).unwrap_or(0);
+    let descriptor = socket.as_fd().as_raw_fd();
+    // SAFETY: the descriptor is open while it is borrowed. The kernel reads `length` bytes of `filter` and copies the four
+    // steps of `program`, which both live until the call returns.
+    let result = unsafe {
+        libc::setsockopt(
+            descriptor,
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_FILTER,
+            (&raw const filter).cast(),
+            length,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Returns the words of an option's value, and how many the kernel knows. The others are 0.
 pub(super) fn words<const N: usize>(
     socket: &impl AsFd,

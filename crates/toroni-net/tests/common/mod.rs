@@ -136,23 +136,33 @@ pub(crate) fn settings(interfaces: &[&str], name: &str, source: u32) -> Settings
         interfaces: interfaces.iter().map(|name| interface::named(name).unwrap()).collect(),
         sockets: Options { ttl: 1, is_looped: true, ..Options::default() },
     };
-    let (send, connect) = (Vec::new(), Vec::new());
-    Settings { member, send, receive: None, listen: None, connect, state: None }
+    let (send, receive, connect) = (Vec::new(), Vec::new(), Vec::new());
+    let (listen, strict_buffers, state) = (None, false, None);
+    Settings { member, send, receive, listen, connect, strict_buffers, state }
 }
 
 pub(crate) fn sending(settings: Settings, group: SocketAddr, config: &Config) -> Settings {
     let patterns = everything();
     let selection = outlet::Selection { patterns, prefix: String::new(), express: Vec::new() };
     let (config, to, start) = (config.clone(), vec![group], Start::Latest);
-    let send = Send { stream: Stream(1), selection, config, to, start };
+    let (is_gating, required) = (false, Vec::new());
+    let send = Send { stream: Stream(1), selection, config, to, start, is_gating, required };
     Settings { send: vec![send], ..settings }
 }
 
 pub(crate) fn receiving(settings: Settings, group: SocketAddr, config: &Config) -> Settings {
     let (accept, order) = (everything(), Order::Source);
     let selection = inlet::Selection { accept, prefix: String::new(), order };
-    let receive = Receive { groups: vec![group], selection, config: config.clone() };
-    Settings { receive: Some(receive), ..settings }
+    let receive = Receive {
+        groups: vec![group],
+        selection,
+        config: config.clone(),
+        sources: Vec::new(),
+        is_required: false,
+        lost_scope: None,
+        into: None,
+    };
+    Settings { receive: vec![receive], ..settings }
 }
 
 pub(crate) fn buses<const N: usize>(directory: &Directory) -> [Bus; N] {

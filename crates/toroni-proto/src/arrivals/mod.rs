@@ -372,7 +372,6 @@ impl Arrivals {
                     entry.leave(&mut self.pool, &mut self.spare);
                     return Err(Reject::Session);
                 }
-                entry.name = Some(Name::new(info.name));
                 entry.begins(info, &mut self.pool, &mut self.spare, out);
                 let known = out.begins(flow, info.patterns);
                 entry.mark = known.filter(|known| known.series == info.series).or(entry.mark);

@@ -39,8 +39,6 @@ pub(super) struct Entry {
     pub(super) rejects: Rejects,
     /// An earlier session that was named, and when first.
     pub(super) earlier: Option<(Session, Monotonic)>,
-    /// What the node calls itself, once a session was followed.
-    pub(super) name: Option<Name>,
     /// Since when this process knows of the series and has heard nothing of it.
     pub(super) awaited: Option<Monotonic>,
 }
@@ -329,7 +327,6 @@ impl Arrivals {
                 left: None,
                 rejects: [0; Reject::ALL.len()],
                 earlier: None,
-                name: None,
                 awaited: None,
             },
         );

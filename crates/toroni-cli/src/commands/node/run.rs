@@ -14,8 +14,9 @@ use std::time::{Duration, Instant};
 use toroni_net::inlet;
 use toroni_net::node::config::{self, Severity};
 use toroni_net::node::link::to_socket;
-use toroni_net::node::{Event, Node, start, tcp};
-use toroni_proto::arrivals;
+use toroni_net::node::{Event, Node, scheduling, start, tcp};
+use toroni_proto::arrivals::{self, Flow};
+use toroni_proto::audience::PutOut;
 use toroni_proto::budget::Exceeded;
 use toroni_proto::id::{Source, Stream};
 use toroni_proto::receiver::End;
@@ -50,6 +51,13 @@ pub(crate) fn serve(
     let stop = Stop::install(GracePeriod::Unlimited)?;
     let refused =
         |error: &dyn Display| Failure::Usage(format!("{origin}: the node does not start: {error}"));
+    // Before anything else: it holds for all that this process does.
+    if let Some(cpu) = config.cpu.filter(|_| config.is_busy) {
+        scheduling::stay_on(cpu).map_err(|error| refused(&error))?;
+    }
+    if let Some(priority) = config.realtime {
+        scheduling::realtime(priority).map_err(|error| refused(&error))?;
+    }
     let (bus, settings) = start::prepare(config).map_err(|error| refused(&error))?;
     let mut node = Node::new(&bus, &settings).map_err(|error| refused(&error))?;
     let failed = |error: &dyn Display| Failure::Failed(format!("the node ends: {error}"));
@@ -103,7 +111,7 @@ pub(crate) fn serve(
                     member.source
                 )));
             }
-            log.event(&event);
+            log.event(&node, &event);
         }
         log.losses(&node);
         if let Some(interval) = watchdog
@@ -112,7 +120,7 @@ pub(crate) fn serve(
             let _ = sd_notify::notify(&[NotifyState::Watchdog]);
             fed = Instant::now();
         }
-        if !(has_more || ends && node.is_closed()) {
+        if !(has_more || config.is_busy || ends && node.is_closed()) {
             // Once it ends, the descriptor stays readable.
             node.wait((!ends).then_some(wake.as_fd())).map_err(|error| failed(&error))?;
         }
@@ -156,7 +164,7 @@ impl Log {
     /// Says what was lost since the last line about it.
     fn losses(&mut self, node: &Node) {
         let connections = node.tcp().map_or(&[][..], tcp::Tcp::connections);
-        let inlets = node.receiving().map(|(_, inlet)| inlet).into_iter();
+        let inlets = node.receiving().map(|(_, inlet)| inlet);
         let inlets = inlets.chain(connections.iter().map(tcp::Connection::inlet));
         let (lost, losses) = inlets.fold((0_u64, 0), |(lost, losses), inlet| {
             let inlet::Counters { lost: of_one, losses: times, .. } = inlet.counters();
@@ -168,16 +176,23 @@ impl Log {
         }
     }
 
-    fn event(&mut self, event: &Event) {
+    fn event(&mut self, node: &Node, event: &Event) {
         match event {
             Event::Sender(stream, event) => self.sender(&stream.to_string(), event),
-            Event::Arrivals(event) => self.arrivals(event),
+            Event::Arrivals(event) => self.arrivals(node, event),
             Event::Tcp(event) => self.tcp(event),
             Event::Aside(source, stream) => self.aside("a group", *source, *stream),
             Event::Refused(error) => self.line("refused", error.to_string()),
             Event::Unsent(error) => self.line(
                 "unsent",
-                format!("cannot send: {error}; what is not sent counts as lost on the way"),
+                format!(
+                    "cannot send: {error}; receivers ask again for what was not sent, and the node says when it can \
+                     send again"
+                ),
+            ),
+            Event::SentAgain(refused) => self.line(
+                "sent again",
+                format!("sends again: {refused} datagrams were refused meanwhile"),
             ),
             Event::Journal(error) => self.line(
                 "journal",
@@ -244,7 +259,11 @@ impl Log {
                 ),
             ),
             sender::Event::PutOut { name, why } => {
-                note::remark(&format!("stream {stream}: no longer waits for {}: {why:?}", name.as_str()));
+                let why = match why {
+                    PutOut::Silent => "it is silent",
+                    PutOut::Holds => "it takes nothing",
+                };
+                note::remark(&format!("stream {stream}: no longer waits for {}: {why}", name.as_str()));
             }
             sender::Event::Back { name } => {
                 note::remark(&format!("stream {stream}: waits for {} again", name.as_str()));
@@ -266,9 +285,15 @@ impl Log {
         ));
     }
 
-    fn arrivals(&mut self, event: &arrivals::Event) {
+    fn arrivals(&mut self, node: &Node, event: &arrivals::Event) {
         let shown = |flow: &arrivals::Flow| {
-            format!("stream {} of source {}, session {}", flow.stream, flow.source, flow.session)
+            let Flow { source, stream, session, .. } = flow;
+            match node.name_of(*source) {
+                Some(name) => {
+                    format!("stream {stream} of {name} (source {source}, session {session})")
+                }
+                None => format!("stream {stream} of source {source}, session {session}"),
+            }
         };
         match event {
             arrivals::Event::Exceeded(exceeded) => self.exceeded(exceeded),

@@ -14,13 +14,13 @@ pub const LONGEST: usize = 1 << 20;
 pub const MOST_SECTIONS: usize = 256;
 
 /// What a file says, with defaults for what it does not say.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Document {
     sections: BTreeMap<&'static str, Vec<Values>>,
 }
 
 /// The values of one section.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Values {
     /// How messages call it, such as `[[send]] 2`.
     pub(super) name: String,
@@ -30,7 +30,7 @@ pub(super) struct Values {
 }
 
 /// A value, and where it stands; defaults stand nowhere.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Entry {
     value: Value,
     place: Option<Place>,

@@ -44,7 +44,7 @@ pub use document::{LONGEST, MOST_SECTIONS};
 pub use effective::{Derived, derived};
 pub use finding::{Finding, Place, Severity};
 pub use model::{Bus, Connect, Destination, Incoming, Join, Listen, Node, Outgoing, Sequencer};
-pub use rules::{Link, check_host};
+pub use rules::{Link, bus_patience, check_host};
 
 use document::Document;
 use finding::Findings;
@@ -59,6 +59,16 @@ pub struct Reading {
     pub findings: Vec<Finding>,
     /// All values in force, as a file with the same meaning. Empty if a finding is an error.
     pub effective: String,
+    document: Document,
+}
+
+impl Reading {
+    /// Returns where a key of a section stands, or else the section. `index` counts the sections of this name from 0.
+    #[must_use]
+    pub fn place(&self, section: &str, index: usize, key: Option<&str>) -> Option<Place> {
+        let values = self.document.all(section).get(index)?;
+        key.map_or(values.place, |key| values.place_of(key))
+    }
 }
 
 /// Reads and checks the text of a file. `folder` is where its relative paths begin.
@@ -72,5 +82,5 @@ pub fn read(text: &str, folder: &Path) -> Reading {
         Some(_) => effective::text(&document),
         None => String::new(),
     };
-    Reading { node, findings: findings.sorted(), effective }
+    Reading { node, findings: findings.sorted(), effective, document }
 }

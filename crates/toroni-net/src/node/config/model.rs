@@ -90,6 +90,8 @@ pub struct Outgoing {
     pub prefix: String,
     /// Whether publishers wait for the node.
     pub is_gating: bool,
+    /// The names of the nodes that it waits for.
+    pub required: Vec<String>,
     /// Whether datagrams are as large as the interface takes. If so, `config` has the default.
     pub fills_mtu: bool,
     /// The parameters of the protocol.
@@ -299,6 +301,7 @@ impl Outgoing {
             express: values.patterns("express")?,
             prefix: values.text("prefix")?,
             is_gating: values.flag("gating").unwrap_or(config.policy == Policy::Slowest),
+            required: values.names("required")?,
             fills_mtu: values.get("datagram") == Some(&Value::Mtu),
             config,
         })

@@ -7,8 +7,10 @@ use super::schema::{OF_NODES, OF_RECEIVERS, OF_SENDERS, key_of};
 use super::value::Value;
 use crate::host::address;
 use std::net::SocketAddr;
+use std::time::Duration;
 use toroni::{Pattern, Policy as BusPolicy};
 use toroni_proto::config::{Config as StreamConfig, ConfigError, check_interface};
+use toroni_proto::wire::{NodeName, Policy};
 
 /// Checks everything that needs no host.
 pub(super) fn check(document: &Document, findings: &mut Findings) {
@@ -22,6 +24,8 @@ pub(super) fn check(document: &Document, findings: &mut Findings) {
         rules.receive(values, node);
     }
     rules.streams(document.all("send"));
+    rules.shared_socket(document.all("send"));
+    rules.joined_twice(document.all("receive"));
     rules.groups();
     if let Some(values) = document.one("listen") {
         rules.listen(values);
@@ -130,12 +134,43 @@ impl Rules<'_> {
             }
             Err(error) => self.refuse(values, "data_rate", error.to_string()),
         }
+        self.required(values, &config);
         self.hold_limit(values, &config);
+    }
+
+    /// The receivers that a sender waits for.
+    fn required(&mut self, values: &Values, config: &StreamConfig) {
+        let Some(Value::Names(required)) = values.get("required") else { return };
+        let count = required.len() as u64;
+        let wrong = required.iter().find(|name| NodeName::new(name).is_none()).cloned();
+        let twice = required.iter().enumerate().find(|(at, name)| required[..*at].contains(name));
+        let twice = twice.map(|(_, name)| name.clone());
+        if let Some(name) = wrong {
+            self.refuse(values, "required", format!("{name:?} is no name of a node"));
+        }
+        if let Some(name) = twice {
+            self.refuse(values, "required", format!("names {name:?} twice"));
+        }
+        if config.policy != Policy::Slowest {
+            if count > 0 {
+                let problem = "has no effect: only the policy slowest waits for receivers";
+                self.warn(values, "required", problem);
+            }
+        } else if count == 0 {
+            let problem = "is missing: name the nodes that the sender waits for, or choose the policy bounded";
+            self.refuse(values, "required", problem);
+        } else if config.group_min > count {
+            let problem = format!(
+                "is {}, and `required` names {count}: the sender would wait for ever",
+                config.group_min
+            );
+            self.refuse(values, "group_min", problem);
+        }
     }
 
     /// A sender that waits for receivers lets the publishers of its bus wait.
     fn hold_limit(&mut self, values: &Values, config: &StreamConfig) {
-        if config.policy != toroni_proto::wire::Policy::Slowest {
+        if config.policy != Policy::Slowest {
             return;
         }
         if values.flag("gating") == Some(false) {
@@ -153,11 +188,7 @@ impl Rules<'_> {
             _ => None,
         });
         let Some(policy) = bus else { return };
-        let limit = match policy {
-            BusPolicy::Wait { limit } => limit,
-            BusPolicy::Bounded { budget, .. } => Some(budget),
-            _ => Some(std::time::Duration::ZERO),
-        };
+        let limit = bus_patience(policy);
         if limit.is_some_and(|limit| limit.as_nanos() < hold_limit_ns.into()) {
             let held = super::units::Quantity::Time.show(hold_limit_ns);
             let problem = format!(
@@ -176,10 +207,25 @@ impl Rules<'_> {
         node.apply(OF_NODES, &mut config);
         self.relations(values, &config, &[OF_RECEIVERS, OF_NODES].concat());
         let is_slowest = |send: &Values| send.text("policy").as_deref() == Some("slowest");
-        if values.flag("required") == Some(true) && self.document.all("send").iter().any(is_slowest)
+        let bus = self.document.one("node.bus").and_then(|bus| bus.text("name"));
+        let bus = bus.or_else(|| node.text("bus"));
+        let is_same_bus = values.text("into").is_none_or(|into| Some(into) == bus);
+        if values.flag("required") == Some(true)
+            && is_same_bus
+            && self.document.all("send").iter().any(is_slowest)
         {
             let problem = "is true, and a [[send]] has the policy slowest: two hosts would wait for each other";
             self.refuse(values, "required", problem);
+        }
+        if let Some(Value::Patterns(scope)) = values.get("lost_scope")
+            && !(1..=super::schema::PATTERNS_MAX).contains(&scope.len())
+        {
+            let problem = format!(
+                "has {} patterns: write 1 to {}; [\"**\"] reports losses to all subscribers",
+                scope.len(),
+                super::schema::PATTERNS_MAX
+            );
+            self.refuse(values, "lost_scope", problem);
         }
     }
 
@@ -216,6 +262,38 @@ impl Rules<'_> {
                     );
                     self.refuse(one, "patterns", problem);
                 }
+            }
+        }
+    }
+
+    /// All streams leave through one socket on each interface, which has one TTL and one loop.
+    fn shared_socket(&mut self, sends: &[Values]) {
+        let Some((first, others)) = sends.split_first() else { return };
+        let differs = |key: &str, show: &dyn Fn(&Values) -> Option<String>| {
+            let of_first = show(first)?;
+            let (other, found) = others.iter().find_map(|other| {
+                show(other).filter(|found| *found != of_first).map(|found| (other, found))
+            })?;
+            let problem = format!(
+                "is {found}, and in {} it is {of_first}: all streams of a node leave through one socket, so choose one value",
+                first.name
+            );
+            Some((other, key.to_owned(), problem))
+        };
+        let ttl = differs("ttl", &|values| values.number("ttl").map(|ttl| ttl.to_string()));
+        let looped = differs("loop", &|values| values.flag("loop").map(|on| on.to_string()));
+        for (values, key, problem) in [ttl, looped].into_iter().flatten() {
+            self.refuse(values, &key, problem);
+        }
+    }
+
+    /// Two sections for one group would both answer the senders.
+    fn joined_twice(&mut self, receives: &[Values]) {
+        for (index, one) in receives.iter().enumerate() {
+            let group = one.address("group");
+            let same = receives[..index].iter().find(|other| other.address("group") == group);
+            if let (Some(group), Some(other)) = (group, same) {
+                self.refuse(one, "group", format!("{group} is that of {}, too", other.name));
             }
         }
     }
@@ -331,6 +409,17 @@ impl Rules<'_> {
             );
             self.refuse(values, "heartbeat", problem);
         }
+    }
+}
+
+/// Returns how long a publisher of a bus with this policy waits for a slow subscriber, or `None` if it waits as long as
+/// that lives.
+#[must_use]
+pub fn bus_patience(policy: BusPolicy) -> Option<Duration> {
+    match policy {
+        BusPolicy::Wait { limit } => limit,
+        BusPolicy::Bounded { budget, .. } => Some(budget),
+        _ => Some(Duration::ZERO),
     }
 }
 

@@ -418,6 +418,13 @@ fn send() -> Section {
             "Messages of these topics never wait in an incomplete datagram",
         ),
         with("prefix", Kind::Prefix, "\"\"", "Segments that are put before the topics"),
+        with(
+            "required",
+            Kind::Names,
+            "[]",
+            "With the policy slowest: the names of the nodes that the sender waits for, if they ask for it with \
+             `required = true`",
+        ),
         without(
             "gating",
             Kind::Flag,

@@ -123,7 +123,8 @@ impl Connection {
                 None => {}
             }
         }
-        if !self.is_connecting && self.may_have_more {
+        // What the bus has no room for stays in the socket, and the other node leaves out what becomes too old.
+        if !self.is_connecting && self.may_have_more && !self.inlet.is_full() {
             self.read(now);
         }
         self.inlet.publish(std::iter::empty())?;
@@ -143,7 +144,8 @@ impl Connection {
             }
         }
         self.write(now);
-        Ok(self.may_have_more && self.socket.is_some() && !self.is_connecting)
+        let can_read = self.may_have_more && !self.inlet.is_full();
+        Ok(can_read && self.socket.is_some() && !self.is_connecting)
     }
 
     fn connect(&mut self, now: Monotonic, poller: &Poller) {
@@ -217,7 +219,8 @@ impl Connection {
 
     /// Returns when it must have a turn next.
     pub(super) fn poll_timeout(&self) -> Option<Monotonic> {
-        self.client.poll_timeout()
+        let attempt = self.inlet.next_attempt();
+        self.client.poll_timeout().into_iter().chain(attempt).min()
     }
 
     /// Says goodbye, and does not connect again.

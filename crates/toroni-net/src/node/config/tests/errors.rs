@@ -198,8 +198,8 @@ fn values_that_do_not_fit_together() {
             "8:1: error: [[send]] 1: to: is empty: name at least one receiver",
         ),
         (
-            "data_rate = '1Mbit/s'\npolicy = 'slowest'\ngating = false",
-            "9:1: error: [[send]] 1: gating: is false, and the policy is slowest: the node would be overtaken while it waits",
+            "data_rate = '1Mbit/s'\npolicy = 'slowest'\nrequired = ['a']\ngating = false",
+            "10:1: error: [[send]] 1: gating: is false, and the policy is slowest: the node would be overtaken while it waits",
         ),
         (
             "data_rate = '1Mbit/s'\n[[send]]\nstream = 1\npatterns = ['a']\ndata_rate = '1Mbit/s'",
@@ -226,8 +226,36 @@ fn values_that_do_not_fit_together() {
             "9:1: error: [[receive]] 1: reorder_memory: message_max is 16 MiB and reorder_memory is 16 MiB: `message_max` must be at most half of `reorder_memory`, where its parts wait",
         ),
         (
-            "data_rate = '1Mbit/s'\npolicy = 'slowest'\n[[receive]]\nrequired = true",
-            "10:1: error: [[receive]] 1: required: is true, and a [[send]] has the policy slowest: two hosts would wait for each other",
+            "data_rate = '1Mbit/s'\npolicy = 'slowest'",
+            "4:1: error: [[send]] 1: required: is missing: name the nodes that the sender waits for, or choose the policy bounded",
+        ),
+        (
+            "data_rate = '1Mbit/s'\npolicy = 'slowest'\nrequired = ['a', 'a']",
+            "9:1: error: [[send]] 1: required: names \"a\" twice",
+        ),
+        (
+            "data_rate = '1Mbit/s'\npolicy = 'slowest'\nrequired = ['a']\ngroup_min = 2",
+            "10:1: error: [[send]] 1: group_min: is 2, and `required` names 1: the sender would wait for ever",
+        ),
+        (
+            "data_rate = '1Mbit/s'\nttl = 2\n[[send]]\nstream = 2\npatterns = ['a']\ndata_rate = '1Mbit/s'\nttl = 3",
+            "13:1: error: [[send]] 2: ttl: is 3, and in [[send]] 1 it is 2: all streams of a node leave through one socket, so choose one value",
+        ),
+        (
+            "data_rate = '1Mbit/s'\n[[send]]\nstream = 2\npatterns = ['a']\ndata_rate = '1Mbit/s'\nloop = true",
+            "12:1: error: [[send]] 2: loop: is true, and in [[send]] 1 it is false: all streams of a node leave through one socket, so choose one value",
+        ),
+        (
+            "data_rate = '1Mbit/s'\n[[receive]]\n[[receive]]\naccept = ['a']",
+            "9:1: error: [[receive]] 2: group: 239.192.84.79:4479 is that of [[receive]] 1, too",
+        ),
+        (
+            "data_rate = '1Mbit/s'\n[[receive]]\nlost_scope = []",
+            "9:1: error: [[receive]] 1: lost_scope: has 0 patterns: write 1 to 16; [\"**\"] reports losses to all subscribers",
+        ),
+        (
+            "data_rate = '1Mbit/s'\npolicy = 'slowest'\nrequired = ['a']\n[[receive]]\nrequired = true",
+            "11:1: error: [[receive]] 1: required: is true, and a [[send]] has the policy slowest: two hosts would wait for each other",
         ),
         (
             "data_rate = '1Mbit/s'\n[listen]\naddress = '0.0.0.0:1'\nreplay_rate = '500kbit/s'",
@@ -263,7 +291,7 @@ fn values_that_do_not_fit_together() {
     );
     assert_found(
         "[node]\nrealm = 'plant'\nstate = '/s'\nbus = { policy = 'wait:1s' }\n[[send]]\nstream = 1\npatterns = []\n\
-         data_rate = '1Mbit/s'\npolicy = 'slowest'\n",
+         data_rate = '1Mbit/s'\npolicy = 'slowest'\nrequired = ['a']\n",
         &[
             "5:1: error: [[send]] 1: hold_limit: is 5s, and publishers wait by the bus's policy wait:1s: choose a policy \
              that waits as long, or messages are lost while the sender waits",
@@ -332,7 +360,7 @@ fn a_sequencer_is_checked() {
 fn what_is_doubtful_is_a_warning_and_the_file_is_accepted() {
     let text = "[node]\nrealm = 'plant'\nmetrics = '0.0.0.0:9479'\ncpu = 3\n[[send]]\nstream = 1\n\
                 patterns = ['plant/**']\ndata_rate = '1Mbit/s'\nttl = 1\nexpress = ['other']\n[[send]]\nstream = 2\n\
-                patterns = ['a']\ndata_rate = '1Mbit/s'\ngroup = '230.1.2.3'\nttl = 0\n[listen]\naddress = '0.0.0.0:1'\n\
+                patterns = ['a']\ndata_rate = '1Mbit/s'\ngroup = '230.1.2.3'\nttl = 1\n[listen]\naddress = '0.0.0.0:1'\n\
                 hold_limit = '1s'\n";
     let _ = accepted(text);
     assert_found(
@@ -347,9 +375,29 @@ fn what_is_doubtful_is_a_warning_and_the_file_is_accepted() {
             "10:1: warning: [[send]] 1: express: \"other\" matches no topic of the stream",
             "15:1: warning: [[send]] 2: group: 230.1.2.3 may be in use on the Internet: 239.0.0.0/8 is free for everyone, \
              and 233.0.0.0/8 for the owner of an AS number (GLOP)",
-            "16:1: warning: [[send]] 2: ttl: is 0: no datagram leaves the host",
+            "16:1: warning: [[send]] 2: ttl: is 1: some routers handle each datagram in software to find that it has \
+             expired; 16 costs nothing",
             "19:1: warning: [listen]: hold_limit: has no effect: with `pace = \"source\"`, nobody holds the sender",
         ],
+    );
+}
+
+#[test]
+fn what_has_no_effect_or_stays_on_the_host_is_a_warning() {
+    assert_of_send(
+        "data_rate = '1Mbit/s'\nttl = 0",
+        &["8:1: warning: [[send]] 1: ttl: is 0: no datagram leaves the host"],
+    );
+    assert_of_send(
+        "data_rate = '1Mbit/s'\nrequired = ['a']",
+        &[
+            "8:1: warning: [[send]] 1: required: has no effect: only the policy slowest waits for receivers",
+        ],
+    );
+    // Another bus makes no circle.
+    assert_of_send(
+        "data_rate = '1Mbit/s'\npolicy = 'slowest'\nrequired = ['a']\n[[receive]]\nrequired = true\ninto = 'other'",
+        &[],
     );
 }
 

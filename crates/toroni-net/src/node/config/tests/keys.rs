@@ -13,7 +13,13 @@ const BASE: [(&str, &[&str]); 8] = [
     ("node.bus", &[]),
     (
         "send",
-        &["stream = 1", "patterns = ['plant/**']", "data_rate = '200Mbit/s'", "window = '128MiB'"],
+        &[
+            "stream = 1",
+            "patterns = ['plant/**']",
+            "data_rate = '200Mbit/s'",
+            "window = '128MiB'",
+            "required = ['line-9']",
+        ],
     ),
     ("receive", &[]),
     ("listen", &["address = '127.0.0.1:4480'"]),
