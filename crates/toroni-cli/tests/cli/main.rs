@@ -31,6 +31,9 @@ mod net_nodes;
 mod net_probe;
 #[cfg(feature = "net")]
 mod node;
+#[cfg(feature = "net")]
+mod node_policies;
+#[cfg(feature = "net")]
 mod node_tcp;
 mod publish;
 #[cfg(feature = "record")]
