@@ -1,14 +1,15 @@
 //! What needs a network: two hosts with cables between them.
 
-use crate::{LOOPED, group, is_empty, leg, listen, meet, receive, send};
+use crate::{LOOPED, common, group, is_empty, leg, listen, meet, receive, send};
 use rustix::io::Errno;
 use std::net::SocketAddr;
 use toroni_net::host::arp::{self, State};
 use toroni_net::host::ethtool::Ethtool;
 use toroni_net::host::interface::{self, InterfaceError};
+use toroni_net::node::Node;
 use toroni_net::socket::{Datagram, Options, Outgoing, Sender, leak, multicast};
 use toroni_testkit::network::{Host, Setup};
-use toroni_testkit::wait;
+use toroni_testkit::{Directory, wait};
 
 fn ip(host: &Host, command: &str) {
     host.namespace().ip(&[command]);
@@ -57,6 +58,35 @@ fn a_ttl_of_0_leaves_no_host() {
         let both: Vec<_> = receive(&here, 2).into_iter().map(|(_, bytes)| bytes).collect();
         assert_eq!(both, [&b"stays"[..], b"leaves"], "{text}");
     }
+}
+
+/// Linux keeps datagrams with a TTL of 0 on the host only if a socket of it is in the group, and this node receives nothing.
+#[test]
+fn a_node_that_only_sends_with_a_ttl_of_0_stays_on_its_host() {
+    let Some(network) = Setup::new(2).bridged() else { return };
+    let [near, far] = &network.hosts[..] else { panic!() };
+    let there = far.enter(|| listen(group(GROUPS[0]), "eth0"));
+    let to = there.address();
+    let wide = near.enter(|| leg(to.ip(), "eth0", &LOOPED));
+    meet(&wide, &there);
+    let directory = Directory::new();
+    let sent = near.enter(|| {
+        let [bus] = common::buses(&directory);
+        let config = common::config(100_000_000);
+        let mut settings = common::sending(common::settings(&["eth0"], "a", 1), to, &config);
+        settings.member.sockets = Options { ttl: 0, is_looped: true, ..Options::default() };
+        let mut node = Node::new(&bus, &settings).unwrap();
+        let publisher = bus.publisher("t").unwrap();
+        wait::until("it has sent enough", || {
+            publisher.publish("stays").unwrap();
+            node.turn().unwrap();
+            node.link().counters().sent > 20
+        });
+        node.link().counters().refused
+    });
+    assert_eq!(sent, 0);
+    send(&wide, to, &["leaves"]);
+    assert_eq!(receive(&there, 1)[0].1, b"leaves");
 }
 
 #[test]
