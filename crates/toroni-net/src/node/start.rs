@@ -80,7 +80,7 @@ pub enum StartError {
         /// Its name.
         name: String,
         /// Why.
-        source: FileError,
+        source: Box<FileError>,
     },
     /// The state cannot be used.
     #[error(transparent)]
@@ -216,7 +216,8 @@ fn check_hold_limits(config: &config::Node, bus: &Bus) -> Result<(), StartError>
     if waiting.is_empty() {
         return Ok(());
     }
-    let broken = |source: FileError| StartError::Stats { name: bus.name().to_owned(), source };
+    let broken =
+        |source| StartError::Stats { name: bus.name().to_owned(), source: Box::new(source) };
     let policy = bus.stats().map_err(broken)?.policy;
     let patience = config::bus_patience(policy);
     let too_long = waiting.iter().find(|send| {
