@@ -366,7 +366,7 @@ const LAYERS_OF_NET: &[Layer] = &[
     // What a host has and how it is set up. It does not know why anyone asks.
     Layer { module: "host", uses: &[], ignorant_of: &["toroni", "toroni_proto"] },
     // Between the bus and the machines of the protocol. They do not know that there are sockets.
-    Layer { module: "inlet", uses: &[], ignorant_of: &["std::net", "rustix", "libc"] },
+    Layer { module: "inlet", uses: &["now"], ignorant_of: &["std::net", "rustix", "libc"] },
     Layer { module: "outlet", uses: &[], ignorant_of: &["std::net", "rustix", "libc"] },
     Layer {
         module: "node",
