@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The machines are those of [`toroni_proto::bounded`]. Here are their sockets, the bus at both ends, and the ring as the
-//! history of a client that was away. All sockets are watched through one descriptor, [`Tcp::descriptor`].
+//! history of a client that was away. All sockets are watched through one descriptor.
 
 mod connection;
 mod feed;
