@@ -6,6 +6,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`batch`] | commands as bytes; a batch is one entry of the replicated log |
+//! | [`commands`] | a host's side: from its command bus to the leader |
 //! | [`entry`] | entries, votes and members as bytes |
 //! | [`log`] | the replicated log and the vote on a disk |
 //! | [`machine`] | the state machine: event numbers, duplicates, the digest; plain computation |
@@ -16,6 +17,8 @@
 
 pub mod batch;
 mod bytes;
+#[cfg(feature = "member")]
+pub mod commands;
 pub mod entry;
 pub mod log;
 pub mod machine;

@@ -38,6 +38,9 @@ pub enum LogError {
     /// Another process uses the log.
     #[error("another process uses the log in {}", .0.display())]
     InUse(PathBuf),
+    /// The log was closed.
+    #[error("the log was closed")]
+    Closed,
     /// An entry that does not follow the last one, or a place that is not in the log.
     #[error("index {0} is not in the log, or does not follow it")]
     Order(u64),

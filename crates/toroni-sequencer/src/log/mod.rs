@@ -107,6 +107,8 @@ struct Inner {
     tail: u64,
     /// Up to where the last segment is synced.
     synced: u64,
+    /// Whether it was closed, and may belong to another process.
+    closed: bool,
     /// How often entries were cut off.
     cuts: u64,
     /// The CRC of the last record of the last segment, or of its header.
@@ -157,7 +159,8 @@ impl Log {
         self.shared.found
     }
 
-    /// Syncs everything and notes that the log was closed. Nothing may be appended afterwards.
+    /// Syncs everything and notes that the log was closed. All handles are then good for reading only, and another process
+    /// may open the log.
     ///
     /// # Errors
     ///
@@ -166,8 +169,12 @@ impl Log {
         let mut inner = self.shared.lock();
         inner.sync();
         let end = Position { segment: inner.segment().number, offset: inner.tail };
+        inner.check_open()?;
         inner.state.state.closed = Some(end);
-        inner.state.save()
+        inner.state.save()?;
+        inner.closed = true;
+        inner.spare = None;
+        inner.state.unlock()
     }
 
     /// Returns the last vote.
@@ -183,6 +190,7 @@ impl Log {
     /// If it cannot be written.
     pub fn save_vote(&self, vote: Vote) -> Result<(), LogError> {
         let mut inner = self.shared.lock();
+        inner.check_open()?;
         inner.state.state.vote = Some(vote);
         inner.state.save()
     }
@@ -219,6 +227,7 @@ impl Log {
         done: impl FnOnce(io::Result<()>) + Send + 'static,
     ) -> Result<(), LogError> {
         let mut inner = self.shared.lock();
+        inner.check_open()?;
         let entries: Vec<Entry> = entries.into_iter().collect();
         let mut last = inner.ends().1;
         for Entry { place, .. } in &entries {
@@ -335,6 +344,7 @@ impl Log {
             index.checked_sub(1).map_or(Ok(vec![]), |before| self.read(before..index, 0))?;
         let mut inner = self.shared.lock();
         let inner = &mut *inner;
+        inner.check_open()?;
         if inner.last.is_none_or(|last| last.index < index) {
             return Ok(());
         }
@@ -388,6 +398,7 @@ impl Log {
     /// If a file cannot be written or removed.
     pub fn purge(&self, place: Place) -> Result<(), LogError> {
         let mut inner = self.shared.lock();
+        inner.check_open()?;
         if inner.state.state.purged.is_some_and(|purged| purged.index >= place.index) {
             return Ok(());
         }
@@ -439,6 +450,8 @@ impl Log {
     ///
     /// If it cannot be written.
     pub fn save_snapshot(&self, bytes: &[u8]) -> Result<(), LogError> {
+        let inner = self.shared.lock();
+        inner.check_open()?;
         snapshot::save(&self.shared.directory, self.shared.found.log, bytes)
     }
 
@@ -462,6 +475,10 @@ impl Inner {
     fn segment(&self) -> &Arc<Segment> {
         // There is always one.
         &self.segments[self.segments.len() - 1]
+    }
+
+    fn check_open(&self) -> Result<(), LogError> {
+        if self.closed { Err(LogError::Closed) } else { Ok(()) }
     }
 
     fn ends(&self) -> (Option<Place>, Option<Place>) {
@@ -513,6 +530,7 @@ impl Inner {
 
     /// Allocates the next segment, so that its room is certain.
     fn make_spare(&mut self, directory: &Path, capacity: u64) -> Result<(), LogError> {
+        self.check_open()?;
         if self.spare.is_none() {
             let path = directory.join("spare.tmp");
             let file = Segment::allocate(&path, capacity)?;

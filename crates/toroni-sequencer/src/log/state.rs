@@ -134,6 +134,12 @@ impl StateFile {
         Ok(Self { file, path, state })
     }
 
+    /// Lets another process open the log.
+    pub(super) fn unlock(&self) -> Result<(), LogError> {
+        let unlocked = rustix::fs::flock(&self.file, rustix::fs::FlockOperation::NonBlockingUnlock);
+        unlocked.map_err(|error| LogError::io("unlock", &self.path)(error.into()))
+    }
+
     /// Writes the state to the disk, twice.
     pub(super) fn save(&mut self) -> Result<(), LogError> {
         self.state.generation += 1;

@@ -210,6 +210,24 @@ fn a_log_is_of_one_process() {
 }
 
 #[test]
+fn a_closed_log_is_for_reading_and_another_may_open_it() {
+    let directory = in_memory();
+    let old = open(directory.path());
+    append(&old, &[entry(place(1, 0))]);
+    old.close().expect("closed");
+    let new = open(directory.path());
+    append(&new, &[entry(place(1, 1))]);
+    assert!(matches!(old.append([entry(place(1, 1))], |_| ()), Err(LogError::Closed)));
+    assert!(matches!(old.save_vote(Vote::default()), Err(LogError::Closed)));
+    assert!(matches!(old.truncate(0), Err(LogError::Closed)));
+    assert!(matches!(old.purge(place(1, 0)), Err(LogError::Closed)));
+    assert!(matches!(old.save_snapshot(&[]), Err(LogError::Closed)));
+    assert!(!old.has_room(1 << 20));
+    assert_eq!(all(&old).len(), 1);
+    assert_eq!(all(&new).len(), 2);
+}
+
+#[test]
 fn a_segment_of_another_log_is_refused() {
     let (one, other) = (in_memory(), in_memory());
     drop((open(one.path()), open(other.path())));

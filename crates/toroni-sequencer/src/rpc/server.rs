@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use toroni_proto::wire::Keys;
 
@@ -39,10 +40,11 @@ pub struct Identity {
     pub own: Peer,
 }
 
-/// Serves whoever connects, until it is dropped.
+/// Serves all that connect, until it is dropped. Connections end with it.
 pub async fn listen(listener: TcpListener, identity: Identity, serve: Arc<dyn Serve>) {
     let connections = Arc::new(Semaphore::new(CONNECTIONS));
     let identity = Arc::new(identity);
+    let mut tasks = JoinSet::new();
     // Ends with the semaphore, which is never closed.
     while let Ok(permit) = Arc::clone(&connections).acquire_owned().await {
         let Ok((stream, _)) = listener.accept().await else {
@@ -51,7 +53,8 @@ pub async fn listen(listener: TcpListener, identity: Identity, serve: Arc<dyn Se
             continue;
         };
         let (identity, serve) = (Arc::clone(&identity), Arc::clone(&serve));
-        tokio::spawn(async move {
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(async move {
             // Who breaks the rules loses the connection, and nothing else happens.
             let _ = connection(stream, &identity, serve).await;
             drop(permit);
@@ -69,7 +72,9 @@ async fn connection(
     let (mut to, mut back, from) = timeout(HELLO_TIME, begin).await??;
     let (mut read, mut write) = stream.into_split();
     let (answers, mut queue) = mpsc::channel::<(u64, Answer)>(REQUESTS);
-    let writer = tokio::spawn(async move {
+    // Ends with the connection.
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move {
         while let Some((call, answer)) = queue.recv().await {
             let mut bytes = vec![];
             answer.encode(&mut bytes);
@@ -79,22 +84,17 @@ async fn connection(
         }
     });
     let permits = Arc::new(Semaphore::new(REQUESTS));
-    let result = loop {
-        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { break Ok(()) };
-        let (call, bytes) = match back.read(&mut read, MAX_FRAME_BYTES).await {
-            Ok(frame) => frame,
-            Err(error) => break Err(error),
-        };
-        let Ok(request) = Request::decode(&bytes) else { break Ok(()) };
+    loop {
+        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return Ok(()) };
+        let (call, bytes) = back.read(&mut read, MAX_FRAME_BYTES).await?;
+        let Ok(request) = Request::decode(&bytes) else { return Ok(()) };
         let answering = serve.serve(from, request);
         let answers = answers.clone();
-        tokio::spawn(async move {
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(async move {
             let answer = answering.await;
             let _ = answers.send((call, answer)).await;
             drop(permit);
         });
-    };
-    drop(answers);
-    writer.abort();
-    result
+    }
 }

@@ -1,0 +1,325 @@
+//! The courier: reads the command bus and brings each command to the leader, until the leader says that it is an event.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::runtime::{Builder as Runtimes, Runtime};
+use tokio::time::timeout;
+use toroni::{
+    Bus, BusConfig, HoldError, OpenError, ReceiveError, Start, Subscriber, SubscriberError,
+};
+
+use super::{bytes_of, open_bus, series_of};
+use crate::batch::{BatchError, Builder, Command, CommandId, Lost, Open, Publish};
+use crate::machine::{Outcome, Refusal};
+use crate::rpc::{Answer, Link, LinkError, Request, SourceState, Target};
+
+/// Of one source, so much at once.
+const SUBMIT_BYTES: usize = 64 << 10;
+/// A leader that does not answer for so long is none. It may need some time after an election.
+const ANSWER_TIME: Duration = Duration::from_secs(2);
+/// How often the courier sees whether it shall end.
+const IDLE_TIME: Duration = Duration::from_millis(50);
+const AGAIN_TIME: Duration = Duration::from_millis(20);
+
+/// What a courier is started with.
+#[derive(Debug)]
+pub struct CourierOptions {
+    /// The settings of the command bus, such as its directory.
+    pub bus: BusConfig,
+    /// The name of the feed.
+    pub feed: String,
+    /// The node.
+    pub source: u32,
+    /// The life of the node, greater than that of every earlier one.
+    pub session: u32,
+    /// The members of the group.
+    pub members: Vec<Target>,
+}
+
+/// Why a courier cannot work. What is about the network alone is tried again.
+#[derive(Debug, thiserror::Error)]
+pub enum CourierError {
+    /// The command bus cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The command bus cannot be read.
+    #[error(transparent)]
+    Subscribe(#[from] SubscriberError),
+    /// The command bus cannot be read any more.
+    #[error(transparent)]
+    Receive(#[from] ReceiveError),
+    /// Publishers do not wait for the courier.
+    #[error(transparent)]
+    Hold(#[from] HoldError),
+    /// The order does not take commands of this bus, and never will.
+    #[error("the order takes no commands of this bus: {0}")]
+    Refused(Refusal),
+    /// A command that cannot be one.
+    #[error(transparent)]
+    Batch(#[from] BatchError),
+    /// No runtime, or no thread.
+    #[error("could not start: {0}")]
+    Start(#[from] std::io::Error),
+}
+
+/// What a courier has done, in numbers. Clones count the same.
+#[derive(Debug, Clone, Default)]
+pub struct CourierCounts {
+    brought: Arc<AtomicU64>,
+    connections: Arc<AtomicU64>,
+}
+
+impl CourierCounts {
+    /// Commands that became events, or had before.
+    #[must_use]
+    pub fn brought(&self) -> u64 {
+        self.brought.load(Ordering::Relaxed)
+    }
+
+    /// How often a leader was found.
+    #[must_use]
+    pub fn connections(&self) -> u64 {
+        self.connections.load(Ordering::Relaxed)
+    }
+}
+
+/// A running courier, in a thread of its own. Ends when it is dropped.
+#[derive(Debug)]
+pub struct Courier {
+    ends: Arc<AtomicBool>,
+    counts: CourierCounts,
+    thread: Option<JoinHandle<Result<(), CourierError>>>,
+}
+
+impl Courier {
+    /// Starts a courier. One for each host and feed.
+    ///
+    /// # Errors
+    ///
+    /// If the bus cannot be opened, or no thread be started.
+    pub fn start(options: CourierOptions) -> Result<Self, CourierError> {
+        let CourierOptions { bus, feed, source, session, members } = options;
+        let bus = open_bus(bus, &feed)?;
+        // Holds what is in the ring, so that nothing is overwritten before it is known what the order has.
+        let holder = subscribe(&bus, Start::Oldest)?;
+        let runtime = Runtimes::new_current_thread().enable_all().build()?;
+        let links = {
+            let _inside = runtime.enter();
+            members.into_iter().map(Link::new).collect()
+        };
+        let (ends, counts) = (Arc::new(AtomicBool::new(false)), CourierCounts::default());
+        let mut work = Work {
+            series: series_of(&bus),
+            bus,
+            source,
+            session,
+            links,
+            at: 0,
+            runtime,
+            ends: Arc::clone(&ends),
+            counts: counts.clone(),
+        };
+        let thread = std::thread::Builder::new().name("toroni-courier".to_owned());
+        let thread = thread.spawn(move || work.run(holder))?;
+        Ok(Self { ends, counts, thread: Some(thread) })
+    }
+
+    /// Returns what the courier has done.
+    #[must_use]
+    pub fn counts(&self) -> CourierCounts {
+        self.counts.clone()
+    }
+
+    /// Ends the courier.
+    ///
+    /// # Errors
+    ///
+    /// If it had to end before.
+    pub fn end(mut self) -> Result<(), CourierError> {
+        self.ends.store(true, Ordering::Relaxed);
+        // A panic of the thread was printed.
+        self.thread.take().map_or(Ok(()), |thread| thread.join().unwrap_or(Ok(())))
+    }
+}
+
+impl Drop for Courier {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn subscribe(bus: &Bus, start: Start) -> Result<Subscriber, SubscriberError> {
+    bus.subscriber().pattern("**").start(start).gating(true).name("courier").build()
+}
+
+struct Work {
+    bus: Bus,
+    series: u32,
+    source: u32,
+    session: u32,
+    links: Vec<Link>,
+    at: usize,
+    runtime: Runtime,
+    ends: Arc<AtomicBool>,
+    counts: CourierCounts,
+}
+
+impl Work {
+    fn ends(&self) -> bool {
+        self.ends.load(Ordering::Relaxed)
+    }
+
+    fn call(&self, request: &Request) -> Result<Answer, LinkError> {
+        let call = self.links[self.at].call(request);
+        let late = || LinkError::Unreachable("no answer".to_owned());
+        self.runtime
+            .block_on(async { timeout(ANSWER_TIME, call).await.unwrap_or_else(|_| Err(late())) })
+    }
+
+    /// Reads and brings commands. `holder` holds those that the order may not have.
+    fn run(&mut self, mut holder: Subscriber) -> Result<(), CourierError> {
+        while !self.ends() {
+            let Some(state) = self.open()? else {
+                self.at = (self.at + 1) % self.links.len();
+                std::thread::sleep(AGAIN_TIME);
+                continue;
+            };
+            self.counts.connections.fetch_add(1, Ordering::Relaxed);
+            // A second subscriber begins where the order continues, while the first still holds that.
+            let mut reader = subscribe(&self.bus, Start::Sequence(state.next))?;
+            let first = reader.sequence().max(state.next);
+            reader.hold(first)?;
+            holder = self.bring(reader, holder, state.next, first)?;
+        }
+        drop(holder);
+        Ok(())
+    }
+
+    /// Opens the series with the leader. None if this member does not lead.
+    fn open(&self) -> Result<Option<SourceState>, CourierError> {
+        let (source, series, session) = (self.source, self.series, self.session);
+        let open = Open { source, series, session, bus: bytes_of(&self.bus) };
+        match self.call(&submission(&[Command::Open(open)])?) {
+            Ok(Answer::Outcomes(outcomes)) => match outcomes.first() {
+                Some(Outcome::Refused(refusal)) => return Err(CourierError::Refused(*refusal)),
+                Some(_) => {}
+                None => return Ok(None),
+            },
+            _ => return Ok(None),
+        }
+        match self.call(&Request::Source(source)) {
+            Ok(Answer::Source(Some(state))) if state.series == series => Ok(Some(state)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Brings commands from `wanted` on, until the leader is gone. `first` is the first one that is in the ring. Returns
+    /// the subscriber that holds what the order may not have.
+    fn bring(
+        &self,
+        mut reader: Subscriber,
+        before: Subscriber,
+        wanted: u64,
+        first: u64,
+    ) -> Result<Subscriber, CourierError> {
+        // The reader holds from here on.
+        drop(before);
+        let mut next = wanted;
+        if first > wanted {
+            let lost =
+                Lost { source: self.source, series: self.series, first: wanted, last: first - 1 };
+            if !self.submit(&submission(&[Command::Lost(lost)])?, &mut next, &[first])? {
+                return Ok(reader);
+            }
+        }
+        while !self.ends() {
+            let mut builder = Builder::new();
+            let mut places = vec![];
+            let mut bytes = 0;
+            let mut message = reader.receive_timeout(IDLE_TIME)?;
+            while let Some(command) = message {
+                let number = command.sequence();
+                let publish = Command::Publish(Publish {
+                    id: CommandId { source: self.source, series: self.series, number },
+                    to_descendants: command.to_descendants(),
+                    topic: command.topic(),
+                    payload: command.payload(),
+                });
+                match builder.push(&publish) {
+                    Ok(()) => {}
+                    // It was published by something else than `Commands`. It leaves a gap that every host sees.
+                    Err(BatchError::CommandTooLong | BatchError::Topic) => {
+                        let (source, series) = (self.source, self.series);
+                        builder.push(&Command::Lost(Lost {
+                            source,
+                            series,
+                            first: number,
+                            last: number,
+                        }))?;
+                    }
+                    // It does not fit beside the others: read it again.
+                    Err(BatchError::BatchTooLong) => {
+                        if !self.submit(&finish(builder)?, &mut next, &places)? {
+                            return Ok(reader);
+                        }
+                        (builder, places, bytes) = (Builder::new(), vec![], 0);
+                        builder.push(&publish)?;
+                    }
+                    Err(error) => return Err(error.into()),
+                }
+                places.push(number + 1);
+                bytes += publish.encoded_bytes();
+                message = if bytes < SUBMIT_BYTES { reader.try_receive()? } else { None };
+            }
+            if !builder.is_empty() {
+                if !self.submit(&finish(builder)?, &mut next, &places)? {
+                    return Ok(reader);
+                }
+                reader.hold(next)?;
+            }
+        }
+        Ok(reader)
+    }
+
+    /// Submits commands, and raises `next` to after those that are events. `places` has the number after each command.
+    /// Returns whether all are.
+    fn submit(
+        &self,
+        request: &Request,
+        next: &mut u64,
+        places: &[u64],
+    ) -> Result<bool, CourierError> {
+        let Ok(Answer::Outcomes(outcomes)) = self.call(request) else { return Ok(false) };
+        if outcomes.len() != places.len() {
+            return Ok(false);
+        }
+        for (after, outcome) in places.iter().zip(outcomes) {
+            match outcome {
+                Outcome::Sequenced(_) | Outcome::Duplicate => {
+                    *next = *after;
+                    self.counts.brought.fetch_add(1, Ordering::Relaxed);
+                }
+                // What was sent over an earlier connection came later. Ask again.
+                Outcome::Refused(Refusal::Wanted(_)) => return Ok(false),
+                Outcome::Refused(refusal) => return Err(CourierError::Refused(refusal)),
+            }
+        }
+        Ok(true)
+    }
+}
+
+fn submission(commands: &[Command<'_>]) -> Result<Request, BatchError> {
+    let mut builder = Builder::new();
+    commands.iter().try_for_each(|command| builder.push(command))?;
+    finish(builder)
+}
+
+fn finish(builder: Builder) -> Result<Request, BatchError> {
+    Ok(Request::Submit(builder.finish()?.into()))
+}
