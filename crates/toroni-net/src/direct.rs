@@ -120,6 +120,11 @@ pub enum DirectError {
     /// A socket cannot be used.
     #[error("cannot use a socket: {0}")]
     Socket(#[from] io::Error),
+    /// Another process of the realm has the same source id, and was there first.
+    #[error(
+        "another node of this realm, at {0}, has the same source id, and was there first: give one of them another `name` or `id`"
+    )]
+    Collision(SocketAddr),
 }
 
 /// Why a message is not sent.
@@ -401,6 +406,12 @@ impl Direct {
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.sending.as_ref().is_none_or(|sending| sending.sender.is_closed())
+    }
+
+    /// Returns whether a message or loss has been read, and not been taken.
+    #[must_use]
+    pub fn has_received(&self) -> bool {
+        !self.inbox.is_empty()
     }
 
     /// Returns how many streams of others are followed.

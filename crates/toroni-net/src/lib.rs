@@ -39,6 +39,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`direct`] | for a program without a bus: sends and receives itself |
+//! | [`endpoint`] | the same, opened from a file and with one descriptor, as C and Python use it |
 //! | [`node`] | all of it together: the loop of a node, its sockets, its state on disk |
 //! | [`node::tcp`] | what a node serves and receives over TCP |
 //! | [`probe`] | which hosts hear one another in a group, and how well |
@@ -62,6 +63,7 @@
 //! | [`host::clock`] | whether the clock follows a better one |
 
 pub mod direct;
+pub mod endpoint;
 pub mod host;
 pub mod inlet;
 pub mod latency;

@@ -104,22 +104,45 @@ pub fn prepare(config: &config::Node) -> Result<(Bus, Settings), StartError> {
     if !not_yet.is_empty() {
         return Err(StartError::NotYet(not_yet));
     }
+    // The bus comes before the session, which counts as used once it began.
+    let interfaces = interfaces(config)?;
+    let keys = keys(config)?;
+    let bus = open(&config.bus)?;
+    check_hold_limits(config, &bus)?;
+    let state = config.state.as_deref().map(State::open).transpose()?.map(Arc::new);
+    let member = member(config, interfaces, keys, state.as_deref())?;
+    let mtu = member.interfaces.iter().map(|interface| interface.mtu).min();
+    let send = config.sends.iter().map(|send| sending(send, mtu)).collect();
+    let receive = receiving(config)?;
+    let listen = config.listen.as_ref().map(|listen| listening(listen, &config.sends));
+    let connect = config.connects.iter().map(connecting).collect();
+    let strict_buffers = config.strict_buffers;
+    Ok((bus, Settings { member, send, receive, listen, connect, strict_buffers, state }))
+}
+
+/// Returns the interfaces that a configuration names, or the only one.
+pub(crate) fn interfaces(config: &config::Node) -> Result<Vec<Interface>, InterfaceError> {
+    match &config.interfaces[..] {
+        // TCP finds its way without.
+        [] if config.sends.is_empty() && config.receives.is_empty() => Ok(Vec::new()),
+        [] => Ok(vec![interface::only()?]),
+        names => names.iter().map(|name| interface::named(name)).collect(),
+    }
+}
+
+/// Returns who takes part. Begins a session.
+pub(crate) fn member(
+    config: &config::Node,
+    interfaces: Vec<Interface>,
+    keys: Option<Keys>,
+    state: Option<&State>,
+) -> Result<Membership, StartError> {
     let name = match &config.name {
         Some(name) => name.clone(),
         None => host_name()?,
     };
     let source = config.id.map_or_else(|| source_of(&config.realm, &name), Source);
-    let interfaces = match &config.interfaces[..] {
-        // TCP finds its way without.
-        [] if config.sends.is_empty() && config.receives.is_empty() => Vec::new(),
-        [] => vec![interface::only()?],
-        names => names.iter().map(|name| interface::named(name)).collect::<Result<_, _>>()?,
-    };
-    let keys = keys(config)?;
-    let bus = open(&config.bus)?;
-    check_hold_limits(config, &bus)?;
-    let state = config.state.as_deref().map(State::open).transpose()?.map(Arc::new);
-    let session = match &state {
+    let session = match state {
         Some(state) => state.begin_session(now().wall)?,
         None => Session::begin(now().wall, None).ok_or(StartError::Clock)?,
     };
@@ -130,7 +153,7 @@ pub fn prepare(config: &config::Node) -> Result<(Bus, Settings), StartError> {
         receive_buffer: Some(buffer(&interfaces, config.stall)),
         busy_poll: if config.is_busy { BUSY_POLL } else { Duration::ZERO },
     };
-    let member = Membership {
+    Ok(Membership {
         realm: Realm::of(&config.realm),
         keys,
         name,
@@ -139,14 +162,7 @@ pub fn prepare(config: &config::Node) -> Result<(Bus, Settings), StartError> {
         instance: random().map_err(StartError::Random)?,
         interfaces,
         sockets,
-    };
-    let mtu = member.interfaces.iter().map(|interface| interface.mtu).min();
-    let send = config.sends.iter().map(|send| sending(send, mtu)).collect();
-    let receive = receiving(config)?;
-    let listen = config.listen.as_ref().map(|listen| listening(listen, &config.sends));
-    let connect = config.connects.iter().map(connecting).collect();
-    let strict_buffers = config.strict_buffers;
-    Ok((bus, Settings { member, send, receive, listen, connect, strict_buffers, state }))
+    })
 }
 
 /// A setting that this version does not act on.
@@ -243,7 +259,7 @@ fn source_of(realm: &str, name: &str) -> Source {
     Source::of_node(machine.trim(), realm, name)
 }
 
-fn keys(config: &config::Node) -> Result<Option<Keys>, StartError> {
+pub(crate) fn keys(config: &config::Node) -> Result<Option<Keys>, StartError> {
     let Some(first) = &config.key_file else { return Ok(None) };
     let next = config.key_file_next.as_deref().map(key).transpose()?;
     Ok(Some(Keys { first: key(first)?, next }))
@@ -320,7 +336,7 @@ fn random() -> io::Result<[u8; 16]> {
     Ok(bytes)
 }
 
-fn sending(send: &config::Outgoing, mtu: Option<u32>) -> Send {
+pub(crate) fn sending(send: &config::Outgoing, mtu: Option<u32>) -> Send {
     let mut config = send.config.clone();
     if let (true, Some(mtu)) = (send.fills_mtu, mtu) {
         // The headers of IPv6 and UDP; those of IPv4 are shorter.
