@@ -56,7 +56,9 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         options.languages.is_empty() || options.languages.iter().any(|one| one == language.name)
     };
     if options.licences {
-        return [c::LICENCES, python::LICENCES].iter().try_for_each(Shipped::write);
+        return [c::LICENCES, c::LICENCES_OF_NET, python::LICENCES]
+            .iter()
+            .try_for_each(Shipped::write);
     }
     if options.measure {
         return measure(LANGUAGES.iter().filter(is_chosen));

@@ -1,4 +1,4 @@
-# Fails unless the library exports exactly the functions in toroni.map, each with its version.
+# Fails unless the library exports exactly the functions in its map, each with the version VERSION.
 execute_process(COMMAND "${NM}" -D --defined-only --with-symbol-versions "${LIBRARY}"
     OUTPUT_VARIABLE shown RESULT_VARIABLE failed)
 if(failed)
@@ -6,12 +6,12 @@ if(failed)
 endif()
 file(READ "${MAP}" map)
 string(REGEX MATCHALL "toroni_[a-z_]+" wanted "${map}")
-list(TRANSFORM wanted APPEND "@@TORONI_0.1")
+list(TRANSFORM wanted APPEND "@@${VERSION}")
 string(REGEX MATCHALL "[^ \n]+@@[^ \n]+|[0-9a-f]+ T [^\n]+" found "${shown}")
 list(TRANSFORM found REPLACE "^[0-9a-f]+ T " "")
 list(SORT wanted)
 list(SORT found)
-list(REMOVE_ITEM found "TORONI_0.1@@TORONI_0.1")
+list(REMOVE_ITEM found "${VERSION}@@${VERSION}")
 if(NOT wanted STREQUAL found)
     message(FATAL_ERROR "the map lists ${wanted}\nthe library exports ${found}\nnm printed ${shown}")
 endif()

@@ -12,6 +12,10 @@ use crate::metadata::{self, root};
 pub(super) const LICENCES: Shipped =
     Shipped { package: "toroni-c", workspace: "", file: "bindings/c/third-party.txt" };
 
+/// That of the library without a bus.
+pub(super) const LICENCES_OF_NET: Shipped =
+    Shipped { package: "toroni-net-c", workspace: "", file: "bindings/c-net/third-party-net.txt" };
+
 pub(super) fn steps(steps: &mut Steps) -> Result<(), Failure> {
     let plain = Build {
         folder: folder("debug")?,
@@ -22,7 +26,10 @@ pub(super) fn steps(steps: &mut Steps) -> Result<(), Failure> {
         folder: folder("sanitized")?,
         options: &["-DCMAKE_BUILD_TYPE=Debug", "-DTORONI_SANITIZE=ON"],
     };
-    steps.step("c: licences of what is linked in", || LICENCES.check());
+    steps.step("c: licences of what is linked in", || {
+        LICENCES.check()?;
+        LICENCES_OF_NET.check()
+    });
     steps.step("c: build", || plain.make());
     steps.step("c: tests", || plain.test());
     steps.step("c: tests with sanitizers", || {

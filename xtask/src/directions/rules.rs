@@ -67,6 +67,12 @@ pub(super) const CRATES: &[Crate] = &[
     // The bindings know the library as its users do, and add nothing of their own.
     // Their tests use the testkit.
     Crate { name: "toroni-c", members: &["toroni", "toroni-testkit"], foreign: Some(&[]) },
+    // The same for a program without a bus.
+    Crate {
+        name: "toroni-net-c",
+        members: &["toroni-net", "toroni-proto", "toroni-testkit"],
+        foreign: Some(&[]),
+    },
     Crate {
         name: "toroni-conformance",
         // From the system tests it has only what holds core dumps up.
@@ -173,6 +179,7 @@ pub(super) const TREES: &[Tree] = &[
     },
     only_unsafe("crates/toroni-proactor/src", UNSAFE_IN_PROACTOR),
     only_unsafe("bindings/c/src", UNSAFE_IN_C),
+    only_unsafe("bindings/c-net/src", &["lib.rs", "status.rs"]),
 ];
 
 pub(super) const LIBRARY: Tree = Tree {
@@ -380,6 +387,15 @@ const LAYERS_OF_NET: &[Layer] = &[
         uses: &["membership", "node::link", "now"],
         ignorant_of: &["toroni"],
     },
+    // The same, as a file describes it.
+    Layer {
+        module: "endpoint",
+        uses: &["direct", "node", "node::config", "node::link", "node::start"],
+        ignorant_of: &["toroni"],
+    },
+    // Tests of the network, beside the nodes.
+    Layer { module: "latency", uses: &["host", "socket"], ignorant_of: &["toroni"] },
+    Layer { module: "probe", uses: &["host", "now", "socket"], ignorant_of: &["toroni"] },
     Layer { module: "membership", uses: &["host", "socket"], ignorant_of: &["toroni"] },
     Layer { module: "now", uses: &[], ignorant_of: &["toroni"] },
     // Datagrams, whatever is in them.
