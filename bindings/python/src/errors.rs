@@ -9,6 +9,8 @@ use toroni::{
     DirectoryError, ExclusiveError, FileError, HoldError, OpenError, PatternError, PublishError,
     PublisherError, ReceiveError, SubscriberError,
 };
+use toroni_net::direct::{DirectError, SendError};
+use toroni_net::endpoint::EndpointError;
 
 /// Error numbers of Linux, which are the same on all architectures that Toroni supports.
 const EFBIG: i32 = 27;
@@ -250,6 +252,43 @@ pub(crate) fn on_receive(py: Python<'_>, error: &ReceiveError) -> PyErr {
         ReceiveError::Unlinked => class!(py, "Unlinked"),
         ReceiveError::Forked(_) => class!(py, "Forked"),
         ReceiveError::Corrupt(_) => class!(py, "Corrupt"),
+        _ => class!(py, "Error"),
+    };
+    made(class, (message,))
+}
+
+#[cold]
+pub(crate) fn on_endpoint(py: Python<'_>, error: &EndpointError) -> PyErr {
+    let message = error.to_string();
+    match error {
+        EndpointError::File(source) | EndpointError::Descriptor(source) => {
+            system(py, source, message)
+        }
+        EndpointError::Direct(error) => on_direct(py, error),
+        EndpointError::Configuration(_) | EndpointError::Start(_) => invalid(py, message),
+    }
+}
+
+#[cold]
+pub(crate) fn on_direct(py: Python<'_>, error: &DirectError) -> PyErr {
+    let message = error.to_string();
+    match error {
+        DirectError::Socket(source) => system(py, source, message),
+        DirectError::Name(_) | DirectError::Pattern(_) => invalid(py, message),
+        _ => other(py, message),
+    }
+}
+
+#[cold]
+pub(crate) fn on_send(py: Python<'_>, error: &SendError) -> PyErr {
+    let message = error.to_string();
+    let class = match error {
+        SendError::Direct(error) => return on_direct(py, error),
+        SendError::TooLong { length, limit } => {
+            return made(class!(py, "TooLong"), (message, *length, *limit));
+        }
+        SendError::Topic(_) => class!(py, "Invalid"),
+        SendError::Full => class!(py, "Timeout"),
         _ => class!(py, "Error"),
     };
     made(class, (message,))

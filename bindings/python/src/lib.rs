@@ -4,6 +4,7 @@
 //! - `fair_mutex`: lets threads use a subscriber, or an exclusive publisher, one at a time. `blocking`: blocking calls
 //!   that Python can interrupt.
 //! - `buffer`: bytes of objects with Python's buffer protocol. It contains nearly all unsafe code.
+//! - `net`: messages between hosts without a bus, for `toroni.net`.
 //! - `settings`, `stats`, `errors`: conversions between Python and Rust.
 //!
 //! asyncio, the router, compositions and the exceptions need no Rust: they are Python code in `python/toroni/`.
@@ -17,6 +18,7 @@ mod exclusive;
 mod fair_mutex;
 mod inlet;
 mod message;
+mod net;
 mod publisher;
 mod settings;
 mod stats;
@@ -39,6 +41,8 @@ mod _toroni {
     use crate::inlet::{Inlet, InletTopic};
     #[pymodule_export]
     use crate::message::{Message, Received};
+    #[pymodule_export]
+    use crate::net::Endpoint;
     #[pymodule_export]
     use crate::publisher::Publisher;
     #[pymodule_export]

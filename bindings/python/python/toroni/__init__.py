@@ -9,8 +9,8 @@
 
 Bus opens a bus. Its publishers take objects with the buffer protocol; its subscribers are iterators for for and
 async for. All subscribers see the messages in one order, and one that missed messages gets Lapped, which says how
-many. Lost says which messages from elsewhere did not reach the bus. Durations are in seconds, sizes and positions in
-bytes, and names that end in _ns in nanoseconds.
+many. Lost says which messages from elsewhere did not reach the bus. toroni.net sends messages between hosts without a
+bus. Durations are in seconds, sizes and positions in bytes, and names that end in _ns in nanoseconds.
 """
 
 from toroni._admin import BusEntry, CleanAction, CleanReport
