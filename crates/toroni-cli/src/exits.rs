@@ -88,7 +88,7 @@ const TABLE: &[Exits] = &[
         "failure; net address: the groups cannot be used together; net probe: an expected host is not heard both ways; net latency: no stream was heard",
     )
     .refused("net send, net receive: a node would not start with the options")
-    .ended_by_signal("while it runs net send, net receive, net probe or net latency"),
+    .ended_by_signal("while it runs send, receive, probe or latency"),
     #[cfg(feature = "net")]
     Exits::new(
         "node",

@@ -62,10 +62,10 @@ fn both_directions_are_measured_at_each_host() {
     }
     let at = |host: usize, other: &str| of(&results[host].1, other).clone();
     let loses = |value: &Value| (0.02..0.6).contains(&value.as_f64().unwrap());
-    for host in 0..2 {
+    for (host, name) in NAMES.iter().enumerate().take(2) {
         assert!(loses(&at(host, "c")["loss_to"]), "{}", at(host, "c"));
         assert_eq!(at(host, "c")["loss_from"], 0.0);
-        assert!(loses(&at(2, NAMES[host])["loss_from"]), "{}", at(2, NAMES[host]));
+        assert!(loses(&at(2, name)["loss_from"]), "{}", at(2, name));
     }
     assert!(at(1, "a")["doubled"].as_u64().unwrap() > 20, "{}", at(1, "a"));
     assert_eq!(at(0, "b")["doubled"], 0);

@@ -211,7 +211,10 @@ mod tests {
         let mut peer = peer("a");
         peer.sizes.extend([(512, 3), (1024, 3)]);
         let problem = Problem::Size { host: "a".to_owned(), lost: 1408, largest: 1024 };
-        assert_eq!(problems([peer].iter(), &[], &[512, 1024, 1408, 1472]), [problem.clone()]);
+        assert_eq!(
+            problems([peer].iter(), &[], &[512, 1024, 1408, 1472]),
+            std::slice::from_ref(&problem)
+        );
         assert!(!problem.is_failure());
     }
 }
