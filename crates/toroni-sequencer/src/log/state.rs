@@ -154,3 +154,12 @@ impl StateFile {
         Ok(())
     }
 }
+
+/// A process that was forked meanwhile, and has not yet started another program, shares the lock: without this, the log
+/// would stay locked until it has.
+impl Drop for StateFile {
+    fn drop(&mut self) {
+        // What fails here is released when the descriptor is closed.
+        let _ = self.unlock();
+    }
+}
