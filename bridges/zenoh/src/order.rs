@@ -561,6 +561,10 @@ impl<T> Order<T> {
             let until = first.number.max(mark);
             let loss = self.loss_before(key, mark, until, messages, LostReason::Restart);
             out.push(Event::Lost(loss));
+            if self.paths.get(&numbering).is_some_and(|path| path.own == Some(key)) {
+                // What was reported at most needs no other report.
+                self.settle_until(key, first.number, out);
+            }
         }
     }
 

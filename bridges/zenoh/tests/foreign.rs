@@ -242,7 +242,7 @@ fn what_a_relay_sent_in_an_open_gap_is_asked_for() {
         let Origin { source, series, stream, .. } = OWN;
         let counts = serde_json::json!({
             "bus": "aa", "source": source, "series": series, "stream": stream, "numbering": 77,
-            "beat": 1, "begins": 0, "until": until, "relays": true, "full": true,
+            "beat": 1, "begins": 0, "until": until, "full": true,
             "topics": { "from/7": own, "from/1": others },
             "replayed": messages.len(), "replayed_from": request["from"],
         });
