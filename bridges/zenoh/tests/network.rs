@@ -331,7 +331,7 @@ fn what_a_relay_sent_while_an_import_was_away_arrives() {
         }
         wait_until("the relay sends", || {
             let counters = relay.counters();
-            counters.relayed_messages == relayed + 10 && counters.relayed_losses == losses + lost
+            counters.relayed_messages >= relayed + 10 && counters.relayed_losses >= losses + lost
         });
         to = end.importing(import(&["**"]), &[&middle]);
         let mut got = Vec::new();
@@ -392,7 +392,7 @@ fn an_import_that_ends_during_a_gap_delivers_once() {
 struct Hole {
     a: Site,
     b: Site,
-    from: Bridge,
+    _from: Bridge,
     /// `None` while no importer runs.
     to: Option<Bridge>,
     subscriber: Subscriber,
@@ -420,19 +420,17 @@ impl Hole {
         let to = Some(b.importing(Self::import(), &[&a]));
         let mut subscriber = b.subscribe("**");
         connect(&a, "x", &mut subscriber);
-        let mut hole = Self { a, b, from, to, subscriber };
+        let mut hole = Self { a, b, _from: from, to, subscriber };
         hole.drop_one("missing");
         hole
     }
 
-    /// A message is dropped, and others pass.
+    /// A message is dropped, and others that are sent after it pass.
     fn drop_one(&mut self, text: &str) {
-        let sent = self.from.counters().exported_messages;
         self.a.publish(MISSING, text);
         for number in 0..100 {
             self.a.publish("x", number.to_string());
         }
-        wait_until("it is sent", || self.from.counters().exported_messages == sent + 101);
         for number in 0..100 {
             assert_eq!(next(&mut self.subscriber).text(), format!("x={number}"));
         }
@@ -587,7 +585,7 @@ fn what_a_relay_dropped_unnoticed_is_reported() {
         for number in 0..100 {
             a.publish("x", number.to_string());
         }
-        wait_until("it is sent", || relay.counters().relayed_messages == sent + 101);
+        wait_until("it is sent", || relay.counters().relayed_messages >= sent + 101);
         for number in 0..100 {
             assert_eq!(next(&mut subscriber).text(), format!("x={number}"));
         }
