@@ -159,7 +159,7 @@ def test_a_wait_ends_in_time_and_a_rate_is_kept() -> None:
 def test_what_is_wrong_is_said() -> None:
     with pytest.raises(toroni.Invalid, match="data_rate: is missing"):
         Direct(node("a") + "[[send]]\nstream = 1\npatterns = ['**']\n")
-    with pytest.raises(toroni.Invalid, match="without a bus"):
+    with pytest.raises(toroni.Invalid, match="has an effect only in a node"):
         Direct(node("a") + "[[receive]]\naccept = ['a/**']\n")
     with pytest.raises(toroni.System, match="cannot read the configuration"):
         Direct.open_file("/nonesuch/node.toml")
