@@ -23,6 +23,14 @@ mod failure;
 pub mod fuzz_entry;
 mod human;
 mod note;
+#[cfg(any(feature = "net", feature = "top"))]
+#[cfg_attr(
+    not(feature = "net"),
+    allow(dead_code, reason = "top reads some notices, and a node writes all")
+)]
+mod notice;
+#[cfg(any(feature = "metrics", feature = "net"))]
+mod openmetrics;
 mod output;
 mod progress;
 mod ready;

@@ -20,17 +20,20 @@ mod ways;
 pub(crate) use self::ways::Ways;
 
 use self::stage::{Attempt, Item, LONG_BYTES, Lane, Patience, STAGE_BYTES, Staged};
+use crate::losses::Losses;
 use crate::now::now;
+use crate::times::{self, Committed};
 use std::collections::HashMap;
 use std::sync::Arc;
 use thiserror::Error;
 use toroni::{InletTopic, Lost, LostBound, Origin, Pattern, PublishError, PublisherError, Topic};
 use toroni_proto::arrivals::{Flow, Inbox};
+use toroni_proto::budget::{Budget, Exceeded, Limits};
 use toroni_proto::config::Order;
 use toroni_proto::id::{Number, Session, Source, Stream};
 use toroni_proto::reassembly::{Bound, Loss, Message};
 use toroni_proto::receiver::Mark;
-use toroni_proto::time::Monotonic;
+use toroni_proto::time::{Monotonic, Wall};
 use toroni_proto::wire::{
     LostReason, MAX_PATTERNS, Policy, SessionInfo, Start, TableName, TopicNumber,
 };
@@ -80,6 +83,23 @@ pub struct Counters {
     pub refused: u64,
     /// How often the ring had no room when it was asked.
     pub full: u64,
+}
+
+impl Counters {
+    /// Returns the sums of these and those of another inlet.
+    #[must_use]
+    pub const fn plus(&self, other: &Self) -> Self {
+        Self {
+            messages: self.messages.saturating_add(other.messages),
+            filtered: self.filtered.saturating_add(other.filtered),
+            losses: self.losses.saturating_add(other.losses),
+            lost: self.lost.saturating_add(other.lost),
+            too_long: self.too_long.saturating_add(other.too_long),
+            no_topic: self.no_topic.saturating_add(other.no_topic),
+            refused: self.refused.saturating_add(other.refused),
+            full: self.full.saturating_add(other.full),
+        }
+    }
 }
 
 /// A topic of a stream.
@@ -147,6 +167,10 @@ pub struct Inlet {
     names: usize,
     lanes: [Lane; 2],
     counters: Counters,
+    losses: Losses,
+    times: Committed,
+    /// When the first of those that are staged was delivered.
+    staged_at: Option<Monotonic>,
     /// The last refusal, for the log.
     refusal: Option<PublishError>,
     failed: Option<InletError>,
@@ -176,6 +200,9 @@ impl Inlet {
             slowest: None,
             names: 0,
             counters: Counters::default(),
+            losses: Losses::default(),
+            times: Committed::default(),
+            staged_at: None,
             refusal: None,
             failed: None,
         }
@@ -252,6 +279,32 @@ impl Inlet {
         self.counters
     }
 
+    /// Returns what it has reported as lost.
+    #[must_use]
+    pub const fn losses(&self) -> &Losses {
+        &self.losses
+    }
+
+    pub(crate) const fn losses_mut(&mut self) -> &mut Losses {
+        &mut self.losses
+    }
+
+    /// Returns how long messages took from the delivery, and in all, until they were in the ring.
+    #[must_use]
+    pub const fn times(&self) -> [&Budget; 2] {
+        [&self.times.ring, &self.times.total]
+    }
+
+    /// Sets how long that may take.
+    pub fn set_limits(&mut self, limits: &Limits) {
+        times::set_limits(self.times.budgets_mut(), limits);
+    }
+
+    /// Returns what took longer than that, at most once in 10 s for each part.
+    pub fn exceeded(&mut self, now: Monotonic) -> Option<Exceeded> {
+        times::exceeded(self.times.budgets_mut(), now)
+    }
+
     /// Takes why the bus has refused something since the last call.
     pub fn refusal(&mut self) -> Option<PublishError> {
         self.refusal.take()
@@ -269,6 +322,7 @@ impl Inlet {
             self.publish_lane(lane);
         }
         if self.lanes.iter().all(Lane::is_empty) {
+            self.staged_at = None;
             for at in std::mem::take(&mut self.retired) {
                 self.forget(at);
             }
@@ -279,9 +333,20 @@ impl Inlet {
         while !self.lanes[lane].is_empty()
             && self.lanes[lane].due().is_none_or(|due| due <= now().monotonic)
         {
-            let Self { lanes, known, bus, .. } = self;
+            let Self { lanes, known, bus, losses, times, staged_at, .. } = self;
             let topic = |staged: &Staged| topic_of(known, staged);
-            let (attempt, taken) = lanes[lane].publish(bus, || now().monotonic, topic);
+            let mut clock = None;
+            let committed = |staged: &Staged| match &staged.item {
+                Item::Loss(lost) => losses.note(lost),
+                Item::Message { .. } => {
+                    let at = *clock.get_or_insert_with(now);
+                    let waited_ns = staged_at.map_or(0, |since| at.monotonic.since(since));
+                    let (source, stream) = known[staged.stream].stream;
+                    let place = (source, stream, staged.origin.number);
+                    times.record(place, waited_ns, at.wall, staged.began);
+                }
+            };
+            let (attempt, taken) = lanes[lane].publish(bus, || now().monotonic, topic, committed);
             self.counters.messages += taken.messages;
             self.counters.losses += taken.losses;
             self.counters.lost = self.counters.lost.saturating_add(taken.lost);
@@ -342,7 +407,8 @@ impl Inlet {
             return None;
         }
         let origin = lost.from;
-        Some(Staged { stream, origin, open_from, item: Item::Loss(Box::new(lost)) })
+        let item = Item::Loss(Box::new(lost));
+        Some(Staged { stream, origin, open_from, began: None, item })
     }
 
     fn stage(&mut self, lane: usize, staged: Option<Staged>) {
@@ -562,12 +628,14 @@ impl Inbox for Inlet {
         if self.lanes[lane].length() + length > STAGE_BYTES {
             self.publish_lane(lane);
         }
+        let began: Option<Wall> = start.published.or(message.sent);
         let staged = |from, to| {
             let published_ns = start.published.map(|time| time.ns());
             let Start { topic, to_descendants, .. } = start;
             let item = Item::Message { topic, from, to, to_descendants, published_ns };
-            Staged { stream, origin, open_from, item }
+            Staged { stream, origin, open_from, began, item }
         };
+        let delivered = *self.staged_at.get_or_insert_with(|| now().monotonic);
         if length > LONG_BYTES && self.lanes[lane].is_empty() {
             let parts: Vec<&[u8]> = message.parts.clone().collect();
             let staged = staged(0, 0);
@@ -577,6 +645,9 @@ impl Inbox for Inlet {
             };
             match self.bus.try_publish(&[entry]) {
                 Ok(()) => {
+                    let at = now();
+                    let place = (flow.source, flow.stream, origin.number);
+                    self.times.record(place, at.monotonic.since(delivered), at.wall, began);
                     self.counters.messages += 1;
                     return;
                 }

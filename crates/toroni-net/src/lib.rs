@@ -40,13 +40,14 @@
 //! |---|---|
 //! | [`direct`] | for a program without a bus: sends and receives itself |
 //! | [`endpoint`] | the same, opened from a file and with one descriptor, as C and Python use it |
-//! | [`node`] | all of it together: the loop of a node, its sockets, its state on disk |
+//! | [`node`] | all of it together: the loop of a node, its sockets, its state on disk, what it has counted |
 //! | [`node::tcp`] | what a node serves and receives over TCP |
 //! | [`probe`] | which hosts hear one another in a group, and how well |
 //! | [`latency`] | how long datagrams take to this host, by running streams |
 //! | [`membership`] | who a process is in its realm |
 //! | [`outlet`] | from a bus to a stream |
 //! | [`inlet`] | from streams to a bus |
+//! | [`losses`] | what an inlet has reported as lost |
 //! | [`socket::datagram`] | the sockets of a node, and their options |
 //! | [`socket::batch`] | sends and receives many datagrams with one system call |
 //! | [`socket::multicast`] | joins and leaves groups |
@@ -67,9 +68,11 @@ pub mod endpoint;
 pub mod host;
 pub mod inlet;
 pub mod latency;
+pub mod losses;
 pub mod membership;
 pub mod node;
 mod now;
 pub mod outlet;
 pub mod probe;
 pub mod socket;
+mod times;

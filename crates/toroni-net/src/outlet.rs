@@ -5,10 +5,12 @@
 //! the ring, where it shows as the lag of a subscriber, and where publishers may overwrite it; the stream then says how
 //! many messages are missing.
 
+use crate::times::Taken;
 use std::time::UNIX_EPOCH;
 use thiserror::Error;
 use toroni::{Bus, Message, Pattern, ReceiveError, Start, Subscriber, SubscriberError};
 use toroni_proto::batcher::Now;
+use toroni_proto::budget::{Budget, Exceeded, Limits};
 use toroni_proto::config::Config;
 use toroni_proto::id::{Number, Series};
 use toroni_proto::sender::{Identity, Sender, TooManyPatterns};
@@ -84,6 +86,7 @@ pub struct Outlet {
     /// A topic with its prefix.
     name: String,
     counters: Counters,
+    times: Taken,
 }
 
 impl Outlet {
@@ -134,6 +137,7 @@ impl Outlet {
             delays: config.batch_delay_ns > 0,
             name: String::new(),
             counters: Counters::default(),
+            times: Taken::new(identity.header.source, identity.header.stream),
         })
     }
 
@@ -150,8 +154,10 @@ impl Outlet {
             }
             match self.subscriber.try_receive() {
                 Ok(Some(message)) => {
-                    let Self { sender, prefix, name, express, message_max, counters, .. } = self;
-                    let mut packing = Packing { now, sender, counters };
+                    let Self {
+                        sender, prefix, name, express, message_max, counters, times, ..
+                    } = self;
+                    let mut packing = Packing { now, sender, counters, times };
                     let topic = topic_of(prefix, message.topic(), name);
                     packing.message(&message, topic, *message_max);
                     if express.iter().any(|pattern| pattern.matches(message.topic())) {
@@ -167,9 +173,9 @@ impl Outlet {
                 }
                 Err(ReceiveError::Lapped { lost_messages, .. }) => {
                     let until = number(self.subscriber.sequence());
-                    let Self { sender, counters, .. } = self;
+                    let Self { sender, counters, times, .. } = self;
                     counters.overtaken = counters.overtaken.saturating_add(lost_messages);
-                    let mut packing = Packing { now, sender, counters };
+                    let mut packing = Packing { now, sender, counters, times };
                     packing.lost(lost_messages, until, LostReason::Overtaken);
                 }
                 Err(ReceiveError::Interrupted) => {}
@@ -205,6 +211,23 @@ impl Outlet {
         &mut self.subscriber
     }
 
+    /// Returns how long messages took from the publisher's time stamp until it had them.
+    #[must_use]
+    pub const fn bus_times(&self) -> &Budget {
+        &self.times.bus
+    }
+
+    /// Sets how long that, batching and pacing may take.
+    pub fn set_limits(&mut self, limits: &Limits) {
+        self.times.bus.set_limits(limits);
+        self.sender.set_limits(limits);
+    }
+
+    /// Returns whether messages took longer to come here than they may, at most once in 10 s.
+    pub fn exceeded(&mut self, now: Monotonic) -> Option<Exceeded> {
+        self.times.bus.poll(now)
+    }
+
     /// Returns what it has counted.
     #[must_use]
     pub fn counters(&self) -> Counters {
@@ -217,6 +240,7 @@ struct Packing<'a> {
     now: Now,
     sender: &'a mut Sender,
     counters: &'a mut Counters,
+    times: &'a mut Taken,
 }
 
 impl Packing<'_> {
@@ -231,7 +255,11 @@ impl Packing<'_> {
             self.counters.no_topic += 1;
             return self.lost(1, next, LostReason::Topic);
         };
-        self.sender.message(self.now, start_of(message, topic), message.payload()).expect(ROOM);
+        let start = start_of(message, topic);
+        if let Some(published) = start.published {
+            self.times.record(self.now.wall, published, start.number.get());
+        }
+        self.sender.message(self.now, start, message.payload()).expect(ROOM);
         self.counters.messages += 1;
     }
 

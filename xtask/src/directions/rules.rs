@@ -374,11 +374,18 @@ const LAYERS_OF_NET: &[Layer] = &[
     // What a host has and how it is set up. It does not know why anyone asks.
     Layer { module: "host", uses: &[], ignorant_of: &["toroni", "toroni_proto"] },
     // Between the bus and the machines of the protocol. They do not know that there are sockets.
-    Layer { module: "inlet", uses: &["now"], ignorant_of: &["std::net", "rustix", "libc"] },
-    Layer { module: "outlet", uses: &[], ignorant_of: &["std::net", "rustix", "libc"] },
+    Layer {
+        module: "inlet",
+        uses: &["losses", "now", "times"],
+        ignorant_of: &["std::net", "rustix", "libc"],
+    },
+    Layer { module: "outlet", uses: &["times"], ignorant_of: &["std::net", "rustix", "libc"] },
+    // What they count. They read no clock.
+    Layer { module: "losses", uses: &[], ignorant_of: THE_SYSTEM },
+    Layer { module: "times", uses: &[], ignorant_of: THE_SYSTEM },
     Layer {
         module: "node",
-        uses: &["host", "inlet", "membership", "now", "outlet", "socket"],
+        uses: &["host", "inlet", "losses", "membership", "now", "outlet", "socket", "times"],
         ignorant_of: &[],
     },
     // The loop of a node without a bus.

@@ -31,10 +31,14 @@ mod net_nodes;
 mod net_probe;
 #[cfg(feature = "net")]
 mod node;
+#[cfg(all(feature = "net", feature = "metrics"))]
+mod node_observed;
 #[cfg(feature = "net")]
 mod node_policies;
 #[cfg(feature = "net")]
 mod node_tcp;
+#[cfg(feature = "metrics")]
+mod openmetrics;
 mod publish;
 #[cfg(feature = "record")]
 mod record;

@@ -12,7 +12,7 @@
 
 use std::time::Duration;
 use toroni::{Entry, InletTopic, Lost, Origin, Policy, PublishError};
-use toroni_proto::time::{MILLISECOND, Monotonic};
+use toroni_proto::time::{MILLISECOND, Monotonic, Wall};
 
 /// Messages that are longer are published by calls of their own.
 pub(super) const LONG_BYTES: usize = 16 << 10;
@@ -67,6 +67,8 @@ pub(super) struct Staged {
     pub(super) stream: usize,
     pub(super) origin: Origin,
     pub(super) open_from: Option<u64>,
+    /// The publisher's time stamp, or else when it was sent.
+    pub(super) began: Option<Wall>,
     pub(super) item: Item,
 }
 
@@ -178,18 +180,19 @@ impl Lane {
     }
 
     /// Gives the bus what it has room for. `topic` returns the topic of a message on the bus; `now` is asked for only
-    /// if there is no room. Returns also how many messages and losses the bus has taken.
+    /// if there is no room. `committed` is called for each that the bus has taken. Returns also how many messages and losses the bus has taken.
     pub(super) fn publish<'a>(
         &mut self,
         bus: &toroni::Inlet,
         now: impl Fn() -> Monotonic,
         topic: impl Fn(&Staged) -> Option<&'a InletTopic>,
+        mut committed: impl FnMut(&Staged),
     ) -> (Attempt, Taken) {
         let mut taken = Taken::default();
         let mut overwrites =
             self.bytes.len() > MOST_BYTES || (self.waits.is_some() && self.is_over(now()));
         let attempt = loop {
-            let attempt = self.attempt(bus, overwrites, &topic, &mut taken);
+            let attempt = self.attempt(bus, overwrites, &topic, &mut committed, &mut taken);
             if taken.any() && self.patience.per_ns.is_none() {
                 self.interval.1 = 0;
             }
@@ -218,6 +221,7 @@ impl Lane {
         bus: &toroni::Inlet,
         overwrites: bool,
         topic: &impl Fn(&Staged) -> Option<&'a InletTopic>,
+        committed: &mut impl FnMut(&Staged),
         taken: &mut Taken,
     ) -> Attempt {
         while let Some(first) = self.staged.get(self.done) {
@@ -225,6 +229,7 @@ impl Lane {
                 Item::Loss(lost) => {
                     let result = put_lost(bus, overwrites, lost, first.open_from);
                     if result.is_ok() {
+                        committed(first);
                         taken.losses += 1;
                         taken.lost = taken.lost.saturating_add(lost.messages);
                         self.done += 1;
@@ -249,6 +254,7 @@ impl Lane {
                         Ok(()) => (entries.len(), Ok(())),
                         Err(error) => (error.published, Err(error.source)),
                     };
+                    rest.iter().take(published).for_each(&mut *committed);
                     taken.messages += published as u64;
                     self.done += published;
                     result

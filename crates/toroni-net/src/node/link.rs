@@ -332,6 +332,17 @@ impl Link {
         self.counters
     }
 
+    /// Returns each socket that receives messages or requests, with its leg and interface and whether it receives a group.
+    pub(super) fn sockets(&self) -> Vec<(Leg, &Interface, bool, &Datagram)> {
+        let mut all = Vec::new();
+        for Sockets { leg, interface, groups, unicast, .. } in &self.legs {
+            let groups = groups.iter().take(self.received);
+            all.extend(groups.map(|group| (*leg, interface, true, group)));
+            all.push((*leg, interface, false, unicast));
+        }
+        all
+    }
+
     /// Returns what the kernel gave each socket that receives messages or requests for the receive buffer that was asked for.
     pub fn buffers(&self) -> impl Iterator<Item = buffer::Grant> {
         let sockets = self.legs.iter().flat_map(|leg| leg.groups.iter().chain([&leg.unicast]));

@@ -9,8 +9,10 @@
 //! A node has one thread, and never waits for one of its parts while another has something to do.
 
 pub mod config;
+pub mod kernel;
 pub mod link;
 mod receiving;
+pub mod report;
 pub mod scheduling;
 pub mod start;
 pub mod state;
@@ -18,9 +20,12 @@ pub mod tcp;
 
 use self::receiving::{Inlets, Receiving};
 use crate::inlet::{self, Inlet, InletError};
+use crate::losses::Lost;
 use crate::membership::Membership;
 use crate::now::now;
 use crate::outlet::{self, Outlet, OutletError};
+use crate::times::{self, Received};
+use kernel::{Attribution, Kernel};
 use link::{LONGEST_SLEEP_NS, Link, LinkError, ROUNDS, STALL_NS, To};
 use state::{Journal, State, StateError};
 use std::io;
@@ -33,12 +38,16 @@ use thiserror::Error;
 use toroni::{Bus, FileError, Pattern, PublisherError, Start, SubscriberError};
 use toroni_proto::arrivals::{self, Arrivals, Collisions};
 use toroni_proto::batcher::Now;
+use toroni_proto::budget::{Exceeded, Limits};
 use toroni_proto::config::Config;
 use toroni_proto::id::{Realm, Sequence, Series, Source, Stream};
 use toroni_proto::legs::Path;
 use toroni_proto::sender::{self, Identity};
-use toroni_proto::time::Monotonic;
-use toroni_proto::wire::{Keys, Kind, NodeName, Reject};
+use toroni_proto::time::{MILLISECOND, Monotonic, Wall};
+use toroni_proto::wire::{FirstSent, Keys, Kind, NodeName, Reject};
+
+/// The causes of losses are looked for at most so often, because that reads files of /proc.
+const LOSSES_APART_NS: u64 = 100 * MILLISECOND;
 
 /// What a node is and does.
 #[derive(Clone, Debug)]
@@ -165,6 +174,10 @@ pub enum Event {
     SentAgain(u64),
     /// A journal cannot be written: a restart would begin at an earlier checkpoint.
     Journal(io::Error),
+    /// Messages that were reported as lost since the last such event, and where their datagrams may have gone.
+    Lost(Lost, Attribution),
+    /// A part of the way that the node measures took longer than its budget.
+    Exceeded(Exceeded),
     /// This process did not run for so long, in nanoseconds.
     Stalled(u64),
 }
@@ -179,9 +192,19 @@ pub struct Node {
     collisions: Collisions,
     collision: Option<arrivals::Event>,
     member: (Realm, Option<Keys>),
+    source: Source,
+    kernel: Kernel,
+    received: Received,
+    /// How long a gap may be open, in nanoseconds.
+    generation_ns: u64,
+    /// New losses that have no event yet, and when the next ones get theirs.
+    losses: Vec<(Lost, Attribution)>,
+    losses_due: Monotonic,
     /// When it should have begun its turn at the latest.
     due: Option<Monotonic>,
     stalled: Option<u64>,
+    /// When the last turn began.
+    turned: Monotonic,
     /// Keeps other nodes out of its directory.
     _state: Option<Arc<State>>,
 }
@@ -322,8 +345,20 @@ impl Node {
             collisions,
             collision: None,
             member: (member.realm, member.keys),
+            source: member.source,
+            kernel: Kernel::default(),
+            received: Received::default(),
+            generation_ns: settings
+                .receive
+                .iter()
+                .map(|it| it.config.generation_ns)
+                .max()
+                .unwrap_or(0),
+            losses: Vec::new(),
+            losses_due: now.monotonic,
             due: None,
             stalled: None,
+            turned: now.monotonic,
             _state: settings.state.clone(),
         })
     }
@@ -334,22 +369,33 @@ impl Node {
     /// If the bus or a socket cannot be used any more.
     pub fn turn(&mut self) -> Result<bool, NodeError> {
         let now = now();
+        self.turned = now.monotonic;
+        self.look(now.monotonic);
         let stall = self.due.map_or(0, |due| now.monotonic.since(due));
-        let Self { link, outlets, receiving, collisions, collision, member, .. } = self;
+        let Self { link, outlets, receiving, collisions, collision, member, received, .. } = self;
         // Deadlines move before anything is read: the first datagram that waited would give gaps up whose repairs wait
         // behind it.
         for one in receiving.iter_mut() {
             one.arrivals.begin_turn(now.monotonic);
         }
-        let mut has_more = link.receive(stall >= STALL_NS, |path, to, _, bytes| match to {
-            To::Watched => {
-                let (realm, keys) = member;
-                let (now, from) = (now.monotonic, path.address);
-                let event = collisions.handle_datagram(now, from, bytes, *realm, keys.as_ref());
-                *collision = event.or(*collision);
+        let mut has_more = link.receive(stall >= STALL_NS, |path, to, arrival, bytes| {
+            let group = match to {
+                To::Watched => {
+                    let (realm, keys) = member;
+                    let (now, from) = (now.monotonic, path.address);
+                    let event = collisions.handle_datagram(now, from, bytes, *realm, keys.as_ref());
+                    *collision = event.or(*collision);
+                    return;
+                }
+                To::Group(group) => Some(group),
+                To::Node => None,
+            };
+            if route(now, path, group, bytes, outlets, receiving)
+                && let Some(at) = arrival.received_ns
+                && let Some(first) = FirstSent::of(bytes)
+            {
+                received.record(now.wall, Wall::from_ns(at), &first);
             }
-            To::Group(group) => route(now, path, Some(group), bytes, outlets, receiving),
-            To::Node => route(now, path, None, bytes, outlets, receiving),
         })?;
         for one in receiving.iter_mut() {
             has_more |= one.publish(now.monotonic)?;
@@ -373,6 +419,29 @@ impl Node {
         }
         self.due = self.next(now.monotonic);
         Ok(has_more && !self.link.is_clogged())
+    }
+
+    /// Reads the counters of the kernel if that is due, and states them in STATUS.
+    fn look(&mut self, now: Monotonic) {
+        if self.kernel.look(now, &self.link, self.generation_ns) {
+            // The field of STATUS has 32 bits. After more, it stays.
+            let dropped = u32::try_from(self.kernel.total()).unwrap_or(u32::MAX);
+            self.receiving.iter_mut().for_each(|it| it.arrivals.set_kernel_dropped(dropped));
+        }
+    }
+
+    /// Sets how long each part of the way may take.
+    pub fn set_limits(&mut self, limits: &Limits) {
+        self.outlets.iter_mut().for_each(|it| it.outlet.set_limits(limits));
+        times::set_limits(self.received.budgets_mut(), limits);
+        for one in &mut self.receiving {
+            one.arrivals.set_limits(limits);
+            one.inlet.set_limits(limits);
+        }
+        let by_tcp = self.tcp.iter_mut().flat_map(Tcp::inlets_mut);
+        by_tcp.for_each(|inlet| inlet.set_limits(limits));
+        let queueing = self.tcp.iter_mut().filter_map(Tcp::queueing);
+        times::set_limits(queueing, limits);
     }
 
     fn next(&mut self, now: Monotonic) -> Option<Monotonic> {
@@ -420,6 +489,7 @@ impl Node {
 
     /// Returns the next thing to report.
     pub fn event(&mut self) -> Option<Event> {
+        let now = self.turned;
         if let Some(stalled) = self.stalled.take() {
             return Some(Event::Stalled(stalled));
         }
@@ -436,12 +506,50 @@ impl Node {
             if let Some(event) = outlet.sender().poll_event() {
                 return Some(Event::Sender(*stream, event));
             }
+            if let Some(exceeded) = outlet.exceeded(now) {
+                return Some(Event::Exceeded(exceeded));
+            }
         }
-        if let Some(event) = self.tcp.as_mut().and_then(Tcp::event) {
-            return Some(Event::Tcp(event));
+        if let Some((lost, attribution)) = self.new_loss(now) {
+            return Some(Event::Lost(lost, attribution));
+        }
+        if let Some(exceeded) = times::exceeded(self.received.budgets_mut(), now) {
+            return Some(Event::Exceeded(exceeded));
+        }
+        if let Some(tcp) = &mut self.tcp {
+            if let Some(event) = tcp.event() {
+                return Some(Event::Tcp(event));
+            }
+            let exceeded = tcp.inlets_mut().find_map(|inlet| inlet.exceeded(now));
+            if let Some(exceeded) = exceeded.or_else(|| tcp.queueing()?.poll(now)) {
+                return Some(Event::Exceeded(exceeded));
+            }
         }
         let collision = self.collision.take().map(Event::Arrivals);
-        collision.or_else(|| self.receiving.iter_mut().find_map(Receiving::event))
+        collision.or_else(|| self.receiving.iter_mut().find_map(|one| one.event(now)))
+    }
+
+    /// Returns the next loss that has no event yet. Their causes are looked for at most every 100 ms, for all of them.
+    fn new_loss(&mut self, now: Monotonic) -> Option<(Lost, Attribution)> {
+        if self.losses.is_empty() && now >= self.losses_due {
+            let by_tcp = self.tcp.iter_mut().flat_map(Tcp::inlets_mut);
+            // TCP loses nothing on the way: what waits for too long is left out.
+            let by_tcp = by_tcp.flat_map(|inlet| inlet.losses_mut().take());
+            self.losses.extend(by_tcp.map(|lost| (lost, Attribution::default())));
+            if self.receiving.iter().any(|one| one.inlet.losses().has_new()) {
+                let found = self.kernel.attribute(now, &self.link, self.generation_ns);
+                let new = self.receiving.iter_mut().flat_map(|one| one.inlet.losses_mut().take());
+                let attributed = new.map(|lost| {
+                    let is_about = kernel::is_about_datagrams(lost.reason);
+                    (lost, if is_about { found.clone() } else { Attribution::default() })
+                });
+                self.losses.extend(attributed);
+            }
+            if !self.losses.is_empty() {
+                self.losses_due = now.after(LOSSES_APART_NS);
+            }
+        }
+        self.losses.pop()
     }
 
     /// Returns the sockets.
@@ -473,7 +581,8 @@ impl Node {
     }
 }
 
-/// Gives a datagram to whom it concerns. What is refused is counted there.
+/// Gives a datagram to whom it concerns. What is refused is counted there. Returns whether it was taken as one of a stream
+/// that is received.
 fn route(
     now: Now,
     path: Path,
@@ -481,20 +590,22 @@ fn route(
     bytes: &[u8],
     outlets: &mut [Sending],
     receiving: &mut [Receiving],
-) {
+) -> bool {
     if Kind::of(bytes).is_some_and(Kind::is_for_sender) {
         for Sending { outlet, .. } in outlets {
             match outlet.sender().handle_datagram(now, path.address, bytes) {
                 // It is for another stream.
                 Err(Reject::Stream) => {}
-                _ => return,
+                _ => return false,
             }
         }
-    } else {
-        for one in receiving {
-            one.take(now.monotonic, path, group, bytes);
-        }
+        return false;
     }
+    let mut is_taken = false;
+    for one in receiving {
+        is_taken |= one.take(now.monotonic, path, group, bytes);
+    }
+    is_taken
 }
 
 /// Refuses a receive buffer that is smaller than what was asked for.

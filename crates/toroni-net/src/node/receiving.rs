@@ -69,10 +69,16 @@ pub(super) fn open(
 
 impl Receiving {
     /// Takes a datagram that came to this group of the node, or to the node alone. What is refused is counted there.
-    pub(super) fn take(&mut self, now: Monotonic, path: Path, group: Option<usize>, bytes: &[u8]) {
-        if group.is_none_or(|group| self.groups.contains(&group)) {
-            let _ = self.arrivals.handle_datagram(now, path, bytes, &mut self.inlet);
-        }
+    /// Returns whether it was taken.
+    pub(super) fn take(
+        &mut self,
+        now: Monotonic,
+        path: Path,
+        group: Option<usize>,
+        bytes: &[u8],
+    ) -> bool {
+        group.is_none_or(|group| self.groups.contains(&group))
+            && self.arrivals.handle_datagram(now, path, bytes, &mut self.inlet).is_ok()
     }
 
     /// Publishes what has arrived, as far as the bus has room. Returns whether more waits that would find room.
@@ -91,7 +97,10 @@ impl Receiving {
         self.arrivals.poll_timeout().into_iter().chain(self.inlet.next_attempt()).min()
     }
 
-    pub(super) fn event(&mut self) -> Option<Event> {
+    pub(super) fn event(&mut self, now: Monotonic) -> Option<Event> {
+        if let Some(exceeded) = self.inlet.exceeded(now) {
+            return Some(Event::Exceeded(exceeded));
+        }
         if let Some((source, stream)) = self.inlet.aside() {
             return Some(Event::Aside(source, stream));
         }

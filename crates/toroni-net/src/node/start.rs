@@ -216,9 +216,6 @@ pub fn not_yet(config: &config::Node) -> Vec<NotYet> {
         }
     };
     is(config.sequencer.is_some(), "sequencer", 0, None, LATER);
-    is(!config.budget.is_empty(), "budget", 0, None, LATER);
-    is(config.metrics.is_some(), "node", 0, Some("metrics"), LATER);
-    is(config.log != "info", "node", 0, Some("log"), LATER);
     for (index, receive) in config.receives.iter().enumerate() {
         is(receive.join != Join::Live, "receive", index, Some("join"), HISTORY);
     }

@@ -1,19 +1,15 @@
 //! Takes the snapshots and writes them as text.
 
-use super::names::{ALL, Kind, Metric, Source, Value};
+use super::names::{ALL, Metric, Source};
 use crate::cli::BusLocation;
 use crate::commands;
 use crate::note;
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, text};
-use prometheus_client::metrics::counter::ConstCounter;
-use prometheus_client::metrics::gauge::ConstGauge;
-use prometheus_client::registry::Registry;
+use crate::openmetrics::{self, Sample, Value};
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
-use std::{fmt, io};
 use toroni::{Bus, BusStats, admin};
 
 /// How long a snapshot is used: there are at most two a second, however many clients ask.
@@ -198,47 +194,15 @@ struct Snapshot {
 }
 
 fn encoded(snapshots: Vec<Snapshot>) -> String {
-    let mut registry = Registry::default();
-    registry.register_collector(Box::new(Snapshots(snapshots)));
-    let mut text = String::new();
-    match text::encode(&mut text, &registry) {
-        Ok(()) => text,
-        // Writing to a string fails only if a value cannot be formatted, and ours can.
-        Err(fmt::Error) => unreachable!("numbers and strings can be written to a string"),
-    }
+    let snapshots = Snapshots(snapshots);
+    openmetrics::text(ALL.iter().map(|it| (it.family(), snapshots.samples(it))).collect())
 }
 
 struct Snapshots(Vec<Snapshot>);
 
-impl fmt::Debug for Snapshots {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_list().entries(self.0.iter().map(|one| &one.bus)).finish()
-    }
-}
-
-impl Collector for Snapshots {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        for metric in ALL {
-            let samples = self.samples(metric);
-            if samples.is_empty() {
-                continue;
-            }
-            let (name, unit) = metric.name_and_unit();
-            let kind = metric.kind.metric_type();
-            let mut family = encoder.encode_descriptor(name, metric.help, unit.as_ref(), kind)?;
-            for (labels, value) in samples {
-                let labels: Vec<(&str, &str)> =
-                    metric.labels.iter().copied().zip(labels.iter().map(String::as_str)).collect();
-                sample(metric.kind, value, family.encode_family(&labels)?)?;
-            }
-        }
-        Ok(())
-    }
-}
-
 impl Snapshots {
     /// Returns the samples of a metric: the values of its labels, and its own.
-    fn samples(&self, metric: &Metric) -> Vec<(Vec<String>, Value)> {
+    fn samples(&self, metric: &Metric) -> Vec<Sample> {
         let mut samples = Vec::new();
         for Snapshot { bus, stats } in &self.0 {
             let mut add = |labels: &[&str], value| {
@@ -278,15 +242,6 @@ impl Snapshots {
             }
         }
         samples
-    }
-}
-
-fn sample(kind: Kind, value: Value, encoder: MetricEncoder<'_>) -> fmt::Result {
-    match (kind, value) {
-        (Kind::Counter, Value::Whole(value)) => ConstCounter::new(value).encode(encoder),
-        (Kind::Counter, Value::Real(value)) => ConstCounter::new(value).encode(encoder),
-        (Kind::Gauge, Value::Whole(value)) => ConstGauge::new(value).encode(encoder),
-        (Kind::Gauge, Value::Real(value)) => ConstGauge::new(value).encode(encoder),
     }
 }
 

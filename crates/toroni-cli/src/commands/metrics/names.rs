@@ -1,8 +1,7 @@
 //! Every metric: its name, labels, text, and where its value comes from. `docs/monitoring.md` has the same table, and a
 //! test compares the two.
 
-use prometheus_client::metrics::MetricType;
-use prometheus_client::registry::Unit;
+use crate::openmetrics::{Family, Kind, Value};
 use std::time::SystemTime;
 use toroni::{BusStats, LockKind, PublisherStats, SubscriberSlotStats};
 
@@ -17,39 +16,10 @@ pub(super) struct Metric {
     pub(super) source: Source,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    Counter,
-    Gauge,
-}
-
-impl Kind {
-    pub(super) fn metric_type(self) -> MetricType {
-        match self {
-            Self::Counter => MetricType::Counter,
-            Self::Gauge => MetricType::Gauge,
-        }
-    }
-}
-
 impl Metric {
-    /// Returns the name as samples carry it.
-    #[cfg(test)]
-    pub(super) fn sample_name(&self) -> String {
-        match self.kind {
-            Kind::Counter => format!("{}_total", self.name),
-            Kind::Gauge => self.name.to_owned(),
-        }
-    }
-
-    /// Splits the unit off the name, if it ends with one.
-    pub(super) fn name_and_unit(&self) -> (&'static str, Option<Unit>) {
-        for (suffix, unit) in [("_bytes", Unit::Bytes), ("_seconds", Unit::Seconds)] {
-            if let Some(name) = self.name.strip_suffix(suffix) {
-                return (name, Some(unit));
-            }
-        }
-        (self.name, None)
+    pub(super) fn family(&self) -> Family {
+        let Self { name, kind, labels, help, .. } = *self;
+        Family { name, kind, labels, help }
     }
 }
 
@@ -65,12 +35,6 @@ pub(super) enum Source {
     Publisher(fn(&PublisherStats) -> Value),
     /// One value for each subscriber.
     Subscriber(fn(&SubscriberSlotStats) -> Value),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Value {
-    Whole(u64),
-    Real(f64),
 }
 
 const BUS: &[&str] = &["bus"];
@@ -258,13 +222,7 @@ mod tests {
     #[test]
     fn the_documentation_has_the_same_table() {
         let mut table = String::from("| metric | type | labels | meaning |\n|---|---|---|---|\n");
-        for metric in ALL {
-            let kind = metric.kind.metric_type();
-            let kind = kind.as_str();
-            let labels = metric.labels.join(", ");
-            let name = metric.sample_name();
-            table += &format!("| `{name}` | {kind} | {labels} | {} |\n", metric.help);
-        }
+        table.extend(ALL.iter().map(|metric| metric.family().row()));
         let Some(documented) = text("docs/monitoring.md") else { return };
         assert!(documented.contains(&table), "docs/monitoring.md needs this table:\n{table}");
     }
@@ -284,7 +242,8 @@ mod tests {
     /// The dashboard and the rules use no name that does not exist.
     #[test]
     fn the_dashboard_and_the_rules_use_these_names() {
-        let names: BTreeSet<String> = ALL.iter().map(Metric::sample_name).collect();
+        let names: BTreeSet<String> =
+            ALL.iter().map(|metric| metric.family().sample_name()).collect();
         for path in [
             "packaging/grafana/toroni.json",
             "packaging/prometheus/alerts.yml",

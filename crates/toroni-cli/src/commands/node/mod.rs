@@ -1,6 +1,10 @@
 //! `toroni node …`: the process that connects the bus of a host with those of other hosts.
 
 mod check;
+mod lines;
+mod log;
+mod metrics;
+mod notices;
 mod run;
 
 pub(crate) use run::serve;

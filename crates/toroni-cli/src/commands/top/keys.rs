@@ -16,6 +16,8 @@ pub(super) enum View {
     Bus,
     Topics,
     Losses,
+    /// The nodes that connect the bus.
+    Network,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -120,6 +122,7 @@ pub(super) fn apply(choices: &mut Choices, key: KeyEvent, page: usize) -> Reques
         KeyCode::Char('1') => show(choices, View::Bus),
         KeyCode::Char('2') => show(choices, View::Topics),
         KeyCode::Char('3') => show(choices, View::Losses),
+        KeyCode::Char('4') => show(choices, View::Network),
         KeyCode::Char('/') => choices.is_typing = true,
         KeyCode::Char('s') => {
             choices.sort = match choices.sort {

@@ -3,7 +3,8 @@
 //! | module | contents |
 //! |---|---|
 //! | `source`, `topics` | take the snapshots; count the messages of topics |
-//! | `sample`, `model` | rates between snapshots; what is shown. No I/O |
+//! | `nodes` | reads the notices of nodes |
+//! | `sample`, `model`, `network` | rates between snapshots and notices; what is shown. No I/O |
 //! | `input`, `keys` | bytes as keys; what keys do. No I/O |
 //! | `view` | draws the model |
 //! | `terminal` | takes the terminal over and gives it back |
@@ -11,6 +12,8 @@
 mod input;
 mod keys;
 mod model;
+mod network;
+mod nodes;
 pub(crate) mod options;
 mod sample;
 mod source;
@@ -70,6 +73,12 @@ impl Source {
         }
     }
 
+    fn want_network(&mut self, wanted: bool) {
+        if let Self::Bus(bus) = self {
+            bus.want_network(wanted);
+        }
+    }
+
     fn want_topics(&mut self, wanted: bool) {
         if let Self::Bus(bus) = self
             && bus.wants_topics() != wanted
@@ -94,6 +103,7 @@ fn print(location: &BusLocation, arguments: &Top, name: Option<&str>) -> Result<
     ))?;
     let mut output = Output::new()?;
     let mut source = Source::open(location, name)?;
+    source.want_network(true);
     // A rate needs two snapshots.
     source.look();
     source.want_topics(true);
@@ -198,6 +208,7 @@ impl Live {
         while !stop.is_set() && !screen.is_gone() {
             let now = Instant::now();
             if now >= next_look && !self.choices.is_paused {
+                self.source.want_network(self.choices.view == View::Network);
                 self.source.look();
                 looks += 1;
                 // The second look, which gives the first rates, does not wait for a long interval.
@@ -251,6 +262,7 @@ impl Live {
             }
             self.clamp();
             self.source.want_topics(self.wants_topics());
+            self.source.want_network(self.choices.view == View::Network);
             self.draw(screen)?;
         }
         Ok(())
@@ -258,7 +270,8 @@ impl Live {
 
     /// Messages are read only while what they tell is shown.
     fn wants_topics(&self) -> bool {
-        !self.choices.is_paused && self.choices.view != View::List
+        let has_none = matches!(self.choices.view, View::List | View::Network);
+        !self.choices.is_paused && !has_none
     }
 
     /// Opens the chosen bus. Returns `false` if there is none, or it cannot be opened.
@@ -295,6 +308,7 @@ impl Live {
                 let rows = match self.choices.view {
                     View::Topics => topics,
                     View::Losses => model.losses.len(),
+                    View::Network => model.network.as_ref().map_or(0, |it| it.most_rows()),
                     View::Bus | View::List => topics
                         .max(model.publishers.as_ref().map_or(0, Vec::len))
                         .max(model.subscribers.as_ref().map_or(0, Vec::len)),

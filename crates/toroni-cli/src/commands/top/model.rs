@@ -1,5 +1,6 @@
 //! What `top` shows, made of snapshots. `--json` prints it as it is. Knows nothing of terminals.
 
+use super::network::NetworkModel;
 use super::sample::{Age, History, Loss, Owner, Participant, Publisher, Snapshot, Subscriber};
 use crate::human::as_f64;
 use serde::Serialize;
@@ -50,6 +51,8 @@ pub(super) struct BusModel {
     pub(super) topics_problem: Option<String>,
     /// The newest first.
     pub(super) losses: Vec<LossModel>,
+    /// The nodes that connect it with other hosts; `None` while they are not looked at.
+    pub(super) network: Option<NetworkModel>,
 }
 
 /// A participant that has a slot.
@@ -231,6 +234,7 @@ pub(super) fn build(history: &History, topics: Option<&TopicCounts>) -> BusModel
         topics: topics.map(|counts| topics_model(history, counts)),
         topics_problem: None,
         losses: history.losses.iter().rev().map(loss).collect(),
+        network: None,
     }
 }
 

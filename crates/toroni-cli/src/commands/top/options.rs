@@ -32,12 +32,20 @@ Columns of subscribers:
 \"in the way\" marks the gating subscriber with the lowest position while publishers wait. \"guest\" marks a subscriber \
 that does not gate.
 
+Nodes publish each second what they send and hear (see docs/network.md); top reads that while it is shown:
+  REPEATED    datagrams that were sent again, as a share of the new ones
+  NAKS        requests for retransmission
+  WAITING     what waits in the ring for the rate of the stream; OVERTAKEN are messages that were lost there
+  HELD        datagrams that wait behind one that is missing
+  NO ROOM     datagrams for which a receiver's sockets had no room
+\"crybaby\" marks a receiver that takes more than half of all retransmissions.
+
 Rates per topic come from a subscriber that does not gate. It reads only while topics or losses are shown. If reading \
 everything takes more than 5 % of a core, it reads samples, and the figures begin with ~. top leaves this subscriber \
 out of its figures.
 
 Keys:
-  1 2 3     show the bus, its topics, its losses
+  1 2 3 4   show the bus, its topics, its losses, the nodes that connect it
   /         show only names with a text; Enter keeps the text, Esc clears it
   s         sort by rate, by bytes, by name
   p         pause, which also stops all measurements

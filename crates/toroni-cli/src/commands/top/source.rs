@@ -1,6 +1,7 @@
 //! Takes the snapshots: opens buses, and opens them again after they were removed.
 
 use super::model::{self, BusModel, BusRow, ListModel, TopicCounts};
+use super::nodes::NodeReader;
 use super::sample::{History, Owner, Participant, Publisher, Snapshot, Subscriber};
 use super::topics::{NAME, TopicReader, unix_seconds};
 use crate::cli::BusLocation;
@@ -16,6 +17,7 @@ const TRY_AGAIN: Duration = Duration::from_secs(5);
 
 /// One bus, as long as it exists and whenever it exists again.
 pub(super) struct BusSource {
+    location: BusLocation,
     config: BusConfig,
     name: String,
     /// The time 0 of snapshots.
@@ -28,6 +30,8 @@ pub(super) struct BusSource {
     buried: Vec<Subscriber>,
     counts: Option<TopicCounts>,
     topics_problem: Option<String>,
+    /// The nodes that connect the bus, if they are wanted.
+    nodes: Option<NodeReader>,
     try_topics_at: Instant,
     problem: Option<String>,
 }
@@ -44,6 +48,7 @@ impl BusSource {
     fn new(location: &BusLocation, name: &str) -> Self {
         let now = Instant::now();
         Self {
+            location: location.clone(),
             config: super::super::config(location).participant_name(NAME),
             name: name.to_owned(),
             began: now,
@@ -54,6 +59,7 @@ impl BusSource {
             buried: Vec::new(),
             counts: None,
             topics_problem: None,
+            nodes: None,
             try_topics_at: now,
             problem: None,
         }
@@ -65,6 +71,9 @@ impl BusSource {
 
     /// Takes a snapshot. If that fails, the model says why, and the next call opens the bus again.
     pub(super) fn look(&mut self) {
+        if let Some(nodes) = &mut self.nodes {
+            nodes.look();
+        }
         match self.try_look() {
             Ok(()) => self.problem = None,
             Err(failure) => {
@@ -108,6 +117,17 @@ impl BusSource {
         }
         self.subscribe();
         Ok(())
+    }
+
+    /// Reads the notices of nodes from now on, or no longer.
+    pub(super) fn want_network(&mut self, wanted: bool) {
+        if wanted && self.nodes.is_none() {
+            let mut nodes = NodeReader::new(&self.location, &self.name);
+            nodes.look();
+            self.nodes = Some(nodes);
+        } else if !wanted {
+            self.nodes = None;
+        }
     }
 
     /// Reads topics from now on, or no longer.
@@ -160,6 +180,7 @@ impl BusSource {
     pub(super) fn model(&self) -> BusModel {
         let mut model = model::build(&self.history, self.counts.as_ref());
         model.name.clone_from(&self.name);
+        model.network = self.nodes.as_ref().map(NodeReader::model);
         model.problem.clone_from(&self.problem);
         if self.wants_topics {
             model.topics_problem.clone_from(&self.topics_problem);

@@ -1,11 +1,10 @@
 //! `serve-metrics`: real publishers and subscribers, and what is wrong with a bus.
 
 mod http;
-mod openmetrics;
-mod prometheus;
+pub(crate) mod prometheus;
 
+use crate::openmetrics::{self, Samples};
 use crate::support::{Buses, LIMIT, Process, wait_until};
-use openmetrics::Samples;
 use rustix::process::Signal;
 use std::fs;
 use std::io::{Read, Write};

@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 
 /// Whether Debian's package `prometheus` is installed. If not, the test is skipped and reports that; with
 /// `TORONI_CLIENTS=required`, as in CI, it fails.
-fn is_installed(test: &str) -> bool {
+pub(crate) fn is_installed(test: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let is_there = |name| std::env::split_paths(&path).any(|folder| folder.join(name).exists());
     if is_there("prometheus") && is_there("promtool") {
@@ -30,7 +30,7 @@ fn packaging(file: &str) -> PathBuf {
 }
 
 /// Runs promtool with an input, and returns what it printed. Panics if it fails.
-fn promtool(arguments: &[&str], input: &str) -> String {
+pub(crate) fn promtool(arguments: &[&str], input: &str) -> String {
     let mut command = Command::new("promtool");
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut process = Process::start(&mut command);

@@ -91,6 +91,10 @@ impl Connection {
         &self.inlet
     }
 
+    pub(super) fn inlet_mut(&mut self) -> &mut Inlet {
+        &mut self.inlet
+    }
+
     /// Takes why the bus has refused something since the last call.
     pub(super) fn refusal(&mut self) -> Option<toroni::PublishError> {
         self.inlet.refusal()

@@ -15,6 +15,7 @@ use std::time::Duration;
 use toroni::{Bus, FileError, Policy, ReceiveError};
 use toroni_proto::batcher::Now;
 use toroni_proto::bounded::server::{self, ClientId, Identity, Server};
+use toroni_proto::budget::Budget;
 use toroni_proto::config::tcp::Pace;
 use toroni_proto::id::Series;
 use toroni_proto::time::{MILLISECOND, Monotonic, SECOND};
@@ -128,6 +129,11 @@ impl Listener {
     #[must_use]
     pub fn overtaken(&self) -> u64 {
         self.feed.overtaken()
+    }
+
+    /// Returns how long frames take until they are written.
+    pub(super) fn queueing(&mut self) -> &mut Budget {
+        self.server.queueing()
     }
 
     /// Notes that a connection waits to be taken.

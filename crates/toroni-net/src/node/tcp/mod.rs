@@ -41,6 +41,7 @@ use toroni::{Bus, FileError, Pattern, Policy, ReceiveError, SubscriberError};
 use toroni_proto::batcher::Now;
 use toroni_proto::bounded::client::TooManyPatterns;
 use toroni_proto::bounded::server::{ClientId, TooManyStreams};
+use toroni_proto::budget::Budget;
 use toroni_proto::config::ConfigError;
 use toroni_proto::config::tcp::TcpConfig;
 use toroni_proto::id::{Source, Stream};
@@ -352,6 +353,16 @@ impl Tcp {
     /// Returns the next thing to report.
     pub(super) fn event(&mut self) -> Option<Event> {
         self.reports.pop_front()
+    }
+
+    /// Returns how long frames for clients take until they are written, if it listens.
+    pub(super) fn queueing(&mut self) -> Option<&mut Budget> {
+        self.listener.as_mut().map(Listener::queueing)
+    }
+
+    /// Returns what brings messages of the connections to the bus.
+    pub(super) fn inlets_mut(&mut self) -> impl Iterator<Item = &mut crate::inlet::Inlet> {
+        self.connections.iter_mut().map(Connection::inlet_mut)
     }
 
     /// Returns what serves clients.

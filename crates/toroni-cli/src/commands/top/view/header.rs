@@ -44,6 +44,7 @@ pub(super) fn notices(model: &BusModel) -> Vec<String> {
         let slots = if model.dead == 1 { "its slot is" } else { "their slots are" };
         notices.push(format!("{who} died without closing the bus: {slots} free for others"));
     }
+    notices.extend(super::network::problems(model));
     notices
 }
 
@@ -198,6 +199,7 @@ pub(super) fn draw_keys(choices: &Choices, theme: &Theme, area: Rect, buffer: &m
         parts.push(Part::new("1 bus", view(View::Bus), 2));
         parts.push(Part::new("2 topics", view(View::Topics), 3));
         parts.push(Part::new("3 losses", view(View::Losses), 4));
+        parts.push(Part::new("4 network", view(View::Network), 4));
     }
     let filter = if choices.filter.is_empty() {
         "/ filter".to_owned()
@@ -206,8 +208,8 @@ pub(super) fn draw_keys(choices: &Choices, theme: &Theme, area: Rect, buffer: &m
     };
     let filter_style = if choices.filter.is_empty() { plain } else { shown };
     parts.push(Part::new(filter, filter_style, if choices.filter.is_empty() { 6 } else { 1 }));
-    parts.push(Part::new(format!("s sort: {}", choices.sort.as_str()), plain, 7));
-    parts.push(Part::new("p pause", if choices.is_paused { shown } else { plain }, 5));
+    parts.push(Part::new(format!("s sort: {}", choices.sort.as_str()), plain, 5));
+    parts.push(Part::new("p pause", if choices.is_paused { shown } else { plain }, 7));
     parts.push(Part::new("+ - interval", plain, 9));
     if choices.view != View::List {
         parts.push(Part::new("Esc buses", plain, 8));

@@ -5,6 +5,7 @@
 pub(super) mod buses;
 mod header;
 mod losses;
+mod network;
 mod publishers;
 mod subscribers;
 mod table;
@@ -73,7 +74,27 @@ pub(super) fn as_text(shown: Shown<'_>, choices: &Choices, width: u16) -> String
     let area = Rect::new(0, 0, width, height.min(10_000));
     let mut buffer = Buffer::empty(area);
     draw(shown, choices, &theme, false, area, &mut buffer);
-    lines(&buffer)
+    let text = lines(&buffer);
+    match shown {
+        Shown::Bus(model) => text + &network_as_text(model, choices, &theme, width),
+        Shown::List(_) => text,
+    }
+}
+
+/// Returns the panels of the network as text, if a node connects the bus.
+fn network_as_text(model: &BusModel, choices: &Choices, theme: &Theme, width: u16) -> String {
+    if model.network.as_ref().is_none_or(|network| network.nodes.is_empty()) {
+        return String::new();
+    }
+    let tables = network::tables(model, choices, theme);
+    let all: Vec<&Table> = tables.iter().collect();
+    // A node states as many rows as it likes.
+    let most = |table: &Table| table.height().min(1_000);
+    let height = tables.iter().map(most).sum::<u16>() + 2;
+    let area = Rect::new(0, 0, width, height);
+    let mut buffer = Buffer::empty(area);
+    draw_below_each_other(&all, 0, theme, 1, area, &mut buffer);
+    format!("\n{}", lines(&buffer))
 }
 
 /// Returns the text in a buffer, without empty lines at the end.
@@ -143,7 +164,33 @@ fn draw_bus(model: &BusModel, choices: &Choices, theme: &Theme, area: Rect, buff
         View::Losses => {
             losses::table(model, choices, theme).draw(area, buffer, theme, choices.offset, None);
         }
+        View::Network => {
+            let tables = network::tables(model, choices, theme);
+            let all: Vec<&Table> = tables.iter().collect();
+            draw_below_each_other(&all, choices.offset, theme, gap, area, buffer);
+        }
         View::Bus | View::List => draw_panels(model, choices, theme, gap, area, buffer),
+    }
+}
+
+/// Draws panels below each other, each with a part of the room.
+fn draw_below_each_other(
+    tables: &[&Table],
+    offset: usize,
+    theme: &Theme,
+    gap: u16,
+    area: Rect,
+    buffer: &mut Buffer,
+) {
+    let gaps = gap * u16::try_from(tables.len().saturating_sub(1)).unwrap_or(0);
+    let wanted: Vec<u16> = tables.iter().map(|table| table.height()).collect();
+    let heights = share_out(area.height.saturating_sub(gaps), &wanted);
+    let mut rest = area;
+    for (table, height) in tables.iter().zip(heights).filter(|(_, height)| *height > 0) {
+        let area = Rect { height: height.min(rest.height), ..rest };
+        let offset = offset.min(table.rows().saturating_sub(usize::from(area.height) / 2));
+        table.draw(area, buffer, theme, offset, None);
+        rest = without_top(rest, height + gap);
     }
 }
 

@@ -5,6 +5,7 @@ use super::super::model::{
     BusModel, BusRow, Holder, ListModel, Lock, LockState, LossModel, PublisherModel, State,
     SubscriberModel, TopicModel, TopicsModel, Who,
 };
+use super::super::network::{HeardModel, NetworkModel, NodeModel, ReceiverModel, SentModel};
 use super::super::sample::{Age, How};
 use super::theme::Theme;
 use super::{Shown, as_text, draw, lines};
@@ -240,6 +241,73 @@ fn losses_with_the_newest_first() {
     check("filter.txt", Shown::Bus(&plant()), &typed);
 }
 
+/// Two nodes, one of which is silent; a crybaby; a name that would steer the terminal.
+fn network() -> NetworkModel {
+    let sent = |stream, rate: f64, repeated, overtaken| SentModel {
+        stream,
+        messages_per_second: Some(rate),
+        datagrams_per_second: Some(rate / 20.0),
+        repaired_share: Some(repeated),
+        naks_per_second: Some(3.0),
+        receivers: 2,
+        lag_bytes: 81_920,
+        overtaken,
+    };
+    let receiver = |name: &str, lost, kernel_dropped, is_crybaby| ReceiverModel {
+        stream: 1,
+        name: name.to_owned(),
+        address: "192.168.100.107:40123".to_owned(),
+        lag_datagrams: 12,
+        lost,
+        naks: 10 * lost,
+        kernel_dropped,
+        rtt_seconds: 0.000_41,
+        is_crybaby,
+    };
+    let heard = |name: &str, lost, open_gaps| HeardModel {
+        name: name.to_owned(),
+        stream: 1,
+        messages_per_second: Some(12_500.0),
+        lost,
+        naks: 61,
+        repaired: 1_031,
+        open_gaps,
+        held_datagrams: 8 * open_gaps,
+    };
+    let first = NodeModel {
+        node: "line-3".to_owned(),
+        realm: "plant".to_owned(),
+        silent_seconds: None,
+        kernel_dropped: 12_031,
+        sent: vec![sent(1, 120_000.0, 0.0003, 0), sent(2, 10.0, 0.21, 17)],
+        receivers: vec![
+            receiver("line-4", 0, 0, false),
+            receiver("line-7-with-a-rather-long-name\u{1b}[2J", 1_200, 12_031, true),
+        ],
+        heard: vec![heard("line-4", 0, 0), heard("line-7", 44, 3)],
+    };
+    let second = NodeModel {
+        node: "line-3-test".to_owned(),
+        silent_seconds: Some(12.2),
+        ..NodeModel::default()
+    };
+    NetworkModel { nodes: vec![first, second] }
+}
+
+#[test]
+fn the_nodes_that_connect_a_bus() {
+    let model = BusModel { network: Some(network()), ..plant() };
+    check("network.txt", Shown::Bus(&model), &choices(View::Network));
+    let none = BusModel { network: Some(NetworkModel::default()), ..plant() };
+    check("no-network.txt", Shown::Bus(&none), &choices(View::Network));
+    let text = as_text(Shown::Bus(&model), &choices(View::Bus), 120);
+    for wanted in ["STREAMS SENT", "line-4 stream 1", "◄ crybaby", "node line-3-test: no notice"]
+    {
+        assert!(text.contains(wanted), "{wanted}\n{text}");
+    }
+    assert!(!as_text(Shown::Bus(&none), &choices(View::Bus), 120).contains("STREAMS SENT"));
+}
+
 fn list() -> ListModel {
     let broken = BusRow {
         name: "broken".to_owned(),
@@ -313,7 +381,8 @@ fn names_do_not_steer_the_terminal() {
     model.lock.holder = Some(Holder { name: Some(evil.to_owned()), ..Holder::default() });
     model.lock.state = LockState::Held;
     (model.name, model.problem) = (evil.to_owned(), Some(evil.to_owned()));
-    for view in [View::Bus, View::Topics, View::Losses] {
+    model.network = Some(network());
+    for view in [View::Bus, View::Topics, View::Losses, View::Network] {
         for size in SIZES {
             let text = lines(&drawn(Shown::Bus(&model), &choices(view), &Theme::new(true), size));
             let steers = |c: char| c.is_control() && c != '\n' || c == '\u{202e}';
@@ -328,7 +397,7 @@ fn every_size_is_drawn() {
     for width in [1, 2, 7, 20, 39, 60, 119, 120, 300] {
         for height in [1, 2, 3, 4, 5, 6, 7, 8, 13, 14, 15, 60] {
             let theme = Theme::new(true);
-            for view in [View::Bus, View::Topics, View::Losses] {
+            for view in [View::Bus, View::Topics, View::Losses, View::Network] {
                 let choices = Choices { offset: 1000, ..choices(view) };
                 drawn(Shown::Bus(&plant()), &choices, &theme, (width, height));
             }

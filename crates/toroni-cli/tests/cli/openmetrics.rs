@@ -64,7 +64,7 @@ pub(crate) fn parse(text: &str) -> Samples {
             assert!(family.seen.is_empty(), "after the samples: {line:?}");
             match kind {
                 "TYPE" => {
-                    assert!(["counter", "gauge"].contains(&rest), "{line:?}");
+                    assert!(["counter", "gauge", "histogram"].contains(&rest), "{line:?}");
                     assert!(family.kind.replace(rest.to_owned()).is_none(), "twice: {line:?}");
                 }
                 "HELP" => {
@@ -85,10 +85,16 @@ pub(crate) fn parse(text: &str) -> Samples {
         if kind == "counter" {
             assert_eq!(sample.name, format!("{}_total", family.name));
             assert!(sample.value >= 0.0 && sample.value.is_finite(), "{line:?}");
+        } else if kind == "histogram" {
+            let suffix =
+                sample.name.strip_prefix(&family.name).unwrap_or_else(|| panic!("{line:?}"));
+            assert!(["_bucket", "_count", "_sum"].contains(&suffix), "{line:?}");
+            assert_eq!(suffix == "_bucket", sample.labels.contains_key("le"), "{line:?}");
         } else {
             assert_eq!(sample.name, family.name);
         }
-        assert!(family.seen.insert(format!("{:?}", sample.labels)), "twice: {line:?}");
+        let series = format!("{} {:?}", sample.name, sample.labels);
+        assert!(family.seen.insert(series), "twice: {line:?}");
         samples.push(sample);
     }
     Samples(samples)

@@ -1,0 +1,247 @@
+//! What the log of a node says of each event.
+
+use super::log::{Level, Line};
+use super::notices::put_out;
+use std::net::SocketAddr;
+use toroni_net::losses::Lost;
+use toroni_net::node::kernel::Attribution;
+use toroni_net::node::link::to_socket;
+use toroni_net::node::report::Report;
+use toroni_net::node::tcp;
+use toroni_net::node::{Event, Node};
+use toroni_proto::arrivals::{self, Flow};
+use toroni_proto::audience::{Name, PutOut};
+use toroni_proto::budget::Exceeded;
+use toroni_proto::id::{Source, Stream};
+use toroni_proto::receiver::End;
+use toroni_proto::sender;
+use toroni_testkit::units::as_f64;
+
+/// Returns the line about an event.
+pub(super) fn of(node: &Node, event: &Event) -> Line {
+    match event {
+        Event::Sender(stream, event) => sender(stream.0, event),
+        Event::Arrivals(event) => arrivals(node, event),
+        Event::Lost(lost, attribution) => loss(lost, attribution),
+        Event::Exceeded(found) => exceeded(found),
+        Event::Tcp(event) => tcp(event),
+        Event::Aside(source, stream) => aside("a group", *source, *stream),
+        Event::Refused(error) => Line::new(Level::Warn, "refused", error.to_string()),
+        Event::Unsent(error) => {
+            let text = format!(
+                "cannot send: {error}; receivers ask again for what was not sent, and the node says when it can send again"
+            );
+            Line::new(Level::Warn, "unsent", text)
+        }
+        Event::SentAgain(refused) => {
+            let text = format!("sends again: {refused} datagrams were refused meanwhile");
+            Line::new(Level::Info, "sent_again", text).with("refused", refused)
+        }
+        Event::Journal(error) => {
+            let text =
+                format!("cannot write the journal: {error}; a restart would send more again");
+            Line::new(Level::Warn, "journal", text)
+        }
+        Event::Stalled(ns) => {
+            let ms = ns / 1_000_000;
+            let text = format!("this process did not run for {ms} ms");
+            Line::new(Level::Warn, "stalled", text).with("ms", ms)
+        }
+    }
+}
+
+/// Returns the line with the counters of the node.
+pub(super) fn counters(report: &Report) -> Line {
+    let sum = |of: &dyn Fn(&toroni_net::node::report::Sent) -> u64| {
+        report.sent.iter().map(of).sum::<u64>()
+    };
+    let dropped: u64 = report.sockets.iter().map(|socket| socket.dropped).sum();
+    let inlet = report.inlet.unwrap_or_default();
+    Line::new(Level::Debug, "counters", "counters")
+        .with("sent_messages", sum(&|sent| sent.outlet.messages))
+        .with("retransmissions", sum(&|sent| sent.counters.repairs))
+        .with("naks_received", sum(&|sent| sent.counters.naks))
+        .with("received_messages", inlet.messages)
+        .with("lost_messages", inlet.lost)
+        .with("datagrams_sent", report.link.sent)
+        .with("datagrams_received", report.link.received)
+        .with("datagrams_refused", report.refused.iter().sum::<u64>())
+        .with("kernel_dropped", dropped)
+}
+
+fn loss(lost: &Lost, attribution: &Attribution) -> Line {
+    let Lost { source, stream, reason, messages, bound, .. } = lost;
+    let (reason, bound) = (reason.as_str(), bound.as_str());
+    let cause =
+        if attribution.is_about_datagrams { format!(": {attribution}") } else { String::new() };
+    let exact = match bound {
+        "at_least" => "at least ",
+        "at_most" => "at most ",
+        _ => "",
+    };
+    let text =
+        format!("lost {exact}{messages} messages of stream {stream} of source {source}{cause}");
+    Line::new(Level::Warn, "loss", text)
+        .by("reason", reason)
+        .with("messages", messages)
+        .with("bound", bound)
+        .with("source", source)
+        .with("stream", stream)
+        .with("place", attribution.place())
+        .with("socket_dropped", attribution.socket)
+}
+
+fn aside(from: &str, source: Source, stream: Stream) -> Line {
+    let text = format!(
+        "stream {stream} of source {source} comes by another way, too; from {from} it is not taken: give both the same \
+         topics, prefix and order"
+    );
+    Line::new(Level::Warn, "aside", text).by("source", source).by("stream", stream)
+}
+
+fn tcp(event: &tcp::Event) -> Line {
+    let about = |level, event, text, address: &SocketAddr| {
+        Line::new(level, event, text).by("address", address)
+    };
+    match event {
+        tcp::Event::Joined { name, address } => {
+            let text = format!("node {name} has connected from {address}");
+            about(Level::Info, "client_in", text, address)
+        }
+        // Anyone can connect, from any address: these lines are of one kind.
+        tcp::Event::Left { name, address, reason } if name.is_empty() => {
+            let text = format!("{address} is no node of this realm: {reason}");
+            Line::new(Level::Warn, "stranger", text).with("address", address)
+        }
+        tcp::Event::Left { name, address, reason } => {
+            let text = format!("node {name} at {address} is disconnected: {reason}");
+            about(Level::Info, "client_out", text, address)
+        }
+        tcp::Event::Full(address) => {
+            let text = format!(
+                "no place for {address}: as many nodes have connected as `clients` in [listen] says"
+            );
+            Line::new(Level::Warn, "full", text).with("address", address)
+        }
+        tcp::Event::Unaccepted(error) => {
+            Line::new(Level::Warn, "unaccepted", format!("cannot take a connection: {error}"))
+        }
+        tcp::Event::Connected(address) => {
+            about(Level::Info, "connected", format!("connected to {address}"), address)
+        }
+        tcp::Event::Disconnected { address, reason, error } => {
+            let why = error.as_ref().map_or_else(|| reason.to_string(), ToString::to_string);
+            // While the other one is away, each attempt fails.
+            let kind = if error.is_some() { "unreachable" } else { "disconnected" };
+            about(
+                Level::Warn,
+                kind,
+                format!("no connection to {address}: {why}; tries again"),
+                address,
+            )
+        }
+        tcp::Event::Aside { address, source, stream } => {
+            aside(&address.to_string(), *source, *stream)
+        }
+        tcp::Event::Refused(error) => Line::new(Level::Warn, "refused", error.to_string()),
+    }
+}
+
+fn sender(stream: u16, event: &sender::Event) -> Line {
+    let shown = |name: &Option<Name>| {
+        name.as_ref().map_or_else(|| "unknown".to_owned(), |name| name.as_str().to_owned())
+    };
+    match event {
+        sender::Event::Crybaby { name, dropped, address } => {
+            let name = shown(name);
+            let text = format!(
+                "stream {stream}: node {name} takes more than half of all retransmissions; its kernel has dropped \
+                 {dropped} datagrams"
+            );
+            Line::new(Level::Warn, "crybaby", text)
+                .by("stream", stream)
+                .by("receiver", format_args!("{name:?}"))
+                .with("address", to_socket(*address))
+                .with("kernel_dropped", dropped)
+        }
+        sender::Event::PutOut { name, why } => {
+            let shown = match why {
+                PutOut::Silent => "it is silent",
+                PutOut::Holds => "it takes nothing",
+            };
+            let why = put_out(*why);
+            let text = format!("stream {stream}: no longer waits for {}: {shown}", name.as_str());
+            Line::new(Level::Warn, "receiver_out", text)
+                .by("stream", stream)
+                .by("receiver", format_args!("{name:?}"))
+                .with("why", why)
+        }
+        sender::Event::Back { name } => {
+            let text = format!("stream {stream}: waits for {} again", name.as_str());
+            Line::new(Level::Info, "receiver_in", text)
+                .by("stream", stream)
+                .by("receiver", format_args!("{name:?}"))
+        }
+        sender::Event::Closed => {
+            let text = format!("stream {stream}: ended");
+            Line::new(Level::Info, "closed", text).by("stream", stream)
+        }
+        sender::Event::Exceeded(found) => exceeded(found),
+    }
+}
+
+fn exceeded(exceeded: &Exceeded) -> Line {
+    let Exceeded { part, limit_ns, times, worst } = exceeded;
+    let ms = |ns: u64| format!("{:.3} ms", as_f64(ns) / 1e6);
+    let text = format!(
+        "{} took longer than {} {times} times; the longest took {}",
+        part.name(),
+        ms(*limit_ns),
+        ms(worst.took_ns)
+    );
+    Line::new(Level::Warn, "budget", text)
+        .by("part", part.name())
+        .with("times", times)
+        .with("worst_ns", worst.took_ns)
+        .with("source", worst.source)
+        .with("stream", worst.stream)
+        .with("number", worst.number)
+}
+
+fn arrivals(node: &Node, event: &arrivals::Event) -> Line {
+    let shown = |flow: &Flow| {
+        let Flow { source, stream, session, .. } = flow;
+        match node.name_of(*source) {
+            Some(name) => format!("stream {stream} of {name} (source {source}, session {session})"),
+            None => format!("stream {stream} of source {source}, session {session}"),
+        }
+    };
+    let about = |level, event, text: String, flow: &Flow| {
+        let line = Line::new(level, event, text);
+        line.by("source", flow.source).by("stream", flow.stream).by("session", flow.session)
+    };
+    match event {
+        arrivals::Event::Exceeded(found) => exceeded(found),
+        arrivals::Event::Joined(flow) => {
+            about(Level::Info, "source_up", format!("follows {}", shown(flow)), flow)
+        }
+        arrivals::Event::Ended(flow, End::Complete) => {
+            about(Level::Info, "source_down", format!("{} has ended", shown(flow)), flow)
+        }
+        arrivals::Event::Ended(flow, End::Silent) => {
+            about(Level::Warn, "source_silent", format!("{} is silent", shown(flow)), flow)
+        }
+        arrivals::Event::Collision { address, .. } => {
+            let other = to_socket(*address);
+            let text = format!(
+                "another node of this realm, at {other}, has the same source id: give one of them another `name` or `id`"
+            );
+            Line::new(Level::Warn, "collision", text).with("address", other)
+        }
+        arrivals::Event::LegBehind(flow, leg) => {
+            let text =
+                format!("interface {} brings less of {} than others", leg.index(), shown(flow));
+            about(Level::Warn, "leg", text, flow).by("leg", leg.index())
+        }
+    }
+}

@@ -1,0 +1,471 @@
+//! Every metric of a node: its name, labels, text, and where its values come from. `docs/network.md` has the same table,
+//! and a test compares the two.
+
+use super::notices::{Identity, socket_kind};
+use crate::openmetrics::{self, Family, Kind, Sample, Value};
+use std::sync::{Arc, Mutex, PoisonError};
+use toroni_net::node::report::{
+    BOUNDS_NS, Connection, Heard, Receiver, Report, Sent, Served, Times,
+};
+use toroni_proto::budget::Part;
+use toroni_testkit::units::as_f64;
+
+/// The last report of a node, for those who ask.
+pub(super) struct Latest {
+    identity: Identity,
+    report: Mutex<Arc<Report>>,
+}
+
+impl Latest {
+    pub(super) fn new(identity: Identity) -> Self {
+        Self { identity, report: Mutex::default() }
+    }
+
+    pub(super) fn set(&self, report: Report) {
+        *self.report.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(report);
+    }
+
+    /// Returns the metrics in the text format of OpenMetrics.
+    pub(super) fn text(&self) -> String {
+        let report = Arc::clone(&self.report.lock().unwrap_or_else(PoisonError::into_inner));
+        let samples = |metric: &Metric| {
+            let mut samples = metric.samples(&report, &self.identity);
+            samples
+                .iter_mut()
+                .for_each(|(labels, _)| labels.insert(0, self.identity.realm.clone()));
+            (metric.family, samples)
+        };
+        openmetrics::text(ALL.iter().map(samples).collect())
+    }
+}
+
+struct Metric {
+    family: Family,
+    source: Source,
+}
+
+/// Where the values of a metric come from.
+enum Source {
+    /// One value of the node.
+    Node(fn(&Report) -> u64),
+    /// One for each stream that is sent.
+    Sent(fn(&Sent) -> u64),
+    /// Messages that were not sent, for each stream and reason.
+    NotSent,
+    /// One for each receiver of a stream that is sent.
+    Receiver(fn(&Receiver) -> u64),
+    /// One for each stream that is heard.
+    Heard(fn(&Heard) -> u64),
+    /// For each stream, interface and what the interface brought.
+    Legs,
+    /// Reports or messages, for each stream and reason.
+    Losses(fn(&toroni_net::losses::Count) -> u64),
+    Refused,
+    Sockets,
+    /// One value of the node, if it listens for TCP.
+    Served(fn(&Served) -> u64),
+    /// One for each connection to another node.
+    Connection(fn(&Connection) -> u64),
+    /// The times of each part.
+    Times,
+    /// How often each part took longer than its limit.
+    Exceeded,
+}
+
+const REALM: &[&str] = &["realm"];
+const SENT: &[&str] = &["realm", "stream"];
+const HEARD: &[&str] = &["realm", "source", "stream"];
+const MEMBER: &[&str] = &["realm", "stream", "receiver", "name"];
+const LOSS: &[&str] = &["realm", "source", "stream", "reason"];
+const PART: &[&str] = &["realm", "part", "source", "stream"];
+
+const fn metric(
+    name: &'static str,
+    kind: Kind,
+    labels: &'static [&'static str],
+    help: &'static str,
+    source: Source,
+) -> Metric {
+    Metric { family: Family { name, kind, labels, help }, source }
+}
+
+const fn sent(name: &'static str, help: &'static str, read: fn(&Sent) -> u64) -> Metric {
+    metric(name, Kind::Counter, SENT, help, Source::Sent(read))
+}
+
+const fn heard(name: &'static str, help: &'static str, read: fn(&Heard) -> u64) -> Metric {
+    metric(name, Kind::Counter, HEARD, help, Source::Heard(read))
+}
+
+const fn node(name: &'static str, help: &'static str, read: fn(&Report) -> u64) -> Metric {
+    metric(name, Kind::Counter, REALM, help, Source::Node(read))
+}
+
+/// Every metric, in the order of the answer.
+const ALL: &[Metric] = &[
+    sent("toroni_net_sent_messages", "Messages of the bus that were packed", |it| {
+        it.outlet.messages
+    }),
+    sent("toroni_net_sent_datagrams", "New datagrams with messages", |it| it.counters.data),
+    sent("toroni_net_retransmissions", "Datagrams that were sent again", |it| it.counters.repairs),
+    sent("toroni_net_naks_received", "Requests for retransmission that were read", |it| {
+        it.counters.naks
+    }),
+    sent(
+        "toroni_net_naks_refused",
+        "Requests that were dropped because there were too many",
+        |it| it.naks_refused,
+    ),
+    metric(
+        "toroni_net_unsent_messages",
+        Kind::Counter,
+        &["realm", "stream", "reason"],
+        "Messages of the bus that were not sent, and reported as lost: overtaken (overwritten before), too_long, topic",
+        Source::NotSent,
+    ),
+    metric(
+        "toroni_net_sent_lag_bytes",
+        Kind::Gauge,
+        SENT,
+        "What waits in the ring of the bus to be sent",
+        Source::Sent(|it| it.lag_bytes),
+    ),
+    metric(
+        "toroni_net_window_datagrams",
+        Kind::Gauge,
+        SENT,
+        "Datagrams that can be sent again",
+        Source::Sent(|it| it.window_datagrams),
+    ),
+    metric(
+        "toroni_net_receivers",
+        Kind::Gauge,
+        SENT,
+        "Receivers that are heard",
+        Source::Sent(|it| it.receivers.len() as u64),
+    ),
+    metric(
+        "toroni_net_receiver_lag_datagrams",
+        Kind::Gauge,
+        MEMBER,
+        "Datagrams that a receiver had not taken when it was heard last",
+        Source::Receiver(|it| it.lag_datagrams),
+    ),
+    metric(
+        "toroni_net_receiver_lost_messages",
+        Kind::Counter,
+        MEMBER,
+        "Messages that a receiver lost, as it says",
+        Source::Receiver(|it| it.lost),
+    ),
+    metric(
+        "toroni_net_receiver_naks",
+        Kind::Counter,
+        MEMBER,
+        "Requests for retransmission that a receiver sent, as it says",
+        Source::Receiver(|it| it.naks),
+    ),
+    metric(
+        "toroni_net_receiver_kernel_dropped",
+        Kind::Counter,
+        MEMBER,
+        "Datagrams for which a receiver's sockets had no room, as it says",
+        Source::Receiver(|it| it.dropped.into()),
+    ),
+    heard("toroni_net_received_messages", "Messages that were delivered in this session", |it| {
+        it.counters.messages
+    }),
+    heard("toroni_net_missing_messages", "Messages of this session that were given up", |it| {
+        it.counters.lost
+    }),
+    heard("toroni_net_duplicates", "Datagrams of this session that came more than once", |it| {
+        it.counters.duplicates
+    }),
+    heard("toroni_net_repaired", "Datagrams of this session that were missing and came", |it| {
+        it.counters.repaired
+    }),
+    heard("toroni_net_naks_sent", "Requests for retransmission in this session", |it| {
+        it.counters.naks
+    }),
+    metric(
+        "toroni_net_open_gaps",
+        Kind::Gauge,
+        HEARD,
+        "Ranges of datagrams that are missing now",
+        Source::Heard(|it| it.open_gaps as u64),
+    ),
+    metric(
+        "toroni_net_held_datagrams",
+        Kind::Gauge,
+        HEARD,
+        "Datagrams that wait behind a gap now",
+        Source::Heard(|it| it.held as u64),
+    ),
+    metric(
+        "toroni_net_leg_datagrams",
+        Kind::Counter,
+        &["realm", "source", "stream", "interface", "what"],
+        "What an interface brought in this session: first, duplicate, or missing there and not elsewhere",
+        Source::Legs,
+    ),
+    metric(
+        "toroni_net_lost_messages",
+        Kind::Counter,
+        LOSS,
+        "Messages that were reported on the bus as lost, as far as their number is known",
+        Source::Losses(|it| it.messages),
+    ),
+    metric(
+        "toroni_net_losses",
+        Kind::Counter,
+        LOSS,
+        "How often that was reported, for a known number of messages or not",
+        Source::Losses(|it| it.reports),
+    ),
+    node("toroni_net_filtered_messages", "Messages that `accept` leaves out", |it| {
+        it.inlet.map_or(0, |it| it.filtered)
+    }),
+    node("toroni_net_refused_by_bus", "Messages and losses that the bus refused", |it| {
+        it.inlet.map_or(0, |it| it.refused)
+    }),
+    node("toroni_net_datagrams_sent", "Datagrams of all kinds that the kernel took", |it| {
+        it.link.sent
+    }),
+    node("toroni_net_datagrams_unsent", "Datagrams that the kernel refused to send", |it| {
+        it.link.refused
+    }),
+    node("toroni_net_datagrams_received", "Datagrams of all kinds that arrived", |it| {
+        it.link.received
+    }),
+    node(
+        "toroni_net_datagrams_truncated",
+        "Datagrams that were longer than any stream sends",
+        |it| it.link.truncated,
+    ),
+    node("toroni_net_datagrams_without_buffer", "Datagrams for which there was no memory", |it| {
+        it.no_room.0
+    }),
+    node("toroni_net_datagrams_without_source", "Datagrams of sources beyond the limit", |it| {
+        it.no_room.1
+    }),
+    metric(
+        "toroni_net_free_buffers",
+        Kind::Gauge,
+        REALM,
+        "Buffers for datagrams that are free",
+        Source::Node(|it| it.free_buffers as u64),
+    ),
+    metric(
+        "toroni_net_datagrams_refused",
+        Kind::Counter,
+        &["realm", "reason"],
+        "Datagrams that were not believed",
+        Source::Refused,
+    ),
+    metric(
+        "toroni_net_kernel_dropped",
+        Kind::Counter,
+        &["realm", "interface", "socket", "kind"],
+        "Datagrams for which a socket had no room",
+        Source::Sockets,
+    ),
+    metric(
+        "toroni_net_tcp_clients",
+        Kind::Gauge,
+        REALM,
+        "Nodes that are connected to this one over TCP",
+        Source::Served(|it| it.clients as u64),
+    ),
+    metric(
+        "toroni_net_tcp_left_out_messages",
+        Kind::Counter,
+        REALM,
+        "Messages that were left out because they waited too long, counted for each client",
+        Source::Served(|it| it.counters.left_out),
+    ),
+    metric(
+        "toroni_net_tcp_overtaken_messages",
+        Kind::Counter,
+        REALM,
+        "Messages of the bus that were overwritten before they were taken for TCP",
+        Source::Served(|it| it.overtaken),
+    ),
+    metric(
+        "toroni_net_tcp_received_messages",
+        Kind::Counter,
+        &["realm", "address"],
+        "Messages that a connection to another node brought",
+        Source::Connection(|it| it.counters.messages),
+    ),
+    metric(
+        "toroni_net_tcp_missing_messages",
+        Kind::Counter,
+        &["realm", "address"],
+        "Messages that a connection to another node reported as lost",
+        Source::Connection(|it| it.counters.lost),
+    ),
+    metric(
+        "toroni_net_tcp_connections",
+        Kind::Counter,
+        &["realm", "address"],
+        "How often another node answered a connection",
+        Source::Connection(|it| it.counters.connections),
+    ),
+    metric(
+        "toroni_net_time_seconds",
+        Kind::Histogram,
+        PART,
+        "How long each part of the way took; network, socket, ring, tcp_queue and total for all streams together",
+        Source::Times,
+    ),
+    metric(
+        "toroni_net_time_exceeded",
+        Kind::Counter,
+        PART,
+        "How often a part took longer than its limit in [budget]",
+        Source::Exceeded,
+    ),
+];
+
+impl Metric {
+    /// Returns the samples, without the label of the realm.
+    fn samples(&self, report: &Report, identity: &Identity) -> Vec<Sample> {
+        let mut samples = Vec::new();
+        let mut add = |labels: &[&dyn ToString], value| {
+            samples.push((labels.iter().map(|label| label.to_string()).collect(), value));
+        };
+        match self.source {
+            Source::Node(read) => add(&[], Value::Whole(read(report))),
+            Source::Sent(read) => {
+                report.sent.iter().for_each(|it| add(&[&it.stream], Value::Whole(read(it))));
+            }
+            Source::NotSent => {
+                for it in &report.sent {
+                    let counters = it.outlet;
+                    for (reason, count) in [
+                        ("overtaken", counters.overtaken),
+                        ("too_long", counters.too_long),
+                        ("topic", counters.no_topic),
+                    ] {
+                        add(&[&it.stream, &reason], Value::Whole(count));
+                    }
+                }
+            }
+            Source::Receiver(read) => {
+                for sent in &report.sent {
+                    for it in &sent.receivers {
+                        add(&[&sent.stream, &it.source, &it.name], Value::Whole(read(it)));
+                    }
+                }
+            }
+            Source::Heard(read) => {
+                for it in &report.heard {
+                    add(&[&it.source, &it.stream], Value::Whole(read(it)));
+                }
+            }
+            Source::Legs => {
+                for it in &report.heard {
+                    for (leg, counters) in &it.legs {
+                        let interface = identity.interface(leg.index());
+                        for (what, count) in [
+                            ("first", counters.first),
+                            ("duplicate", counters.duplicates),
+                            ("missing", counters.missing),
+                        ] {
+                            let labels: [&dyn ToString; 4] =
+                                [&it.source, &it.stream, &interface, &what];
+                            add(&labels, Value::Whole(count));
+                        }
+                    }
+                }
+            }
+            Source::Losses(read) => {
+                for (source, stream, reason, count) in &report.losses {
+                    add(&[source, stream, &reason.as_str()], Value::Whole(read(count)));
+                }
+            }
+            Source::Refused => {
+                report.refused().for_each(|(reason, count)| {
+                    add(&[&reason.name()], Value::Whole(count));
+                });
+            }
+            Source::Sockets => {
+                for (number, it) in report.sockets.iter().enumerate() {
+                    let labels: [&dyn ToString; 3] =
+                        [&it.interface, &number, &socket_kind(it.is_group)];
+                    add(&labels, Value::Whole(it.dropped));
+                }
+            }
+            Source::Served(read) => {
+                report.served.iter().for_each(|it| add(&[], Value::Whole(read(it))));
+            }
+            Source::Connection(read) => {
+                report
+                    .connections
+                    .iter()
+                    .for_each(|it| add(&[&it.address], Value::Whole(read(it))));
+            }
+            Source::Times => {
+                for it in &report.times {
+                    let [part, source, stream] = labels_of(it);
+                    add(&[&part, &source, &stream], times(it));
+                }
+            }
+            Source::Exceeded => {
+                for it in &report.times {
+                    let [part, source, stream] = labels_of(it);
+                    add(&[&part, &source, &stream], Value::Whole(it.exceeded));
+                }
+            }
+        }
+        samples
+    }
+}
+
+/// Returns part, source and stream, which are empty for times of all streams together.
+fn labels_of(it: &Times) -> [String; 3] {
+    let stream = it.stream.map(|(source, stream)| (source.to_string(), stream.to_string()));
+    let (source, stream) = stream.unwrap_or_default();
+    [Part::name(it.part).to_owned(), source, stream]
+}
+
+fn times(it: &Times) -> Value {
+    let seconds = |ns: u64| as_f64(ns) / 1e9;
+    let within = BOUNDS_NS.into_iter().zip(it.within);
+    Value::Times {
+        sum: seconds(it.sum_ns),
+        count: it.count,
+        within: within.map(|(bound, count)| (seconds(bound), count)).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn the_documentation_has_the_same_table() {
+        let mut table = String::from("| metric | type | labels | meaning |\n|---|---|---|---|\n");
+        table.extend(ALL.iter().map(|metric| metric.family.row()));
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        // A crate that was unpacked elsewhere has no documents.
+        if !root.join("xtask").exists() {
+            return;
+        }
+        let documented = std::fs::read_to_string(root.join("docs/network.md")).unwrap();
+        assert!(documented.contains(&table), "docs/network.md needs this table:\n{table}");
+    }
+
+    #[test]
+    fn names_are_used_once_and_end_as_openmetrics_wants_it() {
+        let names: BTreeSet<&str> = ALL.iter().map(|metric| metric.family.name).collect();
+        assert_eq!(names.len(), ALL.len());
+        for name in names {
+            assert!(name.starts_with("toroni_net_"), "{name}");
+            for reserved in ["_total", "_count", "_sum", "_bucket", "_created", "_info"] {
+                assert!(!name.ends_with(reserved), "{name}");
+            }
+        }
+    }
+}

@@ -1,0 +1,379 @@
+//! Publishes what a node does on its bus of notices, `node.REALM`. A node whose notices cannot be published works on.
+
+use crate::notice::{
+    BUS_PREFIX, Collision, Crybaby, Datagrams, Excess, Heard, Leg, Loss, LossCount, Member, Notice,
+    Receiver, Sent, Socket, Source, Stats, Time, topic,
+};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use toroni::{Bus, BusConfig, Policy, PublishError, Publisher};
+use toroni_net::losses::Lost;
+use toroni_net::node::config;
+use toroni_net::node::kernel::Attribution;
+use toroni_net::node::link::to_socket;
+use toroni_net::node::report::Report;
+use toroni_net::node::{Event, Settings};
+use toroni_proto::arrivals::{self, Flow};
+use toroni_proto::audience::PutOut;
+use toroni_proto::budget::Exceeded;
+use toroni_proto::id::Stream;
+use toroni_proto::receiver::End;
+use toroni_proto::sender;
+use toroni_testkit::units::as_f64;
+
+/// The capacity of the bus of notices.
+const CAPACITY: u64 = 1 << 20;
+/// How long to wait until a bus that cannot be used is tried again.
+const TRY_AGAIN: Duration = Duration::from_secs(10);
+/// Of how many streams the session is remembered.
+const REMEMBERED: usize = 4_096;
+
+/// Who publishes.
+#[derive(Clone)]
+pub(super) struct Identity {
+    pub(super) node: String,
+    pub(super) realm: String,
+    pub(super) bus: String,
+    pub(super) source: String,
+    pub(super) session: u32,
+    /// The names of the interfaces, by leg.
+    pub(super) interfaces: Vec<String>,
+    /// The rates of the streams, in bits per second.
+    rates: Vec<(Stream, Option<u64>)>,
+}
+
+impl Identity {
+    pub(super) fn new(config: &config::Node, settings: &Settings) -> Self {
+        let member = &settings.member;
+        Self {
+            node: member.name.clone(),
+            realm: config.realm.clone(),
+            bus: config.bus.name.clone(),
+            source: member.source.to_string(),
+            session: member.session.0,
+            interfaces: member.interfaces.iter().map(|one| one.name.clone()).collect(),
+            rates: settings.send.iter().map(|it| (it.stream, it.config.data_rate)).collect(),
+        }
+    }
+
+    /// Returns the name of the interface of a leg.
+    pub(super) fn interface(&self, leg: usize) -> &str {
+        self.interfaces.get(leg).map_or("", String::as_str)
+    }
+}
+
+/// The bus of notices.
+pub(super) struct Notices {
+    identity: Identity,
+    config: BusConfig,
+    name: String,
+    bus: Option<Bus>,
+    publishers: BTreeMap<&'static str, Publisher>,
+    /// When to open the bus at the earliest.
+    due: Instant,
+    problem: Option<String>,
+    /// The session of each stream that was followed.
+    sessions: BTreeMap<(u32, u16), u32>,
+    /// The receivers at the last report: stream, name and address.
+    receivers: BTreeSet<(u16, String, String)>,
+}
+
+impl Notices {
+    pub(super) fn new(config: &config::Bus, identity: Identity) -> Self {
+        let mut bus =
+            BusConfig::new().participant_name("node").capacity(CAPACITY).policy(Policy::Overwrite);
+        if let Some(directory) = &config.directory {
+            bus = bus.directory(directory);
+        }
+        if let Some(group) = &config.writers {
+            bus = bus.writers_group(group);
+        }
+        if let Some(group) = &config.readers {
+            bus = bus.readers_group(group);
+        }
+        let name = format!("{BUS_PREFIX}{}", identity.realm);
+        Self {
+            identity,
+            config: bus,
+            name,
+            bus: None,
+            publishers: BTreeMap::new(),
+            due: Instant::now(),
+            problem: None,
+            sessions: BTreeMap::new(),
+            receivers: BTreeSet::new(),
+        }
+    }
+
+    /// Takes why notices cannot be published, if that is new.
+    pub(super) fn problem(&mut self) -> Option<String> {
+        self.problem.take()
+    }
+
+    fn publish(&mut self, topic: &'static str, content: impl Serialize) {
+        let Identity { node, bus, .. } = &self.identity;
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+        let notice = Notice { time, node: node.clone(), bus: bus.clone(), content };
+        let Ok(text) = serde_json::to_vec(&notice) else { return };
+        if let Err(problem) = self.try_publish(topic, &text) {
+            self.problem =
+                Some(format!("cannot publish notices on the bus {}: {problem}", self.name));
+            (self.bus, self.due) = (None, Instant::now() + TRY_AGAIN);
+            self.publishers.clear();
+        }
+    }
+
+    fn try_publish(&mut self, topic: &'static str, text: &[u8]) -> Result<(), String> {
+        if self.bus.is_none() {
+            if Instant::now() < self.due {
+                return Ok(());
+            }
+            self.bus = Some(self.config.open(&self.name).map_err(|error| error.to_string())?);
+        }
+        let Some(bus) = &self.bus else { return Ok(()) };
+        if !self.publishers.contains_key(topic) {
+            let publisher = bus.publisher(topic).map_err(|error| error.to_string())?;
+            self.publishers.insert(topic, publisher);
+        }
+        let Some(publisher) = self.publishers.get(topic) else { return Ok(()) };
+        match publisher.try_publish(text) {
+            // A process that holds up this bus must not hold up the node: the notice is left out.
+            Ok(()) | Err(PublishError::Busy | PublishError::Full) => Ok(()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// Publishes the counters, and which receivers came and went.
+    pub(super) fn report(&mut self, report: &Report) {
+        let stats = stats(report, &self.identity);
+        let now: BTreeSet<(u16, String, String)> = stats
+            .sent
+            .iter()
+            .flat_map(|sent| {
+                sent.receivers.iter().map(|it| (sent.stream, it.name.clone(), it.address.clone()))
+            })
+            .collect();
+        self.publish(topic::STATS, stats);
+        let before = std::mem::replace(&mut self.receivers, now.clone());
+        for (topic, why, changed) in [
+            (topic::IN, "heard", now.difference(&before)),
+            (topic::OUT, "not_heard", before.difference(&now)),
+        ] {
+            for (stream, name, address) in changed {
+                let (name, address) = (name.clone(), Some(address.clone()));
+                let why = why.to_owned();
+                self.publish(topic, Member { stream: *stream, name, address, why });
+            }
+        }
+    }
+
+    /// Publishes what has happened.
+    pub(super) fn event(&mut self, event: &Event) {
+        match event {
+            Event::Sender(stream, event) => self.sender(stream.0, event),
+            Event::Arrivals(event) => self.arrivals(event),
+            Event::Lost(lost, attribution) => self.publish(topic::LOSS, loss(lost, attribution)),
+            Event::Exceeded(exceeded) => self.publish(topic::BUDGET, excess(exceeded)),
+            Event::Tcp(_)
+            | Event::Aside(..)
+            | Event::Refused(_)
+            | Event::Unsent(_)
+            | Event::SentAgain(_)
+            | Event::Journal(_)
+            | Event::Stalled(_) => {}
+        }
+    }
+
+    fn sender(&mut self, stream: u16, event: &sender::Event) {
+        let member = |name: &toroni_proto::audience::Name, why: &str| {
+            let (name, why) = (name.as_str().to_owned(), why.to_owned());
+            Member { stream, name, address: None, why }
+        };
+        match event {
+            sender::Event::Crybaby { address, name, dropped } => {
+                let name = name.as_ref().map(|name| name.as_str().to_owned());
+                let address = to_socket(*address).to_string();
+                let kernel_dropped = *dropped;
+                self.publish(topic::CRYBABY, Crybaby { stream, name, address, kernel_dropped });
+            }
+            sender::Event::PutOut { name, why } => {
+                self.publish(topic::OUT, member(name, put_out(*why)))
+            }
+            sender::Event::Back { name } => self.publish(topic::IN, member(name, "caught_up")),
+            sender::Event::Exceeded(exceeded) => self.publish(topic::BUDGET, excess(exceeded)),
+            sender::Event::Closed => {}
+        }
+    }
+
+    fn arrivals(&mut self, event: &arrivals::Event) {
+        match event {
+            arrivals::Event::Joined(flow) => {
+                let key = (flow.source.0, flow.stream.0);
+                if self.sessions.len() >= REMEMBERED {
+                    self.sessions.clear();
+                }
+                let before = self.sessions.insert(key, flow.session.0);
+                let is_another = before.is_some_and(|before| before != flow.session.0);
+                let topic = if is_another { topic::RESTART } else { topic::UP };
+                self.publish(topic, source(flow, None));
+            }
+            arrivals::Event::Ended(flow, end) => {
+                let end = match end {
+                    End::Complete => "complete",
+                    End::Silent => "silent",
+                };
+                self.publish(topic::DOWN, source(flow, Some(end)));
+            }
+            arrivals::Event::Collision { address, stop } => {
+                let address = to_socket(*address).to_string();
+                self.publish(topic::COLLISION, Collision { address, stop: *stop });
+            }
+            arrivals::Event::Exceeded(exceeded) => self.publish(topic::BUDGET, excess(exceeded)),
+            // `stats` has what each leg brings.
+            arrivals::Event::LegBehind(..) => {}
+        }
+    }
+}
+
+pub(super) fn put_out(why: PutOut) -> &'static str {
+    match why {
+        PutOut::Silent => "silent",
+        PutOut::Holds => "holds",
+    }
+}
+
+fn source(flow: &Flow, end: Option<&str>) -> Source {
+    let (source, session) = (flow.source.to_string(), flow.session.0);
+    Source { source, stream: flow.stream.0, session, end: end.map(str::to_owned) }
+}
+
+fn loss(lost: &Lost, attribution: &Attribution) -> Loss {
+    Loss {
+        source: lost.source.to_string(),
+        stream: lost.stream.0,
+        reason: lost.reason.as_str().to_owned(),
+        bound: lost.bound.as_str().to_owned(),
+        messages: lost.messages,
+        reports: lost.reports,
+        place: attribution.place().to_owned(),
+        socket_dropped: attribution.socket,
+        text: attribution.to_string(),
+    }
+}
+
+fn excess(exceeded: &Exceeded) -> Excess {
+    let Exceeded { part, limit_ns, times, worst } = exceeded;
+    Excess {
+        part: part.name().to_owned(),
+        limit_seconds: seconds(*limit_ns),
+        times: *times,
+        worst_seconds: seconds(worst.took_ns),
+        source: worst.source.to_string(),
+        stream: worst.stream.0,
+        number: worst.number,
+    }
+}
+
+fn seconds(ns: u64) -> f64 {
+    as_f64(ns) / 1e9
+}
+
+fn stats(report: &Report, identity: &Identity) -> Stats {
+    let receiver = |it: &toroni_net::node::report::Receiver| Receiver {
+        source: it.source.to_string(),
+        name: it.name.clone(),
+        address: it.address.to_string(),
+        lag_datagrams: it.lag_datagrams,
+        lost: it.lost,
+        naks: it.naks,
+        kernel_dropped: it.dropped,
+        rtt_seconds: seconds(it.rtt_ns),
+    };
+    let sent = |it: &toroni_net::node::report::Sent| Sent {
+        stream: it.stream.0,
+        messages: it.outlet.messages,
+        datagrams: it.counters.data,
+        retransmissions: it.counters.repairs,
+        naks: it.counters.naks,
+        overtaken: it.outlet.overtaken,
+        too_long: it.outlet.too_long,
+        no_topic: it.outlet.no_topic,
+        lag_bytes: it.lag_bytes,
+        window_datagrams: it.window_datagrams,
+        data_rate: identity
+            .rates
+            .iter()
+            .find(|(stream, _)| *stream == it.stream)
+            .and_then(|it| it.1),
+        receivers: it.receivers.iter().map(receiver).collect(),
+    };
+    let leg = |(leg, counters): &(toroni_proto::legs::Leg, toroni_proto::legs::LegCounters)| Leg {
+        interface: identity.interface(leg.index()).to_owned(),
+        first: counters.first,
+        duplicates: counters.duplicates,
+        missing: counters.missing,
+    };
+    let heard = |it: &toroni_net::node::report::Heard| Heard {
+        source: it.source.to_string(),
+        name: it.name.clone().unwrap_or_default(),
+        stream: it.stream.0,
+        session: it.session.0,
+        messages: it.counters.messages,
+        lost: it.counters.lost,
+        naks: it.counters.naks,
+        repaired: it.counters.repaired,
+        duplicates: it.counters.duplicates,
+        open_gaps: it.open_gaps as u64,
+        held_datagrams: it.held as u64,
+        legs: it.legs.iter().map(leg).collect(),
+    };
+    let losses = report.losses.iter().map(|(source, stream, reason, count)| LossCount {
+        source: source.to_string(),
+        stream: stream.0,
+        reason: reason.as_str().to_owned(),
+        reports: count.reports,
+        messages: count.messages,
+    });
+    let sockets = report.sockets.iter().map(|it| Socket {
+        interface: it.interface.clone(),
+        kind: socket_kind(it.is_group).to_owned(),
+        dropped: it.dropped,
+    });
+    let times = report.times.iter().filter(|it| it.count > 0).map(|it| Time {
+        part: it.part.name().to_owned(),
+        stream: it.stream.map(|(source, stream)| format!("{source}/{stream}")),
+        count: it.count,
+        p50_seconds: seconds(it.p50_ns),
+        p99_seconds: seconds(it.p99_ns),
+        p999_seconds: seconds(it.p999_ns),
+        longest_seconds: seconds(it.longest_ns),
+        limit_seconds: it.limit_ns.map(seconds),
+        exceeded: it.exceeded,
+    });
+    Stats {
+        realm: identity.realm.clone(),
+        source: identity.source.clone(),
+        session: identity.session,
+        sent: report.sent.iter().map(sent).collect(),
+        heard: report.heard.iter().map(heard).collect(),
+        losses: losses.collect(),
+        sockets: sockets.collect(),
+        datagrams: Datagrams {
+            sent: report.link.sent,
+            received: report.link.received,
+            refused: report.link.refused,
+            truncated: report.link.truncated,
+        },
+        refused: report
+            .refused()
+            .map(|(reason, count)| (reason.name().to_owned(), count))
+            .collect(),
+        times: times.collect(),
+    }
+}
+
+/// Returns what a socket is for, in one word.
+pub(super) fn socket_kind(is_group: bool) -> &'static str {
+    if is_group { "group" } else { "unicast" }
+}

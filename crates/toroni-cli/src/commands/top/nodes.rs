@@ -1,0 +1,113 @@
+//! Reads the notices of the nodes that connect a bus. Nothing asks the nodes themselves.
+
+use super::network::{NetworkModel, NodeHistory};
+use super::topics::{NAME, unix_seconds};
+use crate::cli::BusLocation;
+use crate::notice::{BUS_PREFIX, Notice, topic};
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+use toroni::{ReceiveError, Start, Subscriber, admin};
+
+/// How often buses of notices are searched for.
+const SEARCH_EVERY: Duration = Duration::from_secs(5);
+/// How many of them are read, and how many nodes are shown.
+const MOST_REALMS: usize = 16;
+const MOST_NODES: usize = 64;
+/// How many notices are read in one go.
+const MOST_NOTICES: usize = 10_000;
+
+/// The notices of all realms in a directory, as far as they are about one bus.
+pub(super) struct NodeReader {
+    location: BusLocation,
+    /// The bus that the nodes connect.
+    bus: String,
+    realms: BTreeMap<String, Subscriber>,
+    /// By the name of the bus of notices, and of the node.
+    nodes: BTreeMap<(String, String), NodeHistory>,
+    search_at: Instant,
+}
+
+impl NodeReader {
+    pub(super) fn new(location: &BusLocation, bus: &str) -> Self {
+        let (realms, nodes) = (BTreeMap::new(), BTreeMap::new());
+        let (location, bus) = (location.clone(), bus.to_owned());
+        Self { location, bus, realms, nodes, search_at: Instant::now() }
+    }
+
+    /// Reads what is there.
+    pub(super) fn look(&mut self) {
+        if Instant::now() >= self.search_at {
+            self.search_at = Instant::now() + SEARCH_EVERY;
+            self.search();
+        }
+        let Self { realms, nodes, bus, .. } = self;
+        // A bus that cannot be read any more is searched for again.
+        realms.retain(|realm, subscriber| read(subscriber, realm, bus, nodes).is_ok());
+    }
+
+    fn search(&mut self) {
+        // A directory that cannot be read has no nodes; the bus itself says why.
+        let found = admin::list(self.location.dir.as_deref()).unwrap_or_default();
+        let names = found.into_iter().map(|bus| bus.name);
+        let realms = names.filter(|name| name.starts_with(BUS_PREFIX) && *name != self.bus);
+        for name in realms.take(MOST_REALMS) {
+            if !self.realms.contains_key(&name)
+                && let Some(subscriber) = self.subscribe(&name)
+            {
+                self.realms.insert(name, subscriber);
+            }
+        }
+    }
+
+    /// Subscribes from the oldest notice on, so that rates and crybabies are known at once.
+    fn subscribe(&self, name: &str) -> Option<Subscriber> {
+        let config = super::super::config(&self.location).participant_name(NAME);
+        let bus = config.open_existing(name).ok()?;
+        let builder = bus.subscriber().pattern(topic::STATS).pattern(topic::CRYBABY);
+        builder.gating(false).start(Start::Oldest).name(NAME).build().ok()
+    }
+
+    /// Returns what is to be shown.
+    pub(super) fn model(&self) -> NetworkModel {
+        let now = unix_seconds();
+        NetworkModel { nodes: self.nodes.values().filter_map(|node| node.model(now)).collect() }
+    }
+}
+
+fn read(
+    subscriber: &mut Subscriber,
+    realm: &str,
+    bus: &str,
+    nodes: &mut BTreeMap<(String, String), NodeHistory>,
+) -> Result<(), ReceiveError> {
+    for _ in 0..MOST_NOTICES {
+        match subscriber.try_receive() {
+            Ok(Some(message)) if message.topic() == topic::STATS => {
+                with(message.payload(), realm, bus, nodes, NodeHistory::stats);
+            }
+            Ok(Some(message)) => with(message.payload(), realm, bus, nodes, NodeHistory::crybaby),
+            Ok(None) => break,
+            // The newest notices say everything.
+            Err(error) if error.is_loss() => {}
+            Err(ReceiveError::Interrupted) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Gives a notice to its node, if it is about the bus. Others may publish there, too: what is no notice is left out.
+fn with<T: DeserializeOwned>(
+    payload: &[u8],
+    realm: &str,
+    bus: &str,
+    nodes: &mut BTreeMap<(String, String), NodeHistory>,
+    give: fn(&mut NodeHistory, Notice<T>),
+) {
+    let Ok(notice) = serde_json::from_slice::<Notice<T>>(payload) else { return };
+    let key = (realm.to_owned(), notice.node.clone());
+    if notice.bus == bus && (nodes.len() < MOST_NODES || nodes.contains_key(&key)) {
+        give(nodes.entry(key).or_default(), notice);
+    }
+}

@@ -1,0 +1,139 @@
+//! The panels of the network: the streams that nodes send, who receives them, and what nodes hear.
+
+use super::super::keys::Choices;
+use super::super::model::BusModel;
+use super::super::network::NodeModel;
+use super::table::{Cell, Column, Table};
+use super::text;
+use super::theme::Theme;
+
+/// Returns the three tables.
+pub(super) fn tables(model: &BusModel, choices: &Choices, theme: &Theme) -> [Table; 3] {
+    let nodes = model.network.as_ref().map_or(&[][..], |network| &network.nodes);
+    [sent(nodes, choices, theme), heard(nodes, choices, theme), receivers(nodes, choices, theme)]
+}
+
+/// Returns what is wrong with the nodes, for the lines below the header.
+pub(super) fn problems(model: &BusModel) -> impl Iterator<Item = String> {
+    let nodes = model.network.iter().flat_map(|network| &network.nodes);
+    nodes.flat_map(|node| {
+        let silent = node.silent_seconds.map(|silent| {
+            format!("node {}: no notice for {}", node.node, text::seconds(silent.round()))
+        });
+        let dropped = (node.kernel_dropped > 0).then(|| {
+            let count = text::count(node.kernel_dropped);
+            format!(
+                "node {}: {count} datagrams had no room in its sockets: see toroni net buffer",
+                node.node
+            )
+        });
+        [silent, dropped].into_iter().flatten()
+    })
+}
+
+fn empty(nodes: &[NodeModel], choices: &Choices, none: &str) -> String {
+    if !choices.filter.is_empty() {
+        "none with this text".to_owned()
+    } else if nodes.is_empty() {
+        "no node connects this bus, or its notices cannot be read".to_owned()
+    } else {
+        none.to_owned()
+    }
+}
+
+fn sent(nodes: &[NodeModel], choices: &Choices, theme: &Theme) -> Table {
+    let columns = vec![
+        Column::names("STREAMS SENT", 12),
+        Column::right("MSG/S", 6, 0),
+        Column::right("DATAGRAMS/S", 11, 4),
+        Column::right("REPEATED", 8, 1),
+        Column::right("NAKS/S", 6, 2),
+        Column::right("RECEIVERS", 9, 3),
+        Column::right("WAITING", 9, 5),
+        Column::right("OVERTAKEN", 9, 6),
+    ];
+    let mut table = Table::new(columns, empty(nodes, choices, "none"));
+    for node in nodes.iter().filter(|node| choices.shows(&node.node)) {
+        for one in &node.sent {
+            let overtaken = if one.overtaken > 0 { theme.warning() } else { theme.dim() };
+            let repeats = one.repaired_share.is_some_and(|share| share >= 0.01);
+            table.row(vec![
+                Cell::from(format!("{} stream {}", node.node, one.stream)),
+                Cell::from(text::rate(one.messages_per_second)),
+                Cell::from(text::rate(one.datagrams_per_second)),
+                Cell::new(
+                    text::percent(one.repaired_share),
+                    if repeats { theme.warning() } else { theme.dim() },
+                ),
+                Cell::from(text::rate(one.naks_per_second)),
+                Cell::from(text::count(one.receivers)),
+                Cell::from(text::bytes(Some(crate::human::as_f64(one.lag_bytes)))),
+                Cell::new(text::count(one.overtaken), overtaken),
+            ]);
+        }
+    }
+    table
+}
+
+fn heard(nodes: &[NodeModel], choices: &Choices, theme: &Theme) -> Table {
+    let columns = vec![
+        Column::names("SOURCES HEARD", 13),
+        Column::right("MSG/S", 6, 0),
+        Column::right("LOST", 8, 0),
+        Column::right("NAKS", 8, 1),
+        Column::right("REPAIRED", 8, 2),
+        Column::right("GAPS", 6, 3),
+        Column::right("HELD", 8, 4),
+    ];
+    let mut table = Table::new(columns, empty(nodes, choices, "none"));
+    for one in nodes.iter().flat_map(|node| &node.heard).filter(|one| choices.shows(&one.name)) {
+        let lost = if one.lost > 0 { theme.warning() } else { theme.dim() };
+        table.row(vec![
+            Cell::from(format!("{} stream {}", one.name, one.stream)),
+            Cell::from(text::rate(one.messages_per_second)),
+            Cell::new(text::count(one.lost), lost),
+            Cell::from(text::count(one.naks)),
+            Cell::from(text::count(one.repaired)),
+            Cell::from(text::count(one.open_gaps)),
+            Cell::from(text::count(one.held_datagrams)),
+        ]);
+    }
+    table
+}
+
+fn receivers(nodes: &[NodeModel], choices: &Choices, theme: &Theme) -> Table {
+    let all = || nodes.iter().flat_map(|node| &node.receivers);
+    let mut columns = vec![
+        Column::names("RECEIVERS", 10),
+        Column::left("ADDRESS", 21, 4),
+        Column::right("LAG", 8, 2),
+        Column::right("LOST", 8, 0),
+        Column::right("NAKS", 8, 1),
+        Column::right("NO ROOM", 8, 3),
+        Column::right("RTT", 8, 5),
+    ];
+    let has_crybabies = all().any(|one| one.is_crybaby);
+    if has_crybabies {
+        columns.push(Column::left("", 9, 0));
+    }
+    let mut table = Table::new(columns, empty(nodes, choices, "none is heard"));
+    for one in all().filter(|one| choices.shows(&one.name)) {
+        let warning = |count: u64| if count > 0 { theme.warning() } else { theme.dim() };
+        let dropped = one.kernel_dropped.into();
+        let mut row = vec![
+            Cell::from(format!("{} stream {}", one.name, one.stream)),
+            Cell::new(&one.address, theme.dim()),
+            Cell::from(text::count(one.lag_datagrams)),
+            Cell::new(text::count(one.lost), warning(one.lost)),
+            Cell::from(text::count(one.naks)),
+            Cell::new(text::count(dropped), warning(dropped)),
+            Cell::new(text::seconds(one.rtt_seconds), theme.dim()),
+        ];
+        if has_crybabies {
+            let mark = if one.is_crybaby { "◄ crybaby" } else { "" };
+            row.push(Cell::new(mark, theme.alarm()));
+        }
+        table.row(row);
+    }
+    table
+}
