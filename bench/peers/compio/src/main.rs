@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::process::ExitCode;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 use std::task::{Poll, Waker};
 use std::thread;
 use std::time::Duration;
@@ -38,15 +38,15 @@ fn main() -> ExitCode {
     if outcome.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn run(
-    plan: &Plan,
-    dealt: Vec<Vec<ConnectionEnd>>,
-    ledger: &Arc<Ledger>,
-) -> Result<(), Failure> {
+fn run(plan: &Plan, dealt: Vec<Vec<ConnectionEnd>>, ledger: &Arc<Ledger>) -> Result<(), Failure> {
+    // No thread closes its ends while another one works, which may have the other ends.
+    let all_are_done = &Barrier::new(dealt.len());
     thread::scope(|scope| {
         let threads: Vec<_> = dealt
             .into_iter()
-            .map(|connections| scope.spawn(|| of_a_thread(plan, connections, ledger)))
+            .map(|connections| {
+                scope.spawn(move || of_a_thread(plan, connections, ledger, all_are_done))
+            })
             .collect();
         threads
             .into_iter()
@@ -59,33 +59,45 @@ fn of_a_thread(
     plan: &Plan,
     connections: Vec<ConnectionEnd>,
     ledger: &Arc<Ledger>,
+    all_are_done: &Barrier,
 ) -> Result<(), Failure> {
-    let runtime = Runtime::new().map_err(Failure::of("start compio"))?;
-    runtime.block_on(async {
-        let failure = Rc::new(RefCell::new(None));
-        for ConnectionEnd { stream, end } in connections {
-            let stream = TcpStream::from_std(stream).map_err(Failure::of("register a socket"))?;
-            let (plan, ledger, failure) = (plan.clone(), Arc::clone(ledger), Rc::clone(&failure));
-            compio::runtime::spawn(async move {
-                let outcome = if end.part() == Part::Client && plan.window_bytes > 0 {
-                    both_ways(stream, end, &plan, &ledger).await
-                } else {
-                    in_turn(stream, end, &plan, &ledger).await
-                };
-                if let Err(error) = outcome {
-                    failure.borrow_mut().get_or_insert(error);
-                }
-            })
-            .detach();
-        }
-        while let Some(left) = ledger.left() {
-            compio::time::sleep(left.min(Duration::from_millis(100))).await;
-            if let Some(failure) = failure.borrow_mut().take() {
-                return Err(failure);
+    let runtime = Runtime::new();
+    let outcome = match &runtime {
+        Ok(runtime) => runtime.block_on(work(plan, connections, ledger)),
+        Err(error) => Err(Failure::new(format!("cannot start compio: {error}"))),
+    };
+    all_are_done.wait();
+    outcome
+}
+
+async fn work(
+    plan: &Plan,
+    connections: Vec<ConnectionEnd>,
+    ledger: &Arc<Ledger>,
+) -> Result<(), Failure> {
+    let failure = Rc::new(RefCell::new(None));
+    for ConnectionEnd { stream, end } in connections {
+        let stream = TcpStream::from_std(stream).map_err(Failure::of("register a socket"))?;
+        let (plan, ledger, failure) = (plan.clone(), Arc::clone(ledger), Rc::clone(&failure));
+        compio::runtime::spawn(async move {
+            let outcome = if end.part() == Part::Client && plan.window_bytes > 0 {
+                both_ways(stream, end, &plan, &ledger).await
+            } else {
+                in_turn(stream, end, &plan, &ledger).await
+            };
+            if let Err(error) = outcome {
+                failure.borrow_mut().get_or_insert(error);
             }
+        })
+        .detach();
+    }
+    while let Some(left) = ledger.left() {
+        compio::time::sleep(left.min(Duration::from_millis(100))).await;
+        if let Some(failure) = failure.borrow_mut().take() {
+            return Err(failure);
         }
-        Ok(())
-    })
+    }
+    Ok(())
 }
 
 /// Runs an end that does one thing at a time.

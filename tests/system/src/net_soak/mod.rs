@@ -13,7 +13,7 @@
 //!
 //! - [`checker`]: what one host's bus must bring: each message once, in its publisher's order, and what is missing as
 //!   reported.
-//! - [`site`]: a host with its bus and its node.
+//! - `site`: a host with its bus and its node.
 //! - [`supervisor`]: the run itself; [`figures`]: what came of it.
 
 pub mod checker;

@@ -65,19 +65,18 @@ pub(super) fn run_for_each_thread(
     ledger: &Arc<Ledger>,
 ) -> Result<(), Failure> {
     let failed = Arc::new(Mutex::new(None));
+    // They outlive all threads: the other end of a connection may be in a thread that still works.
+    let proactors: Vec<Proactor> = deal
+        .deal(connections, plan.threads)
+        .into_iter()
+        .map(|own| begin(config, plan, own, ledger, &failed))
+        .collect::<Result<_, _>>()?;
     thread::scope(|scope| {
-        for own in deal.deal(connections, plan.threads) {
-            scope.spawn(|| match begin(config, plan, own, ledger, &failed) {
-                Ok(proactor) => {
-                    handle_events(&proactor, ledger, &failed);
-                    end(proactor);
-                }
-                Err(failure) => {
-                    lock(&failed).get_or_insert(failure);
-                }
-            });
+        for proactor in &proactors {
+            scope.spawn(|| handle_events(proactor, ledger, &failed));
         }
     });
+    proactors.into_iter().for_each(end);
     lock(&failed).take().map_or(Ok(()), Err)
 }
 

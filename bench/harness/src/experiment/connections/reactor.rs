@@ -43,12 +43,12 @@ pub(super) fn run_for_each_thread(
     deal: Deal,
     ledger: &Ledger,
 ) -> Result<(), Failure> {
+    // They outlive all threads: the other end of a connection may be in a thread that still works.
+    let reactors = deal.deal(connections, plan.threads).into_iter();
+    let reactors = reactors.map(|own| Reactor::new(plan, own)).collect::<Result<Vec<_>, _>>()?;
     thread::scope(|scope| {
-        let threads: Vec<_> = deal
-            .deal(connections, plan.threads)
-            .into_iter()
-            .map(|own| scope.spawn(|| Reactor::new(plan, own)?.work(ledger)))
-            .collect();
+        let threads: Vec<_> =
+            reactors.iter().map(|reactor| scope.spawn(|| reactor.work(ledger))).collect();
         threads.into_iter().try_for_each(|thread| {
             thread.join().map_err(|_| Failure::new("a thread of a reactor panicked"))?
         })
