@@ -192,8 +192,12 @@ impl Work {
             };
             self.counts.connections.fetch_add(1, Ordering::Relaxed);
             // A second subscriber begins where the order continues, while the first still holds that.
-            let mut reader = subscribe(&self.bus, Start::Sequence(state.next))?;
-            let first = reader.sequence().max(state.next);
+            let mut reader = match subscribe(&self.bus, Start::Sequence(state.next)) {
+                // Publishers overwrote it while no courier held it. `holder` keeps the oldest one in the ring.
+                Err(SubscriberError::SequenceLost { .. }) => subscribe(&self.bus, Start::Oldest)?,
+                other => other?,
+            };
+            let first = reader.sequence();
             reader.hold(first)?;
             holder = self.bring(reader, holder, state.next, first)?;
         }

@@ -10,30 +10,37 @@ use toroni::Start;
 use toroni_testkit::{Directory, Random, wait};
 
 use super::*;
-use crate::batch::{Command, Publish};
+use crate::batch::{Command, Lost, Publish};
 use crate::entry::{Member, Members};
 use crate::log::{Options, Sync};
 use crate::machine::Event;
 use crate::raft::{Events, Group, GroupOptions, feed_id};
 use crate::rpc::{Answer, Request, Target};
 
-/// By event number: the source, series and number of the command, and its payload.
+/// By event number: the source, series and number of the command, and its payload. Of lost commands: the last number, and no
+/// payload.
 type Seen = Arc<Mutex<BTreeMap<u64, (u32, u32, u64, String)>>>;
 
 struct Keeps(Seen);
 
 impl Events for Keeps {
     fn event(&mut self, event: Event<'_>) {
-        if let Command::Publish(Publish { id, payload, .. }) = event.command {
-            let payload = String::from_utf8_lossy(payload).into_owned();
-            let told = (id.source, id.series, id.number, payload);
-            let before = self.0.lock().expect("no panic").insert(event.number, told.clone());
-            assert!(
-                before.is_none_or(|before| before == told),
-                "event {} has two contents",
-                event.number
-            );
-        }
+        let told = match event.command {
+            Command::Publish(Publish { id, payload, .. }) => {
+                let payload = String::from_utf8_lossy(payload).into_owned();
+                (id.source, id.series, id.number, payload)
+            }
+            Command::Lost(Lost { source, series, last, .. }) => {
+                (source, series, last, String::new())
+            }
+            _ => return,
+        };
+        let before = self.0.lock().expect("no panic").insert(event.number, told.clone());
+        assert!(
+            before.is_none_or(|before| before == told),
+            "event {} has two contents",
+            event.number
+        );
     }
 
     fn skipped(&mut self, _: u64) {}
@@ -154,6 +161,38 @@ fn every_command_is_an_event_once_whatever_is_restarted() {
         );
     }
     assert_eq!(seen.len(), sent.len());
+}
+
+#[test]
+fn commands_that_were_overwritten_before_a_courier_ran_are_one_lost_event() {
+    let directory = Directory::new();
+    let runtime =
+        Runtimes::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+    let seen = Seen::default();
+    let address =
+        std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    let address = address.expect("a port").to_string();
+    let group = start_group(&runtime, &directory, &address, &seen);
+    // No subscriber makes publishers wait, so the ring keeps only the last ones.
+    let mut commands = Commands::open_with(bus(&directory), "orders").expect("opened");
+    let sent = (0..10_000).map(|number| commands.send("new/order", format!("order {number}")));
+    let last = sent.last().expect("one").expect("sent").number;
+    let running = courier(&directory, &address, 1);
+    let begun = Instant::now();
+    while seen.lock().expect("no panic").values().all(|(_, _, number, _)| *number < last) {
+        assert!(begun.elapsed() < wait::LIMIT, "the last command is no event");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    running.end().unwrap_or_else(|error| panic!("{error}"));
+    runtime.block_on(group.close()).unwrap_or_else(|error| panic!("{error}"));
+    let seen = seen.lock().expect("no panic");
+    let mut seen = seen.values();
+    let (_, _, lost, payload) = seen.next().expect("the loss");
+    assert_eq!(payload, "", "the oldest commands were overwritten");
+    for (number, (_, _, found, payload)) in (lost + 1..=last).zip(&mut seen) {
+        assert_eq!((*found, payload), (number, &format!("order {number}")));
+    }
+    assert_eq!(seen.next(), None);
 }
 
 #[test]
