@@ -262,7 +262,7 @@ impl Direct {
     /// # Errors
     /// See [`SendError`]. The message was not sent then, and none was lost.
     pub fn try_send(&mut self, topic: &str, payload: &[u8]) -> Result<(), SendError> {
-        let Self { link, sending, .. } = self;
+        let Self { link, sending, due, .. } = self;
         let Some(Sending { sender, to, message_max, next, delays }) = sending else {
             return Err(SendError::NoStream);
         };
@@ -290,6 +290,8 @@ impl Direct {
         }
         link.transmit(now, sender, to);
         link.flush();
+        // What the rate or `batch_delay` holds back is due earlier than the last turn could know.
+        *due = due.iter().copied().chain(sender.poll_timeout()).min();
         Ok(())
     }
 
@@ -325,8 +327,8 @@ impl Direct {
     }
 
     /// Does everything that can be done now: reads the sockets, sends what the rate allows, asks for what is missing.
-    /// Every other call does it too. A program that neither sends nor receives for a while calls this, so that others get
-    /// their repairs.
+    /// [`Self::receive`] does it too, but a send only if it has to wait. So a program that only sends, or does neither for a
+    /// while, calls this: otherwise others get no repairs.
     ///
     /// # Errors
     /// If a socket cannot be used.

@@ -328,6 +328,24 @@ mod tests {
     }
 
     #[test]
+    fn what_waits_for_more_messages_leaves_when_its_delay_is_over() {
+        let send = format!(
+            "[[send]]\nstream = 1\npatterns = ['**']\ngroup = '{}'\ndata_rate = '50Mbit/s'\nttl = 0\n\
+             batch_delay = '50ms'\n",
+            group()
+        );
+        let mut sender = Endpoint::open(&text("a", &send), Path::new("/")).unwrap();
+        let begin = Instant::now();
+        while sender.direct.deadline() < Duration::from_millis(300) {
+            assert!(begin.elapsed() < LIMIT, "it never sleeps for long");
+            sender.turn().unwrap();
+        }
+        sender.send("t", b"waits", None).unwrap();
+        let left = sender.direct.deadline();
+        assert!(left <= Duration::from_millis(50), "the next turn is {left:?} away");
+    }
+
+    #[test]
     fn an_idle_descriptor_is_not_readable_all_the_time() {
         let (mut sender, _) = pair();
         // Three sessions in the first 140 ms, and fewer and fewer later.
