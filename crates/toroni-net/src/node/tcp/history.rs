@@ -166,11 +166,7 @@ impl Reader {
         match self.kept.take() {
             None => {}
             Some(Kept::Lost { until }) => {
-                let until = until.min(wanted.end);
-                return Ok(lose(now, wanted, server, next, until).unwrap_or_else(|Full| {
-                    self.kept = Some(Kept::Lost { until });
-                    next
-                }));
+                return Ok(self.lose(now, wanted, server, next, until));
             }
             Some(Kept::Message { number, start, payload }) => {
                 if number >= wanted.end {
@@ -209,11 +205,8 @@ impl Reader {
                 }
                 Ok(None) => return Ok(wanted.end),
                 Err(ReceiveError::Lapped { .. }) => {
-                    let until = number(self.subscriber.sequence()).min(wanted.end);
-                    return Ok(lose(now, wanted, server, next, until).unwrap_or_else(|Full| {
-                        self.kept = Some(Kept::Lost { until });
-                        next
-                    }));
+                    let until = number(self.subscriber.sequence());
+                    return Ok(self.lose(now, wanted, server, next, until));
                 }
                 Err(ReceiveError::Interrupted) => {}
                 Err(error) => return Err(error),
@@ -221,6 +214,22 @@ impl Reader {
         }
         // Everything before was looked at.
         Ok(number(self.subscriber.sequence()).min(wanted.end))
+    }
+
+    /// Says that everything from `from` to `until` is gone, as far as it is wanted. Returns how far that was said. If the
+    /// client cannot take it, keeps it: the end that is wanted may be a later one by then.
+    fn lose(
+        &mut self,
+        now: Now,
+        wanted: &Wanted,
+        server: &mut Server,
+        from: Number,
+        until: Number,
+    ) -> Number {
+        lose(now, wanted, server, from, until.min(wanted.end)).unwrap_or_else(|Full| {
+            self.kept = Some(Kept::Lost { until });
+            from
+        })
     }
 }
 
@@ -246,7 +255,8 @@ fn give(
     }
 }
 
-/// Says that what lies between is gone. How many of it were for this client, nobody knows. Returns how far that is.
+/// Says that what lies between is gone. The ring no longer shows how many of these messages were for this client. Returns
+/// how far that is.
 fn lose(
     now: Now,
     wanted: &Wanted,
