@@ -207,15 +207,18 @@ impl Endpoint {
             return Ok(());
         }
         let deadline = blocking::deadline(linger);
-        while let Some(slice) = blocking::slice_until(deadline) {
+        // Others learn that the stream has ended, even if there is no time for repairs.
+        let mut slice = Some(Duration::ZERO);
+        while let Some(now) = slice {
             let mut endpoint = self.lock(py)?;
-            let ended = py.detach(|| endpoint.end(slice));
+            let ended = py.detach(|| endpoint.end(now));
             drop(endpoint);
             // Whatever happened to the sockets, they are closed now.
             if ended.unwrap_or(true) {
                 break;
             }
             py.check_signals()?;
+            slice = blocking::slice_until(deadline);
         }
         // `None` if another thread uses it, which drops it.
         let closed = self.inner.close();
