@@ -62,12 +62,12 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 use toroni_proto::arrivals::{self, Arrivals, Flow, Inbox};
 use toroni_proto::config::Config;
-use toroni_proto::id::{Number, Series, Session, Source, Stream};
+use toroni_proto::id::{MessageNumber, Number, Series, Session, Source, Stream};
 use toroni_proto::reassembly::{Loss, Message};
 use toroni_proto::receiver::Mark;
 use toroni_proto::sender::{self, Sender, TooManyPatterns};
 use toroni_proto::time::{Monotonic, Wall};
-use toroni_proto::wire::{Kind, Start, TableName, TopicNumber};
+use toroni_proto::wire::{Bound, Kind, LostReason, Start, TableName, TopicNumber};
 
 /// Who the program is, and what it does.
 #[derive(Clone, Debug)]
@@ -355,6 +355,9 @@ impl Direct {
         })?;
         if let Some(arrivals) = receiving {
             arrivals.handle_timeout(now.monotonic, inbox);
+            if arrivals.paused() > 0 && inbox.has_space() {
+                arrivals.deliver_held(now.monotonic, inbox);
+            }
             link.ask(now.monotonic, arrivals);
         }
         if let Some(Sending { sender, to, .. }) = sending {
@@ -446,13 +449,25 @@ impl Direct {
     }
 }
 
-/// What has arrived and was not taken yet. Bounded by what one turn reads, and what waited behind gaps.
-#[derive(Default)]
+/// When so much waits in the queue, in bytes, further messages wait in the receive buffers. What receivers must give up from
+/// there, because their memory is short, is queued nevertheless, up to twice as much; beyond, it is lost.
+const QUEUE_BYTES: usize = 16 << 20;
+
+/// What has arrived and was not taken yet.
 struct Queue {
     items: Vec<Item>,
     next: usize,
     bytes: Vec<u8>,
     names: HashMap<(Source, Stream), Names>,
+    /// How much may wait before it has no more space, in bytes.
+    most: usize,
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        let (items, bytes, names) = (Vec::new(), Vec::new(), HashMap::new());
+        Self { items, next: 0, bytes, names, most: QUEUE_BYTES }
+    }
 }
 
 enum Item {
@@ -478,6 +493,36 @@ struct Names {
 impl Queue {
     fn is_empty(&self) -> bool {
         self.next >= self.items.len()
+    }
+
+    /// Returns how much memory it holds, in bytes. What was taken counts until all is.
+    fn weight(&self) -> usize {
+        self.bytes.len() + self.items.len() * size_of::<Item>()
+    }
+
+    fn has_space(&self) -> bool {
+        self.weight() < self.most
+    }
+
+    /// Queues the loss of a message for which there is no memory. A run of them is one loss.
+    fn lose(&mut self, flow: Flow, message: MessageNumber, number: Number) {
+        let until = number.plus(1);
+        if self.next < self.items.len()
+            && let Some(Item::Lost { flow: last, loss }) = self.items.last_mut()
+            && *last == flow
+            && loss.reason == LostReason::Memory
+            && loss.bound == Bound::Exact
+            && loss.message.plus(loss.count) == message
+        {
+            (loss.count, loss.until) = (loss.count + 1, Some(until));
+            return;
+        }
+        let after = number.get().checked_sub(1).and_then(Number::new);
+        let (reason, bound) = (LostReason::Memory, Bound::Exact);
+        self.items.push(Item::Lost {
+            flow,
+            loss: Loss { message, after, until: Some(until), count: 1, bound, reason },
+        });
     }
 
     /// Frees what was taken.
@@ -509,6 +554,10 @@ impl Queue {
 }
 
 impl Inbox for Queue {
+    fn has_room(&mut self, _: Flow) -> bool {
+        self.has_space()
+    }
+
     fn begins(&mut self, flow: Flow, _: u8) -> Option<Mark> {
         let names = Names { session: flow.session, topics: Vec::new() };
         self.names.insert((flow.source, flow.stream), names);
@@ -516,12 +565,15 @@ impl Inbox for Queue {
     }
 
     fn message(&mut self, flow: Flow, message: Message<'_>) {
-        let Message { start, parts, .. } = message;
+        let Message { message, start, parts, .. } = message;
         let names = self.names.get(&(flow.source, flow.stream));
         let names = names.filter(|names| names.session == flow.session);
         let topic = names.and_then(|names| names.topics.get(start.topic.get() as usize)?.clone());
         // The protocol delivers no message before the name of its topic.
         let Some(topic) = topic else { return };
+        if self.weight() >= self.most.saturating_mul(2) {
+            return self.lose(flow, message, start.number);
+        }
         let from = self.bytes.len();
         parts.for_each(|part| self.bytes.extend_from_slice(part));
         self.items.push(Item::Message {
@@ -545,5 +597,89 @@ impl Inbox for Queue {
 
     fn loss(&mut self, flow: Flow, loss: Loss) {
         self.items.push(Item::Lost { flow, loss });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::interface;
+    use crate::socket::Options;
+    use toroni_proto::id::Realm;
+
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    fn member(name: &str, source: u32) -> Membership {
+        Membership {
+            realm: Realm::of("direct"),
+            keys: None,
+            name: name.to_owned(),
+            source: Source(source),
+            session: Session(1),
+            instance: [u8::try_from(source).unwrap(); 16],
+            interfaces: vec![interface::named("lo").unwrap()],
+            sockets: Options { ttl: 0, is_looped: true, ..Options::default() },
+        }
+    }
+
+    fn pair() -> (Direct, Direct) {
+        let free = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let group = format!("239.192.84.79:{}", free.local_addr().unwrap().port());
+        let to = vec![group.parse().unwrap()];
+        let config = Config::with_rate(100_000_000);
+        let receive = Some(Receive { groups: to.clone(), config: config.clone() });
+        let send = Some(Send { stream: Stream(1), patterns: vec!["**".to_owned()], config, to });
+        let open = |member, send, receive| Direct::open(&Settings { member, send, receive });
+        (open(member("a", 1), send, None).unwrap(), open(member("b", 2), None, receive).unwrap())
+    }
+
+    #[test]
+    fn messages_that_are_not_taken_wait_in_bounded_memory() {
+        const COUNT: u64 = 2_000;
+        let (mut sender, mut receiver) = pair();
+        receiver.inbox.most = 10_000;
+        let begin = Instant::now();
+        while receiver.streams() == 0 {
+            assert!(begin.elapsed() < LIMIT, "the receiver hears nothing");
+            sender.turn().unwrap();
+            receiver.turn().unwrap();
+        }
+        for number in 0..COUNT {
+            sender.send("t", number.to_string().as_bytes()).unwrap();
+            sender.turn().unwrap();
+            receiver.turn().unwrap();
+            assert!(receiver.inbox.weight() < 11_000, "{} bytes wait", receiver.inbox.weight());
+        }
+        let mut next = 0;
+        while next < COUNT {
+            assert!(begin.elapsed() < LIMIT, "{next} of {COUNT} messages came");
+            sender.turn().unwrap();
+            match receiver.try_receive().unwrap() {
+                Some(Received::Message { payload, .. }) => {
+                    assert_eq!(payload, next.to_string().as_bytes());
+                    next += 1;
+                }
+                Some(lost) => panic!("{lost:?}"),
+                None => {}
+            }
+        }
+    }
+
+    #[test]
+    fn messages_without_memory_are_one_loss() {
+        let flow =
+            Flow { source: Source(1), session: Session(1), stream: Stream(1), series: Series(1) };
+        let mut queue = Queue::default();
+        // Others of the bus have the numbers between.
+        for (message, number) in [(0, 7), (1, 8), (2, 12), (9, 20)] {
+            let message = MessageNumber::new(message).unwrap();
+            queue.lose(flow, message, Number::new(number).unwrap());
+        }
+        let mut losses = Vec::new();
+        while let Some(received) = queue.pop() {
+            let Received::Lost { loss, .. } = received else { panic!("{received:?}") };
+            losses.push((loss.after.unwrap().get(), loss.until.unwrap().get(), loss.count));
+        }
+        assert_eq!(losses, [(6, 13, 3), (19, 21, 1)]);
     }
 }
