@@ -111,7 +111,8 @@ int toroni_net_last_lost(const toroni_net_direct *direct, toroni_net_lost *lost)
 int toroni_net_turn(toroni_net_direct *direct);
 /* Returns a descriptor for poll(2) that is readable when there is something to do. It belongs to the handle. */
 int toroni_net_fd(const toroni_net_direct *direct, int *fd);
-/* Returns how many streams of others are followed; messages come from these. 0 if `direct` is NULL. */
+/* Returns how many streams of others have begun; messages come from these. One that has ended counts until another one needs
+ * its place. 0 if `direct` is NULL. */
 size_t toroni_net_streams(const toroni_net_direct *direct);
 /* Ends the stream, and repairs what others miss until nobody asks any more (after `generation`), at most `linger_ns`. */
 int toroni_net_end(toroni_net_direct *direct, uint64_t linger_ns);

@@ -419,7 +419,7 @@ impl Direct {
         !self.inbox.is_empty()
     }
 
-    /// Returns how many streams of others are followed.
+    /// Returns how many streams of others have begun. One that has ended counts until another one needs its place.
     #[must_use]
     pub fn streams(&self) -> usize {
         self.inbox.names.len()
@@ -597,6 +597,10 @@ impl Inbox for Queue {
 
     fn loss(&mut self, flow: Flow, loss: Loss) {
         self.items.push(Item::Lost { flow, loss });
+    }
+
+    fn forgets(&mut self, source: Source, stream: Stream) {
+        self.names.remove(&(source, stream));
     }
 }
 

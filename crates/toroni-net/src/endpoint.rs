@@ -181,7 +181,7 @@ impl Endpoint {
         );
     }
 
-    /// Returns how many streams of others are followed.
+    /// Returns how many streams of others have begun. One that has ended counts until another one needs its place.
     #[must_use]
     pub fn streams(&self) -> usize {
         self.direct.streams()

@@ -667,6 +667,11 @@ impl Inbox for Inlet {
         self.lanes[lane].push(staged(from, to));
     }
 
+    fn forgets(&mut self, source: Source, stream: Stream) {
+        self.latest = None;
+        self.retired.extend(self.streams.remove(&(source, stream)));
+    }
+
     fn topic(&mut self, flow: Flow, number: TopicNumber, name: TableName<'_>) {
         let at = number.get() as usize;
         let resolved = self.resolve(name);
@@ -739,5 +744,30 @@ fn reason_of(reason: LostReason) -> toroni::LostReason {
         LostReason::TooLong => toroni::LostReason::TooLong,
         LostReason::Overtaken => toroni::LostReason::Overtaken,
         LostReason::Diverged => toroni::LostReason::Diverged,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toroni_proto::id::Series;
+
+    #[test]
+    fn names_of_streams_that_are_gone_are_freed() {
+        let directory = toroni_testkit::Directory::new();
+        let bus = toroni::BusConfig::new().directory(directory.path()).open("bus").unwrap();
+        let (accept, prefix) = (vec![Pattern::everything()], String::new());
+        let selection = Selection { accept, prefix, order: Order::Source };
+        let mut inlet = Inlet::new(bus.inlet().unwrap(), selection);
+        for source in (1..=5).map(Source) {
+            let (session, stream, series) = (Session(1), Stream(1), Series(1));
+            let flow = Flow { source, session, stream, series };
+            inlet.begins(flow, 1);
+            inlet.topic(flow, TopicNumber::new(0).unwrap(), TableName::new("plant").unwrap());
+            assert_eq!(inlet.names, 1);
+            inlet.forgets(source, stream);
+            inlet.publish(std::iter::empty()).unwrap();
+        }
+        assert_eq!((inlet.names, inlet.known.len(), inlet.streams.len()), (0, 1, 0));
     }
 }

@@ -96,7 +96,8 @@ class Direct:
 
     @property
     def streams(self) -> int:
-        """How many streams of others are followed: messages come from these."""
+        """How many streams of others have begun: messages come from these. One that has ended counts until another one
+        needs its place."""
         return self._endpoint.streams
 
     @property

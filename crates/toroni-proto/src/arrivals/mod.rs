@@ -91,6 +91,12 @@ pub trait Inbox {
     fn topic(&mut self, flow: Flow, number: TopicNumber, name: TableName<'_>);
     /// Messages that were lost.
     fn loss(&mut self, flow: Flow, loss: Loss);
+
+    /// A stream whose sessions have ended made room for that of another source. Nothing comes of it before it begins
+    /// again, and what was kept for it can be freed.
+    fn forgets(&mut self, source: Source, stream: Stream) {
+        let _ = (source, stream);
+    }
 }
 
 /// What happens seldom.
@@ -207,7 +213,8 @@ impl Arrivals {
     pub fn remember(&mut self, now: Monotonic, source: Source, stream: Stream, mark: Mark) -> bool {
         // With a key, nobody can make us believe a session that is over by sending it again.
         let session = if self.keys.is_some() { mark.session } else { Session(0) };
-        let Some(at) = self.entry(source, stream, session, now) else {
+        // What it displaces was not heard by this process.
+        let Some((at, _)) = self.entry(source, stream, session, now) else {
             return false;
         };
         self.entries[at].mark = Some(mark);
@@ -331,7 +338,7 @@ impl Arrivals {
         }
         if let Body::Data(data) = datagram.body {
             let (trail, topics_end) = (data.trail, data.topics_end);
-            let at = self.follow(now, &header, false)?;
+            let at = self.follow(now, &header, false, out)?;
             if self.is_stranger_too_many(at) {
                 self.no_buffer += 1;
                 return Ok(());
@@ -357,7 +364,7 @@ impl Arrivals {
         let Some(copied) = copy.get_mut(..length) else { return Err(Reject::TooLong) };
         copied.copy_from_slice(bytes);
         let is_session = matches!(datagram.body, Body::Session(_));
-        let at = self.follow(now, &header, is_session)?;
+        let at = self.follow(now, &header, is_session, out)?;
         let datagram = wire::parse(copied, &rules, |_, _| Ok(()))?;
         let entry = &mut self.entries[at];
         // The flow's series is known from the first SESSION on.

@@ -211,12 +211,16 @@ impl Arrivals {
         now: Monotonic,
         header: &Header,
         is_session: bool,
+        out: &mut impl Inbox,
     ) -> Result<usize, Reject> {
         let (source, stream, session) = (header.source, header.stream, header.session);
-        let Some(at) = self.entry(source, stream, session, now) else {
+        let Some((at, displaced)) = self.entry(source, stream, session, now) else {
             self.no_entry += 1;
             return Err(Reject::Session);
         };
+        if let Some((source, stream)) = displaced {
+            out.forgets(source, stream);
+        }
         let has_key = self.keys.is_some();
         let activity_ns = self.config.activity_ns;
         let entry = &mut self.entries[at];
@@ -289,26 +293,27 @@ impl Arrivals {
         Ok(at)
     }
 
-    /// The place of a stream's entry, which is made if there is room.
+    /// Returns the place of a stream's entry, which is made if there is room, and the stream that made room for it.
     pub(super) fn entry(
         &mut self,
         source: Source,
         stream: Stream,
         session: Session,
         now: Monotonic,
-    ) -> Option<usize> {
+    ) -> Option<(usize, Option<(Source, Stream)>)> {
         let key = (source, stream);
         let find = |entries: &[Entry]| entries.binary_search_by_key(&key, Entry::key);
         if let Ok(at) = find(&self.entries) {
-            return Some(at);
+            return Some((at, None));
         }
+        let mut displaced = None;
         if self.entries.len() >= usize::try_from(self.config.sources).unwrap_or(usize::MAX) {
             // One that has ended makes room: the longest silent.
             let oldest = self.entries.iter().enumerate();
             let has_ended = |entry: &Entry| entry.receiver.is_none() && entry.awaited.is_none();
             let oldest = oldest.filter(|(_, entry)| has_ended(entry));
             let (oldest, _) = oldest.min_by_key(|(_, entry)| entry.heard)?;
-            self.entries.remove(oldest);
+            displaced = Some(self.entries.remove(oldest).key());
         }
         let at = find(&self.entries).unwrap_or_else(|at| at);
         self.entries.insert(
@@ -330,6 +335,6 @@ impl Arrivals {
                 awaited: None,
             },
         );
-        Some(at)
+        Some((at, displaced))
     }
 }

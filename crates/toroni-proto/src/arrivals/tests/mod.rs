@@ -29,6 +29,10 @@ impl Inbox for Seen {
     fn loss(&mut self, _: Flow, loss: Loss) {
         Deliver::loss(self, loss);
     }
+
+    fn forgets(&mut self, source: crate::id::Source, _: Stream) {
+        self.0.push(format!("forgets {}", source.0));
+    }
 }
 
 impl Sink {
@@ -258,7 +262,7 @@ fn a_source_beyond_the_limit_is_refused_until_another_has_ended() {
     assert_eq!(sink.arrivals.dropped(), (0, 1));
     assert_eq!(sink.given(10_000), ["M40", "Silent>=0 in 41.."]);
     sink.hears_all(10_000, &list);
-    assert_eq!(sink.given(10_000), ["M70"]);
+    assert_eq!(sink.given(10_000), ["forgets 1", "M70"]);
 }
 
 #[test]
