@@ -48,6 +48,35 @@ enum Unreadable {
     Machine(#[from] crate::machine::SnapshotError),
 }
 
+/// What a snapshot of a member holds.
+struct Contents {
+    last: Option<Place>,
+    /// Where the members were set.
+    at: Option<Place>,
+    members: Members,
+    machine: Machine,
+}
+
+impl Contents {
+    fn read(bytes: &[u8]) -> Result<Self, StorageError> {
+        let read = Self::decode(bytes);
+        Ok(read.map_err(|error| StorageIOError::read_snapshot(None, AnyError::new(&error)))?)
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, Unreadable> {
+        let mut fields = Fields::of(bytes);
+        let (last, at) = (Place::decode_option(&mut fields)?, Place::decode_option(&mut fields)?);
+        let length = fields.u32().map_err(EntryError::from)?;
+        let encoded = fields.take(usize::try_from(length).unwrap_or(usize::MAX));
+        let mut encoded = Fields::of(encoded.map_err(EntryError::from)?);
+        let members = Members::decode(&mut encoded)?;
+        if !encoded.rest().is_empty() {
+            return Err(EntryError::Impossible.into());
+        }
+        Ok(Self { last, at, members, machine: Machine::from_snapshot(fields.rest())? })
+    }
+}
+
 impl Applied {
     /// Starts with the snapshot of the log, if there is one.
     pub(super) fn open(log: Log, events: Box<dyn Events>) -> Result<Self, StorageError> {
@@ -86,23 +115,7 @@ impl State {
     }
 
     fn restore(&mut self, bytes: &[u8]) -> Result<(), StorageError> {
-        let read = || -> Result<_, Unreadable> {
-            let mut fields = Fields::of(bytes);
-            let (last, at) =
-                (Place::decode_option(&mut fields)?, Place::decode_option(&mut fields)?);
-            let length = fields.u32().map_err(EntryError::from)?;
-            let members = fields
-                .take(usize::try_from(length).unwrap_or(usize::MAX))
-                .map_err(EntryError::from)?;
-            let mut members = Fields::of(members);
-            let found = Members::decode(&mut members)?;
-            if !members.rest().is_empty() {
-                return Err(EntryError::Impossible.into());
-            }
-            Ok((last, at, found, Machine::from_snapshot(fields.rest())?))
-        };
-        let (last, at, members, machine) =
-            read().map_err(|error| StorageIOError::read_snapshot(None, AnyError::new(&error)))?;
+        let Contents { last, at, members, machine } = Contents::read(bytes)?;
         self.last = last;
         self.members = StoredMembership::new(at.map(id_of), membership_of(members));
         self.machine = machine;
@@ -194,16 +207,10 @@ impl RaftStateMachine<Types> for Applied {
     }
 }
 
-/// Reads the description that openraft wants from the snapshot itself.
+/// Reads the description that openraft wants from the snapshot itself. Checks the snapshot as a whole: an error while one is
+/// installed would stop openraft for good.
 pub(super) fn describe(bytes: Vec<u8>) -> Result<Snapshot<Types>, StorageError> {
-    let read = || {
-        let mut fields = Fields::of(&bytes);
-        let (last, at) = (Place::decode_option(&mut fields)?, Place::decode_option(&mut fields)?);
-        fields.u32()?;
-        Ok::<_, EntryError>((last, at, Members::decode(&mut fields)?))
-    };
-    let (last, at, members) =
-        read().map_err(|error| StorageIOError::read_snapshot(None, AnyError::new(&error)))?;
+    let Contents { last, at, members, .. } = Contents::read(&bytes)?;
     let last_log_id = last.map(id_of);
     let snapshot_id =
         last_log_id.map_or_else(|| "0".to_owned(), |id| format!("{}-{}", id.leader_id, id.index));
@@ -222,5 +229,33 @@ impl RaftSnapshotBuilder<Types> for Applied {
             (bytes, state.meta())
         };
         Ok(Snapshot { meta, snapshot: Box::new(bytes.into()) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::Options;
+
+    struct Ignores;
+
+    impl Events for Ignores {
+        fn event(&mut self, _: Event<'_>) {}
+        fn skipped(&mut self, _: u64) {}
+    }
+
+    #[test]
+    fn a_snapshot_is_refused_whichever_byte_of_the_machine_is_wrong() {
+        let directory = toroni_testkit::Directory::new();
+        let log = Log::open(&directory.join("log"), Options::default()).expect("opened");
+        let applied = Applied::open(log, Box::new(Ignores)).expect("opened");
+        let bytes = applied.lock().encode();
+        assert!(describe(bytes.clone()).is_ok());
+        let machine = applied.lock().machine.snapshot().len();
+        for at in bytes.len() - machine..bytes.len() {
+            let mut wrong = bytes.clone();
+            wrong[at] ^= 1;
+            assert!(describe(wrong).is_err(), "byte {at}");
+        }
     }
 }
