@@ -14,6 +14,7 @@ use toroni_proto::wire::Keys;
 
 use super::frame::{self, Direction, HELLO_TIME, MAX_FRAME_BYTES, Peer};
 use super::message::{Answer, Request};
+use super::socket;
 
 /// A peer that takes nothing for so long is given up.
 const WRITE_TIME: Duration = Duration::from_secs(5);
@@ -114,7 +115,7 @@ async fn connect(target: &Target) -> Result<Connection, LinkError> {
     let unreachable =
         |error: io::Error| LinkError::Unreachable(format!("{}: {error}", target.address));
     let mut stream = TcpStream::connect(&target.address).await.map_err(unreachable)?;
-    stream.set_nodelay(true).map_err(unreachable)?;
+    socket::prepare(&stream).map_err(unreachable)?;
     let begun = frame::call(&mut stream, target.keys.as_ref(), target.feed, target.from).await;
     let (to, back, peer) = begun.map_err(unreachable)?;
     if target.log.is_some_and(|log| log != peer.log) {

@@ -6,11 +6,13 @@
 //! | `frame.rs` | frames, the MAC, and how a connection begins |
 //! | `link.rs` | the caller's end |
 //! | `server.rs` | the answering end |
+//! | `socket.rs` | what their sockets are set to |
 
 mod frame;
 mod link;
 mod message;
 mod server;
+mod socket;
 #[cfg(test)]
 mod tests;
 

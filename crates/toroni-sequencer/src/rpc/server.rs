@@ -14,6 +14,7 @@ use toroni_proto::wire::Keys;
 
 use super::frame::{self, HELLO_TIME, MAX_FRAME_BYTES, Peer};
 use super::message::{Answer, Request};
+use super::socket;
 
 /// So many connections at once; further ones wait.
 const CONNECTIONS: usize = 256;
@@ -67,7 +68,7 @@ async fn connection(
     identity: &Identity,
     serve: Arc<dyn Serve>,
 ) -> io::Result<()> {
-    stream.set_nodelay(true)?;
+    socket::prepare(&stream)?;
     let begin = frame::answer(&mut stream, identity.keys.as_ref(), identity.feed, identity.own);
     let (mut to, mut back, from) = timeout(HELLO_TIME, begin).await??;
     let (mut read, mut write) = stream.into_split();
