@@ -419,6 +419,17 @@ impl Direct {
         !self.inbox.is_empty()
     }
 
+    /// Lets so many bytes wait that were received and not taken.
+    #[cfg(test)]
+    pub(crate) fn limit_queue(&mut self, most: usize) {
+        self.inbox.most = most;
+    }
+
+    #[cfg(test)]
+    pub(crate) fn queued_bytes(&self) -> usize {
+        self.inbox.weight()
+    }
+
     /// Returns how many streams of others have begun. One that has ended counts until another one needs its place.
     #[must_use]
     pub fn streams(&self) -> usize {
@@ -607,67 +618,6 @@ impl Inbox for Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::interface;
-    use crate::socket::Options;
-    use toroni_proto::id::Realm;
-
-    const LIMIT: Duration = Duration::from_secs(60);
-
-    fn member(name: &str, source: u32) -> Membership {
-        Membership {
-            realm: Realm::of("direct"),
-            keys: None,
-            name: name.to_owned(),
-            source: Source(source),
-            session: Session(1),
-            instance: [u8::try_from(source).unwrap(); 16],
-            interfaces: vec![interface::named("lo").unwrap()],
-            sockets: Options { ttl: 0, is_looped: true, ..Options::default() },
-        }
-    }
-
-    fn pair() -> (Direct, Direct) {
-        let free = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-        let group = format!("239.192.84.79:{}", free.local_addr().unwrap().port());
-        let to = vec![group.parse().unwrap()];
-        let config = Config::with_rate(100_000_000);
-        let receive = Some(Receive { groups: to.clone(), config: config.clone() });
-        let send = Some(Send { stream: Stream(1), patterns: vec!["**".to_owned()], config, to });
-        let open = |member, send, receive| Direct::open(&Settings { member, send, receive });
-        (open(member("a", 1), send, None).unwrap(), open(member("b", 2), None, receive).unwrap())
-    }
-
-    #[test]
-    fn messages_that_are_not_taken_wait_in_bounded_memory() {
-        const COUNT: u64 = 2_000;
-        let (mut sender, mut receiver) = pair();
-        receiver.inbox.most = 10_000;
-        let begin = Instant::now();
-        while receiver.streams() == 0 {
-            assert!(begin.elapsed() < LIMIT, "the receiver hears nothing");
-            sender.turn().unwrap();
-            receiver.turn().unwrap();
-        }
-        for number in 0..COUNT {
-            sender.send("t", number.to_string().as_bytes()).unwrap();
-            sender.turn().unwrap();
-            receiver.turn().unwrap();
-            assert!(receiver.inbox.weight() < 11_000, "{} bytes wait", receiver.inbox.weight());
-        }
-        let mut next = 0;
-        while next < COUNT {
-            assert!(begin.elapsed() < LIMIT, "{next} of {COUNT} messages came");
-            sender.turn().unwrap();
-            match receiver.try_receive().unwrap() {
-                Some(Received::Message { payload, .. }) => {
-                    assert_eq!(payload, next.to_string().as_bytes());
-                    next += 1;
-                }
-                Some(lost) => panic!("{lost:?}"),
-                None => {}
-            }
-        }
-    }
 
     #[test]
     fn messages_without_memory_are_one_loss() {

@@ -328,6 +328,39 @@ mod tests {
     }
 
     #[test]
+    fn messages_that_are_not_taken_wait_in_bounded_memory() {
+        const COUNT: u64 = 2_000;
+        let (mut sender, mut receiver) = pair();
+        receiver.direct.limit_queue(10_000);
+        let begin = Instant::now();
+        while receiver.streams() == 0 {
+            assert!(begin.elapsed() < LIMIT, "the receiver hears nothing");
+            sender.turn().unwrap();
+            receiver.turn().unwrap();
+        }
+        for number in 0..COUNT {
+            sender.send("t", number.to_string().as_bytes(), Some(LIMIT)).unwrap();
+            sender.turn().unwrap();
+            receiver.turn().unwrap();
+            let queued = receiver.direct.queued_bytes();
+            assert!(queued < 11_000, "{queued} bytes wait");
+        }
+        let mut next = 0;
+        while next < COUNT {
+            assert!(begin.elapsed() < LIMIT, "{next} of {COUNT} messages came");
+            sender.turn().unwrap();
+            match receiver.receive(Some(Duration::ZERO)).unwrap() {
+                Some(Received::Message { payload, .. }) => {
+                    assert_eq!(payload, next.to_string().as_bytes());
+                    next += 1;
+                }
+                Some(lost) => panic!("{lost:?}"),
+                None => {}
+            }
+        }
+    }
+
+    #[test]
     fn what_waits_for_more_messages_leaves_when_its_delay_is_over() {
         let send = format!(
             "[[send]]\nstream = 1\npatterns = ['**']\ngroup = '{}'\ndata_rate = '50Mbit/s'\nttl = 0\n\
