@@ -365,13 +365,18 @@ impl Answer {
                 }
                 Self::Outcomes(outcomes)
             }
-            5 if fields.u8()? == 0 => Self::Source(None),
-            5 => Self::Source(Some(SourceState {
-                bus: fields.array()?,
-                session: fields.u32()?,
-                series: fields.u32()?,
-                next: fields.u64()?,
-            })),
+            5 => Self::Source(match fields.u8()? {
+                0 => None,
+                there_is => optional(
+                    there_is,
+                    SourceState {
+                        bus: fields.array()?,
+                        session: fields.u32()?,
+                        series: fields.u32()?,
+                        next: fields.u64()?,
+                    },
+                )?,
+            }),
             6 => Self::Status(Status {
                 id: fields.u64()?,
                 term: fields.u64()?,
@@ -385,8 +390,10 @@ impl Answer {
             }),
             7 => Self::Digest(optional(fields.u8()?, fields.array()?)?),
             8 => Self::Done,
-            9 if fields.u8()? == 0 => Self::NotLeader(None),
-            9 => Self::NotLeader(Some((fields.u64()?, text(&mut fields)?))),
+            9 => Self::NotLeader(match fields.u8()? {
+                0 => None,
+                there_is => optional(there_is, (fields.u64()?, text(&mut fields)?))?,
+            }),
             10 => Self::Failed(text(&mut fields)?),
             _ => return Err(EntryError::Impossible),
         };

@@ -135,6 +135,17 @@ proptest! {
     }
 }
 
+#[test]
+fn whether_there_is_something_has_two_values() {
+    for kind in [5, 9] {
+        let mut bytes = vec![0; 34];
+        (bytes[0], bytes[1]) = (kind, 1);
+        assert!(Answer::decode(&bytes).is_ok());
+        bytes[1] = 2;
+        assert!(Answer::decode(&bytes).is_err(), "answer {kind}");
+    }
+}
+
 /// Answers each request with how many came before.
 #[derive(Default)]
 struct Counts(AtomicU32);
