@@ -62,7 +62,9 @@ impl Rules<'_> {
                 "is given without key_file: datagrams need a first key",
             );
         }
-        if !node.has("state") {
+        let sends = ["send", "listen", "sequencer"];
+        let sends = sends.iter().any(|section| !self.document.all(section).is_empty());
+        if sends && !node.has("state") {
             self.warn(
                 node,
                 "state",

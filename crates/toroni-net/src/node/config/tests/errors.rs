@@ -357,6 +357,19 @@ fn a_sequencer_is_checked() {
 }
 
 #[test]
+fn only_a_node_that_sends_misses_its_state() {
+    let node = "[node]\nrealm = 'plant'\n";
+    assert_found(&format!("{node}[[receive]]\n"), &[]);
+    assert_found(
+        &format!("{node}[[connect]]\naddress = '10.0.0.1:4480'\npatterns = ['**']\n"),
+        &[],
+    );
+    let missing = "1:1: warning: [node]: state: is missing: after a restart, the node cannot tell what it had sent, and \
+                   other hosts report a loss";
+    assert_found(&format!("{node}[listen]\naddress = '127.0.0.1:4480'\n"), &[missing]);
+}
+
+#[test]
 fn what_is_doubtful_is_a_warning_and_the_file_is_accepted() {
     let text = "[node]\nrealm = 'plant'\nmetrics = '0.0.0.0:9479'\ncpu = 3\n[[send]]\nstream = 1\n\
                 patterns = ['plant/**']\ndata_rate = '1Mbit/s'\nttl = 1\nexpress = ['other']\n[[send]]\nstream = 2\n\
