@@ -92,6 +92,11 @@ impl State {
             move |source| StateError::File { action, path, source }
         };
         let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
+        // The directory may exist, so this error says only that the path is something else.
+        let made = made.map_err(|error| match error.kind() {
+            ErrorKind::AlreadyExists => ErrorKind::NotADirectory.into(),
+            _ => error,
+        });
         made.map_err(failed("make", path))?;
         let lock = path.join("lock");
         let file = open_file(&lock).map_err(failed("open", &lock))?;
@@ -292,6 +297,15 @@ mod tests {
         assert!(error.contains(&format!("process {}", std::process::id())), "{error}");
         drop(first);
         State::open(&path).unwrap();
+    }
+
+    #[test]
+    fn a_file_is_no_directory_for_the_state() {
+        let directory = Directory::new();
+        let path = directory.path().join("file");
+        std::fs::write(&path, "").unwrap();
+        let error = State::open(&path).unwrap_err().to_string();
+        assert_eq!(error, format!("cannot make {}: not a directory", path.display()));
     }
 
     #[test]
