@@ -311,17 +311,18 @@ impl Direct {
     /// # Errors
     /// If a socket cannot be used.
     pub fn receive(&mut self, timeout: Duration) -> Result<Option<Received<'_>>, DirectError> {
-        let deadline = Instant::now() + timeout;
+        // `None`: beyond what the clock can count.
+        let deadline = Instant::now().checked_add(timeout);
         while self.inbox.is_empty() {
             self.turn()?;
             if !self.inbox.is_empty() {
                 break;
             }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            let left = deadline.map(|it| it.saturating_duration_since(Instant::now()));
+            if left == Some(Duration::ZERO) {
                 return Ok(None);
             }
-            self.sleep(Some(left))?;
+            self.sleep(left)?;
         }
         Ok(self.inbox.pop())
     }

@@ -268,6 +268,11 @@ impl Audience {
         allowed && complete
     }
 
+    /// Whether nothing was allowed yet, because the group was never complete.
+    pub fn waits_for_group(&self) -> bool {
+        self.slowest && self.group_min > 0
+    }
+
     /// Returns when [`Self::handle_timeout`] may have something to do.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Monotonic> {

@@ -303,8 +303,14 @@ impl Sender {
 
     /// Ends the session when all that is packed was sent. `restart` says that the same series comes back
     /// at once. Must not be called within a message. Afterwards, the caller packs nothing more.
+    ///
+    /// If messages are packed and `group_min` receivers never came, nothing of it was sent, and perhaps never will be. Then
+    /// the session closes at once, without END: receivers notice its silence.
     pub fn end(&mut self, now: Now, restart: bool) {
         self.flush(now);
+        if self.audience.waits_for_group() && !self.all_sent() {
+            self.state = State::Closed;
+        }
         if !matches!(self.state, State::Closed | State::Ending { .. }) {
             self.state = State::Ending { restart, sent: 0 };
             self.session_due = now.monotonic;
@@ -743,6 +749,19 @@ mod tests {
     fn publish(sender: &mut Sender, ms: u64, number: u64) {
         sender.message(now(ms), start(number), &[7; 100]).unwrap();
         sender.flush(now(ms));
+    }
+
+    #[test]
+    fn a_session_whose_group_never_came_ends_with_what_it_has_packed() {
+        let config = Config { policy: crate::wire::Policy::Slowest, group_min: 2, ..config() };
+        let mut waiting = sender(&config);
+        publish(&mut waiting, 1, 100);
+        waiting.end(now(2), false);
+        assert!(waiting.is_closed());
+        // Without messages it says that it ends.
+        let mut idle = sender(&config);
+        idle.end(now(2), false);
+        assert!(!idle.is_closed());
     }
 
     /// What leaves now: the types, and which are repairs.

@@ -51,6 +51,9 @@ pub enum CourierError {
     /// The command bus cannot be read any more.
     #[error(transparent)]
     Receive(#[from] ReceiveError),
+    /// There is nowhere to bring commands.
+    #[error("the group has no members: name at least one")]
+    NoMembers,
     /// Publishers do not wait for the courier.
     #[error(transparent)]
     Hold(#[from] HoldError),
@@ -102,6 +105,9 @@ impl Courier {
     /// If the bus cannot be opened, or no thread be started.
     pub fn start(options: CourierOptions) -> Result<Self, CourierError> {
         let CourierOptions { bus, feed, source, session, members } = options;
+        if members.is_empty() {
+            return Err(CourierError::NoMembers);
+        }
         let bus = open_bus(bus, &feed)?;
         // Holds what is in the ring, so that nothing is overwritten before it is known what the order has.
         let holder = subscribe(&bus, Start::Oldest)?;

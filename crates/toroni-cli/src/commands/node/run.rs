@@ -48,13 +48,6 @@ pub(crate) fn serve(
     let stop = Stop::install(GracePeriod::Unlimited)?;
     let refused =
         |error: &dyn Display| Failure::Usage(format!("{origin}: the node does not start: {error}"));
-    // Before anything else: it holds for all that this process does.
-    if let Some(cpu) = config.cpu.filter(|_| config.is_busy) {
-        scheduling::stay_on(cpu).map_err(|error| refused(&error))?;
-    }
-    if let Some(priority) = config.realtime {
-        scheduling::realtime(priority).map_err(|error| refused(&error))?;
-    }
     let (bus, settings) = start::prepare(config).map_err(|error| refused(&error))?;
     let mut node = Node::new(&bus, &settings).map_err(|error| refused(&error))?;
     let failed = |error: &dyn Display| Failure::Failed(format!("the node ends: {error}"));
@@ -112,6 +105,13 @@ pub(crate) fn serve(
         })?;
         let text = format!("serving http://{bound}/metrics");
         observer.log.line(Line::new(Level::Info, "metrics", text));
+    }
+    // After the thread that serves metrics was started, which would inherit it and never run beside a busy one.
+    if let Some(cpu) = config.cpu.filter(|_| config.is_busy) {
+        scheduling::stay_on(cpu).map_err(|error| refused(&error))?;
+    }
+    if let Some(priority) = config.realtime {
+        scheduling::realtime(priority).map_err(|error| refused(&error))?;
     }
     let watchdog = watchdog();
     // Fails if systemd did not start this process, or does not wait for it.
