@@ -3,7 +3,7 @@
 use super::checker::{Checker, worker};
 use super::figures::{Figures, Received};
 use super::site::Site;
-use crate::soak::stalls::{BUCKETS, bucket};
+use crate::soak::program::INTERRUPTED;
 use crate::{Random, TempRoot, payload};
 use rustix::process::Signal;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,9 +13,6 @@ use toroni::{Bus, ReceiveError, Subscriber};
 use toroni_testkit::network::switch::{Direction, Faults, Loss, Reordering};
 use toroni_testkit::network::{Network, Setup};
 use toroni_testkit::wait;
-
-/// Set by a signal: the run ends early, in order.
-pub static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// With this name, a message says that its host is heard, and has no number.
 const HELLO: &str = "hello";
@@ -242,7 +239,6 @@ fn publish(bus: &Bus, host: usize, shared: &Shared) {
 /// Gives a host's checker all that comes.
 fn receive(mut subscriber: Subscriber, receiver: usize, shared: &Shared) {
     let mut saboteur = Saboteur::new(shared.plan.sabotage.as_deref().filter(|_| receiver == 0));
-    let mut buckets = vec![0_u64; BUCKETS];
     while !shared.is_over() {
         let outcome = subscriber.receive_timeout(Duration::from_millis(100));
         let mut checker = shared.checker(receiver);
@@ -269,9 +265,7 @@ fn receive(mut subscriber: Subscriber, receiver: usize, shared: &Shared) {
                     .timestamp()
                     .and_then(|then| SystemTime::now().duration_since(then).ok());
                 let ns = u64::try_from(age.unwrap_or_default().as_nanos()).unwrap_or(u64::MAX);
-                buckets.iter_mut().for_each(|count| *count = 0);
-                buckets[bucket(ns)] = 1;
-                checker.latency.add(&buckets, ns);
+                checker.latency.record(ns);
             }
             Err(ReceiveError::Lost(lost)) => checker.lost(&lost),
             Err(ReceiveError::Lapped { lost_messages, .. }) => checker.lapped(lost_messages),

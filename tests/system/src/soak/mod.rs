@@ -16,13 +16,14 @@
 //! - [`progress_record`]: numbers of a worker that outlive it: what it has published, how long it was held up, and
 //!   the messages that it saw last.
 //! - [`stalls`]: how long the living were held up, and why.
-//! - [`supervisor`]: the run itself; [`figures`]: what came of it.
+//! - [`supervisor`]: the run itself; [`figures`]: what came of it; [`program`]: what it shares with the soak between hosts.
 //!
 //! Memory stays bounded, however long it runs: of the order, sums of [`order::KEPT`] stretches are kept.
 
 pub mod figures;
 pub mod mix;
 pub mod order;
+pub mod program;
 pub mod progress_record;
 pub mod report;
 pub mod source;

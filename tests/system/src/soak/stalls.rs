@@ -59,6 +59,12 @@ impl Times {
         self.longest_ns = self.longest_ns.max(longest_ns);
     }
 
+    /// Adds one time, in nanoseconds.
+    pub fn record(&mut self, ns: u64) {
+        self.buckets[bucket(ns)] += 1;
+        self.longest_ns = self.longest_ns.max(ns);
+    }
+
     /// How many there are.
     #[must_use]
     pub fn count(&self) -> u64 {

@@ -6,6 +6,7 @@ mod queues;
 use super::figures::{Figures, ROLES};
 use super::mix::Filter;
 use super::order::{Ended, Order};
+use super::program::INTERRUPTED;
 use super::progress_record::{Count, ProgressFile};
 use super::report::Event;
 use super::stalls::{Cause, Disturbances, Stall, now_ns};
@@ -19,15 +20,12 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use toroni::{Bus, LockKind, NotifyKind, Policy};
 use toroni_testkit::{Program, Random};
-
-/// Set it to end the run early, in order.
-pub static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// Name of the bus.
 const BUS: &str = "soak";

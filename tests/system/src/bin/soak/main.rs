@@ -5,57 +5,27 @@
 //! (a folder for the evidence of violations), `sabotage` (a role and a mistake that must be noticed, for example
 //! `subscriber:drop`).
 
-use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 use system_tests::options::Options;
 use system_tests::soak::figures::ROLES;
-use system_tests::soak::supervisor::{INTERRUPTED, Plan, policy_of, run};
+use system_tests::soak::program::{conclude, end_by_signals, seed};
+use system_tests::soak::supervisor::{Outcome, Plan, policy_of, run};
 use toroni::{LockKind, NotifyKind};
 
 fn main() -> ExitCode {
     let options = Options::parse(std::env::args().skip(1));
     let plan = plan(&options);
-    // SAFETY: the handler stores to an atomic, and nothing else.
-    unsafe {
-        let handler = interrupted as extern "C" fn(libc::c_int);
-        libc::signal(libc::SIGINT, handler as libc::sighandler_t);
-        libc::signal(libc::SIGTERM, handler as libc::sighandler_t);
-    }
+    end_by_signals();
     println!("{plan:?}");
     println!("seed {}: repeats the choices, not when the processes run", plan.seed);
-    let outcome = run(&plan);
-    print!("\n{}", outcome.figures.table());
-    if let Some(path) = options.find::<PathBuf>("json") {
-        let text = format!("{:#}\n", outcome.figures.json());
-        if let Err(error) = std::fs::write(&path, text) {
-            eprintln!("cannot write {}: {error}", path.display());
-            return ExitCode::FAILURE;
-        }
-    }
-    let violations = &outcome.figures.violations;
-    if violations.is_empty() {
-        println!("\nnothing wrong");
-        return ExitCode::SUCCESS;
-    }
-    println!();
-    for violation in violations {
-        println!("VIOLATION {violation}");
-    }
-    println!("seed {}", plan.seed);
-    if let Some(kept) = &outcome.kept {
-        println!("the bus and what each worker saw last are kept in {}", kept.display());
-    }
-    ExitCode::FAILURE
-}
-
-extern "C" fn interrupted(_: libc::c_int) {
-    INTERRUPTED.store(true, Ordering::Relaxed);
+    let Outcome { figures, kept } = run(&plan);
+    let violations: Vec<String> = figures.violations.iter().map(ToString::to_string).collect();
+    let (table, json) = (figures.table(), figures.json());
+    conclude(&options, plan.seed, &table, &json, &violations, kept.as_deref())
 }
 
 fn plan(options: &Options) -> Plan {
-    let clock = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
     let word = |key: &str, default: &str| options.or(key, default.to_owned());
     let lock = match word("lock", "lease").as_str() {
         "lease" => LockKind::Lease,
@@ -78,7 +48,7 @@ fn plan(options: &Options) -> Plan {
     });
     Plan {
         duration: Duration::from_secs(options.or("seconds", 60)),
-        seed: options.or("seed", clock.as_secs() << 20 ^ u64::from(clock.subsec_nanos())),
+        seed: seed(options),
         publishers: options.or::<u32>("publishers", 4).max(3),
         subscribers: options.or::<u32>("subscribers", 6).max(4),
         exclusive,
