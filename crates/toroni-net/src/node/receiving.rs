@@ -1,8 +1,7 @@
 //! What a node receives with one set of settings: from sockets to a bus.
 
 use super::{Event, NodeError, Receive};
-use crate::inlet::Ways;
-use crate::inlet::{Inlet, InletError};
+use crate::inlet::{Inlet, InletError, Ways};
 use crate::membership::Membership;
 use std::collections::HashMap;
 use std::ops::Range;

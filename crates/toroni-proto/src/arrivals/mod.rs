@@ -468,8 +468,7 @@ impl Arrivals {
     /// Returns the name of the node that sends as this source, once it has stated it.
     #[must_use]
     pub fn name_of(&self, source: Source) -> Option<&str> {
-        let of_source = self.entries.iter().filter(|entry| entry.source == source);
-        of_source.filter_map(|entry| entry.name.as_ref()).map(Name::as_str).next()
+        self.names().find_map(|(of, _, name)| (of == source).then(|| name.as_str()))
     }
 
     /// Returns the next datagram, and where it goes: through the socket of that leg to that address.

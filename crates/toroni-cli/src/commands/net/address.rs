@@ -7,6 +7,7 @@ use clap::Args;
 use serde_json::json;
 use std::net::{IpAddr, SocketAddr};
 use toroni_net::host::address::{self, DEFAULT_GROUP, DEFAULT_PORT, Mac, Scope};
+use toroni_net::host::interface::{self, Interface};
 
 #[derive(Args)]
 #[command(after_help = "Examples:
@@ -23,6 +24,15 @@ pub(crate) struct Address {
     /// Print JSON: one object per group, then one per finding
     #[arg(long)]
     json: bool,
+}
+
+/// Returns the interface of this name, or the only one, on which a group is to be used. Fails if the group must not be.
+pub(super) fn interface_for(group: SocketAddr, name: Option<&str>) -> Result<Interface, Failure> {
+    if let Some(refusal) = address::review(&[group]).refusals.first() {
+        return Err(Failure::Usage(refusal.to_string()));
+    }
+    let interface = name.map_or_else(interface::only, interface::named);
+    interface.map_err(|error| Failure::Usage(error.to_string()))
 }
 
 pub(super) fn parse_group(text: &str) -> Result<SocketAddr, String> {

@@ -1,6 +1,6 @@
 //! `toroni net latency`: how long the datagrams of running streams take from other hosts to this one.
 
-use super::address::parse_group;
+use super::address::{interface_for, parse_group};
 use super::probe::parse_minutes;
 use super::screen::Screen;
 use crate::failure::Failure;
@@ -14,8 +14,7 @@ use serde_json::json;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use toroni_net::host::address::{self, DEFAULT_GROUP};
-use toroni_net::host::interface;
+use toroni_net::host::address::DEFAULT_GROUP;
 use toroni_net::latency::Listener;
 use toroni_net::node::start;
 use toroni_proto::wire::Keys;
@@ -64,14 +63,7 @@ pub(crate) struct Latency {
 /// Measures for the given time, or until a signal arrives. Fails if no stream was heard.
 pub(crate) fn run(arguments: &Latency) -> Result<(), Failure> {
     let ready = ReadyFd::claim(arguments.ready_fd)?;
-    if let Some(refusal) = address::review(&[arguments.group]).refusals.first() {
-        return Err(Failure::Usage(refusal.to_string()));
-    }
-    let interface = match &arguments.interface {
-        Some(name) => interface::named(name),
-        None => interface::only(),
-    };
-    let interface = interface.map_err(|error| Failure::Usage(error.to_string()))?;
+    let interface = interface_for(arguments.group, arguments.interface.as_deref())?;
     let key = arguments.key_file.as_deref().map(start::key).transpose();
     let key = key.map_err(|error| Failure::Usage(error.to_string()))?;
     let keys = key.map(|first| Keys { first, next: None });

@@ -1,6 +1,6 @@
 //! `toroni net probe`: runs on several hosts at once, and shows which of them hear one another in a group.
 
-use super::address::parse_group;
+use super::address::{interface_for, parse_group};
 use super::screen::Screen;
 use crate::failure::Failure;
 use crate::human;
@@ -12,8 +12,7 @@ use rustix::fd::AsFd;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
-use toroni_net::host::address::{self, DEFAULT_GROUP};
-use toroni_net::host::interface;
+use toroni_net::host::address::DEFAULT_GROUP;
 use toroni_net::probe::{Peer, Prober, RoundTrip, Settings};
 use toroni_testkit::units::as_f64;
 
@@ -83,16 +82,10 @@ pub(super) fn parse_minutes(text: &str) -> Result<Duration, String> {
 /// Probes for the given time, or until a signal arrives. Fails if an expected host is not heard both ways.
 pub(crate) fn run(arguments: &Probe) -> Result<(), Failure> {
     let ready = ReadyFd::claim(arguments.ready_fd)?;
-    if let Some(refusal) = address::review(&[arguments.group]).refusals.first() {
-        return Err(Failure::Usage(refusal.to_string()));
-    }
-    let interface = match &arguments.interface {
-        Some(name) => interface::named(name),
-        None => interface::only(),
-    };
+    let interface = interface_for(arguments.group, arguments.interface.as_deref())?;
     let settings = Settings {
         group: arguments.group,
-        interface: interface.map_err(|error| Failure::Usage(error.to_string()))?,
+        interface,
         name: arguments.name.clone().unwrap_or_else(super::membership::host_name),
         ttl: arguments.ttl,
         tries_sizes: arguments.sizes,
