@@ -114,7 +114,7 @@ int toroni_net_fd(const toroni_net_direct *direct, int *fd);
 /* Returns how many streams of others have begun; messages come from these. One that has ended counts until another one needs
  * its place. 0 if `direct` is NULL. */
 size_t toroni_net_streams(const toroni_net_direct *direct);
-/* Ends the stream, and repairs what others miss until nobody asks any more (after `generation`), at most `linger_ns`. */
+/* Ends the stream, and repairs what others miss until no receiver can ask any more (after `generation`), at most `linger_ns`. */
 int toroni_net_end(toroni_net_direct *direct, uint64_t linger_ns);
 
 /* Returns the text of the last error of this thread. It lives until the thread's next error. Never NULL. */

@@ -187,7 +187,7 @@ impl Endpoint {
         self.direct.streams()
     }
 
-    /// Ends the stream, and repairs what others miss until nobody can ask any more, at most so long. Returns whether that is
+    /// Ends the stream, and repairs what others miss until no receiver can ask any more, at most so long. Returns whether that is
     /// done.
     ///
     /// # Errors

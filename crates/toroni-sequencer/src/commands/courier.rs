@@ -20,7 +20,7 @@ use crate::rpc::{Answer, Link, LinkError, Request, SourceState, Target};
 const SUBMIT_BYTES: usize = 64 << 10;
 /// A leader that does not answer for so long is none. It may need some time after an election.
 const ANSWER_TIME: Duration = Duration::from_secs(2);
-/// How often the courier sees whether it shall end.
+/// How often the courier sees whether it must end.
 const IDLE_TIME: Duration = Duration::from_millis(50);
 const AGAIN_TIME: Duration = Duration::from_millis(20);
 

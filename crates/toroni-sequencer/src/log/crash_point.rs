@@ -23,18 +23,18 @@ crash_points! {
     BeforeWrite = "log-before-write", "Entries are encoded; no byte is written.";
     MidWrite = "log-mid-write", "Half of the bytes of an append are written.";
     BeforeSync = "log-before-sync", "Entries are written, but not synced.";
-    BeforeAnswer = "log-before-answer", "Entries are synced; nobody knows.";
+    BeforeAnswer = "log-before-answer", "Entries are synced, and no caller knows it.";
     MidSegment = "log-mid-segment", "A segment has its size, but no header.";
     BeforeSegmentName = "log-before-segment-name", "A segment has its header, but not its name.";
     AfterSegmentName = "log-after-segment-name", "A segment has its name, and no entry.";
     BetweenCopies = "log-between-copies", "The first copy of the state is synced; the second is old.";
-    AfterCopies = "log-after-copies", "Both copies of the state are synced; nobody knows.";
+    AfterCopies = "log-after-copies", "Both copies of the state are synced, and no caller knows it.";
     BeforeCut = "log-before-cut", "The cut is noted; no entry is removed.";
     MidCut = "log-mid-cut", "Some entries after the cut are removed.";
     AfterCut = "log-after-cut", "All entries after the cut are removed; the note stands.";
     MidPurge = "log-mid-purge", "Some purged segments are removed.";
     BeforeSnapshotName = "log-before-snapshot-name", "A snapshot is written, but not in place of the last one.";
-    AfterSnapshotName = "log-after-snapshot-name", "The snapshot is in place; nobody knows.";
+    AfterSnapshotName = "log-after-snapshot-name", "The snapshot is in place, and no caller knows it.";
 }
 
 /// Kills the process here, if `TORONI_CRASH=NAME:N` asks for the N-th time.

@@ -198,7 +198,7 @@ const ALL: &[Metric] = &[
         "toroni_net_held_datagrams",
         Kind::Gauge,
         HEARD,
-        "Datagrams that wait behind a gap now",
+        "Datagrams that wait for a missing one now",
         Source::Heard(|it| it.held as u64),
     ),
     metric(

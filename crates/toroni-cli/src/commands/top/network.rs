@@ -82,7 +82,7 @@ pub(super) struct HeardModel {
     pub(super) naks: u64,
     pub(super) repaired: u64,
     pub(super) open_gaps: u64,
-    /// Datagrams that wait behind a gap.
+    /// Datagrams that wait for a missing one.
     pub(super) held_datagrams: u64,
 }
 
