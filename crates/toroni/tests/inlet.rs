@@ -189,6 +189,43 @@ fn messages_in_any_order_are_dropped_only_below_the_stated_number() {
 }
 
 #[test]
+fn messages_of_many_origins_arrive_as_one_stream() {
+    let (_fixture, bus) = fixture(|config| config);
+    let mut subscriber = bus.subscribe("**").unwrap();
+    let inlet = bus.inlet().unwrap();
+    let topic = inlet.topic("a").unwrap();
+    let feed = |number| Origin { source: 9, series: 0, stream: 0, number };
+    // The numbers of the origins are in no order; those of the arrivals are.
+    for (source, number, arrival) in [(1, 50, 0), (2, 3, 1), (1, 51, 2), (2, 3, 1), (2, 4, 3)] {
+        let text = format!("{source} {number}");
+        let parts = [text.as_bytes()];
+        let entry = Entry {
+            origin: Some(Origin { source, ..origin(number) }),
+            arrival: Some(feed(arrival)),
+            ..Entry::new(&topic, &parts)
+        };
+        inlet.publish(&[entry]).unwrap();
+    }
+    assert_eq!(inlet.duplicates(), 1);
+    assert_eq!(inlet.claim(9, 0, 0).unwrap().next, 4);
+    assert_eq!(inlet.claim(1, 1, 0).unwrap().next, 0, "its own number was not kept");
+    for expected in ["1 50", "2 3", "1 51", "2 4"] {
+        let message = subscriber.receive().unwrap();
+        assert_eq!(message.text(), expected);
+        let (source, number) = expected.split_once(' ').unwrap();
+        let found = message.origin().unwrap();
+        assert_eq!(
+            (found.source, found.number),
+            (source.parse().unwrap(), number.parse().unwrap())
+        );
+    }
+    let number = Origin::NUMBER_LIMIT;
+    let entry = Entry { arrival: Some(feed(number)), ..Entry::new(&topic, &[]) };
+    let error = inlet.publish(&[entry]).unwrap_err();
+    assert!(matches!(error.source, PublishError::OriginNumber { .. }), "{error}");
+}
+
+#[test]
 fn one_inlet_brings_a_series_until_it_is_dropped() {
     let (fixture, bus) = fixture(|config| config);
     let first = fixture.config().participant_name("first").open("b").unwrap().inlet().unwrap();

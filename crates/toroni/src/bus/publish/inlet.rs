@@ -113,6 +113,9 @@ pub struct Entry<'a> {
     pub open_from: Option<u64>,
     /// Its place in an order over several buses.
     pub number: Option<u64>,
+    /// The stream that brings it here, and its number there, if that is not its [`origin`](Self::origin). The bus then
+    /// remembers how far that stream has arrived: a sequencer's feed is one stream, although its events come from many.
+    pub arrival: Option<Origin>,
 }
 
 impl<'a> Entry<'a> {
@@ -127,6 +130,7 @@ impl<'a> Entry<'a> {
             origin: None,
             open_from: None,
             number: None,
+            arrival: None,
         }
     }
 }
@@ -414,10 +418,10 @@ impl Inlet {
         if !entry.topic.is_of(&self.publishing) {
             return Err(PublishError::ForeignTopic);
         }
-        if let Some(Origin { number, .. }) = entry.origin
-            && number >= Origin::NUMBER_LIMIT
-        {
-            return Err(PublishError::OriginNumber { number });
+        for Origin { number, .. } in [entry.origin, entry.arrival].into_iter().flatten() {
+            if number >= Origin::NUMBER_LIMIT {
+                return Err(PublishError::OriginNumber { number });
+            }
         }
         check_open_from(entry.open_from)?;
         // The longest extensions: whether a message is accepted must not depend on the time.
@@ -518,7 +522,8 @@ impl<'a> Bringing<'a> {
             inline_topic: id.is_none().then(|| topic.as_str()),
         };
         let (tag, extensions) = encode(*id, entry.to_descendants, &extensions, &mut buffer);
-        let passage = entry.origin.map(|origin| Passage::of_message(origin, entry.open_from));
+        let passage = entry.arrival.or(entry.origin);
+        let passage = passage.map(|origin| Passage::of_message(origin, entry.open_from));
         self.record(tag, extensions, entry.parts, passage)
     }
 
