@@ -12,7 +12,7 @@ pub const DIGESTS_KEPT: usize = 1024;
 pub struct Digest([u8; 32]);
 
 impl Digest {
-    pub(super) const fn from_bytes(bytes: [u8; 32]) -> Self {
+    pub(crate) const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 

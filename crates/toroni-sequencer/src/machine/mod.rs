@@ -10,15 +10,18 @@
 //! one is refused, and the source is told which number is wanted. So each command becomes an event exactly once, however
 //! often it was sent.
 
+mod chain;
 mod digest;
 mod snapshot;
 #[cfg(test)]
 mod tests;
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::batch::{Batch, Command, Lost, Open, Publish};
 
+pub use chain::Chain;
 pub use digest::{DIGEST_EVERY, DIGESTS_KEPT, Digest};
 pub use snapshot::SnapshotError;
 
@@ -30,10 +33,8 @@ pub const CLOSED_KEPT: usize = 64;
 /// The state: some kilobytes, whatever the number of events.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Machine {
-    series: u32,
-    next: u64,
+    chain: Chain,
     sources: BTreeMap<u32, Source>,
-    digest: Digest,
     /// The digest after each 4,096th event, with the number of that event.
     kept: VecDeque<(u64, Digest)>,
 }
@@ -117,10 +118,9 @@ impl Machine {
                 command,
                 match self.admit(command) {
                     Ok(true) => {
-                        let number = self.next;
-                        self.append(bytes);
-                        event(Event { series: self.series, number, command });
-                        Outcome::Sequenced(number)
+                        let sequenced = self.append(command, bytes);
+                        event(sequenced);
+                        Outcome::Sequenced(sequenced.number)
                     }
                     Ok(false) => Outcome::Duplicate,
                     Err(refusal) => Outcome::Refused(refusal),
@@ -139,12 +139,11 @@ impl Machine {
                 self.advance(source, series, first, last)
             }
             Command::Open(open) => self.open(open),
-            Command::Begin { series } if series > self.series => {
-                self.series = series;
-                Ok(true)
-            }
-            Command::Begin { series } if series == self.series => Ok(false),
-            Command::Begin { .. } => Err(Refusal::FeedSeries(self.series)),
+            Command::Begin { series } => match series.cmp(&self.chain.series) {
+                Ordering::Greater => Ok(true),
+                Ordering::Equal => Ok(false),
+                Ordering::Less => Err(Refusal::FeedSeries(self.chain.series)),
+            },
         }
     }
 
@@ -183,9 +182,9 @@ impl Machine {
         }
         if known.bus == bus && known.series == series {
             return match session.cmp(&known.session) {
-                std::cmp::Ordering::Less => Err(Refusal::Session(known.session)),
-                std::cmp::Ordering::Equal => Ok(false),
-                std::cmp::Ordering::Greater => {
+                Ordering::Less => Err(Refusal::Session(known.session)),
+                Ordering::Equal => Ok(false),
+                Ordering::Greater => {
                     known.session = session;
                     Ok(true)
                 }
@@ -206,27 +205,33 @@ impl Machine {
         Ok(true)
     }
 
-    fn append(&mut self, bytes: &[u8]) {
-        self.digest = self.digest.after(self.series, self.next, bytes);
-        if (self.next + 1).is_multiple_of(DIGEST_EVERY) {
+    fn append<'a>(&mut self, command: Command<'a>, bytes: &[u8]) -> Event<'a> {
+        let event = self.chain.append(command, bytes);
+        if self.chain.next.is_multiple_of(DIGEST_EVERY) {
             if self.kept.len() == DIGESTS_KEPT {
                 self.kept.pop_front();
             }
-            self.kept.push_back((self.next, self.digest));
+            self.kept.push_back((event.number, self.chain.digest));
         }
-        self.next += 1;
+        event
+    }
+
+    /// Returns how far the order has come.
+    #[must_use]
+    pub const fn chain(&self) -> Chain {
+        self.chain
     }
 
     /// Returns the series of the feed.
     #[must_use]
     pub const fn series(&self) -> u32 {
-        self.series
+        self.chain.series
     }
 
     /// Returns the number of the next event.
     #[must_use]
     pub const fn next(&self) -> u64 {
-        self.next
+        self.chain.next
     }
 
     /// Returns what is known of a source.
@@ -238,14 +243,14 @@ impl Machine {
     /// Returns the digest of all events so far.
     #[must_use]
     pub const fn digest(&self) -> Digest {
-        self.digest
+        self.chain.digest
     }
 
     /// Returns the digest after this event, if it is kept: of the last event, and of the last 1,024 of each 4,096th.
     #[must_use]
     pub fn digest_after(&self, number: u64) -> Option<Digest> {
-        if number.checked_add(1) == Some(self.next) {
-            return Some(self.digest);
+        if number.checked_add(1) == Some(self.chain.next) {
+            return Some(self.chain.digest);
         }
         let place = self.kept.binary_search_by_key(&number, |(number, _)| *number).ok()?;
         self.kept.get(place).map(|(_, digest)| *digest)

@@ -1,13 +1,13 @@
 //! The state as bytes: what a member that was away for long is sent, and what a restart begins from.
 //!
 //! ```text
-//!  "TNSEQST" 1 · series u32 · sources u32 · kept u32 · next u64 · digest 32
+//!  "TNSEQST" 1 · series u32 · sources u32 · kept u32 · begun u64 · next u64 · digest 32
 //!  each source, by its number:  source u32 · session u32 · series u32 · closed u32 · next u64 · bus 16 · closed × 16
 //!  each digest that is kept:    number u64 · digest 32
 //!  BLAKE3 over everything before, 32 bytes
 //! ```
 
-use super::{CLOSED_KEPT, DIGEST_EVERY, DIGESTS_KEPT, Digest, MAX_SOURCES, Machine, Source};
+use super::{CLOSED_KEPT, Chain, DIGEST_EVERY, DIGESTS_KEPT, Digest, MAX_SOURCES, Machine, Source};
 use crate::batch::NUMBER_BITS;
 use crate::bytes::{Fields, TooShort};
 
@@ -15,7 +15,7 @@ const MAGIC: [u8; 8] = *b"TNSEQST\x01";
 
 /// The greatest length of a snapshot, in bytes.
 pub(crate) const MAX_SNAPSHOT_BYTES: usize =
-    60 + MAX_SOURCES * (40 + 16 * CLOSED_KEPT) + DIGESTS_KEPT * 40 + 32;
+    68 + MAX_SOURCES * (40 + 16 * CLOSED_KEPT) + DIGESTS_KEPT * 40 + 32;
 
 /// Why bytes are no snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -47,11 +47,12 @@ impl Machine {
         let mut bytes = Vec::with_capacity(4096);
         let count = |length: usize| u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes();
         bytes.extend(MAGIC);
-        bytes.extend(self.series.to_le_bytes());
+        bytes.extend(self.chain.series.to_le_bytes());
         bytes.extend(count(self.sources.len()));
         bytes.extend(count(self.kept.len()));
-        bytes.extend(self.next.to_le_bytes());
-        bytes.extend(self.digest.as_bytes());
+        bytes.extend(self.chain.begun.to_le_bytes());
+        bytes.extend(self.chain.next.to_le_bytes());
+        bytes.extend(self.chain.digest.as_bytes());
         for (number, source) in &self.sources {
             bytes.extend(number.to_le_bytes());
             bytes.extend(source.session.to_le_bytes());
@@ -89,10 +90,14 @@ impl Machine {
         if blake3::hash(state) != *hash {
             return Err(SnapshotError::Hash);
         }
-        let mut machine = Self { series: fields.u32()?, ..Self::default() };
-        let (sources, kept) = (fields.u32()?, fields.u32()?);
-        machine.next = fields.u64()?;
-        machine.digest = Digest::from_bytes(fields.array()?);
+        let (series, sources, kept) = (fields.u32()?, fields.u32()?, fields.u32()?);
+        let (begun, next) = (fields.u64()?, fields.u64()?);
+        let digest = Digest::from_bytes(fields.array()?);
+        let chain = Chain { series, begun, next, digest };
+        if begun > next {
+            return Err(SnapshotError::Impossible);
+        }
+        let mut machine = Self { chain, ..Self::default() };
         let below = |count: u32, limit| usize::try_from(count).is_ok_and(|count| count <= limit);
         if !below(sources, MAX_SOURCES) || !below(kept, DIGESTS_KEPT) {
             return Err(SnapshotError::Impossible);
@@ -110,7 +115,7 @@ impl Machine {
             let follows = machine.kept.back().is_none_or(|(last, _)| *last < number);
             let is_kept =
                 number.checked_add(1).is_some_and(|next| next.is_multiple_of(DIGEST_EVERY));
-            if !follows || !is_kept || number >= machine.next {
+            if !follows || !is_kept || number >= next {
                 return Err(SnapshotError::Impossible);
             }
             machine.kept.push_back((number, Digest::from_bytes(fields.array()?)));

@@ -220,6 +220,24 @@ proptest! {
     }
 }
 
+#[test]
+fn a_host_that_sees_the_events_alone_comes_to_the_same_digest() {
+    let mut machine = machine_with_events(5);
+    let mut chain = machine.chain();
+    assert_eq!((chain.series, chain.begun, chain.next), (0, 0, 5));
+    let begin = batch(&[Command::Begin { series: 3 }]);
+    for (command, bytes) in Batch::check(&begin).expect("a batch").commands() {
+        assert_eq!(chain.append(command, bytes), Event { series: 3, number: 5, command });
+    }
+    apply(&mut machine, &begin);
+    assert_eq!((chain.series, chain.begun, chain.next), (3, 5, 6));
+    assert_eq!(machine.chain(), chain);
+    assert_eq!(
+        Machine::from_snapshot(&machine.snapshot()).map(|machine| machine.chain()),
+        Ok(chain)
+    );
+}
+
 fn machine_with_events(count: u64) -> Machine {
     let mut machine = Machine::new();
     let open = Command::Open(Open { source: 1, series: 7, session: 1, bus: bus(1) });
