@@ -341,16 +341,33 @@ impl<'a> Batch<'a> {
 
     /// Returns each command with its bytes.
     pub fn commands(&self) -> impl Iterator<Item = (Command<'a>, &'a [u8])> + use<'a> {
-        let mut rest = self.commands;
-        // `check` has seen that every command can be read; the iterator ends where one could not be.
-        std::iter::from_fn(move || {
-            let mut fields = Fields::of(rest);
-            let command = Command::decode(&mut fields).ok()?;
-            let (bytes, after) = rest.split_at(rest.len() - fields.rest().len());
-            rest = after;
-            Some((command, bytes))
-        })
+        commands_in(self.commands)
     }
+}
+
+/// Checks bytes of any origin that should be commands, one after another. Returns how many there are.
+pub(crate) fn check_commands(bytes: &[u8]) -> Result<u64, BatchError> {
+    let mut fields = Fields::of(bytes);
+    let mut count = 0;
+    while !fields.rest().is_empty() {
+        Command::decode(&mut fields)?;
+        count += 1;
+    }
+    Ok(count)
+}
+
+/// Returns each command in bytes that were checked, with its own bytes. Ends where one cannot be read.
+pub(crate) fn commands_in<'a>(
+    bytes: &'a [u8],
+) -> impl Iterator<Item = (Command<'a>, &'a [u8])> + use<'a> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        let mut fields = Fields::of(rest);
+        let command = Command::decode(&mut fields).ok()?;
+        let (bytes, after) = rest.split_at(rest.len() - fields.rest().len());
+        rest = after;
+        Some((command, bytes))
+    })
 }
 
 /// Writes a batch.

@@ -8,6 +8,7 @@
 //! | [`batch`] | commands as bytes; a batch is one entry of the replicated log |
 //! | [`commands`] | a host's side: from its command bus to the leader |
 //! | [`entry`] | entries, votes and members as bytes |
+//! | [`feed`] | events by number, from members to the buses of hosts |
 //! | [`log`] | the replicated log and the vote on a disk |
 //! | [`machine`] | the state machine: event numbers, duplicates, the digest; plain computation |
 //! | [`raft`] | a member of the group: Raft over log and machine; the only module that knows openraft |
@@ -20,6 +21,8 @@ mod bytes;
 #[cfg(feature = "member")]
 pub mod commands;
 pub mod entry;
+#[cfg(feature = "member")]
+pub mod feed;
 pub mod log;
 pub mod machine;
 #[cfg(feature = "member")]

@@ -419,8 +419,18 @@ const LAYERS_OF_SEQUENCER: &[Layer] = &[
     Layer { module: "log", uses: &["entry"], ignorant_of: &["tokio", "openraft"] },
     // Every member and node must come to the same state.
     Layer { module: "machine", uses: &["batch"], ignorant_of: THE_SYSTEM },
+    // Events by number, from a member's log to the bus of a host. It does not know how members agree.
+    Layer {
+        module: "feed",
+        uses: &["batch", "entry", "log", "machine", "rpc"],
+        ignorant_of: &["openraft"],
+    },
     // The only module that knows openraft.
-    Layer { module: "raft", uses: &["batch", "entry", "log", "machine", "rpc"], ignorant_of: &[] },
+    Layer {
+        module: "raft",
+        uses: &["batch", "entry", "feed", "log", "machine", "rpc"],
+        ignorant_of: &[],
+    },
     // Messages. It does not know who agrees on what.
     Layer {
         module: "rpc",

@@ -5,6 +5,7 @@
 //!    state                      vote, what was purged, a cut under way: two copies (state.rs)
 //!    0000000000000000.log …     segments with entries, allocated ahead (segment.rs)
 //!    snapshot                   the state of the machine (snapshot.rs)
+//!    states/                    states of the machine in between, of the module `feed`
 //!    *.tmp                      what was not finished; removed at the next start
 //! ```
 //!
@@ -151,6 +152,12 @@ impl Log {
         let shared = Arc::new(shared);
         let syncer = Arc::new(Syncer::start(Arc::clone(&shared))?);
         Ok(Self { shared, syncer })
+    }
+
+    /// Returns its directory.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        &self.shared.directory
     }
 
     /// Returns how the log was found.

@@ -16,6 +16,7 @@ use super::types::{Proposal, StorageError, Types, id_of, members_of, membership_
 use crate::batch::Batch;
 use crate::bytes::Fields;
 use crate::entry::{EntryError, Member, Members, Place};
+use crate::feed::{Applying, Archive};
 use crate::log::Log;
 use crate::machine::{Event, Machine, Outcome};
 
@@ -37,6 +38,7 @@ pub(super) struct State {
     pub(super) last: Option<Place>,
     members: StoredMembership<u64, Member>,
     events: Box<dyn Events>,
+    pub(super) archive: Archive,
 }
 
 /// Why bytes are no snapshot of a member.
@@ -80,12 +82,16 @@ impl Contents {
 impl Applied {
     /// Starts with the snapshot of the log, if there is one.
     pub(super) fn open(log: Log, events: Box<dyn Events>) -> Result<Self, StorageError> {
+        let machine = Machine::new();
+        let archive = Archive::open(log.clone(), &machine, None)
+            .map_err(|error| StorageIOError::read_state_machine(AnyError::new(&error)))?;
         let mut state = State {
             log,
-            machine: Machine::new(),
+            machine,
             last: None,
             members: StoredMembership::default(),
             events,
+            archive,
         };
         let stored = state.log.snapshot();
         if let Some(bytes) =
@@ -119,6 +125,7 @@ impl State {
         self.last = last;
         self.members = StoredMembership::new(at.map(id_of), membership_of(members));
         self.machine = machine;
+        self.archive.restart(&self.machine, self.last);
         self.events.skipped(self.machine.next());
         Ok(())
     }
@@ -132,23 +139,29 @@ impl State {
 
     fn apply(&mut self, entry: openraft::Entry<Types>) -> Result<Vec<Outcome>, StorageError> {
         let mut outcomes = vec![];
+        let mut applying = Applying::begin(&self.machine);
+        let mut bytes = 0;
         match entry.payload {
             EntryPayload::Blank => {}
-            EntryPayload::Normal(Proposal(bytes)) => {
-                let batch = Batch::check(&bytes);
+            EntryPayload::Normal(Proposal(proposal)) => {
+                let batch = Batch::check(&proposal);
                 let batch = batch
                     .map_err(|error| StorageIOError::apply(entry.log_id, AnyError::new(&error)))?;
-                self.machine.apply(
+                applying.apply(
+                    &mut self.machine,
                     batch,
                     |event| self.events.event(event),
-                    |_, outcome| outcomes.push(outcome),
+                    |outcome| outcomes.push(outcome),
                 );
+                bytes = proposal.len();
             }
             EntryPayload::Membership(members) => {
                 self.members = StoredMembership::new(Some(entry.log_id), members);
             }
         }
-        self.last = Some(place_of(&entry.log_id));
+        let place = place_of(&entry.log_id);
+        self.last = Some(place);
+        self.archive.applied(applying, &self.machine, place, bytes);
         Ok(outcomes)
     }
 

@@ -20,6 +20,7 @@ use super::propose::{self, Submitted};
 use super::storage::LogStore;
 use super::types::{Raft, id_of, place_of, raft_entry_of, raft_vote_of, vote_of};
 use crate::entry::{MAX_MEMBERS, Member, Members};
+use crate::feed::Archive;
 use crate::log::{Log, LogError, Options};
 use crate::rpc::{
     Answer, Answering, Appended, Identity, Peer, Request, Serve, SourceState, Status, Target,
@@ -80,6 +81,7 @@ struct Shared {
     raft: Raft,
     log: Log,
     applied: Applied,
+    archive: Archive,
     submitted: mpsc::Sender<Submitted>,
 }
 
@@ -140,6 +142,7 @@ impl Group {
             .await
             .map_err(|error| raft_error(&error))?;
         let (submitted, queue) = mpsc::channel(propose::WAITING);
+        let archive = applied.lock().archive.clone();
         let shared = Arc::new(Shared {
             id,
             feed: name,
@@ -147,6 +150,7 @@ impl Group {
             raft: raft.clone(),
             log: log.clone(),
             applied,
+            archive,
             submitted,
         });
         let mut tasks = JoinSet::new();
@@ -289,6 +293,9 @@ impl Shared {
                 Answer::Digest(digest.map(|digest| *digest.as_bytes()))
             }
             Request::Init(members) => self.init(members).await,
+            Request::Fetch(fetch) => {
+                self.archive.fetch(fetch).await.map_or_else(failed, Answer::Fetched)
+            }
             Request::Submit(_) => failed("commands are submitted in their order"),
         }
     }
@@ -328,6 +335,7 @@ impl Shared {
             series: state.machine.series(),
             next: state.machine.next(),
             digest: *state.machine.digest().as_bytes(),
+            first: self.archive.first(),
         }
     }
 

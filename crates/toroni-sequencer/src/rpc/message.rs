@@ -17,6 +17,7 @@
 
 use std::sync::Arc;
 
+use super::fetch::{Fetch, Fetched};
 use crate::batch::Batch;
 use crate::bytes::{Fields, TooShort};
 use crate::entry::{Entry, EntryError, Members, Place, Vote};
@@ -60,6 +61,8 @@ pub enum Request {
     Digest(u64),
     /// Begin a group of these members.
     Init(Members),
+    /// Events by number.
+    Fetch(Fetch),
 }
 
 /// An answer of a member.
@@ -92,6 +95,8 @@ pub enum Answer {
     NotLeader(Option<(u64, String)>),
     /// It could not be done, for this reason.
     Failed(String),
+    /// Events, and how far they reach.
+    Fetched(Fetched),
 }
 
 /// What became of an append.
@@ -143,6 +148,8 @@ pub struct Status {
     pub next: u64,
     /// The digest before that event.
     pub digest: [u8; 32],
+    /// The number of the first event that the member still has.
+    pub first: u64,
 }
 
 fn optional<T>(there_is: u8, value: T) -> Result<Option<T>, EntryError> {
@@ -211,6 +218,10 @@ impl Request {
                 to.push(8);
                 members.encode(to);
             }
+            Self::Fetch(fetch) => {
+                to.push(16);
+                fetch.encode(to);
+            }
         }
     }
 
@@ -250,6 +261,7 @@ impl Request {
             6 => Self::Status,
             7 => Self::Digest(fields.u64()?),
             8 => Self::Init(Members::decode(&mut fields)?),
+            16 => Self::Fetch(Fetch::decode(&mut fields)?),
             _ => return Err(EntryError::Impossible),
         };
         if fields.rest().is_empty() { Ok(request) } else { Err(EntryError::Impossible) }
@@ -316,6 +328,7 @@ impl Answer {
                 to.extend(status.series.to_le_bytes());
                 to.extend(status.next.to_le_bytes());
                 to.extend(status.digest);
+                to.extend(status.first.to_le_bytes());
             }
             Self::Digest(digest) => {
                 to.extend([7, u8::from(digest.is_some())]);
@@ -332,6 +345,10 @@ impl Answer {
             Self::Failed(reason) => {
                 to.push(10);
                 to.extend(reason.as_bytes());
+            }
+            Self::Fetched(fetched) => {
+                to.push(16);
+                fetched.encode(to);
             }
         }
     }
@@ -387,6 +404,7 @@ impl Answer {
                 series: fields.u32()?,
                 next: fields.u64()?,
                 digest: fields.array()?,
+                first: fields.u64()?,
             }),
             7 => Self::Digest(optional(fields.u8()?, fields.array()?)?),
             8 => Self::Done,
@@ -395,6 +413,7 @@ impl Answer {
                 there_is => optional(there_is, (fields.u64()?, text(&mut fields)?))?,
             }),
             10 => Self::Failed(text(&mut fields)?),
+            16 => Self::Fetched(Fetched::decode(&mut fields)?),
             _ => return Err(EntryError::Impossible),
         };
         if fields.rest().is_empty() { Ok(answer) } else { Err(EntryError::Impossible) }

@@ -3,11 +3,13 @@
 //! | file | what it does |
 //! |---|---|
 //! | `message.rs` | requests and answers as bytes |
+//! | `fetch.rs` | events by number, as bytes |
 //! | `frame.rs` | frames, the MAC, and how a connection begins |
 //! | `link.rs` | the caller's end |
 //! | `server.rs` | the answering end |
 //! | `socket.rs` | what their sockets are set to |
 
+mod fetch;
 mod frame;
 mod link;
 mod message;
@@ -16,6 +18,7 @@ mod socket;
 #[cfg(test)]
 mod tests;
 
+pub use self::fetch::{Events, Fetch, Fetched};
 pub use self::frame::Peer;
 pub use self::link::{Link, LinkError, Target, identify};
 pub use self::message::{Answer, Appended, Request, SourceState, Status};

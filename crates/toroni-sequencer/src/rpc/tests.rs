@@ -17,7 +17,7 @@ use toroni_testkit::wait::LIMIT;
 use super::*;
 use crate::batch::{Builder, Command};
 use crate::entry::{Entry, Member, Members, Payload, Place, Vote};
-use crate::machine::{Outcome, Refusal};
+use crate::machine::{Chain, Outcome, Refusal};
 
 fn place() -> impl Strategy<Value = Place> {
     any::<(u64, u64, u64)>().prop_map(|(term, leader, index)| Place { term, leader, index })
@@ -67,7 +67,29 @@ fn request() -> impl Strategy<Value = Request> {
         Just(Request::Status),
         any::<u64>().prop_map(Request::Digest),
         members().prop_map(Request::Init),
+        any::<(u64, u32, u32)>().prop_map(|(from, max_bytes, wait)| {
+            Request::Fetch(Fetch { from, max_bytes, wait: Duration::from_millis(wait.into()) })
+        }),
     ]
+}
+
+fn chain() -> impl Strategy<Value = Chain> {
+    any::<(u32, u64, u64, u32)>().prop_map(|(series, one, other, begin)| {
+        let (begun, next) = (one.min(other), one.max(other));
+        let mut chain = Chain { series, begun, next: next.min(1 << 60), ..Chain::default() };
+        chain.append(Command::Begin { series: begin }, &[]);
+        chain
+    })
+}
+
+fn events() -> impl Strategy<Value = Events> {
+    (chain(), vec(any::<u32>(), 0..3)).prop_map(|(before, series)| {
+        let mut bytes = vec![];
+        for series in series {
+            Command::Begin { series }.encode(&mut bytes).expect("short");
+        }
+        Events::check(before, bytes).expect("commands")
+    })
 }
 
 fn answer() -> impl Strategy<Value = Answer> {
@@ -103,6 +125,8 @@ fn answer() -> impl Strategy<Value = Answer> {
         option::of(any::<[u8; 32]>()).prop_map(Answer::Digest),
         option::of((any::<u64>(), "[a-z:0-9]{0,20}")).prop_map(Answer::NotLeader),
         ".{0,40}".prop_map(Answer::Failed),
+        (any::<u64>(), chain(), option::of(events()))
+            .prop_map(|(first, now, events)| Answer::Fetched(Fetched { first, now, events })),
     ]
 }
 

@@ -1,0 +1,325 @@
+//! A member's events by number. The last ones are in memory. Earlier ones are read from the log, from a kept state of the
+//! machine on: what was dropped or refused has no number, and only a machine knows what that was.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, watch};
+use tokio::time::{Instant, timeout_at};
+
+use super::states::States;
+use crate::batch::{Batch, commands_in};
+use crate::entry::{Payload, Place};
+use crate::log::{Log, LogError};
+use crate::machine::{Chain, Machine};
+use crate::rpc::{Events, Fetch, Fetched};
+
+/// So many bytes of events are kept in memory. Tests read the log.
+const RECENT_BYTES: usize = if cfg!(test) { 16 << 10 } else { 4 << 20 };
+/// No answer is longer than this and one entry.
+const ANSWER_BYTES: usize = 512 << 10;
+/// No caller waits longer than this for the next event.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+/// A state is kept after so many bytes of log, or sixteen times the length of the last one.
+const STATE_EVERY: u64 = if cfg!(test) { 16 << 10 } else { 8 << 20 };
+/// So many callers have the log read for them at once. Raft reads it, too.
+const READERS: usize = 2;
+/// The log is read in pieces of this many bytes.
+const READ_BYTES: usize = 1 << 20;
+
+/// A member's events by number. Clones are handles of the same.
+#[derive(Clone)]
+pub struct Archive(Arc<Shared>);
+
+struct Shared {
+    log: Log,
+    inner: Mutex<Inner>,
+    next: watch::Sender<u64>,
+    readers: Semaphore,
+}
+
+struct Inner {
+    states: States,
+    /// The last events, by entry.
+    recent: VecDeque<Chunk>,
+    recent_bytes: usize,
+    /// How far the order has come.
+    now: Chain,
+    /// The last entry that was applied.
+    applied: Option<u64>,
+    /// Bytes of log until the next state is kept.
+    until_state: u64,
+    /// Where readers of the log have stopped, and probably go on.
+    stopped: VecDeque<(Machine, u64)>,
+}
+
+/// The events of one entry.
+#[derive(Clone)]
+struct Chunk {
+    before: Chain,
+    /// The number after the last one.
+    end: u64,
+    commands: Arc<[u8]>,
+}
+
+/// The events of an entry while it is applied.
+pub(crate) struct Applying {
+    before: Chain,
+    commands: Vec<u8>,
+}
+
+impl Applying {
+    /// Begins an entry that is applied to this machine.
+    pub(crate) fn begin(machine: &Machine) -> Self {
+        Self { before: machine.chain(), commands: vec![] }
+    }
+
+    /// Applies a batch. `event` sees the events, and `outcome` what became of each command.
+    pub(crate) fn apply<'a>(
+        &mut self,
+        machine: &mut Machine,
+        batch: Batch<'a>,
+        mut event: impl FnMut(crate::machine::Event<'a>),
+        mut outcome: impl FnMut(crate::machine::Outcome),
+    ) {
+        machine.apply(
+            batch,
+            |found| {
+                // It was decoded, so it can be encoded.
+                let _ = found.command.encode(&mut self.commands);
+                event(found);
+            },
+            |_, what| outcome(what),
+        );
+    }
+
+    fn finish(self, machine: &Machine) -> Option<Chunk> {
+        let end = machine.next();
+        (end > self.before.next).then(|| Chunk {
+            before: self.before,
+            end,
+            commands: self.commands.into(),
+        })
+    }
+}
+
+impl Archive {
+    /// Opens the archive of a log, of which this machine has applied nothing after `last`.
+    ///
+    /// # Errors
+    ///
+    /// If the directory of the states cannot be read.
+    pub fn open(log: Log, machine: &Machine, last: Option<Place>) -> io::Result<Self> {
+        let mut states = States::open(&log)?;
+        states.prune(&log);
+        let inner = Inner {
+            states,
+            recent: VecDeque::new(),
+            recent_bytes: 0,
+            now: machine.chain(),
+            applied: None,
+            until_state: STATE_EVERY,
+            stopped: VecDeque::new(),
+        };
+        let (next, _) = watch::channel(machine.next());
+        let shared =
+            Shared { log, inner: Mutex::new(inner), next, readers: Semaphore::new(READERS) };
+        let archive = Self(Arc::new(shared));
+        archive.restart(machine, last);
+        Ok(archive)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Goes on from a snapshot, which stands for events that may not be here.
+    pub(crate) fn restart(&self, machine: &Machine, last: Option<Place>) {
+        let mut inner = self.lock();
+        inner.recent.clear();
+        inner.recent_bytes = 0;
+        inner.stopped.clear();
+        inner.now = machine.chain();
+        inner.applied = last.map(|place| place.index);
+        if let Some(last) = last {
+            inner.keep_state(machine, last, &self.0.log);
+        }
+        drop(inner);
+        self.0.next.send_replace(machine.next());
+    }
+
+    /// Takes the events of an entry that was applied, of about so many bytes.
+    pub(crate) fn applied(&self, applying: Applying, machine: &Machine, last: Place, bytes: usize) {
+        let mut inner = self.lock();
+        if let Some(chunk) = applying.finish(machine) {
+            inner.recent_bytes += chunk.commands.len();
+            inner.recent.push_back(chunk);
+            while inner.recent_bytes > RECENT_BYTES
+                && let Some(oldest) = inner.recent.pop_front()
+            {
+                inner.recent_bytes -= oldest.commands.len();
+            }
+        }
+        inner.now = machine.chain();
+        inner.applied = Some(last.index);
+        inner.until_state = inner.until_state.saturating_sub(bytes as u64);
+        if inner.until_state == 0 {
+            inner.keep_state(machine, last, &self.0.log);
+        }
+        drop(inner);
+        self.0.next.send_if_modified(|next| {
+            let is_later = *next < machine.next();
+            *next = machine.next();
+            is_later
+        });
+    }
+
+    /// Returns the number of the first event that can be had.
+    #[must_use]
+    pub fn first(&self) -> u64 {
+        self.lock().first(&self.0.log)
+    }
+
+    /// Answers a question for events. Waits for the next one as long as the question says.
+    ///
+    /// # Errors
+    ///
+    /// If the log cannot be read.
+    pub async fn fetch(&self, fetch: Fetch) -> Result<Fetched, LogError> {
+        let Fetch { from, max_bytes, wait } = fetch;
+        let deadline = Instant::now() + wait.min(LONGEST_WAIT);
+        let mut next = self.0.next.subscribe();
+        while *next.borrow_and_update() == from {
+            // Time out, or the member ends.
+            if !matches!(timeout_at(deadline, next.changed()).await, Ok(Ok(()))) {
+                break;
+            }
+        }
+        let max_bytes = usize::try_from(max_bytes).unwrap_or(usize::MAX).min(ANSWER_BYTES);
+        if let Some(fetched) = self.lock().recent(from, max_bytes, &self.0.log) {
+            return Ok(fetched);
+        }
+        let Ok(_permit) = self.0.readers.acquire().await else { return Ok(self.nothing()) };
+        let archive = self.clone();
+        let reading = tokio::task::spawn_blocking(move || archive.read(from, max_bytes));
+        // It panics only with a fault of this program, and has printed it.
+        reading.await.unwrap_or_else(|_| Ok(self.nothing()))
+    }
+
+    fn nothing(&self) -> Fetched {
+        let inner = self.lock();
+        Fetched { first: inner.first(&self.0.log), now: inner.now, events: None }
+    }
+
+    /// Reads events from the log.
+    fn read(&self, from: u64, max_bytes: usize) -> Result<Fetched, LogError> {
+        let log = &self.0.log;
+        let (begin, until) = {
+            let mut inner = self.lock();
+            (inner.begin(from, log)?, inner.applied.map_or(0, |last| last + 1))
+        };
+        let Some((mut machine, mut index)) = begin else { return Ok(self.nothing()) };
+        let mut chunks: Vec<Chunk> = vec![];
+        let mut bytes = 0;
+        'reading: while index < until {
+            let entries = log.read(index..until, READ_BYTES)?;
+            // What was purged meanwhile is no longer read.
+            if entries.first().is_none_or(|entry| entry.place.index != index) {
+                break;
+            }
+            for entry in entries {
+                index = entry.place.index + 1;
+                let Payload::Batch(batch) = entry.payload else { continue };
+                // It was checked when it was read.
+                let Ok(batch) = Batch::check(&batch) else { continue };
+                let mut applying = Applying::begin(&machine);
+                applying.apply(&mut machine, batch, |_| {}, |_| {});
+                if let Some(chunk) = applying.finish(&machine).filter(|chunk| chunk.end > from) {
+                    bytes += chunk.commands.len();
+                    chunks.push(chunk);
+                }
+                if bytes >= max_bytes {
+                    break 'reading;
+                }
+            }
+        }
+        let mut inner = self.lock();
+        if inner.stopped.len() == READERS * 2 {
+            inner.stopped.pop_front();
+        }
+        inner.stopped.push_back((machine, index));
+        let events = join(chunks.iter(), from, usize::MAX);
+        Ok(Fetched { first: inner.first(log), now: inner.now, events })
+    }
+}
+
+impl Inner {
+    fn keep_state(&mut self, machine: &Machine, last: Place, log: &Log) {
+        self.states.prune(log);
+        // If there is no room, the way from the state before is longer.
+        let length = self.states.save(machine, last).unwrap_or(0);
+        self.until_state = STATE_EVERY.max(16 * length);
+    }
+
+    fn first(&self, log: &Log) -> u64 {
+        let Some(purged) = log.ends().0 else { return 0 };
+        let oldest = self.recent.front().map_or(self.now.next, |chunk| chunk.before.next);
+        self.states.first(purged.index).map_or(oldest, |first| first.min(oldest))
+    }
+
+    /// Answers from memory. None if the events are not there, but may be in the log.
+    fn recent(&self, from: u64, max_bytes: usize, log: &Log) -> Option<Fetched> {
+        let answer = |events| Some(Fetched { first: self.first(log), now: self.now, events });
+        if from >= self.now.next {
+            let before = self.now;
+            return answer((from == before.next).then(|| Events::check(before, []).ok()).flatten());
+        }
+        let after = self.recent.partition_point(|chunk| chunk.end <= from);
+        if self.recent.get(after)?.before.next <= from {
+            return answer(join(self.recent.range(after..), from, max_bytes));
+        }
+        if from < self.first(log) { answer(None) } else { None }
+    }
+
+    /// Returns a machine of before an event, and the index of the entry where it goes on.
+    fn begin(&mut self, from: u64, log: &Log) -> Result<Option<(Machine, u64)>, LogError> {
+        let stopped = self.stopped.iter().rposition(|(machine, _)| machine.next() == from);
+        if let Some(stopped) = stopped {
+            return Ok(self.stopped.remove(stopped));
+        }
+        let state = self.states.before(from, log)?;
+        let empty = || log.ends().0.is_none().then(|| (Machine::new(), 0));
+        Ok(state.or_else(empty))
+    }
+}
+
+/// Joins the events of entries, from a number on, until there are so many bytes.
+fn join<'a>(
+    chunks: impl Iterator<Item = &'a Chunk>,
+    from: u64,
+    max_bytes: usize,
+) -> Option<Events> {
+    let mut before: Option<Chain> = None;
+    let mut bytes = vec![];
+    for chunk in chunks {
+        let mut commands = &*chunk.commands;
+        if before.is_none() {
+            let mut chain = chunk.before;
+            for (command, skipped) in commands_in(&chunk.commands) {
+                if chain.next == from {
+                    break;
+                }
+                chain.append(command, skipped);
+                commands = &commands[skipped.len()..];
+            }
+            before = Some(chain);
+        }
+        bytes.extend(commands);
+        if bytes.len() >= max_bytes {
+            break;
+        }
+    }
+    before.filter(|before| before.next == from).and_then(|before| Events::check(before, bytes).ok())
+}

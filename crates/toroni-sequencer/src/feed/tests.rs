@@ -1,0 +1,3 @@
+//! Events by number.
+
+mod archive;

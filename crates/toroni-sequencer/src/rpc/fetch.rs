@@ -1,0 +1,132 @@
+//! Events by number: what is asked for, and what a member has.
+//!
+//! ```text
+//!  FETCH   from u64 · greatest length u32 · wait in ms u32
+//!  EVENTS  first u64 · now (chain) · there u8 · [before (chain) · commands, one after another]
+//!  chain   series u32 · begun u64 · next u64 · digest 32
+//! ```
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::batch::{BatchError, Command, check_commands, commands_in};
+use crate::bytes::{Fields, TooShort};
+use crate::entry::EntryError;
+use crate::machine::{Chain, Digest};
+
+/// A question for events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fetch {
+    /// The number of the first event that is wanted.
+    pub from: u64,
+    /// About how many bytes of events are wanted at most. A member has a limit of its own.
+    pub max_bytes: u32,
+    /// If that event is the next one, the member waits for it, up to this time.
+    pub wait: Duration,
+}
+
+/// What a member has of the events that were asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fetched {
+    /// The number of the first event that the member has.
+    pub first: u64,
+    /// How far the order has come, as the member knows it.
+    pub now: Chain,
+    /// Events from the wanted number on. None if the member no longer has that number, or does not have it yet.
+    pub events: Option<Events>,
+}
+
+/// Events without a gap. Every byte was checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Events {
+    before: Chain,
+    commands: Arc<[u8]>,
+}
+
+impl Events {
+    /// Returns these commands as events after `before`.
+    ///
+    /// # Errors
+    ///
+    /// If the bytes are no commands.
+    pub fn check(before: Chain, commands: impl Into<Arc<[u8]>>) -> Result<Self, BatchError> {
+        let commands = commands.into();
+        let count = check_commands(&commands)?;
+        // Numbers up to here are counted without a thought.
+        if before.next.checked_add(count).is_none() {
+            return Err(BatchError::Number);
+        }
+        Ok(Self { before, commands })
+    }
+
+    /// Returns how far the order had come before the first of them.
+    #[must_use]
+    pub const fn before(&self) -> Chain {
+        self.before
+    }
+
+    /// Returns whether there are none yet.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.commands.is_empty()
+    }
+
+    /// Returns the command of each, and its bytes.
+    pub fn commands(&self) -> impl Iterator<Item = (Command<'_>, &[u8])> {
+        commands_in(&self.commands)
+    }
+}
+
+fn encode_chain(chain: &Chain, to: &mut Vec<u8>) {
+    to.extend(chain.series.to_le_bytes());
+    to.extend(chain.begun.to_le_bytes());
+    to.extend(chain.next.to_le_bytes());
+    to.extend(chain.digest.as_bytes());
+}
+
+fn decode_chain(fields: &mut Fields<'_>) -> Result<Chain, EntryError> {
+    let (series, begun, next) = (fields.u32()?, fields.u64()?, fields.u64()?);
+    let digest = Digest::from_bytes(fields.array()?);
+    if begun > next {
+        return Err(EntryError::Impossible);
+    }
+    Ok(Chain { series, begun, next, digest })
+}
+
+impl Fetch {
+    pub(super) fn encode(&self, to: &mut Vec<u8>) {
+        to.extend(self.from.to_le_bytes());
+        to.extend(self.max_bytes.to_le_bytes());
+        to.extend(u32::try_from(self.wait.as_millis()).unwrap_or(u32::MAX).to_le_bytes());
+    }
+
+    pub(super) fn decode(fields: &mut Fields<'_>) -> Result<Self, TooShort> {
+        let (from, max_bytes) = (fields.u64()?, fields.u32()?);
+        Ok(Self { from, max_bytes, wait: Duration::from_millis(fields.u32()?.into()) })
+    }
+}
+
+impl Fetched {
+    pub(super) fn encode(&self, to: &mut Vec<u8>) {
+        to.extend(self.first.to_le_bytes());
+        encode_chain(&self.now, to);
+        to.push(u8::from(self.events.is_some()));
+        if let Some(Events { before, commands }) = &self.events {
+            encode_chain(before, to);
+            to.extend(&**commands);
+        }
+    }
+
+    pub(super) fn decode(fields: &mut Fields<'_>) -> Result<Self, EntryError> {
+        let (first, now) = (fields.u64()?, decode_chain(fields)?);
+        let events = match fields.u8()? {
+            0 => None,
+            1 => {
+                let before = decode_chain(fields)?;
+                Some(Events::check(before, fields.take(fields.rest().len())?)?)
+            }
+            _ => return Err(EntryError::Impossible),
+        };
+        Ok(Self { first, now, events })
+    }
+}
