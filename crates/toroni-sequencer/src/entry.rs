@@ -18,7 +18,8 @@ pub const MAX_ENTRY_BYTES: usize = ENTRY_HEADER_BYTES + 4 + MAX_COMMAND_BYTES;
 pub const MAX_MEMBERS: usize = 8;
 
 const ENTRY_HEADER_BYTES: usize = 32;
-const MAX_TEXT_BYTES: usize = 255;
+/// The greatest length of a member's name, and of its address, in bytes.
+pub const MAX_TEXT_BYTES: usize = 255;
 
 /// A place in the log: where an entry is, and which leader put it there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -145,6 +146,18 @@ impl Vote {
     }
 }
 
+/// Writes a name or an address: its length, and as much of it as a length can say.
+pub(crate) fn encode_text(text: &str, to: &mut Vec<u8>) {
+    to.push(u8::try_from(text.len()).unwrap_or(u8::MAX));
+    to.extend(text.as_bytes().iter().take(MAX_TEXT_BYTES));
+}
+
+pub(crate) fn decode_text(fields: &mut Fields<'_>) -> Result<String, EntryError> {
+    let length = fields.u8()?;
+    let text = str::from_utf8(fields.take(usize::from(length))?);
+    text.map(str::to_owned).map_err(|_| EntryError::Impossible)
+}
+
 impl Members {
     pub(crate) fn encode(&self, to: &mut Vec<u8>) {
         // At most eight of each: `u8::MAX` is refused by the decoder.
@@ -157,10 +170,8 @@ impl Members {
         for (id, member) in &self.members {
             to.extend(id.to_le_bytes());
             to.extend(member.log);
-            for text in [&member.name, &member.address] {
-                to.push(count(text.len()));
-                to.extend(text.as_bytes().iter().take(MAX_TEXT_BYTES));
-            }
+            encode_text(&member.name, to);
+            encode_text(&member.address, to);
         }
     }
 
@@ -186,12 +197,7 @@ impl Members {
             if members.members.last_key_value().is_some_and(|(last, _)| *last >= id) {
                 return Err(EntryError::Impossible);
             }
-            let mut text = || {
-                let length = fields.u8()?;
-                let text = str::from_utf8(fields.take(usize::from(length))?);
-                text.map(str::to_owned).map_err(|_| EntryError::Impossible)
-            };
-            let (name, address) = (text()?, text()?);
+            let (name, address) = (decode_text(fields)?, decode_text(fields)?);
             members.members.insert(id, Member { name, address, log });
         }
         Ok(members)

@@ -287,7 +287,7 @@ impl Shared {
                 }
             },
             Request::Source(source) => self.source(source).await,
-            Request::Status => Answer::Status(self.status()),
+            Request::Status => Answer::Status(Box::new(self.status())),
             Request::Digest(number) => {
                 let digest = self.applied.lock().machine.digest_after(number);
                 Answer::Digest(digest.map(|digest| *digest.as_bytes()))
@@ -297,6 +297,10 @@ impl Shared {
                 self.archive.fetch(fetch).await.map_or_else(failed, Answer::Fetched)
             }
             Request::Submit(_) => failed("commands are submitted in their order"),
+            Request::Add { .. }
+            | Request::Remove(_)
+            | Request::HandOver(_)
+            | Request::TakeOver { .. } => failed("this member cannot do that"),
         }
     }
 
@@ -335,7 +339,8 @@ impl Shared {
             series: state.machine.series(),
             next: state.machine.next(),
             digest: *state.machine.digest().as_bytes(),
-            first: self.archive.first(),
+            first: Some(self.archive.first()),
+            ..Status::default()
         }
     }
 

@@ -8,7 +8,7 @@
 //!  3 SNAPSHOT  vote · snapshot                     3 INSTALLED  vote
 //!  4 SUBMIT    batch                               4 OUTCOMES   count u32 · each: what u8, number u64
 //!  5 SOURCE    source u32                          5 SOURCE     known u8 · bus 16 · session u32 · series u32 · next u64
-//!  6 STATUS                                        6 STATUS     as drawn by its fields
+//!  6 STATUS                                        6 STATUS     see status.rs
 //!  7 DIGEST    number u64                          7 DIGEST     known u8 · digest 32
 //!  8 INIT      members                             8 DONE
 //!                                                  9 NOT LEADER known u8 · leader u64 · address
@@ -18,9 +18,10 @@
 use std::sync::Arc;
 
 use super::fetch::{Fetch, Fetched};
+use super::status::Status;
 use crate::batch::Batch;
 use crate::bytes::{Fields, TooShort};
-use crate::entry::{Entry, EntryError, Members, Place, Vote};
+use crate::entry::{Entry, EntryError, Members, Place, Vote, decode_text, encode_text};
 use crate::machine::{Outcome, Refusal};
 
 /// A request to a member.
@@ -63,6 +64,24 @@ pub enum Request {
     Init(Members),
     /// Events by number.
     Fetch(Fetch),
+    /// To the leader: take a member into the group. It votes when it has the log.
+    Add {
+        /// Its name.
+        name: String,
+        /// The address and port of its messages. Its id and its log are asked for there.
+        address: String,
+    },
+    /// To the leader: the member of this name does not belong to the group any more.
+    Remove(String),
+    /// To the leader: let the member of this name lead.
+    HandOver(String),
+    /// From the leader: it takes no more commands and shows no life. Have yourself elected.
+    TakeOver {
+        /// The leader's vote.
+        vote: Vote,
+        /// The end of its log.
+        last: Option<Place>,
+    },
 }
 
 /// An answer of a member.
@@ -86,7 +105,7 @@ pub enum Answer {
     /// What is known of the source.
     Source(Option<SourceState>),
     /// How the member is.
-    Status(Status),
+    Status(Box<Status>),
     /// The digest, if the member keeps it.
     Digest(Option<[u8; 32]>),
     /// It is done.
@@ -127,32 +146,7 @@ pub struct SourceState {
     pub next: u64,
 }
 
-/// How a member is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Status {
-    /// The member.
-    pub id: u64,
-    /// Its term.
-    pub term: u64,
-    /// Whom it follows.
-    pub leader: Option<u64>,
-    /// The end of its log.
-    pub last: Option<Place>,
-    /// The last entry that was applied.
-    pub applied: Option<Place>,
-    /// The last entry that is no longer in the log.
-    pub purged: Option<Place>,
-    /// The series of the feed.
-    pub series: u32,
-    /// The number of the next event.
-    pub next: u64,
-    /// The digest before that event.
-    pub digest: [u8; 32],
-    /// The number of the first event that the member still has.
-    pub first: u64,
-}
-
-fn optional<T>(there_is: u8, value: T) -> Result<Option<T>, EntryError> {
+pub(super) fn optional<T>(there_is: u8, value: T) -> Result<Option<T>, EntryError> {
     match there_is {
         0 => Ok(None),
         1 => Ok(Some(value)),
@@ -222,6 +216,24 @@ impl Request {
                 to.push(16);
                 fetch.encode(to);
             }
+            Self::Add { name, address } => {
+                to.push(9);
+                encode_text(name, to);
+                to.extend(address.as_bytes());
+            }
+            Self::Remove(name) => {
+                to.push(10);
+                to.extend(name.as_bytes());
+            }
+            Self::HandOver(name) => {
+                to.push(11);
+                to.extend(name.as_bytes());
+            }
+            Self::TakeOver { vote, last } => {
+                to.push(12);
+                vote.encode(to);
+                Place::encode_option(*last, to);
+            }
         }
     }
 
@@ -262,6 +274,13 @@ impl Request {
             7 => Self::Digest(fields.u64()?),
             8 => Self::Init(Members::decode(&mut fields)?),
             16 => Self::Fetch(Fetch::decode(&mut fields)?),
+            9 => Self::Add { name: decode_text(&mut fields)?, address: text(&mut fields)? },
+            10 => Self::Remove(text(&mut fields)?),
+            11 => Self::HandOver(text(&mut fields)?),
+            12 => Self::TakeOver {
+                vote: Vote::decode(&mut fields)?,
+                last: Place::decode_option(&mut fields)?,
+            },
             _ => return Err(EntryError::Impossible),
         };
         if fields.rest().is_empty() { Ok(request) } else { Err(EntryError::Impossible) }
@@ -318,17 +337,7 @@ impl Answer {
             }
             Self::Status(status) => {
                 to.push(6);
-                to.extend(status.id.to_le_bytes());
-                to.extend(status.term.to_le_bytes());
-                to.push(u8::from(status.leader.is_some()));
-                to.extend(status.leader.unwrap_or(0).to_le_bytes());
-                for place in [status.last, status.applied, status.purged] {
-                    Place::encode_option(place, to);
-                }
-                to.extend(status.series.to_le_bytes());
-                to.extend(status.next.to_le_bytes());
-                to.extend(status.digest);
-                to.extend(status.first.to_le_bytes());
+                status.encode(to);
             }
             Self::Digest(digest) => {
                 to.extend([7, u8::from(digest.is_some())]);
@@ -394,18 +403,7 @@ impl Answer {
                     },
                 )?,
             }),
-            6 => Self::Status(Status {
-                id: fields.u64()?,
-                term: fields.u64()?,
-                leader: optional(fields.u8()?, fields.u64()?)?,
-                last: Place::decode_option(&mut fields)?,
-                applied: Place::decode_option(&mut fields)?,
-                purged: Place::decode_option(&mut fields)?,
-                series: fields.u32()?,
-                next: fields.u64()?,
-                digest: fields.array()?,
-                first: fields.u64()?,
-            }),
+            6 => Self::Status(Box::new(Status::decode(&mut fields)?)),
             7 => Self::Digest(optional(fields.u8()?, fields.array()?)?),
             8 => Self::Done,
             9 => Self::NotLeader(match fields.u8()? {

@@ -7,6 +7,7 @@
 //! | `frame.rs` | frames, the MAC, and how a connection begins |
 //! | `link.rs` | the caller's end |
 //! | `server.rs` | the answering end |
+//! | `status.rs` | how a member is, as bytes |
 //! | `socket.rs` | what their sockets are set to |
 
 mod fetch;
@@ -15,11 +16,13 @@ mod link;
 mod message;
 mod server;
 mod socket;
+mod status;
 #[cfg(test)]
 mod tests;
 
 pub use self::fetch::{Events, Fetch, Fetched};
 pub use self::frame::Peer;
 pub use self::link::{Link, LinkError, Target, identify};
-pub use self::message::{Answer, Appended, Request, SourceState, Status};
+pub use self::message::{Answer, Appended, Request, SourceState};
 pub use self::server::{Answering, Identity, Serve, listen};
+pub use self::status::{MemberStatus, Status};

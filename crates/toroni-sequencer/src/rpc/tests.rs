@@ -67,6 +67,10 @@ fn request() -> impl Strategy<Value = Request> {
         Just(Request::Status),
         any::<u64>().prop_map(Request::Digest),
         members().prop_map(Request::Init),
+        (".{0,9}", ".{0,20}").prop_map(|(name, address)| Request::Add { name, address }),
+        ".{0,9}".prop_map(Request::Remove),
+        ".{0,9}".prop_map(Request::HandOver),
+        (vote(), option::of(place())).prop_map(|(vote, last)| Request::TakeOver { vote, last }),
         any::<(u64, u32, u32)>().prop_map(|(from, max_bytes, wait)| {
             Request::Fetch(Fetch { from, max_bytes, wait: Duration::from_millis(wait.into()) })
         }),
@@ -89,6 +93,40 @@ fn events() -> impl Strategy<Value = Events> {
             Command::Begin { series }.encode(&mut bytes).expect("short");
         }
         Events::check(before, bytes).expect("commands")
+    })
+}
+
+fn status() -> impl Strategy<Value = Status> {
+    let number = || option::of(any::<u64>());
+    let known = (number(), option::of(place()), number(), any::<[bool; 4]>());
+    let member = (any::<(u64, bool)>(), ".{0,9}", ".{0,20}", number()).prop_map(
+        |((id, votes), name, address, behind)| MemberStatus { id, name, address, votes, behind },
+    );
+    let numbers = any::<(u64, u64, u32, u64, [u8; 32], [u64; 3])>();
+    (numbers, known, vec(member, 0..5)).prop_map(|(numbers, known, members)| {
+        let (id, term, series, next, digest, [elections, in_flight, room]) = numbers;
+        let (leader, last, first, [full, uncertain, needs_recovery, hands_over]) = known;
+        let (applied, purged) = (last.map(|place| Place { term: 1, ..place }), None);
+        Status {
+            id,
+            term,
+            leader,
+            last,
+            applied,
+            purged,
+            series,
+            next,
+            digest,
+            first,
+            elections,
+            in_flight,
+            room,
+            full,
+            uncertain,
+            needs_recovery,
+            hands_over,
+            members,
+        }
     })
 }
 
@@ -116,12 +154,7 @@ fn answer() -> impl Strategy<Value = Answer> {
         vote().prop_map(Answer::Installed),
         vec(outcome, 0..9).prop_map(Answer::Outcomes),
         option::of(source).prop_map(Answer::Source),
-        (any::<(u64, u64, u32, u64, [u8; 32])>(), option::of(any::<u64>()), option::of(place()))
-            .prop_map(|((id, term, series, next, digest), leader, last)| {
-                let status =
-                    Status { id, term, series, next, digest, leader, last, ..Status::default() };
-                Answer::Status(status)
-            }),
+        status().prop_map(|status| Answer::Status(Box::new(status))),
         option::of(any::<[u8; 32]>()).prop_map(Answer::Digest),
         option::of((any::<u64>(), "[a-z:0-9]{0,20}")).prop_map(Answer::NotLeader),
         ".{0,40}".prop_map(Answer::Failed),

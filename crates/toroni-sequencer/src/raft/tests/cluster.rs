@@ -163,7 +163,7 @@ async fn call(link: &Link, request: Request) -> Option<Answer> {
 
 async fn status(link: &Link) -> Option<Status> {
     match call(link, Request::Status).await? {
-        Answer::Status(status) => Some(status),
+        Answer::Status(status) => Some(*status),
         _ => None,
     }
 }

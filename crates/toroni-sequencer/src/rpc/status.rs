@@ -1,0 +1,145 @@
+//! How a member is, as bytes.
+//!
+//! ```text
+//!  id u64 · term u64 · leader 1 + u64 · last 1 + 24 · applied 1 + 24 · purged 1 + 24 · series u32 · next u64 · digest 32
+//!  first 1 + u64 · elections u64 · in flight u64 · room u64 · flags u8 (1 full, 2 uncertain, 4 needs recovery, 8 hands over)
+//!  members u8 · each: id u64 · votes u8 · behind 1 + u64 · name, address: u8 and bytes
+//! ```
+
+use super::message::optional;
+use crate::bytes::Fields;
+use crate::entry::{EntryError, MAX_MEMBERS, Place, decode_text, encode_text};
+
+/// How a member is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Status {
+    /// The member.
+    pub id: u64,
+    /// Its term.
+    pub term: u64,
+    /// Whom it follows.
+    pub leader: Option<u64>,
+    /// The end of its log.
+    pub last: Option<Place>,
+    /// The last entry that was applied.
+    pub applied: Option<Place>,
+    /// The last entry that is no longer in the log.
+    pub purged: Option<Place>,
+    /// The series of the feed.
+    pub series: u32,
+    /// The number of the next event.
+    pub next: u64,
+    /// The digest before that event.
+    pub digest: [u8; 32],
+    /// The first event that the member still has by its number, if it knows.
+    pub first: Option<u64>,
+    /// How often it has seen a leader come into office since it was started.
+    pub elections: u64,
+    /// How many commands wait for their answer.
+    pub in_flight: u64,
+    /// How many bytes are free on the disk of its log.
+    pub room: u64,
+    /// Whether the disk is too full for more entries.
+    pub full: bool,
+    /// Whether it may lack entries that it had answered for, because its host rebooted before they were synced. It neither
+    /// votes nor leads until a leader has brought it what it lacks.
+    pub uncertain: bool,
+    /// Whether so many members are uncertain that none can be elected. Only a recovery by hand ends that.
+    pub needs_recovery: bool,
+    /// Whether it is about to hand over, and takes no commands meanwhile.
+    pub hands_over: bool,
+    /// The members as this one knows them.
+    pub members: Vec<MemberStatus>,
+}
+
+/// What a member knows of another one, or of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct MemberStatus {
+    /// The id.
+    pub id: u64,
+    /// The name.
+    pub name: String,
+    /// The address and port of its messages.
+    pub address: String,
+    /// Whether it votes. A member that was just added does not, until it has the log.
+    pub votes: bool,
+    /// How many entries it lacks. Only the leader knows it, and of a member that has answered it.
+    pub behind: Option<u64>,
+}
+
+impl Status {
+    pub(super) fn encode(&self, to: &mut Vec<u8>) {
+        let number = |to: &mut Vec<u8>, number: Option<u64>| {
+            to.push(u8::from(number.is_some()));
+            to.extend(number.unwrap_or(0).to_le_bytes());
+        };
+        to.extend(self.id.to_le_bytes());
+        to.extend(self.term.to_le_bytes());
+        number(to, self.leader);
+        for place in [self.last, self.applied, self.purged] {
+            Place::encode_option(place, to);
+        }
+        to.extend(self.series.to_le_bytes());
+        to.extend(self.next.to_le_bytes());
+        to.extend(self.digest);
+        number(to, self.first);
+        for count in [self.elections, self.in_flight, self.room] {
+            to.extend(count.to_le_bytes());
+        }
+        let flags = [self.full, self.uncertain, self.needs_recovery, self.hands_over];
+        to.push((0..).zip(flags).map(|(bit, flag)| u8::from(flag) << bit).sum());
+        to.push(u8::try_from(self.members.len()).unwrap_or(u8::MAX));
+        for member in &self.members {
+            to.extend(member.id.to_le_bytes());
+            to.push(u8::from(member.votes));
+            number(to, member.behind);
+            encode_text(&member.name, to);
+            encode_text(&member.address, to);
+        }
+    }
+
+    pub(super) fn decode(fields: &mut Fields<'_>) -> Result<Self, EntryError> {
+        let number = |fields: &mut Fields<'_>| match (fields.u8()?, fields.u64()?) {
+            (0, 0) => Ok(None),
+            (1, number) => Ok(Some(number)),
+            _ => Err(EntryError::Impossible),
+        };
+        let mut status = Self {
+            id: fields.u64()?,
+            term: fields.u64()?,
+            leader: number(fields)?,
+            last: Place::decode_option(fields)?,
+            applied: Place::decode_option(fields)?,
+            purged: Place::decode_option(fields)?,
+            series: fields.u32()?,
+            next: fields.u64()?,
+            digest: fields.array()?,
+            first: number(fields)?,
+            elections: fields.u64()?,
+            in_flight: fields.u64()?,
+            room: fields.u64()?,
+            ..Self::default()
+        };
+        let flags = fields.u8()?;
+        if flags >> 4 != 0 {
+            return Err(EntryError::Impossible);
+        }
+        let flag = |bit: u8| flags & 1 << bit != 0;
+        (status.full, status.uncertain) = (flag(0), flag(1));
+        (status.needs_recovery, status.hands_over) = (flag(2), flag(3));
+        let count = fields.u8()?;
+        if usize::from(count) > MAX_MEMBERS {
+            return Err(EntryError::Impossible);
+        }
+        for _ in 0..count {
+            status.members.push(MemberStatus {
+                id: fields.u64()?,
+                votes: optional(fields.u8()?, ())?.is_some(),
+                behind: number(fields)?,
+                name: decode_text(fields)?,
+                address: decode_text(fields)?,
+            });
+        }
+        Ok(status)
+    }
+}
