@@ -20,6 +20,7 @@
 
 mod crash_point;
 mod error;
+pub mod inspect;
 mod open;
 mod segment;
 mod snapshot;
@@ -449,6 +450,12 @@ impl Log {
     pub fn end_bytes(&self) -> u64 {
         let inner = self.shared.lock();
         inner.segment().number * self.shared.options.segment_bytes + inner.tail
+    }
+
+    /// Returns the length of all segments, in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.shared.lock().segments.iter().map(|segment| segment.capacity).sum()
     }
 
     /// Replaces the snapshot. It is on the disk when this returns.

@@ -196,7 +196,7 @@ fn finish_cut(directory: &Path, log: [u8; 16], number: u64, offset: u64) -> Resu
 }
 
 /// Where the entries of a segment end.
-struct Tail {
+pub(super) struct Tail {
     at: u64,
     crc: u32,
     last: Option<Place>,
@@ -227,7 +227,7 @@ impl Tail {
     }
 
     /// Searches everything after `end` for a record that names a synced offset beyond it.
-    fn is_marked(segment: &Segment, end: u64) -> Result<bool, LogError> {
+    pub(super) fn is_marked(segment: &Segment, end: u64) -> Result<bool, LogError> {
         // Whole records of the greatest length, and as much again, so that each lies whole in one of the pieces.
         let longest = MAX_ENTRY_BYTES + RECORD_BYTES + 8;
         let mut from = end;
@@ -261,7 +261,7 @@ impl Tail {
 }
 
 /// The numbers of the segments in a directory, in order.
-fn numbers(directory: &Path) -> Result<Vec<u64>, LogError> {
+pub(super) fn numbers(directory: &Path) -> Result<Vec<u64>, LogError> {
     let mut numbers = vec![];
     for entry in fs::read_dir(directory).map_err(LogError::io("list", directory))? {
         let name = entry.map_err(LogError::io("list", directory))?.file_name();

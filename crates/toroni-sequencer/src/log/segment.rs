@@ -30,7 +30,7 @@ use crate::entry::{MAX_ENTRY_BYTES, Place};
 
 pub(super) const HEADER_BYTES: u64 = 96;
 pub(super) const RECORD_BYTES: usize = 32;
-const MAGIC: [u8; 8] = *b"TNSEQLG\x01";
+pub(super) const MAGIC: [u8; 8] = *b"TNSEQLG\x01";
 /// A place for a reader to begin is remembered each this many bytes.
 const SPARSE_BYTES: u64 = 64 << 10;
 const CHUNK_BYTES: usize = 64 << 10;
@@ -164,6 +164,16 @@ impl Segment {
         let path = directory.join(Self::name(number));
         let file = OpenOptions::new().read(true).write(true).open(&path);
         let file = file.map_err(LogError::io("open", &path))?;
+        let (segment, of) = Self::read(file, path)?;
+        if of != log || segment.number != number {
+            let why = "a segment of another log, or under another name";
+            return Err(LogError::Foreign { path: segment.path, why });
+        }
+        Ok(segment)
+    }
+
+    /// Checks the header of a segment. Returns the id of its log, too.
+    pub(super) fn read(file: File, path: PathBuf) -> Result<(Self, [u8; 16]), LogError> {
         let mut bytes = [0; 96];
         let read = file.read_exact_at(&mut bytes, 0);
         let rotten = || LogError::Rotten { path: path.clone(), offset: 0 };
@@ -173,26 +183,19 @@ impl Segment {
         if crc != crc32c::crc32c(covered) {
             return Err(rotten());
         }
-        let mut fields = Fields::of(covered);
-        let magic = fields.array().map_err(|_| rotten())?;
-        let of: [u8; 16] = fields.array().map_err(|_| rotten())?;
-        let (own_number, capacity) =
-            (fields.u64().map_err(|_| rotten())?, fields.u64().map_err(|_| rotten())?);
-        let before = Place::decode_option(&mut fields).map_err(|_| rotten())?;
-        if magic != MAGIC {
+        if !covered.starts_with(&MAGIC) {
             return Err(LogError::Foreign { path, why: "not a segment of version 1" });
         }
-        if of != log || own_number != number {
-            return Err(LogError::Foreign {
-                path,
-                why: "a segment of another log, or under another name",
-            });
-        }
+        let mut fields = Fields::of(&covered[MAGIC.len()..]);
+        let log: [u8; 16] = fields.array().map_err(|_| rotten())?;
+        let (number, capacity) =
+            (fields.u64().map_err(|_| rotten())?, fields.u64().map_err(|_| rotten())?);
+        let before = Place::decode_option(&mut fields).map_err(|_| rotten())?;
         let length = file.metadata().map_err(LogError::io("read the length of", &path))?.len();
         if length < capacity {
             return Err(LogError::Rotten { path, offset: length });
         }
-        Ok(Self { number, capacity, before, crc, file, path, sparse: Mutex::new(vec![]) })
+        Ok((Self { number, capacity, before, crc, file, path, sparse: Mutex::new(vec![]) }, log))
     }
 
     /// The index of the first entry.

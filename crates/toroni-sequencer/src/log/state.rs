@@ -122,15 +122,7 @@ impl StateFile {
             }
             Err(error) => return Err(LogError::io("lock", &path)(error.into())),
         }
-        let copies = COPY_AT.map(|at| {
-            let mut bytes = [0; COPY_BYTES];
-            file.read_exact_at(&mut bytes, at).ok()?;
-            State::decode(&bytes).ok()
-        });
-        let newest = copies.into_iter().flatten().max_by_key(|state| state.generation);
-        let Some(state) = newest else {
-            return Err(LogError::Foreign { path, why: "neither copy of the state can be read" });
-        };
+        let state = newest(&file, &path)?;
         Ok(Self { file, path, state })
     }
 
@@ -153,6 +145,24 @@ impl StateFile {
         }
         Ok(())
     }
+}
+
+/// Reads the newer copy of the state, and takes no lock.
+pub(super) fn read(directory: &Path) -> Result<State, LogError> {
+    let path = directory.join("state");
+    let file = File::open(&path).map_err(LogError::io("open", &path))?;
+    newest(&file, &path)
+}
+
+fn newest(file: &File, path: &Path) -> Result<State, LogError> {
+    let copies = COPY_AT.map(|at| {
+        let mut bytes = [0; COPY_BYTES];
+        file.read_exact_at(&mut bytes, at).ok()?;
+        State::decode(&bytes).ok()
+    });
+    let newest = copies.into_iter().flatten().max_by_key(|state| state.generation);
+    let why = "neither copy of the state can be read";
+    newest.ok_or_else(|| LogError::Foreign { path: path.to_owned(), why })
 }
 
 /// A process that was forked meanwhile, and has not yet started another program, shares the lock: without this, the log

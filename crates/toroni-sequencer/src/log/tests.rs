@@ -3,6 +3,7 @@
 
 mod crash;
 mod damage;
+mod inspect;
 
 use std::collections::VecDeque;
 use std::path::Path;
