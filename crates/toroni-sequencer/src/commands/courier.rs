@@ -16,6 +16,8 @@ use crate::batch::{BatchError, Builder, Command, CommandId, Lost, Open, Publish}
 use crate::machine::{Outcome, Refusal};
 use crate::rpc::{Answer, Link, LinkError, Request, SourceState, Target};
 
+/// The name under which a courier subscribes to the bus of commands.
+pub const COURIER: &str = "courier";
 /// Of one source, so much at once.
 const SUBMIT_BYTES: usize = 64 << 10;
 /// A leader that does not answer for so long is none. It may need some time after an election.
@@ -139,6 +141,12 @@ impl Courier {
         self.counts.clone()
     }
 
+    /// Returns whether the courier has ended by itself. [`Self::end`] says why.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
     /// Ends the courier.
     ///
     /// # Errors
@@ -161,7 +169,7 @@ impl Drop for Courier {
 }
 
 fn subscribe(bus: &Bus, start: Start) -> Result<Subscriber, SubscriberError> {
-    bus.subscriber().pattern("**").start(start).gating(true).name("courier").build()
+    bus.subscriber().pattern("**").start(start).gating(true).name(COURIER).build()
 }
 
 struct Work {

@@ -22,7 +22,7 @@ use toroni_proto::id::Series;
 
 use crate::batch::{MAX_COMMAND_BYTES, MAX_TOPIC_BYTES};
 
-pub use self::courier::{Courier, CourierCounts, CourierError, CourierOptions};
+pub use self::courier::{COURIER, Courier, CourierCounts, CourierError, CourierOptions};
 
 /// Why commands cannot be sent.
 #[derive(Debug, thiserror::Error)]
@@ -108,6 +108,12 @@ impl Commands {
         Ok(Sent { series: self.series, number: publisher.publish_numbered(payload)? })
     }
 
+    /// Returns the bus of the commands.
+    #[must_use]
+    pub fn bus(&self) -> &Bus {
+        &self.bus
+    }
+
     /// Returns whether a message is the event of a command of this host's bus.
     #[must_use]
     pub fn is_mine(&self, message: &Message<'_>) -> bool {
@@ -115,8 +121,14 @@ impl Commands {
     }
 }
 
+/// Returns the name of the bus for the commands of a feed.
+#[must_use]
+pub fn bus_name(feed: &str) -> String {
+    format!("{feed}.commands")
+}
+
 fn open_bus(config: BusConfig, feed: &str) -> Result<Bus, OpenError> {
-    config.policy(Policy::Wait { limit: None }).require_policy().open(&format!("{feed}.commands"))
+    config.policy(Policy::Wait { limit: None }).require_policy().open(&bus_name(feed))
 }
 
 fn series_of(bus: &Bus) -> u32 {

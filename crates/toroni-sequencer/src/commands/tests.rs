@@ -14,7 +14,7 @@ use crate::batch::{Command, Lost, Publish};
 use crate::entry::{Member, Members};
 use crate::log::{Options, Sync};
 use crate::machine::Event;
-use crate::raft::{Events, Group, GroupOptions, feed_id};
+use crate::raft::{Events, Group, GroupOptions, Timing, feed_id};
 use crate::rpc::{Answer, Request, Target};
 
 /// By event number: the source, series and number of the command, and its payload. Of lost commands: the last number, and no
@@ -66,6 +66,7 @@ fn start_group(runtime: &Runtime, directory: &Directory, address: &str, seen: &S
             log: Options { segment_bytes: 4 << 20, sync: Sync::Always },
             snapshot_bytes: u64::MAX / 2,
             retain_bytes: u64::MAX,
+            timing: Timing::default(),
             events: Box::new(Keeps(Arc::clone(seen))),
         })
         .await

@@ -43,9 +43,11 @@ pub(super) struct State {
 
 /// Why bytes are no snapshot of a member.
 #[derive(Debug, thiserror::Error)]
-enum Unreadable {
+pub enum Unreadable {
+    /// Its head is none.
     #[error("{0}")]
     Head(#[from] EntryError),
+    /// The machine in it is none.
     #[error("{0}")]
     Machine(#[from] crate::machine::SnapshotError),
 }
@@ -77,6 +79,15 @@ impl Contents {
         }
         Ok(Self { last, at, members, machine: Machine::from_snapshot(fields.rest())? })
     }
+}
+
+/// Returns the machine in a member's snapshot, and the last entry that it has applied.
+///
+/// # Errors
+///
+/// If the bytes are no snapshot.
+pub fn machine_of_snapshot(bytes: &[u8]) -> Result<(Option<Place>, Machine), Unreadable> {
+    Contents::decode(bytes).map(|contents| (contents.last, contents.machine))
 }
 
 impl Applied {

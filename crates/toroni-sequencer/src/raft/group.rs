@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,8 +48,26 @@ pub struct GroupOptions {
     pub snapshot_bytes: u64,
     /// At least this many bytes of log stay [10 GiB].
     pub retain_bytes: u64,
+    /// When members elect a leader.
+    pub timing: Timing,
     /// Who is told of events.
     pub events: Box<dyn Events>,
+}
+
+/// When members elect a leader, and how a leader shows that it lives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Timing {
+    /// After so long without a leader, a random time within, a member stands for election [150 to 300 ms].
+    pub election: Range<Duration>,
+    /// How often a leader shows that it lives [50 ms].
+    pub heartbeat: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        let ms = Duration::from_millis;
+        Self { election: ms(150)..ms(300), heartbeat: ms(50) }
+    }
 }
 
 /// Why a member does not start, or an order to it fails.
@@ -94,12 +113,13 @@ pub fn feed_id(name: &str) -> [u8; 16] {
 }
 
 /// The settings of openraft. Each differs from its default for a reason.
-fn config(feed: &str) -> Config {
+fn config(feed: &str, timing: &Timing) -> Config {
+    let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     Config {
         cluster_name: feed.to_owned(),
-        election_timeout_min: 150,
-        election_timeout_max: 300,
-        heartbeat_interval: 50,
+        election_timeout_min: ms(timing.election.start),
+        election_timeout_max: ms(timing.election.end),
+        heartbeat_interval: ms(timing.heartbeat),
         // A state of a megabyte takes more than the 200 ms of the default on a slow disk.
         install_snapshot_timeout: 5_000,
         // openraft counts entries, which are of any length. We count bytes.
@@ -127,6 +147,7 @@ impl Group {
             log,
             snapshot_bytes,
             retain_bytes,
+            timing,
             events,
         } = options;
         if id >= MAX_MEMBERS as u64 {
@@ -137,7 +158,7 @@ impl Group {
         let raft_error = |error: &dyn std::fmt::Display| GroupError::Raft(error.to_string());
         let applied = Applied::open(log.clone(), events).map_err(|error| raft_error(&error))?;
         let network = Network { feed: name, keys, own: id, links: BTreeMap::new() };
-        let config = config(&feed).validate().map_err(|error| raft_error(&error))?;
+        let config = config(&feed, &timing).validate().map_err(|error| raft_error(&error))?;
         let raft = Raft::new(id, Arc::new(config), network, LogStore(log.clone()), applied.clone())
             .await
             .map_err(|error| raft_error(&error))?;
@@ -165,6 +186,20 @@ impl Group {
     #[must_use]
     pub fn status(&self) -> Status {
         self.shared.status()
+    }
+
+    /// Returns why the member does nothing any more, if it had to end by itself.
+    #[must_use]
+    pub fn problem(&self) -> Option<String> {
+        let metrics = self.shared.raft.metrics();
+        let state = metrics.borrow().running_state.clone();
+        state.err().map(|error| error.to_string())
+    }
+
+    /// Returns the length of the log's files, in bytes.
+    #[must_use]
+    pub fn log_bytes(&self) -> u64 {
+        self.shared.log.bytes()
     }
 
     /// Carries out a request as if it had come over a connection.

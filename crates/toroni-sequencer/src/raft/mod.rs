@@ -24,5 +24,5 @@ mod types;
 #[cfg(test)]
 mod tests;
 
-pub use self::applied::Events;
-pub use self::group::{Group, GroupError, GroupOptions, feed_id};
+pub use self::applied::{Events, Unreadable, machine_of_snapshot};
+pub use self::group::{Group, GroupError, GroupOptions, Timing, feed_id};

@@ -13,7 +13,7 @@ use tokio::runtime::{Builder as Runtimes, Runtime};
 use toroni_proto::wire::{Key, Keys};
 use toroni_testkit::{Directory, Process, Random, wait};
 
-use super::super::{Events, Group, GroupOptions, feed_id};
+use super::super::{Events, Group, GroupOptions, Timing, feed_id};
 use crate::batch::{Builder, Command, CommandId, Open, Publish};
 use crate::entry::{Member, Members};
 use crate::log::{Options, Sync};
@@ -79,6 +79,7 @@ fn member() {
             // Members of small segments purge as soon as they can.
             snapshot_bytes: variable(SEGMENT).parse().expect("a number"),
             retain_bytes: if variable(SEGMENT) == SMALL { 1 } else { u64::MAX },
+            timing: Timing::default(),
             events: Box::new(Lines(File::create(variable(EVENTS)).expect("created"))),
         })
         .await
