@@ -244,6 +244,7 @@ fn needs_a_node(config: &config::Node) -> Vec<NotYet> {
     is(config.strict_buffers, "node", 0, Some("strict_buffers"));
     is(config.listen.is_some(), "listen", 0, None);
     is(!config.connects.is_empty(), "connect", 0, None);
+    is(config.sequencer.is_some(), "sequencer", 0, None);
     for (index, send) in config.sends.iter().enumerate() {
         is(index > 0, "send", index, None);
         is(!send.prefix.is_empty(), "send", index, Some("prefix"));

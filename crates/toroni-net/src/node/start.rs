@@ -28,6 +28,9 @@ const BUSY_POLL: Duration = Duration::from_micros(50);
 /// The rate for which a receive buffer is made where the interface states no speed: 1 Gbit/s.
 const USUAL_RATE: u64 = 1_000_000_000;
 
+/// How often a member syncs its log with `sync = "interval"`.
+const SYNC_INTERVAL: Duration = Duration::from_millis(50);
+
 /// Why a node does not start.
 #[derive(Debug, Error)]
 pub enum StartError {
@@ -95,7 +98,8 @@ pub enum StartError {
     Clock,
 }
 
-/// Opens what a configuration names: bus, state, key and interfaces. Opens no socket yet.
+/// Opens what a configuration names: bus, state, key and interfaces. Opens no socket yet. The section `[sequencer]` is for
+/// the program, which has the crate for it.
 ///
 /// # Errors
 /// See [`StartError`].
@@ -137,11 +141,7 @@ pub(crate) fn member(
     keys: Option<Keys>,
     state: Option<&State>,
 ) -> Result<Membership, StartError> {
-    let name = match &config.name {
-        Some(name) => name.clone(),
-        None => host_name()?,
-    };
-    let source = config.id.map_or_else(|| source_of(&config.realm, &name), Source);
+    let (name, source) = identity(config)?;
     let session = match state {
         Some(state) => state.begin_session(now().wall)?,
         None => Session::begin(now().wall, None).ok_or(StartError::Clock)?,
@@ -163,6 +163,19 @@ pub(crate) fn member(
         interfaces,
         sockets,
     })
+}
+
+/// Returns the name of the node of a configuration, and its number as a source.
+///
+/// # Errors
+/// [`StartError::HostName`].
+pub fn identity(config: &config::Node) -> Result<(String, Source), StartError> {
+    let name = match &config.name {
+        Some(name) => name.clone(),
+        None => host_name()?,
+    };
+    let source = config.id.map_or_else(|| source_of(&config.realm, &name), Source);
+    Ok((name, source))
 }
 
 /// A setting that this version does not act on.
@@ -206,7 +219,6 @@ fn list(all: &[NotYet]) -> String {
 /// Returns all settings that have no effect in this version. A setting without effect would be a promise.
 #[must_use]
 pub fn not_yet(config: &config::Node) -> Vec<NotYet> {
-    const LATER: &str = "this version does not do it yet: leave it out";
     const HISTORY: &str = "needs the history of a stream over TCP, which this version does not ask for in a group: leave \
                            it out, and the node begins with what is sent from now on";
     let mut all = Vec::new();
@@ -215,11 +227,39 @@ pub fn not_yet(config: &config::Node) -> Vec<NotYet> {
             all.push(NotYet { section, index, key, problem: problem.to_owned() });
         }
     };
-    is(config.sequencer.is_some(), "sequencer", 0, None, LATER);
+    if let Some(sequencer) = &config.sequencer {
+        for (given, key, problem) in not_yet_sequenced(sequencer) {
+            is(given, "sequencer", 0, Some(key), problem);
+        }
+    }
     for (index, receive) in config.receives.iter().enumerate() {
         is(receive.join != Join::Live, "receive", index, Some("join"), HISTORY);
     }
     all
+}
+
+/// Returns the keys of a sequencer that this version does not act on: whether each is given, and what to do.
+fn not_yet_sequenced(sequencer: &config::Sequencer) -> [(bool, &'static str, &'static str); 8] {
+    const FEED: &str =
+        "needs the feed of events to hosts, which this version does not have yet: leave it out";
+    [
+        (
+            sequencer.command_rate.is_some(),
+            "command_rate",
+            "this version does not limit commands: leave it out",
+        ),
+        (
+            sequencer.sync_interval.is_some_and(|interval| interval != SYNC_INTERVAL),
+            "sync_interval",
+            "this version syncs every 50ms: leave it out",
+        ),
+        (sequencer.archive, "archive", FEED),
+        (sequencer.archive_directory.is_some(), "archive_directory", FEED),
+        (sequencer.archive_capacity.is_some(), "archive_capacity", FEED),
+        (!sequencer.archives.is_empty(), "archives", FEED),
+        (!sequencer.digest, "digest", "members always keep the digest: leave it out"),
+        (!sequencer.stops_on_divergence, "on_divergence", FEED),
+    ]
 }
 
 /// A sender that waits for receivers lets the publishers of its bus wait, and they must not give up before it does.
@@ -256,7 +296,11 @@ fn source_of(realm: &str, name: &str) -> Source {
     Source::of_node(machine.trim(), realm, name)
 }
 
-pub(crate) fn keys(config: &config::Node) -> Result<Option<Keys>, StartError> {
+/// Returns the keys of the realm, if it has any.
+///
+/// # Errors
+/// [`StartError::Key`].
+pub fn keys(config: &config::Node) -> Result<Option<Keys>, StartError> {
     let Some(first) = &config.key_file else { return Ok(None) };
     let next = config.key_file_next.as_deref().map(key).transpose()?;
     Ok(Some(Keys { first: key(first)?, next }))

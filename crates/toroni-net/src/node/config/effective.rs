@@ -81,6 +81,27 @@ pub fn derived(node: &Node) -> Vec<Derived> {
             );
         }
     }
+    if let Some(sequencer) = &node.sequencer {
+        let mut add = |what, value: String| {
+            all.push(Derived { of: "[sequencer]".to_owned(), what, value });
+        };
+        let count = sequencer.members.len();
+        add("members of which a majority keeps the order", format!("{} of {count}", count / 2 + 1));
+        add("members that may be down", ((count - 1) / 2).to_string());
+        add("bus of commands", format!("{}.commands", sequencer.feed));
+        if let Some((id, (name, address))) = sequencer.own() {
+            add("this member", format!("{name}, number {id}, at {address}"));
+            let log = sequencer.log_directory(node);
+            add(
+                "directory of its log",
+                log.map_or_else(String::new, |log| log.display().to_string()),
+            );
+            if let Some(rate) = sequencer.data_rate {
+                let seconds = sequencer.retain.saturating_mul(8) / rate.max(1);
+                add("least time that the log holds at the full rate", format!("{seconds} s"));
+            }
+        }
+    }
     if !node.receives.is_empty() {
         let of = "[node]".to_owned();
         let size = 1_408;

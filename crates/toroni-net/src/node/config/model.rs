@@ -373,6 +373,19 @@ impl Connect {
 }
 
 impl Sequencer {
+    /// Returns which member this node is: its number, its name and its address. The number is the place in the list.
+    #[must_use]
+    pub fn own(&self) -> Option<(u64, &(String, SocketAddr))> {
+        let own = self.member.as_ref()?;
+        (0..).zip(&self.members).find(|(_, (name, _))| name == own)
+    }
+
+    /// Returns the directory of a member's log.
+    #[must_use]
+    pub fn log_directory(&self, node: &Node) -> Option<PathBuf> {
+        self.log.clone().or_else(|| Some(node.state.as_ref()?.join("log")))
+    }
+
     fn of(values: &Values, folder: &Path) -> Option<Self> {
         let Some(Value::Members(members)) = values.get("members") else { return None };
         let Some(Value::Range(election)) = values.get("election_timeout") else { return None };

@@ -12,6 +12,11 @@ use toroni::{Pattern, Policy as BusPolicy};
 use toroni_proto::config::{Config as StreamConfig, ConfigError, check_interface};
 use toroni_proto::wire::{NodeName, Policy};
 
+const MILLISECOND: u64 = 1_000_000;
+const WHOLE: &str = "has a fraction of a millisecond: members count whole ones";
+/// Members of a group have the numbers 0 to 7.
+const MEMBERS_MAX: usize = 8;
+
 /// Checks everything that needs no host.
 pub(super) fn check(document: &Document, findings: &mut Findings) {
     let Some(node) = document.one("node") else { return };
@@ -31,7 +36,7 @@ pub(super) fn check(document: &Document, findings: &mut Findings) {
         rules.listen(values);
     }
     if let Some(values) = document.one("sequencer") {
-        rules.sequencer(values);
+        rules.sequencer(values, node);
     }
     let sections = ["send", "receive", "listen", "connect", "sequencer"];
     if sections.iter().all(|section| document.all(section).is_empty()) {
@@ -361,11 +366,16 @@ impl Rules<'_> {
         }
     }
 
-    fn sequencer(&mut self, values: &Values) {
+    fn sequencer(&mut self, values: &Values, node: &Values) {
         let Some(Value::Members(members)) = values.get("members") else { return };
         let members = members.clone();
         match members.len() {
             0 => self.refuse(values, "members", "is empty: name at least one"),
+            count if count > MEMBERS_MAX => self.refuse(
+                values,
+                "members",
+                format!("has {count} members: a group has 1, 3 or 5, and room for {MEMBERS_MAX}"),
+            ),
             count if count % 2 == 0 => self.warn(
                 values,
                 "members",
@@ -392,11 +402,43 @@ impl Rules<'_> {
             for key in ["group", "data_rate"] {
                 if values.get(key).is_none() {
                     self.refuse(values, key, "is missing: a member sends the feed");
+                } else {
+                    let problem = "has no effect yet: this version does not send events to hosts";
+                    self.warn(values, key, problem);
                 }
             }
+            if !values.has("log") && !node.has("state") {
+                let problem =
+                    "is missing: a member keeps its log on a disk. Set it, or `state` in [node]";
+                self.refuse(values, "log", problem);
+            }
+        } else {
+            let of_members =
+                ["group", "data_rate", "election_timeout", "heartbeat", "sync", "log", "retain"];
+            for key in of_members.into_iter().filter(|key| values.has(key)) {
+                self.warn(values, key, "has no effect: it is for members, and `member` is missing");
+            }
+        }
+        let is_reachable = |(_, address): &&(String, SocketAddr)| !address.ip().is_loopback();
+        if let Some((name, address)) = members.iter().find(is_reachable)
+            && !node.has("key_file")
+        {
+            let problem = format!(
+                "has {name} at {address}, and [node] has no key_file: whoever reaches a member can send commands and begin \
+                 a group"
+            );
+            self.warn(values, "members", problem);
         }
         if values.has("sync_interval") && values.text("sync").as_deref() == Some("always") {
             self.warn(values, "sync_interval", "has no effect: it needs `sync = \"interval\"`");
+        }
+        if let Some(Value::Range(election)) = values.get("election_timeout")
+            && [election.start, election.end].iter().any(|time| !time.is_multiple_of(MILLISECOND))
+        {
+            self.refuse(values, "election_timeout", WHOLE);
+        }
+        if values.number("heartbeat").is_some_and(|time| !time.is_multiple_of(MILLISECOND)) {
+            self.refuse(values, "heartbeat", WHOLE);
         }
         if let (Some(Value::Range(election)), Some(heartbeat)) =
             (values.get("election_timeout"), values.number("heartbeat"))

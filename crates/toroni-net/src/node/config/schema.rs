@@ -568,7 +568,7 @@ fn sequencer() -> Section {
         required(
             "members",
             Kind::Members,
-            "Who decides on the order: 1, 3 or 5 members, the same list everywhere",
+            "Who decides on the order: 1, 3 or 5 members, the same list in the same order everywhere",
         ),
         without(
             "member",

@@ -72,7 +72,7 @@ fn what_is_required_and_missing() {
             "6:1: error: [[connect]] 1: address: is missing: The node to connect to: the address of its `[listen]`",
             "7:1: error: [sequencer]: feed: is missing: The name of the feed, and of the bus with its events",
             "7:1: error: [sequencer]: members: is missing: Who decides on the order: 1, 3 or 5 members, the same list \
-             everywhere",
+             in the same order everywhere",
         ],
     );
     assert_of_send(
@@ -307,7 +307,7 @@ fn a_sequencer_is_checked() {
             "[node]\nrealm = 'plant'\nstate = '/s'\n[sequencer]\nfeed = 'orders'\n{lines}\n"
         ))
     };
-    let members = "members = ['a=10.0.0.1:1', 'b=10.0.0.2:1', 'c=10.0.0.3:1']";
+    let members = "members = ['a=127.0.0.1:1', 'b=127.0.0.2:1', 'c=127.0.0.3:1']";
     assert_eq!(feed(members), [""; 0]);
     for (lines, wanted) in [
         ("members = []", "6:1: error: [sequencer]: members: is empty: name at least one"),
@@ -316,11 +316,11 @@ fn a_sequencer_is_checked() {
             "6:11: error: [sequencer]: members: is a list of other values: write a list of members, such as [\"a=10.0.0.1:4481\"]",
         ),
         (
-            "members = ['a=10.0.0.1:1', 'a=10.0.0.2:1', 'c=10.0.0.3:1']",
-            "6:1: error: [sequencer]: members: names a=10.0.0.2:1 or a part of it twice",
+            "members = ['a=127.0.0.1:1', 'a=127.0.0.2:1', 'c=127.0.0.3:1']",
+            "6:1: error: [sequencer]: members: names a=127.0.0.2:1 or a part of it twice",
         ),
         (
-            "members = ['a=10.0.0.1:1', 'b=10.0.0.2:1']",
+            "members = ['a=127.0.0.1:1', 'b=127.0.0.2:1']",
             "6:1: warning: [sequencer]: members: has 2 members: 1 survive the death of as many",
         ),
     ] {
@@ -334,6 +334,10 @@ fn a_sequencer_is_checked() {
         (
             "member = 'a'\ngroup = '239.1.2.3'",
             "4:1: error: [sequencer]: data_rate: is missing: a member sends the feed",
+        ),
+        (
+            "member = 'a'\ngroup = '239.1.2.3'\ndata_rate = '1Mbit/s'\nheartbeat = '1.5ms'",
+            "10:1: error: [sequencer]: heartbeat: has a fraction of a millisecond: members count whole ones",
         ),
         (
             "heartbeat = '100ms'",
@@ -352,8 +356,42 @@ fn a_sequencer_is_checked() {
             "7:1: warning: [sequencer]: sync_interval: has no effect: it needs `sync = \"interval\"`",
         ),
     ] {
-        assert_eq!(feed(&format!("{members}\n{line}")), [wanted]);
+        let found = feed(&format!("{members}\n{line}"));
+        let is_of_members = |finding: &&String| {
+            !finding.contains("has no effect yet") && !finding.contains("it is for members")
+        };
+        assert_eq!(found.iter().filter(is_of_members).collect::<Vec<_>>(), [wanted]);
     }
+    let nine: Vec<_> = (1..=9).map(|one| format!("'m{one}=127.0.0.{one}:1'")).collect();
+    assert_eq!(
+        feed(&format!("members = [{}]", nine.join(", "))),
+        ["6:1: error: [sequencer]: members: has 9 members: a group has 1, 3 or 5, and room for 8"]
+    );
+    assert_eq!(
+        feed(&format!("{members}\nretain = '1GiB'")),
+        [
+            "7:1: warning: [sequencer]: retain: has no effect: it is for members, and `member` is missing"
+        ]
+    );
+    let member = format!("{members}\nmember = 'a'\ngroup = '239.1.2.3'\ndata_rate = '1Mbit/s'");
+    assert_eq!(
+        feed(&member),
+        ["group", "data_rate"].map(|key| format!(
+            "{}:1: warning: [sequencer]: {key}: has no effect yet: this version does not send events to hosts",
+            if key == "group" { 8 } else { 9 }
+        ))
+    );
+    assert_eq!(
+        found(&format!("[node]\nrealm = 'plant'\n[sequencer]\nfeed = 'orders'\n{member}\n"))[0],
+        "3:1: error: [sequencer]: log: is missing: a member keeps its log on a disk. Set it, or `state` in [node]"
+    );
+    assert_eq!(
+        feed("members = ['a=10.0.0.1:4481']"),
+        [
+            "6:1: warning: [sequencer]: members: has a at 10.0.0.1:4481, and [node] has no key_file: whoever reaches a \
+             member can send commands and begin a group"
+        ]
+    );
 }
 
 #[test]

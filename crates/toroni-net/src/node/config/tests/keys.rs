@@ -9,7 +9,7 @@ use toroni_proto::config::PARAMETERS;
 
 /// One section of each kind, with what any key needs.
 const BASE: [(&str, &[&str]); 8] = [
-    ("node", &["realm = 'plant'", "key_file = 'k'"]),
+    ("node", &["realm = 'plant'", "key_file = 'k'", "state = 's'"]),
     ("node.bus", &[]),
     (
         "send",
