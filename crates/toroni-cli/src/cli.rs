@@ -22,6 +22,8 @@ use crate::commands::record::options::Record;
 use crate::commands::remove::Remove;
 #[cfg(feature = "record")]
 use crate::commands::replay::options::Replay;
+#[cfg(feature = "sequencer")]
+use crate::commands::sequencer::Sequencer;
 use crate::commands::subscribe::options::Subscribe;
 #[cfg(feature = "top")]
 use crate::commands::top::options::Top;
@@ -82,10 +84,21 @@ pub(crate) struct BusLocation {
 }
 
 /// Commands that do not use `--bus`.
-const WITHOUT_BUS: [&str; 10] =
-    ["bench", "completions", "create", "demo", "doctor", "ls", "man", "net", "node", "rm"];
+const WITHOUT_BUS: [&str; 11] = [
+    "bench",
+    "completions",
+    "create",
+    "demo",
+    "doctor",
+    "ls",
+    "man",
+    "net",
+    "node",
+    "rm",
+    "sequencer",
+];
 /// Commands that do not use `--dir`.
-const WITHOUT_DIR: [&str; 4] = ["completions", "man", "net", "node"];
+const WITHOUT_DIR: [&str; 5] = ["completions", "man", "net", "node", "sequencer"];
 /// Commands below `net` that use both all the same.
 const OF_NET_WITH_BUS: [&str; 2] = ["receive", "send"];
 
@@ -208,6 +221,9 @@ STATE is alive, stopped, dead, dumping (it writes a core dump), or lapped (overt
     /// Connect the bus with those of other hosts, or check the configuration for that
     #[cfg(feature = "net")]
     Node(Node),
+    /// One order over several hosts: begin it, observe it, send commands, read its log
+    #[cfg(feature = "sequencer")]
+    Sequencer(Sequencer),
     /// Remove buses that no process has open
     #[command(name = "rm")]
     Remove(Remove),

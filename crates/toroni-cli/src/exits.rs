@@ -97,6 +97,12 @@ const TABLE: &[Exits] = &[
     )
     .refused("the node does not start with the file")
     .ended_by_signal("with --config"),
+    #[cfg(feature = "sequencer")]
+    Exits::new(
+        "sequencer",
+        "it is done, or printed",
+        "failure; sequencer status: there is no leader; sequencer digest: the members differ, or one does not answer; sequencer send: the command is not known to be part of the order; sequencer log: the log is damaged",
+    ),
     Exits::new("rm", "every bus was removed", "a bus could not be removed"),
     Exits::new("clean", "success", "failure, or nothing could be done for the named bus"),
     #[cfg(feature = "metrics")]

@@ -29,11 +29,13 @@ pub(crate) mod topic {
     pub(crate) const CRYBABY: &str = "crybaby";
     /// [`super::Excess`]: a part of the way took longer than its budget.
     pub(crate) const BUDGET: &str = "budget";
+    /// [`super::Term`]: a member of a feed is in another term, or follows another leader.
+    pub(crate) const TERM: &str = "term";
 
     /// All of them.
     #[cfg(test)]
-    pub(crate) const ALL: [&str; 10] =
-        [STATS, UP, DOWN, RESTART, COLLISION, IN, OUT, LOSS, CRYBABY, BUDGET];
+    pub(crate) const ALL: [&str; 11] =
+        [STATS, UP, DOWN, RESTART, COLLISION, IN, OUT, LOSS, CRYBABY, BUDGET, TERM];
 }
 
 /// A notice, with who publishes it.
@@ -67,6 +69,56 @@ pub(crate) struct Stats {
     /// Refused datagrams, by reason.
     pub(crate) refused: BTreeMap<String, u64>,
     pub(crate) times: Vec<Time>,
+    /// The feed that the node takes part in, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) sequencer: Option<Sequencer>,
+}
+
+/// What a node does for a feed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub(crate) struct Sequencer {
+    pub(crate) feed: String,
+    /// The bus of commands.
+    pub(crate) commands: String,
+    /// Commands that the order has.
+    pub(crate) brought: u64,
+    /// How often a leader was found.
+    pub(crate) connections: u64,
+    /// Commands in the ring that the order may not have, in bytes.
+    pub(crate) waiting_bytes: u64,
+    /// `null` if the node is no member.
+    pub(crate) member: Option<OrderMember>,
+}
+
+/// A member of the group that keeps an order.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub(crate) struct OrderMember {
+    pub(crate) name: String,
+    pub(crate) number: u64,
+    pub(crate) leads: bool,
+    /// Whom it takes for the leader.
+    pub(crate) leader: Option<String>,
+    pub(crate) term: u64,
+    /// Terms that began since the node started.
+    pub(crate) elections: u64,
+    pub(crate) series: u32,
+    /// Events that it has applied: the number of the next one.
+    pub(crate) events: u64,
+    pub(crate) first_entry: u64,
+    pub(crate) last_entry: Option<u64>,
+    pub(crate) applied_entry: Option<u64>,
+    pub(crate) log_bytes: u64,
+    /// The digest of these events, in hexadecimal.
+    pub(crate) digest: String,
+}
+
+/// A member of a feed is in another term, or follows another leader.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub(crate) struct Term {
+    pub(crate) feed: String,
+    pub(crate) member: String,
+    pub(crate) term: u64,
+    pub(crate) leader: Option<String>,
 }
 
 /// A stream that the node sends.

@@ -99,6 +99,7 @@ pub(super) const CRATES: &[Crate] = &[
             "toroni-net",
             "toroni-proactor",
             "toroni-proto",
+            "toroni-sequencer",
             "toroni-testkit",
         ],
         foreign: None,

@@ -24,6 +24,8 @@ pub(crate) mod record;
 pub(crate) mod remove;
 #[cfg(feature = "record")]
 pub(crate) mod replay;
+#[cfg(feature = "sequencer")]
+pub(crate) mod sequencer;
 pub(crate) mod subscribe;
 #[cfg(feature = "top")]
 pub(crate) mod top;
@@ -74,6 +76,8 @@ pub(crate) fn run(cli: Cli, matches: &ArgMatches) -> Result<(), Failure> {
         Command::Net(arguments) => net::run(&location, &arguments),
         #[cfg(feature = "net")]
         Command::Node(arguments) => node::run(&arguments),
+        #[cfg(feature = "sequencer")]
+        Command::Sequencer(arguments) => sequencer::run(&location, &arguments),
         Command::Doctor(arguments) => doctor::run(&location, &arguments),
         Command::Remove(arguments) => remove::run(&location, &arguments),
         Command::Clean(arguments) => {

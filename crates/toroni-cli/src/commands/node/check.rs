@@ -48,6 +48,18 @@ pub(crate) fn run(arguments: &Check) -> Result<(), Failure> {
     }
 }
 
+/// Reads the file of a node for a command that is not the node. Other hosts' files may be read here.
+#[cfg(feature = "sequencer")]
+pub(crate) fn configuration(path: &Path) -> Result<config::Node, Failure> {
+    let mut reading = read(path, false)?;
+    reading.findings.retain(|finding| finding.severity == Severity::Error);
+    print_findings(path, &reading);
+    match (reading.node, reading.findings.len()) {
+        (Some(node), 0) => Ok(node),
+        (_, errors) => Err(refused(path, errors)),
+    }
+}
+
 /// Returns the failure of a file with errors.
 pub(super) fn refused(path: &Path, errors: usize) -> Failure {
     Failure::Usage(format!(

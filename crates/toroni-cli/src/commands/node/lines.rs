@@ -2,6 +2,7 @@
 
 use super::log::{Level, Line};
 use super::notices::put_out;
+use crate::notice::Term;
 use std::net::SocketAddr;
 use toroni_net::losses::Lost;
 use toroni_net::node::kernel::Attribution;
@@ -48,6 +49,24 @@ pub(super) fn of(node: &Node, event: &Event) -> Line {
             Line::new(Level::Warn, "stalled", text).with("ms", ms)
         }
     }
+}
+
+/// Returns the line about another term of a feed, or another leader.
+pub(super) fn term(term: &Term) -> Line {
+    let Term { feed, member, term, leader } = term;
+    let (level, text) = match leader {
+        Some(leader) if leader == member => {
+            (Level::Info, format!("leads the feed {feed} in term {term}"))
+        }
+        Some(leader) => {
+            (Level::Info, format!("follows {leader} in the feed {feed}, in term {term}"))
+        }
+        None if *term == 0 => {
+            (Level::Warn, format!("the feed {feed} has not begun: toroni sequencer init begins it"))
+        }
+        None => (Level::Warn, format!("the feed {feed} has no leader, in term {term}")),
+    };
+    Line::new(level, "term", text).by("term", term)
 }
 
 /// Returns the line with the counters of the node.

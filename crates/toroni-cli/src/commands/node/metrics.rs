@@ -2,6 +2,7 @@
 //! and a test compares the two.
 
 use super::notices::{Identity, socket_kind};
+use crate::notice::Sequencer;
 use crate::openmetrics::{self, Family, Kind, Sample, Value};
 use std::sync::{Arc, Mutex, PoisonError};
 use toroni_net::node::report::{
@@ -13,7 +14,14 @@ use toroni_testkit::units::as_f64;
 /// The last report of a node, for those who ask.
 pub(super) struct Latest {
     identity: Identity,
-    report: Mutex<Arc<Report>>,
+    report: Mutex<Arc<Reports>>,
+}
+
+/// A report of the node, and that of its feed.
+#[derive(Default)]
+struct Reports {
+    node: Report,
+    sequencer: Option<Sequencer>,
 }
 
 impl Latest {
@@ -21,21 +29,23 @@ impl Latest {
         Self { identity, report: Mutex::default() }
     }
 
-    pub(super) fn set(&self, report: Report) {
-        *self.report.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(report);
+    pub(super) fn set(&self, node: Report, sequencer: Option<Sequencer>) {
+        let reports = Reports { node, sequencer };
+        *self.report.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(reports);
     }
 
     /// Returns the metrics in the text format of OpenMetrics.
     pub(super) fn text(&self) -> String {
         let report = Arc::clone(&self.report.lock().unwrap_or_else(PoisonError::into_inner));
         let samples = |metric: &Metric| {
-            let mut samples = metric.samples(&report, &self.identity);
+            let mut samples = metric.samples(&report.node, &self.identity);
             samples
                 .iter_mut()
                 .for_each(|(labels, _)| labels.insert(0, self.identity.realm.clone()));
             (metric.family, samples)
         };
-        openmetrics::text(ALL.iter().map(samples).collect())
+        let of_feed = |metric: &OfFeed| (metric.family, metric.samples(&report, &self.identity));
+        openmetrics::text(ALL.iter().map(samples).chain(OF_FEEDS.iter().map(of_feed)).collect())
     }
 }
 
@@ -327,6 +337,92 @@ const ALL: &[Metric] = &[
     ),
 ];
 
+/// A metric of the feed that the node takes part in. `docs/sequencer.md` has the table.
+struct OfFeed {
+    family: Family,
+    /// None if there is no such value now.
+    read: fn(&Sequencer) -> Option<u64>,
+}
+
+const fn of_feed(
+    name: &'static str,
+    kind: Kind,
+    help: &'static str,
+    read: fn(&Sequencer) -> Option<u64>,
+) -> OfFeed {
+    OfFeed { family: Family { name, kind, labels: &["realm", "feed"], help }, read }
+}
+
+const OF_FEEDS: &[OfFeed] = &[
+    of_feed(
+        "toroni_sequencer_commands",
+        Kind::Counter,
+        "Commands of this host that the order has",
+        |it| Some(it.brought),
+    ),
+    of_feed(
+        "toroni_sequencer_connections",
+        Kind::Counter,
+        "How often a leader was found for commands",
+        |it| Some(it.connections),
+    ),
+    of_feed(
+        "toroni_sequencer_waiting_bytes",
+        Kind::Gauge,
+        "Commands of this host in the ring that the order may not have",
+        |it| Some(it.waiting_bytes),
+    ),
+    of_feed("toroni_sequencer_term", Kind::Gauge, "The term of the member", |it| {
+        Some(it.member.as_ref()?.term)
+    }),
+    of_feed(
+        "toroni_sequencer_elections",
+        Kind::Counter,
+        "Terms that began since the node started",
+        |it| Some(it.member.as_ref()?.elections),
+    ),
+    of_feed("toroni_sequencer_leader", Kind::Gauge, "1 if the member leads, else 0", |it| {
+        Some(it.member.as_ref()?.leads.into())
+    }),
+    of_feed(
+        "toroni_sequencer_has_leader",
+        Kind::Gauge,
+        "1 if the member knows a leader, else 0",
+        |it| Some(it.member.as_ref()?.leader.is_some().into()),
+    ),
+    of_feed("toroni_sequencer_events", Kind::Counter, "Events that the member has applied", |it| {
+        Some(it.member.as_ref()?.events)
+    }),
+    of_feed(
+        "toroni_sequencer_first_entry",
+        Kind::Gauge,
+        "The first entry that is in the log",
+        |it| Some(it.member.as_ref()?.first_entry),
+    ),
+    of_feed("toroni_sequencer_last_entry", Kind::Gauge, "The last entry of the log", |it| {
+        it.member.as_ref()?.last_entry
+    }),
+    of_feed(
+        "toroni_sequencer_applied_entry",
+        Kind::Gauge,
+        "The last entry that is part of the order and was applied",
+        |it| it.member.as_ref()?.applied_entry,
+    ),
+    of_feed("toroni_sequencer_log_bytes", Kind::Gauge, "The length of the log's files", |it| {
+        Some(it.member.as_ref()?.log_bytes)
+    }),
+];
+
+impl OfFeed {
+    fn samples(&self, reports: &Reports, identity: &Identity) -> Vec<Sample> {
+        let sample = |sequencer: &Sequencer| {
+            let labels = vec![identity.realm.clone(), sequencer.feed.clone()];
+            (self.read)(sequencer).map(|value| (labels, Value::Whole(value)))
+        };
+        reports.sequencer.iter().filter_map(sample).collect()
+    }
+}
+
 impl Metric {
     /// Returns the samples, without the label of the realm.
     fn samples(&self, report: &Report, identity: &Identity) -> Vec<Sample> {
@@ -445,24 +541,35 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn the_documentation_has_the_same_table() {
-        let mut table = String::from("| metric | type | labels | meaning |\n|---|---|---|---|\n");
-        table.extend(ALL.iter().map(|metric| metric.family.row()));
+    fn the_documentation_has_the_same_tables() {
+        let of_nodes: Vec<Family> = ALL.iter().map(|metric| metric.family).collect();
+        let of_feeds: Vec<Family> = OF_FEEDS.iter().map(|metric| metric.family).collect();
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         // A crate that was unpacked elsewhere has no documents.
         if !root.join("xtask").exists() {
             return;
         }
-        let documented = std::fs::read_to_string(root.join("docs/network.md")).unwrap();
-        assert!(documented.contains(&table), "docs/network.md needs this table:\n{table}");
+        for (file, families) in [("network.md", of_nodes), ("sequencer.md", of_feeds)] {
+            let mut table =
+                String::from("| metric | type | labels | meaning |\n|---|---|---|---|\n");
+            table.extend(families.iter().map(Family::row));
+            let documented = std::fs::read_to_string(root.join("docs").join(file)).unwrap();
+            assert!(documented.contains(&table), "docs/{file} needs this table:\n{table}");
+        }
     }
 
     #[test]
     fn names_are_used_once_and_end_as_openmetrics_wants_it() {
-        let names: BTreeSet<&str> = ALL.iter().map(|metric| metric.family.name).collect();
-        assert_eq!(names.len(), ALL.len());
+        let families = ALL.iter().map(|metric| metric.family);
+        let families: Vec<_> =
+            families.chain(OF_FEEDS.iter().map(|metric| metric.family)).collect();
+        let names: BTreeSet<&str> = families.iter().map(|family| family.name).collect();
+        assert_eq!(names.len(), families.len());
         for name in names {
-            assert!(name.starts_with("toroni_net_"), "{name}");
+            assert!(
+                name.starts_with("toroni_net_") || name.starts_with("toroni_sequencer_"),
+                "{name}"
+            );
             for reserved in ["_total", "_count", "_sum", "_bucket", "_created", "_info"] {
                 assert!(!name.ends_with(reserved), "{name}");
             }

@@ -6,7 +6,14 @@ mod log;
 mod metrics;
 mod notices;
 mod run;
+#[cfg(feature = "sequencer")]
+mod sequencer;
+#[cfg(not(feature = "sequencer"))]
+#[path = "without_sequencer.rs"]
+mod sequencer;
 
+#[cfg(feature = "sequencer")]
+pub(crate) use check::configuration;
 pub(crate) use run::serve;
 
 use crate::failure::Failure;

@@ -2,7 +2,7 @@
 
 use crate::notice::{
     BUS_PREFIX, Collision, Crybaby, Datagrams, Excess, Heard, Leg, Loss, LossCount, Member, Notice,
-    Receiver, Sent, Socket, Source, Stats, Time, topic,
+    Receiver, Sent, Sequencer, Socket, Source, Stats, Term, Time, topic,
 };
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -145,8 +145,8 @@ impl Notices {
     }
 
     /// Publishes the counters, and which receivers came and went.
-    pub(super) fn report(&mut self, report: &Report) {
-        let stats = stats(report, &self.identity);
+    pub(super) fn report(&mut self, report: &Report, sequencer: Option<Sequencer>) {
+        let stats = Stats { sequencer, ..stats(report, &self.identity) };
         let now: BTreeSet<(u16, String, String)> = stats
             .sent
             .iter()
@@ -166,6 +166,11 @@ impl Notices {
                 self.publish(topic, Member { stream: *stream, name, address, why });
             }
         }
+    }
+
+    /// Publishes that a member of a feed is in another term, or follows another leader.
+    pub(super) fn term(&mut self, term: &Term) {
+        self.publish(topic::TERM, term);
     }
 
     /// Publishes what has happened.
@@ -370,6 +375,7 @@ fn stats(report: &Report, identity: &Identity) -> Stats {
             .map(|(reason, count)| (reason.name().to_owned(), count))
             .collect(),
         times: times.collect(),
+        sequencer: None,
     }
 }
 

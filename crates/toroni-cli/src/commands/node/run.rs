@@ -3,8 +3,10 @@
 use super::log::{Level, Line, Log};
 use super::metrics::Latest;
 use super::notices::{Identity, Notices};
+use super::sequencer::Sequencer;
 use super::{check, lines};
 use crate::failure::Failure;
+use crate::notice::{self, Term};
 use crate::ready::ReadyFd;
 use crate::stop::{GracePeriod, Stop};
 use rustix::fd::AsFd;
@@ -51,6 +53,7 @@ pub(crate) fn serve(
     let (bus, settings) = start::prepare(config).map_err(|error| refused(&error))?;
     let mut node = Node::new(&bus, &settings).map_err(|error| refused(&error))?;
     let failed = |error: &dyn Display| Failure::Failed(format!("the node ends: {error}"));
+    let mut sequencer = Sequencer::start(config, &settings).map_err(|error| refused(&error))?;
     let wake = stop.descriptor().map_err(|error| failed(&error))?;
     node.set_limits(&limits(config));
     let member = &settings.member;
@@ -59,6 +62,7 @@ pub(crate) fn serve(
         log: Log::new(Level::named(&config.log)),
         notices: Notices::new(&config.bus, identity.clone()),
         latest: Arc::new(Latest::new(identity.clone())),
+        term: None,
         due: Instant::now(),
     };
     observer.log.line(
@@ -87,6 +91,9 @@ pub(crate) fn serve(
         let line = Line::new(Level::Info, "listen", format!("listens on {address}"));
         observer.log.line(line.with("address", address));
     }
+    if let Some(sequencer) = &sequencer {
+        observer.log.line(Line::new(Level::Info, "sequencer", sequencer.description()));
+    }
     if let Some(grant) = node.link().buffers().find(|grant| !grant.is_enough())
         && let Some(change) = grant.change()
     {
@@ -96,7 +103,7 @@ pub(crate) fn serve(
         );
         observer.log.line(Line::new(Level::Warn, "buffer", text).with("bytes", grant.granted));
     }
-    observer.report(&mut node);
+    observer.report(&mut node, sequencer.as_mut());
     if let Some(address) = config.metrics {
         let bound = serve_metrics(address, Arc::clone(&observer.latest)).map_err(|error| {
             refused(&format!(
@@ -138,7 +145,10 @@ pub(crate) fn serve(
             }
             observer.event(&node, &event);
         }
-        observer.report(&mut node);
+        if let Some(problem) = sequencer.as_mut().and_then(Sequencer::problem) {
+            return Err(failed(&problem));
+        }
+        observer.report(&mut node, sequencer.as_mut());
         if let Some(interval) = watchdog
             && fed.elapsed() >= interval
         {
@@ -150,7 +160,7 @@ pub(crate) fn serve(
             node.wait((!ends).then_some(wake.as_fd())).map_err(|error| failed(&error))?;
         }
     }
-    Ok(())
+    sequencer.map_or(Ok(()), Sequencer::end).map_err(|error| failed(&error))
 }
 
 /// Serves metrics in a thread of its own. Returns the address with the port that the system chose.
@@ -184,6 +194,8 @@ struct Observer {
     log: Log,
     notices: Notices,
     latest: Arc<Latest>,
+    /// The term of the member of a feed, and its leader.
+    term: Option<Term>,
     due: Instant,
 }
 
@@ -194,18 +206,38 @@ impl Observer {
     }
 
     /// Takes a report, if one is due.
-    fn report(&mut self, node: &mut Node) {
+    fn report(&mut self, node: &mut Node, sequencer: Option<&mut Sequencer>) {
         let now = Instant::now();
         if now < self.due {
             return;
         }
         self.due = now + REPORT_EVERY;
         let report = node.report();
-        self.notices.report(&report);
+        let sequencer = sequencer.map(Sequencer::report);
+        if let Some(sequencer) = &sequencer {
+            self.term(sequencer);
+        }
+        self.notices.report(&report, sequencer.clone());
         self.log.line(lines::counters(&report));
-        self.latest.set(report);
+        self.latest.set(report, sequencer);
         if let Some(problem) = self.notices.problem() {
             self.log.line(Line::new(Level::Warn, "notices", problem));
+        }
+    }
+
+    /// Tells of another term or leader than at the last report.
+    fn term(&mut self, sequencer: &notice::Sequencer) {
+        let Some(member) = &sequencer.member else { return };
+        let term = Term {
+            feed: sequencer.feed.clone(),
+            member: member.name.clone(),
+            term: member.term,
+            leader: member.leader.clone(),
+        };
+        if self.term.as_ref() != Some(&term) {
+            self.log.line(lines::term(&term));
+            self.notices.term(&term);
+            self.term = Some(term);
         }
     }
 }

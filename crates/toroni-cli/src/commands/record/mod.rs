@@ -3,6 +3,7 @@
 //! Two threads: the intake (`intake.rs`) copies messages out of the ring, and the writer (`split.rs`, `file.rs`) makes
 //! files of them. A slow disk is no slow reader until all buffers between them are full.
 
+pub(crate) mod export;
 mod file;
 mod intake;
 pub(crate) mod options;

@@ -1,0 +1,287 @@
+//! The part of a node that takes part in a feed: a member of its group, and the courier of the host's commands.
+//!
+//! ```text
+//!   bus `<feed>.commands` ──► courier (a thread of its own) ══► leader of the group
+//!                             member  (a runtime of two threads) ══ other members
+//! ```
+//!
+//! The member has two threads: a vote, or a new segment of the log, is synced to the disk where it is made, and meanwhile
+//! the other thread answers.
+
+use crate::commands::sequencer::feed::Feed;
+use crate::notice;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::timeout;
+use toroni::{Bus, BusConfig};
+use toroni_net::node::Settings;
+use toroni_net::node::config;
+use toroni_sequencer::commands::{COURIER, Courier, CourierCounts, CourierError, CourierOptions};
+use toroni_sequencer::log::{self, Sync};
+use toroni_sequencer::machine::Event;
+use toroni_sequencer::raft::{Events, Group, GroupOptions, Timing};
+use toroni_sequencer::rpc::Status;
+
+const THREADS: usize = 2;
+/// After so many bytes of log, the state is written as a snapshot.
+const SNAPSHOT_BYTES: u64 = 64 << 20;
+/// A member that does not end within this time is left to the end of the process.
+const END_TIME: Duration = Duration::from_secs(10);
+
+/// A running part.
+pub(super) struct Sequencer {
+    feed: Feed,
+    runtime: Runtime,
+    member: Option<Group>,
+    courier: Option<Courier>,
+    counts: CourierCounts,
+    commands: Bus,
+    /// The term in which the member started.
+    first_term: u64,
+}
+
+/// Who is told of events in this process. The feed, which brings them to hosts, takes this place.
+struct Nobody;
+
+impl Events for Nobody {
+    fn event(&mut self, _: Event<'_>) {}
+    fn skipped(&mut self, _: u64) {}
+}
+
+impl Sequencer {
+    /// Starts what the section of a file asks for. None without such a section. The error says what to do.
+    pub(super) fn start(
+        config: &config::Node,
+        settings: &Settings,
+    ) -> Result<Option<Self>, String> {
+        let Some(section) = &config.sequencer else { return Ok(None) };
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(THREADS)
+            .thread_name("toroni-member")
+            .enable_all()
+            .build()
+            .map_err(|error| format!("cannot start the threads of the sequencer: {error}"))?;
+        let feed = Feed::of_node(section, settings.member.keys);
+        let member = match section.own() {
+            Some(_) => Some(start_member(&runtime, config, section, &feed)?),
+            None => None,
+        };
+        let options = CourierOptions {
+            bus: bus_config(&config.bus),
+            feed: feed.name.clone(),
+            source: settings.member.source.0,
+            session: settings.member.session.0,
+            members: feed.targets(),
+        };
+        let broken = |error: CourierError| courier_problem(&feed.name, &error);
+        let courier = Courier::start(options).map_err(broken)?;
+        let name = toroni_sequencer::commands::bus_name(&feed.name);
+        let commands = bus_config(&config.bus).open_existing(&name);
+        let commands = commands.map_err(|error| format!("cannot open the bus {name}: {error}"))?;
+        Ok(Some(Self {
+            counts: courier.counts(),
+            first_term: member.as_ref().map_or(0, |member| member.status().term),
+            feed,
+            runtime,
+            member,
+            courier: Some(courier),
+            commands,
+        }))
+    }
+
+    /// Returns what it does, for the log.
+    pub(super) fn description(&self) -> String {
+        let Feed { name, own, members, .. } = &self.feed;
+        let found = own.and_then(|id| members.iter().find(|member| member.id == id));
+        match found {
+            Some(own) => format!(
+                "member {} of the feed {name}, one of {}, at {}; commands from the bus {}",
+                own.name,
+                members.len(),
+                own.address,
+                self.commands.name()
+            ),
+            None => format!("commands from the bus {} to the feed {name}", self.commands.name()),
+        }
+    }
+
+    /// Returns why the node cannot go on, if a part has ended by itself.
+    pub(super) fn problem(&mut self) -> Option<String> {
+        if let Some(problem) = self.member.as_ref().and_then(Group::problem) {
+            return Some(format!("the member of the feed {} has ended: {problem}", self.feed.name));
+        }
+        let courier = self.courier.take_if(|courier| courier.has_ended())?;
+        Some(match courier.end() {
+            Err(error) => courier_problem(&self.feed.name, &error),
+            Ok(()) => format!("the courier of the feed {} has ended", self.feed.name),
+        })
+    }
+
+    /// Returns what it has counted, and how its member is.
+    pub(super) fn report(&mut self) -> notice::Sequencer {
+        let waiting = self.commands.stats().map_or(0, |stats| {
+            let couriers = stats.subscribers.iter().flatten().filter(|one| one.name == COURIER);
+            couriers.map(|one| one.lag_bytes).max().unwrap_or(0)
+        });
+        notice::Sequencer {
+            feed: self.feed.name.clone(),
+            commands: self.commands.name().to_owned(),
+            brought: self.counts.brought(),
+            connections: self.counts.connections(),
+            waiting_bytes: waiting,
+            member: self.member.as_ref().map(|member| self.member(member)),
+        }
+    }
+
+    fn member(&self, member: &Group) -> notice::OrderMember {
+        let Status { id, term, leader, last, applied, purged, series, next, digest } =
+            member.status();
+        notice::OrderMember {
+            name: self.feed.name_of(id),
+            number: id,
+            leads: leader == Some(id),
+            leader: leader.map(|leader| self.feed.name_of(leader)),
+            term,
+            elections: term.saturating_sub(self.first_term),
+            series,
+            events: next,
+            first_entry: purged.map_or(0, |purged| purged.index + 1),
+            last_entry: last.map(|last| last.index),
+            applied_entry: applied.map(|applied| applied.index),
+            log_bytes: member.log_bytes(),
+            digest: digest.iter().map(|byte| format!("{byte:02x}")).collect(),
+        }
+    }
+
+    /// Ends in order: no more commands, then the member, which closes its log.
+    pub(super) fn end(mut self) -> Result<(), String> {
+        let feed = &self.feed.name;
+        let courier = self.courier.take().map_or(Ok(()), Courier::end);
+        let closed = self.member.take().map_or(Ok(()), |member| {
+            let closing = self.runtime.block_on(async { timeout(END_TIME, member.close()).await });
+            match closing {
+                Ok(Ok(())) => Ok(()),
+                Ok(Err(error)) => Err(format!("the member of the feed {feed} ends: {error}")),
+                Err(_) => Err(format!(
+                    "the member of the feed {feed} did not end within {END_TIME:?}: its log is left as after a kill"
+                )),
+            }
+        });
+        courier.map_err(|error| courier_problem(feed, &error)).and(closed)
+    }
+}
+
+fn courier_problem(feed: &str, error: &CourierError) -> String {
+    let advice = match error {
+        CourierError::Refused(refusal) => {
+            use toroni_sequencer::machine::Refusal;
+            match refusal {
+                Refusal::Session(_) => {
+                    ": another node has the same source id, or the clock of this host went back. Give each node its own \
+                     `name`, and set `state` in [node]"
+                }
+                Refusal::Closed => {
+                    ": the bus was restored from a backup. Remove it, and a new one is created"
+                }
+                _ => "",
+            }
+        }
+        _ => "",
+    };
+    format!("the commands of the feed {feed} cannot be brought: {error}{advice}")
+}
+
+/// Returns the settings of the bus of commands: where the node's bus is, and for those who may use that.
+fn bus_config(bus: &config::Bus) -> BusConfig {
+    let mut config = BusConfig::new().participant_name("node");
+    if let Some(directory) = &bus.directory {
+        config = config.directory(directory);
+    }
+    if let Some(group) = &bus.writers {
+        config = config.writers_group(group);
+    }
+    if let Some(group) = &bus.readers {
+        config = config.readers_group(group);
+    }
+    config
+}
+
+fn start_member(
+    runtime: &Runtime,
+    config: &config::Node,
+    section: &config::Sequencer,
+    feed: &Feed,
+) -> Result<Group, String> {
+    let Some((id, (name, address))) = section.own() else {
+        return Err("this node is no member".to_owned());
+    };
+    let Some(directory) = section.log_directory(config) else {
+        return Err(
+            "a member keeps its log on a disk: set `log` in [sequencer], or `state` in [node]"
+                .to_owned(),
+        );
+    };
+    claim(&directory, &feed.name, name, id)?;
+    let nanoseconds = Duration::from_nanos;
+    let election = &section.election_timeout_ns;
+    runtime.block_on(async {
+        let listener = TcpListener::bind(address).await.map_err(|error| {
+            format!("the member {name} cannot listen on {address}: {error}; `members` has its address on this host")
+        })?;
+        let options = GroupOptions {
+            feed: feed.name.clone(),
+            id,
+            listener,
+            keys: feed.keys,
+            directory: directory.clone(),
+            log: log::Options {
+                sync: if section.sync_interval.is_some() { Sync::Interval } else { Sync::Always },
+                ..log::Options::default()
+            },
+            snapshot_bytes: SNAPSHOT_BYTES,
+            retain_bytes: section.retain,
+            timing: Timing {
+                election: nanoseconds(election.start)..nanoseconds(election.end),
+                heartbeat: section.heartbeat,
+            },
+            events: Box::new(Nobody),
+        };
+        let started = Group::start(options).await;
+        started.map_err(|error| format!("the member {name} does not start: {error}"))
+    })
+}
+
+/// Makes the directory of a log, and notes in it whose log it is. A member that took another one's number, because
+/// somebody has changed the order of `members`, could vote twice.
+fn claim(directory: &Path, feed: &str, name: &str, id: u64) -> Result<(), String> {
+    let cannot = |what: &str, path: &Path, error: io::Error| {
+        format!("cannot {what} {}: {error}", path.display())
+    };
+    // The log has the payloads of all commands.
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
+    made.map_err(|error| cannot("create", directory, error))?;
+    let path: PathBuf = directory.join("member");
+    let wanted = format!("feed {feed}\nmember {name}\nnumber {id}\n");
+    match std::fs::read_to_string(&path) {
+        Ok(found) if found == wanted => Ok(()),
+        Ok(found) => Err(format!(
+            "{} is the log of another member: it says {:?}, and the file of this node says {:?}. The number is the place in \
+             `members`: keep the order of the list, and one directory for each member",
+            directory.display(),
+            found.trim().replace('\n', ", "),
+            wanted.trim().replace('\n', ", "),
+        )),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let temporary = directory.join("member.tmp");
+            std::fs::write(&temporary, wanted)
+                .and_then(|()| std::fs::File::open(&temporary)?.sync_all())
+                .and_then(|()| std::fs::rename(&temporary, &path))
+                .map_err(|error| cannot("write", &path, error))
+        }
+        Err(error) => Err(cannot("read", &path, error)),
+    }
+}

@@ -1,0 +1,189 @@
+//! Which feed a command is about, who its members are, and how they are asked.
+
+use crate::commands::node;
+use crate::failure::Failure;
+use clap::{Args, ValueHint};
+use std::future::Future;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+use tokio::runtime::Builder;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use toroni_net::node::{config, start};
+use toroni_proto::wire::Keys;
+use toroni_sequencer::raft::feed_id;
+use toroni_sequencer::rpc::{Answer, Link, LinkError, Request, Status, Target};
+
+/// A member that does not answer within this time does not answer.
+const ANSWER_TIME: Duration = Duration::from_secs(5);
+
+/// How to reach a feed: the file of a node, or what it would say.
+#[derive(Args)]
+pub(super) struct Reach {
+    /// The configuration file of a node, whose section `[sequencer]` names the feed and its members
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["feed", "members", "key_file"], required_unless_present_all = ["feed", "members"])]
+    pub(super) config: Option<PathBuf>,
+    /// The name of the feed, without a file
+    #[arg(long, value_name = "NAME", requires = "members")]
+    feed: Option<String>,
+    /// All members, without a file: NAME=ADDRESS:PORT,… in the order of the nodes' files
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = member, requires = "feed")]
+    members: Vec<(String, SocketAddr)>,
+    /// The key of the realm, without a file
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "feed")]
+    key_file: Option<PathBuf>,
+}
+
+fn member(text: &str) -> Result<(String, SocketAddr), String> {
+    let wrong = || "write NAME=ADDRESS:PORT, such as a=10.0.0.1:4481".to_owned();
+    let (name, address) =
+        text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(wrong)?;
+    Ok((name.to_owned(), address.parse().map_err(|_| wrong())?))
+}
+
+/// A member as a file names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Member {
+    /// Its place in the list.
+    pub(crate) id: u64,
+    pub(crate) name: String,
+    pub(crate) address: SocketAddr,
+}
+
+/// A feed and its members.
+#[derive(Clone, Debug)]
+pub(crate) struct Feed {
+    pub(crate) name: String,
+    pub(crate) members: Vec<Member>,
+    pub(crate) keys: Option<Keys>,
+    /// Which of them the node of the file is.
+    pub(crate) own: Option<u64>,
+}
+
+/// The node whose file was named, and its feed.
+pub(super) struct OfNode {
+    pub(super) node: Option<config::Node>,
+    pub(super) feed: Feed,
+}
+
+impl Reach {
+    /// Reads the file, and the key.
+    pub(super) fn find(&self) -> Result<OfNode, Failure> {
+        let Some(path) = &self.config else {
+            let feed = self.feed.clone().unwrap_or_default();
+            let key = self.key_file.as_deref().map(start::key).transpose();
+            let first = key.map_err(|error| Failure::Failed(error.to_string()))?;
+            let keys = first.map(|first| Keys { first, next: None });
+            let feed = Feed { name: feed, members: numbered(&self.members), keys, own: None };
+            return Ok(OfNode { node: None, feed });
+        };
+        let node = node::configuration(path)?;
+        let Some(section) = &node.sequencer else {
+            let path = path.display();
+            return Err(Failure::Usage(format!("{path} has no section [sequencer]")));
+        };
+        let keys = start::keys(&node).map_err(|error| Failure::Failed(error.to_string()))?;
+        let feed = Feed::of_node(section, keys);
+        Ok(OfNode { node: Some(node), feed })
+    }
+}
+
+fn numbered(members: &[(String, SocketAddr)]) -> Vec<Member> {
+    let numbered = (0..).zip(members);
+    numbered
+        .map(|(id, (name, address))| Member { id, name: name.clone(), address: *address })
+        .collect()
+}
+
+impl Feed {
+    /// Returns the feed of a section.
+    pub(crate) fn of_node(section: &config::Sequencer, keys: Option<Keys>) -> Self {
+        Self {
+            name: section.feed.clone(),
+            members: numbered(&section.members),
+            keys,
+            own: section.own().map(|(id, _)| id),
+        }
+    }
+
+    /// Returns the name of a member.
+    pub(crate) fn name_of(&self, id: u64) -> String {
+        let known = self.members.iter().find(|member| member.id == id);
+        known.map_or_else(|| id.to_string(), |member| member.name.clone())
+    }
+
+    /// Returns how to reach each member, this node's own first.
+    pub(crate) fn targets(&self) -> Vec<Target> {
+        let (own, others): (Vec<_>, Vec<_>) =
+            self.members.iter().partition(|member| Some(member.id) == self.own);
+        own.into_iter().chain(others).map(|member| self.target(member)).collect()
+    }
+
+    fn target(&self, member: &Member) -> Target {
+        Target {
+            address: member.address.to_string(),
+            feed: feed_id(&self.name),
+            keys: self.keys,
+            from: u64::MAX,
+            log: None,
+        }
+    }
+
+    /// Asks a member, and waits for its answer.
+    pub(super) async fn ask(&self, member: &Member, request: &Request) -> Result<Answer, String> {
+        let link = Link::new(self.target(member));
+        let called = timeout(ANSWER_TIME, link.call(request)).await;
+        let answered = called.unwrap_or_else(|_| Err(LinkError::Ended));
+        answered.map_err(|error| self.explained(&error))
+    }
+
+    /// Asks all members at once. The answers are in the order of the members.
+    pub(super) async fn ask_all(&self, request: &Request) -> Vec<Result<Answer, String>> {
+        let mut asking = JoinSet::new();
+        for (place, member) in self.members.iter().cloned().enumerate() {
+            let (feed, request) = (self.clone(), request.clone());
+            asking.spawn(async move { (place, feed.ask(&member, &request).await) });
+        }
+        let mut answers = asking.join_all().await;
+        answers.sort_by_key(|(place, _)| *place);
+        answers.into_iter().map(|(_, answer)| answer).collect()
+    }
+
+    /// Asks all members how they are.
+    pub(super) async fn statuses(&self) -> Vec<Result<Status, String>> {
+        let answers = self.ask_all(&Request::Status).await;
+        let status = |answer: Result<Answer, String>| match answer? {
+            Answer::Status(status) => Ok(status),
+            answer => Err(unexpected(&answer)),
+        };
+        answers.into_iter().map(status).collect()
+    }
+
+    /// A member ends a connection that has another key, or another feed, without a word.
+    fn explained(&self, error: &LinkError) -> String {
+        let text = error.to_string();
+        if text.contains("eof") || text.contains("reset") || text.contains("MAC") {
+            let key = if self.keys.is_some() { "another key" } else { "a key" };
+            return format!("{text}: does it have {key}, or another feed than {}?", self.name);
+        }
+        text
+    }
+}
+
+/// Describes an answer to another question.
+pub(super) fn unexpected(answer: &Answer) -> String {
+    match answer {
+        Answer::Failed(reason) => reason.clone(),
+        Answer::NotLeader(None) => "it knows no leader".to_owned(),
+        Answer::NotLeader(Some((_, address))) => format!("the leader is at {address}"),
+        _ => "it answered something else".to_owned(),
+    }
+}
+
+/// Runs what a command asks of members.
+pub(super) fn block_on<T>(work: impl Future<Output = T>) -> Result<T, Failure> {
+    let runtime = Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
+    Ok(runtime.block_on(work))
+}

@@ -1,0 +1,157 @@
+//! `toroni sequencer status`: who leads, and how far each member is.
+
+use super::feed::{Feed, Member, OfNode, Reach, block_on};
+use crate::failure::Failure;
+use crate::output::{Output, Table};
+use clap::Args;
+use serde_json::{Value, json};
+use toroni_sequencer::rpc::Status;
+
+#[derive(Args)]
+#[command(after_help = "Examples:
+  toroni sequencer status --config /etc/toroni/orders.toml
+  toroni sequencer status --feed orders --members a=10.0.0.1:4481,b=10.0.0.2:4481,c=10.0.0.3:4481 --key-file plant.key --json
+
+Columns:
+  TERM    rises with each election
+  EVENTS  how many events the member has applied
+  BEHIND  entries of the log that it does not have, and the leader has
+  LOG     the first and the last entry of its log
+  DIGEST  the beginning of the digest of all these events")]
+pub(super) struct StatusOf {
+    #[command(flatten)]
+    reach: Reach,
+    /// Print JSON: one object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(arguments: &StatusOf) -> Result<(), Failure> {
+    let OfNode { feed, .. } = arguments.reach.find()?;
+    let statuses = block_on(feed.statuses())?;
+    let all: Vec<_> = feed.members.iter().zip(&statuses).collect();
+    let leader = leader(&statuses);
+    let mut output = Output::new()?;
+    if arguments.json {
+        output.json(&object(&feed, &all, leader))?;
+    } else {
+        print(&mut output, &feed, &all, leader)?;
+    }
+    output.flush()?;
+    match leader {
+        Some(_) => Ok(()),
+        None if statuses.iter().flatten().any(|status| status.term > 0) => {
+            Err(Failure::Failed(format!("the feed {} has no leader now", feed.name)))
+        }
+        None if statuses.iter().any(Result::is_ok) => {
+            let advice = "toroni sequencer init begins it, when all members run";
+            Err(Failure::Failed(format!("the feed {} has not begun: {advice}", feed.name)))
+        }
+        None => Err(Failure::Failed(format!("no member of the feed {} answers", feed.name))),
+    }
+}
+
+/// Returns the status of the leader: of those that take themselves for one, that of the highest term.
+fn leader(statuses: &[Result<Status, String>]) -> Option<&Status> {
+    let leads = |status: &&Status| status.leader == Some(status.id);
+    statuses.iter().flatten().filter(leads).max_by_key(|status| status.term)
+}
+
+/// Returns how many entries a member lacks.
+fn behind(status: &Status, leader: Option<&Status>) -> Option<u64> {
+    let end = |status: &Status| status.last.map_or(0, |last| last.index + 1);
+    Some(end(leader?).saturating_sub(end(status)))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn object(
+    feed: &Feed,
+    all: &[(&Member, &Result<Status, String>)],
+    leader: Option<&Status>,
+) -> Value {
+    let member = |(member, status): &(&Member, &Result<Status, String>)| {
+        let mut object = json!({
+            "name": member.name,
+            "number": member.id,
+            "address": member.address.to_string(),
+        });
+        let more = match status {
+            Err(problem) => json!({ "problem": problem }),
+            Ok(status) => json!({
+                "term": status.term,
+                "follows": status.leader.map(|leader| feed.name_of(leader)),
+                "series": status.series,
+                "events": status.next,
+                "behind_entries": behind(status, leader),
+                "first_entry": status.purged.map_or(0, |purged| purged.index + 1),
+                "last_entry": status.last.map(|last| last.index),
+                "applied_entry": status.applied.map(|applied| applied.index),
+                "digest": hex(&status.digest),
+            }),
+        };
+        if let (Value::Object(object), Value::Object(more)) = (&mut object, more) {
+            object.extend(more);
+        }
+        object
+    };
+    json!({
+        "feed": feed.name,
+        "leader": leader.map(|status| feed.name_of(status.id)),
+        "term": leader.map(|status| status.term),
+        "events": leader.map(|status| status.next),
+        "members": all.iter().map(member).collect::<Vec<_>>(),
+    })
+}
+
+fn print(
+    output: &mut Output,
+    feed: &Feed,
+    all: &[(&Member, &Result<Status, String>)],
+    leader: Option<&Status>,
+) -> Result<(), Failure> {
+    output.line(&match leader {
+        Some(status) => format!(
+            "feed {}: {} leads in term {}, {} events in series {}",
+            feed.name,
+            feed.name_of(status.id),
+            status.term,
+            status.next,
+            status.series
+        ),
+        None => format!("feed {}: no leader", feed.name),
+    })?;
+    let titles = ["MEMBER", "ADDRESS", "ROLE", ">TERM", ">EVENTS", ">BEHIND", ">LOG", "DIGEST"];
+    let mut table = Table::new(&titles);
+    for (member, status) in all {
+        let mut row = vec![member.name.clone(), member.address.to_string()];
+        match status {
+            Err(problem) => {
+                row.push(format!("does not answer: {problem}"));
+                row.resize(titles.len(), String::new());
+            }
+            Ok(status) => {
+                let role = match status.leader {
+                    Some(leader) if leader == status.id => "leads".to_owned(),
+                    Some(leader) => format!("follows {}", feed.name_of(leader)),
+                    None => "has no leader".to_owned(),
+                };
+                let first = status.purged.map_or(0, |purged| purged.index + 1);
+                row.extend([
+                    role,
+                    status.term.to_string(),
+                    status.next.to_string(),
+                    behind(status, leader).map_or_else(|| "-".to_owned(), |it| it.to_string()),
+                    status
+                        .last
+                        .map_or_else(|| "-".to_owned(), |last| format!("{first}-{}", last.index)),
+                    hex(&status.digest[..8]),
+                ]);
+            }
+        }
+        table.row(row);
+    }
+    output.table(&table)
+}
