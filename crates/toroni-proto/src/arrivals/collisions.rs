@@ -6,12 +6,15 @@
 use super::Event;
 use crate::hook::mutant;
 use crate::id::{Realm, Session};
-use crate::time::{Monotonic, SECOND};
-use crate::wire::{self, Address, Body, Keys, Kind, Receiver, Reject, Rules};
+use crate::time::{MILLISECOND, Monotonic, SECOND};
+use crate::wire::{self, Address, Body, Keys, Kind, Receiver, Reject, Rules, SessionInfo};
 
-/// How many foreign SESSIONs with our id, within [`COLLISION_NS`], are a collision.
+/// How many foreign SESSIONs with our id, one soon after the other, are a collision.
 const COLLISIONS: u32 = 3;
-const COLLISION_NS: u64 = 3 * SECOND;
+/// A SESSION counts with the one before if it comes so soon after it,
+const APART_NS: u64 = 3 * SECOND;
+/// or within so many times the pause that the one before has stated: a node without data sends few.
+const PAUSES: u64 = 3;
 
 /// What a SESSION with our own source id is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,8 +49,8 @@ impl Collision {
 pub struct Collisions {
     me: Receiver,
     instance: [u8; 16],
-    /// The first of those that count, and how many there were.
-    seen: Option<(Monotonic, u32)>,
+    /// How many there were, and until when the next one counts with them.
+    seen: Option<(u32, Monotonic)>,
 }
 
 impl Collisions {
@@ -62,17 +65,19 @@ impl Collisions {
         &mut self,
         now: Monotonic,
         session: Session,
-        instance: [u8; 16],
+        info: &SessionInfo<'_>,
         has_key: bool,
     ) -> Collision {
+        let instance = info.instance;
         if instance == self.instance {
             return Collision::Echo;
         }
-        let (since, count) = match self.seen {
-            Some((since, count)) if now.since(since) <= COLLISION_NS => (since, count + 1),
-            _ => (now, 1),
+        let count = match self.seen {
+            Some((count, until)) if now <= until => count + 1,
+            _ => 1,
         };
-        self.seen = Some((since, count));
+        let pauses_ns = PAUSES * u64::from(info.next_ms) * MILLISECOND;
+        self.seen = Some((count, now.after(pauses_ns.max(APART_NS))));
         if count < COLLISIONS {
             return Collision::Foreign;
         }
@@ -101,7 +106,7 @@ impl Collisions {
         });
         let datagram = datagram.ok()?;
         let Body::Session(info) = datagram.body else { return None };
-        let seen = self.session(now, datagram.header.session, info.instance, keys.is_some());
+        let seen = self.session(now, datagram.header.session, &info, keys.is_some());
         seen.reported().map(|stop| Event::Collision { address: from, stop })
     }
 }

@@ -330,7 +330,7 @@ impl Arrivals {
         if header.source == ours {
             let Body::Session(info) = datagram.body else { return Err(Reject::Echo) };
             let has_key = self.keys.is_some();
-            let seen = self.collisions.session(now, header.session, info.instance, has_key);
+            let seen = self.collisions.session(now, header.session, &info, has_key);
             if let Some(stop) = seen.reported() {
                 self.event(Event::Collision { address: from.address, stop });
             }

@@ -203,12 +203,24 @@ fn a_node_that_only_sends_notices_another_with_its_source_id() {
     // Without a key, it only reports.
     assert_eq!(events, [Event::Collision { address: from, stop: false }]);
     let mut own = Collisions::new(me, [1; 16]);
-    let echo = own.session(now(0).monotonic, Session(100), [1; 16], true);
+    let bytes = ORIGIN.start().sent(0);
+    let body = parse(&bytes[0], &RULES, |_, _| Ok(())).unwrap().body;
+    let Body::Session(mut info) = body else { panic!("{body:?}") };
+    info.instance = [1; 16];
+    let echo = own.session(now(0).monotonic, Session(100), &info, true);
     assert_eq!(echo, Collision::Echo);
-    let mut seen = Vec::new();
-    for _ in 0..3 {
-        seen.push(own.session(now(0).monotonic, Session(99), [9; 16], true));
-    }
+    info.instance = [9; 16];
+    let mut sessions =
+        |all: [u64; 3]| all.map(|ms| own.session(now(ms).monotonic, Session(99), &info, true));
     // With a key, the one that came later stops.
-    assert_eq!(seen, [Collision::Foreign, Collision::Foreign, Collision::Reported { stop: true }]);
+    let reported = [Collision::Foreign, Collision::Foreign, Collision::Reported { stop: true }];
+    assert_eq!(sessions([0, 0, 0]), reported);
+    // The other one may have sent nothing else for a long time, so that its SESSIONs are far apart.
+    info.next_ms = 2_000;
+    let mut sessions =
+        |all: [u64; 3]| all.map(|ms| own.session(now(ms).monotonic, Session(99), &info, true));
+    assert_eq!(sessions([10_000, 12_000, 14_000]), reported);
+    // One of them may be lost.
+    assert_eq!(sessions([20_000, 24_000, 26_000]), reported);
+    assert_eq!(sessions([30_000, 32_000, 38_001]), [Collision::Foreign; 3]);
 }
