@@ -5,6 +5,8 @@ use std::ffi::{CString, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use toroni_net::direct::{DirectError, SendError};
 use toroni_net::endpoint::EndpointError;
+use toroni_net::membership::ClaimError;
+use toroni_net::node::start::StartError;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
@@ -60,6 +62,11 @@ impl Refusal {
 impl From<EndpointError> for Refusal {
     fn from(error: EndpointError) -> Self {
         let status = match &error {
+            EndpointError::Start(StartError::Claim(error))
+            | EndpointError::Direct(DirectError::Claim(error)) => match error {
+                ClaimError::Taken { .. } => NetStatus::Collision,
+                ClaimError::Socket(_) => NetStatus::Os,
+            },
             EndpointError::Configuration(_)
             | EndpointError::Start(_)
             | EndpointError::Direct(DirectError::Name(_) | DirectError::Pattern(_)) => {
@@ -74,7 +81,9 @@ impl From<EndpointError> for Refusal {
 impl From<DirectError> for Refusal {
     fn from(error: DirectError) -> Self {
         let status = match &error {
-            DirectError::Collision(_) => NetStatus::Collision,
+            DirectError::Collision(_) | DirectError::Claim(ClaimError::Taken { .. }) => {
+                NetStatus::Collision
+            }
             _ => NetStatus::Os,
         };
         Self::new(status, error)

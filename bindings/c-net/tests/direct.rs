@@ -140,10 +140,12 @@ fn the_header_has_the_numbers_and_layouts_of_the_library() {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// Writes a configuration on the loopback interface.
+/// Writes a configuration on the loopback interface. Tests run at the same time, on one host: each has a realm of its own.
 fn file(directory: &Directory, name: &str, sections: &str) -> PathBuf {
     let path = directory.path().join(format!("{name}.toml"));
-    let node = format!("[node]\nrealm = 'direct'\nname = '{name}'\ninterfaces = ['lo']\n");
+    let (process, thread) = (std::process::id(), std::thread::current().id());
+    let node =
+        format!("[node]\nrealm = '{process} {thread:?}'\nname = '{name}'\ninterfaces = ['lo']\n");
     std::fs::write(&path, node + sections).unwrap();
     path
 }

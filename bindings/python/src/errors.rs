@@ -11,6 +11,7 @@ use toroni::{
 };
 use toroni_net::direct::{DirectError, SendError};
 use toroni_net::endpoint::EndpointError;
+use toroni_net::node::start::StartError;
 
 /// Error numbers of Linux, which are the same on all architectures that Toroni supports.
 const EFBIG: i32 = 27;
@@ -265,6 +266,7 @@ pub(crate) fn on_endpoint(py: Python<'_>, error: &EndpointError) -> PyErr {
             system(py, source, message)
         }
         EndpointError::Direct(error) => on_direct(py, error),
+        EndpointError::Start(StartError::Claim(_)) => other(py, message),
         EndpointError::Configuration(_) | EndpointError::Start(_) => invalid(py, message),
     }
 }

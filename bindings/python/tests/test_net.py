@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import select
 import socket
 import subprocess
@@ -29,7 +30,8 @@ def group() -> str:
 
 
 def node(name: str) -> str:
-    return f"[node]\nrealm = 'python'\nname = '{name}'\ninterfaces = ['lo']\n"
+    # Other runs of these tests are on the same host.
+    return f"[node]\nrealm = 'python {os.getpid()}'\nname = '{name}'\ninterfaces = ['lo']\n"
 
 
 def sending(to: str, more: str = "") -> str:

@@ -15,7 +15,7 @@
 //! let group = "239.192.84.79:24479".parse()?;
 //! let member = |name: &str, source| -> Result<Membership, Box<dyn std::error::Error>> {
 //!     Ok(Membership {
-//!         realm: Realm::of("example"),
+//!         realm: Realm::of(&format!("example {}", std::process::id())),
 //!         keys: None,
 //!         name: name.to_owned(),
 //!         source: Source(source),
@@ -23,6 +23,7 @@
 //!         instance: [source as u8; 16],
 //!         interfaces: vec![interface::named("lo")?],
 //!         sockets: Options { ttl: 0, is_looped: true, ..Options::default() },
+//!         claim: None,
 //!     })
 //! };
 //! let config = Config::with_rate(100_000_000);
@@ -49,7 +50,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use crate::membership::Membership;
+use crate::membership::{Claim, ClaimError, Membership};
 use crate::node::link::{LONGEST_SLEEP_NS, Link, LinkError, ROUNDS, STALL_NS, To};
 use crate::now::now;
 use std::collections::HashMap;
@@ -114,6 +115,9 @@ pub enum DirectError {
     /// There are too many patterns.
     #[error(transparent)]
     Patterns(#[from] TooManyPatterns),
+    /// Another process of this host has its source id.
+    #[error(transparent)]
+    Claim(#[from] ClaimError),
     /// Its sockets cannot be opened.
     #[error(transparent)]
     Link(#[from] LinkError),
@@ -192,6 +196,8 @@ pub struct Direct {
     receiving: Option<Arrivals>,
     inbox: Queue,
     due: Option<Monotonic>,
+    /// Keeps other processes of this host from its source id.
+    _claim: Arc<Claim>,
 }
 
 struct Sending {
@@ -210,6 +216,7 @@ impl Direct {
     pub fn open(settings: &Settings) -> Result<Self, DirectError> {
         let Settings { member, send, receive } = settings;
         let name = member.node_name().ok_or_else(|| DirectError::Name(member.name.clone()))?;
+        let claim = member.claim()?;
         let groups = receive.as_ref().map_or(&[][..], |receive| &receive.groups);
         let peers = send.as_ref().map_or(&[][..], |send| &send.to);
         let configs = send.iter().map(|it| &it.config).chain(receive.iter().map(|it| &it.config));
@@ -238,7 +245,7 @@ impl Direct {
             Arrivals::new(config, realm, keys, member.me(name), instance, member.random())
         });
         let sending = sending.transpose()?;
-        Ok(Self { link, sending, receiving, inbox: Queue::default(), due: None })
+        Ok(Self { link, sending, receiving, inbox: Queue::default(), due: None, _claim: claim })
     }
 
     /// Sends a message. If the stream's rate does not allow it yet, waits until it does.
@@ -335,7 +342,7 @@ impl Direct {
     /// If a socket cannot be used.
     pub fn turn(&mut self) -> Result<(), DirectError> {
         let now = now();
-        let Self { link, sending, receiving, inbox, due } = self;
+        let Self { link, sending, receiving, inbox, due, .. } = self;
         let stall = due.map_or(0, |due| now.monotonic.since(due));
         inbox.tidy();
         // As a node does, before anything is read.

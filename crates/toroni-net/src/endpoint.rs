@@ -275,11 +275,16 @@ impl AsFd for Endpoint {
 mod tests {
     use super::*;
     use rustix::event::{PollFd, PollFlags, poll};
+    use toroni_testkit::network::{Host, Setup};
 
     const LIMIT: Duration = Duration::from_secs(60);
 
+    /// Tests run at the same time, on one host: each has a realm of its own.
     fn text(name: &str, sections: &str) -> String {
-        format!("[node]\nrealm = 'endpoints'\nname = '{name}'\ninterfaces = ['lo']\n{sections}")
+        let (process, thread) = (std::process::id(), std::thread::current().id());
+        format!(
+            "[node]\nrealm = '{process} {thread:?}'\nname = '{name}'\ninterfaces = ['lo']\n{sections}"
+        )
     }
 
     fn group() -> String {
@@ -394,20 +399,73 @@ mod tests {
     }
 
     #[test]
-    fn the_later_one_of_two_with_one_name_learns_it() {
+    fn two_with_one_name_do_not_run_on_one_host() {
+        let group = group();
+        let send = format!(
+            "[[send]]\nstream = 1\npatterns = ['**']\ngroup = '{group}'\ndata_rate = '1Mbit/s'\nttl = 0\n"
+        );
+        let receive = format!("[[receive]]\ngroup = '{group}'\n");
+        let open = |sections: &str| Endpoint::open(&text("same", sections), Path::new("/"));
+        let first = open(&send).unwrap();
+        for sections in [&send, &receive] {
+            let error = open(sections).map(drop).unwrap_err().to_string();
+            let process = format!("(process {}) has the source id ", std::process::id());
+            assert!(error.contains(&process), "{error}");
+        }
+        drop(first);
+        open(&receive).unwrap();
+    }
+
+    #[test]
+    fn what_is_restarted_at_once_is_heard_and_nothing_comes_twice() {
+        let group = group();
+        let send = format!(
+            "[[send]]\nstream = 1\npatterns = ['**']\ngroup = '{group}'\ndata_rate = '50Mbit/s'\nloop = true\nttl = 0\n\
+             generation = '4s'\n"
+        );
+        let receive = format!("[[receive]]\ngroup = '{group}'\ngeneration = '4s'\n");
+        let open =
+            |name, sections: &str| Endpoint::open(&text(name, sections), Path::new("/")).unwrap();
+        let mut receiver = open("b", &receive);
+        let begin = Instant::now();
+        // Each ends without END, as a process that is killed, and the next one sends more datagrams.
+        for life in 1..5 {
+            let mut sender = open("a", &send);
+            let (mut sent, mut got) = (0, 0);
+            while got < 10 * life {
+                assert!(begin.elapsed() < LIMIT, "{got} of life {life}");
+                sender.turn().unwrap();
+                // The first life has nothing for those that come later.
+                if sent < 10 * life && receiver.streams() > 0 {
+                    sender.send("t", format!("{life}.{sent}").as_bytes(), Some(LIMIT)).unwrap();
+                    sent += 1;
+                }
+                match receiver.receive(Some(Duration::from_millis(1))).unwrap() {
+                    Some(Received::Message { payload, .. }) => {
+                        assert_eq!(String::from_utf8_lossy(payload), format!("{life}.{got}"));
+                        got += 1;
+                    }
+                    // What a life had sent last, nobody knows.
+                    Some(Received::Lost { loss, .. }) => assert_eq!(loss.count, 0, "{loss:?}"),
+                    None => {}
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_later_one_of_two_hosts_with_one_name_learns_it() {
+        let Some(network) = Setup::new(2).bridged() else { return };
         // Without a key anybody could forge that, and it is no reason to stop.
         let directory = toroni_testkit::Directory::new();
         let key = directory.path().join("key");
         std::fs::write(&key, [7; 32]).unwrap();
         std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600))
             .unwrap();
-        let group = group();
-        let both = format!(
-            "key_file = 'key'\n[[send]]\nstream = 1\npatterns = ['**']\ngroup = '{group}'\ndata_rate = '1Mbit/s'\nloop = true\nttl = 0\n\
-             [[receive]]\ngroup = '{group}'\n"
-        );
-        let open = || Endpoint::open(&text("same", &both), directory.path()).unwrap();
-        let mut ends = [open(), open()];
+        let both = "key_file = 'key'\n[[send]]\nstream = 1\npatterns = ['**']\ndata_rate = '1Mbit/s'\n[[receive]]\n";
+        let text = text("same", both).replace("'lo'", "'eth0'");
+        let open = |host: &Host| host.enter(|| Endpoint::open(&text, directory.path()).unwrap());
+        let mut ends = [open(&network.hosts[0]), open(&network.hosts[1])];
         let begin = Instant::now();
         loop {
             assert!(begin.elapsed() < LIMIT, "neither learns it");

@@ -1,7 +1,12 @@
 //! Membership: who a process is in its realm, and how it reaches the others.
 
+mod claim;
+
+pub use self::claim::{Claim, ClaimError};
+
 use crate::host::interface::Interface;
 use crate::socket::Options;
+use std::sync::Arc;
 use toroni_proto::audience::Name;
 use toroni_proto::id::{Number, Realm, Sequence, Series, Session, Source, Stream};
 use toroni_proto::random::Random;
@@ -28,12 +33,20 @@ pub struct Membership {
     pub interfaces: Vec<Interface>,
     /// How sockets are opened.
     pub sockets: Options,
+    /// The right to its identity on this host. `None`: it is taken when the sockets are opened.
+    pub claim: Option<Arc<Claim>>,
 }
 
 impl Membership {
     /// Returns the name, or `None` if it breaks a rule.
     pub(crate) fn node_name(&self) -> Option<NodeName<'_>> {
         NodeName::new(&self.name)
+    }
+
+    /// Returns the right to the identity on this host.
+    pub(crate) fn claim(&self) -> Result<Arc<Claim>, ClaimError> {
+        let take = || Claim::take(self.realm, self.source).map(Arc::new);
+        self.claim.clone().map_or_else(take, Ok)
     }
 
     /// Returns who sends a stream.

@@ -16,9 +16,14 @@ use toroni_proto::time::SECOND;
 /// Nothing here takes so long, unless something is broken.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Tests run at the same time, on one host.
+fn realm() -> Realm {
+    Realm::of(&format!("{} {:?}", std::process::id(), std::thread::current().name()))
+}
+
 fn member(name: &str, source: u32) -> Membership {
     Membership {
-        realm: Realm::of("test"),
+        realm: realm(),
         keys: None,
         name: name.to_owned(),
         source: Source(source),
@@ -26,6 +31,7 @@ fn member(name: &str, source: u32) -> Membership {
         instance: [u8::try_from(source).unwrap(); 16],
         interfaces: vec![interface::named("lo").unwrap()],
         sockets: Options { ttl: 0, is_looped: true, ..Options::default() },
+        claim: None,
     }
 }
 

@@ -50,6 +50,7 @@ pub(super) fn open(
             instance: [number; 16],
             interfaces: vec![interface],
             sockets: Options { receive_buffer: Some(8 << 20), ..Options::default() },
+            claim: None,
         };
         let send = send.map(|config| Send {
             stream: Stream(1),

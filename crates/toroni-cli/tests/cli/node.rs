@@ -3,6 +3,7 @@
 use crate::support::{Buses, LIMIT};
 use rustix::process::Signal;
 use serde_json::Value;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
 use std::process::{Output, Stdio};
 use toroni_testkit::Program;
@@ -153,8 +154,13 @@ pub(crate) fn group() -> String {
 /// Writes the file of a node on the loopback interface, and returns its path.
 pub(crate) fn file(buses: &Buses, name: &str, more: &str) -> String {
     let path = buses.path().join(format!("{name}.toml"));
+    // Tests run at the same time, on one host: the id does not follow from the name.
+    let mut hasher = DefaultHasher::new();
+    path.hash(&mut hasher);
+    let id = u32::try_from(hasher.finish() >> 33).unwrap() + 1;
     let node = format!(
-        "[node]\nrealm = 'test'\nname = '{name}'\nbus = '{name}'\nstate = 'state-{name}'\ninterfaces = ['lo']\n"
+        "[node]\nrealm = 'test'\nname = '{name}'\nid = {id}\nbus = '{name}'\nstate = 'state-{name}'\n\
+         interfaces = ['lo']\n"
     );
     std::fs::write(&path, node + more).unwrap();
     path.to_str().unwrap().to_owned()
@@ -241,6 +247,48 @@ pub(crate) fn refused(buses: &Buses, path: &str, wanted: &str) {
 }
 
 #[test]
+fn a_second_process_with_the_same_source_id_does_not_start() {
+    let buses = Buses::new();
+    let group = group();
+    let realm = format!("test {}", std::process::id());
+    let write = |bus: &str, stream: u16| {
+        let path = buses.path().join(format!("{bus}.toml"));
+        let send = sending(&group).replace("stream = 1", &format!("stream = {stream}"));
+        let text = format!(
+            "[node]\nrealm = '{realm}'\nname = 'same'\nbus = '{bus}'\ninterfaces = ['lo']\n{send}"
+        );
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    // Another bus and another stream: receivers would follow only one of two sessions of the source.
+    let [first, second] = [write("first", 1), write("second", 2)];
+    let mut node = start(&buses, &first);
+    let wanted = format!("another process of this host (process {}) has the source id ", node.id());
+    refused(&buses, &second, &wanted);
+    let command = [
+        "net",
+        "send",
+        "**",
+        "--rate",
+        "1Mbit/s",
+        "--interface",
+        "lo",
+        "--name",
+        "same",
+        "--realm",
+    ];
+    let output = buses.run(&[&command[..], &[&realm]].concat());
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(error.contains(&wanted), "{error}");
+    assert!(error.contains("give one of them another `name` or `id`"), "{error}");
+    // However it ends, its name is free again.
+    node.signal(Signal::KILL);
+    node.wait();
+    let _second = start(&buses, &second);
+}
+
+#[test]
 fn a_node_that_cannot_do_what_its_file_says_does_not_start() {
     let buses = Buses::new();
     let group = group();
@@ -268,7 +316,7 @@ fn a_node_that_cannot_do_what_its_file_says_does_not_start() {
     let path = file(&buses, "a", &all);
     refused(
         &path,
-        "a.toml:11:1: error: [[receive]] 1: join: needs the history of a stream over TCP",
+        "a.toml:12:1: error: [[receive]] 1: join: needs the history of a stream over TCP",
     );
     refused(&path, "a node would not start with this file: 1 error");
     let tight = format!("strict_buffers = true\nstall = '60s'\n{}", receiving(&group));

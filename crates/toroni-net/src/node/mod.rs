@@ -21,7 +21,7 @@ pub mod tcp;
 use self::receiving::{Inlets, Receiving};
 use crate::inlet::{self, Inlet, InletError};
 use crate::losses::Lost;
-use crate::membership::Membership;
+use crate::membership::{Claim, ClaimError, Membership};
 use crate::now::now;
 use crate::outlet::{self, Outlet, OutletError};
 use crate::times::{self, Received};
@@ -114,6 +114,9 @@ pub enum NodeError {
     /// Its name breaks a rule.
     #[error("{0:?} is no name of a node: use 1 to 64 bytes without control characters")]
     Name(String),
+    /// Another process of this host has its source id.
+    #[error(transparent)]
+    Claim(#[from] ClaimError),
     /// Its sockets cannot be opened.
     #[error(transparent)]
     Link(#[from] LinkError),
@@ -205,8 +208,10 @@ pub struct Node {
     stalled: Option<u64>,
     /// When the last turn began.
     turned: Monotonic,
-    /// Keeps other nodes out of its directory.
+    /// Keeps other nodes out of its directory,
     _state: Option<Arc<State>>,
+    /// and from its source id.
+    _claim: Arc<Claim>,
 }
 
 struct Sending {
@@ -271,6 +276,7 @@ impl Node {
         let Settings { member, .. } = settings;
         let wrong = || NodeError::Name(member.name.clone());
         let name = member.node_name().ok_or_else(wrong)?;
+        let claim = member.claim()?;
         let now = now();
         let groups: Vec<SocketAddr> =
             settings.receive.iter().flat_map(|receive| receive.groups.iter().copied()).collect();
@@ -360,6 +366,7 @@ impl Node {
             stalled: None,
             turned: now.monotonic,
             _state: settings.state.clone(),
+            _claim: claim,
         })
     }
 

@@ -6,7 +6,7 @@ use super::{Receive, Send, Settings, tcp};
 use crate::host::buffers::{Load, USUAL_DATAGRAM};
 use crate::host::ethtool::Ethtool;
 use crate::host::interface::{self, Interface, InterfaceError};
-use crate::membership::Membership;
+use crate::membership::{Claim, ClaimError, Membership};
 use crate::now::now;
 use crate::socket::Options;
 use crate::socket::buffer::Charge;
@@ -21,6 +21,7 @@ use std::time::Duration;
 use thiserror::Error;
 use toroni::{Bus, BusConfig, FileError, OpenError, Policy as BusPolicy, Start};
 use toroni_proto::id::{Realm, Session, Source, Stream};
+use toroni_proto::time::{SECOND, Wall};
 use toroni_proto::wire::{Key, Keys, NodeName, Policy};
 
 /// How long the kernel polls the card for a node that never sleeps, where it may.
@@ -88,6 +89,9 @@ pub enum StartError {
     /// The state cannot be used.
     #[error(transparent)]
     State(#[from] StateError),
+    /// Another process of this host has its source id.
+    #[error(transparent)]
+    Claim(#[from] ClaimError),
     /// The kernel gives no random numbers.
     #[error("cannot read /dev/urandom: {0}")]
     Random(io::Error),
@@ -142,9 +146,15 @@ pub(crate) fn member(
     state: Option<&State>,
 ) -> Result<Membership, StartError> {
     let (name, source) = identity(config)?;
+    let realm = Realm::of(&config.realm);
+    // Before the session begins: see `full_second`.
+    let claim = Claim::take(realm, source)?;
     let session = match state {
         Some(state) => state.begin_session(now().wall)?,
-        None => Session::begin(now().wall, None).ok_or(StartError::Clock)?,
+        None if config.sends.is_empty() => {
+            Session::begin(now().wall, None).ok_or(StartError::Clock)?
+        }
+        None => full_second()?,
     };
     let ttl = config.sends.iter().map(|send| send.config.ttl).max();
     let sockets = Options {
@@ -154,7 +164,7 @@ pub(crate) fn member(
         busy_poll: if config.is_busy { BUSY_POLL } else { Duration::ZERO },
     };
     Ok(Membership {
-        realm: Realm::of(&config.realm),
+        realm,
         keys,
         name,
         source,
@@ -162,6 +172,7 @@ pub(crate) fn member(
         instance: random().map_err(StartError::Random)?,
         interfaces,
         sockets,
+        claim: Some(Arc::new(claim)),
     })
 }
 
@@ -176,6 +187,16 @@ pub fn identity(config: &config::Node) -> Result<(String, Source), StartError> {
     };
     let source = config.id.map_or_else(|| source_of(&config.realm, &name), Source);
     Ok((name, source))
+}
+
+/// Returns the session of a process that does not know its last one: it begins with the next full second, for which this
+/// waits. The process has claimed its source id, so no other one can have begun with that second and sent something.
+fn full_second() -> Result<Session, StartError> {
+    let now = now().wall;
+    let next = now.seconds().saturating_add(1).saturating_mul(SECOND);
+    std::thread::sleep(Duration::from_nanos(next - now.ns()));
+    // Whatever the clock says now: it may have been set meanwhile.
+    Session::begin(Wall::from_ns(next), None).ok_or(StartError::Clock)
 }
 
 /// A setting that this version does not act on.

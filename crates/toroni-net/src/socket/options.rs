@@ -10,6 +10,7 @@ pub(crate) struct Name(pub(super) libc::c_int, pub(super) libc::c_int);
 pub(super) const RECEIVE_TIME: Name = Name(libc::SOL_SOCKET, libc::SO_TIMESTAMPNS);
 pub(super) const RECEIVE_DROPS: Name = Name(libc::SOL_SOCKET, libc::SO_RXQ_OVFL);
 pub(super) const BUSY_POLL: Name = Name(libc::SOL_SOCKET, libc::SO_BUSY_POLL);
+const PEER: Name = Name(libc::SOL_SOCKET, libc::SO_PEERCRED);
 /// `SO_MEMINFO` of asm-generic/socket.h, which libc does not know everywhere.
 pub(super) const MEMORY: Name = Name(libc::SOL_SOCKET, 55);
 /// `SO_BINDTOIFINDEX` of asm-generic/socket.h, since Linux 5.0.
@@ -65,6 +66,13 @@ pub(super) fn keep_only(socket: &impl AsFd, place: u8, byte: u8) -> io::Result<(
         )
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Returns the process at the other end of a connected Unix socket, if it is one of this PID namespace.
+pub(crate) fn peer_process(socket: &impl AsFd) -> Option<u32> {
+    // `struct ucred` of man 7 unix: process, user, group.
+    let ([process, ..], known) = words::<3>(socket, PEER).ok()?;
+    (known == 3 && process != 0).then_some(process)
 }
 
 /// Returns the words of an option's value, and how many the kernel knows. The others are 0.

@@ -125,9 +125,14 @@ pub(crate) fn everything() -> Vec<Pattern> {
     vec![Pattern::everything()]
 }
 
+/// Tests run at the same time, on one host.
+fn realm() -> Realm {
+    Realm::of(&format!("{} {:?}", std::process::id(), std::thread::current().name()))
+}
+
 pub(crate) fn settings(interfaces: &[&str], name: &str, source: u32) -> Settings {
     let member = Membership {
-        realm: Realm::of("test"),
+        realm: realm(),
         keys: None,
         name: name.to_owned(),
         source: Source(source),
@@ -135,6 +140,7 @@ pub(crate) fn settings(interfaces: &[&str], name: &str, source: u32) -> Settings
         instance: [u8::try_from(source).unwrap(); 16],
         interfaces: interfaces.iter().map(|name| interface::named(name).unwrap()).collect(),
         sockets: Options { ttl: 1, is_looped: true, ..Options::default() },
+        claim: None,
     };
     let (send, receive, connect) = (Vec::new(), Vec::new(), Vec::new());
     let (listen, strict_buffers, state) = (None, false, None);

@@ -1,0 +1,102 @@
+//! Claim: on each host, one process at a time has a source id of a realm.
+//!
+//! Receivers know a stream by its source id, so they would follow one of two processes with the same id and leave the other
+//! one out. A process therefore listens on an abstract socket that is named after realm and source (man 7 unix). Such a name
+//! belongs to one network namespace, as addresses do, and the kernel frees it when the process ends, however it ends.
+
+use crate::socket::options;
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
+};
+use std::io;
+use thiserror::Error;
+use toroni_proto::id::{Realm, Source};
+
+/// So many processes can ask who has the source id: nobody accepts them.
+const ASKING: i32 = 1_024;
+
+/// Why a process cannot have a source id.
+#[derive(Debug, Error)]
+pub enum ClaimError {
+    /// Another one has it.
+    #[error(
+        "another process of this host{} has the source id {id} in this realm: give one of them another `name` or `id`",
+        .process.map_or_else(String::new, |process| format!(" (process {process})"))
+    )]
+    Taken {
+        /// The source id.
+        id: Source,
+        /// The process, if it is one of this PID namespace.
+        process: Option<u32>,
+    },
+    /// The kernel refuses the socket.
+    #[error("cannot make the socket that keeps other processes from this source id: {0}")]
+    Socket(io::Error),
+}
+
+/// The right to a source id on this host, until it is dropped.
+#[derive(Debug)]
+pub struct Claim {
+    _socket: OwnedFd,
+}
+
+impl Claim {
+    /// Takes a source id of a realm for this process.
+    ///
+    /// # Errors
+    /// [`ClaimError::Taken`], or an error of the system.
+    pub fn take(realm: Realm, source: Source) -> Result<Self, ClaimError> {
+        let failed = |error: Errno| ClaimError::Socket(error.into());
+        let name = format!("toroni/source/{realm}/{source}");
+        let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).map_err(failed)?;
+        let socket = socket().map_err(failed)?;
+        match bind(&socket, &address) {
+            Ok(()) => listen(&socket, ASKING).map_err(failed)?,
+            Err(Errno::ADDRINUSE) => {
+                return Err(ClaimError::Taken { id: source, process: owner(&address) });
+            }
+            Err(error) => return Err(failed(error)),
+        }
+        Ok(Self { _socket: socket })
+    }
+}
+
+fn socket() -> Result<OwnedFd, Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
+}
+
+/// Returns the process that listens there.
+fn owner(address: &SocketAddrUnix) -> Option<u32> {
+    let socket = socket().ok()?;
+    connect(&socket, address).ok()?;
+    options::peer_process(&socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_id_belongs_to_one_process_until_it_is_given_back() {
+        let realm = Realm::of(&format!("claims of {}", std::process::id()));
+        let [one, other] = [Source(1), Source(2)];
+        let first = Claim::take(realm, one).unwrap();
+        let error = Claim::take(realm, one).unwrap_err().to_string();
+        let wanted = format!(
+            "another process of this host (process {}) has the source id 00000001 in this realm: ",
+            std::process::id()
+        );
+        assert!(error.starts_with(&wanted), "{error}");
+        Claim::take(realm, other).unwrap();
+        Claim::take(Realm(realm.0 ^ 1), one).unwrap();
+        // However many have asked.
+        for _ in 0..2_000 {
+            assert!(matches!(Claim::take(realm, one), Err(ClaimError::Taken { .. })));
+        }
+        drop(first);
+        Claim::take(realm, one).unwrap();
+    }
+}
