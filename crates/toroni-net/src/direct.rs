@@ -615,6 +615,7 @@ impl Inbox for Queue {
     }
 
     fn loss(&mut self, flow: Flow, loss: Loss) {
+        let loss = Loss { bound: loss.bound_for_subscribers(), ..loss };
         self.items.push(Item::Lost { flow, loss });
     }
 

@@ -106,6 +106,8 @@ impl Counters {
 enum Name {
     Unknown,
     Accepted(InletTopic),
+    /// `accept` takes only topics below it, so what is posted to its descendants as well.
+    Above(InletTopic),
     /// `accept` leaves it out, or it is a pattern.
     Filtered,
     /// It is no topic of this bus.
@@ -471,7 +473,8 @@ impl Inlet {
         for pattern in patterns.unwrap_or_else(everything) {
             let wide = self.widened(&pattern);
             let is_new = scope.iter().all(|other| other.as_str() != wide.as_str());
-            let is_accepted = self.selection.accept.iter().any(|it| it.intersects(&pattern));
+            let below = Pattern::new(&format!("{pattern}/**")).unwrap_or_else(|_| pattern.clone());
+            let is_accepted = self.selection.accept.iter().any(|it| it.intersects(&below));
             if is_new && is_accepted {
                 scope.push(wide);
             }
@@ -502,7 +505,8 @@ impl Inlet {
         }
         let text = name.as_str();
         let accept = &self.selection.accept;
-        if !self.is_selected && !accept.iter().any(|pattern| pattern.matches(text)) {
+        let is_accepted = self.is_selected || accept.iter().any(|it| it.matches(text));
+        if !is_accepted && !accept.iter().any(|it| it.matches_descendants(text)) {
             return Name::Filtered;
         }
         let prefix = &self.selection.prefix;
@@ -511,7 +515,8 @@ impl Inlet {
             return Name::Invalid;
         }
         match self.bus.topic(&topic) {
-            Ok(topic) => Name::Accepted(topic),
+            Ok(topic) if is_accepted => Name::Accepted(topic),
+            Ok(topic) => Name::Above(topic),
             Err(error) => {
                 self.failed = Some(error.into());
                 Name::Unknown
@@ -548,7 +553,7 @@ fn concerns_one(error: &PublishError) -> bool {
 fn topic_of<'a>(known: &'a [Known], staged: &Staged) -> Option<&'a InletTopic> {
     let Item::Message { topic, .. } = &staged.item else { return None };
     match known.get(staged.stream)?.names.get(topic.get() as usize)? {
-        Name::Accepted(topic) => Some(topic),
+        Name::Accepted(topic) | Name::Above(topic) => Some(topic),
         _ => None,
     }
 }
@@ -614,7 +619,8 @@ impl Inbox for Inlet {
         let name = known.names.get(start.topic.get() as usize).filter(|_| is_current);
         match name {
             Some(Name::Accepted(_)) => {}
-            Some(Name::Filtered) => {
+            Some(Name::Above(_)) if start.to_descendants => {}
+            Some(Name::Filtered | Name::Above(_)) => {
                 self.counters.filtered += 1;
                 return;
             }
@@ -700,11 +706,9 @@ impl Inbox for Inlet {
             |after| after.get() + 1,
         );
         let until = loss.until.map_or(first, |until| until.get().max(first));
-        // What a bus has overwritten, it counts for all topics together.
-        let is_counted = self.is_selected && loss.reason != LostReason::Overtaken;
         let is_narrowed =
-            !is_counted && !self.selection.accept.iter().any(|it| it.as_str() == "**");
-        let bound = match loss.bound {
+            !self.is_selected && !self.selection.accept.iter().any(|it| it.as_str() == "**");
+        let bound = match loss.bound_for_subscribers() {
             // Some of them may have had topics that are not accepted.
             Bound::Exact | Bound::AtMost if is_narrowed => LostBound::AtMost,
             Bound::Exact => LostBound::Exact,

@@ -101,6 +101,18 @@ pub struct Loss {
     pub until: Option<Number>,
 }
 
+impl Loss {
+    /// Returns how exact the count is for those who wait for messages of the stream. A source whose bus has overwritten
+    /// messages counts all of them: also those of topics that it does not send, and those of other hosts.
+    #[must_use]
+    pub fn bound_for_subscribers(&self) -> Bound {
+        match (self.reason, self.bound) {
+            (LostReason::Overtaken, Bound::Exact) => Bound::AtMost,
+            (_, bound) => bound,
+        }
+    }
+}
+
 /// The bytes of a message, part by part.
 #[derive(Debug, Clone)]
 pub struct Parts<'a> {
