@@ -676,6 +676,8 @@ impl Inbox for Inlet {
     fn forgets(&mut self, source: Source, stream: Stream) {
         self.latest = None;
         self.retired.extend(self.streams.remove(&(source, stream)));
+        let (way, ways) = &self.way;
+        ways.forget(*way, (source, stream));
     }
 
     fn topic(&mut self, flow: Flow, number: TopicNumber, name: TableName<'_>) {
@@ -773,5 +775,6 @@ mod tests {
             inlet.publish(std::iter::empty()).unwrap();
         }
         assert_eq!((inlet.names, inlet.known.len(), inlet.streams.len()), (0, 1, 0));
+        assert_eq!(inlet.way.1.count(), 0);
     }
 }

@@ -50,6 +50,19 @@ impl Ways {
             }
         }
     }
+
+    /// This way does not know the stream any more, so another one may bring it.
+    pub(crate) fn forget(&self, way: usize, stream: (Source, Stream)) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.get(&stream).is_some_and(|(first, _)| *first == way) {
+            all.remove(&stream);
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn count(&self) -> usize {
+        self.0.lock().unwrap().len()
+    }
 }
 
 #[cfg(test)]
@@ -73,5 +86,10 @@ mod tests {
         assert!(!ways.may_bring(2, stream, &selection(&["a", "b"], Order::Arrival)));
         assert!(ways.may_bring(2, (Source(1), Stream(3)), &selection(&["a"], Order::Arrival)));
         assert!(!ways.may_bring(0, (Source(1), Stream(3)), &selection(&["a"], Order::Arrival)));
+        // Another way may bring it once the first one has forgotten it.
+        ways.forget(2, stream);
+        assert!(!ways.may_bring(2, stream, &selection(&["a"], Order::Source)));
+        ways.forget(0, stream);
+        assert!(ways.may_bring(2, stream, &selection(&["a"], Order::Source)));
     }
 }

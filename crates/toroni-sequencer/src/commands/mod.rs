@@ -58,6 +58,9 @@ impl Sent {
     }
 }
 
+/// Publishers are kept for at most so many topics. Making one anew costs little.
+const MOST_PUBLISHERS: usize = 1_024;
+
 /// Sends commands to a feed.
 #[derive(Debug)]
 pub struct Commands {
@@ -101,6 +104,9 @@ impl Commands {
             return Err(CommandsError::TooLong(length));
         }
         if !self.publishers.contains_key(topic) {
+            if self.publishers.len() >= MOST_PUBLISHERS {
+                self.publishers.clear();
+            }
             self.publishers.insert(topic.to_owned(), self.bus.publisher(topic)?);
         }
         // It was inserted if it was not there.

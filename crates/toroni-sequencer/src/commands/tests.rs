@@ -217,3 +217,14 @@ fn a_program_knows_the_events_of_its_own_commands() {
     assert!(commands.is_mine(&reader.receive().expect("the first")));
     assert!(!commands.is_mine(&reader.receive().expect("the second")));
 }
+
+#[test]
+fn publishers_of_many_topics_are_not_all_kept() {
+    let directory = Directory::new();
+    let mut commands =
+        Commands::open_with(bus(&directory), "orders").unwrap_or_else(|error| panic!("{error}"));
+    for number in 0..3 * MOST_PUBLISHERS {
+        commands.send(&format!("order/{number}"), "new").unwrap_or_else(|error| panic!("{error}"));
+        assert!(commands.publishers.len() <= MOST_PUBLISHERS, "after {number}");
+    }
+}
