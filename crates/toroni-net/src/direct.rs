@@ -61,14 +61,14 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thiserror::Error;
-use toroni_proto::arrivals::{self, Arrivals, Flow, Inbox};
+use toroni_proto::arrivals::{self, Arrivals, Collisions, Flow, Inbox};
 use toroni_proto::config::Config;
-use toroni_proto::id::{MessageNumber, Number, Series, Session, Source, Stream};
+use toroni_proto::id::{MessageNumber, Number, Realm, Series, Session, Source, Stream};
 use toroni_proto::reassembly::{Loss, Message};
 use toroni_proto::receiver::Mark;
 use toroni_proto::sender::{self, Sender, TooManyPatterns};
 use toroni_proto::time::{Monotonic, Wall};
-use toroni_proto::wire::{Bound, Kind, LostReason, Start, TableName, TopicNumber};
+use toroni_proto::wire::{Bound, Keys, Kind, LostReason, Start, TableName, TopicNumber};
 
 /// Who the program is, and what it does.
 #[derive(Clone, Debug)]
@@ -194,6 +194,10 @@ pub struct Direct {
     link: Link,
     sending: Option<Sending>,
     receiving: Option<Arrivals>,
+    /// For the groups to which it only sends: whether another process has its source id.
+    collisions: Collisions,
+    collision: Option<arrivals::Event>,
+    member: (Realm, Option<Keys>),
     inbox: Queue,
     due: Option<Monotonic>,
     /// Keeps other processes of this host from its source id.
@@ -245,7 +249,17 @@ impl Direct {
             Arrivals::new(config, realm, keys, member.me(name), instance, member.random())
         });
         let sending = sending.transpose()?;
-        Ok(Self { link, sending, receiving, inbox: Queue::default(), due: None, _claim: claim })
+        Ok(Self {
+            link,
+            sending,
+            receiving,
+            collisions: Collisions::new(member.me(name).id, member.instance),
+            collision: None,
+            member: (member.realm, member.keys),
+            inbox: Queue::default(),
+            due: None,
+            _claim: claim,
+        })
     }
 
     /// Sends a message. If the stream's rate does not allow it yet, waits until it does.
@@ -298,7 +312,8 @@ impl Direct {
         link.transmit(now, sender, to);
         link.flush();
         // What the rate or `batch_delay` holds back is due earlier than the last turn could know.
-        *due = due.iter().copied().chain(sender.poll_timeout()).min();
+        let next = sender.poll_timeout().map(|next| link.due(now.monotonic, next));
+        *due = due.iter().copied().chain(next).min();
         Ok(())
     }
 
@@ -342,7 +357,7 @@ impl Direct {
     /// If a socket cannot be used.
     pub fn turn(&mut self) -> Result<(), DirectError> {
         let now = now();
-        let Self { link, sending, receiving, inbox, due, .. } = self;
+        let Self { link, sending, receiving, inbox, due, collisions, collision, member, .. } = self;
         let stall = due.map_or(0, |due| now.monotonic.since(due));
         inbox.tidy();
         // As a node does, before anything is read.
@@ -351,6 +366,10 @@ impl Direct {
         }
         link.receive(stall >= STALL_NS, |path, to, _, bytes| {
             if to == To::Watched {
+                let (realm, keys) = member;
+                let (now, from) = (now.monotonic, path.address);
+                let event = collisions.handle_datagram(now, from, bytes, *realm, keys.as_ref());
+                *collision = event.or(*collision);
                 return;
             }
             let asks = Kind::of(bytes).is_some_and(Kind::is_for_sender);
@@ -380,6 +399,7 @@ impl Direct {
         }
         link.flush();
         let next = sending.as_ref().and_then(|it| it.sender.poll_timeout());
+        let next = next.map(|next| link.due(now.monotonic, next));
         let asked = receiving.as_ref().and_then(Arrivals::poll_timeout);
         *due = next.into_iter().chain(asked).min().or(Some(now.monotonic.after(LONGEST_SLEEP_NS)));
         Ok(())
@@ -444,9 +464,9 @@ impl Direct {
         self.inbox.names.len()
     }
 
-    /// Returns the next event of a stream of others.
+    /// Returns the next event of a stream of others, or that another process has the same source id.
     pub fn event(&mut self) -> Option<arrivals::Event> {
-        self.receiving.as_mut()?.poll_event()
+        self.collision.take().or_else(|| self.receiving.as_mut()?.poll_event())
     }
 
     /// Returns the next event of the own stream.

@@ -53,6 +53,8 @@ pub struct Endpoint {
     direct: Direct,
     epoll: OwnedFd,
     timer: OwnedFd,
+    /// Of each socket, whether the descriptor is readable when it has room.
+    waits: Vec<bool>,
 }
 
 impl Endpoint {
@@ -77,10 +79,12 @@ impl Endpoint {
         // Which of them it is does not matter.
         let none = epoll::EventData::new_u64(0);
         epoll::add(&epoll, &timer, none, epoll::EventFlags::IN).map_err(error)?;
+        let mut waits = Vec::new();
         for (socket, _) in direct.descriptors() {
             epoll::add(&epoll, socket, none, epoll::EventFlags::IN).map_err(error)?;
+            waits.push(false);
         }
-        let mut endpoint = Self { direct, epoll, timer };
+        let mut endpoint = Self { direct, epoll, timer, waits };
         endpoint.turn()?;
         Ok(endpoint)
     }
@@ -105,6 +109,10 @@ impl Endpoint {
         timeout: Option<Duration>,
     ) -> Result<(), SendError> {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        // A program may do nothing but send.
+        if self.direct.deadline().is_zero() {
+            self.turn()?;
+        }
         loop {
             match self.direct.try_send(topic, payload) {
                 Err(SendError::Full) => {}
@@ -113,10 +121,9 @@ impl Endpoint {
                     return outcome;
                 }
             }
-            self.direct.turn()?;
+            self.turn()?;
             let left = deadline.map(|it| it.saturating_duration_since(Instant::now()));
             if left.is_some_and(|left| left.is_zero()) {
-                self.arm();
                 return Err(SendError::Full);
             }
             self.direct.sleep(left)?;
@@ -165,8 +172,18 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Sets the timer to when there is something to do. If messages were received and not taken, that is now.
-    fn arm(&self) {
+    /// Makes the descriptor readable when there is something to do: at the next time of the timer, which is now if messages
+    /// were received and not taken, and when a socket has room for what waits.
+    fn arm(&mut self) {
+        let none = epoll::EventData::new_u64(0);
+        for ((socket, waits), watched) in self.direct.descriptors().zip(&mut self.waits) {
+            if waits != *watched {
+                let room = if waits { epoll::EventFlags::OUT } else { epoll::EventFlags::empty() };
+                // It fails only for descriptors that are not there.
+                let _ = epoll::modify(&self.epoll, socket, none, epoll::EventFlags::IN | room);
+                *watched = waits;
+            }
+        }
         let left = if self.direct.has_received() { Duration::ZERO } else { self.direct.deadline() };
         // Zero would stop the timer.
         let left = left.max(Duration::from_nanos(1));
@@ -462,18 +479,61 @@ mod tests {
         std::fs::write(&key, [7; 32]).unwrap();
         std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600))
             .unwrap();
-        let both = "key_file = 'key'\n[[send]]\nstream = 1\npatterns = ['**']\ndata_rate = '1Mbit/s'\n[[receive]]\n";
-        let text = text("same", both).replace("'lo'", "'eth0'");
-        let open = |host: &Host| host.enter(|| Endpoint::open(&text, directory.path()).unwrap());
-        let mut ends = [open(&network.hosts[0]), open(&network.hosts[1])];
+        let send =
+            "key_file = 'key'\n[[send]]\nstream = 1\npatterns = ['**']\ndata_rate = '1Mbit/s'\n";
+        for sections in [format!("{send}[[receive]]\n"), send.to_owned()] {
+            let text = text("same", &sections).replace("'lo'", "'eth0'");
+            let open =
+                |host: &Host| host.enter(|| Endpoint::open(&text, directory.path()).unwrap());
+            let mut ends = [open(&network.hosts[0]), open(&network.hosts[1])];
+            let begin = Instant::now();
+            // They do nothing but send, and wait for the next time.
+            let error = loop {
+                assert!(begin.elapsed() < LIMIT, "neither learns it");
+                let outcomes = ends.each_mut().map(|end| end.send("t", b"", None));
+                if let Some(error) = outcomes.into_iter().find_map(Result::err) {
+                    break error;
+                }
+                poll(&mut ends.each_ref().map(|end| PollFd::new(end, PollFlags::IN)), None)
+                    .unwrap();
+            };
+            assert!(error.to_string().contains("has the same source id"), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_waits_for_room_in_the_kernel_waits_without_a_spin() {
+        let Some(network) = Setup::new(2).bridged() else { return };
+        let host = &network.hosts[0];
+        // Nobody has the address. What waits for it fills the send buffer, until the kernel gives up after 3 s.
+        let queue = "echo 100000000 > /proc/sys/net/ipv4/neigh/eth0/unres_qlen_bytes";
+        assert!(host.command("sh").args(["-c", queue]).status().unwrap().success());
+        let send = "[[send]]\nstream = 1\npatterns = ['**']\ndata_rate = '1Gbit/s'\nto = ['10.77.0.99:4479']\n";
+        let text = text("a", send).replace("'lo'", "'eth0'");
+        let mut sender = host.enter(|| Endpoint::open(&text, Path::new("/")).unwrap());
         let begin = Instant::now();
-        loop {
-            assert!(begin.elapsed() < LIMIT, "neither learns it");
-            let outcomes = ends.each_mut().map(|end| end.receive(Some(Duration::ZERO)).map(drop));
-            if let Some(error) = outcomes.into_iter().find_map(Result::err) {
-                break assert!(error.to_string().contains("has the same source id"), "{error}");
+        // More than the kernel takes, and more than is handed to it at once.
+        let mut more = 0;
+        while more < 1_000 {
+            assert!(begin.elapsed() < LIMIT, "the send buffer is never full");
+            match sender.send("t", &[0; 1_000], Some(Duration::ZERO)) {
+                Ok(()) | Err(SendError::Full) => {}
+                Err(error) => panic!("{error}"),
             }
-            poll(&mut ends.each_ref().map(|end| PollFd::new(end, PollFlags::IN)), None).unwrap();
+            more += u32::from(sender.direct.link().is_clogged());
+        }
+        let (begin, mut turns) = (Instant::now(), 0);
+        while sender.direct.link().is_clogged() && begin.elapsed() < Duration::from_millis(500) {
+            poll(&mut [PollFd::new(&sender, PollFlags::IN)], None).unwrap();
+            sender.turn().unwrap();
+            turns += 1;
+        }
+        assert!(turns < 200, "{turns} turns in {:?}", begin.elapsed());
+        // It goes on by the descriptor alone.
+        while sender.direct.link().is_clogged() {
+            assert!(begin.elapsed() < LIMIT, "it never sends again");
+            poll(&mut [PollFd::new(&sender, PollFlags::IN)], None).unwrap();
+            sender.turn().unwrap();
         }
     }
 

@@ -34,6 +34,8 @@ pub(crate) const ROUNDS: usize = 8;
 pub(crate) const STALL_NS: u64 = 20 * MILLISECOND;
 /// The longest sleep: the bus may be removed, or an interface may change, without any event.
 pub(crate) const LONGEST_SLEEP_NS: u64 = SECOND;
+/// While datagrams wait for the kernel, senders have their turn at least so often.
+const CLOGGED_NS: u64 = 10 * MILLISECOND;
 /// Where a datagram has its type, and that of a SESSION.
 const SESSION_PLACE: (u8, u8) = (3, Kind::Session as u8);
 /// The longest datagram that is received, in bytes.
@@ -252,6 +254,13 @@ impl Link {
     #[must_use]
     pub fn is_clogged(&self) -> bool {
         self.legs.iter().any(|sockets| !sockets.outbox.datagrams.is_empty())
+    }
+
+    /// Returns when to send next, if a sender could at this time. While datagrams wait for the kernel, the next turn comes when
+    /// it has room; see [`Self::descriptors`]. The time is a safety net.
+    #[must_use]
+    pub(crate) fn due(&self, now: Monotonic, next: Monotonic) -> Monotonic {
+        if self.is_clogged() { next.max(now.after(CLOGGED_NS)) } else { next }
     }
 
     /// Returns whether more datagrams than leave at once are in an outbox.

@@ -455,6 +455,7 @@ impl Node {
         let senders = self.outlets.iter_mut().filter_map(|it| it.outlet.sender().poll_timeout());
         let receiving = self.receiving.iter().filter_map(Receiving::poll_timeout);
         let tcp = self.tcp.iter().filter_map(Tcp::poll_timeout);
+        let senders = senders.map(|next| self.link.due(now, next));
         let next = senders.chain(receiving).chain(tcp).min();
         next.or(Some(now.after(LONGEST_SLEEP_NS)))
     }
@@ -468,8 +469,9 @@ impl Node {
         let left = self.due.map_or(0, |due| due.since(now)).min(LONGEST_SLEEP_NS);
         let mut watched: Vec<BorrowedFd<'_>> = also.into_iter().collect();
         for sending in &mut self.outlets {
-            // A stream that is as far ahead as it may be waits for its rate, not for the bus.
-            if sending.outlet.wants_more() {
+            // A stream that is as far ahead as it may be waits for its rate, and one whose datagrams wait for the kernel for
+            // room there, not for the bus.
+            if sending.outlet.wants_more() && !self.link.is_clogged() {
                 watched.push(sending.outlet.subscriber().fd()?);
             }
         }
