@@ -1,6 +1,7 @@
 //! Clocks, the same for all processes of a machine.
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
+use serde::{Deserialize, Serialize};
 
 /// Returns `CLOCK_MONOTONIC_RAW` in nanoseconds: it is not slewed during a run.
 #[inline]
@@ -19,11 +20,54 @@ pub fn cpu_ns() -> u64 {
 /// a receiver makes it while others still work.
 #[must_use]
 pub fn sleeps() -> u64 {
-    // SAFETY: the struct has only integers, for which zeros are valid.
-    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: the call writes to that struct, which lives longer than the call, and to nothing else.
-    let result = unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
-    if result == 0 { u64::try_from(usage.ru_nvcsw).unwrap_or(0) } else { 0 }
+    Usage::of(libc::RUSAGE_THREAD).sleeps
+}
+
+/// What a process has used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Time in the program, in nanoseconds.
+    pub user_ns: u64,
+    /// Time in the kernel for the program, in nanoseconds.
+    pub system_ns: u64,
+    /// How often a thread has gone to sleep: voluntary context switches.
+    pub sleeps: u64,
+}
+
+impl Usage {
+    /// Returns what all threads of this process have used, also those that have ended. The kernel divides their time into
+    /// user and system time by samples, so the parts are exact only over many ticks.
+    #[must_use]
+    pub fn of_process() -> Self {
+        Self::of(libc::RUSAGE_SELF)
+    }
+
+    /// Returns what was used since `before`.
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            user_ns: self.user_ns.saturating_sub(before.user_ns),
+            system_ns: self.system_ns.saturating_sub(before.system_ns),
+            sleeps: self.sleeps.saturating_sub(before.sleeps),
+        }
+    }
+
+    fn of(whose: libc::c_int) -> Self {
+        // SAFETY: the struct has only integers, for which zeros are valid.
+        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+        // SAFETY: the call writes to that struct, which lives longer than the call, and to nothing else. If it fails, the
+        // zeros stay.
+        let _ = unsafe { libc::getrusage(whose, &raw mut usage) };
+        let nanoseconds = |time: libc::timeval| {
+            let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+            seconds * 1_000_000_000 + u64::try_from(time.tv_usec).unwrap_or(0) * 1000
+        };
+        Self {
+            user_ns: nanoseconds(usage.ru_utime),
+            system_ns: nanoseconds(usage.ru_stime),
+            sleeps: u64::try_from(usage.ru_nvcsw).unwrap_or(0),
+        }
+    }
 }
 
 fn nanoseconds(time: Timespec) -> u64 {
@@ -39,6 +83,7 @@ mod tests {
     #[test]
     fn clocks_go_on() {
         let (wall, cpu, slept) = (now_ns(), cpu_ns(), sleeps());
+        let before = Usage::of_process();
         std::thread::sleep(Duration::from_millis(2));
         assert!(now_ns() - wall >= 2_000_000);
         let mut sum = 0_u64;
@@ -46,5 +91,10 @@ mod tests {
             sum = std::hint::black_box(sum + 1);
         }
         assert!(sleeps() > slept);
+        let used = || Usage::of_process().since(before);
+        assert!(used().sleeps > 0);
+        while used().user_ns + used().system_ns == 0 {
+            sum = std::hint::black_box(sum + 1);
+        }
     }
 }

@@ -1,20 +1,24 @@
 //! The connections of the proactor paper on tokio.
 //!
-//! - The runtime has as many workers as the plan has threads. For one thread it is the current-thread runtime, which an
-//!   expert would choose.
+//! - In the column `tokio`, the runtime has as many workers as the plan has threads. For one thread it is the
+//!   current-thread runtime, which an expert would choose.
+//! - In the columns `tokio pairs` and `tokio apart`, each thread has a current-thread runtime, and the ends that are dealt
+//!   to it.
 //! - Each end has a task. The task of a client with a window does two things: it always reads, and it writes while there
 //!   is space; it is notified when there is space again.
 //! - The delay of a callback is spent on its worker, as in all columns.
 
 use std::ops::Range;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
+use toroni_bench_harness::experiment::connections::deal::Deal;
 use toroni_bench_harness::experiment::connections::end::{End, Part, block};
 use toroni_bench_harness::experiment::connections::ledger::Ledger;
 use toroni_bench_harness::experiment::connections::sockets::ConnectionEnd;
@@ -24,26 +28,70 @@ use toroni_bench_harness::{Failure, child};
 fn main() -> ExitCode {
     let outcome = child::run(|child| {
         perform_with(child, |task, connections, ledger| {
-            let runtime = runtime(&task.plan)?;
-            let outcome = runtime.block_on(all(&task.plan, connections, ledger));
-            runtime.shutdown_background();
-            outcome
+            let plan = &task.plan;
+            match Deal::of_column(&task.column) {
+                Some((_, deal)) => {
+                    for_each_thread(plan, deal.deal(connections, plan.threads), ledger)
+                }
+                None if plan.threads == 1 => on_current_thread(plan, connections, ledger),
+                None => on_pool(plan, connections, ledger),
+            }
         })
     });
     if outcome.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn runtime(plan: &Plan) -> Result<Runtime, Failure> {
-    let mut builder = match plan.threads {
-        1 => Builder::new_current_thread(),
-        _ => Builder::new_multi_thread(),
-    };
-    builder
-        .worker_threads(usize::from(plan.threads))
-        .enable_io()
-        .enable_time()
-        .build()
-        .map_err(Failure::of("start tokio"))
+/// Runs a runtime for each thread, with the ends dealt to it.
+fn for_each_thread(
+    plan: &Plan,
+    dealt: Vec<Vec<ConnectionEnd>>,
+    ledger: &Arc<Ledger>,
+) -> Result<(), Failure> {
+    // No thread closes its ends while another one works, which may have the other ends.
+    let all_are_done = &Barrier::new(dealt.len());
+    thread::scope(|scope| {
+        let of_a_thread = move |connections| {
+            let runtime = runtime(Builder::new_current_thread());
+            let outcome = match &runtime {
+                Ok(runtime) => runtime.block_on(all(plan, connections, ledger)),
+                Err(error) => Err(Failure::new(error.to_string())),
+            };
+            all_are_done.wait();
+            outcome
+        };
+        let threads: Vec<_> = dealt
+            .into_iter()
+            .map(|connections| scope.spawn(move || of_a_thread(connections)))
+            .collect();
+        threads
+            .into_iter()
+            .try_for_each(|thread| thread.join().map_err(|_| Failure::new("a runtime panicked"))?)
+    })
+}
+
+fn on_current_thread(
+    plan: &Plan,
+    connections: Vec<ConnectionEnd>,
+    ledger: &Arc<Ledger>,
+) -> Result<(), Failure> {
+    runtime(Builder::new_current_thread())?.block_on(all(plan, connections, ledger))
+}
+
+fn on_pool(
+    plan: &Plan,
+    connections: Vec<ConnectionEnd>,
+    ledger: &Arc<Ledger>,
+) -> Result<(), Failure> {
+    let mut builder = Builder::new_multi_thread();
+    builder.worker_threads(usize::from(plan.threads));
+    let runtime = runtime(builder)?;
+    let outcome = runtime.block_on(all(plan, connections, ledger));
+    runtime.shutdown_background();
+    outcome
+}
+
+fn runtime(mut builder: Builder) -> Result<Runtime, Failure> {
+    builder.enable_io().enable_time().build().map_err(Failure::of("start tokio"))
 }
 
 /// Runs all ends until the time is over or one fails.

@@ -82,24 +82,27 @@ const CASES: [Case; 7] = [
         goals: 0,
     },
     Case {
-        arguments: &["proactor", "--rows", "3,2", "--milliseconds", "30"],
+        arguments: &["proactor", "--rows", "3,2", "--milliseconds", "30", "--costs"],
         shown: &[
             "auto",
             "epoll shared",
             "ppoll dedicated",
             "tp-reactor",
             "auto pairs",
+            "auto each apart",
             "reactor apart",
-            "congestion",
+            "congestion control",
+            "auto, as dealt best / the thread-pool reactor",
+            "auto reaches the best reactor or runtime",
             "spin 10 µs",
         ],
-        tables: &["rates"],
+        tables: &["rates", "user", "system", "sleeps", "comparison"],
         rows: &[
             "1 × 1, 8192 B, w 8192",
             "1 × 1, 512 B, w 1024, sleep 10 µs",
             "1 × 1, 512 B, w 1024, spin 10 µs",
         ],
-        goals: 6,
+        goals: 8,
     },
     Case {
         // The other classes need rights.
@@ -195,6 +198,7 @@ fn invalid_experiments_are_rejected() {
         (&["scale", "--sizes", "4MiB"], "or a larger ring"),
         (&["scale", "--capacities", "100000"], "use a power of two"),
         (&["proactor", "--rows", "13"], "use some of 1 to 12"),
+        (&["proactor", "--columns", "auto sideways"], "no column \"auto sideways\""),
         (&["jitter", "--minutes", "0"], "from 0.001 to 120"),
         (&["jitter", "--published", "--only", "gaps"], "cannot be used with"),
     ] {

@@ -4,6 +4,8 @@
 use super::Plan;
 use crate::Failure;
 use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The state of an end.
 #[derive(Debug)]
@@ -16,8 +18,9 @@ pub struct End {
     reading: bool,
     /// The part that is being written; see [`Wanted::write`].
     writing: Option<Range<usize>>,
+    operations: Arc<AtomicU64>,
     #[cfg(test)]
-    watch: Option<std::sync::Arc<std::sync::atomic::AtomicU64>>,
+    watch: Option<Arc<AtomicU64>>,
 }
 
 /// Which end of a connection.
@@ -60,6 +63,7 @@ impl End {
             received: 0,
             reading: false,
             writing: None,
+            operations: Arc::default(),
             #[cfg(test)]
             watch: None,
         }
@@ -67,8 +71,13 @@ impl End {
 
     /// Returns a counter of what it has received.
     #[cfg(test)]
-    pub(super) fn watched(&mut self) -> std::sync::Arc<std::sync::atomic::AtomicU64> {
-        std::sync::Arc::clone(self.watch.insert(std::sync::Arc::default()))
+    pub(super) fn watched(&mut self) -> Arc<AtomicU64> {
+        Arc::clone(self.watch.insert(Arc::default()))
+    }
+
+    /// Returns the counter of its completed operations.
+    pub(super) fn operations(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.operations)
     }
 
     /// Returns which end it is.
@@ -101,11 +110,12 @@ impl End {
             return Err(Failure::new("a connection was closed before the time was over"));
         }
         self.check(bytes)?;
+        self.count();
         self.reading = false;
         self.received += bytes.len() as u64;
         #[cfg(test)]
         if let Some(watch) = &self.watch {
-            watch.store(self.received, std::sync::atomic::Ordering::Relaxed);
+            watch.store(self.received, Ordering::Relaxed);
         }
         let mut wanted = Wanted::default();
         match self.part {
@@ -123,6 +133,7 @@ impl End {
     /// Handles a write that has completed with this number of bytes.
     pub fn written(&mut self, bytes: usize) -> Wanted {
         let mut wanted = Wanted::default();
+        self.count();
         self.sent += bytes as u64;
         if let Some(rest) = self.writing.take().map(|range| range.start + bytes..range.end)
             && !rest.is_empty()
@@ -135,6 +146,11 @@ impl End {
             Part::Client | Part::Server => self.read_on(&mut wanted),
         }
         wanted
+    }
+
+    /// Counts an operation. Only one thread at a time has an end, so this needs no locked instruction.
+    fn count(&self) {
+        self.operations.store(self.operations.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
     fn write_if_in_window(&mut self, wanted: &mut Wanted) {

@@ -11,48 +11,80 @@ use super::{Kind, Plan, lock};
 use crate::Failure;
 use std::sync::{Arc, Mutex};
 use std::thread;
-use toroni_proactor::{
-    BufResult, Config, OperationError, Proactor, ProcessorConfig, ProcessorType, ProviderType,
-    Rest, Stream, WaitType, WriteBuffer,
-};
+use toroni_proactor::{BufResult, Config, OperationError, Proactor, Rest, Stream, WriteBuffer};
 
-/// Returns name, kind and configuration of each column.
-pub(super) fn engines() -> Vec<(&'static str, Kind, Config)> {
-    use ProcessorType::{Dedicated, Shared};
-    use ProviderType::{Select, Uring};
-    let engine = |name, provider, wait, processor_type| {
-        let kind = if processor_type == Shared { Kind::Shared } else { Kind::Engine };
-        let config = ProcessorConfig { provider, wait, processor_type, ..Default::default() };
-        (name, kind, Config::one(config))
-    };
-    vec![
-        ("auto", Kind::Auto, Config::default()),
-        engine("uring shared", Uring, WaitType::Native, Shared),
-        engine("uring dedicated", Uring, WaitType::Native, Dedicated),
-        engine("epoll shared", Select, WaitType::Epoll, Shared),
-        engine("epoll dedicated", Select, WaitType::Epoll, Dedicated),
-        engine("ppoll shared", Select, WaitType::Native, Shared),
-        engine("ppoll dedicated", Select, WaitType::Native, Dedicated),
-        engine("linux-rt dedicated", Select, WaitType::LinuxRt, Dedicated),
-    ]
+/// An engine with a column.
+pub(super) struct Engine {
+    pub(super) name: &'static str,
+    pub(super) kind: Kind,
+    /// Lines of its processor's configuration.
+    pub(super) config: &'static str,
 }
 
-/// Runs until the time is over. Fails if the machine does not offer the engine, a socket fails, or other bytes arrive than
-/// were sent.
+pub(super) const ENGINES: [Engine; 8] = [
+    Engine { name: "auto", kind: Kind::Auto, config: "" },
+    Engine { name: "uring shared", kind: Kind::Shared, config: "provider = \"uring\"\n" },
+    Engine {
+        name: "uring dedicated",
+        kind: Kind::Engine,
+        config: "type = \"dedicated\"\nprovider = \"uring\"\n",
+    },
+    Engine {
+        name: "epoll shared",
+        kind: Kind::Shared,
+        config: "provider = \"select\"\nwait = \"epoll\"\n",
+    },
+    Engine {
+        name: "epoll dedicated",
+        kind: Kind::Engine,
+        config: "type = \"dedicated\"\nprovider = \"select\"\nwait = \"epoll\"\n",
+    },
+    Engine { name: "ppoll shared", kind: Kind::Shared, config: "provider = \"select\"\n" },
+    Engine {
+        name: "ppoll dedicated",
+        kind: Kind::Engine,
+        config: "type = \"dedicated\"\nprovider = \"select\"\n",
+    },
+    Engine {
+        name: "linux-rt dedicated",
+        kind: Kind::Engine,
+        config: "type = \"dedicated\"\nprovider = \"select\"\nwait = \"linux-rt\"\n",
+    },
+];
+
+/// Runs one proactor until the time is over. Fails if the machine does not offer the engine, a socket fails, or other bytes
+/// arrive than were sent.
+///
+/// Each thread takes the ends over that are dealt to it; without a deal, this thread takes all of them over.
 pub(super) fn run(
     config: &Config,
     plan: &Plan,
     connections: Vec<ConnectionEnd>,
+    deal: Option<Deal>,
     ledger: &Arc<Ledger>,
 ) -> Result<(), Failure> {
     let failed = Arc::new(Mutex::new(None));
-    let proactor = begin(config, plan, connections, ledger, &failed)?;
+    let proactor = &Proactor::new(config).map_err(Failure::of("start the proactor"))?;
+    let dealt = match deal {
+        Some(deal) => deal.deal(connections, plan.threads),
+        None => {
+            take_over(proactor, plan, connections, ledger, &failed)?;
+            (0..plan.threads).map(|_| Vec::new()).collect()
+        }
+    };
     thread::scope(|scope| {
-        for _ in 0..plan.threads {
-            scope.spawn(|| handle_events(&proactor, ledger, &failed));
+        let failed = &failed;
+        for own in dealt {
+            scope.spawn(move || {
+                if let Err(failure) = take_over(proactor, plan, own, ledger, failed) {
+                    lock(failed).get_or_insert(failure);
+                }
+                handle_events(proactor, ledger, failed);
+            });
         }
     });
-    end(proactor);
+    // Otherwise dropping it would call the handlers of all pending operations.
+    proactor.stop();
     lock(&failed).take().map_or(Ok(()), Err)
 }
 
@@ -66,34 +98,34 @@ pub(super) fn run_for_each_thread(
 ) -> Result<(), Failure> {
     let failed = Arc::new(Mutex::new(None));
     // They outlive all threads: the other end of a connection may be in a thread that still works.
-    let proactors: Vec<Proactor> = deal
-        .deal(connections, plan.threads)
-        .into_iter()
-        .map(|own| begin(config, plan, own, ledger, &failed))
-        .collect::<Result<_, _>>()?;
+    let proactors = deal.deal(connections, plan.threads).into_iter().map(|own| {
+        let proactor = Proactor::new(config).map_err(Failure::of("start a proactor"))?;
+        take_over(&proactor, plan, own, ledger, &failed)?;
+        Ok(proactor)
+    });
+    let proactors = proactors.collect::<Result<Vec<_>, Failure>>()?;
     thread::scope(|scope| {
         for proactor in &proactors {
             scope.spawn(|| handle_events(proactor, ledger, &failed));
         }
     });
-    proactors.into_iter().for_each(end);
+    proactors.iter().for_each(Proactor::stop);
     lock(&failed).take().map_or(Ok(()), Err)
 }
 
 /// The first failure of any end.
 type Failed = Arc<Mutex<Option<Failure>>>;
 
-/// Starts a proactor, and the first operations of these ends.
-fn begin(
-    config: &Config,
+/// Takes these ends over, and starts their first operations.
+fn take_over(
+    proactor: &Proactor,
     plan: &Plan,
     connections: Vec<ConnectionEnd>,
     ledger: &Arc<Ledger>,
     failed: &Failed,
-) -> Result<Proactor, Failure> {
-    let proactor = Proactor::new(config).map_err(Failure::of("start the proactor"))?;
+) -> Result<(), Failure> {
     for ConnectionEnd { stream, mut end } in connections {
-        let stream = Stream::new(&proactor, stream).map_err(Failure::of("take a socket over"))?;
+        let stream = Stream::new(proactor, stream).map_err(Failure::of("take a socket over"))?;
         let wanted = end.begin();
         let connection = Arc::new(EngineEnd {
             stream,
@@ -105,7 +137,7 @@ fn begin(
         });
         connection.start(wanted, None);
     }
-    Ok(proactor)
+    Ok(())
 }
 
 /// Runs a thread until the time is over or an end has failed.
@@ -115,12 +147,6 @@ fn handle_events(proactor: &Proactor, ledger: &Ledger, failed: &Failed) {
     {
         proactor.handle_events(Some(left));
     }
-}
-
-/// Stops first: otherwise dropping a proactor would call the handlers of all pending operations.
-fn end(proactor: Proactor) {
-    proactor.stop();
-    drop(proactor);
 }
 
 /// One end, for its handlers.
@@ -219,9 +245,20 @@ mod tests {
     use super::*;
     use crate::experiment::connections::sockets::connect;
 
+    /// Runs until each end has received four blocks, and returns the counted bytes.
+    fn moved(plan: &Plan, run: impl FnOnce(Vec<ConnectionEnd>, &Arc<Ledger>)) -> u64 {
+        let mut connections = connect(plan).unwrap();
+        let ledger = Ledger::until_each_received(4 * 4096, plan, &mut connections);
+        let ledger = Arc::new(ledger);
+        run(connections, &ledger);
+        ledger.assert_reached(&format!("{plan:?}"));
+        ledger.bytes()
+    }
+
     #[test]
     fn each_engine_moves_bytes_with_and_without_a_window() {
-        for (name, _, config) in engines() {
+        for Engine { name, config, .. } in ENGINES {
+            let config = Config::parse(&format!("[[processor]]\n{config}")).unwrap();
             if let Err(error) = Proactor::new(&config) {
                 assert!(name.starts_with("uring"), "{name}: {error}");
                 eprintln!("not tested: {name}, since {error}");
@@ -229,12 +266,12 @@ mod tests {
             }
             for (pairs, threads, window_bytes) in [(1, 1, 0), (5, 3, 0), (5, 3, 8192)] {
                 let plan = Plan::short(pairs, threads, 4096, window_bytes);
-                let mut connections = connect(&plan).unwrap();
-                let ledger = Ledger::until_each_received(4 * 4096, &plan, &mut connections);
-                let ledger = Arc::new(ledger);
-                run(&config, &plan, connections, &ledger).unwrap();
-                ledger.assert_reached(&format!("{name}, {plan:?}"));
-                assert!(ledger.bytes() > 4 * 4096, "{name}, {plan:?}: {ledger:?}");
+                for deal in [None, Some(Deal::Pairs), Some(Deal::Apart)] {
+                    let bytes = moved(&plan, |connections, ledger| {
+                        run(&config, &plan, connections, deal, ledger).unwrap();
+                    });
+                    assert!(bytes > 4 * 4096, "{name}, {plan:?}, {deal:?}: {bytes}");
+                }
             }
         }
     }
@@ -244,11 +281,10 @@ mod tests {
         for (pairs, threads, window_bytes) in [(1, 1, 0), (1, 4, 8192), (5, 3, 0), (5, 3, 8192)] {
             for deal in Deal::BOTH {
                 let plan = Plan::short(pairs, threads, 4096, window_bytes);
-                let mut connections = connect(&plan).unwrap();
-                let ledger = Ledger::until_each_received(4 * 4096, &plan, &mut connections);
-                let ledger = Arc::new(ledger);
-                run_for_each_thread(&Config::default(), &plan, connections, deal, &ledger).unwrap();
-                ledger.assert_reached(&format!("{deal:?}, {plan:?}"));
+                moved(&plan, |connections, ledger| {
+                    let config = Config::default();
+                    run_for_each_thread(&config, &plan, connections, deal, ledger).unwrap();
+                });
             }
         }
     }

@@ -6,6 +6,7 @@
 //! Each completed read and write is followed by a delay, which stands for the work of a callback. What moves the bytes is
 //! a *column* of the table; all columns run the same [`end::End`]s.
 
+mod columns;
 pub mod deal;
 pub mod end;
 mod engines;
@@ -15,17 +16,17 @@ mod perform;
 mod reactor;
 pub mod sockets;
 
+pub use columns::{Column, Kind, own_columns};
 pub use perform::{Moved, perform_with};
 
 use crate::Failure;
-use crate::experiment::{self, Steps, float};
+use crate::experiment::{self, Steps};
 use crate::options::{RunLength, RunOptions, replace};
-use crate::process_group::{self, Begin, Launch, Program};
+use crate::process_group::{self, Begin, Launch};
 use crate::registry::Workload;
 use crate::report::Report;
 use clap::Args;
-use deal::Deal;
-use perform::{DEALT_REACTOR, REACTOR};
+use outcome::{Outcome, Runs};
 use serde::{Deserialize, Serialize};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -100,9 +101,13 @@ pub struct Proactor {
     /// Rows of the paper's table, counting from 1 [default: all 12; five with --quick]
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
     rows: Vec<usize>,
-    /// Columns, by their titles in the table [default: all]
+    /// Columns, by their titles in the table [default: all]. An engine may have settings, as in a processor's
+    /// configuration: "auto max-operations=64 pairs"
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     columns: Vec<String>,
+    /// Also print what an operation costs: user time, system time, and how often a thread goes to sleep
+    #[arg(long)]
+    costs: bool,
     /// Milliseconds per run [default: 300; 100 with --quick, 1 to 5 s as in the paper with --full]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..=3_600_000))]
     milliseconds: Option<u32>,
@@ -115,11 +120,17 @@ impl Workload for Proactor {
     type Work = Task;
 
     fn run(&self, launch: &Launch<'_>) -> Result<Report, Failure> {
-        self.compare(launch, &own_columns(&launch.program))
+        self.compare(launch, &own_columns(&launch.program, self.asked_for()))
     }
 }
 
 impl Proactor {
+    /// Returns the columns that the command line asks for; none for all.
+    #[must_use]
+    pub fn asked_for(&self) -> &[String] {
+        &self.columns
+    }
+
     /// Returns whether the command line asks for this column.
     #[must_use]
     pub fn wants(&self, column: &str) -> bool {
@@ -135,7 +146,7 @@ impl Proactor {
         options.repetitions = self.run.repetitions.unwrap_or(options.repetitions);
         options.milliseconds = self.milliseconds.or(options.milliseconds);
         replace(&mut options.rows, &self.rows);
-        run(launch, &options, &self.chosen(columns)?)
+        run(launch, &options, self.chosen(columns)?, self.costs)
     }
 
     fn chosen(&self, columns: &[Column]) -> Result<Vec<Column>, Failure> {
@@ -169,7 +180,7 @@ impl Options {
             RunLength::Quick => {
                 Self { rows: vec![1, 3, 7, 8, 10], milliseconds: Some(100), repetitions: 1 }
             }
-            RunLength::Usual => Self { rows, milliseconds: Some(300), repetitions: 3 },
+            RunLength::Usual => Self { rows, milliseconds: Some(300), repetitions: 5 },
             RunLength::Full => Self { rows, milliseconds: None, repetitions: 5 },
         }
     }
@@ -233,58 +244,6 @@ impl Plan {
     }
 }
 
-/// A column of the table: something that moves the bytes.
-#[derive(Clone, Debug)]
-pub struct Column {
-    /// Name above the column; its program knows it by this name, too.
-    pub name: String,
-    /// The goals that it takes part in.
-    pub kind: Kind,
-    /// The program that moves the bytes, as a child; or the reason why the column is missing.
-    pub program: Result<Program, String>,
-}
-
-/// The goals that a column takes part in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// The engine that the proactor chooses by itself. Goal: at least as fast as all others.
-    Auto,
-    /// An engine that the threads of the pool lead. Goal: not slower than the reactor.
-    Shared,
-    /// Another engine.
-    Engine,
-    /// The thread-pool reactor.
-    Reactor,
-    /// Something of which each thread has its own, with connections of its own.
-    ForEachThread,
-    /// A foreign runtime.
-    Peer,
-}
-
-/// Returns the columns of this crate. An engine that this machine does not offer, such as io_uring in most containers,
-/// is missing.
-#[must_use]
-pub fn own_columns(program: &Program) -> Vec<Column> {
-    let engines = engines::engines().into_iter().map(|(name, kind, config)| Column {
-        name: name.to_owned(),
-        kind,
-        program: match toroni_proactor::Proactor::new(&config) {
-            Ok(_) => Ok(program.clone()),
-            Err(error) => Err(error.to_string()),
-        },
-    });
-    let reactor =
-        Column { name: REACTOR.to_owned(), kind: Kind::Reactor, program: Ok(program.clone()) };
-    let dealt = ["auto", DEALT_REACTOR].into_iter().flat_map(|name| {
-        Deal::BOTH.map(|deal| Column {
-            name: format!("{name} {}", deal.name()),
-            kind: Kind::ForEachThread,
-            program: Ok(program.clone()),
-        })
-    });
-    engines.chain([reactor]).chain(dealt).collect()
-}
-
 /// Returns how TCP decides how much may be under way; on loopback, that decides how often it sends.
 fn congestion_control() -> String {
     let file = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control");
@@ -292,9 +251,14 @@ fn congestion_control() -> String {
 }
 
 /// Measures all columns in all rows, in turn.
-fn run(launch: &Launch<'_>, options: &Options, columns: &[Column]) -> Result<Report, Failure> {
+fn run(
+    launch: &Launch<'_>,
+    options: &Options,
+    columns: Vec<Column>,
+    costs: bool,
+) -> Result<Report, Failure> {
     let plans = options.plans()?;
-    let rates = measure(launch, options, &plans, columns)?;
+    let runs = measure(launch, options, &plans, &columns)?;
     let mut report = Report {
         name: Proactor::NAME.to_owned(),
         title: "Connections over TCP on the loopback interface, in one process".to_owned(),
@@ -312,27 +276,29 @@ fn run(launch: &Launch<'_>, options: &Options, columns: &[Column]) -> Result<Rep
     );
     report.condition("pinning", "none");
     report.condition("congestion control", congestion_control());
-    report.tables.push(outcome::table(&plans, columns, &rates));
-    report.goals = outcome::goals(&plans, columns, &rates);
-    for column in columns {
+    let outcome = Outcome { plans, columns, runs };
+    report.tables.push(outcome.rates());
+    if costs {
+        report.tables.extend(outcome.costs());
+    }
+    report.tables.extend(outcome.comparison());
+    report.goals = outcome.goals();
+    for column in &outcome.columns {
         if let Err(why) = &column.program {
             report.notes.push(format!("{} is MISSING: {why}", column.name));
         }
     }
-    report.charts.push(outcome::chart(&plans, columns, &rates));
+    report.charts.push(outcome.chart());
     Ok(report)
 }
-
-/// The bytes a second of each repetition, for each row and column.
-type Rates = Vec<Vec<Vec<f64>>>;
 
 fn measure(
     launch: &Launch<'_>,
     options: &Options,
     plans: &[(Plan, f64)],
     columns: &[Column],
-) -> Result<Rates, Failure> {
-    let mut rates = vec![vec![Vec::new(); columns.len()]; plans.len()];
+) -> Result<Runs, Failure> {
+    let mut runs = vec![vec![Vec::new(); columns.len()]; plans.len()];
     let mut steps = Steps::new(launch, options.repetitions, plans.len() * columns.len());
     for _ in 0..options.repetitions {
         for (row, (plan, _)) in plans.iter().enumerate() {
@@ -340,17 +306,16 @@ fn measure(
                 steps.next();
                 if let Ok(program) = &column.program {
                     let launch = Launch { program: program.clone(), ..launch.clone() };
-                    let bytes = run_once(&launch, &column.name, plan)?;
-                    rates[row][index].push(float(bytes) / plan.seconds());
+                    runs[row][index].push(run_once(&launch, &column.name, plan)?);
                 }
             }
         }
     }
-    Ok(rates)
+    Ok(runs)
 }
 
-/// Returns the number of bytes that one run moved.
-fn run_once(launch: &Launch<'_>, column: &str, plan: &Plan) -> Result<u64, Failure> {
+/// Returns what one run moved.
+fn run_once(launch: &Launch<'_>, column: &str, plan: &Plan) -> Result<Moved, Failure> {
     let setup = experiment::setup(1, 0, plan.block_bytes, 0);
     let work = Task { column: column.to_owned(), plan: plan.clone() };
     let outcome = process_group::run(launch, &setup, &work, Begin::AtTheGate);
@@ -358,8 +323,8 @@ fn run_once(launch: &Launch<'_>, column: &str, plan: &Plan) -> Result<u64, Failu
         Failure::Failed(text) => Failure::new(format!("{column}, {}: {text}", plan.label())),
         Failure::Interrupted => Failure::Interrupted,
     })?;
-    let moved = outcome.senders.first();
-    moved.map(|moved| moved.bytes).ok_or_else(|| Failure::new(format!("{column} sent no result")))
+    let moved = outcome.senders.into_iter().next();
+    moved.ok_or_else(|| Failure::new(format!("{column} sent no result")))
 }
 
 /// Locks a mutex. A thread that panicked with the lock has already made the run fail.

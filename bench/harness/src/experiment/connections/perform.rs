@@ -1,30 +1,29 @@
 //! The process of a run.
 
-use super::deal::Deal;
-use super::engines::{self, engines};
+use super::columns::Own;
 use super::ledger::Ledger;
 use super::sockets::{ConnectionEnd, connect};
-use super::{Task, reactor};
+use super::{Task, engines, reactor};
 use crate::Failure;
 use crate::child::Child;
+use crate::clock::Usage;
 use crate::job::Role;
 use crate::registry::Work;
 use crate::transport::{About, Guarantees, Transport};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// The result of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moved {
     /// Bytes that clients and servers sent and received.
     pub bytes: u64,
+    /// Reads and writes that were completed.
+    pub operations: u64,
+    /// What the process used for them.
+    pub usage: Usage,
 }
-
-/// Name of the column of the baseline.
-pub(super) const REACTOR: &str = "tp-reactor";
-
-/// First word of the columns with a reactor for each thread.
-pub(super) const DEALT_REACTOR: &str = "reactor";
 
 /// With a column of this crate.
 impl Work for Task {
@@ -34,22 +33,17 @@ impl Work for Task {
 
     fn perform<T: Transport>(&self, child: &mut Child) -> Result<(), Failure> {
         perform_with(child, |task, connections, ledger| {
-            if task.column == REACTOR {
-                return reactor::run(&task.plan, connections, ledger);
-            }
-            let dealt = Deal::of_column(&task.column);
-            if let Some((DEALT_REACTOR, deal)) = dealt {
-                return reactor::run_for_each_thread(&task.plan, connections, deal, ledger);
-            }
-            let name = dealt.map_or(task.column.as_str(), |(name, _)| name);
-            let engine = engines().into_iter().find(|(known, ..)| *known == name);
-            let Some((_, _, config)) = engine else {
-                return Err(Failure::new(format!("this program has no column {:?}", task.column)));
-            };
-            match dealt {
-                None => engines::run(&config, &task.plan, connections, ledger),
-                Some((_, deal)) => {
-                    engines::run_for_each_thread(&config, &task.plan, connections, deal, ledger)
+            let plan = &task.plan;
+            match Own::of_column(&task.column)? {
+                Own::Pool => reactor::run(plan, connections, ledger),
+                Own::Reactors(deal) => {
+                    reactor::run_for_each_thread(plan, connections, deal, ledger)
+                }
+                Own::Proactor(config, deal) => {
+                    engines::run(&config, plan, connections, deal, ledger)
+                }
+                Own::Proactors(config, deal) => {
+                    engines::run_for_each_thread(&config, plan, connections, deal, ledger)
                 }
             }
         })
@@ -78,8 +72,12 @@ pub fn perform_with(
     let connections = connect(&task.plan)?;
     child.ready()?;
     child.wait_at_gate()?;
+    let operations: Vec<_> = connections.iter().map(|it| it.end.operations()).collect();
+    let before = Usage::of_process();
     let ledger = Arc::new(Ledger::begin(&task.plan));
     column(&task, connections, &ledger)?;
+    let usage = Usage::of_process().since(before);
     child.finish()?;
-    child.result(&Moved { bytes: ledger.bytes() })
+    let operations = operations.iter().map(|count| count.load(Ordering::Relaxed)).sum();
+    child.result(&Moved { bytes: ledger.bytes(), operations, usage })
 }
