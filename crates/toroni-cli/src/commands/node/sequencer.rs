@@ -138,7 +138,7 @@ impl Sequencer {
     }
 
     fn member(&self, member: &Group) -> notice::OrderMember {
-        let Status { id, term, leader, last, applied, purged, series, next, digest } =
+        let Status { id, term, leader, last, applied, purged, series, next, digest, .. } =
             member.status();
         notice::OrderMember {
             name: self.feed.name_of(id),

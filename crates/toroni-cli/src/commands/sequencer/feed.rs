@@ -154,7 +154,7 @@ impl Feed {
     pub(super) async fn statuses(&self) -> Vec<Result<Status, String>> {
         let answers = self.ask_all(&Request::Status).await;
         let status = |answer: Result<Answer, String>| match answer? {
-            Answer::Status(status) => Ok(status),
+            Answer::Status(status) => Ok(*status),
             answer => Err(unexpected(&answer)),
         };
         answers.into_iter().map(status).collect()
