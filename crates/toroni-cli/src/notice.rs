@@ -72,6 +72,30 @@ pub(crate) struct Stats {
     /// The feed that the node takes part in, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) sequencer: Option<Sequencer>,
+    /// How many entries of these lists do not fit a message of the bus.
+    #[serde(default)]
+    pub(crate) left_out: u64,
+}
+
+impl Stats {
+    /// Leaves out what is in its lists beyond so many entries each.
+    pub(crate) fn shorten(&mut self, most: usize) {
+        let mut left_out = 0;
+        for sent in &mut self.sent {
+            shorten(&mut sent.receivers, most, &mut left_out);
+        }
+        shorten(&mut self.sent, most, &mut left_out);
+        shorten(&mut self.heard, most, &mut left_out);
+        shorten(&mut self.losses, most, &mut left_out);
+        shorten(&mut self.sockets, most, &mut left_out);
+        shorten(&mut self.times, most, &mut left_out);
+        self.left_out += left_out;
+    }
+}
+
+fn shorten<T>(list: &mut Vec<T>, most: usize, left_out: &mut u64) {
+    *left_out += list.len().saturating_sub(most) as u64;
+    list.truncate(most);
 }
 
 /// What a node does for a feed.

@@ -26,6 +26,8 @@ use toroni_testkit::units::as_f64;
 const CAPACITY: u64 = 1 << 20;
 /// How long to wait until a bus that cannot be used is tried again.
 const TRY_AGAIN: Duration = Duration::from_secs(10);
+/// How many entries the lists of `stats` have at most, if it is too long otherwise: each is tried after the one before.
+const SHORTER: [usize; 4] = [1_024, 256, 64, 8];
 /// Of how many streams the session is remembered.
 const REMEMBERED: usize = 4_096;
 
@@ -111,35 +113,62 @@ impl Notices {
         self.problem.take()
     }
 
+    /// Publishes a notice of a few lines, for which every bus has room.
     fn publish(&mut self, topic: &'static str, content: impl Serialize) {
+        self.publish_if_it_fits(topic, content);
+    }
+
+    /// Publishes a notice. Returns whether it was short enough for the bus.
+    fn publish_if_it_fits(&mut self, topic: &'static str, content: impl Serialize) -> bool {
         let Identity { node, bus, .. } = &self.identity;
         let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
         let notice = Notice { time, node: node.clone(), bus: bus.clone(), content };
-        let Ok(text) = serde_json::to_vec(&notice) else { return };
-        if let Err(problem) = self.try_publish(topic, &text) {
-            self.problem =
-                Some(format!("cannot publish notices on the bus {}: {problem}", self.name));
-            (self.bus, self.due) = (None, Instant::now() + TRY_AGAIN);
-            self.publishers.clear();
+        let Ok(text) = serde_json::to_vec(&notice) else { return true };
+        match self.try_publish(topic, &text) {
+            Ok(fits) => fits,
+            Err(problem) => {
+                self.problem =
+                    Some(format!("cannot publish notices on the bus {}: {problem}", self.name));
+                (self.bus, self.due) = (None, Instant::now() + TRY_AGAIN);
+                self.publishers.clear();
+                true
+            }
         }
     }
 
-    fn try_publish(&mut self, topic: &'static str, text: &[u8]) -> Result<(), String> {
+    /// Publishes the counters: as many of them as the bus takes.
+    fn stats(&mut self, mut stats: Stats) {
+        let mut shorter = SHORTER.into_iter();
+        while !self.publish_if_it_fits(topic::STATS, &stats) {
+            let Some(most) = shorter.next() else {
+                self.problem = Some(format!(
+                    "the counters are too long for a message of the bus {}: remove that bus, and the node makes a larger one",
+                    self.name
+                ));
+                return;
+            };
+            stats.shorten(most);
+        }
+    }
+
+    fn try_publish(&mut self, topic: &'static str, text: &[u8]) -> Result<bool, String> {
         if self.bus.is_none() {
             if Instant::now() < self.due {
-                return Ok(());
+                return Ok(true);
             }
             self.bus = Some(self.config.open(&self.name).map_err(|error| error.to_string())?);
         }
-        let Some(bus) = &self.bus else { return Ok(()) };
+        let Some(bus) = &self.bus else { return Ok(true) };
         if !self.publishers.contains_key(topic) {
             let publisher = bus.publisher(topic).map_err(|error| error.to_string())?;
             self.publishers.insert(topic, publisher);
         }
-        let Some(publisher) = self.publishers.get(topic) else { return Ok(()) };
+        let Some(publisher) = self.publishers.get(topic) else { return Ok(true) };
         match publisher.try_publish(text) {
             // A process that holds up this bus must not hold up the node: the notice is left out.
-            Ok(()) | Err(PublishError::Busy | PublishError::Full) => Ok(()),
+            Ok(()) | Err(PublishError::Busy | PublishError::Full) => Ok(true),
+            // The bus is none the worse for it.
+            Err(PublishError::TooLong { .. }) => Ok(false),
             Err(error) => Err(error.to_string()),
         }
     }
@@ -154,7 +183,7 @@ impl Notices {
                 sent.receivers.iter().map(|it| (sent.stream, it.name.clone(), it.address.clone()))
             })
             .collect();
-        self.publish(topic::STATS, stats);
+        self.stats(stats);
         let before = std::mem::replace(&mut self.receivers, now.clone());
         for (topic, why, changed) in [
             (topic::IN, "heard", now.difference(&before)),
@@ -376,10 +405,71 @@ fn stats(report: &Report, identity: &Identity) -> Stats {
             .collect(),
         times: times.collect(),
         sequencer: None,
+        left_out: 0,
     }
 }
 
 /// Returns what a socket is for, in one word.
 pub(super) fn socket_kind(is_group: bool) -> &'static str {
     if is_group { "group" } else { "unicast" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toroni::{Start, Subscriber};
+
+    fn notices(directory: &toroni_testkit::Directory) -> Notices {
+        let config = config::Bus {
+            name: "default".to_owned(),
+            directory: Some(directory.path().to_owned()),
+            capacity: None,
+            policy: None,
+            writers: None,
+            readers: None,
+        };
+        let text = String::from;
+        let identity = Identity {
+            node: text("line-3"),
+            realm: text("plant"),
+            bus: text("default"),
+            source: text("00000001"),
+            session: 1,
+            interfaces: Vec::new(),
+            rates: Vec::new(),
+        };
+        Notices::new(&config, identity)
+    }
+
+    /// Returns the topic and the content of the next notice.
+    fn next(subscriber: &mut Subscriber) -> Option<(String, serde_json::Value)> {
+        let message = subscriber.try_receive().unwrap()?;
+        let content = serde_json::from_slice(message.payload()).unwrap();
+        Some((message.topic().to_owned(), content))
+    }
+
+    #[test]
+    fn counters_that_are_too_long_are_shortened_and_stop_no_other_notice() {
+        const STREAMS: usize = 5_000;
+        let another = || Collision { address: "10.0.0.1:4479".to_owned(), stop: false };
+        let directory = toroni_testkit::Directory::new();
+        let mut notices = notices(&directory);
+        let heard = vec![Heard { name: "n".repeat(64), ..Heard::default() }; STREAMS];
+        notices.stats(Stats { heard, ..Stats::default() });
+        notices.publish(topic::COLLISION, another());
+        assert_eq!(notices.problem(), None);
+        let bus = notices.bus.clone().unwrap();
+        let mut subscriber = bus.subscriber().start(Start::Oldest).pattern("**").build().unwrap();
+        let (on, content) = next(&mut subscriber).unwrap();
+        assert_eq!(on, topic::STATS);
+        assert_eq!(content["heard"].as_array().unwrap().len(), SHORTER[0]);
+        assert_eq!(content["left_out"], STREAMS - SHORTER[0]);
+        assert_eq!(next(&mut subscriber).unwrap().0, topic::COLLISION);
+        // Even if nothing helps.
+        let long = vec![LossCount { reason: "r".repeat(1 << 20), ..LossCount::default() }];
+        notices.stats(Stats { losses: long, ..Stats::default() });
+        assert!(notices.problem().unwrap().starts_with("the counters are too long for "));
+        notices.publish(topic::COLLISION, another());
+        assert_eq!(next(&mut subscriber).unwrap().0, topic::COLLISION);
+    }
 }
