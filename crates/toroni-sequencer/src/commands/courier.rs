@@ -5,8 +5,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tokio::runtime::{Builder as Runtimes, Runtime};
-use tokio::time::timeout;
 use toroni::{
     Bus, BusConfig, HoldError, OpenError, ReceiveError, Start, Subscriber, SubscriberError,
 };
@@ -14,7 +12,7 @@ use toroni::{
 use super::{bytes_of, open_bus, series_of};
 use crate::batch::{BatchError, Builder, Command, CommandId, Lost, Open, Publish};
 use crate::machine::{Outcome, Refusal};
-use crate::rpc::{Answer, Link, LinkError, Request, SourceState, Target};
+use crate::rpc::{Answer, InTurn, Request, SourceState, Target};
 
 /// The name under which a courier subscribes to the bus of commands.
 pub const COURIER: &str = "courier";
@@ -113,20 +111,14 @@ impl Courier {
         let bus = open_bus(bus, &feed)?;
         // Holds what is in the ring, so that nothing is overwritten before it is known what the order has.
         let holder = subscribe(&bus, Start::Oldest)?;
-        let runtime = Runtimes::new_current_thread().enable_all().build()?;
-        let links = {
-            let _inside = runtime.enter();
-            members.into_iter().map(Link::new).collect()
-        };
+        let members = InTurn::new(members)?;
         let (ends, counts) = (Arc::new(AtomicBool::new(false)), CourierCounts::default());
         let mut work = Work {
             series: series_of(&bus),
             bus,
             source,
             session,
-            links,
-            at: 0,
-            runtime,
+            members,
             ends: Arc::clone(&ends),
             counts: counts.clone(),
         };
@@ -177,9 +169,7 @@ struct Work {
     series: u32,
     source: u32,
     session: u32,
-    links: Vec<Link>,
-    at: usize,
-    runtime: Runtime,
+    members: InTurn,
     ends: Arc<AtomicBool>,
     counts: CourierCounts,
 }
@@ -189,18 +179,11 @@ impl Work {
         self.ends.load(Ordering::Relaxed)
     }
 
-    fn call(&self, request: &Request) -> Result<Answer, LinkError> {
-        let call = self.links[self.at].call(request);
-        let late = || LinkError::Unreachable("no answer".to_owned());
-        self.runtime
-            .block_on(async { timeout(ANSWER_TIME, call).await.unwrap_or_else(|_| Err(late())) })
-    }
-
     /// Reads and brings commands. `holder` holds those that the order may not have.
     fn run(&mut self, mut holder: Subscriber) -> Result<(), CourierError> {
         while !self.ends() {
             let Some(state) = self.open()? else {
-                self.at = (self.at + 1) % self.links.len();
+                self.members.turn();
                 std::thread::sleep(AGAIN_TIME);
                 continue;
             };
@@ -223,7 +206,7 @@ impl Work {
     fn open(&self) -> Result<Option<SourceState>, CourierError> {
         let (source, series, session) = (self.source, self.series, self.session);
         let open = Open { source, series, session, bus: bytes_of(&self.bus) };
-        match self.call(&submission(&[Command::Open(open)])?) {
+        match self.members.call(&submission(&[Command::Open(open)])?, ANSWER_TIME) {
             Ok(Answer::Outcomes(outcomes)) => match outcomes.first() {
                 Some(Outcome::Refused(refusal)) => return Err(CourierError::Refused(*refusal)),
                 Some(_) => {}
@@ -231,7 +214,7 @@ impl Work {
             },
             _ => return Ok(None),
         }
-        match self.call(&Request::Source(source)) {
+        match self.members.call(&Request::Source(source), ANSWER_TIME) {
             Ok(Answer::Source(Some(state))) if state.series == series => Ok(Some(state)),
             _ => Ok(None),
         }
@@ -313,7 +296,9 @@ impl Work {
         next: &mut u64,
         places: &[u64],
     ) -> Result<bool, CourierError> {
-        let Ok(Answer::Outcomes(outcomes)) = self.call(request) else { return Ok(false) };
+        let Ok(Answer::Outcomes(outcomes)) = self.members.call(request, ANSWER_TIME) else {
+            return Ok(false);
+        };
         if outcomes.len() != places.len() {
             return Ok(false);
         }

@@ -5,6 +5,7 @@
 //! | `message.rs` | requests and answers as bytes |
 //! | `fetch.rs` | events by number, as bytes |
 //! | `frame.rs` | frames, the MAC, and how a connection begins |
+//! | `in_turn.rs` | for threads: members that are asked one after another |
 //! | `link.rs` | the caller's end |
 //! | `server.rs` | the answering end |
 //! | `status.rs` | how a member is, as bytes |
@@ -12,6 +13,7 @@
 
 mod fetch;
 mod frame;
+mod in_turn;
 mod link;
 mod message;
 mod server;
@@ -22,6 +24,7 @@ mod tests;
 
 pub use self::fetch::{Events, Fetch, Fetched};
 pub use self::frame::Peer;
+pub(crate) use self::in_turn::InTurn;
 pub use self::link::{Link, LinkError, Target, identify};
 pub use self::message::{Answer, Appended, Request, SourceState};
 pub use self::server::{Answering, Identity, Serve, listen};
