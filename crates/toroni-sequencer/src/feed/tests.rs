@@ -1,3 +1,5 @@
-//! Events by number.
+//! Events by number, and hosts that follow them.
 
 mod archive;
+mod follow;
+mod member;

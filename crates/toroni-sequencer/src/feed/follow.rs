@@ -1,0 +1,380 @@
+//! A host follows the feed: a thread asks members for events, and writes them to the bus of the feed.
+//!
+//! It asks one member, and waits there for the next event. If that member fails, is behind, or has nothing new for half a
+//! second, it asks the next one: no member can leave it behind for long.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use toroni::{BusConfig, FileError, LostReason, OpenError, PublishError, PublisherError};
+
+use super::event_bus::EventBus;
+use crate::machine::Chain;
+use crate::rpc::{Answer, Events, Fetch, Fetched, InTurn, Request, Target};
+
+/// So many bytes of events are asked for at once.
+const ASK_BYTES: u32 = 512 << 10;
+/// A member waits so long for the next event before another one is asked.
+const WAIT: Duration = Duration::from_millis(500);
+/// A member that does not answer for so long is none.
+const ANSWER_TIME: Duration = Duration::from_secs(3);
+/// The pause after a member that could not help.
+const AGAIN: Duration = Duration::from_millis(20);
+/// If a member lacks events, the others are asked this long before the events count as lost.
+const SEARCH_TIME: Duration = Duration::from_secs(5);
+
+/// With which event a bus begins that has none yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FeedStart {
+    /// With the first. Those that no member has any more are reported as lost.
+    #[default]
+    Oldest,
+    /// With the next one that happens.
+    Live,
+}
+
+/// What a follower does when the order has other events than its bus.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnDivergence {
+    /// Reports the loss on the bus, and ends with an error.
+    #[default]
+    Stop,
+    /// Reports the loss on the bus, and goes on after it.
+    Report,
+}
+
+/// What a follower is started with.
+#[derive(Debug)]
+pub struct FollowerOptions {
+    /// The settings of the bus of events, such as its directory.
+    pub bus: BusConfig,
+    /// The name of the feed, and of the bus.
+    pub feed: String,
+    /// The members of the group, in the order in which they are asked.
+    pub members: Vec<Target>,
+    /// With which event a bus begins that has none.
+    pub start: FeedStart,
+    /// What happens if the order has other events than the bus.
+    pub on_divergence: OnDivergence,
+}
+
+/// Why a feed cannot be followed. What is about the network alone is tried again.
+#[derive(Debug, thiserror::Error)]
+pub enum FollowError {
+    /// There is nobody to ask.
+    #[error("the group has no members: name at least one")]
+    NoMembers,
+    /// The bus of events cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The bus of events cannot be published on.
+    #[error(transparent)]
+    Publisher(#[from] PublisherError),
+    /// An event could not be published.
+    #[error(transparent)]
+    Publish(#[from] PublishError),
+    /// The files of the bus cannot be read.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The bus has events that are not those of the order.
+    #[error(
+        "the events {from} to {last} of this host are not those of the order: rewind into a new bus",
+        last = until - 1
+    )]
+    Diverged {
+        /// The first event that may differ.
+        from: u64,
+        /// The number after the last one.
+        until: u64,
+    },
+    /// A bus that is to be filled again has messages.
+    #[error("the bus {0} has messages: rewind into a new one")]
+    NotFresh(String),
+    /// No event of this number.
+    #[error("there is no event {wanted}: the members have {first} to {last}", last = next.saturating_sub(1))]
+    NoEvent {
+        /// The number that was wanted.
+        wanted: u64,
+        /// The first event that a member has.
+        first: u64,
+        /// The number of the next event.
+        next: u64,
+    },
+    /// No member answered.
+    #[error("no member answered: is one running, and is the key that of the members?")]
+    NoAnswer,
+    /// No runtime, or no thread.
+    #[error("could not start: {0}")]
+    Start(#[from] std::io::Error),
+}
+
+/// How far a follower has come. Clones show the same.
+#[derive(Debug, Clone, Default)]
+pub struct Followed(Arc<Shown>);
+
+#[derive(Debug, Default)]
+struct Shown {
+    chain: Mutex<Option<Chain>>,
+    lost: AtomicU64,
+    divergences: AtomicU64,
+}
+
+impl Followed {
+    /// Returns how far the bus has come, with the digest of all events before. None until a member has answered.
+    #[must_use]
+    pub fn chain(&self) -> Option<Chain> {
+        *self.0.chain.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns how many numbers of events were reported as lost, because no member had them.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.0.lost.load(Ordering::Relaxed)
+    }
+
+    /// Returns how often the order had other events than the bus.
+    #[must_use]
+    pub fn divergences(&self) -> u64 {
+        self.0.divergences.load(Ordering::Relaxed)
+    }
+
+    fn show(&self, chain: Option<Chain>) {
+        *self.0.chain.lock().unwrap_or_else(PoisonError::into_inner) = chain;
+    }
+}
+
+/// A running follower, in a thread of its own. Ends when it is dropped.
+#[derive(Debug)]
+pub struct Follower {
+    ends: Arc<AtomicBool>,
+    followed: Followed,
+    thread: Option<JoinHandle<Result<(), FollowError>>>,
+}
+
+impl Follower {
+    /// Starts a follower. One for each host and feed: another one on the same bus ends with an error.
+    ///
+    /// # Errors
+    ///
+    /// If the bus cannot be opened, another follower writes to it, or no thread be started.
+    pub fn start(options: FollowerOptions) -> Result<Self, FollowError> {
+        let FollowerOptions { bus, feed, members, start, on_divergence } = options;
+        let bus = EventBus::open(&bus, &feed, &feed)?;
+        let ends = Arc::new(AtomicBool::new(false));
+        let mut following = Following::new(bus, members, Arc::clone(&ends))?;
+        following.on_divergence = on_divergence;
+        let followed = following.followed.clone();
+        let thread = std::thread::Builder::new().name("toroni-feed".to_owned());
+        let thread = thread.spawn(move || {
+            following.begin(start)?;
+            while !following.ends() {
+                following.step()?;
+            }
+            Ok(())
+        })?;
+        Ok(Self { ends, followed, thread: Some(thread) })
+    }
+
+    /// Returns how far it has come.
+    #[must_use]
+    pub fn followed(&self) -> Followed {
+        self.followed.clone()
+    }
+
+    /// Returns whether it has ended by itself. [`Self::end`] says why.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Ends the follower.
+    ///
+    /// # Errors
+    ///
+    /// If it had to end before.
+    pub fn end(mut self) -> Result<(), FollowError> {
+        self.ends.store(true, Ordering::Relaxed);
+        // A panic of the thread was printed.
+        self.thread.take().map_or(Ok(()), |thread| thread.join().unwrap_or(Ok(())))
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Brings events from members to a bus, step by step.
+pub(super) struct Following {
+    pub(super) bus: EventBus,
+    members: InTurn,
+    ends: Arc<AtomicBool>,
+    on_divergence: OnDivergence,
+    /// How far the bus has come. None until a member has said what was before.
+    chain: Option<Chain>,
+    /// Up to here, a member has agreed with the bus.
+    agreed: u64,
+    /// Members that lack the next event, with the first one that they have, and since when.
+    lacking: BTreeMap<usize, u64>,
+    lacking_since: Option<Instant>,
+    followed: Followed,
+}
+
+impl Following {
+    pub(super) fn new(
+        bus: EventBus,
+        members: Vec<Target>,
+        ends: Arc<AtomicBool>,
+    ) -> Result<Self, FollowError> {
+        if members.is_empty() {
+            return Err(FollowError::NoMembers);
+        }
+        let agreed = bus.next();
+        Ok(Self {
+            bus,
+            members: InTurn::new(members)?,
+            ends,
+            on_divergence: OnDivergence::Stop,
+            chain: None,
+            agreed,
+            lacking: BTreeMap::new(),
+            lacking_since: None,
+            followed: Followed::default(),
+        })
+    }
+
+    fn ends(&self) -> bool {
+        self.ends.load(Ordering::Relaxed)
+    }
+
+    fn begin(&mut self, start: FeedStart) -> Result<(), FollowError> {
+        if start == FeedStart::Live && self.bus.is_fresh()? {
+            while !self.ends() {
+                if let Some(Fetched { now, .. }) = self.fetch(u64::MAX) {
+                    self.bus.skip_to(now.next)?;
+                    break;
+                }
+                self.turn();
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks the member whose turn it is.
+    pub(super) fn fetch(&self, from: u64) -> Option<Fetched> {
+        let fetch = Request::Fetch(Fetch { from, max_bytes: ASK_BYTES, wait: WAIT });
+        match self.members.call(&fetch, ANSWER_TIME) {
+            Ok(Answer::Fetched(fetched)) => Some(fetched),
+            _ => None,
+        }
+    }
+
+    /// Turns to the next member, after a pause.
+    pub(super) fn turn(&mut self) {
+        self.members.turn();
+        std::thread::sleep(AGAIN);
+    }
+
+    pub(super) const fn followed(&self) -> &Followed {
+        &self.followed
+    }
+
+    pub(super) const fn members(&self) -> usize {
+        self.members.count()
+    }
+
+    /// Asks for the next events, and writes what comes.
+    pub(super) fn step(&mut self) -> Result<(), FollowError> {
+        let wanted = self.bus.next();
+        match self.fetch(wanted) {
+            None => self.turn(),
+            // One that stayed behind in an earlier series.
+            Some(Fetched { now, .. }) if self.chain.is_some_and(|own| now.series < own.series) => {
+                self.turn();
+            }
+            Some(Fetched { now, events: Some(events), .. }) if events.before().next == wanted => {
+                self.take(now, &events)?;
+            }
+            Some(Fetched { now, .. }) if now.next <= wanted => {
+                // A later series that begins before what is here does not continue it.
+                if let Some(own) = self.chain
+                    && now.series > own.series
+                    && now.begun < wanted
+                {
+                    return self.diverged(now);
+                }
+                self.turn();
+            }
+            Some(Fetched { first, .. }) => self.lacks(first)?,
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, now: Chain, events: &Events) -> Result<(), FollowError> {
+        let before = events.before();
+        if self.chain.is_some_and(|own| own != before) {
+            return self.diverged(now);
+        }
+        self.agreed = before.next;
+        (self.lacking_since, self.lacking) = (None, BTreeMap::new());
+        if events.is_empty() {
+            // Another one may know more.
+            self.members.turn();
+        }
+        let mut chain = before;
+        let ends = Arc::clone(&self.ends);
+        if self.bus.write(events, &mut chain, || ends.load(Ordering::Relaxed))? {
+            self.chain = Some(chain);
+            self.followed.show(self.chain);
+        }
+        Ok(())
+    }
+
+    /// The member whose turn it is no longer has the next event. If none has it, it is lost.
+    fn lacks(&mut self, first: u64) -> Result<(), FollowError> {
+        self.lacking.insert(self.members.at(), first);
+        let since = *self.lacking_since.get_or_insert_with(Instant::now);
+        let all = self.lacking.len() == self.members.count();
+        let nearest = self.lacking.values().min().copied().unwrap_or(first);
+        let wanted = self.bus.next();
+        if (all || since.elapsed() >= SEARCH_TIME) && nearest > wanted {
+            let ends = Arc::clone(&self.ends);
+            let stops = || ends.load(Ordering::Relaxed);
+            if self.bus.lost(wanted, nearest, LostReason::Gone, &stops)? {
+                self.followed.0.lost.fetch_add(nearest - wanted, Ordering::Relaxed);
+                // The digest before what follows is a member's.
+                self.chain = None;
+                (self.lacking_since, self.lacking) = (None, BTreeMap::new());
+            }
+            return Ok(());
+        }
+        self.turn();
+        Ok(())
+    }
+
+    /// The order, which has come this far, has other events than the bus.
+    fn diverged(&mut self, now: Chain) -> Result<(), FollowError> {
+        let until = self.bus.next();
+        let is_later = self.chain.is_some_and(|own| now.series > own.series);
+        let from = if is_later && now.begun < until { now.begun } else { self.agreed };
+        let from = from.min(until.saturating_sub(1));
+        let ends = Arc::clone(&self.ends);
+        self.bus.diverged(now.series, from, until, &|| ends.load(Ordering::Relaxed))?;
+        self.followed.0.divergences.fetch_add(1, Ordering::Relaxed);
+        match self.on_divergence {
+            OnDivergence::Stop => Err(FollowError::Diverged { from, until }),
+            OnDivergence::Report => {
+                self.chain = None;
+                self.followed.show(None);
+                Ok(())
+            }
+        }
+    }
+}
