@@ -126,9 +126,10 @@ pub(crate) struct OrderMember {
     /// Terms that began since the node started.
     pub(crate) elections: u64,
     pub(crate) series: u32,
+    /// The first event that it still has.
+    pub(crate) first_event: u64,
     /// Events that it has applied: the number of the next one.
     pub(crate) events: u64,
-    pub(crate) first_entry: u64,
     pub(crate) last_entry: Option<u64>,
     pub(crate) applied_entry: Option<u64>,
     pub(crate) log_bytes: u64,

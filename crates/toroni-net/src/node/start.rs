@@ -151,7 +151,7 @@ pub(crate) fn member(
     let claim = Claim::take(realm, source)?;
     let session = match state {
         Some(state) => state.begin_session(now().wall)?,
-        None if config.sends.is_empty() => {
+        None if config.sends.is_empty() && config.sequencer.is_none() => {
             Session::begin(now().wall, None).ok_or(StartError::Clock)?
         }
         None => full_second()?,
@@ -177,10 +177,7 @@ pub(crate) fn member(
 }
 
 /// Returns the name of the node of a configuration, and its number as a source.
-///
-/// # Errors
-/// [`StartError::HostName`].
-pub fn identity(config: &config::Node) -> Result<(String, Source), StartError> {
+fn identity(config: &config::Node) -> Result<(String, Source), StartError> {
     let name = match &config.name {
         Some(name) => name.clone(),
         None => host_name()?,

@@ -394,10 +394,10 @@ const OF_FEEDS: &[OfFeed] = &[
         Some(it.member.as_ref()?.events)
     }),
     of_feed(
-        "toroni_sequencer_first_entry",
+        "toroni_sequencer_first_event",
         Kind::Gauge,
-        "The first entry that is in the log",
-        |it| Some(it.member.as_ref()?.first_entry),
+        "The first event that the member still has",
+        |it| Some(it.member.as_ref()?.first_event),
     ),
     of_feed("toroni_sequencer_last_entry", Kind::Gauge, "The last entry of the log", |it| {
         it.member.as_ref()?.last_entry

@@ -24,7 +24,6 @@ use toroni_sequencer::commands::{COURIER, Courier, CourierCounts, CourierError, 
 use toroni_sequencer::log::{self, Sync};
 use toroni_sequencer::machine::Event;
 use toroni_sequencer::raft::{Events, Group, GroupOptions, Timing};
-use toroni_sequencer::rpc::Status;
 
 const THREADS: usize = 2;
 /// After so many bytes of log, the state is written as a snapshot.
@@ -138,22 +137,21 @@ impl Sequencer {
     }
 
     fn member(&self, member: &Group) -> notice::OrderMember {
-        let Status { id, term, leader, last, applied, purged, series, next, digest, .. } =
-            member.status();
+        let status = member.status();
         notice::OrderMember {
-            name: self.feed.name_of(id),
-            number: id,
-            leads: leader == Some(id),
-            leader: leader.map(|leader| self.feed.name_of(leader)),
-            term,
-            elections: term.saturating_sub(self.first_term),
-            series,
-            events: next,
-            first_entry: purged.map_or(0, |purged| purged.index + 1),
-            last_entry: last.map(|last| last.index),
-            applied_entry: applied.map(|applied| applied.index),
+            name: self.feed.name_of(status.id),
+            number: status.id,
+            leads: status.leader == Some(status.id),
+            leader: status.leader.map(|leader| self.feed.name_of(leader)),
+            term: status.term,
+            elections: status.term.saturating_sub(self.first_term),
+            series: status.series,
+            first_event: status.first,
+            events: status.next,
+            last_entry: status.last.map(|last| last.index),
+            applied_entry: status.applied.map(|applied| applied.index),
             log_bytes: member.log_bytes(),
-            digest: digest.iter().map(|byte| format!("{byte:02x}")).collect(),
+            digest: status.digest.iter().map(|byte| format!("{byte:02x}")).collect(),
         }
     }
 

@@ -1,7 +1,6 @@
 //! `toroni sequencer send`: sends a command as programs do, and waits until it is part of the order.
 //!
-//! If the host has the bus of events, the event itself says so. Otherwise the leader is asked how far the order has come
-//! with the commands of this host.
+//! Its event says so. It is read from the bus of events, if this host has that, and else from the members.
 
 use super::feed::{Feed, OfNode, Reach, block_on};
 use crate::cli::BusLocation;
@@ -14,23 +13,24 @@ use serde_json::json;
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
 use toroni::{Bus, BusConfig, ReceiveError, Subscriber};
-use toroni_net::node::start;
+use toroni_sequencer::batch::{Command, Publish};
 use toroni_sequencer::commands::{COURIER, Commands, CommandsError, Sent};
-use toroni_sequencer::rpc::{Answer, Link, Request};
+use toroni_sequencer::rpc::{Answer, Fetch, Link, Request};
 
-/// How long to wait until the leader is asked again, and until another member is.
-const PAUSE: Duration = Duration::from_millis(2);
+/// How long to wait until another member is asked.
 const ELSEWHERE: Duration = Duration::from_millis(20);
-/// A member that does not answer within this time does not lead.
+/// A member waits so long for an event that is not there yet, and answers within a longer time.
+const WAIT_TIME: Duration = Duration::from_millis(500);
 const ANSWER_TIME: Duration = Duration::from_secs(2);
+const FETCH_BYTES: u32 = 256 << 10;
 
 #[derive(Args)]
 #[command(after_help = "Examples:
   toroni sequencer send new/order '7 boxes' --config /etc/toroni/orders.toml
   toroni sequencer send new/order 7 --config orders.toml --json | jq .round_trip_seconds
 
-The node of this host brings the command to the leader: it must run, with the section [sequencer]. With the bus of events on \
-this host, the number of the event is printed; otherwise the number that the command has on the bus of commands.")]
+The node of this host brings the command to the leader: it must run, with the section [sequencer]. The event is read from the \
+bus of events, if this host has it, and else from a member. The time includes that.")]
 pub(super) struct Send {
     /// The topic of the command
     topic: String,
@@ -46,12 +46,12 @@ pub(super) struct Send {
     json: bool,
 }
 
-/// How the end of a command is known.
+/// Where the event of the command is read.
 enum Echo {
-    /// From its event.
-    Events(Box<Subscriber>),
-    /// From the leader: the number of this host as a source.
-    Leader(u32),
+    /// From the bus of this host.
+    Bus(Box<Subscriber>),
+    /// From the members, from this event on.
+    Members { next: u64 },
 }
 
 pub(super) fn run(location: &BusLocation, arguments: &Send) -> Result<(), Failure> {
@@ -63,20 +63,14 @@ pub(super) fn run(location: &BusLocation, arguments: &Send) -> Result<(), Failur
     }
     let config = config.participant_name("toroni-sequencer-send");
     let mut echo = match events(&config, &feed)? {
-        Some(subscriber) => Echo::Events(Box::new(subscriber)),
-        None => match &node {
-            Some(node) => {
-                let (_, source) =
-                    start::identity(node).map_err(|error| Failure::Failed(error.to_string()))?;
-                Echo::Leader(source.0)
-            }
-            None => {
-                return Err(Failure::Usage(format!(
-                    "this host has no bus {} of events: name the file of its node with --config, so that the leader can be \
-                     asked for this host's commands",
+        Some(subscriber) => Echo::Bus(Box::new(subscriber)),
+        None => Echo::Members {
+            next: block_on(next(&feed))?.ok_or_else(|| {
+                Failure::Failed(format!(
+                    "nothing was sent: no member of the feed {} answers",
                     feed.name
-                )));
-            }
+                ))
+            })?,
         },
     };
     let mut commands = Commands::open_with(config, &feed.name).map_err(of_commands)?;
@@ -95,10 +89,9 @@ pub(super) fn run(location: &BusLocation, arguments: &Send) -> Result<(), Failur
             "round_trip_seconds": round_trip.as_secs_f64(),
         }))?;
     } else {
-        let is = event
-            .map_or_else(|| "is part of the order".to_owned(), |event| format!("is event {event}"));
         let took = human::duration(round_trip);
-        output.line(&format!("command {} of this host {is}, after {took}", sent.number))?;
+        output
+            .line(&format!("event {event} after {took}: command {} of this host", sent.number))?;
     }
     output.flush()
 }
@@ -140,73 +133,87 @@ fn wait_for_courier(bus: &Bus, feed: &Feed, limit: Duration, stop: &Stop) -> Res
     Ok(())
 }
 
-/// Waits until the command is part of the order. Returns the number of its event, if that is known.
+/// Waits until the command is part of the order. Returns the number of its event.
 fn wait(
     echo: &mut Echo,
     feed: &Feed,
     sent: Sent,
     limit: Duration,
     stop: &Stop,
-) -> Result<Option<u64>, Failure> {
-    match echo {
-        Echo::Events(subscriber) => {
-            let begun = Instant::now();
-            while begun.elapsed() < limit && !stop.is_set() {
-                if let Some(event) = event_of(subscriber, sent)? {
-                    return Ok(event);
-                }
-            }
-        }
-        Echo::Leader(source) => {
-            if block_on(is_sequenced(feed, *source, sent, limit, stop))? {
-                return Ok(None);
-            }
-        }
-    }
+) -> Result<u64, Failure> {
+    let found = match echo {
+        Echo::Bus(subscriber) => event_of(subscriber, sent, limit, stop)?,
+        Echo::Members { next } => block_on(find(feed, *next, sent, limit, stop))?,
+    };
     let number = sent.number;
     let text = format!(
         "command {number} of this host was sent, and is not known to be part of the order yet: its node keeps it and tries on"
     );
-    Err(if stop.is_set() { stop.interrupted(text) } else { Failure::Failed(text) })
+    found.ok_or_else(|| if stop.is_set() { stop.interrupted(text) } else { Failure::Failed(text) })
 }
 
-/// Reads the next event. Returns its number, if it is that of the command.
-fn event_of(subscriber: &mut Subscriber, sent: Sent) -> Result<Option<Option<u64>>, Failure> {
-    match subscriber.receive_timeout(Duration::from_millis(100)) {
-        Ok(Some(message)) => {
-            let is_echo = message.origin().is_some_and(|origin| sent.is_echo(&origin));
-            Ok(is_echo.then(|| message.number()))
+/// Reads events of the bus until that of the command comes.
+fn event_of(
+    subscriber: &mut Subscriber,
+    sent: Sent,
+    limit: Duration,
+    stop: &Stop,
+) -> Result<Option<u64>, Failure> {
+    let begun = Instant::now();
+    while begun.elapsed() < limit && !stop.is_set() {
+        match subscriber.receive_timeout(Duration::from_millis(100)) {
+            Ok(Some(message)) => {
+                if message.origin().is_some_and(|origin| sent.is_echo(&origin)) {
+                    return Ok(message.number());
+                }
+            }
+            Ok(None) | Err(ReceiveError::Interrupted) => {}
+            Err(error) if error.is_loss() => {
+                return Err(Failure::Failed(format!(
+                    "the event of command {} may be among those that were lost here: {error}",
+                    sent.number
+                )));
+            }
+            Err(error) => return Err(error.into()),
         }
-        Ok(None) | Err(ReceiveError::Interrupted) => Ok(None),
-        Err(error) if error.is_loss() => Err(Failure::Failed(format!(
-            "the event of command {} may be among those that were lost here: {error}",
-            sent.number
-        ))),
-        Err(error) => Err(error.into()),
     }
+    Ok(None)
 }
 
-/// Asks the leader until the order has the command. Returns whether that came before the limit and a signal.
-async fn is_sequenced(feed: &Feed, source: u32, sent: Sent, limit: Duration, stop: &Stop) -> bool {
+/// Reads events from members until that of the command comes. Returns its number, or none after the limit or a signal.
+async fn find(feed: &Feed, mut from: u64, sent: Sent, limit: Duration, stop: &Stop) -> Option<u64> {
     let begun = Instant::now();
     let links: Vec<Link> = feed.targets().into_iter().map(Link::new).collect();
     for link in links.iter().cycle() {
-        loop {
-            if begun.elapsed() >= limit || stop.is_set() {
-                return false;
-            }
-            match timeout(ANSWER_TIME, link.call(&Request::Source(source))).await {
-                Ok(Ok(Answer::Source(Some(known))))
-                    if known.series == sent.series && known.next > sent.number =>
+        while begun.elapsed() < limit && !stop.is_set() {
+            let fetch = Request::Fetch(Fetch { from, max_bytes: FETCH_BYTES, wait: WAIT_TIME });
+            let Ok(Ok(Answer::Fetched(fetched))) = timeout(ANSWER_TIME, link.call(&fetch)).await
+            else {
+                break;
+            };
+            let Some(events) = &fetched.events else {
+                // It is not that far. Or it has begun later, and what is before stays unknown.
+                from = from.max(fetched.first);
+                break;
+            };
+            for (command, _) in events.commands() {
+                if matches!(command, Command::Publish(Publish { id, .. })
+                    if id.series == sent.series && id.number == sent.number)
                 {
-                    return true;
+                    return Some(from);
                 }
-                Ok(Ok(Answer::Source(_))) => sleep(PAUSE).await,
-                // It does not lead.
-                _ => break,
+                from += 1;
             }
+        }
+        if begun.elapsed() >= limit || stop.is_set() {
+            break;
         }
         sleep(ELSEWHERE).await;
     }
-    false
+    None
+}
+
+/// Returns the first event that a command can be which is sent now.
+async fn next(feed: &Feed) -> Option<u64> {
+    feed.statuses().await.iter().flatten().map(|status| status.next).min()
 }

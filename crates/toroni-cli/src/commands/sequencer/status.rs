@@ -15,8 +15,8 @@ use toroni_sequencer::rpc::Status;
 Columns:
   TERM    rises with each election
   EVENTS  how many events the member has applied
+  FIRST   the first event that it still has
   BEHIND  entries of the log that it does not have, and the leader has
-  LOG     the first and the last entry of its log
   DIGEST  the beginning of the digest of all these events")]
 pub(super) struct StatusOf {
     #[command(flatten)]
@@ -86,6 +86,7 @@ fn object(
                 "series": status.series,
                 "events": status.next,
                 "behind_entries": behind(status, leader),
+                "first_event": status.first,
                 "first_entry": status.purged.map_or(0, |purged| purged.index + 1),
                 "last_entry": status.last.map(|last| last.index),
                 "applied_entry": status.applied.map(|applied| applied.index),
@@ -123,7 +124,7 @@ fn print(
         ),
         None => format!("feed {}: no leader", feed.name),
     })?;
-    let titles = ["MEMBER", "ADDRESS", "ROLE", ">TERM", ">EVENTS", ">BEHIND", ">LOG", "DIGEST"];
+    let titles = ["MEMBER", "ADDRESS", "ROLE", ">TERM", ">EVENTS", ">FIRST", ">BEHIND", "DIGEST"];
     let mut table = Table::new(&titles);
     for (member, status) in all {
         let mut row = vec![member.name.clone(), member.address.to_string()];
@@ -138,15 +139,12 @@ fn print(
                     Some(leader) => format!("follows {}", feed.name_of(leader)),
                     None => "has no leader".to_owned(),
                 };
-                let first = status.purged.map_or(0, |purged| purged.index + 1);
                 row.extend([
                     role,
                     status.term.to_string(),
                     status.next.to_string(),
+                    status.first.to_string(),
                     behind(status, leader).map_or_else(|| "-".to_owned(), |it| it.to_string()),
-                    status
-                        .last
-                        .map_or_else(|| "-".to_owned(), |last| format!("{first}-{}", last.index)),
                     hex(&status.digest[..8]),
                 ]);
             }
