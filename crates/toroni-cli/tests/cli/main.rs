@@ -49,6 +49,12 @@ mod record_options;
 #[cfg(feature = "record")]
 mod replay;
 mod selection;
+#[cfg(feature = "sequencer")]
+mod sequencer;
+#[cfg(feature = "sequencer")]
+mod sequencer_kills;
+#[cfg(all(feature = "sequencer", feature = "record"))]
+mod sequencer_log;
 mod stopping;
 mod support;
 #[cfg(feature = "top")]

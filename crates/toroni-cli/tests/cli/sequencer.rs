@@ -1,0 +1,321 @@
+//! Members of a feed: real nodes on the loopback interface, each with buses of its own, and `toroni sequencer`.
+
+use crate::node::start;
+use crate::openmetrics;
+use crate::support::{Buses, wait_until};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::Output;
+use toroni_testkit::Program;
+
+/// The members of a feed `orders`: m0, m1, … A further host takes part without a member.
+pub(crate) struct Hosts {
+    pub(crate) buses: Buses,
+    pub(crate) addresses: Vec<SocketAddr>,
+}
+
+impl Hosts {
+    pub(crate) fn new(members: usize) -> Self {
+        // All are taken before one is given back, so they differ.
+        let taken: Vec<_> =
+            (0..members).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+        let addresses = taken.iter().map(|listener| listener.local_addr().unwrap()).collect();
+        Self { buses: Buses::new(), addresses }
+    }
+
+    pub(crate) fn list(&self) -> Vec<String> {
+        let numbered = self.addresses.iter().enumerate();
+        numbered.map(|(number, address)| format!("m{number}={address}")).collect()
+    }
+
+    /// The directory of the buses of a host.
+    pub(crate) fn directory(&self, host: usize) -> PathBuf {
+        self.buses.path().join(format!("buses-{host}"))
+    }
+
+    pub(crate) fn log(&self, host: usize) -> String {
+        self.buses.path().join(format!("state-{host}/log")).to_str().unwrap().to_owned()
+    }
+
+    /// Writes the file of a host, with more keys of `[node]` and of `[sequencer]`.
+    pub(crate) fn file(&self, host: usize, node: &str, sequencer: &str) -> String {
+        std::fs::create_dir_all(self.directory(host)).unwrap();
+        let mut text = format!(
+            "[node]\nrealm = 'test'\nname = 'host-{host}'\nstate = 'state-{host}'\n{node}\n[node.bus]\ndirectory = '{}'\n\
+             [sequencer]\nfeed = 'orders'\nmembers = {:?}\n{sequencer}\n",
+            self.directory(host).display(),
+            self.list(),
+        );
+        if host < self.addresses.len() {
+            let _ = write!(
+                text,
+                "member = 'm{host}'\ngroup = '239.192.84.80:4479'\ndata_rate = '100Mbit/s'\n"
+            );
+        }
+        let path = self.buses.path().join(format!("host-{host}.toml"));
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    pub(crate) fn start(&self, host: usize) -> Program {
+        start(&self.buses, &self.file(host, "", ""))
+    }
+
+    /// Starts all members, and begins the group.
+    pub(crate) fn begin(&self) -> Vec<Program> {
+        let nodes = (0..self.addresses.len()).map(|host| self.start(host)).collect();
+        self.sequencer(&["init"]);
+        wait_until("there is a leader", || self.leader().is_some());
+        nodes
+    }
+
+    /// Runs `toroni sequencer …` with the file of the first host, and returns what it printed.
+    pub(crate) fn sequencer(&self, arguments: &[&str]) -> String {
+        let output = self.try_sequencer(0, arguments);
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    pub(crate) fn try_sequencer(&self, host: usize, arguments: &[&str]) -> Output {
+        let path = self.buses.path().join(format!("host-{host}.toml"));
+        let all = [&["sequencer"], arguments, &["--config", path.to_str().unwrap()]].concat();
+        self.buses.run(&all)
+    }
+
+    /// Returns what `status --json` prints.
+    pub(crate) fn status(&self) -> Value {
+        serde_json::from_slice(&self.try_sequencer(0, &["status", "--json"]).stdout).unwrap()
+    }
+
+    /// The member that leads.
+    pub(crate) fn leader(&self) -> Option<usize> {
+        let status = self.status();
+        status["leader"].as_str()?.strip_prefix('m')?.parse().ok()
+    }
+}
+
+fn error(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+fn leave(mut node: Program) {
+    node.signal(Signal::TERM);
+    assert!(node.wait().success(), "{}", node.errors());
+}
+
+#[test]
+fn three_nodes_keep_one_order_and_a_fourth_takes_part() {
+    let hosts = Hosts::new(3);
+    hosts.file(0, "", "");
+    let nobody = hosts.try_sequencer(0, &["status"]);
+    assert_eq!(nobody.status.code(), Some(1));
+    assert!(error(&nobody).contains("no member of the feed orders answers"), "{nobody:?}");
+
+    let mut nodes: Vec<Program> = (0..2).map(|host| hosts.start(host)).collect();
+    let early = hosts.try_sequencer(0, &["init"]);
+    assert_eq!(early.status.code(), Some(1));
+    assert!(error(&early).contains("all members must run, and m2 does not answer"), "{early:?}");
+    nodes.push(hosts.start(2));
+    let status = hosts.try_sequencer(0, &["status"]);
+    assert_eq!(status.status.code(), Some(1));
+    assert!(error(&status).contains("has not begun: toroni sequencer init begins it"));
+    hosts.sequencer(&["init"]);
+    let twice = hosts.try_sequencer(1, &["init"]);
+    assert_eq!(twice.status.code(), Some(1));
+    assert!(error(&twice).contains("has begun already"), "{twice:?}");
+    wait_until("there is a leader", || hosts.leader().is_some());
+
+    nodes.push(hosts.start(3));
+    let mut last = None;
+    for host in [0, 1, 2, 3, 0] {
+        let payload = format!("from {host}");
+        let output = hosts
+            .try_sequencer(host, &["send", "new/order", &payload, "--json", "--timeout", "60"]);
+        assert!(output.status.success(), "{output:?}");
+        let sent: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let event = sent["event"].as_u64().unwrap();
+        assert!(last.is_none_or(|last| event > last), "event {event} after {last:?}");
+        assert!(sent["round_trip_seconds"].as_f64().unwrap() > 0.0);
+        last = Some(event);
+    }
+    wait_until("all members have all events", || {
+        let status = hosts.status();
+        let members = status["members"].as_array().unwrap();
+        members
+            .iter()
+            .all(|member| member["events"] == status["events"] && member["behind_entries"] == 0)
+    });
+    let table = hosts.sequencer(&["status"]);
+    assert!(table.contains("leads") && table.contains("follows m"), "{table}");
+    let digest: Value = serde_json::from_str(&hosts.sequencer(&["digest", "--json"])).unwrap();
+    assert_eq!(digest["equal"], true);
+    assert_eq!(digest["digests"].as_object().unwrap().len(), 3);
+    for mut node in nodes {
+        node.signal(Signal::TERM);
+        assert!(node.wait().success(), "{}", node.errors());
+    }
+    for host in 0..3 {
+        let output = hosts.buses.run(&["sequencer", "log", &hosts.log(host), "--check"]);
+        let said = error(&output);
+        assert!(output.status.success() && said.contains(", closed"), "{output:?}");
+        assert!(said.contains(digest["digests"]["m0"].as_str().unwrap()), "{said}");
+    }
+}
+
+#[test]
+fn members_with_a_key_obey_only_who_has_it() {
+    let hosts = Hosts::new(1);
+    let key = |name: &str, byte| {
+        let path = hosts.buses.path().join(name);
+        std::fs::write(&path, [byte; 32]).unwrap();
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600))
+            .unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (right, wrong) = (key("right", 1), key("wrong", 2));
+    let node = start(&hosts.buses, &hosts.file(0, &format!("key_file = '{right}'"), ""));
+    let members = hosts.list().join(",");
+    let run = |command: &str, key: &[&str]| {
+        let feed = ["sequencer", command, "--feed", "orders", "--members", &members];
+        hosts.buses.run(&[&feed, key].concat())
+    };
+    for key in [&[][..], &["--key-file", &wrong]] {
+        for command in ["init", "status", "digest"] {
+            let output = run(command, key);
+            assert_eq!(output.status.code(), Some(1), "{command} {key:?}: {output:?}");
+        }
+    }
+    let output = run("status", &["--key-file", &right]);
+    assert!(error(&output).contains("has not begun"), "{output:?}");
+    assert!(run("init", &["--key-file", &right]).status.success());
+    wait_until("there is a leader", || run("status", &["--key-file", &right]).status.success());
+    let other = hosts.buses.run(&[
+        "sequencer",
+        "status",
+        "--feed",
+        "other",
+        "--members",
+        &members,
+        "--key-file",
+        &right,
+    ]);
+    assert_eq!(other.status.code(), Some(1), "{other:?}");
+    leave(node);
+}
+
+#[test]
+fn different_orders_have_different_digests() {
+    let groups = [Hosts::new(1), Hosts::new(1)];
+    let nodes: Vec<_> = groups.iter().flat_map(Hosts::begin).collect();
+    for (hosts, payload) in groups.iter().zip(["one", "other"]) {
+        hosts.sequencer(&["send", "t", payload, "--timeout", "60"]);
+    }
+    let both = format!("a={},b={}", groups[0].addresses[0], groups[1].addresses[0]);
+    let output =
+        groups[0].buses.run(&["sequencer", "digest", "--feed", "orders", "--members", &both]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(error(&output).contains("have different events up to "), "{output:?}");
+    nodes.into_iter().for_each(leave);
+}
+
+#[test]
+fn a_command_that_no_node_takes_is_not_sent() {
+    let hosts = Hosts::new(1);
+    let node = hosts.begin();
+    hosts.file(1, "", "");
+    let output = hosts.try_sequencer(1, &["send", "t", "1", "--timeout", "0.2"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(error(&output).contains("nothing was sent: no node of this host takes"), "{output:?}");
+    let long = "x".repeat(100_000);
+    let topic = "t/".repeat(200) + "t";
+    for (topic, payload, code) in [(topic.as_str(), "1", 2), ("t", long.as_str(), 0)] {
+        let output = hosts.try_sequencer(0, &["send", topic, payload, "--timeout", "60"]);
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+    }
+    node.into_iter().for_each(leave);
+}
+
+#[test]
+fn a_node_refuses_a_section_that_it_cannot_carry_out() {
+    let hosts = Hosts::new(2);
+    let refused = |path: &str, wanted: &str| crate::node::refused(&hosts.buses, path, wanted);
+    for (line, wanted) in [
+        ("archive = true", "[sequencer]: archive: needs the feed of events to hosts"),
+        (
+            "command_rate = '1Mbit/s'",
+            "[sequencer]: command_rate: this version does not limit commands",
+        ),
+        (
+            "sync = 'interval'\nsync_interval = '1s'",
+            "[sequencer]: sync_interval: this version syncs every 50ms",
+        ),
+    ] {
+        refused(&hosts.file(0, "", line), wanted);
+    }
+    // The log is that of the first member: somebody has changed the list's order.
+    leave(hosts.start(0));
+    let path = hosts.file(0, "", "");
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(
+        &path,
+        text.replace("\"m0=", "\"x=").replace("\"m1=", "\"m0=").replace("\"x=", "\"m1="),
+    )
+    .unwrap();
+    refused(&path, "is the log of another member: it says \"feed orders, member m0, number 0\"");
+    std::fs::write(&path, text.replace("feed = 'orders'", "feed = 'other'")).unwrap();
+    refused(&path, "the file of this node says \"feed other, member m0, number 0\"");
+    // Another process has its address, and then its log.
+    let taken = TcpListener::bind(hosts.addresses[0]).unwrap();
+    refused(&hosts.file(0, "", ""), "the member m0 cannot listen on ");
+    drop(taken);
+    let first = hosts.start(0);
+    let second = hosts.file(1, "", &format!("log = '{}'", hosts.log(0)));
+    refused(&second, "is the log of another member");
+    leave(first);
+}
+
+#[test]
+fn metrics_and_notices_tell_of_the_feed() {
+    let hosts = Hosts::new(1);
+    let node = start(&hosts.buses, &hosts.file(0, "metrics = '127.0.0.1:0'", ""));
+    node.wait_for_error("the feed orders has not begun");
+    hosts.sequencer(&["init"]);
+    hosts.sequencer(&["send", "t", "1", "--timeout", "60"]);
+    node.wait_for_error("leads the feed orders in term 1");
+    let said = node.errors();
+    let address = said.lines().find_map(|line| line.split("http://").nth(1)).unwrap();
+    let address = address.split('/').next().unwrap().to_owned();
+    let metrics = || {
+        let mut stream = TcpStream::connect(&address).unwrap();
+        write!(stream, "GET /metrics HTTP/1.1\r\nAccept: application/openmetrics-text\r\n\r\n")
+            .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        openmetrics::parse(answer.split_once("\r\n\r\n").unwrap().1)
+    };
+    let labels = [("realm", "test"), ("feed", "orders")];
+    wait_until("the command was counted", || {
+        metrics().value("toroni_sequencer_commands_total", &labels) == Some(1.0)
+    });
+    let samples = metrics();
+    let value = |name: &str| samples.value(name, &labels).unwrap();
+    assert_eq!(value("toroni_sequencer_leader"), 1.0);
+    assert_eq!(value("toroni_sequencer_term"), 1.0);
+    // The series of the command bus, and the command.
+    assert_eq!(value("toroni_sequencer_events_total"), 2.0);
+    assert!(value("toroni_sequencer_log_bytes") > 0.0);
+    let mut command =
+        hosts.buses.command(&["sub", "--bus", "node.test", "term", "--from", "oldest", "-n", "2"]);
+    command.env("TORONI_DIR", hosts.directory(0));
+    let notices = Program::start(command).succeed();
+    let last: Value = {
+        let line = notices.lines().last().unwrap();
+        serde_json::from_str(&line[line.find('{').unwrap()..]).unwrap()
+    };
+    assert_eq!((&last["feed"], &last["leader"]), (&"orders".into(), &"m0".into()), "{notices}");
+    leave(node);
+}

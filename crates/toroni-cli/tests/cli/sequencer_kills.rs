@@ -1,0 +1,139 @@
+//! Three members under load whose leader dies by SIGKILL again and again. Whoever reads only the logs afterwards finds each
+//! command once.
+
+use crate::sequencer::Hosts;
+use crate::support::{json_lines, wait_until};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use toroni::BusConfig;
+use toroni_sequencer::commands::Commands;
+use toroni_testkit::Random;
+
+const SENDERS: usize = 10;
+const KILLS: usize = 10;
+
+#[test]
+fn the_leader_dies_ten_times_and_every_command_is_in_the_order_once() {
+    let mut random = Random::from_environment();
+    let hosts = Hosts::new(3);
+    let mut nodes = hosts.begin();
+    let ends = AtomicBool::new(false);
+    let stall_ms = AtomicU64::new(0);
+    let (sent, seen) = std::thread::scope(|scope| {
+        let senders: Vec<_> = (0..SENDERS)
+            .map(|sender| {
+                let (hosts, ends) = (&hosts, &ends);
+                scope.spawn(move || send(hosts, sender, ends))
+            })
+            .collect();
+        let observer = scope.spawn(|| observe(&hosts, &ends, &stall_ms));
+        for kill in 0..KILLS {
+            std::thread::sleep(Duration::from_millis(random.between(200, 600)));
+            wait_until("there is a leader", || hosts.leader().is_some());
+            let Some(leader) = hosts.leader() else { continue };
+            nodes[leader].kill();
+            // The nodes of senders die, too, while there is a majority or not.
+            if kill % 3 == 2 {
+                let other = (leader + 1 + random.index(2)) % 3;
+                nodes[other].kill();
+                nodes[other] = hosts.start(other);
+            }
+            std::thread::sleep(Duration::from_millis(random.below(600)));
+            nodes[leader] = hosts.start(leader);
+        }
+        ends.store(true, Ordering::Relaxed);
+        let sent: usize = senders.into_iter().map(|sender| sender.join().unwrap()).sum();
+        (sent, observer.join().unwrap())
+    });
+    let events = |host: usize| -> Vec<Value> {
+        let printed = hosts.buses.succeed(&["sequencer", "log", &hosts.log(host), "--json"]);
+        let all = json_lines(printed.as_bytes());
+        all.into_iter().filter(|command| command["outcome"] == "event").collect()
+    };
+    wait_until("all members have all commands", || {
+        let status = hosts.status();
+        let members = status["members"].as_array().unwrap();
+        let are_equal = members
+            .iter()
+            .all(|member| member["events"] == status["events"] && member["behind_entries"] == 0);
+        are_equal && events(0).iter().filter(|event| event["kind"] == "publish").count() >= sent
+    });
+    let digest: Value = serde_json::from_str(&hosts.sequencer(&["digest", "--json"])).unwrap();
+    assert_eq!(digest["equal"], true, "{digest}");
+    nodes.clear();
+
+    let all = events(0);
+    for (number, event) in all.iter().enumerate() {
+        assert_eq!(event["event"], number);
+    }
+    for host in 1..3 {
+        let others = events(host);
+        // The same event may be in an entry of another term only if it is the same entry.
+        assert_eq!(others, all, "the logs of members 0 and {host} differ");
+    }
+    // By source and series: the number that comes next.
+    let mut places = BTreeMap::new();
+    let mut payloads = BTreeSet::new();
+    for event in all.iter().filter(|event| event["kind"] != "open") {
+        assert_eq!(event["kind"], "publish", "commands were lost: {event}");
+        let series = (event["source"].as_u64().unwrap(), event["series"].as_u64().unwrap());
+        let next = places.entry(series).or_insert(0);
+        assert_eq!(event["number"], *next, "{event}");
+        *next += 1;
+        assert!(payloads.insert(event["payload"].as_str().unwrap().to_owned()), "twice: {event}");
+    }
+    assert_eq!(places.len(), 3, "each host has one series");
+    let (own, others): (Vec<_>, Vec<_>) =
+        payloads.iter().partition(|payload| payload.starts_with("observed "));
+    assert_eq!(others.len(), sent);
+    for (payload, event) in &seen {
+        let found = &all[usize::try_from(*event).unwrap()];
+        assert_eq!(found["payload"], **payload, "event {event} was seen with another payload");
+    }
+    assert!(own.len() >= seen.len() && !seen.is_empty());
+    println!(
+        "{sent} commands of {SENDERS} senders, {} of them watched, {KILLS} kills of the leader: longest stall {} ms",
+        seen.len(),
+        stall_ms.load(Ordering::Relaxed)
+    );
+}
+
+/// Sends commands from one of the hosts. Returns how many.
+fn send(hosts: &Hosts, sender: usize, ends: &AtomicBool) -> usize {
+    let config = BusConfig::new().directory(hosts.directory(sender % 3));
+    let mut commands = Commands::open_with(config, "orders").unwrap();
+    let mut count = 0;
+    while !ends.load(Ordering::Relaxed) {
+        let topic = format!("from/{sender}");
+        commands.send(&topic, format!("{sender} {count}")).unwrap();
+        count += 1;
+        // Not so many that the ring is full while no node takes them.
+        std::thread::sleep(Duration::from_millis(3));
+    }
+    count
+}
+
+/// Sends commands one after another, each when the event of the last one was seen. Returns their payloads and events.
+fn observe(hosts: &Hosts, ends: &AtomicBool, stall_ms: &AtomicU64) -> Vec<(String, u64)> {
+    let mut seen = vec![];
+    let mut last = Instant::now();
+    for number in 0.. {
+        if ends.load(Ordering::Relaxed) {
+            break;
+        }
+        let payload = format!("observed {number}");
+        let output =
+            hosts.try_sequencer(number % 3, &["send", "t", &payload, "--json", "--timeout", "60"]);
+        // Between the kill of a member and its return, no member may have answered.
+        if output.status.success() {
+            let sent: Value = serde_json::from_slice(&output.stdout).unwrap();
+            seen.push((payload, sent["event"].as_u64().unwrap()));
+            let stall = u64::try_from(last.elapsed().as_millis()).unwrap();
+            stall_ms.fetch_max(stall, Ordering::Relaxed);
+            last = Instant::now();
+        }
+    }
+    seen
+}
