@@ -1,7 +1,7 @@
 //! What the nodes of a bus say about themselves, made of their notices. No I/O: `nodes` reads the notices.
 
 use crate::human::as_f64;
-use crate::notice::{Crybaby, Heard, Notice, Receiver, Sent, Stats};
+use crate::notice::{Crybaby, Heard, Notice, Receiver, Sent, Sequencer, Stats};
 use serde::Serialize;
 
 /// A receiver stays marked for so long after it was reported as a crybaby, which happens every 10 s.
@@ -21,8 +21,12 @@ impl NetworkModel {
     /// Returns the number of rows of the longest panel.
     pub(super) fn most_rows(&self) -> usize {
         let sum = |of: fn(&NodeModel) -> usize| self.nodes.iter().map(of).sum();
-        let rows: [usize; 3] =
-            [sum(|it| it.sent.len()), sum(|it| it.heard.len()), sum(|it| it.receivers.len())];
+        let rows = [
+            sum(|it| it.sent.len()),
+            sum(|it| it.heard.len()),
+            sum(|it| it.receivers.len()),
+            sum(|it| usize::from(it.feed.is_some())),
+        ];
         rows.into_iter().max().unwrap_or(0)
     }
 }
@@ -39,6 +43,18 @@ pub(super) struct NodeModel {
     pub(super) sent: Vec<SentModel>,
     pub(super) receivers: Vec<ReceiverModel>,
     pub(super) heard: Vec<HeardModel>,
+    /// The feed that it takes part in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) feed: Option<FeedModel>,
+}
+
+/// What a node does for a feed. Rates are those of the last second.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct FeedModel {
+    pub(super) commands_per_second: Option<f64>,
+    pub(super) events_per_second: Option<f64>,
+    #[serde(flatten)]
+    pub(super) now: Sequencer,
 }
 
 /// A stream that a node sends. Rates are those of the last second.
@@ -129,7 +145,18 @@ impl NodeHistory {
                 .flat_map(|sent| sent.receivers.iter().map(|one| self.receiver(now, sent, one)))
                 .collect(),
             heard: stats.heard.iter().map(|one| self.heard(one)).collect(),
+            feed: stats.sequencer.as_ref().map(|now| self.feed(now)),
         })
+    }
+
+    fn feed(&self, now: &Sequencer) -> FeedModel {
+        let before = self.before.as_ref().and_then(|before| before.content.sequencer.as_ref());
+        let events = |one: &Sequencer| one.member.as_ref().map(|member| member.events);
+        FeedModel {
+            commands_per_second: self.rate(before.map(|before| before.brought), now.brought),
+            events_per_second: events(now).and_then(|now| self.rate(before.and_then(events), now)),
+            now: now.clone(),
+        }
     }
 
     /// Returns the rate of a counter between the last two notices.
@@ -198,7 +225,7 @@ impl NodeHistory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::notice::Socket;
+    use crate::notice::{OrderMember, Socket};
 
     fn stats(time: f64, session: u32, messages: u64) -> Notice<Stats> {
         let address = "10.0.0.7:4000".to_owned();
@@ -235,6 +262,27 @@ mod tests {
         history.stats(stats(103.0, 2, 10));
         assert_eq!(history.model(103.0).unwrap().sent[0].messages_per_second, None);
         assert_eq!(history.model(109.0).unwrap().silent_seconds, Some(6.0));
+    }
+
+    #[test]
+    fn a_feed_has_the_rates_of_its_commands_and_events() {
+        let at = |time, brought, events: Option<u64>| {
+            let mut notice = stats(time, 1, 0);
+            let member = events.map(|events| OrderMember { events, ..OrderMember::default() });
+            notice.content.sequencer = Some(Sequencer { brought, member, ..Sequencer::default() });
+            notice
+        };
+        let mut history = NodeHistory::default();
+        history.stats(at(100.0, 10, Some(40)));
+        let rates = |history: &NodeHistory| {
+            let feed = history.model(100.0).unwrap().feed.unwrap();
+            (feed.commands_per_second, feed.events_per_second)
+        };
+        assert_eq!(rates(&history), (None, None));
+        history.stats(at(102.0, 30, Some(100)));
+        assert_eq!(rates(&history), (Some(10.0), Some(30.0)));
+        history.stats(at(103.0, 31, None));
+        assert_eq!(rates(&history), (Some(1.0), None));
     }
 
     #[test]

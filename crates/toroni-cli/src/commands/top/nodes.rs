@@ -3,7 +3,7 @@
 use super::network::{NetworkModel, NodeHistory};
 use super::topics::{NAME, unix_seconds};
 use crate::cli::BusLocation;
-use crate::notice::{BUS_PREFIX, Notice, topic};
+use crate::notice::{BUS_PREFIX, Notice, Stats, topic};
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -84,9 +84,15 @@ fn read(
     for _ in 0..MOST_NOTICES {
         match subscriber.try_receive() {
             Ok(Some(message)) if message.topic() == topic::STATS => {
-                with(message.payload(), realm, bus, nodes, NodeHistory::stats);
+                let takes_part = |stats: &Stats| {
+                    let feed = stats.sequencer.as_ref();
+                    feed.is_some_and(|it| it.commands == *bus || it.feed == *bus)
+                };
+                with(message.payload(), realm, bus, nodes, takes_part, NodeHistory::stats);
             }
-            Ok(Some(message)) => with(message.payload(), realm, bus, nodes, NodeHistory::crybaby),
+            Ok(Some(message)) => {
+                with(message.payload(), realm, bus, nodes, |_| false, NodeHistory::crybaby);
+            }
             Ok(None) => break,
             // The newest notices say everything.
             Err(error) if error.is_loss() => {}
@@ -97,17 +103,20 @@ fn read(
     Ok(())
 }
 
-/// Gives a notice to its node, if it is about the bus. Others may publish there, too: what is no notice is left out.
+/// Gives a notice to its node, if that connects the bus, or `is_about` it in another way. Others may publish there, too: what
+/// is no notice is left out.
 fn with<T: DeserializeOwned>(
     payload: &[u8],
     realm: &str,
     bus: &str,
     nodes: &mut BTreeMap<(String, String), NodeHistory>,
+    is_about: impl Fn(&T) -> bool,
     give: fn(&mut NodeHistory, Notice<T>),
 ) {
     let Ok(notice) = serde_json::from_slice::<Notice<T>>(payload) else { return };
     let key = (realm.to_owned(), notice.node.clone());
-    if notice.bus == bus && (nodes.len() < MOST_NODES || nodes.contains_key(&key)) {
+    let is_about = notice.bus == bus || is_about(&notice.content);
+    if is_about && (nodes.len() < MOST_NODES || nodes.contains_key(&key)) {
         give(nodes.entry(key).or_default(), notice);
     }
 }

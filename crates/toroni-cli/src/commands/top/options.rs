@@ -38,6 +38,7 @@ Nodes publish each second what they send and hear (see docs/network.md); top rea
   WAITING     what waits in the ring for the rate of the stream; OVERTAKEN are messages that were lost there
   HELD        datagrams that wait behind one that is missing
   NO ROOM     datagrams for which a receiver's sockets had no room
+  FEEDS       the sequencer's feeds that they take part in: WAITING are commands that the order may not have
 \"crybaby\" marks a receiver that takes more than half of all retransmissions.
 
 Rates per topic come from a subscriber that does not gate. It reads only while topics or losses are shown. If reading \

@@ -1,16 +1,23 @@
-//! The panels of the network: the streams that nodes send, who receives them, and what nodes hear.
+//! The panels of the network: the feeds that nodes take part in, the streams that they send, who receives them, and what
+//! nodes hear.
 
 use super::super::keys::Choices;
 use super::super::model::BusModel;
-use super::super::network::NodeModel;
+use super::super::network::{FeedModel, NodeModel};
 use super::table::{Cell, Column, Table};
 use super::text;
 use super::theme::Theme;
 
-/// Returns the three tables.
-pub(super) fn tables(model: &BusModel, choices: &Choices, theme: &Theme) -> [Table; 3] {
+/// Returns the three tables, and that of feeds if a node takes part in one.
+pub(super) fn tables(model: &BusModel, choices: &Choices, theme: &Theme) -> Vec<Table> {
     let nodes = model.network.as_ref().map_or(&[][..], |network| &network.nodes);
-    [sent(nodes, choices, theme), heard(nodes, choices, theme), receivers(nodes, choices, theme)]
+    let streams = [
+        sent(nodes, choices, theme),
+        heard(nodes, choices, theme),
+        receivers(nodes, choices, theme),
+    ];
+    let has_feed = nodes.iter().any(|node| node.feed.is_some());
+    has_feed.then(|| feeds(nodes, choices, theme)).into_iter().chain(streams).collect()
 }
 
 /// Returns what is wrong with the nodes, for the lines below the header.
@@ -39,6 +46,48 @@ fn empty(nodes: &[NodeModel], choices: &Choices, none: &str) -> String {
     } else {
         none.to_owned()
     }
+}
+
+fn feeds(nodes: &[NodeModel], choices: &Choices, theme: &Theme) -> Table {
+    let columns = vec![
+        Column::names("FEEDS", 12),
+        Column::left("MEMBER", 8, 0),
+        Column::left("LEADER", 8, 0),
+        Column::right("TERM", 6, 1),
+        Column::right("EVENTS", 9, 0),
+        Column::right("EVENTS/S", 8, 0),
+        Column::right("COMMANDS/S", 10, 0),
+        Column::right("WAITING", 9, 2),
+    ];
+    let mut table = Table::new(columns, empty(nodes, choices, "none"));
+    for node in nodes.iter().filter(|node| choices.shows(&node.node)) {
+        let Some(FeedModel { now, commands_per_second, events_per_second }) = &node.feed else {
+            continue;
+        };
+        let member = now.member.as_ref();
+        let leader = match member {
+            None => Cell::new("", theme.dim()),
+            Some(member) => match &member.leader {
+                None => Cell::new("none", theme.alarm()),
+                Some(_) if member.leads => Cell::from("leads"),
+                Some(leader) => Cell::new(leader, theme.dim()),
+            },
+        };
+        table.row(vec![
+            Cell::from(format!("{} at {}", now.feed, node.node)),
+            member.map_or_else(
+                || Cell::new("-", theme.dim()),
+                |member| Cell::from(member.name.as_str()),
+            ),
+            leader,
+            Cell::from(member.map_or_else(String::new, |member| text::count(member.term))),
+            Cell::from(member.map_or_else(String::new, |member| text::count(member.events))),
+            Cell::from(text::rate(*events_per_second)),
+            Cell::from(text::rate(*commands_per_second)),
+            Cell::from(text::bytes(Some(crate::human::as_f64(now.waiting_bytes)))),
+        ]);
+    }
+    table
 }
 
 fn sent(nodes: &[NodeModel], choices: &Choices, theme: &Theme) -> Table {

@@ -5,10 +5,13 @@ use super::super::model::{
     BusModel, BusRow, Holder, ListModel, Lock, LockState, LossModel, PublisherModel, State,
     SubscriberModel, TopicModel, TopicsModel, Who,
 };
-use super::super::network::{HeardModel, NetworkModel, NodeModel, ReceiverModel, SentModel};
+use super::super::network::{
+    FeedModel, HeardModel, NetworkModel, NodeModel, ReceiverModel, SentModel,
+};
 use super::super::sample::{Age, How};
 use super::theme::Theme;
 use super::{Shown, as_text, draw, lines};
+use crate::notice::{OrderMember, Sequencer};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
@@ -285,6 +288,7 @@ fn network() -> NetworkModel {
             receiver("line-7-with-a-rather-long-name\u{1b}[2J", 1_200, 12_031, true),
         ],
         heard: vec![heard("line-4", 0, 0), heard("line-7", 44, 3)],
+        feed: None,
     };
     let second = NodeModel {
         node: "line-3-test".to_owned(),
@@ -292,6 +296,49 @@ fn network() -> NetworkModel {
         ..NodeModel::default()
     };
     NetworkModel { nodes: vec![first, second] }
+}
+
+/// A leader, a follower, a member without a leader, and a host without a member.
+fn feeds() -> NetworkModel {
+    let feed = |node: &str, member: Option<OrderMember>, rate| NodeModel {
+        node: node.to_owned(),
+        feed: Some(FeedModel {
+            commands_per_second: Some(rate),
+            events_per_second: member.as_ref().map(|_| 3.0 * rate),
+            now: Sequencer {
+                feed: "orders".to_owned(),
+                waiting_bytes: 4_096,
+                member,
+                ..Sequencer::default()
+            },
+        }),
+        ..NodeModel::default()
+    };
+    let member = |name: &str, leader: Option<&str>| OrderMember {
+        name: name.to_owned(),
+        leader: leader.map(str::to_owned),
+        leads: leader == Some(name),
+        term: 12,
+        events: 1_234_567,
+        ..OrderMember::default()
+    };
+    let nodes = vec![
+        feed("host-1", Some(member("a", Some("a"))), 12_000.0),
+        feed("host-2", Some(member("b", Some("a"))), 20.0),
+        feed("host-3", Some(member("c", None)), 0.0),
+        feed("host-4-with-a-rather-long-name", None, 150.0),
+    ];
+    NetworkModel { nodes }
+}
+
+#[test]
+fn the_feeds_that_nodes_take_part_in() {
+    let model = BusModel { network: Some(feeds()), ..plant() };
+    check("feeds.txt", Shown::Bus(&model), &choices(View::Network));
+    let text = as_text(Shown::Bus(&model), &choices(View::Bus), 120);
+    for wanted in ["FEEDS", "orders at host-1", "leads", "none"] {
+        assert!(text.contains(wanted), "{wanted}\n{text}");
+    }
 }
 
 #[test]
