@@ -98,7 +98,7 @@ const WITHOUT_BUS: [&str; 11] = [
     "sequencer",
 ];
 /// Commands that do not use `--dir`.
-const WITHOUT_DIR: [&str; 5] = ["completions", "man", "net", "node", "sequencer"];
+const WITHOUT_DIR: [&str; 3] = ["completions", "man", "net"];
 /// Commands below `net` that use both all the same.
 const OF_NET_WITH_BUS: [&str; 2] = ["receive", "send"];
 

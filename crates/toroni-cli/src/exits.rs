@@ -84,8 +84,9 @@ const TABLE: &[Exits] = &[
     #[cfg(feature = "net")]
     Exits::new(
         "net",
-        "the answer was printed; net receive: --count messages came",
-        "failure; net address: the groups cannot be used together; net probe: an expected host is not heard both ways; net latency: no stream was heard",
+        "the answer was printed\nnet receive: --count messages came",
+        "failure\nnet address: the groups cannot be used together\nnet probe: an expected host is not heard both ways\n\
+         net latency: no stream was heard",
     )
     .refused("net send, net receive: a node would not start with the options")
     .ended_by_signal("while it runs send, receive, probe or latency"),
@@ -166,10 +167,13 @@ pub(crate) fn overview() -> String {
     text
 }
 
+/// Adds a row for each line of the meaning.
 fn row(text: &mut String, code: &str, meaning: &str) {
-    let feed = if text.is_empty() { "" } else { "\n" };
-    // Writing to a string cannot fail.
-    let _ = write!(text, "{feed}  {code:<14} {meaning}");
+    for meaning in meaning.lines() {
+        let feed = if text.is_empty() { "" } else { "\n" };
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{feed}  {code:<14} {meaning}");
+    }
 }
 
 #[cfg(test)]
@@ -187,5 +191,15 @@ mod tests {
             .collect();
         let rows: Vec<&str> = TABLE.iter().map(|exits| exits.command).collect();
         assert_eq!(rows, shown);
+    }
+
+    #[test]
+    fn rows_fit_a_line_of_the_help() {
+        for exits in TABLE {
+            let rows = of(exits.command).unwrap();
+            for row in rows.lines() {
+                assert!(row.chars().count() <= 100, "{}: {row}", exits.command);
+            }
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 #[cfg(feature = "net")]
-pub(crate) use toroni_testkit::units::parse_bit_rate;
+use toroni_net::node::config::units::Quantity;
 pub(crate) use toroni_testkit::units::{as_f64, count, parse_bytes, parse_duration, to_u64};
 use toroni_testkit::units::{parse_number, split_unit};
 
@@ -10,6 +10,16 @@ use toroni_testkit::units::{parse_number, split_unit};
 pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
     let bare = text.chars().all(|c| c.is_ascii_digit() || c == '.');
     if bare { parse_duration(&format!("{text}s")) } else { parse_duration(text) }
+}
+
+/// Parses a rate as in the file of a node.
+#[cfg(feature = "net")]
+pub(crate) fn parse_bit_rate(text: &str) -> Result<u64, String> {
+    match Quantity::Rate.parse(text) {
+        Some(0) => Err("a rate must be above 0".to_owned()),
+        Some(rate) => Ok(rate),
+        None => Err(format!("write {}", Quantity::Rate.expected())),
+    }
 }
 
 /// Parses like [`parse_seconds`] and requires more than 0.

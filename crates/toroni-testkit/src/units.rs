@@ -58,43 +58,6 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
         .map_err(|_| format!("{text} is too long"))
 }
 
-/// Parses a rate of a network with its unit and returns bits per second: `200Mbit/s`, `1.5Gbit/s`, `100Mbps`, `25MB/s`.
-///
-/// # Errors
-/// The text of the error says what is wrong and what to write.
-pub fn parse_bit_rate(text: &str) -> Result<u64, String> {
-    let (number, unit) = split_unit(text)?;
-    let bits: u64 = match unit {
-        "bit/s" | "bps" => 1,
-        "kbit/s" | "kbps" => 1_000,
-        "Mbit/s" | "Mbps" => 1_000_000,
-        "Gbit/s" | "Gbps" => 1_000_000_000,
-        "Tbit/s" | "Tbps" => 1_000_000_000_000,
-        "B/s" => 8,
-        "kB/s" => 8_000,
-        "MB/s" => 8_000_000,
-        "GB/s" => 8_000_000_000,
-        "KiB/s" => 8 << 10,
-        "MiB/s" => 8 << 20,
-        "GiB/s" => 8 << 30,
-        "" => {
-            return Err(format!(
-                "{text} has no unit: write for example {text}Mbit/s or {text}MB/s"
-            ));
-        }
-        _ => {
-            return Err(format!(
-                "{unit:?} is not a unit of a rate: write for example 200Mbit/s, 1Gbit/s or 25MB/s"
-            ));
-        }
-    };
-    match to_u64(parse_number(number)? * as_f64(bits)) {
-        None => Err(format!("{text} is too fast")),
-        Some(0) => Err("a rate must be above 0".to_owned()),
-        Some(rate) => Ok(rate),
-    }
-}
-
 /// Splits a text into a number, which may be no valid one, and its unit.
 ///
 /// # Errors
@@ -213,28 +176,6 @@ mod tests {
         }
         for text in ["", "2", "5", "s", "ms", "-1s", "1 fortnight", "99999999999999999999h"] {
             assert!(parse_duration(text).is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn rates_need_units() {
-        for (text, bits) in [
-            ("200Mbit/s", 200_000_000),
-            ("1.5 Gbit/s", 1_500_000_000),
-            ("100Mbps", 100_000_000),
-            ("25MB/s", 200_000_000),
-            ("1KiB/s", 8_192),
-            ("9bit/s", 9),
-        ] {
-            assert_eq!(parse_bit_rate(text), Ok(bits), "{text}");
-        }
-        let said = parse_bit_rate("200").unwrap_err();
-        assert_eq!(said, "200 has no unit: write for example 200Mbit/s or 200MB/s");
-        // Mb is megabit to some and megabyte to others; a size is no rate.
-        for text in
-            ["", "200Mb/s", "200M", "200MB", "0Mbit/s", "-1Mbit/s", "99999999999Tbit/s", "0.1bit/s"]
-        {
-            assert!(parse_bit_rate(text).is_err(), "{text}");
         }
     }
 

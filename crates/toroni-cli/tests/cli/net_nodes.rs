@@ -159,7 +159,7 @@ fn options_that_a_node_would_refuse_are_refused() {
     let buses = Buses::new();
     for (arguments, wanted) in [
         (&["send", "a"][..], "--rate <R>"),
-        (&["send", "a", "--rate", "100"], "100 has no unit"),
+        (&["send", "a", "--rate", "100"], "write a rate with a unit"),
         (&["send", "a//b", "--rate", "1Mbit/s"], "[[send]] 1: patterns: "),
         (&["send", "a", "--rate", "1Mbit/s", "--realm", "a/b"], "[node]: realm: "),
         (&["send", "a", "--rate", "1Mbit/s", "--group", "224.0.0.9"], "224.0.0.9 is reserved"),

@@ -82,7 +82,7 @@ fn the_file_is_compared_with_this_host_unless_it_is_for_another_one() {
     assert_eq!(code, 2);
     assert!(
         stderr.starts_with(
-            "node.toml: error: [node]: interfaces: this host has no \"nonesuch0\", only lo"
+            "node.toml:3:1: error: [node]: interfaces: this host has no \"nonesuch0\", only lo"
         ),
         "{stderr}"
     );
@@ -143,6 +143,20 @@ fn a_node_that_never_sleeps_brings_messages_too() {
     assert_eq!(subscriber.receive_timeout(LIMIT).unwrap().unwrap().text(), "1");
     receiver.signal(Signal::TERM);
     assert!(receiver.wait().success());
+}
+
+#[test]
+fn the_directory_of_buses_may_be_an_option() {
+    let buses = Buses::new();
+    let path = file(&buses, "a", &receiving(&group()));
+    let directory = buses.path().join("elsewhere");
+    let mut command =
+        buses.command(&["--dir", directory.to_str().unwrap(), "node", "--config", &path]);
+    command.env_remove("TORONI_DIR");
+    let mut node = Program::start_with_ready_fd(command);
+    node.wait_ready();
+    assert!(directory.join("a").exists());
+    assert!(directory.join("node.test").exists(), "the bus of notices is beside it");
 }
 
 /// A group whose port no other test uses now.
@@ -282,6 +296,7 @@ fn a_second_process_with_the_same_source_id_does_not_start() {
     assert_eq!(output.status.code(), Some(2), "{error}");
     assert!(error.contains(&wanted), "{error}");
     assert!(error.contains("give one of them another `name` or `id`"), "{error}");
+    assert!(!error.contains("sends "), "it never did: {error}");
     // However it ends, its name is free again.
     node.signal(Signal::KILL);
     node.wait();

@@ -160,8 +160,8 @@ fn promtool_finds_no_fault_in_the_metrics_of_a_node() {
 #[test]
 fn a_loss_is_attributed_to_the_receive_buffer() {
     let buses = Buses::new();
-    // A small buffer, and no time for repairs.
-    let (from, to) = pair(&buses, "stall = '1ms'", "'0ms'");
+    // A small buffer, and no time for repairs. On a busy machine other losses may come first, so all lines are written.
+    let (from, to) = pair(&buses, "stall = '1ms'\nlog = 'trace'", "'0ms'");
     let mut notices = Notices::new(&buses);
     notices.wait("receiver/in", of("from"));
     to.stop();
@@ -180,13 +180,10 @@ fn a_loss_is_attributed_to_the_receive_buffer() {
     to.resume();
     to.wait_for_error("datagrams were dropped in this socket's buffer: see toroni net buffer");
     let said = to.errors();
-    let line = said.lines().find(|line| line.contains("event=loss")).unwrap();
-    assert!(
-        line.contains(" level=warn event=loss reason=budget ") && line.contains(" place=socket "),
-        "{line}"
-    );
-    let loss = notices.wait("loss", of("to"));
-    assert_eq!((&loss["place"], &loss["stream"]), (&"socket".into(), &1.into()));
+    let line = said.lines().find(|line| line.contains(" place=socket ")).unwrap();
+    assert!(line.contains(" level=warn event=loss reason=budget "), "{line}");
+    let loss = notices.wait("loss", |loss| loss["node"] == "to" && loss["place"] == "socket");
+    assert_eq!(loss["stream"], 1);
     assert!(loss["socket_dropped"].as_u64().unwrap() > 0 && loss["messages"].as_u64().unwrap() > 0);
     let receiver = address(&to);
     wait_until("the metrics have it", || {

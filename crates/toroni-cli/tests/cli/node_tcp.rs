@@ -133,7 +133,7 @@ fn two_nodes_exchange_messages_over_tcp_alone() {
     // What it has brought, it would not send again; and what is published there, stays there.
     b.publisher("plant/b").unwrap().publish("1").unwrap();
     leave(server);
-    client.wait_for_error("the other end stops");
+    client.wait_for_error(&format!("the connection to {address} has ended: the other end stops"));
     leave(client);
 }
 

@@ -374,7 +374,7 @@ impl Shared {
             series: state.machine.series(),
             next: state.machine.next(),
             digest: *state.machine.digest().as_bytes(),
-            first: Some(self.archive.first()),
+            first: self.archive.first(),
             ..Status::default()
         }
     }

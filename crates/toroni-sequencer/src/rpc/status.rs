@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  id u64 · term u64 · leader 1 + u64 · last 1 + 24 · applied 1 + 24 · purged 1 + 24 · series u32 · next u64 · digest 32
-//!  first 1 + u64 · elections u64 · in flight u64 · room u64 · flags u8 (1 full, 2 uncertain, 4 needs recovery, 8 hands over)
+//!  first u64 · elections u64 · in flight u64 · room u64 · flags u8 (1 full, 2 uncertain, 4 needs recovery, 8 hands over)
 //!  members u8 · each: id u64 · votes u8 · behind 1 + u64 · name, address: u8 and bytes
 //! ```
 
@@ -31,8 +31,8 @@ pub struct Status {
     pub next: u64,
     /// The digest before that event.
     pub digest: [u8; 32],
-    /// The first event that the member still has by its number, if it knows.
-    pub first: Option<u64>,
+    /// The number of the first event that the member still has.
+    pub first: u64,
     /// How often it has seen a leader come into office since it was started.
     pub elections: u64,
     /// How many commands wait for their answer.
@@ -82,7 +82,7 @@ impl Status {
         to.extend(self.series.to_le_bytes());
         to.extend(self.next.to_le_bytes());
         to.extend(self.digest);
-        number(to, self.first);
+        to.extend(self.first.to_le_bytes());
         for count in [self.elections, self.in_flight, self.room] {
             to.extend(count.to_le_bytes());
         }
@@ -114,7 +114,7 @@ impl Status {
             series: fields.u32()?,
             next: fields.u64()?,
             digest: fields.array()?,
-            first: number(fields)?,
+            first: fields.u64()?,
             elections: fields.u64()?,
             in_flight: fields.u64()?,
             room: fields.u64()?,

@@ -98,7 +98,7 @@ fn events() -> impl Strategy<Value = Events> {
 
 fn status() -> impl Strategy<Value = Status> {
     let number = || option::of(any::<u64>());
-    let known = (number(), option::of(place()), number(), any::<[bool; 4]>());
+    let known = (number(), option::of(place()), any::<u64>(), any::<[bool; 4]>());
     let member = (any::<(u64, bool)>(), ".{0,9}", ".{0,20}", number()).prop_map(
         |((id, votes), name, address, behind)| MemberStatus { id, name, address, votes, behind },
     );

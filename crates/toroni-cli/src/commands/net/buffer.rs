@@ -22,7 +22,7 @@ The rate is that of all datagrams that one socket receives: of all sources, with
 time in which the receiving process may not run, and nothing may be lost. The kernel charges a datagram the whole memory that \
 holds it, doubles what a program asks for, and may release up to a quarter of it late; the result covers all three.")]
 pub(crate) struct Buffer {
-    /// Rate of the datagrams, such as 200Mbit/s or 25MB/s
+    /// Rate of the datagrams, such as 200Mbit/s
     #[arg(long, value_name = "R", value_parser = human::parse_bit_rate)]
     rate: u64,
     /// Longest time without reading that must not lose a datagram [default: 50ms]

@@ -12,11 +12,11 @@ use crate::cli::BusLocation;
 use crate::commands::node;
 use crate::commands::subscribe::options::Format;
 use crate::commands::subscribe::printer::{Printer, Style};
+use crate::complete;
 use crate::exchange::{Lapse, Loss};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::ready::ReadyFd;
-use crate::{complete, note};
 use clap::{Args, ValueEnum};
 use clap_complete::ArgValueCompleter;
 use std::net::SocketAddr;
@@ -98,12 +98,12 @@ pub(crate) fn run(location: &BusLocation, arguments: &Receive) -> Result<(), Fai
     let style = Style::Format { format, payload_only: false };
     let mut printer = Printer::new(Output::new()?, style, b'\n');
     let shown: Vec<String> = groups.iter().map(ToString::to_string).collect();
-    note::remark(&format!(
+    let about = format!(
         "listens to {} for {}, and brings it to bus {}; a signal (Ctrl-C) ends it",
         shown.join(", "),
         arguments.patterns.join(", "),
         location.bus,
-    ));
+    );
     let [printed, ended] = [(); 2].map(|()| AtomicBool::new(false));
     let count = arguments.count.unwrap_or(u64::MAX);
     std::thread::scope(|scope| {
@@ -112,7 +112,8 @@ pub(crate) fn run(location: &BusLocation, arguments: &Receive) -> Result<(), Fai
             printed.store(true, Ordering::Relaxed);
             outcome
         });
-        let served = node::serve(&config, "net receive", ready, || printed.load(Ordering::Relaxed));
+        let is_done = || printed.load(Ordering::Relaxed);
+        let served = node::serve(&config, "net receive", ready, Some(&about), is_done);
         ended.store(true, Ordering::Relaxed);
         let outcome = printing.join();
         let outcome = outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic));

@@ -6,7 +6,7 @@ use crate::cli::BusLocation;
 use crate::commands::node;
 use crate::failure::Failure;
 use crate::ready::ReadyFd;
-use crate::{complete, human, note};
+use crate::{complete, human};
 use clap::Args;
 use clap_complete::ArgValueCompleter;
 use std::net::SocketAddr;
@@ -66,13 +66,13 @@ pub(crate) fn run(location: &BusLocation, arguments: &Send) -> Result<(), Failur
     let Some(config) = arguments.membership.read(location, "send", &sections)? else {
         return Ok(());
     };
-    note::remark(&format!(
+    let about = format!(
         "sends {} of bus {} to {to}, at most {}; a signal (Ctrl-C) ends it",
         arguments.patterns.join(", "),
         location.bus,
         human::bit_rate(arguments.rate),
-    ));
-    node::serve(&config, "net send", ready, || false)
+    );
+    node::serve(&config, "net send", ready, Some(&about), || false)
 }
 
 /// Returns the window that this rate needs, in bytes, unless the default is enough: what is sent within the generation

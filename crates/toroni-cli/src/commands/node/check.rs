@@ -77,7 +77,10 @@ pub(super) fn read(path: &Path, host: bool) -> Result<Reading, Failure> {
     if host {
         let links = links()?;
         if let Some(node) = &reading.node {
-            reading.findings.splice(0..0, config::check_host(node, &links));
+            let place = reading.place("node", 0, Some("interfaces"));
+            let found = config::check_host(node, &links).into_iter();
+            let found = found.map(|finding| Finding { place, ..finding });
+            reading.findings.splice(0..0, found);
         }
         propose(&mut reading.findings, &links);
     }

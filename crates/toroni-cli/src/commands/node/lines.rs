@@ -3,7 +3,9 @@
 use super::log::{Level, Line};
 use super::notices::put_out;
 use crate::notice::Term;
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::time::Duration;
 use toroni_net::losses::Lost;
 use toroni_net::node::kernel::Attribution;
 use toroni_net::node::link::to_socket;
@@ -18,35 +20,101 @@ use toroni_proto::receiver::End;
 use toroni_proto::sender;
 use toroni_testkit::units::as_f64;
 
-/// Returns the line about an event.
-pub(super) fn of(node: &Node, event: &Event) -> Line {
-    match event {
-        Event::Sender(stream, event) => sender(stream.0, event),
-        Event::Arrivals(event) => arrivals(node, event),
-        Event::Lost(lost, attribution) => loss(lost, attribution),
-        Event::Exceeded(found) => exceeded(found),
-        Event::Tcp(event) => tcp(event),
-        Event::Aside(source, stream) => aside("a group", *source, *stream),
-        Event::Refused(error) => Line::new(Level::Warn, "refused", error.to_string()),
-        Event::Unsent(error) => {
-            let text = format!(
-                "cannot send: {error}; receivers ask again for what was not sent, and the node says when it can send again"
-            );
-            Line::new(Level::Warn, "unsent", text)
+/// Words for what happens, by what was said before.
+pub(super) struct Lines {
+    /// How long the process may not run without harm.
+    stall: Duration,
+    /// The nodes to which a connection was made, and has not ended.
+    connected: BTreeSet<SocketAddr>,
+}
+
+impl Lines {
+    pub(super) fn new(stall: Duration) -> Self {
+        Self { stall, connected: BTreeSet::new() }
+    }
+
+    /// Returns the line about an event.
+    pub(super) fn of(&mut self, node: &Node, event: &Event) -> Line {
+        match event {
+            Event::Sender(stream, event) => sender(stream.0, event),
+            Event::Arrivals(event) => arrivals(node, event),
+            Event::Lost(lost, attribution) => loss(lost, attribution),
+            Event::Exceeded(found) => exceeded(found),
+            Event::Tcp(event) => self.tcp(event),
+            Event::Aside(source, stream) => aside("a group", *source, *stream),
+            Event::Refused(error) => Line::new(Level::Warn, "refused", error.to_string()),
+            Event::Unsent(error) => {
+                let text = format!(
+                    "cannot send: {error}; receivers ask again for what was not sent, and the node says when it can send again"
+                );
+                Line::new(Level::Warn, "unsent", text)
+            }
+            Event::SentAgain(refused) => {
+                let text = format!("sends again: {refused} datagrams were refused meanwhile");
+                Line::new(Level::Info, "sent_again", text).with("refused", refused)
+            }
+            Event::Journal(error) => {
+                let text =
+                    format!("cannot write the journal: {error}; a restart would send more again");
+                Line::new(Level::Warn, "journal", text)
+            }
+            Event::Stalled(ns) => {
+                let ms = ns / 1_000_000;
+                let text = format!("this process did not run for {ms} ms");
+                let is_harmless = Duration::from_nanos(*ns) < self.stall;
+                let level = if is_harmless { Level::Debug } else { Level::Warn };
+                Line::new(level, "stalled", text).with("ms", ms)
+            }
         }
-        Event::SentAgain(refused) => {
-            let text = format!("sends again: {refused} datagrams were refused meanwhile");
-            Line::new(Level::Info, "sent_again", text).with("refused", refused)
-        }
-        Event::Journal(error) => {
-            let text =
-                format!("cannot write the journal: {error}; a restart would send more again");
-            Line::new(Level::Warn, "journal", text)
-        }
-        Event::Stalled(ns) => {
-            let ms = ns / 1_000_000;
-            let text = format!("this process did not run for {ms} ms");
-            Line::new(Level::Warn, "stalled", text).with("ms", ms)
+    }
+
+    fn tcp(&mut self, event: &tcp::Event) -> Line {
+        let about = |level, event, text, address: &SocketAddr| {
+            Line::new(level, event, text).by("address", address)
+        };
+        match event {
+            tcp::Event::Joined { name, address } => {
+                let text = format!("node {name} has connected from {address}");
+                about(Level::Info, "client_in", text, address)
+            }
+            // Anyone can connect, from any address: these lines are of one kind.
+            tcp::Event::Left { name, address, reason } if name.is_empty() => {
+                let text = format!("{address} is no node of this realm: {reason}");
+                Line::new(Level::Warn, "stranger", text).with("address", address)
+            }
+            tcp::Event::Left { name, address, reason } => {
+                let text = format!("node {name} at {address} is disconnected: {reason}");
+                about(Level::Info, "client_out", text, address)
+            }
+            tcp::Event::Full(address) => {
+                let text = format!(
+                    "no place for {address}: as many nodes have connected as `clients` in [listen] says"
+                );
+                Line::new(Level::Warn, "full", text).with("address", address)
+            }
+            tcp::Event::Unaccepted(error) => {
+                Line::new(Level::Warn, "unaccepted", format!("cannot take a connection: {error}"))
+            }
+            tcp::Event::Connected(address) => {
+                self.connected.insert(*address);
+                about(Level::Info, "connected", format!("connected to {address}"), address)
+            }
+            tcp::Event::Disconnected { address, reason, error } => {
+                let why = error.as_ref().map_or_else(|| reason.to_string(), ToString::to_string);
+                // While the other one is away, each attempt fails.
+                let (kind, text) = if self.connected.remove(address) {
+                    let text =
+                        format!("the connection to {address} has ended: {why}; connects again");
+                    ("disconnected", text)
+                } else {
+                    ("unreachable", format!("no connection to {address}: {why}; tries again"))
+                };
+                about(Level::Warn, kind, text, address)
+            }
+            tcp::Event::Aside { address, source, stream } => {
+                aside(&address.to_string(), *source, *stream)
+            }
+            tcp::Event::Refused(error) => Line::new(Level::Warn, "refused", error.to_string()),
         }
     }
 }
@@ -116,54 +184,6 @@ fn aside(from: &str, source: Source, stream: Stream) -> Line {
          topics, prefix and order"
     );
     Line::new(Level::Warn, "aside", text).by("source", source).by("stream", stream)
-}
-
-fn tcp(event: &tcp::Event) -> Line {
-    let about = |level, event, text, address: &SocketAddr| {
-        Line::new(level, event, text).by("address", address)
-    };
-    match event {
-        tcp::Event::Joined { name, address } => {
-            let text = format!("node {name} has connected from {address}");
-            about(Level::Info, "client_in", text, address)
-        }
-        // Anyone can connect, from any address: these lines are of one kind.
-        tcp::Event::Left { name, address, reason } if name.is_empty() => {
-            let text = format!("{address} is no node of this realm: {reason}");
-            Line::new(Level::Warn, "stranger", text).with("address", address)
-        }
-        tcp::Event::Left { name, address, reason } => {
-            let text = format!("node {name} at {address} is disconnected: {reason}");
-            about(Level::Info, "client_out", text, address)
-        }
-        tcp::Event::Full(address) => {
-            let text = format!(
-                "no place for {address}: as many nodes have connected as `clients` in [listen] says"
-            );
-            Line::new(Level::Warn, "full", text).with("address", address)
-        }
-        tcp::Event::Unaccepted(error) => {
-            Line::new(Level::Warn, "unaccepted", format!("cannot take a connection: {error}"))
-        }
-        tcp::Event::Connected(address) => {
-            about(Level::Info, "connected", format!("connected to {address}"), address)
-        }
-        tcp::Event::Disconnected { address, reason, error } => {
-            let why = error.as_ref().map_or_else(|| reason.to_string(), ToString::to_string);
-            // While the other one is away, each attempt fails.
-            let kind = if error.is_some() { "unreachable" } else { "disconnected" };
-            about(
-                Level::Warn,
-                kind,
-                format!("no connection to {address}: {why}; tries again"),
-                address,
-            )
-        }
-        tcp::Event::Aside { address, source, stream } => {
-            aside(&address.to_string(), *source, *stream)
-        }
-        tcp::Event::Refused(error) => Line::new(Level::Warn, "refused", error.to_string()),
-    }
 }
 
 fn sender(stream: u16, event: &sender::Event) -> Line {

@@ -16,6 +16,7 @@ mod sequencer;
 pub(crate) use check::configuration;
 pub(crate) use run::serve;
 
+use crate::cli::BusLocation;
 use crate::failure::Failure;
 use clap::{Args, Subcommand, ValueHint};
 use std::path::PathBuf;
@@ -25,6 +26,8 @@ use std::path::PathBuf;
 #[command(after_help = "Examples:
   toroni node check /etc/toroni/node.toml     would a node start with this file?
   toroni node --config /etc/toroni/node.toml  runs until SIGINT or SIGTERM
+
+The buses are in the directory that the file names, and otherwise in that of --dir.
 
 It writes to standard error what happens: which streams it follows, what was lost, who asks for too many retransmissions. \
 Repeated lines of one kind are written once in 10 s, with their number. SIGTERM ends its streams in order: other nodes \
@@ -47,10 +50,10 @@ enum Command {
 }
 
 /// Runs a node, or one of the commands below `node`.
-pub(crate) fn run(arguments: &Node) -> Result<(), Failure> {
+pub(crate) fn run(location: &BusLocation, arguments: &Node) -> Result<(), Failure> {
     match (&arguments.command, &arguments.config) {
         (Some(Command::Check(arguments)), _) => check::run(arguments),
-        (None, Some(path)) => run::run(path, arguments.ready_fd),
+        (None, Some(path)) => run::run(location, path, arguments.ready_fd),
         (None, None) => Err(Failure::Usage("name a configuration file with --config".to_owned())),
     }
 }

@@ -1,11 +1,14 @@
 //! `toroni node --config FILE`: connects the bus of this host with those of other hosts, until a signal arrives.
 
+use super::check;
+use super::lines::{self, Lines};
 use super::log::{Level, Line, Log};
 use super::metrics::Latest;
 use super::notices::{Identity, Notices};
 use super::sequencer::Sequencer;
-use super::{check, lines};
+use crate::cli::BusLocation;
 use crate::failure::Failure;
+use crate::note;
 use crate::notice::{self, Term};
 use crate::ready::ReadyFd;
 use crate::stop::{GracePeriod, Stop};
@@ -26,24 +29,30 @@ use toroni_proto::budget::{Limits, Part};
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
 /// Runs the node that a file describes.
-pub(super) fn run(path: &Path, ready_fd: Option<i32>) -> Result<(), Failure> {
+pub(super) fn run(
+    location: &BusLocation,
+    path: &Path,
+    ready_fd: Option<i32>,
+) -> Result<(), Failure> {
     let ready = ReadyFd::claim(ready_fd)?;
     let reading = check::read(path, true)?;
     check::print_findings(path, &reading);
     let errors =
         reading.findings.iter().filter(|finding| finding.severity == Severity::Error).count();
-    let Some(config) = reading.node.filter(|_| errors == 0) else {
+    let Some(mut config) = reading.node.filter(|_| errors == 0) else {
         return Err(check::refused(path, errors));
     };
-    serve(&config, &path.display().to_string(), ready, || false)
+    config.bus.directory = config.bus.directory.or_else(|| location.dir.clone());
+    serve(&config, &path.display().to_string(), ready, None, || false)
 }
 
 /// Runs the node of a configuration until a signal arrives, or `is_done`, which is asked at least once a second. `origin` is
-/// where the configuration comes from.
+/// where the configuration comes from. `about` is said once the node works.
 pub(crate) fn serve(
     config: &config::Node,
     origin: &str,
     ready: ReadyFd,
+    about: Option<&str>,
     is_done: impl Fn() -> bool,
 ) -> Result<(), Failure> {
     // It sends END, and repairs what others miss, before it leaves.
@@ -56,10 +65,14 @@ pub(crate) fn serve(
     let mut sequencer = Sequencer::start(config, &settings).map_err(|error| refused(&error))?;
     let wake = stop.descriptor().map_err(|error| failed(&error))?;
     node.set_limits(&limits(config));
+    if let Some(about) = about {
+        note::remark(about);
+    }
     let member = &settings.member;
     let identity = Identity::new(config, &settings);
     let mut observer = Observer {
         log: Log::new(Level::named(&config.log)),
+        lines: Lines::new(config.stall),
         notices: Notices::new(&config.bus, identity.clone()),
         latest: Arc::new(Latest::new(identity.clone())),
         term: None,
@@ -192,6 +205,7 @@ fn watchdog() -> Option<Duration> {
 /// What a node tells: its log, its notices and its metrics.
 struct Observer {
     log: Log,
+    lines: Lines,
     notices: Notices,
     latest: Arc<Latest>,
     /// The term of the member of a feed, and its leader.
@@ -202,7 +216,7 @@ struct Observer {
 impl Observer {
     fn event(&mut self, node: &Node, event: &Event) {
         self.notices.event(event);
-        self.log.line(lines::of(node, event));
+        self.log.line(self.lines.of(node, event));
     }
 
     /// Takes a report, if one is due.

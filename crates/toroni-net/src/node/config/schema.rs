@@ -277,7 +277,8 @@ fn node() -> Section {
             "state",
             Kind::Path,
             "memory",
-            "Where the node remembers what it has sent and heard. Without it, a restart may lose messages, and says so",
+            "Where the node remembers how far its streams were sent. Without it, what is published while a sending node is away is \
+             lost, and receivers report it. A node that only receives needs none: its bus remembers what has arrived",
         ),
         without(
             "key_file",

@@ -63,7 +63,13 @@ pub(super) fn read_value(kind: Kind, value: &DeValue<'_>) -> Result<Value, Strin
             let number = Quantity::Bytes.parse(text()?).ok_or_else(wrong)?;
             limited(number, least, most, |number| Quantity::Bytes.show(number))
         }
-        Kind::Count(least, most) => limited(whole(value).ok_or_else(wrong)?, least, most, |it| it),
+        Kind::Count(least, most) => match (whole(value), value) {
+            (Some(number), _) => limited(number, least, most, |it| it),
+            (None, DeValue::Integer(_)) => {
+                Err(format!("is {}: choose {least} to {most}", shown(value)))
+            }
+            _ => Err(wrong()),
+        },
         Kind::Flag => value.as_bool().map(Value::Flag).ok_or_else(wrong),
         Kind::Choice(words) => {
             let text = text()?;

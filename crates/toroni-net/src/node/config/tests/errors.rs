@@ -104,7 +104,7 @@ fn values_of_the_wrong_kind_or_outside_of_their_limits() {
         ("generation = '5h'", 14, "generation: is 18000s: choose 0s to 3600s".to_owned()),
         ("window = '64MB'", 10, format!("window: is \"64MB\": {SIZE}")),
         ("ttl = 256", 7, "ttl: is 256: choose 0 to 255".to_owned()),
-        ("ttl = -1", 7, "ttl: is -1: write a whole number".to_owned()),
+        ("ttl = -1", 7, "ttl: is -1: choose 0 to 255".to_owned()),
         ("ttl = 1.5", 7, "ttl: is 1.5: write a whole number".to_owned()),
         ("loop = 'yes'", 8, "loop: is \"yes\": write true or false".to_owned()),
         ("policy = 'bound'", 10, "policy: is \"bound\": choose one of bounded, uncontrolled, slowest: did you mean `bounded`?".to_owned()),
