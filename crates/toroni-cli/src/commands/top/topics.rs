@@ -254,17 +254,20 @@ mod tests {
         for _ in 0..1000 {
             publisher.publish_batch(&[[7_u8; 8]; 1000]).unwrap();
         }
-        let most = PERIOD.mul_f64(MOST_OF_A_CORE);
         let mut reads = 0;
         while !reader.is_sampling && reader.read < 1_000_000 {
             reader.read().unwrap();
             reads += 1;
         }
+        // On a busy machine, the interval may be long by now.
+        let most = reader.began.elapsed().max(PERIOD).mul_f64(MOST_OF_A_CORE);
         println!("{} messages, {:?}, {reads} reads", reader.read, reader.cpu);
         assert!(reader.cpu <= most + LONGEST_READ + LONGEST_READ, "{:?}", reader.cpu);
         if reader.is_sampling {
+            let before = Instant::now();
             let next = reader.read().unwrap();
-            assert!(next > Instant::now(), "it waits for the next period");
+            let is_next_period = next == reader.period_began + PERIOD;
+            assert!(is_next_period || next >= before + SHORTEST_PAUSE, "it does not wait");
             let (counts, _) = reader.next_interval(1_000_000, 16_000_000);
             assert!(!counts.is_complete);
         }
