@@ -258,7 +258,9 @@ fn a_block_that_shows_something_else_is_found() {
     }
     let differ = text("a 777 b\n").replace("<!-- run -->", "<!-- run, numbers may differ -->");
     assert_eq!(perform(&blocks("x.md", &differ)[0]), Ok(()));
-    let late = "<!-- run, ready: test -e set -->\n```console\n$ (trap 'echo late' TERM; touch set; sleep 60) &\n```\n";
+    // Short sleeps: a signal just before a sleep does not end it.
+    let late = "<!-- run, ready: test -e set -->\n```console\n\
+        $ (trap 'echo late; exit' TERM; touch set; for _ in {1..600}; do sleep 0.1; done) &\n```\n";
     let verdict = perform(&blocks("x.md", late)[0]).unwrap_err();
     assert!(verdict.contains("late"), "{verdict}");
 }
