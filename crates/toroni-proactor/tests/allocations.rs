@@ -5,41 +5,16 @@
 mod common;
 
 use common::*;
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use toroni_proactor::{
     BufResult, Config, Datagrams, File, Proactor, ProcessorConfig, ProviderType, WaitType,
 };
-
-struct Counting;
-
-thread_local! { static COUNT: Cell<usize> = const { Cell::new(0) } }
-
-// SAFETY: the system's allocator does all of it; the counter neither allocates nor panics.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let _ = COUNT.try_with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's layout.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's pointer and layout.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
+use toroni_testkit::allocations::{Counting, allocations};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
-
-fn allocations(work: impl FnOnce()) -> usize {
-    let before = COUNT.with(Cell::get);
-    work();
-    COUNT.with(Cell::get) - before
-}
 
 /// A proactor whose limit is half of the operations of a round.
 fn proactor(provider: ProviderType, wait: WaitType) -> Proactor {
@@ -52,7 +27,7 @@ fn proactor(provider: ProviderType, wait: WaitType) -> Proactor {
 #[track_caller]
 fn costs_a_box_for_each(proactor: &Proactor, round: impl Fn()) {
     (0..5).for_each(|_| round());
-    let counted = allocations(|| (0..10).for_each(|_| round()));
+    let (counted, ()) = allocations(|| (0..10).for_each(|_| round()));
     assert_eq!(counted, 10 * 100, "{:?}", proactor.effective());
 }
 
@@ -99,7 +74,7 @@ fn an_operation_costs_the_box_of_its_handler() {
             told.store(0, Ordering::Relaxed);
         };
         costs_a_box_for_each(&proactor, round);
-        let posted = allocations(|| {
+        let (posted, ()) = allocations(|| {
             for _ in 0..1000 {
                 proactor.post(|| {}).unwrap();
                 proactor.handle_events(Some(Duration::ZERO));

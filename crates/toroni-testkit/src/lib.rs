@@ -1,6 +1,7 @@
 //! What Toroni's tests, its benchmarks and its program share. This crate knows nothing of the message bus: the library
 //! and every test crate can use it.
 //!
+//! - [`allocations`]: counts allocations, for code that must not allocate.
 //! - [`directory`]: temporary directories. The next run removes what a killed run left.
 //! - [`process`]: a child process that is killed with its parent, for code that handles errors.
 //! - [`program`]: the same for tests. It panics on each failure, and shows what the child printed.
@@ -16,6 +17,7 @@
 //! Nothing here waits without a limit. Tests use [`wait::LIMIT`], which is far beyond what they need even on a loaded
 //! machine; only a test that hangs reaches it.
 
+pub mod allocations;
 pub mod directory;
 pub mod lines;
 #[cfg(feature = "network")]

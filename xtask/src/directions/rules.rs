@@ -42,7 +42,12 @@ pub(super) const CRATES: &[Crate] = &[
     // The server for metrics. It knows nothing of buses.
     Crate { name: "toroni-http", members: &["toroni-proactor"], foreign: Some(&["httparse"]) },
     // The network protocol, without a network: plain computation on bytes and times that it is given.
-    Crate { name: "toroni-proto", members: &[], foreign: Some(&["blake3", "thiserror"]) },
+    Crate {
+        name: "toroni-proto",
+        // Its tests use the testkit.
+        members: &["toroni-testkit"],
+        foreign: Some(&["blake3", "thiserror"]),
+    },
     // Sockets, the settings of a host, and the node. It does not know how loss is repaired.
     Crate {
         name: "toroni-net",

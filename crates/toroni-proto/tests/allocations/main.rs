@@ -5,9 +5,6 @@
 
 mod tcp;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
 use toroni_proto::arrivals::{Arrivals, Flow, Inbox};
 use toroni_proto::audience::Name;
 use toroni_proto::batcher::Now;
@@ -23,33 +20,15 @@ use toroni_proto::wire::{
     Address, Flags, Header, Key, Keys, LostReason, NodeName, Policy, Receiver as Id, Repairers,
     Start, TableName, TopicNumber,
 };
-
-struct Counting;
-
-thread_local! { static COUNT: Cell<usize> = const { Cell::new(0) } }
-
-// SAFETY: the system's allocator does all of it; the counter neither allocates nor panics.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let _ = COUNT.try_with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's layout.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's pointer and layout.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
+use toroni_testkit::allocations::{Counting, allocations};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
 /// Counts what a call of a machine allocates. What the test itself allocates does not count.
 fn counted<R>(count: &mut usize, call: impl FnOnce() -> R) -> R {
-    let before = COUNT.with(Cell::get);
-    let result = call();
-    *count += COUNT.with(Cell::get) - before;
+    let (allocated, result) = allocations(call);
+    *count += allocated;
     result
 }
 
