@@ -56,6 +56,7 @@ const TARGETS: &[Target] = &[
     Target { name: "frames", longest: 800 },
     Target { name: "connections", longest: 480 },
     Target { name: "batches", longest: 600 },
+    Target { name: "node_file", longest: 1200 },
 ];
 
 /// Targets that need the program, or the library with its crash points. A feature of the same name adds it.

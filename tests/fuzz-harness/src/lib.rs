@@ -11,6 +11,7 @@
 //! - `patterns`: any bytes where a subscriber stores its patterns, compared with the oracle.
 //! - `network`: any bytes as a datagram or a frame of the network protocol, and between its sender and receiver, or its
 //!   server and clients.
+//! - `node_file`: any bytes as the file of a node.
 //! - `sequencer`: any bytes as a batch of commands, or as a snapshot of the sequencer.
 //! - `operations`: lists of operations, compared with the oracle.
 
@@ -22,6 +23,7 @@ pub mod command_line;
 pub mod hostile;
 mod input;
 pub mod network;
+pub mod node_file;
 pub mod operations;
 pub mod patterns;
 #[cfg(feature = "program")]

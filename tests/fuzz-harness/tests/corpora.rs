@@ -5,7 +5,9 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use toroni_fuzz_harness::{Directory, hostile, network, operations, patterns, sequencer, topics};
+use toroni_fuzz_harness::{
+    Directory, hostile, network, node_file, operations, patterns, sequencer, topics,
+};
 #[cfg(feature = "program")]
 use toroni_fuzz_harness::{command_line, recordings};
 
@@ -65,6 +67,28 @@ fn connections_of_the_corpus() {
 #[test]
 fn batches_of_the_corpus() {
     repeat("batches", sequencer::fuzz);
+}
+
+#[test]
+fn node_files_of_the_corpus() {
+    repeat("node_file", node_file::fuzz);
+}
+
+/// The fuzzer finds no long word by itself.
+#[test]
+fn the_dictionary_of_node_files_has_every_section_and_key() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("fuzz");
+    let words = std::fs::read_to_string(root.join("dictionaries/node_file")).unwrap();
+    let sections = toroni_net::node::config::schema::sections();
+    let wanted: std::collections::BTreeSet<String> = sections
+        .iter()
+        .flat_map(|section| {
+            let keys = section.keys.iter().map(|key| format!("\"{} = \"", key.name));
+            keys.chain([format!("\"{}\\x0a\"", section.header())])
+        })
+        .collect();
+    let missing: Vec<&String> = wanted.iter().filter(|word| !words.contains(*word)).collect();
+    assert!(missing.is_empty(), "{missing:#?}");
 }
 
 #[test]

@@ -129,6 +129,7 @@ pub(super) const CRATES: &[Crate] = &[
         members: &[
             "toroni",
             "toroni-cli",
+            "toroni-net",
             "toroni-oracle",
             "toroni-proto",
             "toroni-sequencer",
