@@ -205,7 +205,7 @@ impl Locked<'_> {
         self.lead_processor(which, |core| {
             let other_waits = core.wants_leader().is_some() && !core.dispatcher.wake_follower();
             let turn = other_waits.then(|| Instant::now() + TURN);
-            turn.into_iter().chain(deadline).min()
+            Wait::Until(turn.into_iter().chain(deadline).min())
         });
         true
     }
@@ -215,8 +215,7 @@ impl Locked<'_> {
     fn check_engines(&mut self) {
         for which in 0..self.processors.len() {
             if self.processors[which].wants_leader() {
-                let now = Instant::now();
-                self.lead_processor(which, |_| Some(now));
+                self.lead_processor(which, |_| Wait::Not);
             }
         }
         self.end_speculation();
@@ -224,25 +223,30 @@ impl Locked<'_> {
         self.dispatcher.since_lead = 0;
     }
 
-    fn lead_processor(&mut self, which: usize, until: impl FnOnce(&mut Core) -> Option<Instant>) {
+    fn lead_processor(&mut self, which: usize, wait: impl FnOnce(&mut Core) -> Wait) {
         self.dispatcher.handlers -= 1;
         self.dispatcher.leaders += 1;
         self.dispatcher.since_lead = 0;
         self.dispatcher.last_led = which;
         self.processors[which].acquire_leadership(ThreadId::current());
-        let until = until(self);
-        let watch = self.watch();
-        let is_immediate = self.has_work();
-        let tick = if is_immediate { None } else { self.begin_tick() };
-        let until = watch.into_iter().chain(until).chain(tick).min();
-        let timeout = if is_immediate { Some(Duration::ZERO) } else { until.map(left) };
-        self.handle_aio_events(which, timeout);
-        self.end_tick(tick);
-        self.stop_checking(tick);
-        self.unwatch(watch);
+        match wait(self) {
+            Wait::Until(deadline) if !self.has_work() => self.lead_until(which, deadline),
+            _ => self.handle_aio_events(which, Some(Duration::ZERO)),
+        }
         self.processors[which].release_leadership();
         self.dispatcher.leaders -= 1;
         self.dispatcher.handlers += 1;
+    }
+
+    /// Waits as the leader of a processor.
+    fn lead_until(&mut self, which: usize, deadline: Option<Instant>) {
+        let watch = self.watch();
+        let tick = self.begin_tick();
+        let until = watch.into_iter().chain(deadline).chain(tick).min();
+        self.handle_aio_events(which, until.map(left));
+        self.end_tick(tick);
+        self.stop_checking(tick);
+        self.unwatch(watch);
     }
 
     fn wait_as_follower(&mut self, deadline: Option<Instant>, flag: Option<&AtomicBool>) {
@@ -349,6 +353,12 @@ enum Wait {
 
 impl End {
     fn wait(&mut self) -> Wait {
+        // The two usual timeouts need no clock.
+        match self.timeout {
+            None => return Wait::Until(None),
+            Some(Duration::ZERO) => return Wait::Not,
+            Some(_) => {}
+        }
         let now = Instant::now();
         let timeout = self.timeout;
         let at = *self.at.get_or_insert_with(|| timeout.and_then(|limit| now.checked_add(limit)));

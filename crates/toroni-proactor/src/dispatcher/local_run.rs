@@ -102,7 +102,7 @@ impl LocalRun {
         let Some(outcome) = offer.outcome.take() else {
             let Some(key) = collected.keys.pop() else { return ControlFlow::Continue(offer) };
             if !mutant("collected_start_unseen") {
-                offer.request.on().changed(kind, State::Initialized, State::Deferred);
+                offer.request.on().changed_in_run(kind, State::Initialized, State::Deferred);
             }
             collected.starts.push(Begun { key, offer });
             return ControlFlow::Break(key);
@@ -113,7 +113,7 @@ impl LocalRun {
         collected.room -= 1;
         collected.serial = collected.serial.wrapping_add(1);
         let key = Key::outside(self.number, collected.serial);
-        offer.request.on().changed(kind, State::Initialized, State::ResultReady);
+        offer.request.on().changed_in_run(kind, State::Initialized, State::ResultReady);
         let Offer { processor, request, completion, .. } = offer;
         let done = Done { kind, descriptor: request.descriptor, outcome };
         collected.results.push_back(Finished { processor, completion, done });
@@ -127,7 +127,7 @@ impl LocalRun {
         if collected.is_open {
             collected.attempted = Some(index);
             // So that the handler may attempt the next operation.
-            request.on().changed(request.kind, State::Ready, State::Completed);
+            request.on().changed_in_run(request.kind, State::Ready, State::Completed);
         }
         collected.is_open
     }
@@ -143,7 +143,7 @@ impl LocalRun {
 /// Counts a result that is no longer waiting for its handler in a local run.
 fn leaves_results(done: &Done) {
     if let Some(descriptor) = &done.descriptor {
-        descriptor.changed(done.kind, State::ResultReady, State::Completed);
+        descriptor.changed_in_run(done.kind, State::ResultReady, State::Completed);
     }
 }
 
@@ -298,7 +298,7 @@ impl Core {
         }
         // Afterwards, so that another thread never finds the direction idle.
         if !mutant("collected_start_unseen") {
-            descriptor.changed(kind, State::Deferred, State::Initialized);
+            descriptor.changed_in_run(kind, State::Deferred, State::Initialized);
         }
     }
 
@@ -311,7 +311,7 @@ impl Core {
         operation.processor = processor;
         operation.finish(outcome);
         // The operation counts from here on.
-        operation.request.on().changed(kind, State::ResultReady, State::Completed);
+        operation.request.on().changed_in_run(kind, State::ResultReady, State::Completed);
         self.post_first(index);
     }
 }

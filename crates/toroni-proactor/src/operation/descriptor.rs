@@ -27,11 +27,11 @@ pub(crate) struct Descriptor {
     kind: DescriptorKind,
     /// Operations that wait to read, and to write. If there are none, a start may attempt at once without
     /// overtaking.
-    waiting: [AtomicU32; 2],
+    waiting: [Count; 2],
     /// Operations that are READY.
-    ready: AtomicU32,
+    ready: Count,
     /// Operations that are finished, and whose handlers have not been called.
-    results: [AtomicU32; 2],
+    results: [Count; 2],
     edges: Arc<Edges>,
     /// Held by a thread that attempts a write outside of the proactor's lock, until the operation is over or
     /// waits.
@@ -50,7 +50,7 @@ impl Descriptor {
             descriptor,
             kind,
             waiting: Default::default(),
-            ready: AtomicU32::new(0),
+            ready: Count::default(),
             results: Default::default(),
             edges: Arc::default(),
             writing: Mutex::new(()),
@@ -69,7 +69,7 @@ impl Descriptor {
 
     /// Returns whether no operation of that direction is started or deferred.
     pub(crate) fn is_idle(&self, kind: OperationKind) -> bool {
-        self.waiting[usize::from(kind.is_reading())].load(Ordering::Relaxed) == 0
+        self.waiting[usize::from(kind.is_reading())].get() == 0
     }
 
     /// Returns what is known about its readiness. Engines keep a reference, which does not keep the
@@ -78,33 +78,67 @@ impl Descriptor {
         &self.edges
     }
 
-    /// Counts an operation's change of state.
+    /// Counts an operation's change of state. Called under the proactor's lock.
     pub(crate) fn changed(&self, kind: OperationKind, before: State, after: State) {
+        self.count(kind, before, after, Count::add_locked);
+    }
+
+    /// Counts a change of state in a local run, by a thread that need not hold the proactor's lock.
+    pub(crate) fn changed_in_run(&self, kind: OperationKind, before: State, after: State) {
+        self.count(kind, before, after, Count::add_in_run);
+    }
+
+    fn count(&self, kind: OperationKind, before: State, after: State, add: fn(&Count, i32)) {
         let waits = |state| matches!(state, State::Started | State::Ready | State::Deferred);
         let has_result = |state| state == State::ResultReady;
         let direction = usize::from(kind.is_reading());
-        count(&self.waiting[direction], waits(before), waits(after));
-        count(&self.results[direction], has_result(before), has_result(after));
-        count(&self.ready, before == State::Ready, after == State::Ready);
+        let change = |count, before, after| {
+            if before != after {
+                add(count, if after { 1 } else { -1 });
+            }
+        };
+        change(&self.waiting[direction], waits(before), waits(after));
+        change(&self.results[direction], has_result(before), has_result(after));
+        change(&self.ready, before == State::Ready, after == State::Ready);
     }
 
     /// Returns whether any of its operations are READY. Called under the proactor's lock.
     pub(crate) fn has_ready(&self) -> bool {
-        self.ready.load(Ordering::Relaxed) > 0
+        self.ready.get() > 0
     }
 
     /// Returns the number of operations of that direction whose results wait for their handlers.
     pub(crate) fn results(&self, kind: OperationKind) -> u32 {
-        self.results[usize::from(kind.is_reading())].load(Ordering::Relaxed)
+        self.results[usize::from(kind.is_reading())].get()
     }
 }
 
-fn count(counter: &AtomicU32, before: bool, after: bool) {
-    match (before, after) {
-        (false, true) => counter.fetch_add(1, Ordering::Relaxed),
-        (true, false) => counter.fetch_sub(1, Ordering::Relaxed),
-        _ => 0,
-    };
+/// A number of operations that is the sum of two parts. What the proactor's lock protects is changed by plain
+/// stores; only local runs, which have locks of their own, need an atomic addition.
+///
+/// An operation that moves from one part to the other is added before it is subtracted, so a reader without the
+/// lock never misses one.
+#[derive(Debug, Default)]
+struct Count {
+    locked: AtomicU32,
+    in_runs: AtomicU32,
+}
+
+impl Count {
+    fn add_locked(&self, change: i32) {
+        let before = self.locked.load(Ordering::Relaxed);
+        self.locked.store(before.wrapping_add_signed(change), Ordering::Relaxed);
+    }
+
+    /// *Releases* the other part, so that whoever sees this change sees what it follows.
+    fn add_in_run(&self, change: i32) {
+        self.in_runs.fetch_add(change.cast_unsigned(), Ordering::Release);
+    }
+
+    fn get(&self) -> u32 {
+        let in_runs = self.in_runs.load(Ordering::Acquire);
+        in_runs.wrapping_add(self.locked.load(Ordering::Relaxed))
+    }
 }
 
 /// Counts when a descriptor was reported ready, and when an attempt found it not ready. An *edge* is one such
@@ -163,5 +197,31 @@ impl AsFd for Descriptor {
 impl AsRawFd for Descriptor {
     fn as_raw_fd(&self) -> RawFd {
         self.descriptor.as_raw_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Count;
+    use std::thread;
+
+    /// As if a thread ended local runs, one after another.
+    #[test]
+    fn an_operation_that_leaves_a_local_run_is_never_missed() {
+        const OPERATIONS: i32 = 500_000;
+        let count = Count::default();
+        count.add_in_run(OPERATIONS);
+        thread::scope(|scope| {
+            let moving = scope.spawn(|| {
+                for _ in 0..OPERATIONS {
+                    count.add_locked(1);
+                    count.add_in_run(-1);
+                }
+            });
+            while !moving.is_finished() {
+                assert!(count.get() >= OPERATIONS.cast_unsigned(), "one seems to be over");
+            }
+        });
+        assert_eq!(count.get(), OPERATIONS.cast_unsigned());
     }
 }

@@ -22,7 +22,7 @@ impl Locked<'_> {
     /// Attempts an operation that is READY and in no list. If the thread's local run is open, the handler follows
     /// before the lock is taken again.
     pub(crate) fn try_ready(&mut self, index: u32, round: &mut Round<'_>) -> Tried {
-        let attempt = self.processors[self.pool[index].processor].provider.attempt();
+        let attempt = self.processors[self.pool[index].processor].attempt;
         let operation = &mut self.pool[index];
         let mut request = operation.request.lend();
         if !round.is_open() {

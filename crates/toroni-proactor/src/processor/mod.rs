@@ -10,7 +10,7 @@ mod start_aio;
 pub(crate) use dedicated::run_dedicated;
 
 use crate::interrupt::InterruptStrategy;
-use crate::operation::{Key, List, Membership, Pool, Request};
+use crate::operation::{Key, List, Membership, Outcome, Pool, Request};
 use crate::provider::{Engine, Provider};
 use crate::sys::ThreadId;
 use crate::wait::WaitStrategy;
@@ -27,6 +27,8 @@ pub(crate) struct Processor {
     /// The number of operations that are READY: at the dispatcher, or being attempted.
     ready: usize,
     provider: Box<dyn Provider>,
+    /// [`Provider::attempt`], asked once.
+    attempt: fn(&mut Request) -> Option<Outcome>,
     wait: Arc<dyn WaitStrategy>,
     interrupt: Box<dyn InterruptStrategy>,
     /// The reusable read of the interrupt strategy.
@@ -66,6 +68,7 @@ impl Processor {
             deferred: List::new(Membership::Deferred(number)),
             finished: List::new(Membership::Finished(number)),
             ready: 0,
+            attempt: engine.provider.attempt(),
             provider: engine.provider,
             wait: engine.wait,
             interrupt: engine.interrupt,
