@@ -1,12 +1,9 @@
-//! The state behind the lock: the operations, the dispatcher and the processors. Their algorithms are in
+//! The state behind the lock of a shard: the operations, the dispatcher and the processors. Their algorithms are in
 //! `dispatcher/` and `processor/`, as methods of this type, because each uses all three.
 
 use crate::dispatcher::Dispatcher;
-use crate::hook::mutant;
 use crate::operation::Pool;
 use crate::processor::Processor;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 pub(crate) struct Core {
@@ -14,9 +11,8 @@ pub(crate) struct Core {
     pub(crate) dispatcher: Dispatcher,
     /// The primary processor, and optionally a secondary one.
     pub(crate) processors: Vec<Processor>,
+    /// The same in all shards: it is changed with all of them locked.
     pub(crate) phase: Phase,
-    /// The number of starts that run outside of the lock, except those by handlers.
-    pub(crate) starting: Arc<AtomicUsize>,
     /// How long closing a proactor waits for each engine to release its operations. Then they are leaked:
     /// memory that the kernel may still write to is never freed.
     pub(crate) drain_timeout: Duration,
@@ -46,7 +42,6 @@ impl Core {
             dispatcher: Dispatcher::new(),
             processors,
             phase: Phase::Running,
-            starting: Arc::default(),
             drain_timeout: DRAIN_TIMEOUT,
         }
     }
@@ -67,16 +62,8 @@ impl Core {
         matches!(self.phase, Phase::Running | Phase::Finishing)
     }
 
-    /// Completes a graceful stop if everything is over, and makes every thread leave. A start that is under way
-    /// may have transferred already and must be dispatched then; its thread calls this again when that is
-    /// known.
-    pub(crate) fn stop_if_finished(&mut self) {
-        if self.phase == Phase::Finishing
-            && self.outstanding() == 0
-            && (self.starting.load(Ordering::SeqCst) == 0 || mutant("finish_forgets_starts"))
-        {
-            self.phase = Phase::Finished;
-            self.wake_everybody();
-        }
+    /// Returns whether nothing is left to do in this shard for a graceful stop.
+    pub(crate) fn may_have_finished(&self) -> bool {
+        self.phase == Phase::Finishing && self.outstanding() == 0
     }
 }

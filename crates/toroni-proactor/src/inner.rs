@@ -1,19 +1,20 @@
-//! What all handles of a proactor share: the lock, and what never changes.
+//! What all handles of a proactor share: the shards, and what never changes.
 
-use crate::config::{Config, Effective, create_engine};
+use crate::config::{Config, Effective, ProcessorType, create_engine};
 use crate::core::{Core, Phase};
 use crate::dispatcher::local_run::{self, Offer};
 use crate::dispatcher::{self, After, Notify};
 use crate::error::{OperationError, SetupError, StartError};
 use crate::fork::Generation;
 use crate::hook::{Point, point};
-use crate::lock::{Lock, Locked};
-use crate::operation::{Completion, Descriptor, Key, OperationKind, Outcome, Pool, Request};
+use crate::lock::Locked;
+use crate::operation::{Completion, Descriptor, Id, OperationKind, Outcome, Pool, Request};
 use crate::processor::{Processor, run_dedicated};
+use crate::shards::{Shard, Shards};
 use crate::sys::{SignalSet, ThreadId};
 use std::ops::ControlFlow;
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -22,17 +23,15 @@ use std::time::{Duration, Instant};
 pub(crate) type Returned = (StartError, Box<dyn Completion>);
 
 pub(crate) struct Inner {
-    pub(crate) lock: Lock,
+    pub(crate) shards: Shards,
     routes: Vec<Route>,
     effective: Vec<Effective>,
     generation: Generation,
-    /// Whether new operations are accepted. The phase behind the lock decides; this copy is for checks
-    /// outside of it.
+    /// Whether new operations are accepted. The phase behind the locks decides; this copy is for checks
+    /// outside of them.
     accepts: AtomicBool,
-    /// [`Core::starting`].
-    starting: Arc<AtomicUsize>,
-    /// Whether the dispatcher has recently seen handlers sleep.
-    handlers_sleep: Arc<AtomicBool>,
+    /// Whether the dispatcher of each shard has recently seen handlers sleep.
+    handlers_sleep: Vec<Arc<AtomicBool>>,
     dedicated: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -45,45 +44,64 @@ struct Route {
     collects: bool,
 }
 
-impl Inner {
-    /// Creates the engines, and starts the threads of dedicated processors.
-    pub(crate) fn new(config: &Config) -> Result<Arc<Self>, SetupError> {
-        config.check()?;
+/// A new shard, and what does not change.
+struct Part {
+    core: Core,
+    routes: Vec<Route>,
+    effective: Vec<Effective>,
+}
+
+impl Part {
+    /// Creates the engines of one shard.
+    fn new(config: &Config) -> Result<Self, SetupError> {
         let mut pool = Pool::new();
         let (mut processors, mut routes, mut effective) = (Vec::new(), Vec::new(), Vec::new());
         for (number, wanted) in config.processors().iter().enumerate() {
             let (engine, chosen) = create_engine(wanted)?;
+            let is_dedicated = chosen.config.processor_type == ProcessorType::Dedicated;
             routes.push(Route {
                 effective: chosen.operations,
                 eager: engine.provider.eager(),
                 speculates: engine.provider.speculates(),
-                collects: engine.provider.can_start_in_any_thread()
-                    && chosen.config.processor_type == crate::config::ProcessorType::Shared,
+                collects: engine.provider.can_start_in_any_thread() && !is_dedicated,
             });
             let limit = chosen.config.max_operations.unwrap_or(usize::MAX);
-            let is_dedicated =
-                chosen.config.processor_type == crate::config::ProcessorType::Dedicated;
             processors.push(Processor::new(number, is_dedicated, limit, engine, &mut pool));
             effective.push(chosen);
         }
-        let leaders: Vec<usize> =
-            (0..processors.len()).filter(|which| processors[*which].is_dedicated()).collect();
-        let core = Core::new(pool, processors);
+        Ok(Self { core: Core::new(pool, processors), routes, effective })
+    }
+}
+
+impl Inner {
+    /// Creates the engines, and starts the threads of dedicated processors.
+    pub(crate) fn new(config: &Config) -> Result<Arc<Self>, SetupError> {
+        Self::with_shards(config, 1)
+    }
+
+    /// As [`Inner::new`], with this many shards.
+    pub(crate) fn with_shards(config: &Config, shards: Shard) -> Result<Arc<Self>, SetupError> {
+        config.check()?;
+        let parts = (0..shards).map(|_| Part::new(config)).collect::<Result<Vec<_>, _>>()?;
+        // The same configuration makes the same of each shard.
+        let (mut routes, mut effective) = (Vec::new(), Vec::new());
+        let cores = parts.into_iter().map(|part| {
+            (routes, effective) = (part.routes, part.effective);
+            part.core
+        });
+        let cores: Vec<Core> = cores.collect();
         let inner = Arc::new(Self {
             routes,
             effective,
             generation: Generation::current(),
             accepts: AtomicBool::new(true),
-            starting: Arc::clone(&core.starting),
-            handlers_sleep: core.dispatcher.handlers_sleep(),
-            lock: Lock::new(core),
+            handlers_sleep: cores.iter().map(|core| core.dispatcher.handlers_sleep()).collect(),
+            shards: Shards::new(cores),
             dedicated: Mutex::new(Vec::new()),
         });
-        for which in leaders {
-            if let Err(source) = inner.spawn_leader(which) {
-                inner.close();
-                return Err(SetupError::System { action: "start a dedicated thread", source });
-            }
+        if let Err(source) = inner.spawn_leaders() {
+            inner.close();
+            return Err(SetupError::System { action: "start a dedicated thread", source });
         }
         Ok(inner)
     }
@@ -97,7 +115,7 @@ impl Inner {
         &self,
         mut request: Request,
         completion: Box<dyn Completion>,
-    ) -> Result<Key, Returned> {
+    ) -> Result<Id, Returned> {
         let operation = request.kind;
         let _starting = Starting::new(self);
         if let Err(error) = self.accepts(operation) {
@@ -117,11 +135,12 @@ impl Inner {
         let written = (eager.is_some() && operation == OperationKind::WriteStream)
             .then(|| Arc::clone(request.on()));
         let _turn = written.as_ref().map(|descriptor| descriptor.turn());
+        let shard = self.shards.of(&request);
+        let is_in_handler = self.shards.calling() == Some(shard);
         // If handlers sleep, its turn would come late.
-        let is_in_handler = self.lock.is_in_handler();
         let waits_its_turn = (self.routes[which].speculates)(&request)
             && is_in_handler
-            && !self.handlers_sleep.load(Ordering::Relaxed);
+            && !self.handlers_sleep[usize::from(shard)].load(Ordering::Relaxed);
         // It must not overtake an operation that waits.
         let outcome = match eager {
             Some(attempt) if request.is_idle() && !waits_its_turn => attempt(&mut request),
@@ -134,12 +153,12 @@ impl Inner {
         let mut offer = Offer { processor: which, request, completion, outcome };
         if is_in_handler && is_alone && is_collected && self.routes[which].collects {
             offer = match local_run::collect(offer) {
-                ControlFlow::Break(key) => return Ok(key),
+                ControlFlow::Break(key) => return Ok(Id { shard, key }),
                 ControlFlow::Continue(offer) => offer,
             };
         }
         let Offer { request, completion, outcome, .. } = offer;
-        let mut core = self.lock.lock();
+        let mut core = self.shards.lock(shard);
         if !is_alone && descriptor.is_some() {
             // Another thread may have collected an operation that comes first.
             core.end_local_runs();
@@ -162,15 +181,15 @@ impl Inner {
             core.pool[key.index].processor = which;
             core.pool[key.index].finish(outcome);
             core.post_first(key.index);
-            return Ok(key);
+            return Ok(Id { shard, key });
         }
         match core.start_aio(which, key.index) {
-            Ok(()) => Ok(key),
+            Ok(()) => Ok(Id { shard, key }),
             // A part has been transferred: if this start were refused, the caller would send that part again.
             Err(errno) if core.pool[key.index].request.moved > 0 => {
                 core.pool[key.index].outcome = Some(Outcome::of(Err(errno)));
                 core.post_completion(key.index, Notify::Strong);
-                Ok(key)
+                Ok(Id { shard, key })
             }
             Err(errno) => {
                 let completion = core.pool.destroy(key.index).expect("given above");
@@ -181,9 +200,9 @@ impl Inner {
         }
     }
 
-    /// Takes the lock, and ends the local runs of all threads: everything that was started is in its list.
-    fn lock_all(&self) -> Locked<'_> {
-        let mut core = self.lock.lock();
+    /// Locks a shard, and ends the local runs of its threads: everything that was started there is in its list.
+    fn lock_settled(&self, shard: Shard) -> Locked<'_> {
+        let mut core = self.shards.lock(shard);
         core.end_local_runs();
         core
     }
@@ -197,7 +216,7 @@ impl Inner {
         if let Err(error) = self.accepts(OperationKind::Post) {
             return Err((error, completion));
         }
-        let mut core = self.lock.lock();
+        let mut core = self.shards.lock(self.shards.here());
         if !core.accepts() {
             return Err((StartError::Stopping { operation: OperationKind::Post }, completion));
         }
@@ -214,7 +233,7 @@ impl Inner {
         if !self.generation.is_current() {
             return Err((StartError::Forked, completion));
         }
-        let mut core = self.lock.lock();
+        let mut core = self.shards.lock(self.shards.here());
         if core.phase == Phase::Closing {
             return Err((StartError::Stopping { operation: OperationKind::Post }, completion));
         }
@@ -227,7 +246,7 @@ impl Inner {
         &self,
         after: Duration,
         completion: Box<dyn Completion>,
-    ) -> Result<Key, Returned> {
+    ) -> Result<Id, Returned> {
         // A time that the clock cannot represent is far enough away.
         const FAR: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
         let now = Instant::now();
@@ -238,22 +257,23 @@ impl Inner {
         &self,
         deadline: Instant,
         completion: Box<dyn Completion>,
-    ) -> Result<Key, Returned> {
+    ) -> Result<Id, Returned> {
         if let Err(error) = self.accepts(OperationKind::Timer) {
             return Err((error, completion));
         }
-        let mut core = self.lock.lock();
+        let shard = self.shards.here();
+        let mut core = self.shards.lock(shard);
         if !core.accepts() {
             return Err((StartError::Stopping { operation: OperationKind::Timer }, completion));
         }
         let key = core.pool.create(Request::timer(), Some(completion));
         core.start_timer(key, deadline);
-        Ok(key)
+        Ok(Id { shard, key })
     }
 
     /// Cancels one operation or timer. Returns whether it was asked to end.
-    pub(crate) fn cancel(&self, key: Key) -> bool {
-        self.generation.is_current() && self.lock_all().cancel_one(key)
+    pub(crate) fn cancel(&self, Id { shard, key }: Id) -> bool {
+        self.generation.is_current() && self.lock_settled(shard).cancel_one(key)
     }
 
     /// Cancels all operations of a descriptor. Returns their number.
@@ -261,13 +281,13 @@ impl Inner {
         if !self.generation.is_current() {
             return 0;
         }
-        self.lock_all().cancel_aio(descriptor)
+        self.lock_settled(descriptor.home()).cancel_aio(descriptor)
     }
 
     /// Stops watching a descriptor that another library continues to use.
     pub(crate) fn forget(&self, descriptor: &Descriptor) {
         if self.generation.is_current() {
-            self.lock.lock().forget(descriptor.as_fd());
+            self.shards.lock(descriptor.home()).forget(descriptor.as_fd());
         }
     }
 
@@ -279,59 +299,65 @@ impl Inner {
         if !self.generation.is_current() {
             return 0;
         }
-        dispatcher::handle_events(&self.lock, timeout, until)
+        dispatcher::handle_events(&self.shards, self.shards.here(), timeout, until)
     }
 
     /// Makes every thread in `handle_events` check whether it should leave.
     pub(crate) fn wake_everybody(&self) {
         if self.generation.is_current() {
-            self.lock.lock().wake_everybody();
+            self.shards.numbers().for_each(|shard| self.shards.lock(shard).wake_everybody());
         }
     }
 
     /// Makes all threads leave; operations continue.
     pub(crate) fn stop(&self) {
         if self.generation.is_current() {
-            let mut core = self.lock_all();
-            if core.phase != Phase::Closing {
-                core.phase = Phase::Stopped;
-                core.wake_everybody();
+            for core in &mut self.shards.all_settled() {
+                if core.phase != Phase::Closing {
+                    core.phase = Phase::Stopped;
+                    core.wake_everybody();
+                }
             }
         }
     }
 
     /// Refuses new starts and cancels everything. Threads leave when all handlers have been called.
     pub(crate) fn finish(&self) {
-        if self.generation.is_current() {
-            let mut core = self.lock_all();
-            if matches!(core.phase, Phase::Running | Phase::Stopped) {
+        if !self.generation.is_current() {
+            return;
+        }
+        let mut all = self.shards.all_settled();
+        if matches!(all[0].phase, Phase::Running | Phase::Stopped) {
+            // Before the count of starts that have not seen it is read: see `Starting`.
+            self.accepts.store(false, Ordering::SeqCst);
+            for core in &mut all {
                 core.phase = Phase::Finishing;
-                // Before the count of starts that have not seen it is read: see `Starting`.
-                self.accepts.store(false, Ordering::SeqCst);
                 core.cancel_all();
                 core.cancel_timers();
-                core.stop_if_finished();
             }
+            drop(all);
+            self.shards.stop_if_finished();
         }
     }
 
     pub(crate) fn restart(&self) {
         if self.generation.is_current() {
-            let mut core = self.lock.lock();
-            if core.phase != Phase::Closing {
-                core.phase = Phase::Running;
-                self.accepts.store(true, Ordering::Relaxed);
+            for core in &mut self.shards.all() {
+                if core.phase != Phase::Closing {
+                    core.phase = Phase::Running;
+                    self.accepts.store(true, Ordering::Relaxed);
+                }
             }
         }
     }
 
     /// Returns whether threads leave.
     pub(crate) fn is_stopped(&self) -> bool {
-        !self.generation.is_current() || !self.lock.lock().dispatches()
+        !self.generation.is_current() || !self.shards.lock(self.shards.here()).dispatches()
     }
 
     pub(crate) fn outstanding(&self) -> usize {
-        if self.generation.is_current() { self.lock_all().outstanding() } else { 0 }
+        if self.generation.is_current() { self.shards.outstanding_from(0) } else { 0 }
     }
 
     /// Closes the proactor: nothing starts or is dispatched any more. Returns when the kernel has released
@@ -339,23 +365,33 @@ impl Inner {
     /// buffers.
     pub(crate) fn close(self: &Arc<Self>) {
         if !self.generation.is_current() {
-            // A child process shares the parent's rings and descriptors, and may find the lock held.
+            // A child process shares the parent's rings and descriptors, and may find a lock held.
             std::mem::forget(Arc::clone(self));
             return;
         }
-        let mut core = self.lock_all();
-        core.phase = Phase::Closing;
+        let mut all = self.shards.all_settled();
         self.accepts.store(false, Ordering::Relaxed);
-        core.wake_everybody();
-        core.processors.iter_mut().for_each(Processor::interrupt_leader);
-        drop(core);
+        for core in &mut all {
+            core.phase = Phase::Closing;
+            core.wake_everybody();
+            core.processors.iter_mut().for_each(Processor::interrupt_leader);
+        }
+        drop(all);
         let dedicated = std::mem::take(&mut *self.dedicated.lock().expect("never panics"));
         for leader in dedicated {
             // One that panicked has reported that, and its engine is not idle.
             let _ = leader.join();
         }
+        let idle = self.shards.numbers().filter(|shard| self.close_shard(*shard)).count();
+        if idle < self.shards.numbers().count() {
+            // The kernel still works on some operations.
+            std::mem::forget(Arc::clone(self));
+        }
+    }
 
-        let mut core = self.lock.lock();
+    /// Returns whether the kernel has released everything in a shard.
+    fn close_shard(&self, shard: Shard) -> bool {
+        let mut core = self.shards.lock(shard);
         for which in 0..core.processors.len() {
             // If its leader panicked, nothing can drain it.
             if !core.processors[which].is_dedicated() && !core.processors[which].is_led() {
@@ -371,11 +407,11 @@ impl Inner {
             drop(core);
             drop(left);
         } else {
-            // The kernel still works on some of them: they are never freed.
+            // They are never freed.
             drop(core);
             std::mem::forget(left);
-            std::mem::forget(Arc::clone(self));
         }
+        is_idle
     }
 
     fn accepts(&self, operation: OperationKind) -> Result<(), StartError> {
@@ -388,21 +424,33 @@ impl Inner {
         Ok(())
     }
 
-    fn spawn_leader(self: &Arc<Self>, which: usize) -> Result<(), std::io::Error> {
+    /// Starts the threads of dedicated processors.
+    fn spawn_leaders(self: &Arc<Self>) -> Result<(), std::io::Error> {
+        for shard in self.shards.numbers() {
+            for which in 0..self.routes.len() {
+                if self.shards.lock(shard).processors[which].is_dedicated() {
+                    self.spawn_leader(shard, which)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn spawn_leader(self: &Arc<Self>, shard: Shard, which: usize) -> Result<(), std::io::Error> {
         let inner = Arc::clone(self);
         // Signal handlers must run in a thread of the program, so the new thread blocks all signals from its
         // first instruction.
         let before = SignalSet::all().set_in_this_thread();
         let spawned = thread::Builder::new()
             .name("toroni-proactor".to_owned())
-            .spawn(move || run_dedicated(&inner.lock, which));
+            .spawn(move || run_dedicated(&inner.shards, shard, which));
         before.set_in_this_thread();
         self.dedicated.lock().expect("never panics").push(spawned?);
         Ok(())
     }
 }
 
-/// Counts a start that runs outside of the lock, by a thread that is in none of the proactor's handlers: a
+/// Counts a start that runs outside of the locks, by a thread that is in none of the proactor's handlers: a
 /// graceful stop waits for it. A handler needs no such count, because it is outstanding itself.
 ///
 /// Either the start sees that nothing is accepted any more, or `finish` sees the start.
@@ -410,9 +458,9 @@ struct Starting<'a>(Option<&'a Inner>);
 
 impl<'a> Starting<'a> {
     fn new(inner: &'a Inner) -> Self {
-        let counted = (!inner.lock.is_in_handler()).then_some(inner);
+        let counted = inner.shards.calling().is_none().then_some(inner);
         if let Some(inner) = counted {
-            inner.starting.fetch_add(1, Ordering::SeqCst);
+            inner.shards.begin_start();
         }
         Self(counted)
     }
@@ -421,10 +469,10 @@ impl<'a> Starting<'a> {
 impl Drop for Starting<'_> {
     fn drop(&mut self) {
         let Some(inner) = self.0 else { return };
-        inner.starting.fetch_sub(1, Ordering::SeqCst);
+        inner.shards.end_start();
         // Otherwise `finish` is still to come, and reads the count then.
         if !inner.accepts.load(Ordering::SeqCst) && inner.generation.is_current() {
-            inner.lock.lock().stop_if_finished();
+            inner.shards.stop_if_finished();
         }
     }
 }

@@ -99,6 +99,7 @@ mod operation;
 mod proactor;
 mod processor;
 mod provider;
+mod shards;
 mod sys;
 mod task;
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The one lock of a proactor, and the three points at which it is released.
+//! The lock of a shard, and the three points at which it is released.
 //!
 //! Every entry (start, cancel, post, handle events) holds the lock for its whole length. It releases the lock
 //! only through the methods of [`Locked`], at the paper's three *unlock points*.
@@ -6,6 +6,7 @@
 use crate::core::Core;
 use crate::hook::{Point, point};
 use crate::operation::Descriptor;
+use crate::shards::Shards;
 use crate::wait::WaitStrategy;
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
@@ -14,11 +15,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 thread_local! {
-    /// The proactor whose handler this thread is in: the address of its lock, or 0.
+    /// The shard whose handler this thread is in: the address of its lock, or 0.
     static CALLING: Cell<usize> = const { Cell::new(0) };
 }
 
-/// A proactor's state behind its lock.
+/// A shard's state behind its lock.
 pub(crate) struct Lock {
     core: Mutex<Core>,
     followers: Condvar,
@@ -29,11 +30,7 @@ impl Lock {
         Self { core: Mutex::new(core), followers: Condvar::new() }
     }
 
-    pub(crate) fn lock(&self) -> Locked<'_> {
-        Locked { lock: self, core: Some(self.guard()), closing: None }
-    }
-
-    /// Returns whether this thread is in a handler of this proactor. The operation of that handler lives
+    /// Returns whether this thread is in a handler of this shard. The operation of that handler lives
     /// until it returns.
     pub(crate) fn is_in_handler(&self) -> bool {
         CALLING.get() == std::ptr::from_ref(self).addr()
@@ -49,6 +46,7 @@ impl Lock {
 
 /// The state, locked.
 pub(crate) struct Locked<'a> {
+    shards: &'a Shards,
     lock: &'a Lock,
     /// `None` only at an unlock point.
     core: Option<MutexGuard<'a, Core>>,
@@ -56,7 +54,12 @@ pub(crate) struct Locked<'a> {
     closing: Option<Arc<Descriptor>>,
 }
 
-impl Locked<'_> {
+impl<'a> Locked<'a> {
+    /// Locks one of these shards.
+    pub(crate) fn new(shards: &'a Shards, lock: &'a Lock) -> Self {
+        Self { shards, lock, core: Some(lock.guard()), closing: None }
+    }
+
     /// Unlock point 1: calls the handler of a result that has been taken from the completed list.
     ///
     /// If the handler panics, the proactor's state is the same as if it had returned; the panic then continues.
@@ -85,6 +88,14 @@ impl Locked<'_> {
 
     pub(crate) fn is_in_handler(&self) -> bool {
         self.lock.is_in_handler()
+    }
+
+    /// Completes a graceful stop if everything is over, here and in the other shards.
+    pub(crate) fn stop_if_finished(&mut self) {
+        if self.may_have_finished() {
+            let shards = self.shards;
+            self.unlocked(|| shards.stop_if_finished());
+        }
     }
 
     /// Unlock point 2: sleeps as a follower until woken, or until the timeout.

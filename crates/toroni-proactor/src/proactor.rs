@@ -5,7 +5,7 @@ use crate::dispatcher::After;
 use crate::error::{OperationError, Refused, SetupError, StartError};
 use crate::inner::{Inner, Returned};
 use crate::io::Pending;
-use crate::operation::{Completion, Done, Key, OperationKind};
+use crate::operation::{Completion, Done, Id, OperationKind};
 use crate::task;
 use std::any::Any;
 use std::future::Future;
@@ -61,10 +61,10 @@ impl std::fmt::Debug for WeakProactor {
 ///
 /// It may be kept for any time: when the operation is over, it identifies nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OperationId(Key);
+pub struct OperationId(Id);
 
 impl OperationId {
-    pub(crate) fn key(self) -> Key {
+    pub(crate) fn id(self) -> Id {
         self.0
     }
 }
@@ -78,6 +78,12 @@ impl Proactor {
     /// If an engine of the configuration is not available, or the kernel refuses a descriptor or a thread.
     pub fn new(config: &Config) -> Result<Self, SetupError> {
         Ok(Self { owner: Arc::new(Owner(Inner::new(config)?)) })
+    }
+
+    /// As [`Proactor::new`], with this many shards.
+    #[cfg(test)]
+    pub(crate) fn with_shards(config: &Config, shards: u16) -> Result<Self, SetupError> {
+        Ok(Self { owner: Arc::new(Owner(Inner::with_shards(config, shards)?)) })
     }
 
     /// Creates a proactor with the engines that `TORONI_PROACTOR` names ([`Config::from_environment`]).
@@ -342,7 +348,7 @@ impl std::fmt::Debug for Proactor {
 
 /// Returns the id of a start, or the parts of its completion if it was refused.
 pub(crate) fn identified<C: Completion, B, F>(
-    started: Result<Key, Returned>,
+    started: Result<Id, Returned>,
     parts: fn(C) -> (B, F),
 ) -> Result<OperationId, Refused<B, F>> {
     started.map(OperationId).map_err(|returned| take_back(returned, parts))

@@ -545,6 +545,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ],
     },
     Mutant {
+        name: "finish_forgets_shards",
+        mistake: "a graceful stop is complete when one shard of the proactor has nothing left to do",
+        noticed_by: &[Proactor("shards::a_graceful_stop_waits_for_all_shards")],
+    },
+    Mutant {
         name: "repair_ignores_nothing",
         mistake: "a datagram that was just sent again is sent another time",
         noticed_by: &[Protocol("what_was_just_sent_again_is_ignored_and_said_to_be")],

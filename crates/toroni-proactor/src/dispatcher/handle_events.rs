@@ -5,9 +5,10 @@ use super::local_run::{Lent, LocalRun};
 use super::round::Round;
 use super::{Dispatcher, NotificationState};
 use crate::core::Core;
-use crate::lock::{Lock, Locked, Panic};
+use crate::lock::{Locked, Panic};
 use crate::operation::State;
 use crate::processor::attempt::Tried;
+use crate::shards::{Shard, Shards};
 use crate::sys::ThreadId;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -15,14 +16,15 @@ use std::time::{Duration, Instant};
 /// How long the only thread leads one processor while the other waits for its turn.
 const TURN: Duration = Duration::from_millis(1);
 
-/// Handles events until at least one handler was called, the timeout expires, the proactor is stopped, or
+/// Handles events of a shard until at least one handler was called, the timeout expires, the proactor is stopped, or
 /// another thread sets the flag and wakes everybody. Returns the number of handlers called.
 pub(crate) fn handle_events(
-    lock: &Lock,
+    shards: &Shards,
+    shard: Shard,
     timeout: Option<Duration>,
     until: Option<&AtomicBool>,
 ) -> usize {
-    let mut locked = lock.lock();
+    let mut locked = shards.lock(shard);
     let lent = locked.enter();
     let handled = locked.serve(timeout, until, lent.run());
     locked.leave(lent.run());

@@ -3,9 +3,9 @@
 use super::*;
 use crate::config::create_engine;
 use crate::core::Phase;
-use crate::lock::Lock;
 use crate::operation::{Descriptor, Done, OperationKind, OperationMask, Outcome, Pool};
 use crate::processor::Processor;
+use crate::shards::Shards;
 use crate::sys::ThreadId;
 use crate::tests::common::*;
 use crate::{Config, Datagrams, Proactor, ProcessorConfig, ProcessorType, ProviderType};
@@ -148,10 +148,10 @@ fn a_dedicated_leader_interrupts_the_only_thread() {
 #[test]
 fn each_thread_is_counted_once() {
     const THREADS: usize = 4;
-    let lock = Lock::new(core(&[ProcessorType::Shared]));
+    let shards = Shards::new(vec![core(&[ProcessorType::Shared])]);
     let counted = |followers, leaders, handlers| {
         until(|| {
-            let locked = lock.lock();
+            let locked = shards.lock(0);
             let of = &locked.dispatcher;
             assert_eq!(of.threads(), of.followers + of.leaders + of.handlers);
             (of.followers - of.woken, of.leaders, of.handlers) == (followers, leaders, handlers)
@@ -161,19 +161,19 @@ fn each_thread_is_counted_once() {
         counted(0, 0, 0);
         for _ in 0..THREADS {
             scope.spawn(|| {
-                while lock.lock().dispatches() {
-                    handle_events(&lock, None, None);
+                while shards.lock(0).dispatches() {
+                    handle_events(&shards, 0, None, None);
                 }
             });
         }
         counted(4, 0, 0);
         // An operation that does not end.
         let (reader, _writer) = std::io::pipe().unwrap();
-        let descriptor = Arc::new(Descriptor::new(reader.into()).unwrap());
+        let descriptor = Arc::new(Descriptor::new(reader.into(), 0).unwrap());
         let (done, _idle) = channel();
         let never: Box<dyn Completion> = Box::new(Held(done, channel().1));
         let request = Request::new(OperationKind::WaitReadable, descriptor);
-        let mut locked = lock.lock();
+        let mut locked = shards.lock(0);
         let key = locked.pool.create(request, Some(never));
         locked.start_aio(0, key.index).unwrap();
         drop(locked);
@@ -182,7 +182,7 @@ fn each_thread_is_counted_once() {
         let (done, called) = channel();
         let begin = || {
             let (ends, end) = channel();
-            lock.lock().post(Box::new(Held(done.clone(), end)), After::Posted);
+            shards.lock(0).post(Box::new(Held(done.clone(), end)), After::Posted);
             next(&called);
             ends
         };
@@ -190,7 +190,7 @@ fn each_thread_is_counted_once() {
         counted(1, 1, 2);
         drop(ends);
         counted(3, 1, 0);
-        let mut locked = lock.lock();
+        let mut locked = shards.lock(0);
         locked.phase = Phase::Stopped;
         locked.wake_everybody();
         drop(locked);
@@ -207,7 +207,7 @@ fn the_run_of_a_handler_that_blocks_is_ended_at_the_second_check() {
     let lent = core.lend_local_run();
     assert!(core.open_local_run(lent.run().unwrap()), "there is no other thread");
     let (reader, _writer) = std::io::pipe().unwrap();
-    let descriptor = Arc::new(Descriptor::new(reader.into()).unwrap());
+    let descriptor = Arc::new(Descriptor::new(reader.into(), 0).unwrap());
     let offer = || local_run::Offer {
         processor: 0,
         request: Request::new(OperationKind::ReadStream, Arc::clone(&descriptor)),

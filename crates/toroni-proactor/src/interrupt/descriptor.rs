@@ -72,7 +72,7 @@ impl NotificationDescriptor {
     }
 
     fn new(choice: InterruptChoice, reading: OwnedFd, writing: OwnedFd) -> Result<Self, Errno> {
-        let reading = Arc::new(Descriptor::new(reading)?);
+        let reading = Arc::new(Descriptor::new(reading, 0)?);
         Ok(Self { choice, reading, writing, bytes: Box::new([0; 64]), helper: None })
     }
 }

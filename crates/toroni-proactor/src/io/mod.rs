@@ -41,7 +41,7 @@ impl Handle {
     /// Takes over a descriptor. Sockets become non-blocking, because `accept` and `connect` have no other way
     /// not to wait.
     pub(crate) fn new(inner: &Arc<Inner>, descriptor: OwnedFd) -> Result<Arc<Self>, SetupError> {
-        let descriptor = Descriptor::new(descriptor)
+        let descriptor = Descriptor::new(descriptor, inner.shards.here())
             .map_err(SetupError::system("find out what kind of file the descriptor is"))?;
         if descriptor.kind() == DescriptorKind::Socket {
             ioctl_fionbio(&descriptor, true)
@@ -52,7 +52,7 @@ impl Handle {
 
     /// Takes over a duplicate of a descriptor that another library uses; its flags stay unchanged.
     pub(crate) fn shared(inner: &Arc<Inner>, descriptor: OwnedFd) -> Result<Arc<Self>, SetupError> {
-        let descriptor = Descriptor::new(descriptor)
+        let descriptor = Descriptor::new(descriptor, inner.shards.here())
             .map_err(SetupError::system("find out what kind of file the descriptor is"))?;
         Ok(Self::with(inner, descriptor, true))
     }

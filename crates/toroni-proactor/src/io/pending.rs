@@ -1,7 +1,7 @@
 //! The `async` adapter: an operation as a future, for any executor. Threads must handle the proactor's events.
 
 use crate::inner::Inner;
-use crate::operation::{Completion, Done, Key};
+use crate::operation::{Completion, Done, Id};
 use crate::proactor::OperationId;
 use std::future::Future;
 use std::pin::Pin;
@@ -20,7 +20,7 @@ pub struct Pending<T> {
     /// To cancel it; `None` if it never began, or is over.
     operation: Option<(OperationId, Arc<Inner>)>,
     /// The timer that limits it.
-    limit: Option<Key>,
+    limit: Option<Id>,
 }
 
 /// What the future and the handler share.
@@ -110,7 +110,7 @@ impl<T> Pending<T> {
     /// ```
     pub fn within(mut self, limit: Duration) -> Self {
         if let Some((operation, inner)) = &self.operation {
-            let completion = Expiring { operation: operation.key(), inner: Arc::clone(inner) };
+            let completion = Expiring { operation: operation.id(), inner: Arc::clone(inner) };
             self.forget_limit();
             // A proactor that takes no timer is stopping, and cancels the operation itself.
             self.limit = inner.timer_after(limit, Box::new(completion)).ok();
@@ -136,7 +136,7 @@ impl<T> Pending<T> {
 
 /// Cancels an operation when its time limit has passed.
 struct Expiring {
-    operation: Key,
+    operation: Id,
     inner: Arc<Inner>,
 }
 
@@ -178,7 +178,7 @@ impl<T> Drop for Pending<T> {
     fn drop(&mut self) {
         self.forget_limit();
         if let Some((operation, inner)) = self.operation.take() {
-            inner.cancel(operation.key());
+            inner.cancel(operation.id());
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{OperationKind, State};
 use crate::hook::{Point, mutant, point};
+use crate::shards::Shard;
 use rustix::fs::{FileType, fstat};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -25,6 +26,7 @@ pub(crate) enum DescriptorKind {
 pub(crate) struct Descriptor {
     descriptor: OwnedFd,
     kind: DescriptorKind,
+    home: Shard,
     /// Operations that wait to read, and to write. If there are none, a start may attempt at once without
     /// overtaking.
     waiting: [Count; 2],
@@ -39,8 +41,8 @@ pub(crate) struct Descriptor {
 }
 
 impl Descriptor {
-    /// Takes over a descriptor, and determines its kind.
-    pub(crate) fn new(descriptor: OwnedFd) -> Result<Self, Errno> {
+    /// Takes over a descriptor for this shard, and determines its kind.
+    pub(crate) fn new(descriptor: OwnedFd, home: Shard) -> Result<Self, Errno> {
         let kind = match FileType::from_raw_mode(fstat(&descriptor)?.st_mode) {
             FileType::Socket => DescriptorKind::Socket,
             FileType::RegularFile | FileType::BlockDevice => DescriptorKind::File,
@@ -49,6 +51,7 @@ impl Descriptor {
         Ok(Self {
             descriptor,
             kind,
+            home,
             waiting: Default::default(),
             ready: Count::default(),
             results: Default::default(),
@@ -59,6 +62,11 @@ impl Descriptor {
 
     pub(crate) fn kind(&self) -> DescriptorKind {
         self.kind
+    }
+
+    /// Returns the shard that has all of its operations.
+    pub(crate) fn home(&self) -> Shard {
+        self.home
     }
 
     /// Waits for the turn to write to a stream outside of the proactor's lock: parts of two threads' writes

@@ -19,6 +19,7 @@ pub(crate) use pool::Pool;
 pub(crate) use state::State;
 
 use crate::error::OperationError;
+use crate::shards::Shard;
 use list::Links;
 use rustix::io::Errno;
 use std::any::Any;
@@ -26,7 +27,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
-/// Identifies an operation. The generation makes a key that was kept for too long harmless: its operation is
+/// Identifies an operation of a shard. The generation makes a key that was kept for too long harmless: its operation is
 /// gone, and the next one in the same entry has another generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
@@ -61,6 +62,13 @@ impl Key {
     pub(crate) fn from_u64(number: u64) -> Self {
         Self { index: number as u32, generation: (number >> 32) as u32 }
     }
+}
+
+/// Identifies an operation of a proactor: its shard, and its key there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Id {
+    pub(crate) shard: Shard,
+    pub(crate) key: Key,
 }
 
 /// The inputs of a start.

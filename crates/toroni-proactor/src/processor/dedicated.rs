@@ -2,13 +2,14 @@
 //! end. The thread never calls a handler, and never drops anything that belongs to a user.
 
 use crate::core::Phase;
-use crate::lock::{Lock, Locked};
+use crate::lock::Locked;
+use crate::shards::{Shard, Shards};
 use crate::sys::ThreadId;
 use std::time::{Duration, Instant};
 
-/// Leads a dedicated processor until the proactor is closed and the engine has nothing left to do.
-pub(crate) fn run_dedicated(lock: &Lock, which: usize) {
-    let mut locked = lock.lock();
+/// Leads a dedicated processor of a shard until the proactor is closed and the engine has nothing left to do.
+pub(crate) fn run_dedicated(shards: &Shards, shard: Shard, which: usize) {
+    let mut locked = shards.lock(shard);
     locked.processors[which].acquire_leadership(ThreadId::current());
     while locked.phase != Phase::Closing {
         locked.handle_aio_events(which, None);

@@ -44,7 +44,7 @@ fn stubborn(
     let is_freed = Arc::new(AtomicBool::new(false));
     let mut held = Box::new(Held { bytes: Box::new([0; 8]), is_freed: Arc::clone(&is_freed) });
     let memory = held.bytes.as_mut_ptr();
-    let descriptor = Arc::new(Descriptor::new(reader.into()).unwrap());
+    let descriptor = Arc::new(Descriptor::new(reader.into(), 0).unwrap());
     let mut request = Request::new(OperationKind::ReadStream, descriptor);
     // SAFETY: the bytes are on the heap, and the completion has them for as long as the read takes.
     request.memory = unsafe { Memory::to_fill(memory, 8) };
@@ -90,7 +90,7 @@ fn what_is_not_over_in_time_is_leaked() {
     each(|wait, processor_type| {
         let (proactor, mut writer, memory, is_freed) = stubborn(wait, processor_type);
         let drain_timeout = Duration::from_millis(30);
-        proactor.inner().lock.lock().drain_timeout = drain_timeout;
+        proactor.inner().shards.lock(0).drain_timeout = drain_timeout;
         let begun = Instant::now();
         drop(proactor);
         assert!(begun.elapsed() >= drain_timeout, "it was not waited for");

@@ -31,7 +31,7 @@ fn each(test: impl Fn(&Proactor)) {
 
 /// Until a proactor has learned that, it collects nothing.
 fn learn_that_handlers_are_short(proactor: &Proactor) {
-    let sleeping = proactor.inner().lock.lock().dispatcher.handlers_sleep();
+    let sleeping = proactor.inner().shards.lock(0).dispatcher.handlers_sleep();
     let mut rounds = 0;
     until(|| {
         (0..200).for_each(|_| proactor.post(|| {}).unwrap());
@@ -42,7 +42,7 @@ fn learn_that_handlers_are_short(proactor: &Proactor) {
 }
 
 fn was_collected(operation: OperationId) -> bool {
-    operation.key().is_outside()
+    operation.id().key.is_outside()
 }
 
 /// Calls `then` in the handler of a read of this stream, so that its engine watches the stream.

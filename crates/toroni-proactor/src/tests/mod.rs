@@ -3,6 +3,7 @@
 mod closing;
 mod finishing;
 mod local_runs;
+mod shards;
 mod wakeups;
 
 #[path = "../../tests/common/mod.rs"]
@@ -29,7 +30,7 @@ fn start_on(
     request: Request,
     completion: Box<dyn Completion>,
 ) {
-    let mut core = proactor.inner().lock.lock();
+    let mut core = proactor.inner().shards.lock(0);
     let key = core.pool.create(request, Some(completion));
     core.start_aio(processor, key.index).expect("starts");
 }

@@ -91,7 +91,7 @@ fn read_that_does_not_end(proactor: &Proactor) -> PipeWriter {
     }
     let (reader, writer) = std::io::pipe().unwrap();
     let mut told = Box::new(Told(Box::new([0; 8])));
-    let descriptor = Arc::new(Descriptor::new(reader.into()).unwrap());
+    let descriptor = Arc::new(Descriptor::new(reader.into(), 0).unwrap());
     let mut request = Request::new(OperationKind::ReadStream, descriptor);
     // SAFETY: the bytes are on the heap, and the completion has them for as long as the read takes.
     request.memory = unsafe { Memory::to_fill(told.0.as_mut_ptr(), 8) };

@@ -18,7 +18,7 @@ fn what_was_cancelled_and_moved_nothing_ends_as_cancelled() {
     let mut uring = Uring::new(ring, true, false);
     let mut pool = Pool::new();
     let (reader, _writer) = std::io::pipe().unwrap();
-    let on = Arc::new(Descriptor::new(reader.into()).unwrap());
+    let on = Arc::new(Descriptor::new(reader.into(), 0).unwrap());
     let key = pool.create(Request::new(OperationKind::ReadStream, on), None);
     pool[key.index].is_cancelled = true;
     for errno in [Errno::CANCELED, Errno::INTR, Errno::AGAIN, Errno::INPROGRESS] {
@@ -38,7 +38,7 @@ fn what_may_be_ready_is_not_submitted() {
     let mut uring = Uring::new(Arc::clone(&ring), true, false);
     let mut pool = Pool::new();
     let (ours, mut theirs) = UnixStream::pair().unwrap();
-    let on = Arc::new(Descriptor::new(ours.into()).unwrap());
+    let on = Arc::new(Descriptor::new(ours.into(), 0).unwrap());
     let mut bytes = [0; 8];
     let mut read = |pool: &mut Pool| {
         let mut request = Request::new(OperationKind::ReadStream, Arc::clone(&on));
@@ -85,7 +85,7 @@ fn what_was_tried_in_vain_is_submitted_for_a_leader_that_waits() {
     let mut core = Core::new(pool, processors);
 
     let (ours, _theirs) = UnixStream::pair().unwrap();
-    let on = Arc::new(Descriptor::new(ours.into()).unwrap());
+    let on = Arc::new(Descriptor::new(ours.into(), 0).unwrap());
     let mut bytes = [0; 8];
     let mut request = Request::new(OperationKind::ReadStream, on);
     // SAFETY: the bytes outlive the ring, and nothing else accesses them.
