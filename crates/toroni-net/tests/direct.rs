@@ -167,3 +167,43 @@ fn what_is_wrong_is_said_when_it_is_opened() {
         assert!(error.contains(wanted), "{error}");
     }
 }
+
+#[test]
+fn messages_of_one_call_share_datagrams() {
+    let (group, config) = (group(), config(200_000_000));
+    let mut sending = sender(group, &config);
+    let mut receivers = [receiver(group, 2, &config)];
+    meet(&mut sending, &mut receivers);
+    let payloads: Vec<String> = (0..3_000).map(|number| format!("{number:>16}")).collect();
+    let before = sending.sender_counters().unwrap().data;
+    for burst in payloads.chunks(100) {
+        sending.send_all("t", burst).unwrap();
+    }
+    // 100 messages of 16 bytes need two datagrams.
+    let datagrams = sending.sender_counters().unwrap().data - before;
+    assert!(datagrams <= 2 * 30 + 1, "{datagrams} datagrams");
+    let (begin, mut next) = (Instant::now(), 0);
+    while next < payloads.len() {
+        assert!(begin.elapsed() < PATIENCE, "{next} came");
+        sending.turn().unwrap();
+        match receivers[0].try_receive().unwrap() {
+            None => {}
+            Some(Received::Message { payload, .. }) => {
+                assert_eq!(payload, payloads[next].as_bytes());
+                next += 1;
+            }
+            Some(lost) => panic!("{lost:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_message_that_is_refused_stops_the_ones_behind_it() {
+    let limited = Config { message_max_bytes: 1_000, ..config(200_000_000) };
+    let mut sending = sender(group(), &limited);
+    let payloads = [vec![1; 10], vec![2; 10], vec![3; 1_001], vec![4; 10]];
+    assert_eq!(sending.try_send_all("t", &payloads).unwrap(), 2);
+    let refused = sending.try_send_all("t", &payloads[2..]);
+    assert!(matches!(refused, Err(SendError::TooLong { length: 1_001, limit: 1_000 })));
+    assert_eq!(sending.try_send_all::<&[u8]>("t", &[]).unwrap(), 0);
+}
