@@ -10,7 +10,7 @@
 //! Here is what they have in common: conditions, progress, ratios, numbers for people.
 
 pub mod connections;
-pub(crate) mod fanout;
+pub mod fanout;
 pub(crate) mod jitter;
 mod multicast;
 pub(crate) mod p2mp;

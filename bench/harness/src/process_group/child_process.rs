@@ -1,12 +1,12 @@
 //! A child, from the parent's side.
 
-use super::Program;
+use super::{Place, Program};
 use crate::Failure;
 use crate::job::{Answer, Job, Role};
 use std::io::{ErrorKind, Write};
 use std::os::fd::BorrowedFd;
 use std::os::unix::process::CommandExt;
-use std::process::{ChildStdin, Command, Stdio};
+use std::process::{ChildStdin, Stdio};
 use std::time::Duration;
 use toroni_testkit::Process;
 use toroni_testkit::lines::{Line, Lines};
@@ -24,10 +24,10 @@ pub(super) struct ChildProcess {
 
 impl ChildProcess {
     /// Starts the program and sends it its job.
-    pub(super) fn start(program: &Program, job: &Job) -> Result<Self, Failure> {
+    pub(super) fn start(program: &Program, place: &dyn Place, job: &Job) -> Result<Self, Failure> {
         let role = job.role;
         let path = program.path.display();
-        let mut command = Command::new(&program.path);
+        let mut command = place.command(role, &program.path);
         // With a process group of its own: Ctrl-C reaches only the parent, which ends the children in order.
         command
             .args(&program.arguments)

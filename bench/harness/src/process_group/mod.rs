@@ -12,7 +12,8 @@ use crate::transport::{About, Setup};
 use child_process::ChildProcess;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 use toroni_testkit::lines::wait_readable;
 
@@ -42,6 +43,8 @@ pub struct Launch<'a> {
     pub settle: Duration,
     /// Sees the progress, and can cancel.
     pub observer: &'a dyn Observer,
+    /// Where children run.
+    pub place: &'a dyn Place,
 }
 
 impl<'a> Launch<'a> {
@@ -55,7 +58,23 @@ impl<'a> Launch<'a> {
             silence_timeout: Duration::from_secs(120),
             settle: Duration::from_millis(5),
             observer,
+            place: &Here,
         }
+    }
+}
+
+/// Decides on which host each child runs.
+pub trait Place {
+    /// Returns a command that starts the program there.
+    fn command(&self, role: Role, program: &Path) -> Command;
+}
+
+/// All children run on the host of their parent.
+pub struct Here;
+
+impl Place for Here {
+    fn command(&self, _: Role, program: &Path) -> Command {
+        Command::new(program)
     }
 }
 
@@ -176,7 +195,7 @@ impl ProcessGroup<'_> {
         for role in roles {
             self.check_cancelled()?;
             let job = Job { role: *role, ..job.clone() };
-            self.children.push(ChildProcess::start(&self.launch.program, &job)?);
+            self.children.push(ChildProcess::start(&self.launch.program, self.launch.place, &job)?);
         }
         Ok(())
     }

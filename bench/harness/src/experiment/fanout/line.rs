@@ -1,16 +1,18 @@
 //! A straight line through measured points, by least squares: its slope is the cost of each additional subscriber.
 
+/// A straight line.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Line {
+pub struct Line {
     /// Value at 0.
-    pub(crate) at_zero: f64,
+    pub at_zero: f64,
     /// Slope.
-    pub(crate) each: f64,
+    pub each: f64,
 }
 
 impl Line {
     /// Returns the line closest to points `(x, y)`, or `None` if they have fewer than two different `x`.
-    pub(crate) fn through(points: &[(f64, f64)]) -> Option<Self> {
+    #[must_use]
+    pub fn through(points: &[(f64, f64)]) -> Option<Self> {
         let count = points.iter().map(|_| 1.0).sum::<f64>();
         let mean_x = points.iter().map(|(x, _)| x).sum::<f64>() / count;
         let mean_y = points.iter().map(|(_, y)| y).sum::<f64>() / count;

@@ -19,9 +19,9 @@ use crate::process_group::{self, Begin, Launch};
 use crate::registry::Workload;
 use crate::report::{Bound, Cell, Chart, Goal, Report, Scale, Series, Table};
 use clap::Args;
-use line::Line;
+pub use line::Line;
 use perform::{Sent, Served};
-use profile::{PERCENTILES, Profile};
+pub use profile::{Profile, micros, profile_table};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use toroni_testkit::units::parse_duration;
@@ -106,7 +106,7 @@ impl Options {
 
 /// Number of subscribers, and the mean latency of the fastest 90 % of the messages in the published experiment, in
 /// microseconds: over multicast, and over its shared memory. The mean of all messages is about 0.2 more.
-const PUBLISHED: [(u16, f64, f64); 8] = [
+pub const PUBLISHED: [(u16, f64, f64); 8] = [
     (1, 4.35, 4.954),
     (2, 4.38, 5.239),
     (3, 5.355, 5.457),
@@ -116,10 +116,6 @@ const PUBLISHED: [(u16, f64, f64); 8] = [
     (15, 16.205, 7.202),
     (20, 21.237, 9.213),
 ];
-
-/// Index of 90 % in [`PERCENTILES`]. The goals judge the mean of the fastest 90 %: if other processes use the machine, the
-/// slowest messages show the time that the kernel gives to them, at any priority.
-const JUDGED: usize = 1;
 
 /// Goals in microseconds: for each additional subscriber, and for a single one.
 const GOAL_EACH: f64 = 0.03;
@@ -287,15 +283,9 @@ fn run_once(launch: &Launch<'_>, plan: &Plan) -> Result<(Sent, Served), Failure>
     Ok((sent, served))
 }
 
-/// Makes a cell in microseconds.
-fn micros(nanoseconds: f64) -> Cell {
-    let micros = nanoseconds / 1e3;
-    Cell { text: format!("{micros:.3}"), value: Some(micros), summary: None }
-}
-
 /// Returns the figure that the goals judge, in microseconds.
 fn judged(profile: &Profile) -> f64 {
-    profile.fastest.get(JUDGED).map_or(profile.average, |part| part.average) / 1e3
+    profile.judged_us()
 }
 
 /// Returns the mean of all messages, in microseconds.
@@ -365,35 +355,10 @@ fn summary_table(
 
 /// Makes a table with the figures of the published experiment for one subscriber.
 fn detail_table(options: &Options, way: Way, which: &str, rows: &[Measured], pick: Pick) -> Table {
-    let mut columns: Vec<String> = ["avg", "min", "max"].map(str::to_owned).to_vec();
-    for percentile in PERCENTILES {
-        columns.extend([format!("{percentile}% avg"), format!("{percentile}% max")]);
-    }
-    let rows = options.subscribers.iter().zip(rows).map(|(subscribers, row)| {
-        let profile = pick(row);
-        let float = experiment::float;
-        let mut cells = vec![
-            micros(profile.average),
-            micros(float(profile.least)),
-            micros(float(profile.most)),
-        ];
-        for part in &profile.fastest {
-            cells.extend([micros(part.average), micros(float(part.most))]);
-        }
-        (subscribers.to_string(), cells)
-    });
-    Table {
-        name: format!("{}-{which}", way.name()),
-        title: format!(
-            "{}: latency of the {which} subscriber, µs (75%: of the fastest 75 % of the messages)",
-            way.label()
-        ),
-        unit: "µs".to_owned(),
-        corner: "subscribers".to_owned(),
-        columns,
-        rows: rows.collect(),
-        ..Table::default()
-    }
+    let title = format!("{}: latency of the {which} subscriber", way.label());
+    let rows =
+        options.subscribers.iter().zip(rows).map(|(subscribers, row)| (*subscribers, pick(row)));
+    profile_table(&format!("{}-{which}", way.name()), &title, rows)
 }
 
 fn goals(options: &Options, measured: &[Vec<Measured>; WAYS.len()]) -> Vec<Goal> {

@@ -1,32 +1,51 @@
 //! The figures of the fan-out experiment for one subscriber: average, least and most of its latencies; and for several
 //! percentiles the average and the most of the fastest messages.
 
+use crate::experiment;
+use crate::report::{Cell, Table};
 use serde::{Deserialize, Serialize};
 
 /// The percentiles that the published experiment prints.
-pub(crate) const PERCENTILES: [f64; 6] = [75.0, 90.0, 99.0, 99.9, 99.99, 99.999];
+const PERCENTILES: [f64; 6] = [75.0, 90.0, 99.0, 99.9, 99.99, 99.999];
+
+/// Index of 90 % in [`PERCENTILES`]. The goals judge the mean of the fastest 90 %: if other processes use the machine, the
+/// slowest messages show the time that the kernel gives to them, at any priority.
+const JUDGED: usize = 1;
 
 /// The latencies of one subscriber, in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Profile {
-    pub(crate) count: u64,
-    pub(crate) average: f64,
-    pub(crate) least: u64,
-    pub(crate) most: u64,
-    /// For each of [`PERCENTILES`].
-    pub(crate) fastest: Vec<Fastest>,
+pub struct Profile {
+    /// How many there are.
+    pub count: u64,
+    /// Their mean.
+    pub average: f64,
+    /// The least.
+    pub least: u64,
+    /// The greatest.
+    pub most: u64,
+    /// Up to 75, 90, 99, 99.9, 99.99 and 99.999 %.
+    pub fastest: Vec<Fastest>,
 }
 
 /// The fastest messages, up to a percentile.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Fastest {
-    pub(crate) average: f64,
-    pub(crate) most: u64,
+pub struct Fastest {
+    /// Their mean.
+    pub average: f64,
+    /// The greatest of them.
+    pub most: u64,
 }
 
 impl Profile {
+    /// Returns the mean of the fastest 90 %, in microseconds.
+    #[must_use]
+    pub fn judged_us(&self) -> f64 {
+        self.fastest.get(JUDGED).map_or(self.average, |part| part.average) / 1e3
+    }
+
     /// Sorts the samples and summarises them. Returns `None` if there are none.
-    pub(crate) fn of(samples: &mut [u64]) -> Option<Self> {
+    #[must_use]
+    pub fn of(samples: &mut [u64]) -> Option<Self> {
         samples.sort_unstable();
         let (least, most) = (*samples.first()?, *samples.last()?);
         let fastest = PERCENTILES
@@ -42,7 +61,8 @@ impl Profile {
 
     /// Joins several runs: the median of each figure, so that one disturbed run does not decide, but the least and the most
     /// of all runs. Returns `None` if there are none.
-    pub(crate) fn median(runs: &[Self]) -> Option<Self> {
+    #[must_use]
+    pub fn median(runs: &[Self]) -> Option<Self> {
         let fastest = (0..runs.first()?.fastest.len())
             .map(|index| Fastest {
                 average: middle(runs, |run| run.fastest[index].average, f64::total_cmp),
@@ -56,6 +76,47 @@ impl Profile {
             most: runs.iter().map(|run| run.most).max()?,
             fastest,
         })
+    }
+}
+
+/// Makes a cell in microseconds.
+#[must_use]
+pub fn micros(nanoseconds: f64) -> Cell {
+    let micros = nanoseconds / 1e3;
+    Cell { text: format!("{micros:.3}"), value: Some(micros), summary: None }
+}
+
+/// Makes a table with the figures of the published experiment, with a row for each number of subscribers.
+#[must_use]
+pub fn profile_table<'a>(
+    name: &str,
+    title: &str,
+    rows: impl Iterator<Item = (u16, &'a Profile)>,
+) -> Table {
+    let mut columns: Vec<String> = ["avg", "min", "max"].map(str::to_owned).to_vec();
+    for percentile in PERCENTILES {
+        columns.extend([format!("{percentile}% avg"), format!("{percentile}% max")]);
+    }
+    let rows = rows.map(|(subscribers, profile)| {
+        let float = experiment::float;
+        let mut cells = vec![
+            micros(profile.average),
+            micros(float(profile.least)),
+            micros(float(profile.most)),
+        ];
+        for part in &profile.fastest {
+            cells.extend([micros(part.average), micros(float(part.most))]);
+        }
+        (subscribers.to_string(), cells)
+    });
+    Table {
+        name: name.to_owned(),
+        title: format!("{title}, µs (75%: of the fastest 75 % of the messages)"),
+        unit: "µs".to_owned(),
+        corner: "subscribers".to_owned(),
+        columns,
+        rows: rows.collect(),
+        ..Table::default()
     }
 }
 
