@@ -60,7 +60,10 @@ fn main() -> ExitCode {
             .and_then(|report| print(&[report], &options.output)),
         Command::Child => {
             // The child has reported the error to its parent, which reports it to the user.
-            let done = child::run(transports::perform).is_ok();
+            let done = child::run(|child| {
+                net::throughput::perform(child).unwrap_or_else(|| transports::perform(child))
+            })
+            .is_ok();
             return if done { ExitCode::SUCCESS } else { ExitCode::FAILURE };
         }
         Command::FloorPartner { kind, pages, core } => floors::partner_main(&kind, &pages, core)

@@ -87,6 +87,7 @@ pub(super) const CRATES: &[Crate] = &[
     Crate {
         name: "toroni-bench",
         members: &[
+            "toroni",
             "toroni-bench-harness",
             "toroni-machines",
             "toroni-net",

@@ -3,6 +3,8 @@
 //! ```text
 //!   rig       hosts, senders and receivers
 //!   latency   one way between two hosts, busy and blocking
+//!   throughput/   messages per second, beside full datagrams and other libraries
+//!   fanout    1 to 20 subscribers in one thread, beside as many sockets
 //!   crowd     one sender and several receivers: loss, a crybaby, many
 //! ```
 //!
@@ -10,9 +12,12 @@
 //! which has reports of its own. On a machine of two cores only ratios count: what is compared runs in turn.
 
 mod crowd;
+mod fanout;
 mod latency;
 mod rig;
+pub(crate) mod throughput;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -25,6 +30,10 @@ use toroni_bench_harness::report::Report;
 pub(crate) enum Experiment {
     /// One way between two hosts, beside plain datagrams
     Latency,
+    /// Messages per second, beside full datagrams, Aeron and ZeroMQ
+    Throughput,
+    /// 1 to 20 subscribers in one thread, from the network, beside as many multicast sockets
+    Fanout,
     /// A network that loses: throughput and latency beside one that does not
     Loss,
     /// Four good receivers, with and without a fifth that loses 30 %
@@ -47,6 +56,12 @@ pub(crate) struct Net {
     /// The `data_rate` of the sender in Mbit/s; 70 % of it are offered
     #[arg(long, value_name = "N", default_value_t = 50)]
     rate: u32,
+    /// How long each row runs in each repetition [default: 4; 1 with --quick]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    seconds: Option<u64>,
+    /// Directory of the packages of the foreign peers
+    #[arg(long, value_name = "DIRECTORY", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../peers"))]
+    peers_directory: PathBuf,
     #[command(flatten)]
     pub(crate) output: Output,
 }
@@ -69,13 +84,15 @@ pub(crate) fn run(options: &Net) -> Result<Vec<Report>, Failure> {
     let (repetitions, seconds) = if options.quick { (3, 1) } else { (7, 4) };
     let length = Length {
         repetitions: options.repetitions.unwrap_or(repetitions),
-        each: Duration::from_secs(seconds),
+        each: Duration::from_secs(options.seconds.unwrap_or(seconds)),
         data_rate: u64::from(options.rate) * 1_000_000,
     };
     let all = Experiment::value_variants();
     let wanted = if options.experiments.is_empty() { all } else { &options.experiments };
     let measure = |experiment: &Experiment| match experiment {
         Experiment::Latency => latency::report(&length),
+        Experiment::Throughput => throughput::report(&length, &options.peers_directory),
+        Experiment::Fanout => fanout::report(&length),
         Experiment::Loss => crowd::loss(&length),
         Experiment::Crybaby => crowd::crybaby(&length),
         Experiment::Many => crowd::many(&length),

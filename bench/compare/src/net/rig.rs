@@ -3,11 +3,13 @@
 use std::net::SocketAddr;
 
 use rustix::time::{ClockId, clock_gettime};
+use toroni::{Pattern, Start};
 use toroni_bench_harness::Failure;
 use toroni_net::direct::{Direct, Receive, Send, Settings};
 use toroni_net::host::interface;
 use toroni_net::membership::Membership;
 use toroni_net::socket::Options;
+use toroni_net::{inlet, node, outlet};
 use toroni_proto::config::Config;
 use toroni_proto::id::{Realm, Session, Source, Stream};
 use toroni_testkit::network::{Host, Network, Setup};
@@ -31,36 +33,105 @@ fn no_network() -> Failure {
     Failure::new("this needs network namespaces: run it as root")
 }
 
-/// Opens a program on a host that sends and receives as asked. Its source is the number of its host plus 1.
+/// What a socket asks for, in bytes.
+pub(super) const RECEIVE_BUFFER: u64 = 8 << 20;
+
+/// The name of a host, by its number.
+pub(super) fn name(number: u8) -> String {
+    format!("host-{number}")
+}
+
+/// A process on the host of the calling thread. Its source is the number of its host plus 1.
+fn member(number: u8) -> Result<Membership, Failure> {
+    Ok(Membership {
+        realm: Realm::of("bench"),
+        keys: None,
+        name: name(number),
+        source: Source(u32::from(number) + 1),
+        session: Session(1),
+        instance: [number; 16],
+        interfaces: vec![interface::named("eth0").map_err(Failure::of("find eth0"))?],
+        sockets: Options { receive_buffer: Some(RECEIVE_BUFFER), ..Options::default() },
+        claim: None,
+    })
+}
+
+fn group() -> SocketAddr {
+    GROUP.parse().expect("the address of a group")
+}
+
+/// Opens a program on a host that sends and receives as asked.
 pub(super) fn open(
     host: &Host,
     number: u8,
     send: Option<&Config>,
     receive: Option<&Config>,
 ) -> Result<Direct, Failure> {
-    let to: SocketAddr = GROUP.parse().map_err(Failure::of("read the group"))?;
-    host.enter(|| {
-        let interface = interface::named("eth0").map_err(Failure::of("find eth0"))?;
-        let member = Membership {
-            realm: Realm::of("bench"),
-            keys: None,
-            name: format!("host-{number}"),
-            source: Source(u32::from(number) + 1),
-            session: Session(1),
-            instance: [number; 16],
-            interfaces: vec![interface],
-            sockets: Options { receive_buffer: Some(8 << 20), ..Options::default() },
-            claim: None,
-        };
-        let send = send.map(|config| Send {
-            stream: Stream(1),
-            patterns: vec!["**".to_owned()],
-            config: config.clone(),
-            to: vec![to],
-        });
-        let receive = receive.map(|config| Receive { groups: vec![to], config: config.clone() });
-        Direct::open(&Settings { member, send, receive }).map_err(Failure::of("open a socket"))
+    host.enter(|| open_here(number, send, receive))
+}
+
+/// Opens a program on the host of the calling thread that sends and receives as asked.
+pub(super) fn open_here(
+    number: u8,
+    send: Option<&Config>,
+    receive: Option<&Config>,
+) -> Result<Direct, Failure> {
+    let send = send.map(|config| Send {
+        stream: Stream(1),
+        patterns: vec!["**".to_owned()],
+        config: config.clone(),
+        to: vec![group()],
+    });
+    let receive = receive.map(|config| Receive { groups: vec![group()], config: config.clone() });
+    let settings = Settings { member: member(number)?, send, receive };
+    Direct::open(&settings).map_err(Failure::of("open a socket"))
+}
+
+/// A node on the host of the calling thread that does nothing yet.
+pub(super) fn settings(number: u8) -> Result<node::Settings, Failure> {
+    Ok(node::Settings {
+        member: member(number)?,
+        send: Vec::new(),
+        receive: Vec::new(),
+        listen: None,
+        connect: Vec::new(),
+        strict_buffers: false,
+        state: None,
     })
+}
+
+/// The same node, which sends all of its bus to the group, and waits for `required` if its policy says so.
+pub(super) fn sending(
+    settings: node::Settings,
+    config: &Config,
+    required: &[String],
+) -> node::Settings {
+    let patterns = vec![Pattern::everything()];
+    let send = node::Send {
+        stream: Stream(1),
+        selection: outlet::Selection { patterns, prefix: String::new(), express: Vec::new() },
+        config: config.clone(),
+        to: vec![group()],
+        start: Start::Latest,
+        is_gating: !required.is_empty(),
+        required: required.to_vec(),
+    };
+    node::Settings { send: vec![send], ..settings }
+}
+
+/// The same node, which receives all of the group. Senders whose policy says so wait for it.
+pub(super) fn receiving(settings: node::Settings, config: &Config) -> node::Settings {
+    let accept = vec![Pattern::everything()];
+    let receive = node::Receive {
+        groups: vec![group()],
+        selection: inlet::Selection { accept, prefix: String::new(), order: config.order },
+        config: config.clone(),
+        sources: Vec::new(),
+        is_required: true,
+        lost_scope: None,
+        into: None,
+    };
+    node::Settings { receive: vec![receive], ..settings }
 }
 
 /// How long this thread has run, in nanoseconds.

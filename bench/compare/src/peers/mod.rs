@@ -12,8 +12,8 @@ pub(crate) mod foreign;
 mod latency;
 mod many;
 mod presenting;
-mod rate;
-mod throughput;
+pub(crate) mod rate;
+pub(crate) mod throughput;
 
 use toroni_bench_harness::Failure;
 use toroni_bench_harness::report::Report;
@@ -37,7 +37,7 @@ struct Plan {
 }
 
 /// Bytes that each transport may have in flight: ring, term, queue or buffer.
-const CAPACITY_BYTES: u64 = 4 << 20;
+pub(crate) const CAPACITY_BYTES: u64 = 4 << 20;
 
 pub(crate) fn run(options: &Peers) -> Result<Vec<Report>, Failure> {
     let plan = Plan::of(options);

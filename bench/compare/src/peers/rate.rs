@@ -5,21 +5,21 @@ use super::CAPACITY_BYTES;
 
 /// The rate of one contender in one cell, learned from every run.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct LearnedRate {
+pub(crate) struct LearnedRate {
     seconds: f64,
     fewest: u64,
     rate: Option<f64>,
 }
 
 impl LearnedRate {
-    pub(super) fn new(seconds: f64, message_bytes: usize) -> LearnedRate {
+    pub(crate) fn new(seconds: f64, message_bytes: usize) -> LearnedRate {
         // Twice what may be in flight, so that senders have waited for receivers.
         let bytes = u64::try_from(message_bytes).unwrap_or(u64::MAX).max(64);
         LearnedRate { seconds, fewest: (2 * CAPACITY_BYTES / bytes).max(100), rate: None }
     }
 
     /// Returns the number of messages for the next run.
-    pub(super) fn messages(&self) -> u64 {
+    pub(crate) fn messages(&self) -> u64 {
         let wanted = self.rate.map_or(0.0, |rate| (rate * self.seconds).min(4e9));
         #[expect(clippy::cast_possible_truncation, reason = "at most 4e9")]
         #[expect(clippy::cast_sign_loss, reason = "a rate is positive")]
@@ -28,7 +28,7 @@ impl LearnedRate {
     }
 
     /// Learns the messages per second of a run.
-    pub(super) fn learn(&mut self, rate: f64) {
+    pub(crate) fn learn(&mut self, rate: f64) {
         if rate.is_finite() && rate > 0.0 {
             self.rate = Some(rate);
         }

@@ -105,14 +105,14 @@ fn measure(field: &mut Field, plan: &Plan, receivers: u16, wait: Wait) -> Result
 }
 
 /// Returns messages per second at each receiver, from the first sender's start to the last receiver's end.
-pub(super) fn rate(flow: &Flow, senders: &[Sent], receivers: &[Received]) -> f64 {
+pub(crate) fn rate(flow: &Flow, senders: &[Sent], receivers: &[Received]) -> f64 {
     let start = senders.iter().map(|sender| sender.started_ns).min().unwrap_or(0);
     let end = receivers.iter().map(|receiver| receiver.last_ns).max().unwrap_or(0);
     let messages = flow.messages as f64 * senders.len() as f64;
     messages * 1e9 / end.saturating_sub(start).max(1) as f64
 }
 
-pub(super) fn wrong(receivers: &[Received]) -> u64 {
+pub(crate) fn wrong(receivers: &[Received]) -> u64 {
     receivers
         .iter()
         .map(|receiver| receiver.faults)

@@ -1,4 +1,5 @@
-//! Aeron over shared memory (`aeron:ipc`), with the C media driver in a process of its own.
+//! Aeron over shared memory (`aeron:ipc`), with the C media driver in a process of its own; and over UDP multicast
+//! ([`udp`]).
 //!
 //! - A single sender has an exclusive publication. Several senders share one concurrent publication, which gives all
 //!   subscribers the same order.
@@ -9,6 +10,7 @@
 //!   doubled up to 1 ms.
 
 mod idling;
+mod udp;
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -19,16 +21,21 @@ use rusteron_media_driver::{
     AeronSubscription, Handlers, IntoCString as _, bindings::aeron_threading_mode_enum,
     testing::EmbeddedDriver,
 };
-use toroni_bench_harness::Failure;
 use toroni_bench_harness::run_directory::RunDirectory;
 use toroni_bench_harness::transport::{
     About, Guarantees, Receiver, Sender, Setup, Slot, Transport,
 };
+use toroni_bench_harness::{Failure, child, registry};
 
 use crate::idling::Idling;
 
 fn main() -> ExitCode {
-    toroni_bench_harness::child::main::<AeronIpc>()
+    let outcome = child::run(|child| match child.job().transport.as_str() {
+        udp::AeronUdp::NAME => registry::perform::<udp::AeronUdp>(child),
+        AeronIpc::NAME => registry::perform::<AeronIpc>(child),
+        unknown => Err(Failure::new(format!("this program does not know {unknown:?}"))),
+    });
+    if outcome.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 struct AeronIpc;
@@ -99,35 +106,51 @@ impl Transport for AeronIpc {
     }
 
     fn sender(directory: &RunDirectory, setup: &Setup, _: u16) -> Result<Sending, Failure> {
-        let aeron = connect(directory)?;
-        let channel = channel(setup).into_c_string();
-        let stream = stream(directory);
-        let publication = if setup.senders == 1 {
-            let adding = aeron.async_add_exclusive_publication(&channel, stream);
-            let adding = adding.map_err(Failure::of("add a publication"))?;
-            Publication::Exclusive(wait_for("the publication is not there", || adding.poll())?)
-        } else {
-            let adding = aeron.async_add_publication(&channel, stream);
-            let adding = adding.map_err(Failure::of("add a publication"))?;
-            Publication::Shared(wait_for("the publication is not there", || adding.poll())?)
-        };
-        wait_for("no subscriber has come", || Ok(publication.is_connected().then_some(())))?;
-        Ok(Sending { publication, idling: Idling::new(setup), _aeron: aeron })
+        sending(connect(&driver_path(directory))?, setup, &channel(setup), stream(directory))
     }
 
     fn receiver(directory: &RunDirectory, setup: &Setup, _: u16) -> Result<Receiving, Failure> {
-        let aeron = connect(directory)?;
-        let (none, stream) = (Handlers::NONE, stream(directory));
-        let adding = aeron.async_add_subscription(c"aeron:ipc", stream, none, Handlers::NONE);
-        let adding = adding.map_err(Failure::of("add a subscription"))?;
-        let subscription = wait_for("the subscription is not there", || adding.poll())?;
-        wait_for("no publication has come", || Ok(subscription.is_connected().then_some(())))?;
-        let assembler = (setup.message_bytes > MTU - HEADER_BYTES)
-            .then(AeronFragmentClosureAssembler::new)
-            .transpose()
-            .map_err(Failure::of("make a fragment assembler"))?;
-        Ok(Receiving { subscription, assembler, idling: Idling::new(setup), _aeron: aeron })
+        let longest = MTU - HEADER_BYTES;
+        let aeron = connect(&driver_path(directory))?;
+        receiving(aeron, setup, "aeron:ipc", stream(directory), longest)
     }
+}
+
+/// Opens a publication, and waits for a subscriber.
+fn sending(aeron: Aeron, setup: &Setup, channel: &str, stream: i32) -> Result<Sending, Failure> {
+    let channel = channel.to_owned().into_c_string();
+    let publication = if setup.senders == 1 {
+        let adding = aeron.async_add_exclusive_publication(&channel, stream);
+        let adding = adding.map_err(Failure::of("add a publication"))?;
+        Publication::Exclusive(wait_for("the publication is not there", || adding.poll())?)
+    } else {
+        let adding = aeron.async_add_publication(&channel, stream);
+        let adding = adding.map_err(Failure::of("add a publication"))?;
+        Publication::Shared(wait_for("the publication is not there", || adding.poll())?)
+    };
+    wait_for("no subscriber has come", || Ok(publication.is_connected().then_some(())))?;
+    Ok(Sending { publication, idling: Idling::new(setup), _aeron: aeron })
+}
+
+/// Opens a subscription, and waits for a publication. Longer messages than `longest` are assembled.
+fn receiving(
+    aeron: Aeron,
+    setup: &Setup,
+    channel: &str,
+    stream: i32,
+    longest: usize,
+) -> Result<Receiving, Failure> {
+    let channel = channel.to_owned().into_c_string();
+    let none = Handlers::NONE;
+    let adding = aeron.async_add_subscription(&channel, stream, none, Handlers::NONE);
+    let adding = adding.map_err(Failure::of("add a subscription"))?;
+    let subscription = wait_for("the subscription is not there", || adding.poll())?;
+    wait_for("no publication has come", || Ok(subscription.is_connected().then_some(())))?;
+    let assembler = (setup.message_bytes > longest)
+        .then(AeronFragmentClosureAssembler::new)
+        .transpose()
+        .map_err(Failure::of("make a fragment assembler"))?;
+    Ok(Receiving { subscription, assembler, idling: Idling::new(setup), _aeron: aeron })
 }
 
 impl Publication {
@@ -247,11 +270,10 @@ fn version() -> String {
     number.map_or(full.clone(), str::to_owned)
 }
 
-fn connect(directory: &RunDirectory) -> Result<Aeron, Failure> {
-    let driver_path = driver_path(directory);
+fn connect(driver_path: &str) -> Result<Aeron, Failure> {
     let connect = || {
         let context = AeronContext::new()?;
-        context.set_dir(&driver_path.clone().into_c_string())?;
+        context.set_dir(&driver_path.to_owned().into_c_string())?;
         context.set_pre_touch_mapped_memory(true)?;
         let aeron = Aeron::new(&context)?;
         aeron.start()?;
