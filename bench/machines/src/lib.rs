@@ -9,11 +9,14 @@
 //!   Status     STATUS of many receivers ──► sender
 //! ```
 //!
-//! Each is a [`Machine`] that works in rounds. What a round needs is prepared before it, outside of the measurement.
+//! [`forging`] makes what a hostile peer sends, for measurements and tests beside such a peer.
+//!
+//! Each of the others is a [`Machine`] that works in rounds. What a round needs is prepared before it, outside of the measurement.
 //! Times are handed in to the protocol, so nothing waits for a clock, and the rate is one that no host reaches.
 
 #![allow(missing_docs, reason = "this crate is not published")]
 
+pub mod forging;
 mod receiving;
 mod rig;
 mod sending;

@@ -51,8 +51,8 @@ pub(super) const CRATES: &[Crate] = &[
     // Sockets, the settings of a host, and the node. It does not know how loss is repaired.
     Crate {
         name: "toroni-net",
-        // Its tests use the testkit.
-        members: &["toroni", "toroni-proto", "toroni-testkit"],
+        // Its tests use the testkit, and what a hostile peer sends.
+        members: &["toroni", "toroni-machines", "toroni-proto", "toroni-testkit"],
         foreign: Some(&["libc", "rustix", "strsim", "thiserror", "toml"]),
     },
     // One order over hosts. Only its module `commands` knows the bus.

@@ -17,6 +17,7 @@
 //! Making namespaces needs root. Elsewhere the test is skipped, and says so; with `TORONI_NETNS=required` in the
 //! environment it fails. Nothing is left on the machine, whatever ends the test; see [`Namespace`].
 
+pub mod flood;
 mod host;
 mod namespace;
 mod offload;
