@@ -1,8 +1,8 @@
 //! `cargo xtask mutants`: tests the tests.
 //!
-//! Each mutant is one known way to get a protocol wrong. It is in the source of the library, of the proactor or of the
-//! network protocol, where the mistake would be made, inside `if mutant("NAME")`. This task compiles the tests of all
-//! three, the library's loom models, and the lists of the fuzz harness, once with all mutants in them. It runs the tests
+//! Each mutant is one known way to get a protocol wrong. It is in the source of the library, of the proactor, of the
+//! network protocol or of its nodes, where the mistake would be made, inside `if mutant("NAME")`. This task compiles the
+//! tests of all four, the library's loom models, and the lists of the fuzz harness, once with all mutants in them. It runs the tests
 //! of the table without a mutant, and they must pass. Then it runs each of them with its mutant, and it must fail. If a
 //! mutant survives, no test checks that promise. If a model catches no mutant, it shows nothing.
 
@@ -59,6 +59,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let proactor = Kind::build(&runs, |checker| matches!(checker, Checker::Proactor(_)))?;
     let oracle = Kind::build(&runs, |checker| matches!(checker, Checker::Oracle(_)))?;
     let protocol = Kind::build(&runs, |checker| matches!(checker, Checker::Protocol(_)))?;
+    let network = Kind::build(&runs, |checker| matches!(checker, Checker::Network(_)))?;
 
     let jobs = options.jobs.or_else(|| thread::available_parallelism().ok().map(Into::into));
     let queue = Mutex::new(runs.iter().enumerate());
@@ -73,6 +74,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
                 Checker::Proactor(_) => &proactor,
                 Checker::Oracle(_) => &oracle,
                 Checker::Protocol(_) => &protocol,
+                Checker::Network(_) => &network,
             };
             let start = Instant::now();
             let verdict = kind.verdict(mutant, *checker)?;
@@ -169,7 +171,9 @@ impl Kind {
         let stop_at = match checker {
             // A model leaves no files.
             Checker::Loom(_) => StopAt::FirstFailure,
-            Checker::Tests(_) | Checker::Protocol(_) | Checker::Oracle(_) => StopAt::End,
+            Checker::Tests(_) | Checker::Protocol(_) | Checker::Network(_) | Checker::Oracle(_) => {
+                StopAt::End
+            }
             Checker::Proactor(_) => StopAt::FirstPanic,
         };
         let run = Run { tests: &tests, mutant: Some(mutant.name), stop_at };
@@ -200,6 +204,7 @@ fn names_after(start: &str, end: char) -> Result<BTreeSet<String>, Failure> {
     let mut files = directions::rust_files(&metadata::root().join("crates/toroni/src"))?;
     files.extend(directions::rust_files(&metadata::root().join("crates/toroni-proactor/src"))?);
     files.extend(directions::rust_files(&metadata::root().join("crates/toroni-proto/src"))?);
+    files.extend(directions::rust_files(&metadata::root().join("crates/toroni-net/src"))?);
     for file in files {
         let text = read(&file)?;
         let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));

@@ -65,6 +65,7 @@
 
 pub mod direct;
 pub mod endpoint;
+mod hook;
 pub mod host;
 pub mod inlet;
 pub mod latency;

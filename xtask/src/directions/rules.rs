@@ -170,7 +170,7 @@ pub(super) const TREES: &[Tree] = &[
     Tree {
         folder: "crates/toroni-net/src",
         layers: LAYERS_OF_NET,
-        bottom: &[],
+        bottom: &["hook"],
         in_tests: &[],
         reserved: &[],
         unsafe_in: UNSAFE_IN_NET,
@@ -379,6 +379,8 @@ const LAYERS_OF_PROTO: &[Layer] = &[
 
 /// The rules of all modules between the protocol and the network.
 const LAYERS_OF_NET: &[Layer] = &[
+    // Mutants.
+    Layer { module: "hook", uses: &[], ignorant_of: THE_SYSTEM },
     // What a host has and how it is set up. It does not know why anyone asks.
     Layer { module: "host", uses: &[], ignorant_of: &["toroni", "toroni_proto"] },
     // Between the bus and the machines of the protocol. They do not know that there are sockets.

@@ -1,5 +1,5 @@
-//! Compiles the tests of the library, of the proactor and of the network protocol with all mutants in them, and runs them with one mutant
-//! switched on.
+//! Compiles the tests of the library, of the proactor, of the network protocol and of its nodes with all mutants in them,
+//! and runs them with one mutant switched on.
 //!
 //! Only that crate gets the flag (`cargo rustc -- --cfg …`), so that it shares its dependencies with the ordinary
 //! builds. For the tests of the fuzz harness, the library is a dependency, and all crates get the flag.
@@ -68,6 +68,7 @@ impl Harness {
             Checker::Loom(_) | Checker::Tests(_) => &["-p", "toroni", "--lib"][..],
             Checker::Proactor(_) => &["-p", "toroni-proactor", "--lib"],
             Checker::Protocol(_) => &["-p", "toroni-proto", "--lib"],
+            Checker::Network(_) => &["-p", "toroni-net", "--lib"],
             Checker::Oracle(_) => &[
                 "-p",
                 "toroni-fuzz-harness",
@@ -85,7 +86,10 @@ impl Harness {
                 command.arg("bench");
                 loom::prepare(&mut command)?;
             }
-            Checker::Tests(_) | Checker::Proactor(_) | Checker::Protocol(_) => {
+            Checker::Tests(_)
+            | Checker::Proactor(_)
+            | Checker::Protocol(_)
+            | Checker::Network(_) => {
                 command.arg("test");
             }
             // The mutants are in a dependency, so every crate gets the flag, in a folder of its own. Its lists are
@@ -117,6 +121,7 @@ impl Harness {
             Checker::Proactor(_) => "proactor",
             Checker::Oracle(_) => "oracle",
             Checker::Protocol(_) => "protocol",
+            Checker::Network(_) => "network",
         };
         let folder = metadata::members()?.target_directory.join("mutants");
         let executable = folder.join(format!("{name}-{}", std::process::id()));

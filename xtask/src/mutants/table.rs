@@ -19,16 +19,19 @@ pub(super) enum Checker {
     Proactor(&'static str),
     /// An ordinary test of the network protocol, the simulator included.
     Protocol(&'static str),
+    /// An ordinary test of sockets and nodes.
+    Network(&'static str),
     /// A test of the fuzz harness that compares a whole bus, whose participants die, with the oracle.
     Oracle(&'static str),
 }
 
-use Checker::{Loom, Oracle, Proactor, Protocol, Tests};
+use Checker::{Loom, Network, Oracle, Proactor, Protocol, Tests};
 
 impl Checker {
     pub(super) fn name(self) -> &'static str {
         match self {
-            Loom(name) | Tests(name) | Proactor(name) | Protocol(name) | Oracle(name) => name,
+            Loom(name) | Tests(name) | Proactor(name) | Protocol(name) | Network(name)
+            | Oracle(name) => name,
         }
     }
 
@@ -39,6 +42,7 @@ impl Checker {
             Proactor(name) => format!("the proactor's test {name}"),
             Oracle(name) => format!("the fuzz harness's test {name}"),
             Protocol(name) => format!("the protocol's test {name}"),
+            Network(name) => format!("the nodes' test {name}"),
         }
     }
 }
@@ -812,5 +816,30 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "replay_joins_early",
         mistake: "a client gets what is new before the replay has brought everything",
         noticed_by: &[Protocol("over_tcp_every_message_is_delivered_or_reported")],
+    },
+    Mutant {
+        name: "checkpoint_before_sent",
+        mistake: "a node's journal names messages that were not given to the kernel yet",
+        noticed_by: &[Network("a_checkpoint_names_only_what_was_given_to_the_kernel")],
+    },
+    Mutant {
+        name: "resume_at_the_end",
+        mistake: "a node that restarts does not send again what its window could still have repaired",
+        noticed_by: &[Network("a_stream_continues_a_generation_before_its_end")],
+    },
+    Mutant {
+        name: "journal_of_another_bus",
+        mistake: "a journal is continued although the bus was emptied, or the patterns were changed",
+        noticed_by: &[Network("a_stream_continues_a_generation_before_its_end")],
+    },
+    Mutant {
+        name: "torn_checkpoint_believed",
+        mistake: "a checkpoint that was torn by a crash counts",
+        noticed_by: &[Network("a_torn_or_damaged_place_costs_only_itself")],
+    },
+    Mutant {
+        name: "checkpoint_of_another_boot",
+        mistake: "a checkpoint that contradicts the newest one counts",
+        noticed_by: &[Network("checkpoints_of_an_earlier_boot_are_left_out")],
     },
 ];

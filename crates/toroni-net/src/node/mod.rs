@@ -17,8 +17,11 @@ pub mod scheduling;
 pub mod start;
 pub mod state;
 pub mod tcp;
+#[cfg(test)]
+mod tests;
 
 use self::receiving::{Inlets, Receiving};
+use crate::hook::mutant;
 use crate::inlet::{self, Inlet, InletError};
 use crate::losses::Lost;
 use crate::membership::{Claim, ClaimError, Membership};
@@ -258,6 +261,7 @@ impl Sending {
         let sender = self.outlet.sender();
         let packed = Packed { lead: sender.packed_until(), sequence };
         let unsent = sender.window().unsent();
+        let unsent = if mutant("checkpoint_before_sent") { packed.lead } else { unsent };
         let mark = *self.mark.get_or_insert(packed);
         let sent = if unsent >= packed.lead { packed } else { mark };
         if unsent >= sent.lead && journal.is_due(now) {

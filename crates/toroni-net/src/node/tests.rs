@@ -1,0 +1,86 @@
+//! What a node writes to its journal while it sends.
+
+use super::*;
+use crate::host::interface;
+use crate::socket::{Datagram, Options};
+use std::time::Instant;
+use toroni::BusConfig;
+use toroni_proto::id::Session;
+use toroni_testkit::{Directory, wait};
+
+/// A node on the loopback interface that sends everything to a group whose port nobody else has.
+fn sending(config: &Config, state: &Arc<State>) -> Settings {
+    let lo = interface::named("lo").unwrap();
+    let free = Datagram::leg("127.0.0.1:0".parse().unwrap(), &lo, &Options::default()).unwrap();
+    let group = SocketAddr::new("239.192.84.79".parse().unwrap(), free.address().port());
+    let member = Membership {
+        realm: Realm::of("test"),
+        keys: None,
+        name: "a".to_owned(),
+        source: Source(1),
+        session: Session(1),
+        instance: [1; 16],
+        interfaces: vec![lo],
+        sockets: Options { ttl: 1, is_looped: true, ..Options::default() },
+    };
+    let send = Send {
+        stream: Stream(1),
+        selection: selection(),
+        config: config.clone(),
+        to: vec![group],
+        start: Start::Latest,
+        is_gating: false,
+        required: Vec::new(),
+    };
+    Settings {
+        member,
+        send: vec![send],
+        receive: Vec::new(),
+        listen: None,
+        connect: Vec::new(),
+        strict_buffers: false,
+        state: Some(Arc::clone(state)),
+    }
+}
+
+fn selection() -> outlet::Selection {
+    let patterns = vec![Pattern::everything()];
+    outlet::Selection { patterns, prefix: String::new(), express: Vec::new() }
+}
+
+/// Between packing and sending, a kill loses what a checkpoint already names.
+#[test]
+fn a_checkpoint_names_only_what_was_given_to_the_kernel() {
+    const MESSAGES: u64 = 1_000;
+    let directory = Directory::new();
+    let bus = BusConfig::new().directory(directory.path()).create("b").unwrap();
+    let state = Arc::new(State::open(&directory.path().join("state")).unwrap());
+    // Two messages of 1,000 bytes do not fit in one datagram, so each has its own.
+    let config = Config::with_rate(20_000_000);
+    let mut node = Node::new(&bus, &sending(&config, &state)).unwrap();
+    let sending = &mut node.outlets[0];
+    let first = sending.outlet.subscriber().sequence();
+    let lead = sending.outlet.sender().packed_until();
+    let publisher = bus.publisher("t").unwrap();
+    (0..MESSAGES).for_each(|_| publisher.publish([7; 1_000]).unwrap());
+
+    let begun = Instant::now();
+    let (mut noted, mut ahead) = (first, 0_u32);
+    while noted < first + MESSAGES {
+        assert!(begun.elapsed() < wait::LIMIT, "{noted} of {MESSAGES} after {first}");
+        let has_more = node.turn().unwrap();
+        let sender = node.outlets[0].outlet.sender();
+        let (packed, unsent) = (sender.packed_until(), sender.window().unsent());
+        ahead += u32::from(packed > unsent);
+        // The newest checkpoint, as the next process would find it.
+        let bus = state::hash(bus.id().to_string().as_bytes());
+        let journal = state.journal(Stream(1), bus, meaning_of(&selection()), 0).unwrap();
+        noted = journal.resume().unwrap_or(first);
+        let sent = unsent.since(lead);
+        assert!(noted - first <= sent, "{} messages in {sent} datagrams", noted - first);
+        if !has_more {
+            node.wait(None).unwrap();
+        }
+    }
+    assert!(ahead > 0, "it never packed more than it sent");
+}
