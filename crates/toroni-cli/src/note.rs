@@ -53,6 +53,12 @@ pub(crate) fn remark(text: &str) {
     say("toroni:", &printable(text));
 }
 
+/// Prints a line as it is, for programs that read it.
+#[cfg(feature = "net")]
+pub(crate) fn line(text: &str) {
+    let _ = io::stderr().write_all(format!("{text}\n").as_bytes());
+}
+
 /// Returns the text in the color of its kind, or unchanged if the output is not to be in color.
 pub(crate) fn painted(text: &str, kind: Kind, terminal: bool) -> String {
     if !is_colored(terminal) {

@@ -46,6 +46,11 @@ pub(crate) struct Stop {
 impl Stop {
     /// Installs the signal handlers.
     pub(crate) fn install(grace: GracePeriod) -> Result<Self, Failure> {
+        Self::install_for(&[SIGINT, SIGTERM, SIGHUP], grace)
+    }
+
+    /// Installs handlers for some of these signals.
+    pub(crate) fn install_for(signals: &[i32], grace: GracePeriod) -> Result<Self, Failure> {
         let failed = |error: io::Error| {
             Failure::Failed(format!(
                 "cannot install a signal handler: {error} (see the limits `ulimit -u` and `ulimit -n`)"
@@ -53,7 +58,7 @@ impl Stop {
         };
         let (wake, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
             .map_err(|e| failed(e.into()))?;
-        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;
+        let mut signals = Signals::new(signals).map_err(failed)?;
         let first = Arc::new(AtomicI32::new(0));
         let arrived = Arc::clone(&first);
         std::thread::Builder::new()

@@ -345,3 +345,43 @@ fn metrics_include_tcp() {
         metrics(&server).value(name, &[("part", "tcp_queue")]) > Some(0.0)
     });
 }
+
+#[test]
+fn signals_ask_for_counters_and_for_nothing_else() {
+    let buses = Buses::new();
+    let path = file(&buses, "a", &sending(&group()));
+    let command = buses.command(&["node", "--config", &path, "--log", "json"]);
+    let mut node = Program::start_with_ready_fd(command);
+    node.wait_ready();
+    buses.succeed(&["pub", "--bus", "a", "t", "x"]);
+    node.signal(Signal::HUP);
+    node.wait_for_error("\"event\":\"hangup\"");
+    wait_until("the message was counted", || {
+        node.signal(Signal::USR1);
+        let counted = "toroni_net_sent_messages_total{realm=\\\"test\\\",stream=\\\"1\\\"} 1";
+        node.errors().contains(counted)
+    });
+    node.signal(Signal::TERM);
+    assert!(node.wait().success());
+    // Every line is an object, beside the remark about the bus that did not exist.
+    let errors = node.errors();
+    let objects: Vec<Value> = errors
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with("toroni: "))
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
+        .collect();
+    assert!(objects.iter().all(|it| it["time"].as_f64() > Some(0.0) && it["level"].is_string()));
+    let start = objects.iter().find(|it| it["event"] == "start").unwrap();
+    assert!(start["source"].is_string() && start["session"].is_u64(), "{start}");
+}
+
+/// Whoever closes the terminal in which it runs wants it to end.
+#[test]
+fn a_hangup_ends_a_node_without_a_file() {
+    let buses = Buses::new();
+    let mut receiver =
+        Program::start_with_ready_fd(buses.command(&["net", "receive", "--interface", "lo"]));
+    receiver.wait_ready();
+    receiver.signal(Signal::HUP);
+    assert!(receiver.wait().success());
+}

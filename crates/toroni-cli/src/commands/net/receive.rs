@@ -113,7 +113,13 @@ pub(crate) fn run(location: &BusLocation, arguments: &Receive) -> Result<(), Fai
             outcome
         });
         let is_done = || printed.load(Ordering::Relaxed);
-        let served = node::serve(&config, "net receive", ready, Some(&about), is_done);
+        let way = node::Way {
+            origin: "net receive",
+            about: Some(&about),
+            format: node::Format::Text,
+            is_service: false,
+        };
+        let served = node::serve(&config, &way, ready, is_done);
         ended.store(true, Ordering::Relaxed);
         let outcome = printing.join();
         let outcome = outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic));

@@ -72,7 +72,13 @@ pub(crate) fn run(location: &BusLocation, arguments: &Send) -> Result<(), Failur
         location.bus,
         human::bit_rate(arguments.rate),
     );
-    node::serve(&config, "net send", ready, Some(&about), || false)
+    let way = node::Way {
+        origin: "net send",
+        about: Some(&about),
+        format: node::Format::Text,
+        is_service: false,
+    };
+    node::serve(&config, &way, ready, || false)
 }
 
 /// Returns the window that this rate needs, in bytes, unless the default is enough: what is sent within the generation

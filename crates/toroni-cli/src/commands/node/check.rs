@@ -124,10 +124,15 @@ fn text_of(path: &Path) -> Result<String, Failure> {
 pub(super) fn print_findings(path: &Path, reading: &Reading) {
     let mut errors = std::io::stderr();
     for finding in &reading.findings {
-        let gap = if finding.place.is_some() { "" } else { " " };
         // Where errors cannot be written, nobody reads them.
-        let _ = writeln!(errors, "{}:{gap}{finding}", path.display());
+        let _ = writeln!(errors, "{}", shown(path, finding));
     }
+}
+
+/// Returns a finding with its file.
+pub(super) fn shown(path: &Path, finding: &Finding) -> String {
+    let gap = if finding.place.is_some() { "" } else { " " };
+    format!("{}:{gap}{finding}", path.display())
 }
 
 fn print(path: &Path, reading: &Reading) -> Result<(), Failure> {

@@ -156,6 +156,13 @@ pub(super) fn counters(report: &Report) -> Line {
         .with("kernel_dropped", dropped)
 }
 
+/// Returns a line for each counter, as the metrics have them.
+pub(super) fn all_counters(metrics: &str) -> impl Iterator<Item = Line> {
+    let samples =
+        metrics.lines().filter(|line| !line.starts_with('#') && !line.contains("_bucket{"));
+    samples.map(|sample| Line::new(Level::Info, "counter", sample))
+}
+
 fn loss(lost: &Lost, attribution: &Attribution) -> Line {
     let Lost { source, stream, reason, messages, bound, .. } = lost;
     let (reason, bound) = (reason.as_str(), bound.as_str());
@@ -199,7 +206,7 @@ fn sender(stream: u16, event: &sender::Event) -> Line {
             );
             Line::new(Level::Warn, "crybaby", text)
                 .by("stream", stream)
-                .by("receiver", format_args!("{name:?}"))
+                .by_text("receiver", &name)
                 .with("address", to_socket(*address))
                 .with("kernel_dropped", dropped)
         }
@@ -212,14 +219,14 @@ fn sender(stream: u16, event: &sender::Event) -> Line {
             let text = format!("stream {stream}: no longer waits for {}: {shown}", name.as_str());
             Line::new(Level::Warn, "receiver_out", text)
                 .by("stream", stream)
-                .by("receiver", format_args!("{name:?}"))
+                .by_text("receiver", name.as_str())
                 .with("why", why)
         }
         sender::Event::Back { name } => {
             let text = format!("stream {stream}: waits for {} again", name.as_str());
             Line::new(Level::Info, "receiver_in", text)
                 .by("stream", stream)
-                .by("receiver", format_args!("{name:?}"))
+                .by_text("receiver", name.as_str())
         }
         sender::Event::Closed => {
             let text = format!("stream {stream}: ended");

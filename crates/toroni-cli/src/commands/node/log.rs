@@ -1,9 +1,12 @@
-//! The log of a node: lines on standard error, each with fields. What repeats is written once in 10 s, with its number.
+//! The log of a node: lines on standard error, each with fields, or JSON. What repeats is written once in 10 s, with its
+//! number.
 
 use crate::note;
+use clap::ValueEnum;
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Lines of one kind and reason are written at most once in this time.
 const PAUSE: Duration = Duration::from_secs(10);
@@ -40,53 +43,116 @@ impl Level {
     }
 }
 
+/// How lines are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// A sentence, and fields as name=value
+    #[default]
+    Text,
+    /// One object per line
+    Json,
+}
+
 /// One line.
 pub(super) struct Line {
     level: Level,
     event: &'static str,
     reason: String,
     text: String,
-    fields: String,
+    fields: Vec<(&'static str, Field)>,
+}
+
+/// The value of a field.
+enum Field {
+    /// A number, or a text without blanks.
+    Word(String),
+    /// What others have chosen.
+    Text(String),
 }
 
 impl Line {
     /// Begins a line about a kind of event.
     pub(super) fn new(level: Level, event: &'static str, text: impl Into<String>) -> Self {
-        let (reason, fields) = (String::new(), String::new());
+        let (reason, fields) = (String::new(), Vec::new());
         Self { level, event, reason, text: text.into(), fields }
     }
 
-    /// Adds a field. `value` must have no blanks; texts of others are quoted by the caller with `{:?}`.
-    pub(super) fn with(mut self, name: &str, value: impl std::fmt::Display) -> Self {
-        // Writing to a string cannot fail.
-        let _ = write!(self.fields, " {name}={value}");
+    /// Adds a field: a number, or a text without blanks.
+    pub(super) fn with(mut self, name: &'static str, value: impl std::fmt::Display) -> Self {
+        self.fields.push((name, Field::Word(value.to_string())));
         self
     }
 
     /// Adds a field whose values are counted each for itself.
-    pub(super) fn by(mut self, name: &str, value: impl std::fmt::Display) -> Self {
+    pub(super) fn by(mut self, name: &'static str, value: impl std::fmt::Display) -> Self {
+        // Writing to a string cannot fail.
         let _ = write!(self.reason, "{value} ");
         self.with(name, value)
     }
 
+    /// Adds a field whose values are counted each for itself, and are texts that others have chosen.
+    pub(super) fn by_text(mut self, name: &'static str, value: &str) -> Self {
+        let _ = write!(self.reason, "{value:?} ");
+        self.fields.push((name, Field::Text(value.to_owned())));
+        self
+    }
+
     fn shown(&self, more: u64) -> String {
         let Self { level, event, text, fields, .. } = self;
-        let more = if more > 0 { format!(" more={more}") } else { String::new() };
-        format!("{text} level={} event={event}{fields}{more}", level.name())
+        let mut shown = format!("{text} level={} event={event}", level.name());
+        for (name, value) in fields {
+            // Writing to a string cannot fail.
+            let _ = match value {
+                Field::Word(word) => write!(shown, " {name}={word}"),
+                Field::Text(text) => write!(shown, " {name}={text:?}"),
+            };
+        }
+        if more > 0 {
+            let _ = write!(shown, " more={more}");
+        }
+        shown
+    }
+
+    /// Returns an object with the same fields, and the time in seconds since 1970.
+    fn json(&self, more: u64, time: f64) -> String {
+        let mut object = Map::new();
+        object.insert("time".to_owned(), time.into());
+        object.insert("level".to_owned(), self.level.name().into());
+        object.insert("event".to_owned(), self.event.into());
+        object.insert("text".to_owned(), self.text.as_str().into());
+        for (name, value) in &self.fields {
+            let value = match value {
+                // The digits of a source id are hexadecimal, and may look like those of a number.
+                Field::Word(word) if *name != "source" => {
+                    word.parse::<u64>().map_or_else(|_| word.as_str().into(), Value::from)
+                }
+                Field::Word(text) | Field::Text(text) => text.as_str().into(),
+            };
+            object.insert((*name).to_owned(), value);
+        }
+        if more > 0 {
+            object.insert("more".to_owned(), more.into());
+        }
+        Value::from(object).to_string()
     }
 }
 
 /// Writes lines.
 pub(super) struct Log {
     least: Level,
+    format: Format,
     /// When a line was written last, and how many were not since then.
     kinds: BTreeMap<(&'static str, String), (Instant, u64)>,
     write: fn(&str),
 }
 
 impl Log {
-    pub(super) fn new(least: Level) -> Self {
-        Self { least, kinds: BTreeMap::new(), write: note::remark }
+    pub(super) fn new(least: Level, format: Format) -> Self {
+        let write = match format {
+            Format::Text => note::remark,
+            Format::Json => note::line,
+        };
+        Self { least, format, kinds: BTreeMap::new(), write }
     }
 
     /// Writes a line, unless it is not important enough, or one of its kind and reason was written within 10 s.
@@ -100,8 +166,24 @@ impl Log {
         }
         let more = if self.least == Level::Trace { Some(0) } else { self.admit(now, &line) };
         if let Some(more) = more {
-            (self.write)(&line.shown(more));
+            self.write(&line, more);
         }
+    }
+
+    /// Writes a line that somebody has asked for, whatever its level is and how often it comes.
+    pub(super) fn answer(&self, line: &Line) {
+        self.write(line, 0);
+    }
+
+    fn write(&self, line: &Line, more: u64) {
+        let shown = match self.format {
+            Format::Text => line.shown(more),
+            Format::Json => {
+                let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                line.json(more, now.as_secs_f64())
+            }
+        };
+        (self.write)(&shown);
     }
 
     /// Returns how many of its kind were left out before, or `None` if it is left out, too.
@@ -138,7 +220,7 @@ mod tests {
 
     fn log(least: Level) -> Log {
         let write = |line: &str| LINES.with_borrow_mut(|lines| lines.push(line.to_owned()));
-        Log { write, ..Log::new(least) }
+        Log { write, ..Log::new(least, Format::Text) }
     }
 
     fn written() -> Vec<String> {
@@ -181,6 +263,21 @@ mod tests {
             }
             assert_eq!(written().len(), wanted, "{name}");
         }
+    }
+
+    #[test]
+    fn json_has_the_same_fields_with_their_types() {
+        let line = loss("gone", 7).with("source", "00000012").by_text("receiver", "a \"b\"\n");
+        assert_eq!(
+            line.shown(3),
+            "lost some level=warn event=loss reason=gone messages=7 source=00000012 receiver=\"a \\\"b\\\"\\n\" more=3"
+        );
+        let object: Value = serde_json::from_str(&line.json(3, 1.5)).unwrap();
+        let wanted = serde_json::json!({
+            "time": 1.5, "level": "warn", "event": "loss", "text": "lost some", "reason": "gone", "messages": 7,
+            "source": "00000012", "receiver": "a \"b\"\n", "more": 3,
+        });
+        assert_eq!(object, wanted);
     }
 
     #[test]

@@ -11,10 +11,12 @@ mod sequencer;
 #[cfg(not(feature = "sequencer"))]
 #[path = "without_sequencer.rs"]
 mod sequencer;
+mod wishes;
 
 #[cfg(feature = "sequencer")]
 pub(crate) use check::configuration;
-pub(crate) use run::serve;
+pub(crate) use log::Format;
+pub(crate) use run::{Way, serve};
 
 use crate::cli::BusLocation;
 use crate::failure::Failure;
@@ -31,11 +33,14 @@ The buses are in the directory that the file names, and otherwise in that of --d
 
 It writes to standard error what happens: which streams it follows, what was lost, who asks for too many retransmissions. \
 Repeated lines of one kind are written once in 10 s, with their number. SIGTERM ends its streams in order: other nodes \
-still get what they miss.")]
+still get what they miss. SIGUSR1 writes all counters to the log. SIGHUP does not read the file again: restart the node.")]
 pub(crate) struct Node {
     /// The configuration file; `toroni node check` explains what is wrong with one
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, required = true)]
     config: Option<PathBuf>,
+    /// How the log is written
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Format::Text)]
+    log: Format,
     /// Write a line to descriptor N when the node works
     #[arg(long, value_name = "N")]
     ready_fd: Option<i32>,
@@ -53,7 +58,7 @@ enum Command {
 pub(crate) fn run(location: &BusLocation, arguments: &Node) -> Result<(), Failure> {
     match (&arguments.command, &arguments.config) {
         (Some(Command::Check(arguments)), _) => check::run(arguments),
-        (None, Some(path)) => run::run(location, path, arguments.ready_fd),
+        (None, Some(path)) => run::run(location, path, arguments.log, arguments.ready_fd),
         (None, None) => Err(Failure::Usage("name a configuration file with --config".to_owned())),
     }
 }

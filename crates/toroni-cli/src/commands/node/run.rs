@@ -2,10 +2,11 @@
 
 use super::check;
 use super::lines::{self, Lines};
-use super::log::{Level, Line, Log};
+use super::log::{Format, Level, Line, Log};
 use super::metrics::Latest;
 use super::notices::{Identity, Notices};
 use super::sequencer::Sequencer;
+use super::wishes::Wishes;
 use crate::cli::BusLocation;
 use crate::failure::Failure;
 use crate::note;
@@ -15,6 +16,7 @@ use crate::stop::{GracePeriod, Stop};
 use rustix::fd::AsFd;
 use sd_notify::NotifyState;
 use std::fmt::Display;
+use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -32,31 +34,56 @@ const REPORT_EVERY: Duration = Duration::from_secs(1);
 pub(super) fn run(
     location: &BusLocation,
     path: &Path,
+    format: Format,
     ready_fd: Option<i32>,
 ) -> Result<(), Failure> {
     let ready = ReadyFd::claim(ready_fd)?;
     let reading = check::read(path, true)?;
-    check::print_findings(path, &reading);
+    match format {
+        Format::Text => check::print_findings(path, &reading),
+        Format::Json => {
+            let log = Log::new(Level::Warn, format);
+            for finding in &reading.findings {
+                let level = match finding.severity {
+                    Severity::Error => Level::Error,
+                    Severity::Warning => Level::Warn,
+                };
+                log.answer(&Line::new(level, "configuration", check::shown(path, finding)));
+            }
+        }
+    }
     let errors =
         reading.findings.iter().filter(|finding| finding.severity == Severity::Error).count();
     let Some(mut config) = reading.node.filter(|_| errors == 0) else {
         return Err(check::refused(path, errors));
     };
     config.bus.directory = config.bus.directory.or_else(|| location.dir.clone());
-    serve(&config, &path.display().to_string(), ready, None, || false)
+    let origin = path.display().to_string();
+    serve(&config, &Way { origin: &origin, about: None, format, is_service: true }, ready, || false)
 }
 
-/// Runs the node of a configuration until a signal arrives, or `is_done`, which is asked at least once a second. `origin` is
-/// where the configuration comes from. `about` is said once the node works.
+/// How a node runs.
+pub(crate) struct Way<'a> {
+    /// Where its configuration comes from.
+    pub(crate) origin: &'a str,
+    /// What is said once it works.
+    pub(crate) about: Option<&'a str>,
+    pub(crate) format: Format,
+    /// Whether it is to run for ever. Then SIGHUP ends it only if its log is a terminal.
+    pub(crate) is_service: bool,
+}
+
+/// Runs the node of a configuration until a signal arrives, or `is_done`, which is asked at least once a second.
 pub(crate) fn serve(
     config: &config::Node,
-    origin: &str,
+    way: &Way<'_>,
     ready: ReadyFd,
-    about: Option<&str>,
     is_done: impl Fn() -> bool,
 ) -> Result<(), Failure> {
+    let Way { origin, about, format, is_service } = *way;
+    let wishes = Wishes::install(is_service && !std::io::stderr().is_terminal())?;
     // It sends END, and repairs what others miss, before it leaves.
-    let stop = Stop::install(GracePeriod::Unlimited)?;
+    let stop = Stop::install_for(wishes.others(), GracePeriod::Unlimited)?;
     let refused =
         |error: &dyn Display| Failure::Usage(format!("{origin}: the node does not start: {error}"));
     let (bus, settings) = start::prepare(config).map_err(|error| refused(&error))?;
@@ -71,7 +98,7 @@ pub(crate) fn serve(
     let member = &settings.member;
     let identity = Identity::new(config, &settings);
     let mut observer = Observer {
-        log: Log::new(Level::named(&config.log)),
+        log: Log::new(Level::named(&config.log), format),
         lines: Lines::new(config.stall),
         notices: Notices::new(&config.bus, identity.clone()),
         latest: Arc::new(Latest::new(identity.clone())),
@@ -162,6 +189,13 @@ pub(crate) fn serve(
             return Err(failed(&problem));
         }
         observer.report(&mut node, sequencer.as_mut());
+        if wishes.counters() {
+            observer.counters(&mut node, sequencer.as_mut());
+        }
+        if wishes.hangup() {
+            let text = "SIGHUP has no effect: restart the node to have it read its file again";
+            observer.log.answer(&Line::new(Level::Warn, "hangup", text));
+        }
         if let Some(interval) = watchdog
             && fed.elapsed() >= interval
         {
@@ -217,6 +251,15 @@ impl Observer {
     fn event(&mut self, node: &Node, event: &Event) {
         self.notices.event(event);
         self.log.line(self.lines.of(node, event));
+    }
+
+    /// Writes all counters, because somebody has asked for them.
+    fn counters(&mut self, node: &mut Node, sequencer: Option<&mut Sequencer>) {
+        self.due = Instant::now();
+        self.report(node, sequencer);
+        for line in lines::all_counters(&self.latest.text()) {
+            self.log.answer(&line);
+        }
     }
 
     /// Takes a report, if one is due.
