@@ -1,5 +1,6 @@
 //! What a node tells: its log, its metrics and its notices.
 
+use crate::metrics::prometheus::Prometheus;
 use crate::node::{file, group, receiving, sending, start};
 use crate::openmetrics::{self, Samples};
 use crate::support::{Buses, LIMIT, Process, json_lines, wait_until};
@@ -384,4 +385,22 @@ fn a_hangup_ends_a_node_without_a_file() {
     receiver.wait_ready();
     receiver.signal(Signal::HUP);
     assert!(receiver.wait().success());
+}
+
+/// Prometheus scrapes two nodes, and evaluates all queries of the dashboard.
+#[test]
+fn prometheus_scrapes_nodes() {
+    if !crate::metrics::prometheus::is_installed("prometheus_scrapes_nodes") {
+        return;
+    }
+    let buses = Buses::new();
+    let (from, to) = pair(&buses, "", "'4s'");
+    buses.succeed(&["pub", "--bus", "from", "t", "x"]);
+    let targets = [&from, &to].map(address);
+    let prometheus = Prometheus::start(&buses, "net-alerts", &targets);
+    let total = "sum(toroni_net_received_messages_total)";
+    wait_until("Prometheus has scraped", || {
+        prometheus.query(total)["data"]["result"][0]["value"][1] == "1"
+    });
+    prometheus.answers_dashboard("toroni-net");
 }

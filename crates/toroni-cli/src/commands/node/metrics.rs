@@ -558,6 +558,34 @@ mod tests {
         }
     }
 
+    /// The dashboard and the rules use no name that does not exist.
+    #[test]
+    fn the_dashboard_and_the_rules_use_these_names() {
+        let names: BTreeSet<String> =
+            ALL.iter().map(|metric| metric.family.sample_name()).collect();
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging");
+        if !root.exists() {
+            return;
+        }
+        for path in [
+            "grafana/toroni-net.json",
+            "prometheus/net-alerts.yml",
+            "prometheus/net-alerts_test.yml",
+        ] {
+            let text = std::fs::read_to_string(root.join(path)).unwrap();
+            let is_part = |c: char| c.is_ascii_lowercase() || c == '_';
+            let used: BTreeSet<&str> = text
+                .split(|c| !is_part(c))
+                .filter(|word| word.starts_with("toroni_"))
+                .map(|word| word.strip_suffix("_bucket").unwrap_or(word))
+                .collect();
+            assert!(used.len() > 3, "{path}: {used:?}");
+            for name in used {
+                assert!(names.contains(name), "{path} uses {name}, which does not exist");
+            }
+        }
+    }
+
     #[test]
     fn names_are_used_once_and_end_as_openmetrics_wants_it() {
         let families = ALL.iter().map(|metric| metric.family);

@@ -68,11 +68,13 @@ fn promtool_finds_no_fault_in_the_rules() {
     if !is_installed("promtool_finds_no_fault_in_the_rules") {
         return;
     }
-    let rules = packaging("prometheus/alerts.yml");
-    let said = promtool(&["check", "rules", "--lint-fatal", rules.to_str().unwrap()], "");
-    assert!(said.contains("SUCCESS"), "{said}");
-    let tests = packaging("prometheus/alerts_test.yml");
-    promtool(&["test", "rules", tests.to_str().unwrap()], "");
+    for name in ["alerts", "net-alerts"] {
+        let rules = packaging(&format!("prometheus/{name}.yml"));
+        let said = promtool(&["check", "rules", "--lint-fatal", rules.to_str().unwrap()], "");
+        assert!(said.contains("SUCCESS"), "{said}");
+        let tests = packaging(&format!("prometheus/{name}_test.yml"));
+        promtool(&["test", "rules", tests.to_str().unwrap()], "");
+    }
 }
 
 /// Prometheus scrapes the server, has every metric, and evaluates the rules and all queries of the dashboard.
@@ -84,31 +86,7 @@ fn prometheus_scrapes_the_metrics() {
     let buses = Buses::new();
     let _participants = busy(&buses);
     let server = Server::start(&buses, &[]);
-    let configuration = format!(
-        "global: {{scrape_interval: 1s}}\n\
-         rule_files: [{}]\n\
-         scrape_configs:\n\
-         - job_name: toroni\n  static_configs: [{{targets: ['{}']}}]\n",
-        packaging("prometheus/alerts.yml").canonicalize().unwrap().display(),
-        server.address
-    );
-    let file = buses.path().join("prometheus.yml");
-    fs::write(&file, configuration).unwrap();
-    let storage = buses.path().join("storage");
-    let mut command = Command::new("prometheus");
-    command
-        .arg("--config.file")
-        .arg(&file)
-        .arg("--storage.tsdb.path")
-        .arg(&storage)
-        .arg("--web.listen-address=127.0.0.1:0")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    let process = Process::start(&mut command);
-    process.wait_for_error("Server is ready to receive web requests");
-    let prometheus = Prometheus { address: listening(process.id()) };
-
+    let prometheus = Prometheus::start(&buses, "alerts", &[server.address.to_string()]);
     let total = "toroni_messages_total{bus=\"plant\"}";
     wait_until("Prometheus has scraped", || {
         prometheus.query(total)["data"]["result"][0]["value"][1] == "1"
@@ -125,27 +103,19 @@ fn prometheus_scrapes_the_metrics() {
     let rules = prometheus.get("/api/v1/rules");
     let rules = &rules["data"]["groups"][0]["rules"];
     assert!(rules.as_array().is_some_and(|all| all.len() >= 4), "{rules}");
-    for expression in dashboard_queries() {
-        let answer = prometheus.query(&expression);
-        assert_eq!(answer["status"], "success", "{expression}: {answer}");
-        // A panel that never shows anything has a wrong label or name.
-        let shown = answer["data"]["result"].as_array().map_or(0, Vec::len);
-        if !expression.contains("rate(") && !expression.contains("increase(") {
-            assert!(shown > 0, "{expression}: {answer}");
-        }
-    }
-    drop(process);
+    prometheus.answers_dashboard("toroni");
 }
 
 /// Returns the expressions of all panels, with the variables of Grafana filled in.
-fn dashboard_queries() -> Vec<String> {
-    let text = fs::read_to_string(packaging("grafana/toroni.json")).unwrap();
+fn dashboard_queries(name: &str) -> Vec<String> {
+    let text = fs::read_to_string(packaging(&format!("grafana/{name}.json"))).unwrap();
     let dashboard: Value = serde_json::from_str(&text).unwrap();
     let panels = dashboard["panels"].as_array().unwrap();
     let targets = panels.iter().filter_map(|panel| panel["targets"].as_array()).flatten();
     let queries: Vec<String> = targets
         .map(|target| target["expr"].as_str().unwrap())
-        .map(|query| query.replace("$bus", ".*").replace("$instance", ".*"))
+        .map(|query| query.replace("$bus", ".*").replace("$realm", ".*"))
+        .map(|query| query.replace("$instance", ".*"))
         .map(|query| query.replace("$__rate_interval", "1m").replace("$__range", "1m"))
         .collect();
     assert!(queries.len() >= 10, "{queries:?}");
@@ -153,12 +123,59 @@ fn dashboard_queries() -> Vec<String> {
     queries
 }
 
-struct Prometheus {
+/// A Prometheus that scrapes each second.
+pub(crate) struct Prometheus {
     address: SocketAddr,
+    _process: Process,
 }
 
 impl Prometheus {
-    fn query(&self, expression: &str) -> Value {
+    /// Starts it with rules of the packaging.
+    pub(crate) fn start(buses: &Buses, rules: &str, targets: &[String]) -> Self {
+        let configuration = format!(
+            "global: {{scrape_interval: 1s}}\n\
+             rule_files: [{}]\n\
+             scrape_configs:\n\
+             - job_name: toroni\n  static_configs: [{{targets: ['{}']}}]\n",
+            packaging(&format!("prometheus/{rules}.yml")).canonicalize().unwrap().display(),
+            targets.join("', '"),
+        );
+        let file = buses.path().join("prometheus.yml");
+        fs::write(&file, configuration).unwrap();
+        let storage = buses.path().join("storage");
+        let mut command = Command::new("prometheus");
+        command
+            .arg("--config.file")
+            .arg(&file)
+            .arg("--storage.tsdb.path")
+            .arg(&storage)
+            .arg("--web.listen-address=127.0.0.1:0")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let process = Process::start(&mut command);
+        process.wait_for_error("Server is ready to receive web requests");
+        Self { address: listening(process.id()), _process: process }
+    }
+
+    /// Asks everything that a dashboard asks. A panel that never shows anything has a wrong label or name.
+    pub(crate) fn answers_dashboard(&self, name: &str) {
+        for expression in dashboard_queries(name) {
+            let shown = || {
+                let answer = self.query(&expression);
+                assert_eq!(answer["status"], "success", "{expression}: {answer}");
+                answer["data"]["result"].as_array().map_or(0, Vec::len)
+            };
+            // A rate needs two values.
+            if expression.contains("rate(") || expression.contains("increase(") {
+                shown();
+            } else {
+                wait_until(&format!("{expression} shows something"), || shown() > 0);
+            }
+        }
+    }
+
+    pub(crate) fn query(&self, expression: &str) -> Value {
         let mut encoded = String::new();
         for byte in expression.bytes() {
             encoded += &format!("%{byte:02X}");
