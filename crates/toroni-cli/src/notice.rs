@@ -23,6 +23,8 @@ pub(crate) mod topic {
     pub(crate) const IN: &str = "receiver/in";
     /// [`super::Member`]: a receiver is not heard any more, or no longer waited for.
     pub(crate) const OUT: &str = "receiver/out";
+    /// [`super::Group`]: a stream waits for its required receivers before it sends anything, or waits no more.
+    pub(crate) const GROUP: &str = "receiver/group";
     /// [`super::Loss`]: messages were reported as lost.
     pub(crate) const LOSS: &str = "loss";
     /// [`super::Crybaby`]: a receiver takes more than half of all retransmissions.
@@ -34,8 +36,8 @@ pub(crate) mod topic {
 
     /// All of them.
     #[cfg(test)]
-    pub(crate) const ALL: [&str; 11] =
-        [STATS, UP, DOWN, RESTART, COLLISION, IN, OUT, LOSS, CRYBABY, BUDGET, TERM];
+    pub(crate) const ALL: [&str; 12] =
+        [STATS, UP, DOWN, RESTART, COLLISION, IN, OUT, GROUP, LOSS, CRYBABY, BUDGET, TERM];
 }
 
 /// A notice, with who publishes it.
@@ -279,6 +281,16 @@ pub(crate) struct Member {
     pub(crate) address: Option<String>,
     /// `heard`, `not_heard`; with the policy `slowest`, `silent`, `holds` or `caught_up`.
     pub(crate) why: String,
+}
+
+/// For whom a stream waits before it sends anything.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct Group {
+    pub(crate) stream: u16,
+    /// How many required receivers are missing; 0 if it waits no more.
+    pub(crate) missing: u64,
+    /// Those that are not there.
+    pub(crate) absent: Vec<String>,
 }
 
 /// Messages that were reported as lost.

@@ -273,6 +273,20 @@ impl Audience {
         self.slowest && self.group_min > 0
     }
 
+    /// Returns how many required receivers are still missing before the first datagram may be sent, and the names of those
+    /// that are not there. `None` if it may.
+    #[must_use]
+    pub fn group_awaited(&self) -> Option<(u64, impl Iterator<Item = &Name>)> {
+        let is_there = |name: &&Name| {
+            let mut members = self.members.iter();
+            members.any(|it| it.standing == Standing::Required && it.name == **name)
+        };
+        let there = self.members.iter().filter(|it| it.standing == Standing::Required).count();
+        let missing = self.group_min.checked_sub(there as u64).filter(|missing| *missing > 0)?;
+        let absent = self.required.iter().filter(move |name| !is_there(name));
+        self.slowest.then_some((missing, absent))
+    }
+
     /// Returns when [`Self::handle_timeout`] may have something to do.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Monotonic> {
@@ -431,10 +445,14 @@ mod tests {
         let mut audience = Audience::new(&config, &[node("a"), node("b")]);
         take(&mut audience, 0, 0, &window, &status("a"));
         assert!(!audience.allows(at(0), &window));
+        let (missing, absent) = audience.group_awaited().unwrap();
+        assert_eq!((missing, absent.map(Name::as_str).collect::<Vec<_>>()), (1, vec!["b"]));
         take(&mut audience, 0, 0, &window, &status("b"));
+        assert!(audience.group_awaited().is_none(), "although nothing was to be sent yet");
         assert!(audience.allows(at(0), &window));
         assert!(audience.handle_timeout(at(2_000)).is_some());
         assert!(audience.allows(at(2_000), &window));
+        assert!(audience.group_awaited().is_none());
     }
 
     #[test]

@@ -2,7 +2,8 @@
 
 use crate::support::{Buses, LIMIT, wait_until};
 use rustix::process::Signal;
-use std::process::Stdio;
+use std::os::unix::net::UnixDatagram;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use toroni::{Bus, BusConfig, LostBound, Policy, Publisher, ReceiveError, Subscriber};
@@ -19,15 +20,19 @@ fn bus(buses: &Buses, name: &str, policy: Policy) -> Bus {
 
 /// Starts the node of a host, whose name is also that of its bus.
 fn start(buses: &Buses, host: &Host, name: &str, more: &str) -> Program {
+    let mut node = Program::start_with_ready_fd(command(buses, host, name, more));
+    node.wait_ready();
+    node
+}
+
+fn command(buses: &Buses, host: &Host, name: &str, more: &str) -> Command {
     let path = buses.path().join(format!("{name}.toml"));
     let node = format!("[node]\nrealm = 'test'\nname = '{name}'\nbus = '{name}'\n{more}");
     std::fs::write(&path, node).unwrap();
     let mut command = host.command(env!("CARGO_BIN_EXE_toroni"));
     command.env("TORONI_DIR", buses.path()).args(["node", "--config"]).arg(path);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut node = Program::start_with_ready_fd(command);
-    node.wait_ready();
-    node
+    command
 }
 
 /// A stream whose sender keeps 2 MiB, and its receivers 512 KiB.
@@ -195,6 +200,49 @@ fn a_required_receiver_that_is_stopped_is_put_out_and_comes_back() {
 }
 
 /// The third host has a subscriber that takes nothing, although its bus waits for ever.
+/// Its log, its notices and systemd learn why nothing is sent.
+#[test]
+fn a_sender_says_that_it_waits_for_its_group() {
+    let Some(network) = Setup::new(2).bridged() else { return };
+    let [near, far] = &network.hosts[..] else { panic!() };
+    let buses = Buses::new();
+    let [from, to] = ["a", "b"].map(|name| bus(&buses, name, FOREVER));
+    let mut subscriber = to.subscribe("**").unwrap();
+    let systemd = UnixDatagram::bind(buses.path().join("notify")).unwrap();
+    systemd.set_read_timeout(Some(LIMIT)).unwrap();
+    let told = |wanted: &str| {
+        let mut bytes = [0; 1_000];
+        loop {
+            let length = systemd.recv(&mut bytes).unwrap();
+            if String::from_utf8_lossy(&bytes[..length]).contains(wanted) {
+                return;
+            }
+        }
+    };
+    let mut command = command(&buses, near, "a", &slowest("60s"));
+    command.env("NOTIFY_SOCKET", buses.path().join("notify"));
+    let mut sender = Program::start_with_ready_fd(command);
+    sender.wait_ready();
+    sender.wait_for_error(
+        "stream 1: sends nothing yet: its group lacks 1 required receiver; not there: b level=warn event=group_waits",
+    );
+    told(
+        "STATUS=sends 1 stream to 0 receivers, follows 0 streams, lost 0 messages; stream 1 waits for b",
+    );
+    from.publisher("t").unwrap().publish("1").unwrap();
+    let _receiver = start(&buses, far, "b", &receiving("required = true\n"));
+    sender.wait_for_error("stream 1: its group is complete");
+    told("STATUS=sends 1 stream to 1 receiver, follows 0 streams, lost 0 messages");
+    assert_eq!(subscriber.receive_timeout(LIMIT).unwrap().unwrap().text(), "1");
+    let notices = BusConfig::new().directory(buses.path()).open_existing("node.test").unwrap();
+    let builder = notices.subscriber().start(toroni::Start::Oldest);
+    let mut notices = builder.pattern("receiver/group").build().unwrap();
+    for missing in [1, 0] {
+        let notice = notices.receive_timeout(LIMIT).unwrap().expect("a notice").text().into_owned();
+        assert!(notice.contains(&format!("\"stream\":1,\"missing\":{missing}")), "{notice}");
+    }
+}
+
 #[test]
 fn a_slow_receiver_that_is_not_required_harms_no_other() {
     let Some(network) = Setup::new(3).bridged() else { return };

@@ -91,6 +91,17 @@ pub struct Sent {
     pub unsent_bytes: u64,
     /// The receivers that sent a STATUS.
     pub receivers: Vec<Receiver>,
+    /// What it waits for before it sends anything.
+    pub awaited: Option<Awaited>,
+}
+
+/// What a stream waits for before it sends anything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Awaited {
+    /// How many required receivers are missing.
+    pub missing: u64,
+    /// The names of the required receivers that are not there.
+    pub absent: Vec<String>,
 }
 
 /// What a node serves over TCP.
@@ -382,6 +393,10 @@ fn sent(stream: Stream, outlet: &mut outlet::Outlet) -> Sent {
         window_datagrams: window.lead().since(window.trail()),
         unsent_bytes: window.unsent_total(),
         receivers: receivers.collect(),
+        awaited: sender.audience().group_awaited().map(|(missing, absent)| Awaited {
+            missing,
+            absent: absent.map(|name| name.as_str().to_owned()).collect(),
+        }),
     }
 }
 

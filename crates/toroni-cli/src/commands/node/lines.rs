@@ -2,14 +2,16 @@
 
 use super::log::{Level, Line};
 use super::notices::put_out;
+use crate::human;
 use crate::notice::Term;
 use std::collections::BTreeSet;
+use std::fmt::Write;
 use std::net::SocketAddr;
 use std::time::Duration;
 use toroni_net::losses::Lost;
 use toroni_net::node::kernel::Attribution;
 use toroni_net::node::link::to_socket;
-use toroni_net::node::report::Report;
+use toroni_net::node::report::{Awaited, Report};
 use toroni_net::node::tcp;
 use toroni_net::node::{Event, Node};
 use toroni_proto::arrivals::{self, Flow};
@@ -154,6 +156,46 @@ pub(super) fn counters(report: &Report) -> Line {
         .with("datagrams_received", report.link.received)
         .with("datagrams_refused", report.refused.iter().sum::<u64>())
         .with("kernel_dropped", dropped)
+}
+
+/// Returns the line about what a stream waits for, or that it waits no more.
+pub(super) fn group(stream: Stream, awaited: Option<&Awaited>) -> Line {
+    let line = match awaited {
+        Some(Awaited { missing, absent }) => {
+            let text = format!(
+                "stream {stream}: sends nothing yet: its group lacks {}; not there: {}",
+                human::counted(*missing, "required receiver"),
+                absent.join(", ")
+            );
+            Line::new(Level::Warn, "group_waits", text).with("missing", missing)
+        }
+        None => {
+            let text = format!("stream {stream}: its group is complete");
+            Line::new(Level::Info, "group_complete", text)
+        }
+    };
+    line.by("stream", stream)
+}
+
+/// Returns what the node does, in one line.
+pub(super) fn status(report: &Report) -> String {
+    let receivers = report.sent.iter().map(|sent| sent.receivers.len()).sum::<usize>();
+    let lost = report.inlet.unwrap_or_default().lost;
+    let mut status = format!(
+        "sends {} to {}, follows {}, lost {}",
+        human::counted(report.sent.len() as u64, "stream"),
+        human::counted(receivers as u64, "receiver"),
+        human::counted(report.heard.len() as u64, "stream"),
+        human::counted(lost, "message"),
+    );
+    for sent in &report.sent {
+        if let Some(awaited) = &sent.awaited {
+            // Writing to a string cannot fail.
+            let _ =
+                write!(status, "; stream {} waits for {}", sent.stream, awaited.absent.join(", "));
+        }
+    }
+    status
 }
 
 /// Returns a line for each counter, as the metrics have them.

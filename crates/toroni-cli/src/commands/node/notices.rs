@@ -1,8 +1,8 @@
 //! Publishes what a node does on its bus of notices, `node.REALM`. A node whose notices cannot be published works on.
 
 use crate::notice::{
-    BUS_PREFIX, Collision, Crybaby, Datagrams, Excess, Heard, Leg, Loss, LossCount, Member, Notice,
-    Receiver, Sent, Sequencer, Socket, Source, Stats, Term, Time, topic,
+    BUS_PREFIX, Collision, Crybaby, Datagrams, Excess, Group, Heard, Leg, Loss, LossCount, Member,
+    Notice, Receiver, Sent, Sequencer, Socket, Source, Stats, Term, Time, topic,
 };
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +12,7 @@ use toroni_net::losses::Lost;
 use toroni_net::node::config;
 use toroni_net::node::kernel::Attribution;
 use toroni_net::node::link::to_socket;
-use toroni_net::node::report::Report;
+use toroni_net::node::report::{Awaited, Report};
 use toroni_net::node::{Event, Settings};
 use toroni_proto::arrivals::{self, Flow};
 use toroni_proto::audience::PutOut;
@@ -200,6 +200,13 @@ impl Notices {
     /// Publishes that a member of a feed is in another term, or follows another leader.
     pub(super) fn term(&mut self, term: &Term) {
         self.publish(topic::TERM, term);
+    }
+
+    /// Publishes what a stream waits for, or that it waits no more.
+    pub(super) fn group(&mut self, stream: Stream, awaited: Option<&Awaited>) {
+        let missing = awaited.map_or(0, |awaited| awaited.missing);
+        let absent = awaited.map_or_else(Vec::new, |awaited| awaited.absent.clone());
+        self.publish(topic::GROUP, Group { stream: stream.0, missing, absent });
     }
 
     /// Publishes what has happened.

@@ -15,6 +15,7 @@ use crate::ready::ReadyFd;
 use crate::stop::{GracePeriod, Stop};
 use rustix::fd::AsFd;
 use sd_notify::NotifyState;
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io::IsTerminal;
 use std::path::Path;
@@ -23,9 +24,11 @@ use std::time::{Duration, Instant};
 use toroni_http::Request;
 use toroni_net::node::config::{self, Severity};
 use toroni_net::node::link::to_socket;
+use toroni_net::node::report::{Awaited, Report};
 use toroni_net::node::{Event, Node, scheduling, start, tcp};
 use toroni_proto::arrivals;
 use toroni_proto::budget::{Limits, Part};
+use toroni_proto::id::Stream;
 
 /// How often the node takes a report of what it has counted.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
@@ -102,6 +105,8 @@ pub(crate) fn serve(
         lines: Lines::new(config.stall),
         notices: Notices::new(&config.bus, identity.clone()),
         latest: Arc::new(Latest::new(identity.clone())),
+        awaited: BTreeMap::new(),
+        status: String::new(),
         term: None,
         due: Instant::now(),
     };
@@ -242,6 +247,10 @@ struct Observer {
     lines: Lines,
     notices: Notices,
     latest: Arc<Latest>,
+    /// What the streams wait for before they send anything.
+    awaited: BTreeMap<Stream, Awaited>,
+    /// What systemd was told.
+    status: String,
     /// The term of the member of a feed, and its leader.
     term: Option<Term>,
     due: Instant,
@@ -274,11 +283,33 @@ impl Observer {
         if let Some(sequencer) = &sequencer {
             self.term(sequencer);
         }
+        self.groups(&report);
+        let status = lines::status(&report);
+        if status != self.status {
+            // Fails if systemd did not start this process.
+            let _ = sd_notify::notify(&[NotifyState::Status(&status)]);
+            self.status = status;
+        }
         self.notices.report(&report, sequencer.clone());
         self.log.line(lines::counters(&report));
         self.latest.set(report, sequencer);
         if let Some(problem) = self.notices.problem() {
             self.log.line(Line::new(Level::Warn, "notices", problem));
+        }
+    }
+
+    /// Tells which streams wait for something else than at the last report.
+    fn groups(&mut self, report: &Report) {
+        for sent in &report.sent {
+            if sent.awaited.as_ref() == self.awaited.get(&sent.stream) {
+                continue;
+            }
+            self.log.line(lines::group(sent.stream, sent.awaited.as_ref()));
+            self.notices.group(sent.stream, sent.awaited.as_ref());
+            match &sent.awaited {
+                Some(awaited) => self.awaited.insert(sent.stream, awaited.clone()),
+                None => self.awaited.remove(&sent.stream),
+            };
         }
     }
 
