@@ -14,11 +14,13 @@ fn sending(config: &Config, state: &Arc<State>) -> Settings {
     let free = Datagram::leg("127.0.0.1:0".parse().unwrap(), &lo, &Options::default()).unwrap();
     let group = SocketAddr::new("239.192.84.79".parse().unwrap(), free.address().port());
     let member = Membership {
-        realm: Realm::of("test"),
+        // No other process has this realm, or the id in it would be taken.
+        realm: Realm::of(&format!("journal-{}", std::process::id())),
         keys: None,
         name: "a".to_owned(),
         source: Source(1),
         session: Session(1),
+        claim: None,
         instance: [1; 16],
         interfaces: vec![lo],
         sockets: Options { ttl: 1, is_looped: true, ..Options::default() },
