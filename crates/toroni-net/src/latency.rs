@@ -12,8 +12,7 @@
 //! drift between the clocks.
 
 use crate::host::interface::Interface;
-use crate::socket::{BATCH, Datagram, Options, Receiver, SocketError};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use crate::socket::{self, BATCH, Datagram, Options, Receiver, SocketError};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
@@ -136,16 +135,7 @@ impl Listener {
     /// If it cannot wait.
     pub fn wait(&self, longest: Duration, also: Option<BorrowedFd<'_>>) -> io::Result<()> {
         let watched = [self.socket.as_fd()].into_iter().chain(also);
-        let mut watched: Vec<PollFd<'_>> =
-            watched.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
-        let time = Timespec {
-            tv_sec: longest.as_secs().cast_signed(),
-            tv_nsec: longest.subsec_nanos().into(),
-        };
-        match poll(&mut watched, Some(&time)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        socket::wait(watched.map(|fd| (fd, false)), longest)
     }
 
     /// Returns the streams and their times.

@@ -13,8 +13,7 @@
 use crate::host::interface::{Interface, InterfaceError};
 use crate::socket::batch::{self, Arrival, BATCH, Outgoing};
 use crate::socket::buffer;
-use crate::socket::{Datagram, Options, SocketError};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use crate::socket::{self, Datagram, Options, SocketError};
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::ops::Range;
@@ -372,19 +371,7 @@ impl Link {
         also: impl IntoIterator<Item = BorrowedFd<'a>>,
     ) -> io::Result<()> {
         let also = also.into_iter().map(|also| (also, false));
-        let watched = self.descriptors().chain(also).map(|(descriptor, waits_for_room)| {
-            let room = if waits_for_room { PollFlags::OUT } else { PollFlags::empty() };
-            PollFd::from_borrowed_fd(descriptor, PollFlags::IN | room)
-        });
-        let mut watched: Vec<PollFd<'_>> = watched.collect();
-        let time = Timespec {
-            tv_sec: longest.as_secs().cast_signed(),
-            tv_nsec: longest.subsec_nanos().into(),
-        };
-        match poll(&mut watched, Some(&time)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        socket::wait(self.descriptors().chain(also), longest)
     }
 
     /// Returns all descriptors, and for each whether it waits for room.

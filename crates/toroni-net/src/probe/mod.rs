@@ -25,8 +25,7 @@ pub use verdict::{Problem, SNOOPING_AGEING};
 
 use crate::host::interface::{Interface, InterfaceError};
 use crate::now::now;
-use crate::socket::{Arrival, Datagram, Options, Outgoing, Receiver, Sender, SocketError};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use crate::socket::{self, Arrival, Datagram, Options, Outgoing, Receiver, Sender, SocketError};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
@@ -231,14 +230,7 @@ impl Prober {
         let left = due.saturating_sub(now).min(longest);
         let sockets = [self.sockets.group.as_fd(), self.sockets.leg.as_fd()];
         let watched = sockets.into_iter().chain(also);
-        let mut watched: Vec<PollFd<'_>> =
-            watched.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
-        let time =
-            Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
-        match poll(&mut watched, Some(&time)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        socket::wait(watched.map(|fd| (fd, false)), left)
     }
 
     /// Returns the other hosts, in the order of their names.

@@ -8,6 +8,8 @@ pub mod drops;
 pub mod leak;
 pub mod multicast;
 pub(crate) mod options;
+mod wait;
 
 pub use batch::{Arrival, BATCH, Outgoing, Receiver, Sender};
 pub use datagram::{Datagram, Options, SocketError};
+pub(crate) use wait::wait;
