@@ -32,6 +32,11 @@ impl Hosts {
         numbered.map(|(number, address)| format!("m{number}={address}")).collect()
     }
 
+    /// The realm. It is the test's own: on a host, a source id of a realm belongs to one process.
+    pub(crate) fn realm(&self) -> String {
+        self.buses.path().file_name().unwrap().to_str().unwrap().to_owned()
+    }
+
     /// The directory of the buses of a host.
     pub(crate) fn directory(&self, host: usize) -> PathBuf {
         self.buses.path().join(format!("buses-{host}"))
@@ -45,8 +50,9 @@ impl Hosts {
     pub(crate) fn file(&self, host: usize, node: &str, sequencer: &str) -> String {
         std::fs::create_dir_all(self.directory(host)).unwrap();
         let mut text = format!(
-            "[node]\nrealm = 'test'\nname = 'host-{host}'\nstate = 'state-{host}'\n{node}\n[node.bus]\ndirectory = '{}'\n\
+            "[node]\nrealm = '{}'\nname = 'host-{host}'\nstate = 'state-{host}'\n{node}\n[node.bus]\ndirectory = '{}'\n\
              [sequencer]\nfeed = 'orders'\nmembers = {:?}\n{sequencer}\n",
+            self.realm(),
             self.directory(host).display(),
             self.list(),
         );
@@ -244,7 +250,7 @@ fn a_node_refuses_a_section_that_it_cannot_carry_out() {
     let hosts = Hosts::new(2);
     let refused = |path: &str, wanted: &str| crate::node::refused(&hosts.buses, path, wanted);
     for (line, wanted) in [
-        ("archive = true", "[sequencer]: archive: needs the feed of events to hosts"),
+        ("archive = true", "[sequencer]: archive: needs an archive beside the logs of members"),
         (
             "command_rate = '1Mbit/s'",
             "[sequencer]: command_rate: this version does not limit commands",
@@ -297,7 +303,8 @@ fn metrics_and_notices_tell_of_the_feed() {
         stream.read_to_string(&mut answer).unwrap();
         openmetrics::parse(answer.split_once("\r\n\r\n").unwrap().1)
     };
-    let labels = [("realm", "test"), ("feed", "orders")];
+    let realm = hosts.realm();
+    let labels = [("realm", &*realm), ("feed", "orders")];
     wait_until("the command was counted", || {
         metrics().value("toroni_sequencer_commands_total", &labels) == Some(1.0)
     });
@@ -308,8 +315,16 @@ fn metrics_and_notices_tell_of_the_feed() {
     // The series of the command bus, and the command.
     assert_eq!(value("toroni_sequencer_events_total"), 2.0);
     assert!(value("toroni_sequencer_log_bytes") > 0.0);
-    let mut command =
-        hosts.buses.command(&["sub", "--bus", "node.test", "term", "--from", "oldest", "-n", "2"]);
+    let mut command = hosts.buses.command(&[
+        "sub",
+        "--bus",
+        &format!("node.{}", hosts.realm()),
+        "term",
+        "--from",
+        "oldest",
+        "-n",
+        "2",
+    ]);
     command.env("TORONI_DIR", hosts.directory(0));
     let notices = Program::start(command).succeed();
     let last: Value = {
