@@ -112,6 +112,15 @@ pub(crate) struct Sequencer {
     pub(crate) connections: u64,
     /// Commands in the ring that the order may not have, in bytes.
     pub(crate) waiting_bytes: u64,
+    /// Events that were brought to the bus of the host: the number of the next one.
+    #[serde(default)]
+    pub(crate) delivered: u64,
+    /// Events that no member had any more.
+    #[serde(default)]
+    pub(crate) lost: u64,
+    /// How often the order had other events than the bus.
+    #[serde(default)]
+    pub(crate) divergences: u64,
     /// `null` if the node is no member.
     pub(crate) member: Option<OrderMember>,
 }

@@ -52,6 +52,8 @@ mod selection;
 #[cfg(feature = "sequencer")]
 mod sequencer;
 #[cfg(feature = "sequencer")]
+mod sequencer_feed;
+#[cfg(feature = "sequencer")]
 mod sequencer_kills;
 #[cfg(all(feature = "sequencer", feature = "record"))]
 mod sequencer_log;

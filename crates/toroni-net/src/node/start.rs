@@ -257,9 +257,8 @@ pub fn not_yet(config: &config::Node) -> Vec<NotYet> {
 }
 
 /// Returns the keys of a sequencer that this version does not act on: whether each is given, and what to do.
-fn not_yet_sequenced(sequencer: &config::Sequencer) -> [(bool, &'static str, &'static str); 8] {
-    const FEED: &str =
-        "needs the feed of events to hosts, which this version does not have yet: leave it out";
+fn not_yet_sequenced(sequencer: &config::Sequencer) -> [(bool, &'static str, &'static str); 7] {
+    const ARCHIVE: &str = "needs an archive beside the logs of members, which this version does not have yet: leave it out";
     [
         (
             sequencer.command_rate.is_some(),
@@ -271,12 +270,11 @@ fn not_yet_sequenced(sequencer: &config::Sequencer) -> [(bool, &'static str, &'s
             "sync_interval",
             "this version syncs every 50ms: leave it out",
         ),
-        (sequencer.archive, "archive", FEED),
-        (sequencer.archive_directory.is_some(), "archive_directory", FEED),
-        (sequencer.archive_capacity.is_some(), "archive_capacity", FEED),
-        (!sequencer.archives.is_empty(), "archives", FEED),
+        (sequencer.archive, "archive", ARCHIVE),
+        (sequencer.archive_directory.is_some(), "archive_directory", ARCHIVE),
+        (sequencer.archive_capacity.is_some(), "archive_capacity", ARCHIVE),
+        (!sequencer.archives.is_empty(), "archives", ARCHIVE),
         (!sequencer.digest, "digest", "members always keep the digest: leave it out"),
-        (!sequencer.stops_on_divergence, "on_divergence", FEED),
     ]
 }
 

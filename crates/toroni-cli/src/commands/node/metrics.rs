@@ -372,6 +372,24 @@ const OF_FEEDS: &[OfFeed] = &[
         "Commands of this host in the ring that the order may not have",
         |it| Some(it.waiting_bytes),
     ),
+    of_feed(
+        "toroni_sequencer_delivered",
+        Kind::Counter,
+        "Events that were brought to the bus of the host",
+        |it| Some(it.delivered),
+    ),
+    of_feed(
+        "toroni_sequencer_lost_events",
+        Kind::Counter,
+        "Events that no member had any more for this host",
+        |it| Some(it.lost),
+    ),
+    of_feed(
+        "toroni_sequencer_divergences",
+        Kind::Counter,
+        "How often the order had other events than the bus of the host",
+        |it| Some(it.divergences),
+    ),
     of_feed("toroni_sequencer_term", Kind::Gauge, "The term of the member", |it| {
         Some(it.member.as_ref()?.term)
     }),

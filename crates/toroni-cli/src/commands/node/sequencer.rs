@@ -1,8 +1,10 @@
-//! The part of a node that takes part in a feed: a member of its group, and the courier of the host's commands.
+//! The part of a node that takes part in a feed: a member of its group, the courier of the host's commands, and the follower
+//! that brings events to the host.
 //!
 //! ```text
-//!   bus `<feed>.commands` ──► courier (a thread of its own) ══► leader of the group
-//!                             member  (a runtime of two threads) ══ other members
+//!   bus `<feed>.commands` ──► courier  (a thread of its own) ══► leader of the group
+//!                             member   (a runtime of two threads) ══ other members
+//!   bus `<feed>`          ◄── follower (a thread of its own) ◄══ any member
 //! ```
 //!
 //! The member has two threads: a vote, or a new segment of the log, is synced to the disk where it is made, and meanwhile
@@ -21,6 +23,9 @@ use toroni::{Bus, BusConfig};
 use toroni_net::node::Settings;
 use toroni_net::node::config;
 use toroni_sequencer::commands::{COURIER, Courier, CourierCounts, CourierError, CourierOptions};
+use toroni_sequencer::feed::{
+    FeedStart, FollowError, Followed, Follower, FollowerOptions, OnDivergence,
+};
 use toroni_sequencer::log::{self, Sync};
 use toroni_sequencer::machine::Event;
 use toroni_sequencer::raft::{Events, Group, GroupOptions, Timing};
@@ -38,12 +43,14 @@ pub(super) struct Sequencer {
     member: Option<Group>,
     courier: Option<Courier>,
     counts: CourierCounts,
+    follower: Option<Follower>,
+    followed: Followed,
     commands: Bus,
     /// The term in which the member started.
     first_term: u64,
 }
 
-/// Who is told of events in this process. The feed, which brings them to hosts, takes this place.
+/// Nobody in this process is told of events: its follower asks for them, as those of other hosts do.
 struct Nobody;
 
 impl Events for Nobody {
@@ -81,8 +88,23 @@ impl Sequencer {
         let name = toroni_sequencer::commands::bus_name(&feed.name);
         let commands = bus_config(&config.bus).open_existing(&name);
         let commands = commands.map_err(|error| format!("cannot open the bus {name}: {error}"))?;
+        let options = FollowerOptions {
+            bus: bus_config(&config.bus),
+            feed: feed.name.clone(),
+            members: feed.targets(),
+            start: FeedStart::Oldest,
+            on_divergence: if section.stops_on_divergence {
+                OnDivergence::Stop
+            } else {
+                OnDivergence::Report
+            },
+        };
+        let broken = |error: FollowError| follower_problem(&feed.name, &error);
+        let follower = Follower::start(options).map_err(broken)?;
         Ok(Some(Self {
             counts: courier.counts(),
+            followed: follower.followed(),
+            follower: Some(follower),
             first_term: member.as_ref().map_or(0, |member| member.status().term),
             feed,
             runtime,
@@ -98,13 +120,16 @@ impl Sequencer {
         let found = own.and_then(|id| members.iter().find(|member| member.id == id));
         match found {
             Some(own) => format!(
-                "member {} of the feed {name}, one of {}, at {}; commands from the bus {}",
+                "member {} of the feed {name}, one of {}, at {}; commands from the bus {}, events to the bus {name}",
                 own.name,
                 members.len(),
                 own.address,
                 self.commands.name()
             ),
-            None => format!("commands from the bus {} to the feed {name}", self.commands.name()),
+            None => format!(
+                "commands from the bus {} to the feed {name}, its events to the bus {name}",
+                self.commands.name()
+            ),
         }
     }
 
@@ -112,6 +137,12 @@ impl Sequencer {
     pub(super) fn problem(&mut self) -> Option<String> {
         if let Some(problem) = self.member.as_ref().and_then(Group::problem) {
             return Some(format!("the member of the feed {} has ended: {problem}", self.feed.name));
+        }
+        if let Some(follower) = self.follower.take_if(|follower| follower.has_ended()) {
+            return Some(match follower.end() {
+                Err(error) => follower_problem(&self.feed.name, &error),
+                Ok(()) => format!("the follower of the feed {} has ended", self.feed.name),
+            });
         }
         let courier = self.courier.take_if(|courier| courier.has_ended())?;
         Some(match courier.end() {
@@ -132,6 +163,9 @@ impl Sequencer {
             brought: self.counts.brought(),
             connections: self.counts.connections(),
             waiting_bytes: waiting,
+            delivered: self.followed.chain().map_or(0, |chain| chain.next),
+            lost: self.followed.lost(),
+            divergences: self.followed.divergences(),
             member: self.member.as_ref().map(|member| self.member(member)),
         }
     }
@@ -155,10 +189,11 @@ impl Sequencer {
         }
     }
 
-    /// Ends in order: no more commands, then the member, which closes its log.
+    /// Ends in order: no more commands, no more events, then the member, which closes its log.
     pub(super) fn end(mut self) -> Result<(), String> {
         let feed = &self.feed.name;
         let courier = self.courier.take().map_or(Ok(()), Courier::end);
+        let follower = self.follower.take().map_or(Ok(()), Follower::end);
         let closed = self.member.take().map_or(Ok(()), |member| {
             let closing = self.runtime.block_on(async { timeout(END_TIME, member.close()).await });
             match closing {
@@ -169,8 +204,19 @@ impl Sequencer {
                 )),
             }
         });
-        courier.map_err(|error| courier_problem(feed, &error)).and(closed)
+        let courier = courier.map_err(|error| courier_problem(feed, &error));
+        courier.and(follower.map_err(|error| follower_problem(feed, &error))).and(closed)
     }
+}
+
+fn follower_problem(feed: &str, error: &FollowError) -> String {
+    let advice = match error {
+        FollowError::Diverged { .. } => {
+            ": programs that have seen them are to begin again. Stop them, remove the bus, and a new one is filled"
+        }
+        _ => "",
+    };
+    format!("the events of the feed {feed} cannot be brought to this host: {error}{advice}")
 }
 
 fn courier_problem(feed: &str, error: &CourierError) -> String {

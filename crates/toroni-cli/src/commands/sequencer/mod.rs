@@ -4,6 +4,7 @@ mod digest;
 pub(crate) mod feed;
 mod init;
 mod log;
+mod rewind;
 mod send;
 mod status;
 
@@ -17,6 +18,7 @@ use clap::{Args, Subcommand};
   toroni sequencer status --config node.toml    who leads, and who is behind?
   toroni sequencer send new/order '7 boxes' --config node.toml
   toroni sequencer digest --config node.toml    do all members have the same order?
+  toroni sequencer rewind again --config node.toml
   toroni sequencer log /var/lib/toroni/orders/log
 
 `toroni node` runs the members: see the section [sequencer] of its file. The commands reach members over TCP, with the key \
@@ -36,6 +38,8 @@ enum Command {
     Send(send::Send),
     /// Compare the digests of all members at one event
     Digest(digest::DigestOf),
+    /// Write the events of a feed to a new bus
+    Rewind(rewind::Rewind),
     /// Print and check the log of a member, or export its events
     Log(log::Log),
 }
@@ -47,6 +51,7 @@ pub(crate) fn run(location: &BusLocation, arguments: &Sequencer) -> Result<(), F
         Command::Status(arguments) => status::run(arguments),
         Command::Send(arguments) => send::run(location, arguments),
         Command::Digest(arguments) => digest::run(arguments),
+        Command::Rewind(arguments) => rewind::run(location, arguments),
         Command::Log(arguments) => log::run(arguments),
     }
 }

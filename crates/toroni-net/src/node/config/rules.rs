@@ -403,7 +403,7 @@ impl Rules<'_> {
                 if values.get(key).is_none() {
                     self.refuse(values, key, "is missing: a member sends the feed");
                 } else {
-                    let problem = "has no effect yet: this version does not send events to hosts";
+                    let problem = "has no effect yet: hosts ask members for events, over TCP";
                     self.warn(values, key, problem);
                 }
             }

@@ -377,7 +377,7 @@ fn a_sequencer_is_checked() {
     assert_eq!(
         feed(&member),
         ["group", "data_rate"].map(|key| format!(
-            "{}:1: warning: [sequencer]: {key}: has no effect yet: this version does not send events to hosts",
+            "{}:1: warning: [sequencer]: {key}: has no effect yet: hosts ask members for events, over TCP",
             if key == "group" { 8 } else { 9 }
         ))
     );

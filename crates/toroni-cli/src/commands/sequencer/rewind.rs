@@ -1,0 +1,61 @@
+//! `toroni sequencer rewind`: writes the events of a feed to a new bus.
+
+use super::feed::{OfNode, Reach};
+use crate::cli::BusLocation;
+use crate::failure::Failure;
+use crate::human::parse_bytes;
+use crate::note;
+use clap::Args;
+use toroni::{BusConfig, Policy};
+use toroni_sequencer::feed::{FollowError, RewindOptions, Rewound, rewind};
+
+#[derive(Args)]
+#[command(after_help = "Examples:
+  toroni sequencer rewind again --capacity 1GiB --config node.toml
+  toroni sequencer rewind part --from 120000 --config node.toml
+
+The new bus has the events that the members still have, with their numbers and origins, up to the last one. Give it room for \
+them, or subscribe to it first: publishers wait for its subscribers. It stays until `toroni rm NAME` removes it.")]
+pub(super) struct Rewind {
+    /// Name of the new bus
+    name: String,
+    /// The number of the first event [default: the first that the members have]
+    #[arg(long, value_name = "NUMBER")]
+    from: Option<u64>,
+    /// Size of the ring: a power of two from 64KiB to 1TiB [default: 4MiB]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    capacity: Option<u64>,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+pub(super) fn run(location: &BusLocation, arguments: &Rewind) -> Result<(), Failure> {
+    let OfNode { feed, .. } = arguments.reach.find()?;
+    let mut bus =
+        crate::commands::config(location).persistent(true).policy(Policy::Wait { limit: None });
+    if let Some(capacity) = arguments.capacity {
+        bus = BusConfig::capacity(bus, capacity);
+    }
+    let options = RewindOptions {
+        bus,
+        name: arguments.name.clone(),
+        feed: feed.name.clone(),
+        members: feed.targets(),
+        from: arguments.from,
+    };
+    let failed = |error: FollowError| {
+        Failure::Failed(format!("cannot rewind the feed {}: {error}", feed.name))
+    };
+    let Rewound { from, until, lost } = rewind(options).map_err(failed)?;
+    let name = &arguments.name;
+    match until.checked_sub(1).filter(|last| *last >= from) {
+        None => {
+            note::remark(&format!("the bus {name} is empty: there is no event after {from} yet"))
+        }
+        Some(last) => note::remark(&format!("the bus {name} has the events {from} to {last}")),
+    }
+    if lost > 0 {
+        return Err(Failure::Failed(format!("{lost} of the events were purged meanwhile")));
+    }
+    Ok(())
+}
