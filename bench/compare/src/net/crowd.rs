@@ -19,9 +19,11 @@ use super::rig::{self, TOPIC, thread_ns};
 /// Bytes of a message.
 const MESSAGE_BYTES: usize = 1_000;
 /// The part of `data_rate` that is offered.
-const LOAD: f64 = 0.7;
+pub(super) const LOAD: f64 = 0.7;
 /// What a datagram of one such message takes on the wire, with its headers.
 const WIRE_BYTES: f64 = 1_150.0;
+/// How hosts are joined that lose.
+const SWITCHED: &str = "network namespaces behind a software switch";
 /// How long the last messages may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// A row in whose middle so many datagrams are lost one after the other.
@@ -46,8 +48,8 @@ impl Heard {
 }
 
 /// What a run came to.
-struct Run {
-    sent: u64,
+pub(super) struct Run {
+    pub(super) sent: u64,
     /// CPU time of the sender's thread, in nanoseconds.
     sender_ns: u64,
     naks: u64,
@@ -61,7 +63,7 @@ fn config(length: &Length) -> Config {
 
 /// Sends at the offered rate for the length of a run to the first hosts after the sender's. `halfway` is called in its
 /// middle.
-fn run(
+pub(super) fn run(
     network: &Network,
     receivers: usize,
     length: &Length,
@@ -182,19 +184,19 @@ fn ns_since(base: Instant) -> u64 {
 
 /// The figures of one row, one value for each repetition.
 #[derive(Default)]
-struct Row {
-    rate: Vec<f64>,
+pub(super) struct Row {
+    pub(super) rate: Vec<f64>,
     p50: Vec<f64>,
     p99: Vec<f64>,
     sender: Vec<f64>,
     naks: Vec<f64>,
     repairs: Vec<f64>,
-    lost: u64,
+    pub(super) lost: u64,
 }
 
 impl Row {
     /// Adds a run, of whose receivers the first `good` count.
-    fn add(&mut self, run: &Run, good: usize) {
+    pub(super) fn add(&mut self, run: &Run, good: usize) {
         let of = |value: &dyn Fn(&Heard) -> f64| {
             let values: Vec<f64> = run.heard.iter().take(good).map(value).collect();
             Summary::of(&values).map_or(0.0, |summary| summary.median)
@@ -221,14 +223,20 @@ impl Row {
     }
 
     /// The median, over the repetitions, of the ratio to another row that ran in turn.
-    fn ratio(values: &[f64], base: &[f64]) -> f64 {
+    pub(super) fn ratio(values: &[f64], base: &[f64]) -> f64 {
         let ratios: Vec<f64> = values.iter().zip(base).map(|(one, other)| one / other).collect();
         Self::median(&ratios)
     }
 }
 
 /// Makes the report of rows that were measured in turn.
-fn report(name: &str, title: &str, length: &Length, rows: Vec<(String, Row)>) -> Report {
+pub(super) fn report(
+    name: &str,
+    title: &str,
+    hosts: &str,
+    length: &Length,
+    rows: Vec<(String, Row)>,
+) -> Report {
     let table = Table {
         name: name.to_owned(),
         title: "medians of the repetitions; of the good receivers, the one in the middle"
@@ -255,7 +263,7 @@ fn report(name: &str, title: &str, length: &Length, rows: Vec<(String, Row)>) ->
         tables: vec![table],
         ..Report::default()
     };
-    report.condition("hosts", "network namespaces behind a software switch");
+    report.condition("hosts", hosts);
     report.condition(
         "messages",
         format!(
@@ -269,7 +277,7 @@ fn report(name: &str, title: &str, length: &Length, rows: Vec<(String, Row)>) ->
     report
 }
 
-fn goal(what: &str, bound: Bound, measured: f64) -> Goal {
+pub(super) fn goal(what: &str, bound: Bound, measured: f64) -> Goal {
     Goal { what: what.to_owned(), unit: "×".to_owned(), reference: None, bound, measured }
 }
 
@@ -304,7 +312,7 @@ pub(super) fn loss(length: &Length) -> Result<Report, Failure> {
             ..goal(&format!("lost with {name}"), Bound::AtMost(0.0), row.lost as f64)
         });
     }
-    let mut report = report("loss", "A network that loses", length, rows);
+    let mut report = report("loss", "A network that loses", SWITCHED, length, rows);
     report.goals = goals;
     Ok(report)
 }
@@ -337,7 +345,7 @@ pub(super) fn crybaby(length: &Length) -> Result<Report, Failure> {
         ("4 good receivers and a crybaby".to_owned(), with),
     ];
     let title = "Four good receivers, with and without one that loses 30 %";
-    let mut report = report("crybaby", title, length, rows);
+    let mut report = report("crybaby", title, SWITCHED, length, rows);
     report.goals = goals;
     Ok(report)
 }
@@ -360,7 +368,8 @@ pub(super) fn many(length: &Length) -> Result<Report, Failure> {
         rows.iter().map(|(_, row)| Row::ratio(&row.sender, &rows[0].1.sender)).fold(0.0, f64::max);
     let goals =
         vec![goal("the sender's time for a message, beside 1 receiver", Bound::AtMost(1.1), most)];
-    let mut report = report("many", "1 to 30 receivers, of which all miss 1 %", length, rows);
+    let mut report =
+        report("many", "1 to 30 receivers, of which all miss 1 %", SWITCHED, length, rows);
     report.goals = goals;
     Ok(report)
 }

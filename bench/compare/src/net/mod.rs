@@ -4,6 +4,8 @@
 //!   rig       hosts, senders and receivers
 //!   latency   one way between two hosts, busy and blocking
 //!   throughput/   messages per second, beside full datagrams and other libraries
+//!   tcp/      clients over TCP, of which one is stopped and one slow
+//!   hostile   the same beside a host that floods them
 //!   fanout    1 to 20 subscribers in one thread, beside as many sockets
 //!   crowd     one sender and several receivers: loss, a crybaby, many
 //! ```
@@ -13,8 +15,10 @@
 
 mod crowd;
 mod fanout;
+mod hostile;
 mod latency;
 mod rig;
+mod tcp;
 pub(crate) mod throughput;
 
 use std::path::PathBuf;
@@ -38,6 +42,10 @@ pub(crate) enum Experiment {
     Loss,
     /// Four good receivers, with and without a fifth that loses 30 %
     Crybaby,
+    /// Two receivers, with and without a host that floods the group and the sender
+    Hostile,
+    /// Eight clients over TCP, of which one is stopped and one slow, beside a plain fan-out and NATS
+    Tcp,
     /// What 1 to 30 receivers cost the sender
     Many,
 }
@@ -95,6 +103,8 @@ pub(crate) fn run(options: &Net) -> Result<Vec<Report>, Failure> {
         Experiment::Fanout => fanout::report(&length),
         Experiment::Loss => crowd::loss(&length),
         Experiment::Crybaby => crowd::crybaby(&length),
+        Experiment::Hostile => hostile::report(&length),
+        Experiment::Tcp => tcp::report(&length),
         Experiment::Many => crowd::many(&length),
     };
     wanted.iter().map(measure).collect()

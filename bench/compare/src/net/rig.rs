@@ -1,6 +1,9 @@
 //! Hosts, senders and receivers.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 
 use rustix::time::{ClockId, clock_gettime};
 use toroni::{Pattern, Start};
@@ -8,8 +11,9 @@ use toroni_bench_harness::Failure;
 use toroni_net::direct::{Direct, Receive, Send, Settings};
 use toroni_net::host::interface;
 use toroni_net::membership::Membership;
+use toroni_net::node::{self, Node};
 use toroni_net::socket::Options;
-use toroni_net::{inlet, node, outlet};
+use toroni_net::{inlet, outlet};
 use toroni_proto::config::Config;
 use toroni_proto::id::{Realm, Session, Source, Stream};
 use toroni_testkit::network::{Host, Network, Setup};
@@ -132,6 +136,37 @@ pub(super) fn receiving(settings: node::Settings, config: &Config) -> node::Sett
         into: None,
     };
     node::Settings { receive: vec![receive], ..settings }
+}
+
+/// A node in a thread. It ends when this is dropped.
+pub(super) struct Running {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    pub(super) fn start(mut node: Node) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let asked = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            while !asked.load(Ordering::Relaxed) {
+                match node.turn() {
+                    Ok(true) => {}
+                    Ok(false) if node.wait(None).is_ok() => {}
+                    // The other end sees that nothing comes any more.
+                    _ => return,
+                }
+            }
+        });
+        Self { stop, thread: Some(thread) }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
 }
 
 /// How long this thread has run, in nanoseconds.

@@ -1,8 +1,5 @@
 //! From a bus of one host to a bus of another one, by a node at each.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use toroni::{Bus, BusConfig, Policy, Publisher, Subscriber};
@@ -15,7 +12,7 @@ use toroni_proto::config::Config;
 use toroni_proto::time::MILLISECOND;
 use toroni_proto::wire;
 
-use super::super::rig::{self, TOPIC};
+use super::super::rig::{self, Running, TOPIC};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 /// More than this machine can carry; the receiver's window is the limit.
@@ -35,37 +32,6 @@ pub(super) struct Sending {
 pub(super) struct Receiving {
     subscriber: Subscriber,
     _node: Running,
-}
-
-/// A node in a thread. It ends when this is dropped.
-struct Running {
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Running {
-    fn start(mut node: Node) -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
-        let asked = Arc::clone(&stop);
-        let thread = std::thread::spawn(move || {
-            while !asked.load(Ordering::Relaxed) {
-                match node.turn() {
-                    Ok(true) => {}
-                    Ok(false) if node.wait(None).is_ok() => {}
-                    // The other end sees that nothing comes any more.
-                    _ => return,
-                }
-            }
-        });
-        Self { stop, thread: Some(thread) }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        let _ = self.thread.take().map(JoinHandle::join);
-    }
 }
 
 fn config() -> Config {
