@@ -134,16 +134,26 @@ pub(crate) struct OrderMember {
     /// Whom it takes for the leader.
     pub(crate) leader: Option<String>,
     pub(crate) term: u64,
-    /// Terms that began since the node started.
+    /// How often it has seen a leader come into office.
     pub(crate) elections: u64,
     pub(crate) series: u32,
-    /// The first event that it still has.
-    pub(crate) first_event: u64,
+    /// The first event that it still has by its number, if it knows.
+    pub(crate) first_event: Option<u64>,
     /// Events that it has applied: the number of the next one.
     pub(crate) events: u64,
     pub(crate) last_entry: Option<u64>,
     pub(crate) applied_entry: Option<u64>,
     pub(crate) log_bytes: u64,
+    /// What is free on the disk of the log.
+    pub(crate) room_bytes: u64,
+    /// Commands that wait for their answer.
+    pub(crate) in_flight: u64,
+    /// Whether the disk is too full for more entries.
+    pub(crate) is_full: bool,
+    /// Whether it may lack entries that it had answered for, and so neither votes nor leads.
+    pub(crate) is_uncertain: bool,
+    /// Whether so many members are uncertain that none can be elected.
+    pub(crate) needs_recovery: bool,
     /// The digest of these events, in hexadecimal.
     pub(crate) digest: String,
 }

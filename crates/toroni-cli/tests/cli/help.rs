@@ -93,6 +93,8 @@ fn options_are_shown_where_they_mean_something() {
         (&["net"], false, false),
         #[cfg(feature = "net")]
         (&["node"], false, true),
+        #[cfg(feature = "sequencer")]
+        (&["sequencer"], false, true),
         (&["completions", "man"], false, false),
     ];
     let mut listed: Vec<&str> =

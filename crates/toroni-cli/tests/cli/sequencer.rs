@@ -1,13 +1,11 @@
 //! Members of a feed: real nodes on the loopback interface, each with buses of its own, and `toroni sequencer`.
 
 use crate::node::start;
-use crate::openmetrics;
-use crate::support::{Buses, wait_until};
+use crate::support::{Buses, LIMIT, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fmt::Write as _;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::Output;
 use toroni_testkit::Program;
@@ -284,8 +282,13 @@ fn a_node_refuses_a_section_that_it_cannot_carry_out() {
     leave(first);
 }
 
+#[cfg(feature = "metrics")]
 #[test]
 fn metrics_and_notices_tell_of_the_feed() {
+    use crate::openmetrics;
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+
     let hosts = Hosts::new(1);
     let node = start(&hosts.buses, &hosts.file(0, "metrics = '127.0.0.1:0'", ""));
     node.wait_for_error("the feed orders has not begun");
@@ -318,7 +321,7 @@ fn metrics_and_notices_tell_of_the_feed() {
     let mut command = hosts.buses.command(&[
         "sub",
         "--bus",
-        &format!("node.{}", hosts.realm()),
+        &format!("node.{realm}"),
         "term",
         "--from",
         "oldest",
@@ -333,4 +336,63 @@ fn metrics_and_notices_tell_of_the_feed() {
     };
     assert_eq!((&last["feed"], &last["leader"]), (&"orders".into(), &"m0".into()), "{notices}");
     leave(node);
+}
+
+#[test]
+fn a_bus_that_was_restored_from_a_backup_ends_its_node() {
+    let hosts = Hosts::new(1);
+    let member = hosts.begin();
+    let (bus, backup) = (hosts.directory(1), hosts.buses.path().join("backup"));
+    let send = |payload: &str| {
+        let output = hosts.try_sequencer(1, &["send", "t", payload, "--timeout", "60"]);
+        assert!(output.status.success(), "{output:?}");
+    };
+    let node = hosts.start(1);
+    send("on the first bus");
+    leave(node);
+    std::fs::rename(&bus, &backup).unwrap();
+    let node = hosts.start(1);
+    send("on the second");
+    leave(node);
+    std::fs::remove_dir_all(&bus).unwrap();
+    std::fs::rename(&backup, &bus).unwrap();
+    let mut node = hosts.start(1);
+    node.wait_for_error("the bus was restored from a backup. Remove it, and a new one is created");
+    assert_eq!(node.wait().code(), Some(1));
+    member.into_iter().for_each(leave);
+}
+
+/// The test takes the part of the feed: it brings the event to the bus of events.
+#[test]
+fn a_host_with_the_bus_of_events_reads_the_event_there() {
+    let hosts = Hosts::new(1);
+    let nodes = hosts.begin();
+    let config = || toroni::BusConfig::new().directory(hosts.directory(0));
+    let events = config().open("orders").unwrap();
+    let mut commands = config().open_existing("orders.commands").unwrap().subscribe("**").unwrap();
+    let series = toroni_proto::id::Series::of_bus(
+        &config().open_existing("orders.commands").unwrap().id().to_string(),
+    );
+    let output = std::thread::scope(|scope| {
+        let sending = scope.spawn(|| {
+            hosts.try_sequencer(0, &["send", "new/order", "7", "--json", "--timeout", "60"])
+        });
+        let command = commands.receive_timeout(LIMIT).unwrap().unwrap();
+        let inlet = events.inlet().unwrap();
+        let topic = inlet.topic(command.topic()).unwrap();
+        let parts = [command.payload()];
+        // Another host's command of the same number is not it.
+        for (series, number) in [(series.0 ^ 1, 76), (series.0, 77)] {
+            let origin =
+                toroni::Origin { source: 5, series, stream: 0, number: command.sequence() };
+            let mut entry = toroni::Entry::new(&topic, &parts);
+            (entry.origin, entry.number) = (Some(origin), Some(number));
+            inlet.publish(&[entry]).unwrap();
+        }
+        sending.join().unwrap()
+    });
+    assert!(output.status.success(), "{output:?}");
+    let sent: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&sent["event"], &sent["series"]), (&77.into(), &series.0.into()));
+    nodes.into_iter().for_each(leave);
 }

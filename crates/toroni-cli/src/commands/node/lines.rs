@@ -3,7 +3,7 @@
 use super::log::{Level, Line};
 use super::notices::put_out;
 use crate::human;
-use crate::notice::Term;
+use crate::notice::{OrderMember, Term};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -137,6 +137,27 @@ pub(super) fn term(term: &Term) -> Line {
         None => (Level::Warn, format!("the feed {feed} has no leader, in term {term}")),
     };
     Line::new(level, "term", text).by("term", term)
+}
+
+/// Returns a line about everything that keeps a member of a feed from its work.
+pub(super) fn troubles(feed: &str, member: &OrderMember) -> impl Iterator<Item = Line> {
+    let full = member.is_full.then(|| {
+        let room = member.room_bytes;
+        let text = format!("the disk of the log of the feed {feed} is full: the member takes no more until there is room");
+        Line::new(Level::Warn, "full", text).with("room", room)
+    });
+    let uncertain = member.is_uncertain.then(|| {
+        let text = format!(
+            "this host rebooted before the log of the feed {feed} was synced: the member neither votes nor leads until a \
+             leader has brought it what it lacks"
+        );
+        Line::new(Level::Warn, "uncertain", text)
+    });
+    let recovery = member.needs_recovery.then(|| {
+        let text = format!("too many members of the feed {feed} rebooted before their logs were synced: none can lead");
+        Line::new(Level::Error, "needs_recovery", text)
+    });
+    [full, uncertain, recovery].into_iter().flatten()
 }
 
 /// Returns the line with the counters of the node.

@@ -396,7 +396,7 @@ const OF_FEEDS: &[OfFeed] = &[
     of_feed(
         "toroni_sequencer_elections",
         Kind::Counter,
-        "Terms that began since the node started",
+        "How often the member has seen a leader come into office",
         |it| Some(it.member.as_ref()?.elections),
     ),
     of_feed("toroni_sequencer_leader", Kind::Gauge, "1 if the member leads, else 0", |it| {
@@ -414,8 +414,8 @@ const OF_FEEDS: &[OfFeed] = &[
     of_feed(
         "toroni_sequencer_first_event",
         Kind::Gauge,
-        "The first event that the member still has",
-        |it| Some(it.member.as_ref()?.first_event),
+        "The first event that the member still has by its number",
+        |it| it.member.as_ref()?.first_event,
     ),
     of_feed("toroni_sequencer_last_entry", Kind::Gauge, "The last entry of the log", |it| {
         it.member.as_ref()?.last_entry
@@ -429,6 +429,30 @@ const OF_FEEDS: &[OfFeed] = &[
     of_feed("toroni_sequencer_log_bytes", Kind::Gauge, "The length of the log's files", |it| {
         Some(it.member.as_ref()?.log_bytes)
     }),
+    of_feed(
+        "toroni_sequencer_room_bytes",
+        Kind::Gauge,
+        "What is free on the disk of the log",
+        |it| Some(it.member.as_ref()?.room_bytes),
+    ),
+    of_feed(
+        "toroni_sequencer_in_flight",
+        Kind::Gauge,
+        "Commands of all hosts that wait for the member's answer",
+        |it| Some(it.member.as_ref()?.in_flight),
+    ),
+    of_feed(
+        "toroni_sequencer_full",
+        Kind::Gauge,
+        "1 if the disk is too full for more entries, else 0",
+        |it| Some(it.member.as_ref()?.is_full.into()),
+    ),
+    of_feed(
+        "toroni_sequencer_uncertain",
+        Kind::Gauge,
+        "1 if the member may lack entries that it had answered for, and so neither votes nor leads, else 0",
+        |it| Some(it.member.as_ref()?.is_uncertain.into()),
+    ),
 ];
 
 impl OfFeed {

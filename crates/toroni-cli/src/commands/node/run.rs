@@ -190,10 +190,12 @@ pub(crate) fn serve(
             }
             observer.event(&node, &event);
         }
-        if let Some(problem) = sequencer.as_mut().and_then(Sequencer::problem) {
-            return Err(failed(&problem));
+        if observer.is_due() {
+            if let Some(problem) = sequencer.as_mut().and_then(Sequencer::problem) {
+                return Err(failed(&problem));
+            }
+            observer.report(&mut node, sequencer.as_mut());
         }
-        observer.report(&mut node, sequencer.as_mut());
         if wishes.counters() {
             observer.counters(&mut node, sequencer.as_mut());
         }
@@ -271,13 +273,13 @@ impl Observer {
         }
     }
 
-    /// Takes a report, if one is due.
+    /// Whether it is time for a report.
+    fn is_due(&self) -> bool {
+        Instant::now() >= self.due
+    }
+
     fn report(&mut self, node: &mut Node, sequencer: Option<&mut Sequencer>) {
-        let now = Instant::now();
-        if now < self.due {
-            return;
-        }
-        self.due = now + REPORT_EVERY;
+        self.due = Instant::now() + REPORT_EVERY;
         let report = node.report();
         let sequencer = sequencer.map(Sequencer::report);
         if let Some(sequencer) = &sequencer {
@@ -326,6 +328,9 @@ impl Observer {
             self.log.line(lines::term(&term));
             self.notices.term(&term);
             self.term = Some(term);
+        }
+        for line in lines::troubles(&sequencer.feed, member) {
+            self.log.line(line);
         }
     }
 }

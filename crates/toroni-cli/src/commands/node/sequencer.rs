@@ -46,8 +46,6 @@ pub(super) struct Sequencer {
     follower: Option<Follower>,
     followed: Followed,
     commands: Bus,
-    /// The term in which the member started.
-    first_term: u64,
 }
 
 /// Nobody in this process is told of events: its follower asks for them, as those of other hosts do.
@@ -105,7 +103,6 @@ impl Sequencer {
             counts: courier.counts(),
             followed: follower.followed(),
             follower: Some(follower),
-            first_term: member.as_ref().map_or(0, |member| member.status().term),
             feed,
             runtime,
             member,
@@ -178,13 +175,18 @@ impl Sequencer {
             leads: status.leader == Some(status.id),
             leader: status.leader.map(|leader| self.feed.name_of(leader)),
             term: status.term,
-            elections: status.term.saturating_sub(self.first_term),
+            elections: status.elections,
             series: status.series,
-            first_event: status.first,
+            first_event: Some(status.first),
             events: status.next,
             last_entry: status.last.map(|last| last.index),
             applied_entry: status.applied.map(|applied| applied.index),
             log_bytes: member.log_bytes(),
+            room_bytes: status.room,
+            in_flight: status.in_flight,
+            is_full: status.full,
+            is_uncertain: status.uncertain,
+            needs_recovery: status.needs_recovery,
             digest: status.digest.iter().map(|byte| format!("{byte:02x}")).collect(),
         }
     }

@@ -134,7 +134,7 @@ impl Feed {
     pub(super) async fn ask(&self, member: &Member, request: &Request) -> Result<Answer, String> {
         let link = Link::new(self.target(member));
         let called = timeout(ANSWER_TIME, link.call(request)).await;
-        let answered = called.unwrap_or_else(|_| Err(LinkError::Ended));
+        let answered = called.map_err(|_| format!("no answer within {ANSWER_TIME:?}"))?;
         answered.map_err(|error| self.explained(&error))
     }
 

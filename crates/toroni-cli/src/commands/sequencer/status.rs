@@ -63,6 +63,47 @@ fn behind(status: &Status, leader: Option<&Status>) -> Option<u64> {
     Some(end(leader?).saturating_sub(end(status)))
 }
 
+/// Returns what keeps a member from its work.
+fn troubles(status: &Status) -> Vec<&'static str> {
+    let all = [
+        (status.full, "its disk is full, so it takes no more"),
+        (
+            status.uncertain,
+            "it may lack entries that it had answered for, so it neither votes nor leads until a leader has brought them",
+        ),
+        (status.needs_recovery, "so many members may lack entries that none can lead"),
+        (status.hands_over, "it hands over, and takes no commands meanwhile"),
+    ];
+    all.into_iter().filter_map(|(is, text)| is.then_some(text)).collect()
+}
+
+/// Returns how the members of the group differ from those that were named.
+fn differences(feed: &Feed, leader: &Status) -> Vec<String> {
+    // It does not know its members before it has applied its first entry.
+    if leader.members.is_empty() {
+        return vec![];
+    }
+    let named = |id: u64| feed.members.iter().find(|member| member.id == id);
+    let more = leader.members.iter().filter_map(|member| match named(member.id) {
+        None => Some(format!(
+            "the group has a member {} ({}) at {}, which the list does not have",
+            member.name, member.id, member.address
+        )),
+        Some(known) if known.name != member.name || known.address.to_string() != member.address => {
+            Some(format!(
+                "in the group, member {} is {} at {}, and in the list {} at {}",
+                member.id, member.name, member.address, known.name, known.address
+            ))
+        }
+        Some(_) => None,
+    });
+    let has = |id: u64| leader.members.iter().any(|member| member.id == id);
+    let fewer = feed.members.iter().filter(|member| !has(member.id)).map(|member| {
+        format!("{} ({}) is in the list, and no member of the group", member.name, member.id)
+    });
+    more.chain(fewer).collect()
+}
+
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -91,6 +132,10 @@ fn object(
                 "last_entry": status.last.map(|last| last.index),
                 "applied_entry": status.applied.map(|applied| applied.index),
                 "digest": hex(&status.digest),
+                "elections": status.elections,
+                "in_flight": status.in_flight,
+                "room_bytes": status.room,
+                "troubles": troubles(status),
             }),
         };
         if let (Value::Object(object), Value::Object(more)) = (&mut object, more) {
@@ -104,6 +149,7 @@ fn object(
         "term": leader.map(|status| status.term),
         "events": leader.map(|status| status.next),
         "members": all.iter().map(member).collect::<Vec<_>>(),
+        "differences": leader.map_or_else(Vec::new, |leader| differences(feed, leader)),
     })
 }
 
@@ -115,12 +161,13 @@ fn print(
 ) -> Result<(), Failure> {
     output.line(&match leader {
         Some(status) => format!(
-            "feed {}: {} leads in term {}, {} events in series {}",
+            "feed {}: {} leads in term {}, {} events in series {}, {} commands in flight",
             feed.name,
             feed.name_of(status.id),
             status.term,
             status.next,
-            status.series
+            status.series,
+            status.in_flight
         ),
         None => format!("feed {}: no leader", feed.name),
     })?;
@@ -151,5 +198,51 @@ fn print(
         }
         table.row(row);
     }
-    output.table(&table)
+    output.table(&table)?;
+    for (member, status) in all {
+        for trouble in status.iter().flat_map(troubles) {
+            output.line(&format!("{}: {trouble}", member.name))?;
+        }
+    }
+    for difference in leader.iter().flat_map(|leader| differences(feed, leader)) {
+        output.line(&difference)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toroni_sequencer::rpc::MemberStatus;
+
+    #[test]
+    fn a_group_that_differs_from_the_list_is_described() {
+        let named = |id: u64, name: &str| Member {
+            id,
+            name: name.to_owned(),
+            address: format!("10.0.0.{id}:4481").parse().unwrap(),
+        };
+        let known = |id: u64, name: &str, host: u64| MemberStatus {
+            id,
+            name: name.to_owned(),
+            address: format!("10.0.0.{host}:4481"),
+            ..MemberStatus::default()
+        };
+        let members = vec![named(0, "a"), named(1, "b"), named(2, "c")];
+        let feed = Feed { name: "orders".to_owned(), members, keys: None, own: None };
+        let same = vec![known(0, "a", 0), known(1, "b", 1), known(2, "c", 2)];
+        let status = |members| Status { members, ..Status::default() };
+        assert_eq!(differences(&feed, &status(same)), [""; 0]);
+        assert_eq!(differences(&feed, &status(vec![])), [""; 0]);
+        let others = vec![known(0, "a", 7), known(1, "x", 1), known(3, "d", 3)];
+        assert_eq!(
+            differences(&feed, &status(others)),
+            [
+                "in the group, member 0 is a at 10.0.0.7:4481, and in the list a at 10.0.0.0:4481",
+                "in the group, member 1 is x at 10.0.0.1:4481, and in the list b at 10.0.0.1:4481",
+                "the group has a member d (3) at 10.0.0.3:4481, which the list does not have",
+                "c (2) is in the list, and no member of the group",
+            ]
+        );
+    }
 }
