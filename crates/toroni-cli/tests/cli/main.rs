@@ -16,6 +16,8 @@ mod experiments;
 mod external;
 mod formats;
 mod help;
+#[cfg(feature = "net")]
+mod hosts;
 mod inspect;
 mod lifetime;
 mod losses;

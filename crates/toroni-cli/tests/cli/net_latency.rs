@@ -1,25 +1,11 @@
 //! `net latency` beside a running stream, with a switch between the hosts that delays.
 
+use crate::hosts::{publish, start};
 use crate::support::Buses;
 use serde_json::Value;
-use std::process::{Command, Stdio};
 use std::time::Duration;
-use toroni_testkit::Program;
+use toroni_testkit::network::Setup;
 use toroni_testkit::network::switch::{Direction, Faults};
-use toroni_testkit::network::{Host, Setup};
-
-fn on(host: &Host, buses: &Buses, arguments: &[&str]) -> Command {
-    let mut command = host.command(env!("CARGO_BIN_EXE_toroni"));
-    command.env_remove("TORONI_BUS").env("TORONI_DIR", buses.path()).args(arguments);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
-
-fn start(host: &Host, buses: &Buses, arguments: &[&str]) -> Program {
-    let mut program = Program::start_with_ready_fd(on(host, buses, arguments));
-    program.wait_ready();
-    program
-}
 
 /// All hosts of the test have one clock, so the delay of the switch is the least that may be measured.
 #[test]
@@ -37,9 +23,7 @@ fn the_delay_of_the_network_is_what_is_measured() {
         ["net", "send", "**", "--rate", "1Mbit/s", "--realm", "plant", "--name", "line-3"];
     let _sender = start(from, &buses, &arguments);
     for number in 0..50 {
-        let number = number.to_string();
-        let output = Program::start(on(from, &buses, &["pub", "t", &number])).finish();
-        assert!(output.status.success(), "{output:?}");
+        publish(from, &buses, "t", &number.to_string());
     }
     let output = listener.finish_within(Duration::from_secs(120));
     let text = String::from_utf8(output.stdout).unwrap();

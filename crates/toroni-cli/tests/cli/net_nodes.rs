@@ -1,30 +1,10 @@
 //! `net send` and `net receive`: two terminals on two hosts, which are network namespaces.
 
+use crate::hosts::{publish, start};
 use crate::support::Buses;
 use rustix::process::Signal;
 use serde_json::Value;
-use std::process::{Command, Stdio};
-use toroni_testkit::Program;
-use toroni_testkit::network::{Host, Setup};
-
-/// Returns the program on a host, with a directory of buses of its own.
-fn on(host: &Host, buses: &Buses, arguments: &[&str]) -> Command {
-    let mut command = host.command(env!("CARGO_BIN_EXE_toroni"));
-    command.env_remove("TORONI_BUS").env("TORONI_DIR", buses.path()).args(arguments);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
-
-fn start(host: &Host, buses: &Buses, arguments: &[&str]) -> Program {
-    let mut program = Program::start_with_ready_fd(on(host, buses, arguments));
-    program.wait_ready();
-    program
-}
-
-fn publish(host: &Host, buses: &Buses, topic: &str, text: &str) {
-    let output = Program::start(on(host, buses, &["pub", topic, text])).finish();
-    assert!(output.status.success(), "{output:?}");
-}
+use toroni_testkit::network::Setup;
 
 #[test]
 fn messages_pass_between_two_terminals_without_a_file() {

@@ -1,9 +1,10 @@
 //! Nodes on hosts of their own, and slow receivers: who waits for them, and what the others notice.
 
+use crate::hosts;
 use crate::support::{Buses, LIMIT, wait_until};
 use rustix::process::Signal;
 use std::os::unix::net::UnixDatagram;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use toroni::{Bus, BusConfig, LostBound, Policy, Publisher, ReceiveError, Subscriber};
@@ -29,10 +30,7 @@ fn command(buses: &Buses, host: &Host, name: &str, more: &str) -> Command {
     let path = buses.path().join(format!("{name}.toml"));
     let node = format!("[node]\nrealm = 'test'\nname = '{name}'\nbus = '{name}'\n{more}");
     std::fs::write(&path, node).unwrap();
-    let mut command = host.command(env!("CARGO_BIN_EXE_toroni"));
-    command.env("TORONI_DIR", buses.path()).args(["node", "--config"]).arg(path);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
+    hosts::on(host, buses, &["node", "--config", path.to_str().unwrap()])
 }
 
 /// A stream whose sender keeps 2 MiB, and its receivers 512 KiB.
