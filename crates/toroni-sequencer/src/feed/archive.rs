@@ -64,6 +64,14 @@ struct Chunk {
     commands: Arc<[u8]>,
 }
 
+/// What is known without the log.
+struct Known {
+    first: u64,
+    now: Chain,
+    /// The entries of the wanted events; none if the member does not have them.
+    chunks: Vec<Chunk>,
+}
+
 /// The events of an entry while it is applied.
 pub(crate) struct Applying {
     before: Chain,
@@ -198,9 +206,18 @@ impl Archive {
             }
         }
         let max_bytes = usize::try_from(max_bytes).unwrap_or(usize::MAX).min(ANSWER_BYTES);
-        if let Some(fetched) = self.lock().recent(from, max_bytes, &self.0.log) {
-            return Ok(fetched);
-        }
+        let known = self.lock().known(from, max_bytes, &self.0.log);
+        let Some(Known { first, now, chunks }) = known else {
+            return self.read_beside(from, max_bytes).await;
+        };
+        let next = || (from == now.next).then(|| Events::check(now, []).ok()).flatten();
+        // Not under the lock, which the state machine waits for.
+        let events = if from >= now.next { next() } else { join(&chunks, from) };
+        Ok(Fetched { first, now, events })
+    }
+
+    /// Reads events from the log, on another thread.
+    async fn read_beside(&self, from: u64, max_bytes: usize) -> Result<Fetched, LogError> {
         let Ok(_permit) = self.0.readers.acquire().await else { return Ok(self.nothing()) };
         let archive = self.clone();
         let reading = tokio::task::spawn_blocking(move || archive.read(from, max_bytes));
@@ -213,14 +230,31 @@ impl Archive {
         Fetched { first: inner.first(&self.0.log), now: inner.now, events: None }
     }
 
+    /// Returns a machine of before an event, and the index of the entry where it goes on.
+    fn begin(&self, from: u64) -> Result<Option<(Machine, u64)>, LogError> {
+        let log = &self.0.log;
+        let mut inner = self.lock();
+        let stopped = inner.stopped.iter().rposition(|(machine, _)| machine.next() == from);
+        if let Some(stopped) = stopped {
+            return Ok(inner.stopped.remove(stopped));
+        }
+        while let Some(kept) = inner.states.before(from) {
+            // Files are not read under the lock, which the state machine waits for.
+            drop(inner);
+            if let Some(machine) = kept.load(log)? {
+                return Ok(Some((machine, kept.index + 1)));
+            }
+            inner = self.lock();
+            inner.states.forget(kept.next);
+        }
+        Ok(log.ends().0.is_none().then(|| (Machine::new(), 0)))
+    }
+
     /// Reads events from the log.
     fn read(&self, from: u64, max_bytes: usize) -> Result<Fetched, LogError> {
         let log = &self.0.log;
-        let (begin, until) = {
-            let mut inner = self.lock();
-            (inner.begin(from, log)?, inner.applied.map_or(0, |last| last + 1))
-        };
-        let Some((mut machine, mut index)) = begin else { return Ok(self.nothing()) };
+        let until = self.lock().applied.map_or(0, |last| last + 1);
+        let Some((mut machine, mut index)) = self.begin(from)? else { return Ok(self.nothing()) };
         let mut chunks: Vec<Chunk> = vec![];
         let mut bytes = 0;
         'reading: while index < until {
@@ -245,12 +279,12 @@ impl Archive {
                 }
             }
         }
+        let events = join(&chunks, from);
         let mut inner = self.lock();
         if inner.stopped.len() == READERS * 2 {
             inner.stopped.pop_front();
         }
         inner.stopped.push_back((machine, index));
-        let events = join(chunks.iter(), from, usize::MAX);
         Ok(Fetched { first: inner.first(log), now: inner.now, events })
     }
 }
@@ -269,57 +303,41 @@ impl Inner {
         self.states.first(purged.index).map_or(oldest, |first| first.min(oldest))
     }
 
-    /// Answers from memory. None if the events are not there, but may be in the log.
-    fn recent(&self, from: u64, max_bytes: usize, log: &Log) -> Option<Fetched> {
-        let answer = |events| Some(Fetched { first: self.first(log), now: self.now, events });
-        if from >= self.now.next {
-            let before = self.now;
-            return answer((from == before.next).then(|| Events::check(before, []).ok()).flatten());
-        }
+    /// Returns what is known without the log. None if the events are not in memory, but may be in the log.
+    fn known(&self, from: u64, max_bytes: usize, log: &Log) -> Option<Known> {
+        let (first, now) = (self.first(log), self.now);
         let after = self.recent.partition_point(|chunk| chunk.end <= from);
-        if self.recent.get(after)?.before.next <= from {
-            return answer(join(self.recent.range(after..), from, max_bytes));
+        let mut chunks = vec![];
+        if let Some(chunk) = self.recent.get(after)
+            && chunk.before.next <= from
+        {
+            let mut bytes = 0;
+            for chunk in self.recent.range(after..) {
+                bytes += chunk.commands.len();
+                chunks.push(chunk.clone());
+                if bytes >= max_bytes {
+                    break;
+                }
+            }
+        } else if (first..now.next).contains(&from) {
+            return None;
         }
-        if from < self.first(log) { answer(None) } else { None }
-    }
-
-    /// Returns a machine of before an event, and the index of the entry where it goes on.
-    fn begin(&mut self, from: u64, log: &Log) -> Result<Option<(Machine, u64)>, LogError> {
-        let stopped = self.stopped.iter().rposition(|(machine, _)| machine.next() == from);
-        if let Some(stopped) = stopped {
-            return Ok(self.stopped.remove(stopped));
-        }
-        let state = self.states.before(from, log)?;
-        let empty = || log.ends().0.is_none().then(|| (Machine::new(), 0));
-        Ok(state.or_else(empty))
+        Some(Known { first, now, chunks })
     }
 }
 
-/// Joins the events of entries, from a number on, until there are so many bytes.
-fn join<'a>(
-    chunks: impl Iterator<Item = &'a Chunk>,
-    from: u64,
-    max_bytes: usize,
-) -> Option<Events> {
-    let mut before: Option<Chain> = None;
-    let mut bytes = vec![];
-    for chunk in chunks {
-        let mut commands = &*chunk.commands;
-        if before.is_none() {
-            let mut chain = chunk.before;
-            for (command, skipped) in commands_in(&chunk.commands) {
-                if chain.next == from {
-                    break;
-                }
-                chain.append(command, skipped);
-                commands = &commands[skipped.len()..];
-            }
-            before = Some(chain);
-        }
-        bytes.extend(commands);
-        if bytes.len() >= max_bytes {
-            break;
+/// Joins the events of entries, from a number on.
+fn join(chunks: &[Chunk], from: u64) -> Option<Events> {
+    let first = chunks.first()?;
+    let mut before = first.before;
+    let mut commands = vec![];
+    for (command, bytes) in commands_in(&first.commands) {
+        if before.next < from {
+            before.append(command, bytes);
+        } else {
+            commands.extend(bytes);
         }
     }
-    before.filter(|before| before.next == from).and_then(|before| Events::check(before, bytes).ok())
+    chunks[1..].iter().for_each(|chunk| commands.extend(&*chunk.commands));
+    Events::check(before, commands).ok().filter(|events| events.before().next == from)
 }

@@ -82,7 +82,8 @@ impl States {
         }
     }
 
-    fn forget(&mut self, next: u64) {
+    /// Removes a state.
+    pub(super) fn forget(&mut self, next: u64) {
         if let Some(index) = self.known.remove(&next) {
             // If it cannot be removed, the next start finds it again.
             let _ = fs::remove_file(self.path(next, index));
@@ -94,25 +95,27 @@ impl States {
         self.known.iter().find(|(_, index)| **index >= purged).map(|(next, _)| *next)
     }
 
-    /// Returns the last state before the event of this number, and the index of the entry after it. Forgets states that
-    /// cannot be believed.
-    pub(super) fn before(
-        &mut self,
-        number: u64,
-        log: &Log,
-    ) -> Result<Option<(Machine, u64)>, LogError> {
-        while let Some((next, index)) = self.known.range(..=number).next_back() {
-            let (next, index) = (*next, *index);
-            if let Some((machine, last)) = load(&self.path(next, index), self.log)
-                && machine.next() == next
-                && last.index == index
-                && is_in(log, last)?
-            {
-                return Ok(Some((machine, index + 1)));
-            }
-            self.forget(next);
-        }
-        Ok(None)
+    /// Returns the last state before the event of this number.
+    pub(super) fn before(&self, number: u64) -> Option<Kept> {
+        let (next, index) = self.known.range(..=number).next_back()?;
+        Some(Kept { next: *next, index: *index, path: self.path(*next, *index) })
+    }
+}
+
+/// A state that was kept.
+pub(super) struct Kept {
+    pub(super) next: u64,
+    /// The index of the last entry.
+    pub(super) index: u64,
+    path: PathBuf,
+}
+
+impl Kept {
+    /// Reads it. None if it cannot be believed.
+    pub(super) fn load(&self, log: &Log) -> Result<Option<Machine>, LogError> {
+        let Some((machine, last)) = load(&self.path, log.found().log) else { return Ok(None) };
+        let is_right = machine.next() == self.next && last.index == self.index && is_in(log, last)?;
+        Ok(is_right.then_some(machine))
     }
 }
 
