@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use toroni_proto::id::{Realm, Session, Source, Stream};
 use toroni_proto::wire::{self, Body, Flags, Keys, Rules};
 
-/// How long a window is, of which the least time is kept.
+/// How long a window is, of which the least and the greatest time are kept.
 pub const WINDOW: Duration = Duration::from_secs(10);
 /// How many windows are kept: two weeks.
 const MOST_WINDOWS: usize = 120_960;
@@ -44,6 +44,17 @@ pub struct Listener {
     refused: u64,
 }
 
+/// A window: [`WINDOW`] long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Seconds from the start to its begin.
+    pub from_s: u64,
+    /// The least time in it, in nanoseconds.
+    pub least: i64,
+    /// The greatest time in it, in nanoseconds.
+    pub most: i64,
+}
+
 /// The times of one stream, in nanoseconds.
 #[derive(Clone, Debug)]
 pub struct Measured {
@@ -55,8 +66,8 @@ pub struct Measured {
     pub count: u64,
     /// The greatest time.
     pub most: i64,
-    /// The least time of each window in which something came: seconds from the start to its begin, and the time.
-    pub windows: Vec<(u64, i64)>,
+    /// The windows in which something came.
+    pub windows: Vec<Window>,
     times: Vec<i64>,
     /// Each so many-th time is kept.
     stride: u64,
@@ -178,12 +189,14 @@ impl Measured {
         self.count += 1;
         self.most = self.most.max(ns);
         match self.windows.last_mut() {
-            Some((begin, least)) if *begin == window => *least = (*least).min(ns),
+            Some(last) if last.from_s == window => {
+                (last.least, last.most) = (last.least.min(ns), last.most.max(ns));
+            }
             _ => {
                 if self.windows.len() == MOST_WINDOWS {
                     self.windows.drain(..MOST_WINDOWS / 2);
                 }
-                self.windows.push((window, ns));
+                self.windows.push(Window { from_s: window, least: ns, most: ns });
             }
         }
     }
@@ -211,7 +224,7 @@ impl Measured {
     /// Returns the least time of all.
     #[must_use]
     pub fn least(&self) -> Option<i64> {
-        self.windows.iter().map(|(_, least)| *least).min()
+        self.windows.iter().map(|window| window.least).min()
     }
 
     /// Returns how fast the clocks drift apart, in nanoseconds a second: the slope of the line that fits the least times of
@@ -221,7 +234,7 @@ impl Measured {
         let points = self.windows.get(1..).filter(|points| points.len() >= 2)?;
         #[expect(clippy::cast_precision_loss, reason = "a slope needs no 64 bits")]
         let points: Vec<(f64, f64)> =
-            points.iter().map(|(at, least)| (*at as f64, *least as f64)).collect();
+            points.iter().map(|it| (it.from_s as f64, it.least as f64)).collect();
         #[expect(clippy::cast_precision_loss, reason = "at most two weeks of windows")]
         let count = points.len() as f64;
         let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
@@ -270,6 +283,8 @@ mod tests {
             measured.record(at, least + 5_000_000);
             measured.record(at, least);
         }
+        let most: Vec<i64> = measured.windows[1..3].iter().map(|window| window.most).collect();
+        assert_eq!(most, [5_300_000, 5_600_000]);
         let drift = measured.drift().unwrap();
         assert!((drift - 30_000.0).abs() < 1.0, "{drift}");
     }

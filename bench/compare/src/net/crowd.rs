@@ -52,6 +52,8 @@ pub(super) struct Run {
     pub(super) sent: u64,
     /// CPU time of the sender's thread, in nanoseconds.
     sender_ns: u64,
+    /// How often the sender's thread woke.
+    turns: u64,
     naks: u64,
     repairs: u64,
     heard: Vec<Heard>,
@@ -102,7 +104,7 @@ pub(super) fn run(
             .collect();
         barrier.wait();
         let sent = send(&mut sender, base, length, halfway);
-        if let Ok((sent, _)) = &sent {
+        if let Ok((sent, ..)) = &sent {
             total.store(*sent, Ordering::Relaxed);
         }
         // What the last receivers miss is repaired now.
@@ -118,23 +120,24 @@ pub(super) fn run(
             .into_iter()
             .map(|thread| thread.join().map_err(|_| Failure::new("a receiver panicked"))?)
             .collect::<Result<_, _>>()?;
-        let (sent, sender_ns) = sent?;
+        let (sent, sender_ns, turns) = sent?;
         let counters = sender.sender_counters().unwrap_or_default();
-        Ok(Run { sent, sender_ns, naks: counters.naks, repairs: counters.repairs, heard })
+        Ok(Run { sent, sender_ns, turns, naks: counters.naks, repairs: counters.repairs, heard })
     })
 }
 
-/// Sends for the length of a run: how many messages, and the CPU time.
+/// Sends for the length of a run: how many messages, the CPU time, and how often it woke.
 fn send(
     sender: &mut Direct,
     base: Instant,
     length: &Length,
     halfway: &dyn Fn(),
-) -> Result<(u64, u64), Failure> {
+) -> Result<(u64, u64, u64), Failure> {
     let rate = length.data_rate as f64 * LOAD / (WIRE_BYTES * 8.0);
-    let (begin, cpu, mut sent) = (Instant::now(), thread_ns(), 0_u64);
+    let (begin, cpu, mut sent, mut turns) = (Instant::now(), thread_ns(), 0_u64, 0_u64);
     let (mut payload, mut is_halfway) = ([0; MESSAGE_BYTES], false);
     while begin.elapsed() < length.each {
+        turns += 1;
         if !is_halfway && begin.elapsed() > length.each / 2 {
             is_halfway = true;
             halfway();
@@ -147,7 +150,7 @@ fn send(
         sender.turn().map_err(Failure::of("send"))?;
         sender.sleep(Some(Duration::from_millis(1))).map_err(Failure::of("wait"))?;
     }
-    Ok((sent, thread_ns() - cpu))
+    Ok((sent, thread_ns() - cpu, turns))
 }
 
 /// Receives until all messages have come or were reported as lost.
@@ -189,6 +192,7 @@ pub(super) struct Row {
     p50: Vec<f64>,
     p99: Vec<f64>,
     sender: Vec<f64>,
+    turns: Vec<f64>,
     naks: Vec<f64>,
     repairs: Vec<f64>,
     pub(super) lost: u64,
@@ -206,13 +210,22 @@ impl Row {
         self.p99.push(of(&|heard| heard.latencies.quantile_ns(0.99) as f64 / 1e3));
         let sent = run.sent.max(1) as f64;
         self.sender.push(run.sender_ns as f64 / sent);
+        self.turns.push(run.turns as f64 * 1e3 / sent);
         self.naks.push(run.naks as f64 * 1e3 / sent);
         self.repairs.push(run.repairs as f64 * 1e3 / sent);
         self.lost += run.heard.iter().take(good).map(|heard| heard.lost).sum::<u64>();
     }
 
     fn cells(&self) -> Vec<Cell> {
-        let columns = [&self.rate, &self.p50, &self.p99, &self.sender, &self.naks, &self.repairs];
+        let columns = [
+            &self.rate,
+            &self.p50,
+            &self.p99,
+            &self.sender,
+            &self.turns,
+            &self.naks,
+            &self.repairs,
+        ];
         let median = |values: &Vec<f64>| Summary::of(values).map_or_else(Cell::none, Cell::median);
         let lost = Cell::number(self.lost as f64);
         columns.into_iter().map(median).chain([lost]).collect()
@@ -247,6 +260,7 @@ pub(super) fn report(
             "p50 µs",
             "p99 µs",
             "sender ns/msg",
+            "its turns/1000 msg",
             "NAKs/1000 msg",
             "sent again/1000 msg",
             "lost",

@@ -68,6 +68,30 @@ impl Series {
     }
 }
 
+impl Chart {
+    /// Makes a chart of distributions: for each line, shares of all latencies, from 0 to 1, and the latency in microseconds
+    /// that they do not exceed.
+    #[must_use]
+    pub fn of_distributions(title: String, lines: Vec<(String, Vec<(f64, f64)>)>) -> Self {
+        let line = |(name, points): (String, Vec<(f64, f64)>)| {
+            let points = points.into_iter();
+            Series::line(
+                name,
+                points.map(|(share, us)| ((1.0 / (1.0 - share)).round(), us)).collect(),
+            )
+        };
+        Self {
+            title,
+            x_label: "samples".to_owned(),
+            y_label: "µs".to_owned(),
+            x_scale: Scale::Logarithmic,
+            y_scale: Scale::Logarithmic,
+            categories: Vec::new(),
+            series: lines.into_iter().map(line).collect(),
+        }
+    }
+}
+
 const WIDTH: u32 = 900;
 const HEIGHT: u32 = 460;
 const TITLE: u32 = 44;

@@ -16,8 +16,10 @@ fn the_delay_of_the_network_is_what_is_measured() {
     network.switch().set_faults(1, Direction::Out, &faults);
     let buses = Buses::new();
     let [from, to] = &network.hosts[..] else { panic!("two hosts") };
-    let mut listener =
-        start(to, &buses, &["net", "latency", "--minutes", "0.4", "--json", "--realm", "plant"]);
+    let chart = buses.path().join("latency.svg");
+    let chart_path = chart.to_str().unwrap();
+    let arguments = ["net", "latency", "--minutes", "0.4", "--json", "--realm", "plant"];
+    let mut listener = start(to, &buses, &[&arguments[..], &["--plot", chart_path]].concat());
     let mut other = start(to, &buses, &["net", "latency", "--minutes", "0.1", "--realm", "other"]);
     let arguments =
         ["net", "send", "**", "--rate", "1Mbit/s", "--realm", "plant", "--name", "line-3"];
@@ -39,6 +41,14 @@ fn the_delay_of_the_network_is_what_is_measured() {
     let windows = stream["windows"].as_array().unwrap();
     assert!((2..=4).contains(&windows.len()), "{stream}");
     assert!(windows.iter().all(|window| window["least_ns"].as_u64().unwrap() >= times[0]));
+    assert!(windows.iter().all(|window| window["most_ns"].as_u64().unwrap() <= times[5]));
+    // How the times change, and how they are distributed.
+    let svg = std::fs::read_to_string(&chart).unwrap();
+    for text in
+        ["least time in each 10 s", "greatest time in each 10 s", "one of so many", "<circle"]
+    {
+        assert!(svg.contains(text), "{text}: {svg}");
+    }
     // What is there is of another realm.
     let output = other.finish();
     let error = String::from_utf8(output.stderr).unwrap();
@@ -67,4 +77,20 @@ fn a_realm_with_a_key_needs_the_key() {
     assert!(text.lines().nth(1).is_some_and(|line| line.starts_with("x     1 ")), "{text}");
     assert!(text.contains("least in each 10 s from x, stream 1: "), "{text}");
     assert_eq!(without.finish().status.code(), Some(1));
+}
+
+#[test]
+fn a_chart_that_cannot_be_written_is_refused_before_the_measurement() {
+    let buses = Buses::new();
+    let output = Program::start({
+        let mut command = Command::new(env!("CARGO_BIN_EXE_toroni"));
+        command.args(["net", "latency", "--interface", "lo", "--plot", "/nonexistent/x.svg"]);
+        command.env("TORONI_DIR", buses.path());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    })
+    .finish();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("cannot write /nonexistent/x.svg"), "{error}");
 }

@@ -213,24 +213,15 @@ fn distribution_chart(
     measured: &[Vec<Measured>],
     class: usize,
 ) -> Chart {
-    let mut series = Vec::new();
-    let mut label = "";
+    let (mut lines, mut label) = (Vec::new(), "");
     for (experiment, measured) in experiments.iter().zip(measured) {
         let Some(Measured { class, track, .. }) = measured.get(class) else { continue };
         label = class.label();
         let points = QUANTILES.iter().filter_map(|(share, _)| {
-            let latency = quantile(&track.latencies, *share)?;
-            Some(((1.0 / (1.0 - share)).round(), float(latency) / 1e3))
+            Some((*share, float(quantile(&track.latencies, *share)?) / 1e3))
         });
-        series.push(Series::line(&experiment.name, points.collect()));
+        lines.push((experiment.name.clone(), points.collect()));
     }
-    Chart {
-        title: format!("{label}: the latency that one of so many samples exceeds"),
-        x_label: "samples".to_owned(),
-        y_label: "µs".to_owned(),
-        x_scale: Scale::Logarithmic,
-        y_scale: Scale::Logarithmic,
-        categories: Vec::new(),
-        series,
-    }
+    let title = format!("{label}: the latency that one of so many samples exceeds");
+    Chart::of_distributions(title, lines)
 }

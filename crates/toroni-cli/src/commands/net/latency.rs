@@ -1,5 +1,8 @@
 //! `toroni net latency`: how long the datagrams of running streams take from other hosts to this one.
 
+#[cfg(feature = "bench")]
+mod plot;
+
 use super::address::{interface_for, parse_group};
 use super::probe::parse_minutes;
 use super::screen::Screen;
@@ -29,6 +32,7 @@ const SHARES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
 #[command(after_help = "Examples:
   toroni net latency --realm plant                 one way, from each stream of the realm
   toroni net latency 239.192.1.7 --realm plant --minutes 20 --json
+  toroni net latency --realm plant --minutes 20 --plot latency.svg
 
 It listens to a group, and sends nothing. Each datagram says when it was sent; the kernel says when it came. Retransmissions \
 do not count. A stream that is idle is measured once in 2 s, by its SESSION. Streams of this host come only with `loop`.
@@ -55,6 +59,10 @@ pub(crate) struct Latency {
     /// Print JSON at the end: one object per stream, with every window; times in nanoseconds
     #[arg(long)]
     json: bool,
+    /// Draw how the times change and how they are distributed, as an SVG file
+    #[cfg(feature = "bench")]
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    plot: Option<PathBuf>,
     /// Write a line to this inherited file descriptor when it listens
     #[arg(long, value_name = "FD")]
     ready_fd: Option<i32>,
@@ -63,6 +71,8 @@ pub(crate) struct Latency {
 /// Measures for the given time, or until a signal arrives. Fails if no stream was heard.
 pub(crate) fn run(arguments: &Latency) -> Result<(), Failure> {
     let ready = ReadyFd::claim(arguments.ready_fd)?;
+    #[cfg(feature = "bench")]
+    plot::check(arguments.plot.as_deref())?;
     let interface = interface_for(arguments.group, arguments.interface.as_deref())?;
     let key = arguments.key_file.as_deref().map(start::key).transpose();
     let key = key.map_err(|error| Failure::Usage(error.to_string()))?;
@@ -97,6 +107,10 @@ pub(crate) fn run(arguments: &Latency) -> Result<(), Failure> {
         print_json(&mut screen.output, &listener)?;
     } else {
         screen.print(&table(&listener))?;
+    }
+    #[cfg(feature = "bench")]
+    if let Some(path) = arguments.plot.as_deref().filter(|_| listener.streams().next().is_some()) {
+        plot::draw(path, &listener)?;
     }
     match (listener.streams().next(), listener.refused()) {
         (Some(_), _) => Ok(()),
@@ -145,7 +159,7 @@ fn table(listener: &Listener) -> String {
         table.row(row);
         let from = measured.windows.len().saturating_sub(SHOWN_WINDOWS);
         let newest: Vec<String> =
-            measured.windows[from..].iter().map(|(_, least)| signed(*least)).collect();
+            measured.windows[from..].iter().map(|window| signed(window.least)).collect();
         windows.push_str(&format!(
             "least in each 10 s from {}, stream {stream}: {}\n",
             crate::output::printable(&name),
@@ -177,7 +191,13 @@ fn print_json(output: &mut Output, listener: &Listener) -> Result<(), Failure> {
             "windows": measured
                 .windows
                 .iter()
-                .map(|(at, least)| json!({ "from_s": at, "least_ns": least }))
+                .map(|window| {
+                    json!({
+                        "from_s": window.from_s,
+                        "least_ns": window.least,
+                        "most_ns": window.most,
+                    })
+                })
                 .collect::<Vec<_>>(),
         }))?;
     }
