@@ -102,7 +102,7 @@ const TABLE: &[Exits] = &[
     Exits::new(
         "sequencer",
         "it is done, or printed",
-        "failure; sequencer status: there is no leader; sequencer digest: the members differ, or one does not answer; sequencer send: the command is not known to be part of the order; sequencer log: the log is damaged",
+        "failure\nsequencer status: there is no leader\nsequencer digest: the members differ, or one does not answer\nsequencer send: the command is not known to be part of the order\nsequencer log: the log is damaged",
     ),
     Exits::new("rm", "every bus was removed", "a bus could not be removed"),
     Exits::new("clean", "success", "failure, or nothing could be done for the named bus"),
