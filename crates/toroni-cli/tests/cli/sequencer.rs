@@ -55,10 +55,7 @@ impl Hosts {
             self.list(),
         );
         if host < self.addresses.len() {
-            let _ = write!(
-                text,
-                "member = 'm{host}'\ngroup = '239.192.84.80:4479'\ndata_rate = '100Mbit/s'\n"
-            );
+            let _ = writeln!(text, "member = 'm{host}'");
         }
         let path = self.buses.path().join(format!("host-{host}.toml"));
         std::fs::write(&path, text).unwrap();
@@ -362,37 +359,44 @@ fn a_bus_that_was_restored_from_a_backup_ends_its_node() {
     member.into_iter().for_each(leave);
 }
 
-/// The test takes the part of the feed: it brings the event to the bus of events.
 #[test]
-fn a_host_with_the_bus_of_events_reads_the_event_there() {
+fn send_prints_the_number_that_the_event_has_on_every_bus_and_rewind_keeps_it() {
     let hosts = Hosts::new(1);
-    let nodes = hosts.begin();
-    let config = || toroni::BusConfig::new().directory(hosts.directory(0));
-    let events = config().open("orders").unwrap();
-    let mut commands = config().open_existing("orders.commands").unwrap().subscribe("**").unwrap();
-    let series = toroni_proto::id::Series::of_bus(
-        &config().open_existing("orders.commands").unwrap().id().to_string(),
-    );
-    let output = std::thread::scope(|scope| {
-        let sending = scope.spawn(|| {
-            hosts.try_sequencer(0, &["send", "new/order", "7", "--json", "--timeout", "60"])
-        });
-        let command = commands.receive_timeout(LIMIT).unwrap().unwrap();
-        let inlet = events.inlet().unwrap();
-        let topic = inlet.topic(command.topic()).unwrap();
-        let parts = [command.payload()];
-        // Another host's command of the same number is not it.
-        for (series, number) in [(series.0 ^ 1, 76), (series.0, 77)] {
-            let origin =
-                toroni::Origin { source: 5, series, stream: 0, number: command.sequence() };
-            let mut entry = toroni::Entry::new(&topic, &parts);
-            (entry.origin, entry.number) = (Some(origin), Some(number));
-            inlet.publish(&[entry]).unwrap();
+    let mut nodes = hosts.begin();
+    nodes.push(hosts.start(1));
+    let bus = |host: usize, name: &str| {
+        let config = toroni::BusConfig::new().directory(hosts.directory(host));
+        config.open_existing(name).unwrap()
+    };
+    let mut subscribers = [0, 1].map(|host| bus(host, "orders").subscribe("**").unwrap());
+    let mut numbers = vec![];
+    for payload in ["one", "two", "three"] {
+        let output =
+            hosts.try_sequencer(1, &["send", "new/order", payload, "--json", "--timeout", "60"]);
+        assert!(output.status.success(), "{output:?}");
+        let sent: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let series = u32::try_from(sent["series"].as_u64().unwrap()).unwrap();
+        for subscriber in &mut subscribers {
+            let event = subscriber.receive_timeout(LIMIT).unwrap().unwrap();
+            assert_eq!((event.topic(), &*event.text()), ("new/order", payload));
+            assert_eq!(event.number(), sent["event"].as_u64());
+            assert_eq!(event.origin().unwrap().series, series);
         }
-        sending.join().unwrap()
-    });
+        numbers.push(sent["event"].as_u64().unwrap());
+    }
+    // Into the directory of the host's other buses.
+    let from = numbers[1].to_string();
+    let again = ["rewind", "again", "--capacity", "1MiB", "--from", &from];
+    let output = hosts.try_sequencer(1, &again);
     assert!(output.status.success(), "{output:?}");
-    let sent: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!((&sent["event"], &sent["series"]), (&77.into(), &series.0.into()));
+    let builder = bus(1, "again").subscriber().pattern("**").start(toroni::Start::Oldest);
+    let mut rewound = builder.build().unwrap();
+    for number in &numbers[1..] {
+        let event = rewound.receive_timeout(LIMIT).unwrap().unwrap();
+        assert_eq!(event.number(), Some(*number));
+    }
+    let twice = hosts.try_sequencer(1, &again);
+    assert_eq!(twice.status.code(), Some(1));
+    assert!(error(&twice).contains("has messages: rewind into a new one"), "{twice:?}");
     nodes.into_iter().for_each(leave);
 }

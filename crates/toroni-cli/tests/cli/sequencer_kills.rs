@@ -6,6 +6,7 @@ use crate::support::{json_lines, wait_until};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use toroni::BusConfig;
 use toroni_sequencer::commands::Commands;
@@ -19,6 +20,7 @@ fn the_leader_dies_ten_times_and_every_command_is_in_the_order_once() {
     let mut random = Random::from_environment();
     let hosts = Hosts::new(3);
     let mut nodes = hosts.begin();
+    let readers = [0, 1, 2].map(|host| Reader::start(&hosts, host));
     let ends = AtomicBool::new(false);
     let stall_ms = AtomicU64::new(0);
     let (sent, seen) = std::thread::scope(|scope| {
@@ -60,6 +62,9 @@ fn the_leader_dies_ten_times_and_every_command_is_in_the_order_once() {
             .all(|member| member["events"] == status["events"] && member["behind_entries"] == 0);
         are_equal && events(0).iter().filter(|event| event["kind"] == "publish").count() >= sent
     });
+    for reader in &readers {
+        wait_until("each host has all events", || reader.events().len() >= sent + seen.len());
+    }
     let digest: Value = serde_json::from_str(&hosts.sequencer(&["digest", "--json"])).unwrap();
     assert_eq!(digest["equal"], true, "{digest}");
     nodes.clear();
@@ -72,6 +77,16 @@ fn the_leader_dies_ten_times_and_every_command_is_in_the_order_once() {
         let others = events(host);
         // The same event may be in an entry of another term only if it is the same entry.
         assert_eq!(others, all, "the logs of members 0 and {host} differ");
+    }
+    let published = all.iter().filter(|event| event["kind"] == "publish");
+    let published: Vec<(u64, String)> = published
+        .map(|event| {
+            (event["event"].as_u64().unwrap(), event["payload"].as_str().unwrap().to_owned())
+        })
+        .collect();
+    for (host, reader) in readers.iter().enumerate() {
+        let events = reader.events();
+        assert_eq!(events[..], published[..events.len()], "host {host} saw another order");
     }
     // By source and series: the number that comes next.
     let mut places = BTreeMap::new();
@@ -98,6 +113,30 @@ fn the_leader_dies_ten_times_and_every_command_is_in_the_order_once() {
         seen.len(),
         stall_ms.load(Ordering::Relaxed)
     );
+}
+
+/// Reads all events from the bus of a host, over all deaths of its node.
+struct Reader(Arc<Mutex<Vec<(u64, String)>>>);
+
+impl Reader {
+    fn start(hosts: &Hosts, host: usize) -> Self {
+        let config = BusConfig::new().directory(hosts.directory(host));
+        let mut subscriber = config.open_existing("orders").unwrap().subscribe("**").unwrap();
+        let events = Arc::new(Mutex::new(vec![]));
+        let seen = Arc::downgrade(&events);
+        std::thread::spawn(move || {
+            while let Some(seen) = seen.upgrade() {
+                let event = subscriber.receive_timeout(Duration::from_millis(200)).unwrap();
+                let event = event.map(|event| (event.number().unwrap(), event.text().into_owned()));
+                seen.lock().unwrap().extend(event);
+            }
+        });
+        Self(events)
+    }
+
+    fn events(&self) -> Vec<(u64, String)> {
+        self.0.lock().unwrap().clone()
+    }
 }
 
 /// Sends commands from one of the hosts. Returns how many.

@@ -399,13 +399,9 @@ impl Rules<'_> {
                     format!("is {member:?}, which is none of the members {}", names.join(", "));
                 self.refuse(values, "member", problem);
             }
-            for key in ["group", "data_rate"] {
-                if values.get(key).is_none() {
-                    self.refuse(values, key, "is missing: a member sends the feed");
-                } else {
-                    let problem = "has no effect yet: hosts ask members for events, over TCP";
-                    self.warn(values, key, problem);
-                }
+            for key in ["group", "data_rate"].into_iter().filter(|key| values.has(key)) {
+                let problem = "has no effect yet: hosts ask members for events, over TCP";
+                self.warn(values, key, problem);
             }
             if !values.has("log") && !node.has("state") {
                 let problem =

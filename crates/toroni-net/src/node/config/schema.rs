@@ -577,8 +577,8 @@ fn sequencer() -> Section {
             "this node only follows",
             "Which of the members this node is",
         ),
-        without("group", Kind::Group, "required on members", "The multicast group of the feed"),
-        without("data_rate", RATE, "required on members", "The limit for events"),
+        without("group", Kind::Group, "TCP alone", "The multicast group of the feed"),
+        without("data_rate", RATE, "no limit", "The limit for events"),
         without("command_rate", RATE, "`data_rate` / 4", "The limit for this node's commands"),
         with(
             "election_timeout",

@@ -332,10 +332,6 @@ fn a_sequencer_is_checked() {
             "7:1: error: [sequencer]: member: is \"d\", which is none of the members a, b, c",
         ),
         (
-            "member = 'a'\ngroup = '239.1.2.3'",
-            "4:1: error: [sequencer]: data_rate: is missing: a member sends the feed",
-        ),
-        (
             "member = 'a'\ngroup = '239.1.2.3'\ndata_rate = '1Mbit/s'\nheartbeat = '1.5ms'",
             "10:1: error: [sequencer]: heartbeat: has a fraction of a millisecond: members count whole ones",
         ),
