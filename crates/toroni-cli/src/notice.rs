@@ -125,6 +125,14 @@ pub(crate) struct Sequencer {
     pub(crate) member: Option<OrderMember>,
 }
 
+impl Sequencer {
+    /// Returns how many events this host knows of.
+    #[cfg(feature = "top")]
+    pub(crate) fn events(&self) -> u64 {
+        self.member.as_ref().map_or(self.delivered, |member| member.events)
+    }
+}
+
 /// A member of the group that keeps an order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub(crate) struct OrderMember {

@@ -30,9 +30,12 @@ pub(super) struct Rewind {
 }
 
 pub(super) fn run(location: &BusLocation, arguments: &Rewind) -> Result<(), Failure> {
-    let OfNode { feed, .. } = arguments.reach.find()?;
+    let OfNode { node, feed } = arguments.reach.find()?;
     let mut bus =
         crate::commands::config(location).persistent(true).policy(Policy::Wait { limit: None });
+    if let Some(directory) = node.as_ref().and_then(|node| node.bus.directory.as_ref()) {
+        bus = bus.directory(directory);
+    }
     if let Some(capacity) = arguments.capacity {
         bus = BusConfig::capacity(bus, capacity);
     }

@@ -151,10 +151,9 @@ impl NodeHistory {
 
     fn feed(&self, now: &Sequencer) -> FeedModel {
         let before = self.before.as_ref().and_then(|before| before.content.sequencer.as_ref());
-        let events = |one: &Sequencer| one.member.as_ref().map(|member| member.events);
         FeedModel {
             commands_per_second: self.rate(before.map(|before| before.brought), now.brought),
-            events_per_second: events(now).and_then(|now| self.rate(before.and_then(events), now)),
+            events_per_second: self.rate(before.map(Sequencer::events), now.events()),
             now: now.clone(),
         }
     }
@@ -269,7 +268,10 @@ mod tests {
         let at = |time, brought, events: Option<u64>| {
             let mut notice = stats(time, 1, 0);
             let member = events.map(|events| OrderMember { events, ..OrderMember::default() });
-            notice.content.sequencer = Some(Sequencer { brought, member, ..Sequencer::default() });
+            // Without a member, the host's bus tells.
+            let delivered = 107;
+            notice.content.sequencer =
+                Some(Sequencer { brought, member, delivered, ..Sequencer::default() });
             notice
         };
         let mut history = NodeHistory::default();
@@ -282,7 +284,7 @@ mod tests {
         history.stats(at(102.0, 30, Some(100)));
         assert_eq!(rates(&history), (Some(10.0), Some(30.0)));
         history.stats(at(103.0, 31, None));
-        assert_eq!(rates(&history), (Some(1.0), None));
+        assert_eq!(rates(&history), (Some(1.0), Some(7.0)));
     }
 
     #[test]

@@ -81,7 +81,7 @@ fn feeds(nodes: &[NodeModel], choices: &Choices, theme: &Theme) -> Table {
             ),
             leader,
             Cell::from(member.map_or_else(String::new, |member| text::count(member.term))),
-            Cell::from(member.map_or_else(String::new, |member| text::count(member.events))),
+            Cell::from(text::count(now.events())),
             Cell::from(text::rate(*events_per_second)),
             Cell::from(text::rate(*commands_per_second)),
             Cell::from(text::bytes(Some(crate::human::as_f64(now.waiting_bytes)))),

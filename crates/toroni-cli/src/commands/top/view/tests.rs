@@ -304,10 +304,11 @@ fn feeds() -> NetworkModel {
         node: node.to_owned(),
         feed: Some(FeedModel {
             commands_per_second: Some(rate),
-            events_per_second: member.as_ref().map(|_| 3.0 * rate),
+            events_per_second: Some(3.0 * rate),
             now: Sequencer {
                 feed: "orders".to_owned(),
                 waiting_bytes: 4_096,
+                delivered: 1_200_000,
                 member,
                 ..Sequencer::default()
             },
