@@ -4,6 +4,8 @@
 use crate::dispatcher::Dispatcher;
 use crate::operation::Pool;
 use crate::processor::Processor;
+use crate::shards::{Errands, Group};
+use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) struct Core {
@@ -13,6 +15,7 @@ pub(crate) struct Core {
     pub(crate) processors: Vec<Processor>,
     /// The same in all shards: it is changed with all of them locked.
     pub(crate) phase: Phase,
+    pub(crate) group: Arc<Group>,
     /// How long closing a proactor waits for each engine to release its operations. Then they are leaked:
     /// memory that the kernel may still write to is never freed.
     pub(crate) drain_timeout: Duration,
@@ -36,12 +39,13 @@ pub(crate) enum Phase {
 }
 
 impl Core {
-    pub(crate) fn new(pool: Pool, processors: Vec<Processor>) -> Self {
+    pub(crate) fn new(pool: Pool, processors: Vec<Processor>, group: Arc<Group>) -> Self {
         Self {
             pool,
             dispatcher: Dispatcher::new(),
             processors,
             phase: Phase::Running,
+            group,
             drain_timeout: DRAIN_TIMEOUT,
         }
     }
@@ -50,6 +54,28 @@ impl Core {
     pub(crate) fn outstanding(&self) -> usize {
         // One operation of each processor is the read of its interrupt strategy.
         self.pool.live() - self.processors.len()
+    }
+
+    /// Takes what is to be done in other shards when this one is open.
+    pub(crate) fn take_errands(&mut self) -> Errands {
+        if self.group.is_only() {
+            return Errands::default();
+        }
+        let mut errands = Errands { calls: self.dispatcher.take_calls(), frees_slots: false };
+        for processor in &mut self.processors {
+            errands.frees_slots |= processor.give_slots_back();
+        }
+        errands
+    }
+
+    /// Lets leaders start what is deferred.
+    pub(crate) fn retry_deferred(&mut self) {
+        for which in 0..self.processors.len() {
+            if self.processors[which].has_deferred() {
+                self.processors[which].interrupt_leader();
+                self.wants_a_leader(which);
+            }
+        }
     }
 
     /// Returns whether new operations may start.

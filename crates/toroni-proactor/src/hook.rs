@@ -22,6 +22,8 @@ pub(crate) enum Point {
     AfterAttempt,
     /// A leader has opened the lock, and has not entered its system call yet.
     BeforeWait,
+    /// A thread has looked at the other shards, and does not wait yet.
+    AfterLook,
     /// An attempt has found its descriptor not ready, and has not recorded that yet.
     BeforeBlocked,
 }

@@ -1,16 +1,17 @@
 //! What all handles of a proactor share: the shards, and what never changes.
 
-use crate::config::{Config, Effective, ProcessorType, create_engine};
-use crate::core::{Core, Phase};
+use crate::config::{Config, Effective};
+use crate::core::Phase;
 use crate::dispatcher::local_run::{self, Offer};
-use crate::dispatcher::{self, After, Notify};
+use crate::dispatcher::{After, Notify};
 use crate::error::{OperationError, SetupError, StartError};
 use crate::fork::Generation;
 use crate::hook::{Point, point};
 use crate::lock::Locked;
-use crate::operation::{Completion, Descriptor, Id, OperationKind, Outcome, Pool, Request};
-use crate::processor::{Processor, run_dedicated};
-use crate::shards::{Shard, Shards};
+use crate::operation::{Completion, Descriptor, Id, OperationKind, Outcome, Request};
+use crate::part::{Part, Route};
+use crate::processor::{Processor, Slots, run_dedicated};
+use crate::shards::{self, Group, Shard, Shards};
 use crate::sys::{SignalSet, ThreadId};
 use std::ops::ControlFlow;
 use std::os::fd::AsFd;
@@ -35,61 +36,31 @@ pub(crate) struct Inner {
     dedicated: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// What one processor supports, and which part of it needs no lock.
-struct Route {
-    effective: crate::operation::OperationMask,
-    eager: Option<fn(&mut Request) -> Option<Outcome>>,
-    speculates: fn(&Request) -> bool,
-    /// Whether threads may collect starts in their local runs.
-    collects: bool,
-}
-
-/// A new shard, and what does not change.
-struct Part {
-    core: Core,
-    routes: Vec<Route>,
-    effective: Vec<Effective>,
-}
-
-impl Part {
-    /// Creates the engines of one shard.
-    fn new(config: &Config) -> Result<Self, SetupError> {
-        let mut pool = Pool::new();
-        let (mut processors, mut routes, mut effective) = (Vec::new(), Vec::new(), Vec::new());
-        for (number, wanted) in config.processors().iter().enumerate() {
-            let (engine, chosen) = create_engine(wanted)?;
-            let is_dedicated = chosen.config.processor_type == ProcessorType::Dedicated;
-            routes.push(Route {
-                effective: chosen.operations,
-                eager: engine.provider.eager(),
-                speculates: engine.provider.speculates(),
-                collects: engine.provider.can_start_in_any_thread() && !is_dedicated,
-            });
-            let limit = chosen.config.max_operations.unwrap_or(usize::MAX);
-            processors.push(Processor::new(number, is_dedicated, limit, engine, &mut pool));
-            effective.push(chosen);
-        }
-        Ok(Self { core: Core::new(pool, processors), routes, effective })
-    }
-}
-
 impl Inner {
     /// Creates the engines, and starts the threads of dedicated processors.
     pub(crate) fn new(config: &Config) -> Result<Arc<Self>, SetupError> {
-        Self::with_shards(config, 1)
-    }
-
-    /// As [`Inner::new`], with this many shards.
-    pub(crate) fn with_shards(config: &Config, shards: Shard) -> Result<Arc<Self>, SetupError> {
         config.check()?;
-        let parts = (0..shards).map(|_| Part::new(config)).collect::<Result<Vec<_>, _>>()?;
-        // The same configuration makes the same of each shard.
-        let (mut routes, mut effective) = (Vec::new(), Vec::new());
-        let cores = parts.into_iter().map(|part| {
-            (routes, effective) = (part.routes, part.effective);
-            part.core
-        });
-        let cores: Vec<Core> = cores.collect();
+        let (shards, why) = config.effective_shards();
+        let group = Arc::new(Group::new(shards));
+        let (mut cores, mut routes) = (Vec::new(), Vec::new());
+        let mut effective = Vec::new();
+        let slots = config
+            .processors()
+            .iter()
+            .map(|processor| processor.max_operations.filter(|_| shards > 1).map(Slots::new));
+        let slots: Vec<_> = slots.collect();
+        for _ in 0..shards {
+            let part = Part::new(config, &group, &slots)?;
+            cores.push(part.core);
+            // The same configuration makes the same of each shard.
+            routes = part.routes;
+            effective = part.effective;
+        }
+        for processor in &mut effective {
+            let processor: &mut Effective = processor;
+            processor.shards = shards;
+            processor.notes.extend(why.clone());
+        }
         let inner = Arc::new(Self {
             routes,
             effective,
@@ -299,7 +270,7 @@ impl Inner {
         if !self.generation.is_current() {
             return 0;
         }
-        dispatcher::handle_events(&self.shards, self.shards.here(), timeout, until)
+        shards::handle_events(&self.shards, timeout, until)
     }
 
     /// Makes every thread in `handle_events` check whether it should leave.
@@ -312,7 +283,7 @@ impl Inner {
     /// Makes all threads leave; operations continue.
     pub(crate) fn stop(&self) {
         if self.generation.is_current() {
-            for core in &mut self.shards.all_settled() {
+            for core in self.shards.all_settled().iter_mut() {
                 if core.phase != Phase::Closing {
                     core.phase = Phase::Stopped;
                     core.wake_everybody();
@@ -330,7 +301,7 @@ impl Inner {
         if matches!(all[0].phase, Phase::Running | Phase::Stopped) {
             // Before the count of starts that have not seen it is read: see `Starting`.
             self.accepts.store(false, Ordering::SeqCst);
-            for core in &mut all {
+            for core in all.iter_mut() {
                 core.phase = Phase::Finishing;
                 core.cancel_all();
                 core.cancel_timers();
@@ -342,7 +313,7 @@ impl Inner {
 
     pub(crate) fn restart(&self) {
         if self.generation.is_current() {
-            for core in &mut self.shards.all() {
+            for core in self.shards.all().iter_mut() {
                 if core.phase != Phase::Closing {
                     core.phase = Phase::Running;
                     self.accepts.store(true, Ordering::Relaxed);
@@ -357,7 +328,7 @@ impl Inner {
     }
 
     pub(crate) fn outstanding(&self) -> usize {
-        if self.generation.is_current() { self.shards.outstanding_from(0) } else { 0 }
+        if self.generation.is_current() { self.shards.outstanding() } else { 0 }
     }
 
     /// Closes the proactor: nothing starts or is dispatched any more. Returns when the kernel has released
@@ -371,7 +342,7 @@ impl Inner {
         }
         let mut all = self.shards.all_settled();
         self.accepts.store(false, Ordering::Relaxed);
-        for core in &mut all {
+        for core in all.iter_mut() {
             core.phase = Phase::Closing;
             core.wake_everybody();
             core.processors.iter_mut().for_each(Processor::interrupt_leader);

@@ -6,7 +6,7 @@
 use crate::core::Core;
 use crate::hook::{Point, point};
 use crate::operation::Descriptor;
-use crate::shards::Shards;
+use crate::shards::{Shard, Shards};
 use crate::wait::WaitStrategy;
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
@@ -47,6 +47,7 @@ impl Lock {
 /// The state, locked.
 pub(crate) struct Locked<'a> {
     shards: &'a Shards,
+    number: Shard,
     lock: &'a Lock,
     /// `None` only at an unlock point.
     core: Option<MutexGuard<'a, Core>>,
@@ -56,8 +57,8 @@ pub(crate) struct Locked<'a> {
 
 impl<'a> Locked<'a> {
     /// Locks one of these shards.
-    pub(crate) fn new(shards: &'a Shards, lock: &'a Lock) -> Self {
-        Self { shards, lock, core: Some(lock.guard()), closing: None }
+    pub(crate) fn new(shards: &'a Shards, number: Shard, lock: &'a Lock) -> Self {
+        Self { shards, number, lock, core: Some(lock.guard()), closing: None }
     }
 
     /// Unlock point 1: calls the handler of a result that has been taken from the completed list.
@@ -90,6 +91,14 @@ impl<'a> Locked<'a> {
         self.lock.is_in_handler()
     }
 
+    pub(crate) fn shards(&self) -> &'a Shards {
+        self.shards
+    }
+
+    pub(crate) fn number(&self) -> Shard {
+        self.number
+    }
+
     /// Completes a graceful stop if everything is over, here and in the other shards.
     pub(crate) fn stop_if_finished(&mut self) {
         if self.may_have_finished() {
@@ -120,13 +129,15 @@ impl<'a> Locked<'a> {
     }
 
     /// Releases the lock, and then wakes the followers that were chosen under it: earlier, they would only
-    /// wait for the lock.
+    /// wait for the lock. The same goes for errands to other shards.
     fn open(&mut self) {
         let Some(mut core) = self.core.take() else { return };
         let wakes = core.dispatcher.take_wakes();
+        let errands = core.take_errands();
         drop(core);
         self.closing = None;
         (0..wakes).for_each(|_| self.lock.followers.notify_one());
+        self.shards.run(errands);
     }
 
     fn send_wakes(&mut self) {

@@ -80,12 +80,6 @@ impl Proactor {
         Ok(Self { owner: Arc::new(Owner(Inner::new(config)?)) })
     }
 
-    /// As [`Proactor::new`], with this many shards.
-    #[cfg(test)]
-    pub(crate) fn with_shards(config: &Config, shards: u16) -> Result<Self, SetupError> {
-        Ok(Self { owner: Arc::new(Owner(Inner::with_shards(config, shards)?)) })
-    }
-
     /// Creates a proactor with the engines that `TORONI_PROACTOR` names ([`Config::from_environment`]).
     ///
     /// # Errors

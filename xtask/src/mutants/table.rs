@@ -554,6 +554,27 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: &[Proactor("shards::a_graceful_stop_waits_for_all_shards")],
     },
     Mutant {
+        name: "nobody_is_called",
+        mistake: "no thread of another shard is called to work that comes to a shard in which no thread waits",
+        noticed_by: &[
+            Proactor("shards::one_thread_is_enough_for_all_shards"),
+            Proactor("shards::one_thread_serves_all_shards_if_the_others_block"),
+        ],
+    },
+    Mutant {
+        name: "nobody_helps",
+        mistake: "a thread that waits does not see that another shard stands still",
+        noticed_by: &[
+            Proactor("shards::one_thread_is_enough_for_all_shards"),
+            Proactor("shards::one_thread_serves_all_shards_if_the_others_block"),
+        ],
+    },
+    Mutant {
+        name: "a_call_before_the_wait_is_forgotten",
+        mistake: "a thread that is called between its look at the other shards and its wait does not look again",
+        noticed_by: &[Proactor("shards::a_call_between_a_look_and_the_wait_is_heard")],
+    },
+    Mutant {
         name: "repair_ignores_nothing",
         mistake: "a datagram that was just sent again is sent another time",
         noticed_by: &[Protocol("what_was_just_sent_again_is_ignored_and_said_to_be")],

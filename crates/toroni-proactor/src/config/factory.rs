@@ -1,7 +1,8 @@
 //! The factories: from a configuration to an engine, and to the configuration that it really has.
 
 use super::{
-    ConfigError, Effective, InterruptType, ProcessorConfig, ProcessorType, ProviderType, WaitType,
+    Config, ConfigError, Effective, InterruptType, ProcessorConfig, ProcessorType, ProviderType,
+    WaitType,
 };
 use crate::error::SetupError;
 use crate::interrupt::{HelperThread, InterruptChoice, InterruptStrategy};
@@ -36,8 +37,25 @@ pub(crate) fn create_engine(wanted: &ProcessorConfig) -> Result<(Engine, Effecti
     }
     effective_flags(&mut chosen, &*provider);
     let operations = provider.supported_operations().and(wanted.operations);
-    let effective = Effective { config: chosen.config, operations, notes: chosen.notes };
+    let effective = Effective { config: chosen.config, operations, shards: 1, notes: chosen.notes };
     Ok((Engine { provider, wait, interrupt }, effective))
+}
+
+impl Config {
+    /// Returns how many shards the proactor has, and why it has fewer than are asked for.
+    pub(crate) fn effective_shards(&self) -> (usize, Option<String>) {
+        let wanted = self.shards;
+        let processors = || self.processors.iter();
+        if processors().any(|processor| processor.provider == ProviderType::Posix) {
+            let why = "one shard: the C library has one pool of threads for all of them";
+            return (1, (wanted > 1).then(|| why.to_owned()));
+        }
+        if processors().any(|processor| processor.wait == WaitType::LinuxRt) {
+            let why = "one shard: all real-time signals of a process go through one queue";
+            return (1, (wanted > 1).then(|| why.to_owned()));
+        }
+        (wanted, None)
+    }
 }
 
 /// A configuration whose values are being replaced by what is available.

@@ -32,6 +32,7 @@ use std::path::PathBuf;
 ///
 /// ```
 /// # let text = r#"
+/// shards = 1
 /// [[processor]]
 /// type = "shared"                  # or "dedicated"
 /// provider = "select"              # or "auto", "combined", "uring", "posix"
@@ -46,19 +47,33 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     processors: Vec<ProcessorConfig>,
+    shards: usize,
 }
 
 impl Config {
     /// Returns a configuration with one processor.
     #[must_use]
     pub fn one(primary: ProcessorConfig) -> Self {
-        Self { processors: vec![primary] }
+        Self { processors: vec![primary], shards: 1 }
     }
 
     /// Returns a configuration with two processors. Each operation goes to the first one that supports it.
     #[must_use]
     pub fn two(primary: ProcessorConfig, secondary: ProcessorConfig) -> Self {
-        Self { processors: vec![primary, secondary] }
+        Self { processors: vec![primary, secondary], shards: 1 }
+    }
+
+    /// Returns the configuration with this number of shards, instead of 1: parts with a lock, processors and
+    /// operations of their own, so that threads that serve different descriptors do not wait for each other.
+    #[must_use]
+    pub fn with_shards(self, shards: usize) -> Self {
+        Self { shards, ..self }
+    }
+
+    /// Returns the number of shards that is asked for. [`Effective::shards`] is the number that there are.
+    #[must_use]
+    pub fn shards(&self) -> usize {
+        self.shards
     }
 
     /// Returns the configurations of the processors, the primary one first.
@@ -198,6 +213,8 @@ pub struct Effective {
     pub config: ProcessorConfig,
     /// The operations that the processor supports.
     pub operations: OperationMask,
+    /// The number of shards of the proactor. Each has a processor like this, and a part of its `max_operations`.
+    pub shards: usize,
     /// One sentence for each value that differs from the one in the given configuration.
     pub notes: Vec<String>,
 }
@@ -208,6 +225,9 @@ impl fmt::Display for Effective {
         let ProcessorConfig { provider, wait, interrupt, processor_type, .. } = &self.config;
         let text = format!("{provider:?} × {wait:?} × {interrupt:?}, {processor_type:?}");
         formatter.write_str(&text.to_lowercase())?;
+        if self.shards > 1 {
+            write!(formatter, ", {} shards", self.shards)?;
+        }
         self.notes.iter().try_for_each(|note| write!(formatter, "; {note}"))
     }
 }
@@ -239,6 +259,16 @@ pub enum ConfigError {
     Processors {
         /// The number of processors.
         found: usize,
+    },
+    /// The number of shards is out of range.
+    #[error(
+        "a proactor has 1 to {most} shards, not {found}: set `shards` to the number of threads, or leave it out"
+    )]
+    Shards {
+        /// The number that was asked for.
+        found: usize,
+        /// The maximum.
+        most: usize,
     },
     /// The limit of operations is 0.
     #[error("`max-operations` is 0, so nothing could start: leave it out, or set it to 1 or more")]

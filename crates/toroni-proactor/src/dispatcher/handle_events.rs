@@ -8,7 +8,7 @@ use crate::core::Core;
 use crate::lock::{Locked, Panic};
 use crate::operation::State;
 use crate::processor::attempt::Tried;
-use crate::shards::{Shard, Shards};
+use crate::shards::{Advice, Lookout};
 use crate::sys::ThreadId;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -16,20 +16,30 @@ use std::time::{Duration, Instant};
 /// How long the only thread leads one processor while the other waits for its turn.
 const TURN: Duration = Duration::from_millis(1);
 
-/// Handles events of a shard until at least one handler was called, the timeout expires, the proactor is stopped, or
-/// another thread sets the flag and wakes everybody. Returns the number of handlers called.
-pub(crate) fn handle_events(
-    shards: &Shards,
-    shard: Shard,
-    timeout: Option<Duration>,
-    until: Option<&AtomicBool>,
-) -> usize {
-    let mut locked = shards.lock(shard);
-    let lent = locked.enter();
-    let handled = locked.serve(timeout, until, lent.run());
-    locked.leave(lent.run());
-    drop(locked);
-    handled
+/// One call of a thread that its owner lends.
+pub(crate) struct Visit<'a> {
+    end: End,
+    /// The thread returns when another thread sets this and wakes everybody.
+    until: Option<&'a AtomicBool>,
+    lookout: Lookout,
+}
+
+impl<'a> Visit<'a> {
+    pub(crate) fn new(timeout: Option<Duration>, until: Option<&'a AtomicBool>) -> Self {
+        Self { end: End { timeout, at: None }, until, lookout: Lookout::default() }
+    }
+}
+
+/// Why a thread is done with its shard.
+pub(crate) enum Served {
+    /// It has called handlers.
+    Handled(usize),
+    /// The timeout has expired.
+    TimedOut,
+    /// The proactor is stopped, or the thread is wanted back.
+    Over,
+    /// Another shard needs it.
+    Elsewhere(Advice),
 }
 
 impl Dispatcher {
@@ -41,7 +51,7 @@ impl Dispatcher {
 
 impl Locked<'_> {
     /// Counts this thread, unless it is in a handler and is counted there.
-    fn enter(&mut self) -> Lent {
+    pub(crate) fn enter(&mut self) -> Lent {
         if self.is_in_handler() {
             self.end_local_runs();
             return Core::lend_no_local_run();
@@ -54,32 +64,48 @@ impl Locked<'_> {
         self.lend_local_run()
     }
 
-    fn serve(
-        &mut self,
-        timeout: Option<Duration>,
-        until: Option<&AtomicBool>,
-        run: Option<&LocalRun>,
-    ) -> usize {
-        let mut end = End { timeout, at: None };
+    /// Handles events of this shard until at least one handler was called, or the visit ends otherwise.
+    pub(crate) fn serve_visit(&mut self, visit: &mut Visit<'_>) -> Served {
+        let lent = self.enter();
+        let served = self.serve(visit, lent.run());
+        self.end_lookout(&mut visit.lookout);
+        self.leave(lent.run());
+        served
+    }
+
+    fn serve(&mut self, visit: &mut Visit<'_>, run: Option<&LocalRun>) -> Served {
+        let until = visit.until;
         let mut has_checked = false;
         loop {
             if self.leaves(until) {
-                return 0;
+                return Served::Over;
             }
             // Step 1.
             self.expire_timers();
             if self.is_superfluous()
-                && let Wait::Until(deadline) = end.wait()
+                && let Wait::Until(deadline) = visit.end.wait()
             {
-                self.wait_as_follower(deadline, until);
+                match self.look_around(&mut visit.lookout) {
+                    Advice::Wait(look) => {
+                        self.wait_as_follower(look.into_iter().chain(deadline).min(), until);
+                    }
+                    Advice::Again => {}
+                    other => return Served::Elsewhere(other),
+                }
                 continue;
             }
             if self.dispatcher.is_check_due() {
                 self.check_engines();
             }
+            if self.has_work() {
+                self.end_lookout(&mut visit.lookout);
+            }
             let handled = self.process_completed(has_checked, until, run);
-            if handled > 0 || !self.dispatches() {
-                return handled;
+            if handled > 0 {
+                return Served::Handled(handled);
+            }
+            if !self.dispatches() {
+                return Served::Over;
             }
             // What was attempted and has to wait again may have become ready meanwhile.
             if self.has_completed() {
@@ -87,32 +113,42 @@ impl Locked<'_> {
             }
             // The lock was released meanwhile, and `wake_everybody` counted this thread as awake.
             if self.leaves(until) {
-                return 0;
+                return Served::Over;
             }
 
-            match end.wait() {
-                Wait::Not => {
-                    self.check_engines();
-                    return self.process_completed(true, until, run);
+            let Wait::Until(mut deadline) = visit.end.wait() else {
+                self.end_lookout(&mut visit.lookout);
+                self.check_engines();
+                let handled = self.process_completed(true, until, run);
+                return if handled > 0 { Served::Handled(handled) } else { Served::TimedOut };
+            };
+            if !self.has_work() {
+                match self.look_around(&mut visit.lookout) {
+                    Advice::Wait(look) => deadline = look.into_iter().chain(deadline).min(),
+                    Advice::Again => continue,
+                    other => return Served::Elsewhere(other),
                 }
-                Wait::Until(deadline) if self.may_rest() => self.wait_as_follower(deadline, until),
+            }
+            if self.may_rest() {
+                self.wait_as_follower(deadline, until);
+            } else if self.lead_one(deadline) || self.has_work() {
                 // Step 2.
-                Wait::Until(deadline) if self.lead_one(deadline) => has_checked = true,
-                Wait::Until(_) if self.has_work() => has_checked = true,
+                has_checked = true;
+            } else {
                 // Step 3.
-                Wait::Until(deadline) => self.wait_as_follower(deadline, until),
+                self.wait_as_follower(deadline, until);
             }
         }
     }
 
     /// Returns whether this thread returns to its owner.
-    fn leaves(&self, until: Option<&AtomicBool>) -> bool {
+    pub(crate) fn leaves(&self, until: Option<&AtomicBool>) -> bool {
         !self.dispatches() || until.is_some_and(|flag| flag.load(Ordering::Relaxed))
     }
 
     /// Calls the handlers of all results, including those that arrive meanwhile, until it is time to check
     /// the engines and the clock.
-    fn process_completed(
+    pub(crate) fn process_completed(
         &mut self,
         mut has_checked: bool,
         until: Option<&AtomicBool>,
@@ -171,7 +207,7 @@ impl Locked<'_> {
     }
 
     /// Prepares this thread's return to its owner; or, if that is a handler, to where the thread is counted.
-    fn leave(&mut self, run: Option<&LocalRun>) {
+    pub(crate) fn leave(&mut self, run: Option<&LocalRun>) {
         self.return_local_run(run);
         let staying = self.dispatcher.handlers - 1;
         self.hand_over_to(staying);
@@ -214,7 +250,7 @@ impl Locked<'_> {
 
     /// Leads each processor without a leader once, without waiting. Then everything that may be ready, and
     /// what had to come after a check, gets its turn.
-    fn check_engines(&mut self) {
+    pub(crate) fn check_engines(&mut self) {
         for which in 0..self.processors.len() {
             if self.processors[which].wants_leader() {
                 self.lead_processor(which, |_| Wait::Not);
@@ -282,7 +318,7 @@ impl Locked<'_> {
 impl Core {
     /// Returns a processor without a leader that has something to wait for. If both want one, it is the one
     /// that was not led last.
-    pub(super) fn wants_leader(&self) -> Option<usize> {
+    pub(crate) fn wants_leader(&self) -> Option<usize> {
         let mut wanting = (0..self.processors.len())
             .filter(|which| self.processors[*which].wants_leader())
             .peekable();
@@ -299,10 +335,13 @@ impl Core {
 
     /// Leaves work to the `staying` threads, or wakes one.
     fn hand_over_to(&mut self, staying: usize) {
+        let wants_leader = self.wants_leader().is_some();
         if self.dispatcher.notification_state() == NotificationState::DoNothing {
+            if self.has_work() || wants_leader || self.next_deadline().is_some() {
+                self.call_for_help();
+            }
             return;
         }
-        let wants_leader = self.wants_leader().is_some();
         let is_uncovered = self
             .next_deadline()
             .is_some_and(|next| self.dispatcher.watched.is_none_or(|watched| next < watched));

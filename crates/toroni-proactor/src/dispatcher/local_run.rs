@@ -210,7 +210,9 @@ impl Core {
     pub(crate) fn open_local_run(&mut self, run: &LocalRun) -> bool {
         let dispatcher = &self.dispatcher;
         let is_alone = dispatcher.threads() == 1;
-        let is_checked = is_alone || self.suffices(dispatcher.handlers);
+        let is_checked =
+            (is_alone && self.is_looked_at()) || self.suffices(self.dispatcher.handlers);
+        let dispatcher = &self.dispatcher;
         if !is_checked || dispatcher.policy.handlers_sleep() || self.phase != Phase::Running {
             return false;
         }
@@ -242,6 +244,11 @@ impl Core {
         if let Some(run) = run {
             self.link(&mut run.collected());
         }
+    }
+
+    /// Returns whether a thread collects.
+    pub(crate) fn has_open_run(&self) -> bool {
+        self.dispatcher.local_runs.0.iter().any(|slot| slot.is_open)
     }
 
     /// Ends the runs of all threads.

@@ -7,10 +7,12 @@ pub(crate) mod round;
 mod timers;
 mod wake_policy;
 
-pub(crate) use handle_events::handle_events;
+pub(crate) use handle_events::{Served, Visit};
+pub(crate) use wake_policy::TICK;
 
 use crate::core::Core;
 use crate::operation::{Completion, List, Membership, Request, State};
+use crate::processor::Processor;
 use local_run::LocalRuns;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -79,6 +81,14 @@ pub(crate) struct Dispatcher {
     watched: Option<Instant>,
     policy: WakePolicy,
     local_runs: LocalRuns,
+    /// Threads that have looked at the other shards, and wait or are about to.
+    pub(crate) out: usize,
+    /// One of them is to look again.
+    pub(crate) is_called: bool,
+    /// A thread of another shard is to be called when the lock is released.
+    pub(crate) calls: bool,
+    /// `taken` when a thread of another shard last looked.
+    pub(crate) seen: u64,
     /// The number of results taken and operations attempted, since the beginning.
     taken: u64,
     /// The number of results dispatched and operations attempted since a thread last led.
@@ -105,6 +115,10 @@ impl Dispatcher {
             watched: None,
             policy: WakePolicy::new(),
             local_runs: LocalRuns::default(),
+            out: 0,
+            is_called: false,
+            calls: false,
+            seen: 0,
             taken: 0,
             since_lead: 0,
             last_led: 0,
@@ -134,6 +148,26 @@ impl Dispatcher {
     /// Takes the number of wake-ups to send now.
     pub(crate) fn take_wakes(&mut self) -> usize {
         std::mem::take(&mut self.wakes)
+    }
+
+    /// Takes whether a thread of another shard is to be called now.
+    pub(crate) fn take_calls(&mut self) -> bool {
+        std::mem::take(&mut self.calls)
+    }
+
+    /// Returns the number of results taken and operations attempted, since the beginning.
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// Returns the number of threads that call handlers.
+    pub(crate) fn at_work(&self) -> usize {
+        self.handlers
+    }
+
+    /// Returns whether handlers sleep now and then.
+    pub(crate) fn handlers_sleep_now(&self) -> bool {
+        self.policy.handlers_sleep()
     }
 
     /// Wakes a follower, unless one is already on its way: that one wakes the next if there is more to do.
@@ -199,7 +233,7 @@ impl Core {
     /// Steps 2 to 4 of `post_completion`.
     fn notify(&mut self) {
         match self.dispatcher.notification_state() {
-            NotificationState::DoNothing => {}
+            NotificationState::DoNothing => self.call_for_help(),
             _ if self.suffices(self.dispatcher.handlers) => {}
             NotificationState::WakeupFollower => {
                 self.dispatcher.wake_follower();
@@ -291,6 +325,20 @@ impl Core {
                 processor.interrupt_leader();
             }
         }
+    }
+
+    /// Makes one waiting thread leave its wait, unless one is already on its way.
+    pub(crate) fn wake_one(&mut self) {
+        if !self.dispatcher.wake_follower() {
+            self.interrupt_any_leader();
+        }
+    }
+
+    /// Returns whether this thread is the only one here, and nothing here has to be waited for.
+    pub(crate) fn has_nothing_to_wait_for(&self) -> bool {
+        self.dispatcher.threads() == 1
+            && self.next_deadline().is_none()
+            && self.processors.iter().all(Processor::is_idle_but_for_interrupts)
     }
 
     /// Interrupts one leader that dispatches, unless one is already on its way.

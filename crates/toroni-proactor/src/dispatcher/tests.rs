@@ -4,8 +4,8 @@ use super::*;
 use crate::config::create_engine;
 use crate::core::Phase;
 use crate::operation::{Descriptor, Done, OperationKind, OperationMask, Outcome, Pool};
-use crate::processor::Processor;
-use crate::shards::Shards;
+use crate::processor::{Limit, Processor};
+use crate::shards::{Group, Shards, handle_events};
 use crate::sys::ThreadId;
 use crate::tests::common::*;
 use crate::{Config, Datagrams, Proactor, ProcessorConfig, ProcessorType, ProviderType};
@@ -22,10 +22,10 @@ fn core(types: &[ProcessorType]) -> Core {
         let config = ProcessorConfig { provider, processor_type, ..ProcessorConfig::default() };
         let (engine, _) = create_engine(&config).unwrap();
         let is_dedicated = processor_type == ProcessorType::Dedicated;
-        Processor::new(number, is_dedicated, usize::MAX, engine, &mut pool)
+        Processor::new(number, is_dedicated, Limit::new(usize::MAX, None), engine, &mut pool)
     };
     let processors = types.iter().enumerate().map(&mut processor).collect();
-    Core::new(pool, processors)
+    Core::new(pool, processors, Arc::new(Group::new(1)))
 }
 
 /// Adds this many followers, and a leader of the first processor, as if they slept and waited.
@@ -162,7 +162,7 @@ fn each_thread_is_counted_once() {
         for _ in 0..THREADS {
             scope.spawn(|| {
                 while shards.lock(0).dispatches() {
-                    handle_events(&shards, 0, None, None);
+                    handle_events(&shards, None, None);
                 }
             });
         }

@@ -81,7 +81,7 @@ impl Core {
     }
 
     /// Post-completes the timers that are due.
-    pub(super) fn expire_timers(&mut self) {
+    pub(crate) fn expire_timers(&mut self) {
         if self.dispatcher.timers.heap.is_empty() {
             return;
         }
@@ -95,7 +95,7 @@ impl Core {
         self.drop_stale_timers();
     }
 
-    pub(super) fn next_deadline(&self) -> Option<Instant> {
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.dispatcher.timers.nearest()
     }
 

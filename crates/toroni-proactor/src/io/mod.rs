@@ -25,6 +25,7 @@ use crate::error::SetupError;
 use crate::inner::Inner;
 use crate::operation::{Descriptor, DescriptorKind, OperationKind, Request};
 use crate::proactor::Proactor;
+use crate::shards::Shard;
 use rustix::io::ioctl_fionbio;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
@@ -41,7 +42,20 @@ impl Handle {
     /// Takes over a descriptor. Sockets become non-blocking, because `accept` and `connect` have no other way
     /// not to wait.
     pub(crate) fn new(inner: &Arc<Inner>, descriptor: OwnedFd) -> Result<Arc<Self>, SetupError> {
-        let descriptor = Descriptor::new(descriptor, inner.shards.here())
+        Self::at_home_in(inner.shards.here(), inner, descriptor)
+    }
+
+    /// The same, in the shard of this one.
+    pub(crate) fn beside(&self, descriptor: OwnedFd) -> Result<Arc<Self>, SetupError> {
+        Self::at_home_in(self.descriptor.home(), &self.inner, descriptor)
+    }
+
+    fn at_home_in(
+        home: Shard,
+        inner: &Arc<Inner>,
+        descriptor: OwnedFd,
+    ) -> Result<Arc<Self>, SetupError> {
+        let descriptor = Descriptor::new(descriptor, home)
             .map_err(SetupError::system("find out what kind of file the descriptor is"))?;
         if descriptor.kind() == DescriptorKind::Socket {
             ioctl_fionbio(&descriptor, true)

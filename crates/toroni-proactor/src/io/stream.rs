@@ -30,6 +30,18 @@ impl Stream {
         Handle::of(proactor, descriptor.into()).map(Self)
     }
 
+    /// Takes over a descriptor as [`Stream::new`] does, for work on both: it goes to the shard of this stream.
+    ///
+    /// Each operation of a handler on a stream of another shard takes that shard's lock, and its result comes in a
+    /// thread of that shard. So the two ends of a proxy belong together. With one shard, this is [`Stream::new`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Stream::new`].
+    pub fn beside(&self, descriptor: impl Into<OwnedFd>) -> Result<Self, SetupError> {
+        self.0.beside(descriptor.into()).map(Self)
+    }
+
     /// Connects to an internet address.
     ///
     /// # Errors

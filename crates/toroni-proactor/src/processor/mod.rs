@@ -5,9 +5,11 @@ pub(crate) mod attempt;
 mod cancel_aio;
 mod dedicated;
 mod handle_aio_events;
+mod slots;
 mod start_aio;
 
 pub(crate) use dedicated::run_dedicated;
+pub(crate) use slots::{Limit, Slots};
 
 use crate::interrupt::InterruptStrategy;
 use crate::operation::{Key, List, Membership, Outcome, Pool, Request};
@@ -18,8 +20,8 @@ use std::sync::Arc;
 
 pub(crate) struct Processor {
     is_dedicated: bool,
-    /// The maximum number of started operations; further ones are deferred.
-    limit: usize,
+    /// Operations beyond it are deferred.
+    limit: Limit,
     started: List,
     deferred: List,
     /// Finished, or READY, and not yet passed on: empty whenever the lock is released.
@@ -51,19 +53,18 @@ struct Leader {
 }
 
 impl Processor {
-    /// Creates a processor with this engine. Its limit is the smaller of the configuration's and the
-    /// provider's.
+    /// Creates a processor with this engine.
     pub(crate) fn new(
         number: usize,
         is_dedicated: bool,
-        limit: usize,
+        limit: Limit,
         engine: Engine,
         pool: &mut Pool,
     ) -> Self {
         let interrupt_read = pool.create(Request::timer(), None).index;
         Self {
             is_dedicated,
-            limit: limit.min(engine.provider.max_operations()),
+            limit,
             started: List::new(Membership::Started(number)),
             deferred: List::new(Membership::Deferred(number)),
             finished: List::new(Membership::Finished(number)),
@@ -135,6 +136,11 @@ impl Processor {
         self.started.len() - usize::from(self.reads_interrupts) + self.deferred.len()
     }
 
+    /// Returns whether there is nothing that a leader waits for, starts or has to be attempted.
+    pub(crate) fn is_idle_but_for_interrupts(&self) -> bool {
+        self.waits_for() == 0 && self.ready == 0
+    }
+
     /// Returns whether the engine holds no operation of any kind.
     pub(crate) fn is_idle(&self) -> bool {
         self.started.is_empty() && self.deferred.is_empty() && self.ready == 0
@@ -162,8 +168,25 @@ impl Processor {
 
     /// Returns the number of operations that are started and not over, without the read of the interrupt
     /// strategy.
-    fn in_progress(&self) -> usize {
+    pub(crate) fn in_progress(&self) -> usize {
         self.started.len() - usize::from(self.reads_interrupts) + self.ready
+    }
+
+    /// Returns whether one more operation is to be deferred.
+    fn is_full(&mut self) -> bool {
+        let in_progress = self.in_progress();
+        self.limit.is_reached(in_progress)
+    }
+
+    /// Gives slots back. Returns whether another shard wants them.
+    pub(crate) fn give_slots_back(&mut self) -> bool {
+        let in_progress = self.in_progress();
+        self.limit.give_back(in_progress)
+    }
+
+    /// Returns whether operations are deferred.
+    pub(crate) fn has_deferred(&self) -> bool {
+        !self.deferred.is_empty()
     }
 
     fn is_led_by_this_thread(&self) -> bool {

@@ -19,7 +19,7 @@ impl Core {
 
         // Step 1. Operations that are deferred already go first: otherwise they would wait for ever while handlers
         // start more, and a stream's operations would not be done in order.
-        let is_full = processor.in_progress() >= processor.limit;
+        let is_full = processor.is_full();
         if is_full || !processor.deferred.is_empty() {
             processor.defer(&mut self.pool, index);
             if !is_full {
@@ -86,10 +86,10 @@ impl Core {
     pub(super) fn start_deferred(&mut self, which: usize) {
         loop {
             let processor = &mut self.processors[which];
-            if processor.in_progress() >= processor.limit {
+            let Some(index) = processor.deferred.first() else { return };
+            if processor.is_full() {
                 return;
             }
-            let Some(index) = processor.deferred.first() else { return };
             let start = processor.start(&mut self.pool, index);
             if matches!(start, Start::Deferred) {
                 return;
@@ -126,7 +126,7 @@ impl Core {
         if is_told { Notify::Strong } else { Notify::None }
     }
 
-    pub(super) fn wants_a_leader(&mut self, which: usize) {
+    pub(crate) fn wants_a_leader(&mut self, which: usize) {
         if self.processors[which].wants_leader() {
             self.notify_only_follower();
         }

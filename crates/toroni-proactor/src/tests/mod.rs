@@ -19,6 +19,7 @@ pub(crate) fn reached(here: Point) {
         Point::BeforeLock => local_runs::count_lock(),
         Point::BeforeStart => finishing::run_next(),
         Point::AfterAttempt | Point::BeforeWait => wakeups::pause_briefly(),
+        Point::AfterLook => shards::run_next(),
         Point::BeforeBlocked => wakeups::pause_sometimes(),
     }
 }

@@ -1,11 +1,14 @@
-//! Several shards: what is promised for a proactor holds over all of them. No configuration makes more than one
-//! yet, so these tests lend their threads to each shard.
+//! Several shards: what is promised for a proactor holds over all of them.
 
-use crate::dispatcher::{self, After};
-use crate::operation::{Completion, Done};
+use crate::dispatcher::After;
+use crate::operation::{Completion, Done, OperationKind};
 use crate::shards::Shard;
 use crate::tests::common::*;
-use crate::{BufResult, Config, Proactor, ProcessorConfig, ProcessorType, ProviderType, Stream};
+use crate::{
+    BufResult, Config, OperationError, Proactor, ProcessorConfig, ProcessorType, ProviderType,
+    Stream, WaitType,
+};
+use std::cell::RefCell;
 use std::io::Write;
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -14,12 +17,24 @@ use std::time::Duration;
 
 const SHARDS: Shard = 3;
 
+thread_local! {
+    /// What this thread does after its next look at the other shards.
+    static NEXT: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
+}
+
+/// Called when this thread has looked at the other shards.
+pub(super) fn run_next() {
+    if let Some(next) = NEXT.with_borrow_mut(Option::take) {
+        next();
+    }
+}
+
 /// Runs a test on each engine for sockets, shared and dedicated.
 fn each(test: impl Fn(&Proactor)) {
     for provider in [ProviderType::Select, ProviderType::Combined, ProviderType::Uring] {
         for processor_type in [ProcessorType::Shared, ProcessorType::Dedicated] {
             let config = ProcessorConfig { provider, processor_type, ..ProcessorConfig::default() };
-            test(&Proactor::with_shards(&Config::one(config), SHARDS).unwrap());
+            test(&Proactor::new(&Config::one(config).with_shards(SHARDS.into())).unwrap());
         }
     }
 }
@@ -33,8 +48,7 @@ impl<F: FnOnce() + Send + 'static> Completion for Call<F> {
 }
 
 fn handle_in(proactor: &Proactor, shard: Shard) -> usize {
-    let timeout = Some(Duration::from_millis(1));
-    dispatcher::handle_events(&proactor.inner().shards, shard, timeout, None)
+    proactor.inner().shards.help(shard, None)
 }
 
 /// Calls this in a handler of a shard, and returns its result.
@@ -52,8 +66,8 @@ fn in_a_handler_of<T: Send + 'static>(
 
 /// Returns a connection whose home is this shard.
 fn stream_of(proactor: &Proactor, shard: Shard) -> (Stream, TcpStream) {
-    let weak = proactor.downgrade();
-    in_a_handler_of(proactor, shard, move || stream_and_peer(&weak.upgrade().unwrap()))
+    proactor.inner().shards.settle(shard);
+    stream_and_peer(proactor)
 }
 
 fn outstanding_in(proactor: &Proactor) -> [usize; SHARDS as usize] {
@@ -127,7 +141,7 @@ fn a_dropped_proactor_lets_go_of_all_shards() {
     each(|proactor| {
         let alive = Arc::new(());
         let streams: Vec<_> = (0..SHARDS).map(|shard| stream_of(proactor, shard)).collect();
-        let other = Proactor::with_shards(&same_as(proactor), SHARDS).unwrap();
+        let other = Proactor::new(&same_as(proactor)).unwrap();
         let others: Vec<_> = (0..SHARDS).map(|shard| stream_of(&other, shard)).collect();
         for (stream, _) in streams.iter().chain(&others) {
             let kept = Arc::clone(&alive);
@@ -137,5 +151,227 @@ fn a_dropped_proactor_lets_go_of_all_shards() {
         assert_eq!(Arc::strong_count(&alive), 1 + usize::from(SHARDS), "those of the other one");
         let (stream, _) = &others[1];
         assert!(stream.read(vec![0; 1], |_| {}).is_err());
+    });
+}
+
+/// Whether there are fewer is said, with the reason.
+#[test]
+fn the_effective_number_of_shards_is_reported() {
+    let epoll = || ProcessorConfig {
+        provider: ProviderType::Select,
+        wait: WaitType::Epoll,
+        ..ProcessorConfig::default()
+    };
+    let proactor = Proactor::new(&Config::one(epoll()).with_shards(3)).unwrap();
+    let effective = &proactor.effective()[0];
+    assert_eq!((effective.shards, effective.notes.len()), (3, 0));
+    assert!(effective.to_string().ends_with("shared, 3 shards"), "{effective}");
+    let posix = ProcessorConfig { provider: ProviderType::Posix, ..ProcessorConfig::default() };
+    let real_time = ProcessorConfig { wait: WaitType::LinuxRt, ..epoll() };
+    for (config, why) in [
+        (Config::two(posix, epoll()), "one shard: the C library"),
+        (Config::one(real_time), "one shard: all real-time signals"),
+    ] {
+        let proactor = Proactor::new(&config.with_shards(3)).unwrap();
+        let effective = &proactor.effective()[0];
+        assert_eq!(effective.shards, 1);
+        assert!(effective.notes.iter().any(|note| note.starts_with(why)), "{effective}");
+    }
+}
+
+/// Threads that serve no shard deal their descriptors out to the shards in which threads are.
+#[test]
+fn descriptors_are_dealt_out_among_the_threads() {
+    each(|proactor| {
+        let home = |stream: &Stream| stream.0.request(OperationKind::ReadStream).on().home();
+        let (before, _peer) = stream_and_peer(proactor);
+        assert_eq!(home(&before), 0, "no thread is anywhere");
+        let _crew = Crew::new(proactor, 2);
+        let mut homes = [0; SHARDS as usize];
+        until(|| {
+            let (stream, _) = stream_and_peer(proactor);
+            homes[usize::from(home(&stream))] += 1;
+            homes[0] > 1 && homes[1] > 1
+        });
+        assert_eq!(homes[2], 0, "no thread is there, {homes:?}");
+        // What a handler creates belongs to its thread; what goes with another stream belongs there.
+        let (done, places) = channel();
+        for _ in 0..100 {
+            let (weak, done) = (proactor.downgrade(), done.clone());
+            let accept = move || {
+                let (stream, peer) = stream_and_peer(&weak.upgrade().unwrap());
+                done.send((stream, peer)).unwrap();
+            };
+            proactor.post(accept).unwrap();
+            let (stream, peer) = next(&places);
+            let beside = stream.beside(peer).unwrap();
+            assert!(home(&stream) < 2);
+            assert_eq!(home(&beside), home(&stream));
+        }
+    });
+}
+
+/// All threads but one are in handlers that do not return; everything else has to go on, in every shard. Starts,
+/// posts and timers come from a thread that serves no shard, and from the blocked handlers.
+#[test]
+fn one_thread_serves_all_shards_if_the_others_block() {
+    each(|proactor| {
+        let mut pairs: Vec<_> = (0..SHARDS).map(|shard| stream_of(proactor, shard)).collect();
+        let _crew = Crew::new(proactor, SHARDS.into());
+        for round in 0..repetitions(20, 200) {
+            let (begun, begins) = channel();
+            let mut blocked = Vec::new();
+            for shard in 1..SHARDS {
+                let (ends, end) = channel::<()>();
+                let begun = begun.clone();
+                let block = Call(move || {
+                    begun.send(()).unwrap();
+                    let _ = end.recv();
+                });
+                proactor.inner().shards.lock(shard).post(Box::new(block), After::Posted);
+                next(&begins);
+                blocked.push(ends);
+            }
+            let (done, results) = channel();
+            for (shard, (stream, peer)) in pairs.iter_mut().enumerate() {
+                let tell = done.clone();
+                stream
+                    .read(vec![0; 1], move |BufResult(result, _)| tell.send(result).unwrap())
+                    .unwrap();
+                if round % 2 == 0 {
+                    // Until it waits.
+                    std::thread::sleep(Duration::from_millis(u64::from(round) % 3));
+                }
+                peer.write_all(b"x").unwrap();
+                assert_eq!(next(&results), Ok(1), "shard {shard}, {:?}", proactor.effective());
+                let tell = done.clone();
+                let posted = Call(move || tell.send(Ok(2)).unwrap());
+                let shard = Shard::try_from(shard).unwrap();
+                proactor.inner().shards.lock(shard).post(Box::new(posted), After::Posted);
+                assert_eq!(next(&results), Ok(2));
+                let tell = done.clone();
+                let timer = move |result: Result<(), OperationError>| {
+                    tell.send(result.map(|()| 3)).unwrap();
+                };
+                proactor.inner().shards.settle(shard);
+                proactor.timer(Duration::from_millis(1), timer).unwrap();
+                assert_eq!(next(&results), Ok(3));
+            }
+        }
+    });
+}
+
+/// A program may have fewer threads than shards.
+#[test]
+fn one_thread_is_enough_for_all_shards() {
+    each(|proactor| {
+        let mut pairs: Vec<_> = (0..SHARDS).map(|shard| stream_of(proactor, shard)).collect();
+        let _crew = Crew::new(proactor, 1);
+        let (done, results) = channel();
+        for _ in 0..repetitions(100, 1000) {
+            for (stream, _) in &pairs {
+                let tell = done.clone();
+                stream
+                    .read(vec![0; 1], move |BufResult(result, _)| tell.send(result).unwrap())
+                    .unwrap();
+            }
+            for (_, peer) in &mut pairs {
+                peer.write_all(b"x").unwrap();
+            }
+            (0..SHARDS).for_each(|_| assert_eq!(next(&results), Ok(1)));
+        }
+    });
+}
+
+/// The limit is one for all shards: what one does not use is there for another.
+#[test]
+fn shards_share_the_limit() {
+    for provider in [ProviderType::Select, ProviderType::Combined, ProviderType::Uring] {
+        let max_operations = Some(2);
+        let config = ProcessorConfig { provider, max_operations, ..ProcessorConfig::default() };
+        let proactor = &Proactor::new(&Config::one(config).with_shards(SHARDS.into())).unwrap();
+        let mut pairs: Vec<_> =
+            [0, 1, 1, 2].map(|shard| stream_of(proactor, shard)).into_iter().collect();
+        let _crew = Crew::new(proactor, SHARDS.into());
+        let (done, results) = channel();
+        let read = |which: usize| {
+            let tell = done.clone();
+            let handler = move |BufResult(result, _)| tell.send((which, result)).unwrap();
+            pairs[which].0.read(vec![0; 1], handler).unwrap()
+        };
+        // Two of one shard are in progress; those of the others are deferred.
+        let _occupying = [read(1), read(2)];
+        let _deferred = [read(0), read(3)];
+        let in_progress = || -> usize {
+            let all = proactor.inner().shards.numbers();
+            all.map(|shard| proactor.inner().shards.lock(shard).processors[0].in_progress()).sum()
+        };
+        for (which, (_, peer)) in pairs.iter_mut().enumerate() {
+            if [0, 3].contains(&which) {
+                peer.write_all(b"x").unwrap();
+            }
+        }
+        assert!(in_progress() <= 2);
+        assert!(results.try_recv().is_err(), "nothing has a slot");
+        pairs[1].1.write_all(b"x").unwrap();
+        let mut over: Vec<_> = (0..3).map(|_| next(&results)).collect();
+        over.sort_unstable_by_key(|(which, _)| *which);
+        assert_eq!(over, [(0, Ok(1)), (1, Ok(1)), (3, Ok(1))]);
+        assert!(in_progress() <= 2);
+    }
+}
+
+/// Work comes to another shard when the only thread has looked there, and does not wait yet.
+#[test]
+fn a_call_between_a_look_and_the_wait_is_heard() {
+    each(|proactor| {
+        let _crew = Crew::new(proactor, 1);
+        for _ in 0..20 {
+            let (done, results) = channel();
+            let weak = proactor.downgrade();
+            let late = move || {
+                let posted = Call(move || done.send(()).unwrap());
+                let proactor = weak.upgrade().unwrap();
+                proactor.inner().shards.lock(1).post(Box::new(posted), After::Posted);
+            };
+            proactor.post(move || NEXT.set(Some(Box::new(late)))).unwrap();
+            next(&results);
+        }
+    });
+}
+
+/// One thread is in a handler, so another one ticks for its shard. That one gets a handler that blocks, too, and
+/// nothing but the kernel tells of what comes then.
+#[test]
+fn who_ticks_and_gets_work_leaves_the_ticks_to_another() {
+    each(|proactor| {
+        let (stream, mut peer) = stream_of(proactor, 0);
+        let _crew = Crew::new(proactor, SHARDS.into());
+        until(|| proactor.inner().shards.present_in() == [1; SHARDS as usize]);
+        for round in 0..repetitions(20, 200) {
+            let (done, results) = channel();
+            stream
+                .read(vec![0; 1], move |BufResult(result, _)| done.send(result).unwrap())
+                .unwrap();
+            let (begun, begins) = channel();
+            let block = |shard: Shard| {
+                let (ends, end) = channel::<()>();
+                let begun = begun.clone();
+                let block = Call(move || {
+                    begun.send(()).unwrap();
+                    let _ = end.recv();
+                });
+                proactor.inner().shards.lock(shard).post(Box::new(block), After::Posted);
+                next(&begins);
+                ends
+            };
+            let _first = block(0);
+            // Until another thread ticks.
+            std::thread::sleep(Duration::from_millis(1));
+            let _second = block(if round % 2 == 0 { 1 } else { 2 });
+            std::thread::sleep(Duration::from_millis(1));
+            peer.write_all(b"x").unwrap();
+            assert_eq!(next(&results), Ok(1), "{:?}", proactor.effective());
+        }
     });
 }

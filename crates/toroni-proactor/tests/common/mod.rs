@@ -68,10 +68,11 @@ impl Drop for Crew {
 pub(crate) fn same_as(proactor: &Proactor) -> Config {
     let mut configs = proactor.effective().iter().map(|one| one.config.clone());
     let first = configs.next().unwrap();
-    match configs.next() {
+    let config = match configs.next() {
         Some(second) => Config::two(first, second),
         None => Config::one(first),
-    }
+    };
+    config.with_shards(proactor.effective()[0].shards)
 }
 
 /// Returns the next value, or fails the test.

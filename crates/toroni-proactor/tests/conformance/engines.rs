@@ -18,8 +18,9 @@ pub(crate) struct Kind {
     pub(crate) wait: WaitType,
     pub(crate) interrupt: InterruptType,
     pub(crate) processor: ProcessorType,
-    /// The name of its module.
-    pub(crate) name: &'static str,
+    pub(crate) shards: usize,
+    /// The path of its module.
+    pub(crate) module: &'static str,
 }
 
 impl Kind {
@@ -49,6 +50,12 @@ impl Kind {
         Config::two(engine, rest)
     }
 
+    /// Returns the name of a test of this configuration.
+    pub(crate) fn test(self, name: &str) -> String {
+        let (_, module) = self.module.split_once("::").unwrap();
+        format!("{module}::{name}")
+    }
+
     /// Runs a test with each setting of the flags.
     pub(crate) fn each(self, test: impl Fn(&Proactor)) {
         self.each_limited(None, test);
@@ -60,7 +67,7 @@ impl Kind {
             eprintln!("any thread {any_thread}, interrupts {interrupts}");
             let config = self.config(any_thread, interrupts, limit);
             let _permit = (self.provider == ProviderType::Posix).then(permit);
-            test(&Proactor::new(&config).unwrap());
+            test(&Proactor::new(&config.with_shards(self.shards)).unwrap());
         }
     }
 }

@@ -402,7 +402,7 @@ pub(crate) fn reads_of_handlers_are_done_in_order(kind: Kind) {
 /// own, because of the many descriptors.
 pub(crate) fn hundreds_of_descriptors(kind: Kind) {
     const STREAMS: usize = 400;
-    let test = format!("{}::hundreds_of_descriptors", kind.name);
+    let test = kind.test("hundreds_of_descriptors");
     alone(&test, || {
         kind.each(|proactor| {
             let streams: Vec<_> = (0..STREAMS)
@@ -438,7 +438,7 @@ pub(crate) fn both_directions_up_to_the_limit(kind: Kind) {
     const SERVED: usize = 5;
     /// Far beyond what the sockets hold.
     static MUCH: [u8; 1 << 20] = [7; 1 << 20];
-    let test = format!("{}::both_directions_up_to_the_limit", kind.name);
+    let test = kind.test("both_directions_up_to_the_limit");
     alone(&test, || {
         kind.each(|proactor| {
             let listeners: Vec<_> =

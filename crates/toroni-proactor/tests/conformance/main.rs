@@ -1,4 +1,5 @@
-//! One suite for all engines: every configuration runs every test, with each setting of the two flags.
+//! One suite for all engines: every configuration runs every test, with each setting of the two flags, and in one
+//! shard and in three where it may have more than one.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -16,14 +17,15 @@ mod wholes;
 use engines::Kind;
 
 macro_rules! conformance {
-    ($($module:ident: $provider:ident $wait:ident $interrupt:ident $type:ident;)*) => {
+    ($shards:literal; $($module:ident: $provider:ident $wait:ident $interrupt:ident $type:ident;)*) => {
         $(mod $module {
             const KIND: super::Kind = super::Kind {
                 provider: toroni_proactor::ProviderType::$provider,
                 wait: toroni_proactor::WaitType::$wait,
                 interrupt: toroni_proactor::InterruptType::$interrupt,
                 processor: toroni_proactor::ProcessorType::$type,
-                name: stringify!($module),
+                shards: $shards,
+                module: module_path!(),
             };
             conformance!(@tests
                 engines: is_what_was_asked_for empty_poll_returns_at_once
@@ -71,6 +73,7 @@ macro_rules! conformance {
 }
 
 conformance! {
+    1;
     select_ppoll_pipe_shared: Select Native Pipe Shared;
     select_ppoll_signal_shared: Select Native Signal Shared;
     select_ppoll_eventfd_shared: Select Native Eventfd Shared;
@@ -117,4 +120,36 @@ conformance! {
     posix_callback_pipe_dedicated: Posix Callback Pipe Dedicated;
     posix_callback_signal_dedicated: Posix Callback Signal Dedicated;
     posix_callback_eventfd_dedicated: Posix Callback Eventfd Dedicated;
+}
+
+mod in_3_shards {
+    use super::*;
+
+    conformance! {
+        3;
+        select_ppoll_pipe_shared: Select Native Pipe Shared;
+        select_ppoll_signal_shared: Select Native Signal Shared;
+        select_ppoll_eventfd_shared: Select Native Eventfd Shared;
+        select_ppoll_pipe_dedicated: Select Native Pipe Dedicated;
+        select_ppoll_signal_dedicated: Select Native Signal Dedicated;
+        select_ppoll_eventfd_dedicated: Select Native Eventfd Dedicated;
+        select_epoll_pipe_shared: Select Epoll Pipe Shared;
+        select_epoll_signal_shared: Select Epoll Signal Shared;
+        select_epoll_eventfd_shared: Select Epoll Eventfd Shared;
+        select_epoll_pipe_dedicated: Select Epoll Pipe Dedicated;
+        select_epoll_signal_dedicated: Select Epoll Signal Dedicated;
+        select_epoll_eventfd_dedicated: Select Epoll Eventfd Dedicated;
+        uring_pipe_shared: Uring Native Pipe Shared;
+        uring_signal_shared: Uring Native Signal Shared;
+        uring_eventfd_shared: Uring Native Eventfd Shared;
+        uring_pipe_dedicated: Uring Native Pipe Dedicated;
+        uring_signal_dedicated: Uring Native Signal Dedicated;
+        uring_eventfd_dedicated: Uring Native Eventfd Dedicated;
+        combined_pipe_shared: Combined Epoll Pipe Shared;
+        combined_signal_shared: Combined Epoll Signal Shared;
+        combined_eventfd_shared: Combined Epoll Eventfd Shared;
+        combined_pipe_dedicated: Combined Epoll Pipe Dedicated;
+        combined_signal_dedicated: Combined Epoll Signal Dedicated;
+        combined_eventfd_dedicated: Combined Epoll Eventfd Dedicated;
+    }
 }

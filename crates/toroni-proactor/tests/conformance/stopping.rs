@@ -226,7 +226,7 @@ pub(crate) fn cancel_of_a_descriptor(kind: Kind) {
 }
 
 pub(crate) fn cancelled_accepts_leak_nothing(kind: Kind) {
-    let test = format!("{}::cancelled_accepts_leak_nothing", kind.name);
+    let test = kind.test("cancelled_accepts_leak_nothing");
     alone(&test, || {
         let before = open_descriptors();
         kind.each(|proactor| {
@@ -255,7 +255,7 @@ pub(crate) fn cancelled_accepts_leak_nothing(kind: Kind) {
 }
 
 pub(crate) fn failing_connects_leak_nothing(kind: Kind) {
-    let test = format!("{}::failing_connects_leak_nothing", kind.name);
+    let test = kind.test("failing_connects_leak_nothing");
     alone(&test, || {
         kind.each(|proactor| {
             let nobody = Nobody::new();

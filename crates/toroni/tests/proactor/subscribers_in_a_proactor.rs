@@ -21,7 +21,7 @@ use toroni_proactor::{BufResult, Config, Proactor, Stream};
 const LOST: Duration = Duration::from_secs(60);
 
 /// Names of engines, and their configurations.
-pub(crate) const ENGINES: [(&str, &str); 9] = [
+pub(crate) const ENGINES: [(&str, &str); 12] = [
     ("combined", "[[processor]]\nprovider = 'combined'"),
     ("uring", "[[processor]]\nprovider = 'uring'"),
     ("uring, dedicated", "[[processor]]\nprovider = 'uring'\ntype = 'dedicated'"),
@@ -31,6 +31,9 @@ pub(crate) const ENGINES: [(&str, &str); 9] = [
     ),
     ("epoll", "[[processor]]\nprovider = 'select'\nwait = 'epoll'"),
     ("epoll, dedicated", "[[processor]]\nprovider = 'select'\nwait = 'epoll'\ntype = 'dedicated'"),
+    ("combined, 3 shards", "shards = 3\n[[processor]]\nprovider = 'combined'"),
+    ("uring, 3 shards", "shards = 3\n[[processor]]\nprovider = 'uring'"),
+    ("epoll, 3 shards", "shards = 3\n[[processor]]\nprovider = 'select'\nwait = 'epoll'"),
     ("ppoll", "[[processor]]\nprovider = 'select'\nwait = 'native'"),
     (
         "posix and select",

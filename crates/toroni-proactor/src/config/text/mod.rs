@@ -8,11 +8,20 @@ use std::path::Path;
 /// The variable that [`Config::from_environment`] reads.
 const VARIABLE: &str = "TORONI_PROACTOR";
 
+/// More than any machine has use for: each shard has descriptors of its own.
+const MOST_SHARDS: usize = 256;
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
+    #[serde(default = "one")]
+    shards: usize,
     #[serde(default)]
     processor: Vec<ProcessorConfig>,
+}
+
+fn one() -> usize {
+    1
 }
 
 impl Config {
@@ -81,6 +90,9 @@ impl Config {
             1 | 2 => {}
             found => return Err(ConfigError::Processors { found }),
         }
+        if !(1..=MOST_SHARDS).contains(&self.shards) {
+            return Err(ConfigError::Shards { found: self.shards, most: MOST_SHARDS });
+        }
         if self.processors.iter().any(|processor| processor.max_operations == Some(0)) {
             return Err(ConfigError::NoOperations);
         }
@@ -93,7 +105,7 @@ fn parse(text: &str, origin: &str) -> Result<Config, ConfigError> {
         origin: origin.to_owned(),
         message: error.to_string(),
     })?;
-    let config = Config { processors: file.processor };
+    let config = Config { processors: file.processor, shards: file.shards };
     config.check()?;
     Ok(config)
 }

@@ -6,6 +6,7 @@ use crate::operation::{OperationKind, OperationMask};
 fn every_key_is_read() {
     let config = Config::parse(
         r#"
+        shards = 3
         [[processor]]
         type = "dedicated"
         provider = "select"
@@ -33,7 +34,7 @@ fn every_key_is_read() {
         max_operations: Some(7),
         operations: OperationMask::of(&[OperationKind::ReadFile, OperationKind::Accept]),
     };
-    assert_eq!(config, Config::two(wanted, ProcessorConfig::default()));
+    assert_eq!(config, Config::two(wanted, ProcessorConfig::default()).with_shards(3));
 }
 
 #[test]
@@ -102,4 +103,17 @@ fn the_variable_holds_a_word_a_text_or_a_file() {
     assert_eq!((rest.provider, rest.wait), (ProviderType::Select, WaitType::Epoll));
     let missing = Config::from_value("/nonexistent/proactor.toml").unwrap_err();
     assert!(missing.to_string().contains("/nonexistent/proactor.toml"), "{missing}");
+}
+
+#[test]
+fn a_proactor_has_one_to_256_shards() {
+    let parse = |shards| Config::parse(&format!("shards = {shards}\n[[processor]]"));
+    for shards in [1, 2, 256] {
+        assert_eq!(parse(shards).unwrap().shards(), shards);
+    }
+    for shards in [0, 257] {
+        let error = parse(shards).unwrap_err().to_string();
+        assert!(error.contains(&format!("1 to 256 shards, not {shards}")), "{error}");
+    }
+    assert_eq!(Config::parse("[[processor]]").unwrap().shards(), 1);
 }

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// How often a waiting thread checks.
-const TICK: Duration = Duration::from_micros(500);
+pub(crate) const TICK: Duration = Duration::from_micros(500);
 
 /// Nanoseconds from the decision to wake a thread until it runs.
 const WAKE_UP: u64 = 20_000;
@@ -152,6 +152,11 @@ impl Core {
         let at_work = self.dispatcher.handlers;
         policy.ticks
             && (policy.finish_sooner(at_work, self.waiting()) || policy.occupy_all_cores(staying))
+    }
+
+    /// Returns whether this many running threads finish what waits before a woken thread would run.
+    pub(crate) fn finish_sooner(&self, at_work: usize) -> bool {
+        self.dispatcher.policy.finish_sooner(at_work, self.waiting())
     }
 
     /// Returns whether this thread, which found nothing to dispatch, leaves the rest to the other running

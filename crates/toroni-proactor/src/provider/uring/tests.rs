@@ -81,8 +81,14 @@ fn what_was_tried_in_vain_is_submitted_for_a_leader_that_waits() {
     let wait = uring.wait_strategy();
     let engine = Engine { provider: Box::new(uring), wait, ..engine };
     let mut pool = Pool::new();
-    let processors = vec![Processor::new(0, false, usize::MAX, engine, &mut pool)];
-    let mut core = Core::new(pool, processors);
+    let processors = vec![Processor::new(
+        0,
+        false,
+        crate::processor::Limit::new(usize::MAX, None),
+        engine,
+        &mut pool,
+    )];
+    let mut core = Core::new(pool, processors, Arc::new(crate::shards::Group::new(1)));
 
     let (ours, _theirs) = UnixStream::pair().unwrap();
     let on = Arc::new(Descriptor::new(ours.into(), 0).unwrap());
