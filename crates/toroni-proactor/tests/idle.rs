@@ -35,22 +35,35 @@ fn echo(stream: Arc<Stream>) {
 /// While handlers are short, a thread checks again and again whether they return; but not for ever.
 #[test]
 fn threads_without_work_sleep() {
-    alone("threads_without_work_sleep", || {
-        let proactor = Proactor::new(&Config::default()).unwrap();
-        let _crew = Crew::new(&proactor, 4);
-        let (stream, mut peer) = stream_and_peer(&proactor);
-        echo(Arc::new(stream));
-        for _ in 0..2000 {
-            peer.write_all(b"x").unwrap();
-            peer.read_exact(&mut [0]).unwrap();
-        }
-        // On a busy machine, a thread may take long to fall asleep.
-        until(|| {
-            let before = times_slept();
-            thread::sleep(Duration::from_millis(300));
-            let slept = times_slept() - before;
-            eprintln!("{slept} times in 300 ms");
-            slept < 100
-        });
+    alone("threads_without_work_sleep", || sleep_in(1));
+}
+
+/// While threads are at work, one looks at all shards again and again; but not for ever.
+#[test]
+fn threads_of_shards_without_work_sleep() {
+    alone("threads_of_shards_without_work_sleep", || sleep_in(3));
+}
+
+fn sleep_in(shards: usize) {
+    let proactor = Proactor::new(&Config::default().with_shards(shards)).unwrap();
+    let _crew = Crew::new(&proactor, 4);
+    // Operations that have to be waited for, in all shards.
+    let waiting: Vec<_> = (0..3 * shards).map(|_| stream_and_peer(&proactor)).collect();
+    for (stream, _) in &waiting {
+        stream.read(vec![0; 1], |_| {}).unwrap();
+    }
+    let (stream, mut peer) = stream_and_peer(&proactor);
+    echo(Arc::new(stream));
+    for _ in 0..2000 {
+        peer.write_all(b"x").unwrap();
+        peer.read_exact(&mut [0]).unwrap();
+    }
+    // On a busy machine, a thread may take long to fall asleep.
+    until(|| {
+        let before = times_slept();
+        thread::sleep(Duration::from_millis(300));
+        let slept = times_slept() - before;
+        eprintln!("{slept} times in 300 ms");
+        slept < 100
     });
 }
