@@ -102,7 +102,10 @@ const TABLE: &[Exits] = &[
     Exits::new(
         "sequencer",
         "it is done, or printed",
-        "failure\nsequencer status: there is no leader\nsequencer digest: the members differ, or one does not answer\nsequencer send: the command is not known to be part of the order\nsequencer log: the log is damaged",
+        "failure\nsequencer status: there is no leader\n\
+         sequencer send: the command is not known to be part of the order\n\
+         sequencer digest: the members differ, or one does not answer\n\
+         sequencer rewind: no member has all of the events\nsequencer log: the log is damaged",
     ),
     Exits::new("rm", "every bus was removed", "a bus could not be removed"),
     Exits::new("clean", "success", "failure, or nothing could be done for the named bus"),
