@@ -62,10 +62,10 @@ pub struct Flow {
 
 /// Receives what arrives from all sources.
 pub trait Inbox {
-    /// A source states what its session is, before that is followed. Returns whether it is wanted. If not, nothing of it
-    /// comes, and it is not asked for anything.
-    fn wants(&mut self, flow: Flow, session: &SessionInfo<'_>) -> bool {
-        let _ = (flow, session);
+    /// A source states what its session is, before that is followed, from this address. Returns whether it is wanted. If not,
+    /// nothing of it comes, and it is not asked for anything.
+    fn wants(&mut self, flow: Flow, from: Address, session: &SessionInfo<'_>) -> bool {
+        let _ = (flow, from, session);
         true
     }
 
@@ -375,7 +375,7 @@ impl Arrivals {
                 && receiver.is_joining()
             {
                 flow.series = info.series;
-                if !out.wants(flow, info) {
+                if !out.wants(flow, from.address, info) {
                     entry.leave(&mut self.pool, &mut self.spare);
                     return Err(Reject::Session);
                 }
@@ -448,10 +448,12 @@ impl Arrivals {
     pub fn deliver_held(&mut self, now: Monotonic, out: &mut impl Inbox) {
         for at in 0..self.entries.len() {
             let entry = &mut self.entries[at];
-            let mut labelled = Labelled { flow: entry.flow(), out };
+            let flow = entry.flow();
             if let Some(receiver) = &mut entry.receiver
                 && receiver.is_paused()
+                && out.has_room(flow)
             {
+                let mut labelled = Labelled { flow, out };
                 receiver.deliver_held(now, &mut self.pool, &mut labelled);
                 self.after(now, at, out);
             }
@@ -463,6 +465,22 @@ impl Arrivals {
     pub fn paused(&self) -> usize {
         let receivers = self.entries.iter().filter_map(|entry| entry.receiver.as_ref());
         receivers.filter(|receiver| receiver.is_paused()).count()
+    }
+
+    /// Returns whether a stream waits for which the inbox has room again.
+    #[must_use]
+    pub fn can_deliver(&self, out: &mut impl Inbox) -> bool {
+        let is_paused = |entry: &&Entry| entry.receiver.as_ref().is_some_and(|it| it.is_paused());
+        self.entries.iter().filter(is_paused).any(|entry| out.has_room(entry.flow()))
+    }
+
+    /// Returns whether a stream is received, and nothing of it is missing or waits.
+    #[must_use]
+    pub fn is_even(&self, source: Source, stream: Stream) -> bool {
+        let receiver = self.entries.iter().find(|entry| entry.key() == (source, stream));
+        receiver.and_then(|entry| entry.receiver.as_ref()).is_some_and(|receiver| {
+            receiver.series().is_some() && receiver.held() == 0 && receiver.open_gaps() == 0
+        })
     }
 
     /// Returns the name of the node that sends as this source, once it has stated it.

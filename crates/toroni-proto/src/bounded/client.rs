@@ -113,6 +113,8 @@ pub struct Client {
     config: TcpConfig,
     identity: Identity,
     patterns: Box<[Box<str>]>,
+    /// Nothing comes but the history that it asks for.
+    is_historian: bool,
     random: Random,
     state: State,
     /// What the caller was not told yet.
@@ -154,6 +156,7 @@ impl Client {
     ) -> Result<Self, TooManyPatterns> {
         let message_max = usize::try_from(config.message_max_bytes).unwrap_or(usize::MAX);
         let mut client = Self {
+            is_historian: false,
             config: config.clone(),
             identity: *identity,
             patterns: patterns.iter().map(|pattern| pattern.as_str().into()).collect(),
@@ -193,6 +196,12 @@ impl Client {
         }
         client.handle_timeout(now);
         Ok(client)
+    }
+
+    /// Receives nothing but the history that [`Self::replay`] asks for.
+    #[must_use]
+    pub fn only_history(self) -> Self {
+        Self { is_historian: true, ..self }
     }
 
     /// Notes where a stream continues, before the first connection. Returns `false` if there are too many.
@@ -240,6 +249,16 @@ impl Client {
             }
             None => false,
         }
+    }
+
+    /// Returns how far the history of a stream has come that was asked for, and whether that was all. `None` if the server has
+    /// not answered.
+    #[must_use]
+    pub fn replayed(&self, source: Source, stream: Stream) -> Option<(Number, bool)> {
+        let lane = self.lanes.iter().find(|lane| lane.is(source, stream))?;
+        let asked = lane.ask.is_some() || lane.asked.is_some();
+        (self.state == State::Live && !asked && lane.mode != Mode::Live)
+            .then(|| (lane.mark(), lane.mode == Mode::Ended))
     }
 
     /// The lane of a stream, a new one if there is none.
@@ -303,13 +322,16 @@ impl Client {
     fn hello(&mut self) {
         let Identity { realm, keys, source, session, name } = self.identity;
         let patterns = self.patterns.iter().filter_map(|name| TableName::new(name));
-        let resumes = self.lanes.iter().filter_map(Lane::resume);
+        let (flags, most) =
+            if self.is_historian { (Flags::REPLAY, 0) } else { (Flags::NONE, MAX_STREAMS) };
+        let resumes = self.lanes.iter().filter_map(Lane::resume).take(most);
         // Until WELCOME, the client's nonce counts as 0.
         let nonces = Nonces { client: [0; NONCE_BYTES], ..self.nonces };
         let context = Context::of_connection(&nonces, Direction::ToServer, self.sent);
         let built = Hello::encode(
             realm,
             (source, session),
+            flags,
             self.nonces.client,
             name.as_node_name(),
             patterns,
@@ -462,7 +484,11 @@ impl Client {
                 .filter(|place| !self.places.contains(place))
                 .ok_or(Reject::Unexpected)?;
             self.places.push(place);
-            self.lanes[place].join(&offer, &mut self.counters, out);
+            if self.is_historian {
+                self.lanes[place].attend(&offer, out);
+            } else {
+                self.lanes[place].join(&offer, &mut self.counters, out);
+            }
         }
         self.state = State::Live;
         self.live = true;

@@ -134,7 +134,8 @@ struct Earlier<'a> {
 
 impl<'a> Parts<'a> {
     /// A message that lies in one piece.
-    pub(crate) const fn one(message: &'a [u8]) -> Self {
+    #[must_use]
+    pub const fn one(message: &'a [u8]) -> Self {
         Self { earlier: None, last: Some(message), length: message.len() }
     }
 

@@ -102,7 +102,7 @@ impl Kind {
     const fn flags(self) -> u8 {
         match self {
             Self::Data => Flags::REPLAY.0 | Flags::FEED.0,
-            Self::Gap => Flags::REPLAY.0,
+            Self::Gap | Self::Hello => Flags::REPLAY.0,
             Self::Replay => Flags::REPLAY.0 | Flags::END.0,
             _ => 0,
         }
@@ -124,7 +124,8 @@ pub struct Flags(u8);
 impl Flags {
     /// No flag.
     pub const NONE: Self = Self(0);
-    /// DATA and GAP: part of a replay. REPLAY from a server: the replay begins.
+    /// HELLO: the client wants only the history that it asks for. DATA and GAP: part of a replay. REPLAY from a server: the
+    /// replay begins.
     pub const REPLAY: Self = Self(1);
     /// REPLAY: after the replay, nothing more of the stream is sent.
     pub const END: Self = Self(2);

@@ -12,7 +12,7 @@ struct Narrow {
 }
 
 impl Inbox for Narrow {
-    fn wants(&mut self, _: Flow, session: &SessionInfo<'_>) -> bool {
+    fn wants(&mut self, _: Flow, _: Address, session: &SessionInfo<'_>) -> bool {
         Some(session.name.as_str()) != self.unwanted
     }
 

@@ -150,6 +150,18 @@ impl Lane {
         }
     }
 
+    /// Waits for the history that it will ask for. What WELCOME says of the stream is known then.
+    pub(super) fn attend(&mut self, offer: &WelcomeStream<'_>, out: &mut impl Inbox) {
+        (self.series, self.session) = (Some(offer.series), Some(offer.session));
+        self.mode = Mode::Ended;
+        (self.mark, self.floor, self.due) = (offer.number, Number::ZERO, MessageNumber::ZERO);
+        self.known.clear();
+        (self.ask, self.asked, self.awaits) = (None, None, false);
+        if let Some(flow) = self.flow() {
+            out.begins(flow, 0);
+        }
+    }
+
     fn report(&self, loss: Loss, counters: &mut Counters, out: &mut impl Inbox) {
         counters.lost = counters.lost.saturating_add(loss.count);
         if let Some(flow) = self.flow() {

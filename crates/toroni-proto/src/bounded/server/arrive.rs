@@ -1,10 +1,11 @@
 //! What clients say: HELLO, REPLAY and BYE.
 
+use super::super::queue::Mode;
 use super::slot::{Sending, State};
 use super::{ClientId, Door, Server};
 use crate::time::{MILLISECOND, Monotonic};
 use crate::wire::tcp::{
-    self, About, Body, Bye, Context, Direction, Hello, Incoming, Offer, Seal, Welcome,
+    self, About, Body, Bye, Context, Direction, Flags, Hello, Incoming, Offer, Seal, Welcome,
 };
 use crate::wire::{NoRoom, Reject, Rules};
 
@@ -60,7 +61,9 @@ impl Server {
                 Context::of_connection(&nonces, Direction::ToServer, count)
             })?;
             match (slot.state, frame.body) {
-                (State::Opening, Body::Hello(hello)) => self.hello(now, client, &hello, door)?,
+                (State::Opening, Body::Hello(hello)) => {
+                    self.hello(now, client, frame.header.flags, &hello, door)?;
+                }
                 (State::Live, Body::Replay(replay)) => {
                     let stream = usize::from(frame.header.stream);
                     self.replay_asked(at, stream, frame.header.flags, replay)?;
@@ -76,6 +79,7 @@ impl Server {
         &mut self,
         now: Monotonic,
         client: ClientId,
+        flags: Flags,
         hello: &Hello<'_>,
         door: &mut impl Door,
     ) -> Result<(), Reject> {
@@ -101,6 +105,13 @@ impl Server {
         let slot = &mut self.slots[at];
         slot.own = own;
         slot.send(built);
+        if flags.has(Flags::REPLAY) {
+            for stream in 0..self.streams.len() {
+                let (start, _) = self.lane_start(set, stream);
+                self.slots[at].queue.lanes[stream].mode = Mode::Ended(start);
+            }
+            return Ok(());
+        }
         for resume in hello.resumes() {
             let found = self.streams.iter().position(|one| {
                 (one.source, one.stream, one.series)

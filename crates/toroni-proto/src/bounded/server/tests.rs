@@ -93,6 +93,14 @@ fn bench(config: &TcpConfig, keys: Option<Keys>) -> Bench {
 
 impl Bench {
     fn client(&self, set: usize, ms: u64) -> Client {
+        let mut client = self.waiting(set, ms);
+        assert_eq!(client.poll_event(), Some(client::Event::Connect));
+        client.connected(at(ms).monotonic, [5; 16]);
+        client
+    }
+
+    /// A client that waits to be connected.
+    fn waiting(&self, set: usize, ms: u64) -> Client {
         let identity = client::Identity {
             realm: REALM,
             keys: self.keys,
@@ -103,10 +111,7 @@ impl Bench {
         let pattern = format!("s/{set}");
         let patterns = [TableName::new(&pattern).unwrap()];
         let now = at(ms).monotonic;
-        let mut client = Client::new(&config(), &identity, &patterns, Random::new(2), now).unwrap();
-        assert_eq!(client.poll_event(), Some(client::Event::Connect));
-        client.connected(now, [5; 16]);
-        client
+        Client::new(&config(), &identity, &patterns, Random::new(2), now).unwrap()
     }
 
     fn join(&mut self, set: usize, ms: u64) -> Peer {
@@ -629,4 +634,32 @@ fn how_long_frames_waited_for_their_connection_is_measured_until_their_last_byte
     let exceeded = bench.server.queueing().poll(at(150).monotonic).unwrap();
     assert_eq!((exceeded.part, exceeded.times), (Part::TcpQueue, 1));
     assert_eq!(exceeded.worst.took_ns, 50 * MILLISECOND);
+}
+
+/// With and without a key: the flag of HELLO is covered by its MAC.
+#[test]
+fn a_client_that_wants_only_history_gets_nothing_but_what_it_asks_for() {
+    for keys in [None, Some(KEYS)] {
+        let mut bench = bench(&config(), keys);
+        let mut client = bench.waiting(0, 0).only_history();
+        assert_eq!(client.poll_event(), Some(client::Event::Connect));
+        client.connected(at(0).monotonic, [5; 16]);
+        let mut peer = bench.connect(client, 0);
+        for _ in 0..3 {
+            bench.publish(1, 0, 0, 5).unwrap();
+            bench.exchange(&mut peer, 1);
+        }
+        assert!(peer.got().is_empty());
+        assert!(peer.client.replay(Source(1), Stream(0), number(101), Some(number(103))));
+        bench.exchange(&mut peer, 1);
+        let wanted = bench.server.next_replay(at(1).monotonic).unwrap();
+        assert_eq!((wanted.from, wanted.end), (number(101), number(103)));
+        bench.server.replay_to(at(1), &wanted, wanted.end);
+        bench.exchange(&mut peer, 1);
+        bench.exchange(&mut peer, 1);
+        assert_eq!(peer.client.replayed(Source(1), Stream(0)), Some((number(103), true)));
+        bench.publish(2, 0, 0, 5).unwrap();
+        bench.exchange(&mut peer, 2);
+        assert!(peer.got().is_empty());
+    }
 }

@@ -17,7 +17,7 @@ use super::super::cursor::{NoRoom, Reader};
 use super::super::header::VERSION;
 use super::super::name::{NodeName, TableName};
 use super::super::topics::{next_name, write_name};
-use super::{Header, Kind, MAX_STREAMS, NONCE_BYTES, Reject, Seal, frame};
+use super::{Flags, Header, Kind, MAX_STREAMS, NONCE_BYTES, Reject, Seal, frame};
 use crate::id::{Number, Realm, Series, Session, Source, Stream};
 
 pub(super) const MAGIC: [u8; 2] = *b"TN";
@@ -115,7 +115,7 @@ impl<'a> Hello<'a> {
         self.resumes.iter().filter_map(|bytes| Resume::read(bytes).ok())
     }
 
-    /// Encodes a HELLO.
+    /// Encodes a HELLO. With [`Flags::REPLAY`], the client gets only the history that it asks for.
     ///
     /// # Errors
     ///
@@ -124,6 +124,7 @@ impl<'a> Hello<'a> {
     pub fn encode<'n>(
         realm: Realm,
         (source, session): (Source, Session),
+        flags: Flags,
         nonce: [u8; NONCE_BYTES],
         name: NodeName<'_>,
         patterns: impl Iterator<Item = TableName<'n>>,
@@ -131,7 +132,8 @@ impl<'a> Hello<'a> {
         seal: &Seal<'_>,
         buffer: &mut [u8],
     ) -> Result<usize, NoRoom> {
-        frame(&Header::of(Kind::Hello), seal, buffer, |writer| {
+        let header = Header { flags, ..Header::of(Kind::Hello) };
+        frame(&header, seal, buffer, |writer| {
             writer.bytes(&MAGIC)?;
             writer.bytes(&[VERSION, name.length()])?;
             writer.u32(realm.0)?;

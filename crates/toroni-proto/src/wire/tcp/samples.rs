@@ -40,6 +40,7 @@ pub(crate) fn encode(kind: Kind, seal: &Seal<'_>, buffer: &mut [u8]) -> Result<u
         Kind::Hello => Hello::encode(
             RULES.realm,
             (Source(0xa1b2_c3d4), Session(0x0a0b_0c0d)),
+            Flags::NONE,
             NONCES.client,
             NodeName::new("line-4").unwrap(),
             [name("plant/**"), name("a/b")].into_iter(),
@@ -121,6 +122,7 @@ pub(crate) fn encode_again(frame: &Frame<'_>) -> Vec<u8> {
             Hello::encode(
                 RULES.realm,
                 (hello.source, hello.session),
+                flags,
                 hello.nonce,
                 hello.name,
                 patterns.into_iter(),

@@ -168,7 +168,7 @@ fn flags_streams_and_message_numbers_are_refused_where_they_mean_nothing() {
             wrong[5] = flag;
             let allowed = match kind {
                 Kind::Data => flag == 1 || flag == 8,
-                Kind::Gap => flag == 1,
+                Kind::Gap | Kind::Hello => flag == 1,
                 Kind::Replay => flag <= 2,
                 _ => false,
             };
