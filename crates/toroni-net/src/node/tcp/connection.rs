@@ -1,13 +1,14 @@
 //! Connection: receives the streams of another node over TCP, and brings them to the bus.
 
-use super::{Connect, Event, Poller, TcpError, Token, socket};
+use super::dial::{Change, Dial};
+use super::{Connect, Event, Poller, TcpError, Token};
 use crate::inlet::{self, Inlet, Ways};
 use crate::membership::Membership;
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use toroni_proto::audience::Name;
-use toroni_proto::bounded::client::{self, Client, Identity};
+use toroni_proto::bounded::client::{Client, Identity};
 use toroni_proto::config::Order;
 use toroni_proto::id::{Source, Stream};
 use toroni_proto::random::Random;
@@ -15,22 +16,10 @@ use toroni_proto::time::Monotonic;
 use toroni_proto::wire::tcp::{Bye, NONCE_BYTES};
 use toroni_proto::wire::{NodeName, TableName};
 
-/// How often a socket is read before others have their turn.
-const READS_PER_TURN: usize = 16;
-
 /// A connection to another node, which is made again when it is lost.
 pub struct Connection {
-    connect: Connect,
-    token: Token,
-    client: Client,
+    dial: Dial,
     inlet: Inlet,
-    socket: Option<TcpStream>,
-    /// The connection is being made.
-    is_connecting: bool,
-    may_have_more: bool,
-    can_write: bool,
-    /// Why the last attempt failed.
-    failed: Option<io::Error>,
     ends: bool,
 }
 
@@ -44,13 +33,7 @@ impl Connection {
         now: Monotonic,
     ) -> Result<Self, TcpError> {
         connect.config.check()?;
-        let identity = Identity {
-            realm: member.realm,
-            keys: member.keys,
-            source: member.source,
-            session: member.session,
-            name: Name::new(name),
-        };
+        let identity = identity(member, name);
         let texts = connect.patterns.iter().map(|pattern| pattern.as_str());
         let patterns: Vec<TableName<'_>> = texts.filter_map(TableName::new).collect();
         // Others must not try again in the same instants.
@@ -60,15 +43,8 @@ impl Connection {
         let (accept, order) = (connect.patterns.clone(), Order::Source);
         let selection = inlet::Selection { accept, prefix: String::new(), order };
         Ok(Self {
-            connect: connect.clone(),
-            token: Token::Connection(index),
-            client,
+            dial: Dial::new(connect.address, connect.bind, Token::Connection(index), client),
             inlet: Inlet::new(bus, selection).selected_by_the_source().by_way(index + 1, ways),
-            socket: None,
-            is_connecting: false,
-            may_have_more: false,
-            can_write: false,
-            failed: None,
             ends: false,
         })
     }
@@ -76,13 +52,13 @@ impl Connection {
     /// Returns where the other node listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
-        self.connect.address
+        self.dial.address()
     }
 
     /// Returns the protocol's side of it.
     #[must_use]
     pub fn client(&self) -> &Client {
-        &self.client
+        &self.dial.client
     }
 
     /// Returns what it brings to the bus.
@@ -107,8 +83,7 @@ impl Connection {
 
     /// Notes what the kernel says of its socket.
     pub(super) fn is_ready(&mut self, can_read: bool, can_write: bool) {
-        self.may_have_more |= can_read;
-        self.can_write |= can_write;
+        self.dial.is_ready(can_read, can_write);
     }
 
     /// Does everything that can be done now. Returns whether there may be more at once.
@@ -119,119 +94,47 @@ impl Connection {
         nonce: &mut impl FnMut() -> io::Result<[u8; NONCE_BYTES]>,
         report: &mut impl FnMut(Event),
     ) -> Result<bool, TcpError> {
-        if self.is_connecting && self.can_write {
-            self.is_connecting = false;
-            match self.socket.as_ref().map(TcpStream::take_error) {
-                Some(Ok(None)) => self.client.connected(now, nonce().map_err(TcpError::Random)?),
-                Some(Ok(Some(error)) | Err(error)) => self.fail(now, error),
-                None => {}
-            }
-        }
+        let Self { dial, inlet, ends } = self;
+        dial.complete(now, nonce)?;
         // What the bus has no room for stays in the socket, and the other node leaves out what becomes too old.
-        if !self.is_connecting && self.may_have_more && !self.inlet.is_full() {
-            self.read(now);
+        if !inlet.is_full() {
+            dial.read(now, inlet, |_| true);
         }
-        self.inlet.publish(std::iter::empty())?;
-        self.client.handle_timeout(now);
-        while let Some(event) = self.client.poll_event() {
-            let address = self.connect.address;
-            match event {
-                client::Event::Connect => self.connect(now, poller),
-                client::Event::Live => report(Event::Connected(address)),
-                client::Event::Down(reason) => {
-                    if reason == Bye::Ended && self.ends {
-                        continue;
-                    }
-                    self.close();
-                    report(Event::Disconnected { address, reason, error: self.failed.take() });
+        inlet.publish(std::iter::empty())?;
+        while let Some(change) = dial.change(now, poller) {
+            let address = dial.address();
+            match change {
+                Change::Live => report(Event::Connected(address)),
+                Change::Down(Bye::Ended, _) if *ends => {}
+                Change::Down(reason, error) => {
+                    report(Event::Disconnected { address, reason, error });
                 }
             }
         }
-        self.write(now);
-        let can_read = self.may_have_more && !self.inlet.is_full();
-        Ok(can_read && self.socket.is_some() && !self.is_connecting)
-    }
-
-    fn connect(&mut self, now: Monotonic, poller: &Poller) {
-        let opened = socket::begin_connect(self.connect.address, self.connect.bind);
-        let opened = opened.and_then(|socket| poller.add(&socket, self.token).map(|()| socket));
-        match opened {
-            Ok(socket) => {
-                self.socket = Some(socket);
-                self.is_connecting = true;
-                (self.may_have_more, self.can_write) = (false, false);
-            }
-            Err(error) => self.fail(now, error),
-        }
-    }
-
-    fn fail(&mut self, now: Monotonic, error: io::Error) {
-        self.failed = Some(error);
-        self.close();
-        self.client.disconnected(now);
-    }
-
-    fn close(&mut self) {
-        self.socket = None;
-        self.is_connecting = false;
-        (self.may_have_more, self.can_write) = (false, false);
-    }
-
-    fn read(&mut self, now: Monotonic) {
-        for _ in 0..READS_PER_TURN {
-            let Some(socket) = &mut self.socket else { return };
-            let room = self.client.room();
-            if room.is_empty() {
-                return;
-            }
-            match socket.read(room) {
-                Ok(0) => {
-                    self.may_have_more = false;
-                    return self.client.disconnected(now);
-                }
-                Ok(length) => self.client.received(now, length, &mut self.inlet),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => {
-                    self.may_have_more = false;
-                    if error.kind() != ErrorKind::WouldBlock {
-                        self.fail(now, error);
-                    }
-                    return;
-                }
-            }
-        }
-    }
-
-    fn write(&mut self, now: Monotonic) {
-        while self.can_write
-            && !self.is_connecting
-            && let Some(socket) = &mut self.socket
-            && let Some(bytes) = self.client.transmit()
-        {
-            match socket.write(bytes) {
-                Ok(length) => self.client.wrote(length),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => {
-                    self.can_write = false;
-                    if error.kind() != ErrorKind::WouldBlock {
-                        self.fail(now, error);
-                    }
-                }
-            }
-        }
+        dial.write(now);
+        Ok(dial.has_input() && !inlet.is_full())
     }
 
     /// Returns when it must have a turn next.
     pub(super) fn poll_timeout(&self) -> Option<Monotonic> {
         let attempt = self.inlet.next_attempt();
-        self.client.poll_timeout().into_iter().chain(attempt).min()
+        self.dial.client.poll_timeout().into_iter().chain(attempt).min()
     }
 
     /// Says goodbye, and does not connect again.
     pub(super) fn end(&mut self, now: Monotonic) {
         self.ends = true;
-        self.client.end();
-        self.write(now);
-        self.close();
+        self.dial.end(now);
+    }
+}
+
+/// Returns who connects.
+pub(in crate::node) fn identity(member: &Membership, name: NodeName<'_>) -> Identity {
+    Identity {
+        realm: member.realm,
+        keys: member.keys,
+        source: member.source,
+        session: member.session,
+        name: Name::new(name),
     }
 }

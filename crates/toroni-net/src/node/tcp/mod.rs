@@ -10,7 +10,8 @@
 //! The machines are those of [`toroni_proto::bounded`]. Here are their sockets, the bus at both ends, and the ring as the
 //! history of a client that was away. All sockets are watched through one descriptor.
 
-mod connection;
+pub(in crate::node) mod connection;
+pub(in crate::node) mod dial;
 mod feed;
 mod history;
 mod listener;
@@ -181,7 +182,7 @@ pub enum Event {
 
 /// Whose socket it is.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Token {
+pub(in crate::node) enum Token {
     Listener,
     Client(ClientId),
     Connection(usize),
@@ -210,17 +211,45 @@ impl Token {
 }
 
 /// Knows which sockets are ready.
-pub(super) struct Poller(OwnedFd);
+pub(in crate::node) struct Poller(OwnedFd);
 
 impl Poller {
-    fn new() -> io::Result<Self> {
+    pub(in crate::node) fn new() -> io::Result<Self> {
         Ok(Self(epoll::create(CreateFlags::CLOEXEC)?))
     }
 
     /// Watches a connection: each time it begins to have something to read, or room to write.
-    fn add(&self, socket: &impl AsFd, token: Token) -> io::Result<()> {
+    pub(in crate::node) fn add(&self, socket: &impl AsFd, token: Token) -> io::Result<()> {
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         Ok(epoll::add(&self.0, socket, token.to_data(), flags)?)
+    }
+
+    /// Asks the kernel which sockets are ready: whose, and whether they can be read and written. Returns whether there may be
+    /// more of them.
+    pub(in crate::node) fn ready(
+        &self,
+        mut then: impl FnMut(Token, bool, bool),
+    ) -> Result<bool, TcpError> {
+        let mut memory = [const { MaybeUninit::<epoll::Event>::uninit() }; EVENTS];
+        let none = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let ready = match epoll::wait(&self.0, &mut memory[..], Some(&none)) {
+            Ok((ready, _)) => ready,
+            Err(rustix::io::Errno::INTR) => return Ok(true),
+            Err(error) => return Err(TcpError::Watch(error.into())),
+        };
+        for event in &*ready {
+            let (data, flags) = (event.data, event.flags);
+            let ended = EventFlags::HUP | EventFlags::ERR | EventFlags::RDHUP;
+            let can_read = flags.intersects(EventFlags::IN | ended);
+            let can_write = flags.intersects(EventFlags::OUT | ended);
+            then(Token::of(data.u64()), can_read, can_write);
+        }
+        Ok(ready.len() == EVENTS)
+    }
+
+    /// Returns a descriptor that can be read when a socket is ready.
+    pub(in crate::node) fn wakes(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 
     /// Watches for connections that wait to be taken.
@@ -230,10 +259,24 @@ impl Poller {
     }
 }
 
+/// Draws the nonces of connections.
+pub(in crate::node) struct Nonces(File);
+
+impl Nonces {
+    pub(in crate::node) fn open() -> Result<Self, TcpError> {
+        File::open("/dev/urandom").map(Self).map_err(TcpError::Random)
+    }
+
+    pub(in crate::node) fn nonce(&mut self) -> io::Result<[u8; NONCE_BYTES]> {
+        let mut nonce = [0; NONCE_BYTES];
+        self.0.read_exact(&mut nonce).map(|()| nonce)
+    }
+}
+
 /// All of a node's TCP.
 pub struct Tcp {
     poller: Poller,
-    random: File,
+    random: Nonces,
     listener: Option<Listener>,
     connections: Vec<Connection>,
     reports: VecDeque<Event>,
@@ -263,7 +306,7 @@ impl Tcp {
             connections: connections.collect::<Result<_, _>>()?,
             listener,
             poller,
-            random: File::open("/dev/urandom").map_err(TcpError::Random)?,
+            random: Nonces::open()?,
             reports: VecDeque::new(),
         })
     }
@@ -272,10 +315,7 @@ impl Tcp {
     pub(super) fn turn(&mut self, now: Now) -> Result<bool, TcpError> {
         let mut has_more = self.look()?;
         let Self { poller, random, listener, connections, reports, .. } = self;
-        let mut nonce = || {
-            let mut nonce = [0; NONCE_BYTES];
-            random.read_exact(&mut nonce).map(|()| nonce)
-        };
+        let mut nonce = || random.nonce();
         let mut report = |event| {
             if reports.len() < MAX_REPORTS {
                 reports.push_back(event);
@@ -298,33 +338,20 @@ impl Tcp {
 
     /// Asks the kernel which sockets are ready. Returns whether there may be more of them.
     fn look(&mut self) -> Result<bool, TcpError> {
-        let mut memory = [const { MaybeUninit::<epoll::Event>::uninit() }; EVENTS];
-        let none = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let ready = match epoll::wait(&self.poller.0, &mut memory[..], Some(&none)) {
-            Ok((ready, _)) => ready,
-            Err(rustix::io::Errno::INTR) => return Ok(true),
-            Err(error) => return Err(TcpError::Watch(error.into())),
-        };
-        for event in &*ready {
-            let (data, flags) = (event.data, event.flags);
-            let ended = EventFlags::HUP | EventFlags::ERR | EventFlags::RDHUP;
-            let can_read = flags.intersects(EventFlags::IN | ended);
-            let can_write = flags.intersects(EventFlags::OUT | ended);
-            match Token::of(data.u64()) {
-                Token::Listener => self.listener.iter_mut().for_each(Listener::has_arrival),
-                Token::Client(client) => {
-                    if let Some(listener) = &mut self.listener {
-                        listener.is_ready(client, can_read, can_write);
-                    }
-                }
-                Token::Connection(index) => {
-                    if let Some(connection) = self.connections.get_mut(index) {
-                        connection.is_ready(can_read, can_write);
-                    }
+        let Self { poller, listener, connections, .. } = self;
+        poller.ready(|token, can_read, can_write| match token {
+            Token::Listener => listener.iter_mut().for_each(Listener::has_arrival),
+            Token::Client(client) => {
+                if let Some(listener) = listener {
+                    listener.is_ready(client, can_read, can_write);
                 }
             }
-        }
-        Ok(ready.len() == EVENTS)
+            Token::Connection(index) => {
+                if let Some(connection) = connections.get_mut(index) {
+                    connection.is_ready(can_read, can_write);
+                }
+            }
+        })
     }
 
     /// Returns when it must have a turn next.
@@ -336,7 +363,7 @@ impl Tcp {
     /// Returns a descriptor that can be read when a socket is ready, and that of the bus.
     pub(super) fn wakes(&mut self) -> Result<(BorrowedFd<'_>, Option<BorrowedFd<'_>>), FileError> {
         let bus = self.listener.as_mut().map(Listener::wakes).transpose()?.flatten();
-        Ok((self.poller.0.as_fd(), bus))
+        Ok((self.poller.wakes(), bus))
     }
 
     /// Sends all clients away, and ends all connections.
