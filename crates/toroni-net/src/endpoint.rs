@@ -276,6 +276,7 @@ fn needs_a_node(config: &config::Node) -> Vec<NotYet> {
         is(receive.is_required, "receive", index, Some("required"));
         is(receive.lost_scope.is_some(), "receive", index, Some("lost_scope"));
         is(receive.into.is_some(), "receive", index, Some("into"));
+        is(receive.join != config::Join::Live, "receive", index, Some("join"));
         is(receive.config != config.receives[0].config, "receive", index, None);
     }
     all

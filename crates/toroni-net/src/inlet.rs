@@ -14,6 +14,7 @@
 //! The bus remembers how far each stream has arrived. A message that has been there is dropped by the bus, whichever way
 //! it comes, and whichever process has brought it.
 
+mod history;
 mod stage;
 mod ways;
 
@@ -35,7 +36,7 @@ use toroni_proto::reassembly::{Bound, Loss, Message};
 use toroni_proto::receiver::Mark;
 use toroni_proto::time::{Monotonic, Wall};
 use toroni_proto::wire::{
-    LostReason, MAX_PATTERNS, Policy, SessionInfo, Start, TableName, TopicNumber,
+    Address, LostReason, MAX_PATTERNS, Policy, SessionInfo, Start, TableName, TopicNumber,
 };
 
 /// How many names of topics an inlet knows, of all sources together. Messages on others are reported as lost.
@@ -156,6 +157,8 @@ pub struct Inlet {
     lost_scope: Option<Vec<Pattern>>,
     /// The place of each stream in `known`.
     streams: HashMap<(Source, Stream), usize>,
+    /// The same for streams whose history is being brought beside them.
+    histories: HashMap<(Source, Stream), usize>,
     /// All streams, also those of earlier sessions of which something is staged.
     known: Vec<Known>,
     /// Places in `known` that are free, and those that are once nothing is staged.
@@ -195,6 +198,7 @@ impl Inlet {
             sources: Vec::new(),
             lost_scope: None,
             streams: HashMap::new(),
+            histories: HashMap::new(),
             known: Vec::new(),
             free: Vec::new(),
             retired: Vec::new(),
@@ -433,7 +437,18 @@ impl Inlet {
     /// Enters a stream, in the place of an earlier session. Returns its place.
     fn enter(&mut self, known: Known) -> usize {
         let stream = known.stream;
-        let at = match self.free.pop() {
+        let at = self.add(known);
+        self.latest = None;
+        if let Some(before) = self.streams.insert(stream, at) {
+            // What is staged refers to the names of the session before.
+            self.retired.push(before);
+        }
+        at
+    }
+
+    /// Puts this where there is room.
+    fn add(&mut self, known: Known) -> usize {
+        match self.free.pop() {
             Some(at) => {
                 self.known[at] = known;
                 at
@@ -442,13 +457,7 @@ impl Inlet {
                 self.known.push(known);
                 self.known.len() - 1
             }
-        };
-        self.latest = None;
-        if let Some(before) = self.streams.insert(stream, at) {
-            // What is staged refers to the names of the session before.
-            self.retired.push(before);
         }
-        at
     }
 
     /// Frees the place of a stream.
@@ -523,88 +532,9 @@ impl Inlet {
             }
         }
     }
-}
 
-/// Whether an error says that something must wait: for a slow subscriber, which may be an outlet of the same thread, or for
-/// another publisher.
-fn is_full(error: &PublishError) -> bool {
-    matches!(
-        error,
-        PublishError::Full
-            | PublishError::Busy
-            | PublishError::Timeout
-            | PublishError::WouldWaitForItself
-    )
-}
-
-/// Whether an error says something about one message or one source, and not about the bus.
-fn concerns_one(error: &PublishError) -> bool {
-    matches!(
-        error,
-        PublishError::TooLong { .. }
-            | PublishError::Taken { .. }
-            | PublishError::TooManyArrivals { .. }
-            | PublishError::OriginNumber { .. }
-            | PublishError::LostNumbers { .. }
-    )
-}
-
-/// Returns the topic of a staged message on the bus.
-fn topic_of<'a>(known: &'a [Known], staged: &Staged) -> Option<&'a InletTopic> {
-    let Item::Message { topic, .. } = &staged.item else { return None };
-    match known.get(staged.stream)?.names.get(topic.get() as usize)? {
-        Name::Accepted(topic) | Name::Above(topic) => Some(topic),
-        _ => None,
-    }
-}
-
-impl Inbox for Inlet {
-    fn wants(&mut self, flow: Flow, session: &SessionInfo<'_>) -> bool {
-        let waits = session.policy == Policy::Slowest;
-        self.slowest = waits.then_some((flow.source, flow.stream));
-        let name = session.name.as_str();
-        self.sources.is_empty() || self.sources.iter().any(|source| source == name)
-    }
-
-    #[inline]
-    fn has_room(&mut self, flow: Flow) -> bool {
-        // The usual case first.
-        if self.lanes.iter().all(Lane::has_room) {
-            return true;
-        }
-        self.place_of(flow).is_none_or(|at| self.lanes[self.known[at].lane].has_room())
-    }
-
-    fn begins(&mut self, flow: Flow, patterns: u8) -> Option<Mark> {
-        let stream = (flow.source, flow.stream);
-        let (way, ways) = &self.way;
-        if !ways.may_bring(*way, stream, &self.selection) {
-            self.aside.push(stream);
-            self.latest = None;
-            self.retired.extend(self.streams.remove(&stream));
-            return None;
-        }
-        let claimed = self.bus.claim(flow.source.0, flow.series.0, flow.stream.0);
-        let next = match claimed {
-            Ok(arrived) => arrived.next,
-            Err(error) if concerns_one(&error) => {
-                self.refusal = Some(error);
-                0
-            }
-            Err(error) => {
-                self.failed = Some(error.into());
-                0
-            }
-        };
-        let lane = if self.slowest.take() == Some(stream) { PATIENT } else { HASTY };
-        self.enter(Known::new(flow, lane, patterns, next));
-        // The bus has nothing of a series that is new to it: the stream is joined where it is.
-        let (session, series) = (flow.session, flow.series);
-        Number::new(next).filter(|_| next > 0).map(|next| Mark { session, series, next })
-    }
-
-    fn message(&mut self, flow: Flow, message: Message<'_>) {
-        let Some(stream) = self.place_of(flow) else { return };
+    /// Stages a message of the stream at this place.
+    fn message_at(&mut self, stream: usize, flow: Flow, message: Message<'_>) {
         let start = message.start;
         let origin = Origin {
             source: flow.source.0,
@@ -673,17 +603,11 @@ impl Inbox for Inlet {
         self.lanes[lane].push(staged(from, to));
     }
 
-    fn forgets(&mut self, source: Source, stream: Stream) {
-        self.latest = None;
-        self.retired.extend(self.streams.remove(&(source, stream)));
-        let (way, ways) = &self.way;
-        ways.forget(*way, (source, stream));
-    }
-
-    fn topic(&mut self, flow: Flow, number: TopicNumber, name: TableName<'_>) {
+    /// Notes a name of the stream at this place.
+    fn topic_at(&mut self, place: Option<usize>, number: TopicNumber, name: TableName<'_>) {
         let at = number.get() as usize;
         let resolved = self.resolve(name);
-        let Some(place) = self.place_of(flow) else { return };
+        let Some(place) = place else { return };
         let known = &mut self.known[place];
         if let Some(scope) = known.scope.get_mut(at) {
             *scope = Pattern::new(name.as_str()).ok();
@@ -697,6 +621,103 @@ impl Inbox for Inlet {
             known.names.resize_with(at + 1, || Name::Unknown);
         }
         known.names[at] = resolved;
+    }
+}
+
+/// Whether an error says that something must wait: for a slow subscriber, which may be an outlet of the same thread, or for
+/// another publisher.
+fn is_full(error: &PublishError) -> bool {
+    matches!(
+        error,
+        PublishError::Full
+            | PublishError::Busy
+            | PublishError::Timeout
+            | PublishError::WouldWaitForItself
+    )
+}
+
+/// Whether an error says something about one message or one source, and not about the bus.
+fn concerns_one(error: &PublishError) -> bool {
+    matches!(
+        error,
+        PublishError::TooLong { .. }
+            | PublishError::Taken { .. }
+            | PublishError::TooManyArrivals { .. }
+            | PublishError::OriginNumber { .. }
+            | PublishError::LostNumbers { .. }
+    )
+}
+
+/// Returns the topic of a staged message on the bus.
+fn topic_of<'a>(known: &'a [Known], staged: &Staged) -> Option<&'a InletTopic> {
+    let Item::Message { topic, .. } = &staged.item else { return None };
+    match known.get(staged.stream)?.names.get(topic.get() as usize)? {
+        Name::Accepted(topic) | Name::Above(topic) => Some(topic),
+        _ => None,
+    }
+}
+
+impl Inbox for Inlet {
+    fn wants(&mut self, flow: Flow, _: Address, session: &SessionInfo<'_>) -> bool {
+        let waits = session.policy == Policy::Slowest;
+        self.slowest = waits.then_some((flow.source, flow.stream));
+        let name = session.name.as_str();
+        self.sources.is_empty() || self.sources.iter().any(|source| source == name)
+    }
+
+    #[inline]
+    fn has_room(&mut self, flow: Flow) -> bool {
+        // The usual case first.
+        if self.lanes.iter().all(Lane::has_room) {
+            return true;
+        }
+        self.place_of(flow).is_none_or(|at| self.lanes[self.known[at].lane].has_room())
+    }
+
+    fn begins(&mut self, flow: Flow, patterns: u8) -> Option<Mark> {
+        let stream = (flow.source, flow.stream);
+        let (way, ways) = &self.way;
+        if !ways.may_bring(*way, stream, &self.selection) {
+            self.aside.push(stream);
+            self.latest = None;
+            self.retired.extend(self.streams.remove(&stream));
+            return None;
+        }
+        let claimed = self.bus.claim(flow.source.0, flow.series.0, flow.stream.0);
+        let next = match claimed {
+            Ok(arrived) => arrived.next,
+            Err(error) if concerns_one(&error) => {
+                self.refusal = Some(error);
+                0
+            }
+            Err(error) => {
+                self.failed = Some(error.into());
+                0
+            }
+        };
+        let lane = if self.slowest.take() == Some(stream) { PATIENT } else { HASTY };
+        self.enter(Known::new(flow, lane, patterns, next));
+        // The bus has nothing of a series that is new to it: the stream is joined where it is.
+        let (session, series) = (flow.session, flow.series);
+        Number::new(next).filter(|_| next > 0).map(|next| Mark { session, series, next })
+    }
+
+    fn message(&mut self, flow: Flow, message: Message<'_>) {
+        if let Some(stream) = self.place_of(flow) {
+            self.message_at(stream, flow, message);
+        }
+    }
+
+    fn forgets(&mut self, source: Source, stream: Stream) {
+        self.latest = None;
+        self.retired.extend(self.streams.remove(&(source, stream)));
+        let (way, ways) = &self.way;
+        ways.forget(*way, (source, stream));
+    }
+
+    fn topic(&mut self, flow: Flow, number: TopicNumber, name: TableName<'_>) {
+        let place = self.place_of(flow);
+        self.topic_at(place, number, name);
     }
 
     fn loss(&mut self, flow: Flow, loss: Loss) {

@@ -9,6 +9,7 @@
 //! A node has one thread, and never waits for one of its parts while another has something to do.
 
 pub mod config;
+pub mod fetch;
 pub mod kernel;
 pub mod link;
 mod receiving;
@@ -109,6 +110,8 @@ pub struct Receive {
     pub lost_scope: Option<Vec<Pattern>>,
     /// The bus to which it is written, if that is not the node's.
     pub into: Option<Bus>,
+    /// How what was sent before is fetched.
+    pub fetch: fetch::Settings,
 }
 
 /// Why a node does not start, or ends.
@@ -172,6 +175,8 @@ pub enum Event {
     Tcp(tcp::Event),
     /// A stream that comes over TCP with other topics, or in another order, is not brought by multicast as well.
     Aside(Source, Stream),
+    /// What a source had sent before was fetched over TCP, or could not be.
+    Fetched(fetch::Fetched),
     /// The bus refused messages of a source.
     Refused(toroni::PublishError),
     /// The kernel refused a datagram. Receivers ask again for what was not sent.
@@ -484,6 +489,7 @@ impl Node {
             watched.push(sockets);
             watched.extend(bus);
         }
+        watched.extend(self.receiving.iter().filter_map(|one| one.fetches.wakes()));
         Ok(self.link.wait(Duration::from_nanos(left), watched)?)
     }
 

@@ -1,7 +1,8 @@
 //! What a node receives with one set of settings: from sockets to a bus.
 
+use super::fetch::{CatchUp, Fetches};
 use super::{Event, NodeError, Receive};
-use crate::inlet::{Inlet, InletError, Ways};
+use crate::inlet::{Inlet, Ways};
 use crate::membership::Membership;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -19,6 +20,7 @@ pub(super) struct Receiving {
     groups: Range<usize>,
     pub(super) arrivals: Arrivals,
     pub(super) inlet: Inlet,
+    pub(super) fetches: Fetches,
 }
 
 /// The inlets of a node, one for each bus: one inlet at a time brings the streams of a source. With each, the ways on which
@@ -61,7 +63,8 @@ pub(super) fn open(
             .with_lost_scope(receive.lost_scope.clone());
         let groups = first..first + receive.groups.len();
         first = groups.end;
-        Ok(Receiving { groups, arrivals, inlet })
+        let fetches = Fetches::new(receive.fetch, receive.selection.order, member, name);
+        Ok(Receiving { groups, arrivals, inlet, fetches })
     });
     open.collect()
 }
@@ -76,24 +79,30 @@ impl Receiving {
         group: Option<usize>,
         bytes: &[u8],
     ) -> bool {
-        group.is_none_or(|group| self.groups.contains(&group))
-            && self.arrivals.handle_datagram(now, path, bytes, &mut self.inlet).is_ok()
+        let Self { groups, arrivals, inlet, fetches } = self;
+        group.is_none_or(|group| groups.contains(&group))
+            && arrivals.handle_datagram(now, path, bytes, &mut CatchUp { inlet, fetches }).is_ok()
     }
 
-    /// Publishes what has arrived, as far as the bus has room. Returns whether more waits that would find room.
-    pub(super) fn publish(&mut self, now: Monotonic) -> Result<bool, InletError> {
-        let Self { arrivals, inlet, .. } = self;
-        arrivals.handle_timeout(now, inlet);
+    /// Publishes what has arrived, and what is fetched, as far as the bus has room. Returns whether more waits that would find
+    /// room.
+    pub(super) fn publish(&mut self, now: Monotonic) -> Result<bool, NodeError> {
+        let Self { arrivals, inlet, fetches, .. } = self;
+        arrivals.handle_timeout(now, &mut CatchUp { inlet, fetches });
         inlet.publish(arrivals.marks())?;
-        if arrivals.paused() > 0 {
-            arrivals.deliver_held(now, inlet);
-            inlet.publish(arrivals.marks())?;
+        let mut has_more = fetches.turn(now, arrivals, inlet)?;
+        if arrivals.can_deliver(&mut CatchUp { inlet, fetches }) {
+            arrivals.deliver_held(now, &mut CatchUp { inlet, fetches });
+            has_more |= arrivals.can_deliver(&mut CatchUp { inlet, fetches });
         }
-        Ok(arrivals.paused() > 0 && !inlet.is_full())
+        inlet.publish(arrivals.marks())?;
+        Ok(has_more && !inlet.is_full())
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Monotonic> {
-        self.arrivals.poll_timeout().into_iter().chain(self.inlet.next_attempt()).min()
+        let due =
+            [self.arrivals.poll_timeout(), self.inlet.next_attempt(), self.fetches.poll_timeout()];
+        due.into_iter().flatten().min()
     }
 
     pub(super) fn event(&mut self, now: Monotonic) -> Option<Event> {
@@ -102,6 +111,9 @@ impl Receiving {
         }
         if let Some((source, stream)) = self.inlet.aside() {
             return Some(Event::Aside(source, stream));
+        }
+        if let Some(fetched) = self.fetches.report() {
+            return Some(Event::Fetched(fetched));
         }
         let event = self.arrivals.poll_event().map(Event::Arrivals);
         event.or_else(|| self.inlet.refusal().map(Event::Refused))

@@ -1,8 +1,8 @@
 //! Start: from a configuration to a node that can run.
 
-use super::config::{self, Destination, Join};
+use super::config::{self, Destination};
 use super::state::{State, StateError};
-use super::{Receive, Send, Settings, tcp};
+use super::{Receive, Send, Settings, fetch, tcp};
 use crate::host::buffers::{Load, USUAL_DATAGRAM};
 use crate::host::ethtool::Ethtool;
 use crate::host::interface::{self, Interface, InterfaceError};
@@ -237,8 +237,6 @@ fn list(all: &[NotYet]) -> String {
 /// Returns all settings that have no effect in this version. A setting without effect would be a promise.
 #[must_use]
 pub fn not_yet(config: &config::Node) -> Vec<NotYet> {
-    const HISTORY: &str = "needs the history of a stream over TCP, which this version does not ask for in a group: leave \
-                           it out, and the node begins with what is sent from now on";
     let mut all = Vec::new();
     let mut is = |given: bool, section, index, key, problem: &str| {
         if given {
@@ -249,9 +247,6 @@ pub fn not_yet(config: &config::Node) -> Vec<NotYet> {
         for (given, key, problem) in not_yet_sequenced(sequencer) {
             is(given, "sequencer", 0, Some(key), problem);
         }
-    }
-    for (index, receive) in config.receives.iter().enumerate() {
-        is(receive.join != Join::Live, "receive", index, Some("join"), HISTORY);
     }
     all
 }
@@ -447,6 +442,7 @@ fn receiving(node: &config::Node) -> Result<Vec<Receive>, StartError> {
             is_required: incoming.is_required,
             lost_scope: incoming.lost_scope.clone(),
             into: into.transpose()?,
+            fetch: fetch::Settings { join: incoming.join, limit_ns: incoming.replay_limit_ns },
         };
         all.push((incoming, receive));
     }

@@ -30,6 +30,8 @@ pub(crate) struct Running {
     dies: Arc<AtomicBool>,
     /// How many streams it has followed.
     joined: Arc<AtomicUsize>,
+    /// How many datagrams with messages it has sent.
+    sent: Arc<AtomicUsize>,
     /// How often it has connected over TCP, and how often a connection has ended.
     connections: Arc<[AtomicUsize; 2]>,
     thread: Option<JoinHandle<()>>,
@@ -39,7 +41,8 @@ impl Running {
     pub(crate) fn start(bus: &Bus, settings: &Settings) -> Self {
         let mut node = Node::new(bus, settings).unwrap();
         let [stop, dies] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
-        let joined = Arc::new(AtomicUsize::new(0));
+        let [joined, sent] = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
+        let counted = sent.clone();
         let connections = Arc::new([0, 0].map(AtomicUsize::new));
         let changes = connections.clone();
         let (asked, killed, heard) = (stop.clone(), dies.clone(), joined.clone());
@@ -52,6 +55,8 @@ impl Running {
                     node.end(true);
                 }
                 let has_more = node.turn().unwrap();
+                let datagrams = node.outlets().map(|(_, outlet)| outlet.sender().counters().data);
+                counted.store(usize::try_from(datagrams.sum::<u64>()).unwrap(), Ordering::Relaxed);
                 while let Some(event) = node.event() {
                     if matches!(event, Event::Arrivals(arrivals::Event::Joined(_))) {
                         heard.fetch_add(1, Ordering::Relaxed);
@@ -70,7 +75,7 @@ impl Running {
                 }
             }
         });
-        Self { stop, dies, joined, connections, thread: Some(thread) }
+        Self { stop, dies, joined, sent, connections, thread: Some(thread) }
     }
 
     pub(crate) fn die(self) {
@@ -80,6 +85,11 @@ impl Running {
     /// Waits until it follows so many streams.
     pub(crate) fn has_joined(&self, streams: usize) {
         reaches(&self.joined, streams, "the node hears nothing");
+    }
+
+    /// Waits until it has sent so many datagrams with messages.
+    pub(crate) fn has_sent(&self, datagrams: usize) {
+        reaches(&self.sent, datagrams, "the node does not send");
     }
 
     /// Waits until it has connected over TCP so often.
@@ -167,6 +177,7 @@ pub(crate) fn receiving(settings: Settings, group: SocketAddr, config: &Config) 
         is_required: false,
         lost_scope: None,
         into: None,
+        fetch: toroni_net::node::fetch::Settings::default(),
     };
     Settings { receive: vec![receive], ..settings }
 }

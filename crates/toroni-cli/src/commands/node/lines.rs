@@ -9,6 +9,7 @@ use std::fmt::Write;
 use std::net::SocketAddr;
 use std::time::Duration;
 use toroni_net::losses::Lost;
+use toroni_net::node::fetch::Fetched;
 use toroni_net::node::kernel::Attribution;
 use toroni_net::node::link::to_socket;
 use toroni_net::node::report::{Awaited, Report};
@@ -44,6 +45,7 @@ impl Lines {
             Event::Exceeded(found) => exceeded(found),
             Event::Tcp(event) => self.tcp(event),
             Event::Aside(source, stream) => aside("a group", *source, *stream),
+            Event::Fetched(fetched) => history(node, fetched),
             Event::Refused(error) => Line::new(Level::Warn, "refused", error.to_string()),
             Event::Unsent(error) => {
                 let text = format!(
@@ -254,6 +256,29 @@ fn aside(from: &str, source: Source, stream: Stream) -> Line {
          topics, prefix and order"
     );
     Line::new(Level::Warn, "aside", text).by("source", source).by("stream", stream)
+}
+
+/// What a source had sent before, fetched from its server.
+fn history(node: &Node, fetched: &Fetched) -> Line {
+    let Fetched { source, stream, address, messages, failure } = fetched;
+    let from = node.name_of(*source).map_or_else(|| source.to_string(), str::to_owned);
+    let of = format!("of stream {stream} of {from}");
+    let line = match failure {
+        None => {
+            Line::new(Level::Info, "fetched", format!("fetched {messages} earlier messages {of}"))
+        }
+        Some(why) => {
+            let text = format!(
+                "cannot fetch earlier messages {of}, after {messages}: {why}; what is missing is reported as lost"
+            );
+            Line::new(Level::Warn, "unfetched", text)
+        }
+    };
+    let line = line.with("source", source).with("stream", stream).with("messages", messages);
+    match address {
+        Some(address) => line.with("address", address),
+        None => line,
+    }
 }
 
 fn sender(stream: u16, event: &sender::Event) -> Line {

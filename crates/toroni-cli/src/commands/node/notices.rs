@@ -218,6 +218,7 @@ impl Notices {
             Event::Exceeded(exceeded) => self.publish(topic::BUDGET, excess(exceeded)),
             Event::Tcp(_)
             | Event::Aside(..)
+            | Event::Fetched(_)
             | Event::Refused(_)
             | Event::Unsent(_)
             | Event::SentAgain(_)

@@ -126,6 +126,8 @@ pub struct Incoming {
     pub lost_scope: Option<Vec<Pattern>>,
     /// Another bus than the node's.
     pub into: Option<String>,
+    /// How long a stream waits for its history, in nanoseconds; 0: none is fetched.
+    pub replay_limit_ns: u64,
     /// The parameters of the protocol.
     pub config: StreamConfig,
 }
@@ -135,7 +137,7 @@ pub struct Incoming {
 pub enum Join {
     /// With what it sends from now on.
     Live,
-    /// With what it can still send again.
+    /// With the oldest message that it still has.
     Window,
     /// With this number, from its history.
     Number(u64),
@@ -322,6 +324,7 @@ impl Incoming {
                 Value::Text(word) if word == "window" => Join::Window,
                 _ => Join::Live,
             },
+            replay_limit_ns: values.number("replay_limit")?,
             is_required: values.flag("required")?,
             sources: values.names("sources")?,
             lost_scope: values.patterns("lost_scope"),

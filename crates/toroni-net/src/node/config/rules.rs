@@ -213,6 +213,16 @@ impl Rules<'_> {
         let mut config = values.stream_config(OF_RECEIVERS);
         node.apply(OF_NODES, &mut config);
         self.relations(values, &config, &[OF_RECEIVERS, OF_NODES].concat());
+        let has_history =
+            values.get("join").is_some_and(|join| *join != Value::Text("live".to_owned()));
+        if has_history && values.text("order").as_deref() == Some("arrival") {
+            let problem = "asks for history, which is brought only with `order = \"source\"`";
+            self.refuse(values, "join", problem);
+        }
+        if has_history && values.number("replay_limit") == Some(0) {
+            let problem = "asks for history, and `replay_limit` allows no time for it";
+            self.refuse(values, "join", problem);
+        }
         let is_slowest = |send: &Values| send.text("policy").as_deref() == Some("slowest");
         let bus = self.document.one("node.bus").and_then(|bus| bus.text("name"));
         let bus = bus.or_else(|| node.text("bus"));

@@ -461,6 +461,13 @@ fn receive() -> Section {
             "Where a source that is new begins: `live`, `window` for all that the sender still has, or a number",
         ),
         with(
+            "replay_limit",
+            time(0, HOUR),
+            "\"60s\"",
+            "How long a stream may wait for what was sent before it was joined, which the node asks for over TCP if the sender \
+             has a `[listen]`; `0s`: it does not ask",
+        ),
+        with(
             "required",
             Kind::Flag,
             "false",
