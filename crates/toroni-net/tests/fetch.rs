@@ -106,7 +106,7 @@ impl Scene {
             publisher.publish(payload(self.published)).unwrap();
             self.published += 1;
             // A small ring overwrites what the node has not taken.
-            if self.published % 100 == 0 {
+            if self.published.is_multiple_of(100) {
                 self.sender.has_sent(self.published);
             }
         }
@@ -382,7 +382,7 @@ fn a_server_that_is_too_slow_holds_the_stream_no_longer_than_the_limit() {
     else {
         panic!("{all:?}")
     };
-    assert_eq!((lost as usize, end), (first - some - 1, last));
+    assert_eq!((usize::try_from(lost).unwrap(), end), (first - some - 1, last));
 }
 
 /// What is sent while history comes does not fit the receive buffers. It is fetched as well.

@@ -38,6 +38,8 @@ mod node_observed;
 #[cfg(feature = "net")]
 mod node_policies;
 #[cfg(feature = "net")]
+mod node_restart;
+#[cfg(feature = "net")]
 mod node_settings;
 #[cfg(feature = "net")]
 mod node_tcp;

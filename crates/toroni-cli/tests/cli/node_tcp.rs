@@ -11,12 +11,12 @@ use toroni::{Bus, BusConfig, LostBound, Policy, ReceiveError, Subscriber};
 use toroni_testkit::Program;
 
 /// An address that no other test uses now.
-fn address() -> SocketAddr {
+pub(crate) fn address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
 /// Nothing becomes too old: a busy machine may be late.
-fn listen(address: SocketAddr) -> String {
+pub(crate) fn listen(address: SocketAddr) -> String {
     format!("[listen]\naddress = '{address}'\nlatency_bound = '9s'\n")
 }
 
@@ -24,25 +24,25 @@ fn connect(address: SocketAddr) -> String {
     format!("[[connect]]\naddress = '{address}'\nretry = '20ms'\n")
 }
 
-fn bus(buses: &Buses, name: &str, capacity: u64) -> Bus {
+pub(crate) fn bus(buses: &Buses, name: &str, capacity: u64) -> Bus {
     let config = BusConfig::new().directory(buses.path()).capacity(capacity);
     // A test's subscriber is a thread that may have to wait for the others.
     config.policy(Policy::Wait { limit: Some(LIMIT) }).open(name).unwrap()
 }
 
 /// Numbers that are published one after the other, and checked one after the other.
-struct Counted {
+pub(crate) struct Counted {
     bus: Bus,
     topic: &'static str,
-    next: u64,
+    pub(crate) next: u64,
 }
 
 impl Counted {
-    fn new(bus: &Bus, topic: &'static str) -> Self {
+    pub(crate) fn new(bus: &Bus, topic: &'static str) -> Self {
         Self { bus: bus.clone(), topic, next: 0 }
     }
 
-    fn publish(&mut self, count: u64, length: usize) {
+    pub(crate) fn publish(&mut self, count: u64, length: usize) {
         let publisher = self.bus.publisher(self.topic).unwrap();
         for _ in 0..count {
             let mut payload = vec![b' '; length.saturating_sub(20)];
@@ -54,19 +54,19 @@ impl Counted {
 }
 
 /// Checks that every number comes once and in order, or was reported as lost, as often as it was.
-struct Checked {
+pub(crate) struct Checked {
     subscriber: Subscriber,
-    next: u64,
-    lost: u64,
+    pub(crate) next: u64,
+    pub(crate) lost: u64,
 }
 
 impl Checked {
-    fn new(bus: &Bus) -> Self {
+    pub(crate) fn new(bus: &Bus) -> Self {
         Self { subscriber: bus.subscribe("**").unwrap(), next: 0, lost: 0 }
     }
 
     /// Receives until all numbers below this one have come, or were reported.
-    fn receive_to(&mut self, until: u64) {
+    pub(crate) fn receive_to(&mut self, until: u64) {
         let begin = Instant::now();
         // How many are missing according to reports, before the next number.
         let (mut exact, mut at_most) = (0, 0);
@@ -100,14 +100,14 @@ impl Checked {
     }
 
     /// Nothing may be missing.
-    fn receive_all_to(&mut self, until: u64) {
+    pub(crate) fn receive_all_to(&mut self, until: u64) {
         let before = self.lost;
         self.receive_to(until);
         assert_eq!(self.lost, before, "messages were reported as lost");
     }
 }
 
-fn leave(mut node: Program) {
+pub(crate) fn leave(mut node: Program) {
     node.signal(Signal::TERM);
     assert!(node.wait().success(), "{}", node.errors());
 }

@@ -1,0 +1,119 @@
+//! Receiving nodes that are killed, and are back later: real processes, on the loopback interface and between hosts.
+
+use crate::node::{file, group, start};
+use crate::node_tcp::{Checked, Counted, address, bus, leave, listen};
+use crate::support::Buses;
+use rustix::process::Signal;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use toroni_testkit::Program;
+use toroni_testkit::network::{Host, Setup};
+
+/// More datagrams than a sender repairs for one receiver, with a message each.
+const MISSED: u64 = 6_000;
+const BYTES: usize = 1_000;
+
+fn kill(mut node: Program) {
+    node.signal(Signal::KILL);
+    assert!(!node.wait().success());
+}
+
+fn on(host: &Host, buses: &Buses, path: &str) -> Program {
+    let text = std::fs::read_to_string(path).unwrap();
+    std::fs::write(path, text.replace("'lo'", "'eth0'")).unwrap();
+    let mut command: Command = host.command(env!("CARGO_BIN_EXE_toroni"));
+    command.env("TORONI_DIR", buses.path()).args(["node", "--config", path]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut node = Program::start_with_ready_fd(command);
+    node.wait_ready();
+    node
+}
+
+/// A receiver is away for longer than a repair may take, while the ring of the sender keeps everything. The switch drops and
+/// reorders frames.
+fn away(section: &str) -> Option<Checked> {
+    let network = Setup::new(2).switched(0x70_726f_6e69)?;
+    let [from, to] = &network.hosts[..] else { panic!("two hosts") };
+    let buses = Buses::new();
+    let [a, b] = ["a", "b"].map(|name| bus(&buses, name, 32 << 20));
+    let (mut checked, mut counted) = (Checked::new(&b), Counted::new(&a, "t"));
+    let sending = "[[send]]\nstream = 1\npatterns = ['**']\ndata_rate = '100Mbit/s'\n";
+    let sender = on(from, &buses, &file(&buses, "a", &(sending.to_owned() + section)));
+    let receiving = file(&buses, "b", "[[receive]]\n");
+    let receiver = on(to, &buses, &receiving);
+    receiver.wait_for_error("follows stream 1 of ");
+    counted.publish(10, BYTES);
+    checked.receive_all_to(10);
+    kill(receiver);
+    counted.publish(MISSED, BYTES);
+    // Longer than `generation`, and than all of it takes at this rate.
+    std::thread::sleep(Duration::from_secs(2));
+    let receiver = on(to, &buses, &receiving);
+    receiver.wait_for_error("follows stream 1 of ");
+    counted.publish(100, BYTES);
+    checked.receive_to(counted.next);
+    leave(receiver);
+    leave(sender);
+    Some(checked)
+}
+
+#[test]
+fn a_receiver_that_was_killed_loses_nothing_if_the_sender_listens() {
+    if let Some(checked) = away("[listen]\naddress = '0.0.0.0:4480'\n") {
+        assert_eq!(checked.lost, 0);
+    }
+}
+
+/// [`Checked`] compares what is missing with what was reported.
+#[test]
+fn a_receiver_that_was_killed_reports_exactly_what_it_missed_otherwise() {
+    if let Some(checked) = away("") {
+        assert!((1_000..=MISSED).contains(&checked.lost), "{}", checked.lost);
+    }
+}
+
+/// A node as an archive: its bus has all that came, whatever happened to the node, for whoever subscribes later. What it
+/// holds behind a gap is far less.
+#[test]
+fn an_archive_that_is_killed_while_it_fetches_continues_there() {
+    let buses = Buses::new();
+    let [a, b] = ["a", "b"].map(|name| bus(&buses, name, 64 << 20));
+    let (mut checked, mut counted) = (Checked::new(&b), Counted::new(&a, "t"));
+    let group = group();
+    let sending = format!(
+        "[[send]]\nstream = 1\npatterns = ['**']\ndata_rate = '40Mbit/s'\nloop = true\nttl = 0\n\
+         group = '{group}'\n{}replay_rate = '40Mbit/s'\n",
+        listen(address())
+    );
+    let sender = start(&buses, &file(&buses, "a", &sending));
+    let receiving = format!("[[receive]]\ngroup = '{group}'\nmessage_max = '64KiB'\nreorder_memory = '256KiB'\n");
+    let path = file(&buses, "b", &receiving);
+    let receiver = start(&buses, &path);
+    receiver.wait_for_error("follows stream 1 of ");
+    counted.publish(10, BYTES);
+    checked.receive_all_to(10);
+    kill(receiver);
+    counted.publish(MISSED, BYTES);
+    std::thread::sleep(Duration::from_secs(2));
+    // It is killed in the middle of what it fetches, again and again. Meanwhile more is sent.
+    for round in 1..=4 {
+        let receiver = start(&buses, &path);
+        checked.receive_all_to(round * MISSED / 5);
+        kill(receiver);
+        counted.publish(100, BYTES);
+    }
+    let receiver = start(&buses, &path);
+    receiver.wait_for_error("fetched ");
+    counted.publish(100, BYTES);
+    checked.receive_all_to(counted.next);
+    leave(receiver);
+    leave(sender);
+    let count = counted.next.to_string();
+    let output =
+        buses.run(&["sub", "--bus", "b", "--from", "oldest", "--count", &count, "--strict", "**"]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let numbers =
+        text.lines().map(|line| line.rsplit([' ', '\t']).next().unwrap().parse::<u64>().unwrap());
+    assert!(numbers.eq(0..counted.next), "all of it, once and in order");
+}
