@@ -723,38 +723,36 @@ impl Inbox for Inlet {
     fn loss(&mut self, flow: Flow, loss: Loss) {
         // Else another way brings it.
         let Some(stream) = self.place_of(flow) else { return };
-        // Without numbers it stands where the stream is.
-        let first = loss.after.map_or_else(
-            || loss.until.map_or(0, |until| until.get().saturating_sub(loss.count)),
-            |after| after.get() + 1,
-        );
-        let until = loss.until.map_or(first, |until| until.get().max(first));
         let is_narrowed =
             !self.is_selected && !self.selection.accept.iter().any(|it| it.as_str() == "**");
-        let bound = match loss.bound_for_subscribers() {
+        let mut lost = lost_of(flow, &loss, self.scope_of(Some(stream)));
+        if is_narrowed && lost.bound == LostBound::Exact {
             // Some of them may have had topics that are not accepted.
-            Bound::Exact | Bound::AtMost if is_narrowed => LostBound::AtMost,
-            Bound::Exact => LostBound::Exact,
-            Bound::AtMost => LostBound::AtMost,
-            Bound::AtLeast => LostBound::AtLeast,
-        };
-        let lost = Lost {
-            from: Origin {
-                source: flow.source.0,
-                series: flow.series.0,
-                stream: flow.stream.0,
-                number: first,
-            },
-            until,
-            messages: loss.count,
-            bound,
-            reason: reason_of(loss.reason),
-            scope: self.scope_of(Some(stream)),
-        };
+            lost.bound = LostBound::AtMost;
+        }
         let open_from = self.open_from(stream);
         let (lane, lost) = (self.known[stream].lane, self.loss_of(stream, lost, open_from));
         self.stage(lane, lost);
     }
+}
+
+/// Returns a loss of a stream in the words of the bus.
+#[must_use]
+pub fn lost_of(flow: Flow, loss: &Loss, scope: Vec<Pattern>) -> Lost {
+    // Without numbers it stands where the stream is.
+    let number = loss.after.map_or_else(
+        || loss.until.map_or(0, |until| until.get().saturating_sub(loss.count)),
+        |after| after.get() + 1,
+    );
+    let until = loss.until.map_or(number, |until| until.get().max(number));
+    let (source, series, stream) = (flow.source.0, flow.series.0, flow.stream.0);
+    let from = Origin { source, series, stream, number };
+    let bound = match loss.bound_for_subscribers() {
+        Bound::Exact => LostBound::Exact,
+        Bound::AtMost => LostBound::AtMost,
+        Bound::AtLeast => LostBound::AtLeast,
+    };
+    Lost { from, until, messages: loss.count, bound, reason: reason_of(loss.reason), scope }
 }
 
 /// Returns the same reason in the words of the bus.

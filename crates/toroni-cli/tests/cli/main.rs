@@ -32,6 +32,8 @@ mod net_nodes;
 #[cfg(feature = "net")]
 mod net_probe;
 #[cfg(feature = "net")]
+mod net_replay;
+#[cfg(feature = "net")]
 mod node;
 #[cfg(all(feature = "net", feature = "metrics"))]
 mod node_observed;

@@ -86,7 +86,9 @@ fn an_archive_that_is_killed_while_it_fetches_continues_there() {
         listen(address())
     );
     let sender = start(&buses, &file(&buses, "a", &sending));
-    let receiving = format!("[[receive]]\ngroup = '{group}'\nmessage_max = '64KiB'\nreorder_memory = '256KiB'\n");
+    let receiving = format!(
+        "[[receive]]\ngroup = '{group}'\nmessage_max = '64KiB'\nreorder_memory = '256KiB'\n"
+    );
     let path = file(&buses, "b", &receiving);
     let receiver = start(&buses, &path);
     receiver.wait_for_error("follows stream 1 of ");

@@ -13,6 +13,7 @@ pub mod fetch;
 pub mod kernel;
 pub mod link;
 mod receiving;
+pub mod replay;
 pub mod report;
 pub mod scheduling;
 pub mod start;

@@ -6,6 +6,7 @@ mod latency;
 mod membership;
 mod probe;
 mod receive;
+mod replay;
 mod screen;
 mod send;
 
@@ -17,6 +18,7 @@ use clap::{Args, Subcommand};
 #[command(after_help = "Examples:
   toroni net send 'plant/**' --rate 100Mbit/s  send messages of a bus to other hosts
   toroni net receive                          print them there, and bring them to a bus
+  toroni net replay --source line-3 --from 7  messages of another host from number 7 on
   toroni net probe                            which hosts hear one another? on each at once
   toroni net latency --realm plant            how long do datagrams take to this host?
   toroni net buffer --rate 200Mbit/s          how large must the receive buffer be?
@@ -32,6 +34,8 @@ enum Command {
     Send(send::Send),
     /// Bring messages of other hosts to the bus, and print them, without a file
     Receive(receive::Receive),
+    /// Print history of a stream by number, or bring it to a bus
+    Replay(replay::Replay),
     /// Find out which hosts hear one another in a multicast group, and how well
     Probe(probe::Probe),
     /// Measure how long the datagrams of running streams take to this host, one way
@@ -47,6 +51,7 @@ pub(crate) fn run(location: &BusLocation, arguments: &Net) -> Result<(), Failure
     match &arguments.command {
         Command::Send(arguments) => send::run(location, arguments),
         Command::Receive(arguments) => receive::run(location, arguments),
+        Command::Replay(arguments) => replay::run(location, arguments),
         Command::Probe(arguments) => probe::run(arguments),
         Command::Latency(arguments) => latency::run(arguments),
         Command::Buffer(arguments) => buffer::run(arguments),
