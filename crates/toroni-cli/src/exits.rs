@@ -84,11 +84,12 @@ const TABLE: &[Exits] = &[
     #[cfg(feature = "net")]
     Exits::new(
         "net",
-        "the answer was printed\nnet receive: --count messages came",
+        "the answer was printed\nnet receive: --count messages came\nnet replay: all of the history that is there came",
         "failure\nnet address: the groups cannot be used together\nnet probe: an expected host is not heard both ways\n\
-         net latency: no stream was heard",
+         net latency: no stream was heard\nnet replay: the source cannot be reached",
     )
     .refused("net send, net receive: a node would not start with the options")
+    .lost("net replay: messages were lost, with --strict")
     .ended_by_signal("while it runs send, receive, probe or latency"),
     #[cfg(feature = "net")]
     Exits::new(

@@ -9,6 +9,9 @@
 //! A node has one thread, and never waits for one of its parts while another has something to do.
 
 pub mod config;
+mod crash_point;
+#[cfg(test)]
+mod crash_tests;
 pub mod fetch;
 pub mod kernel;
 pub mod link;
@@ -30,6 +33,7 @@ use crate::membership::{Claim, ClaimError, Membership};
 use crate::now::now;
 use crate::outlet::{self, Outlet, OutletError};
 use crate::times::{self, Received};
+use crash_point::{CrashPoint, point};
 use kernel::{Attribution, Kernel};
 use link::{LONGEST_SLEEP_NS, Link, LinkError, ROUNDS, STALL_NS, To};
 use state::{Journal, State, StateError};
@@ -253,6 +257,10 @@ impl Sending {
             let has_more = outlet.turn(now)?;
             link.transmit(now, outlet.sender(), to);
             if !link.is_clogged() {
+                if outlet.sender().is_ending() {
+                    link.flush();
+                    point(CrashPoint::AfterEnd);
+                }
                 return Ok(has_more);
             }
             link.flush();
@@ -271,7 +279,9 @@ impl Sending {
         let mark = *self.mark.get_or_insert(packed);
         let sent = if unsent >= packed.lead { packed } else { mark };
         if unsent >= sent.lead && journal.is_due(now) {
+            point(CrashPoint::BeforeCheckpoint);
             self.journal_error = journal.note(now, sent.sequence).err();
+            point(CrashPoint::AfterCheckpoint);
             self.mark = None;
         }
     }
@@ -395,7 +405,9 @@ impl Node {
         for one in receiving.iter_mut() {
             one.arrivals.begin_turn(now.monotonic);
         }
+        let mut has_arrived = false;
         let mut has_more = link.receive(stall >= STALL_NS, |path, to, arrival, bytes| {
+            has_arrived = true;
             let group = match to {
                 To::Watched => {
                     let (realm, keys) = member;
@@ -414,8 +426,14 @@ impl Node {
                 received.record(now.wall, Wall::from_ns(at), &first);
             }
         })?;
+        if has_arrived {
+            point(CrashPoint::BeforeRing);
+        }
         for one in receiving.iter_mut() {
             has_more |= one.publish(now.monotonic)?;
+        }
+        if has_arrived {
+            point(CrashPoint::BeforeStatus);
         }
         if stall >= STALL_NS {
             self.stalled = Some(stall);

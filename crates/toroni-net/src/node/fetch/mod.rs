@@ -20,6 +20,7 @@ mod server;
 use self::missing::Missing;
 use self::server::{Progress, Server};
 use super::config::Join;
+use super::crash_point::{CrashPoint, point};
 use super::link::to_socket;
 use super::tcp::connection::identity;
 use super::tcp::dial::Change;
@@ -296,11 +297,17 @@ impl Fetches {
                 fetch.server = Some(Box::new(Server::new(address, index, identity, random, now)?));
             }
             let Some(server) = &mut fetch.server else { continue };
+            if fetch.messages > 0 {
+                point(CrashPoint::FetchPublished);
+            }
             server.dial.complete(now, &mut || nonces.nonce())?;
             let mut progress = Progress::new(course.flow, &mut fetch.missing, inlet);
             server.dial.read(now, &mut progress, |it| !it.inlet.is_full());
             let (brought, is_other) = (progress.brought, progress.is_other);
             fetch.messages += brought;
+            if brought > 0 {
+                point(CrashPoint::FetchStaged);
+            }
             if brought > 0 || inlet.is_full() {
                 fetch.moved = now;
             }
