@@ -6,7 +6,7 @@ use crate::operation::Pool;
 use crate::processor::Processor;
 use crate::shards::{Errands, Group};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub(crate) struct Core {
     pub(crate) pool: Pool,
@@ -48,6 +48,11 @@ impl Core {
             group,
             drain_timeout: DRAIN_TIMEOUT,
         }
+    }
+
+    /// Returns until when closing the proactor, which begins now, waits for engines.
+    pub(crate) fn drain_until(&self) -> Instant {
+        Instant::now() + self.drain_timeout
     }
 
     /// Returns the number of operations, timers and posts that are not over.

@@ -353,7 +353,9 @@ impl Inner {
             // One that panicked has reported that, and its engine is not idle.
             let _ = leader.join();
         }
-        let idle = self.shards.numbers().filter(|shard| self.close_shard(*shard)).count();
+        // One time limit for all of them.
+        let until = self.shards.lock(0).drain_until();
+        let idle = self.shards.numbers().filter(|shard| self.close_shard(*shard, until)).count();
         if idle < self.shards.numbers().count() {
             // The kernel still works on some operations.
             std::mem::forget(Arc::clone(self));
@@ -361,13 +363,13 @@ impl Inner {
     }
 
     /// Returns whether the kernel has released everything in a shard.
-    fn close_shard(&self, shard: Shard) -> bool {
+    fn close_shard(&self, shard: Shard, until: Instant) -> bool {
         let mut core = self.shards.lock(shard);
         for which in 0..core.processors.len() {
             // If its leader panicked, nothing can drain it.
             if !core.processors[which].is_dedicated() && !core.processors[which].is_led() {
                 core.processors[which].acquire_leadership(ThreadId::current());
-                core.drain(which);
+                core.drain(which, until);
                 core.processors[which].release_leadership();
             }
         }

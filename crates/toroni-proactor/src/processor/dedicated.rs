@@ -14,15 +14,15 @@ pub(crate) fn run_dedicated(shards: &Shards, shard: Shard, which: usize) {
     while locked.phase != Phase::Closing {
         locked.handle_aio_events(which, None);
     }
-    locked.drain(which);
+    let until = locked.drain_until();
+    locked.drain(which, until);
     locked.processors[which].release_leadership();
 }
 
 impl Locked<'_> {
     /// Cancels all operations that a processor's engine holds, and waits until it has released them, or the
-    /// time limit has passed. This thread leads, and the proactor is closing.
-    pub(crate) fn drain(&mut self, which: usize) {
-        let until = Instant::now() + self.drain_timeout;
+    /// time has come. This thread leads, and the proactor is closing.
+    pub(crate) fn drain(&mut self, which: usize, until: Instant) {
         loop {
             self.cancel_everything_of(which);
             // An engine that cannot cancel that read completes it when there is something to read.
