@@ -134,6 +134,7 @@ pub(super) fn receiving(settings: node::Settings, config: &Config) -> node::Sett
         is_required: true,
         lost_scope: None,
         into: None,
+        fetch: node::fetch::Settings::default(),
     };
     node::Settings { receive: vec![receive], ..settings }
 }

@@ -81,15 +81,8 @@ fn a_realm_with_a_key_needs_the_key() {
 
 #[test]
 fn a_chart_that_cannot_be_written_is_refused_before_the_measurement() {
-    let buses = Buses::new();
-    let output = Program::start({
-        let mut command = Command::new(env!("CARGO_BIN_EXE_toroni"));
-        command.args(["net", "latency", "--interface", "lo", "--plot", "/nonexistent/x.svg"]);
-        command.env("TORONI_DIR", buses.path());
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command
-    })
-    .finish();
+    let output =
+        Buses::new().run(&["net", "latency", "--interface", "lo", "--plot", "/nonexistent/x.svg"]);
     let error = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{error}");
     assert!(error.contains("cannot write /nonexistent/x.svg"), "{error}");

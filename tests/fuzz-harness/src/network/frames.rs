@@ -139,6 +139,7 @@ fn encoded(frame: &Frame<'_>, keys: Option<&Keys>) -> Option<Result<Vec<u8>, NoR
         Body::Hello(hello) => Hello::encode(
             Realm::of(REALM),
             (hello.source, hello.session),
+            flags,
             hello.nonce,
             hello.name,
             hello.patterns().collect::<Vec<TableName<'_>>>().into_iter(),

@@ -67,7 +67,8 @@ pub(super) fn frame(input: &mut Input<'_>, keyed: bool) -> Vec<u8> {
             let who = (Source(66), Session(1));
             let (name, nonce) = (NodeName::new("stranger").unwrap(), [6; 16]);
             let (names, resumes) = (names.into_iter(), resumes.into_iter());
-            Hello::encode(Realm::of(REALM), who, nonce, name, names, resumes, &seal, &mut buffer)
+            let realm = Realm::of(REALM);
+            Hello::encode(realm, who, flags, nonce, name, names, resumes, &seal, &mut buffer)
         }
         1 | 2 => {
             let mut next = near(input);
