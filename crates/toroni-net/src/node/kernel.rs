@@ -1,7 +1,7 @@
 //! Kernel: how many datagrams the kernel of this host has dropped, and whether that explains a loss.
 //!
-//! A gap is repaired or given up within `generation`. So counters are remembered for a while: the difference between now
-//! and the time before the gap says where its datagrams went.
+//! A gap is noticed within `session_max`, and repaired or given up within `generation`. So counters are remembered for a
+//! while: the difference between now and the time before the gap says where its datagrams went.
 
 use super::link::Link;
 use crate::host::counters::{Drops, Snapshot};
@@ -82,15 +82,15 @@ pub(crate) struct Kernel {
 }
 
 impl Kernel {
-    /// Reads the counters if that is due. A gap takes at most `generation_ns`. Returns whether it has read them.
-    pub(crate) fn look(&mut self, now: Monotonic, link: &Link, generation_ns: u64) -> bool {
+    /// Reads the counters if that is due. A gap is noticed and given up within `gap_ns`. Returns whether it has read them.
+    pub(crate) fn look(&mut self, now: Monotonic, link: &Link, gap_ns: u64) -> bool {
         if self.due.is_some_and(|due| now < due) {
             return false;
         }
         self.due = Some(now.after(EVERY_NS));
         self.read(link);
         // So far apart that those remembered reach back beyond a gap, and a turn.
-        let apart = (generation_ns / (REMEMBERED as u64 - 2)).max(EVERY_NS);
+        let apart = (gap_ns / (REMEMBERED as u64 - 2)).max(EVERY_NS);
         let is_due = self.before.back().is_none_or(|(at, ..)| now.since(*at) >= apart);
         // Without /proc, only the sockets are known.
         if is_due {
@@ -132,15 +132,10 @@ impl Kernel {
     }
 
     /// Says where the datagrams of a loss that was reported now may have gone.
-    pub(crate) fn attribute(
-        &mut self,
-        now: Monotonic,
-        link: &Link,
-        generation_ns: u64,
-    ) -> Attribution {
+    pub(crate) fn attribute(&mut self, now: Monotonic, link: &Link, gap_ns: u64) -> Attribution {
         self.read(link);
         // The latest state before the gap: the loss may be a turn younger.
-        let reach = generation_ns.saturating_add(EVERY_NS);
+        let reach = gap_ns.saturating_add(EVERY_NS);
         let earlier = self.before.iter().rev().find(|(at, ..)| now.since(*at) >= reach);
         let Some((_, total, snapshot)) = earlier.or(self.before.front()) else {
             return Attribution::default();

@@ -211,8 +211,9 @@ pub struct Node {
     source: Source,
     kernel: Kernel,
     received: Received,
-    /// How long a gap may be open, in nanoseconds.
-    generation_ns: u64,
+    /// How old the drop that caused a loss may be, in nanoseconds: a sender that rests names its last message each `session_max`,
+    /// and a gap is open for `generation` then.
+    gap_ns: u64,
     /// New losses that have no event yet, and when the next ones get theirs.
     losses: Vec<(Lost, Attribution)>,
     losses_due: Monotonic,
@@ -374,10 +375,10 @@ impl Node {
             source: member.source,
             kernel: Kernel::default(),
             received: Received::default(),
-            generation_ns: settings
+            gap_ns: settings
                 .receive
                 .iter()
-                .map(|it| it.config.generation_ns)
+                .map(|it| it.config.generation_ns.saturating_add(it.config.session_max_ns))
                 .max()
                 .unwrap_or(0),
             losses: Vec::new(),
@@ -458,7 +459,7 @@ impl Node {
 
     /// Reads the counters of the kernel if that is due, and states them in STATUS.
     fn look(&mut self, now: Monotonic) {
-        if self.kernel.look(now, &self.link, self.generation_ns) {
+        if self.kernel.look(now, &self.link, self.gap_ns) {
             // The field of STATUS has 32 bits. After more, it stays.
             let dropped = u32::try_from(self.kernel.total()).unwrap_or(u32::MAX);
             self.receiving.iter_mut().for_each(|it| it.arrivals.set_kernel_dropped(dropped));
@@ -575,7 +576,7 @@ impl Node {
             let by_tcp = by_tcp.flat_map(|inlet| inlet.losses_mut().take());
             self.losses.extend(by_tcp.map(|lost| (lost, Attribution::default())));
             if self.receiving.iter().any(|one| one.inlet.losses().has_new()) {
-                let found = self.kernel.attribute(now, &self.link, self.generation_ns);
+                let found = self.kernel.attribute(now, &self.link, self.gap_ns);
                 let new = self.receiving.iter_mut().flat_map(|one| one.inlet.losses_mut().take());
                 let attributed = new.map(|lost| {
                     let is_about = kernel::is_about_datagrams(lost.reason);
