@@ -634,7 +634,7 @@ local function magic(tree, reader)
     reader:u8(tree, f.version)
 end
 
-function frames.HELLO(tree, reader)
+function frames.HELLO(tree, reader, _, _, flags)
     magic(tree, reader)
     local length = reader:take(1):uint()
     reader:u32(tree, f.realm)
@@ -655,7 +655,7 @@ function frames.HELLO(tree, reader)
     local name = reader:text(tree, f.name, length)
     reader:finish()
     source_names[source] = name
-    return name
+    return flags % 2 == 1 and name .. ", for history alone" or name
 end
 
 function frames.WELCOME(tree, reader)
@@ -769,7 +769,7 @@ local function frame(tvb, pinfo, root)
         end
         reader.to = before_mac(tree, tvb, flags, tvb:len())
         local key = string.format("tcp %d/%d", tcp_stream().value, stream)
-        pinfo.cols.info:append(" " .. name .. " " .. frames[name](tree, reader, key, message))
+        pinfo.cols.info:append(" " .. name .. " " .. frames[name](tree, reader, key, message, flags))
         pinfo.cols.info:fence()
     end)
     return tvb:len()

@@ -110,3 +110,17 @@ fn sources_and_topics_have_their_names() {
         ]
     );
 }
+
+/// A client that wants nothing but history says so in HELLO.
+#[test]
+fn a_hello_for_history_alone_is_named() {
+    if !tshark::is_installed("a_hello_for_history_alone_is_named") {
+        return;
+    }
+    let mut capture = Capture::new();
+    capture.segment(PORTS[1][0], true, &tcp::samples::of(tcp::Kind::Hello));
+    capture.segment(PORTS[1][0], true, &packets::historian(None));
+    let shown = tshark::run(&capture, &["-T", "fields", "-e", "_ws.col.Info"]);
+    let shown: Vec<&str> = shown.lines().map(str::trim).collect();
+    assert_eq!(shown, ["HELLO line-4", "HELLO line-6, for history alone"]);
+}

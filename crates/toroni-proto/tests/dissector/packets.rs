@@ -1,7 +1,7 @@
 //! Datagrams and frames: one of each type, and what becomes of them when a few of their bytes change.
 
 use super::fields::Fields;
-use crate::id::{MessageNumber, Number, Origin, Series, Source, Stream};
+use crate::id::{MessageNumber, Number, Origin, Series, Session, Source, Stream};
 use crate::random::Random;
 use crate::time::Wall;
 use crate::wire::chunk::tests::{start, topic};
@@ -59,7 +59,30 @@ pub(super) fn frames(keys: Option<&Keys>) -> Vec<(bool, Packet)> {
             packets.push((to_server, frame(bytes, keys)));
         }
     }
+    packets.push((true, frame(historian(keys), keys)));
     packets
+}
+
+/// HELLO of a client that wants nothing but the history that it asks for.
+pub(super) fn historian(keys: Option<&Keys>) -> Vec<u8> {
+    let who = (Source(0xa1b2_c3d4), Session(0x0a0b_0c0d));
+    let (nonce, name) = (tcp::samples::NONCES.client, NodeName::new("line-6").unwrap());
+    let patterns = [TableName::new("plant/**").unwrap()].into_iter();
+    let seal = tcp::Seal { keys, context: tcp::samples::context() };
+    let mut buffer = vec![0; 200];
+    let length = tcp::Hello::encode(
+        RULES.realm,
+        who,
+        tcp::Flags::REPLAY,
+        nonce,
+        name,
+        patterns,
+        [].into_iter(),
+        &seal,
+        &mut buffer,
+    );
+    buffer.truncate(length.unwrap());
+    buffer
 }
 
 /// Changes a few bytes, and sometimes the length, of a datagram or frame.
