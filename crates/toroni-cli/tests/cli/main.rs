@@ -36,6 +36,8 @@ mod net_replay;
 #[cfg(feature = "net")]
 mod node;
 #[cfg(all(feature = "net", feature = "metrics"))]
+mod node_archive;
+#[cfg(all(feature = "net", feature = "metrics"))]
 mod node_observed;
 #[cfg(feature = "net")]
 mod node_policies;

@@ -12,13 +12,13 @@ use std::process::Stdio;
 use toroni_testkit::Program;
 
 /// Adds keys to the section `[node]` of a file.
-fn with(path: &str, keys: &str) {
+pub(crate) fn with(path: &str, keys: &str) {
     let text = std::fs::read_to_string(path).unwrap();
     std::fs::write(path, text.replacen("[node]\n", &format!("[node]\n{keys}\n"), 1)).unwrap();
 }
 
 /// Returns the address at which a node serves its metrics.
-fn address(node: &Program) -> String {
+pub(crate) fn address(node: &Program) -> String {
     node.wait_for_error("serving http://");
     let said = node.errors();
     let line = said.lines().find_map(|line| line.split("http://").nth(1)).unwrap().to_owned();
@@ -36,7 +36,7 @@ fn get(address: &str, path: &str, accept: &str) -> String {
     body.to_owned()
 }
 
-fn metrics(address: &str) -> Samples {
+pub(crate) fn metrics(address: &str) -> Samples {
     openmetrics::parse(&get(address, "/metrics", "application/openmetrics-text"))
 }
 

@@ -2,8 +2,8 @@
 
 use super::Node;
 use super::kernel::SocketDrops;
-use super::link;
 use super::tcp::{self, Tcp};
+use super::{fetch, link};
 use crate::losses::Count;
 use crate::{inlet, outlet};
 use std::collections::BTreeMap;
@@ -64,6 +64,8 @@ pub struct Report {
     pub free_buffers: usize,
     /// What the inlet counted, if there is one.
     pub inlet: Option<inlet::Counters>,
+    /// What was fetched that sources had sent before.
+    pub fetched: fetch::Counters,
     /// What it serves over TCP, if it listens.
     pub served: Option<Served>,
     /// Its connections to other nodes over TCP.
@@ -364,6 +366,7 @@ impl Node {
         }
         for one in &self.receiving {
             report.arrived(&one.arrivals);
+            report.fetched = report.fetched.plus(one.fetches.counters());
         }
         report
     }

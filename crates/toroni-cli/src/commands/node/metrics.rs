@@ -70,6 +70,8 @@ enum Source {
     Legs,
     /// Reports or messages, for each stream and reason.
     Losses(fn(&toroni_net::losses::Count) -> u64),
+    /// How often history was fetched with each outcome.
+    Fetches,
     Refused,
     Sockets,
     /// One value of the node, if it listens for TCP.
@@ -237,6 +239,16 @@ const ALL: &[Metric] = &[
     }),
     node("toroni_net_refused_by_bus", "Messages and losses that the bus refused", |it| {
         it.inlet.map_or(0, |it| it.refused)
+    }),
+    metric(
+        "toroni_net_fetches",
+        Kind::Counter,
+        &["realm", "outcome"],
+        "How often history of a stream was fetched: complete, or why the rest was reported as lost",
+        Source::Fetches,
+    ),
+    node("toroni_net_fetched_messages", "Messages that were fetched as history", |it| {
+        it.fetched.messages
     }),
     node("toroni_net_datagrams_sent", "Datagrams of all kinds that the kernel took", |it| {
         it.link.sent
@@ -520,6 +532,11 @@ impl Metric {
             Source::Losses(read) => {
                 for (source, stream, reason, count) in &report.losses {
                     add(&[source, stream, &reason.as_str()], Value::Whole(read(count)));
+                }
+            }
+            Source::Fetches => {
+                for (outcome, count) in report.fetched.outcomes() {
+                    add(&[&outcome], Value::Whole(count));
                 }
             }
             Source::Refused => {

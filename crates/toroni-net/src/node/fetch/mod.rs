@@ -15,9 +15,11 @@
 //! A receiver that is even with its stream fetches nothing: from then on, `generation` is the time that a repair may take.
 
 mod missing;
+mod outcome;
 mod server;
 
 use self::missing::Missing;
+pub use self::outcome::{Counters, Failure, Fetched};
 use self::server::{Progress, Server};
 use super::config::Join;
 use super::crash_point::{CrashPoint, point};
@@ -32,7 +34,6 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
-use thiserror::Error;
 use toroni_proto::arrivals::{Arrivals, Flow, Inbox};
 use toroni_proto::bounded::client::Identity;
 use toroni_proto::config::Order;
@@ -68,44 +69,6 @@ impl Default for Settings {
     fn default() -> Self {
         Self { join: Join::Live, limit_ns: 60 * SECOND }
     }
-}
-
-/// What became of the history of a stream.
-#[derive(Debug)]
-pub struct Fetched {
-    /// Whose.
-    pub source: Source,
-    /// The stream.
-    pub stream: Stream,
-    /// Where the source listens. `None`: it does not.
-    pub address: Option<SocketAddr>,
-    /// How many messages were brought.
-    pub messages: u64,
-    /// Why the rest was not, if there is one.
-    pub failure: Option<Failure>,
-}
-
-/// Why history is not brought.
-#[derive(Debug, Error)]
-pub enum Failure {
-    /// The source does not listen.
-    #[error("it serves no history: it has no [listen]")]
-    NoServer,
-    /// The server refuses this node.
-    #[error("its server refuses this node: {0}")]
-    Refused(Bye),
-    /// It cannot be reached.
-    #[error("its server cannot be reached: {}", .0.as_ref().map_or_else(|| "no answer".to_owned(), io::Error::to_string))]
-    Unreachable(Option<io::Error>),
-    /// Its server has another series of numbers, or another stream.
-    #[error("its server does not have this stream")]
-    NoStream,
-    /// The time was over.
-    #[error("it took longer than replay_limit")]
-    Late,
-    /// The source follows another series, or is not received any more.
-    #[error("the stream has begun anew")]
-    Replaced,
 }
 
 /// What is held until history has been brought.
@@ -193,6 +156,13 @@ pub(super) struct Fetches {
     /// How many streams wait for history.
     pending: usize,
     poller: Option<(Poller, Nonces)>,
+    done: Done,
+}
+
+/// What has been fetched.
+#[derive(Default)]
+struct Done {
+    counters: Counters,
     reports: VecDeque<Fetched>,
 }
 
@@ -212,13 +182,17 @@ impl Fetches {
             courses: BTreeMap::new(),
             pending: 0,
             poller: None,
-            reports: VecDeque::new(),
+            done: Done::default(),
         }
     }
 
     /// Takes the next thing to report.
     pub(super) fn report(&mut self) -> Option<Fetched> {
-        self.reports.pop_front()
+        self.done.reports.pop_front()
+    }
+
+    pub(super) fn counters(&self) -> &Counters {
+        &self.done.counters
     }
 
     fn is_pending(&self, flow: Flow) -> bool {
@@ -255,7 +229,7 @@ impl Fetches {
             Some(known) => known,
             none => none.insert((Poller::new().map_err(TcpError::Watch)?, Nonces::open()?)),
         };
-        let Self { settings, identity, random, courses, reports, .. } = self;
+        let Self { settings, identity, random, courses, done, .. } = self;
         let mut has_more = poller.ready(|token, can_read, can_write| {
             let Token::Connection(index) = token else { return };
             let servers = courses.values_mut().filter_map(|it| it.fetch.as_mut()?.server.as_mut());
@@ -276,11 +250,11 @@ impl Fetches {
                 fetch.missing.ends_at(mark.next);
             }
             let Some(address) = course.address else {
-                finish(course, Some(Failure::NoServer), inlet, reports);
+                finish(course, Some(Failure::NoServer), inlet, done);
                 continue;
             };
             if fetch.missing.is_over() {
-                finish(course, None, inlet, reports);
+                finish(course, None, inlet, done);
                 continue;
             }
             if fetch.server.is_none() {
@@ -289,7 +263,7 @@ impl Fetches {
                     // It waits for its turn, not for a server.
                     fetch.moved = now;
                     if now.since(course.since) >= settings.limit_ns {
-                        finish(course, Some(Failure::Late), inlet, reports);
+                        finish(course, Some(Failure::Late), inlet, done);
                     }
                     continue;
                 };
@@ -305,6 +279,7 @@ impl Fetches {
             server.dial.read(now, &mut progress, |it| !it.inlet.is_full());
             let (brought, is_other) = (progress.brought, progress.is_other);
             fetch.messages += brought;
+            done.counters.messages += brought;
             if brought > 0 {
                 point(CrashPoint::FetchStaged);
             }
@@ -334,7 +309,7 @@ impl Fetches {
                 failure = Some(Failure::Unreachable(fetch.error.take()));
             }
             if failure.is_some() || fetch.missing.is_over() {
-                finish(course, failure, inlet, reports);
+                finish(course, failure, inlet, done);
                 has_more = true;
             }
         }
@@ -361,12 +336,7 @@ impl Fetches {
 }
 
 /// Reports what was not brought, and hands over what is held, up to the next part that is missing.
-fn finish(
-    course: &mut Course,
-    failure: Option<Failure>,
-    inlet: &mut Inlet,
-    reports: &mut VecDeque<Fetched>,
-) {
+fn finish(course: &mut Course, failure: Option<Failure>, inlet: &mut Inlet, done: &mut Done) {
     let Some(mut fetch) = course.fetch.take() else { return };
     let flow = course.flow;
     inlet.end_history(flow.source, flow.stream);
@@ -376,9 +346,12 @@ fn finish(
         inlet.loss(flow, lost);
     }
     let (address, messages) = (course.address, fetch.messages);
-    if reports.len() < MAX_REPORTS && (messages > 0 || failure.is_some()) {
+    if messages > 0 || failure.is_some() {
+        done.counters.end(failure.as_ref());
+    }
+    if done.reports.len() < MAX_REPORTS && (messages > 0 || failure.is_some()) {
         let Flow { source, stream, .. } = flow;
-        reports.push_back(Fetched { source, stream, address, messages, failure });
+        done.reports.push_back(Fetched { source, stream, address, messages, failure });
     }
     // What follows is not asked for after a failure: it would wait for as long again.
     course.catches_up &= may_go_on;
@@ -420,7 +393,7 @@ impl CatchUp<'_> {
             inlet.end_history(stream.0, stream.1);
         } else {
             // Where it would have continued is not known if it has just been joined.
-            finish(course, Some(Failure::Replaced), inlet, &mut fetches.reports);
+            finish(course, Some(Failure::Replaced), inlet, &mut fetches.done);
         }
         inlet.flush();
     }
