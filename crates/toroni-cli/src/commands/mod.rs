@@ -75,7 +75,7 @@ pub(crate) fn run(cli: Cli, matches: &ArgMatches) -> Result<(), Failure> {
         #[cfg(feature = "net")]
         Command::Net(arguments) => net::run(&location, &arguments),
         #[cfg(feature = "net")]
-        Command::Node(arguments) => node::run(&location, &arguments),
+        Command::Node(arguments) => node::run(&location, &arguments, is_bus_named(matches, "node")),
         #[cfg(feature = "sequencer")]
         Command::Sequencer(arguments) => sequencer::run(&location, &arguments),
         Command::Doctor(arguments) => doctor::run(&location, &arguments),

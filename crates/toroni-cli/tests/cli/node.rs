@@ -159,6 +159,22 @@ fn the_directory_of_buses_may_be_an_option() {
     assert!(directory.join("node.test").exists(), "the bus of notices is beside it");
 }
 
+/// Its file names the bus: a second name would be ignored, or contradict it.
+#[test]
+fn the_bus_is_named_in_the_file_alone() {
+    let buses = Buses::new();
+    let path = file(&buses, "a", &receiving(&group()));
+    for arguments in [["--bus", "b", "node"], ["node", "--bus", "b"]] {
+        let output = buses.run(&[&arguments[..], &["--config", &path]].concat());
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("name the bus in its file, as `bus` below [node]"), "{said}");
+    }
+    // A variable of the environment is meant for all commands.
+    let mut command = buses.command(&["node", "check", &path, "--no-host"]);
+    assert!(command.env("TORONI_BUS", "b").output().unwrap().status.success());
+}
+
 /// A group whose port no other test uses now.
 pub(crate) fn group() -> String {
     let free = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -55,7 +55,17 @@ enum Command {
 }
 
 /// Runs a node, or one of the commands below `node`.
-pub(crate) fn run(location: &BusLocation, arguments: &Node) -> Result<(), Failure> {
+pub(crate) fn run(
+    location: &BusLocation,
+    arguments: &Node,
+    is_bus_named: bool,
+) -> Result<(), Failure> {
+    if is_bus_named {
+        return Err(Failure::Usage(
+            "--bus has no effect on a node: name the bus in its file, as `bus` below [node]"
+                .to_owned(),
+        ));
+    }
     match (&arguments.command, &arguments.config) {
         (Some(Command::Check(arguments)), _) => check::run(arguments),
         (None, Some(path)) => run::run(location, path, arguments.log, arguments.ready_fd),

@@ -40,6 +40,8 @@ pub(super) struct NodeModel {
     pub(super) silent_seconds: Option<f64>,
     /// Datagrams that its sockets had no room for.
     pub(super) kernel_dropped: u64,
+    /// Entries of its lists that did not fit its notice.
+    pub(super) left_out: u64,
     pub(super) sent: Vec<SentModel>,
     pub(super) receivers: Vec<ReceiverModel>,
     pub(super) heard: Vec<HeardModel>,
@@ -138,6 +140,7 @@ impl NodeHistory {
             realm: stats.realm.clone(),
             silent_seconds: silent,
             kernel_dropped: sockets.fold(0, |sum, one| sum.saturating_add(one.dropped)),
+            left_out: stats.left_out,
             sent: stats.sent.iter().map(|one| self.sent(one)).collect(),
             receivers: stats
                 .sent

@@ -34,7 +34,14 @@ pub(super) fn problems(model: &BusModel) -> impl Iterator<Item = String> {
                 node.node
             )
         });
-        [silent, dropped].into_iter().flatten()
+        let left_out = (node.left_out > 0).then(|| {
+            format!(
+                "node {}: its notices have no room for {} entries: see its metrics",
+                node.node,
+                text::count(node.left_out)
+            )
+        });
+        [silent, dropped, left_out].into_iter().flatten()
     })
 }
 

@@ -282,6 +282,7 @@ fn network() -> NetworkModel {
         realm: "plant".to_owned(),
         silent_seconds: None,
         kernel_dropped: 12_031,
+        left_out: 0,
         sent: vec![sent(1, 120_000.0, 0.0003, 0), sent(2, 10.0, 0.21, 17)],
         receivers: vec![
             receiver("line-4", 0, 0, false),
@@ -346,6 +347,11 @@ fn the_feeds_that_nodes_take_part_in() {
 fn the_nodes_that_connect_a_bus() {
     let model = BusModel { network: Some(network()), ..plant() };
     check("network.txt", Shown::Bus(&model), &choices(View::Network));
+    let mut shortened = model.clone();
+    shortened.network.as_mut().unwrap().nodes[0].left_out = 1_204;
+    let text = as_text(Shown::Bus(&shortened), &choices(View::Network), 120);
+    let note = "node line-3: its notices have no room for 1,204 entries";
+    assert!(text.contains(note), "{text}");
     let none = BusModel { network: Some(NetworkModel::default()), ..plant() };
     check("no-network.txt", Shown::Bus(&none), &choices(View::Network));
     let text = as_text(Shown::Bus(&model), &choices(View::Bus), 120);
