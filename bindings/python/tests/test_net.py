@@ -1,4 +1,4 @@
-"""toroni.net.Direct: both ends in Python, and the programs in Rust at the other end."""
+"""toroni.net.Direct: both ends in Python, and programs in C and Rust at the other end."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ import socket
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 import toroni
 from toroni.net import Direct, Lost, Message
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 PATIENCE = 60.0
+C_LIBRARY = os.environ.get("TORONI_NET_C")
+"""The path of the built static library for C."""
 
 
 def group() -> str:
@@ -200,3 +199,73 @@ def test_another_process_receives_what_a_file_says(tmp_path: Path) -> None:
             assert numbers == list(range(numbers[0], numbers[0] + 20))
         finally:
             other.kill()
+
+
+def in_c(folder: Path, name: str) -> Path:
+    """Compiles an example in C."""
+    if C_LIBRARY is None:
+        pytest.skip("TORONI_NET_C is not set: cargo xtask bindings builds the library for C")
+    sources = Path(__file__).parent.parent.parent / "c-net"
+    program = folder / name
+    flags = ["-std=c11", "-D_POSIX_C_SOURCE=200809L", "-I", sources / "include"]
+    libraries = ["-lutil", "-lrt", "-lpthread", "-lm", "-ldl"]
+    command = ["cc", *flags, sources / "examples" / f"{name}.c", "-o", program, C_LIBRARY, *libraries]
+    subprocess.run(command, check=True)
+    return program
+
+
+def test_what_a_program_in_c_sends_arrives(tmp_path: Path) -> None:
+    to = group()
+    program = in_c(tmp_path, "direct_send")
+    file = tmp_path / "node.toml"
+    file.write_text(node("c") + sending(to))
+    with (
+        Direct(node("b") + receiving(to)) as receiver,
+        subprocess.Popen([program, file, "plant/boiler"], stdin=subprocess.PIPE, text=True) as sender,
+    ):
+        try:
+            begin = time.monotonic()
+            while receiver.streams == 0:
+                assert time.monotonic() - begin < PATIENCE, "the receiver hears nothing"
+                assert receiver.receive(timeout=0.01) is None
+            assert sender.stdin is not None
+            sender.stdin.writelines(f"{number}\n" for number in range(500))
+            # Nothing more comes: it ends once its messages were sent.
+            sender.stdin.close()
+            for number in range(500):
+                received = receiver.receive(timeout=PATIENCE)
+                assert isinstance(received, Message), received
+                assert (received.topic, received.payload) == ("plant/boiler", str(number).encode())
+                assert received.number == number
+            assert sender.wait(PATIENCE) == 0
+        finally:
+            sender.kill()
+
+
+def test_a_program_in_c_receives_what_is_sent(tmp_path: Path) -> None:
+    to = group()
+    program = in_c(tmp_path, "direct_receive")
+    file = tmp_path / "node.toml"
+    file.write_text(node("c") + receiving(to))
+    with (
+        Direct(node("a") + sending(to)) as sender,
+        (tmp_path / "received").open("w+") as output,
+        subprocess.Popen([program, file, "300"], stdout=output) as receiver,
+    ):
+        try:
+            begin = time.monotonic()
+            number = 0
+            # It begins with what is sent after it has heard of the sender.
+            while receiver.poll() is None:
+                assert time.monotonic() - begin < PATIENCE, "the receiver does not end"
+                sender.send("t", str(number).encode(), timeout=PATIENCE)
+                sender.turn()
+                number += 1
+                time.sleep(0.001)
+            assert receiver.returncode == 0
+            output.seek(0)
+            lines = output.read().splitlines()
+            first = int(lines[0].removeprefix("t\t"))
+            assert lines == [f"t\t{number}" for number in range(first, first + 300)]
+        finally:
+            receiver.kill()

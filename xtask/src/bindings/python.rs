@@ -49,10 +49,15 @@ pub(crate) fn steps(steps: &mut Steps) -> Result<(), Failure> {
     });
     steps.step("python: tests", || {
         run(cargo(["build", "--locked", "-p", "toroni", "--example", "telemetry"]))?;
-        let daemon = metadata::members()?.target_directory.join("debug/examples/telemetry");
+        run(cargo(["build", "--locked", "-p", "toroni-net-c"]))?;
+        let built = metadata::members()?.target_directory.join("debug");
+        let daemon = built.join("examples/telemetry");
         // Several at a time, because most of them wait: for timeouts, and for processes that they start.
         let pytest = ["-m", "pytest", "--numprocesses", "3"];
-        run(in_folder(&python).args(pytest).env("TORONI_TELEMETRY", daemon))
+        let mut tests = in_folder(&python);
+        tests.args(pytest).env("TORONI_TELEMETRY", daemon);
+        // The tests of toroni.net.Direct compile programs in C with it.
+        run(tests.env("TORONI_NET_C", built.join("libtoroni_net_c.a")))
     });
     Ok(())
 }
