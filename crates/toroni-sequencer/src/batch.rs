@@ -431,6 +431,12 @@ impl Builder {
         true
     }
 
+    /// Returns the length of the batch so far, in bytes.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Returns whether there is no command yet.
     #[must_use]
     pub const fn is_empty(&self) -> bool {

@@ -312,8 +312,8 @@ fn metrics_and_notices_tell_of_the_feed() {
     let value = |name: &str| samples.value(name, &labels).unwrap();
     assert_eq!(value("toroni_sequencer_leader"), 1.0);
     assert_eq!(value("toroni_sequencer_term"), 1.0);
-    // The series of the command bus, and the command.
-    assert_eq!(value("toroni_sequencer_events_total"), 2.0);
+    // The series of the feed, that of the command bus, and the command.
+    assert_eq!(value("toroni_sequencer_events_total"), 3.0);
     assert!(value("toroni_sequencer_log_bytes") > 0.0);
     let mut command = hosts.buses.command(&[
         "sub",

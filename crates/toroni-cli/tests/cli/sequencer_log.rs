@@ -15,7 +15,7 @@ fn a_log_is_printed_while_its_member_runs_and_exported() {
     assert!(text.contains("members m0=127.0.0.1:"), "{text}");
     assert!(
         text.lines()
-            .any(|line| line.starts_with("  event 3 ") && line.ends_with("/2  new/order  1 bytes")),
+            .any(|line| line.starts_with("  event 4 ") && line.ends_with("/2  new/order  1 bytes")),
         "{text}"
     );
     let commands =
@@ -26,7 +26,7 @@ fn a_log_is_printed_while_its_member_runs_and_exported() {
         assert_eq!(command["payload"], number.to_string());
         assert_eq!(
             (&command["event"], &command["outcome"]),
-            (&(number + 1).into(), &"event".into())
+            (&(number + 2).into(), &"event".into())
         );
     }
     assert_eq!(published.len(), 3);

@@ -18,8 +18,9 @@ use crate::rpc::{Answer, InTurn, Request, SourceState, Target};
 pub const COURIER: &str = "courier";
 /// Of one source, so much at once.
 const SUBMIT_BYTES: usize = 64 << 10;
-/// A leader that does not answer for so long is none. It may need some time after an election.
-const ANSWER_TIME: Duration = Duration::from_secs(2);
+/// A leader that does not answer for so long is none: it may be stopped, or cut off, and another one elected meanwhile.
+/// If it was only slow, what is sent again is a duplicate.
+const ANSWER_TIME: Duration = Duration::from_millis(700);
 /// How often the courier sees whether it must end.
 const IDLE_TIME: Duration = Duration::from_millis(50);
 const AGAIN_TIME: Duration = Duration::from_millis(20);
@@ -183,7 +184,6 @@ impl Work {
     fn run(&mut self, mut holder: Subscriber) -> Result<(), CourierError> {
         while !self.ends() {
             let Some(state) = self.open()? else {
-                self.members.turn();
                 std::thread::sleep(AGAIN_TIME);
                 continue;
             };
@@ -202,28 +202,36 @@ impl Work {
         Ok(())
     }
 
-    /// Opens the series with the leader. None if this member does not lead.
-    fn open(&self) -> Result<Option<SourceState>, CourierError> {
+    /// Opens the series with the leader. If this member does not lead, the next call asks the one that does, as this one
+    /// says, or another one.
+    fn open(&mut self) -> Result<Option<SourceState>, CourierError> {
         let (source, series, session) = (self.source, self.series, self.session);
         let open = Open { source, series, session, bus: bytes_of(&self.bus) };
-        match self.members.call(&submission(&[Command::Open(open)])?, ANSWER_TIME) {
-            Ok(Answer::Outcomes(outcomes)) => match outcomes.first() {
-                Some(Outcome::Refused(refusal)) => return Err(CourierError::Refused(*refusal)),
-                Some(_) => {}
-                None => return Ok(None),
-            },
-            _ => return Ok(None),
+        let opened = self.members.call(&submission(&[Command::Open(open)])?, ANSWER_TIME);
+        if let Ok(Answer::Outcomes(outcomes)) = &opened {
+            if let Some(Outcome::Refused(refusal)) = outcomes.first() {
+                return Err(CourierError::Refused(*refusal));
+            }
+            if !outcomes.is_empty()
+                && let Ok(Answer::Source(Some(state))) =
+                    self.members.call(&Request::Source(source), ANSWER_TIME)
+                && state.series == series
+            {
+                return Ok(Some(state));
+            }
         }
-        match self.members.call(&Request::Source(source), ANSWER_TIME) {
-            Ok(Answer::Source(Some(state))) if state.series == series => Ok(Some(state)),
-            _ => Ok(None),
-        }
+        let leader = match &opened {
+            Ok(Answer::NotLeader(Some((_, address)))) => Some(address.as_str()),
+            _ => None,
+        };
+        self.members.turn_to(leader);
+        Ok(None)
     }
 
     /// Brings commands from `wanted` on, until the leader is gone. `first` is the first one that is in the ring. Returns
     /// the subscriber that holds what the order may not have.
     fn bring(
-        &self,
+        &mut self,
         mut reader: Subscriber,
         before: Subscriber,
         wanted: u64,
@@ -291,13 +299,18 @@ impl Work {
     /// Submits commands, and raises `next` to after those that are events. `places` has the number after each command.
     /// Returns whether all are.
     fn submit(
-        &self,
+        &mut self,
         request: &Request,
         next: &mut u64,
         places: &[u64],
     ) -> Result<bool, CourierError> {
-        let Ok(Answer::Outcomes(outcomes)) = self.members.call(request, ANSWER_TIME) else {
-            return Ok(false);
+        let outcomes = match self.members.call(request, ANSWER_TIME) {
+            Ok(Answer::Outcomes(outcomes)) => outcomes,
+            Ok(_) => return Ok(false),
+            Err(_) => {
+                self.members.turn_to(None);
+                return Ok(false);
+            }
         };
         if outcomes.len() != places.len() {
             return Ok(false);

@@ -268,7 +268,7 @@ impl Following {
     }
 
     /// Asks the member whose turn it is.
-    pub(super) fn fetch(&self, from: u64) -> Option<Fetched> {
+    pub(super) fn fetch(&mut self, from: u64) -> Option<Fetched> {
         let fetch = Request::Fetch(Fetch { from, max_bytes: ASK_BYTES, wait: WAIT });
         match self.members.call(&fetch, ANSWER_TIME) {
             Ok(Answer::Fetched(fetched)) => Some(fetched),

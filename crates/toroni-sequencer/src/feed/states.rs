@@ -43,7 +43,7 @@ impl States {
                 None => fs::remove_file(&path)?,
             }
         }
-        Ok(Self { directory, log: log.found().log, known })
+        Ok(Self { directory, log: log.files(), known })
     }
 
     fn path(&self, next: u64, index: u64) -> PathBuf {
@@ -113,7 +113,7 @@ pub(super) struct Kept {
 impl Kept {
     /// Reads it. None if it cannot be believed.
     pub(super) fn load(&self, log: &Log) -> Result<Option<Machine>, LogError> {
-        let Some((machine, last)) = load(&self.path, log.found().log) else { return Ok(None) };
+        let Some((machine, last)) = load(&self.path, log.files()) else { return Ok(None) };
         let is_right = machine.next() == self.next && last.index == self.index && is_in(log, last)?;
         Ok(is_right.then_some(machine))
     }

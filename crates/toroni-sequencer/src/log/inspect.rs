@@ -93,7 +93,7 @@ impl Inspection {
             LogError::Foreign { path: path.to_owned(), why }
         })?;
         let (segment, log) = open_segment(&first)?;
-        if log != state.log {
+        if log != state.files {
             return Err(LogError::Foreign { path: first, why: "a segment of another log" });
         }
         let about =

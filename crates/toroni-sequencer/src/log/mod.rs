@@ -24,6 +24,7 @@ pub mod inspect;
 mod open;
 mod segment;
 mod snapshot;
+mod standing;
 mod state;
 mod sync;
 #[cfg(test)]
@@ -40,9 +41,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use self::crash_point::{CrashPoint, point};
 pub use self::error::LogError;
 use self::segment::{HEADER_BYTES, RECORD_BYTES, Segment, Walk, encode_record, record_bytes};
+pub use self::standing::Found;
 use self::state::{Position, StateFile};
 use self::sync::Syncer;
-use crate::entry::{Entry, Place, Vote};
+use crate::entry::{Entry, Place};
 
 /// When entries are synced to the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,19 +87,6 @@ struct Shared {
     /// How the log was found.
     found: Found,
     inner: Mutex<Inner>,
-}
-
-/// How a log was found when it was opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Found {
-    /// The random id of the log.
-    pub log: [u8; 16],
-    /// Whether it did not exist.
-    pub new: bool,
-    /// Whether it was closed, and not left by a process that died.
-    pub closed: bool,
-    /// Whether the kernel has been started since.
-    pub rebooted: bool,
 }
 
 #[derive(Debug)]
@@ -161,48 +150,6 @@ impl Log {
         &self.shared.directory
     }
 
-    /// Returns how the log was found.
-    #[must_use]
-    pub fn found(&self) -> Found {
-        self.shared.found
-    }
-
-    /// Syncs everything and notes that the log was closed. All handles are then good for reading only, and another process
-    /// may open the log.
-    ///
-    /// # Errors
-    ///
-    /// If the state cannot be written.
-    pub fn close(&self) -> Result<(), LogError> {
-        let mut inner = self.shared.lock();
-        inner.sync();
-        let end = Position { segment: inner.segment().number, offset: inner.tail };
-        inner.check_open()?;
-        inner.state.state.closed = Some(end);
-        inner.state.save()?;
-        inner.closed = true;
-        inner.spare = None;
-        inner.state.unlock()
-    }
-
-    /// Returns the last vote.
-    #[must_use]
-    pub fn vote(&self) -> Option<Vote> {
-        self.shared.lock().state.state.vote
-    }
-
-    /// Keeps a vote. It is on the disk when this returns.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot be written.
-    pub fn save_vote(&self, vote: Vote) -> Result<(), LogError> {
-        let mut inner = self.shared.lock();
-        inner.check_open()?;
-        inner.state.state.vote = Some(vote);
-        inner.state.save()
-    }
-
     /// Returns the last entry that was purged, and the last entry.
     #[must_use]
     pub fn ends(&self) -> (Option<Place>, Option<Place>) {
@@ -220,6 +167,13 @@ impl Log {
         }
         inner.make_spare(&self.shared.directory, self.shared.options.segment_bytes).is_ok()
             && inner.spare.as_ref().is_some_and(|(_, capacity)| HEADER_BYTES + needed <= *capacity)
+    }
+
+    /// Returns how many bytes are free on the disk.
+    #[must_use]
+    pub fn free_bytes(&self) -> u64 {
+        let found = rustix::fs::statvfs(&self.shared.directory);
+        found.map_or(0, |found| found.f_bavail.saturating_mul(found.f_frsize))
     }
 
     /// Appends entries. `done` is called, by another thread, when they may be answered: with [`Sync::Always`] when they are
@@ -458,6 +412,15 @@ impl Log {
         self.shared.lock().segments.iter().map(|segment| segment.capacity).sum()
     }
 
+    /// Returns whether a snapshot of this length will find room, and the empty segment that the log becomes if the snapshot
+    /// stands for all of it. If so, the room is taken until the snapshot is saved.
+    #[must_use]
+    pub fn reserve_snapshot(&self, bytes: usize) -> bool {
+        let mut inner = self.shared.lock();
+        inner.make_spare(&self.shared.directory, self.shared.options.segment_bytes).is_ok()
+            && snapshot::reserve(&self.shared.directory, bytes).is_ok()
+    }
+
     /// Replaces the snapshot. It is on the disk when this returns.
     ///
     /// # Errors
@@ -466,7 +429,7 @@ impl Log {
     pub fn save_snapshot(&self, bytes: &[u8]) -> Result<(), LogError> {
         let inner = self.shared.lock();
         inner.check_open()?;
-        snapshot::save(&self.shared.directory, self.shared.found.log, bytes)
+        snapshot::save(&self.shared.directory, inner.state.state.files, bytes)
     }
 
     /// Returns the snapshot, if there is one.
@@ -475,7 +438,8 @@ impl Log {
     ///
     /// If it cannot be read, has changed, or is one of another log.
     pub fn snapshot(&self) -> Result<Option<Vec<u8>>, LogError> {
-        snapshot::load(&self.shared.directory, self.shared.found.log)
+        let files = self.shared.lock().state.state.files;
+        snapshot::load(&self.shared.directory, files)
     }
 }
 
@@ -563,7 +527,7 @@ impl Inner {
     ) -> Result<(), LogError> {
         self.sync();
         let number = self.segment().number + 1;
-        let (directory, log) = (&shared.directory, shared.found.log);
+        let (directory, log) = (&shared.directory, self.state.state.files);
         let segment_bytes = shared.options.segment_bytes;
         let capacity = segment_bytes.max(HEADER_BYTES + needed);
         let segment = if capacity == segment_bytes {

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
-use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +10,7 @@ use super::crash_point::{CrashPoint, point};
 use super::error::LogError;
 use super::segment::{HEADER_BYTES, RECORD_BYTES, Segment, Walk};
 use super::state::{State, StateFile};
-use super::{Found, Inner, Options, sync_directory};
+use super::{Found, Inner, Options, Sync, sync_directory};
 use crate::entry::{Entry, MAX_ENTRY_BYTES, Place};
 
 pub(super) fn open(directory: &Path, options: Options) -> Result<(Found, Inner), LogError> {
@@ -24,13 +23,14 @@ pub(super) fn open(directory: &Path, options: Options) -> Result<(Found, Inner),
                 why: "segments without a state",
             });
         }
-        let log = random_id().map_err(LogError::io("read random bytes for", directory))?;
-        StateFile::create(directory, State { log, ..State::default() })?;
+        let log = super::standing::random_id()
+            .map_err(LogError::io("read random bytes for", directory))?;
+        StateFile::create(directory, State { log, files: log, ..State::default() })?;
         sync_directory(directory)?;
     }
     let mut file = StateFile::open(directory)?;
     remove_unfinished(directory)?;
-    let log = file.state.log;
+    let log = file.state.files;
     if let Some(at) = file.state.cut {
         finish_cut(directory, log, at.segment, at.offset)?;
     }
@@ -70,12 +70,15 @@ pub(super) fn open(directory: &Path, options: Options) -> Result<(Found, Inner),
 
     let boot = boot_id();
     let found = Found {
-        log,
+        log: file.state.log,
         new,
         closed: file.state.closed.is_some(),
         rebooted: !new && boot != file.state.boot,
     };
+    // A member that is started again before it was brought up is as uncertain as before.
+    file.state.uncertain |= found.rebooted && !found.closed && file.state.loose;
     file.state.boot = boot;
+    file.state.loose = options.sync == Sync::Interval;
     (file.state.cut, file.state.closed) = (None, None);
     file.save()?;
 
@@ -94,7 +97,7 @@ pub(super) fn open(directory: &Path, options: Options) -> Result<(Found, Inner),
         recent_bytes: 0,
         spare: None,
     };
-    restart_after_purge(&mut inner, directory, options, found)?;
+    restart_after_purge(&mut inner, directory, options)?;
     Ok((found, inner))
 }
 
@@ -103,7 +106,6 @@ fn restart_after_purge(
     inner: &mut Inner,
     directory: &Path,
     options: Options,
-    found: Found,
 ) -> Result<(), LogError> {
     let Some(purged) = inner.state.state.purged else { return Ok(()) };
     if inner.last.is_some_and(|last| last.index > purged.index) {
@@ -117,7 +119,7 @@ fn restart_after_purge(
     let segment = name_segment(
         directory,
         "first.tmp",
-        found.log,
+        inner.state.state.files,
         number,
         options.segment_bytes,
         Some(purged),
@@ -134,7 +136,7 @@ fn restart_after_purge(
 
 fn first_segment(directory: &Path, options: Options, state: &State) -> Result<Segment, LogError> {
     Segment::allocate(&directory.join("first.tmp"), options.segment_bytes)?;
-    name_segment(directory, "first.tmp", state.log, 0, options.segment_bytes, state.purged)
+    name_segment(directory, "first.tmp", state.files, 0, options.segment_bytes, state.purged)
 }
 
 fn remove_first(segments: &mut VecDeque<Arc<Segment>>) -> Result<(), LogError> {
@@ -280,12 +282,6 @@ fn remove_unfinished(directory: &Path) -> Result<(), LogError> {
         }
     }
     Ok(())
-}
-
-fn random_id() -> std::io::Result<[u8; 16]> {
-    let mut id = [0; 16];
-    File::open("/dev/urandom")?.read_exact(&mut id)?;
-    Ok(id)
 }
 
 /// The kernel's id of this boot; zeros if it cannot be read, which counts as another boot.

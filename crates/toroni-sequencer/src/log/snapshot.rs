@@ -10,20 +10,33 @@ use std::path::Path;
 
 use super::crash_point::{CrashPoint, point};
 use super::error::LogError;
+use super::segment::Segment;
 use super::sync_directory;
 
 const MAGIC: [u8; 8] = *b"TNSEQSN\x01";
 
+const UNFINISHED: &str = "snapshot.tmp";
+/// What a snapshot has besides its contents.
+const FRAME_BYTES: usize = 28;
+
+/// Allocates the file of a snapshot with contents of this length.
+pub(super) fn reserve(directory: &Path, contents: usize) -> Result<(), LogError> {
+    Segment::allocate(&directory.join(UNFINISHED), (contents + FRAME_BYTES) as u64).map(drop)
+}
+
 pub(super) fn save(directory: &Path, log: [u8; 16], contents: &[u8]) -> Result<(), LogError> {
-    let mut bytes = Vec::with_capacity(contents.len() + 28);
+    let mut bytes = Vec::with_capacity(contents.len() + FRAME_BYTES);
     bytes.extend(MAGIC);
     bytes.extend(log);
     bytes.extend(contents);
     let crc = crc32c::crc32c(&bytes);
     bytes.extend(crc.to_le_bytes());
-    let path = directory.join("snapshot.tmp");
-    let mut file = File::create(&path).map_err(LogError::io("create", &path))?;
+    let path = directory.join(UNFINISHED);
+    // As long as it is not longer than what was reserved, this needs no room.
+    let file = File::options().create(true).truncate(false).write(true).open(&path);
+    let mut file = file.map_err(LogError::io("create", &path))?;
     file.write_all(&bytes).map_err(LogError::io("write", &path))?;
+    file.set_len(bytes.len() as u64).map_err(LogError::io("cut", &path))?;
     file.sync_all().map_err(LogError::io("sync", &path))?;
     point(CrashPoint::BeforeSnapshotName);
     fs::rename(&path, directory.join("snapshot")).map_err(LogError::io("rename", &path))?;

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!  file `state`: two copies, at byte 0 and 4,096
-//!  "TNSEQVT" 1 · generation u64 · log 16 · boot 16 · vote 1 + 17 · purged 1 + 24 · cut 1 + 16 · closed 1 + 16 · CRC-32C u32
+//!  "TNSEQVT" 1 · generation u64 · log 16 · files 16 · boot 16 · vote 1 + 17 · purged 1 + 24 · cut 1 + 16 · closed 1 + 16 ·
+//!  loose u8 · uncertain u8 · CRC-32C u32
 //! ```
 //!
 //! Both copies are written and synced one after the other, before anything is answered. So a copy that is damaged costs
@@ -20,7 +21,7 @@ use crate::entry::{EntryError, Place, Vote};
 
 const MAGIC: [u8; 8] = *b"TNSEQVT\x01";
 const COPY_AT: [u64; 2] = [0, 4096];
-const COPY_BYTES: usize = 8 + 8 + 16 + 16 + 18 + 25 + 17 + 17 + 4;
+const COPY_BYTES: usize = 8 + 8 + 16 + 16 + 16 + 18 + 25 + 17 + 17 + 2 + 4;
 
 /// A byte of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -32,8 +33,10 @@ pub(super) struct Position {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct State {
     pub(super) generation: u64,
-    /// The random id of the log.
+    /// The random id by which the group knows the log.
     pub(super) log: [u8; 16],
+    /// The random id in its files. It differs from the other after the log was taken out of its group.
+    pub(super) files: [u8; 16],
     /// The kernel's id of its boot, when the log was last opened.
     pub(super) boot: [u8; 16],
     pub(super) vote: Option<Vote>,
@@ -43,6 +46,10 @@ pub(super) struct State {
     pub(super) cut: Option<Position>,
     /// The end of the log when it was closed. None while it is open.
     pub(super) closed: Option<Position>,
+    /// Whether entries are answered before they are synced.
+    pub(super) loose: bool,
+    /// Whether entries that were answered may be missing.
+    pub(super) uncertain: bool,
 }
 
 impl State {
@@ -51,6 +58,7 @@ impl State {
         bytes.extend(MAGIC);
         bytes.extend(self.generation.to_le_bytes());
         bytes.extend(self.log);
+        bytes.extend(self.files);
         bytes.extend(self.boot);
         bytes.push(u8::from(self.vote.is_some()));
         self.vote.unwrap_or_default().encode(&mut bytes);
@@ -61,6 +69,7 @@ impl State {
             bytes.extend(segment.to_le_bytes());
             bytes.extend(offset.to_le_bytes());
         }
+        bytes.extend([u8::from(self.loose), u8::from(self.uncertain)]);
         let crc = crc32c::crc32c(&bytes);
         bytes.extend(crc.to_le_bytes());
         bytes
@@ -75,7 +84,8 @@ impl State {
         if fields.array()? != MAGIC {
             return Err(EntryError::Impossible);
         }
-        let (generation, log, boot) = (fields.u64()?, fields.array()?, fields.array()?);
+        let (generation, log) = (fields.u64()?, fields.array()?);
+        let (files, boot) = (fields.array()?, fields.array()?);
         let has_vote = fields.u8()? == 1;
         let vote = Vote::decode(&mut fields)?;
         let purged = Place::decode_option(&mut fields)?;
@@ -85,7 +95,9 @@ impl State {
             Ok::<_, EntryError>(there_is.then_some(position))
         };
         let (cut, closed) = (position()?, position()?);
-        Ok(Self { generation, log, boot, vote: has_vote.then_some(vote), purged, cut, closed })
+        let (loose, uncertain) = (fields.u8()? == 1, fields.u8()? == 1);
+        let vote = has_vote.then_some(vote);
+        Ok(Self { generation, log, files, boot, vote, purged, cut, closed, loose, uncertain })
     }
 }
 

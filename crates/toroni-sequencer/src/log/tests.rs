@@ -13,7 +13,7 @@ use toroni_testkit::{Directory, Random, wait};
 
 use super::*;
 use crate::batch::{Builder, Command, CommandId, Publish};
-use crate::entry::Payload;
+use crate::entry::{Payload, Vote};
 
 const SMALL: Options = Options { segment_bytes: 16 << 10, sync: Sync::Always };
 
@@ -292,4 +292,58 @@ fn a_full_disk_costs_nothing_that_was_answered() {
     assert_eq!(log.vote(), Some(vote));
     assert!(log.has_room(4096));
     append(&log, &[entry(place(1, found.len() as u64))]);
+}
+
+#[test]
+fn who_synced_in_intervals_is_uncertain_after_a_reboot() {
+    for (sync, is_closed, wanted) in
+        [(Sync::Interval, false, true), (Sync::Interval, true, false), (Sync::Always, false, false)]
+    {
+        let directory = in_memory();
+        let log = Log::open(directory.path(), Options { sync, ..SMALL }).expect("opened");
+        append(&log, &[entry(place(1, 0))]);
+        if is_closed {
+            log.close().expect("closed");
+        }
+        drop(log);
+        Log::forget_boot(directory.path()).expect("written");
+        // Starting again, with whatever setting, makes nothing certain.
+        for _ in 0..2 {
+            assert_eq!(
+                open(directory.path()).is_uncertain(),
+                wanted,
+                "{sync:?}, closed: {is_closed}"
+            );
+        }
+        open(directory.path()).settle().expect("written");
+        assert!(!open(directory.path()).is_uncertain());
+    }
+}
+
+#[test]
+fn a_log_that_left_its_group_has_another_id_and_the_same_entries() {
+    let directory = in_memory();
+    let log = open(directory.path());
+    append(&log, &[entry(place(1, 0))]);
+    log.save_snapshot(b"state").expect("kept");
+    let before = log.found().log;
+    let id = log.leave().expect("written");
+    drop(log);
+    let log = open(directory.path());
+    assert_ne!(id, before);
+    assert_eq!(log.found().log, id);
+    assert_eq!(all(&log), [entry(place(1, 0))]);
+    assert_eq!(log.snapshot().expect("of this log").as_deref(), Some(&b"state"[..]));
+}
+
+/// The file of a snapshot is allocated before, so a disk that fills up in between does no harm.
+#[test]
+fn room_for_a_snapshot_is_reserved() {
+    let directory = in_memory();
+    let log = open(directory.path());
+    assert!(log.reserve_snapshot(100_000));
+    assert!(directory.join("snapshot.tmp").metadata().expect("allocated").len() >= 100_000);
+    log.save_snapshot(b"shorter").expect("kept");
+    assert_eq!(log.snapshot().expect("readable").as_deref(), Some(&b"shorter"[..]));
+    assert!(!log.reserve_snapshot(1 << 50), "no disk is that large");
 }

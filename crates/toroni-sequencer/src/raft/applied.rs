@@ -17,7 +17,7 @@ use crate::batch::Batch;
 use crate::bytes::Fields;
 use crate::entry::{EntryError, Member, Members, Place};
 use crate::feed::{Applying, Archive};
-use crate::log::Log;
+use crate::log::{Log, LogError};
 use crate::machine::{Event, Machine, Outcome};
 
 /// Who is told of events, in their order. After a restart, events since the last snapshot are told again.
@@ -53,12 +53,12 @@ pub enum Unreadable {
 }
 
 /// What a snapshot of a member holds.
-struct Contents {
-    last: Option<Place>,
+pub(super) struct Contents {
+    pub(super) last: Option<Place>,
     /// Where the members were set.
     at: Option<Place>,
-    members: Members,
-    machine: Machine,
+    pub(super) members: Members,
+    pub(super) machine: Machine,
 }
 
 impl Contents {
@@ -67,7 +67,7 @@ impl Contents {
         Ok(read.map_err(|error| StorageIOError::read_snapshot(None, AnyError::new(&error)))?)
     }
 
-    fn decode(bytes: &[u8]) -> Result<Self, Unreadable> {
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, Unreadable> {
         let mut fields = Fields::of(bytes);
         let (last, at) = (Place::decode_option(&mut fields)?, Place::decode_option(&mut fields)?);
         let length = fields.u32().map_err(EntryError::from)?;
@@ -176,6 +176,14 @@ impl State {
         Ok(outcomes)
     }
 
+    /// The snapshot on the disk.
+    fn stored(&self) -> Result<Option<Snapshot<Types>>, StorageError> {
+        let stored = self.log.snapshot();
+        let stored =
+            stored.map_err(|error| StorageIOError::read_snapshot(None, AnyError::new(&error)))?;
+        stored.map(describe).transpose()
+    }
+
     /// Puts a snapshot on the disk.
     fn keep(&self, bytes: &[u8]) -> Result<(), StorageError> {
         let saved = self.log.save_snapshot(bytes);
@@ -221,14 +229,13 @@ impl RaftStateMachine<Types> for Applied {
     }
 
     async fn get_current_snapshot(&mut self) -> Result<Option<Snapshot<Types>>, StorageError> {
-        let state = self.lock();
-        let stored = state.log.snapshot();
-        let stored =
-            stored.map_err(|error| StorageIOError::read_snapshot(None, AnyError::new(&error)))?;
-        let Some(bytes) = stored else { return Ok(None) };
-        drop(state);
-        describe(bytes).map(Some)
+        self.lock().stored()
     }
+}
+
+/// The snapshot of before the first entry.
+fn nothing() -> Snapshot<Types> {
+    Snapshot { meta: SnapshotMeta::default(), snapshot: Box::new(Arc::from([])) }
 }
 
 /// Reads the description that openraft wants from the snapshot itself. Checks the snapshot as a whole: an error while one is
@@ -245,14 +252,15 @@ pub(super) fn describe(bytes: Vec<u8>) -> Result<Snapshot<Types>, StorageError> 
 
 impl RaftSnapshotBuilder<Types> for Applied {
     async fn build_snapshot(&mut self) -> Result<Snapshot<Types>, StorageError> {
-        let (bytes, meta) = {
-            let state = self.lock();
-            let bytes = state.encode();
-            // Under the lock, so that an older snapshot does not replace one that was installed.
-            state.keep(&bytes)?;
-            (bytes, state.meta())
-        };
-        Ok(Snapshot { meta, snapshot: Box::new(bytes.into()) })
+        let state = self.lock();
+        let bytes = state.encode();
+        // Under the lock, so that an older snapshot does not replace one that was installed.
+        match state.log.save_snapshot(&bytes) {
+            Ok(()) => Ok(Snapshot { meta: state.meta(), snapshot: Box::new(bytes.into()) }),
+            // An error would stop openraft for good. It passes over a snapshot that is not newer than the last one.
+            Err(LogError::Full(_)) => Ok(state.stored()?.unwrap_or_else(nothing)),
+            Err(error) => Err(StorageIOError::write_snapshot(None, AnyError::new(&error)).into()),
+        }
     }
 }
 

@@ -1,32 +1,30 @@
 //! A running member: Raft, its log, its messages, and what becomes of commands.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
-use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use openraft::raft::{AppendEntriesRequest, VoteRequest};
 use openraft::{Config, SnapshotPolicy};
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 use toroni_proto::wire::Keys;
 
-use super::applied::{Applied, Events, describe};
+use super::applied::{Applied, Events};
 use super::network::Network;
-use super::propose::{self, Submitted};
+use super::service::Service;
+use super::shared::Shared;
 use super::storage::LogStore;
-use super::types::{Raft, id_of, place_of, raft_entry_of, raft_vote_of, vote_of};
-use crate::entry::{MAX_MEMBERS, Member, Members};
-use crate::feed::Archive;
+use super::timing::Timing;
+use super::types::Raft;
+use super::{doubt, elections, propose};
+use crate::entry::MAX_MEMBERS;
 use crate::log::{Log, LogError, Options};
-use crate::rpc::{
-    Answer, Answering, Appended, Identity, Peer, Request, Serve, SourceState, Status, Target,
-    identify, listen,
-};
+use crate::rpc::{Answer, Caller, Identity, Peer, Request, Serve, Status, listen};
 
 const MAINTENANCE: Duration = Duration::from_secs(1);
 
@@ -54,22 +52,6 @@ pub struct GroupOptions {
     pub events: Box<dyn Events>,
 }
 
-/// When members elect a leader, and how a leader shows that it lives.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Timing {
-    /// After so long without a leader, a random time within, a member stands for election [150 to 300 ms].
-    pub election: Range<Duration>,
-    /// How often a leader shows that it lives [50 ms].
-    pub heartbeat: Duration,
-}
-
-impl Default for Timing {
-    fn default() -> Self {
-        let ms = Duration::from_millis;
-        Self { election: ms(150)..ms(300), heartbeat: ms(50) }
-    }
-}
-
 /// Why a member does not start, or an order to it fails.
 #[derive(Debug, thiserror::Error)]
 pub enum GroupError {
@@ -85,23 +67,15 @@ pub enum GroupError {
     /// The listener is none.
     #[error("could not listen: {0}")]
     Listen(#[from] io::Error),
+    /// A group cannot be recovered from a log that was in none.
+    #[error("the log in {} was never part of a group: recover from that of another member", .0.display())]
+    NoGroup(PathBuf),
 }
 
 /// A running member.
 pub struct Group {
     shared: Arc<Shared>,
     tasks: JoinSet<()>,
-}
-
-struct Shared {
-    id: u64,
-    feed: [u8; 16],
-    keys: Option<Keys>,
-    raft: Raft,
-    log: Log,
-    applied: Applied,
-    archive: Archive,
-    submitted: mpsc::Sender<Submitted>,
 }
 
 /// Returns the first bytes of the hash of a feed's name, by which members and nodes know that they mean the same.
@@ -118,8 +92,10 @@ fn config(feed: &str, timing: &Timing) -> Config {
     Config {
         cluster_name: feed.to_owned(),
         election_timeout_min: ms(timing.election.start),
-        election_timeout_max: ms(timing.election.end),
+        election_timeout_max: ms(timing.lease()),
         heartbeat_interval: ms(timing.heartbeat),
+        // Elections have a clock of ours; see `elections.rs`.
+        enable_elect: false,
         // A state of a megabyte takes more than the 200 ms of the default on a slow disk.
         install_snapshot_timeout: 5_000,
         // openraft counts entries, which are of any length. We count bytes.
@@ -155,30 +131,27 @@ impl Group {
         }
         let name = feed_id(&feed);
         let log = Log::open(&directory, log)?;
+        doubt::abdicate(&log, id)?;
         let raft_error = |error: &dyn std::fmt::Display| GroupError::Raft(error.to_string());
         let applied = Applied::open(log.clone(), events).map_err(|error| raft_error(&error))?;
-        let network = Network { feed: name, keys, own: id, links: BTreeMap::new() };
+        let patience = Arc::new(elections::Patience::new(&timing));
+        let links = BTreeMap::new();
+        let network = Network { feed: name, keys, own: id, patience: Arc::clone(&patience), links };
         let config = config(&feed, &timing).validate().map_err(|error| raft_error(&error))?;
         let raft = Raft::new(id, Arc::new(config), network, LogStore(log.clone()), applied.clone())
             .await
             .map_err(|error| raft_error(&error))?;
         let (submitted, queue) = mpsc::channel(propose::WAITING);
-        let archive = applied.lock().archive.clone();
-        let shared = Arc::new(Shared {
-            id,
-            feed: name,
-            keys,
-            raft: raft.clone(),
-            log: log.clone(),
-            applied,
-            archive,
-            submitted,
-        });
-        let mut tasks = JoinSet::new();
         let identity = Identity { feed: name, keys, own: Peer { log: log.found().log, id } };
+        let elections = (timing, patience);
+        let shared = Shared::new(id, name, keys, (raft, log, applied), submitted, elections);
+        let mut tasks = JoinSet::new();
         tasks.spawn(listen(listener, identity, Arc::new(Service(Arc::clone(&shared)))));
-        tasks.spawn(propose::run(raft.clone(), log.clone(), queue));
-        tasks.spawn(maintain(raft, log, snapshot_bytes, retain_bytes));
+        tasks.spawn(propose::run(Arc::clone(&shared), queue));
+        tasks.spawn(maintain(Arc::clone(&shared), snapshot_bytes, retain_bytes));
+        tasks.spawn(elections::run(Arc::clone(&shared)));
+        tasks.spawn(count_elections(Arc::clone(&shared)));
+        tasks.spawn(doubt::resolve(Arc::clone(&shared)));
         Ok(Self { shared, tasks })
     }
 
@@ -204,7 +177,8 @@ impl Group {
 
     /// Carries out a request as if it had come over a connection.
     pub async fn request(&self, request: Request) -> Answer {
-        Service(Arc::clone(&self.shared)).serve(u64::MAX, request).await
+        let caller = Caller { id: u64::MAX, is_trusted: true };
+        Service(Arc::clone(&self.shared)).serve(caller, request).await
     }
 
     /// Ends the member, and closes its log.
@@ -221,13 +195,15 @@ impl Group {
     }
 }
 
-/// Takes snapshots and purges the log, by bytes.
-async fn maintain(raft: Raft, log: Log, snapshot_bytes: u64, retain_bytes: u64) {
+/// Takes snapshots and purges the log, by bytes, and sees whether the disk has room.
+async fn maintain(shared: Arc<Shared>, snapshot_bytes: u64, retain_bytes: u64) {
+    let Shared { raft, log, .. } = &*shared;
     let mut ticks = interval(MAINTENANCE);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut snapshot_at = log.end_bytes();
     loop {
         ticks.tick().await;
+        shared.has_room(0);
         let end = log.end_bytes();
         if end >= snapshot_at + snapshot_bytes && raft.trigger().snapshot().await.is_ok() {
             snapshot_at = end;
@@ -244,167 +220,17 @@ async fn maintain(raft: Raft, log: Log, snapshot_bytes: u64, retain_bytes: u64) 
     }
 }
 
-#[derive(Clone)]
-struct Service(Arc<Shared>);
-
-impl Serve for Service {
-    fn serve(&self, from: u64, request: Request) -> Answering {
-        let shared = Arc::clone(&self.0);
-        match request {
-            // Taken here and now, so that the commands of a connection stay in their order.
-            Request::Submit(batch) => {
-                let (answer, answered) = oneshot::channel();
-                let submitted = shared.submitted.try_send(Submitted { batch, answer });
-                Box::pin(async move {
-                    if submitted.is_err() {
-                        return Answer::Failed(
-                            "the leader has no room for more commands".to_owned(),
-                        );
-                    }
-                    answered.await.unwrap_or_else(|_| Answer::Failed("the member ends".to_owned()))
-                })
-            }
-            Request::Append { .. } | Request::Vote { .. } | Request::Snapshot { .. }
-                if from >= MAX_MEMBERS as u64 =>
-            {
-                Box::pin(async { Answer::Failed("only members replicate".to_owned()) })
-            }
-            request => Box::pin(async move { shared.answer(request).await }),
+async fn count_elections(shared: Arc<Shared>) {
+    let mut metrics = shared.raft.metrics();
+    let mut known = None;
+    while metrics.changed().await.is_ok() {
+        let now = {
+            let metrics = metrics.borrow_and_update();
+            metrics.current_leader.map(|leader| (metrics.current_term, leader))
+        };
+        if now.is_some() && now != known {
+            known = now;
+            shared.elections.fetch_add(1, Ordering::Relaxed);
         }
-    }
-}
-
-fn failed(error: impl std::fmt::Display) -> Answer {
-    Answer::Failed(error.to_string())
-}
-
-impl Shared {
-    async fn answer(&self, request: Request) -> Answer {
-        match request {
-            Request::Append { vote, previous, commit, entries } => {
-                // Any error of storage stops openraft for good, so a full disk must not reach it.
-                let bytes: usize = entries.iter().map(|entry| entry.weight() + 64).sum();
-                if !entries.is_empty() && !self.log.has_room(bytes) {
-                    return Answer::Appended(Appended::NoRoom);
-                }
-                let rpc = AppendEntriesRequest {
-                    vote: raft_vote_of(vote),
-                    prev_log_id: previous.map(id_of),
-                    leader_commit: commit.map(id_of),
-                    entries: entries.into_iter().map(raft_entry_of).collect(),
-                };
-                use openraft::raft::AppendEntriesResponse as Response;
-                Answer::Appended(match self.raft.append_entries(rpc).await {
-                    Ok(Response::Success) => Appended::All,
-                    Ok(Response::PartialSuccess(id)) => Appended::Part(id.as_ref().map(place_of)),
-                    Ok(Response::Conflict) => Appended::Conflict,
-                    Ok(Response::HigherVote(vote)) => Appended::Higher(vote_of(&vote)),
-                    Err(error) => return failed(error),
-                })
-            }
-            Request::Vote { vote, last } => {
-                match self.raft.vote(VoteRequest::new(raft_vote_of(vote), last.map(id_of))).await {
-                    Ok(response) => Answer::Voted {
-                        vote: vote_of(&response.vote),
-                        granted: response.vote_granted,
-                        last: response.last_log_id.as_ref().map(place_of),
-                    },
-                    Err(error) => failed(error),
-                }
-            }
-            Request::Snapshot { vote, bytes } => match describe(bytes.to_vec()) {
-                Err(error) => failed(error),
-                Ok(snapshot) => {
-                    let installed =
-                        self.raft.install_full_snapshot(raft_vote_of(vote), snapshot).await;
-                    installed
-                        .map_or_else(failed, |response| Answer::Installed(vote_of(&response.vote)))
-                }
-            },
-            Request::Source(source) => self.source(source).await,
-            Request::Status => Answer::Status(Box::new(self.status())),
-            Request::Digest(number) => {
-                let digest = self.applied.lock().machine.digest_after(number);
-                Answer::Digest(digest.map(|digest| *digest.as_bytes()))
-            }
-            Request::Init(members) => self.init(members).await,
-            Request::Fetch(fetch) => {
-                self.archive.fetch(fetch).await.map_or_else(failed, Answer::Fetched)
-            }
-            Request::Submit(_) => failed("commands are submitted in their order"),
-            Request::Add { .. }
-            | Request::Remove(_)
-            | Request::HandOver(_)
-            | Request::TakeOver { .. } => failed("this member cannot do that"),
-        }
-    }
-
-    /// What is known of a source, as a leader knows it: all that was committed before is applied.
-    async fn source(&self, source: u32) -> Answer {
-        use openraft::error::{CheckIsLeaderError, RaftError};
-        match self.raft.ensure_linearizable().await {
-            Ok(_) => {}
-            Err(RaftError::APIError(CheckIsLeaderError::ForwardToLeader(to))) => {
-                return Answer::NotLeader(
-                    to.leader_id.zip(to.leader_node.map(|member| member.address)),
-                );
-            }
-            Err(error) => return failed(error),
-        }
-        let state = self.applied.lock();
-        Answer::Source(state.machine.source(source).map(|source| SourceState {
-            bus: source.bus,
-            session: source.session,
-            series: source.series,
-            next: source.next,
-        }))
-    }
-
-    fn status(&self) -> Status {
-        let metrics = self.raft.metrics().borrow().clone();
-        let (purged, last) = self.log.ends();
-        let state = self.applied.lock();
-        Status {
-            id: self.id,
-            term: metrics.current_term,
-            leader: metrics.current_leader,
-            last,
-            applied: state.last,
-            purged,
-            series: state.machine.series(),
-            next: state.machine.next(),
-            digest: *state.machine.digest().as_bytes(),
-            first: self.archive.first(),
-            ..Status::default()
-        }
-    }
-
-    /// Begins a group. The id of each log is asked for at its address, so that later no other log joins under its name.
-    async fn init(&self, members: Members) -> Answer {
-        let mut found: BTreeMap<u64, Member> = BTreeMap::new();
-        for (id, member) in members.members {
-            let target = Target {
-                address: member.address.clone(),
-                feed: self.feed,
-                keys: self.keys,
-                from: self.id,
-                log: None,
-            };
-            match identify(&target).await {
-                Ok(peer) if peer.id == id => found.insert(id, Member { log: peer.log, ..member }),
-                Ok(peer) => {
-                    return failed(format!(
-                        "at {} is member {}, not {id}",
-                        member.address, peer.id
-                    ));
-                }
-                Err(error) => return failed(error),
-            };
-        }
-        let logs: BTreeSet<_> = found.values().map(|member| member.log).collect();
-        if logs.len() != found.len() || !found.contains_key(&self.id) {
-            return failed("the members must be different ones, and this one among them");
-        }
-        self.raft.initialize(found).await.map_or_else(failed, |()| Answer::Done)
     }
 }

@@ -7,7 +7,15 @@
 //! | `applied.rs` | the state machine as openraft wants it, with its snapshot |
 //! | `network.rs` | our messages as openraft wants its network |
 //! | `propose.rs` | batches of all callers become entries |
-//! | `group.rs` | a running member |
+//! | `group.rs` | starts a member, and takes care of its log |
+//! | `shared.rs` | what the tasks of a member share, and its status |
+//! | `service.rs` | what a member answers |
+//! | `members.rs` | how a group begins, and how its members change |
+//! | `timing.rs` | how long members wait before they elect a leader |
+//! | `elections.rs` | when a member has itself elected |
+//! | `hand_over.rs` | a leader hands over on purpose |
+//! | `doubt.rs` | a member that may have lost entries in a reboot |
+//! | `recover.rs` | a new group from one log |
 
 #![allow(
     clippy::result_large_err,
@@ -15,14 +23,24 @@
 )]
 
 mod applied;
+mod doubt;
+mod elections;
 mod group;
+mod hand_over;
+mod members;
 mod network;
 mod propose;
+mod recover;
+mod service;
+mod shared;
 mod storage;
+mod timing;
 mod types;
 
 #[cfg(test)]
 mod tests;
 
 pub use self::applied::{Events, Unreadable, machine_of_snapshot};
-pub use self::group::{Group, GroupError, GroupOptions, Timing, feed_id};
+pub use self::group::{Group, GroupError, GroupOptions, feed_id};
+pub use self::recover::{Recovery, recover};
+pub use self::timing::Timing;

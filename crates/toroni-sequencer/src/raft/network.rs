@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use openraft::error::{
@@ -14,6 +15,7 @@ use openraft::raft::{
 use openraft::{OptionalSend, Snapshot, Vote};
 use toroni_proto::wire::Keys;
 
+use super::elections::Patience;
 use super::types::{Types, entry_of, id_of, place_of, raft_vote_of, vote_of};
 use crate::entry::Member;
 use crate::rpc::{Answer, Appended, Link, LinkError, Request, Target};
@@ -26,6 +28,7 @@ pub(super) struct Network {
     pub(super) feed: [u8; 16],
     pub(super) keys: Option<Keys>,
     pub(super) own: u64,
+    pub(super) patience: Arc<Patience>,
     /// openraft makes clients at each election: they share the connections.
     pub(super) links: BTreeMap<u64, (Member, Link)>,
 }
@@ -33,16 +36,18 @@ pub(super) struct Network {
 /// The way to one member.
 pub(super) struct Peer {
     link: Link,
+    patience: Arc<Patience>,
 }
 
 impl RaftNetworkFactory<Types> for Network {
     type Network = Peer;
 
     async fn new_client(&mut self, target: u64, member: &Member) -> Peer {
+        let patience = Arc::clone(&self.patience);
         if let Some((known, link)) = self.links.get(&target)
             && known == member
         {
-            return Peer { link: link.clone() };
+            return Peer { link: link.clone(), patience };
         }
         let link = Link::new(Target {
             address: member.address.clone(),
@@ -52,7 +57,7 @@ impl RaftNetworkFactory<Types> for Network {
             log: Some(member.log),
         });
         self.links.insert(target, (member.clone(), link.clone()));
-        Peer { link }
+        Peer { link, patience }
     }
 }
 
@@ -111,6 +116,15 @@ impl RaftNetwork<Types> for Peer {
         };
         match self.link.call(&request).await.map_err(failed)? {
             Answer::Voted { vote, granted, last } => {
+                let own = rpc.last_log_id.as_ref().map(place_of);
+                let asked = rpc.vote.leader_id;
+                if !granted
+                    && last <= own
+                    && (vote.term, vote.candidate) > (asked.term, asked.node_id)
+                {
+                    self.patience.hurry();
+                }
+                self.patience.compare(own, last);
                 Ok(VoteResponse::new(raft_vote_of(vote), last.map(id_of), granted))
             }
             answer => Err(unfit(answer)),

@@ -37,6 +37,10 @@ fn invalid(why: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
+/// The length of a frame, which was checked.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Length(pub(super) usize);
+
 /// One direction of a connection: signs or checks its frames.
 pub(super) struct Direction {
     keys: Option<Keys>,
@@ -84,6 +88,16 @@ impl Direction {
         from: &mut (impl AsyncRead + Unpin),
         limit: usize,
     ) -> io::Result<(u64, Vec<u8>)> {
+        let length = self.read_length(from, limit).await?;
+        self.read_rest(from, length).await
+    }
+
+    /// Reads the length of a frame, which has to be read next.
+    pub(super) async fn read_length(
+        &self,
+        from: &mut (impl AsyncRead + Unpin),
+        limit: usize,
+    ) -> io::Result<Length> {
         let mut head = [0; 4];
         from.read_exact(&mut head).await?;
         let length = usize::try_from(u32::from_le_bytes(head)).unwrap_or(usize::MAX);
@@ -91,8 +105,18 @@ impl Direction {
         if length < HEADER_BYTES + code || length > limit {
             return Err(invalid("a frame has an impossible length"));
         }
+        Ok(Length(length))
+    }
+
+    /// Reads what follows the length of a frame: its call and its contents.
+    pub(super) async fn read_rest(
+        &mut self,
+        from: &mut (impl AsyncRead + Unpin),
+        Length(length): Length,
+    ) -> io::Result<(u64, Vec<u8>)> {
         let mut bytes = vec![0; CONTEXT_BYTES + length];
         bytes[..CONTEXT_BYTES].copy_from_slice(&self.context());
+        let head = u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes();
         bytes[CONTEXT_BYTES..CONTEXT_BYTES + 4].copy_from_slice(&head);
         from.read_exact(&mut bytes[CONTEXT_BYTES + 4..]).await?;
         if let Some(keys) = &self.keys

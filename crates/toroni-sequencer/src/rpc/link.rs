@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use toroni_proto::wire::Keys;
 
 use super::frame::{self, Direction, HELLO_TIME, MAX_FRAME_BYTES, Peer};
@@ -18,6 +18,9 @@ use super::socket;
 
 /// A peer that takes nothing for so long is given up.
 const WRITE_TIME: Duration = Duration::from_secs(5);
+/// A peer that has answered nothing for so long, and is asked again, does not hear, or is not heard. The connection ends: what
+/// is written to it could still arrive, for seconds, and make others believe that this end leads them.
+const SILENCE: Duration = Duration::from_millis(500);
 /// So many calls wait for the connection.
 const CALLS: usize = 16;
 
@@ -126,7 +129,14 @@ async fn connect(target: &Target) -> Result<Connection, LinkError> {
 }
 
 /// Calls that wait for their answers; none if the connection has ended.
-type Pending = Arc<Mutex<Option<HashMap<u64, Waiting>>>>;
+type Pending = Arc<Mutex<Option<Calls>>>;
+
+#[derive(Default)]
+struct Calls {
+    waiting: HashMap<u64, Waiting>,
+    /// When the first call was made since the last answer.
+    since: Option<Instant>,
+}
 
 struct Open {
     write: OwnedWriteHalf,
@@ -144,8 +154,8 @@ impl Drop for Open {
 }
 
 fn end(pending: &Pending) {
-    let waiting = pending.lock().unwrap_or_else(PoisonError::into_inner).take();
-    for answer in waiting.into_iter().flatten().map(|(_, answer)| answer) {
+    let calls = pending.lock().unwrap_or_else(PoisonError::into_inner).take();
+    for answer in calls.into_iter().flat_map(|calls| calls.waiting.into_values()) {
         let _ = answer.send(Err(LinkError::Ended));
     }
 }
@@ -153,13 +163,16 @@ fn end(pending: &Pending) {
 impl Open {
     fn start(connection: Connection) -> Self {
         let Connection { write, mut read, to, mut back, .. } = connection;
-        let pending: Pending = Arc::new(Mutex::new(Some(HashMap::new())));
+        let pending: Pending = Arc::new(Mutex::new(Some(Calls::default())));
         let own = Arc::clone(&pending);
         let reader = tokio::spawn(async move {
             while let Ok((call, bytes)) = back.read(&mut read, MAX_FRAME_BYTES).await {
                 let Ok(answer) = Answer::decode(&bytes) else { break };
                 let mut pending = own.lock().unwrap_or_else(PoisonError::into_inner);
-                let waiting = pending.as_mut().and_then(|pending| pending.remove(&call));
+                let waiting = pending.as_mut().and_then(|calls| {
+                    calls.since = None;
+                    calls.waiting.remove(&call)
+                });
                 // A caller that has given up does not wait.
                 if let Some(waiting) = waiting {
                     let _ = waiting.send(Ok(answer));
@@ -176,9 +189,13 @@ impl Open {
         self.next += 1;
         {
             let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-            let Some(pending) = pending.as_mut() else { return Err(call) };
-            pending.retain(|_, waiting| !waiting.is_closed());
-            pending.insert(number, call.answer);
+            let Some(calls) = pending.as_mut() else { return Err(call) };
+            if calls.since.is_some_and(|since| since.elapsed() > SILENCE) {
+                return Err(call);
+            }
+            calls.since.get_or_insert_with(Instant::now);
+            calls.waiting.retain(|_, waiting| !waiting.is_closed());
+            calls.waiting.insert(number, call.answer);
         }
         match timeout(WRITE_TIME, self.to.write(&mut self.write, number, &call.request)).await {
             Ok(Ok(())) => {}

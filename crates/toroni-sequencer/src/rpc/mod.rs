@@ -27,5 +27,5 @@ pub use self::frame::Peer;
 pub(crate) use self::in_turn::InTurn;
 pub use self::link::{Link, LinkError, Target, identify};
 pub use self::message::{Answer, Appended, Request, SourceState};
-pub use self::server::{Answering, Identity, Serve, listen};
+pub use self::server::{Answering, Caller, Identity, Serve, listen};
 pub use self::status::{MemberStatus, Status};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use toroni_proto::wire::Keys;
@@ -15,19 +15,36 @@ use toroni_proto::wire::Keys;
 use super::frame::{self, HELLO_TIME, MAX_FRAME_BYTES, Peer};
 use super::message::{Answer, Request};
 use super::socket;
+use crate::entry::MAX_MEMBERS;
 
 /// So many connections at once; further ones wait.
 const CONNECTIONS: usize = 256;
+/// So many bytes of requests of all members, and so many of all nodes, are in memory at once. Nodes cannot take the room
+/// that members need to agree.
+const MEMORY_BYTES: usize = 32 << 20;
+/// A connection that gets none of it for so long ends, and gives back what its other requests hold.
+const MEMORY_TIME: Duration = Duration::from_secs(10);
+/// A frame that was announced takes part of that memory, so it must be here soon.
+const FRAME_TIME: Duration = Duration::from_secs(5);
 /// So many requests of one connection at once; further ones stay in its socket.
 const REQUESTS: usize = 16;
 
 /// An answer that is on its way.
 pub type Answering = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
+/// Who asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Caller {
+    /// The caller's id in the group, as it says; `u64::MAX` if it is no member.
+    pub id: u64,
+    /// Whether it has the key, or is on this host.
+    pub is_trusted: bool,
+}
+
 /// Who answers requests.
 pub trait Serve: Send + Sync + 'static {
-    /// Takes a request of the caller with this id. Requests of a connection are taken in their order.
-    fn serve(&self, from: u64, request: Request) -> Answering;
+    /// Takes a request. Requests of a connection are taken in their order.
+    fn serve(&self, caller: Caller, request: Request) -> Answering;
 }
 
 /// What callers are asked for, and shown.
@@ -45,19 +62,22 @@ pub struct Identity {
 pub async fn listen(listener: TcpListener, identity: Identity, serve: Arc<dyn Serve>) {
     let connections = Arc::new(Semaphore::new(CONNECTIONS));
     let identity = Arc::new(identity);
+    let memory = Memory::default();
     let mut tasks = JoinSet::new();
     // Ends with the semaphore, which is never closed.
     while let Ok(permit) = Arc::clone(&connections).acquire_owned().await {
-        let Ok((stream, _)) = listener.accept().await else {
+        let Ok((stream, address)) = listener.accept().await else {
             // Out of descriptors, for example: it passes.
             sleep(Duration::from_millis(100)).await;
             continue;
         };
         let (identity, serve) = (Arc::clone(&identity), Arc::clone(&serve));
+        let memory = memory.clone();
+        let is_trusted = identity.keys.is_some() || address.ip().to_canonical().is_loopback();
         while tasks.try_join_next().is_some() {}
         tasks.spawn(async move {
             // Who breaks the rules loses the connection, and nothing else happens.
-            let _ = connection(stream, &identity, serve).await;
+            let _ = connection(stream, &identity, is_trusted, memory, serve).await;
             drop(permit);
         });
     }
@@ -66,17 +86,21 @@ pub async fn listen(listener: TcpListener, identity: Identity, serve: Arc<dyn Se
 async fn connection(
     mut stream: TcpStream,
     identity: &Identity,
+    is_trusted: bool,
+    memory: Memory,
     serve: Arc<dyn Serve>,
 ) -> io::Result<()> {
     socket::prepare(&stream)?;
     let begin = frame::answer(&mut stream, identity.keys.as_ref(), identity.feed, identity.own);
-    let (mut to, mut back, from) = timeout(HELLO_TIME, begin).await??;
+    let (mut to, mut back, id) = timeout(HELLO_TIME, begin).await??;
+    let caller = Caller { id, is_trusted };
+    let memory = memory.of(id);
     let (mut read, mut write) = stream.into_split();
-    let (answers, mut queue) = mpsc::channel::<(u64, Answer)>(REQUESTS);
+    let (answers, mut queue) = mpsc::channel::<(u64, Answer, Held)>(REQUESTS);
     // Ends with the connection.
     let mut tasks = JoinSet::new();
     tasks.spawn(async move {
-        while let Some((call, answer)) = queue.recv().await {
+        while let Some((call, answer, _held)) = queue.recv().await {
             let mut bytes = vec![];
             answer.encode(&mut bytes);
             if to.write(&mut write, call, &bytes).await.is_err() {
@@ -87,15 +111,43 @@ async fn connection(
     let permits = Arc::new(Semaphore::new(REQUESTS));
     loop {
         let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return Ok(()) };
-        let (call, bytes) = back.read(&mut read, MAX_FRAME_BYTES).await?;
+        let length = back.read_length(&mut read, MAX_FRAME_BYTES).await?;
+        let room = u32::try_from(length.0.div_ceil(1024)).unwrap_or(u32::MAX);
+        // A connection that waits is not read, so nobody would see that its other end is gone.
+        let room = timeout(MEMORY_TIME, Arc::clone(memory).acquire_many_owned(room)).await?;
+        let Ok(room) = room else { return Ok(()) };
+        let (call, bytes) = timeout(FRAME_TIME, back.read_rest(&mut read, length)).await??;
         let Ok(request) = Request::decode(&bytes) else { return Ok(()) };
-        let answering = serve.serve(from, request);
+        drop(bytes);
+        let answering = serve.serve(caller, request);
         let answers = answers.clone();
         while tasks.try_join_next().is_some() {}
         tasks.spawn(async move {
             let answer = answering.await;
-            let _ = answers.send((call, answer)).await;
-            drop(permit);
+            let _ = answers.send((call, answer, (permit, room))).await;
         });
+    }
+}
+
+/// What a request holds until its answer is written.
+type Held = (OwnedSemaphorePermit, OwnedSemaphorePermit);
+
+/// The memory for requests, with a permit for each KiB.
+#[derive(Clone)]
+struct Memory {
+    members: Arc<Semaphore>,
+    nodes: Arc<Semaphore>,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        let budget = || Arc::new(Semaphore::new(MEMORY_BYTES / 1024));
+        Self { members: budget(), nodes: budget() }
+    }
+}
+
+impl Memory {
+    fn of(&self, id: u64) -> &Arc<Semaphore> {
+        if id < MAX_MEMBERS as u64 { &self.members } else { &self.nodes }
     }
 }

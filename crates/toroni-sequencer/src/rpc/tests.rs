@@ -208,10 +208,10 @@ fn whether_there_is_something_has_two_values() {
 struct Counts(AtomicU32);
 
 impl Serve for Counts {
-    fn serve(&self, _: u64, request: Request) -> Answering {
+    fn serve(&self, _: Caller, request: Request) -> Answering {
         let before = self.0.fetch_add(1, Ordering::Relaxed);
         Box::pin(async move {
-            if request == Request::Digest(u64::MAX) {
+            if matches!(request, Request::Digest(u64::MAX) | Request::Snapshot { .. }) {
                 std::future::pending::<()>().await;
             }
             Answer::Failed(before.to_string())
@@ -324,4 +324,41 @@ async fn what_breaks_the_rules_costs_its_connection_only() {
     let link = Link::new(target(&address, None));
     assert!(link.call(&Request::Status).await.is_ok());
     assert_eq!(counts.0.load(Ordering::Relaxed), 1);
+}
+
+/// Requests that are not answered hold their memory, and further ones stay in their sockets: not those of members.
+#[tokio::test]
+async fn requests_of_all_connections_share_a_bounded_memory() {
+    let (address, counts) = serve(keys(1)).await;
+    let target = |from| Target { from, ..target(&address, keys(1)) };
+    let large = Request::Snapshot { vote: Vote::default(), bytes: vec![0; 1 << 20].into() };
+    let mut calls = tokio::task::JoinSet::new();
+    for _ in 0..10 {
+        let link = Link::new(target(u64::MAX));
+        for _ in 0..10 {
+            let (link, large) = (link.clone(), large.clone());
+            calls.spawn(async move { link.call(&large).await });
+        }
+    }
+    let taken = || counts.0.load(Ordering::Relaxed);
+    let begun = tokio::time::Instant::now();
+    timeout(LIMIT, async {
+        while taken() < 31 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await
+    .expect("as many as there is memory for");
+    let answer = timeout(LIMIT, Link::new(target(0)).call(&Request::Status)).await;
+    assert!(matches!(answer, Ok(Ok(_))), "{answer:?}");
+    // Each has a header beside its mebibyte, so 31 fit, and the member's request. On a machine that is very busy, connections
+    // that waited for long have ended by now, and others have taken their place.
+    if begun.elapsed() < Duration::from_secs(8) {
+        assert_eq!(taken(), 32);
+    }
+    // Those who give up release what they held.
+    calls.abort_all();
+    while calls.join_next().await.is_some() {}
+    let answer = timeout(LIMIT, Link::new(target(u64::MAX)).call(&Request::Status)).await;
+    assert!(matches!(answer, Ok(Ok(_))), "{answer:?}");
 }

@@ -13,7 +13,7 @@ use crate::entry::{Entry, Payload, Place};
 use crate::log::{Log, Options, Sync};
 use crate::machine::{Chain, Machine};
 use crate::rpc::{
-    Answer, Answering, Fetch, Fetched, Identity, Peer, Request, Serve, Target, listen,
+    Answer, Answering, Caller, Fetch, Fetched, Identity, Peer, Request, Serve, Target, listen,
 };
 
 /// A member without Raft: what is appended is applied.
@@ -150,7 +150,7 @@ pub(super) fn runtime() -> Runtime {
 struct Answers(Archive);
 
 impl Serve for Answers {
-    fn serve(&self, _: u64, request: Request) -> Answering {
+    fn serve(&self, _: Caller, request: Request) -> Answering {
         let archive = self.0.clone();
         Box::pin(async move {
             let Request::Fetch(fetch) = request else { return Answer::Failed(String::new()) };

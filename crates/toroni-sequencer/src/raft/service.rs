@@ -1,0 +1,201 @@
+//! What a member answers.
+
+use std::sync::Arc;
+
+use openraft::raft::{AppendEntriesRequest, VoteRequest};
+use tokio::sync::oneshot;
+
+use super::applied::describe;
+use super::propose::Submitted;
+use super::shared::{Shared, failed};
+use super::types::{id_of, place_of, raft_entry_of, raft_vote_of, vote_of};
+use crate::entry::{Entry, MAX_MEMBERS, Place, Vote};
+use crate::rpc::{Answer, Answering, Appended, Caller, Request, Serve, SourceState};
+
+#[derive(Clone)]
+pub(super) struct Service(pub(super) Arc<Shared>);
+
+/// What a connection has to show for a request.
+fn refusal(caller: Caller, request: &Request) -> Option<&'static str> {
+    match request {
+        Request::Append { .. }
+        | Request::Vote { .. }
+        | Request::Snapshot { .. }
+        | Request::TakeOver { .. } => {
+            (caller.id >= MAX_MEMBERS as u64).then_some("only members replicate")
+        }
+        Request::Init(_) | Request::Add { .. } | Request::Remove(_) | Request::HandOver(_) => {
+            (!caller.is_trusted).then_some(
+                "this changes the group: without a key, ask a member on its own host, through 127.0.0.1 or ::1",
+            )
+        }
+        Request::Submit(_)
+        | Request::Source(_)
+        | Request::Status
+        | Request::Digest(_)
+        | Request::Fetch(_) => None,
+    }
+}
+
+impl Serve for Service {
+    fn serve(&self, caller: Caller, request: Request) -> Answering {
+        if let Some(why) = refusal(caller, &request) {
+            return Box::pin(async move { failed(why) });
+        }
+        let shared = Arc::clone(&self.0);
+        match request {
+            // Taken here and now, so that the commands of a connection stay in their order.
+            Request::Submit(batch) => {
+                let (answer, answered) = oneshot::channel();
+                let submitted = shared.submitted.try_send(Submitted { batch, answer });
+                Box::pin(async move {
+                    if submitted.is_err() {
+                        return failed("the leader has no room for more commands");
+                    }
+                    answered.await.unwrap_or_else(|_| failed("the member ends"))
+                })
+            }
+            request => Box::pin(async move { shared.answer(caller.id, request).await }),
+        }
+    }
+}
+
+impl Shared {
+    async fn answer(&self, from: u64, request: Request) -> Answer {
+        match request {
+            Request::Append { vote, previous, commit, entries } => {
+                self.append(vote, previous, commit, entries).await
+            }
+            Request::Vote { vote, last } => self.vote(vote, last).await,
+            Request::Snapshot { vote, bytes } => self.install(vote, bytes).await,
+            Request::Source(source) => self.source(source).await,
+            Request::Status => Answer::Status(Box::new(self.status())),
+            Request::Digest(number) => {
+                let digest = self.applied.lock().machine.digest_after(number);
+                Answer::Digest(digest.map(|digest| *digest.as_bytes()))
+            }
+            Request::Init(members) => self.init(members).await,
+            Request::Add { name, address } => self.add(name, address).await,
+            Request::Remove(name) => self.remove(&name).await,
+            Request::HandOver(name) => self.hand_over(&name).await,
+            Request::TakeOver { vote, last } => self.take_over(from, vote, last).await,
+            Request::Fetch(fetch) => {
+                self.archive.fetch(fetch).await.map_or_else(failed, Answer::Fetched)
+            }
+            Request::Submit(_) => failed("commands are submitted in their order"),
+        }
+    }
+
+    async fn append(
+        &self,
+        vote: Vote,
+        previous: Option<Place>,
+        commit: Option<Place>,
+        entries: Vec<Entry>,
+    ) -> Answer {
+        // Any error of storage stops openraft for good, so a full disk must not reach it.
+        let bytes: usize = entries.iter().map(|entry| entry.weight() + 64).sum();
+        if !entries.is_empty() && !self.has_room(bytes) {
+            return Answer::Appended(Appended::NoRoom);
+        }
+        let matched = entries.last().map(|entry| entry.place).or(previous);
+        let rpc = AppendEntriesRequest {
+            vote: raft_vote_of(vote),
+            prev_log_id: previous.map(id_of),
+            leader_commit: commit.map(id_of),
+            entries: entries.into_iter().map(raft_entry_of).collect(),
+        };
+        use openraft::raft::AppendEntriesResponse as Response;
+        Answer::Appended(match self.raft.append_entries(rpc).await {
+            Ok(Response::Success) => {
+                self.hear(matched.map(|place| (vote, place.index)));
+                Appended::All
+            }
+            Ok(Response::PartialSuccess(id)) => {
+                self.hear(None);
+                Appended::Part(id.as_ref().map(place_of))
+            }
+            Ok(Response::Conflict) => {
+                self.hear(None);
+                Appended::Conflict
+            }
+            Ok(Response::HigherVote(vote)) => Appended::Higher(vote_of(&vote)),
+            Err(error) => return failed(error),
+        })
+    }
+
+    async fn vote(&self, vote: Vote, last: Option<Place>) -> Answer {
+        if self.log.is_uncertain() {
+            return failed("it may lack entries since its host rebooted, so it does not vote");
+        }
+        self.patience.compare(self.log.ends().1, last);
+        match self.raft.vote(VoteRequest::new(raft_vote_of(vote), last.map(id_of))).await {
+            Ok(response) => {
+                if response.vote_granted {
+                    // The candidate has some time to show that it leads.
+                    self.hear(None);
+                }
+                Answer::Voted {
+                    vote: vote_of(&response.vote),
+                    granted: response.vote_granted,
+                    last: response.last_log_id.as_ref().map(place_of),
+                }
+            }
+            Err(error) => failed(error),
+        }
+    }
+
+    async fn install(&self, vote: Vote, bytes: Arc<[u8]>) -> Answer {
+        // As with an append: a full disk must not reach openraft.
+        if !self.log.reserve_snapshot(bytes.len()) || !self.has_room(0) {
+            return failed("its disk is full");
+        }
+        match describe(bytes.to_vec()) {
+            Err(error) => failed(error),
+            Ok(snapshot) => {
+                self.hear(None);
+                let last = snapshot.meta.last_log_id.as_ref().map(place_of);
+                let installed = self.raft.install_full_snapshot(raft_vote_of(vote), snapshot).await;
+                self.hear(last.filter(|_| installed.is_ok()).map(|place| (vote, place.index)));
+                installed.map_or_else(failed, |response| Answer::Installed(vote_of(&response.vote)))
+            }
+        }
+    }
+
+    /// What is known of a source, as a leader knows it: all that was committed before is applied.
+    async fn source(&self, source: u32) -> Answer {
+        if let Err(answer) = self.leads().await {
+            return answer;
+        }
+        let state = self.applied.lock();
+        Answer::Source(state.machine.source(source).map(|source| SourceState {
+            bus: source.bus,
+            session: source.session,
+            series: source.series,
+            next: source.next,
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entry::Members;
+
+    #[test]
+    fn who_is_not_trusted_changes_nothing() {
+        let stranger = Caller { id: u64::MAX, is_trusted: false };
+        for request in [
+            Request::Init(Members::default()),
+            Request::Add { name: "a".to_owned(), address: "b".to_owned() },
+            Request::Remove("a".to_owned()),
+            Request::HandOver("a".to_owned()),
+        ] {
+            assert!(refusal(stranger, &request).is_some(), "{request:?}");
+            assert!(refusal(Caller { is_trusted: true, ..stranger }, &request).is_none());
+        }
+        let take_over = Request::TakeOver { vote: Vote::default(), last: None };
+        assert!(refusal(Caller { is_trusted: true, ..stranger }, &take_over).is_some());
+        assert!(refusal(stranger, &Request::Status).is_none());
+    }
+}

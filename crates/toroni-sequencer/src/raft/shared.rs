@@ -1,0 +1,184 @@
+//! What the tasks of a member share, and how the member is.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use openraft::error::{CheckIsLeaderError, RaftError};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::time::Instant;
+use toroni_proto::wire::Keys;
+
+use super::applied::Applied;
+use super::elections::Patience;
+use super::propose::Submitted;
+use super::timing::Timing;
+use super::types::{Raft, members_of};
+use crate::entry::{Members, Vote};
+use crate::feed::Archive;
+use crate::log::Log;
+use crate::rpc::{Answer, MemberStatus, Status};
+
+/// Entries of commands leave so much room in the log for those that elections and changes of the members need.
+pub(super) const RESERVE_BYTES: usize = 16 << 10;
+
+pub(super) struct Shared {
+    pub(super) id: u64,
+    pub(super) feed: [u8; 16],
+    pub(super) keys: Option<Keys>,
+    pub(super) raft: Raft,
+    pub(super) log: Log,
+    pub(super) applied: Applied,
+    pub(super) archive: Archive,
+    pub(super) timing: Timing,
+    pub(super) submitted: mpsc::Sender<Submitted>,
+    /// Permits for entries that are under way.
+    pub(super) in_flight: Semaphore,
+    /// Who changes the members.
+    pub(super) changing: tokio::sync::Mutex<()>,
+    pub(super) handing_over: tokio::sync::Mutex<()>,
+    pub(super) hands_over: AtomicBool,
+    pub(super) needs_recovery: AtomicBool,
+    pub(super) full: AtomicBool,
+    pub(super) commands: AtomicU64,
+    pub(super) elections: AtomicU64,
+    pub(super) patience: Arc<Patience>,
+    appended: Mutex<Heard>,
+}
+
+/// What leaders have sent.
+#[derive(Clone, Copy)]
+struct Heard {
+    at: Instant,
+    /// Up to this index, the log is that of the leader with this vote.
+    matched: Option<(Vote, u64)>,
+}
+
+pub(super) fn failed(error: impl std::fmt::Display) -> Answer {
+    Answer::Failed(error.to_string())
+}
+
+impl Shared {
+    pub(super) fn new(
+        id: u64,
+        feed: [u8; 16],
+        keys: Option<Keys>,
+        (raft, log, applied): (Raft, Log, Applied),
+        submitted: mpsc::Sender<Submitted>,
+        (timing, patience): (Timing, Arc<Patience>),
+    ) -> Arc<Self> {
+        let archive = applied.lock().archive.clone();
+        Arc::new(Self {
+            id,
+            feed,
+            keys,
+            raft,
+            log,
+            applied,
+            archive,
+            timing,
+            submitted,
+            in_flight: Semaphore::new(super::propose::IN_FLIGHT),
+            changing: tokio::sync::Mutex::new(()),
+            handing_over: tokio::sync::Mutex::new(()),
+            hands_over: AtomicBool::new(false),
+            needs_recovery: AtomicBool::new(false),
+            full: AtomicBool::new(false),
+            commands: AtomicU64::new(0),
+            elections: AtomicU64::new(0),
+            patience,
+            appended: Mutex::new(Heard { at: Instant::now(), matched: None }),
+        })
+    }
+
+    /// Notes that a leader was heard, and up to where its log is here, too.
+    pub(super) fn hear(&self, matched: Option<(Vote, u64)>) {
+        let mut heard = self.appended.lock().unwrap_or_else(PoisonError::into_inner);
+        *heard = Heard { at: Instant::now(), matched: matched.or(heard.matched) };
+    }
+
+    /// When a leader was heard last.
+    pub(super) fn heard(&self) -> Instant {
+        self.appended.lock().unwrap_or_else(PoisonError::into_inner).at
+    }
+
+    /// Up to which index the log is that of the leader with this vote.
+    pub(super) fn matched(&self) -> Option<(Vote, u64)> {
+        self.appended.lock().unwrap_or_else(PoisonError::into_inner).matched
+    }
+
+    /// The members, as the newest entry of the log says, committed or not.
+    pub(super) fn members(&self) -> Members {
+        members_of(self.raft.metrics().borrow().membership_config.membership())
+    }
+
+    /// Whether the log has room for entries of commands with so many bytes. Keeps the answer for the status.
+    pub(super) fn has_room(&self, bytes: usize) -> bool {
+        let has_room = self.log.has_room(bytes + RESERVE_BYTES);
+        self.full.store(!has_room, Ordering::Relaxed);
+        has_room
+    }
+
+    /// Whether this member is the only one that votes.
+    pub(super) fn is_alone(&self) -> bool {
+        let voters = self.members().voters;
+        !voters.is_empty() && voters.iter().all(|set| set.iter().eq([&self.id]))
+    }
+
+    /// Why this member must not be elected, if there is a reason.
+    pub(super) fn cannot_lead(&self) -> Option<&'static str> {
+        if self.log.is_uncertain() {
+            return Some("it may lack entries since its host rebooted");
+        }
+        // A leader begins with an entry of its own.
+        (!self.log.has_room(RESERVE_BYTES / 2)).then_some("its disk is full")
+    }
+
+    /// Makes sure that this member leads, and that everything that was committed before is applied.
+    pub(super) async fn leads(&self) -> Result<(), Answer> {
+        match self.raft.ensure_linearizable().await {
+            Ok(_) => Ok(()),
+            Err(RaftError::APIError(CheckIsLeaderError::ForwardToLeader(to))) => {
+                let address = to.leader_node.map(|member| member.address);
+                Err(Answer::NotLeader(to.leader_id.zip(address)))
+            }
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    pub(super) fn status(&self) -> Status {
+        let metrics = self.raft.metrics().borrow().clone();
+        let Members { voters, members } = members_of(metrics.membership_config.membership());
+        let behind: BTreeMap<u64, Option<u64>> =
+            members.keys().map(|id| (*id, self.behind(*id))).collect();
+        let members = members.into_iter().map(|(id, member)| MemberStatus {
+            id,
+            name: member.name,
+            address: member.address,
+            votes: voters.iter().all(|set| set.contains(&id)),
+            behind: behind.get(&id).copied().flatten(),
+        });
+        let (purged, last) = self.log.ends();
+        let state = self.applied.lock();
+        Status {
+            id: self.id,
+            term: metrics.current_term,
+            leader: metrics.current_leader,
+            last,
+            applied: state.last,
+            purged,
+            series: state.machine.series(),
+            next: state.machine.next(),
+            digest: *state.machine.digest().as_bytes(),
+            first: self.archive.first(),
+            elections: self.elections.load(Ordering::Relaxed),
+            in_flight: self.commands.load(Ordering::Relaxed),
+            room: self.log.free_bytes(),
+            full: self.full.load(Ordering::Relaxed),
+            uncertain: self.log.is_uncertain(),
+            needs_recovery: self.needs_recovery.load(Ordering::Relaxed),
+            hands_over: self.hands_over.load(Ordering::Relaxed),
+            members: members.collect(),
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Members are added, removed, and told to lead; and a group is recovered from one of its logs.
+
+use toroni_testkit::Random;
+
+use super::super::super::recover;
+use super::senders::{Load, submission};
+use super::*;
+use crate::batch::Open;
+use crate::machine::Outcome;
+
+fn add(cluster: &Cluster<'_>, id: usize) -> Request {
+    Request::Add { name: format!("m{id}"), address: cluster.addresses[id].clone() }
+}
+
+fn remove(id: usize) -> Request {
+    Request::Remove(format!("m{id}"))
+}
+
+async fn refused(link: &Link, request: Request, why: &str) {
+    match control(link, request).await {
+        Answer::Failed(reason) if reason.contains(why) => {}
+        answer => panic!("{answer:?}, not {why}"),
+    }
+}
+
+#[test]
+fn a_member_is_replaced_by_one_with_an_empty_log_while_commands_flow() {
+    let mut random = Random::from_environment();
+    let mut cluster = Cluster::new(3, Setup::default());
+    runtime(2).block_on(async {
+        init(&cluster).await;
+        let links = cluster.links();
+        let leads = until("a leader", async || leader(&links).await).await;
+        let load = Load::start(&cluster, &mut random);
+        load.progress().await;
+        let lost = (leads + 1) % 3;
+
+        // A disk is lost. The member comes back under its name, with an empty log.
+        cluster.kill(lost);
+        fs::remove_dir_all(cluster.log(lost)).expect("removed");
+        cluster.start(lost);
+        load.progress().await;
+        let again = add(&cluster, lost);
+        until("the refusal", async || match control(&links[leads], again.clone()).await {
+            Answer::Failed(reason) if reason.contains("remove it first, then add it") => Some(()),
+            // It does not listen yet.
+            Answer::Failed(_) => None,
+            answer => panic!("{answer:?}"),
+        })
+        .await;
+        refused(&links[leads], remove(leads), "leads").await;
+        refused(&links[leads], Request::Remove("z".to_owned()), "no member z").await;
+        assert!(matches!(
+            control(&links[(leads + 2) % 3], again.clone()).await,
+            Answer::NotLeader(_)
+        ));
+        change(&links, remove(lost)).await;
+        let members = |status: Status| {
+            status.members.iter().map(|member| (member.id, member.votes)).collect::<Vec<_>>()
+        };
+        until("two members", async || {
+            (members(status(&links[leads]).await?).len() == 2).then_some(())
+        })
+        .await;
+        let leads = change(&links, again.clone()).await;
+        let known = status(&links[leads]).await.expect("it answers");
+        assert_eq!(members(known), [(0, true), (1, true), (2, true)]);
+        // Once more does no harm.
+        assert_eq!(control(&links[leads], again).await, Answer::Done);
+
+        // Now the group lives without the third one.
+        let other = (0..3).find(|id| *id != leads && *id != lost).expect("there are three");
+        cluster.kill(other);
+        load.progress().await;
+        cluster.start(other);
+        load.end_and_check(&mut cluster, &[0, 1, 2]).await;
+    });
+}
+
+#[test]
+fn a_member_that_has_entries_of_its_own_is_refused() {
+    let cluster = Cluster::new(2, Setup::default());
+    runtime(2).block_on(async {
+        // Two groups of the same feed.
+        begin(&cluster.addresses, 0..1).await;
+        begin(&cluster.addresses, 1..2).await;
+        let links = cluster.links();
+        until("a leader", async || status(&links[0]).await?.leader).await;
+        refused(&links[0], add(&cluster, 1), "start it with an empty directory").await;
+    });
+}
+
+#[test]
+fn a_leader_hands_over_and_no_command_is_lost() {
+    let mut random = Random::from_environment();
+    let mut cluster = Cluster::new(3, Setup::default());
+    runtime(2).block_on(async {
+        init(&cluster).await;
+        let links = cluster.links();
+        let mut leads = until("a leader", async || leader(&links).await).await;
+        let load = Load::start(&cluster, &mut random);
+        let mut stalls = vec![];
+        for _ in 0..6 {
+            load.progress().await;
+            load.stall_ms();
+            let heir = (leads + 1 + random.index(2)) % 3;
+            // A loaded machine may elect another leader in between.
+            change(&links, Request::HandOver(format!("m{heir}"))).await;
+            leads = until("the heir leads", async || {
+                leader(&links).await.filter(|leads| *leads == heir)
+            })
+            .await;
+            load.progress().await;
+            stalls.push(load.stall_ms());
+        }
+        // To one that is away: the leader stays, and takes commands again.
+        let away = (leads + 1) % 3;
+        cluster.kill(away);
+        let to_nobody = Request::HandOver(format!("m{away}"));
+        refused(&links[leads], to_nobody, "does not lead").await;
+        load.progress().await;
+        cluster.start(away);
+        load.end_and_check(&mut cluster, &[0, 1, 2]).await;
+        println!("stalls in ms: {stalls:?}");
+    });
+}
+
+#[test]
+fn one_log_of_three_becomes_a_group_of_its_own() {
+    let mut random = Random::from_environment();
+    let mut cluster = Cluster::new(3, Setup::default());
+    runtime(2).block_on(async {
+        init(&cluster).await;
+        let links = cluster.links();
+        let leads = until("a leader", async || leader(&links).await).await;
+        let load = Load::start(&cluster, &mut random);
+        load.progress().await;
+        let told = load.end().await;
+        let before = equal(&links).await;
+        let series = status(&links[leads]).await.expect("it answers").series;
+        (0..3).for_each(|id| cluster.kill(id));
+
+        let kept = (leads + 1) % 3;
+        let found = recover(&cluster.log(kept), Options::default()).expect("a log of a group");
+        assert_eq!((found.id, found.member.name.clone()), (kept as u64, format!("m{kept}")));
+        assert_eq!(found.next, before.0);
+        assert!(found.certain <= found.next, "{found:?}");
+        assert!(found.certain > told.iter().map(|told| told.len() as u64).sum::<u64>() / 2);
+        assert!(found.series > series);
+        let foreign = recover(&cluster.directory.join("empty"), Options::default());
+        assert!(foreign.is_err_and(|error| error.to_string().contains("never part of a group")));
+
+        // The others come back, and cannot disturb the new group, though they are a majority of the old one.
+        (0..3).for_each(|id| cluster.start(id));
+        let recovered = until("the new series", async || {
+            status(&links[kept]).await.filter(|status| status.series == found.series)
+        })
+        .await;
+        assert_eq!(recovered.next, before.0 + 1);
+        assert_eq!(recovered.members.len(), 1);
+        let open = Command::Open(Open { source: 7, series: 9, session: 1, bus: [7; 16] });
+        let outcome =
+            until("an event", async || match call(&links[kept], submission(&[open])).await? {
+                Answer::Outcomes(outcomes) => outcomes.first().copied(),
+                _ => None,
+            })
+            .await;
+        assert!(matches!(outcome, Outcome::Sequenced(_) | Outcome::Duplicate));
+        let other = until("a leader of the old group", async || {
+            leader(&links).await.filter(|leads| *leads != kept)
+        });
+        let _ = tokio::time::timeout(Duration::from_secs(5), other).await;
+        let now = status(&links[kept]).await.expect("it answers");
+        assert_eq!((now.leader, now.series), (Some(kept as u64), found.series));
+    });
+}

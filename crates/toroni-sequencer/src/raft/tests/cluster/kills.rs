@@ -1,0 +1,136 @@
+//! Members are killed again and again.
+
+use toroni_testkit::Random;
+
+use super::senders::{Load, submission};
+use super::*;
+use crate::batch::{CommandId, Open};
+use crate::machine::Outcome;
+
+#[test]
+fn commands_keep_one_order_while_leaders_are_killed() {
+    let kills = std::env::var("TORONI_KILLS").map_or(8, |kills| kills.parse().expect("a number"));
+    let mut random = Random::from_environment();
+    let mut cluster = Cluster::new(3, Setup::default());
+    runtime(2).block_on(async {
+        init(&cluster).await;
+        let links = cluster.links();
+        until("a leader", async || leader(&links).await).await;
+        let load = Load::start(&cluster, &mut random);
+        let mut stalls = vec![];
+        for _ in 0..kills {
+            load.progress().await;
+            tokio::time::sleep(Duration::from_millis(random.below(200))).await;
+            let id = until("a leader", async || leader(&links).await).await;
+            load.stall_ms();
+            cluster.kill(id);
+            // At times a majority must live without it for longer.
+            if random.below(2) == 0 {
+                load.progress().await;
+            }
+            cluster.start(id);
+            load.progress().await;
+            stalls.push(load.stall_ms());
+        }
+        let next = load.end_and_check(&mut cluster, &[0, 1, 2]).await;
+        println!("{kills} leaders killed, {next} events, stalls in ms: {stalls:?}");
+    });
+}
+
+#[test]
+fn a_member_that_was_away_for_longer_than_the_log_gets_a_snapshot() {
+    let mut random = Random::from_environment();
+    let mut cluster = Cluster::new(3, Setup { segment: SMALL, ..Setup::default() });
+    runtime(2).block_on(async {
+        init(&cluster).await;
+        let links = cluster.links();
+        let leads = until("a leader", async || leader(&links).await).await;
+        let away = (leads + 1 + random.index(2)) % 3;
+        cluster.kill(away);
+        let load = Load::start(&cluster, &mut random);
+        until("the log is purged", async || {
+            status(&links[leads]).await?.purged.filter(|place| place.index > 9)
+        })
+        .await;
+        let told = load.end().await;
+        cluster.start(away);
+        let state = equal(&links).await;
+        assert!(state.0 > told.iter().map(|told| told.len() as u64).sum::<u64>());
+        // All of them begin from snapshots.
+        (0..3).for_each(|id| cluster.kill(id));
+        (0..3).for_each(|id| cluster.start(id));
+        // What is committed is known when a leader has its first entry.
+        until("the same state", async || common(&links).await.filter(|found| *found == state))
+            .await;
+    });
+}
+
+#[test]
+fn a_member_alone_goes_on_after_a_kill() {
+    let mut cluster = Cluster::new(1, Setup::default());
+    runtime(2).block_on(async {
+        init(&cluster).await;
+        let links = cluster.links();
+        let open = Command::Open(Open { source: 1, series: 9, session: 1, bus: [3; 16] });
+        until("a leader", async || leader(&links).await).await;
+        let first = call(&links[0], submission(&[open])).await;
+        // After the event that begins the series.
+        assert_eq!(first, Some(Answer::Outcomes(vec![Outcome::Sequenced(1)])));
+        cluster.kill(0);
+        cluster.start(0);
+        until("a leader", async || leader(&links).await).await;
+        let again = until("an answer", async || match call(&links[0], submission(&[open])).await {
+            Some(Answer::Outcomes(outcomes)) => Some(outcomes),
+            _ => None,
+        });
+        assert_eq!(again.await, [Outcome::Duplicate]);
+    });
+}
+
+/// Several entries are under way at once, and later ones are shorter.
+#[test]
+fn what_a_connection_submits_stays_in_its_order() {
+    let cluster = Cluster::new(1, Setup::default());
+    runtime(2).block_on(async {
+        init(&cluster).await;
+        let links = cluster.links();
+        until("a leader", async || leader(&links).await).await;
+        let open = Command::Open(Open { source: 1, series: 9, session: 1, bus: [3; 16] });
+        until("a series", async || call(&links[0], submission(&[open])).await).await;
+        let payload = vec![7; 60 << 10];
+        for round in 0..60 {
+            let calls = (0..8).map(|place| {
+                let id = CommandId { source: 1, series: 9, number: round * 8 + place };
+                let payload = &payload[..payload.len() >> (place % 4 * 4)];
+                let publish = Publish { id, to_descendants: false, topic: "t", payload };
+                let (link, request) = (links[0].clone(), submission(&[Command::Publish(publish)]));
+                async move { link.call(&request).await }
+            });
+            for answer in futures_in_order(calls).await {
+                let Ok(Answer::Outcomes(outcomes)) = answer else { panic!("{answer:?}") };
+                assert!(matches!(outcomes[..], [Outcome::Sequenced(_)]), "{outcomes:?}");
+            }
+        }
+    });
+}
+
+/// Begins each future before the next one, and returns what they come to.
+async fn futures_in_order<T>(futures: impl Iterator<Item = impl Future<Output = T>>) -> Vec<T> {
+    let mut running: Vec<_> = futures.map(Box::pin).collect();
+    let mut done: Vec<Option<T>> = running.iter().map(|_| None).collect();
+    std::future::poll_fn(|context| {
+        for (future, done) in running.iter_mut().zip(&mut done) {
+            if done.is_none()
+                && let std::task::Poll::Ready(value) = future.as_mut().poll(context)
+            {
+                *done = Some(value);
+            }
+        }
+        match done.iter().all(Option::is_some) {
+            true => std::task::Poll::Ready(()),
+            false => std::task::Poll::Pending,
+        }
+    })
+    .await;
+    done.into_iter().flatten().collect()
+}

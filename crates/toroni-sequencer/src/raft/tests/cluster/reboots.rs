@@ -1,0 +1,133 @@
+//! Hosts reboot before entries were synced. What the log recorded of the boot is changed on the disk, and entries that were
+//! answered are cut off, as after a power failure.
+
+use toroni_testkit::Random;
+
+use super::senders::Load;
+use super::*;
+use crate::log::Log;
+
+const LOOSE: Setup<'_> =
+    Setup { segment: LARGE, sync: Sync::Interval, hosts: &[], small_disk: None };
+
+/// Kills a member, and has it lose its last entries and its boot.
+fn lose_power(cluster: &mut Cluster<'_>, id: usize, entries: u64) {
+    cluster.kill(id);
+    let directory = cluster.log(id);
+    let log = Log::open(&directory, Options { sync: Sync::Interval, ..Options::default() });
+    let log = log.expect("opened");
+    let last = log.ends().1.expect("it has entries").index;
+    log.truncate((last + 1).saturating_sub(entries).max(1)).expect("cut");
+    drop(log);
+    Log::forget_boot(&directory).expect("written");
+}
+
+#[test]
+fn a_member_that_lost_answered_entries_does_not_vote_before_it_has_them() {
+    let mut random = Random::from_environment();
+    let mut cluster = Cluster::new(3, LOOSE);
+    runtime(2).block_on(async {
+        init(&cluster).await;
+        let links = cluster.links();
+        let leads = until("a leader", async || leader(&links).await).await;
+        let load = Load::start(&cluster, &mut random);
+        load.progress().await;
+        // One of three loses its last entries, while the leader lives: the leader brings them again.
+        lose_power(&mut cluster, (leads + 1) % 3, 20);
+        cluster.start((leads + 1) % 3);
+        load.progress().await;
+        until("certain again", async || {
+            status(&links[(leads + 1) % 3]).await.filter(|status| !status.uncertain)
+        })
+        .await;
+
+        // A leader and one that holds the rest: committed entries are on these two alone.
+        let leads = until("a leader", async || leader(&links).await).await;
+        let (has_all, behind) = ((leads + 1) % 3, (leads + 2) % 3);
+        cluster.kill(behind);
+        load.progress().await;
+        let told = load.end().await;
+        let before = status(&links[leads]).await.expect("it answers");
+        cluster.kill(leads);
+        lose_power(&mut cluster, has_all, 50);
+        cluster.start(has_all);
+        cluster.start(behind);
+        // Together they would be a majority, and have not what was committed. Neither leads.
+        until("uncertain", async || {
+            status(&links[has_all]).await.filter(|status| status.uncertain)
+        })
+        .await;
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        assert_eq!(status(&links[has_all]).await.expect("it answers").term, before.term);
+        assert_ne!(leader(&links).await, Some(has_all));
+        assert_ne!(leader(&links).await, Some(behind));
+        // The only one that has all comes back. Nothing is lost.
+        cluster.start(leads);
+        let after = until("all events again", async || {
+            common(&links).await.filter(|(next, _)| *next >= before.next)
+        })
+        .await;
+        assert!(after.0 > told.iter().map(|told| told.len() as u64).sum::<u64>());
+        for link in &links {
+            until("certain", async || status(link).await.filter(|status| !status.uncertain)).await;
+        }
+    });
+}
+
+#[test]
+fn a_majority_that_lost_power_waits_for_a_recovery_and_says_so() {
+    let mut random = Random::from_environment();
+    let mut cluster = Cluster::new(3, LOOSE);
+    runtime(2).block_on(async {
+        init(&cluster).await;
+        let links = cluster.links();
+        let leads = until("a leader", async || leader(&links).await).await;
+        let load = Load::start(&cluster, &mut random);
+        load.progress().await;
+        load.end().await;
+        // The leader is one of them: it must not lead on. All are off, so that nobody is elected meanwhile.
+        let other = (leads + 1) % 3;
+        (0..3).for_each(|id| cluster.kill(id));
+        lose_power(&mut cluster, leads, 5);
+        lose_power(&mut cluster, other, 5);
+        (0..3).for_each(|id| cluster.start(id));
+        for id in [leads, other] {
+            until("it says that a recovery is needed", async || {
+                status(&links[id]).await.filter(|status| status.needs_recovery)
+            })
+            .await;
+        }
+        assert_eq!(leader(&links).await, None);
+    });
+}
+
+#[test]
+fn a_member_alone_begins_a_new_series_after_a_power_failure() {
+    let mut random = Random::from_environment();
+    let mut cluster = Cluster::new(1, LOOSE);
+    runtime(2).block_on(async {
+        init(&cluster).await;
+        let links = cluster.links();
+        let load = Load::start(&cluster, &mut random);
+        load.progress().await;
+        load.end().await;
+        let before = status(&links[0]).await.expect("it answers");
+        assert_ne!(before.series, 0);
+        lose_power(&mut cluster, 0, 1);
+        cluster.start(0);
+        let after = until("a new series", async || {
+            status(&links[0]).await.filter(|status| status.series > before.series)
+        })
+        .await;
+        assert!(after.next <= before.next + 1);
+        until("certain", async || status(&links[0]).await.filter(|status| !status.uncertain)).await;
+        // A kill alone begins none.
+        cluster.kill(0);
+        cluster.start(0);
+        let again = until("the same events", async || {
+            status(&links[0]).await.filter(|status| status.next == after.next)
+        })
+        .await;
+        assert_eq!(again.series, after.series);
+    });
+}
