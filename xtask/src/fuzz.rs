@@ -57,6 +57,7 @@ const TARGETS: &[Target] = &[
     Target { name: "connections", longest: 480 },
     Target { name: "batches", longest: 600 },
     Target { name: "node_file", longest: 1200 },
+    Target { name: "requests", longest: 600 },
 ];
 
 /// Targets that need the program, or the library with its crash points. A feature of the same name adds it.

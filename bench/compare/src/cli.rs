@@ -7,6 +7,7 @@ use toroni_bench_harness::experiment::connections;
 use toroni_bench_harness::options::Output;
 
 use crate::net::Net;
+use crate::sequencer::{Sequencer, SequencerMember};
 
 #[derive(Parser)]
 #[command(
@@ -17,6 +18,7 @@ use crate::net::Net;
   cargo run --release -p toroni-bench -- floors
   cargo run --release -p toroni-bench -- machines
   cargo run --release -p toroni-bench -- net crybaby --quick
+  cargo run --release -p toroni-bench -- sequencer --seconds 5
   cargo run --release -p toroni-bench -- peers latency --quick
   cargo run --release -p toroni-bench -- peers throughput --peer aeron --peer tcp --json
 
@@ -52,6 +54,11 @@ pub(crate) enum Command {
     Proactor(ProactorWithPeers),
     /// Measure the protocol between hosts, which are network namespaces, beside plain datagrams. Needs root
     Net(Net),
+    /// Measure the sequencer beside a TCP connection and NATS JetStream, all on this host
+    Sequencer(Sequencer),
+    /// Run a member of the sequencer
+    #[command(hide = true)]
+    SequencerMember(SequencerMember),
     /// Run a child process of a run
     #[command(hide = true)]
     Child,

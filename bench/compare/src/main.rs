@@ -6,6 +6,7 @@
 //!   net/       the network protocol between hosts, beside plain datagrams
 //!   floors/    copies, cache lines, wake-ups
 //!   peers/     contenders, in turn, on the bench harness; ratios and goals
+//!   sequencer/ the sequencer, beside TCP and NATS JetStream
 //!   proactor   the connections of the proactor paper, with tokio and compio
 //! ```
 //!
@@ -23,6 +24,7 @@ mod machines;
 mod net;
 mod peers;
 mod proactor;
+mod sequencer;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -58,6 +60,10 @@ fn main() -> ExitCode {
         Command::Proactor(options) => check_plots(options.output.plot.as_slice())
             .and_then(|()| proactor::run(&options))
             .and_then(|report| print(&[report], &options.output)),
+        Command::Sequencer(options) => {
+            sequencer::report(&options).and_then(|report| print(&[report], &options.output))
+        }
+        Command::SequencerMember(options) => sequencer::member(options),
         Command::Child => {
             // The child has reported the error to its parent, which reports it to the user.
             let done = child::run(|child| {

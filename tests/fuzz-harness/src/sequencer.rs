@@ -1,7 +1,22 @@
-//! Any bytes as a batch of commands, and as a snapshot of the state machine.
+//! Any bytes as a batch of commands, as a snapshot of the state machine, and as what members ask and answer.
 
 use toroni_sequencer::batch::{Batch, Builder};
 use toroni_sequencer::machine::{Machine, Outcome};
+use toroni_sequencer::rpc::{Answer, Request};
+
+/// A request or an answer has one encoding only.
+pub fn messages(bytes: &[u8]) {
+    let mut again = vec![];
+    if let Ok(request) = Request::decode(bytes) {
+        request.encode(&mut again);
+        assert_eq!(again, bytes);
+    }
+    again.clear();
+    if let Ok(answer) = Answer::decode(bytes) {
+        answer.encode(&mut again);
+        assert_eq!(again, bytes);
+    }
+}
 
 /// Bytes that are accepted must be the only encoding of what they mean. If a batch is applied twice, no command becomes
 /// an event twice.

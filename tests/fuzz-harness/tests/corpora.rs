@@ -65,6 +65,11 @@ fn connections_of_the_corpus() {
 }
 
 #[test]
+fn requests_of_the_corpus() {
+    repeat("requests", sequencer::messages);
+}
+
+#[test]
 fn batches_of_the_corpus() {
     repeat("batches", sequencer::fuzz);
 }

@@ -92,6 +92,7 @@ pub(super) const CRATES: &[Crate] = &[
             "toroni-machines",
             "toroni-net",
             "toroni-proto",
+            "toroni-sequencer",
             "toroni-testkit",
         ],
         foreign: None,
