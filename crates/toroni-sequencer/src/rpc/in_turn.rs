@@ -1,69 +1,88 @@
 //! Members that a thread without a runtime asks, one until it fails, and then the next.
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::link::{Link, LinkError, Target};
 use super::message::{Answer, Request};
 
+/// How often a silent member is asked whether it answers again.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+/// It has to answer within this time.
+const ANSWER_TIME: Duration = Duration::from_secs(3);
+
 /// Members of a group, one of whom is asked.
+///
+/// A member that did not answer is passed over until it answers again, so that a stopped member delays its callers once
+/// and not in each round. Tasks find out beside the calls. If all members are silent, each has its turn.
 #[derive(Debug)]
 pub(crate) struct InTurn {
-    /// The members, by their addresses.
-    links: Vec<(String, Link)>,
+    members: Vec<Asked>,
     at: usize,
-    /// The member that did not answer last.
-    silent: Option<usize>,
     runtime: Runtime,
+}
+
+#[derive(Debug)]
+struct Asked {
+    address: String,
+    link: Link,
+    is_silent: Arc<AtomicBool>,
 }
 
 impl InTurn {
     /// Makes links to these members; at least one.
     pub(crate) fn new(members: Vec<Target>) -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        let links = {
+        let members = {
             let _inside = runtime.enter();
-            members.into_iter().map(|member| (member.address.clone(), Link::new(member))).collect()
+            let asked = |target: Target| Asked {
+                address: target.address.clone(),
+                link: Link::new(target),
+                is_silent: Arc::default(),
+            };
+            members.into_iter().map(asked).collect()
         };
-        Ok(Self { links, at: 0, silent: None, runtime })
+        Ok(Self { members, at: 0, runtime })
     }
 
     /// Asks the member whose turn it is, and waits no longer than this.
-    pub(crate) fn call(&mut self, request: &Request, limit: Duration) -> Result<Answer, LinkError> {
-        let call = self.links[self.at].1.call(request);
+    pub(crate) fn call(&self, request: &Request, limit: Duration) -> Result<Answer, LinkError> {
+        let Asked { link, is_silent, .. } = &self.members[self.at];
         let late = || LinkError::Unreachable("no answer".to_owned());
-        let answer = self
-            .runtime
-            .block_on(async { timeout(limit, call).await.unwrap_or_else(|_| Err(late())) });
-        if answer.is_err() {
-            self.silent = Some(self.at);
+        let answer = self.runtime.block_on(async {
+            timeout(limit, link.call(request)).await.unwrap_or_else(|_| Err(late()))
+        });
+        if answer.is_ok() {
+            is_silent.store(false, Ordering::Relaxed);
+        } else if !is_silent.swap(true, Ordering::Relaxed) {
+            self.runtime.spawn(until_it_answers(link.clone(), Arc::clone(is_silent)));
         }
         answer
     }
 
-    /// Turns to the next member.
+    /// Turns to the next member that is not silent, if there is one, and else to the next.
     pub(crate) fn turn(&mut self) {
-        self.at = (self.at + 1) % self.links.len();
+        let count = self.members.len();
+        let next = |step: usize| (self.at + step) % count;
+        self.at = (1..=count).map(next).find(|at| !self.is_silent(*at)).unwrap_or_else(|| next(1));
+    }
+
+    fn is_silent(&self, at: usize) -> bool {
+        self.members[at].is_silent.load(Ordering::Relaxed)
     }
 
     /// Turns to the member that leads, as the one whose turn it is says, or to the next one.
     pub(crate) fn turn_to(&mut self, leader: Option<&str>) {
-        let named = self.links.iter().position(|(address, _)| Some(address.as_str()) == leader);
+        let named = self.members.iter().position(|member| Some(member.address.as_str()) == leader);
         // Until another one is elected, the others name the one that was lost.
-        match named.filter(|named| *named != self.at && Some(*named) != self.silent) {
+        match named.filter(|named| *named != self.at && !self.is_silent(*named)) {
             Some(named) => self.at = named,
-            None => {
-                let asked = self.at;
-                self.turn();
-                if asked != self.at && Some(self.at) == self.silent {
-                    // It is asked when no other one leads.
-                    self.silent = None;
-                    self.turn();
-                }
-            }
+            None => self.turn(),
         }
     }
 
@@ -74,6 +93,16 @@ impl InTurn {
 
     /// Returns how many members there are.
     pub(crate) const fn count(&self) -> usize {
-        self.links.len()
+        self.members.len()
+    }
+}
+
+/// Asks a silent member until it answers, or a call has found out that it does.
+async fn until_it_answers(link: Link, is_silent: Arc<AtomicBool>) {
+    while is_silent.load(Ordering::Relaxed) {
+        sleep(ASK_AGAIN).await;
+        if let Ok(Ok(_)) = timeout(ANSWER_TIME, link.call(&Request::Status)).await {
+            is_silent.store(false, Ordering::Relaxed);
+        }
     }
 }

@@ -362,3 +362,35 @@ async fn requests_of_all_connections_share_a_bounded_memory() {
     let answer = timeout(LIMIT, Link::new(target(u64::MAX)).call(&Request::Status)).await;
     assert!(matches!(answer, Ok(Ok(_))), "{answer:?}");
 }
+
+#[test]
+fn a_silent_member_is_passed_over_until_it_answers() {
+    const SHORT: Duration = Duration::from_millis(200);
+    let servers = tokio::runtime::Runtime::new().expect("a runtime");
+    let (other, _) = servers.block_on(serve(keys(1)));
+    // The kernel takes connections, and nobody answers: so is a member that was stopped.
+    let stopped = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = stopped.local_addr().expect("bound").to_string();
+    let targets = vec![target(&address, keys(1)), target(&other, keys(1))];
+    let mut members = InTurn::new(targets).expect("a runtime");
+    members.call(&Request::Status, SHORT).expect_err("silent");
+    for _ in 0..4 {
+        members.turn();
+        assert_eq!(members.at(), 1, "the silent member has its turn");
+        members.call(&Request::Status, LIMIT).expect("answered");
+    }
+    let identity = Identity { feed: [1; 16], keys: keys(1), own: Peer { log: [2; 16], id: 3 } };
+    stopped.set_nonblocking(true).expect("set");
+    servers.spawn(async move {
+        let listener = TcpListener::from_std(stopped).expect("a listener");
+        listen(listener, identity, Arc::new(Counts::default())).await;
+    });
+    let begun = std::time::Instant::now();
+    while members.at() == 1 {
+        assert!(begun.elapsed() < LIMIT, "the member answers and has no turn");
+        std::thread::sleep(Duration::from_millis(10));
+        members.call(&Request::Status, LIMIT).expect("answered");
+        members.turn();
+    }
+    members.call(&Request::Status, LIMIT).expect("answered");
+}
