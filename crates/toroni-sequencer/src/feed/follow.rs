@@ -162,9 +162,10 @@ impl Follower {
     /// If the bus cannot be opened, another follower writes to it, or no thread be started.
     pub fn start(options: FollowerOptions) -> Result<Self, FollowError> {
         let FollowerOptions { bus, feed, members, start, on_divergence } = options;
+        let members = in_turn(members)?;
         let bus = EventBus::open(&bus, &feed, &feed)?;
         let ends = Arc::new(AtomicBool::new(false));
-        let mut following = Following::new(bus, members, Arc::clone(&ends))?;
+        let mut following = Following::new(bus, members, Arc::clone(&ends));
         following.on_divergence = on_divergence;
         let followed = following.followed.clone();
         let thread = std::thread::Builder::new().name("toroni-feed".to_owned());
@@ -211,6 +212,29 @@ impl Drop for Follower {
     }
 }
 
+/// Returns the members to ask.
+pub(super) fn in_turn(members: Vec<Target>) -> Result<InTurn, FollowError> {
+    if members.is_empty() {
+        return Err(FollowError::NoMembers);
+    }
+    Ok(InTurn::new(members)?)
+}
+
+/// Asks the member whose turn it is for events from a number on.
+pub(super) fn fetch(members: &InTurn, from: u64) -> Option<Fetched> {
+    let fetch = Request::Fetch(Fetch { from, max_bytes: ASK_BYTES, wait: WAIT });
+    match members.call(&fetch, ANSWER_TIME) {
+        Ok(Answer::Fetched(fetched)) => Some(fetched),
+        _ => None,
+    }
+}
+
+/// Turns to the next member, after a pause.
+pub(super) fn turn(members: &mut InTurn) {
+    members.turn();
+    std::thread::sleep(AGAIN);
+}
+
 /// Brings events from members to a bus, step by step.
 pub(super) struct Following {
     pub(super) bus: EventBus,
@@ -228,18 +252,11 @@ pub(super) struct Following {
 }
 
 impl Following {
-    pub(super) fn new(
-        bus: EventBus,
-        members: Vec<Target>,
-        ends: Arc<AtomicBool>,
-    ) -> Result<Self, FollowError> {
-        if members.is_empty() {
-            return Err(FollowError::NoMembers);
-        }
+    pub(super) fn new(bus: EventBus, members: InTurn, ends: Arc<AtomicBool>) -> Self {
         let agreed = bus.next();
-        Ok(Self {
+        Self {
             bus,
-            members: InTurn::new(members)?,
+            members,
             ends,
             on_divergence: OnDivergence::Stop,
             chain: None,
@@ -247,7 +264,7 @@ impl Following {
             lacking: BTreeMap::new(),
             lacking_since: None,
             followed: Followed::default(),
-        })
+        }
     }
 
     fn ends(&self) -> bool {
@@ -267,27 +284,16 @@ impl Following {
         Ok(())
     }
 
-    /// Asks the member whose turn it is.
-    pub(super) fn fetch(&mut self, from: u64) -> Option<Fetched> {
-        let fetch = Request::Fetch(Fetch { from, max_bytes: ASK_BYTES, wait: WAIT });
-        match self.members.call(&fetch, ANSWER_TIME) {
-            Ok(Answer::Fetched(fetched)) => Some(fetched),
-            _ => None,
-        }
+    fn fetch(&self, from: u64) -> Option<Fetched> {
+        fetch(&self.members, from)
     }
 
-    /// Turns to the next member, after a pause.
-    pub(super) fn turn(&mut self) {
-        self.members.turn();
-        std::thread::sleep(AGAIN);
+    fn turn(&mut self) {
+        turn(&mut self.members);
     }
 
     pub(super) const fn followed(&self) -> &Followed {
         &self.followed
-    }
-
-    pub(super) const fn members(&self) -> usize {
-        self.members.count()
     }
 
     /// Asks for the next events, and writes what comes.

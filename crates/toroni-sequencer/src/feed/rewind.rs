@@ -7,8 +7,8 @@ use toroni::BusConfig;
 
 use super::FollowError;
 use super::event_bus::EventBus;
-use super::follow::Following;
-use crate::rpc::{Fetched, Target};
+use super::follow::{Following, fetch, in_turn, turn};
+use crate::rpc::{Fetched, InTurn, Target};
 
 /// All members are asked so many times before the feed cannot be had.
 const ROUNDS: usize = 50;
@@ -47,16 +47,18 @@ pub struct Rewound {
 /// If the bus has messages, no member answers, or none has the first event.
 pub fn rewind(options: RewindOptions) -> Result<Rewound, FollowError> {
     let RewindOptions { bus, name, feed, members, from } = options;
-    let bus = EventBus::open(&bus, &name, &feed)?;
-    if !bus.is_fresh()? {
-        return Err(FollowError::NotFresh(name));
-    }
-    let mut following = Following::new(bus, members, Arc::new(AtomicBool::new(false)))?;
-    let (first, next) = ask_all(&mut following)?;
+    let mut members = in_turn(members)?;
+    // Asked before the bus is opened: what cannot be had leaves no bus.
+    let (first, next) = ask_all(&mut members)?;
     let from = from.unwrap_or(first);
     if from < first || from > next {
         return Err(FollowError::NoEvent { wanted: from, first, next });
     }
+    let bus = EventBus::open(&bus, &name, &feed)?;
+    if !bus.is_fresh()? {
+        return Err(FollowError::NotFresh(name));
+    }
+    let mut following = Following::new(bus, members, Arc::new(AtomicBool::new(false)));
     following.bus.skip_to(from)?;
     while following.bus.next() < next {
         following.step()?;
@@ -66,15 +68,15 @@ pub fn rewind(options: RewindOptions) -> Result<Rewound, FollowError> {
 }
 
 /// Asks members how far they reach: from the first event that one has to the next one.
-fn ask_all(following: &mut Following) -> Result<(u64, u64), FollowError> {
+fn ask_all(members: &mut InTurn) -> Result<(u64, u64), FollowError> {
     for _ in 0..ROUNDS {
         let mut reach: Option<(u64, u64)> = None;
-        for _ in 0..following.members() {
-            if let Some(Fetched { first, now, .. }) = following.fetch(u64::MAX) {
+        for _ in 0..members.count() {
+            if let Some(Fetched { first, now, .. }) = fetch(members, u64::MAX) {
                 let (earliest, latest) = reach.unwrap_or((first, now.next));
                 reach = Some((earliest.min(first), latest.max(now.next)));
             }
-            following.turn();
+            turn(members);
         }
         if let Some(reach) = reach {
             return Ok(reach);

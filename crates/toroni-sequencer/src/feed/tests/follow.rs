@@ -367,6 +367,8 @@ fn a_rewind_fills_a_new_bus_with_the_same_events() {
     assert!(matches!(again, Err(FollowError::NotFresh(_))), "{again:?}");
     let beyond = rewind_to(directory.path(), "beyond", &served, Some(next_event + 1));
     let error = beyond.expect_err("there is none");
+    let left = config(directory.path()).open_existing("beyond");
+    assert!(left.is_err(), "a rewind that cannot begin leaves a bus");
     assert_eq!(
         error.to_string(),
         format!("there is no event {}: the members have 0 to {}", next_event + 1, next_event - 1)
