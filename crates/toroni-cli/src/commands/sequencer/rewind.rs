@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::human::parse_bytes;
 use crate::note;
 use clap::Args;
-use toroni::{BusConfig, Policy};
+use toroni::{Bus, BusConfig, Policy, Start};
 use toroni_sequencer::feed::{FollowError, RewindOptions, Rewound, rewind};
 
 #[derive(Args)]
@@ -40,7 +40,7 @@ pub(super) fn run(location: &BusLocation, arguments: &Rewind) -> Result<(), Fail
         bus = BusConfig::capacity(bus, capacity);
     }
     let options = RewindOptions {
-        bus,
+        bus: bus.clone(),
         name: arguments.name.clone(),
         feed: feed.name.clone(),
         members: feed.targets(),
@@ -57,8 +57,31 @@ pub(super) fn run(location: &BusLocation, arguments: &Rewind) -> Result<(), Fail
         }
         Some(last) => note::remark(&format!("the bus {name} has the events {from} to {last}")),
     }
+    if let Some(first) = first_after_overwritten(&bus.open_existing(name)?)? {
+        note::remark(&format!(
+            "its ring no longer has the events before {first}, only its subscribers got them: for all events, rewind into a new \
+             bus with a larger --capacity"
+        ));
+    }
     if lost > 0 {
         return Err(Failure::Failed(format!("{lost} of the events were purged meanwhile")));
     }
     Ok(())
+}
+
+/// Returns the number of the first event in the ring, if earlier ones were overwritten.
+fn first_after_overwritten(bus: &Bus) -> Result<Option<u64>, Failure> {
+    if bus.stats()?.oldest_position == 0 {
+        return Ok(None);
+    }
+    let mut subscriber =
+        bus.subscriber().pattern("**").start(Start::Oldest).gating(false).build()?;
+    // A loss has no number. What follows it has.
+    loop {
+        match subscriber.try_receive() {
+            Ok(message) => return Ok(message.and_then(|message| message.number())),
+            Err(error) if error.is_loss() => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
