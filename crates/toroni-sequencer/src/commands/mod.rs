@@ -20,7 +20,7 @@ use toroni::{
 };
 use toroni_proto::id::Series;
 
-use crate::batch::{MAX_COMMAND_BYTES, MAX_TOPIC_BYTES};
+use crate::batch::MAX_COMMAND_BYTES;
 
 pub use self::courier::{COURIER, Courier, CourierCounts, CourierError, CourierOptions};
 
@@ -98,9 +98,9 @@ impl Commands {
     /// If it is too long, or the bus cannot be published on.
     pub fn send(&mut self, topic: &str, payload: impl AsRef<[u8]>) -> Result<Sent, CommandsError> {
         let payload = payload.as_ref();
-        // The header of a command, and its identity.
+        // The header of a command, and its identity. The bus checks the topic.
         let length = 24 + topic.len() + payload.len();
-        if length > MAX_COMMAND_BYTES || topic.len() > MAX_TOPIC_BYTES {
+        if length > MAX_COMMAND_BYTES {
             return Err(CommandsError::TooLong(length));
         }
         if !self.publishers.contains_key(topic) {

@@ -228,3 +228,13 @@ fn publishers_of_many_topics_are_not_all_kept() {
         assert!(commands.publishers.len() <= MOST_PUBLISHERS, "after {number}");
     }
 }
+
+#[test]
+fn a_topic_that_is_too_long_is_refused_as_the_bus_does() {
+    let directory = Directory::new();
+    let mut commands = Commands::open_with(bus(&directory), "orders").expect("opened");
+    let error = commands.send(&"t".repeat(256), "7 boxes").expect_err("too long");
+    assert!(error.to_string().contains("the name has 256 bytes and may have 255"), "{error}");
+    let long = commands.send("new/order", vec![0; MAX_COMMAND_BYTES]).expect_err("too long");
+    assert!(matches!(long, CommandsError::TooLong(_)), "{long}");
+}
