@@ -38,6 +38,8 @@ mod node;
 #[cfg(all(feature = "net", feature = "metrics"))]
 mod node_archive;
 #[cfg(all(feature = "net", feature = "metrics"))]
+mod node_faults;
+#[cfg(all(feature = "net", feature = "metrics"))]
 mod node_observed;
 #[cfg(feature = "net")]
 mod node_policies;

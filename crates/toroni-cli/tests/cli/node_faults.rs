@@ -1,0 +1,276 @@
+//! Nodes on hosts, which are network namespaces, whose network or configuration fails in one way after the other.
+
+use crate::hosts;
+use crate::node::file;
+use crate::node_observed::{address as metrics_address, metrics, with};
+use crate::node_tcp::{Checked, Counted, bus, leave};
+use crate::support::{Buses, wait_until};
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+use toroni_testkit::Program;
+use toroni_testkit::network::switch::{Corruption, Direction, Faults, Loss, Reordering};
+use toroni_testkit::network::{Network, Setup};
+
+const SENDING: &str = "[[send]]\nstream = 1\npatterns = ['**']\ndata_rate = '40Mbit/s'\n";
+const RECEIVING: &str = "[[receive]]\n";
+/// Repairs may take as long as a busy machine makes them take.
+const PATIENT: &str = "generation = '9s'\n";
+const BYTES: usize = 500;
+/// More than a socket has room for.
+const MISSED_WHILE_STOPPED: u64 = 20_000;
+const FROM: usize = 0;
+const TO: usize = 1;
+
+/// A host that sends, and a host that receives.
+struct Scene {
+    network: Network,
+    buses: Buses,
+    counted: Counted,
+    checked: Checked,
+}
+
+impl Scene {
+    fn new(setup: Setup, seed: u64) -> Option<Self> {
+        let network = setup.switched(seed)?;
+        let buses = Buses::new();
+        let [a, b] = ["a", "b"].map(|name| bus(&buses, name, 32 << 20));
+        let (counted, checked) = (Counted::new(&a, "t"), Checked::new(&b));
+        Some(Self { network, buses, counted, checked })
+    }
+
+    /// Starts a node on a host, with more keys below `[node]`.
+    fn node(&self, host: usize, name: &str, keys: &str, sections: &str) -> Program {
+        let path = file(&self.buses, name, sections);
+        let text = std::fs::read_to_string(&path).unwrap();
+        let legs = if self.network.hosts[host].enter(|| has_interface("eth1")) {
+            "'eth0', 'eth1'"
+        } else {
+            "'eth0'"
+        };
+        std::fs::write(&path, text.replace("'lo'", legs)).unwrap();
+        with(&path, keys);
+        hosts::start(&self.network.hosts[host], &self.buses, &["node", "--config", &path])
+    }
+
+    /// Starts the sender and the receiver, and lets them meet.
+    fn pair(&mut self, keys: &str, more: &str) -> [Program; 2] {
+        let sender = self.node(FROM, "a", keys, &(SENDING.to_owned() + more));
+        let receiver = self.node(TO, "b", keys, &(RECEIVING.to_owned() + more));
+        receiver.wait_for_error("follows stream 1 of ");
+        self.pass(100);
+        [sender, receiver]
+    }
+
+    /// Publishes messages, and wants all of them.
+    fn pass(&mut self, count: u64) {
+        self.counted.publish(count, BYTES);
+        self.checked.receive_all_to(self.counted.next);
+    }
+
+    /// Publishes messages after those that may be lost, until nothing is missing any more that was not reported.
+    fn settle(&mut self) {
+        self.counted.publish(100, BYTES);
+        self.checked.receive_to(self.counted.next);
+        self.pass(500);
+    }
+
+    fn key(&self, name: &str, byte: u8) {
+        let path = self.buses.path().join(name);
+        std::fs::write(&path, [byte; 32]).unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+    }
+}
+
+fn has_interface(name: &str) -> bool {
+    toroni_net::host::interface::named(name).is_ok()
+}
+
+#[test]
+fn frames_that_vanish_come_twice_or_are_damaged_cost_no_message() {
+    let Some(mut scene) = Scene::new(Setup::new(2), 0x6661_756c) else { return };
+    let nodes = scene.pair("", PATIENT);
+    let good = Faults::default();
+    let reordering = Reordering { probability: 0.1, distance: 8, limit: Duration::from_millis(5) };
+    let burst = Loss::GilbertElliott { to_bad: 0.005, to_good: 0.05, in_good: 0.0, in_bad: 0.9 };
+    let all = [
+        Faults { loss: Loss::Bernoulli(0.2), ..good },
+        Faults { loss: burst, ..good },
+        Faults { loss: Loss::Bursts { probability: 0.002, frames: 100 }, ..good },
+        Faults { duplication: 0.1, ..good },
+        Faults { reordering, ..good },
+        Faults { corruption: Corruption { probability: 0.05, ..Corruption::default() }, ..good },
+    ];
+    for faults in all {
+        let counts = || scene.network.switch().counts(FROM).received;
+        let before = counts();
+        scene.network.switch().set_faults(FROM, Direction::In, &faults);
+        scene.counted.publish(3_000, BYTES);
+        scene.checked.receive_all_to(scene.counted.next);
+        let after = counts();
+        let changed = [
+            after.lost - before.lost,
+            after.corrupted - before.corrupted,
+            after.duplicated - before.duplicated,
+            after.reordered - before.reordered,
+        ];
+        assert!(changed.iter().any(|count| *count > 0), "{faults:?}: {changed:?}");
+    }
+    nodes.into_iter().for_each(leave);
+}
+
+#[test]
+fn a_network_that_is_cut_one_way_loses_only_what_is_reported() {
+    let Some(mut scene) = Scene::new(Setup::new(2), 0x6f6e_6577) else { return };
+    let nodes = scene.pair("", "");
+    // Without a way back, nothing is asked for. Nothing is lost, either.
+    scene.network.switch().block(&[TO], &[FROM]);
+    scene.pass(2_000);
+    scene.network.switch().heal();
+    let before = scene.network.switch().counts(TO).blocked;
+    scene.network.switch().block(&[FROM], &[TO]);
+    scene.counted.publish(2_000, BYTES);
+    wait_until("frames are stopped", || scene.network.switch().counts(TO).blocked > before + 500);
+    scene.network.switch().heal();
+    scene.settle();
+    nodes.into_iter().for_each(leave);
+}
+
+#[test]
+fn a_receiver_that_stands_still_reports_what_it_missed_and_continues() {
+    let Some(mut scene) = Scene::new(Setup::new(2), 0x7374_6f70) else { return };
+    let [sender, receiver] = scene.pair("", "generation = '500ms'\n");
+    receiver.stop();
+    scene.counted.publish(MISSED_WHILE_STOPPED, BYTES);
+    // Several times as long as anything may be repaired.
+    std::thread::sleep(Duration::from_secs(3));
+    receiver.resume();
+    scene.settle();
+    leave(receiver);
+    leave(sender);
+}
+
+#[test]
+fn an_interface_that_is_down_for_a_while_is_used_again() {
+    let Some(mut scene) = Scene::new(Setup::new(2), 0x646f_776e) else { return };
+    let nodes = scene.pair("", "");
+    for host in [TO, FROM] {
+        let namespace = scene.network.hosts[host].namespace();
+        namespace.ip(&["link set eth0 down"]);
+        scene.counted.publish(200, BYTES);
+        namespace.ip(&["link set eth0 up"]);
+        scene.settle();
+    }
+    nodes.into_iter().for_each(leave);
+}
+
+/// A node keeps the address that it was started with: without it, it cannot ask for what it misses, and reports that.
+#[test]
+fn a_receiver_that_loses_its_address_reports_losses_until_it_is_started_again() {
+    const GENERATION: &str = "generation = '3s'\n";
+    let Some(mut scene) = Scene::new(Setup::new(2), 0x6164_6472) else { return };
+    let [sender, receiver] = scene.pair("", GENERATION);
+    let host = &scene.network.hosts[TO];
+    host.namespace().ip(&[
+        format!("address delete {}/24 dev eth0", host.address()),
+        "address add 10.77.0.200/24 dev eth0".to_owned(),
+    ]);
+    let faults = Faults { loss: Loss::Bernoulli(0.1), ..Faults::default() };
+    scene.network.switch().set_faults(FROM, Direction::In, &faults);
+    scene.counted.publish(1_000, BYTES);
+    wait_until("the network has lost frames", || {
+        scene.network.switch().counts(FROM).received.lost >= 10
+    });
+    scene.network.switch().set_faults(FROM, Direction::In, &Faults::default());
+    scene.settle();
+    assert!(scene.checked.lost > 0);
+    leave(receiver);
+    let receiver = scene.node(TO, "b", "", &(RECEIVING.to_owned() + GENERATION));
+    receiver.wait_for_error("follows stream 1 of ");
+    scene.settle();
+    scene.network.switch().set_faults(FROM, Direction::In, &faults);
+    scene.pass(1_000);
+    leave(receiver);
+    leave(sender);
+}
+
+#[test]
+fn an_interface_whose_frames_become_smaller_carries_the_stream() {
+    let Some(mut scene) = Scene::new(Setup::new(2), 0x6d74_7500) else { return };
+    let nodes = scene.pair("", PATIENT);
+    scene.network.hosts[FROM].namespace().ip(&["link set eth0 mtu 1280"]);
+    scene.settle();
+    nodes.into_iter().for_each(leave);
+}
+
+#[test]
+fn of_two_networks_one_may_be_cut() {
+    let Some(mut scene) = Scene::new(Setup::new(2).legs(2), 0x6c65_6773) else { return };
+    let nodes = scene.pair("", PATIENT);
+    for leg in [0, 1] {
+        scene.network.cut(0, leg);
+        scene.pass(1_000);
+        scene.network.rejoin(0, leg);
+        scene.pass(1_000);
+    }
+    nodes.into_iter().for_each(leave);
+}
+
+#[test]
+fn another_realm_and_a_wrong_key_get_nothing_of_a_group() {
+    let Some(mut scene) = Scene::new(Setup::new(2), 0x7265_616c) else { return };
+    scene.key("key", 7);
+    scene.key("wrong", 8);
+    let observed = "metrics = '127.0.0.1:0'\n";
+    let mut strangers = Vec::new();
+    for (name, key) in [("c", "key"), ("d", "wrong")] {
+        let keys = format!("{observed}key_file = '{key}'\n");
+        strangers.push((name, scene.node(TO, name, &keys, RECEIVING)));
+    }
+    let path = scene.buses.path().join("c.toml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text.replace("realm = 'test'", "realm = 'other'")).unwrap();
+    leave(strangers.remove(0).1);
+    let arguments = ["node", "--config", path.to_str().unwrap()];
+    let other = hosts::start(&scene.network.hosts[TO], &scene.buses, &arguments);
+    strangers.push(("c", other));
+    let nodes = scene.pair("key_file = 'key'\n", PATIENT);
+    scene.pass(1_000);
+    for (name, stranger) in strangers {
+        let address = metrics_address(&stranger);
+        wait_until("it has refused what is not for it", || {
+            let samples = scene.network.hosts[TO].enter(|| metrics(&address));
+            let refused = samples.all("toroni_net_datagrams_refused_total", &[]);
+            refused.iter().sum::<f64>() >= 50.0
+        });
+        let bus = toroni::BusConfig::new().directory(scene.buses.path()).open_existing(name);
+        assert_eq!(bus.unwrap().stats().unwrap().sequence, 0, "{name}");
+        leave(stranger);
+    }
+    nodes.into_iter().for_each(leave);
+}
+
+/// First every node learns the next key, then every node uses it first, and then the old one is forgotten.
+#[test]
+fn a_key_is_changed_node_by_node_and_the_stream_continues() {
+    let Some(mut scene) = Scene::new(Setup::new(2), 0x6b65_7973) else { return };
+    scene.key("old", 7);
+    scene.key("new", 8);
+    let steps = [
+        "key_file = 'old'\nkey_file_next = 'new'\n",
+        "key_file = 'new'\nkey_file_next = 'old'\n",
+        "key_file = 'new'\n",
+    ];
+    let [mut sender, mut receiver] = scene.pair("key_file = 'old'\n", PATIENT);
+    for keys in steps {
+        leave(receiver);
+        receiver = scene.node(TO, "b", keys, &(RECEIVING.to_owned() + PATIENT));
+        receiver.wait_for_error("follows stream 1 of ");
+        scene.pass(200);
+        leave(sender);
+        sender = scene.node(FROM, "a", keys, &(SENDING.to_owned() + PATIENT));
+        scene.pass(200);
+    }
+    leave(receiver);
+    leave(sender);
+}
