@@ -26,7 +26,7 @@ fn refusal(caller: Caller, request: &Request) -> Option<&'static str> {
         }
         Request::Init(_) | Request::Add { .. } | Request::Remove(_) | Request::HandOver(_) => {
             (!caller.is_trusted).then_some(
-                "this changes the group: without a key, ask a member on its own host, through 127.0.0.1 or ::1",
+                "this changes the group: without a key, ask the member from its own host",
             )
         }
         Request::Submit(_)

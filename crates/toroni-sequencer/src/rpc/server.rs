@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::io;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,7 +74,8 @@ pub async fn listen(listener: TcpListener, identity: Identity, serve: Arc<dyn Se
         };
         let (identity, serve) = (Arc::clone(&identity), Arc::clone(&serve));
         let memory = memory.clone();
-        let is_trusted = identity.keys.is_some() || address.ip().to_canonical().is_loopback();
+        let own = stream.local_addr().ok();
+        let is_trusted = identity.keys.is_some() || is_local(address.ip(), own.map(|own| own.ip()));
         while tasks.try_join_next().is_some() {}
         tasks.spawn(async move {
             // Who breaks the rules loses the connection, and nothing else happens.
@@ -81,6 +83,12 @@ pub async fn listen(listener: TcpListener, identity: Identity, serve: Arc<dyn Se
             drop(permit);
         });
     }
+}
+
+/// Whether a caller is on this host. Only processes of this host can send from an address of the host itself: the kernel drops
+/// what comes from elsewhere with such a source.
+fn is_local(caller: IpAddr, own: Option<IpAddr>) -> bool {
+    caller.to_canonical().is_loopback() || own == Some(caller)
 }
 
 async fn connection(
@@ -149,5 +157,20 @@ impl Default for Memory {
 impl Memory {
     fn of(&self, id: u64) -> &Arc<Semaphore> {
         if id < MAX_MEMBERS as u64 { &self.members } else { &self.nodes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn callers_on_this_host_come_from_its_addresses() {
+        let ip = |text: &str| text.parse::<IpAddr>().expect("an address");
+        assert!(is_local(ip("127.0.0.1"), None));
+        assert!(is_local(ip("::ffff:127.0.0.2"), Some(ip("::1"))));
+        assert!(is_local(ip("10.0.0.1"), Some(ip("10.0.0.1"))));
+        assert!(!is_local(ip("10.0.0.2"), Some(ip("10.0.0.1"))));
+        assert!(!is_local(ip("10.0.0.2"), None));
     }
 }
