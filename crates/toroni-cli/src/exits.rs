@@ -106,7 +106,8 @@ const TABLE: &[Exits] = &[
         "failure\nsequencer status: there is no leader\n\
          sequencer send: the command is not known to be part of the order\n\
          sequencer digest: the members differ, or one does not answer\n\
-         sequencer rewind: no member has all of the events\nsequencer log: the log is damaged",
+         sequencer rewind: no member has all of the events\nsequencer log: the log is damaged\n\
+         sequencer elect, members: the group is not known to have changed\nsequencer recover: the log cannot be used",
     ),
     Exits::new("rm", "every bus was removed", "a bus could not be removed"),
     Exits::new("clean", "success", "failure, or nothing could be done for the named bus"),

@@ -64,6 +64,8 @@ mod selection;
 #[cfg(feature = "sequencer")]
 mod sequencer;
 #[cfg(feature = "sequencer")]
+mod sequencer_changes;
+#[cfg(feature = "sequencer")]
 mod sequencer_feed;
 #[cfg(feature = "sequencer")]
 mod sequencer_kills;

@@ -99,11 +99,11 @@ impl Hosts {
     }
 }
 
-fn error(output: &Output) -> String {
+pub(crate) fn error(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-fn leave(mut node: Program) {
+pub(crate) fn leave(mut node: Program) {
     node.signal(Signal::TERM);
     assert!(node.wait().success(), "{}", node.errors());
 }

@@ -17,6 +17,8 @@ use toroni_sequencer::rpc::{Answer, Link, LinkError, Request, Status, Target};
 
 /// A member that does not answer within this time does not answer.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
+/// A leader may need so long to change its group: it waits for members that catch up.
+const CHANGE_TIME: Duration = Duration::from_secs(60);
 
 /// How to reach a feed: the file of a node, or what it would say.
 #[derive(Args)]
@@ -35,7 +37,7 @@ pub(super) struct Reach {
     key_file: Option<PathBuf>,
 }
 
-fn member(text: &str) -> Result<(String, SocketAddr), String> {
+pub(super) fn member(text: &str) -> Result<(String, SocketAddr), String> {
     let wrong = || "write NAME=ADDRESS:PORT, such as a=10.0.0.1:4481".to_owned();
     let (name, address) =
         text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(wrong)?;
@@ -132,9 +134,31 @@ impl Feed {
 
     /// Asks a member, and waits for its answer.
     pub(super) async fn ask(&self, member: &Member, request: &Request) -> Result<Answer, String> {
+        self.ask_within(ANSWER_TIME, member, request).await
+    }
+
+    /// Asks the leader to change the group, and waits until it has.
+    pub(super) async fn ask_leader(&self, request: &Request) -> Result<Answer, String> {
+        let statuses = self.statuses().await;
+        let leader = leader(&statuses).ok_or_else(|| {
+            let problems: Vec<_> =
+                statuses.iter().filter_map(|status| status.as_ref().err()).collect();
+            let why = problems.first().map_or_else(String::new, |problem| format!(": {problem}"));
+            format!("no leader of the feed {} is known{why}", self.name)
+        })?;
+        let answer = self.ask_within(CHANGE_TIME, &leader, request).await;
+        answer.map_err(|problem| format!("the leader {}: {problem}", leader.name))
+    }
+
+    async fn ask_within(
+        &self,
+        limit: Duration,
+        member: &Member,
+        request: &Request,
+    ) -> Result<Answer, String> {
         let link = Link::new(self.target(member));
-        let called = timeout(ANSWER_TIME, link.call(request)).await;
-        let answered = called.map_err(|_| format!("no answer within {ANSWER_TIME:?}"))?;
+        let called = timeout(limit, link.call(request)).await;
+        let answered = called.map_err(|_| format!("no answer within {limit:?}"))?;
         answered.map_err(|error| self.explained(&error))
     }
 
@@ -169,6 +193,15 @@ impl Feed {
         }
         text
     }
+}
+
+/// Returns the leader that the member of the highest term follows. It may be one that the list does not have.
+fn leader(statuses: &[Result<Status, String>]) -> Option<Member> {
+    let follows = statuses.iter().flatten().filter(|status| status.leader.is_some());
+    let newest = follows.max_by_key(|status| status.term)?;
+    let leader = newest.members.iter().find(|member| Some(member.id) == newest.leader)?;
+    let address = leader.address.parse().ok()?;
+    Some(Member { id: leader.id, name: leader.name.clone(), address })
 }
 
 /// Describes an answer to another question.

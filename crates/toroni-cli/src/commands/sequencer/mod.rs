@@ -4,6 +4,8 @@ mod digest;
 pub(crate) mod feed;
 mod init;
 mod log;
+mod members;
+mod recover;
 mod rewind;
 mod send;
 mod status;
@@ -19,6 +21,8 @@ use clap::{Args, Subcommand};
   toroni sequencer send new/order '7 boxes' --config node.toml
   toroni sequencer digest --config node.toml    do all members have the same order?
   toroni sequencer rewind again --config node.toml
+  toroni sequencer elect --member b --config node.toml
+  toroni sequencer members add d=10.0.0.4:4481 --config node.toml
   toroni sequencer log /var/lib/toroni/orders/log
 
 `toroni node` runs the members: see the section [sequencer] of its file. The commands reach members over TCP, with the key \
@@ -40,6 +44,12 @@ enum Command {
     Digest(digest::DigestOf),
     /// Write the events of a feed to a new bus
     Rewind(rewind::Rewind),
+    /// Let a member lead
+    Elect(members::Elect),
+    /// Add a member to the group, or remove one
+    Members(members::Members),
+    /// Make a new group from one log, when a majority of the members is gone for ever
+    Recover(recover::Recover),
     /// Print and check the log of a member, or export its events
     Log(log::Log),
 }
@@ -52,6 +62,9 @@ pub(crate) fn run(location: &BusLocation, arguments: &Sequencer) -> Result<(), F
         Command::Send(arguments) => send::run(location, arguments),
         Command::Digest(arguments) => digest::run(arguments),
         Command::Rewind(arguments) => rewind::run(location, arguments),
+        Command::Elect(arguments) => members::elect(arguments),
+        Command::Members(arguments) => members::run(arguments),
+        Command::Recover(arguments) => recover::run(arguments),
         Command::Log(arguments) => log::run(arguments),
     }
 }

@@ -1,0 +1,119 @@
+//! Groups of real nodes that change: another member leads, members come and go, and one log becomes a new group.
+
+use crate::sequencer::{Hosts, error, leave};
+use crate::support::wait_until;
+use toroni_testkit::Program;
+
+fn members(hosts: &Hosts) -> usize {
+    let status = hosts.status();
+    let answers = status["members"].as_array().unwrap();
+    answers.iter().filter(|member| member["problem"].is_null()).count()
+}
+
+fn send(hosts: &Hosts, host: usize, payload: &str) {
+    let output = hosts.try_sequencer(host, &["send", "t", payload, "--timeout", "60"]);
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
+fn the_member_that_is_named_leads() {
+    let hosts = Hosts::new(3);
+    let nodes = hosts.begin();
+    let before = hosts.leader().unwrap();
+    let next = (before + 1) % 3;
+    let unknown = hosts.try_sequencer(0, &["elect", "--member", "x"]);
+    assert_eq!(unknown.status.code(), Some(1));
+    assert!(error(&unknown).contains("there is no member x"), "{unknown:?}");
+    // On a busy machine the member may not be elected in time. Then the leader stays.
+    wait_until("the other one leads", || {
+        hosts.try_sequencer(0, &["elect", "--member", &format!("m{next}")]).status.success()
+    });
+    wait_until("it is known to lead", || hosts.leader() == Some(next));
+    send(&hosts, 0, "after");
+    nodes.into_iter().for_each(leave);
+}
+
+#[test]
+fn members_are_removed_and_added_while_commands_flow() {
+    let hosts = Hosts::new(3);
+    let mut nodes: Vec<Option<Program>> = hosts.begin().into_iter().map(Some).collect();
+    send(&hosts, 0, "of three");
+    let goes = (hosts.leader().unwrap() + 1) % 3;
+    let name = format!("m{goes}");
+    hosts.sequencer(&["members", "remove", &name]);
+    let table = hosts.sequencer(&["status"]);
+    assert!(
+        table.contains(&format!("{name} ({goes}) is in the list, and no member of the group")),
+        "{table}"
+    );
+    let twice = hosts.try_sequencer(0, &["members", "remove", &name]);
+    assert_eq!(twice.status.code(), Some(1));
+    assert!(error(&twice).contains(&format!("there is no member {name}")), "{twice:?}");
+    send(&hosts, (goes + 1) % 3, "of two");
+
+    let member = format!("{name}={}", hosts.addresses[goes]);
+    let old = hosts.try_sequencer(0, &["members", "add", &member]);
+    assert_eq!(old.status.code(), Some(1));
+    assert!(error(&old).contains("start it with an empty directory"), "{old:?}");
+    nodes[goes].take().unwrap().kill();
+    std::fs::remove_dir_all(hosts.log(goes)).unwrap();
+    nodes[goes] = Some(hosts.start(goes));
+    hosts.sequencer(&["members", "add", &member]);
+    wait_until("the new member has all events", || {
+        let status = hosts.status();
+        let own = &status["members"][goes];
+        own["events"] == status["events"] && status["differences"].as_array().unwrap().is_empty()
+    });
+    // It counts: the group stands without another one.
+    let dies = hosts.leader().unwrap();
+    nodes[dies].take().unwrap().kill();
+    let alive = (dies + 1) % 3;
+    send(&hosts, alive, "without one");
+    nodes.into_iter().flatten().for_each(leave);
+}
+
+#[test]
+fn one_log_becomes_a_group_that_others_join() {
+    let hosts = Hosts::new(3);
+    let nodes = hosts.begin();
+    send(&hosts, 0, "before");
+    wait_until("all members have it", || {
+        let status = hosts.status();
+        let all = status["members"].as_array().unwrap();
+        all.iter().all(|member| member["events"] == status["events"])
+    });
+    let log = hosts.log(0);
+    let running = hosts.buses.run(&["sequencer", "recover", "--accept-loss", &log]);
+    assert_eq!(running.status.code(), Some(1), "{running:?}");
+    nodes.into_iter().for_each(leave);
+    assert_eq!(hosts.buses.run(&["sequencer", "recover", &log]).status.code(), Some(2));
+    let elsewhere = hosts.buses.path().join("nothing");
+    let nothing =
+        hosts.buses.run(&["sequencer", "recover", "--accept-loss", elsewhere.to_str().unwrap()]);
+    assert_eq!(nothing.status.code(), Some(1), "{nothing:?}");
+    assert!(error(&nothing).contains("is no log of a sequencer") && !elsewhere.exists());
+
+    for host in 1..3 {
+        std::fs::remove_dir_all(hosts.log(host)).unwrap();
+    }
+    let recovered = hosts.buses.run(&["sequencer", "recover", "--accept-loss", &log]);
+    assert!(recovered.status.success(), "{recovered:?}");
+    assert!(error(&recovered).contains("m0 at 127.0.0.1:"), "{recovered:?}");
+    let first = hosts.start(0);
+    wait_until("it leads alone", || hosts.leader() == Some(0));
+    assert_eq!(members(&hosts), 1);
+    send(&hosts, 0, "alone");
+    let others = [1, 2].map(|host| {
+        let node = hosts.start(host);
+        hosts.sequencer(&["members", "add", &format!("m{host}={}", hosts.addresses[host])]);
+        node
+    });
+    send(&hosts, 2, "of three again");
+    wait_until("all members have it", || {
+        let status = hosts.status();
+        let all = status["members"].as_array().unwrap();
+        all.iter().all(|member| member["events"] == status["events"])
+    });
+    leave(first);
+    others.into_iter().for_each(leave);
+}
