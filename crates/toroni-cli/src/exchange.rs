@@ -9,7 +9,7 @@ use crate::output::write_json;
 use base64::prelude::{BASE64_STANDARD, Engine};
 use serde::{Deserialize, Serialize, Serializer};
 use std::time::{SystemTime, UNIX_EPOCH};
-use toroni::{Lost, LostBound, Message};
+use toroni::{Lost, LostBound, Message, Origin};
 
 const BASE64: &str = "base64";
 
@@ -21,6 +21,11 @@ struct Written<'a> {
     position: Option<String>,
     #[serde(serialize_with = "as_text")]
     sequence: u64,
+    /// Its place in an order over several buses, such as that of an event in its feed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    number: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    origin: Option<WrittenOrigin>,
     length: usize,
     /// Time of publication (RFC 3339), if the publisher adds it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -34,6 +39,28 @@ struct Written<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     encoding: Option<&'static str>,
     payload: &'a str,
+}
+
+/// Where a message was published first.
+#[derive(Serialize)]
+struct WrittenOrigin {
+    /// Hexadecimal digits, as texts show it.
+    source: String,
+    series: String,
+    stream: u16,
+    #[serde(serialize_with = "as_text")]
+    number: u64,
+}
+
+impl From<Origin> for WrittenOrigin {
+    fn from(origin: Origin) -> Self {
+        Self {
+            source: format!("{:08x}", origin.source),
+            series: format!("{:08x}", origin.series),
+            stream: origin.stream,
+            number: origin.number,
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -125,6 +152,8 @@ pub(crate) struct Shown<'a> {
     pub(crate) payload: &'a [u8],
     pub(crate) position: Option<u64>,
     pub(crate) sequence: u64,
+    pub(crate) number: Option<u64>,
+    pub(crate) origin: Option<Origin>,
     /// Time of publication in nanoseconds since 1970.
     pub(crate) stamp: Option<u64>,
     pub(crate) to_descendants: bool,
@@ -137,6 +166,8 @@ impl<'a> From<&Message<'a>> for Shown<'a> {
             payload: message.payload(),
             position: Some(message.position()),
             sequence: message.sequence(),
+            number: message.number(),
+            origin: message.origin(),
             stamp: message.timestamp().and_then(nanoseconds),
             to_descendants: message.to_descendants(),
         }
@@ -160,6 +191,8 @@ pub(crate) fn write(message: &Shown<'_>, with_topic: bool, into: &mut Vec<u8>) {
             topic: with_topic.then_some(message.topic),
             position: message.position.map(|position| position.to_string()),
             sequence: message.sequence,
+            number: message.number.map(|number| number.to_string()),
+            origin: message.origin.map(WrittenOrigin::from),
             length: bytes.len(),
             timestamp: stamp.map(human::rfc3339),
             timestamp_ns: stamp.map(|stamp| stamp.to_string()),
@@ -213,7 +246,7 @@ pub(crate) enum Entry {
     },
 }
 
-/// The fields that are read. Position, sequence, length and time belong to the source bus.
+/// The fields that are read. Position, sequence, number, origin, length and time belong to the source bus.
 #[derive(Deserialize)]
 struct Read {
     topic: Option<String>,

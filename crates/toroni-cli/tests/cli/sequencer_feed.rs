@@ -85,6 +85,14 @@ fn every_host_has_the_events_on_its_bus_and_can_rewind_them() {
     let again = rewind(&["again", "--capacity", "1MiB"]);
     assert!(again.status.success(), "{again:?}");
     assert_eq!(take(&mut subscribe(&configs[3], "again"), 40), all[0]);
+    let shown =
+        ["--dir", directory, "sub", "--bus", "again", "--from", "oldest", "-n", "1", "--json"];
+    let shown: serde_json::Value = serde_json::from_str(&hosts.buses.succeed(&shown)).unwrap();
+    let (number, origin, _) = &all[0][0];
+    assert_eq!(shown["number"], number.to_string());
+    let (source, series) = (format!("{:08x}", origin.source), format!("{:08x}", origin.series));
+    let fields = serde_json::json!({ "source": source, "series": series, "stream": origin.stream, "number": origin.number.to_string() });
+    assert_eq!(shown["origin"], fields);
     let from = all[0][30].0;
     let part = rewind(&["part", "--from", &from.to_string()]);
     assert!(part.status.success(), "{part:?}");

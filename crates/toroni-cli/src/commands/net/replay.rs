@@ -247,6 +247,8 @@ impl Inbox for Printed {
             payload: &self.bytes,
             position: None,
             sequence: start.number.get(),
+            number: None,
+            origin: None,
             stamp: start.published.map(|time| time.ns()),
             to_descendants: start.to_descendants,
         };

@@ -61,6 +61,8 @@ fn print_all(
                 payload: source.reader.payload(&item),
                 position: None,
                 sequence: item.sequence,
+                number: None,
+                origin: None,
                 // Equal times: the message had no stamp.
                 stamp: (item.publish_time != item.log_time).then_some(item.publish_time),
                 to_descendants: matches!(target, Target::Topic { to_descendants: true, .. }),
