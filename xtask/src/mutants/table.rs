@@ -575,6 +575,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: &[Proactor("shards::a_call_between_a_look_and_the_wait_is_heard")],
     },
     Mutant {
+        name: "a_follower_waits_for_nobody",
+        mistake: "a follower that checks the running threads waits on when the last of them has left",
+        noticed_by: &[Proactor("a_follower_that_checks_does_not_wait_for_nobody")],
+    },
+    Mutant {
         name: "repair_ignores_nothing",
         mistake: "a datagram that was just sent again is sent another time",
         noticed_by: &[Protocol("what_was_just_sent_again_is_ignored_and_said_to_be")],

@@ -5,6 +5,7 @@ use super::local_run::{Lent, LocalRun};
 use super::round::Round;
 use super::{Dispatcher, NotificationState};
 use crate::core::Core;
+use crate::hook::mutant;
 use crate::lock::{Locked, Panic};
 use crate::operation::State;
 use crate::processor::attempt::Tried;
@@ -287,7 +288,11 @@ impl Locked<'_> {
         self.unwatch(watch);
     }
 
-    fn wait_as_follower(&mut self, deadline: Option<Instant>, flag: Option<&AtomicBool>) {
+    pub(super) fn wait_as_follower(
+        &mut self,
+        deadline: Option<Instant>,
+        flag: Option<&AtomicBool>,
+    ) {
         let watch = self.watch();
         self.dispatcher.handlers -= 1;
         self.dispatcher.followers += 1;
@@ -297,8 +302,10 @@ impl Locked<'_> {
             self.follow(until.map(left));
             let gets_on = self.end_tick(tick);
             // Waits on while only a tick has passed and the running threads make progress. Another follower may
-            // have taken the wake-up as its own.
-            let may_wait_on = tick.is_some() && tick == until && gets_on;
+            // have taken the wake-up as its own. The last running thread may have left, perhaps to its own shard,
+            // without waking anybody, because this thread would check.
+            let others_run = self.dispatcher.handlers > 0 || mutant("a_follower_waits_for_nobody");
+            let may_wait_on = tick.is_some() && tick == until && gets_on && others_run;
             if may_wait_on {
                 self.end_blocked_local_runs();
             }

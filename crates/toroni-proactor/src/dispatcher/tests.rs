@@ -226,3 +226,30 @@ fn the_run_of_a_handler_that_blocks_is_ended_at_the_second_check() {
     drop(core.pool.complete(index));
     assert_eq!(descriptor.results(OperationKind::ReadStream), 0);
 }
+
+/// The last running thread may leave without waking a follower that checks whether it makes progress.
+#[test]
+fn a_follower_that_checks_does_not_wait_for_nobody() {
+    // Each time, the running thread has to leave within a tick.
+    for _ in 0..20 {
+        let proactor = Proactor::new(&Config::default()).unwrap();
+        let shards = &proactor.inner().shards;
+        let deadline = Instant::now() + lost();
+        thread::scope(|threads| {
+            let mut follower = shards.lock(0);
+            // This thread, and one in a handler.
+            follower.dispatcher.handlers = 2;
+            follower.dispatcher.taken += 1;
+            threads.spawn(|| {
+                let mut running = shards.lock(0);
+                running.dispatcher.taken += 1;
+                running.dispatcher.handlers -= 1;
+            });
+            follower.wait_as_follower(Some(deadline), None);
+            assert!(Instant::now() < deadline, "nobody wakes it");
+            // The other thread may still be on its way.
+            drop(follower);
+        });
+        shards.lock(0).dispatcher.handlers = 0;
+    }
+}
