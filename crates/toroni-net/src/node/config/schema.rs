@@ -591,7 +591,7 @@ fn sequencer() -> Section {
             "election_timeout",
             Kind::TimeRange,
             "\"150ms..300ms\"",
-            "After so long without a leader, a random time within, a member stands for election",
+            "A voter holds to a leader for the longer of the two after it heard from it. All times of elections follow from that. The shorter must be longer than a heartbeat. A longer one tolerates slower disks and networks, and makes commands wait longer after a leader was lost",
         ),
         with(
             "heartbeat",
