@@ -27,7 +27,7 @@ const MISSED: usize = 5_000;
 const BYTES: usize = 1_000;
 
 fn address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    toroni_testkit::port::free()
 }
 
 fn serving(settings: Settings, address: SocketAddr) -> Settings {

@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Running, buses, config, everything, group, receive, receiving, sending, settings};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use toroni_net::node::Settings;
 use toroni_net::node::tcp::{Connect, Listen};
 use toroni_proto::config::tcp::TcpConfig;
@@ -28,7 +28,7 @@ fn tcp() -> TcpConfig {
 }
 
 fn address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    toroni_testkit::port::free()
 }
 
 fn listening(settings: Settings, address: SocketAddr) -> Settings {

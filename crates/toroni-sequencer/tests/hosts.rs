@@ -223,13 +223,9 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let listeners: Vec<_> =
-            (0..3).map(|_| std::net::TcpListener::bind("127.0.0.1:0").expect("a port")).collect();
-        let address =
-            |listener: &std::net::TcpListener| listener.local_addr().expect("bound").to_string();
         Self {
             directory: Directory::new(),
-            addresses: listeners.iter().map(address).collect(),
+            addresses: (0..3).map(|_| toroni_testkit::port::free().to_string()).collect(),
             running: BTreeMap::new(),
             lives: BTreeMap::new(),
         }

@@ -8,6 +8,7 @@
 //! - [`lines`]: reads lines from children without blocking.
 //! - `network`, with the feature of that name: hosts that are network namespaces, and a switch with faults between them.
 //! - [`order`]: checks that messages are complete, not doubled and in order.
+//! - [`port`]: ports at which nothing listens.
 //! - [`random`]: random numbers from a seed, which a failed test prints.
 //! - [`units`]: sizes and durations on command lines, and large numbers in reports.
 //! - [`wait`]: waits for a condition, up to a limit, and a watchdog for tests that hang.
@@ -23,6 +24,7 @@ pub mod lines;
 #[cfg(feature = "network")]
 pub mod network;
 pub mod order;
+pub mod port;
 pub mod process;
 pub mod program;
 pub mod random;

@@ -2,7 +2,6 @@
 
 #![allow(dead_code, reason = "each test program uses a part")]
 
-use std::net::TcpListener;
 use std::time::{Duration, Instant};
 use toroni::{Bus, BusConfig, Lost, Policy, ReceiveError, Subscriber};
 use toroni_testkit::Directory;
@@ -15,8 +14,7 @@ pub(crate) const LONG: Duration = Duration::from_secs(120);
 
 /// Returns a port of the loopback interface that is free.
 pub(crate) fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
+    toroni_testkit::port::free().port()
 }
 
 /// Returns a configuration of Zenoh: a peer on a port, connected to others, without scouting.

@@ -326,7 +326,7 @@ fn an_address_for_metrics_that_is_in_use_is_named() {
 #[test]
 fn metrics_include_tcp() {
     let buses = Buses::new();
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let free = toroni_testkit::port::free();
     let budget = "[budget]\ntcp_queue = '1h'\n";
     let from = file(
         &buses,

@@ -4,7 +4,7 @@ use crate::node::{file, refused, start};
 use crate::support::{Buses, LIMIT};
 use rustix::process::Signal;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 use toroni::{Bus, BusConfig, LostBound, Policy, ReceiveError, Subscriber};
@@ -12,7 +12,7 @@ use toroni_testkit::Program;
 
 /// An address that no other test uses now.
 pub(crate) fn address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    toroni_testkit::port::free()
 }
 
 /// Nothing becomes too old: a busy machine may be late.

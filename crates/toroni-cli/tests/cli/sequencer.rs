@@ -18,10 +18,7 @@ pub(crate) struct Hosts {
 
 impl Hosts {
     pub(crate) fn new(members: usize) -> Self {
-        // All are taken before one is given back, so they differ.
-        let taken: Vec<_> =
-            (0..members).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-        let addresses = taken.iter().map(|listener| listener.local_addr().unwrap()).collect();
+        let addresses = (0..members).map(|_| toroni_testkit::port::free()).collect();
         Self { buses: Buses::new(), addresses }
     }
 
