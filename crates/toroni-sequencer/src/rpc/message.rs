@@ -404,7 +404,11 @@ impl Answer {
                 )?,
             }),
             6 => Self::Status(Box::new(Status::decode(&mut fields)?)),
-            7 => Self::Digest(optional(fields.u8()?, fields.array()?)?),
+            7 => Self::Digest(match (fields.u8()?, fields.array()?) {
+                (0, digest) if digest == [0; 32] => None,
+                (1, digest) => Some(digest),
+                _ => return Err(EntryError::Impossible),
+            }),
             8 => Self::Done,
             9 => Self::NotLeader(match fields.u8()? {
                 0 => None,
