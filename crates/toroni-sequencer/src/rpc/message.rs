@@ -437,7 +437,7 @@ fn encode_outcome(outcome: Outcome) -> (u8, u64) {
 
 fn decode_outcome(what: u8, number: u64) -> Result<Outcome, EntryError> {
     let small = || u32::try_from(number).map_err(|_| EntryError::Impossible);
-    Ok(match what {
+    let outcome = match what {
         0 => Outcome::Sequenced(number),
         1 => Outcome::Duplicate,
         2 => Outcome::Refused(Refusal::Wanted(number)),
@@ -447,5 +447,11 @@ fn decode_outcome(what: u8, number: u64) -> Result<Outcome, EntryError> {
         6 => Outcome::Refused(Refusal::TooManySources),
         7 => Outcome::Refused(Refusal::FeedSeries(small()?)),
         _ => return Err(EntryError::Impossible),
-    })
+    };
+    // What has no number has a zero there.
+    if encode_outcome(outcome) == (what, number) {
+        Ok(outcome)
+    } else {
+        Err(EntryError::Impossible)
+    }
 }
