@@ -2,6 +2,7 @@
 //! and every test crate can use it.
 //!
 //! - [`allocations`]: counts allocations, for code that must not allocate.
+//! - [`crash`]: kills a process at a step that its code names.
 //! - [`directory`]: temporary directories. The next run removes what a killed run left.
 //! - [`process`]: a child process that is killed with its parent, for code that handles errors.
 //! - [`program`]: the same for tests. It panics on each failure, and shows what the child printed.
@@ -19,6 +20,7 @@
 //! machine; only a test that hangs reaches it.
 
 pub mod allocations;
+pub mod crash;
 pub mod directory;
 pub mod lines;
 #[cfg(feature = "network")]

@@ -34,32 +34,5 @@ crash_points! {
 pub(super) fn point(here: CrashPoint) {
     let _ = here;
     #[cfg(test)]
-    at::point(here);
-}
-
-#[cfg(test)]
-mod at {
-    use super::CrashPoint;
-    use std::sync::OnceLock;
-    use std::sync::atomic::{AtomicU32, Ordering};
-
-    static WANTED: OnceLock<Option<(String, u32)>> = OnceLock::new();
-    static PASSED: AtomicU32 = AtomicU32::new(0);
-
-    pub(super) fn point(here: CrashPoint) {
-        let wanted = WANTED.get_or_init(|| {
-            let wanted = std::env::var("TORONI_CRASH").ok()?;
-            let (name, times) = wanted.split_once(':')?;
-            Some((name.to_owned(), times.parse().ok()?))
-        });
-        if let Some((name, times)) = wanted
-            && name == here.name()
-            && PASSED.fetch_add(1, Ordering::Relaxed) + 1 == *times
-        {
-            let _ = rustix::process::kill_process(
-                rustix::process::getpid(),
-                rustix::process::Signal::KILL,
-            );
-        }
-    }
+    toroni_testkit::crash::point(here.name());
 }
