@@ -72,34 +72,45 @@ macro_rules! conformance {
     };
 }
 
+/// The engines that may have several shards.
+macro_rules! conformance_in {
+    ($shards:literal) => {
+        conformance! {
+            $shards;
+            select_ppoll_pipe_shared: Select Native Pipe Shared;
+            select_ppoll_signal_shared: Select Native Signal Shared;
+            select_ppoll_eventfd_shared: Select Native Eventfd Shared;
+            select_ppoll_pipe_dedicated: Select Native Pipe Dedicated;
+            select_ppoll_signal_dedicated: Select Native Signal Dedicated;
+            select_ppoll_eventfd_dedicated: Select Native Eventfd Dedicated;
+            select_epoll_pipe_shared: Select Epoll Pipe Shared;
+            select_epoll_signal_shared: Select Epoll Signal Shared;
+            select_epoll_eventfd_shared: Select Epoll Eventfd Shared;
+            select_epoll_pipe_dedicated: Select Epoll Pipe Dedicated;
+            select_epoll_signal_dedicated: Select Epoll Signal Dedicated;
+            select_epoll_eventfd_dedicated: Select Epoll Eventfd Dedicated;
+            uring_pipe_shared: Uring Native Pipe Shared;
+            uring_signal_shared: Uring Native Signal Shared;
+            uring_eventfd_shared: Uring Native Eventfd Shared;
+            uring_pipe_dedicated: Uring Native Pipe Dedicated;
+            uring_signal_dedicated: Uring Native Signal Dedicated;
+            uring_eventfd_dedicated: Uring Native Eventfd Dedicated;
+            combined_pipe_shared: Combined Epoll Pipe Shared;
+            combined_signal_shared: Combined Epoll Signal Shared;
+            combined_eventfd_shared: Combined Epoll Eventfd Shared;
+            combined_pipe_dedicated: Combined Epoll Pipe Dedicated;
+            combined_signal_dedicated: Combined Epoll Signal Dedicated;
+            combined_eventfd_dedicated: Combined Epoll Eventfd Dedicated;
+        }
+    };
+}
+
+conformance_in!(1);
+
 conformance! {
     1;
-    select_ppoll_pipe_shared: Select Native Pipe Shared;
-    select_ppoll_signal_shared: Select Native Signal Shared;
-    select_ppoll_eventfd_shared: Select Native Eventfd Shared;
-    select_ppoll_pipe_dedicated: Select Native Pipe Dedicated;
-    select_ppoll_signal_dedicated: Select Native Signal Dedicated;
-    select_ppoll_eventfd_dedicated: Select Native Eventfd Dedicated;
-    select_epoll_pipe_shared: Select Epoll Pipe Shared;
-    select_epoll_signal_shared: Select Epoll Signal Shared;
-    select_epoll_eventfd_shared: Select Epoll Eventfd Shared;
-    select_epoll_pipe_dedicated: Select Epoll Pipe Dedicated;
-    select_epoll_signal_dedicated: Select Epoll Signal Dedicated;
-    select_epoll_eventfd_dedicated: Select Epoll Eventfd Dedicated;
     select_linux_rt_pipe: Select LinuxRt Pipe Dedicated;
     select_linux_rt_signal: Select LinuxRt Signal Dedicated;
-    uring_pipe_shared: Uring Native Pipe Shared;
-    uring_signal_shared: Uring Native Signal Shared;
-    uring_eventfd_shared: Uring Native Eventfd Shared;
-    uring_pipe_dedicated: Uring Native Pipe Dedicated;
-    uring_signal_dedicated: Uring Native Signal Dedicated;
-    uring_eventfd_dedicated: Uring Native Eventfd Dedicated;
-    combined_pipe_shared: Combined Epoll Pipe Shared;
-    combined_signal_shared: Combined Epoll Signal Shared;
-    combined_eventfd_shared: Combined Epoll Eventfd Shared;
-    combined_pipe_dedicated: Combined Epoll Pipe Dedicated;
-    combined_signal_dedicated: Combined Epoll Signal Dedicated;
-    combined_eventfd_dedicated: Combined Epoll Eventfd Dedicated;
     posix_suspend_pipe_shared: Posix Native Pipe Shared;
     posix_suspend_signal_shared: Posix Native Signal Shared;
     posix_suspend_eventfd_shared: Posix Native Eventfd Shared;
@@ -125,31 +136,5 @@ conformance! {
 mod in_3_shards {
     use super::*;
 
-    conformance! {
-        3;
-        select_ppoll_pipe_shared: Select Native Pipe Shared;
-        select_ppoll_signal_shared: Select Native Signal Shared;
-        select_ppoll_eventfd_shared: Select Native Eventfd Shared;
-        select_ppoll_pipe_dedicated: Select Native Pipe Dedicated;
-        select_ppoll_signal_dedicated: Select Native Signal Dedicated;
-        select_ppoll_eventfd_dedicated: Select Native Eventfd Dedicated;
-        select_epoll_pipe_shared: Select Epoll Pipe Shared;
-        select_epoll_signal_shared: Select Epoll Signal Shared;
-        select_epoll_eventfd_shared: Select Epoll Eventfd Shared;
-        select_epoll_pipe_dedicated: Select Epoll Pipe Dedicated;
-        select_epoll_signal_dedicated: Select Epoll Signal Dedicated;
-        select_epoll_eventfd_dedicated: Select Epoll Eventfd Dedicated;
-        uring_pipe_shared: Uring Native Pipe Shared;
-        uring_signal_shared: Uring Native Signal Shared;
-        uring_eventfd_shared: Uring Native Eventfd Shared;
-        uring_pipe_dedicated: Uring Native Pipe Dedicated;
-        uring_signal_dedicated: Uring Native Signal Dedicated;
-        uring_eventfd_dedicated: Uring Native Eventfd Dedicated;
-        combined_pipe_shared: Combined Epoll Pipe Shared;
-        combined_signal_shared: Combined Epoll Signal Shared;
-        combined_eventfd_shared: Combined Epoll Eventfd Shared;
-        combined_pipe_dedicated: Combined Epoll Pipe Dedicated;
-        combined_signal_dedicated: Combined Epoll Signal Dedicated;
-        combined_eventfd_dedicated: Combined Epoll Eventfd Dedicated;
-    }
+    conformance_in!(3);
 }
