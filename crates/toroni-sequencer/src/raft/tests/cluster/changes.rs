@@ -28,9 +28,7 @@ fn a_member_is_replaced_by_one_with_an_empty_log_while_commands_flow() {
     let mut random = Random::from_environment();
     let mut cluster = Cluster::new(3, Setup::default());
     runtime(2).block_on(async {
-        init(&cluster).await;
-        let links = cluster.links();
-        let leads = until("a leader", async || leader(&links).await).await;
+        let (links, leads) = init(&cluster).await;
         let load = Load::start(&cluster, &mut random);
         load.progress().await;
         let lost = (leads + 1) % 3;
@@ -95,9 +93,7 @@ fn a_leader_hands_over_and_no_command_is_lost() {
     let mut random = Random::from_environment();
     let mut cluster = Cluster::new(3, Setup::default());
     runtime(2).block_on(async {
-        init(&cluster).await;
-        let links = cluster.links();
-        let mut leads = until("a leader", async || leader(&links).await).await;
+        let (links, mut leads) = init(&cluster).await;
         let load = Load::start(&cluster, &mut random);
         let mut stalls = vec![];
         for _ in 0..6 {
@@ -130,9 +126,7 @@ fn one_log_of_three_becomes_a_group_of_its_own() {
     let mut random = Random::from_environment();
     let mut cluster = Cluster::new(3, Setup::default());
     runtime(2).block_on(async {
-        init(&cluster).await;
-        let links = cluster.links();
-        let leads = until("a leader", async || leader(&links).await).await;
+        let (links, leads) = init(&cluster).await;
         let load = Load::start(&cluster, &mut random);
         load.progress().await;
         let told = load.end().await;

@@ -14,9 +14,7 @@ fn commands_keep_one_order_while_members_are_stopped() {
     let mut random = Random::from_environment();
     let mut cluster = Cluster::new(3, Setup::default());
     runtime(2).block_on(async {
-        init(&cluster).await;
-        let links = cluster.links();
-        until("a leader", async || leader(&links).await).await;
+        let (links, _) = init(&cluster).await;
         let load = Load::start(&cluster, &mut random);
         load.progress().await;
         for stops_leader in [true, false, true] {
@@ -47,9 +45,7 @@ fn commands_keep_one_order_while_members_are_cut_off() {
     network.hosts[3].enter(|| {
         let mut cluster = Cluster::new(3, Setup { hosts: &network.hosts[..3], ..Setup::default() });
         runtime(2).block_on(async {
-            init(&cluster).await;
-            let links = cluster.links();
-            until("a leader", async || leader(&links).await).await;
+            let (links, _) = init(&cluster).await;
             let load = Load::start(&cluster, &mut random);
             load.progress().await;
             for (what, both, out) in [

@@ -13,9 +13,7 @@ fn commands_keep_one_order_while_leaders_are_killed() {
     let mut random = Random::from_environment();
     let mut cluster = Cluster::new(3, Setup::default());
     runtime(2).block_on(async {
-        init(&cluster).await;
-        let links = cluster.links();
-        until("a leader", async || leader(&links).await).await;
+        let (links, _) = init(&cluster).await;
         let load = Load::start(&cluster, &mut random);
         let mut stalls = vec![];
         for _ in 0..kills {
@@ -42,9 +40,7 @@ fn a_member_that_was_away_for_longer_than_the_log_gets_a_snapshot() {
     let mut random = Random::from_environment();
     let mut cluster = Cluster::new(3, Setup { segment: SMALL, ..Setup::default() });
     runtime(2).block_on(async {
-        init(&cluster).await;
-        let links = cluster.links();
-        let leads = until("a leader", async || leader(&links).await).await;
+        let (links, leads) = init(&cluster).await;
         let away = (leads + 1 + random.index(2)) % 3;
         cluster.kill(away);
         let load = Load::start(&cluster, &mut random);
@@ -69,10 +65,8 @@ fn a_member_that_was_away_for_longer_than_the_log_gets_a_snapshot() {
 fn a_member_alone_goes_on_after_a_kill() {
     let mut cluster = Cluster::new(1, Setup::default());
     runtime(2).block_on(async {
-        init(&cluster).await;
-        let links = cluster.links();
+        let (links, _) = init(&cluster).await;
         let open = Command::Open(Open { source: 1, series: 9, session: 1, bus: [3; 16] });
-        until("a leader", async || leader(&links).await).await;
         let first = call(&links[0], submission(&[open])).await;
         // After the event that begins the series.
         assert_eq!(first, Some(Answer::Outcomes(vec![Outcome::Sequenced(1)])));
@@ -92,9 +86,7 @@ fn a_member_alone_goes_on_after_a_kill() {
 fn what_a_connection_submits_stays_in_its_order() {
     let cluster = Cluster::new(1, Setup::default());
     runtime(2).block_on(async {
-        init(&cluster).await;
-        let links = cluster.links();
-        until("a leader", async || leader(&links).await).await;
+        let (links, _) = init(&cluster).await;
         let open = Command::Open(Open { source: 1, series: 9, session: 1, bus: [3; 16] });
         until("a series", async || call(&links[0], submission(&[open])).await).await;
         let payload = vec![7; 60 << 10];

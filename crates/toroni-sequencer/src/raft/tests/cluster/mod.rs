@@ -254,8 +254,12 @@ async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     }
 }
 
-async fn init(cluster: &Cluster<'_>) {
+/// Has all members form a group. Returns links to them, and who leads.
+async fn init(cluster: &Cluster<'_>) -> (Vec<Link>, usize) {
     begin(&cluster.addresses, 0..cluster.members.len()).await;
+    let links = cluster.links();
+    let leads = until("a leader", async || leader(&links).await).await;
+    (links, leads)
 }
 
 /// Has these members form a group.

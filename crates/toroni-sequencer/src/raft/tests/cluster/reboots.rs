@@ -27,9 +27,7 @@ fn a_member_that_lost_answered_entries_does_not_vote_before_it_has_them() {
     let mut random = Random::from_environment();
     let mut cluster = Cluster::new(3, LOOSE);
     runtime(2).block_on(async {
-        init(&cluster).await;
-        let links = cluster.links();
-        let leads = until("a leader", async || leader(&links).await).await;
+        let (links, leads) = init(&cluster).await;
         let load = Load::start(&cluster, &mut random);
         load.progress().await;
         // One of three loses its last entries, while the leader lives: the leader brings them again.
@@ -79,9 +77,7 @@ fn a_majority_that_lost_power_waits_for_a_recovery_and_says_so() {
     let mut random = Random::from_environment();
     let mut cluster = Cluster::new(3, LOOSE);
     runtime(2).block_on(async {
-        init(&cluster).await;
-        let links = cluster.links();
-        let leads = until("a leader", async || leader(&links).await).await;
+        let (links, leads) = init(&cluster).await;
         let load = Load::start(&cluster, &mut random);
         load.progress().await;
         load.end().await;
@@ -106,8 +102,7 @@ fn a_member_alone_begins_a_new_series_after_a_power_failure() {
     let mut random = Random::from_environment();
     let mut cluster = Cluster::new(1, LOOSE);
     runtime(2).block_on(async {
-        init(&cluster).await;
-        let links = cluster.links();
+        let (links, _) = init(&cluster).await;
         let load = Load::start(&cluster, &mut random);
         load.progress().await;
         load.end().await;

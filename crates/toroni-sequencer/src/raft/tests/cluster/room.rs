@@ -16,9 +16,7 @@ fn a_leader_whose_disk_is_full_hands_over_and_catches_up_when_there_is_room() {
     let setup = Setup { segment: "524288", small_disk: Some((small, 1200)), ..Setup::default() };
     let cluster = Cluster::new(3, setup);
     runtime(2).block_on(async {
-        init(&cluster).await;
-        let links = cluster.links();
-        until("a leader", async || leader(&links).await).await;
+        let (links, _) = init(&cluster).await;
         change(&links, Request::HandOver(format!("m{small}"))).await;
         // Seen by its process only.
         let pid = cluster.members[small].as_ref().expect("it runs").id();
