@@ -9,7 +9,7 @@ use std::process::Command;
 
 use clap::Args;
 
-use crate::command::{Failure, Steps, cargo, run as run_command};
+use crate::command::{Failure, Steps, cargo, run as run_command, run_tests};
 use licences::Shipped;
 
 #[derive(Args)]
@@ -74,7 +74,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
             for language in &LANGUAGES {
                 (language.conformance)(&mut command)?;
             }
-            run_command(&mut command)?;
+            run_tests(&mut command)?;
             Ok(String::new())
         });
     }

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use crate::command::{Failure, Steps, cargo, run as run_command};
+use crate::command::{Failure, Steps, cargo, run as run_command, run_tests};
 use crate::{book, deny, evidence, msrv, package};
 
 #[derive(Args)]
@@ -43,7 +43,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
             if options.long {
                 command.env("TORONI_LONG_TESTS", "1");
             }
-            run_command(command.args(arguments))?;
+            run_tests(command.args(arguments))?;
             Ok(String::new())
         };
         steps.step("tests", || test(&["--workspace", "--no-fail-fast"]));

@@ -4,8 +4,9 @@
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fmt;
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::metadata;
@@ -35,13 +36,68 @@ pub(crate) fn answers(command: &mut Command) -> bool {
 /// Prints the command, runs it on this terminal, and fails if it fails.
 pub(crate) fn run(command: &mut Command) -> Result<(), Failure> {
     println!("$ {}", shown(command));
-    let status = command
-        .status()
-        .map_err(|error| Failure(format!("cannot start `{}`: {error}", shown(command))))?;
+    let status = command.status().map_err(|error| cannot_start(command, &error))?;
+    ended(command, status)
+}
+
+/// Like [`run`], for a command that runs tests. The failure has what the failed tests printed. A log of thousands
+/// of lines may be cut, and then the end of it is what is left.
+pub(crate) fn run_tests(command: &mut Command) -> Result<(), Failure> {
+    println!("$ {}", shown(command));
+    let mut child =
+        command.stdout(Stdio::piped()).spawn().map_err(|error| cannot_start(command, &error))?;
+    let output = child.stdout.take().expect("it is piped");
+    let mut reports = Reports::default();
+    for line in BufReader::new(output).split(b'\n') {
+        let line =
+            line.map_err(|error| Failure(format!("cannot read what tests print: {error}")))?;
+        let line = String::from_utf8_lossy(&line);
+        println!("{line}");
+        reports.read(&line);
+    }
+    std::io::stdout().flush().ok();
+    let status =
+        child.wait().map_err(|error| Failure(format!("cannot wait for tests: {error}")))?;
+    ended(command, status).map_err(|Failure(why)| Failure(why + &reports.text))
+}
+
+fn cannot_start(command: &Command, error: &std::io::Error) -> Failure {
+    Failure(format!("cannot start `{}`: {error}", shown(command)))
+}
+
+fn ended(command: &Command, status: ExitStatus) -> Result<(), Failure> {
     if status.success() {
         return Ok(());
     }
     Err(Failure(format!("`{}` ended with {status}", shown(command))))
+}
+
+/// Collects what libtest prints after all tests of an executable, if one of them failed: from `failures:` to
+/// `test result: FAILED`.
+#[derive(Default)]
+struct Reports {
+    text: String,
+    within: bool,
+    lines: usize,
+}
+
+impl Reports {
+    /// How many lines of one executable are kept.
+    const LINES: usize = 200;
+
+    fn read(&mut self, line: &str) {
+        if !self.within && line == "failures:" {
+            self.within = true;
+            self.lines = 0;
+        }
+        let last = line.starts_with("test result: FAILED");
+        if self.within && (self.lines < Self::LINES || last) {
+            self.text.push('\n');
+            self.text.push_str(line);
+            self.lines += 1;
+        }
+        self.within &= !last;
+    }
 }
 
 /// The names of all tests of a test executable.
@@ -99,7 +155,7 @@ impl Steps {
         let start = Instant::now();
         let outcome = step();
         if let Err(failure) = &outcome {
-            println!("FAILED: {failure}");
+            println!("FAILED: {}", failure.0.lines().next().unwrap_or_default());
         }
         self.0.push(Step { title: title.to_owned(), time: start.elapsed(), outcome });
     }
@@ -111,12 +167,13 @@ impl Steps {
             let remark = outcome.as_deref().unwrap_or("FAILED");
             println!("{:>7.1} s  {title:<34} {remark}", time.as_secs_f64());
         }
-        let failed: Vec<String> = self
-            .0
-            .into_iter()
-            .filter(|step| step.outcome.is_err())
-            .map(|step| step.title)
-            .collect();
+        let mut failed = Vec::new();
+        for Step { title, outcome, .. } in self.0 {
+            if let Err(failure) = outcome {
+                println!("\n== failed: {title}\n{failure}");
+                failed.push(title);
+            }
+        }
         if failed.is_empty() {
             return Ok(());
         }
@@ -140,6 +197,22 @@ mod tests {
         assert!(run(&mut Command::new("false")).is_err());
         assert!(run(&mut Command::new("/no/such/program")).is_err());
         assert!(run(&mut Command::new("true")).is_ok());
+    }
+
+    #[test]
+    fn a_failure_of_tests_says_what_they_printed() {
+        let printed = "running 2 tests\ntest a ... ok\ntest b ... FAILED\n\nfailures:\n\n---- b stdout ----\n\
+                       panicked at b.rs:1\n\nfailures:\n    b\n\ntest result: FAILED. 1 passed; 1 failed\n\
+                       running 1 test\ntest c ... ok\n";
+        let script = format!("printf '%s' '{printed}'; exit 101");
+        let Failure(why) = run_tests(Command::new("sh").args(["-c", &script])).unwrap_err();
+        let (_, reports) = why.split_once("ended with exit status: 101\n").unwrap();
+        assert!(
+            reports.starts_with("failures:\n\n---- b stdout ----\npanicked at b.rs:1\n"),
+            "{why}"
+        );
+        assert!(reports.ends_with("    b\n\ntest result: FAILED. 1 passed; 1 failed"), "{why}");
+        assert!(run_tests(&mut Command::new("true")).is_ok());
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use clap::Args;
 
-use crate::command::{Failure, cargo, run as run_command};
+use crate::command::{Failure, cargo, run as run_command, run_tests};
 use crate::metadata;
 
 #[derive(Args)]
@@ -49,5 +49,5 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         test.args(["--include-ignored", "--test-threads", "1"]);
         test.env("TORONI_FULL", "1").env("TORONI_ROUNDS", "20000");
     }
-    run_command(&mut test)
+    run_tests(&mut test)
 }

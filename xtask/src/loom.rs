@@ -4,7 +4,7 @@ use std::process::Command;
 
 use clap::Args;
 
-use crate::command::{Failure, cargo, run as run_command};
+use crate::command::{Failure, cargo, run_tests};
 use crate::metadata;
 
 #[derive(Args)]
@@ -17,7 +17,7 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let mut command = cargo(["test", "-p", "toroni", "--lib", "--profile", "bench", "--locked"]);
     prepare(&mut command)?;
-    run_command(command.arg(&options.filter))
+    run_tests(command.arg(&options.filter))
 }
 
 /// Prepares a build of the models, in the profile `bench`. The flag `--cfg loom`, which selects loom's atomics in

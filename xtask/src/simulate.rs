@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 
-use crate::command::{Failure, cargo, run as run_command};
+use crate::command::{Failure, cargo, run as run_command, run_tests};
 use crate::metadata;
 
 #[derive(Args)]
@@ -52,5 +52,5 @@ fn net(seconds: f64, seed: u64) -> Result<(), Failure> {
     command.args(["--ignored", "--nocapture", "simulator::for_long"]);
     command.env("TORONI_SIMULATE_SECONDS", format!("{seconds:.0}"));
     command.env("TORONI_SEED", seed.to_string());
-    run_command(&mut command)
+    run_tests(&mut command)
 }
