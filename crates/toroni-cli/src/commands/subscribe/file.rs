@@ -1,6 +1,6 @@
 //! `toroni sub --file`: prints a recording.
 
-use super::options::Subscribe;
+use super::options::{Format, Subscribe};
 use crate::commands::replay::options::By;
 use crate::commands::replay::source::{Selection, Source, Target, of_broken};
 use crate::exchange::{Loss, Shown};
@@ -19,7 +19,9 @@ pub(super) fn run(
     output: Output,
     stop: &Stop,
 ) -> Result<(), Failure> {
-    let mut source = Source::open(path, false, By::Received)?;
+    // Only JSON shows where a message came from.
+    let wants_origins = matches!(arguments.format(), Format::Json);
+    let mut source = Source::open(path, wants_origins, By::Received)?;
     let mut printer = super::printer(output, arguments);
     let ended = print_all(&mut source, patterns, arguments, &mut printer, stop);
     // Whatever ended it, print what was read.
@@ -56,13 +58,14 @@ fn print_all(
                 return Err(Failure::Lost("stopped at a loss because of --strict".to_owned()));
             }
         } else if let Some(channel) = source.reader.channel_of(item.channel) {
+            let (origin, number) = item.origin.unzip();
             printer.print(&Shown {
                 topic: &channel.topic,
                 payload: source.reader.payload(&item),
                 position: None,
                 sequence: item.sequence,
-                number: None,
-                origin: None,
+                number: number.flatten(),
+                origin,
                 // Equal times: the message had no stamp.
                 stamp: (item.publish_time != item.log_time).then_some(item.publish_time),
                 to_descendants: matches!(target, Target::Topic { to_descendants: true, .. }),

@@ -104,10 +104,7 @@ fn printer(output: Output, arguments: &Subscribe) -> Printer {
     let end = if arguments.null { 0 } else { b'\n' };
     let style = match &arguments.template {
         Some(template) => Style::Template(template.clone()),
-        None if arguments.json => {
-            Style::Format { format: Format::Json, payload_only: arguments.payload_only }
-        }
-        None => Style::Format { format: arguments.format, payload_only: arguments.payload_only },
+        None => Style::Format { format: arguments.format(), payload_only: arguments.payload_only },
     };
     Printer::new(output, style, end)
 }

@@ -112,6 +112,12 @@ pub(crate) enum Format {
     Json,
 }
 
+impl Subscribe {
+    pub(crate) fn format(&self) -> Format {
+        if self.json { Format::Json } else { self.format }
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Wait {
     /// Poll without a pause: lowest latency, uses a whole CPU
