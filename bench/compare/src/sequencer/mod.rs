@@ -34,7 +34,7 @@ pub(crate) struct Sequencer {
     /// Measure only the rows whose names contain this
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
-    /// Keep the logs below this directory, which decides which disk is measured [default: that for temporary files]
+    /// Keep the logs below this directory, which decides which disk is measured [default: in memory]
     #[arg(long, value_name = "DIRECTORY")]
     directory: Option<PathBuf>,
     #[command(flatten)]
@@ -155,6 +155,8 @@ pub(crate) fn report(options: &Sequencer) -> Result<Report, Failure> {
     report.goals = goals(&found);
     report.tables.push(table);
     report.condition("each measurement", format!("{} s", options.seconds));
+    let logs = options.directory.as_ref().map(|below| below.display().to_string());
+    report.condition("logs", logs.as_deref().unwrap_or("in memory, so no disk is waited for"));
     report.notes.push(
         "NATS 2.9 has no setting that syncs before it acknowledges: compare it with `interval`."
             .to_owned(),

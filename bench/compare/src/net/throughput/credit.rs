@@ -1,10 +1,11 @@
 //! A plain window: the receiver says how much it has, and the sender is never further ahead than the receiver's buffer
 //! takes. Without it, plain datagrams would be measured by how many of them are lost.
 
-/// Bytes that may be on the way: fewer datagrams than the kernel lets wait between two interfaces (`netdev_max_backlog`).
-const ON_THE_WAY: u64 = 512 << 10;
-/// The receiver speaks each time it has so many bytes more.
-const EVERY: u64 = ON_THE_WAY / 8;
+/// Bytes that may be on the way. A core keeps up to a thousand datagrams for all interfaces (`netdev_max_backlog`), and
+/// each datagram waits twice: before the bridge and after it.
+pub(super) const ON_THE_WAY: u64 = 256 << 10;
+/// The receiver speaks each time it has that many bytes more.
+pub(super) const EVERY: u64 = ON_THE_WAY / 4;
 
 /// What a sender knows.
 #[derive(Clone, Copy, Debug, Default)]
@@ -58,14 +59,14 @@ mod tests {
     #[test]
     fn a_sender_waits_until_the_receiver_has_taken_enough() {
         let (mut credit, mut taken) = (Credit::default(), Taken::default());
-        credit.send(512 << 10);
+        credit.send(256 << 10);
         assert!(credit.is_used_up());
         taken.take(100);
         assert_eq!(taken.say(false), None);
-        taken.take(256 << 10);
+        taken.take(128 << 10);
         credit.hear(&taken.say(false).unwrap());
         assert!(!credit.is_used_up());
-        taken.take((256 << 10) - 100);
+        taken.take((128 << 10) - 100);
         assert!(taken.say(true).is_some());
         assert_eq!(taken.say(true), None);
     }

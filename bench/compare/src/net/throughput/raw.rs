@@ -84,7 +84,7 @@ impl Transport for Raw {
                 "messages are copied into multicast datagrams of up to {DATAGRAM} bytes; sendmmsg with UDP_SEGMENT and \
                  recvmmsg, {BATCH} a call; the receiver says what it has after each 64 KiB"
             ),
-            guarantees: Guarantees { lossless: true, total_order: true, in_place: false },
+            guarantees: Guarantees { lossless: true, total_order: false, in_place: false },
         }
     }
 
