@@ -28,6 +28,10 @@ impl Credit {
     pub(super) fn is_used_up(self) -> bool {
         self.sent - self.taken >= ON_THE_WAY
     }
+
+    pub(super) fn is_half_used(self) -> bool {
+        self.sent - self.taken >= ON_THE_WAY / 2
+    }
 }
 
 /// What a receiver has, and has said.
@@ -66,6 +70,7 @@ mod tests {
         taken.take(128 << 10);
         credit.hear(&taken.say(false).unwrap());
         assert!(!credit.is_used_up());
+        assert!(!credit.is_half_used());
         taken.take((128 << 10) - 100);
         assert!(taken.say(true).is_some());
         assert_eq!(taken.say(true), None);
