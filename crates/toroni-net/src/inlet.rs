@@ -15,32 +15,34 @@
 //! it comes, and whichever process has brought it.
 
 mod history;
+mod known;
+mod loss;
+mod messages;
+mod names;
+mod publishing;
 mod stage;
 mod ways;
 
+pub use self::loss::lost_of;
 pub(crate) use self::ways::Ways;
 
-use self::stage::{Attempt, Item, LONG_BYTES, Lane, Patience, STAGE_BYTES, Staged};
+use self::known::Known;
+use self::publishing::concerns_one;
+use self::stage::{Lane, Patience, Staged};
 use crate::losses::Losses;
-use crate::now::now;
 use crate::times::{self, Committed};
 use std::collections::HashMap;
 use std::sync::Arc;
 use thiserror::Error;
-use toroni::{InletTopic, Lost, LostBound, Origin, Pattern, PublishError, PublisherError, Topic};
+use toroni::{LostBound, Pattern, PublishError, PublisherError};
 use toroni_proto::arrivals::{Flow, Inbox};
 use toroni_proto::budget::{Budget, Exceeded, Limits};
 use toroni_proto::config::Order;
-use toroni_proto::id::{Number, Session, Source, Stream};
-use toroni_proto::reassembly::{Bound, Loss, Message};
+use toroni_proto::id::{Number, Source, Stream};
+use toroni_proto::reassembly::{Loss, Message};
 use toroni_proto::receiver::Mark;
-use toroni_proto::time::{Monotonic, Wall};
-use toroni_proto::wire::{
-    Address, LostReason, MAX_PATTERNS, Policy, SessionInfo, Start, TableName, TopicNumber,
-};
-
-/// How many names of topics an inlet knows, of all sources together. Messages on others are reported as lost.
-const MAX_NAMES: usize = 1 << 18;
+use toroni_proto::time::Monotonic;
+use toroni_proto::wire::{Address, Policy, SessionInfo, TableName, TopicNumber};
 
 /// What an inlet brings to its bus.
 #[derive(Clone, Debug)]
@@ -103,43 +105,9 @@ impl Counters {
     }
 }
 
-/// A topic of a stream.
-enum Name {
-    Unknown,
-    Accepted(InletTopic),
-    /// `accept` takes only topics below it, so what is posted to its descendants as well.
-    Above(InletTopic),
-    /// `accept` leaves it out, or it is a pattern.
-    Filtered,
-    /// It is no topic of this bus.
-    Invalid,
-}
-
 /// Whether the sender of a stream waits for its receivers: the place of its lane.
 const HASTY: usize = 0;
 const PATIENT: usize = 1;
-
-/// What is known of a stream.
-struct Known {
-    stream: (Source, Stream),
-    session: Session,
-    lane: usize,
-    names: Vec<Name>,
-    /// How many patterns the stream has; what is known of them.
-    patterns: u8,
-    scope: Vec<Option<Pattern>>,
-    /// Where the series continues: of messages that arrive in any order, all below have arrived.
-    open_from: u64,
-}
-
-impl Known {
-    fn new(flow: Flow, lane: usize, patterns: u8, open_from: u64) -> Self {
-        let patterns = patterns.min(MAX_PATTERNS);
-        let scope = vec![None; usize::from(patterns)];
-        let (stream, session) = ((flow.source, flow.stream), flow.session);
-        Self { stream, session, lane, names: Vec::new(), patterns, scope, open_from }
-    }
-}
 
 /// Brings what arrives from all sources to a bus. It is the [`Inbox`] of a realm's arrivals.
 pub struct Inlet {
@@ -322,338 +290,10 @@ impl Inlet {
         &self.bus
     }
 
-    /// Publishes all that is staged and finds room. If the bus refuses something, what follows is published nevertheless.
-    fn publish_staged(&mut self) {
-        for lane in [HASTY, PATIENT] {
-            self.publish_lane(lane);
-        }
-        if self.lanes.iter().all(Lane::is_empty) {
-            self.staged_at = None;
-            for at in std::mem::take(&mut self.retired) {
-                self.forget(at);
-            }
-        }
-    }
-
-    fn publish_lane(&mut self, lane: usize) {
-        while !self.lanes[lane].is_empty()
-            && self.lanes[lane].due().is_none_or(|due| due <= now().monotonic)
-        {
-            let Self { lanes, known, bus, losses, times, staged_at, .. } = self;
-            let topic = |staged: &Staged| topic_of(known, staged);
-            let mut clock = None;
-            let committed = |staged: &Staged| match &staged.item {
-                Item::Loss(lost) => losses.note(lost),
-                Item::Message { .. } => {
-                    let at = *clock.get_or_insert_with(now);
-                    let waited_ns = staged_at.map_or(0, |since| at.monotonic.since(since));
-                    let (source, stream) = known[staged.stream].stream;
-                    let place = (source, stream, staged.origin.number);
-                    times.record(place, waited_ns, at.wall, staged.began);
-                }
-            };
-            let (attempt, taken) = lanes[lane].publish(bus, || now().monotonic, topic, committed);
-            self.counters.messages += taken.messages;
-            self.counters.losses += taken.losses;
-            self.counters.lost = self.counters.lost.saturating_add(taken.lost);
-            match attempt {
-                Attempt::Done => return,
-                Attempt::Full => {
-                    self.counters.full += 1;
-                    return;
-                }
-                Attempt::Failed(error) => {
-                    self.failed = Some(error.into());
-                    return;
-                }
-                Attempt::Refused(error) => {
-                    let refused = self.lanes[lane].first();
-                    let refused =
-                        refused.map(|first| (first.stream, first.origin, first.open_from));
-                    let loss = refused.and_then(|first| self.refused(first, error));
-                    self.lanes[lane].replace_first(loss);
-                }
-            }
-        }
-    }
-
-    /// Counts what the bus refused. Returns the loss in its place, if the bus takes that.
-    fn refused(
-        &mut self,
-        (stream, origin, open_from): (usize, Origin, Option<u64>),
-        error: PublishError,
-    ) -> Option<Staged> {
-        if matches!(error, PublishError::TooLong { .. }) {
-            self.counters.too_long += 1;
-            return self.one_lost(stream, origin, open_from, toroni::LostReason::TooLong);
-        }
-        self.counters.refused += 1;
-        self.refusal = Some(error);
-        None
-    }
-
-    /// Returns the loss of one message.
-    fn one_lost(
-        &mut self,
-        stream: usize,
-        origin: Origin,
-        open_from: Option<u64>,
-        reason: toroni::LostReason,
-    ) -> Option<Staged> {
-        let (messages, bound, until) = (1, LostBound::Exact, origin.number + 1);
-        let scope = self.scope_of(Some(stream));
-        let lost = Lost { from: origin, until, messages, bound, reason, scope };
-        self.loss_of(stream, lost, open_from)
-    }
-
-    /// Returns a loss to stage, unless `accept` leaves out everything that it may be about.
-    fn loss_of(&mut self, stream: usize, lost: Lost, open_from: Option<u64>) -> Option<Staged> {
-        if lost.scope.is_empty() {
-            self.counters.filtered = self.counters.filtered.saturating_add(lost.messages);
-            return None;
-        }
-        let origin = lost.from;
-        let item = Item::Loss(Box::new(lost));
-        Some(Staged { stream, origin, open_from, began: None, item })
-    }
-
     fn stage(&mut self, lane: usize, staged: Option<Staged>) {
         if let Some(staged) = staged {
             self.lanes[lane].push(staged);
         }
-    }
-
-    /// Returns the place of a flow's stream.
-    fn place_of(&mut self, flow: Flow) -> Option<usize> {
-        let stream = (flow.source, flow.stream);
-        let at = match self.latest {
-            Some(at) if self.known[at].stream == stream => at,
-            _ => *self.streams.get(&stream)?,
-        };
-        self.latest = Some(at);
-        Some(at)
-    }
-
-    /// Enters a stream, in the place of an earlier session. Returns its place.
-    fn enter(&mut self, known: Known) -> usize {
-        let stream = known.stream;
-        let at = self.add(known);
-        self.latest = None;
-        if let Some(before) = self.streams.insert(stream, at) {
-            // What is staged refers to the names of the session before.
-            self.retired.push(before);
-        }
-        at
-    }
-
-    /// Puts this where there is room.
-    fn add(&mut self, known: Known) -> usize {
-        match self.free.pop() {
-            Some(at) => {
-                self.known[at] = known;
-                at
-            }
-            None => {
-                self.known.push(known);
-                self.known.len() - 1
-            }
-        }
-    }
-
-    /// Frees the place of a stream.
-    fn forget(&mut self, at: usize) {
-        let names = std::mem::take(&mut self.known[at].names);
-        self.names -= names.len();
-        self.free.push(at);
-    }
-
-    /// Returns patterns of all topics that may be missing: the first segments of the stream's patterns, because a post to
-    /// descendants may be among them, as far as they are accepted.
-    fn scope_of(&self, stream: Option<usize>) -> Vec<Pattern> {
-        if let Some(scope) = &self.lost_scope {
-            return scope.clone();
-        }
-        let known = stream.and_then(|at| self.known.get(at));
-        let patterns: Option<Vec<Pattern>> = known
-            .filter(|known| known.patterns > 0)
-            .and_then(|known| known.scope.iter().cloned().collect());
-        let everything = || vec![Pattern::everything()];
-        let mut scope: Vec<Pattern> = Vec::new();
-        for pattern in patterns.unwrap_or_else(everything) {
-            let wide = self.widened(&pattern);
-            let is_new = scope.iter().all(|other| other.as_str() != wide.as_str());
-            let below = Pattern::new(&format!("{pattern}/**")).unwrap_or_else(|_| pattern.clone());
-            let is_accepted = self.selection.accept.iter().any(|it| it.intersects(&below));
-            if is_new && is_accepted {
-                scope.push(wide);
-            }
-        }
-        scope
-    }
-
-    fn widened(&self, pattern: &Pattern) -> Pattern {
-        let prefix = &self.selection.prefix;
-        let first = if prefix.is_empty() { pattern.as_str() } else { prefix };
-        let first = first.split('/').next().unwrap_or_default();
-        let wide = if first.contains('*') { "**".to_owned() } else { format!("{first}/**") };
-        Pattern::new(&wide).unwrap_or_else(|_| Pattern::everything())
-    }
-
-    /// Returns the lowest number of a stream that may still be missing, if messages arrive in any order.
-    fn open_from(&self, stream: usize) -> Option<u64> {
-        if self.selection.order == Order::Source {
-            return None;
-        }
-        self.known.get(stream).map(|known| known.open_from)
-    }
-
-    /// Returns what a name of a stream is on this bus.
-    fn resolve(&mut self, name: TableName<'_>) -> Name {
-        if name.has_wildcard() {
-            return Name::Filtered;
-        }
-        let text = name.as_str();
-        let accept = &self.selection.accept;
-        let is_accepted = self.is_selected || accept.iter().any(|it| it.matches(text));
-        if !is_accepted && !accept.iter().any(|it| it.matches_descendants(text)) {
-            return Name::Filtered;
-        }
-        let prefix = &self.selection.prefix;
-        let topic = if prefix.is_empty() { text.to_owned() } else { format!("{prefix}/{text}") };
-        if Topic::new(&topic).is_err() {
-            return Name::Invalid;
-        }
-        match self.bus.topic(&topic) {
-            Ok(topic) if is_accepted => Name::Accepted(topic),
-            Ok(topic) => Name::Above(topic),
-            Err(error) => {
-                self.failed = Some(error.into());
-                Name::Unknown
-            }
-        }
-    }
-
-    /// Stages a message of the stream at this place.
-    fn message_at(&mut self, stream: usize, flow: Flow, message: Message<'_>) {
-        let start = message.start;
-        let origin = Origin {
-            source: flow.source.0,
-            series: flow.series.0,
-            stream: flow.stream.0,
-            number: start.number.get(),
-        };
-        let open_from = self.open_from(stream);
-        let known = &self.known[stream];
-        let lane = known.lane;
-        let is_current = known.session == flow.session;
-        let name = known.names.get(start.topic.get() as usize).filter(|_| is_current);
-        match name {
-            Some(Name::Accepted(_)) => {}
-            Some(Name::Above(_)) if start.to_descendants => {}
-            Some(Name::Filtered | Name::Above(_)) => {
-                self.counters.filtered += 1;
-                return;
-            }
-            Some(Name::Invalid | Name::Unknown) | None => {
-                self.counters.no_topic += 1;
-                let lost = self.one_lost(stream, origin, open_from, toroni::LostReason::Topic);
-                return self.stage(lane, lost);
-            }
-        }
-        let length = message.parts.length();
-        if self.lanes[lane].length() + length > STAGE_BYTES {
-            self.publish_lane(lane);
-        }
-        let began: Option<Wall> = start.published.or(message.sent);
-        let staged = |from, to| {
-            let published_ns = start.published.map(|time| time.ns());
-            let Start { topic, to_descendants, .. } = start;
-            let item = Item::Message { topic, from, to, to_descendants, published_ns };
-            Staged { stream, origin, open_from, began, item }
-        };
-        let delivered = *self.staged_at.get_or_insert_with(|| now().monotonic);
-        if length > LONG_BYTES && self.lanes[lane].is_empty() {
-            let parts: Vec<&[u8]> = message.parts.clone().collect();
-            let staged = staged(0, 0);
-            let topic = topic_of(&self.known, &staged);
-            let Some(entry) = topic.map(|topic| stage::entry(&staged, topic, &parts)) else {
-                return;
-            };
-            match self.bus.try_publish(&[entry]) {
-                Ok(()) => {
-                    let at = now();
-                    let place = (flow.source, flow.stream, origin.number);
-                    self.times.record(place, at.monotonic.since(delivered), at.wall, began);
-                    self.counters.messages += 1;
-                    return;
-                }
-                // It is staged, and waits there.
-                Err(error) if is_full(&error.source) => {}
-                Err(error) if concerns_one(&error.source) => {
-                    let lost = self.refused((stream, origin, open_from), error.source);
-                    return self.stage(lane, lost);
-                }
-                Err(error) => {
-                    self.failed = Some(error.source.into());
-                    return;
-                }
-            }
-        }
-        let (from, to) = self.lanes[lane].append(message.parts);
-        self.lanes[lane].push(staged(from, to));
-    }
-
-    /// Notes a name of the stream at this place.
-    fn topic_at(&mut self, place: Option<usize>, number: TopicNumber, name: TableName<'_>) {
-        let at = number.get() as usize;
-        let resolved = self.resolve(name);
-        let Some(place) = place else { return };
-        let known = &mut self.known[place];
-        if let Some(scope) = known.scope.get_mut(at) {
-            *scope = Pattern::new(name.as_str()).ok();
-        }
-        let more = (at + 1).saturating_sub(known.names.len());
-        if self.names + more > MAX_NAMES {
-            return;
-        }
-        self.names += more;
-        if more > 0 {
-            known.names.resize_with(at + 1, || Name::Unknown);
-        }
-        known.names[at] = resolved;
-    }
-}
-
-/// Whether an error says that something must wait: for a slow subscriber, which may be an outlet of the same thread, or for
-/// another publisher.
-fn is_full(error: &PublishError) -> bool {
-    matches!(
-        error,
-        PublishError::Full
-            | PublishError::Busy
-            | PublishError::Timeout
-            | PublishError::WouldWaitForItself
-    )
-}
-
-/// Whether an error says something about one message or one source, and not about the bus.
-fn concerns_one(error: &PublishError) -> bool {
-    matches!(
-        error,
-        PublishError::TooLong { .. }
-            | PublishError::Taken { .. }
-            | PublishError::TooManyArrivals { .. }
-            | PublishError::OriginNumber { .. }
-            | PublishError::LostNumbers { .. }
-    )
-}
-
-/// Returns the topic of a staged message on the bus.
-fn topic_of<'a>(known: &'a [Known], staged: &Staged) -> Option<&'a InletTopic> {
-    let Item::Message { topic, .. } = &staged.item else { return None };
-    match known.get(staged.stream)?.names.get(topic.get() as usize)? {
-        Name::Accepted(topic) | Name::Above(topic) => Some(topic),
-        _ => None,
     }
 }
 
@@ -736,46 +376,10 @@ impl Inbox for Inlet {
     }
 }
 
-/// Returns a loss of a stream in the words of the bus.
-#[must_use]
-pub fn lost_of(flow: Flow, loss: &Loss, scope: Vec<Pattern>) -> Lost {
-    // Without numbers it stands where the stream is.
-    let number = loss.after.map_or_else(
-        || loss.until.map_or(0, |until| until.get().saturating_sub(loss.count)),
-        |after| after.get() + 1,
-    );
-    let until = loss.until.map_or(number, |until| until.get().max(number));
-    let (source, series, stream) = (flow.source.0, flow.series.0, flow.stream.0);
-    let from = Origin { source, series, stream, number };
-    let bound = match loss.bound_for_subscribers() {
-        Bound::Exact => LostBound::Exact,
-        Bound::AtMost => LostBound::AtMost,
-        Bound::AtLeast => LostBound::AtLeast,
-    };
-    Lost { from, until, messages: loss.count, bound, reason: reason_of(loss.reason), scope }
-}
-
-/// Returns the same reason in the words of the bus.
-fn reason_of(reason: LostReason) -> toroni::LostReason {
-    match reason {
-        LostReason::Gone => toroni::LostReason::Gone,
-        LostReason::Budget => toroni::LostReason::Budget,
-        LostReason::Memory => toroni::LostReason::Memory,
-        LostReason::Burst => toroni::LostReason::Burst,
-        LostReason::Jump => toroni::LostReason::Jump,
-        LostReason::Restart => toroni::LostReason::Restart,
-        LostReason::Silent => toroni::LostReason::Silent,
-        LostReason::Topic => toroni::LostReason::Topic,
-        LostReason::TooLong => toroni::LostReason::TooLong,
-        LostReason::Overtaken => toroni::LostReason::Overtaken,
-        LostReason::Diverged => toroni::LostReason::Diverged,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use toroni_proto::id::Series;
+    use toroni_proto::id::{Series, Session};
 
     #[test]
     fn names_of_streams_that_are_gone_are_freed() {

@@ -3,7 +3,8 @@
 //! What is fetched goes through the same stage as what comes from the group, so it is published in the order in which it
 //! is handed over.
 
-use super::{Inlet, Known};
+use super::Inlet;
+use super::known::Known;
 use toroni_proto::arrivals::Flow;
 use toroni_proto::id::{Source, Stream};
 use toroni_proto::reassembly::Message;

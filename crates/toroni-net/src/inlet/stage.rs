@@ -262,8 +262,10 @@ impl Lane {
             };
             match result {
                 Ok(()) => {}
-                Err(error) if super::is_full(&error) => return Attempt::Full,
-                Err(error) if super::concerns_one(&error) => return Attempt::Refused(error),
+                Err(error) if super::publishing::is_full(&error) => return Attempt::Full,
+                Err(error) if super::publishing::concerns_one(&error) => {
+                    return Attempt::Refused(error);
+                }
                 Err(error) => return Attempt::Failed(error),
             }
         }

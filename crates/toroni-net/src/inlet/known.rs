@@ -1,0 +1,96 @@
+//! The streams of an inlet, and the names of their topics.
+
+use super::Inlet;
+use toroni::{InletTopic, Pattern};
+use toroni_proto::arrivals::Flow;
+use toroni_proto::config::Order;
+use toroni_proto::id::{Session, Source, Stream};
+use toroni_proto::wire::MAX_PATTERNS;
+
+/// A topic of a stream.
+pub(super) enum Name {
+    Unknown,
+    Accepted(InletTopic),
+    /// `accept` takes only topics below it, so what is posted to its descendants as well.
+    Above(InletTopic),
+    /// `accept` leaves it out, or it is a pattern.
+    Filtered,
+    /// It is no topic of this bus.
+    Invalid,
+}
+
+/// What is known of a stream.
+pub(super) struct Known {
+    pub(super) stream: (Source, Stream),
+    pub(super) session: Session,
+    pub(super) lane: usize,
+    pub(super) names: Vec<Name>,
+    /// How many patterns the stream has; what is known of them.
+    pub(super) patterns: u8,
+    pub(super) scope: Vec<Option<Pattern>>,
+    /// Where the series continues: of messages that arrive in any order, all below have arrived.
+    pub(super) open_from: u64,
+}
+
+impl Known {
+    pub(super) fn new(flow: Flow, lane: usize, patterns: u8, open_from: u64) -> Self {
+        let patterns = patterns.min(MAX_PATTERNS);
+        let scope = vec![None; usize::from(patterns)];
+        let (stream, session) = ((flow.source, flow.stream), flow.session);
+        Self { stream, session, lane, names: Vec::new(), patterns, scope, open_from }
+    }
+}
+
+impl Inlet {
+    /// Returns the place of a flow's stream.
+    pub(super) fn place_of(&mut self, flow: Flow) -> Option<usize> {
+        let stream = (flow.source, flow.stream);
+        let at = match self.latest {
+            Some(at) if self.known[at].stream == stream => at,
+            _ => *self.streams.get(&stream)?,
+        };
+        self.latest = Some(at);
+        Some(at)
+    }
+
+    /// Enters a stream, in the place of an earlier session. Returns its place.
+    pub(super) fn enter(&mut self, known: Known) -> usize {
+        let stream = known.stream;
+        let at = self.add(known);
+        self.latest = None;
+        if let Some(before) = self.streams.insert(stream, at) {
+            // What is staged refers to the names of the session before.
+            self.retired.push(before);
+        }
+        at
+    }
+
+    /// Puts this where there is room.
+    pub(super) fn add(&mut self, known: Known) -> usize {
+        match self.free.pop() {
+            Some(at) => {
+                self.known[at] = known;
+                at
+            }
+            None => {
+                self.known.push(known);
+                self.known.len() - 1
+            }
+        }
+    }
+
+    /// Frees the place of a stream.
+    pub(super) fn forget(&mut self, at: usize) {
+        let names = std::mem::take(&mut self.known[at].names);
+        self.names -= names.len();
+        self.free.push(at);
+    }
+
+    /// Returns the lowest number of a stream that may still be missing, if messages arrive in any order.
+    pub(super) fn open_from(&self, stream: usize) -> Option<u64> {
+        if self.selection.order == Order::Source {
+            return None;
+        }
+        self.known.get(stream).map(|known| known.open_from)
+    }
+}

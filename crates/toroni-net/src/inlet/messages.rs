@@ -1,0 +1,85 @@
+//! Messages: each is staged, or published at once if it is long.
+
+use super::Inlet;
+use super::known::Name;
+use super::names::topic_of;
+use super::publishing::{concerns_one, is_full};
+use super::stage::{self, Item, LONG_BYTES, STAGE_BYTES, Staged};
+use crate::now::now;
+use toroni::Origin;
+use toroni_proto::arrivals::Flow;
+use toroni_proto::reassembly::Message;
+use toroni_proto::time::Wall;
+use toroni_proto::wire::Start;
+
+impl Inlet {
+    /// Stages a message of the stream at this place.
+    pub(super) fn message_at(&mut self, stream: usize, flow: Flow, message: Message<'_>) {
+        let start = message.start;
+        let origin = Origin {
+            source: flow.source.0,
+            series: flow.series.0,
+            stream: flow.stream.0,
+            number: start.number.get(),
+        };
+        let open_from = self.open_from(stream);
+        let known = &self.known[stream];
+        let lane = known.lane;
+        let is_current = known.session == flow.session;
+        let name = known.names.get(start.topic.get() as usize).filter(|_| is_current);
+        match name {
+            Some(Name::Accepted(_)) => {}
+            Some(Name::Above(_)) if start.to_descendants => {}
+            Some(Name::Filtered | Name::Above(_)) => {
+                self.counters.filtered += 1;
+                return;
+            }
+            Some(Name::Invalid | Name::Unknown) | None => {
+                self.counters.no_topic += 1;
+                let lost = self.one_lost(stream, origin, open_from, toroni::LostReason::Topic);
+                return self.stage(lane, lost);
+            }
+        }
+        let length = message.parts.length();
+        if self.lanes[lane].length() + length > STAGE_BYTES {
+            self.publish_lane(lane);
+        }
+        let began: Option<Wall> = start.published.or(message.sent);
+        let staged = |from, to| {
+            let published_ns = start.published.map(|time| time.ns());
+            let Start { topic, to_descendants, .. } = start;
+            let item = Item::Message { topic, from, to, to_descendants, published_ns };
+            Staged { stream, origin, open_from, began, item }
+        };
+        let delivered = *self.staged_at.get_or_insert_with(|| now().monotonic);
+        if length > LONG_BYTES && self.lanes[lane].is_empty() {
+            let parts: Vec<&[u8]> = message.parts.clone().collect();
+            let staged = staged(0, 0);
+            let topic = topic_of(&self.known, &staged);
+            let Some(entry) = topic.map(|topic| stage::entry(&staged, topic, &parts)) else {
+                return;
+            };
+            match self.bus.try_publish(&[entry]) {
+                Ok(()) => {
+                    let at = now();
+                    let place = (flow.source, flow.stream, origin.number);
+                    self.times.record(place, at.monotonic.since(delivered), at.wall, began);
+                    self.counters.messages += 1;
+                    return;
+                }
+                // It is staged, and waits there.
+                Err(error) if is_full(&error.source) => {}
+                Err(error) if concerns_one(&error.source) => {
+                    let lost = self.refused((stream, origin, open_from), error.source);
+                    return self.stage(lane, lost);
+                }
+                Err(error) => {
+                    self.failed = Some(error.source.into());
+                    return;
+                }
+            }
+        }
+        let (from, to) = self.lanes[lane].append(message.parts);
+        self.lanes[lane].push(staged(from, to));
+    }
+}

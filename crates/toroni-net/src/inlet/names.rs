@@ -1,0 +1,72 @@
+//! Names of topics: what those of a stream are on the bus.
+
+use super::Inlet;
+use super::known::{Known, Name};
+use super::stage::{Item, Staged};
+use toroni::{InletTopic, Pattern, Topic};
+use toroni_proto::wire::{TableName, TopicNumber};
+
+/// How many names of topics an inlet knows, of all sources together. Messages on others are reported as lost.
+const MAX_NAMES: usize = 1 << 18;
+
+impl Inlet {
+    /// Returns what a name of a stream is on this bus.
+    fn resolve(&mut self, name: TableName<'_>) -> Name {
+        if name.has_wildcard() {
+            return Name::Filtered;
+        }
+        let text = name.as_str();
+        let accept = &self.selection.accept;
+        let is_accepted = self.is_selected || accept.iter().any(|it| it.matches(text));
+        if !is_accepted && !accept.iter().any(|it| it.matches_descendants(text)) {
+            return Name::Filtered;
+        }
+        let prefix = &self.selection.prefix;
+        let topic = if prefix.is_empty() { text.to_owned() } else { format!("{prefix}/{text}") };
+        if Topic::new(&topic).is_err() {
+            return Name::Invalid;
+        }
+        match self.bus.topic(&topic) {
+            Ok(topic) if is_accepted => Name::Accepted(topic),
+            Ok(topic) => Name::Above(topic),
+            Err(error) => {
+                self.failed = Some(error.into());
+                Name::Unknown
+            }
+        }
+    }
+
+    /// Notes a name of the stream at this place.
+    pub(super) fn topic_at(
+        &mut self,
+        place: Option<usize>,
+        number: TopicNumber,
+        name: TableName<'_>,
+    ) {
+        let at = number.get() as usize;
+        let resolved = self.resolve(name);
+        let Some(place) = place else { return };
+        let known = &mut self.known[place];
+        if let Some(scope) = known.scope.get_mut(at) {
+            *scope = Pattern::new(name.as_str()).ok();
+        }
+        let more = (at + 1).saturating_sub(known.names.len());
+        if self.names + more > MAX_NAMES {
+            return;
+        }
+        self.names += more;
+        if more > 0 {
+            known.names.resize_with(at + 1, || Name::Unknown);
+        }
+        known.names[at] = resolved;
+    }
+}
+
+/// Returns the topic of a staged message on the bus.
+pub(super) fn topic_of<'a>(known: &'a [Known], staged: &Staged) -> Option<&'a InletTopic> {
+    let Item::Message { topic, .. } = &staged.item else { return None };
+    match known.get(staged.stream)?.names.get(topic.get() as usize)? {
+        Name::Accepted(topic) | Name::Above(topic) => Some(topic),
+        _ => None,
+    }
+}

@@ -1,0 +1,103 @@
+//! Publishing: from the stage to the bus.
+
+use super::names::topic_of;
+use super::stage::{Attempt, Item, Lane, Staged};
+use super::{HASTY, Inlet, PATIENT};
+use crate::now::now;
+use toroni::{Origin, PublishError};
+
+impl Inlet {
+    /// Publishes all that is staged and finds room. If the bus refuses something, what follows is published nevertheless.
+    pub(super) fn publish_staged(&mut self) {
+        for lane in [HASTY, PATIENT] {
+            self.publish_lane(lane);
+        }
+        if self.lanes.iter().all(Lane::is_empty) {
+            self.staged_at = None;
+            for at in std::mem::take(&mut self.retired) {
+                self.forget(at);
+            }
+        }
+    }
+
+    pub(super) fn publish_lane(&mut self, lane: usize) {
+        while !self.lanes[lane].is_empty()
+            && self.lanes[lane].due().is_none_or(|due| due <= now().monotonic)
+        {
+            let Self { lanes, known, bus, losses, times, staged_at, .. } = self;
+            let topic = |staged: &Staged| topic_of(known, staged);
+            let mut clock = None;
+            let committed = |staged: &Staged| match &staged.item {
+                Item::Loss(lost) => losses.note(lost),
+                Item::Message { .. } => {
+                    let at = *clock.get_or_insert_with(now);
+                    let waited_ns = staged_at.map_or(0, |since| at.monotonic.since(since));
+                    let (source, stream) = known[staged.stream].stream;
+                    let place = (source, stream, staged.origin.number);
+                    times.record(place, waited_ns, at.wall, staged.began);
+                }
+            };
+            let (attempt, taken) = lanes[lane].publish(bus, || now().monotonic, topic, committed);
+            self.counters.messages += taken.messages;
+            self.counters.losses += taken.losses;
+            self.counters.lost = self.counters.lost.saturating_add(taken.lost);
+            match attempt {
+                Attempt::Done => return,
+                Attempt::Full => {
+                    self.counters.full += 1;
+                    return;
+                }
+                Attempt::Failed(error) => {
+                    self.failed = Some(error.into());
+                    return;
+                }
+                Attempt::Refused(error) => {
+                    let refused = self.lanes[lane].first();
+                    let refused =
+                        refused.map(|first| (first.stream, first.origin, first.open_from));
+                    let loss = refused.and_then(|first| self.refused(first, error));
+                    self.lanes[lane].replace_first(loss);
+                }
+            }
+        }
+    }
+
+    /// Counts what the bus refused. Returns the loss in its place, if the bus takes that.
+    pub(super) fn refused(
+        &mut self,
+        (stream, origin, open_from): (usize, Origin, Option<u64>),
+        error: PublishError,
+    ) -> Option<Staged> {
+        if matches!(error, PublishError::TooLong { .. }) {
+            self.counters.too_long += 1;
+            return self.one_lost(stream, origin, open_from, toroni::LostReason::TooLong);
+        }
+        self.counters.refused += 1;
+        self.refusal = Some(error);
+        None
+    }
+}
+
+/// Whether an error says that something must wait: for a slow subscriber, which may be an outlet of the same thread, or for
+/// another publisher.
+pub(super) fn is_full(error: &PublishError) -> bool {
+    matches!(
+        error,
+        PublishError::Full
+            | PublishError::Busy
+            | PublishError::Timeout
+            | PublishError::WouldWaitForItself
+    )
+}
+
+/// Whether an error says something about one message or one source, and not about the bus.
+pub(super) fn concerns_one(error: &PublishError) -> bool {
+    matches!(
+        error,
+        PublishError::TooLong { .. }
+            | PublishError::Taken { .. }
+            | PublishError::TooManyArrivals { .. }
+            | PublishError::OriginNumber { .. }
+            | PublishError::LostNumbers { .. }
+    )
+}
