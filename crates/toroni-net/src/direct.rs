@@ -419,6 +419,9 @@ impl Direct {
         let now = now();
         let Self { link, sending, receiving, inbox, due, collisions, collision, member, .. } = self;
         let stall = due.map_or(0, |due| now.monotonic.since(due));
+        link.follow(now.monotonic);
+        // There is no log.
+        while link.moved().is_some() {}
         inbox.tidy();
         // As a node does, before anything is read.
         if let Some(arrivals) = receiving {
@@ -476,7 +479,9 @@ impl Direct {
     }
 
     /// Returns the descriptors, for a program with an event loop of its own: when one is readable (or writable, where the
-    /// flag says so), or at [`Self::deadline`], it calls [`Self::turn`].
+    /// flag says so), or at [`Self::deadline`], it calls [`Self::turn`]. A turn may open sockets again, because the address of
+    /// an interface has changed. An event loop that keeps the descriptors then needs the new ones: [`Link::reopened`] of
+    /// [`Self::link`] says how often that has happened.
     pub fn descriptors(&self) -> impl Iterator<Item = (BorrowedFd<'_>, bool)> {
         self.link.descriptors()
     }

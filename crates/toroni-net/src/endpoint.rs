@@ -16,6 +16,7 @@ use crate::node::config::{self, Severity};
 use crate::node::link::to_socket;
 use crate::node::start::{self, NotYet, StartError};
 use rustix::event::epoll;
+use rustix::io::Errno;
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
@@ -53,8 +54,9 @@ pub struct Endpoint {
     direct: Direct,
     epoll: OwnedFd,
     timer: OwnedFd,
-    /// Of each socket, whether the descriptor is readable when it has room.
-    waits: Vec<bool>,
+    /// How often sockets had been opened again when they were last watched, and of each, whether the descriptor is readable
+    /// when it has room.
+    watched: (u64, Vec<bool>),
 }
 
 impl Endpoint {
@@ -79,12 +81,8 @@ impl Endpoint {
         // Which of them it is does not matter.
         let none = epoll::EventData::new_u64(0);
         epoll::add(&epoll, &timer, none, epoll::EventFlags::IN).map_err(error)?;
-        let mut waits = Vec::new();
-        for (socket, _) in direct.descriptors() {
-            epoll::add(&epoll, socket, none, epoll::EventFlags::IN).map_err(error)?;
-            waits.push(false);
-        }
-        let mut endpoint = Self { direct, epoll, timer, waits };
+        let watched = (direct.link().reopened(), watch(&epoll, &direct).map_err(error)?);
+        let mut endpoint = Self { direct, epoll, timer, watched };
         endpoint.turn()?;
         Ok(endpoint)
     }
@@ -176,7 +174,15 @@ impl Endpoint {
     /// were received and not taken, and when a socket has room for what waits.
     fn arm(&mut self) {
         let none = epoll::EventData::new_u64(0);
-        for ((socket, waits), watched) in self.direct.descriptors().zip(&mut self.waits) {
+        let (known, waits) = &mut self.watched;
+        let reopened = self.direct.link().reopened();
+        // Those that were closed are watched no longer.
+        if *known != reopened
+            && let Ok(again) = watch(&self.epoll, &self.direct)
+        {
+            (*known, *waits) = (reopened, again);
+        }
+        for ((socket, waits), watched) in self.direct.descriptors().zip(waits) {
             if waits != *watched {
                 let room = if waits { epoll::EventFlags::OUT } else { epoll::EventFlags::empty() };
                 // It fails only for descriptors that are not there.
@@ -221,6 +227,16 @@ impl Endpoint {
             self.direct.sleep(Some(left))?;
         }
     }
+}
+
+/// Watches all sockets until they can be read. Returns for each whether it is watched until it has room, too.
+fn watch(epoll: &OwnedFd, direct: &Direct) -> rustix::io::Result<Vec<bool>> {
+    let none = epoll::EventData::new_u64(0);
+    let watch = |(socket, _)| match epoll::add(epoll, socket, none, epoll::EventFlags::IN) {
+        Err(Errno::EXIST) => epoll::modify(epoll, socket, none, epoll::EventFlags::IN),
+        other => other,
+    };
+    direct.descriptors().map(|it| watch(it).map(|()| false)).collect()
 }
 
 /// Returns what a program that takes part itself does with a configuration. Opens no socket, and no bus at all.
@@ -293,6 +309,7 @@ impl AsFd for Endpoint {
 mod tests {
     use super::*;
     use rustix::event::{PollFd, PollFlags, poll};
+    use std::os::fd::AsRawFd;
     use toroni_testkit::network::{Host, Setup};
 
     const LIMIT: Duration = Duration::from_secs(60);
@@ -535,6 +552,34 @@ mod tests {
             assert!(begin.elapsed() < LIMIT, "it never sends again");
             poll(&mut [PollFd::new(&sender, PollFlags::IN)], None).unwrap();
             sender.turn().unwrap();
+        }
+    }
+
+    #[test]
+    fn sockets_that_are_opened_again_are_watched() {
+        let Some(network) = Setup::new(1).bridged() else { return };
+        let host = &network.hosts[0];
+        let send = "[[send]]\nstream = 1\npatterns = ['**']\ndata_rate = '1Mbit/s'\n";
+        let text = text("a", send).replace("'lo'", "'eth0'");
+        let mut sender = host.enter(|| Endpoint::open(&text, Path::new("/")).unwrap());
+        host.namespace().ip(&[
+            format!("address delete {}/24 dev eth0", host.address()),
+            "address add 10.77.0.200/24 dev eth0".to_owned(),
+        ]);
+        let begin = Instant::now();
+        while sender.direct.link().reopened() == 0 {
+            assert!(begin.elapsed() < LIMIT, "no socket is opened again");
+            host.enter(|| sender.turn().unwrap());
+        }
+        let path = format!("/proc/self/fdinfo/{}", sender.epoll.as_raw_fd());
+        let watched = std::fs::read_to_string(path).unwrap();
+        let watched: Vec<&str> = watched
+            .lines()
+            .filter_map(|line| line.strip_prefix("tfd:")?.split_whitespace().next())
+            .collect();
+        for (socket, _) in sender.direct.descriptors() {
+            let descriptor = socket.as_raw_fd().to_string();
+            assert!(watched.contains(&descriptor.as_str()), "{descriptor} of {watched:?}");
         }
     }
 

@@ -7,6 +7,7 @@
 pub mod address;
 pub mod arp;
 pub mod buffers;
+pub mod changes;
 pub mod clock;
 pub mod counters;
 pub mod ethtool;

@@ -75,10 +75,18 @@ impl fmt::Display for Attribution {
 /// What the kernel has dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Kernel {
-    sockets: Vec<(Overflow, u64)>,
+    sockets: Vec<Socket>,
     /// Counters at earlier times, the oldest first.
     before: VecDeque<(Monotonic, u64, Snapshot)>,
     due: Option<Monotonic>,
+}
+
+/// What the kernel has dropped for a socket, which may have been opened again.
+#[derive(Debug, Default)]
+struct Socket {
+    reopened: u64,
+    overflow: Overflow,
+    dropped: u64,
 }
 
 impl Kernel {
@@ -106,27 +114,30 @@ impl Kernel {
     fn read(&mut self, link: &Link) {
         let sockets = link.sockets();
         self.sockets.resize_with(sockets.len(), Default::default);
-        for ((overflow, dropped), (.., socket)) in self.sockets.iter_mut().zip(sockets) {
+        for (known, listening) in self.sockets.iter_mut().zip(sockets) {
+            if known.reopened != listening.reopened {
+                (known.reopened, known.overflow) = (listening.reopened, Overflow::default());
+            }
             // A kernel that does not know the option (before 4.12) drops without saying so here.
-            if let Ok(memory) = drops::memory(socket) {
-                *dropped += overflow.advance(memory.drops);
+            if let Ok(memory) = drops::memory(listening.socket) {
+                known.dropped += known.overflow.advance(memory.drops);
             }
         }
     }
 
     /// Returns how many datagrams the sockets had no room for.
     pub(crate) fn total(&self) -> u64 {
-        self.sockets.iter().map(|(_, dropped)| *dropped).sum()
+        self.sockets.iter().map(|socket| socket.dropped).sum()
     }
 
     /// Returns the same for each socket.
     pub(crate) fn of_sockets(&self, link: &Link) -> Vec<SocketDrops> {
         let both = link.sockets().into_iter().zip(&self.sockets);
-        let shown = both.map(|((leg, interface, is_group, _), (_, dropped))| SocketDrops {
-            leg,
-            interface: interface.name.clone(),
-            is_group,
-            dropped: *dropped,
+        let shown = both.map(|(listening, known)| SocketDrops {
+            leg: listening.leg,
+            interface: listening.interface.name.clone(),
+            is_group: listening.is_group,
+            dropped: known.dropped,
         });
         shown.collect()
     }

@@ -8,15 +8,22 @@
 //! ```
 //!
 //! What is to be sent is copied into the outbox of its leg, and leaves with other datagrams in one system call. If the
-//! kernel has no room, it stays there, and the node stops packing until there is room again.
+//! kernel has no room, it stays there, and the node stops packing until there is room again. If the address of an interface
+//! changes, the sockets of its leg are opened again (`follow.rs`).
 
+mod follow;
+mod leg;
+
+pub use self::follow::Moved;
+
+use self::follow::Follower;
+use self::leg::{Plan, Sockets};
 use crate::host::interface::{Interface, InterfaceError};
-use crate::socket::batch::{self, Arrival, BATCH, Outgoing};
+use crate::socket::batch::{self, Arrival, BATCH};
 use crate::socket::buffer;
 use crate::socket::{self, Datagram, Options, SocketError};
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 use thiserror::Error;
@@ -25,7 +32,7 @@ use toroni_proto::batcher::Now;
 use toroni_proto::legs::{Leg, MAX_LEGS, Path};
 use toroni_proto::sender::Sender;
 use toroni_proto::time::{MILLISECOND, Monotonic, SECOND};
-use toroni_proto::wire::{Address, Kind};
+use toroni_proto::wire::Address;
 
 /// How often a turn reads all sockets, or packs for a stream, before others have their turn.
 pub(crate) const ROUNDS: usize = 8;
@@ -37,8 +44,6 @@ pub(crate) const STALL_NS: u64 = 20 * MILLISECOND;
 pub(crate) const LONGEST_SLEEP_NS: u64 = SECOND;
 /// While datagrams wait for the kernel, senders have their turn at least so often.
 const CLOGGED_NS: u64 = 10 * MILLISECOND;
-/// Where a datagram has its type, and that of a SESSION.
-const SESSION_PLACE: (u8, u8) = (3, Kind::Session as u8);
 /// The longest datagram that is received, in bytes.
 const LONGEST: usize = 65_536;
 
@@ -84,11 +89,22 @@ pub enum To {
     Node,
 }
 
+/// A socket that receives messages or requests.
+pub(super) struct Listening<'a> {
+    pub(super) leg: Leg,
+    pub(super) interface: &'a Interface,
+    /// Whether it receives a group.
+    pub(super) is_group: bool,
+    pub(super) socket: &'a Datagram,
+    /// How often it was opened again: then the kernel's counters of it are new.
+    pub(super) reopened: u64,
+}
+
 /// The sockets of a node.
 pub struct Link {
     legs: Vec<Sockets>,
-    /// How many of the groups are received. The others are watched.
-    received: usize,
+    plan: Plan,
+    follower: Follower,
     receiver: batch::Receiver,
     memory: Box<[u8]>,
     datagram_bytes: usize,
@@ -97,25 +113,6 @@ pub struct Link {
     /// How many datagrams in a row the kernel has refused, and what that was before it took one.
     refused: u64,
     recovery: Option<u64>,
-}
-
-/// The sockets on one interface.
-struct Sockets {
-    leg: Leg,
-    interface: Interface,
-    groups: Vec<Datagram>,
-    unicast: Datagram,
-    sender: batch::Sender,
-    outbox: Outbox,
-}
-
-/// Datagrams that wait for the kernel.
-#[derive(Default)]
-struct Outbox {
-    bytes: Vec<u8>,
-    datagrams: Vec<(SocketAddr, Range<usize>)>,
-    /// How many the kernel has taken.
-    sent: usize,
 }
 
 impl Link {
@@ -134,38 +131,13 @@ impl Link {
         options: &Options,
         datagram_bytes: usize,
     ) -> Result<Self, LinkError> {
-        let all = [groups, peers].concat();
-        let family = match all.first() {
-            Some(one) if all.iter().all(|other| other.is_ipv4() == one.is_ipv4()) => one.ip(),
-            _ => return Err(LinkError::Family(all)),
-        };
-        let mut watched: Vec<SocketAddr> = peers
-            .iter()
-            .filter(|peer| peer.ip().is_multicast() && !groups.contains(peer))
-            .copied()
-            .collect();
-        watched.sort_unstable();
-        watched.dedup();
-        let small = Options { receive_buffer: None, ..*options };
+        let plan = Plan::new(groups, peers, options)?;
+        // From here on, a change is noticed.
+        let follower = Follower::new().map_err(InterfaceError::System)?;
         let mut legs = Vec::with_capacity(interfaces.len());
         for (index, interface) in interfaces.iter().enumerate() {
             let leg = Leg::new(index).ok_or(LinkError::Legs(interfaces.len()))?;
-            let source = interface.source(family)?;
-            let unicast = Datagram::leg(source, interface, options)?;
-            let received = groups.iter().map(|group| Datagram::group(*group, interface, options));
-            let watched = watched.iter().map(|group| {
-                let place = SESSION_PLACE;
-                Datagram::group_filtered(*group, interface, &small, place)
-            });
-            let groups = received.chain(watched);
-            legs.push(Sockets {
-                leg,
-                interface: interface.clone(),
-                groups: groups.collect::<Result<_, _>>()?,
-                sender: batch::Sender::new(&unicast),
-                unicast,
-                outbox: Outbox::default(),
-            });
+            legs.push(Sockets::open(leg, interface, &plan)?);
         }
         if legs.is_empty() {
             return Err(LinkError::Legs(0));
@@ -174,7 +146,8 @@ impl Link {
         let datagram_bytes = datagram_bytes.min(LONGEST) + 1;
         Ok(Self {
             legs,
-            received: groups.len(),
+            plan,
+            follower,
             receiver: batch::Receiver::new(),
             memory: vec![0; BATCH * datagram_bytes].into(),
             datagram_bytes,
@@ -190,12 +163,13 @@ impl Link {
     pub fn none() -> Self {
         Self {
             legs: Vec::new(),
+            plan: Plan::default(),
+            follower: Follower::none(),
             receiver: batch::Receiver::new(),
             memory: Box::default(),
             datagram_bytes: 1,
             counters: Counters::default(),
             refusal: None,
-            received: 0,
             refused: 0,
             recovery: None,
         }
@@ -229,7 +203,7 @@ impl Link {
         take: &mut impl FnMut(Path, To, &Arrival, &[u8]),
     ) -> io::Result<bool> {
         let mut has_more = false;
-        let received = self.received;
+        let received = self.plan.received.len();
         for sockets in &self.legs {
             let to = |place| if place < received { To::Group(place) } else { To::Watched };
             let groups = sockets.groups.iter().enumerate().map(|(at, group)| (to(at), group));
@@ -321,6 +295,7 @@ impl Link {
                         self.counters.refused += 1;
                         self.refused += 1;
                         self.refusal = Some(error);
+                        self.follower.hurry();
                         outbox.sent += 1;
                     }
                 }
@@ -344,13 +319,21 @@ impl Link {
         self.counters
     }
 
-    /// Returns each socket that receives messages or requests, with its leg and interface and whether it receives a group.
-    pub(super) fn sockets(&self) -> Vec<(Leg, &Interface, bool, &Datagram)> {
+    /// Returns each socket that receives messages or requests.
+    pub(super) fn sockets(&self) -> Vec<Listening<'_>> {
         let mut all = Vec::new();
-        for Sockets { leg, interface, groups, unicast, .. } in &self.legs {
-            let groups = groups.iter().take(self.received);
-            all.extend(groups.map(|group| (*leg, interface, true, group)));
-            all.push((*leg, interface, false, unicast));
+        for Sockets { leg, interface, groups, unicast, reopened, .. } in &self.legs {
+            let (leg, [groups_again, unicast_again]) = (*leg, *reopened);
+            let of = |is_group, socket, reopened| Listening {
+                leg,
+                interface,
+                is_group,
+                socket,
+                reopened,
+            };
+            let groups = groups.iter().take(self.plan.received.len());
+            all.extend(groups.map(|group| of(true, group, groups_again)));
+            all.push(of(false, unicast, unicast_again));
         }
         all
     }
@@ -381,26 +364,6 @@ impl Link {
             let groups = sockets.groups.iter().map(|group| (group.as_fd(), false));
             groups.chain([(sockets.unicast.as_fd(), waits)])
         })
-    }
-}
-
-impl Outbox {
-    fn push(&mut self, to: SocketAddr, bytes: &[u8]) {
-        let start = self.bytes.len();
-        self.bytes.extend_from_slice(bytes);
-        self.datagrams.push((to, start..self.bytes.len()));
-    }
-
-    /// Returns those that the kernel has not taken yet. Frees the memory when there are none.
-    fn waiting(&mut self) -> Option<Vec<Outgoing<'_>>> {
-        if self.sent >= self.datagrams.len() {
-            self.datagrams.clear();
-            self.bytes.clear();
-            self.sent = 0;
-            return None;
-        }
-        let waiting = self.datagrams.iter().skip(self.sent).take(BATCH);
-        Some(waiting.map(|(to, at)| Outgoing { to: *to, bytes: &self.bytes[at.clone()] }).collect())
     }
 }
 

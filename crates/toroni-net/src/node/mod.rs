@@ -35,7 +35,7 @@ use crate::outlet::{self, Outlet, OutletError};
 use crate::times::{self, Received};
 use crash_point::{CrashPoint, point};
 use kernel::{Attribution, Kernel};
-use link::{LONGEST_SLEEP_NS, Link, LinkError, ROUNDS, STALL_NS, To};
+use link::{LONGEST_SLEEP_NS, Link, LinkError, Moved, ROUNDS, STALL_NS, To};
 use state::{Journal, State, StateError};
 use std::io;
 use std::net::SocketAddr;
@@ -188,6 +188,8 @@ pub enum Event {
     Unsent(io::Error),
     /// It takes datagrams again. So many were refused since it took one.
     SentAgain(u64),
+    /// The address of an interface has changed.
+    Moved(Moved),
     /// A journal cannot be written: a restart would begin at an earlier checkpoint.
     Journal(io::Error),
     /// Messages that were reported as lost since the last such event, and where their datagrams may have gone.
@@ -398,6 +400,7 @@ impl Node {
     pub fn turn(&mut self) -> Result<bool, NodeError> {
         let now = now();
         self.turned = now.monotonic;
+        self.link.follow(now.monotonic);
         self.look(now.monotonic);
         let stall = self.due.map_or(0, |due| now.monotonic.since(due));
         let Self { link, outlets, receiving, collisions, collision, member, received, .. } = self;
@@ -531,6 +534,9 @@ impl Node {
         let now = self.turned;
         if let Some(stalled) = self.stalled.take() {
             return Some(Event::Stalled(stalled));
+        }
+        if let Some(moved) = self.link.moved() {
+            return Some(Event::Moved(moved));
         }
         if let Some(error) = self.link.refusal() {
             return Some(Event::Unsent(error));

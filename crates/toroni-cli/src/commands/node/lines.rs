@@ -11,7 +11,7 @@ use std::time::Duration;
 use toroni_net::losses::Lost;
 use toroni_net::node::fetch::Fetched;
 use toroni_net::node::kernel::Attribution;
-use toroni_net::node::link::to_socket;
+use toroni_net::node::link::{Moved, to_socket};
 use toroni_net::node::report::{Awaited, Report};
 use toroni_net::node::tcp;
 use toroni_net::node::{Event, Node};
@@ -57,6 +57,7 @@ impl Lines {
                 let text = format!("sends again: {refused} datagrams were refused meanwhile");
                 Line::new(Level::Info, "sent_again", text).with("refused", refused)
             }
+            Event::Moved(moved) => self::moved(moved),
             Event::Journal(error) => {
                 let text =
                     format!("cannot write the journal: {error}; a restart would send more again");
@@ -121,6 +122,24 @@ impl Lines {
             tcp::Event::Refused(error) => Line::new(Level::Warn, "refused", error.to_string()),
         }
     }
+}
+
+/// Returns the line about an interface whose address has changed.
+fn moved(moved: &Moved) -> Line {
+    let (level, event, interface, text) = match moved {
+        Moved::To { interface, from, to } => {
+            let text = format!(
+                "the address of {interface} has changed: the node sends from {to}, and no longer from {from}"
+            );
+            (Level::Info, "moved", interface, text)
+        }
+        Moved::Failed { interface, error } => {
+            let text =
+                format!("the address of {interface} has changed: {error}; the node tries again");
+            (Level::Warn, "not_moved", interface, text)
+        }
+    };
+    Line::new(level, event, text).by("interface", interface)
 }
 
 /// Returns the line about another term of a feed, or another leader.

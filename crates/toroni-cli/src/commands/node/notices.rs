@@ -222,6 +222,7 @@ impl Notices {
             | Event::Refused(_)
             | Event::Unsent(_)
             | Event::SentAgain(_)
+            | Event::Moved(_)
             | Event::Journal(_)
             | Event::Stalled(_) => {}
         }
