@@ -230,38 +230,66 @@ fn of_two_networks_one_may_be_cut() {
     nodes.into_iter().for_each(leave);
 }
 
+/// The reasons, as the log and the metrics name them, and what the log advises.
+const WRONG: [&str; 3] =
+    ["mac_wrong", "signed with another key", "set the same `key_file` on both hosts"];
+const NONE: [&str; 3] =
+    ["mac_unexpected", "signed, although this realm has no key", "set the same `key_file` here"];
+const UNSIGNED: [&str; 3] =
+    ["mac_missing", "not signed, although this realm has a key", "set the same `key_file` there"];
+
 #[test]
 fn another_realm_and_a_wrong_key_get_nothing_of_a_group() {
     let Some(mut scene) = Scene::new(Setup::new(2), 0x7265_616c) else { return };
     scene.key("key", 7);
     scene.key("wrong", 8);
     let observed = "metrics = '127.0.0.1:0'\n";
-    let mut strangers = Vec::new();
-    for (name, key) in [("c", "key"), ("d", "wrong")] {
-        let keys = format!("{observed}key_file = '{key}'\n");
-        strangers.push((name, scene.node(TO, name, &keys, RECEIVING)));
-    }
+    let start =
+        |name: &str, key: &str| scene.node(TO, name, &format!("{observed}{key}"), RECEIVING);
+    let other = start("c", "key_file = 'key'\n");
     let path = scene.buses.path().join("c.toml");
     let text = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, text.replace("realm = 'test'", "realm = 'other'")).unwrap();
-    leave(strangers.remove(0).1);
+    leave(other);
     let arguments = ["node", "--config", path.to_str().unwrap()];
     let other = hosts::start(&scene.network.hosts[TO], &scene.buses, &arguments);
-    strangers.push(("c", other));
-    let nodes = scene.pair("key_file = 'key'\n", PATIENT);
+    let strangers = [
+        ("c", other, ["realm", "", ""]),
+        ("d", start("d", "key_file = 'wrong'\n"), WRONG),
+        ("e", start("e", ""), NONE),
+    ];
+    let [sender, receiver] = scene.pair(&format!("{observed}key_file = 'key'\n"), PATIENT);
     scene.pass(1_000);
-    for (name, stranger) in strangers {
-        let address = metrics_address(&stranger);
+    let refused = |node: &Program, reason| {
+        let address = metrics_address(node);
+        let samples = scene.network.hosts[TO].enter(|| metrics(&address));
+        samples.value("toroni_net_datagrams_refused_total", &[("reason", reason)])
+    };
+    for (name, stranger, [reason, why, what]) in strangers {
         wait_until("it has refused what is not for it", || {
-            let samples = scene.network.hosts[TO].enter(|| metrics(&address));
-            let refused = samples.all("toroni_net_datagrams_refused_total", &[]);
-            refused.iter().sum::<f64>() >= 50.0
+            refused(&stranger, reason) >= Some(50.0)
         });
         let bus = toroni::BusConfig::new().directory(scene.buses.path()).open_existing(name);
         assert_eq!(bus.unwrap().stats().unwrap().sequence, 0, "{name}");
+        // However many it has refused. Two realms in one group are no mistake.
+        let log = stranger.errors();
+        let lines: Vec<&str> = log.lines().filter(|it| it.contains("event=stranger")).collect();
+        match (lines[..].as_ref(), name) {
+            ([], "c") => {}
+            ([line], "d" | "e") => {
+                for wanted in ["refuses what comes from 10.77.0.1", reason, why, what] {
+                    assert!(line.contains(wanted), "{wanted}: {line}");
+                }
+            }
+            other => panic!("{name}: {other:?}"),
+        }
         leave(stranger);
     }
-    nodes.into_iter().for_each(leave);
+    // The other way round: a sender that does not sign.
+    let stranger = scene.node(FROM, "f", "", SENDING);
+    UNSIGNED.iter().for_each(|wanted| receiver.wait_for_error(wanted));
+    wait_until("it has counted them", || refused(&receiver, UNSIGNED[0]) >= Some(1.0));
+    [stranger, receiver, sender].into_iter().for_each(leave);
 }
 
 /// First every node learns the next key, then every node uses it first, and then the old one is forgotten.

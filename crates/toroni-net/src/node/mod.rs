@@ -21,6 +21,7 @@ pub mod report;
 pub mod scheduling;
 pub mod start;
 pub mod state;
+pub mod strangers;
 pub mod tcp;
 #[cfg(test)]
 mod tests;
@@ -42,6 +43,7 @@ use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
+use strangers::{Stranger, Strangers};
 use tcp::{Tcp, TcpError};
 use thiserror::Error;
 use toroni::{Bus, FileError, Pattern, PublisherError, Start, SubscriberError};
@@ -190,6 +192,8 @@ pub enum Event {
     SentAgain(u64),
     /// The address of an interface has changed.
     Moved(Moved),
+    /// Datagrams of someone are refused, because the keys or the versions differ.
+    Stranger(Stranger),
     /// A journal cannot be written: a restart would begin at an earlier checkpoint.
     Journal(io::Error),
     /// Messages that were reported as lost since the last such event, and where their datagrams may have gone.
@@ -210,6 +214,7 @@ pub struct Node {
     collisions: Collisions,
     collision: Option<arrivals::Event>,
     member: (Realm, Option<Keys>),
+    strangers: Strangers,
     source: Source,
     kernel: Kernel,
     received: Received,
@@ -374,6 +379,7 @@ impl Node {
             collisions,
             collision: None,
             member: (member.realm, member.keys),
+            strangers: Strangers::default(),
             source: member.source,
             kernel: Kernel::default(),
             received: Received::default(),
@@ -404,6 +410,7 @@ impl Node {
         self.look(now.monotonic);
         let stall = self.due.map_or(0, |due| now.monotonic.since(due));
         let Self { link, outlets, receiving, collisions, collision, member, received, .. } = self;
+        let strangers = &mut self.strangers;
         // Deadlines move before anything is read: the first datagram that waited would give gaps up whose repairs wait
         // behind it.
         for one in receiving.iter_mut() {
@@ -423,11 +430,16 @@ impl Node {
                 To::Group(group) => Some(group),
                 To::Node => None,
             };
-            if route(now, path, group, bytes, outlets, receiving)
-                && let Some(at) = arrival.received_ns
-                && let Some(first) = FirstSent::of(bytes)
-            {
-                received.record(now.wall, Wall::from_ns(at), &first);
+            match route(now, path, group, bytes, outlets, receiving) {
+                Ok(true) => {
+                    if let Some(at) = arrival.received_ns
+                        && let Some(first) = FirstSent::of(bytes)
+                    {
+                        received.record(now.wall, Wall::from_ns(at), &first);
+                    }
+                }
+                Ok(false) => {}
+                Err(reason) => strangers.refused(path.address, bytes, member.0, reason),
             }
         })?;
         if has_arrived {
@@ -538,6 +550,9 @@ impl Node {
         if let Some(moved) = self.link.moved() {
             return Some(Event::Moved(moved));
         }
+        if let Some(stranger) = self.strangers.report() {
+            return Some(Event::Stranger(stranger));
+        }
         if let Some(error) = self.link.refusal() {
             return Some(Event::Unsent(error));
         }
@@ -628,6 +643,9 @@ impl Node {
 
 /// Gives a datagram to whom it concerns. What is refused is counted there. Returns whether it was taken as one of a stream
 /// that is received.
+///
+/// # Errors
+/// Why nobody has taken it.
 fn route(
     now: Now,
     path: Path,
@@ -635,22 +653,25 @@ fn route(
     bytes: &[u8],
     outlets: &mut [Sending],
     receiving: &mut [Receiving],
-) -> bool {
+) -> Result<bool, Reject> {
     if Kind::of(bytes).is_some_and(Kind::is_for_sender) {
         for Sending { outlet, .. } in outlets {
             match outlet.sender().handle_datagram(now, path.address, bytes) {
                 // It is for another stream.
                 Err(Reject::Stream) => {}
-                _ => return false,
+                other => return other.map(|_| false),
             }
         }
-        return false;
+        return Ok(false);
     }
-    let mut is_taken = false;
+    let (mut is_taken, mut refused) = (false, None);
     for one in receiving {
-        is_taken |= one.take(now.monotonic, path, group, bytes);
+        match one.take(now.monotonic, path, group, bytes) {
+            Ok(taken) => is_taken |= taken,
+            Err(reason) => refused = Some(reason),
+        }
     }
-    is_taken
+    refused.filter(|_| !is_taken).map_or(Ok(is_taken), Err)
 }
 
 /// Refuses a receive buffer that is smaller than what was asked for.

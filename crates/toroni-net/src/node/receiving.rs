@@ -12,7 +12,7 @@ use toroni_proto::arrivals::Arrivals;
 use toroni_proto::legs::Path;
 use toroni_proto::receiver::Me;
 use toroni_proto::time::Monotonic;
-use toroni_proto::wire::NodeName;
+use toroni_proto::wire::{NodeName, Reject};
 
 /// The groups with the same settings, what arrives from them, and the inlet that brings it to a bus.
 pub(super) struct Receiving {
@@ -71,17 +71,22 @@ pub(super) fn open(
 
 impl Receiving {
     /// Takes a datagram that came to this group of the node, or to the node alone. What is refused is counted there.
-    /// Returns whether it was taken.
+    /// Returns whether it was taken: one of another group is not.
+    ///
+    /// # Errors
+    /// Why it was refused.
     pub(super) fn take(
         &mut self,
         now: Monotonic,
         path: Path,
         group: Option<usize>,
         bytes: &[u8],
-    ) -> bool {
+    ) -> Result<bool, Reject> {
         let Self { groups, arrivals, inlet, fetches } = self;
-        group.is_none_or(|group| groups.contains(&group))
-            && arrivals.handle_datagram(now, path, bytes, &mut CatchUp { inlet, fetches }).is_ok()
+        if group.is_some_and(|group| !groups.contains(&group)) {
+            return Ok(false);
+        }
+        arrivals.handle_datagram(now, path, bytes, &mut CatchUp { inlet, fetches }).map(|()| true)
     }
 
     /// Publishes what has arrived, and what is fetched, as far as the bus has room. Returns whether more waits that would find

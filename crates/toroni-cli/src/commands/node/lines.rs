@@ -13,6 +13,7 @@ use toroni_net::node::fetch::Fetched;
 use toroni_net::node::kernel::Attribution;
 use toroni_net::node::link::{Moved, to_socket};
 use toroni_net::node::report::{Awaited, Report};
+use toroni_net::node::strangers::Stranger;
 use toroni_net::node::tcp;
 use toroni_net::node::{Event, Node};
 use toroni_proto::arrivals::{self, Flow};
@@ -21,6 +22,7 @@ use toroni_proto::budget::Exceeded;
 use toroni_proto::id::{Source, Stream};
 use toroni_proto::receiver::End;
 use toroni_proto::sender;
+use toroni_proto::wire::Reject;
 use toroni_testkit::units::as_f64;
 
 /// Words for what happens, by what was said before.
@@ -58,6 +60,7 @@ impl Lines {
                 Line::new(Level::Info, "sent_again", text).with("refused", refused)
             }
             Event::Moved(moved) => self::moved(moved),
+            Event::Stranger(stranger) => self::stranger(stranger),
             Event::Journal(error) => {
                 let text =
                     format!("cannot write the journal: {error}; a restart would send more again");
@@ -140,6 +143,20 @@ fn moved(moved: &Moved) -> Line {
         }
     };
     Line::new(level, event, text).by("interface", interface)
+}
+
+/// Returns the line about a node that has another key or version. Anyone can forge an address: these lines are of one kind.
+fn stranger(Stranger { address, reason }: &Stranger) -> Line {
+    let change = match reason {
+        Reject::MacMissing => "set the same `key_file` there as here",
+        Reject::MacUnexpected => "set the same `key_file` here as there",
+        Reject::Version => "run the same version of toroni on both hosts",
+        _ => "set the same `key_file` on both hosts",
+    };
+    let text = format!(
+        "refuses what comes from {address} for a node of this realm: it is {reason}; {change}"
+    );
+    Line::new(Level::Warn, "stranger", text).with("address", address).by("reason", reason.name())
 }
 
 /// Returns the line about another term of a feed, or another leader.

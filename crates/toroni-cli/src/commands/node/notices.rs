@@ -223,6 +223,7 @@ impl Notices {
             | Event::Unsent(_)
             | Event::SentAgain(_)
             | Event::Moved(_)
+            | Event::Stranger(_)
             | Event::Journal(_)
             | Event::Stalled(_) => {}
         }
