@@ -1,13 +1,14 @@
 //! Receiving nodes that are killed, and are back later: real processes, on the loopback interface and between hosts.
 
 use crate::node::{file, group, start};
+use crate::node_observed::{address as metrics_address, metrics, with};
 use crate::node_tcp::{Checked, Counted, address, bus, leave, listen};
-use crate::support::Buses;
+use crate::support::{Buses, wait_until};
 use rustix::process::Signal;
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use toroni_testkit::Program;
 use toroni_testkit::network::{Host, Setup};
+use toroni_testkit::{Program, Random};
 
 /// More datagrams than a sender repairs for one receiver, with a message each.
 const MISSED: u64 = 6_000;
@@ -118,4 +119,104 @@ fn an_archive_that_is_killed_while_it_fetches_continues_there() {
     let numbers =
         text.lines().map(|line| line.rsplit([' ', '\t']).next().unwrap().parse::<u64>().unwrap());
     assert!(numbers.eq(0..counted.next), "all of it, once and in order");
+}
+
+/// A receiver that is back after it has missed [`MISSED`] messages, and its sender, which serves them slowly.
+struct Missed {
+    buses: Buses,
+    sending: String,
+    sender: Option<Program>,
+    receiver: Program,
+    counted: Counted,
+    checked: Checked,
+    random: Random,
+}
+
+impl Missed {
+    fn new(has_state: bool, seed: u64) -> Self {
+        println!("seed {seed:#x}");
+        let buses = Buses::new();
+        let [a, b] = ["a", "b"].map(|name| bus(&buses, name, 64 << 20));
+        let (mut checked, mut counted) = (Checked::new(&b), Counted::new(&a, "t"));
+        let group = group();
+        let sending = format!(
+            "[[send]]\nstream = 1\npatterns = ['**']\ndata_rate = '40Mbit/s'\nloop = true\nttl = 0\n\
+             group = '{group}'\n{}replay_rate = '40Mbit/s'\n",
+            listen(address())
+        );
+        let sending = file(&buses, "a", &sending);
+        with(&sending, "metrics = '127.0.0.1:0'\n");
+        if !has_state {
+            let text = std::fs::read_to_string(&sending).unwrap();
+            std::fs::write(&sending, text.replace("state = 'state-a'\n", "")).unwrap();
+        }
+        let sender = start(&buses, &sending);
+        let receiving = format!(
+            "[[receive]]\ngroup = '{group}'\nmessage_max = '64KiB'\nreorder_memory = '256KiB'\n"
+        );
+        let receiving = file(&buses, "b", &receiving);
+        let receiver = start(&buses, &receiving);
+        receiver.wait_for_error("follows stream 1 of ");
+        counted.publish(10, BYTES);
+        checked.receive_all_to(10);
+        kill(receiver);
+        counted.publish(MISSED, BYTES);
+        let source = metrics_address(&sender);
+        wait_until("the sender has sent what the receiver misses", || {
+            let sent = metrics(&source).value("toroni_net_sent_messages_total", &[("stream", "1")]);
+            sent == Some((10 + MISSED) as f64)
+        });
+        let receiver = start(&buses, &receiving);
+        let random = Random::new(seed);
+        let sender = Some(sender);
+        Self { buses, sending, sender, receiver, counted, checked, random }
+    }
+
+    /// Kills the sender in the middle of what it serves: in this fifth.
+    fn kill_sender(&mut self, fifth: u64) {
+        let fetched = (5 * fifth + self.random.below(5)) * MISSED / 25;
+        self.checked.receive_all_to(fetched);
+        kill(self.sender.take().expect("it runs"));
+        self.counted.publish(100, BYTES);
+    }
+
+    fn start_sender(&mut self) {
+        self.sender = Some(start(&self.buses, &self.sending));
+    }
+
+    fn leave(self) {
+        leave(self.receiver);
+        leave(self.sender.expect("it runs"));
+    }
+}
+
+#[test]
+fn a_sender_that_is_killed_while_it_serves_history_continues_when_it_is_back() {
+    for has_state in [true, false] {
+        let mut missed = Missed::new(has_state, 0x6869_7374 + u64::from(has_state));
+        for fifth in 1..=3 {
+            missed.kill_sender(fifth);
+            missed.start_sender();
+        }
+        missed.receiver.wait_for_error("fetched ");
+        missed.counted.publish(100, BYTES);
+        missed.checked.receive_all_to(missed.counted.next);
+        missed.leave();
+    }
+}
+
+/// [`Checked`] compares what is missing with what was reported.
+#[test]
+fn a_sender_that_stays_away_while_it_serves_history_costs_what_is_reported() {
+    let mut missed = Missed::new(true, 0x6177_6179);
+    missed.kill_sender(1);
+    missed.receiver.wait_for_error("its server cannot be reached");
+    missed.start_sender();
+    wait_until("the next session is followed", || {
+        missed.receiver.errors().matches("follows stream 1 of ").count() == 2
+    });
+    missed.counted.publish(100, BYTES);
+    missed.checked.receive_to(missed.counted.next);
+    assert!((MISSED / 5..MISSED).contains(&missed.checked.lost), "{}", missed.checked.lost);
+    missed.leave();
 }
