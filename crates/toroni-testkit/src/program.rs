@@ -10,6 +10,7 @@ use std::borrow::BorrowMut;
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
 use std::process::{ChildStdin, ChildStdout, Command, ExitStatus, Output};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -302,6 +303,18 @@ impl Program {
     }
 }
 
+/// Copies a program or a script to where every user may start it. Not with `fs::copy`: a child that another thread starts
+/// meanwhile has the copy open for writing until it executes its own program, and the kernel starts no such file.
+///
+/// # Panics
+/// If it cannot be copied.
+pub fn copy_program(from: impl AsRef<Path>, to: impl AsRef<Path>) {
+    let mut install = Command::new("install");
+    install.args(["-m", "755"]).arg(from.as_ref()).arg(to.as_ref());
+    let copied = install.status().expect("the program install");
+    assert!(copied.success(), "{install:?}");
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -337,12 +350,36 @@ mod tests {
     #[test]
     fn a_program_says_that_it_is_ready_on_a_descriptor() {
         let mut command = Command::new("sh");
-        command.args(["-c", "echo ready >&$2; exec sleep 1000", "sh"]);
+        // Not `>&$2`: dash takes only one digit.
+        command.args(["-c", "echo ready >/dev/fd/$2; exec sleep 1000", "sh"]);
         let mut program = Program::start_with_ready_fd(command);
         program.wait_ready();
         program.stop();
         program.resume();
         assert_eq!(program.ended(), None);
         program.kill();
+    }
+
+    #[test]
+    fn a_copy_can_be_started_while_other_threads_start_programs() {
+        let directory = crate::Directory::new();
+        let script = directory.join("script");
+        std::fs::write(&script, "#!/bin/sh\necho started\n").unwrap();
+        std::thread::scope(|scope| {
+            for number in 0..4 {
+                let (directory, script) = (&directory, &script);
+                scope.spawn(move || {
+                    for round in 0..25 {
+                        let copy = directory.join(format!("copy-{number}-{round}"));
+                        copy_program(script, &copy);
+                        let mut command = Command::new(copy);
+                        assert_eq!(
+                            Program::start(command.stdout(Stdio::piped())).succeed(),
+                            "started\n"
+                        );
+                    }
+                });
+            }
+        });
     }
 }

@@ -30,8 +30,9 @@ impl Programs {
     }
 
     fn add(&self, name: &str, mode: u32) -> PathBuf {
-        let path = self.folder.join(name);
-        std::fs::write(&path, PROGRAM).unwrap();
+        let (text, path) = (self.buses.path().join("text"), self.folder.join(name));
+        std::fs::write(&text, PROGRAM).unwrap();
+        toroni_testkit::program::copy_program(&text, &path);
         std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
         path
     }

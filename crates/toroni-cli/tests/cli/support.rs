@@ -106,16 +106,11 @@ impl Buses {
     /// Returns the program for another user, not yet started. Only root can start it.
     #[cfg(any(feature = "top", feature = "record"))]
     pub(crate) fn as_other_user(&self, arguments: &[&str]) -> Command {
-        use std::os::unix::fs::PermissionsExt;
         use std::os::unix::process::CommandExt;
 
         // `nobody` may not be able to reach the program where it was built.
         let copy = self.path().join("toroni");
-        // Not `fs::copy`: a child of another test could have the copy open for writing, and then it cannot be started.
-        let mut copied = Command::new("cp");
-        copied.arg(env!("CARGO_BIN_EXE_toroni")).arg(&copy);
-        assert!(copied.status().unwrap().success());
-        std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o755)).unwrap();
+        toroni_testkit::program::copy_program(env!("CARGO_BIN_EXE_toroni"), &copy);
         let mut other = Command::new(&copy);
         other.args(arguments).env("TORONI_DIR", self.path()).env_remove("TORONI_BUS");
         other.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

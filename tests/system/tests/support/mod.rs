@@ -56,8 +56,7 @@ impl ProgramForAll {
     pub(crate) fn of(program: &Path) -> Self {
         let name = format!("toroni-test-program-{}-{:p}", std::process::id(), &raw const program);
         let path = std::env::temp_dir().join(name);
-        std::fs::copy(program, &path).expect("a copy of the program");
-        set_mode(&path, 0o755);
+        toroni_testkit::program::copy_program(program, &path);
         Self(path)
     }
 

@@ -315,8 +315,7 @@ fn parts_that_may_not_be_read_are_left_out() {
     if is_root {
         // Root may read everything, so another user serves. The program is copied to where that user may run it.
         let program = buses.path().join("toroni");
-        fs::copy(env!("CARGO_BIN_EXE_toroni"), &program).unwrap();
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        toroni_testkit::program::copy_program(env!("CARGO_BIN_EXE_toroni"), &program);
         let mut other = Command::new("setpriv");
         other.args(["--reuid=61817", "--regid=61817", "--clear-groups", "--"]).arg(&program);
         other.args(arguments).env("TORONI_DIR", buses.path()).env_remove("TORONI_BUS");
