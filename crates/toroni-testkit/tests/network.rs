@@ -63,9 +63,15 @@ fn switched(hosts: u8, seed: u64) -> Option<Network> {
 
 /// Sends the numbers below `count`, and waits until the switch has had them all.
 fn send_numbers(network: &Network, socket: &UdpSocket, to: Ipv4Addr, count: u64) {
+    /// Less than a processor's queue of frames holds (`net.core.netdev_max_backlog`), also while others keep the kernel's thread
+    /// from it.
+    const AHEAD: u64 = 250;
     let received = || network.switch().counts(0).received.frames;
     let before = received();
     for number in 0..count {
+        if number.is_multiple_of(AHEAD) {
+            wait::until("the switch keeps up", || received() + AHEAD >= before + number);
+        }
         socket.send_to(&number.to_le_bytes(), (to, PORT)).unwrap();
     }
     wait::until("the switch has received all", || received() == before + count);
@@ -320,9 +326,11 @@ fn without_a_querier_snooping_ends_multicast_after_its_ageing_and_with_one_it_la
             None => {
                 assert_silent(&early);
                 wait::until("the host has no more to report", || is_quiet(1));
-                wait::until("the switch has forgotten", || !hears());
-                let pruned = switch.counts(1).pruned;
-                assert!(!hears() && switch.counts(1).pruned > pruned);
+                // Silence alone may be a busy machine's.
+                wait::until("the switch has forgotten", || {
+                    let pruned = switch.counts(1).pruned;
+                    !hears() && switch.counts(1).pruned > pruned
+                });
             }
             Some(_) => {
                 let end = Instant::now() + AGEING * 3;
