@@ -54,7 +54,7 @@ fn every_host_has_the_events_on_its_bus_and_can_rewind_them() {
     let mut sent = send(0);
     let mut all: Vec<_> = readers.iter_mut().map(|reader| take(reader, 20)).collect();
     // A node dies: what happens meanwhile is on its bus when it is back.
-    let dies = hosts.leader().unwrap();
+    let dies = hosts.wait_for_leader();
     nodes[dies].kill();
     sent.extend(send(1));
     let other = (dies + 1) % 3;

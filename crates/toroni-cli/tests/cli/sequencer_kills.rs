@@ -33,8 +33,7 @@ fn the_leader_dies_ten_times_and_every_command_is_in_the_order_once() {
         let observer = scope.spawn(|| observe(&hosts, &ends, &stall_ms));
         for kill in 0..KILLS {
             std::thread::sleep(Duration::from_millis(random.between(200, 600)));
-            wait_until("there is a leader", || hosts.leader().is_some());
-            let Some(leader) = hosts.leader() else { continue };
+            let leader = hosts.wait_for_leader();
             nodes[leader].kill();
             // The nodes of senders die, too, while there is a majority or not.
             if kill % 3 == 2 {
@@ -55,17 +54,13 @@ fn the_leader_dies_ten_times_and_every_command_is_in_the_order_once() {
         all.into_iter().filter(|command| command["outcome"] == "event").collect()
     };
     wait_until("all members have all commands", || {
-        let status = hosts.status();
-        let members = status["members"].as_array().unwrap();
-        let are_equal = members
-            .iter()
-            .all(|member| member["events"] == status["events"] && member["behind_entries"] == 0);
-        are_equal && events(0).iter().filter(|event| event["kind"] == "publish").count() >= sent
+        hosts.are_equal()
+            && events(0).iter().filter(|event| event["kind"] == "publish").count() >= sent
     });
     for reader in &readers {
         wait_until("each host has all events", || reader.events().len() >= sent + seen.len());
     }
-    let digest: Value = serde_json::from_str(&hosts.sequencer(&["digest", "--json"])).unwrap();
+    let digest = hosts.digests();
     assert_eq!(digest["equal"], true, "{digest}");
     nodes.clear();
 
@@ -164,7 +159,7 @@ fn observe(hosts: &Hosts, ends: &AtomicBool, stall_ms: &AtomicU64) -> Vec<(Strin
         }
         let payload = format!("observed {number}");
         let output =
-            hosts.try_sequencer(number % 3, &["send", "t", &payload, "--json", "--timeout", "60"]);
+            hosts.try_sequencer(number % 3, &["send", "t", &payload, "--json", "--timeout", "30"]);
         // Between the kill of a member and its return, no member may have answered.
         if output.status.success() {
             let sent: Value = serde_json::from_slice(&output.stdout).unwrap();
