@@ -9,10 +9,10 @@ use toroni::{BusConfig, Lost, LostBound, LostReason, Origin};
 fn overwhelmed(buses: &Buses, arguments: &[&str]) -> Process {
     buses.succeed(&["create", "default", "--capacity", "64KiB", "--policy", "overwrite"]);
     let subscriber = buses.subscribe(arguments);
-    subscriber.signal(Signal::STOP);
+    subscriber.stop();
     buses.succeed(&["pub", "t", "--size", "1000", "--repeat", "150"]);
     buses.succeed(&["pub", "t", "the last"]);
-    subscriber.signal(Signal::CONT);
+    subscriber.resume();
     subscriber
 }
 

@@ -190,10 +190,10 @@ fn a_recorder_that_was_overtaken_says_exactly_what_is_missing() {
     buses.succeed(&["create", "default", "--capacity", "64KiB"]);
     let recorder = buses.record(&file, &["--strict"]);
     buses.succeed(&["pub", "t", "before"]);
-    recorder.signal(Signal::STOP);
+    recorder.stop();
     buses.succeed(&["pub", "t", "--size", "1000", "--repeat", "500"]);
     buses.succeed(&["pub", "t", "after"]);
-    recorder.signal(Signal::CONT);
+    recorder.resume();
     let output = end(recorder, Signal::TERM);
     assert_eq!(output.status.code(), Some(3), "{output:?}");
     let said = String::from_utf8(output.stderr).unwrap();
@@ -206,15 +206,15 @@ fn a_recorder_that_was_overtaken_says_exactly_what_is_missing() {
 fn publishers_wait_for_a_recorder_that_gates() {
     let (buses, files) = (Buses::new(), Directory::new());
     let file = files.path().join("a.mcap");
-    buses.succeed(&["create", "default", "--capacity", "64KiB", "--policy", "wait"]);
+    buses.succeed(&["create", "default", "--capacity", "64KiB", "--policy", "wait:forever"]);
     let recorder = buses.record(&file, &["--gate"]);
-    recorder.signal(Signal::STOP);
+    recorder.stop();
     let publisher = buses.start(&["pub", "t", "--size", "1000", "--repeat", "500"]);
     wait_until("the publisher waits", || {
         let info = buses.info("default");
         info["subscribers"][0]["lag_bytes"].as_u64().is_some_and(|lag| lag > 50_000)
     });
-    recorder.signal(Signal::CONT);
+    recorder.resume();
     assert!(publisher.finish().status.success());
     finish(recorder);
     assert_eq!(payloads(&buses, &file).len(), 500);
@@ -325,7 +325,7 @@ fn a_full_disk_ends_the_file_in_order() {
 fn parts_are_complete_and_lose_nothing() {
     let (buses, files) = (Buses::new(), Directory::new());
     let file = files.path().join("log.mcap");
-    buses.succeed(&["create", "default", "--policy", "wait"]);
+    buses.succeed(&["create", "default", "--policy", "wait:forever"]);
     let recorder = buses.record(&file, &["--compress", "none", "--split", "1MiB", "--gate"]);
     buses.succeed(&["pub", "t", "--size", "1000", "--repeat", "5000"]);
     finish(recorder);
@@ -355,7 +355,7 @@ fn parts_are_complete_and_lose_nothing() {
 fn only_the_newest_parts_are_kept() {
     let (buses, files) = (Buses::new(), Directory::new());
     let file = files.path().join("log.mcap");
-    buses.succeed(&["create", "default", "--policy", "wait"]);
+    buses.succeed(&["create", "default", "--policy", "wait:forever"]);
     let arguments = ["--compress", "none", "--split", "1MiB", "--gate", "--keep", "2"];
     let recorder = buses.record(&file, &arguments);
     buses.succeed(&["pub", "t", "--size", "1000", "--repeat", "5000"]);

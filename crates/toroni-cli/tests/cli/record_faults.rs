@@ -162,7 +162,7 @@ fn a_bus_that_is_created_again_is_another_bus() {
 fn a_recorder_whose_directory_vanishes_says_so() {
     // The next part cannot be created.
     let (buses, files) = (Buses::new(), Directory::new());
-    buses.succeed(&["create", "default", "--policy", "wait"]);
+    buses.succeed(&["create", "default", "--policy", "wait:forever"]);
     let folder = files.path().join("folder");
     fs::create_dir(&folder).unwrap();
     let split = ["--split", "1MiB", "--compress", "none", "--gate"];

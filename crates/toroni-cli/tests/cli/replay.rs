@@ -1,7 +1,7 @@
 //! `replay` plays recordings back: the same messages, in the same order, at their times.
 
 use crate::record::{check_with_python, finish, listed, printed, publish_all_kinds};
-use crate::support::{Buses, json_lines};
+use crate::support::{Buses, json_lines, wait_until};
 use serde_json::Value;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ fn recorded(buses: &Buses, file: &Path, publish: impl FnOnce()) {
 
 /// Plays files into a new bus, and returns a recording of that.
 fn played(buses: &Buses, copy: &Path, arguments: &[&str]) -> Vec<Value> {
-    buses.succeed(&["create", "copy", "--policy", "wait"]);
+    buses.succeed(&["create", "copy", "--policy", "wait:forever"]);
     let recorder = buses.record(copy, &["-b", "copy", "--gate"]);
     buses.succeed(&[&["-b", "copy", "replay"], arguments].concat());
     finish(recorder);
@@ -78,9 +78,9 @@ fn a_lapse_is_played_as_a_loss() {
     let (file, copy) = (files.path().join("a.mcap"), files.path().join("b.mcap"));
     buses.succeed(&["create", "default", "--capacity", "64KiB"]);
     let recorder = buses.record(&file, &[]);
-    recorder.signal(rustix::process::Signal::STOP);
+    recorder.stop();
     buses.succeed(&["pub", "t", "--size", "1000", "--repeat", "300"]);
-    recorder.signal(rustix::process::Signal::CONT);
+    recorder.resume();
     finish(recorder);
     let lost = |lines: &[Value]| -> u64 {
         let losses = lines.iter().filter_map(|line| line.get("lost"));
@@ -166,8 +166,12 @@ fn several_files_are_merged_by_time() {
     let second = buses.record(&b, &["b"]);
     for number in 0..6 {
         buses.succeed(&["pub", ["a", "b"][number % 2], &number.to_string()]);
-        // Both recorders have to stamp it before the next one.
-        std::thread::sleep(Duration::from_millis(20));
+        // Both recorders have to stamp it before the next one. They state their position after that.
+        wait_until("both have it", || {
+            let info = buses.info("default");
+            let all = info["subscribers"].as_array().unwrap();
+            all.len() == 2 && all.iter().all(|recorder| recorder["lag_bytes"] == 0)
+        });
     }
     finish(first);
     finish(second);
@@ -246,7 +250,7 @@ fn bad_files_are_refused_with_a_reason() {
 /// Keys pause, step and end a replay, and the terminal is afterwards as before, whatever ends it.
 #[test]
 fn keys_steer_a_replay_and_the_terminal_is_restored() {
-    use crate::support::{Process, wait_until};
+    use crate::support::Process;
     use rustix::process::Signal;
     use rustix::termios::{LocalModes, tcgetattr};
     use std::io::Write;

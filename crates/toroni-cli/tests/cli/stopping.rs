@@ -98,7 +98,7 @@ fn a_signal_ends_a_publisher_that_waits_forever() {
     let buses = Buses::new();
     buses.succeed(&["create", "default", "--capacity", "64KiB", "--policy", "wait:forever"]);
     let subscriber = buses.subscribe(&[]);
-    subscriber.signal(Signal::STOP);
+    subscriber.stop();
     let publisher = buses.start(&["pub", "t", "--size", "1000", "--repeat", "1000"]);
     wait_until("it waits", || buses.info("default")["publishers"][0]["waits"].as_u64() > Some(0));
     publisher.signal(Signal::INT);
