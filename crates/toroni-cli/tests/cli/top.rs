@@ -20,7 +20,9 @@ fn busy(buses: &Buses) -> (Process, Process) {
         command
     });
     program.wait_ready();
-    (Process::from(program), publish(buses, "plant"))
+    let publisher = publish(buses, "plant");
+    wait_until("it publishes", || buses.info("plant")["messages"].as_u64() > Some(0));
+    (Process::from(program), publisher)
 }
 
 fn publish(buses: &Buses, bus: &str) -> Process {
@@ -169,8 +171,8 @@ fn the_dead_are_shown() {
     let terminal = Terminal::new(100, 30);
     let mut top = start_on(&terminal, &buses, &["plant"]);
     sees(&terminal, "no messages since");
-    let line = line_with(&terminal, "toroni-sub #0");
-    assert!(line.ends_with("dead"), "{}", terminal.screen());
+    // A part of the screen may be drawn.
+    wait_until("a dead subscriber", || line_with(&terminal, "toroni-sub #0").ends_with("dead"));
     terminal.press("q");
     assert!(top.wait().success());
 }
@@ -246,10 +248,15 @@ fn without_colors_only_colors_are_missing() {
         let mut top = Process::start(command.env("NO_COLOR", variable));
         sees(&terminal, "SUBSCRIBERS 0/");
         // Cyan as a background.
-        let has_colors = terminal.has_received("\x1b[48;5;6m") || terminal.has_received(";48;5;6m");
-        assert_eq!(has_colors, colored, "{}", terminal.screen());
+        let has_colors =
+            || terminal.has_received("\x1b[48;5;6m") || terminal.has_received(";48;5;6m");
+        if colored {
+            wait_until("colors", has_colors);
+        }
         terminal.press("q");
         assert!(top.wait().success());
+        wait_until("the first screen", || terminal.is_taken() == (false, false));
+        assert_eq!(has_colors(), colored, "{}", terminal.screen());
     }
 }
 
