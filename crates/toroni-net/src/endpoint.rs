@@ -247,6 +247,7 @@ fn settings(config: &config::Node) -> Result<Settings, StartError> {
         return Err(StartError::NotYet(refused));
     }
     let interfaces = start::interfaces(config)?;
+    start::check_interfaces(config, &interfaces)?;
     let member = start::member(config, interfaces, start::keys(config)?, None)?;
     let mtu = member.interfaces.iter().map(|interface| interface.mtu).min();
     let send = config.sends.first().map(|send| {

@@ -26,8 +26,12 @@ pub fn fuzz(bytes: &[u8]) {
     assert_eq!(again.effective, reading.effective);
     assert!(reading.effective.len() <= LONGEST, "{} bytes", reading.effective.len());
     let _ = derived(&node);
-    let links =
-        node.interfaces.iter().map(|name| Link { name: name.clone(), mtu: 1500, speed: None });
+    let links = node.interfaces.iter().map(|name| Link {
+        name: name.clone(),
+        mtu: 1500,
+        speed: None,
+        is_candidate: true,
+    });
     for finding in check_host(&node, &links.collect::<Vec<_>>()) {
         assert!(!finding.to_string().contains('\n'), "{finding}");
     }

@@ -4,7 +4,7 @@ use crate::hosts::{publish, start};
 use crate::support::Buses;
 use rustix::process::Signal;
 use serde_json::Value;
-use toroni_testkit::network::Setup;
+use toroni_testkit::network::{Namespace, Setup, skip};
 
 #[test]
 fn messages_pass_between_two_terminals_without_a_file() {
@@ -162,4 +162,28 @@ fn a_closed_output_ends_it() {
     let mut receiver = start(&network.hosts[0], &buses, &["net", "receive"]);
     drop(receiver.take_stdout());
     assert_eq!(receiver.wait().code(), Some(0));
+}
+
+/// A stream that the interface does not bear is refused before anything is sent, also without a file.
+#[test]
+fn datagrams_that_the_interface_does_not_take_are_refused() {
+    let namespace = match Namespace::new() {
+        Ok(namespace) => namespace,
+        Err(error) => return skip(&format!("network namespaces cannot be made here: {error}")),
+    };
+    namespace.ip(&[
+        "link add d0 type veth peer name p0",
+        "link set p0 up",
+        "address add 10.9.0.1/24 dev d0",
+        "link set d0 mtu 1400 up",
+    ]);
+    let buses = Buses::new();
+    let mut command = namespace.command(env!("CARGO_BIN_EXE_toroni"));
+    command.args(["net", "send", "**", "--rate", "1Mbit/s"]).env("TORONI_DIR", buses.path());
+    let output = command.output().unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    let wanted =
+        "interface d0: datagram is 1408 bytes, and the interface's MTU of 1400 bytes leaves less";
+    assert!(error.contains(wanted), "{error}");
 }

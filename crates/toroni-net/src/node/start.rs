@@ -57,6 +57,9 @@ pub enum StartError {
     /// The interfaces of this host do not fit.
     #[error(transparent)]
     Interface(#[from] InterfaceError),
+    /// They do not bear the streams.
+    #[error("{}", .0.join("; "))]
+    Unsuitable(Vec<String>),
     /// The name of this host cannot be that of a node.
     #[error(
         "the name of this host, {0:?}, is no name of a node: set `name` in [node], 1 to 64 bytes without control characters"
@@ -114,6 +117,7 @@ pub fn prepare(config: &config::Node) -> Result<(Bus, Settings), StartError> {
     }
     // The bus comes before the session, which counts as used once it began.
     let interfaces = interfaces(config)?;
+    check_interfaces(config, &interfaces)?;
     let keys = keys(config)?;
     let bus = open(&config.bus)?;
     check_hold_limits(config, &bus)?;
@@ -136,6 +140,29 @@ pub(crate) fn interfaces(config: &config::Node) -> Result<Vec<Interface>, Interf
         [] => Ok(vec![interface::only()?]),
         names => names.iter().map(|name| interface::named(name)).collect(),
     }
+}
+
+/// Returns what a configuration is compared with of an interface.
+#[must_use]
+pub fn link(interface: &Interface, is_candidate: bool) -> config::Link {
+    let Interface { name, mtu, .. } = interface;
+    let speed = Ethtool::open(name).ok().and_then(|card| card.link()).and_then(|link| link.speed);
+    config::Link { name: name.clone(), mtu: *mtu, speed, is_candidate }
+}
+
+/// Refuses datagrams that are longer than the interfaces take, and streams that are faster than these.
+pub(crate) fn check_interfaces(
+    config: &config::Node,
+    interfaces: &[Interface],
+) -> Result<(), StartError> {
+    let links: Vec<config::Link> =
+        interfaces.iter().map(|interface| link(interface, true)).collect();
+    let found = config::check_host(config, &links);
+    if found.is_empty() {
+        return Ok(());
+    }
+    let shown = |it: config::Finding| format!("{}: {}", it.setting, it.problem);
+    Err(StartError::Unsuitable(found.into_iter().map(shown).collect()))
 }
 
 /// Returns who takes part. Begins a session.

@@ -7,8 +7,7 @@ use clap::{Args, ValueHint};
 use serde_json::json;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use toroni_net::host::ethtool::Ethtool;
-use toroni_net::host::interface::{self, Interface};
+use toroni_net::host::interface;
 use toroni_net::node::config::{self, Finding, LONGEST, Link, Place, Reading, Severity};
 use toroni_net::node::start;
 
@@ -176,12 +175,9 @@ fn print_json(reading: &Reading) -> Result<(), Failure> {
 fn links() -> Result<Vec<Link>, Failure> {
     let cannot =
         |error| Failure::Failed(format!("cannot list the interfaces of this host: {error}"));
-    let link = |Interface { name, mtu, .. }: Interface| {
-        let speed =
-            Ethtool::open(&name).ok().and_then(|card| card.link()).and_then(|link| link.speed);
-        Link { name, mtu, speed }
-    };
-    Ok(interface::all().map_err(cannot)?.into_iter().map(link).collect())
+    let all = interface::all().map_err(cannot)?;
+    let candidates = interface::candidates(all.clone());
+    Ok(all.iter().map(|one| start::link(one, candidates.contains(one))).collect())
 }
 
 /// Adds a proposal to findings that ask for a rate: half of what the slowest interface can.

@@ -23,7 +23,8 @@
 //! | `schema` | every section and key: kind, limits, default, purpose |
 //! | `document`, `value`, `units` | read a text by the schema |
 //! | `finding` | what is wrong, and where |
-//! | `rules` | how values must relate, within the file and to the host |
+//! | `rules` | how values must relate |
+//! | `host` | whether they suit the interfaces of a host |
 //! | `tcp` | the parameters of TCP, as the protocol wants them |
 //! | `model` | the configuration as the node uses it |
 //! | `effective` | all values in force, and what follows from them |
@@ -31,6 +32,7 @@
 mod document;
 mod effective;
 mod finding;
+mod host;
 mod model;
 mod rules;
 pub mod schema;
@@ -43,8 +45,9 @@ mod value;
 pub use document::{LONGEST, MOST_SECTIONS};
 pub use effective::{Derived, derived};
 pub use finding::{Finding, Place, Severity};
+pub use host::{Link, check_host};
 pub use model::{Bus, Connect, Destination, Incoming, Join, Listen, Node, Outgoing, Sequencer};
-pub use rules::{Link, bus_patience, check_host};
+pub use rules::bus_patience;
 
 use document::Document;
 use finding::Findings;

@@ -1,15 +1,15 @@
-//! How the values of a file must relate, and whether they suit the host.
+//! How the values of a file must relate.
 
 use super::document::{Document, Values};
-use super::finding::{Finding, Findings, Severity};
-use super::model::{Destination, Listen, Node, Outgoing, stream_policy};
+use super::finding::Findings;
+use super::model::{Listen, stream_policy};
 use super::schema::{OF_NODES, OF_RECEIVERS, OF_SENDERS, key_of};
 use super::value::Value;
 use crate::host::address;
 use std::net::SocketAddr;
 use std::time::Duration;
 use toroni::{Pattern, Policy as BusPolicy};
-use toroni_proto::config::{Config as StreamConfig, ConfigError, check_interface};
+use toroni_proto::config::{Config as StreamConfig, ConfigError};
 use toroni_proto::wire::{NodeName, Policy};
 
 const MILLISECOND: u64 = 1_000_000;
@@ -476,45 +476,4 @@ pub fn bus_patience(policy: BusPolicy) -> Option<Duration> {
 fn overlap(one: &Values, other: &Values) -> Option<(Pattern, Pattern)> {
     let (one, other) = (one.patterns("patterns")?, other.patterns("patterns")?);
     one.iter().find_map(|a| other.iter().find(|b| a.intersects(b)).map(|b| (a.clone(), b.clone())))
-}
-
-/// What a host has of an interface.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Link {
-    /// Its name.
-    pub name: String,
-    /// The greatest IP packet, in bytes.
-    pub mtu: u32,
-    /// Its speed in bit/s, if it is known.
-    pub speed: Option<u64>,
-}
-
-/// Checks whether a configuration suits the interfaces of a host.
-#[must_use]
-pub fn check_host(node: &Node, links: &[Link]) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    let mut refuse = |setting: String, problem: String| {
-        findings.push(Finding { severity: Severity::Error, place: None, setting, problem });
-    };
-    for name in &node.interfaces {
-        let Some(link) = links.iter().find(|link| link.name == *name) else {
-            let known: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
-            let hint = super::finding::suggestion(name, known.iter().copied());
-            let problem = format!("this host has no {name:?}, only {}{hint}", known.join(", "));
-            refuse("[node]: interfaces".to_owned(), problem);
-            continue;
-        };
-        let streams: Vec<&StreamConfig> =
-            node.sends.iter().filter(|send| !send.fills_mtu).map(|send| &send.config).collect();
-        let is_ipv6 = |send: &Outgoing| match &send.to {
-            Destination::Group(group) => group.is_ipv6(),
-            Destination::Addresses(all) => all.iter().any(SocketAddr::is_ipv6),
-        };
-        let headers = if node.sends.iter().any(is_ipv6) { 48 } else { 28 };
-        let speed = link.speed.unwrap_or(u64::MAX);
-        if let Err(error) = check_interface(&streams, link.mtu.into(), headers, speed) {
-            refuse(format!("interface {name}"), error.to_string());
-        }
-    }
-    findings
 }

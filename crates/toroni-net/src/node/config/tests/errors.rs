@@ -1,7 +1,5 @@
 //! Each kind of mistake, with its exact text.
 
-use super::super::finding::{Finding, Severity};
-use super::super::{Link, check_host};
 use super::{accepted, found};
 
 const SEND: &str =
@@ -445,38 +443,5 @@ fn what_has_no_effect_or_stays_on_the_host_is_a_warning() {
     assert_of_send(
         "data_rate = '1Mbit/s'\npolicy = 'slowest'\nrequired = ['a']\n[[receive]]\nrequired = true\ninto = 'other'",
         &[],
-    );
-}
-
-#[test]
-fn interfaces_of_the_host_must_exist_and_bear_the_streams() {
-    let text =
-        format!("{SEND}data_rate = '200Mbit/s'\n").replace("state", "interfaces = ['eth0']\nstate");
-    let node = accepted(&text);
-    let eth0 = Link { name: "eth0".to_owned(), mtu: 1500, speed: Some(1_000_000_000) };
-    let found = |links: &[Link]| {
-        let found = check_host(&node, links);
-        assert!(found.iter().all(|finding: &Finding| finding.severity == Severity::Error));
-        found.iter().map(ToString::to_string).collect::<Vec<_>>()
-    };
-    assert_eq!(found(std::slice::from_ref(&eth0)), [""; 0]);
-    let unknown = Link { speed: None, ..eth0.clone() };
-    assert_eq!(found(&[unknown]), [""; 0]);
-    assert_eq!(
-        found(&[Link { name: "eth1".to_owned(), ..eth0.clone() }]),
-        ["error: [node]: interfaces: this host has no \"eth0\", only eth1: did you mean `eth1`?"]
-    );
-    assert_eq!(
-        found(&[Link { mtu: 1400, ..eth0.clone() }]),
-        [
-            "error: interface eth0: datagram is 1408 bytes, and the interface's MTU of 1400 bytes leaves less beside the 28 \
-          bytes of IP and UDP: IP would fragment each datagram, and lose all of it with any part"
-        ]
-    );
-    assert_eq!(
-        found(&[Link { speed: Some(100_000_000), ..eth0 }]),
-        [
-            "error: interface eth0: the data rates of this interface add up to 200 Mbit/s, and its speed is 100 Mbit/s"
-        ]
     );
 }

@@ -2,6 +2,7 @@
 
 mod documents;
 mod errors;
+mod host;
 mod keys;
 mod properties;
 

@@ -1,0 +1,88 @@
+//! Whether a configuration suits the interfaces of a host.
+
+use super::finding::{Finding, Severity, suggestion};
+use super::model::{Destination, Node, Outgoing};
+use crate::host::interface::InterfaceError;
+use std::net::SocketAddr;
+use toroni_proto::config::{Config as StreamConfig, check_interface};
+
+/// What a host has of an interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Its name.
+    pub name: String,
+    /// The greatest IP packet, in bytes.
+    pub mtu: u32,
+    /// Its speed in bit/s, if it is known.
+    pub speed: Option<u64>,
+    /// Whether a node whose file names no interface may use it: it is up, has an address, can multicast and leads to other
+    /// hosts.
+    pub is_candidate: bool,
+}
+
+/// Checks whether a configuration suits the interfaces of a host.
+#[must_use]
+pub fn check_host(node: &Node, links: &[Link]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut refuse = |setting: String, problem: String| {
+        findings.push(Finding { severity: Severity::Error, place: None, setting, problem });
+    };
+    let named = || "[node]: interfaces".to_owned();
+    let mut used = Vec::new();
+    for name in &node.interfaces {
+        match links.iter().find(|link| link.name == *name) {
+            Some(link) => used.push(link),
+            None => {
+                let known: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
+                let hint = suggestion(name, known.iter().copied());
+                let problem = format!("this host has no {name:?}, only {}{hint}", known.join(", "));
+                refuse(named(), problem);
+            }
+        }
+    }
+    // TCP finds its way without.
+    if node.interfaces.is_empty() && !(node.sends.is_empty() && node.receives.is_empty()) {
+        let candidates: Vec<&Link> = links.iter().filter(|link| link.is_candidate).collect();
+        match candidates[..] {
+            [only] => used.push(only),
+            _ => {
+                let names: Vec<&str> = candidates.iter().map(|link| link.name.as_str()).collect();
+                let candidates = Some(names.join(", ")).filter(|names| !names.is_empty());
+                let problem = InterfaceError::Ambiguous { candidates }.to_string();
+                refuse(named(), format!("is missing: {problem}"));
+            }
+        }
+    }
+    let streams: Vec<StreamConfig> = node.sends.iter().map(on_the_wire).collect();
+    let streams: Vec<&StreamConfig> = streams.iter().collect();
+    let headers = if node.sends.iter().any(is_ipv6) { 48 } else { 28 };
+    for link in used {
+        let speed = link.speed.unwrap_or(u64::MAX);
+        if let Err(error) = check_interface(&streams, link.mtu.into(), headers, speed) {
+            refuse(format!("interface {}", link.name), error.to_string());
+        }
+    }
+    findings
+}
+
+/// Returns the parameters of a stream with what an interface must bear of it.
+fn on_the_wire(send: &Outgoing) -> StreamConfig {
+    let mut config = send.config.clone();
+    if send.fills_mtu {
+        // It suits every interface.
+        config.datagram_bytes = 0;
+    }
+    if let Destination::Addresses(all) = &send.to {
+        // Each datagram is sent to each of them.
+        let count = all.len() as u64;
+        config.data_rate = config.data_rate.map(|rate| rate.saturating_mul(count));
+    }
+    config
+}
+
+fn is_ipv6(send: &Outgoing) -> bool {
+    match &send.to {
+        Destination::Group(group) => group.is_ipv6(),
+        Destination::Addresses(all) => all.iter().any(SocketAddr::is_ipv6),
+    }
+}
