@@ -40,6 +40,9 @@ fn a_file_that_is_accepted_is_printed_with_all_values_and_what_follows_from_them
         "#   time that the window holds at the full rate: 2684 ms",
         "#   longest outage that can be repaired at the full rate: 125 ms",
         "#   memory for datagrams that wait: 256MiB",
+        "#   ring, if the node creates the bus: 4MiB",
+        "#   bound of the longest message in it: 2MiB",
+        "#   time that it holds at the full rates: 167 ms",
     ] {
         assert!(stdout.lines().any(|found| found == line), "{line}\n{stdout}");
     }

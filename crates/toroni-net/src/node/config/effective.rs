@@ -2,6 +2,7 @@
 
 use super::document::Document;
 use super::model::{Destination, Node};
+use super::ring;
 use super::schema::sections;
 use super::units::Quantity;
 use crate::host::address::Mac;
@@ -48,7 +49,7 @@ pub struct Derived {
 /// Returns what follows from a configuration: quotas, times, addresses, buffers.
 #[must_use]
 pub fn derived(node: &Node) -> Vec<Derived> {
-    let mut all = Vec::new();
+    let mut all = ring::derived(node);
     for (index, send) in node.sends.iter().enumerate() {
         let of = format!("[[send]] {}", index + 1);
         let mut add = |what, value: String| all.push(Derived { of: of.clone(), what, value });

@@ -25,6 +25,7 @@
 //! | `finding` | what is wrong, and where |
 //! | `rules` | how values must relate |
 //! | `host` | whether they suit the interfaces of a host |
+//! | `ring` | whether the ring of the bus suits the streams |
 //! | `tcp` | the parameters of TCP, as the protocol wants them |
 //! | `model` | the configuration as the node uses it |
 //! | `effective` | all values in force, and what follows from them |
@@ -34,6 +35,7 @@ mod effective;
 mod finding;
 mod host;
 mod model;
+mod ring;
 mod rules;
 pub mod schema;
 mod tcp;

@@ -3,6 +3,7 @@
 use super::document::{Document, Values};
 use super::finding::Findings;
 use super::model::{Listen, stream_policy};
+use super::ring;
 use super::schema::{OF_NODES, OF_RECEIVERS, OF_SENDERS, key_of};
 use super::value::Value;
 use crate::host::address;
@@ -32,6 +33,7 @@ pub(super) fn check(document: &Document, findings: &mut Findings) {
     rules.shared_socket(document.all("send"));
     rules.joined_twice(document.all("receive"));
     rules.groups();
+    ring::check(document, rules.findings);
     if let Some(values) = document.one("listen") {
         rules.listen(values);
     }

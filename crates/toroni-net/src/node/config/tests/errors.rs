@@ -445,3 +445,39 @@ fn what_has_no_effect_or_stays_on_the_host_is_a_warning() {
         &[],
     );
 }
+
+/// A ring must hold what is published while the node is restarted, and messages are no longer than half of it.
+#[test]
+fn a_ring_that_the_file_makes_too_small_is_a_warning() {
+    let text = |capacity: &str, more: &str| {
+        format!(
+            "{SEND}data_rate = '100Mbit/s'\n[[send]]\nstream = 2\npatterns = ['a']\ndata_rate = '100Mbit/s'\n{more}\
+             [node.bus]\n{capacity}"
+        )
+    };
+    assert_found(
+        &text("capacity = '4MiB'\n", ""),
+        &[
+            "13:1: warning: [node.bus]: capacity: is 4MiB, which holds 167 ms at the data_rate of all [[send]] together \
+           (200Mbit/s): if the node does not run for longer, messages are overwritten before they are sent. 36MiB hold \
+           generation and a second, in which it can be restarted",
+        ],
+    );
+    assert_found(&text("capacity = '36MiB'\n", ""), &[]);
+    // Without generation, a second remains.
+    let no_repair =
+        text("capacity = '24MiB'\n", "").replace("100Mbit/s'\n", "100Mbit/s'\ngeneration = 0\n");
+    assert_found(&no_repair, &[]);
+    // What the file does not set, the bus may have.
+    assert_found(&text("", ""), &[]);
+    let half = "[[receive]]\nmessage_max = '18MiB'\nreorder_memory = '128MiB'\n";
+    assert_found(&text("capacity = '36MiB'\n", half), &[]);
+    let longer = half.replace("18MiB", "19MiB");
+    assert_found(
+        &text("capacity = '36MiB'\n", &longer),
+        &[
+            "13:1: warning: [[receive]] 1: message_max: is more than half of the bus's capacity of 36MiB, and no message is \
+           longer than that: longer ones are reported as lost",
+        ],
+    );
+}
