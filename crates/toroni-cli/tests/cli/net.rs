@@ -3,6 +3,7 @@
 use crate::support::Buses;
 use serde_json::Value;
 use std::net::UdpSocket;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Output;
 use toroni_testkit::network::{Namespace, skip};
 
@@ -203,13 +204,19 @@ fn the_doctor_checks_what_hosts_need() {
 
 /// Runs the doctor in a network namespace with these interfaces, and returns its findings.
 fn doctor_with(namespace: &Namespace) -> Vec<Value> {
-    let buses = Buses::new();
+    let (code, findings) = doctor_of(namespace, &Buses::new(), &[]);
+    assert_eq!(code, 0, "{findings:?}");
+    findings
+}
+
+/// The same with more arguments. Also returns the exit code.
+fn doctor_of(namespace: &Namespace, buses: &Buses, more: &[&str]) -> (i32, Vec<Value>) {
     let mut command = namespace.command(env!("CARGO_BIN_EXE_toroni"));
-    command.args(["doctor", "--net", "--json"]).env("TORONI_DIR", buses.path());
+    command.args(["doctor", "--net", "--json"]).args(more).env("TORONI_DIR", buses.path());
     let output = command.output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    let findings = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    (output.status.code().unwrap(), findings)
 }
 
 fn finding<'a>(all: &'a [Value], check: &str, on: &str) -> (&'a str, &'a str, &'a Value) {
@@ -267,4 +274,68 @@ fn the_doctor_checks_each_interface() {
     let all = doctor_with(&namespace);
     assert!(finding(&all, "link", "no carrier").1.starts_with("d1: "));
     assert_eq!(finding(&all, "link", "no carrier").0, "warn");
+}
+
+/// With the file of a node, the doctor says whether that node would work on this host.
+#[test]
+fn the_doctor_checks_what_the_node_of_a_file_needs() {
+    let namespace = match Namespace::new() {
+        Ok(namespace) => namespace,
+        Err(error) => return skip(&format!("network namespaces cannot be made here: {error}")),
+    };
+    for number in [0, 1] {
+        namespace.ip(&[
+            format!("link add d{number} type veth peer name p{number}"),
+            format!("link set p{number} up"),
+            format!("address add 10.9.{number}.1/24 dev d{number}"),
+            format!("link set d{number} up"),
+        ]);
+    }
+    let buses = Buses::new();
+    let path = buses.path().join("node.toml");
+    let key = buses.path().join("key");
+    std::fs::write(&key, [7; 32]).unwrap();
+    let mode = |mode| std::fs::set_permissions(&key, PermissionsExt::from_mode(mode)).unwrap();
+    mode(0o600);
+    let doctor = |node: &str, rate: &str| {
+        let text = format!(
+            "[node]\nrealm = 'plant'\nstate = 'state'\nkey_file = 'key'\n{node}[[send]]\nstream = 1\n\
+             patterns = ['plant/**']\ndata_rate = '{rate}'\nwindow = '16GiB'\n[[receive]]\n"
+        );
+        std::fs::write(&path, text).unwrap();
+        doctor_of(&namespace, &buses, &["--config", path.to_str().unwrap()])
+    };
+    let on_d0 = "interfaces = ['d0']\nstall = '1us'\n";
+    let (code, all) = doctor(on_d0, "1Gbit/s");
+    assert_eq!(code, 0, "{all:?}");
+    for (check, text) in [
+        ("node file", "all values suit one another and this host"),
+        ("key", "is for its owner only"),
+        ("state", "will be made"),
+        ("receive buffer", "1 µs (stall) without reading at 10 Gbit/s need "),
+        ("UDP buffers", "1 µs without reading"),
+    ] {
+        assert_eq!(finding(&all, check, text).0, "ok", "{all:?}");
+    }
+    // The other interface is not the node's.
+    assert!(finding(&all, "link", "d0: ").1.contains("10 Gbit/s"));
+    assert!(all.iter().all(|one| !one["message"].as_str().unwrap().starts_with("d1: ")), "{all:?}");
+
+    // Each of these keeps the node from starting.
+    let fails = |node: &str, rate: &str, check: &str, text: &str| {
+        let (code, all) = doctor(node, rate);
+        let (status, _, remedy) = finding(&all, check, text);
+        assert_eq!((code, status), (1, "fail"), "{all:?}");
+        assert!(remedy.is_string(), "{remedy}");
+    };
+    fails(on_d0, "11Gbit/s", "node file", "add up to 11 Gbit/s, and its speed is 10 Gbit/s");
+    fails("", "1Gbit/s", "node file", "several interfaces can multicast: name one of d0, d1");
+    let strict = "interfaces = ['d0']\nstall = '60s'\nstrict_buffers = true\n";
+    fails(strict, "1Gbit/s", "receive buffer", "with strict_buffers the node does not start");
+    let busy = "interfaces = ['d0']\npoll = 'busy'\ncpu = 4095\n";
+    fails(busy, "1Gbit/s", "scheduling", "cannot run on processor 4095");
+    mode(0o644);
+    fails(on_d0, "1Gbit/s", "key", "other users may use the file: chmod 600 ");
+    let alone = buses.run(&["doctor", "--config", path.to_str().unwrap()]);
+    assert_eq!(alone.status.code(), Some(2), "{alone:?}");
 }

@@ -74,6 +74,13 @@ const COALESCING: [&str; 22] = [
 ];
 
 impl Coalescing {
+    /// Returns one with these parameters, and 0 for all others. Names that do not exist are left out.
+    #[must_use]
+    pub fn of(parameters: &[(&str, u32)]) -> Self {
+        let value = |name| parameters.iter().find(|(known, _)| *known == name).map_or(0, |it| it.1);
+        Self { words: COALESCING.map(value) }
+    }
+
     /// Returns every parameter with its name.
     pub fn parameters(&self) -> impl Iterator<Item = (&'static str, u32)> {
         COALESCING.into_iter().zip(self.words)
@@ -267,11 +274,8 @@ mod tests {
 
     #[test]
     fn an_adaptive_card_may_delay_more_than_its_fixed_setting() {
-        let mut words = [0; COALESCING.len()];
-        words[0] = 50;
-        words[17] = 250;
-        assert_eq!(Coalescing { words }.worst_delay_us(), 50);
-        words[9] = 1;
-        assert_eq!(Coalescing { words }.worst_delay_us(), 250);
+        let set = [("rx-usecs", 50), ("rx-usecs-high", 250), ("adaptive-rx", 1)];
+        assert_eq!(Coalescing::of(&set[..2]).worst_delay_us(), 50);
+        assert_eq!(Coalescing::of(&set).worst_delay_us(), 250);
     }
 }

@@ -402,10 +402,16 @@ fn open(bus: &config::Bus) -> Result<Bus, StartError> {
         .map_err(|source| StartError::Bus { name: name.clone(), source: Box::new(source) })
 }
 
-/// Returns the receive buffer that survives the stall at the speed of the fastest interface.
-fn buffer(interfaces: &[Interface], stall: Duration) -> u64 {
+/// Returns the rate for which receive buffers are made, in bits per second: that of the fastest interface.
+#[must_use]
+pub fn receive_rate(interfaces: &[Interface]) -> u64 {
     let speed = |interface: &Interface| Ethtool::open(&interface.name).ok()?.link()?.speed;
-    let rate = interfaces.iter().filter_map(speed).max().unwrap_or(USUAL_RATE);
+    interfaces.iter().filter_map(speed).max().unwrap_or(USUAL_RATE)
+}
+
+/// Returns the receive buffer that survives the stall at that rate.
+fn buffer(interfaces: &[Interface], stall: Duration) -> u64 {
+    let rate = receive_rate(interfaces);
     Load::new(rate, USUAL_DATAGRAM, Charge::of(USUAL_DATAGRAM).bytes).request(stall)
 }
 

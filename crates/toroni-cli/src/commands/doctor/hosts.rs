@@ -1,13 +1,14 @@
 //! `toroni doctor --net`: checks of what messages between hosts need. What cannot be known is said to be unknown.
 
 use super::Finding;
+use super::node::Wanted;
 use crate::human;
 use std::time::Duration;
 use toroni_net::host::arp::Ageing;
 use toroni_net::host::buffers::{self, Load};
 use toroni_net::host::clock::Discipline;
 use toroni_net::host::counters::{self, Snapshot};
-use toroni_net::host::ethtool::Ethtool;
+use toroni_net::host::ethtool::{Coalescing, Ethtool};
 use toroni_net::host::interface::{self, Interface};
 use toroni_net::host::sysctl::{self, Change};
 use toroni_net::socket::buffer::Charge;
@@ -20,23 +21,47 @@ const TOLERABLE_ERROR: Duration = Duration::from_millis(1);
 /// A delay of received packets that a fixed, low setting of a card stays below.
 const TOLERABLE_DELAY_US: u32 = 125;
 
-/// Returns all checks as a lazy list. Each has one finding or more.
-pub(super) fn checks(rate: Option<u64>) -> impl Iterator<Item = Vec<Finding>> {
-    let rate = rate.unwrap_or(USUAL_RATE);
-    let host = std::iter::once_with(move || vec![receive_limit(rate)])
-        .chain(std::iter::once_with(drops))
-        .chain(std::iter::once_with(|| vec![reordered(), memberships(), clock()]));
-    host.chain(std::iter::once_with(interfaces).flatten())
+/// What is checked.
+pub(super) struct Scope {
+    rate: u64,
+    stall: Duration,
+    /// The names of the interfaces; none: all that lead to other hosts.
+    interfaces: Vec<String>,
+    is_verbose: bool,
 }
 
-/// Returns the checks of each interface that leads to other hosts, or one finding that there is none.
-fn interfaces() -> Vec<Vec<Finding>> {
+impl Scope {
+    /// Returns what is checked for any node, or for one that is wanted.
+    pub(super) fn new(rate: Option<u64>, is_verbose: bool, wanted: Option<&Wanted>) -> Self {
+        Self {
+            rate: rate.unwrap_or(USUAL_RATE),
+            stall: wanted.and_then(Wanted::stall).unwrap_or(buffers::USUAL_STALL),
+            interfaces: wanted.map_or_else(Vec::new, |wanted| wanted.interfaces().to_vec()),
+            is_verbose,
+        }
+    }
+}
+
+/// Returns all checks as a lazy list. Each has one finding or more.
+pub(super) fn checks(scope: Scope) -> impl Iterator<Item = Vec<Finding>> {
+    let (rate, stall) = (scope.rate, scope.stall);
+    let host = std::iter::once_with(move || vec![receive_limit(rate, stall)])
+        .chain(std::iter::once_with(drops))
+        .chain(std::iter::once_with(|| vec![reordered(), memberships(), clock()]));
+    host.chain(std::iter::once_with(move || interfaces(&scope)).flatten())
+}
+
+/// Returns the checks of each interface of the scope, or one finding that there is none.
+fn interfaces(scope: &Scope) -> Vec<Vec<Finding>> {
     const CHECK: &str = "interfaces";
     let all = match interface::all() {
         Ok(all) => all,
         Err(error) => return vec![vec![unknown(CHECK, &error.to_string())]],
     };
-    let usable = interface::candidates(all);
+    let usable = match &scope.interfaces[..] {
+        [] => interface::candidates(all),
+        names => all.into_iter().filter(|one| names.contains(&one.name)).collect(),
+    };
     if usable.is_empty() {
         return vec![vec![Finding::warn(
             CHECK,
@@ -45,14 +70,14 @@ fn interfaces() -> Vec<Vec<Finding>> {
         )]];
     }
     let count = usable.len();
-    usable.iter().map(|interface| of_interface(interface, count)).collect()
+    usable.iter().map(|interface| of_interface(interface, count, scope.is_verbose)).collect()
 }
 
-fn of_interface(on: &Interface, count: usize) -> Vec<Finding> {
+fn of_interface(on: &Interface, count: usize, is_verbose: bool) -> Vec<Finding> {
     let driver = Ethtool::open(&on.name);
     let mut all = vec![link(on, driver.as_ref().ok()), lost_on(on)];
     if let Ok(driver) = &driver {
-        all.extend([pause(on, driver), coalescing(on, driver), ring(on, driver)]);
+        all.extend([pause(on, driver), coalescing(on, driver, is_verbose), ring(on, driver)]);
     }
     all.extend([reverse_path(on, count), igmp(on), arp(on), ttl(on)]);
     all
@@ -63,12 +88,12 @@ fn unknown(check: &'static str, why: &str) -> Finding {
 }
 
 /// Checks `net.core.rmem_max` against the equations.
-fn receive_limit(rate: u64) -> Finding {
+fn receive_limit(rate: u64, stall: Duration) -> Finding {
     const CHECK: &str = "UDP buffers";
     let charge = Charge::of(buffers::USUAL_DATAGRAM);
     let load = Load::new(rate, buffers::USUAL_DATAGRAM, charge.bytes);
-    let request = load.request(buffers::USUAL_STALL);
-    let (stall, shown) = (human::duration(buffers::USUAL_STALL), human::bit_rate(rate));
+    let request = load.request(stall);
+    let (stall, shown) = (human::duration(stall), human::bit_rate(rate));
     let needed = format!("{stall} without reading at {shown} need {} bytes", human::count(request));
     let Some(limit) = sysctl::read(buffers::LIMIT_SETTING) else {
         return unknown(CHECK, "net.core.rmem_max is not visible in this network namespace");
@@ -260,23 +285,25 @@ fn pause(on: &Interface, driver: &Ethtool) -> Finding {
 }
 
 /// Checks how long the card delays interrupts for received packets.
-fn coalescing(on: &Interface, driver: &Ethtool) -> Finding {
+fn coalescing(on: &Interface, driver: &Ethtool, is_verbose: bool) -> Finding {
+    match driver.coalescing() {
+        Some(found) => delays(&on.name, &found, is_verbose),
+        None => unknown("coalescing", &format!("the driver of {} does not say", on.name)),
+    }
+}
+
+/// Describes how a card delays interrupts: every parameter, or those that are set.
+fn delays(name: &str, found: &Coalescing, is_verbose: bool) -> Finding {
     const CHECK: &str = "coalescing";
-    let Some(found) = driver.coalescing() else {
-        return unknown(CHECK, &format!("the driver of {} does not say", on.name));
-    };
-    let set: Vec<String> = found
+    let shown: Vec<String> = found
         .parameters()
-        .filter(|(_, value)| *value != 0)
+        .filter(|(_, value)| is_verbose || *value != 0)
         .map(|(name, value)| format!("{name} {value}"))
         .collect();
     let worst = found.worst_delay_us();
-    let described = format!(
-        "{}: a packet waits up to {worst} µs for an interrupt ({})",
-        on.name,
-        set.join(", ")
-    );
-    let remedy = format!("ethtool -C {} adaptive-rx off rx-usecs 8", on.name);
+    let described =
+        format!("{name}: a packet waits up to {worst} µs for an interrupt ({})", shown.join(", "));
+    let remedy = format!("ethtool -C {name} adaptive-rx off rx-usecs 8");
     if found.is_adaptive() || worst > TOLERABLE_DELAY_US {
         Finding::warn(CHECK, described, remedy)
     } else {
@@ -387,5 +414,51 @@ fn ttl(on: &Interface) -> Finding {
             "use the interface lo for what must stay on this host",
         ),
         Err(error) => unknown(CHECK, &error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_parameter_of_coalescing_is_shown_on_demand() {
+        let slow = Coalescing::of(&[("rx-usecs", 250), ("rx-frames", 16)]);
+        let found = delays("eth0", &slow, false);
+        assert_eq!(
+            found.message,
+            "eth0: a packet waits up to 250 µs for an interrupt (rx-usecs 250, rx-frames 16)"
+        );
+        assert_eq!(found.remedy.as_deref(), Some("ethtool -C eth0 adaptive-rx off rx-usecs 8"));
+        let found = delays("eth0", &slow, true).message;
+        for name in [
+            "rx-usecs 250",
+            "rx-usecs-low 0",
+            "rx-usecs-high 0",
+            "rx-usecs-irq 0",
+            "rx-frames 16",
+            "rx-frames-low 0",
+            "rx-frames-high 0",
+            "rx-frames-irq 0",
+            "tx-usecs 0",
+            "tx-usecs-low 0",
+            "tx-usecs-high 0",
+            "tx-usecs-irq 0",
+            "tx-frames 0",
+            "tx-frames-low 0",
+            "tx-frames-high 0",
+            "tx-frames-irq 0",
+            "adaptive-rx 0",
+            "adaptive-tx 0",
+            "pkt-rate-low 0",
+            "pkt-rate-high 0",
+            "sample-interval 0",
+        ] {
+            assert!(found.contains(name), "{name}: {found}");
+        }
+        let fast = Coalescing::of(&[("rx-usecs", 8)]);
+        assert!(delays("eth0", &fast, false).remedy.is_none());
+        let adaptive = Coalescing::of(&[("rx-usecs", 8), ("adaptive-rx", 1)]);
+        assert!(delays("eth0", &adaptive, false).remedy.is_some());
     }
 }

@@ -4,6 +4,8 @@ mod files;
 #[cfg(feature = "net")]
 mod hosts;
 mod network;
+#[cfg(feature = "net")]
+mod node;
 mod system;
 
 use crate::cli::BusLocation;
@@ -12,6 +14,8 @@ use crate::human;
 use crate::output::{Output, printable};
 use crate::stop::{GracePeriod, Stop};
 use clap::Args;
+#[cfg(feature = "net")]
+use clap::ValueHint;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use toroni::admin;
@@ -21,16 +25,25 @@ use toroni::admin;
   toroni doctor
   toroni doctor --json | jq 'select(.status != \"ok\")'
   toroni doctor --net --rate 200Mbit/s      also what several hosts need
+  toroni doctor --net --config node.toml    also what the node of this file needs
 
 doctor checks the free space in /dev/shm and in the directory of buses, the limits of this process, namespaces, \
 what dead processes left behind, and what you may do with each bus. With --net it also checks what multicast between hosts \
-needs: buffers, drops, interfaces, network cards, the clock. It changes nothing, and says which command would.")]
+needs: buffers, drops, interfaces, network cards, the clock; with --config also whether this host suits the node of that file, for the user who runs doctor. It changes nothing, and says which command would.")]
 pub(crate) struct Doctor {
     /// Also check what messages between hosts need
     #[cfg(feature = "net")]
     #[arg(long)]
     net: bool,
-    /// Rate at which this host receives, for the check of buffers [default: 100Mbit/s]
+    /// Also check what the node of this file needs, and only its interfaces
+    #[cfg(feature = "net")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "net")]
+    config: Option<PathBuf>,
+    /// Show every parameter of interrupt coalescing, not only those that are set
+    #[cfg(feature = "net")]
+    #[arg(long, requires = "net")]
+    verbose: bool,
+    /// Rate at which this host receives, for the check of buffers [default: 100Mbit/s; with --config the speed of the interface]
     #[cfg(feature = "net")]
     #[arg(long, value_name = "R", value_parser = human::parse_bit_rate, requires = "net")]
     rate: Option<u64>,
@@ -50,8 +63,15 @@ pub(crate) fn run(location: &BusLocation, arguments: &Doctor) -> Result<(), Fail
     let checks = CHECKS.iter().map(|check| vec![check(&directory)]);
     let checks = checks.chain(std::iter::once_with(|| files::rights(&directory)));
     #[cfg(feature = "net")]
-    let checks =
-        checks.chain(arguments.net.then(|| hosts::checks(arguments.rate)).into_iter().flatten());
+    let checks = {
+        let wanted = arguments.config.as_deref().map(node::Wanted::read).transpose()?;
+        let scope = hosts::Scope::new(arguments.rate, arguments.verbose, wanted.as_ref());
+        let rate = arguments.rate;
+        let of_node = wanted.into_iter().map(move |wanted| wanted.checks(rate));
+        checks
+            .chain(of_node)
+            .chain(arguments.net.then(|| hosts::checks(scope)).into_iter().flatten())
+    };
     // Lazy: the loop runs one check after the other.
     for finding in checks.flatten() {
         if stop.is_set() {

@@ -69,7 +69,7 @@ pub(super) fn refused(path: &Path, errors: usize) -> Failure {
 }
 
 /// Reads a file. With `host`, also compares it with the interfaces of this host.
-pub(super) fn read(path: &Path, host: bool) -> Result<Reading, Failure> {
+pub(crate) fn read(path: &Path, host: bool) -> Result<Reading, Failure> {
     let text = text_of(path)?;
     let mut reading = config::read(&text, path.parent().unwrap_or(Path::new("")));
     refuse_not_yet(&mut reading);
@@ -129,7 +129,7 @@ pub(super) fn print_findings(path: &Path, reading: &Reading) {
 }
 
 /// Returns a finding with its file.
-pub(super) fn shown(path: &Path, finding: &Finding) -> String {
+pub(crate) fn shown(path: &Path, finding: &Finding) -> String {
     let gap = if finding.place.is_some() { "" } else { " " };
     format!("{}:{gap}{finding}", path.display())
 }

@@ -15,6 +15,7 @@ mod wishes;
 
 #[cfg(feature = "sequencer")]
 pub(crate) use check::configuration;
+pub(crate) use check::{read, shown};
 pub(crate) use log::Format;
 pub(crate) use run::{Way, serve};
 
