@@ -11,8 +11,11 @@
 //! is how it changes: the least time of each window of 10 s is that of a datagram which waited nowhere, so a change of it is
 //! drift between the clocks.
 
+mod missing;
+
 use crate::host::interface::Interface;
 use crate::socket::{self, BATCH, Datagram, Options, Receiver, SocketError};
+use missing::Missing;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
@@ -68,6 +71,7 @@ pub struct Measured {
     pub most: i64,
     /// The windows in which something came.
     pub windows: Vec<Window>,
+    missing: Missing,
     times: Vec<i64>,
     /// Each so many-th time is kept.
     stride: u64,
@@ -130,7 +134,14 @@ impl Listener {
                 }
                 let measured =
                     self.flows.entry(flow).or_insert_with(|| Measured::new(header.session));
-                measured.session = header.session;
+                if measured.session != header.session {
+                    measured.session = header.session;
+                    measured.missing.restart();
+                }
+                match &body {
+                    Body::Data(_) => measured.missing.came(header.sequence.get()),
+                    _ => measured.missing.sent(header.sequence.get()),
+                }
                 if let Some(name) = name.filter(|name| measured.name.as_deref() != Some(*name)) {
                     measured.name = Some(name.to_owned());
                 }
@@ -169,6 +180,7 @@ impl Measured {
             count: 0,
             most: i64::MIN,
             windows: Vec::new(),
+            missing: Missing::new(),
             times: Vec::new(),
             stride: 1,
         }
@@ -219,6 +231,12 @@ impl Measured {
             place.min(last)
         };
         Some(shares.map(|share| sorted[place(share)]))
+    }
+
+    /// Returns how many datagrams did not come when they were sent first.
+    #[must_use]
+    pub fn missing(&self) -> u64 {
+        self.missing.count()
     }
 
     /// Returns the least time of all.

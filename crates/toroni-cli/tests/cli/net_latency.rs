@@ -1,11 +1,12 @@
 //! `net latency` beside a running stream, with a switch between the hosts that delays.
 
-use crate::hosts::{publish, start};
+use crate::hosts::{on, publish, start};
 use crate::support::Buses;
 use serde_json::Value;
 use std::time::Duration;
+use toroni_testkit::Program;
 use toroni_testkit::network::Setup;
-use toroni_testkit::network::switch::{Direction, Faults};
+use toroni_testkit::network::switch::{Direction, Faults, Loss, Reach};
 
 /// All hosts of the test have one clock, so the delay of the switch is the least that may be measured.
 #[test]
@@ -54,6 +55,34 @@ fn the_delay_of_the_network_is_what_is_measured() {
     let error = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{error}");
     assert!(error.contains("no stream of realm other was heard: "), "{error}");
+}
+
+/// What the network loses is shown beside the times, although the listener asks for nothing.
+#[test]
+fn what_does_not_come_is_counted() {
+    let Some(network) = Setup::new(2).switched(5) else { return };
+    let loss = Loss::Bernoulli(0.3);
+    let faults = Faults { reach: Reach::Udp, loss, ..Faults::default() };
+    network.switch().set_faults(1, Direction::Out, &faults);
+    let buses = Buses::new();
+    let [from, to] = &network.hosts[..] else { panic!("two hosts") };
+    let arguments = ["net", "latency", "--minutes", "0.15", "--json", "--realm", "plant"];
+    let mut listener = start(to, &buses, &arguments);
+    let arguments =
+        ["net", "send", "**", "--rate", "10Mbit/s", "--realm", "plant", "--name", "line-3"];
+    let _sender = start(from, &buses, &arguments);
+    // Each message fills a datagram.
+    let lines = buses.path().join("lines");
+    std::fs::write(&lines, format!("{}\n", "x".repeat(1_000)).repeat(200)).unwrap();
+    let mut publisher = on(from, &buses, &["pub", "t", "--quiet"]);
+    publisher.stdin(std::fs::File::open(&lines).unwrap());
+    assert!(Program::start(publisher).finish().status.success());
+    let output = listener.finish_within(Duration::from_secs(120));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let stream: Value = serde_json::from_str(&text).unwrap();
+    let [came, missing] = ["datagrams", "missing"].map(|name| stream[name].as_u64().unwrap());
+    // 60 of 200 are expected; SESSIONs are among those that came.
+    assert!((20..120).contains(&missing) && came + missing >= 200, "{stream}");
 }
 
 /// Without the key of the realm nothing is measured; with it, as without one.

@@ -35,7 +35,7 @@ const SHARES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
   toroni net latency --realm plant --minutes 20 --plot latency.svg
 
 It listens to a group, and sends nothing. Each datagram says when it was sent; the kernel says when it came. Retransmissions \
-do not count. A stream that is idle is measured once in 2 s, by its SESSION. Streams of this host come only with `loop`.
+do not count; MISSING is the number of datagrams that did not come the first time, for which others wait. A stream that is idle is measured once in 2 s, by its SESSION. Streams of this host come only with `loop`.
 
 The times are as right as the clocks of the two hosts agree, and may be below zero; `toroni doctor --net` says whether this \
 clock follows a better one. The least time of each 10 s is that of a datagram that waited nowhere: if it changes steadily, the \
@@ -134,6 +134,7 @@ fn table(listener: &Listener) -> String {
         "NODE",
         "STREAM",
         ">DATAGRAMS",
+        ">MISSING",
         ">LEAST",
         ">P50",
         ">P90",
@@ -150,6 +151,7 @@ fn table(listener: &Listener) -> String {
             name.clone(),
             stream.to_string(),
             human::count(measured.count),
+            human::count(measured.missing()),
             measured.least().map_or_else(|| "-".to_owned(), signed),
         ];
         row.extend(quantiles.map(signed));
@@ -181,6 +183,7 @@ fn print_json(output: &mut Output, listener: &Listener) -> Result<(), Failure> {
             "session": measured.session.0,
             "stream": stream.0,
             "datagrams": measured.count,
+            "missing": measured.missing(),
             "least_ns": measured.least(),
             "p50_ns": p50,
             "p90_ns": p90,
