@@ -41,7 +41,6 @@ impl Kind {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Value {
     Whole(u64),
-    #[cfg(feature = "metrics")]
     Real(f64),
     /// Sum and number of times, and how many were not longer than each of some bounds. In seconds.
     #[cfg(feature = "net")]
@@ -123,9 +122,7 @@ fn sample(kind: Kind, value: &Value, encoder: MetricEncoder<'_>) -> fmt::Result 
     match (kind, value) {
         (Kind::Counter, Value::Whole(value)) => ConstCounter::new(*value).encode(encoder),
         (_, Value::Whole(value)) => ConstGauge::new(*value).encode(encoder),
-        #[cfg(feature = "metrics")]
         (Kind::Counter, Value::Real(value)) => ConstCounter::new(*value).encode(encoder),
-        #[cfg(feature = "metrics")]
         (_, Value::Real(value)) => ConstGauge::new(*value).encode(encoder),
         #[cfg(feature = "net")]
         (_, Value::Times { sum, count, within }) => {

@@ -119,6 +119,7 @@ pub struct Repair {
     named: Option<(u32, Monotonic)>,
     crybaby: Option<Crybaby>,
     refused: u64,
+    shed: u64,
 }
 
 impl Repair {
@@ -146,7 +147,14 @@ impl Repair {
             named: None,
             crybaby: None,
             refused: 0,
+            shed: 0,
         }
+    }
+
+    /// Returns how many datagrams were asked for and not queued, because too many waited.
+    #[must_use]
+    pub const fn shed(&self) -> u64 {
+        self.shed
     }
 
     /// Returns how many NAKs were dropped because of the budgets.
@@ -426,6 +434,9 @@ impl Repair {
     }
 
     fn answer(&mut self, reason: NcfReason, range: Range) {
+        if reason == NcfReason::Shed {
+            self.shed += range.end().since(range.first());
+        }
         let Some(answers) = self.answers.iter_mut().find(|answers| answers.reason == reason) else {
             return;
         };
@@ -630,6 +641,7 @@ mod tests {
         let [(NcfReason::Shed, shed)] = &ncfs[..] else { panic!("{ncfs:?}") };
         assert_eq!(shed.len(), 1);
         assert_eq!(shed[0].0 + u64::from(shed[0].1), 800);
+        assert_eq!(fixture.repair.shed(), u64::from(shed[0].1));
         assert_eq!(fixture.repairs(0, 9_999).len() as u64, shed[0].0);
     }
 

@@ -489,6 +489,12 @@ impl Sender {
         self.repair.refused()
     }
 
+    /// Returns how many datagrams receivers asked for that were not queued, because too many waited.
+    #[must_use]
+    pub const fn shed(&self) -> u64 {
+        self.repair.shed()
+    }
+
     /// Returns the window.
     #[must_use]
     pub const fn window(&self) -> &Window {

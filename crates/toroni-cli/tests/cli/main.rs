@@ -38,6 +38,8 @@ mod node;
 #[cfg(all(feature = "net", feature = "metrics"))]
 mod node_archive;
 #[cfg(all(feature = "net", feature = "metrics"))]
+mod node_budgets;
+#[cfg(all(feature = "net", feature = "metrics"))]
 mod node_faults;
 #[cfg(all(feature = "net", feature = "metrics"))]
 mod node_observed;

@@ -85,6 +85,8 @@ pub struct Sent {
     pub outlet: outlet::Counters,
     /// NAKs that were dropped because there were too many.
     pub naks_refused: u64,
+    /// Datagrams that receivers asked for and that were not sent again, because too many waited.
+    pub shed: u64,
     /// Messages of the bus that it has not taken yet, in bytes of the ring.
     pub lag_bytes: u64,
     /// Datagrams in the window.
@@ -318,6 +320,19 @@ impl Report {
             all.map(|((source, stream, _), (reason, sum))| (source, stream, reason, sum)).collect();
     }
 
+    /// Returns the frames over TCP that were refused by reason, without reasons that did not occur.
+    pub fn tcp_refused(&self) -> impl Iterator<Item = (Reject, u64)> {
+        let of_server = self.served.iter().map(|it| it.counters.rejects);
+        let of_clients = self.connections.iter().map(|it| it.counters.rejects);
+        let mut sum = [0_u64; Reject::ALL.len()];
+        for rejects in of_server.chain(of_clients) {
+            for (sum, count) in sum.iter_mut().zip(rejects) {
+                *sum = sum.saturating_add(count);
+            }
+        }
+        Reject::ALL.into_iter().zip(sum).filter(|(_, count)| *count > 0)
+    }
+
     /// Returns the refused datagrams by reason, without reasons that did not occur.
     pub fn refused(&self) -> impl Iterator<Item = (Reject, u64)> {
         let all = Reject::ALL.into_iter().zip(self.refused);
@@ -392,6 +407,7 @@ fn sent(stream: Stream, outlet: &mut outlet::Outlet) -> Sent {
         counters: sender.counters(),
         outlet: counters,
         naks_refused: sender.refused(),
+        shed: sender.shed(),
         lag_bytes,
         window_datagrams: window.lead().since(window.trail()),
         unsent_bytes: window.unsent_total(),

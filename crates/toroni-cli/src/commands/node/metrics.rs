@@ -60,6 +60,8 @@ enum Source {
     Node(fn(&Report) -> u64),
     /// One for each stream that is sent.
     Sent(fn(&Sent) -> u64),
+    /// How long what waits of each stream that is sent needs at its rate.
+    SentLag,
     /// Messages that were not sent, for each stream and reason.
     NotSent,
     /// One for each receiver of a stream that is sent.
@@ -73,6 +75,8 @@ enum Source {
     /// How often history was fetched with each outcome.
     Fetches,
     Refused,
+    /// Frames over TCP that were refused, by reason.
+    TcpRefused,
     Sockets,
     /// One value of the node, if it listens for TCP.
     Served(fn(&Served) -> u64),
@@ -120,6 +124,15 @@ const ALL: &[Metric] = &[
     }),
     sent("toroni_net_sent_datagrams", "New datagrams with messages", |it| it.counters.data),
     sent("toroni_net_retransmissions", "Datagrams that were sent again", |it| it.counters.repairs),
+    sent("toroni_net_sessions_sent", "Datagrams that say where the stream is", |it| {
+        it.counters.sessions
+    }),
+    sent("toroni_net_ncfs_sent", "Answers to requests that are not served at once", |it| {
+        it.counters.ncfs
+    }),
+    sent("toroni_net_topics_sent", "Datagrams with names of topics that were asked for", |it| {
+        it.counters.topics
+    }),
     sent("toroni_net_naks_received", "Requests for retransmission that were read", |it| {
         it.counters.naks
     }),
@@ -127,6 +140,11 @@ const ALL: &[Metric] = &[
         "toroni_net_naks_refused",
         "Requests that were dropped because there were too many",
         |it| it.naks_refused,
+    ),
+    sent(
+        "toroni_net_retransmissions_shed",
+        "Datagrams that receivers asked for and that were not queued, because too many waited",
+        |it| it.shed,
     ),
     metric(
         "toroni_net_unsent_messages",
@@ -141,6 +159,13 @@ const ALL: &[Metric] = &[
         SENT,
         "What waits in the ring of the bus to be sent",
         Source::Sent(|it| it.lag_bytes),
+    ),
+    metric(
+        "toroni_net_sent_lag_seconds",
+        Kind::Gauge,
+        SENT,
+        "How long that, and what is packed, needs at the stream's rate; not with the policy uncontrolled",
+        Source::SentLag,
     ),
     metric(
         "toroni_net_window_datagrams",
@@ -193,6 +218,11 @@ const ALL: &[Metric] = &[
     heard("toroni_net_duplicates", "Datagrams of this session that came more than once", |it| {
         it.counters.duplicates
     }),
+    heard(
+        "toroni_net_known_messages",
+        "Messages of this session that an earlier one had brought",
+        |it| it.counters.known,
+    ),
     heard("toroni_net_repaired", "Datagrams of this session that were missing and came", |it| {
         it.counters.repaired
     }),
@@ -237,6 +267,26 @@ const ALL: &[Metric] = &[
     node("toroni_net_filtered_messages", "Messages that `accept` leaves out", |it| {
         it.inlet.map_or(0, |it| it.filtered)
     }),
+    node(
+        "toroni_net_published_messages",
+        "Messages of other nodes that the bus took, or knew already",
+        |it| it.inlet.map_or(0, |it| it.messages),
+    ),
+    node(
+        "toroni_net_too_long_messages",
+        "Messages that are too long for the bus, and were reported as lost",
+        |it| it.inlet.map_or(0, |it| it.too_long),
+    ),
+    node(
+        "toroni_net_unnameable_messages",
+        "Messages whose topic, with its prefix, cannot be one of the bus, and that were reported as lost",
+        |it| it.inlet.map_or(0, |it| it.no_topic),
+    ),
+    node(
+        "toroni_net_bus_full",
+        "How often the ring of the bus had no room for what had come",
+        |it| it.inlet.map_or(0, |it| it.full),
+    ),
     node("toroni_net_refused_by_bus", "Messages and losses that the bus refused", |it| {
         it.inlet.map_or(0, |it| it.refused)
     }),
@@ -299,6 +349,34 @@ const ALL: &[Metric] = &[
         Source::Served(|it| it.clients as u64),
     ),
     metric(
+        "toroni_net_tcp_accepted",
+        Kind::Counter,
+        REALM,
+        "Nodes that have connected to this one over TCP",
+        Source::Served(|it| it.counters.accepted),
+    ),
+    metric(
+        "toroni_net_tcp_full",
+        Kind::Counter,
+        REALM,
+        "Nodes for which there was no place",
+        Source::Served(|it| it.counters.full),
+    ),
+    metric(
+        "toroni_net_tcp_frames",
+        Kind::Counter,
+        REALM,
+        "Frames of messages that were made, each for all nodes with the same patterns",
+        Source::Served(|it| it.counters.frames),
+    ),
+    metric(
+        "toroni_net_tcp_refused",
+        Kind::Counter,
+        &["realm", "reason"],
+        "Frames of other nodes that were not believed",
+        Source::TcpRefused,
+    ),
+    metric(
         "toroni_net_tcp_left_out_messages",
         Kind::Counter,
         REALM,
@@ -318,6 +396,13 @@ const ALL: &[Metric] = &[
         &["realm", "address"],
         "Messages that a connection to another node brought",
         Source::Connection(|it| it.counters.messages),
+    ),
+    metric(
+        "toroni_net_tcp_known_messages",
+        Kind::Counter,
+        &["realm", "address"],
+        "Messages that a connection to another node brought, and that had come before",
+        Source::Connection(|it| it.counters.known),
     ),
     metric(
         "toroni_net_tcp_missing_messages",
@@ -489,6 +574,14 @@ impl Metric {
             Source::Sent(read) => {
                 report.sent.iter().for_each(|it| add(&[&it.stream], Value::Whole(read(it))));
             }
+            Source::SentLag => {
+                for it in &report.sent {
+                    if let Some(rate) = identity.rate(it.stream) {
+                        let bytes = it.lag_bytes.saturating_add(it.unsent_bytes);
+                        add(&[&it.stream], Value::Real(as_f64(bytes) * 8.0 / as_f64(rate)));
+                    }
+                }
+            }
             Source::NotSent => {
                 for it in &report.sent {
                     let counters = it.outlet;
@@ -541,6 +634,11 @@ impl Metric {
             }
             Source::Refused => {
                 report.refused().for_each(|(reason, count)| {
+                    add(&[&reason.name()], Value::Whole(count));
+                });
+            }
+            Source::TcpRefused => {
+                report.tcp_refused().for_each(|(reason, count)| {
                     add(&[&reason.name()], Value::Whole(count));
                 });
             }

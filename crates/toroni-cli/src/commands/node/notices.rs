@@ -59,6 +59,11 @@ impl Identity {
         }
     }
 
+    /// Returns the rate of a stream that is sent, in bits per second, if it has a limit.
+    pub(super) fn rate(&self, stream: Stream) -> Option<u64> {
+        self.rates.iter().find(|(known, _)| *known == stream).and_then(|(_, rate)| *rate)
+    }
+
     /// Returns the name of the interface of a leg.
     pub(super) fn interface(&self, leg: usize) -> &str {
         self.interfaces.get(leg).map_or("", String::as_str)
@@ -345,11 +350,7 @@ fn stats(report: &Report, identity: &Identity) -> Stats {
         no_topic: it.outlet.no_topic,
         lag_bytes: it.lag_bytes,
         window_datagrams: it.window_datagrams,
-        data_rate: identity
-            .rates
-            .iter()
-            .find(|(stream, _)| *stream == it.stream)
-            .and_then(|it| it.1),
+        data_rate: identity.rate(it.stream),
         receivers: it.receivers.iter().map(receiver).collect(),
     };
     let leg = |(leg, counters): &(toroni_proto::legs::Leg, toroni_proto::legs::LegCounters)| Leg {
