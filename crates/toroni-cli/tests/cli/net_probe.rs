@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::process::Stdio;
 use std::time::Duration;
 use toroni_testkit::Program;
-use toroni_testkit::network::switch::{Direction, Faults, Loss, Reach, Snooping};
+use toroni_testkit::network::switch::{Direction, Faults, Loss, Rate, Reach, Snooping};
 use toroni_testkit::network::{Network, Setup};
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -159,5 +159,25 @@ fn a_table_is_printed_and_bad_options_are_refused() {
     let help = Buses::new().succeed(&["net", "probe", "--help"]);
     for part in ["Examples:", "LOST FROM", "--sizes", "net probe: an"] {
         assert!(help.contains(part), "{part}: {help}");
+    }
+}
+
+/// A port that carries a quarter of what a host sends at a rate: the host behind it says so, and so does the sender.
+#[test]
+fn what_is_lost_under_load_is_measured_apart() {
+    let Some(network) = Setup::new(2).switched(5) else { return };
+    let bits_per_second = 5_000_000;
+    let rate = Some(Rate { bits_per_second, queue: 64 << 10 });
+    network.switch().set_faults(1, Direction::Out, &Faults { rate, ..Faults::default() });
+    let results = probe(&network, &["--minutes", "0.1", "--rate", "20Mbit/s"]);
+    let share = |host: usize, name: &str, key: &str| of(&results[host].1, name)[key].as_f64();
+    // `a` sends through the slow port to `b`, and `b` to `a` through one that is fast enough.
+    for (host, name, key) in [(1, "a", "load_from"), (0, "b", "load_to")] {
+        let lost = share(host, name, key).unwrap();
+        assert!((0.4..1.0).contains(&lost), "{key}: {lost}");
+    }
+    for (host, name, key) in [(0, "b", "load_from"), (1, "a", "load_to")] {
+        let lost = share(host, name, key).unwrap();
+        assert!(lost < 0.4, "{key}: {lost}");
     }
 }

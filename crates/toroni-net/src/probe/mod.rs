@@ -12,13 +12,16 @@
 //! | file | contents |
 //! |---|---|
 //! | `tally` | counts numbers that come with gaps, twice or late |
+//! | `load` | sends at a rate |
 //! | `peer` | what is known of another host |
 //! | `verdict` | what is wrong, and the likely reason |
 
+mod load;
 mod peer;
 mod tally;
 mod verdict;
 
+pub use load::Load;
 pub use peer::{Peer, RoundTrip};
 pub use tally::Tally;
 pub use verdict::{Problem, SNOOPING_AGEING};
@@ -47,6 +50,8 @@ const TO_GROUP: Stream = Stream(0);
 const DIRECT: Stream = Stream(1);
 /// Questions of several sizes to the group.
 const SIZES: Stream = Stream(2);
+/// Questions to the group at a rate.
+const LOAD: Stream = Stream(3);
 
 /// How often the group is asked. Each pause varies by a fifth, so that hosts do not ask in step.
 const ASK_EVERY: Duration = Duration::from_millis(100);
@@ -81,6 +86,8 @@ pub struct Settings {
     pub ttl: u8,
     /// Whether datagrams of several sizes are tried, up to the MTU.
     pub tries_sizes: bool,
+    /// At which rate full datagrams are sent, in bits per second, if they are.
+    pub rate: Option<u64>,
 }
 
 /// Why a test cannot begin.
@@ -114,6 +121,7 @@ pub struct Prober {
     asked: u64,
     next_ask: Duration,
     sizes: Sizes,
+    load: Option<Load>,
     next_answer: Duration,
 }
 
@@ -150,7 +158,7 @@ impl Prober {
     /// # Errors
     /// See [`ProbeError`].
     pub fn open(settings: &Settings) -> Result<Self, ProbeError> {
-        let Settings { group, interface, name, ttl, tries_sizes } = settings;
+        let Settings { group, interface, name, ttl, tries_sizes, rate } = settings;
         NodeName::new(name).ok_or_else(|| ProbeError::Name(name.clone()))?;
         // Other tests of this host hear it too.
         let options = Options { ttl: *ttl, is_looped: true, ..Options::default() };
@@ -190,6 +198,7 @@ impl Prober {
             asked: 0,
             next_ask: Duration::ZERO,
             sizes: Sizes { all, ..Sizes::default() },
+            load: rate.map(Load::new),
             next_answer: Duration::ZERO,
         })
     }
@@ -213,6 +222,7 @@ impl Prober {
             self.try_size();
         }
         self.ask_directly(now);
+        self.load(now);
         Ok(())
     }
 
@@ -228,6 +238,7 @@ impl Prober {
             self.next_ask.min(self.sizes.next)
         };
         let left = due.saturating_sub(now).min(longest);
+        let left = if self.load.is_some() { left.min(load::EVERY) } else { left };
         let sockets = [self.sockets.group.as_fd(), self.sockets.leg.as_fd()];
         let watched = sockets.into_iter().chain(also);
         socket::wait(watched.map(|fd| (fd, false)), left)
@@ -261,6 +272,12 @@ impl Prober {
         &self.sizes.all
     }
 
+    /// Returns what was sent at a rate, if something was.
+    #[must_use]
+    pub fn sent_at_rate(&self) -> Option<&Load> {
+        self.load.as_ref()
+    }
+
     /// Takes why the kernel refused to send since the last call.
     pub fn refusal(&mut self) -> Option<io::Error> {
         self.sockets.refused.take()
@@ -276,6 +293,7 @@ impl Prober {
             Vec::new()
         };
         let mut problems = verdict::problems(self.peers.values(), expected, &tried);
+        problems.extend(self.load.as_ref().and_then(verdict::slowed));
         problems.extend(self.sizes.unsendable.iter().map(|&size| Problem::Unsendable { size }));
         problems
     }
@@ -301,6 +319,21 @@ impl Prober {
             self.sizes.unsendable.push(size);
             self.sockets.refused = None;
         }
+    }
+
+    /// Sends what is due at a rate.
+    fn load(&mut self, now: Duration) {
+        let Self { load, sockets, header, name, .. } = self;
+        let (Some(load), Some(name)) = (load, NodeName::new(name)) else { return };
+        let padding = load::DATAGRAM.saturating_sub(bare_bytes(name.as_str()));
+        let to = sockets.to;
+        load.turn(now, |number| {
+            let header = Header { stream: LOAD, sequence: sequence(number), ..*header };
+            let probe =
+                Probe { sent: crate::now::now().wall, kind: ProbeKind::Ask { padding }, name };
+            let sent = send(&mut sockets.sender, &sockets.leg, &header, &probe, to);
+            matches!(sent, Ok(true))
+        });
     }
 
     /// Asks the hosts that are silent in the group.
@@ -384,23 +417,29 @@ impl Prober {
 impl Sockets {
     fn send(&mut self, header: &Header, probe: &Probe<'_>, to: SocketAddr) -> bool {
         let sent = send(&mut self.sender, &self.leg, header, probe, to);
+        // What the kernel has no room for is lost, as it may be on the way.
         let is_sent = sent.is_ok();
         self.refused = sent.err().or(self.refused.take());
         is_sent
     }
 }
 
+/// Sends a datagram. Returns whether the kernel had room for it.
 fn send(
     sender: &mut Sender,
     leg: &Datagram,
     header: &Header,
     probe: &Probe<'_>,
     to: SocketAddr,
-) -> io::Result<()> {
-    let mut buffer = vec![0; LONGEST];
+) -> io::Result<bool> {
+    let padding = match probe.kind {
+        ProbeKind::Ask { padding } => padding.into(),
+        ProbeKind::Answer { .. } => 0,
+    };
+    let mut buffer = vec![0; (usize::from(bare_bytes(probe.name.as_str())) + padding).max(256)];
     let length =
         probe.encode(header, None, &mut buffer).map_err(|_| io::ErrorKind::InvalidInput)?;
-    sender.send(leg, &[Outgoing { to, bytes: &buffer[..length] }]).map(drop)
+    sender.send(leg, &[Outgoing { to, bytes: &buffer[..length] }]).map(|sent| sent == 1)
 }
 
 /// Returns the host that sent something, whom it may be the first time to meet.
@@ -429,6 +468,18 @@ fn take_question(peer: &mut Peer, came: &Came<'_>, now: Duration) -> Option<Prob
             &mut peer.group
         }
         SIZES if *is_group => peer.others.entry(SIZES.0).or_default(),
+        LOAD if *is_group => {
+            peer.load.record(number);
+            // An answer now and then says how many came. All of them would take the places of other answers.
+            let is_due = peer.load_answered.is_none_or(|at| now.saturating_sub(at) >= DIRECT_EVERY);
+            if !is_due {
+                return None;
+            }
+            peer.load_answered = Some(now);
+            let count = |value| u32::try_from(value).unwrap_or(u32::MAX);
+            let (heard, of) = (count(peer.load.came()), count(peer.load.of()));
+            return Some(ProbeKind::Answer { asker: header.source, heard, of });
+        }
         DIRECT if !is_group => {
             peer.direct = Some(now);
             return Some(ProbeKind::Answer { asker: header.source, heard: 1, of: 1 });
@@ -459,6 +510,12 @@ fn take_answer(peer: &mut Peer, came: &Came<'_>, own: Source, sizes: &Sizes, now
             }
         }
         DIRECT => peer.direct = Some(now),
+        LOAD => {
+            if peer.load_there.is_none_or(|(_, before)| before <= of) {
+                peer.load_there = Some((heard, of));
+            }
+            return;
+        }
         SIZES => {
             let index = header.sequence.get() % (sizes.all.len() as u64).max(1);
             let size = usize::try_from(index).ok().and_then(|index| sizes.all.get(index));

@@ -28,6 +28,10 @@ pub struct Peer {
     pub there: Option<(u32, u32)>,
     /// Sizes of datagrams that it answered, in bytes, with their number.
     pub sizes: BTreeMap<u16, u64>,
+    /// What this host heard of what it sent at a rate.
+    pub load: Tally,
+    /// How many of the datagrams that this host sent at a rate it heard, of how many.
+    pub load_there: Option<(u32, u32)>,
     pub(super) others: BTreeMap<u16, Tally>,
     round_trips: Vec<u64>,
     /// When its last question to the group came.
@@ -40,6 +44,8 @@ pub struct Peer {
     pub(super) served: Option<Duration>,
     /// When it was last asked directly.
     pub(super) asked: Option<Duration>,
+    /// When it was last told how many of its datagrams at a rate came.
+    pub(super) load_answered: Option<Duration>,
 }
 
 /// The times of the way to a host and back.
@@ -63,6 +69,8 @@ impl Peer {
             hops: None,
             there: None,
             sizes: BTreeMap::new(),
+            load: Tally::default(),
+            load_there: None,
             others: BTreeMap::new(),
             round_trips: Vec::new(),
             asked_group: None,
@@ -70,6 +78,7 @@ impl Peer {
             direct: None,
             served: None,
             asked: None,
+            load_answered: None,
         }
     }
 

@@ -1,6 +1,6 @@
 //! Verdict: what a test has found, and the likely reason.
 
-use super::Peer;
+use super::{Load, Peer};
 use std::fmt;
 use std::time::Duration;
 
@@ -44,6 +44,13 @@ pub enum Problem {
         /// The largest that it answered.
         largest: u16,
     },
+    /// The kernel took less of what this host wanted to send at a rate.
+    Slowed {
+        /// The rate, in bits per second.
+        rate: u64,
+        /// The share that it did not take, in percent.
+        refused: u8,
+    },
     /// This host cannot send datagrams of a size.
     Unsendable {
         /// The size in bytes.
@@ -55,7 +62,7 @@ impl Problem {
     /// Whether messages cannot pass: the hosts need another network, not another setting.
     #[must_use]
     pub fn is_failure(&self) -> bool {
-        !matches!(self, Self::Size { .. } | Self::Unsendable { .. })
+        !matches!(self, Self::Size { .. } | Self::Unsendable { .. } | Self::Slowed { .. })
     }
 }
 
@@ -93,6 +100,13 @@ impl fmt::Display for Problem {
                 "datagrams of {lost} bytes do not reach {host}, those of {largest} bytes do: set `datagram` to at most \
                  {largest}, or the MTU of the way"
             ),
+            Self::Slowed { rate, refused } => write!(
+                formatter,
+                "the kernel did not take {refused} % of {} Mbit/s from this host: the network card is slower, or a switch \
+                 stops it by pause frames because one of its ports is. `toroni doctor --net` shows whether pause frames \
+                 were counted",
+                rate / 1_000_000
+            ),
             Self::Unsendable { size } => {
                 write!(
                     formatter,
@@ -101,6 +115,15 @@ impl fmt::Display for Problem {
             }
         }
     }
+}
+
+/// Returns whether this host could not send at its rate.
+pub(super) fn slowed(load: &Load) -> Option<Problem> {
+    const TOLERATED: f64 = 0.05;
+    let refused = load.refused();
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a percentage")]
+    let percent = (refused * 100.0).round() as u8;
+    (refused > TOLERATED).then_some(Problem::Slowed { rate: load.rate(), refused: percent })
 }
 
 /// Returns what is wrong, the worst first. `asked_sizes` are the sizes that were tried often enough.
@@ -216,5 +239,21 @@ mod tests {
             std::slice::from_ref(&problem)
         );
         assert!(!problem.is_failure());
+    }
+
+    #[test]
+    fn a_rate_that_the_kernel_does_not_take_is_named() {
+        let mut load = Load::new(20_000_000);
+        for seconds in 1..=4 {
+            load.turn(Duration::from_secs(seconds), |sent| sent < 10);
+        }
+        let problem = slowed(&load).unwrap();
+        assert!(!problem.is_failure());
+        let text = problem.to_string();
+        assert!(
+            text.starts_with("the kernel did not take 100 % of 20 Mbit/s from this host: "),
+            "{text}"
+        );
+        assert_eq!(slowed(&Load::new(1)), None);
     }
 }

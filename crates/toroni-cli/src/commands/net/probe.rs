@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use toroni_net::host::address::DEFAULT_GROUP;
-use toroni_net::probe::{Peer, Prober, RoundTrip, Settings};
+use toroni_net::probe::{Peer, Prober, RoundTrip, Settings, Tally};
 use toroni_testkit::units::as_f64;
 
 /// How often the screen is drawn.
@@ -25,6 +25,7 @@ const DRAW_EVERY: Duration = Duration::from_secs(1);
   toroni net probe --expect line-4 --expect line-5
   toroni net probe --minutes 6                     is there a querier? see below
   toroni net probe 239.192.1.7 --sizes --json
+  toroni net probe --rate 500Mbit/s                what does the network do under load?
 
 Each host sends 10 questions a second to the group, and answers at most 20 directly. The answers say how many questions were \
 heard, so both directions are measured. Each host prints its row and its column of the matrix.
@@ -37,6 +38,7 @@ Columns:
   DOUBLED    questions that came twice
   LATE       questions that later ones overtook
   LARGEST    with --sizes: the largest datagram that was answered, in bytes
+  LOAD FROM, LOAD TO  with --rate: what was lost of the datagrams that that host, or this one, sent at its rate
 
 Where switches have IGMP snooping and no device is the querier, multicast works at first and stops after about 260 s. Only a \
 test of 6 minutes can show it: hosts that are silent in the group are then asked directly. Start the hosts within a few seconds \
@@ -54,6 +56,9 @@ pub(crate) struct Probe {
     /// Try datagrams of several sizes, up to the MTU of the interface
     #[arg(long)]
     sizes: bool,
+    /// Also send full datagrams at this rate to the group, such as 500Mbit/s: others count what is lost
+    #[arg(long, value_name = "R", value_parser = human::parse_bit_rate)]
+    rate: Option<u64>,
     /// Interface [default: the only one that can multicast]
     #[arg(long, value_name = "NAME")]
     interface: Option<String>,
@@ -89,6 +94,7 @@ pub(crate) fn run(arguments: &Probe) -> Result<(), Failure> {
         name: arguments.name.clone().unwrap_or_else(super::membership::host_name),
         ttl: arguments.ttl,
         tries_sizes: arguments.sizes,
+        rate: arguments.rate,
     };
     let stop = Stop::install(GracePeriod::OneSecond("writing to standard output".to_owned()))?;
     let failed = |error: &dyn std::fmt::Display| Failure::Failed(format!("cannot probe: {error}"));
@@ -168,6 +174,11 @@ fn table(prober: &Prober) -> String {
     if has_sizes {
         titles.push(">LARGEST");
     }
+    let has_load =
+        prober.sent_at_rate().is_some() || prober.peers().iter().any(|peer| peer.load.of() > 0);
+    if has_load {
+        titles.extend([">LOAD FROM", ">LOAD TO"]);
+    }
     let mut table = Table::new(&titles);
     for peer in prober.peers() {
         let percent = |share: Option<f64>| {
@@ -192,6 +203,9 @@ fn table(prober: &Prober) -> String {
             let largest = peer.sizes.last_key_value();
             row.push(largest.map_or_else(|| "-".to_owned(), |(size, _)| size.to_string()));
         }
+        if has_load {
+            row.extend([percent(load_from(peer)), percent(load_to(peer))]);
+        }
         table.row(row);
     }
     if table.is_empty() {
@@ -202,12 +216,30 @@ fn table(prober: &Prober) -> String {
 
 /// Returns the share of its questions that did not come, if any came.
 fn loss_from(peer: &Peer) -> Option<f64> {
-    (peer.group.of() > 0).then(|| as_f64(peer.group.lost()) / as_f64(peer.group.of()))
+    lost(&peer.group)
+}
+
+/// The same, of what it sent at a rate.
+fn load_from(peer: &Peer) -> Option<f64> {
+    lost(&peer.load)
+}
+
+fn lost(tally: &Tally) -> Option<f64> {
+    (tally.of() > 0).then(|| as_f64(tally.lost()) / as_f64(tally.of()))
 }
 
 /// Returns the share of our questions that it did not hear, if it heard one.
 fn loss_to(peer: &Peer) -> Option<f64> {
-    peer.there.map(|(heard, of)| 1.0 - f64::from(heard) / f64::from(of.max(1)))
+    peer.there.map(unheard)
+}
+
+/// The same, of what was sent at a rate.
+fn load_to(peer: &Peer) -> Option<f64> {
+    peer.load_there.map(unheard)
+}
+
+fn unheard((heard, of): (u32, u32)) -> f64 {
+    1.0 - f64::from(heard) / f64::from(of.max(1))
 }
 
 fn print_json(output: &mut Output, prober: &Prober, expected: &[String]) -> Result<(), Failure> {
@@ -237,6 +269,8 @@ fn print_json(output: &mut Output, prober: &Prober, expected: &[String]) -> Resu
             "doubled": peer.group.doubled(),
             "late": peer.group.reordered(),
             "sizes": sizes,
+            "load_from": load_from(peer),
+            "load_to": load_to(peer),
         }))?;
     }
     for problem in prober.problems(expected) {
