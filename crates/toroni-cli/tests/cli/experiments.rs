@@ -183,6 +183,19 @@ fn experiments_print_json_and_draw_charts() {
     }
 }
 
+/// The published load has only receivers that are compared. They say what to configure, too.
+#[test]
+fn the_published_load_of_jitter_is_repeated() {
+    let buses = Buses::new();
+    let arguments = ["jitter", "--published", "--minutes", "0.005", "--classes", "other"];
+    let report = run(&buses, &arguments, &["--repetitions", "1"]);
+    // 5 senders of 10 messages a second, for 0.3 s, to 10 receivers.
+    let is_row = |line: &str| line.starts_with("10 receivers, other ") && line.ends_with(" 150");
+    assert!(report.lines().any(|line| is_row(line.trim())), "{report}");
+    let advice = report.lines().filter(|line| line.contains(": stall = \"")).count();
+    assert_eq!(advice, 2, "{report}");
+}
+
 #[test]
 fn invalid_experiments_are_rejected() {
     let buses = Buses::new();
@@ -201,6 +214,7 @@ fn invalid_experiments_are_rejected() {
         (&["proactor", "--columns", "auto sideways"], "no column \"auto sideways\""),
         (&["jitter", "--minutes", "0"], "from 0.001 to 120"),
         (&["jitter", "--published", "--only", "gaps"], "cannot be used with"),
+        (&["jitter", "--published", "--receivers", "3"], "cannot be used with"),
     ] {
         let output = buses.run(&[&["bench"], arguments].concat());
         let error = String::from_utf8_lossy(&output.stderr);
