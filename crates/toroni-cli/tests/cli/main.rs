@@ -45,7 +45,7 @@ mod node_faults;
 mod node_observed;
 #[cfg(feature = "net")]
 mod node_policies;
-#[cfg(feature = "net")]
+#[cfg(all(feature = "net", feature = "metrics"))]
 mod node_restart;
 #[cfg(feature = "net")]
 mod node_settings;

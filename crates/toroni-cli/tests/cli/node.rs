@@ -179,10 +179,10 @@ fn the_bus_is_named_in_the_file_alone() {
     assert!(command.env("TORONI_BUS", "b").output().unwrap().status.success());
 }
 
-/// A group whose port no other test uses now.
+/// A group whose port no other test uses.
 pub(crate) fn group() -> String {
-    let free = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    format!("239.192.84.79:{}", free.local_addr().unwrap().port())
+    // Nodes of all tests are in one realm, so a port may not come twice, also if nothing listens there any more.
+    format!("239.192.84.79:{}", toroni_testkit::port::free().port())
 }
 
 /// Writes the file of a node on the loopback interface, and returns its path.

@@ -62,10 +62,13 @@ impl Scene {
         [sender, receiver]
     }
 
-    /// Publishes messages, and wants all of them.
+    /// Publishes messages, and wants all of them. Never more are on the way than a socket has room for: not every receiver
+    /// can ask for what it has no room for, and on a busy machine it may not run for long.
     fn pass(&mut self, count: u64) {
-        self.counted.publish(count, BYTES);
-        self.checked.receive_all_to(self.counted.next);
+        for _ in (0..count).step_by(100) {
+            self.counted.publish(100, BYTES);
+            self.checked.receive_all_to(self.counted.next);
+        }
     }
 
     /// Publishes messages after those that may be lost, until nothing is missing any more that was not reported.
@@ -105,16 +108,22 @@ fn frames_that_vanish_come_twice_or_are_damaged_cost_no_message() {
         let counts = || scene.network.switch().counts(FROM).received;
         let before = counts();
         scene.network.switch().set_faults(FROM, Direction::In, &faults);
-        scene.counted.publish(3_000, BYTES);
-        scene.checked.receive_all_to(scene.counted.next);
-        let after = counts();
-        let changed = [
-            after.lost - before.lost,
-            after.corrupted - before.corrupted,
-            after.duplicated - before.duplicated,
-            after.reordered - before.reordered,
-        ];
-        assert!(changed.iter().any(|count| *count > 0), "{faults:?}: {changed:?}");
+        let is_changed = || {
+            let after = counts();
+            after.lost > before.lost
+                || after.corrupted > before.corrupted
+                || after.duplicated > before.duplicated
+                || after.reordered > before.reordered
+        };
+        // How many messages share a frame depends on the machine, and so does which frame is the first that changes.
+        for round in 0.. {
+            scene.counted.publish(1_000, BYTES);
+            scene.checked.receive_all_to(scene.counted.next);
+            if round >= 2 && is_changed() {
+                break;
+            }
+            assert!(round < 30, "{faults:?} changes nothing");
+        }
     }
     nodes.into_iter().for_each(leave);
 }
@@ -142,8 +151,8 @@ fn a_receiver_that_stands_still_reports_what_it_missed_and_continues() {
     let [sender, receiver] = scene.pair("", "generation = '500ms'\n");
     receiver.stop();
     scene.counted.publish(MISSED_WHILE_STOPPED, BYTES);
-    // Several times as long as anything may be repaired.
-    std::thread::sleep(Duration::from_secs(3));
+    // Longer than anything may be repaired.
+    std::thread::sleep(Duration::from_secs(1));
     receiver.resume();
     scene.settle();
     leave(receiver);

@@ -289,7 +289,9 @@ fn top_shows_the_nodes_of_a_bus() {
     let buses = Buses::new();
     let (_from, _to) = pair(&buses, "", "'4s'");
     let mut notices = Notices::new(&buses);
-    notices.wait("receiver/in", of("from"));
+    // What top shows is in these.
+    let has_receiver = |it: &Value| it["sent"][0]["receivers"][0]["name"] == "to";
+    notices.wait("stats", |it| it["node"] == "from" && has_receiver(it));
     notices.wait("stats", |it| it["node"] == "to" && it["heard"][0]["name"] == "from");
     let top = |bus: &str| -> Value {
         serde_json::from_str(&buses.succeed(&["top", bus, "--once", "--json"])).unwrap()

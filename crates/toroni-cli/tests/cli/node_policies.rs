@@ -2,7 +2,6 @@
 
 use crate::hosts;
 use crate::support::{Buses, LIMIT, wait_until};
-use rustix::process::Signal;
 use std::os::unix::net::UnixDatagram;
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -181,11 +180,11 @@ fn a_required_receiver_that_is_stopped_is_put_out_and_comes_back() {
     let mut given = Given::default();
     publish(&publisher, 0..100, &published);
     given.until(99, &mut subscriber);
-    receiver.signal(Signal::STOP);
+    receiver.stop();
     // More than the sender's window, and than the socket of the other one holds.
     publish(&publisher, 100..20_000, &published);
     sender.wait_for_error("no longer waits for b: it is silent");
-    receiver.signal(Signal::CONT);
+    receiver.resume();
     let mut number = 20_000;
     while !sender.errors().contains("waits for b again") {
         publish(&publisher, number..number + 1, &published);

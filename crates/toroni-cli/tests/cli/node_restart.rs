@@ -3,6 +3,7 @@
 use crate::node::{file, group, start};
 use crate::node_observed::{address as metrics_address, metrics, with};
 use crate::node_tcp::{Checked, Counted, address, bus, leave, listen};
+use crate::openmetrics::Samples;
 use crate::support::{Buses, wait_until};
 use rustix::process::Signal;
 use std::process::{Command, Stdio};
@@ -13,6 +14,9 @@ use toroni_testkit::{Program, Random};
 /// More datagrams than a sender repairs for one receiver, with a message each.
 const MISSED: u64 = 6_000;
 const BYTES: usize = 1_000;
+const OBSERVED: &str = "metrics = '127.0.0.1:0'\n";
+/// Longer than `generation` is by default.
+const GENERATION: Duration = Duration::from_secs(1);
 
 fn kill(mut node: Program) {
     node.signal(Signal::KILL);
@@ -30,6 +34,14 @@ fn on(host: &Host, buses: &Buses, path: &str) -> Program {
     node
 }
 
+/// Waits until a sender has sent so many messages.
+fn has_sent(count: u64, metrics: impl Fn() -> Samples) {
+    wait_until("all is sent", || {
+        let sent = metrics().value("toroni_net_sent_messages_total", &[("stream", "1")]);
+        sent == Some(toroni_testkit::units::as_f64(count))
+    });
+}
+
 /// A receiver is away for longer than a repair may take, while the ring of the sender keeps everything. The switch drops and
 /// reorders frames.
 fn away(section: &str) -> Option<Checked> {
@@ -39,7 +51,9 @@ fn away(section: &str) -> Option<Checked> {
     let [a, b] = ["a", "b"].map(|name| bus(&buses, name, 32 << 20));
     let (mut checked, mut counted) = (Checked::new(&b), Counted::new(&a, "t"));
     let sending = "[[send]]\nstream = 1\npatterns = ['**']\ndata_rate = '100Mbit/s'\n";
-    let sender = on(from, &buses, &file(&buses, "a", &(sending.to_owned() + section)));
+    let path = file(&buses, "a", &(sending.to_owned() + section));
+    with(&path, OBSERVED);
+    let sender = on(from, &buses, &path);
     let receiving = file(&buses, "b", "[[receive]]\n");
     let receiver = on(to, &buses, &receiving);
     receiver.wait_for_error("follows stream 1 of ");
@@ -47,8 +61,8 @@ fn away(section: &str) -> Option<Checked> {
     checked.receive_all_to(10);
     kill(receiver);
     counted.publish(MISSED, BYTES);
-    // Longer than `generation`, and than all of it takes at this rate.
-    std::thread::sleep(Duration::from_secs(2));
+    has_sent(counted.next, || from.enter(|| metrics(&metrics_address(&sender))));
+    std::thread::sleep(GENERATION);
     let receiver = on(to, &buses, &receiving);
     receiver.wait_for_error("follows stream 1 of ");
     counted.publish(100, BYTES);
@@ -86,7 +100,9 @@ fn an_archive_that_is_killed_while_it_fetches_continues_there() {
          group = '{group}'\n{}replay_rate = '40Mbit/s'\n",
         listen(address())
     );
-    let sender = start(&buses, &file(&buses, "a", &sending));
+    let path = file(&buses, "a", &sending);
+    with(&path, OBSERVED);
+    let sender = start(&buses, &path);
     let receiving = format!(
         "[[receive]]\ngroup = '{group}'\nmessage_max = '64KiB'\nreorder_memory = '256KiB'\n"
     );
@@ -97,7 +113,8 @@ fn an_archive_that_is_killed_while_it_fetches_continues_there() {
     checked.receive_all_to(10);
     kill(receiver);
     counted.publish(MISSED, BYTES);
-    std::thread::sleep(Duration::from_secs(2));
+    has_sent(counted.next, || metrics(&metrics_address(&sender)));
+    std::thread::sleep(GENERATION);
     // It is killed in the middle of what it fetches, again and again. Meanwhile more is sent.
     for round in 1..=4 {
         let receiver = start(&buses, &path);
