@@ -139,7 +139,7 @@ struct Cluster<'a> {
 impl<'a> Cluster<'a> {
     fn new(count: usize, setup: Setup<'a>) -> Self {
         let addresses = if setup.hosts.is_empty() {
-            free_addresses(count)
+            (0..count).map(|_| toroni_testkit::port::free().to_string()).collect()
         } else {
             setup.hosts.iter().take(count).map(|host| format!("{}:4481", host.address())).collect()
         };
@@ -211,15 +211,6 @@ impl<'a> Cluster<'a> {
     }
 }
 
-/// Addresses of this host that nobody uses.
-fn free_addresses(count: usize) -> Vec<String> {
-    let listen = |_| std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let listeners: Vec<_> = (0..count).map(listen).collect();
-    let address =
-        |listener: &std::net::TcpListener| listener.local_addr().expect("bound").to_string();
-    listeners.iter().map(address).collect()
-}
-
 fn links(addresses: &[String]) -> Vec<Link> {
     let target = |address: &String| Target {
         address: address.clone(),
@@ -240,6 +231,11 @@ async fn status(link: &Link) -> Option<Status> {
         Answer::Status(status) => Some(*status),
         _ => None,
     }
+}
+
+/// The status of a member that runs. A busy machine may keep it from answering in time.
+async fn asked(link: &Link) -> Status {
+    until("a status", async || status(link).await).await
 }
 
 /// Repeats a question until it has an answer.

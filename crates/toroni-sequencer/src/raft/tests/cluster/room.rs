@@ -36,7 +36,7 @@ fn a_leader_whose_disk_is_full_hands_over_and_catches_up_when_there_is_room() {
         load.progress().await;
         load.progress().await;
         // It refuses what it has no room for, and the leader knows that it has not all.
-        let known = status(&links[other]).await.expect("it answers").members;
+        let known = asked(&links[other]).await.members;
         assert_ne!(known[small].behind, Some(0));
         let told = load.end().await;
         assert_eq!(told.len(), 3);
