@@ -109,9 +109,7 @@ fn every_command_is_an_event_once_whatever_is_restarted() {
     let directory = Directory::new();
     let runtime =
         Runtimes::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
-    let address =
-        std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    let address = address.expect("a port").to_string();
+    let address = toroni_testkit::port::free().to_string();
     let seen = Seen::default();
     let mut group = Some(start_group(&runtime, &directory, &address, &seen));
     let mut session = 1;
@@ -129,9 +127,14 @@ fn every_command_is_an_event_once_whatever_is_restarted() {
         std::thread::sleep(std::time::Duration::from_millis(random.below(150)));
         restarts += 1;
         if random.below(2) == 0 {
+            // While no courier runs, publishers would overwrite what the order does not have.
+            let commands = open_bus(bus(&directory), "orders").expect("opened");
+            let holds = commands.subscriber().pattern("**").start(Start::Oldest).gating(true);
+            let holds = holds.build().expect("subscribed");
             running.end().unwrap_or_else(|error| panic!("{error}"));
             session += 1;
             running = courier(&directory, &address, session);
+            drop(holds);
         } else {
             let ending = group.take().expect("running");
             runtime.block_on(ending.close()).unwrap_or_else(|error| panic!("{error}"));
@@ -170,9 +173,7 @@ fn commands_that_were_overwritten_before_a_courier_ran_are_one_lost_event() {
     let runtime =
         Runtimes::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
     let seen = Seen::default();
-    let address =
-        std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    let address = address.expect("a port").to_string();
+    let address = toroni_testkit::port::free().to_string();
     let group = start_group(&runtime, &directory, &address, &seen);
     // No subscriber makes publishers wait, so the ring keeps only the last ones.
     let mut commands = Commands::open_with(bus(&directory), "orders").expect("opened");
