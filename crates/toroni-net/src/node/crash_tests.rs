@@ -4,7 +4,7 @@
 use super::crash_point::CrashPoint;
 use super::{Node, config, start};
 use std::io::{BufRead, BufReader, Read};
-use std::net::{TcpListener, UdpSocket};
+use std::net::UdpSocket;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -107,7 +107,7 @@ impl Scene {
         let (from, to) = (open("from"), open("to"));
         let port = |address: &str| UdpSocket::bind(address).expect("a port").local_addr();
         let port = port("127.0.0.1:0").expect("a port").port();
-        let listen = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("one");
+        let listen = toroni_testkit::port::free();
         let group = format!("group = '239.192.84.79:{port}'\ngeneration = '4s'\n");
         let sections = [
             format!(

@@ -12,7 +12,7 @@ use toroni_proactor::{Config, Listener, Proactor, Stream};
 use toroni_testkit::Directory;
 
 /// A time limit far beyond what anything here takes: what takes longer has been lost.
-pub(crate) const LOST: Duration = Duration::from_secs(30);
+pub(crate) const LOST: Duration = Duration::from_secs(60);
 
 /// Returns [`LOST`], or less with a mutant: then a loss is expected, and not worth such a long wait.
 pub(crate) fn lost() -> Duration {
