@@ -174,6 +174,51 @@ pub(crate) fn is_about_datagrams(reason: LostReason) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::interface;
+    use crate::socket::Options;
+    use std::net::{SocketAddr, UdpSocket};
+    use toroni_testkit::network::{Namespace, skip};
+
+    /// Sends so many datagrams to the node alone, more than its socket has room for.
+    fn flood(link: &Link, count: u32) {
+        let sockets = link.sockets();
+        let to = sockets.iter().find(|it| !it.is_group).unwrap().socket.address();
+        let socket = UdpSocket::bind(SocketAddr::new(to.ip(), 0)).unwrap();
+        for _ in 0..count {
+            socket.send_to(&[0; 1_000], to).unwrap();
+        }
+    }
+
+    #[test]
+    fn drops_are_counted_on_after_a_socket_was_opened_again() {
+        let namespace = match Namespace::new() {
+            Ok(namespace) => namespace,
+            Err(error) => return skip(&format!("no network namespace: {error}")),
+        };
+        namespace.ip(&["link add a0 type veth peer name b0", "link set a0 up"]);
+        namespace.ip(&["address add 10.78.0.1/24 dev a0"]);
+        let group = "239.192.84.79:4479".parse().unwrap();
+        let options = Options { receive_buffer: Some(4_096), ..Options::default() };
+        let mut kernel = Kernel::default();
+        let open = || {
+            let interface = interface::named("a0").unwrap();
+            Link::open(&[interface], &[group], &[], &options, 1_408).unwrap()
+        };
+        let mut link = namespace.enter(open);
+        namespace.enter(|| flood(&link, 200));
+        kernel.read(&link);
+        let before = kernel.total();
+        assert!(before > 100, "{before}");
+        namespace.ip(&["address delete 10.78.0.1/24 dev a0", "address add 10.79.0.1/24 dev a0"]);
+        namespace.enter(|| {
+            link.follow(Monotonic::from_ns(SECOND));
+            flood(&link, 100);
+        });
+        // The counter of the new socket is lower than that of the one before.
+        kernel.read(&link);
+        let after = kernel.total();
+        assert!((before + 50..=before + 100).contains(&after), "{before}, {after}");
+    }
 
     #[test]
     fn the_nearest_place_is_named() {
