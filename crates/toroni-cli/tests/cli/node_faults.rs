@@ -207,6 +207,9 @@ fn a_receiver_without_an_address_loses_only_what_is_reported() {
     let faults = Faults { loss: Loss::Bernoulli(0.1), ..Faults::default() };
     scene.network.switch().set_faults(FROM, Direction::In, &faults);
     scene.counted.publish(1_000, BYTES);
+    wait_until("the network has lost frames", || {
+        scene.network.switch().counts(FROM).received.lost >= 10
+    });
     nodes[TO].wait_for_error("cannot send: ");
     scene.network.switch().set_faults(FROM, Direction::In, &Faults::default());
     scene.settle();
