@@ -209,7 +209,10 @@ pub(super) fn report(length: &Length, peers: &Path) -> Result<Report, Failure> {
             report.notes.push(format!("MISSING: {}: {reason}", row.contender.label));
         }
     }
-    report.notes.push("lost = 0: every receiver got every message, and in order, except for plain datagrams.".to_owned());
+    report.notes.push(
+        "lost = 0: every receiver got every message, and in order, except for plain datagrams."
+            .to_owned(),
+    );
     Ok(report)
 }
 
