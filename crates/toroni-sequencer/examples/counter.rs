@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // From the oldest event in the ring: start before it is overwritten, or read a bus that was rewound. A loss is an error of
     // `receive`. Then the sum would be wrong, and the program ends.
     let mut events = bus.subscriber().pattern("counter/add").start(Start::Oldest).build()?;
-    let mut commands = Commands::open(&feed)?;
+    let commands = Commands::open(&feed)?;
     for argument in std::env::args().skip(1) {
         let _: i64 = argument.parse()?;
         commands.send("counter/add", &argument)?;

@@ -346,6 +346,7 @@ impl<'a> Batch<'a> {
 }
 
 /// Checks bytes of any origin that should be commands, one after another. Returns how many there are.
+#[cfg(feature = "member")]
 pub(crate) fn check_commands(bytes: &[u8]) -> Result<u64, BatchError> {
     let mut fields = Fields::of(bytes);
     let mut count = 0;

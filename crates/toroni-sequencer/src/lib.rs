@@ -18,7 +18,7 @@
 
 pub mod batch;
 mod bytes;
-#[cfg(feature = "member")]
+#[cfg(feature = "commands")]
 pub mod commands;
 pub mod entry;
 #[cfg(feature = "member")]

@@ -144,7 +144,7 @@ fn sender() {
     let bus = config(&directory).open(FEED).expect("opened");
     let mut reader = subscribe(&bus, Start::Latest);
     let config = BusConfig::new().directory(&directory).capacity(1 << 20);
-    let mut commands = Commands::open_with(config, FEED).expect("opened");
+    let commands = Commands::open_with(config, FEED).expect("opened");
     let mut count = 0;
     loop {
         let mut waiting = BTreeMap::new();

@@ -137,7 +137,7 @@ impl Reader {
 /// Sends commands from one of the hosts. Returns how many.
 fn send(hosts: &Hosts, sender: usize, ends: &AtomicBool) -> usize {
     let config = BusConfig::new().directory(hosts.directory(sender % 3));
-    let mut commands = Commands::open_with(config, "orders").unwrap();
+    let commands = Commands::open_with(config, "orders").unwrap();
     let mut count = 0;
     while !ends.load(Ordering::Relaxed) {
         let topic = format!("from/{sender}");

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder as Runtimes, Runtime};
-use toroni::Start;
+use toroni::{Origin, Start};
 use toroni_testkit::{Directory, Random, wait};
 
 use super::*;
@@ -117,7 +117,7 @@ fn every_command_is_an_event_once_whatever_is_restarted() {
 
     let config = bus(&directory);
     let sender = std::thread::spawn(move || {
-        let mut commands =
+        let commands =
             Commands::open_with(config, "orders").unwrap_or_else(|error| panic!("{error}"));
         let sent = (0..10_000).map(|number| commands.send("new/order", format!("order {number}")));
         sent.collect::<Result<Vec<_>, _>>().unwrap_or_else(|error| panic!("{error}"))
@@ -176,7 +176,7 @@ fn commands_that_were_overwritten_before_a_courier_ran_are_one_lost_event() {
     let address = toroni_testkit::port::free().to_string();
     let group = start_group(&runtime, &directory, &address, &seen);
     // No subscriber makes publishers wait, so the ring keeps only the last ones.
-    let mut commands = Commands::open_with(bus(&directory), "orders").expect("opened");
+    let commands = Commands::open_with(bus(&directory), "orders").expect("opened");
     let sent = (0..10_000).map(|number| commands.send("new/order", format!("order {number}")));
     let last = sent.last().expect("one").expect("sent").number;
     let running = courier(&directory, &address, 1);
@@ -200,7 +200,7 @@ fn commands_that_were_overwritten_before_a_courier_ran_are_one_lost_event() {
 #[test]
 fn a_program_knows_the_events_of_its_own_commands() {
     let directory = Directory::new();
-    let mut commands = Commands::open_with(bus(&directory), "orders").expect("opened");
+    let commands = Commands::open_with(bus(&directory), "orders").expect("opened");
     let sent = commands.send("new/order", "1").expect("sent");
     let events =
         BusConfig::new().directory(directory.join("buses")).open("orders").expect("opened");
@@ -222,18 +222,21 @@ fn a_program_knows_the_events_of_its_own_commands() {
 #[test]
 fn publishers_of_many_topics_are_not_all_kept() {
     let directory = Directory::new();
-    let mut commands =
+    let commands =
         Commands::open_with(bus(&directory), "orders").unwrap_or_else(|error| panic!("{error}"));
     for number in 0..3 * MOST_PUBLISHERS {
         commands.send(&format!("order/{number}"), "new").unwrap_or_else(|error| panic!("{error}"));
-        assert!(commands.publishers.len() <= MOST_PUBLISHERS, "after {number}");
+        assert!(
+            commands.publishers.lock().expect("no panic").len() <= MOST_PUBLISHERS,
+            "after {number}"
+        );
     }
 }
 
 #[test]
 fn a_topic_that_is_too_long_is_refused_as_the_bus_does() {
     let directory = Directory::new();
-    let mut commands = Commands::open_with(bus(&directory), "orders").expect("opened");
+    let commands = Commands::open_with(bus(&directory), "orders").expect("opened");
     let error = commands.send(&"t".repeat(256), "7 boxes").expect_err("too long");
     assert!(error.to_string().contains("the name has 256 bytes and may have 255"), "{error}");
     let long = commands.send("new/order", vec![0; MAX_COMMAND_BYTES]).expect_err("too long");

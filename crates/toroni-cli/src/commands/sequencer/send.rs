@@ -73,7 +73,7 @@ pub(super) fn run(location: &BusLocation, arguments: &Send) -> Result<(), Failur
             })?,
         },
     };
-    let mut commands = Commands::open_with(config, &feed.name).map_err(of_commands)?;
+    let commands = Commands::open_with(config, &feed.name).map_err(of_commands)?;
     wait_for_courier(commands.bus(), &feed, arguments.timeout, &stop)?;
     let begun = Instant::now();
     let sent = commands.send(&arguments.topic, &arguments.payload).map_err(of_commands)?;
@@ -99,6 +99,7 @@ pub(super) fn run(location: &BusLocation, arguments: &Send) -> Result<(), Failur
 fn of_commands(error: CommandsError) -> Failure {
     match error {
         CommandsError::Open(error) => error.into(),
+        CommandsError::Subscriber(error) => error.into(),
         CommandsError::Publisher(error) => error.into(),
         CommandsError::Publish(error) => error.into(),
         CommandsError::TooLong(_) => Failure::Usage(error.to_string()),
