@@ -44,8 +44,8 @@
  * during the call. Strings that it returns belong to the handle they come from, and live as long as that handle. What a
  * toroni_message points to lives until the next call on its subscriber.
  *
- * Threads. Any number of threads may use a bus, a publisher, an inlet or a topic of an inlet at the same time. Every
- * other handle belongs to one thread at a time; other threads may only call toroni_subscriber_interrupt and
+ * Threads. Any number of threads may use a bus, a publisher, an inlet, a topic of an inlet or commands at the same time.
+ * Every other handle belongs to one thread at a time; other threads may only call toroni_subscriber_interrupt and
  * toroni_router_interrupt on it. Close a handle only when no other thread uses it.
  *
  * Processes. In the child of a fork(), the handles of the parent return TORONI_FORKED. The child may close or keep
@@ -928,6 +928,82 @@ uint32_t toroni_router_slot(const toroni_router *router);
 
 /* Reports what happened to the router's subscriber so far. */
 int toroni_router_get_stats(const toroni_router *router, toroni_subscriber_stats *stats);
+
+/* ---- commands ----------------------------------------------------------------------------------------- */
+
+/* Sends commands to a feed of the sequencer, which puts those of all hosts in one order (docs/sequencer.md). A command
+ * with its place in that order is an event, which the node of each host writes to the bus with the name of the feed.
+ * Subscribe to that bus to read events: toroni_message.number is the number of the event, and toroni_message.origin names
+ * the command. Its number has gaps: some events are no messages.
+ *
+ * Any number of threads may use it. */
+typedef struct toroni_commands toroni_commands;
+
+/* Names a command that was sent. Only its event says that it is part of the order. */
+typedef struct toroni_sent {
+    uint64_t number;   /* of the command in its series, as in the origin of its event */
+    uint32_t series;   /* of the bus of commands */
+    uint32_t reserved;
+} toroni_sent;
+
+/* A command that was sent and whose event is awaited. It has a subscriber of the feed's bus until the outcome is certain.
+ * It belongs to one thread at a time. */
+typedef struct toroni_pending toroni_pending;
+
+/* toroni_echo.outcome. Later releases may add values. */
+enum {
+    TORONI_ECHO_EVENT = 1, /* the command is an event */
+    TORONI_ECHO_LOST = 2,  /* the command never left this host, and the order says so: it was overwritten while no node
+                              ran */
+    TORONI_ECHO_MISSED = 3 /* events did not reach this program, and that of the command may be among them; waiting again
+                              may still find it */
+};
+
+/* What became of a command. */
+typedef struct toroni_echo {
+    uint64_t number;   /* of the event, for TORONI_ECHO_EVENT */
+    int outcome;       /* TORONI_ECHO_... */
+    uint32_t reserved;
+} toroni_echo;
+
+/* Opens the bus of commands of a feed, FEED.commands, and creates it if it does not exist. If `options` is NULL, the
+ * defaults apply. Its policy is always to wait, so `policy` of the options is not used; `existence` must be
+ * TORONI_OPEN_OR_CREATE.
+ * Creates a handle: close it with toroni_commands_close. Errors are those of toroni_bus_open. */
+int toroni_commands_open(const char *feed, const toroni_open_options *options, toroni_commands **result);
+
+/* Closes the handle. Commands that were sent stay on their way, and pending ones can still be awaited. */
+void toroni_commands_close(toroni_commands *commands);
+
+/* Sends a command. Waits while the leader cannot take more, at most for `timeout_ns`; after TORONI_TIMEOUT, nothing was
+ * sent. Topic and payload have at most 1 MiB together.
+ * Errors: TORONI_INVALID_TOPIC, TORONI_TOO_MANY_PARTICIPANTS, TORONI_PERMISSION_DENIED, and those of toroni_publish. */
+int toroni_commands_send(const toroni_commands *commands, const char *topic, const void *data, size_t length,
+                         uint64_t timeout_ns, toroni_sent *sent);
+
+/* Subscribes to the events of the feed, and then sends a command as toroni_commands_send does.
+ * Creates a handle: close it with toroni_pending_close.
+ * Errors: TORONI_NOT_FOUND if no node has created the bus of events yet, those of toroni_bus_subscribe, and those of
+ * toroni_commands_send. Nothing was sent then. */
+int toroni_commands_send_and_watch(const toroni_commands *commands, const char *topic, const void *data, size_t length,
+                                   uint64_t timeout_ns, toroni_pending **result);
+
+/* Returns 1 if a message of the feed is the event of a command of this host, and 0 if not or if an argument is NULL. */
+int toroni_commands_is_mine(const toroni_commands *commands, const toroni_message *message);
+
+/* Returns 1 if a message of the feed is the event of this command, and 0 if not or if an argument is NULL. */
+int toroni_sent_is_echo(const toroni_sent *sent, const toroni_message *message);
+
+/* Reports which command is pending. */
+int toroni_pending_sent(const toroni_pending *pending, toroni_sent *sent);
+
+/* Waits until it is known what became of the command, at most for `timeout_ns`. TORONI_NO_MESSAGE means that this is not
+ * known yet: the command may still become an event, and the call can be repeated. Lost events are an outcome, no error.
+ * Errors: TORONI_UNLINKED, TORONI_FORKED, TORONI_CORRUPT, TORONI_OS. */
+int toroni_pending_wait(toroni_pending *pending, uint64_t timeout_ns, toroni_echo *echo);
+
+/* Closes the handle. The command stays sent. */
+void toroni_pending_close(toroni_pending *pending);
 
 /* ---- the state of a bus ------------------------------------------------------------------------------- */
 

@@ -3,8 +3,8 @@
 //! - `status`: the status that each function returns, the text of the last error, and `catch_panics`.
 //! - `arguments`: checks pointers, strings and lengths that come from C.
 //! - `lists`: lists that a handle owns.
-//! - `options`, `bus`, `publisher`, `exclusive`, `inlet`, `subscriber`, `message`, `router`, `stats`, `topics`, `admin`:
-//!   the functions, by handle.
+//! - `options`, `bus`, `publisher`, `exclusive`, `inlet`, `subscriber`, `message`, `router`, `commands`, `stats`, `topics`,
+//!   `admin`: the functions, by handle.
 //!
 //! A handle is a `Box` whose pointer C holds. For every handle, toroni.h requires of callers: the pointer is null, or
 //! the library returned it and it has not been closed; no other thread closes the handle during the call, or uses it
@@ -17,6 +17,7 @@
 mod admin;
 mod arguments;
 mod bus;
+mod commands;
 mod exclusive;
 mod inlet;
 mod lists;
@@ -31,6 +32,7 @@ mod topics;
 
 pub use admin::*;
 pub use bus::*;
+pub use commands::*;
 pub use exclusive::*;
 pub use inlet::*;
 pub use message::*;

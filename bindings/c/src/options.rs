@@ -86,7 +86,7 @@ pub(crate) unsafe fn open(name: &str, options: *const toroni_open_options) -> Ou
 
 /// # Safety
 /// The strings are null or end with 0.
-unsafe fn config(options: &toroni_open_options) -> Outcome<BusConfig> {
+pub(crate) unsafe fn config(options: &toroni_open_options) -> Outcome<BusConfig> {
     let mut config = BusConfig::new().lock(match options.lock {
         0 => LockKind::Lease,
         1 => LockKind::Robust,

@@ -8,6 +8,7 @@ use toroni::{
     BurstError, DirectoryError, ExclusiveError, FileError, HoldError, OpenError, PublishError,
     PublisherError, ReceiveError, SubscriberError,
 };
+use toroni_sequencer::commands::CommandsError;
 
 macro_rules! statuses {
     ($($(#[$doc:meta])* $name:ident = $value:literal $constant:literal $text:literal,)*) => {
@@ -192,6 +193,18 @@ impl From<SubscriberError> for Failure {
             _ => Status::Other,
         };
         Self::with_text_of(status, &error)
+    }
+}
+
+impl From<CommandsError> for Failure {
+    fn from(error: CommandsError) -> Self {
+        match error {
+            CommandsError::Open(error) => error.into(),
+            CommandsError::Subscriber(error) => error.into(),
+            CommandsError::Publisher(error) => error.into(),
+            CommandsError::Publish(error) => error.into(),
+            CommandsError::TooLong(_) => Self::with_text_of(Status::TooLong, &error),
+        }
     }
 }
 

@@ -195,6 +195,8 @@ layouts! {
     }
     toroni_lost { from until messages bound reason scope scope_count }
     toroni_arrived { next taken_over reserved }
+    toroni_sent { number series reserved }
+    toroni_echo { number outcome reserved }
     toroni_loss { messages bytes }
     toroni_subscriber_stats { received lost_messages lapses losses lost_on_the_way reserved }
     toroni_bus_stats {
@@ -266,5 +268,5 @@ fn structures_that_callers_make_end_without_padding() {
             count += 1;
         }
     }
-    assert_eq!(count, 14, "options, and structures that the library writes to callers' memory");
+    assert_eq!(count, 16, "options, and structures that the library writes to callers' memory");
 }

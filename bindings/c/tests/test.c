@@ -51,6 +51,10 @@ void a_child_of_fork_gets_an_error(void);
 void handlers_are_called_in_order(void);
 void a_router_is_not_entered_twice(void);
 void a_router_runs_until_interrupted(void);
+void a_command_is_awaited_until_its_event_comes(void);
+void lost_commands_and_events_are_outcomes(void);
+void threads_send_commands(void);
+void wrong_calls_of_commands_are_errors(void);
 void patterns_match_topics(void);
 void topics_are_listed(void);
 void groups_are_looked_up_by_name(void);
@@ -107,6 +111,10 @@ static const struct {
     TEST(handlers_are_called_in_order),
     TEST(a_router_is_not_entered_twice),
     TEST(a_router_runs_until_interrupted),
+    TEST(a_command_is_awaited_until_its_event_comes),
+    TEST(lost_commands_and_events_are_outcomes),
+    TEST(threads_send_commands),
+    TEST(wrong_calls_of_commands_are_errors),
     TEST(patterns_match_topics),
     TEST(topics_are_listed),
     TEST(groups_are_looked_up_by_name),

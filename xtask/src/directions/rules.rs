@@ -71,7 +71,11 @@ pub(super) const CRATES: &[Crate] = &[
     },
     // The bindings know the library as its users do, and add nothing of their own.
     // Their tests use the testkit.
-    Crate { name: "toroni-c", members: &["toroni", "toroni-testkit"], foreign: Some(&[]) },
+    Crate {
+        name: "toroni-c",
+        members: &["toroni", "toroni-sequencer", "toroni-testkit"],
+        foreign: Some(&[]),
+    },
     // The same for a program without a bus.
     Crate {
         name: "toroni-net-c",
@@ -494,6 +498,7 @@ const UNSAFE_IN_C: &[&str] = &[
     "admin.rs",
     "arguments.rs",
     "bus.rs",
+    "commands.rs",
     "exclusive.rs",
     "inlet.rs",
     "options.rs",
