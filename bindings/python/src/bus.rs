@@ -260,7 +260,7 @@ impl Bus {
         settings: Option<&Bound<'_, PyDict>>,
         open: impl Fn(&BusConfig) -> Result<toroni::Bus, OpenError> + Sync,
     ) -> PyResult<Self> {
-        let config = configuration(py, settings)?;
+        let config = configuration(py, "Bus", settings)?;
         let bus = py.detach(|| open(&config)).map_err(|error| errors::on_open(py, &error))?;
         Ok(Self {
             name: bus.name().to_owned(),
@@ -295,8 +295,12 @@ impl Bus {
     }
 }
 
-/// Converts the keyword arguments.
-fn configuration(py: Python<'_>, settings: Option<&Bound<'_, PyDict>>) -> PyResult<BusConfig> {
+/// Converts the keyword arguments of a class.
+pub(crate) fn configuration(
+    py: Python<'_>,
+    class: &str,
+    settings: Option<&Bound<'_, PyDict>>,
+) -> PyResult<BusConfig> {
     let mut config = BusConfig::new().participant_name(script(py));
     for (name, value) in settings.into_iter().flatten() {
         if value.is_none() {
@@ -325,7 +329,7 @@ fn configuration(py: Python<'_>, settings: Option<&Bound<'_, PyDict>>) -> PyResu
             "require_owner" => config.require_owner(settings::integer(&name, &value)?),
             "require" => required(config, &name, &value)?,
             _ => {
-                let message = format!("Bus() got an unexpected keyword argument {name:?}");
+                let message = format!("{class}() got an unexpected keyword argument {name:?}");
                 return Err(pyo3::exceptions::PyTypeError::new_err(message));
             }
         };

@@ -12,6 +12,8 @@ use toroni::{
 use toroni_net::direct::{DirectError, SendError};
 use toroni_net::endpoint::EndpointError;
 use toroni_net::node::start::StartError;
+use toroni_sequencer::batch::MAX_COMMAND_BYTES;
+use toroni_sequencer::commands::CommandsError;
 
 /// Error numbers of Linux, which are the same on all architectures that Toroni supports.
 const EFBIG: i32 = 27;
@@ -215,6 +217,19 @@ pub(crate) fn on_publish(py: Python<'_>, error: &PublishError) -> PyErr {
         _ => class!(py, "Error"),
     };
     made(class, (message,))
+}
+
+#[cold]
+pub(crate) fn on_commands(py: Python<'_>, error: &CommandsError) -> PyErr {
+    match error {
+        CommandsError::Open(error) => on_open(py, error),
+        CommandsError::Subscriber(error) => on_subscriber(py, error),
+        CommandsError::Publisher(error) => on_publisher(py, error),
+        CommandsError::Publish(error) => on_publish(py, error),
+        CommandsError::TooLong(length) => {
+            made(class!(py, "TooLong"), (error.to_string(), *length, MAX_COMMAND_BYTES))
+        }
+    }
 }
 
 #[cold]

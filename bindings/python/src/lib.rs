@@ -1,6 +1,6 @@
 //! Toroni for Python: the module `toroni._toroni`, whose items the package `toroni` exports.
 //!
-//! - `bus`, `publisher`, `exclusive`, `inlet`, `subscriber`, `message`: the classes. `admin`: buses as files.
+//! - `bus`, `publisher`, `exclusive`, `inlet`, `commands`, `subscriber`, `message`: the classes. `admin`: buses as files.
 //! - `fair_mutex`: lets threads use a subscriber, or an exclusive publisher, one at a time. `blocking`: blocking calls
 //!   that Python can interrupt.
 //! - `buffer`: bytes of objects with Python's buffer protocol. It contains nearly all unsafe code.
@@ -13,6 +13,7 @@ mod admin;
 mod blocking;
 mod buffer;
 mod bus;
+mod commands;
 mod errors;
 mod exclusive;
 mod fair_mutex;
@@ -35,6 +36,8 @@ mod _toroni {
     use crate::admin::{buses, clean, default_directory};
     #[pymodule_export]
     use crate::bus::Bus;
+    #[pymodule_export]
+    use crate::commands::{Commands, Pending};
     #[pymodule_export]
     use crate::exclusive::{ExclusivePublisher, ExclusiveTopic};
     #[pymodule_export]

@@ -9,11 +9,12 @@
 
 Bus opens a bus. Its publishers take objects with the buffer protocol; its subscribers are iterators for for and
 async for. All subscribers see the messages in one order, and one that missed messages gets Lapped, which says how
-many. Lost says which messages from elsewhere did not reach the bus. toroni.net sends messages between hosts without a
+many. Lost says which messages from elsewhere did not reach the bus. Commands sends commands to the sequencer. toroni.net sends messages between hosts without a
 bus. Durations are in seconds, sizes and positions in bytes, and names that end in _ns in nanoseconds.
 """
 
 from toroni._admin import BusEntry, CleanAction, CleanReport
+from toroni._commands import Echo, Sent
 from toroni._composition import Composition
 from toroni._errors import (
     AlreadyExists,
@@ -54,11 +55,13 @@ from toroni._stats import (
 )
 from toroni._toroni import (
     Bus,
+    Commands,
     ExclusivePublisher,
     ExclusiveTopic,
     Inlet,
     InletTopic,
     Message,
+    Pending,
     Policy,
     Publisher,
     Received,
@@ -79,8 +82,10 @@ __all__ = [
     "CleanAction",
     "CleanReport",
     "Closed",
+    "Commands",
     "Composition",
     "Corrupt",
+    "Echo",
     "Entry",
     "Error",
     "Exclusive",
@@ -100,6 +105,7 @@ __all__ = [
     "NotFound",
     "Origin",
     "Overwritten",
+    "Pending",
     "PermissionDenied",
     "Policy",
     "Publisher",
@@ -109,6 +115,7 @@ __all__ = [
     "Recording",
     "Reopened",
     "Router",
+    "Sent",
     "SettingMismatch",
     "Subscriber",
     "SubscriberSlotStats",

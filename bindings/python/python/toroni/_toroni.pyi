@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol, Self, TypedDict, Unpack, final, overl
 from typing_extensions import Buffer, disjoint_base
 
 from toroni._admin import BusEntry, CleanReport
+from toroni._commands import Echo, Sent
 from toroni._composition import Composition
 from toroni._inlet import Arrived, Entry, Origin
 from toroni._router import Router
@@ -15,12 +16,14 @@ from toroni._stats import BusStats, Reopened, SubscriberStats, TopicStats
 
 __all__ = [
     "Bus",
+    "Commands",
     "Endpoint",
     "ExclusivePublisher",
     "ExclusiveTopic",
     "Inlet",
     "InletTopic",
     "Message",
+    "Pending",
     "Policy",
     "Publisher",
     "Received",
@@ -250,6 +253,36 @@ class Inlet:
 class InletTopic:
     @property
     def topic(self) -> str: ...
+
+@final
+class Commands:
+    def __new__(cls, feed: str, **settings: Unpack[_Settings]) -> Self: ...
+    @property
+    def feed(self) -> str: ...
+    @property
+    def series(self) -> int: ...
+    @property
+    def closed(self) -> bool: ...
+    def send(self, topic: str, payload: _Bytes, timeout: float | None = None) -> Sent: ...
+    def send_and_watch(self, topic: str, payload: _Bytes, timeout: float | None = None) -> Pending: ...
+    def is_mine(self, message: Received) -> bool: ...
+    def close(self) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_exception: object) -> None: ...
+
+@final
+class Pending:
+    @property
+    def sent(self) -> Sent: ...
+    @property
+    def closed(self) -> bool: ...
+    @overload
+    def wait(self, timeout: None = None) -> Echo: ...
+    @overload
+    def wait(self, timeout: float | None) -> Echo | None: ...
+    def close(self) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_exception: object) -> None: ...
 
 @final
 class Subscriber:
