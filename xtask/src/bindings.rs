@@ -10,6 +10,7 @@ use std::process::Command;
 use clap::Args;
 
 use crate::command::{Failure, Steps, cargo, run as run_command, run_tests};
+use crate::metadata;
 use licences::Shipped;
 
 #[derive(Args)]
@@ -71,6 +72,12 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         steps.step("each language with each", || {
             let mut command = cargo(["test", "--locked", "-p", "toroni-conformance"]);
             command.env("TORONI_CONFORMANCE_ALL", "1");
+            // A node with a feed, and the examples that read it.
+            run_command(&mut cargo(["build", "--locked", "-p", "toroni-cli", "--bin", "toroni"]))?;
+            let examples = ["build", "--locked", "-p", "toroni-sequencer", "--examples"];
+            run_command(&mut cargo(examples))?;
+            let built = metadata::members()?.target_directory.join("debug");
+            command.env("TORONI_CONFORMANCE_SEQUENCER", built);
             for language in &LANGUAGES {
                 (language.conformance)(&mut command)?;
             }
