@@ -207,10 +207,10 @@ def in_c(folder: Path, name: str) -> Path:
         pytest.skip("TORONI_NET_C is not set: cargo xtask bindings builds the library for C")
     sources = Path(__file__).parent.parent.parent / "c-net"
     program = folder / name
-    flags = ["-std=c11", "-D_POSIX_C_SOURCE=200809L", "-I", sources / "include"]
+    flags = ["-std=c11", "-D_POSIX_C_SOURCE=200809L", "-I", str(sources / "include")]
     libraries = ["-lutil", "-lrt", "-lpthread", "-lm", "-ldl"]
-    command = ["cc", *flags, sources / "examples" / f"{name}.c", "-o", program, C_LIBRARY, *libraries]
-    subprocess.run(command, check=True)
+    files = [str(sources / "examples" / f"{name}.c"), "-o", str(program), C_LIBRARY]
+    subprocess.run(["cc", *flags, *files, *libraries], check=True)
     return program
 
 
