@@ -288,7 +288,8 @@ impl Listener {
                 match peer.socket.write(bytes) {
                     Ok(length) => {
                         has_written = true;
-                        server.wrote(now, client, length);
+                        // The time of the turn would be that at which most frames were made.
+                        server.wrote(crate::now::now().monotonic, client, length);
                     }
                     Err(error) if error.kind() == ErrorKind::Interrupted => {}
                     Err(error) if error.kind() == ErrorKind::WouldBlock => {
