@@ -19,7 +19,7 @@ fn the_delay_of_the_network_is_what_is_measured() {
     let [from, to] = &network.hosts[..] else { panic!("two hosts") };
     let chart = buses.path().join("latency.svg");
     let chart_path = chart.to_str().unwrap();
-    let arguments = ["net", "latency", "--minutes", "0.4", "--json", "--realm", "plant"];
+    let arguments = ["net", "latency", "--minutes", "0.7", "--json", "--realm", "plant"];
     let mut listener = start(to, &buses, &[&arguments[..], &["--plot", chart_path]].concat());
     let mut other = start(to, &buses, &["net", "latency", "--minutes", "0.1", "--realm", "other"]);
     let arguments =
@@ -40,7 +40,7 @@ fn the_delay_of_the_network_is_what_is_measured() {
     // A busy machine may add to it, but hardly to every datagram.
     assert!(times[0] < 1_000_000_000, "{stream}");
     let windows = stream["windows"].as_array().unwrap();
-    assert!((2..=4).contains(&windows.len()), "{stream}");
+    assert!((2..=6).contains(&windows.len()), "{stream}");
     assert!(windows.iter().all(|window| window["least_ns"].as_u64().unwrap() >= times[0]));
     assert!(windows.iter().all(|window| window["most_ns"].as_u64().unwrap() <= times[5]));
     // How the times change, and how they are distributed.
@@ -66,7 +66,7 @@ fn what_does_not_come_is_counted() {
     network.switch().set_faults(1, Direction::Out, &faults);
     let buses = Buses::new();
     let [from, to] = &network.hosts[..] else { panic!("two hosts") };
-    let arguments = ["net", "latency", "--minutes", "0.15", "--json", "--realm", "plant"];
+    let arguments = ["net", "latency", "--minutes", "0.5", "--json", "--realm", "plant"];
     let mut listener = start(to, &buses, &arguments);
     let arguments =
         ["net", "send", "**", "--rate", "10Mbit/s", "--realm", "plant", "--name", "line-3"];
@@ -96,8 +96,8 @@ fn a_realm_with_a_key_needs_the_key() {
     std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
     let key = key.to_str().unwrap();
     let [from, to] = &network.hosts[..] else { panic!("two hosts") };
-    let mut with = start(to, &buses, &["net", "latency", "--minutes", "0.1", "--key-file", key]);
-    let mut without = start(to, &buses, &["net", "latency", "--minutes", "0.1"]);
+    let mut with = start(to, &buses, &["net", "latency", "--minutes", "0.4", "--key-file", key]);
+    let mut without = start(to, &buses, &["net", "latency", "--minutes", "0.4"]);
     let arguments = ["net", "send", "**", "--rate", "1Mbit/s", "--key-file", key, "--name", "x"];
     let _sender = start(from, &buses, &arguments);
     let output = with.finish();
