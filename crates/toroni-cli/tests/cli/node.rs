@@ -204,12 +204,12 @@ pub(crate) fn sending(group: &str) -> String {
     // Repairs may take as long as a busy machine makes them take.
     format!(
         "[[send]]\nstream = 1\npatterns = ['**']\ngroup = '{group}'\ndata_rate = '20Mbit/s'\n\
-         generation = '4s'\nttl = 0\nloop = true\n"
+         generation = '9s'\nttl = 0\nloop = true\n"
     )
 }
 
 pub(crate) fn receiving(group: &str) -> String {
-    format!("[[receive]]\ngroup = '{group}'\ngeneration = '4s'\n")
+    format!("[[receive]]\ngroup = '{group}'\ngeneration = '9s'\n")
 }
 
 pub(crate) fn start(buses: &Buses, path: &str) -> Program {

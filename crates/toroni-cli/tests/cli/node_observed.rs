@@ -80,7 +80,7 @@ fn pair(buses: &Buses, keys: &str, receive: &str) -> (Program, Program) {
 fn pair_with(buses: &Buses, keys: &str, send: &str, receive: &str) -> (Program, Program) {
     let group = group();
     let from = file(buses, "from", &(sending(&group) + send));
-    let to = file(buses, "to", &(receiving(&group).replace("'4s'", receive)));
+    let to = file(buses, "to", &(receiving(&group).replace("'9s'", receive)));
     for path in [&from, &to] {
         with(path, &format!("metrics = '127.0.0.1:0'\n{keys}"));
     }
@@ -93,7 +93,7 @@ fn pair_with(buses: &Buses, keys: &str, send: &str, receive: &str) -> (Program, 
 #[test]
 fn metrics_and_notices_say_what_two_nodes_exchange() {
     let buses = Buses::new();
-    let (mut from, mut to) = pair(&buses, "", "'4s'");
+    let (mut from, mut to) = pair(&buses, "", "'9s'");
     let mut publisher = Process::start(
         buses.command(&["pub", "--bus", "from", "t", "-q", "--timestamps"]).stdin(Stdio::piped()),
     );
@@ -156,7 +156,7 @@ fn promtool_finds_no_fault_in_the_metrics_of_a_node() {
         return;
     }
     let buses = Buses::new();
-    let (_from, to) = pair(&buses, "", "'4s'");
+    let (_from, to) = pair(&buses, "", "'9s'");
     let text = get(&address(&to), "/metrics", "text/plain");
     assert!(text.contains("# TYPE toroni_net_time_seconds histogram\n"), "{text}");
     crate::metrics::prometheus::promtool(&["check", "metrics"], &text);
@@ -235,7 +235,7 @@ fn budgets_are_counted_logged_and_published() {
 #[test]
 fn the_log_has_what_its_level_says() {
     let buses = Buses::new();
-    let (mut from, mut to) = pair(&buses, "log = 'debug'", "'4s'");
+    let (mut from, mut to) = pair(&buses, "log = 'debug'", "'9s'");
     to.wait_for_error(" level=debug event=counters ");
     for node in [&mut from, &mut to] {
         node.signal(Signal::TERM);
@@ -270,7 +270,7 @@ fn the_log_has_what_its_level_says() {
 fn a_node_needs_no_bus_of_notices() {
     let buses = Buses::new();
     std::fs::write(buses.path().join("node.test"), "no bus").unwrap();
-    let (from, to) = pair(&buses, "", "'4s'");
+    let (from, to) = pair(&buses, "", "'9s'");
     for node in [&from, &to] {
         node.wait_for_error("cannot publish notices on the bus node.test: ");
     }
@@ -287,7 +287,7 @@ fn a_node_needs_no_bus_of_notices() {
 #[test]
 fn top_shows_the_nodes_of_a_bus() {
     let buses = Buses::new();
-    let (_from, _to) = pair(&buses, "", "'4s'");
+    let (_from, _to) = pair(&buses, "", "'9s'");
     let mut notices = Notices::new(&buses);
     // What top shows is in these.
     let has_receiver = |it: &Value| it["sent"][0]["receivers"][0]["name"] == "to";
@@ -405,7 +405,7 @@ fn prometheus_scrapes_nodes() {
         return;
     }
     let buses = Buses::new();
-    let (from, to) = pair(&buses, "", "'4s'");
+    let (from, to) = pair(&buses, "", "'9s'");
     buses.succeed(&["pub", "--bus", "from", "t", "x"]);
     let targets = [&from, &to].map(address);
     let prometheus = Prometheus::start(&buses, "net-alerts", &targets);

@@ -196,7 +196,6 @@ fn a_required_receiver_that_is_stopped_is_put_out_and_comes_back() {
     assert!(given.lost > 0 && given.lapped == 0, "{given:?}");
 }
 
-/// The third host has a subscriber that takes nothing, although its bus waits for ever.
 /// Its log, its notices and systemd learn why nothing is sent.
 #[test]
 fn a_sender_says_that_it_waits_for_its_group() {
@@ -240,6 +239,7 @@ fn a_sender_says_that_it_waits_for_its_group() {
     }
 }
 
+/// The third host has a subscriber that takes nothing, although its bus waits for ever.
 #[test]
 fn a_slow_receiver_that_is_not_required_harms_no_other() {
     let Some(network) = Setup::new(3).bridged() else { return };

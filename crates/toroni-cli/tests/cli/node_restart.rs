@@ -42,8 +42,7 @@ fn has_sent(count: u64, metrics: impl Fn() -> Samples) {
     });
 }
 
-/// A receiver is away for longer than a repair may take, while the ring of the sender keeps everything. The switch drops and
-/// reorders frames.
+/// A receiver is away for longer than a repair may take, while the ring of the sender keeps everything.
 fn away(section: &str) -> Option<Checked> {
     let network = Setup::new(2).switched(0x70_726f_6e69)?;
     let [from, to] = &network.hosts[..] else { panic!("two hosts") };
@@ -97,7 +96,7 @@ fn an_archive_that_is_killed_while_it_fetches_continues_there() {
     let group = group();
     let sending = format!(
         "[[send]]\nstream = 1\npatterns = ['**']\ndata_rate = '40Mbit/s'\nloop = true\nttl = 0\n\
-         group = '{group}'\n{}replay_rate = '40Mbit/s'\n",
+         group = '{group}'\n{}replay_rate = '5Mbit/s'\n",
         listen(address())
     );
     let path = file(&buses, "a", &sending);
@@ -158,7 +157,7 @@ impl Missed {
         let group = group();
         let sending = format!(
             "[[send]]\nstream = 1\npatterns = ['**']\ndata_rate = '40Mbit/s'\nloop = true\nttl = 0\n\
-             group = '{group}'\n{}replay_rate = '40Mbit/s'\n",
+             group = '{group}'\n{}replay_rate = '5Mbit/s'\n",
             listen(address())
         );
         let sending = file(&buses, "a", &sending);
