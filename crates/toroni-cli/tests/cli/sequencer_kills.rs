@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use toroni::BusConfig;
+use toroni::{Bus, BusConfig};
 use toroni_sequencer::commands::Commands;
 use toroni_testkit::Random;
 
@@ -19,8 +19,9 @@ const KILLS: usize = 10;
 fn the_leader_dies_ten_times_and_every_command_is_in_the_order_once() {
     let mut random = Random::from_environment();
     let hosts = Hosts::new(3);
-    let mut nodes = hosts.begin();
+    (0..3).for_each(|host| drop(hosts.file(host, "", "")));
     let readers = [0, 1, 2].map(|host| Reader::start(&hosts, host));
+    let mut nodes = hosts.begin();
     let ends = AtomicBool::new(false);
     let stall_ms = AtomicU64::new(0);
     let (sent, seen) = std::thread::scope(|scope| {
@@ -110,13 +111,18 @@ fn the_leader_dies_ten_times_and_every_command_is_in_the_order_once() {
     );
 }
 
+/// The bus of events of a host. Before the node does, so that it is large: when a node is back, it brings everything at once,
+/// and a reader may not run for long.
+fn events_bus(hosts: &Hosts, host: usize) -> Bus {
+    BusConfig::new().directory(hosts.directory(host)).capacity(64 << 20).open("orders").unwrap()
+}
+
 /// Reads all events from the bus of a host, over all deaths of its node.
 struct Reader(Arc<Mutex<Vec<(u64, String)>>>);
 
 impl Reader {
     fn start(hosts: &Hosts, host: usize) -> Self {
-        let config = BusConfig::new().directory(hosts.directory(host));
-        let mut subscriber = config.open_existing("orders").unwrap().subscribe("**").unwrap();
+        let mut subscriber = events_bus(hosts, host).subscribe("**").unwrap();
         let events = Arc::new(Mutex::new(vec![]));
         let seen = Arc::downgrade(&events);
         std::thread::spawn(move || {
@@ -143,8 +149,8 @@ fn send(hosts: &Hosts, sender: usize, ends: &AtomicBool) -> usize {
         let topic = format!("from/{sender}");
         commands.send(&topic, format!("{sender} {count}")).unwrap();
         count += 1;
-        // Not so many that the ring is full while no node takes them.
-        std::thread::sleep(Duration::from_millis(3));
+        // Not so many that the ring is full while no node takes them, also on a machine on which a node starts slowly.
+        std::thread::sleep(Duration::from_millis(10));
     }
     count
 }
