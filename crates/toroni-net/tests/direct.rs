@@ -14,7 +14,7 @@ use toroni_proto::id::{Realm, Session, Source, Stream};
 use toroni_proto::time::SECOND;
 
 /// Nothing here takes so long, unless something is broken.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Tests run at the same time, on one host.
 fn realm() -> Realm {

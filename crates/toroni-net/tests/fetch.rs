@@ -369,7 +369,8 @@ fn a_server_that_is_too_slow_holds_the_stream_no_longer_than_the_limit() {
         })
         .0
     });
-    scene.receiving.receive[0].fetch.limit_ns = 2 * SECOND;
+    // All of it would take 25 s. Some of it comes within the limit, also if this process seldom runs.
+    scene.receiving.receive[0].fetch.limit_ns = 8 * SECOND;
     let mut subscriber = scene.to.subscribe("**").unwrap();
     let _receiver = scene.restart(&mut subscriber);
     let last = scene.published - 1;
@@ -388,13 +389,18 @@ fn a_server_that_is_too_slow_holds_the_stream_no_longer_than_the_limit() {
 /// What is sent while history comes does not fit the receive buffers. It is fetched as well.
 #[test]
 fn what_overflows_meanwhile_is_fetched_too() {
+    let has_overflowed = Arc::new(AtomicBool::new(false));
+    let may_pass = has_overflowed.clone();
     let (mut scene, _relay) = behind_a_relay(|real| {
         server(move |_, socket| {
             let upstream = TcpStream::connect(real).unwrap();
             let (back, up) = (socket.try_clone().unwrap(), upstream.try_clone().unwrap());
             std::thread::spawn(move || pass(socket, up, usize::MAX));
+            let may_pass = may_pass.clone();
             std::thread::spawn(move || {
-                std::thread::sleep(Duration::from_secs(2));
+                while !may_pass.load(Ordering::Relaxed) {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
                 pass(upstream, back, usize::MAX);
             });
         })
@@ -407,6 +413,8 @@ fn what_overflows_meanwhile_is_fetched_too() {
     let mut subscriber = scene.to.subscribe("**").unwrap();
     let _receiver = scene.restart(&mut subscriber);
     scene.publish(3_000);
+    scene.sender.has_sent(scene.published);
+    has_overflowed.store(true, Ordering::Relaxed);
     let last = scene.published - 1;
     assert_eq!(given(&mut subscriber, last), [Given::Messages(10, last)]);
 }

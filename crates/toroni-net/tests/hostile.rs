@@ -89,7 +89,7 @@ fn a_flood_of_forged_datagrams_harms_nobody() {
     let (mut forger, mut sender) = (Forger::new(7), None);
     (0..1_000).for_each(&mut publish);
     flood
-        .listen(Duration::from_secs(10), |from, datagram| {
+        .listen(PATIENCE, |from, datagram| {
             sender = Some(from);
             forger.capture(datagram)
         })

@@ -121,8 +121,9 @@ impl Scene {
         for ((file, name), sections) in names {
             let directory = directory.path().display();
             let text = format!(
-                "[node]\nrealm = 'crash'\nname = '{name}'\nstate = 'state-{name}'\ninterfaces = ['lo']\n\
-                 bus = {{ name = '{name}', directory = '{directory}' }}\n{sections}"
+                "[node]\nrealm = 'crash-{}'\nname = '{name}'\nstate = 'state-{name}'\ninterfaces = ['lo']\n\
+                 bus = {{ name = '{name}', directory = '{directory}' }}\n{sections}",
+                std::process::id(),
             );
             std::fs::write(file, text).expect("a file");
         }

@@ -21,7 +21,7 @@ use toroni_proto::time::SECOND;
 use toroni_testkit::Directory;
 
 /// Nothing here takes so long, unless something is broken.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A node in a thread of its own. It ends when it is dropped, or when the test panics.
 pub(crate) struct Running {
