@@ -46,17 +46,17 @@ fn a_member_that_lost_answered_entries_does_not_vote_before_it_has_them() {
         load.progress().await;
         let told = load.end().await;
         let before = asked(&links[leads]).await;
-        let term = asked(&links[has_all]).await.term;
         // This one first: alone, it would soon try to be elected.
         lose_power(&mut cluster, has_all, 50);
         cluster.kill(leads);
         cluster.start(has_all);
         cluster.start(behind);
         // Together they would be a majority, and have not what was committed. Neither leads.
-        until("uncertain", async || {
+        let term = until("uncertain", async || {
             status(&links[has_all]).await.filter(|status| status.uncertain)
         })
-        .await;
+        .await
+        .term;
         tokio::time::sleep(Duration::from_secs(3)).await;
         assert_eq!(asked(&links[has_all]).await.term, term);
         assert_ne!(leader(&links).await, Some(has_all));

@@ -16,12 +16,16 @@ use crate::machine::{Outcome, Refusal};
 use crate::rpc::{Answer, Request};
 
 const SENDERS: u32 = 3;
+/// Each sender is told more events than this, or it was of no use.
+const FEWEST: u64 = 100;
 
 /// What senders were answered.
 #[derive(Default)]
 struct Acknowledged {
     stops: AtomicBool,
     count: AtomicU64,
+    /// Of these, how many events each sender was told.
+    told: [AtomicU64; SENDERS as usize],
     /// Milliseconds since the start, of the last answer, and the longest time without any.
     last_ms: AtomicU64,
     stall_ms: AtomicU64,
@@ -113,6 +117,7 @@ async fn send(
                 }
             };
             assert_eq!(outcomes.len(), commands.len());
+            let before = told.len();
             for (command, outcome) in (number..).zip(outcomes) {
                 match outcome {
                     Outcome::Sequenced(event) => {
@@ -125,6 +130,8 @@ async fn send(
                 }
                 number = command + 1;
             }
+            let events = (told.len() - before) as u64;
+            acknowledged.told[source as usize].fetch_add(events, Ordering::Relaxed);
             acknowledged.note(since, count);
         }
     }
@@ -180,6 +187,11 @@ impl Load {
     /// Ends the senders, waits until these members have the same, kills all, and checks what they and the senders saw.
     /// Returns how many events there are.
     pub(super) async fn end_and_check(self, cluster: &mut Cluster<'_>, ids: &[usize]) -> u64 {
+        until("each sender has events", async || {
+            let has_some = |told: &AtomicU64| told.load(Ordering::Relaxed) > FEWEST;
+            self.acknowledged.told.iter().all(has_some).then_some(())
+        })
+        .await;
         let told = self.end().await;
         let all = cluster.links();
         let links: Vec<_> = ids.iter().map(|id| all[*id].clone()).collect();
@@ -210,7 +222,7 @@ fn check(order: &[String], next: u64, told: &[BTreeMap<u64, u64>]) {
         places.insert((source, command), number as u64);
     }
     for (source, told) in (0..).zip(told) {
-        assert!(told.len() > 100, "source {source}");
+        assert!(told.len() as u64 > FEWEST, "source {source}");
         for (command, event) in told {
             assert_eq!(
                 places.get(&(source, *command)),
