@@ -31,7 +31,7 @@ mod net_latency;
 mod net_nodes;
 #[cfg(feature = "net")]
 mod net_probe;
-#[cfg(feature = "net")]
+#[cfg(all(feature = "net", feature = "metrics"))]
 mod net_replay;
 #[cfg(feature = "net")]
 mod node;

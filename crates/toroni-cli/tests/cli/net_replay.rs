@@ -1,8 +1,9 @@
 //! `net replay`: history of a running node, by number.
 
 use crate::node::{file, group, start};
+use crate::node_observed::{address as metrics_address, metrics, with};
 use crate::node_tcp::{Counted, address, bus, leave, listen};
-use crate::support::Buses;
+use crate::support::{Buses, wait_until};
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::process::Output;
@@ -24,8 +25,14 @@ impl Scene {
             "[[send]]\nstream = 1\npatterns = ['t']\ngroup = '{group}'\ndata_rate = '400Mbit/s'\nloop = true\nttl = 0\n{}",
             listen(address)
         );
-        let node = start(&buses, &file(&buses, "a", &sections));
+        let path = file(&buses, "a", &sections);
+        with(&path, "metrics = '127.0.0.1:0'");
+        let node = start(&buses, &path);
         Counted::new(&a, "t").publish(count, length);
+        let observed = metrics_address(&node);
+        wait_until("the node has read them", || {
+            metrics(&observed).value("toroni_net_sent_lag_bytes", &[("stream", "1")]) == Some(0.0)
+        });
         Self { buses, node, group, address }
     }
 
