@@ -336,8 +336,7 @@ pub enum ConfigError {
     /// A datagram does not fit into a packet of the interface.
     #[error(
         "datagram is {datagram} bytes, and the interface's MTU of {mtu} bytes leaves less beside \
-         the {headers} bytes of IP and UDP: IP would fragment each datagram, and lose all of it \
-         with any part"
+         the {headers} bytes of IP and UDP: IP fragments nothing, so no full datagram would leave"
     )]
     Mtu {
         /// The length of the stream's datagrams.

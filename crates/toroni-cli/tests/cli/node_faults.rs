@@ -220,12 +220,31 @@ fn a_receiver_without_an_address_loses_only_what_is_reported() {
     nodes.into_iter().for_each(leave);
 }
 
+/// IP fragments nothing, so longer datagrams are lost, and so are their repairs. All else goes on.
 #[test]
-fn an_interface_whose_frames_become_smaller_carries_the_stream() {
+fn an_interface_whose_mtu_becomes_smaller_loses_only_what_is_too_long_for_it() {
+    const LONG: usize = 1_300;
     let Some(mut scene) = Scene::new(Setup::new(2), 0x6d74_7500) else { return };
-    let nodes = scene.pair("", PATIENT);
-    scene.network.hosts[FROM].namespace().ip(&["link set eth0 mtu 1280"]);
-    scene.settle();
+    let nodes = scene.pair("metrics = '127.0.0.1:0'\n", "generation = '2s'\n");
+    let address = metrics_address(&nodes[FROM]);
+    let host = scene.network.hosts[FROM].namespace().clone();
+    host.ip(&["link set eth0 mtu 1280"]);
+    scene.counted.publish(200, LONG);
+    scene.checked.receive_to(scene.counted.next);
+    assert_eq!(scene.checked.lost, 200);
+    nodes[FROM].wait_for_error("cannot send datagrams of ");
+    nodes[FROM].wait_for_error("on eth0, whose MTU of 1280 bytes leaves less beside 28 bytes");
+    nodes[FROM].wait_for_error("or `datagram` to at most 1252B, and start the node again");
+    wait_until("what was not sent is counted", || {
+        let samples = scene.network.hosts[FROM].enter(|| metrics(&address));
+        samples.value("toroni_net_datagrams_unsent_total", &[]) >= Some(200.0)
+    });
+    // Two of these and no third are in a datagram.
+    scene.pass(500);
+    host.ip(&["link set eth0 mtu 1500"]);
+    scene.counted.publish(100, LONG);
+    scene.checked.receive_all_to(scene.counted.next);
+    nodes[FROM].wait_for_error("sends again: ");
     nodes.into_iter().for_each(leave);
 }
 

@@ -13,8 +13,10 @@
 
 mod follow;
 mod leg;
+mod too_long;
 
 pub use self::follow::Moved;
+pub use self::too_long::TooLong;
 
 use self::follow::Follower;
 use self::leg::{Plan, Sockets};
@@ -70,7 +72,7 @@ pub enum LinkError {
 pub struct Counters {
     /// Datagrams that the kernel took.
     pub sent: u64,
-    /// Datagrams that it refused: the interface is down, or they are longer than it sends. Receivers ask again for them.
+    /// Datagrams that it refused: the interface is down, and receivers ask again for them. Or they are longer than it sends.
     pub refused: u64,
     /// Datagrams that arrived.
     pub received: u64,
@@ -280,15 +282,24 @@ impl Link {
     /// Gives what is in the outboxes to the kernel, as far as it has room.
     pub fn flush(&mut self) {
         for sockets in &mut self.legs {
-            let Sockets { outbox, sender, unicast, .. } = sockets;
+            let Sockets { outbox, sender, unicast, too_long, .. } = sockets;
             while let Some(waiting) = outbox.waiting() {
                 match sender.send(unicast, &waiting) {
                     Ok(0) => break,
                     Ok(sent) => {
                         self.counters.sent += sent as u64;
-                        outbox.sent += sent;
                         let refused = std::mem::take(&mut self.refused);
-                        self.recovery = Some(refused).filter(|_| refused > 0).or(self.recovery);
+                        let refused = refused + too_long.taken(&waiting[..sent]);
+                        if refused > 0 {
+                            self.recovery = Some(self.recovery.unwrap_or(0) + refused);
+                        }
+                        outbox.sent += sent;
+                    }
+                    // It may be so for long, and shorter ones leave meanwhile.
+                    Err(error) if error.raw_os_error() == Some(libc::EMSGSIZE) => {
+                        self.counters.refused += 1;
+                        too_long.refused(waiting[0].bytes.len());
+                        outbox.sent += 1;
                     }
                     // Only the first one: what follows may have another destination.
                     Err(error) => {
@@ -303,9 +314,15 @@ impl Link {
         }
     }
 
-    /// Takes why the kernel refused a datagram since the last call.
+    /// Takes why the kernel refused a datagram since the last call, unless that was too long.
     pub fn refusal(&mut self) -> Option<io::Error> {
         self.refusal.take()
+    }
+
+    /// Takes what was too long for an interface since the last call, at most once a second for each.
+    pub fn too_long(&mut self, now: Monotonic) -> Option<TooLong> {
+        let headers = if self.plan.family.is_ipv4() { 28 } else { 48 };
+        self.legs.iter_mut().find_map(|it| it.too_long.report(now, &it.interface.name, headers))
     }
 
     /// Takes how many datagrams the kernel has refused before it took one again, if it did since the last call.

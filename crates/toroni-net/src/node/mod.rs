@@ -36,7 +36,7 @@ use crate::outlet::{self, Outlet, OutletError};
 use crate::times::{self, Received};
 use crash_point::{CrashPoint, point};
 use kernel::{Attribution, Kernel};
-use link::{LONGEST_SLEEP_NS, Link, LinkError, Moved, ROUNDS, STALL_NS, To};
+use link::{LONGEST_SLEEP_NS, Link, LinkError, Moved, ROUNDS, STALL_NS, To, TooLong};
 use state::{Journal, State, StateError};
 use std::io;
 use std::net::SocketAddr;
@@ -188,6 +188,8 @@ pub enum Event {
     Refused(toroni::PublishError),
     /// The kernel refused a datagram. Receivers ask again for what was not sent.
     Unsent(io::Error),
+    /// The kernel refused datagrams because an interface takes only shorter ones. Receivers report what was in them as lost.
+    TooLong(TooLong),
     /// It takes datagrams again. So many were refused since it took one.
     SentAgain(u64),
     /// The address of an interface has changed.
@@ -555,6 +557,9 @@ impl Node {
         }
         if let Some(error) = self.link.refusal() {
             return Some(Event::Unsent(error));
+        }
+        if let Some(too_long) = self.link.too_long(now) {
+            return Some(Event::TooLong(too_long));
         }
         if let Some(refused) = self.link.recovery() {
             return Some(Event::SentAgain(refused));

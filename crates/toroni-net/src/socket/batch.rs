@@ -200,16 +200,30 @@ impl Sender {
             match self.send_some(socket, rest) {
                 Ok(0) => break,
                 Ok(count) => sent += count,
-                // A device that cannot check sums (EIO), or segments that it cannot send in one piece: the kernel can
-                // still send them one by one.
                 Err(error) if self.is_joining && is_about_segments(&error) => {
-                    self.is_joining = false;
+                    match self.send_alone(socket, &rest[..1]) {
+                        Ok(0) => break,
+                        Ok(count) => sent += count,
+                        Err(error) if sent == 0 => return Err(error),
+                        Err(_) => break,
+                    }
                 }
                 Err(error) if sent == 0 => return Err(error),
                 Err(_) => break,
             }
         }
         Ok(sent)
+    }
+
+    /// Sends a datagram that was refused together with others. If the kernel takes it alone, a device cannot check sums
+    /// (EIO) or the kernel cannot cut what was joined, and from now on nothing is joined. Otherwise it is refused for itself:
+    /// for example, it is too long.
+    #[cold]
+    fn send_alone(&mut self, socket: &impl AsFd, one: &[Outgoing<'_>]) -> io::Result<usize> {
+        self.is_joining = false;
+        let outcome = self.send_some(socket, one);
+        self.is_joining = !matches!(outcome, Ok(1));
+        outcome
     }
 
     /// Sends at most [`BATCH`] datagrams. Returns how many the kernel took.

@@ -162,6 +162,9 @@ impl Datagram {
     /// Opens a socket that sends on this interface, from this address of it, and receives what is sent there. With port 0,
     /// the kernel chooses one that no other socket has.
     ///
+    /// IP fragments nothing that it sends: one lost fragment would lose the datagram, and nobody would count it. The kernel
+    /// refuses a datagram that is longer than the interface's MTU (`EMSGSIZE`).
+    ///
     /// # Errors
     /// If the address is not one of this host, or the port is taken.
     pub fn leg(
@@ -170,7 +173,15 @@ impl Datagram {
         options: &Options,
     ) -> Result<Self, SocketError> {
         let address = on.scoped(address);
-        Self::finish(open(address, on)?, address, on, options)
+        let descriptor = open(address, on)?;
+        let (name, never) = if address.is_ipv4() {
+            (options::FRAGMENTS, options::NEVER)
+        } else {
+            (options::FRAGMENTS_IPV6, options::NEVER_IPV6)
+        };
+        options::set(&descriptor, name, never)
+            .map_err(|error| SocketError::new("configure", address, on, error))?;
+        Self::finish(descriptor, address, on, options)
     }
 
     /// Sets what both kinds need, before the socket is bound: afterwards datagrams may be in it.

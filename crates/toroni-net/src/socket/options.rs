@@ -22,6 +22,13 @@ pub(super) const RECEIVE_TTL: Name = Name(libc::IPPROTO_IP, libc::IP_RECVTTL);
 pub(super) const MULTICAST_ALL_IPV6: Name = Name(libc::IPPROTO_IPV6, 29);
 pub(super) const PACKET_INFO_IPV6: Name = Name(libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO);
 pub(super) const RECEIVE_HOPS_IPV6: Name = Name(libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT);
+pub(super) const FRAGMENTS: Name = Name(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER);
+pub(super) const FRAGMENTS_IPV6: Name = Name(libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER);
+/// The value of [`FRAGMENTS`] with which neither this host nor a router cuts a datagram, and no ICMP message changes what
+/// is sent.
+pub(super) const NEVER: libc::c_int = libc::IP_PMTUDISC_PROBE;
+/// The same for [`FRAGMENTS_IPV6`].
+pub(super) const NEVER_IPV6: libc::c_int = libc::IPV6_PMTUDISC_PROBE;
 pub(super) const SEGMENT: Name = Name(libc::SOL_UDP, libc::UDP_SEGMENT);
 /// Above so many bytes that were not sent for the first time, the kernel takes no more.
 pub(crate) const UNSENT_LOW_WATER: Name = Name(libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT);

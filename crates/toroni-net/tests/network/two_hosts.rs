@@ -217,23 +217,62 @@ fn an_interface_that_is_gone_is_said_to_be() {
     assert!(said.ends_with("(the interface is gone)"), "{said}");
 }
 
-/// Segments that are longer than the MTU cannot be cut by the kernel. It sends them one by one, in fragments.
+/// One lost fragment would lose a whole datagram, and would be counted nowhere.
 #[test]
-fn segments_cross_the_cable_and_a_small_mtu_ends_joining() {
+fn a_datagram_that_is_longer_than_the_mtu_is_refused_and_not_fragmented() {
     let Some(network) = Setup::new(2).bridged() else { return };
     let [near, far] = &network.hosts[..] else { panic!() };
     let roomy = Options { receive_buffer: Some(4 << 20), ..LOOPED };
-    let open = || Datagram::group(group(GROUPS[0]), &interface::named("eth0").unwrap(), &roomy);
-    let socket = far.enter(open).unwrap();
+    for (text, headers) in GROUPS.into_iter().zip([28, 48]) {
+        let open = || Datagram::group(group(text), &interface::named("eth0").unwrap(), &roomy);
+        let socket = far.enter(open).unwrap();
+        let to = socket.address();
+        let from = near.enter(|| leg(to.ip(), "eth0", &LOOPED));
+        meet(&from, &socket);
+        let datagrams: Vec<_> = (0..64_u8).map(|number| vec![number; 1_408]).collect();
+        let outgoing: Vec<_> = datagrams.iter().map(|bytes| Outgoing { to, bytes }).collect();
+        let mut sender = Sender::new(&from);
+        for mtu in [1500, 1280, 1500] {
+            ip(near, &format!("link set eth0 mtu {mtu}"));
+            let longest = vec![255; mtu - headers];
+            if mtu == 1280 {
+                for bytes in [&datagrams[0], &vec![0; longest.len() + 1]] {
+                    let error = sender.send(&from, &[Outgoing { to, bytes }; 3]).unwrap_err();
+                    let known = Some(Errno::MSGSIZE.raw_os_error());
+                    assert_eq!(error.raw_os_error(), known, "{text}: {} bytes", bytes.len());
+                }
+            } else {
+                assert_eq!(sender.send(&from, &outgoing).unwrap(), 64);
+                let arrived = receive(&socket, 64).into_iter().map(|(_, bytes)| bytes);
+                assert!(arrived.eq(datagrams.iter().cloned()), "{text}: MTU {mtu}");
+            }
+            assert_eq!(sender.send(&from, &[Outgoing { to, bytes: &longest }]).unwrap(), 1);
+            assert_eq!(receive(&socket, 1)[0].1, longest, "{text}: MTU {mtu}");
+            // What is too long for itself says nothing about what is joined.
+            assert_eq!(sender.is_joining(), from.can_segment(), "{text}: MTU {mtu}");
+        }
+    }
+}
+
+/// A socket of another kind, whose datagrams IP fragments: the kernel cannot cut what is joined into those, and takes each
+/// alone.
+#[test]
+fn what_the_kernel_cannot_cut_is_sent_one_by_one() {
+    let Some(network) = Setup::new(2).bridged() else { return };
+    let [near, far] = &network.hosts[..] else { panic!() };
+    let roomy = Options { receive_buffer: Some(4 << 20), ..LOOPED };
+    let socket = far.enter(|| leg(far.address_on(0).into(), "eth0", &roomy));
     let to = socket.address();
-    let from = near.enter(|| leg(to.ip(), "eth0", &LOOPED));
+    let known = near.enter(|| leg(to.ip(), "eth0", &LOOPED));
+    meet(&known, &socket);
+    let from = near.enter(|| std::net::UdpSocket::bind((near.address_on(0), 0))).unwrap();
     let datagrams: Vec<_> = (0..64_u8).map(|number| vec![number; 1_408]).collect();
     let outgoing: Vec<_> = datagrams.iter().map(|bytes| Outgoing { to, bytes }).collect();
+    let mut sender = Sender::new(&known);
     for mtu in [1500, 600] {
         ip(near, &format!("link set eth0 mtu {mtu}"));
-        let mut sender = Sender::new(&from);
         assert_eq!(sender.send(&from, &outgoing).unwrap(), 64);
-        assert_eq!(sender.is_joining(), mtu == 1500 && from.can_segment(), "{mtu}");
+        assert_eq!(sender.is_joining(), mtu == 1500 && known.can_segment(), "{mtu}");
         let arrived: Vec<_> = receive(&socket, 64).into_iter().map(|(_, bytes)| bytes).collect();
         assert!(arrived == datagrams, "MTU {mtu}");
     }

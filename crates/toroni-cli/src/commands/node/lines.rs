@@ -11,7 +11,7 @@ use std::time::Duration;
 use toroni_net::losses::Lost;
 use toroni_net::node::fetch::Fetched;
 use toroni_net::node::kernel::Attribution;
-use toroni_net::node::link::{Moved, to_socket};
+use toroni_net::node::link::{Moved, TooLong, to_socket};
 use toroni_net::node::report::{Awaited, Report};
 use toroni_net::node::strangers::Stranger;
 use toroni_net::node::tcp;
@@ -55,6 +55,7 @@ impl Lines {
                 );
                 Line::new(Level::Warn, "unsent", text)
             }
+            Event::TooLong(found) => too_long(found),
             Event::SentAgain(refused) => {
                 let text = format!("sends again: {refused} datagrams were refused meanwhile");
                 Line::new(Level::Info, "sent_again", text).with("refused", refused)
@@ -125,6 +126,22 @@ impl Lines {
             tcp::Event::Refused(error) => Line::new(Level::Warn, "refused", error.to_string()),
         }
     }
+}
+
+/// Returns the line about datagrams that are longer than an interface takes.
+fn too_long(TooLong { interface, mtu, bytes, headers, refused }: &TooLong) -> Line {
+    let (least, why) = (bytes + u64::from(*headers), "receivers report what was in them as lost");
+    let text = match mtu {
+        Some(mtu) => format!(
+            "cannot send datagrams of {bytes} bytes on {interface}, whose MTU of {mtu} bytes leaves less beside {headers} bytes \
+             of IP and UDP: {why}. Set the MTU to at least {least} (ip link set {interface} mtu {least}), or `datagram` to at \
+             most {}B, and start the node again",
+            mtu.saturating_sub(*headers)
+        ),
+        None => format!("could not send datagrams of {bytes} bytes on {interface}: {why}"),
+    };
+    let line = Line::new(Level::Warn, "too_long", text).by("interface", interface);
+    line.with("bytes", bytes).with("refused", refused)
 }
 
 /// Returns the line about an interface whose address has changed.

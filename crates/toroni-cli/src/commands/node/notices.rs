@@ -226,6 +226,7 @@ impl Notices {
             | Event::Fetched(_)
             | Event::Refused(_)
             | Event::Unsent(_)
+            | Event::TooLong(_)
             | Event::SentAgain(_)
             | Event::Moved(_)
             | Event::Stranger(_)

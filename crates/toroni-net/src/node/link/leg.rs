@@ -1,5 +1,6 @@
 //! Leg: the sockets on one interface.
 
+use super::too_long::Refused;
 use super::{LinkError, batch};
 use crate::host::interface::Interface;
 use crate::socket::batch::{BATCH, Outgoing};
@@ -76,6 +77,7 @@ pub(super) struct Sockets {
     pub(super) reopened: [u64; 2],
     pub(super) sender: batch::Sender,
     pub(super) outbox: Outbox,
+    pub(super) too_long: Refused,
 }
 
 impl Sockets {
@@ -89,6 +91,7 @@ impl Sockets {
             unicast,
             reopened: [0; 2],
             outbox: Outbox::default(),
+            too_long: Refused::default(),
         })
     }
 

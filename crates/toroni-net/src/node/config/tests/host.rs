@@ -34,7 +34,7 @@ fn interfaces_of_the_host_must_exist_and_bear_the_streams() {
         found(&[Link { mtu: 1400, ..eth(0) }]),
         [
             "error: interface eth0: datagram is 1408 bytes, and the interface's MTU of 1400 bytes leaves less beside the 28 \
-          bytes of IP and UDP: IP would fragment each datagram, and lose all of it with any part"
+          bytes of IP and UDP: IP fragments nothing, so no full datagram would leave"
         ]
     );
     assert_eq!(
