@@ -432,7 +432,7 @@ impl Values {
         }
     }
 
-    fn time(&self, key: &str) -> Option<Duration> {
+    pub(super) fn time(&self, key: &str) -> Option<Duration> {
         self.number(key).map(Duration::from_nanos)
     }
 

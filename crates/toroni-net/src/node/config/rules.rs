@@ -7,6 +7,7 @@ use super::ring;
 use super::schema::{OF_NODES, OF_RECEIVERS, OF_SENDERS, key_of};
 use super::value::Value;
 use crate::host::address;
+use crate::host::buffers::{Load, USUAL_DATAGRAM, usual_charge};
 use std::net::SocketAddr;
 use std::time::Duration;
 use toroni::{Pattern, Policy as BusPolicy};
@@ -215,6 +216,7 @@ impl Rules<'_> {
         let mut config = values.stream_config(OF_RECEIVERS);
         node.apply(OF_NODES, &mut config);
         self.relations(values, &config, &[OF_RECEIVERS, OF_NODES].concat());
+        self.stale(values, node);
         let has_history =
             values.get("join").is_some_and(|join| *join != Value::Text("live".to_owned()));
         if has_history && values.text("order").as_deref() == Some("arrival") {
@@ -246,6 +248,33 @@ impl Rules<'_> {
             );
             self.refuse(values, "lost_scope", problem);
         }
+    }
+
+    /// What waits in a receive buffer for longer than the generation interval comes too late to ask for what is missing.
+    fn stale(&mut self, values: &Values, node: &Values) {
+        let (Some(stall), Some(generation)) = (node.time("stall"), values.time("generation"))
+        else {
+            return;
+        };
+        // The time is the same at every rate.
+        let load = Load::new(1_000_000_000, USUAL_DATAGRAM, usual_charge(USUAL_DATAGRAM));
+        let holds = load.latency(load.request(stall));
+        if generation.is_zero() || holds <= generation {
+            return;
+        }
+        let show = |time: Duration| {
+            super::units::Quantity::Time.show(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+        };
+        let problem = format!(
+            "the receive buffer for a stall of {} holds what arrives in {} ms, and gaps of {} are repaired for {} \
+             (generation): what waits for longer comes too late. Choose a shorter stall, or a longer generation",
+            show(stall),
+            holds.as_millis(),
+            values.name,
+            show(generation)
+        );
+        let of = if node.has("stall") { (node, "stall") } else { (values, "generation") };
+        self.warn(of.0, of.1, problem);
     }
 
     /// Checks the relations among these parameters. The other ones are not this section's.

@@ -448,6 +448,28 @@ fn what_has_no_effect_or_stays_on_the_host_is_a_warning() {
 
 /// A ring must hold what is published while the node is restarted, and messages are no longer than half of it.
 #[test]
+fn a_receive_buffer_that_holds_more_than_can_be_repaired_is_a_warning() {
+    let with = |stall: &str, generation: &str| {
+        found(&format!("[node]\nrealm = 'plant'\n{stall}\n[[receive]]\n{generation}\n"))
+    };
+    let wanted = |stall: &str, holds: &str, generation: &str| {
+        format!(
+            "the receive buffer for a stall of {stall} holds what arrives in {holds} ms, and gaps of [[receive]] 1 are \
+             repaired for {generation} (generation): what waits for longer comes too late. Choose a shorter stall, or a \
+             longer generation"
+        )
+    };
+    let stall = wanted("400ms", "533", "500ms");
+    assert_eq!(with("stall = '400ms'", ""), [format!("3:1: warning: [node]: stall: {stall}")]);
+    let generation = wanted("50ms", "66", "60ms");
+    let generation = format!("5:1: warning: [[receive]] 1: generation: {generation}");
+    assert_eq!(with("", "generation = '60ms'"), [generation]);
+    assert_eq!(with("stall = '370ms'", ""), [""; 0]);
+    // Nothing is repaired.
+    assert_eq!(with("stall = '400ms'", "generation = 0"), [""; 0]);
+}
+
+#[test]
 fn a_ring_that_the_file_makes_too_small_is_a_warning() {
     let text = |capacity: &str, more: &str| {
         format!(
