@@ -317,6 +317,25 @@ fn the_doctor_checks_what_the_node_of_a_file_needs() {
     ] {
         assert_eq!(finding(&all, check, text).0, "ok", "{all:?}");
     }
+    // The check of the file states the same buffer.
+    let check = |more: &[&str]| {
+        let mut command = namespace.command(env!("CARGO_BIN_EXE_toroni"));
+        let output = command.args(["node", "check", path.to_str().unwrap()]).args(more).output();
+        String::from_utf8(output.unwrap().stdout).unwrap()
+    };
+    let printed = check(&[]);
+    let asked = "#   receive buffer that it asks for: ";
+    let asked = printed.lines().find_map(|line| line.strip_prefix(asked));
+    let (bytes, rate) = asked.and_then(|asked| asked.split_once(" bytes, for ")).unwrap();
+    assert!(rate.starts_with("10 Gbit/s "), "{rate}");
+    let (_, message, _) = finding(&all, "receive buffer", "10 Gbit/s need ");
+    assert!(
+        message.replace(',', "").contains(&format!("need {bytes} bytes")),
+        "{message}: {bytes}"
+    );
+    let printed = check(&["--no-host"]);
+    let each = "#   receive buffer for each 100 Mbit/s of the fastest interface: ";
+    assert!(printed.lines().any(|line| line.starts_with(each)), "{printed}");
     // The other interface is not the node's.
     assert!(finding(&all, "link", "d0: ").1.contains("10 Gbit/s"));
     assert!(all.iter().all(|one| !one["message"].as_str().unwrap().starts_with("d1: ")), "{all:?}");

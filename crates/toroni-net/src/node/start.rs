@@ -133,7 +133,10 @@ pub fn prepare(config: &config::Node) -> Result<(Bus, Settings), StartError> {
 }
 
 /// Returns the interfaces that a configuration names, or the only one.
-pub(crate) fn interfaces(config: &config::Node) -> Result<Vec<Interface>, InterfaceError> {
+///
+/// # Errors
+/// If the host does not have them, or has several and none is named.
+pub fn interfaces(config: &config::Node) -> Result<Vec<Interface>, InterfaceError> {
     match &config.interfaces[..] {
         // TCP finds its way without.
         [] if config.sends.is_empty() && config.receives.is_empty() => Ok(Vec::new()),
@@ -187,7 +190,7 @@ pub(crate) fn member(
     let sockets = Options {
         ttl: ttl.unwrap_or(Options::default().ttl),
         is_looped: config.sends.iter().any(|send| send.config.loopback),
-        receive_buffer: Some(buffer(&interfaces, config.stall)),
+        receive_buffer: Some(receive_buffer(receive_rate(&interfaces), config.stall)),
         busy_poll: if config.is_busy { BUSY_POLL } else { Duration::ZERO },
     };
     Ok(Membership {
@@ -409,9 +412,9 @@ pub fn receive_rate(interfaces: &[Interface]) -> u64 {
     interfaces.iter().filter_map(speed).max().unwrap_or(USUAL_RATE)
 }
 
-/// Returns the receive buffer that survives the stall at that rate.
-fn buffer(interfaces: &[Interface], stall: Duration) -> u64 {
-    let rate = receive_rate(interfaces);
+/// Returns the receive buffer (`SO_RCVBUF`) that survives the stall at this rate, with this kernel's charge for a datagram.
+#[must_use]
+pub fn receive_buffer(rate: u64, stall: Duration) -> u64 {
     Load::new(rate, USUAL_DATAGRAM, Charge::of(USUAL_DATAGRAM).bytes).request(stall)
 }
 

@@ -11,12 +11,11 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
-use toroni_net::host::buffers::{Load, USUAL_DATAGRAM};
 use toroni_net::host::interface::{self, Interface};
 use toroni_net::node::config::{Node, Severity};
 use toroni_net::node::scheduling::{self, SchedulingError};
 use toroni_net::node::start;
-use toroni_net::socket::buffer::{self, Charge};
+use toroni_net::socket::buffer;
 
 /// A file, and what it says.
 pub(super) struct Wanted {
@@ -120,8 +119,7 @@ fn receive_buffer(node: &Node, rate: Option<u64>) -> Option<Finding> {
         names => names.iter().filter_map(|name| interface::named(name).ok()).collect(),
     };
     let rate = rate.unwrap_or_else(|| start::receive_rate(&used));
-    let load = Load::new(rate, USUAL_DATAGRAM, Charge::of(USUAL_DATAGRAM).bytes);
-    let needed = load.request(node.stall);
+    let needed = start::receive_buffer(rate, node.stall);
     let grant = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))
         .and_then(|socket| buffer::request(&socket, needed));
     let grant = match grant {

@@ -8,7 +8,7 @@ use serde_json::json;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use toroni_net::host::interface;
-use toroni_net::node::config::{self, Finding, LONGEST, Link, Place, Reading, Severity};
+use toroni_net::node::config::{self, Derived, Finding, LONGEST, Link, Place, Reading, Severity};
 use toroni_net::node::start;
 
 #[derive(Args)]
@@ -35,10 +35,17 @@ pub(crate) struct Check {
 pub(crate) fn run(arguments: &Check) -> Result<(), Failure> {
     let path = &arguments.file;
     let reading = read(path, !arguments.no_host)?;
+    let derived = reading.node.as_ref().map_or_else(Vec::new, |node| {
+        let mut derived = config::derived(node);
+        if !arguments.no_host {
+            state_receive_buffer(&mut derived, node);
+        }
+        derived
+    });
     if arguments.json {
-        print_json(&reading)?;
+        print_json(&reading, &derived)?;
     } else {
-        print(path, &reading)?;
+        print(path, &reading, &derived)?;
     }
     let errors = reading.findings.iter().filter(|finding| finding.severity == Severity::Error);
     match errors.count() {
@@ -134,13 +141,29 @@ pub(crate) fn shown(path: &Path, finding: &Finding) -> String {
     format!("{}:{gap}{finding}", path.display())
 }
 
-fn print(path: &Path, reading: &Reading) -> Result<(), Failure> {
+/// States the receive buffer for which the node would ask on this host, in place of one for each 100 Mbit/s.
+fn state_receive_buffer(derived: &mut [Derived], node: &config::Node) {
+    let Ok(interfaces) = start::interfaces(node) else { return };
+    let rate = start::receive_rate(&interfaces);
+    for one in derived.iter_mut().filter(|one| one.what == config::RECEIVE_BUFFER) {
+        one.what = "receive buffer that it asks for";
+        one.value = format!(
+            "{} bytes, for {} (SO_RCVBUF; the kernel doubles it)",
+            start::receive_buffer(rate, node.stall),
+            human::bit_rate(rate)
+        );
+    }
+}
+
+fn print(path: &Path, reading: &Reading, derived: &[Derived]) -> Result<(), Failure> {
     print_findings(path, reading);
-    let Some(node) = &reading.node else { return Ok(()) };
+    if reading.node.is_none() {
+        return Ok(());
+    }
     let mut output = Output::new()?;
     output.bytes(reading.effective.as_bytes())?;
     let mut about = String::new();
-    for derived in config::derived(node) {
+    for derived in derived {
         if about != derived.of {
             output.line(&format!("\n# {}", derived.of))?;
             about.clone_from(&derived.of);
@@ -150,7 +173,7 @@ fn print(path: &Path, reading: &Reading) -> Result<(), Failure> {
     output.flush()
 }
 
-fn print_json(reading: &Reading) -> Result<(), Failure> {
+fn print_json(reading: &Reading, derived: &[Derived]) -> Result<(), Failure> {
     let mut output = Output::new()?;
     for Finding { severity, place, setting, problem } in &reading.findings {
         let severity = match severity {
@@ -165,7 +188,7 @@ fn print_json(reading: &Reading) -> Result<(), Failure> {
             "problem": problem,
         }))?;
     }
-    for derived in reading.node.iter().flat_map(config::derived) {
+    for derived in derived {
         output.json(&json!({ "of": derived.of, "what": derived.what, "value": derived.value }))?;
     }
     output.flush()

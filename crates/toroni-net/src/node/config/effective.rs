@@ -10,6 +10,9 @@ use crate::host::buffers::{Load, usual_charge};
 use std::time::Duration;
 use toroni_proto::config::WIRE_OVERHEAD_BYTES;
 
+/// What a receive buffer is called where the speed of the interface is not known.
+pub const RECEIVE_BUFFER: &str = "receive buffer for each 100 Mbit/s of the fastest interface";
+
 /// Returns a file that sets every value which the document sets or which has a default.
 pub(super) fn text(document: &Document) -> String {
     let mut text = String::new();
@@ -108,9 +111,8 @@ pub fn derived(node: &Node) -> Vec<Derived> {
         let size = 1_408;
         let load = Load::new(100_000_000, size, usual_charge(size));
         let request = load.request(node.stall);
-        let what = "receive buffer for each 100 Mbit/s that a group carries";
         let value = format!("{request} bytes (SO_RCVBUF; the kernel doubles it)");
-        all.push(Derived { of: of.clone(), what, value });
+        all.push(Derived { of: of.clone(), what: RECEIVE_BUFFER, value });
         let memory = node.receives.iter().map(|receive| receive.config.receive_memory_bytes).max();
         let value = Quantity::Bytes.show(memory.unwrap_or(0));
         all.push(Derived { of, what: "memory for datagrams that wait", value });

@@ -45,7 +45,7 @@ pub mod units;
 mod value;
 
 pub use document::{LONGEST, MOST_SECTIONS};
-pub use effective::{Derived, derived};
+pub use effective::{Derived, RECEIVE_BUFFER, derived};
 pub use finding::{Finding, Place, Severity};
 pub use host::{Link, check_host};
 pub use model::{Bus, Connect, Destination, Incoming, Join, Listen, Node, Outgoing, Sequencer};
