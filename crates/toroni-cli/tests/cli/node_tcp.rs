@@ -1,7 +1,8 @@
 //! Nodes that are connected by TCP: real processes on the loopback interface.
 
 use crate::node::{file, refused, start};
-use crate::support::{Buses, LIMIT};
+use crate::node_observed::{address as metrics_address, metrics, with};
+use crate::support::{Buses, LIMIT, wait_until};
 use rustix::process::Signal;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -154,6 +155,40 @@ fn a_client_gets_only_what_its_patterns_match_and_losses_of_that() {
         unwanted.publish(7, 50);
     }
     checked.receive_all_to(wanted.next);
+    leave(client);
+    leave(server);
+}
+
+/// A frame is complete only after the delay, since these messages do not fill one.
+#[test]
+fn messages_wait_in_a_frame_for_as_long_as_the_file_says() {
+    let buses = Buses::new();
+    let address = address();
+    let [a, b] = ["a", "b"].map(|name| bus(&buses, name, 16 << 20));
+    let mut checked = Checked::new(&b);
+    let path =
+        file(&buses, "a", &(listen(address) + "batch_bytes = '64KiB'\nbatch_delay = '1s'\n"));
+    with(&path, "metrics = '127.0.0.1:0'");
+    let server = start(&buses, &path);
+    let client = start(&buses, &file(&buses, "b", &connect(address)));
+    client.wait_for_error("connected to");
+    let mut counted = Counted::new(&a, "t");
+    let begin = Instant::now();
+    for _ in 0..100 {
+        counted.publish(1, 50);
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    checked.receive_all_to(100);
+    let most = begin.elapsed().as_secs() + 1;
+    let metrics_of = metrics_address(&server);
+    let frames = || metrics(&metrics_of).value("toroni_net_tcp_frames_total", &[]);
+    wait_until("the frames are counted", || frames() >= Some(1.0));
+    let frames = frames().unwrap();
+    assert!(
+        frames <= toroni_testkit::units::as_f64(most),
+        "{frames} frames in {:?}",
+        begin.elapsed()
+    );
     leave(client);
     leave(server);
 }

@@ -154,6 +154,10 @@ pub struct Listen {
     pub latency_bound: Duration,
     /// How many bytes wait for one receiver at most.
     pub queue_bytes: u64,
+    /// The length at which a frame is complete.
+    pub batch_bytes: u64,
+    /// How long one that is not waits for more messages.
+    pub batch_delay: Duration,
     /// Whether the sender waits for the slowest receiver.
     pub waits_for_receivers: bool,
     /// How long one may hold it.
@@ -354,6 +358,8 @@ impl Listen {
             patterns: values.patterns("patterns")?,
             latency_bound: values.time("latency_bound")?,
             queue_bytes: values.number("queue_bytes")?,
+            batch_bytes: values.number("batch_bytes")?,
+            batch_delay: values.time("batch_delay")?,
             waits_for_receivers: values.text("pace")? == "receiver",
             hold_limit: values.time("hold_limit")?,
             stall: values.time("stall")?,

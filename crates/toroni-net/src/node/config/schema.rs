@@ -514,6 +514,19 @@ fn listen() -> Section {
             "What may wait for one receiver. A message may have half as many bytes, and at most 16 MiB",
         ),
         with(
+            "batch_bytes",
+            bytes(512, 64 * KIB),
+            "\"16KiB\"",
+            "The length at which a frame is complete. The node keeps as many bytes for each different set of patterns",
+        ),
+        with(
+            "batch_delay",
+            time(0, SECOND),
+            "\"0s\"",
+            "How long an incomplete frame waits for more messages, which adds to their age. 0 sends it as soon as no message \
+             is left",
+        ),
+        with(
             "pace",
             Kind::Choice(&["source", "receiver"]),
             "\"source\"",

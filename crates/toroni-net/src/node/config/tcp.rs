@@ -21,6 +21,8 @@ impl Listen {
             latency_bound_ns: ns(self.latency_bound),
             queue_bytes: self.queue_bytes,
             frame_memory_bytes: usual.frame_memory_bytes.max(self.queue_bytes.saturating_mul(2)),
+            batch_bytes: self.batch_bytes,
+            batch_delay_ns: ns(self.batch_delay),
             message_max_bytes: MESSAGE_MAX.min(self.queue_bytes / 2),
             hold_limit_ns: ns(self.hold_limit),
             stall_ns: ns(self.stall),
