@@ -5,7 +5,9 @@ use rustix::process::Signal;
 use serde_json::Value;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
+use std::os::unix::net::UnixDatagram;
 use std::process::{Output, Stdio};
+use std::time::{Duration, Instant};
 use toroni_testkit::Program;
 
 /// A file that suits every host with one interface.
@@ -216,6 +218,51 @@ pub(crate) fn start(buses: &Buses, path: &str) -> Program {
     let mut node = Program::start_with_ready_fd(buses.command(&["node", "--config", path]));
     node.wait_ready();
     node
+}
+
+/// An idle node sleeps for a second, if nothing else wakes it.
+#[test]
+fn systemd_hears_from_an_idle_node_within_its_watchdog_interval() {
+    const INTERVAL: Duration = Duration::from_millis(600);
+    let buses = Buses::new();
+    let systemd = UnixDatagram::bind(buses.path().join("notify")).unwrap();
+    systemd.set_read_timeout(Some(LIMIT)).unwrap();
+    let path = file(&buses, "a", &receiving(&group()));
+    let mut command = buses.command(&["node", "--config", &path]);
+    command.env("NOTIFY_SOCKET", buses.path().join("notify"));
+    command.env("WATCHDOG_USEC", INTERVAL.as_micros().to_string());
+    let mut node = Program::start_with_ready_fd(command);
+    node.wait_ready();
+    let heard = || {
+        let mut bytes = [0; 1_000];
+        loop {
+            let length = systemd.recv(&mut bytes).unwrap();
+            if bytes[..length].starts_with(b"WATCHDOG=1") {
+                return Instant::now();
+            }
+        }
+    };
+    // On a busy machine some come late, and a node that sleeps for a second is always late.
+    let begin = heard();
+    let mut last = begin;
+    loop {
+        let now = heard();
+        if now - last < INTERVAL {
+            break;
+        }
+        assert!(now - begin < LIMIT, "each came after more than {INTERVAL:?}");
+        last = now;
+    }
+    // One that stands still is not fed, and fed again when it runs. The socket may have some from before.
+    node.stop();
+    systemd.set_nonblocking(true).unwrap();
+    while systemd.recv(&mut [0; 1_000]).is_ok() {}
+    std::thread::sleep(2 * INTERVAL);
+    assert!(systemd.recv(&mut [0; 1_000]).is_err(), "a stopped process has said something");
+    systemd.set_nonblocking(false).unwrap();
+    node.resume();
+    heard();
+    crate::node_tcp::leave(node);
 }
 
 /// Both nodes die by SIGKILL in turn, also while nobody runs to take their place. Every message arrives once.

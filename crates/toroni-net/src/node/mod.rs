@@ -228,6 +228,7 @@ pub struct Node {
     losses_due: Monotonic,
     /// When it should have begun its turn at the latest.
     due: Option<Monotonic>,
+    longest_sleep_ns: u64,
     stalled: Option<u64>,
     /// When the last turn began.
     turned: Monotonic,
@@ -394,6 +395,7 @@ impl Node {
             losses: Vec::new(),
             losses_due: now.monotonic,
             due: None,
+            longest_sleep_ns: LONGEST_SLEEP_NS,
             stalled: None,
             turned: now.monotonic,
             _state: settings.state.clone(),
@@ -506,13 +508,19 @@ impl Node {
         next.or(Some(now.after(LONGEST_SLEEP_NS)))
     }
 
+    /// Sets how long [`Self::wait`] takes at most: 1 s or less.
+    pub fn set_longest_sleep(&mut self, longest: Duration) {
+        let longest = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX);
+        self.longest_sleep_ns = longest.min(LONGEST_SLEEP_NS);
+    }
+
     /// Sleeps until a socket, the bus, or `also` has something, or a timer is due.
     ///
     /// # Errors
     /// If it cannot wait.
     pub fn wait(&mut self, also: Option<BorrowedFd<'_>>) -> Result<(), NodeError> {
         let now = now().monotonic;
-        let left = self.due.map_or(0, |due| due.since(now)).min(LONGEST_SLEEP_NS);
+        let left = self.due.map_or(0, |due| due.since(now)).min(self.longest_sleep_ns);
         let mut watched: Vec<BorrowedFd<'_>> = also.into_iter().collect();
         for sending in &mut self.outlets {
             // A stream that is as far ahead as it may be waits for its rate, and one whose datagrams wait for the kernel for

@@ -166,6 +166,8 @@ pub(crate) fn serve(
         scheduling::realtime(priority).map_err(|error| refused(&error))?;
     }
     let watchdog = watchdog();
+    // A node that sleeps for longer would be late.
+    node.set_longest_sleep(watchdog.unwrap_or(Duration::MAX));
     // Fails if systemd did not start this process, or does not wait for it.
     let _ = sd_notify::notify(&[NotifyState::Ready]);
     ready.signal()?;
