@@ -6,6 +6,11 @@ use std::fmt::Write;
 use std::time::Duration;
 use toroni_testkit::units::count as grouped;
 
+/// What must have come to the hosts that lose no more than the others, while nodes died.
+const LEAST_MEANWHILE: f64 = 0.9;
+/// In less time, a single node that starts slowly decides.
+const JUDGED_FROM: Duration = Duration::from_secs(60);
+
 /// All of it.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
@@ -66,6 +71,17 @@ impl Figures {
             self.receivers.iter().flat_map(|receiver| receiver.violations.clone()).collect();
         if !self.is_orderly {
             violations.push("a node did not end in order after SIGTERM".to_owned());
+        }
+        if self.duration >= JUDGED_FROM {
+            let good = self.receivers.split_last().map_or(&[][..], |(_crybaby, good)| good);
+            let few = good.iter().enumerate().filter(|(_, one)| one.meanwhile < LEAST_MEANWHILE);
+            violations.extend(few.map(|(host, one)| {
+                format!(
+                    "only {:.2} % came to host {host} while nodes died, and {:.0} % should",
+                    100.0 * one.meanwhile,
+                    100.0 * LEAST_MEANWHILE
+                )
+            }));
         }
         violations
     }
@@ -142,5 +158,35 @@ impl Figures {
             "receivers": self.receivers.iter().map(receiver).collect::<Vec<_>>(),
             "violations": self.violations(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn received(meanwhile: f64) -> Received {
+        Received {
+            messages: 0,
+            meanwhile,
+            missing: 0,
+            overwritten: 0,
+            reports: [0; 3],
+            latency_ns: [0; 3],
+            counts: [0; Kind::ALL.len()],
+            violations: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_good_host_that_got_little_is_a_violation_unless_the_soak_was_short() {
+        let mut figures = Figures { is_orderly: true, duration: JUDGED_FROM, ..Figures::default() };
+        figures.receivers = [0.95, 0.9, 0.5].map(received).to_vec();
+        assert_eq!(figures.violations(), [""; 0], "the last one is the crybaby");
+        figures.receivers[1].meanwhile = 0.89;
+        let wanted = "only 89.00 % came to host 1 while nodes died, and 90 % should";
+        assert_eq!(figures.violations(), [wanted]);
+        figures.duration = Duration::from_secs(59);
+        assert_eq!(figures.violations(), [""; 0]);
     }
 }
