@@ -7,6 +7,7 @@
 //! - [`process`]: a child process that is killed with its parent, for code that handles errors.
 //! - [`program`]: the same for tests. It panics on each failure, and shows what the child printed.
 //! - [`lines`]: reads lines from children without blocking.
+//! - [`long`]: whether tests may take longer than usual.
 //! - `network`, with the feature of that name: hosts that are network namespaces, and a switch with faults between them.
 //! - [`order`]: checks that messages are complete, not doubled and in order.
 //! - [`port`]: ports at which nothing listens.
@@ -23,6 +24,7 @@ pub mod allocations;
 pub mod crash;
 pub mod directory;
 pub mod lines;
+pub mod long;
 #[cfg(feature = "network")]
 pub mod network;
 pub mod order;

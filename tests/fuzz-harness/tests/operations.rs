@@ -42,7 +42,7 @@ fn lists_from_a_seed_do_to_a_bus_what_they_do_to_the_model() {
     let seed = toroni_testkit::random::seed_or_else(|| 20_260_101);
     let mut tally = Tally::default();
     // Some mutants of the library need many lists to be noticed.
-    let lists = if std::env::var_os("TORONI_LONG_TESTS").is_some() { 400 } else { 40 };
+    let lists = u64::from(toroni_testkit::long::repetitions(40, 400));
     for number in 0..lists {
         tally = tally.plus(perform(&Scenario::from_seed(seed + number, 150)));
     }

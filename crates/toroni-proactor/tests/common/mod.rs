@@ -224,5 +224,5 @@ pub(crate) fn pattern(length: usize) -> Vec<u8> {
 
 /// Returns how often to repeat something: `usual` times, or `whole` times with `TORONI_LONG_TESTS=1`.
 pub(crate) fn repetitions(usual: u32, whole: u32) -> u32 {
-    if std::env::var_os("TORONI_LONG_TESTS").is_some_and(|it| it == "1") { whole } else { usual }
+    toroni_testkit::long::repetitions(usual, whole)
 }
