@@ -41,6 +41,8 @@ pub enum Reach {
     Udp,
     /// UDP datagrams to this port.
     UdpTo(u16),
+    /// Packets of more than so many bytes. If all of them are lost, that is the MTU on the way.
+    LongerThan(usize),
 }
 
 /// Which frames vanish.
@@ -126,6 +128,7 @@ impl Faults {
             Reach::Everything => true,
             Reach::Udp => frame::udp(bytes).is_some(),
             Reach::UdpTo(port) => frame::udp(bytes).is_some_and(|udp| udp.destination_port == port),
+            Reach::LongerThan(most) => bytes.len() > frame::ETHERNET + most,
         }
     }
 

@@ -5,6 +5,9 @@ use std::net::Ipv4Addr;
 /// The largest header of Ethernet that the switch meets: two addresses, a tag and the type.
 pub(super) const HEADER: usize = 18;
 
+/// The header of Ethernet without a tag.
+pub(super) const ETHERNET: usize = 14;
+
 const IPV4: [u8; 2] = [0x08, 0x00];
 const IPV6: [u8; 2] = [0x86, 0xdd];
 const IGMP: u8 = 2;

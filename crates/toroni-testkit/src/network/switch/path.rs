@@ -133,7 +133,6 @@ impl Path {
     }
 
     fn corrupt(&mut self, number: u64, frame: Frame) -> Frame {
-        const ETHERNET: usize = 14;
         let corruption = self.faults.corruption;
         if !self.draws.happens(number, Purpose::Corruption, corruption.probability) {
             return frame;
@@ -148,7 +147,7 @@ impl Path {
                 _ => return frame,
             }
         } else {
-            ETHERNET..frame.len()
+            frame::ETHERNET..frame.len()
         };
         if bytes.is_empty() {
             return frame;

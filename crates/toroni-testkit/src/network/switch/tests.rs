@@ -349,9 +349,15 @@ fn what_waits_is_bounded() {
 
 #[test]
 fn faults_reach_only_what_they_are_meant_for() {
-    for (reach, reached) in
-        [(Reach::Everything, 2), (Reach::Udp, 1), (Reach::UdpTo(4479), 1), (Reach::UdpTo(4480), 0)]
-    {
+    // A datagram of 8 bytes is a packet of 36, and a report one of 28.
+    for (reach, reached) in [
+        (Reach::Everything, 2),
+        (Reach::Udp, 1),
+        (Reach::UdpTo(4479), 1),
+        (Reach::UdpTo(4480), 0),
+        (Reach::LongerThan(35), 1),
+        (Reach::LongerThan(36), 0),
+    ] {
         let faults = Faults { reach, loss: Loss::Bernoulli(1.0), ..Faults::default() };
         let mut rig = Rig::with(13, 0, Direction::In, &faults);
         rig.send(0, &numbered(1, 0));
