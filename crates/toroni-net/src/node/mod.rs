@@ -198,6 +198,8 @@ pub enum Event {
     Stranger(Stranger),
     /// A journal cannot be written: a restart would begin at an earlier checkpoint.
     Journal(io::Error),
+    /// A journal can be written again. So many checkpoints failed since the last one.
+    JournalAgain(u64),
     /// Messages that were reported as lost since the last such event, and where their datagrams may have gone.
     Lost(Lost, Attribution),
     /// A part of the way that the node measures took longer than its budget.
@@ -246,6 +248,10 @@ struct Sending {
     /// What was packed at some time, and will have been sent later: the next checkpoint.
     mark: Option<Packed>,
     journal_error: Option<io::Error>,
+    /// How many checkpoints failed since the last one,
+    journal_failures: u64,
+    /// and how many had failed when one could be written again.
+    journal_recovery: Option<u64>,
 }
 
 /// A place in a stream: the datagrams before `lead` have all messages of the bus before `sequence`.
@@ -291,7 +297,17 @@ impl Sending {
         let sent = if unsent >= packed.lead { packed } else { mark };
         if unsent >= sent.lead && journal.is_due(now) {
             point(CrashPoint::BeforeCheckpoint);
-            self.journal_error = journal.note(now, sent.sequence).err();
+            match journal.note(now, sent.sequence) {
+                Ok(()) => {
+                    let failures = std::mem::take(&mut self.journal_failures);
+                    let recovery = Some(failures).filter(|_| failures > 0);
+                    self.journal_recovery = recovery.or(self.journal_recovery);
+                }
+                Err(error) => {
+                    self.journal_failures += 1;
+                    self.journal_error = Some(error);
+                }
+            }
             point(CrashPoint::AfterCheckpoint);
             self.mark = None;
         }
@@ -369,6 +385,8 @@ impl Node {
                 journal,
                 mark: None,
                 journal_error: None,
+                journal_failures: 0,
+                journal_recovery: None,
             })
         });
         let outlets = outlets.collect::<Result<_, NodeError>>()?;
@@ -572,9 +590,13 @@ impl Node {
         if let Some(refused) = self.link.recovery() {
             return Some(Event::SentAgain(refused));
         }
-        for Sending { stream, outlet, journal_error, .. } in &mut self.outlets {
+        for sending in &mut self.outlets {
+            let Sending { stream, outlet, journal_error, journal_recovery, .. } = sending;
             if let Some(error) = journal_error.take() {
                 return Some(Event::Journal(error));
+            }
+            if let Some(failures) = journal_recovery.take() {
+                return Some(Event::JournalAgain(failures));
             }
             if let Some(event) = outlet.sender().poll_event() {
                 return Some(Event::Sender(*stream, event));

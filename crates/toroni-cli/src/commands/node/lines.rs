@@ -67,6 +67,12 @@ impl Lines {
                     format!("cannot write the journal: {error}; a restart would send more again");
                 Line::new(Level::Warn, "journal", text)
             }
+            Event::JournalAgain(failures) => {
+                let text = format!(
+                    "writes the journal again: {failures} checkpoints could not be written"
+                );
+                Line::new(Level::Info, "journal_again", text).with("failures", failures)
+            }
             Event::Stalled(ns) => {
                 let ms = ns / 1_000_000;
                 let text = format!("this process did not run for {ms} ms");

@@ -231,6 +231,7 @@ impl Notices {
             | Event::Moved(_)
             | Event::Stranger(_)
             | Event::Journal(_)
+            | Event::JournalAgain(_)
             | Event::Stalled(_) => {}
         }
     }
