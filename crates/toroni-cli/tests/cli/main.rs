@@ -49,6 +49,8 @@ mod node_policies;
 mod node_restart;
 #[cfg(feature = "net")]
 mod node_settings;
+#[cfg(all(feature = "net", feature = "metrics"))]
+mod node_suite;
 #[cfg(feature = "net")]
 mod node_tcp;
 #[cfg(feature = "metrics")]

@@ -12,26 +12,27 @@ use toroni_testkit::Program;
 use toroni_testkit::network::switch::{Corruption, Direction, Faults, Loss, Reordering};
 use toroni_testkit::network::{Network, Setup};
 
-const SENDING: &str = "[[send]]\nstream = 1\npatterns = ['**']\ndata_rate = '40Mbit/s'\n";
-const RECEIVING: &str = "[[receive]]\n";
+pub(crate) const SENDING: &str =
+    "[[send]]\nstream = 1\npatterns = ['**']\ndata_rate = '40Mbit/s'\n";
+pub(crate) const RECEIVING: &str = "[[receive]]\n";
 /// Repairs may take as long as a busy machine makes them take.
-const PATIENT: &str = "generation = '9s'\n";
-const BYTES: usize = 500;
+pub(crate) const PATIENT: &str = "generation = '9s'\n";
+pub(crate) const BYTES: usize = 500;
 /// More than a socket has room for.
 const MISSED_WHILE_STOPPED: u64 = 20_000;
-const FROM: usize = 0;
-const TO: usize = 1;
+pub(crate) const FROM: usize = 0;
+pub(crate) const TO: usize = 1;
 
 /// A host that sends, and a host that receives.
-struct Scene {
-    network: Network,
-    buses: Buses,
-    counted: Counted,
-    checked: Checked,
+pub(crate) struct Scene {
+    pub(crate) network: Network,
+    pub(crate) buses: Buses,
+    pub(crate) counted: Counted,
+    pub(crate) checked: Checked,
 }
 
 impl Scene {
-    fn new(setup: Setup, seed: u64) -> Option<Self> {
+    pub(crate) fn new(setup: Setup, seed: u64) -> Option<Self> {
         let network = setup.switched(seed)?;
         let buses = Buses::new();
         let [a, b] = ["a", "b"].map(|name| bus(&buses, name, 32 << 20));
@@ -40,7 +41,7 @@ impl Scene {
     }
 
     /// Starts a node on a host, with more keys below `[node]`.
-    fn node(&self, host: usize, name: &str, keys: &str, sections: &str) -> Program {
+    pub(crate) fn node(&self, host: usize, name: &str, keys: &str, sections: &str) -> Program {
         let path = file(&self.buses, name, sections);
         let text = std::fs::read_to_string(&path).unwrap();
         let legs = if self.network.hosts[host].enter(|| has_interface("eth1")) {
@@ -54,7 +55,7 @@ impl Scene {
     }
 
     /// Starts the sender and the receiver, and lets them meet.
-    fn pair(&mut self, keys: &str, more: &str) -> [Program; 2] {
+    pub(crate) fn pair(&mut self, keys: &str, more: &str) -> [Program; 2] {
         let sender = self.node(FROM, "a", keys, &(SENDING.to_owned() + more));
         let receiver = self.node(TO, "b", keys, &(RECEIVING.to_owned() + more));
         receiver.wait_for_error("follows stream 1 of ");
@@ -64,7 +65,7 @@ impl Scene {
 
     /// Publishes messages, and wants all of them. Never more are on the way than a socket has room for: not every receiver
     /// can ask for what it has no room for, and on a busy machine it may not run for long.
-    fn pass(&mut self, count: u64) {
+    pub(crate) fn pass(&mut self, count: u64) {
         for _ in (0..count).step_by(100) {
             self.counted.publish(100, BYTES);
             self.checked.receive_all_to(self.counted.next);
@@ -72,13 +73,13 @@ impl Scene {
     }
 
     /// Publishes messages after those that may be lost, until nothing is missing any more that was not reported.
-    fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         self.counted.publish(100, BYTES);
         self.checked.receive_to(self.counted.next);
         self.pass(500);
     }
 
-    fn key(&self, name: &str, byte: u8) {
+    pub(crate) fn key(&self, name: &str, byte: u8) {
         let path = self.buses.path().join(name);
         std::fs::write(&path, [byte; 32]).unwrap();
         std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();

@@ -41,20 +41,20 @@ pub(crate) fn metrics(address: &str) -> Samples {
 }
 
 /// Follows the notices of the realm, from the oldest on.
-struct Notices {
+pub(crate) struct Notices {
     process: Process,
     seen: Vec<(String, Value)>,
 }
 
 impl Notices {
-    fn new(buses: &Buses) -> Self {
+    pub(crate) fn new(buses: &Buses) -> Self {
         wait_until("the bus of notices exists", || buses.path().join("node.test").exists());
         let arguments = ["sub", "--bus", "node.test", "**", "--from", "oldest", "--json"];
         Self { process: Process::start(&mut buses.command(&arguments)), seen: Vec::new() }
     }
 
     /// Waits for a notice of a node on a topic, and returns it.
-    fn wait(&mut self, topic: &str, condition: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) fn wait(&mut self, topic: &str, condition: impl Fn(&Value) -> bool) -> Value {
         loop {
             let found = self.seen.iter().find(|(on, notice)| on == topic && condition(notice));
             if let Some((_, notice)) = found {
