@@ -570,6 +570,24 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ],
     },
     Mutant {
+        name: "threads_at_work_do_not_look",
+        mistake: "a thread that always has work in its own shard never looks at the others",
+        noticed_by: &[
+            Proactor("shards::a_busy_thread_serves_all_shards"),
+            Proactor("shards::a_busy_thread_takes_over_from_one_that_blocks"),
+        ],
+    },
+    Mutant {
+        name: "no_look_is_a_tick",
+        mistake: "a thread that is about to wait does not see that nothing has been taken in another shard since the last tick",
+        noticed_by: &[Proactor("shards::one_thread_serves_all_shards_if_the_others_block")],
+    },
+    Mutant {
+        name: "the_first_shard_is_helped",
+        mistake: "of several shards that need help, it is always the same that gets it",
+        noticed_by: &[Proactor("shards::shards_that_need_help_take_turns")],
+    },
+    Mutant {
         name: "a_call_before_the_wait_is_forgotten",
         mistake: "a thread that is called between its look at the other shards and its wait does not look again",
         noticed_by: &[Proactor("shards::a_call_between_a_look_and_the_wait_is_heard")],

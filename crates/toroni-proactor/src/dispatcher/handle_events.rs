@@ -97,6 +97,9 @@ impl Locked<'_> {
             }
             if self.dispatcher.is_check_due() {
                 self.check_engines();
+                if let Some(shard) = self.look_at_work() {
+                    return Served::Elsewhere(Advice::Help(shard));
+                }
             }
             if self.has_work() {
                 self.end_lookout(&mut visit.lookout);
@@ -120,6 +123,9 @@ impl Locked<'_> {
             let Wait::Until(mut deadline) = visit.end.wait() else {
                 self.end_lookout(&mut visit.lookout);
                 self.check_engines();
+                if let Some(shard) = self.look_at_work() {
+                    return Served::Elsewhere(Advice::Help(shard));
+                }
                 let handled = self.process_completed(true, until, run);
                 return if handled > 0 { Served::Handled(handled) } else { Served::TimedOut };
             };

@@ -87,7 +87,7 @@ pub(crate) struct Dispatcher {
     pub(crate) is_called: bool,
     /// A thread of another shard is to be called when the lock is released.
     pub(crate) calls: bool,
-    /// `taken` when a thread of another shard last looked.
+    /// `taken` at the last tick of a thread of another shard, or when one last helped here.
     pub(crate) seen: u64,
     /// The number of results taken and operations attempted, since the beginning.
     taken: u64,

@@ -3,10 +3,15 @@
 //!
 //! 1. A thread *looks* at all other shards before it waits, and helps where something stands still.
 //! 2. While others are at work, one waiting thread *ticks*: it looks again every [`TICK`], and helps where
-//!    nothing has been taken since it looked last, where handlers sleep, or where more waits than the threads there
+//!    nothing has been taken since the last tick, where handlers sleep, or where more waits than the threads there
 //!    will finish soon.
 //! 3. A thread that leaves work behind, or brings work to a shard in which no thread waits, *calls* a waiting thread
 //!    of another shard, unless one ticks. The called thread looks. One that stops ticking calls, too.
+//! 4. If no thread waits, a thread at work looks when it has checked its engines, if that look is a tick. So a thread that
+//!    always has work in its own shard serves the others, too.
+//!
+//! A look is a tick if the last tick, of any thread, was at least [`TICK`] ago. So threads that never wait as long as that
+//! tick, too. Shards that need help take turns.
 //!
 //! No call is lost between the look of a thread and its wait: it is *out* from before its look until it has work,
 //! and a call to a shard with a thread that is out is left there, under that shard's lock, for it to find.
@@ -17,7 +22,7 @@ use crate::dispatcher::TICK;
 use crate::hook::{Point, mutant, point};
 use crate::lock::Locked;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What a thread remembers between its looks.
 #[derive(Default)]
@@ -29,8 +34,6 @@ pub(crate) struct Lookout {
     minds_timer: bool,
     /// The result of its last look, if it has not waited since: until when it may wait.
     may_wait: Option<Option<Instant>>,
-    /// Until when it has last waited at most.
-    until: Option<Instant>,
 }
 
 /// What a thread does after a look.
@@ -44,6 +47,16 @@ pub(crate) enum Advice {
     Help(Shard),
     /// Makes this shard its own.
     Move(Shard),
+}
+
+/// How a thread looks at another shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Look {
+    /// Soon after a tick.
+    Between,
+    Tick,
+    /// It is a tick, too, and the thread has work in its own shard.
+    AtWork,
 }
 
 /// What a shard needs of a thread of another one.
@@ -96,10 +109,14 @@ impl Core {
         true
     }
 
-    /// Returns what this shard needs. `has_ticked`: the last look was a tick ago, and by the same thread.
-    fn need(&mut self, has_ticked: bool) -> Need {
+    /// Returns what this shard needs.
+    fn need(&mut self, look: Look) -> Need {
         let taken = self.dispatcher.taken();
-        let gets_on = std::mem::replace(&mut self.dispatcher.seen, taken) != taken;
+        let gets_on = self.dispatcher.seen != taken;
+        let is_tick = look != Look::Between;
+        if is_tick {
+            self.dispatcher.seen = taken;
+        }
         if self.dispatcher.out > 0 {
             // A thread waits here. While there is work, the same thread had better go on ticking.
             return if gets_on { Need::Tick } else { Need::Nothing };
@@ -107,7 +124,7 @@ impl Core {
         if mutant("nobody_helps") {
             return Need::Nothing;
         }
-        let stands_still = has_ticked && !gets_on;
+        let stands_still = is_tick && !gets_on;
         if stands_still {
             // Its handlers have not returned.
             self.end_local_runs();
@@ -116,10 +133,11 @@ impl Core {
         let has_work = self.has_work() || next.is_some_and(|next| next <= Instant::now());
         let wants_leader = self.wants_leader().is_some();
         let threads = self.dispatcher.at_work();
-        let is_too_much = has_ticked && !self.finish_sooner(threads);
-        if has_work
-            && (threads == 0 || stands_still || self.dispatcher.handlers_sleep_now() || is_too_much)
-        {
+        let is_too_much = is_tick && !self.finish_sooner(threads);
+        // A thread at work has enough to do in its own shard.
+        let is_for_others = look != Look::AtWork
+            && (threads == 0 || self.dispatcher.handlers_sleep_now() || is_too_much);
+        if has_work && (stands_still || is_for_others) {
             return Need::Help;
         }
         if wants_leader && stands_still {
@@ -143,7 +161,6 @@ impl Locked<'_> {
         if let Some(until) = lookout.may_wait.take()
             && !was_called
         {
-            lookout.until = until;
             return Advice::Wait(until);
         }
         if !lookout.is_out {
@@ -164,6 +181,24 @@ impl Locked<'_> {
                 Advice::Again
             }
             other => other,
+        }
+    }
+
+    /// Called when this thread, which is at work, has checked its engines. Returns a shard that needs help, if no other
+    /// thread finds out.
+    pub(crate) fn look_at_work(&mut self) -> Option<Shard> {
+        let group = &*self.group;
+        if group.is_only
+            || group.waiting.load(Ordering::SeqCst) > 0
+            || mutant("threads_at_work_do_not_look")
+            || !group.begin_tick()
+        {
+            return None;
+        }
+        let (shards, own) = (self.shards(), self.number());
+        match self.unlocked(|| shards.greatest_need(own, Look::AtWork)) {
+            (Need::Help | Need::Thread, shard) => Some(shard),
+            _ => None,
         }
     }
 
@@ -195,6 +230,8 @@ impl Locked<'_> {
         self.expire_timers();
         self.check_engines();
         let handled = self.process_completed(true, until, lent.run());
+        // A tick asks what the threads of this shard have taken.
+        self.dispatcher.seen = self.dispatcher.taken();
         self.leave(lent.run());
         handled
     }
@@ -214,21 +251,21 @@ impl Shards {
     /// Helps in all shards but this one. For a thread that may not wait.
     pub(super) fn help_all(&self, own: Shard, until: Option<&AtomicBool>) -> usize {
         let others = self.numbers().filter(|shard| *shard != own);
-        others.map(|shard| self.help(shard, until)).find(|handled| *handled > 0).unwrap_or(0)
+        others.map(|shard| self.help(shard, until)).sum()
     }
 
     /// Looks at all shards but this thread's own one. No shard is locked.
     fn look(&self, own: Shard, lookout: &mut Lookout, was_called: bool, is_idle: bool) -> Advice {
-        let mut has_ticked =
-            lookout.ticks && lookout.until.take().is_some_and(|until| until <= Instant::now());
         let takes_turn =
             |ticks: &mut bool| *ticks = *ticks || !self.group.ticking.swap(true, Ordering::SeqCst);
         takes_turn(&mut lookout.ticks);
         if !lookout.ticks && !was_called {
             return Advice::Wait(None);
         }
+        let is_tick = self.group.begin_tick() && !mutant("no_look_is_a_tick");
+        let mut look = if is_tick { Look::Tick } else { Look::Between };
         loop {
-            match self.greatest_need(own, has_ticked) {
+            match self.greatest_need(own, look) {
                 (Need::Thread, shard) if is_idle => return Advice::Move(shard),
                 (Need::Help | Need::Thread, shard) => return Advice::Help(shard),
                 (Need::Tick, _) => {
@@ -239,7 +276,7 @@ impl Shards {
                 _ if lookout.ticks => {
                     lookout.ticks = false;
                     self.group.ticking.store(false, Ordering::SeqCst);
-                    has_ticked = false;
+                    look = Look::Between;
                 }
                 (Need::Timer(due), _) => {
                     lookout.minds_timer = true;
@@ -250,13 +287,19 @@ impl Shards {
         }
     }
 
-    /// Returns the greatest need of another shard.
-    fn greatest_need(&self, own: Shard, has_ticked: bool) -> (Need, Shard) {
+    /// Returns the greatest need of another shard. Those that need help take turns.
+    fn greatest_need(&self, own: Shard, look: Look) -> (Need, Shard) {
         let mut greatest = (Need::Nothing, own);
-        for shard in self.numbers().filter(|shard| *shard != own) {
-            let need = self.lock(shard).need(has_ticked);
+        let last = self.group.helped.load(Ordering::Relaxed);
+        let is_after = |shard: &Shard| *shard > last && !mutant("the_first_shard_is_helped");
+        let (after, before) = (self.numbers().filter(is_after), self.numbers());
+        for shard in after.chain(before.filter(|shard| !is_after(shard))).filter(|it| *it != own) {
+            let need = self.lock(shard).need(look);
             greatest = match (greatest.0, need) {
-                (_, Need::Help | Need::Thread) => return (need, shard),
+                (_, Need::Help | Need::Thread) => {
+                    self.group.helped.store(shard, Ordering::Relaxed);
+                    return (need, shard);
+                }
                 (Need::Tick, _) | (_, Need::Nothing) => greatest,
                 (Need::Timer(before), Need::Timer(due)) if before <= due => greatest,
                 _ => (need, shard),
@@ -268,7 +311,26 @@ impl Shards {
 
 impl Group {
     pub(crate) fn new(shards: usize) -> Self {
-        Self { is_only: shards <= 1, ticking: AtomicBool::new(false), waiting: 0.into() }
+        Self {
+            is_only: shards <= 1,
+            ticking: AtomicBool::new(false),
+            waiting: 0.into(),
+            began: Instant::now(),
+            ticked_ns: 0.into(),
+            helped: 0.into(),
+        }
+    }
+
+    /// Returns whether the look that this thread begins is a tick. Of several looks at the same time, one is.
+    fn begin_tick(&self) -> bool {
+        let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let now = nanoseconds(self.began.elapsed());
+        let last = self.ticked_ns.load(Ordering::Relaxed);
+        now.saturating_sub(last) >= nanoseconds(TICK)
+            && self
+                .ticked_ns
+                .compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
     }
 
     pub(crate) fn is_only(&self) -> bool {

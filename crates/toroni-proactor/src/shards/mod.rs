@@ -16,9 +16,9 @@ use crate::hook::mutant;
 use crate::lock::{Lock, Locked};
 use crate::operation::Request;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The number of a shard.
 pub(crate) type Shard = u16;
@@ -43,6 +43,11 @@ pub(crate) struct Group {
     ticking: AtomicBool,
     /// The number of threads that wait, or are about to.
     waiting: AtomicUsize,
+    began: Instant,
+    /// When a thread last ticked, in nanoseconds since the beginning.
+    ticked_ns: AtomicU64,
+    /// The shard that was found to need help last.
+    helped: AtomicU16,
 }
 
 /// What a shard has left to do in others when its lock is released.

@@ -1,19 +1,20 @@
 //! Several shards: what is promised for a proactor holds over all of them.
 
 use crate::dispatcher::After;
-use crate::operation::{Completion, Done, OperationKind};
+use crate::operation::{Completion, Done, OperationKind, Request};
 use crate::shards::Shard;
 use crate::tests::common::*;
 use crate::{
     BufResult, Config, OperationError, Proactor, ProcessorConfig, ProcessorType, ProviderType,
-    Stream, WaitType,
+    Stream, WaitType, WeakProactor,
 };
 use std::cell::RefCell;
 use std::io::Write;
 use std::net::TcpStream;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const SHARDS: Shard = 3;
 
@@ -373,5 +374,154 @@ fn who_ticks_and_gets_work_leaves_the_ticks_to_another() {
             peer.write_all(b"x").unwrap();
             assert_eq!(next(&results), Ok(1), "{:?}", proactor.effective());
         }
+    });
+}
+
+/// How a thread always has something to do in its own shard.
+#[derive(Clone, Copy, Debug)]
+enum Busy {
+    /// Each handler posts the next, so the thread never waits.
+    Posts,
+    /// It waits, but never as long as a tick.
+    Timers,
+}
+
+/// Keeps the threads that serve a shard busy until this is dropped.
+struct Occupied(Arc<AtomicBool>);
+
+impl Occupied {
+    fn new(proactor: &Proactor, shard: Shard, how: Busy) -> Self {
+        fn again(proactor: WeakProactor, shard: Shard, how: Busy, is_over: Arc<AtomicBool>) {
+            let Some(strong) = proactor.upgrade() else { return };
+            if is_over.load(Ordering::Relaxed) {
+                return;
+            }
+            let next = move || again(proactor, shard, how, is_over);
+            let mut core = strong.inner().shards.lock(shard);
+            match how {
+                Busy::Posts => core.post(Box::new(Call(next)), After::Posted),
+                Busy::Timers => {
+                    let key = core.pool.create(Request::timer(), Some(Box::new(Call(next))));
+                    core.start_timer(key, Instant::now() + Duration::from_micros(100));
+                }
+            }
+        }
+
+        let is_over = Arc::new(AtomicBool::new(false));
+        again(proactor.downgrade(), shard, how, Arc::clone(&is_over));
+        Self(is_over)
+    }
+}
+
+impl Drop for Occupied {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Calls many short handlers, so that the shard knows that its handlers do not sleep.
+fn make_known(proactor: &Proactor, shard: Shard) {
+    for _ in 0..1000 {
+        let mut core = proactor.inner().shards.lock(shard);
+        core.post(Box::new(Call(|| {})), After::Posted);
+        drop(core);
+        handle_in(proactor, shard);
+    }
+    assert!(!proactor.inner().shards.lock(shard).dispatcher.handlers_sleep_now());
+}
+
+/// Lets a byte, a post and a timer come to a shard. Each has to arrive.
+fn everything_arrives_in(proactor: &Proactor, shard: Shard, pair: &mut (Stream, TcpStream)) {
+    let (done, results) = channel();
+    let tell = done.clone();
+    let handler = move |BufResult(result, _)| tell.send(result).unwrap();
+    pair.0.read(vec![0; 1], handler).unwrap();
+    // Until it waits.
+    std::thread::sleep(Duration::from_millis(1));
+    pair.1.write_all(b"x").unwrap();
+    assert_eq!(next(&results), Ok(1), "shard {shard}, {:?}", proactor.effective());
+    let tell = done.clone();
+    let posted = Call(move || tell.send(Ok(2)).unwrap());
+    proactor.inner().shards.lock(shard).post(Box::new(posted), After::Posted);
+    assert_eq!(next(&results), Ok(2), "shard {shard}, {:?}", proactor.effective());
+    proactor.inner().shards.settle(shard);
+    let timer = move |result: Result<(), OperationError>| done.send(result.map(|()| 3)).unwrap();
+    proactor.timer(Duration::from_millis(1), timer).unwrap();
+    assert_eq!(next(&results), Ok(3), "shard {shard}, {:?}", proactor.effective());
+}
+
+/// The only thread has no time to wait for the others.
+#[test]
+fn a_busy_thread_serves_all_shards() {
+    each(|proactor| {
+        let mut pairs: Vec<_> = (0..SHARDS).map(|shard| stream_of(proactor, shard)).collect();
+        (0..SHARDS).for_each(|shard| make_known(proactor, shard));
+        for how in [Busy::Posts, Busy::Timers] {
+            let _occupied = Occupied::new(proactor, 0, how);
+            let _crew = Crew::new(proactor, 1);
+            for _ in 0..repetitions(5, 50) {
+                for shard in 1..SHARDS {
+                    everything_arrives_in(proactor, shard, &mut pairs[usize::from(shard)]);
+                }
+            }
+        }
+    });
+}
+
+/// Two of three shards always have something to do.
+#[test]
+fn shards_that_need_help_take_turns() {
+    each(|proactor| {
+        let mut pair = stream_of(proactor, 2);
+        (0..SHARDS).for_each(|shard| make_known(proactor, shard));
+        for how in [Busy::Posts, Busy::Timers] {
+            let _occupied = [0, 1].map(|shard| Occupied::new(proactor, shard, how));
+            let _crew = Crew::new(proactor, 1);
+            (0..repetitions(5, 50)).for_each(|_| everything_arrives_in(proactor, 2, &mut pair));
+        }
+    });
+}
+
+/// The thread of a shard is in a handler that does not return, and the other one is busy in its own.
+#[test]
+fn a_busy_thread_takes_over_from_one_that_blocks() {
+    each(|proactor| {
+        let mut pair = stream_of(proactor, 1);
+        for how in [Busy::Posts, Busy::Timers] {
+            (0..SHARDS).for_each(|shard| make_known(proactor, shard));
+            proactor.inner().shards.settle(2);
+            let crew = Crew::new(proactor, 2);
+            until(|| proactor.inner().shards.present_in() == [1, 1, 0]);
+            let (begun, begins) = channel();
+            let (end, ends) = channel::<()>();
+            let block = Call(move || {
+                begun.send(()).unwrap();
+                let _ = ends.recv();
+            });
+            proactor.inner().shards.lock(1).post(Box::new(block), After::Posted);
+            next(&begins);
+            let occupied = Occupied::new(proactor, 0, how);
+            (0..repetitions(5, 50)).for_each(|_| everything_arrives_in(proactor, 1, &mut pair));
+            drop(occupied);
+            drop(end);
+            drop(crew);
+        }
+    });
+}
+
+/// A program that never waits asks again and again.
+#[test]
+fn a_thread_that_only_polls_serves_all_shards() {
+    each(|proactor| {
+        (0..SHARDS).for_each(|shard| make_known(proactor, shard));
+        let _occupied = [0, 1].map(|shard| Occupied::new(proactor, shard, Busy::Posts));
+        let (done, results) = channel();
+        let posted = Call(move || done.send(()).unwrap());
+        proactor.inner().shards.lock(2).post(Box::new(posted), After::Posted);
+        proactor.inner().shards.settle(0);
+        until(|| {
+            proactor.handle_events(Some(Duration::ZERO));
+            results.try_recv().is_ok()
+        });
     });
 }
