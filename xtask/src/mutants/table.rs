@@ -588,6 +588,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: &[Proactor("shards::shards_that_need_help_take_turns")],
     },
     Mutant {
+        name: "a_handler_moves",
+        mistake: "a handler that handles events takes its thread to another shard, which it cannot leave its own for",
+        noticed_by: &[Proactor(
+            "shards::a_handler_that_handles_events_helps_a_shard_without_a_thread",
+        )],
+    },
+    Mutant {
         name: "a_call_before_the_wait_is_forgotten",
         mistake: "a thread that is called between its look at the other shards and its wait does not look again",
         noticed_by: &[Proactor("shards::a_call_between_a_look_and_the_wait_is_heard")],

@@ -168,7 +168,9 @@ impl Locked<'_> {
             self.dispatcher.out += 1;
             self.group.waiting.fetch_add(1, Ordering::SeqCst);
         }
-        let is_idle = self.has_nothing_to_wait_for();
+        // A handler that handles events stays in its shard.
+        let may_move = !self.is_in_handler() || mutant("a_handler_moves");
+        let is_idle = may_move && self.has_nothing_to_wait_for();
         let (shards, own) = (self.shards(), self.number());
         let advice = self.unlocked(|| {
             let advice = shards.look(own, lookout, was_called, is_idle);

@@ -525,3 +525,27 @@ fn a_thread_that_only_polls_serves_all_shards() {
         });
     });
 }
+
+/// It cannot move to the shard without a thread, as an idle thread does.
+#[test]
+fn a_handler_that_handles_events_helps_a_shard_without_a_thread() {
+    each(|proactor| {
+        let (stream, mut peer) = stream_of(proactor, 1);
+        proactor.inner().shards.settle(2);
+        let _crew = Crew::new(proactor, 1);
+        for _ in 0..repetitions(5, 50) {
+            let (done, results) = channel();
+            let (weak, stream) = (proactor.downgrade(), stream.clone());
+            let wait = Call(move || {
+                let proactor = weak.upgrade().unwrap();
+                let read = proactor.block_on(stream.read_async(vec![0; 1]));
+                done.send(read.map(|BufResult(result, _)| result)).unwrap();
+            });
+            proactor.inner().shards.lock(0).post(Box::new(wait), After::Posted);
+            // Until it waits.
+            std::thread::sleep(Duration::from_millis(1));
+            peer.write_all(b"x").unwrap();
+            assert_eq!(next(&results), Some(Ok(1)), "{:?}", proactor.effective());
+        }
+    });
+}
