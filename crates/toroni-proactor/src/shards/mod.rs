@@ -30,6 +30,8 @@ pub(crate) struct Shards {
     group: Arc<Group>,
     /// The number of threads of each shard that handle events.
     present: Box<[AtomicUsize]>,
+    /// The number of threads that have served each shard last, also while they do something else.
+    settled: Arc<[AtomicUsize]>,
     /// Held by a thread that chooses its shard.
     arriving: Mutex<()>,
     /// Counts what threads create that serve no shard.
@@ -102,11 +104,13 @@ impl Shards {
     pub(crate) fn new(cores: Vec<Core>) -> Self {
         let group = Arc::clone(&cores[0].group);
         let present = cores.iter().map(|_| AtomicUsize::new(0)).collect();
+        let settled = cores.iter().map(|_| AtomicUsize::new(0)).collect();
         Self {
             locks: cores.into_iter().map(Lock::new).collect(),
             starting: AtomicUsize::new(0),
             group,
             present,
+            settled,
             arriving: Mutex::new(()),
             turns: AtomicUsize::new(0),
         }

@@ -1,13 +1,34 @@
 //! Where threads work, and where descriptors are at home.
 
 use super::{Shard, Shards};
-use std::cell::Cell;
-use std::sync::PoisonError;
-use std::sync::atomic::Ordering;
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError};
 
 thread_local! {
     /// The proactor that this thread has served last, as the address of its shards, and the thread's shard there.
     static PLACE: Cell<(usize, Shard)> = const { Cell::new((0, 0)) };
+    /// Counts this thread in that shard.
+    static SETTLED: RefCell<Option<Settled>> = const { RefCell::new(None) };
+}
+
+/// Counts a thread in the shard that it has served last, until it serves another one or ends.
+struct Settled {
+    threads: Arc<[AtomicUsize]>,
+    shard: Shard,
+}
+
+impl Settled {
+    fn new(threads: &Arc<[AtomicUsize]>, shard: Shard) -> Self {
+        threads[usize::from(shard)].fetch_add(1, Ordering::Relaxed);
+        Self { threads: Arc::clone(threads), shard }
+    }
+}
+
+impl Drop for Settled {
+    fn drop(&mut self) {
+        self.threads[usize::from(self.shard)].fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// Counts a thread in its shard while it handles events.
@@ -23,8 +44,8 @@ impl Drop for Present<'_> {
 }
 
 impl Shards {
-    /// Returns this thread's shard: the same each time, and at first the one with the fewest threads. A handler that
-    /// handles events stays in its shard.
+    /// Returns this thread's shard: the same each time, and at first the one with the fewest threads that handle events,
+    /// and of those the one that the fewest threads have served. A handler that handles events stays in its shard.
     pub(super) fn arrive(&self) -> Present<'_> {
         let present = |shard: Shard| &self.present[usize::from(shard)];
         if let Some(shard) = self.calling().or_else(|| self.place()) {
@@ -33,7 +54,11 @@ impl Shards {
         }
         // So that threads that come at the same time do not all see the same numbers.
         let _one_at_a_time = self.arriving.lock().unwrap_or_else(PoisonError::into_inner);
-        let fewest = self.numbers().min_by_key(|shard| present(*shard).load(Ordering::Relaxed));
+        let threads = |shard: &Shard| {
+            let settled = &self.settled[usize::from(*shard)];
+            (present(*shard).load(Ordering::Relaxed), settled.load(Ordering::Relaxed))
+        };
+        let fewest = self.numbers().min_by_key(threads);
         let shard = fewest.unwrap_or(0);
         present(shard).fetch_add(1, Ordering::Relaxed);
         self.settle(shard);
@@ -43,6 +68,9 @@ impl Shards {
     /// Makes this the shard of this thread.
     pub(crate) fn settle(&self, shard: Shard) {
         PLACE.set((std::ptr::from_ref(self).addr(), shard));
+        // While the thread ends, it is counted nowhere.
+        let _ =
+            SETTLED.try_with(|settled| settled.replace(Some(Settled::new(&self.settled, shard))));
     }
 
     /// Returns the number of threads in each shard.

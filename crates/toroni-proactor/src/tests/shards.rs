@@ -212,6 +212,35 @@ fn descriptors_are_dealt_out_among_the_threads() {
     });
 }
 
+/// A thread that handles events for a moment has its shard from then on, and what it creates belongs there.
+#[test]
+fn threads_that_come_one_after_another_get_different_shards() {
+    each(|proactor| {
+        let home = |stream: &Stream| stream.0.request(OperationKind::ReadStream).on().home();
+        for _ in 0..3 {
+            std::thread::scope(|scope| {
+                let threads = (0..SHARDS).map(|shard| {
+                    let (tell, homes) = channel();
+                    let (end, ends) = channel::<()>();
+                    let thread = scope.spawn(move || {
+                        proactor.handle_events(Some(Duration::ZERO));
+                        let (stream, _peer) = stream_and_peer(proactor);
+                        tell.send(home(&stream)).unwrap();
+                        let _ = ends.recv();
+                    });
+                    assert_eq!(next(&homes), shard);
+                    (end, thread)
+                });
+                // They are counted until they have ended, which a scope does not wait for.
+                for (end, thread) in threads.collect::<Vec<_>>() {
+                    drop(end);
+                    thread.join().unwrap();
+                }
+            });
+        }
+    });
+}
+
 /// All threads but one are in handlers that do not return; everything else has to go on, in every shard. Starts,
 /// posts and timers come from a thread that serves no shard, and from the blocked handlers.
 #[test]

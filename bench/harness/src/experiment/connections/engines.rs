@@ -11,6 +11,7 @@ use super::{Kind, Plan, lock};
 use crate::Failure;
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 use toroni_proactor::{BufResult, Config, OperationError, Proactor, Rest, Stream, WriteBuffer};
 
 /// An engine with a column.
@@ -76,6 +77,8 @@ pub(super) fn run(
         let failed = &failed;
         for own in dealt {
             scope.spawn(move || {
+                // So that this thread has its shard: what it takes over belongs there.
+                proactor.handle_events(Some(Duration::ZERO));
                 if let Err(failure) = take_over(proactor, plan, own, ledger, failed) {
                     lock(failed).get_or_insert(failure);
                 }
