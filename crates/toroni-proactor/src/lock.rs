@@ -19,7 +19,8 @@ thread_local! {
     static CALLING: Cell<usize> = const { Cell::new(0) };
 }
 
-/// A shard's state behind its lock.
+/// A shard's state behind its lock. No two share a cache line, of which processors fetch two at a time.
+#[repr(align(128))]
 pub(crate) struct Lock {
     core: Mutex<Core>,
     followers: Condvar,

@@ -296,7 +296,6 @@ impl Core {
     fn link_start(&mut self, key: Key, offer: Offer) {
         let Offer { processor, request, completion, .. } = offer;
         let kind = request.kind;
-        let descriptor = Arc::clone(request.on());
         self.pool.create_at(key, request, Some(completion));
         if let Err(error) = self.start_aio(processor, key.index) {
             // The start has returned: this is a deferred error.
@@ -305,6 +304,7 @@ impl Core {
         }
         // Afterwards, so that another thread never finds the direction idle.
         if !mutant("collected_start_unseen") {
+            let descriptor = self.pool[key.index].request.on();
             descriptor.changed_in_run(kind, State::Deferred, State::Initialized);
         }
     }

@@ -39,7 +39,9 @@ pub(crate) struct Present<'a> {
 
 impl Drop for Present<'_> {
     fn drop(&mut self) {
-        self.shards.present[usize::from(self.shard)].fetch_sub(1, Ordering::Relaxed);
+        if !self.shards.is_only() {
+            self.shards.present[usize::from(self.shard)].fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -47,6 +49,9 @@ impl Shards {
     /// Returns this thread's shard: the same each time, and at first the one with the fewest threads that handle events,
     /// and of those the one that the fewest threads have served. A handler that handles events stays in its shard.
     pub(super) fn arrive(&self) -> Present<'_> {
+        if self.is_only() {
+            return Present { shards: self, shard: 0 };
+        }
         let present = |shard: Shard| &self.present[usize::from(shard)];
         if let Some(shard) = self.calling().or_else(|| self.place()) {
             present(shard).fetch_add(1, Ordering::Relaxed);
