@@ -96,7 +96,7 @@ fn an_archive_that_is_killed_while_it_fetches_continues_there() {
     let group = group();
     let sending = format!(
         "[[send]]\nstream = 1\npatterns = ['**']\ndata_rate = '40Mbit/s'\nloop = true\nttl = 0\n\
-         group = '{group}'\n{}replay_rate = '5Mbit/s'\n",
+         group = '{group}'\n{}replay_rate = '40Mbit/s'\n",
         listen(address())
     );
     let path = file(&buses, "a", &sending);
@@ -157,7 +157,7 @@ impl Missed {
         let group = group();
         let sending = format!(
             "[[send]]\nstream = 1\npatterns = ['**']\ndata_rate = '40Mbit/s'\nloop = true\nttl = 0\n\
-             group = '{group}'\n{}replay_rate = '5Mbit/s'\n",
+             group = '{group}'\n{}replay_rate = '40Mbit/s'\n",
             listen(address())
         );
         let sending = file(&buses, "a", &sending);
