@@ -221,7 +221,7 @@ fn a_receiver_without_an_address_loses_only_what_is_reported() {
     nodes.into_iter().for_each(leave);
 }
 
-/// IP fragments nothing, so longer datagrams are lost, and so are their repairs. All else goes on.
+/// IP fragments nothing, so longer datagrams are lost, and so are their repairs. Everything else arrives.
 #[test]
 fn an_interface_whose_mtu_becomes_smaller_loses_only_what_is_too_long_for_it() {
     const LONG: usize = 1_300;

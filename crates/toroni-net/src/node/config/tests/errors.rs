@@ -446,7 +446,6 @@ fn what_has_no_effect_or_stays_on_the_host_is_a_warning() {
     );
 }
 
-/// A ring must hold what is published while the node is restarted, and messages are no longer than half of it.
 #[test]
 fn a_receive_buffer_that_holds_more_than_can_be_repaired_is_a_warning() {
     let with = |stall: &str, generation: &str| {
@@ -469,6 +468,7 @@ fn a_receive_buffer_that_holds_more_than_can_be_repaired_is_a_warning() {
     assert_eq!(with("stall = '400ms'", "generation = 0"), [""; 0]);
 }
 
+/// A ring must hold what is published while the node is restarted, and messages are no longer than half of it.
 #[test]
 fn a_ring_that_the_file_makes_too_small_is_a_warning() {
     let text = |capacity: &str, more: &str| {
