@@ -83,6 +83,7 @@ impl Hosts {
                 members: members(),
                 start: FeedStart::Oldest,
                 on_divergence: OnDivergence::Stop,
+                live: None,
             };
             followers.push(Follower::start(follower).unwrap_or_else(|error| panic!("{error}")));
         }

@@ -129,6 +129,7 @@ fn host() {
         members: targets(),
         start: FeedStart::Oldest,
         on_divergence: OnDivergence::Stop,
+        live: None,
     });
     let follower = follower.unwrap_or_else(|error| panic!("{error}"));
     while !follower.has_ended() {

@@ -190,6 +190,11 @@ impl Archive {
         self.lock().first(&self.0.log)
     }
 
+    /// Returns the number of the next event.
+    pub(super) fn next(&self) -> u64 {
+        self.lock().now.next
+    }
+
     /// Answers a question for events. Waits for the next one as long as the question says.
     ///
     /// # Errors

@@ -1,7 +1,15 @@
-//! A host follows the feed: a thread asks members for events, and writes them to the bus of the feed.
+//! A host follows the feed: a thread takes events, and writes them to the bus of the feed.
 //!
-//! It asks one member, and waits there for the next event. If that member fails, is behind, or has nothing new for half a
-//! second, it asks the next one: no member can leave it behind for long.
+//! ```text
+//!      asks ── a live event is the next one, or was the last one ──────────────────────────► is live
+//!       ▲                                                                                       │
+//!       └── one is missing before a live event, or a member has one that did not come in time ──┘
+//! ```
+//!
+//! A follower that **asks** waits at one member for the next event. If that member fails, is behind, or has nothing new for
+//! half a second, it asks the next one: no member can leave it behind for long. A follower that **is live** waits for live
+//! events, and asks only for what it lacks. A live event is taken if what was before it is what is on the bus, digest
+//! included. Whether the bus has diverged is decided by members alone: they answer over TCP.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,6 +20,7 @@ use std::time::{Duration, Instant};
 use toroni::{BusConfig, FileError, LostReason, OpenError, PublishError, PublisherError};
 
 use super::event_bus::EventBus;
+use super::live::Live;
 use crate::machine::Chain;
 use crate::rpc::{Answer, Events, Fetch, Fetched, InTurn, Request, Target};
 
@@ -21,6 +30,8 @@ const ASK_BYTES: u32 = 512 << 10;
 const WAIT: Duration = Duration::from_millis(500);
 /// A member that does not answer for so long is none.
 const ANSWER_TIME: Duration = Duration::from_secs(3);
+/// The same while live events come, which wait meanwhile.
+const LIVE_ANSWER_TIME: Duration = Duration::from_millis(300);
 /// The pause after a member that could not help.
 const AGAIN: Duration = Duration::from_millis(20);
 /// If a member lacks events, the others are asked this long before the events count as lost.
@@ -59,6 +70,8 @@ pub struct FollowerOptions {
     pub start: FeedStart,
     /// What happens if the order has other events than the bus.
     pub on_divergence: OnDivergence,
+    /// Events that come without being asked for, from a member of this host or by multicast.
+    pub live: Option<Live>,
 }
 
 /// Why a feed cannot be followed. What is about the network alone is tried again.
@@ -120,6 +133,9 @@ struct Shown {
     chain: Mutex<Option<Chain>>,
     lost: AtomicU64,
     divergences: AtomicU64,
+    came: AtomicU64,
+    asked: AtomicU64,
+    is_live: AtomicBool,
 }
 
 impl Followed {
@@ -139,6 +155,24 @@ impl Followed {
     #[must_use]
     pub fn divergences(&self) -> u64 {
         self.0.divergences.load(Ordering::Relaxed)
+    }
+
+    /// Returns how many events came without being asked for.
+    #[must_use]
+    pub fn came(&self) -> u64 {
+        self.0.came.load(Ordering::Relaxed)
+    }
+
+    /// Returns how many events members were asked for.
+    #[must_use]
+    pub fn asked(&self) -> u64 {
+        self.0.asked.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether events come without being asked for, now.
+    #[must_use]
+    pub fn is_live(&self) -> bool {
+        self.0.is_live.load(Ordering::Relaxed)
     }
 
     fn show(&self, chain: Option<Chain>) {
@@ -161,12 +195,13 @@ impl Follower {
     ///
     /// If the bus cannot be opened, another follower writes to it, or no thread be started.
     pub fn start(options: FollowerOptions) -> Result<Self, FollowError> {
-        let FollowerOptions { bus, feed, members, start, on_divergence } = options;
+        let FollowerOptions { bus, feed, members, start, on_divergence, live } = options;
         let members = in_turn(members)?;
         let bus = EventBus::open(&bus, &feed, &feed)?;
         let ends = Arc::new(AtomicBool::new(false));
         let mut following = Following::new(bus, members, Arc::clone(&ends));
         following.on_divergence = on_divergence;
+        following.live = live;
         let followed = following.followed.clone();
         let thread = std::thread::Builder::new().name("toroni-feed".to_owned());
         let thread = thread.spawn(move || {
@@ -222,8 +257,13 @@ pub(super) fn in_turn(members: Vec<Target>) -> Result<InTurn, FollowError> {
 
 /// Asks the member whose turn it is for events from a number on.
 pub(super) fn fetch(members: &InTurn, from: u64) -> Option<Fetched> {
-    let fetch = Request::Fetch(Fetch { from, max_bytes: ASK_BYTES, wait: WAIT });
-    match members.call(&fetch, ANSWER_TIME) {
+    fetch_within(members, from, WAIT, ANSWER_TIME)
+}
+
+/// The same. The member waits so long for the next event, and has to answer within `limit`.
+fn fetch_within(members: &InTurn, from: u64, wait: Duration, limit: Duration) -> Option<Fetched> {
+    let fetch = Request::Fetch(Fetch { from, max_bytes: ASK_BYTES, wait });
+    match members.call(&fetch, limit) {
         Ok(Answer::Fetched(fetched)) => Some(fetched),
         _ => None,
     }
@@ -249,6 +289,19 @@ pub(super) struct Following {
     lacking: BTreeMap<usize, u64>,
     lacking_since: Option<Instant>,
     followed: Followed,
+    live: Option<Live>,
+    /// Whether live events come.
+    is_live: bool,
+}
+
+/// How members are asked after a look at live events.
+enum Ask {
+    /// Not at all.
+    No,
+    /// For what they have now.
+    Now,
+    /// For the next event, which they wait for.
+    AndWait,
 }
 
 impl Following {
@@ -264,6 +317,8 @@ impl Following {
             lacking: BTreeMap::new(),
             lacking_since: None,
             followed: Followed::default(),
+            live: None,
+            is_live: false,
         }
     }
 
@@ -288,18 +343,37 @@ impl Following {
         fetch(&self.members, from)
     }
 
+    /// Turns to the next member. Does not pause while live events come.
     fn turn(&mut self) {
-        turn(&mut self.members);
+        if self.is_live {
+            self.members.turn();
+        } else {
+            turn(&mut self.members);
+        }
+    }
+
+    fn set_live(&mut self, is_live: bool) {
+        self.is_live = is_live;
+        self.followed.0.is_live.store(is_live, Ordering::Relaxed);
     }
 
     pub(super) const fn followed(&self) -> &Followed {
         &self.followed
     }
 
-    /// Asks for the next events, and writes what comes.
+    /// Takes the next events that come, or asks for them, and writes them.
     pub(super) fn step(&mut self) -> Result<(), FollowError> {
+        let ask = self.take_live()?;
         let wanted = self.bus.next();
-        match self.fetch(wanted) {
+        let fetched = match ask {
+            Ask::No => return Ok(()),
+            Ask::Now => {
+                let limit = if self.is_live { LIVE_ANSWER_TIME } else { ANSWER_TIME };
+                fetch_within(&self.members, wanted, Duration::ZERO, limit)
+            }
+            Ask::AndWait => self.fetch(wanted),
+        };
+        match fetched {
             None => self.turn(),
             // One that stayed behind in an earlier series.
             Some(Fetched { now, .. }) if self.chain.is_some_and(|own| now.series < own.series) => {
@@ -323,6 +397,51 @@ impl Following {
         Ok(())
     }
 
+    /// Takes the next live event, if it has come or comes soon.
+    fn take_live(&mut self) -> Result<Ask, FollowError> {
+        let Some(live) = self.live.clone() else { return Ok(Ask::AndWait) };
+        // Only a member says what was before the first event.
+        let Some(own) = self.chain else { return Ok(Ask::AndWait) };
+        while !self.ends() {
+            let patience = if self.is_live { WAIT } else { Duration::ZERO };
+            let Some(events) = live.pop(patience) else {
+                return Ok(if self.is_live { Ask::Now } else { Ask::AndWait });
+            };
+            if events.before().series < own.series || events.end() < own.next {
+                continue;
+            }
+            if events.end() == own.next {
+                // A member was faster, but they are no longer late.
+                self.set_live(true);
+                continue;
+            }
+            if events.before().next > own.next {
+                // The member may learn only soon that the others have what is missing.
+                self.set_live(false);
+                return Ok(Ask::AndWait);
+            }
+            // If they do not follow on what is here, a member decides which is right.
+            let Some(events) = events.after(&own) else { return Ok(Ask::Now) };
+            self.set_live(true);
+            self.followed.0.came.fetch_add(events.end() - own.next, Ordering::Relaxed);
+            self.write(&events)?;
+            return Ok(Ask::No);
+        }
+        Ok(Ask::No)
+    }
+
+    /// Writes the next events.
+    fn write(&mut self, events: &Events) -> Result<(), FollowError> {
+        let mut chain = events.before();
+        let ends = Arc::clone(&self.ends);
+        if self.bus.write(events, &mut chain, || ends.load(Ordering::Relaxed))? {
+            self.chain = Some(chain);
+            self.followed.show(self.chain);
+        }
+        Ok(())
+    }
+
+    /// Takes the next events from a member, which has come this far.
     fn take(&mut self, now: Chain, events: &Events) -> Result<(), FollowError> {
         let before = events.before();
         if self.chain.is_some_and(|own| own != before) {
@@ -333,14 +452,12 @@ impl Following {
         if events.is_empty() {
             // Another one may know more.
             self.members.turn();
+        } else {
+            // What comes without being asked for is late, or missing.
+            self.set_live(false);
+            self.followed.0.asked.fetch_add(events.end() - before.next, Ordering::Relaxed);
         }
-        let mut chain = before;
-        let ends = Arc::clone(&self.ends);
-        if self.bus.write(events, &mut chain, || ends.load(Ordering::Relaxed))? {
-            self.chain = Some(chain);
-            self.followed.show(self.chain);
-        }
-        Ok(())
+        self.write(events)
     }
 
     /// The member whose turn it is no longer has the next event. If none has it, it is lost.

@@ -2,19 +2,24 @@
 //!
 //! ```text
 //!  member: apply ─► Archive (recent events, states to begin from, the log) ══ FETCH over TCP ══► Follower ─► bus `<feed>`
+//!                      └─► Live ── in the process, or by multicast ─────────────────────────────────▲
 //! ```
 //!
 //! | file | what it does |
 //! |---|---|
 //! | `archive.rs` | a member's events by number: from memory, or read again from its log |
+//! | `distribute.rs` | a member hands its events on as they happen |
 //! | `event_bus.rs` | events as messages of a bus |
-//! | `follow.rs` | a host's thread that asks members for events |
+//! | `follow.rs` | a host's thread that takes live events, and asks members for those that it lacks |
+//! | `live.rs` | events as they happen, in a queue |
 //! | `rewind.rs` | events once more, into a new bus |
 //! | `states.rs` | states of the machine on the disk, from which the log is read |
 
 mod archive;
+mod distribute;
 mod event_bus;
 mod follow;
+mod live;
 mod rewind;
 mod states;
 
@@ -23,5 +28,7 @@ mod tests;
 
 pub(crate) use self::archive::Applying;
 pub use self::archive::Archive;
+pub(crate) use self::distribute::run as distribute;
 pub use self::follow::{FeedStart, FollowError, Followed, Follower, FollowerOptions, OnDivergence};
+pub use self::live::Live;
 pub use self::rewind::{RewindOptions, Rewound, rewind};

@@ -2,4 +2,5 @@
 
 mod archive;
 mod follow;
+mod live;
 mod member;

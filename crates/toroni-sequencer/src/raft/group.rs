@@ -23,6 +23,7 @@ use super::timing::Timing;
 use super::types::Raft;
 use super::{doubt, elections, propose};
 use crate::entry::MAX_MEMBERS;
+use crate::feed::{Live, distribute};
 use crate::log::{Log, LogError, Options};
 use crate::rpc::{Answer, Caller, Identity, Peer, Request, Serve, Status, listen};
 
@@ -153,6 +154,14 @@ impl Group {
         tasks.spawn(count_elections(Arc::clone(&shared)));
         tasks.spawn(doubt::resolve(Arc::clone(&shared)));
         Ok(Self { shared, tasks })
+    }
+
+    /// Hands events on as they happen: all of them to `local`, and to `to_send` those that happen while this member leads.
+    /// Called once, within the runtime.
+    pub fn distribute(&mut self, local: Option<Live>, to_send: Option<Live>) {
+        let (archive, shared) = (self.shared.archive.clone(), Arc::clone(&self.shared));
+        let leads = move || shared.raft.metrics().borrow().current_leader == Some(shared.id);
+        self.tasks.spawn(distribute(archive, leads, local, to_send));
     }
 
     /// Returns how the member is.

@@ -2,9 +2,12 @@
 //!
 //! ```text
 //!  FETCH   from u64 · greatest length u32 · wait in ms u32
-//!  EVENTS  first u64 · now (chain) · there u8 · [before (chain) · commands, one after another]
+//!  EVENTS  first u64 · now (chain) · there u8 · [events]
+//!  events  before (chain) · commands, one after another
 //!  chain   series u32 · begun u64 · next u64 · digest 32
 //! ```
+//!
+//! The feed's multicast messages are events in the same encoding.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,6 +43,7 @@ pub struct Fetched {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Events {
     before: Chain,
+    count: u64,
     commands: Arc<[u8]>,
 }
 
@@ -56,7 +60,59 @@ impl Events {
         if before.next.checked_add(count).is_none() {
             return Err(BatchError::Number);
         }
-        Ok(Self { before, commands })
+        Ok(Self { before, count, commands })
+    }
+
+    /// Returns the events that these bytes of any origin are.
+    ///
+    /// # Errors
+    ///
+    /// If [`Self::encode`] would not have written them.
+    pub fn decode(bytes: &[u8]) -> Result<Self, EntryError> {
+        let mut fields = Fields::of(bytes);
+        let before = decode_chain(&mut fields)?;
+        Ok(Self::check(before, fields.rest())?)
+    }
+
+    /// Appends the encoding.
+    pub fn encode(&self, to: &mut Vec<u8>) {
+        encode_chain(&self.before, to);
+        to.extend(&*self.commands);
+    }
+
+    /// Returns the length of the encoding, in bytes.
+    #[must_use]
+    pub fn encoded_bytes(&self) -> usize {
+        CHAIN_BYTES + self.commands.len()
+    }
+
+    /// Returns the number after that of the last one.
+    #[must_use]
+    pub const fn end(&self) -> u64 {
+        self.before.next + self.count
+    }
+
+    /// Returns those that follow on `own`. None if the order had not come that far with the same events, or has not got
+    /// there yet.
+    #[must_use]
+    pub fn after(&self, own: &Chain) -> Option<Self> {
+        let mut before = self.before;
+        let (mut skipped, mut bytes) = (0, 0);
+        for (command, encoded) in self.commands() {
+            if before.next >= own.next {
+                break;
+            }
+            before.append(command, encoded);
+            (skipped, bytes) = (skipped + 1, bytes + encoded.len());
+        }
+        (before == *own).then(|| match skipped {
+            0 => self.clone(),
+            _ => Self {
+                before,
+                count: self.count - skipped,
+                commands: self.commands[bytes..].into(),
+            },
+        })
     }
 
     /// Returns how far the order had come before the first of them.
@@ -76,6 +132,9 @@ impl Events {
         commands_in(&self.commands)
     }
 }
+
+/// The length of an encoded chain.
+const CHAIN_BYTES: usize = 4 + 8 + 8 + 32;
 
 fn encode_chain(chain: &Chain, to: &mut Vec<u8>) {
     to.extend(chain.series.to_le_bytes());
@@ -111,9 +170,8 @@ impl Fetched {
         to.extend(self.first.to_le_bytes());
         encode_chain(&self.now, to);
         to.push(u8::from(self.events.is_some()));
-        if let Some(Events { before, commands }) = &self.events {
-            encode_chain(before, to);
-            to.extend(&**commands);
+        if let Some(events) = &self.events {
+            events.encode(to);
         }
     }
 
@@ -121,10 +179,7 @@ impl Fetched {
         let (first, now) = (fields.u64()?, decode_chain(fields)?);
         let events = match fields.u8()? {
             0 => None,
-            1 => {
-                let before = decode_chain(fields)?;
-                Some(Events::check(before, fields.take(fields.rest().len())?)?)
-            }
+            1 => Some(Events::decode(fields.take(fields.rest().len())?)?),
             _ => return Err(EntryError::Impossible),
         };
         Ok(Self { first, now, events })

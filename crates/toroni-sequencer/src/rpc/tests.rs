@@ -410,3 +410,45 @@ fn a_silent_member_is_passed_over_until_it_answers() {
     }
     members.call(&Request::Status, LIMIT).expect("answered");
 }
+
+proptest! {
+    #[test]
+    fn events_survive_the_way_there_and_back(events in events()) {
+        let mut bytes = vec![];
+        events.encode(&mut bytes);
+        prop_assert_eq!(bytes.len(), events.encoded_bytes());
+        prop_assert_eq!(Events::decode(&bytes).expect("as encoded"), events.clone());
+        // A byte less is not taken for something else.
+        if let Some(Ok(other)) = bytes.split_last().map(|(_, rest)| Events::decode(rest)) {
+            prop_assert!(other.end() < events.end());
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_events_or_refused(bytes in vec(any::<u8>(), 0..120)) {
+        if let Ok(events) = Events::decode(&bytes) {
+            let mut again = vec![];
+            events.encode(&mut again);
+            prop_assert_eq!(again, bytes);
+        }
+    }
+
+    #[test]
+    fn events_follow_on_each_place_that_they_pass_and_on_no_other(events in events(), at in 0_u64..5) {
+        let mut own = events.before();
+        for (command, bytes) in events.commands().take(usize::try_from(at).expect("small")) {
+            own.append(command, bytes);
+        }
+        let rest = events.after(&own).expect("they pass it");
+        prop_assert_eq!((rest.before(), rest.end()), (own, events.end()));
+        let mut end = own;
+        for (command, bytes) in rest.commands() {
+            end.append(command, bytes);
+        }
+        prop_assert_eq!(end.next, events.end());
+        let other = crate::machine::Chain { series: own.series ^ 1, ..own };
+        prop_assert_eq!(events.after(&other), None);
+        let later = crate::machine::Chain { next: events.end() + 1, ..own };
+        prop_assert_eq!(events.after(&later), None);
+    }
+}

@@ -12,14 +12,14 @@ use super::member::{Member, Served, runtime};
 use crate::batch::{Builder, Command, CommandId, Lost, Open, Publish, commands_in};
 use crate::rpc::Target;
 
-const FEED: &str = "orders";
+pub(super) const FEED: &str = "orders";
 
-fn config(directory: &Path) -> BusConfig {
+pub(super) fn config(directory: &Path) -> BusConfig {
     // Small, so that the follower waits for the subscriber.
     BusConfig::new().directory(directory).capacity(64 << 10).policy(Policy::Wait { limit: None })
 }
 
-fn subscribe(bus: &Bus) -> Subscriber {
+pub(super) fn subscribe(bus: &Bus) -> Subscriber {
     let subscriber = bus.subscriber().pattern("**").start(Start::Oldest).gating(true);
     subscriber.build().expect("subscribed")
 }
@@ -40,16 +40,17 @@ fn try_follow(
         members: targets(members),
         start: FeedStart::Oldest,
         on_divergence,
+        live: None,
     })
 }
 
-fn targets(members: &[&Served]) -> Vec<Target> {
+pub(super) fn targets(members: &[&Served]) -> Vec<Target> {
     members.iter().map(|served| served.target.clone()).collect()
 }
 
 /// What a subscriber finds.
 #[derive(Debug, PartialEq)]
-enum Found {
+pub(super) enum Found {
     Event(u64, Origin, Vec<u8>),
     Lost(Origin, u64, LostReason),
 }
@@ -66,7 +67,7 @@ fn next(subscriber: &mut Subscriber) -> Option<Found> {
     }
 }
 
-fn take(subscriber: &mut Subscriber, count: usize) -> Vec<Found> {
+pub(super) fn take(subscriber: &mut Subscriber, count: usize) -> Vec<Found> {
     let begun = Instant::now();
     let mut found = vec![];
     while found.len() < count {
@@ -80,7 +81,7 @@ fn take(subscriber: &mut Subscriber, count: usize) -> Vec<Found> {
 }
 
 /// What a subscriber has to find of the events from a number on.
-fn expected(member: &Member, from: u64) -> Vec<Found> {
+pub(super) fn expected(member: &Member, from: u64) -> Vec<Found> {
     let from = usize::try_from(from).expect("a small number");
     let mut found = vec![];
     for (before, bytes) in &member.all[from..] {
@@ -103,7 +104,7 @@ fn origin(CommandId { source, series, number }: CommandId) -> Origin {
     Origin { source, series, stream: 0, number }
 }
 
-fn until_at(follower: &Follower, member: &Member) {
+pub(super) fn until_at(follower: &Follower, member: &Member) {
     let there = || follower.followed().chain() == Some(member.machine.chain());
     wait::until("the bus is at the end of the order", there);
 }
@@ -321,6 +322,7 @@ fn a_host_that_wants_no_history_begins_with_the_next_event() {
         members: targets(&[&served]),
         start: FeedStart::Live,
         on_divergence: OnDivergence::Stop,
+        live: None,
     };
     let follower = Follower::start(options).unwrap_or_else(|error| panic!("{error}"));
     until_at(&follower, &member);
