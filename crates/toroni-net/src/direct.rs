@@ -473,9 +473,21 @@ impl Direct {
     /// # Errors
     /// If it cannot wait.
     pub fn sleep(&self, longest: Option<Duration>) -> Result<(), DirectError> {
+        self.sleep_beside(longest, [])
+    }
+
+    /// Sleeps as [`Self::sleep`] does, and also until one of these descriptors is readable.
+    ///
+    /// # Errors
+    /// If it cannot wait.
+    pub fn sleep_beside<'a>(
+        &'a self,
+        longest: Option<Duration>,
+        also: impl IntoIterator<Item = BorrowedFd<'a>>,
+    ) -> Result<(), DirectError> {
         let left = self.due.map_or(0, |due| due.since(now().monotonic)).min(LONGEST_SLEEP_NS);
         let left = Duration::from_nanos(left).min(longest.unwrap_or(Duration::MAX));
-        Ok(self.link.wait(left, [])?)
+        Ok(self.link.wait(left, also)?)
     }
 
     /// Returns the descriptors, for a program with an event loop of its own: when one is readable (or writable, where the

@@ -139,7 +139,7 @@ pub fn prepare(config: &config::Node) -> Result<(Bus, Settings), StartError> {
 pub fn interfaces(config: &config::Node) -> Result<Vec<Interface>, InterfaceError> {
     match &config.interfaces[..] {
         // TCP finds its way without.
-        [] if config.sends.is_empty() && config.receives.is_empty() => Ok(Vec::new()),
+        [] if !config.has_datagrams() => Ok(Vec::new()),
         [] => Ok(vec![interface::only()?]),
         names => names.iter().map(|name| interface::named(name)).collect(),
     }

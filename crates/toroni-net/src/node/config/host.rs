@@ -41,7 +41,7 @@ pub fn check_host(node: &Node, links: &[Link]) -> Vec<Finding> {
         }
     }
     // TCP finds its way without.
-    if node.interfaces.is_empty() && !(node.sends.is_empty() && node.receives.is_empty()) {
+    if node.interfaces.is_empty() && node.has_datagrams() {
         let candidates: Vec<&Link> = links.iter().filter(|link| link.is_candidate).collect();
         match candidates[..] {
             [only] => used.push(only),
@@ -53,9 +53,12 @@ pub fn check_host(node: &Node, links: &[Link]) -> Vec<Finding> {
             }
         }
     }
-    let streams: Vec<StreamConfig> = node.sends.iter().map(on_the_wire).collect();
+    let mut streams: Vec<StreamConfig> = node.sends.iter().map(on_the_wire).collect();
+    let feed = node.sequencer.as_ref().filter(|feed| feed.group.is_some());
+    streams.extend(feed.map(|feed| feed.stream()));
     let streams: Vec<&StreamConfig> = streams.iter().collect();
-    let headers = if node.sends.iter().any(is_ipv6) { 48 } else { 28 };
+    let is_feed_ipv6 = feed.and_then(|feed| feed.group).is_some_and(|group| group.is_ipv6());
+    let headers = if node.sends.iter().any(is_ipv6) || is_feed_ipv6 { 48 } else { 28 };
     for link in used {
         let speed = link.speed.unwrap_or(u64::MAX);
         if let Err(error) = check_interface(&streams, link.mtu.into(), headers, speed) {

@@ -48,7 +48,9 @@ pub use document::{LONGEST, MOST_SECTIONS};
 pub use effective::{Derived, RECEIVE_BUFFER, derived};
 pub use finding::{Finding, Place, Severity};
 pub use host::{Link, check_host};
-pub use model::{Bus, Connect, Destination, Incoming, Join, Listen, Node, Outgoing, Sequencer};
+pub use model::{
+    Bus, Connect, Destination, FEED_STREAM, Incoming, Join, Listen, Node, Outgoing, Sequencer,
+};
 pub use rules::bus_patience;
 
 use document::Document;

@@ -4,11 +4,12 @@ use super::document::{Document, Values};
 use super::schema::{OF_NODES, OF_RECEIVERS, OF_SENDERS, key_of};
 use super::value::Value;
 use std::net::SocketAddr;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toroni::{Pattern, Policy as BusPolicy};
 use toroni_proto::config::{Config as StreamConfig, Order};
+use toroni_proto::id::Stream;
 use toroni_proto::wire::Policy;
 
 /// The configuration of a node. Every value keeps the limits of the schema.
@@ -225,6 +226,13 @@ pub struct Sequencer {
 }
 
 impl Node {
+    /// Returns whether the node sends or receives datagrams. TCP needs no interface.
+    #[must_use]
+    pub fn has_datagrams(&self) -> bool {
+        let feed = self.sequencer.as_ref().is_some_and(|feed| feed.group.is_some());
+        feed || !(self.sends.is_empty() && self.receives.is_empty())
+    }
+
     /// Makes the configuration of a document without errors. `folder` is where relative paths begin.
     pub(super) fn of(document: &Document, folder: &Path) -> Option<Self> {
         let node = document.one("node")?;
@@ -381,7 +389,44 @@ impl Connect {
     }
 }
 
+/// The stream of a member in which it multicasts events while it leads.
+pub const FEED_STREAM: Stream = Stream(0xfffe);
+
+/// Events in one message are at most about 64 KiB, or a single one of 1 MiB.
+const FEED_MESSAGE_MAX_BYTES: u64 = 2 << 20;
+const FEED_WINDOW_BYTES: RangeInclusive<u64> = 16 << 20..=64 << 20;
+/// At this rate, in bit/s, the largest window lasts for two and a half NAKs.
+pub(super) const FEED_RATE_MAX: u64 = 10_000_000_000;
+const FEED_RECEIVE_BYTES: u64 = 64 << 20;
+/// Up to eight members, and what is left of them from their lives before.
+const FEED_SOURCES: u64 = 16;
+
 impl Sequencer {
+    /// Returns the parameters of the stream of events: those of the sender with its rate, and those of receivers without.
+    #[must_use]
+    pub fn stream(&self) -> StreamConfig {
+        let mut config = StreamConfig {
+            data_rate: self.data_rate.filter(|_| self.member.is_some()),
+            message_max_bytes: FEED_MESSAGE_MAX_BYTES,
+            reorder_memory_bytes: FEED_RECEIVE_BYTES,
+            receive_memory_bytes: FEED_RECEIVE_BYTES,
+            sources: FEED_SOURCES,
+            loopback: true,
+            ..StreamConfig::default()
+        };
+        let rate = config.data_rate.unwrap_or(0);
+        let bytes = |ns: u64| (u128::from(rate) * u128::from(ns)).div_ceil(8_000_000_000);
+        let wanted = u64::try_from(bytes(config.generation_ns)).unwrap_or(u64::MAX);
+        let wanted = wanted.saturating_add(config.datagram_bytes);
+        config.window_bytes = wanted.clamp(*FEED_WINDOW_BYTES.start(), *FEED_WINDOW_BYTES.end());
+        // A faster stream repairs for a shorter time: what is lost then, members are asked for.
+        let room = config.window_bytes - config.datagram_bytes;
+        let longest = u128::from(room) * 8_000_000_000 / u128::from(rate.max(1));
+        let longest = u64::try_from(longest).unwrap_or(u64::MAX);
+        config.generation_ns = config.generation_ns.min(longest);
+        config
+    }
+
     /// Returns which member this node is: its number, its name and its address. The number is the place in the list.
     #[must_use]
     pub fn own(&self) -> Option<(u64, &(String, SocketAddr))> {

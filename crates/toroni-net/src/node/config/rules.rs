@@ -2,7 +2,7 @@
 
 use super::document::{Document, Values};
 use super::finding::Findings;
-use super::model::{Listen, stream_policy};
+use super::model::{FEED_RATE_MAX, Listen, stream_policy};
 use super::ring;
 use super::schema::{OF_NODES, OF_RECEIVERS, OF_SENDERS, key_of};
 use super::value::Value;
@@ -407,6 +407,36 @@ impl Rules<'_> {
         }
     }
 
+    fn feed_by_multicast(&mut self, values: &Values, node: &Values) {
+        let Some(group) = values.address("group") else {
+            if values.has("data_rate") && values.has("member") {
+                let problem = "has no effect: it needs `group`";
+                self.warn(values, "data_rate", problem);
+            }
+            return;
+        };
+        if !node.has("key_file") {
+            let problem = "needs a key_file in [node]: without one, anybody could forge events with one datagram";
+            self.refuse(values, "group", problem);
+        }
+        let others = ["send", "receive"].into_iter().flat_map(|name| self.document.all(name));
+        let same = others
+            .filter(|other| !other.has("to"))
+            .find(|other| other.address("group") == Some(group))
+            .map(|other| other.name.clone());
+        if let Some(other) = same {
+            let problem = format!("{group} is that of {other}, too: a feed has a group of its own");
+            self.refuse(values, "group", problem);
+        }
+        if let Some(rate) = values.number("data_rate").filter(|rate| *rate > FEED_RATE_MAX) {
+            let [rate, most] =
+                [rate, FEED_RATE_MAX].map(|it| super::units::Quantity::Rate.show(it));
+            let problem =
+                format!("is {rate}, and a feed is sent at {most} at most: choose a lower one");
+            self.refuse(values, "data_rate", problem);
+        }
+    }
+
     fn sequencer(&mut self, values: &Values, node: &Values) {
         let Some(Value::Members(members)) = values.get("members") else { return };
         let members = members.clone();
@@ -440,9 +470,10 @@ impl Rules<'_> {
                     format!("is {member:?}, which is none of the members {}", names.join(", "));
                 self.refuse(values, "member", problem);
             }
-            for key in ["group", "data_rate"].into_iter().filter(|key| values.has(key)) {
-                let problem = "has no effect yet: hosts ask members for events, over TCP";
-                self.warn(values, key, problem);
+            if values.has("group") && !values.has("data_rate") {
+                let problem =
+                    "is missing: only people know what the group and the network can bear";
+                self.refuse(values, "data_rate", problem);
             }
             if !values.has("log") && !node.has("state") {
                 let problem =
@@ -451,11 +482,12 @@ impl Rules<'_> {
             }
         } else {
             let of_members =
-                ["group", "data_rate", "election_timeout", "heartbeat", "sync", "log", "retain"];
+                ["data_rate", "election_timeout", "heartbeat", "sync", "log", "retain"];
             for key in of_members.into_iter().filter(|key| values.has(key)) {
                 self.warn(values, key, "has no effect: it is for members, and `member` is missing");
             }
         }
+        self.feed_by_multicast(values, node);
         let is_reachable = |(_, address): &&(String, SocketAddr)| !address.ip().is_loopback();
         if let Some((name, address)) = members.iter().find(is_reachable)
             && !node.has("key_file")

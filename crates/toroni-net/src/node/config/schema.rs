@@ -597,8 +597,18 @@ fn sequencer() -> Section {
             "this node only follows",
             "Which of the members this node is",
         ),
-        without("group", Kind::Group, "TCP alone", "The multicast group of the feed"),
-        without("data_rate", RATE, "no limit", "The limit for events"),
+        without(
+            "group",
+            Kind::Group,
+            "TCP alone",
+            "The multicast group in which the member that leads sends events. The same on all hosts. Needs `key_file` in [node]",
+        ),
+        without(
+            "data_rate",
+            RATE,
+            "none: required with `group`",
+            "The limit for events in the group. Hosts ask members for what is beyond it, over TCP",
+        ),
         without("command_rate", RATE, "`data_rate` / 4", "The limit for this node's commands"),
         with(
             "election_timeout",

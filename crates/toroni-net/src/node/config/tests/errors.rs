@@ -326,12 +326,12 @@ fn a_sequencer_is_checked() {
     }
     for (line, wanted) in [
         (
-            "member = 'd'\ngroup = '239.1.2.3'\ndata_rate = '1Mbit/s'",
+            "member = 'd'",
             "7:1: error: [sequencer]: member: is \"d\", which is none of the members a, b, c",
         ),
         (
-            "member = 'a'\ngroup = '239.1.2.3'\ndata_rate = '1Mbit/s'\nheartbeat = '1.5ms'",
-            "10:1: error: [sequencer]: heartbeat: has a fraction of a millisecond: members count whole ones",
+            "member = 'a'\nheartbeat = '1.5ms'",
+            "8:1: error: [sequencer]: heartbeat: has a fraction of a millisecond: members count whole ones",
         ),
         (
             "heartbeat = '100ms'",
@@ -351,9 +351,7 @@ fn a_sequencer_is_checked() {
         ),
     ] {
         let found = feed(&format!("{members}\n{line}"));
-        let is_of_members = |finding: &&String| {
-            !finding.contains("has no effect yet") && !finding.contains("it is for members")
-        };
+        let is_of_members = |finding: &&String| !finding.contains("it is for members");
         assert_eq!(found.iter().filter(is_of_members).collect::<Vec<_>>(), [wanted]);
     }
     let nine: Vec<_> = (1..=9).map(|one| format!("'m{one}=127.0.0.{one}:1'")).collect();
@@ -367,14 +365,7 @@ fn a_sequencer_is_checked() {
             "7:1: warning: [sequencer]: retain: has no effect: it is for members, and `member` is missing"
         ]
     );
-    let member = format!("{members}\nmember = 'a'\ngroup = '239.1.2.3'\ndata_rate = '1Mbit/s'");
-    assert_eq!(
-        feed(&member),
-        ["group", "data_rate"].map(|key| format!(
-            "{}:1: warning: [sequencer]: {key}: has no effect yet: hosts ask members for events, over TCP",
-            if key == "group" { 8 } else { 9 }
-        ))
-    );
+    let member = format!("{members}\nmember = 'a'");
     assert_eq!(
         found(&format!("[node]\nrealm = 'plant'\n[sequencer]\nfeed = 'orders'\n{member}\n"))[0],
         "3:1: error: [sequencer]: log: is missing: a member keeps its log on a disk. Set it, or `state` in [node]"
@@ -386,6 +377,58 @@ fn a_sequencer_is_checked() {
              member can send commands and begin a group"
         ]
     );
+}
+
+#[test]
+fn the_group_of_a_feed_is_checked() {
+    let key = "[node]\nrealm = 'plant'\nstate = '/tmp'\nkey_file = '/key'\n";
+    let feed = "[sequencer]\nfeed = 'orders'\nmembers = ['a=127.0.0.1:1']\n";
+    let group = "group = '239.1.2.3:4490'\n";
+    let rate = "member = 'a'\ndata_rate = '1Mbit/s'\n";
+    let _ = accepted(&format!("{key}{feed}{group}{rate}"));
+    assert_found(&format!("{key}{feed}{group}{rate}"), &[]);
+    assert_found(&format!("{key}{feed}{group}"), &[]);
+    assert_found(
+        &format!("{key}{feed}{group}member = 'a'\n"),
+        &[
+            "5:1: error: [sequencer]: data_rate: is missing: only people know what the group and the network can bear",
+        ],
+    );
+    assert_found(
+        &format!("{key}{feed}{rate}"),
+        &["9:1: warning: [sequencer]: data_rate: has no effect: it needs `group`"],
+    );
+    assert_found(
+        &format!("{}{feed}{group}", key.replace("key_file = '/key'\n", "")),
+        &[
+            "7:1: error: [sequencer]: group: needs a key_file in [node]: without one, anybody could forge events with one datagram",
+        ],
+    );
+    assert_found(
+        &format!("{key}{feed}{group}[[receive]]\ngroup = '239.1.2.3:4490'\n"),
+        &[
+            "8:1: error: [sequencer]: group: 239.1.2.3:4490 is that of [[receive]] 1, too: a feed has a group of its own",
+        ],
+    );
+    assert_found(
+        &format!("{key}{feed}{group}member = 'a'\ndata_rate = '100Gbit/s'\n"),
+        &[
+            "10:1: error: [sequencer]: data_rate: is 100Gbit/s, and a feed is sent at 10Gbit/s at most: choose a lower one",
+        ],
+    );
+}
+
+#[test]
+fn the_stream_of_a_feed_is_valid_at_each_rate() {
+    for rate in ["10kbit/s", "50Mbit/s", "1Gbit/s", "2Gbit/s", "10Gbit/s"] {
+        let node = accepted(&format!(
+            "[node]\nrealm = 'plant'\nstate = '/tmp'\nkey_file = '/key'\n[sequencer]\nfeed = 'orders'\n\
+             members = ['a=127.0.0.1:1']\nmember = 'a'\ngroup = '239.1.2.3'\ndata_rate = '{rate}'\n"
+        ));
+        let stream = node.sequencer.unwrap().stream();
+        assert_eq!(stream.check_sender(), Ok(()), "{rate}");
+        assert!(stream.window_bytes <= 64 << 20, "{rate}");
+    }
 }
 
 #[test]
