@@ -121,8 +121,32 @@ pub(crate) struct Sequencer {
     /// How often the order had other events than the bus.
     #[serde(default)]
     pub(crate) divergences: u64,
+    /// Events that came to the bus of the host without being asked for, and those that members were asked for.
+    #[serde(default)]
+    pub(crate) came: u64,
+    #[serde(default)]
+    pub(crate) asked: u64,
+    /// Whether events come without being asked for now.
+    #[serde(default)]
+    pub(crate) is_live: bool,
+    /// `null` without a group.
+    #[serde(default)]
+    pub(crate) multicast: Option<FeedMulticast>,
     /// `null` if the node is no member.
     pub(crate) member: Option<OrderMember>,
+}
+
+/// The multicast of a feed: what a member has sent, or another node has received.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub(crate) struct FeedMulticast {
+    pub(crate) messages: u64,
+    pub(crate) events: u64,
+    /// Messages that were lost on the way, or could not be read.
+    pub(crate) lost: u64,
+    /// Datagrams that a member has sent again.
+    pub(crate) retransmissions: u64,
+    /// Events for which there was no room in the queue: those of a member beyond `data_rate`.
+    pub(crate) dropped: u64,
 }
 
 impl Sequencer {

@@ -75,6 +75,7 @@ mod sequencer_feed;
 mod sequencer_kills;
 #[cfg(all(feature = "sequencer", feature = "record"))]
 mod sequencer_log;
+mod sequencer_multicast;
 mod stopping;
 mod support;
 #[cfg(feature = "top")]

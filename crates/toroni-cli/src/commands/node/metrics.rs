@@ -487,6 +487,51 @@ const OF_FEEDS: &[OfFeed] = &[
         "How often the order had other events than the bus of the host",
         |it| Some(it.divergences),
     ),
+    of_feed(
+        "toroni_sequencer_live_events",
+        Kind::Counter,
+        "Events that came to the host without being asked for",
+        |it| Some(it.came),
+    ),
+    of_feed(
+        "toroni_sequencer_asked_events",
+        Kind::Counter,
+        "Events that members were asked for, over TCP",
+        |it| Some(it.asked),
+    ),
+    of_feed(
+        "toroni_sequencer_live",
+        Kind::Gauge,
+        "1 if events come to the host without being asked for, else 0",
+        |it| Some(it.is_live.into()),
+    ),
+    of_feed(
+        "toroni_sequencer_multicast_messages",
+        Kind::Counter,
+        "Messages with events: those that a member has sent, or that another node has received",
+        |it| Some(it.multicast.as_ref()?.messages),
+    ),
+    of_feed("toroni_sequencer_multicast_events", Kind::Counter, "Events in these messages", |it| {
+        Some(it.multicast.as_ref()?.events)
+    }),
+    of_feed(
+        "toroni_sequencer_multicast_lost_messages",
+        Kind::Counter,
+        "Messages with events that were lost for good, or could not be read; members were asked for these events",
+        |it| Some(it.multicast.as_ref()?.lost),
+    ),
+    of_feed(
+        "toroni_sequencer_multicast_retransmissions",
+        Kind::Counter,
+        "Datagrams with events that a member has sent again",
+        |it| Some(it.multicast.as_ref()?.retransmissions),
+    ),
+    of_feed(
+        "toroni_sequencer_multicast_dropped_events",
+        Kind::Counter,
+        "Events for which there was no room in the queue: of a member, those beyond `data_rate`",
+        |it| Some(it.multicast.as_ref()?.dropped),
+    ),
     of_feed("toroni_sequencer_term", Kind::Gauge, "The term of the member", |it| {
         Some(it.member.as_ref()?.term)
     }),

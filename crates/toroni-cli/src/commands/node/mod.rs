@@ -4,6 +4,8 @@ mod check;
 mod lines;
 mod log;
 mod metrics;
+#[cfg(feature = "sequencer")]
+mod multicast;
 mod notices;
 mod run;
 #[cfg(feature = "sequencer")]

@@ -4,17 +4,20 @@
 //! ```text
 //!   bus `<feed>.commands` ──► courier  (a thread of its own) ══► leader of the group
 //!                             member   (a runtime of two threads) ══ other members
-//!   bus `<feed>`          ◄── follower (a thread of its own) ◄══ any member
+//!                                │ live events     ╰─► multicast.rs ══► group
+//!   bus `<feed>`          ◄── follower (a thread of its own) ◄══ any member, or multicast.rs ◄══ group
 //! ```
 //!
 //! The member has two threads: a vote, or a new segment of the log, is synced to the disk where it is made, and meanwhile
 //! the other thread answers.
 
+use super::multicast::Multicast;
 use crate::commands::sequencer::feed::Feed;
 use crate::notice;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
@@ -24,7 +27,7 @@ use toroni_net::node::Settings;
 use toroni_net::node::config;
 use toroni_sequencer::commands::{COURIER, Courier, CourierCounts, CourierError, CourierOptions};
 use toroni_sequencer::feed::{
-    FeedStart, FollowError, Followed, Follower, FollowerOptions, OnDivergence,
+    FeedStart, FollowError, Followed, Follower, FollowerOptions, Live, OnDivergence,
 };
 use toroni_sequencer::log::{self, Sync};
 use toroni_sequencer::machine::Event;
@@ -45,10 +48,11 @@ pub(super) struct Sequencer {
     counts: CourierCounts,
     follower: Option<Follower>,
     followed: Followed,
+    multicast: Option<Multicast>,
     commands: Bus,
 }
 
-/// Nobody in this process is told of events: its follower asks for them, as those of other hosts do.
+/// Nobody is told of events where they are applied: they are taken from the archive.
 struct Nobody;
 
 impl Events for Nobody {
@@ -70,10 +74,24 @@ impl Sequencer {
             .build()
             .map_err(|error| format!("cannot start the threads of the sequencer: {error}"))?;
         let feed = Feed::of_node(section, settings.member.keys);
-        let member = match section.own() {
+        let mut member = match section.own() {
             Some(_) => Some(start_member(&runtime, config, section, &feed)?),
             None => None,
         };
+        let live = Live::new();
+        let mut multicast = None;
+        if let Some(member) = &mut member {
+            let mut to_send = None;
+            if let Some(group) = section.group {
+                let (sender, queue) = Multicast::sender(section, &settings.member, group)?;
+                (multicast, to_send) = (Some(sender), Some(queue));
+            }
+            let _inside = runtime.enter();
+            member.distribute(Some(live.clone()), to_send);
+        } else if let Some(group) = section.group {
+            let receiver = Multicast::receiver(section, &settings.member, group, live.clone())?;
+            multicast = Some(receiver);
+        }
         let options = CourierOptions {
             bus: bus_config(&config.bus),
             feed: feed.name.clone(),
@@ -96,6 +114,7 @@ impl Sequencer {
             } else {
                 OnDivergence::Report
             },
+            live: (member.is_some() || multicast.is_some()).then_some(live),
         };
         let broken = |error: FollowError| follower_problem(&feed.name, &error);
         let follower = Follower::start(options).map_err(broken)?;
@@ -106,6 +125,7 @@ impl Sequencer {
             feed,
             runtime,
             member,
+            multicast,
             courier: Some(courier),
             commands,
         }))
@@ -135,6 +155,12 @@ impl Sequencer {
         if let Some(problem) = self.member.as_ref().and_then(Group::problem) {
             return Some(format!("the member of the feed {} has ended: {problem}", self.feed.name));
         }
+        if let Some(problem) = self.multicast.as_mut().and_then(Multicast::problem) {
+            return Some(format!(
+                "the multicast of the feed {} has ended: {problem}",
+                self.feed.name
+            ));
+        }
         if let Some(follower) = self.follower.take_if(|follower| follower.has_ended()) {
             return Some(match follower.end() {
                 Err(error) => follower_problem(&self.feed.name, &error),
@@ -163,6 +189,10 @@ impl Sequencer {
             delivered: self.followed.chain().map_or(0, |chain| chain.next),
             lost: self.followed.lost(),
             divergences: self.followed.divergences(),
+            came: self.followed.came(),
+            asked: self.followed.asked(),
+            is_live: self.followed.is_live(),
+            multicast: self.multicast.as_ref().map(multicast_report),
             member: self.member.as_ref().map(|member| self.member(member)),
         }
     }
@@ -196,6 +226,7 @@ impl Sequencer {
         let feed = &self.feed.name;
         let courier = self.courier.take().map_or(Ok(()), Courier::end);
         let follower = self.follower.take().map_or(Ok(()), Follower::end);
+        drop(self.multicast.take());
         let closed = self.member.take().map_or(Ok(()), |member| {
             let closing = self.runtime.block_on(async { timeout(END_TIME, member.close()).await });
             match closing {
@@ -208,6 +239,17 @@ impl Sequencer {
         });
         let courier = courier.map_err(|error| courier_problem(feed, &error));
         courier.and(follower.map_err(|error| follower_problem(feed, &error))).and(closed)
+    }
+}
+
+fn multicast_report(multicast: &Multicast) -> notice::FeedMulticast {
+    let counts = multicast.counts();
+    notice::FeedMulticast {
+        messages: counts.messages.load(Ordering::Relaxed),
+        events: counts.events.load(Ordering::Relaxed),
+        lost: counts.lost.load(Ordering::Relaxed),
+        retransmissions: counts.repaired.load(Ordering::Relaxed),
+        dropped: multicast.dropped(),
     }
 }
 
