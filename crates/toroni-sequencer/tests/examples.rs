@@ -81,6 +81,7 @@ impl Hosts {
                 bus,
                 feed: feed(),
                 members: members(),
+                archives: vec![],
                 start: FeedStart::Oldest,
                 on_divergence: OnDivergence::Stop,
                 live: None,

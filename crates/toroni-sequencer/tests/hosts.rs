@@ -127,6 +127,7 @@ fn host() {
         bus: config(&directory),
         feed: FEED.to_owned(),
         members: targets(),
+        archives: vec![],
         start: FeedStart::Oldest,
         on_divergence: OnDivergence::Stop,
         live: None,
@@ -406,6 +407,7 @@ fn hosts_see_one_order_whoever_is_killed() {
         name: "again".to_owned(),
         feed: FEED.to_owned(),
         members: world.addresses.iter().map(|address| target(address)).collect(),
+        archives: vec![],
         from: None,
     });
     assert_eq!(again.map(|rewound| (rewound.from, rewound.until)).ok(), Some((0, before.0)));

@@ -112,7 +112,7 @@ impl Courier {
         let bus = open_bus(bus, &feed)?;
         // Holds what is in the ring, so that nothing is overwritten before it is known what the order has.
         let holder = subscribe(&bus, Start::Oldest)?;
-        let members = InTurn::new(members)?;
+        let members = InTurn::new(members, vec![])?;
         let (ends, counts) = (Arc::new(AtomicBool::new(false)), CourierCounts::default());
         let mut work = Work {
             series: series_of(&bus),

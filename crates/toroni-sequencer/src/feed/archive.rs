@@ -190,9 +190,35 @@ impl Archive {
         self.lock().first(&self.0.log)
     }
 
-    /// Returns the number of the next event.
-    pub(super) fn next(&self) -> u64 {
-        self.lock().now.next
+    /// Returns how far the order has come, as it knows.
+    #[must_use]
+    pub fn now(&self) -> Chain {
+        self.lock().now
+    }
+
+    /// Returns the machine of before the first event that can be had. None if that is not known.
+    ///
+    /// # Errors
+    ///
+    /// If the log cannot be read.
+    pub async fn oldest(&self) -> Result<Option<Machine>, LogError> {
+        let Some(purged) = self.0.log.ends().0 else { return Ok(Some(Machine::new())) };
+        let kept = {
+            let inner = self.lock();
+            inner.states.first(purged.index).and_then(|first| inner.states.before(first))
+        };
+        let (Some(kept), Ok(_permit)) = (kept, self.0.readers.acquire().await) else {
+            return Ok(None);
+        };
+        let log = self.0.log.clone();
+        let reading = tokio::task::spawn_blocking(move || kept.load(&log));
+        // It panics only with a fault of this program, and has printed it.
+        reading.await.unwrap_or(Ok(None))
+    }
+
+    /// Returns whether events can be had if the log is purged up to this index.
+    pub(super) fn has_state_from(&self, index: u64) -> bool {
+        self.lock().states.first(index).is_some()
     }
 
     /// Answers a question for events. Waits for the next one as long as the question says.

@@ -25,7 +25,7 @@ pub(crate) async fn run(
     local: Option<Live>,
     to_send: Option<Live>,
 ) {
-    let mut from = archive.next();
+    let mut from = archive.now().next;
     let mut outgoing = to_send.map(Outgoing::new);
     loop {
         match archive.fetch(Fetch { from, max_bytes: RUN_BYTES, wait: LOOK }).await {
@@ -43,7 +43,7 @@ pub(crate) async fn run(
             // Followers ask for what is left out.
             Err(_) => {
                 sleep(LOOK).await;
-                from = archive.next();
+                from = archive.now().next;
             }
         }
     }

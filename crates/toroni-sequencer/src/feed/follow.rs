@@ -66,6 +66,8 @@ pub struct FollowerOptions {
     pub feed: String,
     /// The members of the group, in the order in which they are asked.
     pub members: Vec<Target>,
+    /// Archives, which are asked for what members no longer have.
+    pub archives: Vec<Target>,
     /// With which event a bus begins that has none.
     pub start: FeedStart,
     /// What happens if the order has other events than the bus.
@@ -195,8 +197,8 @@ impl Follower {
     ///
     /// If the bus cannot be opened, another follower writes to it, or no thread be started.
     pub fn start(options: FollowerOptions) -> Result<Self, FollowError> {
-        let FollowerOptions { bus, feed, members, start, on_divergence, live } = options;
-        let members = in_turn(members)?;
+        let FollowerOptions { bus, feed, members, archives, start, on_divergence, live } = options;
+        let members = in_turn(members, archives)?;
         let bus = EventBus::open(&bus, &feed, &feed)?;
         let ends = Arc::new(AtomicBool::new(false));
         let mut following = Following::new(bus, members, Arc::clone(&ends));
@@ -247,12 +249,15 @@ impl Drop for Follower {
     }
 }
 
-/// Returns the members to ask.
-pub(super) fn in_turn(members: Vec<Target>) -> Result<InTurn, FollowError> {
+/// Returns the members to ask, and the archives.
+pub(super) fn in_turn(
+    members: Vec<Target>,
+    archives: Vec<Target>,
+) -> Result<InTurn, FollowError> {
     if members.is_empty() {
         return Err(FollowError::NoMembers);
     }
-    Ok(InTurn::new(members)?)
+    Ok(InTurn::new(members, archives)?)
 }
 
 /// Asks the member whose turn it is for events from a number on.
@@ -285,7 +290,7 @@ pub(super) struct Following {
     chain: Option<Chain>,
     /// Up to here, a member has agreed with the bus.
     agreed: u64,
-    /// Members that lack the next event, with the first one that they have, and since when.
+    /// Members and archives that lack the next event, with the first one that they have, and since when.
     lacking: BTreeMap<usize, u64>,
     lacking_since: Option<Instant>,
     followed: Followed,
@@ -478,7 +483,8 @@ impl Following {
             }
             return Ok(());
         }
-        self.turn();
+        self.members.turn_to_any();
+        std::thread::sleep(AGAIN);
         Ok(())
     }
 

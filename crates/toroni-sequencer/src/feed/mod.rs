@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!  member: apply ─► Archive (recent events, states to begin from, the log) ══ FETCH over TCP ══► Follower ─► bus `<feed>`
+//!                      │                                           ══► Keeper: another Archive ══►
 //!                      └─► Live ── in the process, or by multicast ─────────────────────────────────▲
 //! ```
 //!
@@ -11,6 +12,7 @@
 //! | `distribute.rs` | a member hands its events on as they happen |
 //! | `event_bus.rs` | events as messages of a bus |
 //! | `follow.rs` | a host's thread that takes live events, and asks members for those that it lacks |
+//! | `keeper.rs` | an archive on a host that is no member |
 //! | `live.rs` | events as they happen, in a queue |
 //! | `rewind.rs` | events once more, into a new bus |
 //! | `states.rs` | states of the machine on the disk, from which the log is read |
@@ -19,6 +21,7 @@ mod archive;
 mod distribute;
 mod event_bus;
 mod follow;
+mod keeper;
 mod live;
 mod rewind;
 mod states;
@@ -30,5 +33,6 @@ pub(crate) use self::archive::Applying;
 pub use self::archive::Archive;
 pub(crate) use self::distribute::run as distribute;
 pub use self::follow::{FeedStart, FollowError, Followed, Follower, FollowerOptions, OnDivergence};
+pub use self::keeper::{Keeper, KeeperError, KeeperOptions, Kept};
 pub use self::live::Live;
 pub use self::rewind::{RewindOptions, Rewound, rewind};

@@ -24,6 +24,8 @@ pub struct RewindOptions {
     pub feed: String,
     /// The members of the group, in the order in which they are asked.
     pub members: Vec<Target>,
+    /// Archives, which are asked for what members no longer have.
+    pub archives: Vec<Target>,
     /// The first event [the first that a member has].
     pub from: Option<u64>,
 }
@@ -46,8 +48,8 @@ pub struct Rewound {
 ///
 /// If the bus has messages, no member answers, or none has the first event.
 pub fn rewind(options: RewindOptions) -> Result<Rewound, FollowError> {
-    let RewindOptions { bus, name, feed, members, from } = options;
-    let mut members = in_turn(members)?;
+    let RewindOptions { bus, name, feed, members, archives, from } = options;
+    let mut members = in_turn(members, archives)?;
     // Asked before the bus is opened: what cannot be had leaves no bus.
     let (first, next) = ask_all(&mut members)?;
     let from = from.unwrap_or(first);
@@ -76,11 +78,12 @@ fn ask_all(members: &mut InTurn) -> Result<(u64, u64), FollowError> {
                 let (earliest, latest) = reach.unwrap_or((first, now.next));
                 reach = Some((earliest.min(first), latest.max(now.next)));
             }
-            turn(members);
+            members.turn_to_any();
         }
         if let Some(reach) = reach {
             return Ok(reach);
         }
+        turn(members);
     }
     Err(FollowError::NoAnswer)
 }

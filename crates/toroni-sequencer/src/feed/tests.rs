@@ -2,5 +2,6 @@
 
 mod archive;
 mod follow;
+mod keeper;
 mod live;
 mod member;

@@ -213,7 +213,9 @@ impl Log {
             }
             if inner.tail + bytes.len() as u64 + needed > inner.segment().capacity {
                 inner.write(&mut bytes, &mut written)?;
-                inner.roll(&self.shared, needed, last)?;
+                // Before the first entry there may be what was purged.
+                let before = last.or(inner.state.state.purged);
+                inner.roll(&self.shared, needed, before)?;
             }
             let at = inner.tail + bytes.len() as u64;
             let (number, synced, crc) = (inner.segment().number, inner.synced, inner.crc);

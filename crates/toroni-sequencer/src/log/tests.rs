@@ -32,7 +32,12 @@ fn entry(place: Place) -> Entry {
         return Entry { place, payload: Payload::Blank };
     }
     let mut random = Random::new(place.index << 8 | place.term);
-    let contents: Vec<u8> = (0..random.below(600)).map(|at| at.to_le_bytes()[0]).collect();
+    entry_of(place, random.below(600))
+}
+
+/// An entry with a command that has so many bytes.
+fn entry_of(place: Place, bytes: u64) -> Entry {
+    let contents: Vec<u8> = (0..bytes).map(|at| at.to_le_bytes()[0]).collect();
     let mut builder = Builder::new();
     let id = CommandId { source: 1, series: 2, number: place.index };
     let publish = Publish { id, to_descendants: false, topic: "t", payload: &contents };
@@ -346,4 +351,29 @@ fn room_for_a_snapshot_is_reserved() {
     log.save_snapshot(b"shorter").expect("kept");
     assert_eq!(log.snapshot().expect("readable").as_deref(), Some(&b"shorter"[..]));
     assert!(!log.reserve_snapshot(1 << 50), "no disk is that large");
+}
+
+#[test]
+fn a_log_can_begin_after_a_place_that_it_never_had() {
+    let directory = in_memory();
+    let options = Options { segment_bytes: 8 << 10, sync: Sync::Interval };
+    // The first entry may need a segment of its own.
+    for first in [10, 20_000] {
+        for begin in [0, 7] {
+            let path = directory.join(format!("{first} {begin}"));
+            let log = Log::open(&path, options).expect("opened");
+            log.purge(place(1, begin)).expect("purged");
+            let entries: Vec<_> = (1..=200)
+                .map(|index| {
+                    entry_of(place(1, begin + index), if index == 1 { first } else { 100 })
+                })
+                .collect();
+            entries.iter().for_each(|entry| append(&log, std::slice::from_ref(entry)));
+            log.close().expect("closed");
+            drop(log);
+            let log = Log::open(&path, options).expect("the same log");
+            assert_eq!(log.ends(), (Some(place(1, begin)), Some(place(1, begin + 200))));
+            assert_eq!(all(&log), entries);
+        }
+    }
 }

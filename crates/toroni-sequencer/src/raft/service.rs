@@ -33,7 +33,8 @@ fn refusal(caller: Caller, request: &Request) -> Option<&'static str> {
         | Request::Source(_)
         | Request::Status
         | Request::Digest(_)
-        | Request::Fetch(_) => None,
+        | Request::Fetch(_)
+        | Request::State => None,
     }
 }
 
@@ -82,6 +83,9 @@ impl Shared {
             Request::Fetch(fetch) => {
                 self.archive.fetch(fetch).await.map_or_else(failed, Answer::Fetched)
             }
+            Request::State => self.archive.oldest().await.map_or_else(failed, |machine| {
+                Answer::State(machine.map(|machine| machine.snapshot().into()))
+            }),
             Request::Submit(_) => failed("commands are submitted in their order"),
         }
     }

@@ -23,6 +23,8 @@ const ANSWER_TIME: Duration = Duration::from_secs(3);
 #[derive(Debug)]
 pub(crate) struct InTurn {
     members: Vec<Asked>,
+    /// So many of them, at the end, are archives: they are asked only for what members no longer have.
+    archives: usize,
     at: usize,
     runtime: Runtime,
 }
@@ -35,8 +37,9 @@ struct Asked {
 }
 
 impl InTurn {
-    /// Makes links to these members; at least one.
-    pub(crate) fn new(members: Vec<Target>) -> io::Result<Self> {
+    /// Makes links to these members, at least one, and to these archives.
+    pub(crate) fn new(members: Vec<Target>, archives: Vec<Target>) -> io::Result<Self> {
+        let count = archives.len();
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let members = {
             let _inside = runtime.enter();
@@ -45,9 +48,9 @@ impl InTurn {
                 link: Link::new(target),
                 is_silent: Arc::default(),
             };
-            members.into_iter().map(asked).collect()
+            members.into_iter().chain(archives).map(asked).collect()
         };
-        Ok(Self { members, at: 0, runtime })
+        Ok(Self { members, archives: count, at: 0, runtime })
     }
 
     /// Asks the member whose turn it is, and waits no longer than this.
@@ -67,7 +70,15 @@ impl InTurn {
 
     /// Turns to the next member that is not silent, if there is one, and else to the next.
     pub(crate) fn turn(&mut self) {
-        let count = self.members.len();
+        self.turn_among(self.members.len() - self.archives);
+    }
+
+    /// The same among members and archives.
+    pub(crate) fn turn_to_any(&mut self) {
+        self.turn_among(self.members.len());
+    }
+
+    fn turn_among(&mut self, count: usize) {
         let next = |step: usize| (self.at + step) % count;
         self.at = (1..=count).map(next).find(|at| !self.is_silent(*at)).unwrap_or_else(|| next(1));
     }
@@ -78,7 +89,8 @@ impl InTurn {
 
     /// Turns to the member that leads, as the one whose turn it is says, or to the next one.
     pub(crate) fn turn_to(&mut self, leader: Option<&str>) {
-        let named = self.members.iter().position(|member| Some(member.address.as_str()) == leader);
+        let members = self.members.len() - self.archives;
+        let named = self.members[..members].iter().position(|member| Some(member.address.as_str()) == leader);
         // Until another one is elected, the others name the one that was lost.
         match named.filter(|named| *named != self.at && !self.is_silent(*named)) {
             Some(named) => self.at = named,
@@ -91,7 +103,7 @@ impl InTurn {
         self.at
     }
 
-    /// Returns how many members there are.
+    /// Returns how many members and archives there are.
     pub(crate) const fn count(&self) -> usize {
         self.members.len()
     }

@@ -64,6 +64,8 @@ pub enum Request {
     Init(Members),
     /// Events by number.
     Fetch(Fetch),
+    /// The state of the machine of before the first event that the member has.
+    State,
     /// To the leader: take a member into the group. It votes when it has the log.
     Add {
         /// Its name.
@@ -116,6 +118,8 @@ pub enum Answer {
     Failed(String),
     /// Events, and how far they reach.
     Fetched(Fetched),
+    /// A snapshot of the machine, if the member has it.
+    State(Option<Arc<[u8]>>),
 }
 
 /// What became of an append.
@@ -216,6 +220,7 @@ impl Request {
                 to.push(16);
                 fetch.encode(to);
             }
+            Self::State => to.push(17),
             Self::Add { name, address } => {
                 to.push(9);
                 encode_text(name, to);
@@ -274,6 +279,7 @@ impl Request {
             7 => Self::Digest(fields.u64()?),
             8 => Self::Init(Members::decode(&mut fields)?),
             16 => Self::Fetch(Fetch::decode(&mut fields)?),
+            17 => Self::State,
             9 => Self::Add { name: decode_text(&mut fields)?, address: text(&mut fields)? },
             10 => Self::Remove(text(&mut fields)?),
             11 => Self::HandOver(text(&mut fields)?),
@@ -355,6 +361,10 @@ impl Answer {
                 to.push(10);
                 to.extend(reason.as_bytes());
             }
+            Self::State(state) => {
+                to.extend([17, u8::from(state.is_some())]);
+                to.extend(state.iter().flat_map(|bytes| bytes.iter()));
+            }
             Self::Fetched(fetched) => {
                 to.push(16);
                 fetched.encode(to);
@@ -416,6 +426,11 @@ impl Answer {
             }),
             10 => Self::Failed(text(&mut fields)?),
             16 => Self::Fetched(Fetched::decode(&mut fields)?),
+            17 => match fields.u8()? {
+                0 => Self::State(None),
+                1 => Self::State(Some(fields.take(fields.rest().len())?.into())),
+                _ => return Err(EntryError::Impossible),
+            },
             _ => return Err(EntryError::Impossible),
         };
         if fields.rest().is_empty() { Ok(answer) } else { Err(EntryError::Impossible) }

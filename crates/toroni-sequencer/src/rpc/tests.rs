@@ -65,6 +65,7 @@ fn request() -> impl Strategy<Value = Request> {
         any::<u32>().prop_map(|series| Request::Submit(batch(series))),
         any::<u32>().prop_map(Request::Source),
         Just(Request::Status),
+        Just(Request::State),
         any::<u64>().prop_map(Request::Digest),
         members().prop_map(Request::Init),
         (".{0,9}", ".{0,20}").prop_map(|(name, address)| Request::Add { name, address }),
@@ -160,6 +161,7 @@ fn answer() -> impl Strategy<Value = Answer> {
         ".{0,40}".prop_map(Answer::Failed),
         (any::<u64>(), chain(), option::of(events()))
             .prop_map(|(first, now, events)| Answer::Fetched(Fetched { first, now, events })),
+        option::of(vec(any::<u8>(), 0..20)).prop_map(|bytes| Answer::State(bytes.map(Into::into))),
     ]
 }
 
@@ -388,7 +390,7 @@ fn a_silent_member_is_passed_over_until_it_answers() {
     let stopped = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = stopped.local_addr().expect("bound").to_string();
     let targets = vec![target(&address, keys(1)), target(&other, keys(1))];
-    let mut members = InTurn::new(targets).expect("a runtime");
+    let mut members = InTurn::new(targets, vec![]).expect("a runtime");
     members.call(&Request::Status, SHORT).expect_err("silent");
     for _ in 0..4 {
         members.turn();

@@ -38,6 +38,7 @@ fn try_follow(
         bus: config(directory),
         feed: FEED.to_owned(),
         members: targets(members),
+        archives: vec![],
         start: FeedStart::Oldest,
         on_divergence,
         live: None,
@@ -320,6 +321,7 @@ fn a_host_that_wants_no_history_begins_with_the_next_event() {
         bus: config(directory.path()),
         feed: FEED.to_owned(),
         members: targets(&[&served]),
+        archives: vec![],
         start: FeedStart::Live,
         on_divergence: OnDivergence::Stop,
         live: None,
@@ -343,6 +345,7 @@ fn rewind_to(
         name: name.to_owned(),
         feed: FEED.to_owned(),
         members: targets(&[served]),
+        archives: vec![],
         from,
     })
 }

@@ -22,6 +22,7 @@ fn follow(directory: &Directory, members: &[&Served], live: &Live) -> Follower {
         bus: config(directory.path()),
         feed: FEED.to_owned(),
         members: targets(members),
+        archives: vec![],
         start: FeedStart::Oldest,
         on_divergence: OnDivergence::Stop,
         live: Some(live.clone()),

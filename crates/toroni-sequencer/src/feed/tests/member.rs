@@ -7,14 +7,13 @@ use tokio::runtime::{Builder as Runtimes, Runtime};
 use tokio::task::JoinHandle;
 use toroni_testkit::{Directory, Random};
 
+use super::super::keeper::Answers;
 use super::super::*;
 use crate::batch::{Batch, Builder, Command, CommandId, Open, Publish};
 use crate::entry::{Entry, Payload, Place};
 use crate::log::{Log, Options, Sync};
 use crate::machine::{Chain, Machine};
-use crate::rpc::{
-    Answer, Answering, Caller, Fetch, Fetched, Identity, Peer, Request, Serve, Target, listen,
-};
+use crate::rpc::{Fetch, Fetched, Identity, Peer, Target, listen};
 
 /// A member without Raft: what is appended is applied.
 pub(super) struct Member {
@@ -144,19 +143,6 @@ impl Member {
 
 pub(super) fn runtime() -> Runtime {
     Runtimes::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
-}
-
-/// Answers what an archive knows.
-struct Answers(Archive);
-
-impl Serve for Answers {
-    fn serve(&self, _: Caller, request: Request) -> Answering {
-        let archive = self.0.clone();
-        Box::pin(async move {
-            let Request::Fetch(fetch) = request else { return Answer::Failed(String::new()) };
-            archive.fetch(fetch).await.map_or(Answer::Failed(String::new()), Answer::Fetched)
-        })
-    }
 }
 
 /// A port at which an archive is served, until it is dropped.

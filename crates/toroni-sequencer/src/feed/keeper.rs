@@ -1,0 +1,430 @@
+//! An archive on a host that is no member: it asks members for all events, keeps them on a disk, and answers who asks for them.
+//!
+//! ```text
+//!  members ══ FETCH ══► keeper ─► log, states of the machine ─► Archive ══ FETCH ══► followers, rewinds
+//! ```
+//!
+//! Its directory is that of a log, with a batch for each run of events. A machine that applies them finds the numbers and
+//! the digest that the members have found, because each command in it is an event. So all that is known of a log
+//! holds for it: what a start believes, and how events are found by number. It is synced every 50 ms: what a power failure
+//! takes, it asks for again.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{sleep, timeout};
+use toroni_proto::wire::Keys;
+
+use super::archive::{Applying, Archive};
+use super::states::States;
+use crate::batch::{Batch, BatchError, Builder};
+use crate::entry::{Entry, Payload, Place};
+use crate::log::{Log, LogError, Options, Sync};
+use crate::machine::{Chain, Machine};
+use crate::rpc::{
+    Answer, Answering, Caller, Events, Fetch, Fetched, Identity, Link, Peer, Request, Serve,
+    Target, listen,
+};
+
+/// So many bytes of events are asked for at once.
+const ASK_BYTES: u32 = 512 << 10;
+/// A member waits so long for the next event before another one is asked.
+const WAIT: Duration = Duration::from_millis(500);
+/// A member that does not answer for so long is none.
+const ANSWER_TIME: Duration = Duration::from_secs(3);
+/// The pause after a member that could not help, and while the disk is full.
+const AGAIN: Duration = Duration::from_millis(50);
+/// An archive has about so many segments, of these lengths at least and at most.
+const SEGMENTS: u64 = 8;
+const SEGMENT_BYTES: (u64, u64) = if cfg!(test) { (8 << 10, 8 << 10) } else { (8 << 20, 64 << 20) };
+
+/// What an archive is started with.
+#[derive(Debug)]
+pub struct KeeperOptions {
+    /// The feed: the first bytes of the hash of its name.
+    pub feed: [u8; 16],
+    /// The directory for the events.
+    pub directory: PathBuf,
+    /// Where it answers, already bound.
+    pub listener: TcpListener,
+    /// The keys of the realm.
+    pub keys: Option<Keys>,
+    /// The members of the group.
+    pub members: Vec<Target>,
+    /// How much it keeps, in bytes: then the oldest events go. Without a limit, it keeps what the disk has room for.
+    pub capacity_bytes: Option<u64>,
+}
+
+/// Why an archive does not start, or ends.
+#[derive(Debug, thiserror::Error)]
+pub enum KeeperError {
+    /// Its log cannot be used.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// Its directory cannot be read.
+    #[error("{0}")]
+    Directory(#[from] io::Error),
+    /// The states of the machine are gone, without which nobody knows the numbers of its events.
+    #[error("{} has no state of the machine any more: move it away, and a new archive begins", .0.display())]
+    NoState(PathBuf),
+    /// The order has other events than it.
+    #[error(
+        "the order has other events than {} from {next} on, or before: move it away, and a new archive begins",
+        directory.display()
+    )]
+    Diverged {
+        /// Its directory.
+        directory: PathBuf,
+        /// The number of its next event.
+        next: u64,
+    },
+    /// No member has the events any more that follow its last one.
+    #[error(
+        "no member has the event {next} any more, with which {} goes on: move it away, and a new archive begins",
+        directory.display()
+    )]
+    Behind {
+        /// Its directory.
+        directory: PathBuf,
+        /// The number of its next event.
+        next: u64,
+    },
+    /// A member sent events that are no batch.
+    #[error("a member sent events that cannot be kept: {0}")]
+    Batch(#[from] BatchError),
+}
+
+/// How an archive is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kept {
+    /// The number of the first event that it has.
+    pub first: u64,
+    /// How far it has come.
+    pub now: Chain,
+    /// The length of its files, in bytes.
+    pub bytes: u64,
+    /// Whether its disk has no room, and nothing can be given up.
+    pub is_full: bool,
+}
+
+/// A running archive. Ends when it is dropped; what it has is on the disk.
+pub struct Keeper {
+    archive: Archive,
+    log: Log,
+    is_full: Arc<AtomicBool>,
+    problem: Arc<Mutex<Option<KeeperError>>>,
+    keeping: JoinHandle<()>,
+    _serving: JoinSet<()>,
+}
+
+impl Keeper {
+    /// Starts an archive. Must be called in a runtime.
+    ///
+    /// # Errors
+    ///
+    /// If its directory cannot be used.
+    pub fn start(options: KeeperOptions) -> Result<Self, KeeperError> {
+        let KeeperOptions { feed, directory, listener, keys, members, capacity_bytes } = options;
+        let (least, most) = SEGMENT_BYTES;
+        let segment_bytes =
+            capacity_bytes.map_or(most, |bytes| (bytes / SEGMENTS).clamp(least, most));
+        let log = Log::open(&directory, Options { segment_bytes, sync: Sync::Interval })?;
+        let (machine, last) = restore(&log)?;
+        let archive = Archive::open(log.clone(), &machine, last)?;
+        let own = Peer { log: log.found().log, id: u64::MAX };
+        let identity = Identity { feed, keys, own };
+        let mut serving = JoinSet::new();
+        serving.spawn(listen(listener, identity, Arc::new(Answers(archive.clone()))));
+        let is_full = Arc::new(AtomicBool::new(false));
+        let mut keeping = Keeping {
+            archive: archive.clone(),
+            log: log.clone(),
+            segment_bytes,
+            capacity_bytes,
+            machine,
+            last,
+            members: members.into_iter().map(Link::new).collect(),
+            at: 0,
+            lacking: 0,
+            is_full: Arc::clone(&is_full),
+        };
+        let problem = Arc::new(Mutex::new(None));
+        let ended = Arc::clone(&problem);
+        let keeping = tokio::spawn(async move {
+            let error = loop {
+                if let Err(error) = keeping.step().await {
+                    break error;
+                }
+            };
+            *ended.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        });
+        Ok(Self { archive, log, is_full, problem, keeping, _serving: serving })
+    }
+
+    /// Returns how it is.
+    #[must_use]
+    pub fn kept(&self) -> Kept {
+        let (first, now) = (self.archive.first(), self.archive.now());
+        let is_full = self.is_full.load(Ordering::Relaxed);
+        Kept { first, now, bytes: self.log.bytes(), is_full }
+    }
+
+    /// Returns why it takes no more events, if it does not. It still answers for those that it has.
+    #[must_use]
+    pub fn problem(&self) -> Option<String> {
+        let problem = self.problem.lock().unwrap_or_else(PoisonError::into_inner);
+        let error = problem.as_ref().map(ToString::to_string);
+        // A panic of the task was printed.
+        error.or_else(|| self.keeping.is_finished().then(|| "its task has ended".to_owned()))
+    }
+
+    /// Ends it, and closes its log.
+    ///
+    /// # Errors
+    ///
+    /// If the log cannot be closed.
+    pub async fn close(mut self) -> Result<(), KeeperError> {
+        self.keeping.abort();
+        let _ = (&mut self.keeping).await;
+        Ok(self.log.close()?)
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.keeping.abort();
+    }
+}
+
+/// Answers for the events of an archive.
+pub(super) struct Answers(pub(super) Archive);
+
+impl Serve for Answers {
+    fn serve(&self, _: Caller, request: Request) -> Answering {
+        let archive = self.0.clone();
+        Box::pin(async move {
+            let failed = |error: LogError| Answer::Failed(error.to_string());
+            match request {
+                Request::Fetch(fetch) => {
+                    archive.fetch(fetch).await.map_or_else(failed, Answer::Fetched)
+                }
+                Request::State => archive.oldest().await.map_or_else(failed, |machine| {
+                    Answer::State(machine.map(|machine| machine.snapshot().into()))
+                }),
+                _ => Answer::Failed("this is an archive: it only has events".to_owned()),
+            }
+        })
+    }
+}
+
+/// Returns the machine after the last entry of an archive's log, and the place of that.
+fn restore(log: &Log) -> Result<(Machine, Option<Place>), KeeperError> {
+    let mut states = States::open(log)?;
+    states.prune(log);
+    let (purged, last) = log.ends();
+    let (mut machine, mut index) = loop {
+        match states.before(u64::MAX) {
+            Some(kept) => match kept.load(log)? {
+                Some(machine) => break (machine, kept.index + 1),
+                None => states.forget(kept.next),
+            },
+            None if purged.is_none() => break (Machine::new(), 0),
+            None => return Err(KeeperError::NoState(log.directory().to_owned())),
+        }
+    };
+    let end = last.map_or(0, |last| last.index + 1);
+    while index < end {
+        let entries = log.read(index..end, ASK_BYTES as usize)?;
+        if entries.is_empty() {
+            return Err(LogError::Order(index).into());
+        }
+        for entry in entries {
+            index = entry.place.index + 1;
+            if let Payload::Batch(batch) = &entry.payload {
+                // It was checked when it was read.
+                if let Ok(batch) = Batch::check(batch) {
+                    machine.apply(batch, |_| {}, |_, _| {});
+                }
+            }
+        }
+    }
+    Ok((machine, last))
+}
+
+/// Brings events to the log.
+struct Keeping {
+    archive: Archive,
+    log: Log,
+    segment_bytes: u64,
+    capacity_bytes: Option<u64>,
+    machine: Machine,
+    last: Option<Place>,
+    members: Vec<Link>,
+    /// Who is asked.
+    at: usize,
+    /// How many members in a row no longer have the next event.
+    lacking: usize,
+    is_full: Arc<AtomicBool>,
+}
+
+impl Keeping {
+    fn directory(&self) -> PathBuf {
+        self.log.directory().to_owned()
+    }
+
+    async fn turn(&mut self) {
+        self.at = (self.at + 1) % self.members.len().max(1);
+        sleep(AGAIN).await;
+    }
+
+    async fn ask(&self, request: &Request) -> Option<Answer> {
+        timeout(ANSWER_TIME, self.members.get(self.at)?.call(request)).await.ok()?.ok()
+    }
+
+    /// Asks for the next events, and keeps what comes.
+    async fn step(&mut self) -> Result<(), KeeperError> {
+        let own = self.machine.chain();
+        let fetch = Fetch { from: own.next, max_bytes: ASK_BYTES, wait: WAIT };
+        let Some(Answer::Fetched(fetched)) = self.ask(&Request::Fetch(fetch)).await else {
+            self.turn().await;
+            return Ok(());
+        };
+        match fetched {
+            Fetched { events: Some(events), .. } if events.before().next == own.next => {
+                self.lacking = 0;
+                // One that stayed behind in an earlier series.
+                if events.before().series < own.series {
+                    self.turn().await;
+                    return Ok(());
+                }
+                if events.before() != own {
+                    let directory = self.directory();
+                    return Err(KeeperError::Diverged { directory, next: own.next });
+                }
+                if events.is_empty() {
+                    // Another one may know more.
+                    self.at = (self.at + 1) % self.members.len();
+                }
+                self.keep(&events).await?;
+            }
+            // One that is behind, or has other events; then another member says so.
+            Fetched { now, .. } if now.next <= own.next => {
+                self.lacking = 0;
+                if now.series > own.series && now.begun < own.next {
+                    let directory = self.directory();
+                    return Err(KeeperError::Diverged { directory, next: own.next });
+                }
+                self.turn().await;
+            }
+            Fetched { .. } => self.lacks(own).await?,
+        }
+        Ok(())
+    }
+
+    /// The member no longer has the next event.
+    async fn lacks(&mut self, own: Chain) -> Result<(), KeeperError> {
+        if self.last.is_none() {
+            // It begins where the member begins.
+            if let Some(Answer::State(Some(bytes))) = self.ask(&Request::State).await
+                && let Ok(machine) = Machine::from_snapshot(&bytes)
+            {
+                return self.begin(machine);
+            }
+        } else {
+            self.lacking += 1;
+            if self.lacking > 2 * self.members.len() {
+                return Err(KeeperError::Behind { directory: self.directory(), next: own.next });
+            }
+        }
+        self.turn().await;
+        Ok(())
+    }
+
+    /// Begins an empty archive with what follows a state.
+    fn begin(&mut self, machine: Machine) -> Result<(), KeeperError> {
+        let place = place(0);
+        self.log.purge(place)?;
+        self.archive.restart(&machine, Some(place));
+        // The log is of no use without it.
+        sync_all(&self.log.directory().join("states"))?;
+        (self.machine, self.last) = (machine, Some(place));
+        Ok(())
+    }
+
+    async fn keep(&mut self, events: &Events) -> Result<(), KeeperError> {
+        let mut chain = events.before();
+        let mut builder = Builder::new();
+        for (command, bytes) in events.commands() {
+            chain.append(command, bytes);
+            if !builder.has_room_for(bytes.len()) {
+                self.append(std::mem::take(&mut builder)).await?;
+            }
+            builder.push(&command)?;
+        }
+        if !builder.is_empty() {
+            self.append(builder).await?;
+        }
+        if self.machine.chain() != chain {
+            // A command in it was no event.
+            return Err(KeeperError::Diverged { directory: self.directory(), next: chain.next });
+        }
+        Ok(())
+    }
+
+    async fn append(&mut self, builder: Builder) -> Result<(), KeeperError> {
+        let bytes: Arc<[u8]> = builder.finish()?.into();
+        let place = place(self.last.map_or(0, |last| last.index + 1));
+        let entry = Entry { place, payload: Payload::Batch(Arc::clone(&bytes)) };
+        loop {
+            match self.log.append([entry.clone()], |_| {}) {
+                Ok(()) => break,
+                Err(LogError::Full(_)) => {
+                    if !self.give_up(self.log.bytes().saturating_sub(self.segment_bytes))? {
+                        self.is_full.store(true, Ordering::Relaxed);
+                        sleep(AGAIN).await;
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.is_full.store(false, Ordering::Relaxed);
+        let mut applying = Applying::begin(&self.machine);
+        applying.apply(&mut self.machine, Batch::check(&bytes)?, |_| {}, |_| {});
+        self.last = Some(place);
+        self.archive.applied(applying, &self.machine, place, bytes.len());
+        if let Some(capacity) = self.capacity_bytes.filter(|most| self.log.bytes() > *most) {
+            self.give_up(capacity.saturating_sub(self.segment_bytes))?;
+        }
+        Ok(())
+    }
+
+    /// Gives up the oldest events, so that about so many bytes stay. Returns whether it did: not if all that is left would
+    /// be of no use without an earlier state.
+    fn give_up(&self, retain_bytes: u64) -> Result<bool, KeeperError> {
+        let Some(upto) = self.log.purgeable(retain_bytes) else { return Ok(false) };
+        let purged = self.log.ends().0;
+        if purged.is_some_and(|purged| purged.index >= upto) || !self.archive.has_state_from(upto) {
+            return Ok(false);
+        }
+        self.log.purge(place(upto))?;
+        Ok(true)
+    }
+}
+
+/// Entries of an archive are all of one term. A place of zeros would be none.
+const fn place(index: u64) -> Place {
+    Place { term: 1, leader: 0, index }
+}
+
+/// Syncs the files of a directory, and itself.
+fn sync_all(directory: &Path) -> io::Result<()> {
+    for entry in std::fs::read_dir(directory)? {
+        std::fs::File::open(entry?.path())?.sync_all()?;
+    }
+    std::fs::File::open(directory)?.sync_all()
+}
