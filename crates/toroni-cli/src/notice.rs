@@ -132,8 +132,23 @@ pub(crate) struct Sequencer {
     /// `null` without a group.
     #[serde(default)]
     pub(crate) multicast: Option<FeedMulticast>,
+    /// `null` without an archive.
+    #[serde(default)]
+    pub(crate) archive: Option<FeedArchive>,
     /// `null` if the node is no member.
     pub(crate) member: Option<OrderMember>,
+}
+
+/// An archive of a feed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub(crate) struct FeedArchive {
+    /// The first event that it has, and the number after the last one.
+    pub(crate) first_event: u64,
+    pub(crate) events: u64,
+    /// The length of its files.
+    pub(crate) bytes: u64,
+    /// Whether its disk has no room.
+    pub(crate) is_full: bool,
 }
 
 /// The multicast of a feed: what a member has sent, or another node has received.

@@ -14,7 +14,7 @@ use crate::direct::{Direct, DirectError, Receive, Received, Send, SendError, Set
 use crate::node;
 use crate::node::config::{self, Severity};
 use crate::node::link::to_socket;
-use crate::node::start::{self, NotYet, StartError};
+use crate::node::start::{self, StartError, Unsupported};
 use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::time::{
@@ -241,10 +241,9 @@ fn watch(epoll: &OwnedFd, direct: &Direct) -> rustix::io::Result<Vec<bool>> {
 
 /// Returns what a program that takes part itself does with a configuration. Opens no socket, and no bus at all.
 fn settings(config: &config::Node) -> Result<Settings, StartError> {
-    let refused: Vec<NotYet> =
-        start::not_yet(config).into_iter().chain(needs_a_node(config)).collect();
+    let refused = needs_a_node(config);
     if !refused.is_empty() {
-        return Err(StartError::NotYet(refused));
+        return Err(StartError::Unsupported(refused));
     }
     let interfaces = start::interfaces(config)?;
     start::check_interfaces(config, &interfaces)?;
@@ -263,12 +262,12 @@ fn settings(config: &config::Node) -> Result<Settings, StartError> {
 }
 
 /// Returns the settings that have an effect only in a node, which has a bus.
-fn needs_a_node(config: &config::Node) -> Vec<NotYet> {
+fn needs_a_node(config: &config::Node) -> Vec<Unsupported> {
     let mut all = Vec::new();
     let mut is = |given: bool, section, index, key| {
         if given {
             let problem = "has an effect only in a node, which has a bus: leave it out".to_owned();
-            all.push(NotYet { section, index, key, problem });
+            all.push(Unsupported { section, index, key, problem });
         }
     };
     is(config.state.is_some(), "node", 0, Some("state"));

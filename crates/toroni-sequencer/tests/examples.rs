@@ -75,6 +75,7 @@ impl Hosts {
                 source,
                 session: 1,
                 members: members(),
+                rate: None,
             };
             couriers.push(Courier::start(courier).unwrap_or_else(|error| panic!("{error}")));
             let follower = FollowerOptions {

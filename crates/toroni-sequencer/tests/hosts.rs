@@ -121,6 +121,7 @@ fn host() {
         source: number(ID),
         session: number(LIFE),
         members: targets(),
+        rate: None,
     });
     let _courier = courier.unwrap_or_else(|error| panic!("{error}"));
     let follower = Follower::start(FollowerOptions {

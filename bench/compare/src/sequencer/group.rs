@@ -59,7 +59,7 @@ pub(crate) fn member(options: SequencerMember) -> Result<(), Failure> {
     let runtime = Runtimes::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.map_err(|error| failed(&error))?.block_on(async {
         let listener = TcpListener::bind(&options.address).await.map_err(|error| failed(&error))?;
-        let sync = if options.interval { Sync::Interval } else { Sync::Always };
+        let sync = if options.interval { Sync::OFTEN } else { Sync::Always };
         let _group = Group::start(GroupOptions {
             feed: FEED.to_owned(),
             id: options.id,

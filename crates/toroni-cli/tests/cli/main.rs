@@ -68,6 +68,8 @@ mod selection;
 #[cfg(feature = "sequencer")]
 mod sequencer;
 #[cfg(feature = "sequencer")]
+mod sequencer_archive;
+#[cfg(feature = "sequencer")]
 mod sequencer_changes;
 #[cfg(feature = "sequencer")]
 mod sequencer_feed;

@@ -29,15 +29,12 @@ const BUSY_POLL: Duration = Duration::from_micros(50);
 /// The rate for which a receive buffer is made where the interface states no speed: 1 Gbit/s.
 const USUAL_RATE: u64 = 1_000_000_000;
 
-/// How often a member syncs its log with `sync = "interval"`.
-const SYNC_INTERVAL: Duration = Duration::from_millis(50);
-
 /// Why a node does not start.
 #[derive(Debug, Error)]
 pub enum StartError {
-    /// The configuration asks for something that this version does not do.
-    #[error("this version does not do all of this: {}", list(.0))]
-    NotYet(Vec<NotYet>),
+    /// The configuration asks for something that this program does not do.
+    #[error("this program does not do all of this: {}", list(.0))]
+    Unsupported(Vec<Unsupported>),
     /// The sender waits for its receivers for longer than publishers of the bus wait for it.
     #[error(
         "[[send]] {stream} waits up to {hold_limit:?} for a required receiver (hold_limit), and publishers of the bus \
@@ -111,10 +108,6 @@ pub enum StartError {
 /// # Errors
 /// See [`StartError`].
 pub fn prepare(config: &config::Node) -> Result<(Bus, Settings), StartError> {
-    let not_yet = not_yet(config);
-    if !not_yet.is_empty() {
-        return Err(StartError::NotYet(not_yet));
-    }
     // The bus comes before the session, which counts as used once it began.
     let interfaces = interfaces(config)?;
     check_interfaces(config, &interfaces)?;
@@ -226,9 +219,9 @@ fn full_second() -> Result<Session, StartError> {
     Session::begin(Wall::from_ns(next), None).ok_or(StartError::Clock)
 }
 
-/// A setting that this version does not act on.
+/// A setting that a program does not act on. One without effect would be a promise.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NotYet {
+pub struct Unsupported {
     /// The name of its section, such as `send`.
     pub section: &'static str,
     /// The place of that among the sections of the same name, from 0.
@@ -240,13 +233,13 @@ pub struct NotYet {
 }
 
 /// `[[receive]] 2: join: …`
-impl fmt::Display for NotYet {
+impl fmt::Display for Unsupported {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}: {}", self.setting(), self.problem)
     }
 }
 
-impl NotYet {
+impl Unsupported {
     /// Returns the setting as findings name it.
     #[must_use]
     pub fn setting(&self) -> String {
@@ -260,47 +253,8 @@ impl NotYet {
     }
 }
 
-fn list(all: &[NotYet]) -> String {
-    all.iter().map(NotYet::to_string).collect::<Vec<_>>().join("; ")
-}
-
-/// Returns all settings that have no effect in this version. A setting without effect would be a promise.
-#[must_use]
-pub fn not_yet(config: &config::Node) -> Vec<NotYet> {
-    let mut all = Vec::new();
-    let mut is = |given: bool, section, index, key, problem: &str| {
-        if given {
-            all.push(NotYet { section, index, key, problem: problem.to_owned() });
-        }
-    };
-    if let Some(sequencer) = &config.sequencer {
-        for (given, key, problem) in not_yet_sequenced(sequencer) {
-            is(given, "sequencer", 0, Some(key), problem);
-        }
-    }
-    all
-}
-
-/// Returns the keys of a sequencer that this version does not act on: whether each is given, and what to do.
-fn not_yet_sequenced(sequencer: &config::Sequencer) -> [(bool, &'static str, &'static str); 7] {
-    const ARCHIVE: &str = "needs an archive beside the logs of members, which this version does not have yet: leave it out";
-    [
-        (
-            sequencer.command_rate.is_some(),
-            "command_rate",
-            "this version does not limit commands: leave it out",
-        ),
-        (
-            sequencer.sync_interval.is_some_and(|interval| interval != SYNC_INTERVAL),
-            "sync_interval",
-            "this version syncs every 50ms: leave it out",
-        ),
-        (sequencer.archive, "archive", ARCHIVE),
-        (sequencer.archive_directory.is_some(), "archive_directory", ARCHIVE),
-        (sequencer.archive_capacity.is_some(), "archive_capacity", ARCHIVE),
-        (!sequencer.archives.is_empty(), "archives", ARCHIVE),
-        (!sequencer.digest, "digest", "members always keep the digest: leave it out"),
-    ]
+fn list(all: &[Unsupported]) -> String {
+    all.iter().map(Unsupported::to_string).collect::<Vec<_>>().join("; ")
 }
 
 /// A sender that waits for receivers lets the publishers of its bus wait, and they must not give up before it does.

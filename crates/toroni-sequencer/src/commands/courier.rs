@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use toroni::{
     Bus, BusConfig, HoldError, OpenError, ReceiveError, Start, Subscriber, SubscriberError,
@@ -38,6 +38,8 @@ pub struct CourierOptions {
     pub session: u32,
     /// The members of the group.
     pub members: Vec<Target>,
+    /// How many bits of commands it brings in a second at most.
+    pub rate: Option<u64>,
 }
 
 /// Why a courier cannot work. What is about the network alone is tried again.
@@ -105,7 +107,7 @@ impl Courier {
     ///
     /// If the bus cannot be opened, or no thread be started.
     pub fn start(options: CourierOptions) -> Result<Self, CourierError> {
-        let CourierOptions { bus, feed, source, session, members } = options;
+        let CourierOptions { bus, feed, source, session, members, rate } = options;
         if members.is_empty() {
             return Err(CourierError::NoMembers);
         }
@@ -120,6 +122,7 @@ impl Courier {
             source,
             session,
             members,
+            pace: Pace { rate, due: Instant::now() },
             ends: Arc::clone(&ends),
             counts: counts.clone(),
         };
@@ -171,8 +174,35 @@ struct Work {
     source: u32,
     session: u32,
     members: InTurn,
+    pace: Pace,
     ends: Arc<AtomicBool>,
     counts: CourierCounts,
+}
+
+/// Keeps commands to a rate: what was brought must have been due before more is.
+struct Pace {
+    rate: Option<u64>,
+    due: Instant,
+}
+
+impl Pace {
+    /// Returns how many bytes may be brought at once, so that a batch takes no longer than 100 ms.
+    fn batch_bytes(&self) -> usize {
+        let rate = self.rate.map_or(u64::MAX, |rate| rate / 80);
+        usize::try_from(rate).unwrap_or(usize::MAX).clamp(1, SUBMIT_BYTES)
+    }
+
+    /// Returns how long to wait before more is brought.
+    fn left(&self) -> Duration {
+        self.due.saturating_duration_since(Instant::now())
+    }
+
+    fn brings(&mut self, bytes: usize) {
+        if let Some(rate) = self.rate {
+            let seconds = bytes as f64 * 8.0 / rate.max(1) as f64;
+            self.due = self.due.max(Instant::now()) + Duration::from_secs_f64(seconds);
+        }
+    }
 }
 
 impl Work {
@@ -284,7 +314,8 @@ impl Work {
                 }
                 places.push(number + 1);
                 bytes += publish.encoded_bytes();
-                message = if bytes < SUBMIT_BYTES { reader.try_receive()? } else { None };
+                message =
+                    if bytes < self.pace.batch_bytes() { reader.try_receive()? } else { None };
             }
             if !builder.is_empty() {
                 if !self.submit(&finish(builder)?, &mut next, &places)? {
@@ -304,6 +335,12 @@ impl Work {
         next: &mut u64,
         places: &[u64],
     ) -> Result<bool, CourierError> {
+        while !self.ends() && !self.pace.left().is_zero() {
+            std::thread::sleep(self.pace.left().min(IDLE_TIME));
+        }
+        if let Request::Submit(bytes) = request {
+            self.pace.brings(bytes.len());
+        }
         let outcomes = match self.members.call(request, ANSWER_TIME) {
             Ok(Answer::Outcomes(outcomes)) => outcomes,
             Ok(_) => return Ok(false),

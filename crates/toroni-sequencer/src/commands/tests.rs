@@ -81,6 +81,10 @@ fn start_group(runtime: &Runtime, directory: &Directory, address: &str, seen: &S
 }
 
 fn courier(directory: &Directory, address: &str, session: u32) -> Courier {
+    courier_of(directory, address, session, None)
+}
+
+fn courier_of(directory: &Directory, address: &str, session: u32, rate: Option<u64>) -> Courier {
     let target = Target {
         address: address.to_owned(),
         feed: feed_id("orders"),
@@ -94,6 +98,7 @@ fn courier(directory: &Directory, address: &str, session: u32) -> Courier {
         source: 7,
         session,
         members: vec![target],
+        rate,
     };
     Courier::start(options).unwrap_or_else(|error| panic!("{error}"))
 }
@@ -101,6 +106,30 @@ fn courier(directory: &Directory, address: &str, session: u32) -> Courier {
 fn bus(directory: &Directory) -> BusConfig {
     // As small as may be, so that publishers wait for the courier.
     BusConfig::new().directory(directory.join("buses")).capacity(64 << 10)
+}
+
+#[test]
+fn commands_keep_to_their_rate() {
+    const BYTES: usize = 1_000;
+    const COUNT: usize = 40;
+    let directory = Directory::new();
+    let runtime =
+        Runtimes::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+    let address = toroni_testkit::port::free().to_string();
+    let seen = Seen::default();
+    let _group = start_group(&runtime, &directory, &address, &seen);
+    let commands = Commands::open_with(bus(&directory), "orders");
+    let commands = commands.unwrap_or_else(|error| panic!("{error}"));
+    let courier = courier_of(&directory, &address, 1, Some(160_000));
+    let begun = Instant::now();
+    for _ in 0..COUNT {
+        commands.send("t", [0; BYTES]).unwrap_or_else(|error| panic!("{error}"));
+    }
+    wait::until("all are brought", || courier.counts().brought() == COUNT as u64);
+    // 20,000 bytes in a second; the last batch, of 2,000 and one command, is not waited for.
+    let least = (COUNT - 3) * BYTES / 20;
+    assert!(begun.elapsed().as_millis() as usize >= least, "{:?}", begun.elapsed());
+    courier.end().unwrap_or_else(|error| panic!("{error}"));
 }
 
 #[test]

@@ -250,10 +250,7 @@ impl Drop for Follower {
 }
 
 /// Returns the members to ask, and the archives.
-pub(super) fn in_turn(
-    members: Vec<Target>,
-    archives: Vec<Target>,
-) -> Result<InTurn, FollowError> {
+pub(super) fn in_turn(members: Vec<Target>, archives: Vec<Target>) -> Result<InTurn, FollowError> {
     if members.is_empty() {
         return Err(FollowError::NoMembers);
     }

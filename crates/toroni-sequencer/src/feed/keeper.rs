@@ -133,7 +133,7 @@ impl Keeper {
         let (least, most) = SEGMENT_BYTES;
         let segment_bytes =
             capacity_bytes.map_or(most, |bytes| (bytes / SEGMENTS).clamp(least, most));
-        let log = Log::open(&directory, Options { segment_bytes, sync: Sync::Interval })?;
+        let log = Log::open(&directory, Options { segment_bytes, sync: Sync::OFTEN })?;
         let (machine, last) = restore(&log)?;
         let archive = Archive::open(log.clone(), &machine, last)?;
         let own = Peer { log: log.found().log, id: u64::MAX };

@@ -37,6 +37,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use self::crash_point::{CrashPoint, point};
 pub use self::error::LogError;
@@ -51,8 +52,13 @@ use crate::entry::{Entry, Place};
 pub enum Sync {
     /// Before they are answered.
     Always,
-    /// Every 50 ms. After a power failure, a member may lack what it answered for.
-    Interval,
+    /// In this interval. After a power failure, a member may lack what it answered for.
+    Interval(Duration),
+}
+
+impl Sync {
+    /// Every 50 ms.
+    pub const OFTEN: Self = Self::Interval(Duration::from_millis(50));
 }
 
 /// How a log is kept.

@@ -78,7 +78,7 @@ pub(super) fn open(directory: &Path, options: Options) -> Result<(Found, Inner),
     // A member that is started again before it was brought up is as uncertain as before.
     file.state.uncertain |= found.rebooted && !found.closed && file.state.loose;
     file.state.boot = boot;
-    file.state.loose = options.sync == Sync::Interval;
+    file.state.loose = matches!(options.sync, Sync::Interval(_));
     (file.state.cut, file.state.closed) = (None, None);
     file.save()?;
 

@@ -4,13 +4,10 @@ use std::fmt;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use super::crash_point::{CrashPoint, point};
 use super::error::LogError;
 use super::{Shared, Sync, sync_or_die};
-
-const INTERVAL: Duration = Duration::from_millis(50);
 
 type Done = Box<dyn FnOnce(io::Result<()>) + Send>;
 
@@ -41,7 +38,7 @@ impl Syncer {
 
     /// Calls `done` when what was appended before may be answered.
     pub(super) fn ask(&self, done: impl FnOnce(io::Result<()>) + Send + 'static) {
-        if self.sync == Sync::Interval {
+        if matches!(self.sync, Sync::Interval(_)) {
             return done(Ok(()));
         }
         let (queue, wakes) = &*self.queue;
@@ -56,9 +53,9 @@ fn run(shared: &Shared, queue: &(Mutex<Queue>, Condvar)) {
         let waiting = {
             let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
             while queue.waiting.is_empty() && !queue.ends {
-                if shared.options.sync == Sync::Interval {
+                if let Sync::Interval(interval) = shared.options.sync {
                     queue = wakes
-                        .wait_timeout(queue, INTERVAL)
+                        .wait_timeout(queue, interval)
                         .unwrap_or_else(PoisonError::into_inner)
                         .0;
                     break;

@@ -302,7 +302,7 @@ fn a_full_disk_costs_nothing_that_was_answered() {
 #[test]
 fn who_synced_in_intervals_is_uncertain_after_a_reboot() {
     for (sync, is_closed, wanted) in
-        [(Sync::Interval, false, true), (Sync::Interval, true, false), (Sync::Always, false, false)]
+        [(Sync::OFTEN, false, true), (Sync::OFTEN, true, false), (Sync::Always, false, false)]
     {
         let directory = in_memory();
         let log = Log::open(directory.path(), Options { sync, ..SMALL }).expect("opened");
@@ -356,7 +356,7 @@ fn room_for_a_snapshot_is_reserved() {
 #[test]
 fn a_log_can_begin_after_a_place_that_it_never_had() {
     let directory = in_memory();
-    let options = Options { segment_bytes: 8 << 10, sync: Sync::Interval };
+    let options = Options { segment_bytes: 8 << 10, sync: Sync::OFTEN };
     // The first entry may need a segment of its own.
     for first in [10, 20_000] {
         for begin in [0, 7] {

@@ -90,7 +90,9 @@ impl InTurn {
     /// Turns to the member that leads, as the one whose turn it is says, or to the next one.
     pub(crate) fn turn_to(&mut self, leader: Option<&str>) {
         let members = self.members.len() - self.archives;
-        let named = self.members[..members].iter().position(|member| Some(member.address.as_str()) == leader);
+        let named = self.members[..members]
+            .iter()
+            .position(|member| Some(member.address.as_str()) == leader);
         // Until another one is elected, the others name the one that was lost.
         match named.filter(|named| *named != self.at && !self.is_silent(*named)) {
             Some(named) => self.at = named,

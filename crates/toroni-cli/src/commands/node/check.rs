@@ -79,7 +79,6 @@ pub(super) fn refused(path: &Path, errors: usize) -> Failure {
 pub(crate) fn read(path: &Path, host: bool) -> Result<Reading, Failure> {
     let text = text_of(path)?;
     let mut reading = config::read(&text, path.parent().unwrap_or(Path::new("")));
-    refuse_not_yet(&mut reading);
     if host {
         let links = links()?;
         if let Some(node) = &reading.node {
@@ -91,22 +90,6 @@ pub(crate) fn read(path: &Path, host: bool) -> Result<Reading, Failure> {
         propose(&mut reading.findings, &links);
     }
     Ok(reading)
-}
-
-/// Adds what this version does not act on: a node would refuse it.
-fn refuse_not_yet(reading: &mut Reading) {
-    let Some(node) = &reading.node else { return };
-    let mut refused: Vec<Finding> = start::not_yet(node)
-        .into_iter()
-        .map(|one| Finding {
-            severity: Severity::Error,
-            place: reading.place(one.section, one.index, one.key),
-            setting: one.setting(),
-            problem: one.problem,
-        })
-        .collect();
-    refused.sort_by_key(|finding| finding.place);
-    reading.findings.splice(0..0, refused);
 }
 
 fn text_of(path: &Path) -> Result<String, Failure> {

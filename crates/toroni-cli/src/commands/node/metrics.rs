@@ -532,6 +532,30 @@ const OF_FEEDS: &[OfFeed] = &[
         "Events for which there was no room in the queue: of a member, those beyond `data_rate`",
         |it| Some(it.multicast.as_ref()?.dropped),
     ),
+    of_feed(
+        "toroni_sequencer_archive_events",
+        Kind::Counter,
+        "Events that came to the archive: the number of the next one",
+        |it| Some(it.archive.as_ref()?.events),
+    ),
+    of_feed(
+        "toroni_sequencer_archive_first_event",
+        Kind::Gauge,
+        "The first event that the archive has",
+        |it| Some(it.archive.as_ref()?.first_event),
+    ),
+    of_feed(
+        "toroni_sequencer_archive_bytes",
+        Kind::Gauge,
+        "The length of the archive's files",
+        |it| Some(it.archive.as_ref()?.bytes),
+    ),
+    of_feed(
+        "toroni_sequencer_archive_full",
+        Kind::Gauge,
+        "1 if the disk of the archive has no room, else 0",
+        |it| Some(it.archive.as_ref()?.is_full.into()),
+    ),
     of_feed("toroni_sequencer_term", Kind::Gauge, "The term of the member", |it| {
         Some(it.member.as_ref()?.term)
     }),

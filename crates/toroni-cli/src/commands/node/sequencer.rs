@@ -27,11 +27,12 @@ use toroni_net::node::Settings;
 use toroni_net::node::config;
 use toroni_sequencer::commands::{COURIER, Courier, CourierCounts, CourierError, CourierOptions};
 use toroni_sequencer::feed::{
-    FeedStart, FollowError, Followed, Follower, FollowerOptions, Live, OnDivergence,
+    FeedStart, FollowError, Followed, Follower, FollowerOptions, Keeper, KeeperOptions, Live,
+    OnDivergence,
 };
 use toroni_sequencer::log::{self, Sync};
 use toroni_sequencer::machine::Event;
-use toroni_sequencer::raft::{Events, Group, GroupOptions, Timing};
+use toroni_sequencer::raft::{Events, Group, GroupOptions, Timing, feed_id};
 
 const THREADS: usize = 2;
 /// After so many bytes of log, the state is written as a snapshot.
@@ -49,6 +50,7 @@ pub(super) struct Sequencer {
     follower: Option<Follower>,
     followed: Followed,
     multicast: Option<Multicast>,
+    keeper: Option<Keeper>,
     commands: Bus,
 }
 
@@ -92,12 +94,18 @@ impl Sequencer {
             let receiver = Multicast::receiver(section, &settings.member, group, live.clone())?;
             multicast = Some(receiver);
         }
+        let keeper = if section.archive {
+            Some(start_archive(&runtime, config, section, &feed)?)
+        } else {
+            None
+        };
         let options = CourierOptions {
             bus: bus_config(&config.bus),
             feed: feed.name.clone(),
             source: settings.member.source.0,
             session: settings.member.session.0,
             members: feed.targets(),
+            rate: section.command_rate,
         };
         let broken = |error: CourierError| courier_problem(&feed.name, &error);
         let courier = Courier::start(options).map_err(broken)?;
@@ -108,6 +116,7 @@ impl Sequencer {
             bus: bus_config(&config.bus),
             feed: feed.name.clone(),
             members: feed.targets(),
+            archives: feed.archives(),
             start: FeedStart::Oldest,
             on_divergence: if section.stops_on_divergence {
                 OnDivergence::Stop
@@ -126,6 +135,7 @@ impl Sequencer {
             runtime,
             member,
             multicast,
+            keeper,
             courier: Some(courier),
             commands,
         }))
@@ -144,8 +154,9 @@ impl Sequencer {
                 self.commands.name()
             ),
             None => format!(
-                "commands from the bus {} to the feed {name}, its events to the bus {name}",
-                self.commands.name()
+                "commands from the bus {} to the feed {name}, its events to the bus {name}{}",
+                self.commands.name(),
+                if self.keeper.is_some() { ", and to an archive" } else { "" }
             ),
         }
     }
@@ -154,6 +165,12 @@ impl Sequencer {
     pub(super) fn problem(&mut self) -> Option<String> {
         if let Some(problem) = self.member.as_ref().and_then(Group::problem) {
             return Some(format!("the member of the feed {} has ended: {problem}", self.feed.name));
+        }
+        if let Some(problem) = self.keeper.as_ref().and_then(Keeper::problem) {
+            return Some(format!(
+                "the archive of the feed {} has ended: {problem}",
+                self.feed.name
+            ));
         }
         if let Some(problem) = self.multicast.as_mut().and_then(Multicast::problem) {
             return Some(format!(
@@ -193,6 +210,7 @@ impl Sequencer {
             asked: self.followed.asked(),
             is_live: self.followed.is_live(),
             multicast: self.multicast.as_ref().map(multicast_report),
+            archive: self.keeper.as_ref().map(archive_report),
             member: self.member.as_ref().map(|member| self.member(member)),
         }
     }
@@ -227,6 +245,10 @@ impl Sequencer {
         let courier = self.courier.take().map_or(Ok(()), Courier::end);
         let follower = self.follower.take().map_or(Ok(()), Follower::end);
         drop(self.multicast.take());
+        let kept = self.keeper.take().map_or(Ok(()), |keeper| {
+            let closed = self.runtime.block_on(keeper.close());
+            closed.map_err(|error| format!("the archive of the feed {feed} ends: {error}"))
+        });
         let closed = self.member.take().map_or(Ok(()), |member| {
             let closing = self.runtime.block_on(async { timeout(END_TIME, member.close()).await });
             match closing {
@@ -238,7 +260,18 @@ impl Sequencer {
             }
         });
         let courier = courier.map_err(|error| courier_problem(feed, &error));
-        courier.and(follower.map_err(|error| follower_problem(feed, &error))).and(closed)
+        let follower = follower.map_err(|error| follower_problem(feed, &error));
+        courier.and(follower).and(kept).and(closed)
+    }
+}
+
+fn archive_report(keeper: &Keeper) -> notice::FeedArchive {
+    let kept = keeper.kept();
+    notice::FeedArchive {
+        first_event: kept.first,
+        events: kept.now.next,
+        bytes: kept.bytes,
+        is_full: kept.is_full,
     }
 }
 
@@ -327,7 +360,7 @@ fn start_member(
             keys: feed.keys,
             directory: directory.clone(),
             log: log::Options {
-                sync: if section.sync_interval.is_some() { Sync::Interval } else { Sync::Always },
+                sync: section.sync_interval.map_or(Sync::Always, Sync::Interval),
                 ..log::Options::default()
             },
             snapshot_bytes: SNAPSHOT_BYTES,
@@ -341,6 +374,34 @@ fn start_member(
         let started = Group::start(options).await;
         started.map_err(|error| format!("the member {name} does not start: {error}"))
     })
+}
+
+fn start_archive(
+    runtime: &Runtime,
+    config: &config::Node,
+    section: &config::Sequencer,
+    feed: &Feed,
+) -> Result<Keeper, String> {
+    let (Some(address), Some(directory)) = (section.archive_address, section.archive_place(config))
+    else {
+        return Err("an archive needs `archive_address`, and a directory".to_owned());
+    };
+    // It has the payloads of all commands.
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory);
+    made.map_err(|error| format!("cannot create {}: {error}", directory.display()))?;
+    let _inside = runtime.enter();
+    let listener = runtime.block_on(TcpListener::bind(address)).map_err(|error| {
+        format!("the archive cannot listen on {address}: {error}; choose another `archive_address`")
+    })?;
+    let started = Keeper::start(KeeperOptions {
+        feed: feed_id(&feed.name),
+        directory,
+        listener,
+        keys: feed.keys,
+        members: feed.targets(),
+        capacity_bytes: section.archive_capacity,
+    });
+    started.map_err(|error| format!("the archive does not start: {error}"))
 }
 
 /// Makes the directory of a log, and notes in it whose log it is. A member that took another one's number, because

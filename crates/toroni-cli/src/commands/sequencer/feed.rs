@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use toroni_net::node::{config, start};
 use toroni_proto::wire::Keys;
 use toroni_sequencer::raft::feed_id;
-use toroni_sequencer::rpc::{Answer, Link, LinkError, Request, Status, Target};
+use toroni_sequencer::rpc::{Answer, Fetch, Fetched, Link, LinkError, Request, Status, Target};
 
 /// A member that does not answer within this time does not answer.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
@@ -61,6 +61,8 @@ pub(crate) struct Feed {
     pub(crate) keys: Option<Keys>,
     /// Which of them the node of the file is.
     pub(crate) own: Option<u64>,
+    /// Where archives answer.
+    pub(crate) archives: Vec<SocketAddr>,
 }
 
 /// The node whose file was named, and its feed.
@@ -77,7 +79,8 @@ impl Reach {
             let key = self.key_file.as_deref().map(start::key).transpose();
             let first = key.map_err(|error| Failure::Failed(error.to_string()))?;
             let keys = first.map(|first| Keys { first, next: None });
-            let feed = Feed { name: feed, members: numbered(&self.members), keys, own: None };
+            let (members, archives) = (numbered(&self.members), vec![]);
+            let feed = Feed { name: feed, members, keys, own: None, archives };
             return Ok(OfNode { node: None, feed });
         };
         let node = node::configuration(path)?;
@@ -106,6 +109,7 @@ impl Feed {
             members: numbered(&section.members),
             keys,
             own: section.own().map(|(id, _)| id),
+            archives: section.archives.clone(),
         }
     }
 
@@ -119,12 +123,17 @@ impl Feed {
     pub(crate) fn targets(&self) -> Vec<Target> {
         let (own, others): (Vec<_>, Vec<_>) =
             self.members.iter().partition(|member| Some(member.id) == self.own);
-        own.into_iter().chain(others).map(|member| self.target(member)).collect()
+        own.into_iter().chain(others).map(|member| self.target(member.address)).collect()
     }
 
-    fn target(&self, member: &Member) -> Target {
+    /// Returns how to reach each archive.
+    pub(crate) fn archives(&self) -> Vec<Target> {
+        self.archives.iter().map(|address| self.target(*address)).collect()
+    }
+
+    fn target(&self, address: SocketAddr) -> Target {
         Target {
-            address: member.address.to_string(),
+            address: address.to_string(),
             feed: feed_id(&self.name),
             keys: self.keys,
             from: u64::MAX,
@@ -150,13 +159,41 @@ impl Feed {
         answer.map_err(|problem| format!("the leader {}: {problem}", leader.name))
     }
 
+    /// Asks an archive how far it reaches.
+    async fn ask_archive(&self, address: SocketAddr) -> Result<Fetched, String> {
+        let nothing = Fetch { from: u64::MAX, max_bytes: 0, wait: Duration::ZERO };
+        match self.ask_at(ANSWER_TIME, address, &Request::Fetch(nothing)).await? {
+            Answer::Fetched(fetched) => Ok(fetched),
+            answer => Err(unexpected(&answer)),
+        }
+    }
+
+    /// Asks all archives at once how far they reach. The answers are in their order.
+    pub(super) async fn archives_reach(&self) -> Vec<Result<Fetched, String>> {
+        let mut asking = JoinSet::new();
+        for (place, address) in self.archives.iter().copied().enumerate() {
+            let feed = self.clone();
+            asking.spawn(async move { (place, feed.ask_archive(address).await) });
+        }
+        in_order(asking).await
+    }
+
     async fn ask_within(
         &self,
         limit: Duration,
         member: &Member,
         request: &Request,
     ) -> Result<Answer, String> {
-        let link = Link::new(self.target(member));
+        self.ask_at(limit, member.address, request).await
+    }
+
+    async fn ask_at(
+        &self,
+        limit: Duration,
+        address: SocketAddr,
+        request: &Request,
+    ) -> Result<Answer, String> {
+        let link = Link::new(self.target(address));
         let called = timeout(limit, link.call(request)).await;
         let answered = called.map_err(|_| format!("no answer within {limit:?}"))?;
         answered.map_err(|error| self.explained(&error))
@@ -169,9 +206,7 @@ impl Feed {
             let (feed, request) = (self.clone(), request.clone());
             asking.spawn(async move { (place, feed.ask(&member, &request).await) });
         }
-        let mut answers = asking.join_all().await;
-        answers.sort_by_key(|(place, _)| *place);
-        answers.into_iter().map(|(_, answer)| answer).collect()
+        in_order(asking).await
     }
 
     /// Asks all members how they are.
@@ -193,6 +228,13 @@ impl Feed {
         }
         text
     }
+}
+
+/// Returns all answers in the order of the questions.
+async fn in_order<T: 'static>(asking: JoinSet<(usize, T)>) -> Vec<T> {
+    let mut answers = asking.join_all().await;
+    answers.sort_by_key(|(place, _)| *place);
+    answers.into_iter().map(|(_, answer)| answer).collect()
 }
 
 /// Returns the leader that the member of the highest term follows. It may be one that the list does not have.

@@ -44,6 +44,7 @@ pub(super) fn run(location: &BusLocation, arguments: &Rewind) -> Result<(), Fail
         name: arguments.name.clone(),
         feed: feed.name.clone(),
         members: feed.targets(),
+        archives: feed.archives(),
         from: arguments.from,
     };
     let failed = |error: FollowError| {

@@ -5,7 +5,8 @@ use crate::failure::Failure;
 use crate::output::{Output, Table};
 use clap::Args;
 use serde_json::{Value, json};
-use toroni_sequencer::rpc::Status;
+use std::net::SocketAddr;
+use toroni_sequencer::rpc::{Fetched, Status};
 
 #[derive(Args)]
 #[command(after_help = "Examples:
@@ -28,14 +29,21 @@ pub(super) struct StatusOf {
 
 pub(super) fn run(arguments: &StatusOf) -> Result<(), Failure> {
     let OfNode { feed, .. } = arguments.reach.find()?;
-    let statuses = block_on(feed.statuses())?;
+    let (statuses, archives) =
+        block_on(async { (feed.statuses().await, feed.archives_reach().await) })?;
+    let archives: Vec<_> = feed.archives.iter().zip(&archives).collect();
     let all: Vec<_> = feed.members.iter().zip(&statuses).collect();
     let leader = leader(&statuses);
     let mut output = Output::new()?;
     if arguments.json {
-        output.json(&object(&feed, &all, leader))?;
+        let mut object = object(&feed, &all, leader);
+        object["archives"] = archives.iter().map(archive_object).collect();
+        output.json(&object)?;
     } else {
         print(&mut output, &feed, &all, leader)?;
+        for archive in &archives {
+            output.line(&archive_line(archive))?;
+        }
     }
     output.flush()?;
     match leader {
@@ -102,6 +110,28 @@ fn differences(feed: &Feed, leader: &Status) -> Vec<String> {
         format!("{} ({}) is in the list, and no member of the group", member.name, member.id)
     });
     more.chain(fewer).collect()
+}
+
+/// An archive as the file names it, and how far it reaches.
+type Archive<'a> = (&'a SocketAddr, &'a Result<Fetched, String>);
+
+fn archive_object((address, reach): &Archive<'_>) -> Value {
+    let address = address.to_string();
+    match reach {
+        Ok(Fetched { first, now, .. }) => {
+            json!({ "address": address, "first_event": first, "events": now.next })
+        }
+        Err(problem) => json!({ "address": address, "problem": problem }),
+    }
+}
+
+fn archive_line((address, reach): &Archive<'_>) -> String {
+    match reach {
+        Ok(Fetched { first, now, .. }) => {
+            format!("archive at {address}: events from {first} on, {} in all", now.next - first)
+        }
+        Err(problem) => format!("archive at {address}: does not answer: {problem}"),
+    }
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -229,7 +259,8 @@ mod tests {
             ..MemberStatus::default()
         };
         let members = vec![named(0, "a"), named(1, "b"), named(2, "c")];
-        let feed = Feed { name: "orders".to_owned(), members, keys: None, own: None };
+        let (keys, own, archives) = (None, None, vec![]);
+        let feed = Feed { name: "orders".to_owned(), members, keys, own, archives };
         let same = vec![known(0, "a", 0), known(1, "b", 1), known(2, "c", 2)];
         let status = |members| Status { members, ..Status::default() };
         assert_eq!(differences(&feed, &status(same)), [""; 0]);

@@ -93,6 +93,9 @@ pub fn derived(node: &Node) -> Vec<Derived> {
         add("members of which a majority keeps the order", format!("{} of {count}", count / 2 + 1));
         add("members that may be down", ((count - 1) / 2).to_string());
         add("bus of commands", format!("{}.commands", sequencer.feed));
+        if let Some(directory) = sequencer.archive_place(node).filter(|_| sequencer.archive) {
+            add("directory of the archive", directory.display().to_string());
+        }
         if let Some((id, (name, address))) = sequencer.own() {
             add("this member", format!("{name}, number {id}, at {address}"));
             let log = sequencer.log_directory(node);

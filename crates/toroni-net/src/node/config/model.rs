@@ -213,14 +213,14 @@ pub struct Sequencer {
     pub retain: u64,
     /// Whether events are archived.
     pub archive: bool,
-    /// Where.
+    /// Where the archive answers.
+    pub archive_address: Option<SocketAddr>,
+    /// Where it is.
     pub archive_directory: Option<PathBuf>,
     /// How much, in bytes.
     pub archive_capacity: Option<u64>,
     /// Nodes with an archive.
     pub archives: Vec<SocketAddr>,
-    /// Whether nodes compare what they received.
-    pub digest: bool,
     /// Whether a node stops if they differ.
     pub stops_on_divergence: bool,
 }
@@ -434,6 +434,12 @@ impl Sequencer {
         (0..).zip(&self.members).find(|(_, (name, _))| name == own)
     }
 
+    /// Returns the directory of the archive.
+    #[must_use]
+    pub fn archive_place(&self, node: &Node) -> Option<PathBuf> {
+        self.archive_directory.clone().or_else(|| Some(node.state.as_ref()?.join("archive")))
+    }
+
     /// Returns the directory of a member's log.
     #[must_use]
     pub fn log_directory(&self, node: &Node) -> Option<PathBuf> {
@@ -458,10 +464,10 @@ impl Sequencer {
             log: values.path("log", folder),
             retain: values.number("retain")?,
             archive: values.flag("archive")?,
+            archive_address: values.address("archive_address"),
             archive_directory: values.path("archive_directory", folder),
             archive_capacity: values.number("archive_capacity"),
             archives: archives.clone(),
-            digest: values.flag("digest")?,
             stops_on_divergence: values.text("on_divergence")? == "stop",
         })
     }

@@ -407,6 +407,29 @@ impl Rules<'_> {
         }
     }
 
+    fn archive(&mut self, values: &Values, node: &Values) {
+        if values.flag("archive") != Some(true) {
+            let of_archives = ["archive_address", "archive_directory", "archive_capacity"];
+            for key in of_archives.into_iter().filter(|key| values.has(key)) {
+                self.warn(values, key, "has no effect: it needs `archive = true`");
+            }
+            return;
+        }
+        if values.has("member") {
+            let problem =
+                "is for nodes that are no members: a member keeps events in its log, see `retain`";
+            self.refuse(values, "archive", problem);
+        }
+        if !values.has("archive_address") {
+            let problem = "is missing: an archive needs an address where it answers";
+            self.refuse(values, "archive_address", problem);
+        }
+        if !values.has("archive_directory") && !node.has("state") {
+            let problem = "is missing: an archive is on a disk. Set it, or `state` in [node]";
+            self.refuse(values, "archive_directory", problem);
+        }
+    }
+
     fn feed_by_multicast(&mut self, values: &Values, node: &Values) {
         let Some(group) = values.address("group") else {
             if values.has("data_rate") && values.has("member") {
@@ -488,6 +511,7 @@ impl Rules<'_> {
             }
         }
         self.feed_by_multicast(values, node);
+        self.archive(values, node);
         let is_reachable = |(_, address): &&(String, SocketAddr)| !address.ip().is_loopback();
         if let Some((name, address)) = members.iter().find(is_reachable)
             && !node.has("key_file")

@@ -609,7 +609,7 @@ fn sequencer() -> Section {
             "none: required with `group`",
             "The limit for events in the group. Hosts ask members for what is beyond it, over TCP",
         ),
-        without("command_rate", RATE, "`data_rate` / 4", "The limit for this node's commands"),
+        without("command_rate", RATE, "no limit", "The limit for the commands of this host"),
         with(
             "election_timeout",
             Kind::TimeRange,
@@ -636,7 +636,18 @@ fn sequencer() -> Section {
             "Where a member keeps its log",
         ),
         with("retain", bytes(1 << 20, 1024 * TIB), "\"10GiB\"", "How much of the log stays"),
-        with("archive", Kind::Flag, "false", "Whether the node keeps all events for replay"),
+        with(
+            "archive",
+            Kind::Flag,
+            "false",
+            "Whether this node, which is no member, keeps all events on a disk, for hosts that ask for what members no longer have",
+        ),
+        without(
+            "archive_address",
+            Kind::Address,
+            "required with `archive`",
+            "Where it answers. The `archives` of other nodes have this address",
+        ),
         without(
             "archive_directory",
             Kind::Path,
@@ -645,17 +656,16 @@ fn sequencer() -> Section {
         ),
         without(
             "archive_capacity",
-            bytes(1 << 20, 1024 * TIB),
-            "the free space",
-            "How much it keeps",
+            bytes(64 << 20, 1024 * TIB),
+            "as much as the disk has room for",
+            "How much it keeps. Then the oldest events go",
         ),
         with(
             "archives",
             Kind::Addresses,
             "[]",
-            "Nodes with an archive, for what is no longer in the logs",
+            "Nodes with an archive, which are asked for what is no longer in the logs of members",
         ),
-        with("digest", Kind::Flag, "true", "Whether nodes compare what they have received"),
         with(
             "on_divergence",
             Kind::Choice(&["stop", "report"]),

@@ -29,7 +29,7 @@ pub(super) struct Member {
     pub(super) all: Vec<(Chain, Vec<u8>)>,
 }
 
-pub(super) const OPTIONS: Options = Options { segment_bytes: 8 << 10, sync: Sync::Interval };
+pub(super) const OPTIONS: Options = Options { segment_bytes: 8 << 10, sync: Sync::OFTEN };
 
 impl Member {
     pub(super) fn new() -> Self {

@@ -419,6 +419,40 @@ fn the_group_of_a_feed_is_checked() {
 }
 
 #[test]
+fn an_archive_is_checked() {
+    let node = "[node]\nrealm = 'plant'\nstate = '/tmp'\n";
+    let feed = "[sequencer]\nfeed = 'orders'\nmembers = ['a=127.0.0.1:1']\n";
+    assert_found(&format!("{node}{feed}archive = true\narchive_address = '127.0.0.1:4482'\n"), &[]);
+    assert_found(
+        &format!("{node}{feed}archive = true\n"),
+        &[
+            "4:1: error: [sequencer]: archive_address: is missing: an archive needs an address where it answers",
+        ],
+    );
+    assert_found(
+        &format!("{node}{feed}archive_capacity = '1GiB'\n"),
+        &["7:1: warning: [sequencer]: archive_capacity: has no effect: it needs `archive = true`"],
+    );
+    assert_found(
+        &format!("{node}{feed}member = 'a'\narchive = true\narchive_address = '127.0.0.1:4482'\n"),
+        &[
+            "8:1: error: [sequencer]: archive: is for nodes that are no members: a member keeps events in its log, see \
+             `retain`",
+        ],
+    );
+    let no_state = node.replace("state = '/tmp'\n", "");
+    let found =
+        found(&format!("{no_state}{feed}archive = true\narchive_address = '127.0.0.1:4482'\n"));
+    assert!(
+        found.contains(
+            &"3:1: error: [sequencer]: archive_directory: is missing: an archive is on a disk. Set it, or `state` in [node]"
+                .to_owned()
+        ),
+        "{found:?}"
+    );
+}
+
+#[test]
 fn the_stream_of_a_feed_is_valid_at_each_rate() {
     for rate in ["10kbit/s", "50Mbit/s", "1Gbit/s", "2Gbit/s", "10Gbit/s"] {
         let node = accepted(&format!(

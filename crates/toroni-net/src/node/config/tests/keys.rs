@@ -32,6 +32,7 @@ const BASE: [(&str, &[&str]); 8] = [
             "group = '239.1.2.3'",
             "data_rate = '2Mbit/s'",
             "sync = 'interval'",
+            "archive_address = '127.0.0.1:7001'",
         ],
     ),
     ("budget", &[]),

@@ -92,11 +92,7 @@ fn member() {
             directory: variable(DIRECTORY).into(),
             log: Options {
                 segment_bytes: variable(SEGMENT).parse().expect("a number"),
-                sync: if std::env::var_os(INTERVAL).is_some() {
-                    Sync::Interval
-                } else {
-                    Sync::Always
-                },
+                sync: if std::env::var_os(INTERVAL).is_some() { Sync::OFTEN } else { Sync::Always },
             },
             // Members of small segments purge as soon as they can.
             snapshot_bytes: variable(SEGMENT).parse().expect("a number"),
@@ -189,7 +185,7 @@ impl<'a> Cluster<'a> {
             .env(DIRECTORY, self.log(id))
             .env(EVENTS, self.events(id))
             .stdout(std::process::Stdio::null());
-        if self.setup.sync == Sync::Interval {
+        if matches!(self.setup.sync, Sync::Interval(_)) {
             program.env(INTERVAL, "yes");
         }
         self.members[id] = Some(Process::spawn(&mut program).expect("a child"));

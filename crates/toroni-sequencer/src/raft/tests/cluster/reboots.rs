@@ -7,14 +7,13 @@ use super::senders::Load;
 use super::*;
 use crate::log::Log;
 
-const LOOSE: Setup<'_> =
-    Setup { segment: LARGE, sync: Sync::Interval, hosts: &[], small_disk: None };
+const LOOSE: Setup<'_> = Setup { segment: LARGE, sync: Sync::OFTEN, hosts: &[], small_disk: None };
 
 /// Kills a member, and has it lose its last entries and its boot.
 fn lose_power(cluster: &mut Cluster<'_>, id: usize, entries: u64) {
     cluster.kill(id);
     let directory = cluster.log(id);
-    let log = Log::open(&directory, Options { sync: Sync::Interval, ..Options::default() });
+    let log = Log::open(&directory, Options { sync: Sync::OFTEN, ..Options::default() });
     let log = log.expect("opened");
     let last = log.ends().1.expect("it has entries").index;
     log.truncate((last + 1).saturating_sub(entries).max(1)).expect("cut");
