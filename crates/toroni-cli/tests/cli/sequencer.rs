@@ -1,26 +1,48 @@
-//! Members of a feed: real nodes on the loopback interface, each with buses of its own, and `toroni sequencer`.
+//! Members of a feed: real nodes on the loopback interface, or on hosts that are network namespaces, each with buses of its own,
+//! and `toroni sequencer`.
 
+use crate::hosts;
 use crate::node::start;
 use crate::support::{Buses, LIMIT, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fmt::Write as _;
+use std::fs::Permissions;
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Output;
 use toroni_testkit::Program;
+use toroni_testkit::network::Network;
 use toroni_testkit::wait::within;
 
 /// The members of a feed `orders`: m0, m1, … A further host takes part without a member.
 pub(crate) struct Hosts {
     pub(crate) buses: Buses,
     pub(crate) addresses: Vec<SocketAddr>,
+    /// Without one, all are on the loopback interface.
+    pub(crate) network: Option<Network>,
+    /// More keys of `[node]` and of `[sequencer]`, on all hosts.
+    pub(crate) keys: [String; 2],
 }
 
 impl Hosts {
     pub(crate) fn new(members: usize) -> Self {
         let addresses = (0..members).map(|_| toroni_testkit::port::free()).collect();
-        Self { buses: Buses::new(), addresses }
+        Self { buses: Buses::new(), addresses, network: None, keys: [String::new(), String::new()] }
+    }
+
+    /// Members on the first hosts of a network, of which the one that leads multicasts events.
+    pub(crate) fn on(network: Network, members: usize) -> Self {
+        let addresses =
+            network.hosts[..members].iter().map(|host| SocketAddr::from((host.address(), 4481)));
+        let (buses, addresses) = (Buses::new(), addresses.collect());
+        let key = buses.path().join("key");
+        std::fs::write(&key, [5; 32]).unwrap();
+        std::fs::set_permissions(&key, Permissions::from_mode(0o600)).unwrap();
+        let node = "key_file = 'key'\ninterfaces = ['eth0']".to_owned();
+        let keys = [node, "group = '239.192.84.80:4482'".to_owned()];
+        Self { buses, addresses, network: Some(network), keys }
     }
 
     pub(crate) fn list(&self) -> Vec<String> {
@@ -46,14 +68,19 @@ impl Hosts {
     pub(crate) fn file(&self, host: usize, node: &str, sequencer: &str) -> String {
         std::fs::create_dir_all(self.directory(host)).unwrap();
         let mut text = format!(
-            "[node]\nrealm = '{}'\nname = 'host-{host}'\nstate = 'state-{host}'\n{node}\n[node.bus]\ndirectory = '{}'\n\
-             [sequencer]\nfeed = 'orders'\nmembers = {:?}\n{sequencer}\n",
+            "[node]\nrealm = '{}'\nname = 'host-{host}'\nstate = 'state-{host}'\n{}\n{node}\n[node.bus]\ndirectory = '{}'\n\
+             [sequencer]\nfeed = 'orders'\nmembers = {:?}\n{}\n{sequencer}\n",
             self.realm(),
+            self.keys[0],
             self.directory(host).display(),
             self.list(),
+            self.keys[1],
         );
         if host < self.addresses.len() {
             let _ = writeln!(text, "member = 'm{host}'");
+            if self.network.is_some() {
+                let _ = writeln!(text, "data_rate = '50Mbit/s'");
+            }
         }
         let path = self.buses.path().join(format!("host-{host}.toml"));
         std::fs::write(&path, text).unwrap();
@@ -61,7 +88,18 @@ impl Hosts {
     }
 
     pub(crate) fn start(&self, host: usize) -> Program {
-        start(&self.buses, &self.file(host, "", ""))
+        self.start_with(host, "")
+    }
+
+    /// Starts a node with more keys of `[node]`.
+    pub(crate) fn start_with(&self, host: usize, node: &str) -> Program {
+        let path = self.file(host, node, "");
+        match &self.network {
+            Some(network) => {
+                hosts::start(&network.hosts[host], &self.buses, &["node", "--config", &path])
+            }
+            None => start(&self.buses, &path),
+        }
     }
 
     /// Starts all members, and begins the group.
@@ -90,7 +128,12 @@ impl Hosts {
     pub(crate) fn try_sequencer(&self, host: usize, arguments: &[&str]) -> Output {
         let path = self.buses.path().join(format!("host-{host}.toml"));
         let all = [&["sequencer"], arguments, &["--config", path.to_str().unwrap()]].concat();
-        self.buses.run(&all)
+        match &self.network {
+            Some(network) => {
+                Program::start(hosts::on(&network.hosts[host], &self.buses, &all)).finish()
+            }
+            None => self.buses.run(&all),
+        }
     }
 
     /// Returns what `status --json` prints: nothing if all members are too busy to answer in time.

@@ -1,5 +1,5 @@
-//! Three members under load whose leader dies by SIGKILL again and again. Whoever reads only the logs afterwards finds each
-//! command once.
+//! Three members under load whose leader dies by SIGKILL again and again, on hosts that are network namespaces where that is
+//! possible. Whoever reads only the logs afterwards finds each command once.
 
 use crate::sequencer::Hosts;
 use crate::support::{json_lines, wait_until};
@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use toroni::{Bus, BusConfig};
 use toroni_sequencer::commands::Commands;
 use toroni_testkit::Random;
+use toroni_testkit::network::Setup;
 
 const SENDERS: usize = 10;
 const KILLS: usize = 10;
@@ -18,7 +19,10 @@ const KILLS: usize = 10;
 #[test]
 fn the_leader_dies_ten_times_and_every_command_is_in_the_order_once() {
     let mut random = Random::from_environment();
-    let hosts = Hosts::new(3);
+    let hosts = match Setup::new(3).bridged() {
+        Some(network) => Hosts::on(network, 3),
+        None => Hosts::new(3),
+    };
     (0..3).for_each(|host| drop(hosts.file(host, "", "")));
     let readers = [0, 1, 2].map(|host| Reader::start(&hosts, host));
     let mut nodes = hosts.begin();

@@ -1,16 +1,10 @@
 //! Events by multicast: members on three hosts, and a fourth host without one. Hosts are network namespaces, behind a switch
 //! that loses datagrams of the group.
 
-use crate::hosts;
-use crate::node::group;
 use crate::node_observed::metrics;
 use crate::openmetrics::Samples;
 use crate::sequencer::Hosts;
-use crate::support::{Buses, wait_until};
-use serde_json::Value;
-use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
-use std::process::Output;
+use crate::support::wait_until;
 use toroni::{BusConfig, Policy, Start, Subscriber};
 use toroni_sequencer::commands::Commands;
 use toroni_testkit::Program;
@@ -21,11 +15,11 @@ const MEMBERS: usize = 3;
 /// The host without a member.
 const FOLLOWS: usize = MEMBERS;
 const ALL: usize = MEMBERS + 1;
+/// That of [`Hosts::on`].
+const GROUP_PORT: u16 = 4482;
 
 struct Scene {
-    network: Network,
     hosts: Hosts,
-    group: SocketAddr,
     commands: Vec<Commands>,
     readers: Vec<Subscriber>,
     /// What each reader has found: number and text.
@@ -36,93 +30,54 @@ struct Scene {
 impl Scene {
     fn new(seed: u64) -> Option<Self> {
         let network = Setup::new(u8::try_from(ALL).unwrap()).switched(seed)?;
-        let addresses =
-            network.hosts[..MEMBERS].iter().map(|host| SocketAddr::from((host.address(), 4481)));
-        let hosts = Hosts { buses: Buses::new(), addresses: addresses.collect() };
-        let key = hosts.buses.path().join("key");
-        std::fs::write(&key, [5; 32]).unwrap();
-        std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
-        let group = group().parse().unwrap();
-        let mut scene = Self {
-            network,
-            hosts,
-            group,
-            commands: vec![],
-            readers: vec![],
-            found: vec![vec![]; ALL],
-            sent: 0,
-        };
+        let hosts = Hosts::on(network, MEMBERS);
+        let (mut commands, mut readers) = (vec![], vec![]);
         for host in 0..ALL {
-            scene.file(host);
-            let directory = scene.hosts.directory(host);
+            let directory = hosts.directory(host);
+            std::fs::create_dir_all(&directory).unwrap();
             // Before the node does, so that it waits for the subscriber.
             let config = BusConfig::new().directory(directory).policy(Policy::Wait { limit: None });
             let bus = config.open("orders").unwrap();
             let reader = bus.subscriber().pattern("**").start(Start::Oldest).gating(true);
-            scene.readers.push(reader.build().unwrap());
-            scene.commands.push(Commands::open_with(config, "orders").unwrap());
+            readers.push(reader.build().unwrap());
+            commands.push(Commands::open_with(config, "orders").unwrap());
         }
-        Some(scene)
+        Some(Self { hosts, commands, readers, found: vec![vec![]; ALL], sent: 0 })
     }
 
-    fn file(&self, host: usize) -> String {
-        let node = "key_file = 'key'\ninterfaces = ['eth0']\nmetrics = '127.0.0.1:9464'";
-        let rate = if host < MEMBERS { "data_rate = '50Mbit/s'\n" } else { "" };
-        self.hosts.file(host, node, &format!("group = '{}'\n{rate}", self.group))
+    fn network(&self) -> &Network {
+        self.hosts.network.as_ref().unwrap()
     }
 
     fn start(&self, host: usize) -> Program {
-        let path = self.file(host);
-        hosts::start(&self.network.hosts[host], &self.hosts.buses, &["node", "--config", &path])
-    }
-
-    fn sequencer(&self, arguments: &[&str]) -> Output {
-        let path = self.hosts.buses.path().join(format!("host-{FOLLOWS}.toml"));
-        let all = [&["sequencer"], arguments, &["--config", path.to_str().unwrap()]].concat();
-        let host = &self.network.hosts[FOLLOWS];
-        Program::start(hosts::on(host, &self.hosts.buses, &all)).finish()
+        self.hosts.start_with(host, "metrics = '127.0.0.1:9464'")
     }
 
     fn begin(&self) -> Vec<Program> {
         let nodes = (0..ALL).map(|host| self.start(host)).collect();
-        wait_until("the group begins", || {
-            let output = self.sequencer(&["init"]);
-            let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            output.status.success() || said.contains("has begun already")
-        });
+        self.hosts.init();
         nodes
-    }
-
-    fn leader(&self) -> usize {
-        let mut leader = None;
-        wait_until("there is a leader", || {
-            let output = self.sequencer(&["status", "--json"]);
-            let status: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
-            leader = status["leader"].as_str().and_then(|name| name[1..].parse().ok());
-            leader.is_some()
-        });
-        leader.unwrap()
     }
 
     /// Loses this part of the datagrams of the group that the hosts send.
     fn lose(&self, part: f64) {
         let loss = if part > 0.0 { Loss::Bernoulli(part) } else { Loss::default() };
-        let faults = Faults { reach: Reach::UdpTo(self.group.port()), loss, ..Faults::default() };
+        let faults = Faults { reach: Reach::UdpTo(GROUP_PORT), loss, ..Faults::default() };
         for host in 0..ALL {
-            self.network.switch().set_faults(host, Direction::In, &faults);
+            self.network().switch().set_faults(host, Direction::In, &faults);
         }
     }
 
     /// Adds or deletes routes by which the host that follows reaches no member.
     fn routes(&self, verb: &str) {
-        let members = self.network.hosts[..MEMBERS].iter();
+        let members = self.network().hosts[..MEMBERS].iter();
         let route = |address| format!("route {verb} unreachable {address}/32");
         let all: Vec<_> = members.map(|host| route(host.address())).collect();
-        self.network.hosts[FOLLOWS].namespace().ip(&all);
+        self.network().hosts[FOLLOWS].namespace().ip(&all);
     }
 
     fn lost(&self) -> u64 {
-        (0..ALL).map(|host| self.network.switch().counts(host).received.lost).sum()
+        (0..ALL).map(|host| self.network().switch().counts(host).received.lost).sum()
     }
 
     fn send(&mut self, host: usize) {
@@ -153,7 +108,7 @@ impl Scene {
     }
 
     fn metrics(&self, host: usize) -> Samples {
-        self.network.hosts[host].enter(|| metrics("127.0.0.1:9464"))
+        self.network().hosts[host].enter(|| metrics("127.0.0.1:9464"))
     }
 
     fn metric(&self, host: usize, name: &str) -> f64 {
@@ -218,7 +173,7 @@ fn events_come_by_multicast_whatever_is_lost_and_whoever_leads() {
 
     // Another member leads, and multicasts.
     for _ in 0..2 {
-        let leader = scene.leader();
+        let leader = scene.hosts.wait_for_leader();
         nodes[leader].kill();
         let others: Vec<_> = (0..ALL).filter(|host| *host != leader).collect();
         for _ in 0..10 {
@@ -239,7 +194,6 @@ fn events_come_by_multicast_whatever_is_lost_and_whoever_leads() {
     (0..MEMBERS).for_each(|host| scene.until_live(host));
     assert_eq!(scene.metric(FOLLOWS, "lost_events_total"), 0.0);
     assert_eq!(scene.metric(FOLLOWS, "divergences_total"), 0.0);
-    let digest = scene.sequencer(&["digest", "--json"]);
-    let digest: Value = serde_json::from_slice(&digest.stdout).unwrap();
+    let digest = scene.hosts.digests();
     assert_eq!(digest["equal"], true, "{digest}");
 }
