@@ -18,8 +18,13 @@ const COPIED: &[(&str, &str)] = &[
     ("packaging/systemd/50-toroni.conf", "usr/lib/sysctl.d/50-toroni.conf"),
     ("packaging/grafana/toroni.json", "usr/share/toroni/grafana/toroni.json"),
     ("packaging/grafana/toroni-net.json", "usr/share/toroni/grafana/toroni-net.json"),
+    ("packaging/grafana/toroni-sequencer.json", "usr/share/toroni/grafana/toroni-sequencer.json"),
     ("packaging/prometheus/alerts.yml", "usr/share/toroni/prometheus/alerts.yml"),
     ("packaging/prometheus/net-alerts.yml", "usr/share/toroni/prometheus/net-alerts.yml"),
+    (
+        "packaging/prometheus/sequencer-alerts.yml",
+        "usr/share/toroni/prometheus/sequencer-alerts.yml",
+    ),
     ("packaging/wireshark/toroni.lua", "usr/share/toroni/wireshark/toroni.lua"),
     ("packaging/debian/copyright", "usr/share/doc/toroni/copyright"),
     ("CHANGELOG.md", "usr/share/doc/toroni/changelog"),

@@ -2,7 +2,7 @@
 //! and `toroni sequencer`.
 
 use crate::hosts;
-use crate::node::start;
+use crate::node::{group, start};
 use crate::support::{Buses, LIMIT, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -36,13 +36,18 @@ impl Hosts {
     pub(crate) fn on(network: Network, members: usize) -> Self {
         let addresses =
             network.hosts[..members].iter().map(|host| SocketAddr::from((host.address(), 4481)));
-        let (buses, addresses) = (Buses::new(), addresses.collect());
-        let key = buses.path().join("key");
-        std::fs::write(&key, [5; 32]).unwrap();
-        std::fs::set_permissions(&key, Permissions::from_mode(0o600)).unwrap();
+        let addresses = addresses.collect();
         let node = "key_file = 'key'\ninterfaces = ['eth0']".to_owned();
         let keys = [node, "group = '239.192.84.80:4482'".to_owned()];
-        Self { buses, addresses, network: Some(network), keys }
+        let hosts = Self { buses: Buses::new(), addresses, network: Some(network), keys };
+        hosts.write_key();
+        hosts
+    }
+
+    fn write_key(&self) {
+        let key = self.buses.path().join("key");
+        std::fs::write(&key, [5; 32]).unwrap();
+        std::fs::set_permissions(&key, Permissions::from_mode(0o600)).unwrap();
     }
 
     pub(crate) fn list(&self) -> Vec<String> {
@@ -78,7 +83,7 @@ impl Hosts {
         );
         if host < self.addresses.len() {
             let _ = writeln!(text, "member = 'm{host}'");
-            if self.network.is_some() {
+            if self.keys[1].contains("group = ") {
                 let _ = writeln!(text, "data_rate = '50Mbit/s'");
             }
         }
@@ -382,19 +387,28 @@ fn a_node_refuses_a_section_that_it_cannot_carry_out() {
 #[cfg(feature = "metrics")]
 #[test]
 fn metrics_and_notices_tell_of_the_feed() {
+    use crate::metrics::prometheus::Prometheus;
     use crate::openmetrics;
     use std::io::{Read, Write};
     use std::net::TcpStream;
 
-    let hosts = Hosts::new(1);
-    let node = start(&hosts.buses, &hosts.file(0, "metrics = '127.0.0.1:0'", ""));
+    let mut hosts = Hosts::new(1);
+    hosts.write_key();
+    hosts.keys = [
+        "key_file = 'key'\ninterfaces = ['lo']\nmetrics = '127.0.0.1:0'".to_owned(),
+        format!("group = '{}'", group()),
+    ];
+    let node = hosts.start(0);
     node.wait_for_error("the feed orders has not begun");
     hosts.init();
     hosts.sequencer(&["send", "t", "1", "--timeout", "60"]);
     node.wait_for_error("leads the feed orders in term ");
-    let said = node.errors();
-    let address = said.lines().find_map(|line| line.split("http://").nth(1)).unwrap();
-    let address = address.split('/').next().unwrap().to_owned();
+    let address_of = |node: &Program| {
+        let said = node.errors();
+        let address = said.lines().find_map(|line| line.split("http://").nth(1)).unwrap();
+        address.split('/').next().unwrap().to_owned()
+    };
+    let address = address_of(&node);
     let metrics = || {
         let mut stream = TcpStream::connect(&address).unwrap();
         write!(stream, "GET /metrics HTTP/1.1\r\nAccept: application/openmetrics-text\r\n\r\n")
@@ -423,6 +437,20 @@ fn metrics_and_notices_tell_of_the_feed() {
         assert_eq!(notice["feed"], "orders", "{line}");
         notice["leader"] == "m0"
     });
+    if crate::metrics::prometheus::is_installed("metrics_and_notices_tell_of_the_feed") {
+        let archive =
+            format!("archive = true\narchive_address = '{}'", toroni_testkit::port::free());
+        let archive = start(&hosts.buses, &hosts.file(1, "", &archive));
+        archive.wait_for_error(", and to an archive");
+        let targets = [address.clone(), address_of(&archive)];
+        let prometheus = Prometheus::start(&hosts.buses, "sequencer-alerts", &targets);
+        wait_until("Prometheus has scraped", || {
+            let answer = prometheus.query("toroni_sequencer_commands_total");
+            answer["data"]["result"][0]["value"][1] == "1"
+        });
+        prometheus.answers_dashboard("toroni-sequencer");
+        leave(archive);
+    }
     leave(node);
 }
 

@@ -787,8 +787,9 @@ mod tests {
     /// The dashboard and the rules use no name that does not exist.
     #[test]
     fn the_dashboard_and_the_rules_use_these_names() {
-        let names: BTreeSet<String> =
-            ALL.iter().map(|metric| metric.family.sample_name()).collect();
+        let families = ALL.iter().map(|metric| metric.family);
+        let families = families.chain(OF_FEEDS.iter().map(|metric| metric.family));
+        let names: BTreeSet<String> = families.map(|family| family.sample_name()).collect();
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging");
         if !root.exists() {
             return;
@@ -797,6 +798,9 @@ mod tests {
             "grafana/toroni-net.json",
             "prometheus/net-alerts.yml",
             "prometheus/net-alerts_test.yml",
+            "grafana/toroni-sequencer.json",
+            "prometheus/sequencer-alerts.yml",
+            "prometheus/sequencer-alerts_test.yml",
         ] {
             let text = std::fs::read_to_string(root.join(path)).unwrap();
             let is_part = |c: char| c.is_ascii_lowercase() || c == '_';

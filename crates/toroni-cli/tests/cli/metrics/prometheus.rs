@@ -68,7 +68,7 @@ fn promtool_finds_no_fault_in_the_rules() {
     if !is_installed("promtool_finds_no_fault_in_the_rules") {
         return;
     }
-    for name in ["alerts", "net-alerts"] {
+    for name in ["alerts", "net-alerts", "sequencer-alerts"] {
         let rules = packaging(&format!("prometheus/{name}.yml"));
         let said = promtool(&["check", "rules", "--lint-fatal", rules.to_str().unwrap()], "");
         assert!(said.contains("SUCCESS"), "{said}");
@@ -115,7 +115,7 @@ fn dashboard_queries(name: &str) -> Vec<String> {
     let queries: Vec<String> = targets
         .map(|target| target["expr"].as_str().unwrap())
         .map(|query| query.replace("$bus", ".*").replace("$realm", ".*"))
-        .map(|query| query.replace("$instance", ".*"))
+        .map(|query| query.replace("$instance", ".*").replace("$feed", ".*"))
         .map(|query| query.replace("$__rate_interval", "1m").replace("$__range", "1m"))
         .collect();
     assert!(queries.len() >= 10, "{queries:?}");
