@@ -149,6 +149,9 @@ pub(crate) struct FeedArchive {
     pub(crate) bytes: u64,
     /// Whether its disk has no room.
     pub(crate) is_full: bool,
+    /// Why it takes no more events, if it does not.
+    #[serde(default)]
+    pub(crate) problem: Option<String>,
 }
 
 /// The multicast of a feed: what a member has sent, or another node has received.
@@ -162,6 +165,9 @@ pub(crate) struct FeedMulticast {
     pub(crate) retransmissions: u64,
     /// Events for which there was no room in the queue: those of a member beyond `data_rate`.
     pub(crate) dropped: u64,
+    /// Why no event goes this way now, if that is so.
+    #[serde(default)]
+    pub(crate) problem: Option<String>,
 }
 
 impl Sequencer {

@@ -77,6 +77,7 @@ mod sequencer_feed;
 mod sequencer_kills;
 #[cfg(all(feature = "sequencer", feature = "record"))]
 mod sequencer_log;
+#[cfg(all(feature = "sequencer", feature = "metrics"))]
 mod sequencer_multicast;
 mod stopping;
 mod support;

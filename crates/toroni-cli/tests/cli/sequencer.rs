@@ -438,8 +438,10 @@ fn metrics_and_notices_tell_of_the_feed() {
         notice["leader"] == "m0"
     });
     if crate::metrics::prometheus::is_installed("metrics_and_notices_tell_of_the_feed") {
-        let archive =
-            format!("archive = true\narchive_address = '{}'", toroni_testkit::port::free());
+        let archive = format!(
+            "archive = true\narchive_capacity = '1GiB'\narchive_address = '{}'",
+            toroni_testkit::port::free()
+        );
         let archive = start(&hosts.buses, &hosts.file(1, "", &archive));
         archive.wait_for_error(", and to an archive");
         let targets = [address.clone(), address_of(&archive)];

@@ -3,7 +3,6 @@
 use crate::node::start;
 use crate::sequencer::{Hosts, leave};
 use crate::support::wait_until;
-use serde_json::Value;
 use toroni::{BusConfig, Policy, Start, Subscriber};
 use toroni_sequencer::commands::Commands;
 
@@ -29,7 +28,8 @@ fn a_host_that_comes_late_gets_from_an_archive_what_members_no_longer_have() {
     const BYTES: usize = 500_000;
     let hosts = Hosts::new(1);
     let address = toroni_testkit::port::free();
-    let archive = format!("archive = true\narchive_address = '{address}'\n");
+    let archive =
+        format!("archive = true\narchive_address = '{address}'\narchive_capacity = '2GiB'\n");
     let archives = format!("archives = ['{address}']\n");
     // As little as may be, and synced seldom, since this test is not about disks.
     let member = "retain = '1MiB'\nsync = 'interval'\nsync_interval = '5s'\n";
@@ -60,8 +60,8 @@ fn a_host_that_comes_late_gets_from_an_archive_what_members_no_longer_have() {
     wait_until("the archive has all events", || {
         let status = hosts.status();
         let archive = &status["archives"][0];
-        assert_eq!(archive["address"], address.to_string(), "{status}");
-        archive["first_event"] == 0 && archive["events"] == status["events"]
+        let is_whole = archive["first_event"] == 0 && archive["events"] == status["events"];
+        archive["address"] == address.to_string() && is_whole
     });
     // On a busy machine, it may not answer in time.
     let says = |what: &str| {
@@ -84,7 +84,5 @@ fn a_host_that_comes_late_gets_from_an_archive_what_members_no_longer_have() {
         }
         found == sent
     });
-    let log: Value = hosts.status();
-    assert!(log["members"][0]["first_event"].as_u64() > Some(0));
     [node, keeps, leader].into_iter().for_each(leave);
 }

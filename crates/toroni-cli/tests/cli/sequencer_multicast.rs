@@ -168,7 +168,10 @@ fn events_come_by_multicast_whatever_is_lost_and_whoever_leads() {
 
     // No datagram of the group arrives any more: events come by TCP.
     scene.lose(1.0);
+    let asked = scene.metric(FOLLOWS, "asked_events_total");
     scene.pass(10);
+    let reported = || scene.metric(FOLLOWS, "asked_events_total") > asked;
+    wait_until("events that were asked for are reported", reported);
     scene.lose(0.0);
 
     // Another member leads, and multicasts.

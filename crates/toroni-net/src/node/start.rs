@@ -219,7 +219,7 @@ fn full_second() -> Result<Session, StartError> {
     Session::begin(Wall::from_ns(next), None).ok_or(StartError::Clock)
 }
 
-/// A setting that a program does not act on. One without effect would be a promise.
+/// A setting that a program does not act on. It is refused rather than ignored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unsupported {
     /// The name of its section, such as `send`.

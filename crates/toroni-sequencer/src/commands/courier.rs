@@ -179,7 +179,7 @@ struct Work {
     counts: CourierCounts,
 }
 
-/// Keeps commands to a rate: what was brought must have been due before more is.
+/// Keeps commands to a rate: each batch takes its time, and the next one waits for that.
 struct Pace {
     rate: Option<u64>,
     due: Instant,

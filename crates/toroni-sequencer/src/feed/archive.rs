@@ -14,7 +14,7 @@ use crate::batch::{Batch, commands_in};
 use crate::entry::{Payload, Place};
 use crate::log::{Log, LogError};
 use crate::machine::{Chain, Machine};
-use crate::rpc::{Events, Fetch, Fetched};
+use crate::rpc::{Answer, Events, Fetch, Fetched, Request};
 
 /// So many bytes of events are kept in memory. Tests read the log.
 const RECENT_BYTES: usize = if cfg!(test) { 16 << 10 } else { 4 << 20 };
@@ -216,9 +216,35 @@ impl Archive {
         reading.await.unwrap_or(Ok(None))
     }
 
-    /// Returns whether events can be had if the log is purged up to this index.
-    pub(super) fn has_state_from(&self, index: u64) -> bool {
-        self.lock().states.first(index).is_some()
+    /// Answers what an archive knows. None if the request is about something else.
+    pub(crate) async fn answer(&self, request: Request) -> Option<Answer> {
+        let answered = match request {
+            Request::Fetch(fetch) => self.fetch(fetch).await.map(Answer::Fetched),
+            Request::State => {
+                let oldest = self.oldest().await;
+                oldest.map(|machine| Answer::State(machine.map(|it| it.snapshot().into())))
+            }
+            _ => return None,
+        };
+        Some(answered.unwrap_or_else(|error| Answer::Failed(error.to_string())))
+    }
+
+    /// Makes sure that events can be had if the log is purged up to this index: the first state from there on is on the disk
+    /// when this returns. False if there is none.
+    pub(super) fn sync_state_from(&self, index: u64) -> io::Result<bool> {
+        let inner = self.lock();
+        let kept = inner.states.first(index).and_then(|first| inner.states.before(first));
+        drop(inner);
+        kept.map_or(Ok(false), |kept| kept.sync().map(|()| true))
+    }
+
+    /// Keeps a state. It is on the disk when this returns.
+    pub(super) fn save_state(&self, machine: &Machine, last: Place) -> io::Result<()> {
+        let mut inner = self.lock();
+        inner.states.save(machine, last)?;
+        let kept = inner.states.before(machine.next());
+        drop(inner);
+        kept.map_or(Ok(()), |kept| kept.sync())
     }
 
     /// Answers a question for events. Waits for the next one as long as the question says.

@@ -9,7 +9,7 @@ use super::archive::Archive;
 use super::live::Live;
 use crate::rpc::{Events, Fetch, Fetched};
 
-/// About so many bytes of events are handed on at once.
+/// The events of whole entries are handed on at once until they have this many bytes.
 const RUN_BYTES: u32 = 64 << 10;
 /// Without events, whether this member leads is looked at so often.
 const LOOK: Duration = Duration::from_millis(100);
@@ -64,6 +64,13 @@ impl Outgoing {
     }
 
     fn turn(&mut self, leads: bool, events: &Events) {
+        let now = Instant::now();
+        while let Some((at, oldest)) = self.recent.front()
+            && (self.recent_bytes > AGAIN_BYTES || now.duration_since(*at) > AGAIN)
+        {
+            self.recent_bytes -= oldest.encoded_bytes();
+            self.recent.pop_front();
+        }
         if leads && !self.leads {
             self.recent.drain(..).for_each(|(_, events)| self.to.push(events));
             self.recent_bytes = 0;
@@ -75,14 +82,7 @@ impl Outgoing {
         if leads {
             return self.to.push(events.clone());
         }
-        let now = Instant::now();
         self.recent_bytes += events.encoded_bytes();
         self.recent.push_back((now, events.clone()));
-        while let Some((at, oldest)) = self.recent.front()
-            && (self.recent_bytes > AGAIN_BYTES || now.duration_since(*at) > AGAIN)
-        {
-            self.recent_bytes -= oldest.encoded_bytes();
-            self.recent.pop_front();
-        }
     }
 }

@@ -26,16 +26,20 @@ use crate::rpc::{Answer, Events, Fetch, Fetched, InTurn, Request, Target};
 
 /// So many bytes of events are asked for at once.
 const ASK_BYTES: u32 = 512 << 10;
+/// The same while live events come.
+const LIVE_ASK_BYTES: u32 = 64 << 10;
 /// A member waits so long for the next event before another one is asked.
 const WAIT: Duration = Duration::from_millis(500);
-/// A member that does not answer for so long is none.
+/// A member that does not answer for so long counts as silent.
 const ANSWER_TIME: Duration = Duration::from_secs(3);
-/// The same while live events come, which wait meanwhile.
+/// The same while live events come, which wait meanwhile. It doubles with each question that is not answered.
 const LIVE_ANSWER_TIME: Duration = Duration::from_millis(300);
 /// The pause after a member that could not help.
 const AGAIN: Duration = Duration::from_millis(20);
 /// If a member lacks events, the others are asked this long before the events count as lost.
 const SEARCH_TIME: Duration = Duration::from_secs(5);
+/// The same if there are archives: one that is restarted needs time.
+const ARCHIVE_SEARCH_TIME: Duration = Duration::from_secs(60);
 
 /// With which event a bus begins that has none yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -259,13 +263,12 @@ pub(super) fn in_turn(members: Vec<Target>, archives: Vec<Target>) -> Result<InT
 
 /// Asks the member whose turn it is for events from a number on.
 pub(super) fn fetch(members: &InTurn, from: u64) -> Option<Fetched> {
-    fetch_within(members, from, WAIT, ANSWER_TIME)
+    fetch_within(members, Fetch { from, max_bytes: ASK_BYTES, wait: WAIT }, ANSWER_TIME)
 }
 
-/// The same. The member waits so long for the next event, and has to answer within `limit`.
-fn fetch_within(members: &InTurn, from: u64, wait: Duration, limit: Duration) -> Option<Fetched> {
-    let fetch = Request::Fetch(Fetch { from, max_bytes: ASK_BYTES, wait });
-    match members.call(&fetch, limit) {
+/// The same for any question, with a time limit for the answer.
+fn fetch_within(members: &InTurn, fetch: Fetch, limit: Duration) -> Option<Fetched> {
+    match members.call(&Request::Fetch(fetch), limit) {
         Ok(Answer::Fetched(fetched)) => Some(fetched),
         _ => None,
     }
@@ -290,10 +293,16 @@ pub(super) struct Following {
     /// Members and archives that lack the next event, with the first one that they have, and since when.
     lacking: BTreeMap<usize, u64>,
     lacking_since: Option<Instant>,
+    /// The first event that a member had, when none had the next one.
+    members_have: Option<u64>,
     followed: Followed,
     live: Option<Live>,
     /// Whether live events come.
     is_live: bool,
+    /// When there was something new, or a member said that there is nothing.
+    fresh: Instant,
+    /// How long a member may take to answer while live events come.
+    live_limit: Duration,
 }
 
 /// How members are asked after a look at live events.
@@ -318,9 +327,12 @@ impl Following {
             agreed,
             lacking: BTreeMap::new(),
             lacking_since: None,
+            members_have: None,
             followed: Followed::default(),
             live: None,
             is_live: false,
+            fresh: Instant::now(),
+            live_limit: LIVE_ANSWER_TIME,
         }
     }
 
@@ -370,8 +382,16 @@ impl Following {
         let fetched = match ask {
             Ask::No => return Ok(()),
             Ask::Now => {
-                let limit = if self.is_live { LIVE_ANSWER_TIME } else { ANSWER_TIME };
-                fetch_within(&self.members, wanted, Duration::ZERO, limit)
+                let wait = Duration::ZERO;
+                let fetch = Fetch { from: wanted, max_bytes: LIVE_ASK_BYTES, wait };
+                let fetched = fetch_within(&self.members, fetch, self.live_limit);
+                self.live_limit = match fetched {
+                    Some(_) => LIVE_ANSWER_TIME,
+                    None => ANSWER_TIME.min(2 * self.live_limit),
+                };
+                // Live events have their time again, whatever the answer was.
+                self.fresh = Instant::now();
+                fetched
             }
             Ask::AndWait => self.fetch(wanted),
         };
@@ -405,16 +425,12 @@ impl Following {
         // Only a member says what was before the first event.
         let Some(own) = self.chain else { return Ok(Ask::AndWait) };
         while !self.ends() {
+            // What is late, or came before, gives no more patience.
             let patience = if self.is_live { WAIT } else { Duration::ZERO };
-            let Some(events) = live.pop(patience) else {
+            let Some(events) = live.pop(patience.saturating_sub(self.fresh.elapsed())) else {
                 return Ok(if self.is_live { Ask::Now } else { Ask::AndWait });
             };
             if events.before().series < own.series || events.end() < own.next {
-                continue;
-            }
-            if events.end() == own.next {
-                // A member was faster, but they are no longer late.
-                self.set_live(true);
                 continue;
             }
             if events.before().next > own.next {
@@ -424,16 +440,21 @@ impl Following {
             }
             // If they do not follow on what is here, a member decides which is right.
             let Some(events) = events.after(&own) else { return Ok(Ask::Now) };
+            // If none is left, a member was faster, but they are no longer late.
             self.set_live(true);
-            self.followed.0.came.fetch_add(events.end() - own.next, Ordering::Relaxed);
-            self.write(&events)?;
-            return Ok(Ask::No);
+            if !events.is_empty() {
+                self.live_limit = LIVE_ANSWER_TIME;
+                self.followed.0.came.fetch_add(events.count(), Ordering::Relaxed);
+                self.write(&events)?;
+                return Ok(Ask::No);
+            }
         }
         Ok(Ask::No)
     }
 
     /// Writes the next events.
     fn write(&mut self, events: &Events) -> Result<(), FollowError> {
+        self.fresh = Instant::now();
         let mut chain = events.before();
         let ends = Arc::clone(&self.ends);
         if self.bus.write(events, &mut chain, || ends.load(Ordering::Relaxed))? {
@@ -457,7 +478,12 @@ impl Following {
         } else {
             // What comes without being asked for is late, or missing.
             self.set_live(false);
-            self.followed.0.asked.fetch_add(events.end() - before.next, Ordering::Relaxed);
+            self.followed.0.asked.fetch_add(events.count(), Ordering::Relaxed);
+            // Members have what follows.
+            if self.members_have.is_some_and(|first| events.end() >= first) {
+                self.members_have = None;
+                self.members.turn();
+            }
         }
         self.write(events)
     }
@@ -465,11 +491,15 @@ impl Following {
     /// The member whose turn it is no longer has the next event. If none has it, it is lost.
     fn lacks(&mut self, first: u64) -> Result<(), FollowError> {
         self.lacking.insert(self.members.at(), first);
+        if self.members.is_at_member() {
+            self.members_have = Some(self.members_have.map_or(first, |known| known.min(first)));
+        }
         let since = *self.lacking_since.get_or_insert_with(Instant::now);
+        let patience = if self.members.has_archives() { ARCHIVE_SEARCH_TIME } else { SEARCH_TIME };
         let all = self.lacking.len() == self.members.count();
         let nearest = self.lacking.values().min().copied().unwrap_or(first);
         let wanted = self.bus.next();
-        if (all || since.elapsed() >= SEARCH_TIME) && nearest > wanted {
+        if (all || since.elapsed() >= patience) && nearest > wanted {
             let ends = Arc::clone(&self.ends);
             let stops = || ends.load(Ordering::Relaxed);
             if self.bus.lost(wanted, nearest, LostReason::Gone, &stops)? {

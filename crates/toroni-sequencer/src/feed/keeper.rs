@@ -7,10 +7,11 @@
 //! Its directory is that of a log, with a batch for each run of events. A machine that applies them finds the numbers and
 //! the digest that the members have found, because each command in it is an event. So all that is known of a log
 //! holds for it: what a start believes, and how events are found by number. It is synced every 50 ms: what a power failure
-//! takes, it asks for again.
+//! takes, it asks for again. The state of the machine before its first event is synced before anything earlier is given up.
 
+use std::collections::BTreeSet;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -56,8 +57,8 @@ pub struct KeeperOptions {
     pub keys: Option<Keys>,
     /// The members of the group.
     pub members: Vec<Target>,
-    /// How much it keeps, in bytes: then the oldest events go. Without a limit, it keeps what the disk has room for.
-    pub capacity_bytes: Option<u64>,
+    /// How much it keeps, in bytes: then the oldest events go. They also go if the disk has no room.
+    pub capacity_bytes: u64,
 }
 
 /// Why an archive does not start, or ends.
@@ -131,10 +132,9 @@ impl Keeper {
     pub fn start(options: KeeperOptions) -> Result<Self, KeeperError> {
         let KeeperOptions { feed, directory, listener, keys, members, capacity_bytes } = options;
         let (least, most) = SEGMENT_BYTES;
-        let segment_bytes =
-            capacity_bytes.map_or(most, |bytes| (bytes / SEGMENTS).clamp(least, most));
+        let segment_bytes = (capacity_bytes / SEGMENTS).clamp(least, most);
         let log = Log::open(&directory, Options { segment_bytes, sync: Sync::OFTEN })?;
-        let (machine, last) = restore(&log)?;
+        let Restored { machine, last, is_blank } = restore(&log)?;
         let archive = Archive::open(log.clone(), &machine, last)?;
         let own = Peer { log: log.found().log, id: u64::MAX };
         let identity = Identity { feed, keys, own };
@@ -150,7 +150,8 @@ impl Keeper {
             last,
             members: members.into_iter().map(Link::new).collect(),
             at: 0,
-            lacking: 0,
+            is_blank,
+            lacking: BTreeSet::new(),
             is_full: Arc::clone(&is_full),
         };
         let problem = Arc::new(Mutex::new(None));
@@ -166,7 +167,7 @@ impl Keeper {
         Ok(Self { archive, log, is_full, problem, keeping, _serving: serving })
     }
 
-    /// Returns how it is.
+    /// Returns which events it has, and how much room they take.
     #[must_use]
     pub fn kept(&self) -> Kept {
         let (first, now) = (self.archive.first(), self.archive.now());
@@ -174,7 +175,7 @@ impl Keeper {
         Kept { first, now, bytes: self.log.bytes(), is_full }
     }
 
-    /// Returns why it takes no more events, if it does not. It still answers for those that it has.
+    /// Returns why it takes no more events, if it does not. Until it is closed, it answers for those that it has.
     #[must_use]
     pub fn problem(&self) -> Option<String> {
         let problem = self.problem.lock().unwrap_or_else(PoisonError::into_inner);
@@ -208,31 +209,38 @@ impl Serve for Answers {
     fn serve(&self, _: Caller, request: Request) -> Answering {
         let archive = self.0.clone();
         Box::pin(async move {
-            let failed = |error: LogError| Answer::Failed(error.to_string());
-            match request {
-                Request::Fetch(fetch) => {
-                    archive.fetch(fetch).await.map_or_else(failed, Answer::Fetched)
-                }
-                Request::State => archive.oldest().await.map_or_else(failed, |machine| {
-                    Answer::State(machine.map(|machine| machine.snapshot().into()))
-                }),
-                _ => Answer::Failed("this is an archive: it only has events".to_owned()),
-            }
+            let nothing_else =
+                || Answer::Failed("this is an archive: it only has events".to_owned());
+            archive.answer(request).await.unwrap_or_else(nothing_else)
         })
     }
 }
 
-/// Returns the machine after the last entry of an archive's log, and the place of that.
-fn restore(log: &Log) -> Result<(Machine, Option<Place>), KeeperError> {
+/// What an archive has.
+struct Restored {
+    /// The machine after its last event.
+    machine: Machine,
+    /// The last entry.
+    last: Option<Place>,
+    /// Whether it has not begun.
+    is_blank: bool,
+}
+
+fn restore(log: &Log) -> Result<Restored, KeeperError> {
     let mut states = States::open(log)?;
     states.prune(log);
     let (purged, last) = log.ends();
+    let is_empty = last == purged;
     let (mut machine, mut index) = loop {
         match states.before(u64::MAX) {
             Some(kept) => match kept.load(log)? {
                 Some(machine) => break (machine, kept.index + 1),
                 None => states.forget(kept.next),
             },
+            // A process that ended while it began leaves nothing else.
+            None if is_empty => {
+                return Ok(Restored { machine: Machine::new(), last, is_blank: true });
+            }
             None if purged.is_none() => break (Machine::new(), 0),
             None => return Err(KeeperError::NoState(log.directory().to_owned())),
         }
@@ -253,7 +261,7 @@ fn restore(log: &Log) -> Result<(Machine, Option<Place>), KeeperError> {
             }
         }
     }
-    Ok((machine, last))
+    Ok(Restored { machine, last, is_blank: false })
 }
 
 /// Brings events to the log.
@@ -261,14 +269,15 @@ struct Keeping {
     archive: Archive,
     log: Log,
     segment_bytes: u64,
-    capacity_bytes: Option<u64>,
+    capacity_bytes: u64,
     machine: Machine,
     last: Option<Place>,
     members: Vec<Link>,
     /// Who is asked.
     at: usize,
-    /// How many members in a row no longer have the next event.
-    lacking: usize,
+    is_blank: bool,
+    /// Members that no longer have the next event.
+    lacking: BTreeSet<usize>,
     is_full: Arc<AtomicBool>,
 }
 
@@ -296,7 +305,10 @@ impl Keeping {
         };
         match fetched {
             Fetched { events: Some(events), .. } if events.before().next == own.next => {
-                self.lacking = 0;
+                if self.is_blank {
+                    return self.begin(Machine::new()).await;
+                }
+                self.lacking.clear();
                 // One that stayed behind in an earlier series.
                 if events.before().series < own.series {
                     self.turn().await;
@@ -314,7 +326,6 @@ impl Keeping {
             }
             // One that is behind, or has other events; then another member says so.
             Fetched { now, .. } if now.next <= own.next => {
-                self.lacking = 0;
                 if now.series > own.series && now.begun < own.next {
                     let directory = self.directory();
                     return Err(KeeperError::Diverged { directory, next: own.next });
@@ -326,18 +337,18 @@ impl Keeping {
         Ok(())
     }
 
-    /// The member no longer has the next event.
+    /// The member no longer has the next event. A member that does not answer may have it.
     async fn lacks(&mut self, own: Chain) -> Result<(), KeeperError> {
-        if self.last.is_none() {
+        if self.is_blank {
             // It begins where the member begins.
             if let Some(Answer::State(Some(bytes))) = self.ask(&Request::State).await
                 && let Ok(machine) = Machine::from_snapshot(&bytes)
             {
-                return self.begin(machine);
+                return self.begin(machine).await;
             }
         } else {
-            self.lacking += 1;
-            if self.lacking > 2 * self.members.len() {
+            self.lacking.insert(self.at);
+            if self.lacking.len() == self.members.len() {
                 return Err(KeeperError::Behind { directory: self.directory(), next: own.next });
             }
         }
@@ -345,14 +356,18 @@ impl Keeping {
         Ok(())
     }
 
-    /// Begins an empty archive with what follows a state.
-    fn begin(&mut self, machine: Machine) -> Result<(), KeeperError> {
-        let place = place(0);
+    /// Begins an archive with what follows a state.
+    async fn begin(&mut self, machine: Machine) -> Result<(), KeeperError> {
+        let place = place(self.last.map_or(0, |last| last.index + 1));
+        // The log is of no use without it.
+        if self.archive.save_state(&machine, place).is_err() {
+            self.is_full.store(true, Ordering::Relaxed);
+            sleep(AGAIN).await;
+            return Ok(());
+        }
         self.log.purge(place)?;
         self.archive.restart(&machine, Some(place));
-        // The log is of no use without it.
-        sync_all(&self.log.directory().join("states"))?;
-        (self.machine, self.last) = (machine, Some(place));
+        (self.machine, self.last, self.is_blank) = (machine, Some(place), false);
         Ok(())
     }
 
@@ -384,7 +399,14 @@ impl Keeping {
             match self.log.append([entry.clone()], |_| {}) {
                 Ok(()) => break,
                 Err(LogError::Full(_)) => {
-                    if !self.give_up(self.log.bytes().saturating_sub(self.segment_bytes))? {
+                    // The oldest segment may be longer than those of today.
+                    let mut gives_up = false;
+                    for segments in [1, 2, 4, 8] {
+                        let less = self.segment_bytes * segments;
+                        gives_up |=
+                            !gives_up && self.give_up(self.log.bytes().saturating_sub(less))?;
+                    }
+                    if !gives_up {
                         self.is_full.store(true, Ordering::Relaxed);
                         sleep(AGAIN).await;
                     }
@@ -397,8 +419,8 @@ impl Keeping {
         applying.apply(&mut self.machine, Batch::check(&bytes)?, |_| {}, |_| {});
         self.last = Some(place);
         self.archive.applied(applying, &self.machine, place, bytes.len());
-        if let Some(capacity) = self.capacity_bytes.filter(|most| self.log.bytes() > *most) {
-            self.give_up(capacity.saturating_sub(self.segment_bytes))?;
+        if self.log.bytes() > self.capacity_bytes {
+            self.give_up(self.capacity_bytes.saturating_sub(self.segment_bytes))?;
         }
         Ok(())
     }
@@ -408,7 +430,9 @@ impl Keeping {
     fn give_up(&self, retain_bytes: u64) -> Result<bool, KeeperError> {
         let Some(upto) = self.log.purgeable(retain_bytes) else { return Ok(false) };
         let purged = self.log.ends().0;
-        if purged.is_some_and(|purged| purged.index >= upto) || !self.archive.has_state_from(upto) {
+        if purged.is_some_and(|purged| purged.index >= upto)
+            || !self.archive.sync_state_from(upto)?
+        {
             return Ok(false);
         }
         self.log.purge(place(upto))?;
@@ -419,12 +443,4 @@ impl Keeping {
 /// Entries of an archive are all of one term. A place of zeros would be none.
 const fn place(index: u64) -> Place {
     Place { term: 1, leader: 0, index }
-}
-
-/// Syncs the files of a directory, and itself.
-fn sync_all(directory: &Path) -> io::Result<()> {
-    for entry in std::fs::read_dir(directory)? {
-        std::fs::File::open(entry?.path())?.sync_all()?;
-    }
-    std::fs::File::open(directory)?.sync_all()
 }

@@ -6,7 +6,8 @@
 //!  member that leads ─► distribute.rs ─► Live ─► (the program's thread) ─► multicast
 //! ```
 //!
-//! Whoever is too slow loses live events, and asks members for them: nobody waits for a slow one.
+//! If a queue is full, events are dropped, and followers ask members for them. A queue for a follower drops those that come: it
+//! goes on where it is. One that is sent to other hosts drops those that wait: what is late has been asked for by then.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -15,8 +16,10 @@ use std::time::Duration;
 
 use crate::rpc::Events;
 
-/// So many bytes of events wait at most, or a single longer run.
-const QUEUE_BYTES: usize = if cfg!(test) { 16 << 10 } else { 8 << 20 };
+/// The most bytes that wait for a follower. A single longer run is accepted if the queue is empty.
+const FOLLOWER_BYTES: usize = if cfg!(test) { 16 << 10 } else { 8 << 20 };
+/// The same before they are sent to other hosts.
+const SENDER_BYTES: usize = if cfg!(test) { 16 << 10 } else { 4 << 20 };
 
 /// A queue of live events. Clones are handles of the same.
 #[derive(Clone, Default)]
@@ -26,6 +29,7 @@ pub struct Live(Arc<Shared>);
 struct Shared {
     queue: Mutex<Queue>,
     pushed: Condvar,
+    /// Of a queue that is sent to other hosts: wakes who sends.
     wake: Option<Box<dyn Fn() + Send + Sync>>,
 }
 
@@ -49,15 +53,16 @@ impl fmt::Debug for Live {
 }
 
 impl Live {
-    /// Makes an empty queue.
+    /// Makes an empty queue for a follower.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Makes an empty queue that calls this after each push to an empty queue, for who waits for other things, too.
+    /// Makes an empty queue for events that are sent to other hosts. It calls this after each push to an empty queue, for a
+    /// sender that also waits on descriptors.
     #[must_use]
-    pub fn with_wake(wake: impl Fn() + Send + Sync + 'static) -> Self {
+    pub fn to_send(wake: impl Fn() + Send + Sync + 'static) -> Self {
         Self(Arc::new(Shared { wake: Some(Box::new(wake)), ..Shared::default() }))
     }
 
@@ -65,12 +70,21 @@ impl Live {
         self.0.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Appends events. Without room for them, they are dropped and counted.
+    fn limit(&self) -> usize {
+        if self.0.wake.is_some() { SENDER_BYTES } else { FOLLOWER_BYTES }
+    }
+
+    /// Appends events. Without room for all, some are dropped and counted.
     pub fn push(&self, events: Events) {
         let mut queue = self.lock();
-        if !queue.has_room(events.encoded_bytes()) {
-            queue.dropped += events.end() - events.before().next;
-            return;
+        if !queue.has_room(events.encoded_bytes(), self.limit()) {
+            if self.0.wake.is_none() {
+                queue.dropped += events.count();
+                return;
+            }
+            queue.dropped += queue.events.iter().map(Events::count).sum::<u64>();
+            queue.events.clear();
+            queue.bytes = 0;
         }
         let was_empty = queue.events.is_empty();
         queue.bytes += events.encoded_bytes();
@@ -99,7 +113,7 @@ impl Live {
     /// Returns whether there is room for events of this encoded length, in bytes.
     #[must_use]
     pub fn has_room(&self, bytes: usize) -> bool {
-        self.lock().has_room(bytes)
+        self.lock().has_room(bytes, self.limit())
     }
 
     /// Returns how many events were dropped because there was no room.
@@ -110,7 +124,7 @@ impl Live {
 }
 
 impl Queue {
-    fn has_room(&self, bytes: usize) -> bool {
-        self.events.is_empty() || self.bytes + bytes <= QUEUE_BYTES
+    fn has_room(&self, bytes: usize, limit: usize) -> bool {
+        self.events.is_empty() || self.bytes + bytes <= limit
     }
 }

@@ -6,7 +6,8 @@
 //!  "TNSEQAT" 1 · log 16 · place of the last entry · machine
 //! ```
 //!
-//! They are not synced: one that was lost or torn costs a longer way from the one before.
+//! A member does not sync them: one that was lost or torn costs a longer way from the one before. An archive syncs those without
+//! which its log would be of no use (`keeper.rs`).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -111,6 +112,12 @@ pub(super) struct Kept {
 }
 
 impl Kept {
+    /// Syncs it, and its name.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        fs::File::open(&self.path)?.sync_all()?;
+        self.path.parent().map_or(Ok(()), |directory| fs::File::open(directory)?.sync_all())
+    }
+
     /// Reads it. None if it cannot be believed.
     pub(super) fn load(&self, log: &Log) -> Result<Option<Machine>, LogError> {
         let Some((machine, last)) = load(&self.path, log.files()) else { return Ok(None) };

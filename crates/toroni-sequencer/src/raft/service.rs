@@ -80,12 +80,9 @@ impl Shared {
             Request::Remove(name) => self.remove(&name).await,
             Request::HandOver(name) => self.hand_over(&name).await,
             Request::TakeOver { vote, last } => self.take_over(from, vote, last).await,
-            Request::Fetch(fetch) => {
-                self.archive.fetch(fetch).await.map_or_else(failed, Answer::Fetched)
+            Request::Fetch(_) | Request::State => {
+                self.archive.answer(request).await.unwrap_or_else(|| failed("no question"))
             }
-            Request::State => self.archive.oldest().await.map_or_else(failed, |machine| {
-                Answer::State(machine.map(|machine| machine.snapshot().into()))
-            }),
             Request::Submit(_) => failed("commands are submitted in their order"),
         }
     }

@@ -56,7 +56,7 @@ impl Events {
     pub fn check(before: Chain, commands: impl Into<Arc<[u8]>>) -> Result<Self, BatchError> {
         let commands = commands.into();
         let count = check_commands(&commands)?;
-        // Numbers up to here are counted without a thought.
+        // So that adding to numbers cannot overflow.
         if before.next.checked_add(count).is_none() {
             return Err(BatchError::Number);
         }
@@ -86,14 +86,19 @@ impl Events {
         CHAIN_BYTES + self.commands.len()
     }
 
+    /// Returns how many there are.
+    #[must_use]
+    pub const fn count(&self) -> u64 {
+        self.count
+    }
+
     /// Returns the number after that of the last one.
     #[must_use]
     pub const fn end(&self) -> u64 {
         self.before.next + self.count
     }
 
-    /// Returns those that follow on `own`. None if the order had not come that far with the same events, or has not got
-    /// there yet.
+    /// Returns the events after `own`; none of them if it is where they end. `None` if these events do not pass through it.
     #[must_use]
     pub fn after(&self, own: &Chain) -> Option<Self> {
         let mut before = self.before;

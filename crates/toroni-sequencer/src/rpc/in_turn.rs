@@ -78,6 +78,16 @@ impl InTurn {
         self.turn_among(self.members.len());
     }
 
+    /// Returns whether a member is asked, and not an archive.
+    pub(crate) fn is_at_member(&self) -> bool {
+        self.at < self.members.len() - self.archives
+    }
+
+    /// Returns whether there are archives.
+    pub(crate) const fn has_archives(&self) -> bool {
+        self.archives > 0
+    }
+
     fn turn_among(&mut self, count: usize) {
         let next = |step: usize| (self.at + step) % count;
         self.at = (1..=count).map(next).find(|at| !self.is_silent(*at)).unwrap_or_else(|| next(1));

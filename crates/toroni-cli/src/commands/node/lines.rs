@@ -3,7 +3,7 @@
 use super::log::{Level, Line};
 use super::notices::put_out;
 use crate::human;
-use crate::notice::{OrderMember, Term};
+use crate::notice::{OrderMember, Sequencer, Term};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -219,6 +219,28 @@ pub(super) fn troubles(feed: &str, member: &OrderMember) -> impl Iterator<Item =
         Line::new(Level::Error, "needs_recovery", text)
     });
     [full, uncertain, recovery].into_iter().flatten()
+}
+
+/// Returns a line about what keeps the multicast and the archive of a feed from their work.
+pub(super) fn ways(sequencer: &Sequencer) -> impl Iterator<Item = Line> {
+    let feed = &sequencer.feed;
+    let multicast = sequencer.multicast.as_ref().and_then(|it| it.problem.as_ref());
+    let multicast = multicast.map(|problem| {
+        let text = format!(
+            "events of the feed {feed} go over TCP alone, because multicast fails: {problem}"
+        );
+        Line::new(Level::Warn, "feed_multicast", text)
+    });
+    let archive = sequencer.archive.as_ref();
+    let stopped = archive.and_then(|it| it.problem.as_ref()).map(|problem| {
+        let text = format!("the archive of the feed {feed} takes no more events: {problem}");
+        Line::new(Level::Error, "archive_stopped", text)
+    });
+    let full = archive.filter(|it| it.is_full).map(|_| {
+        let text = format!("the disk of the archive of the feed {feed} is full: it takes no more until there is room");
+        Line::new(Level::Warn, "archive_full", text)
+    });
+    [multicast, stopped, full].into_iter().flatten()
 }
 
 /// Returns the line with the counters of the node.

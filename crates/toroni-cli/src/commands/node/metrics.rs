@@ -556,6 +556,18 @@ const OF_FEEDS: &[OfFeed] = &[
         "1 if the disk of the archive has no room, else 0",
         |it| Some(it.archive.as_ref()?.is_full.into()),
     ),
+    of_feed(
+        "toroni_sequencer_archive_stopped",
+        Kind::Gauge,
+        "1 if the archive cannot go on, else 0: the log says why",
+        |it| Some(it.archive.as_ref()?.problem.is_some().into()),
+    ),
+    of_feed(
+        "toroni_sequencer_multicast_fails",
+        Kind::Gauge,
+        "1 if no event goes by multicast because it fails, else 0: the log says why",
+        |it| Some(it.multicast.as_ref()?.problem.is_some().into()),
+    ),
     of_feed("toroni_sequencer_term", Kind::Gauge, "The term of the member", |it| {
         Some(it.member.as_ref()?.term)
     }),

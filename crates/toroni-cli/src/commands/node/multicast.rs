@@ -6,15 +6,23 @@
 //!
 //! A message of the stream is some events with what was before them: what a member answers to who asks for events. Its topic
 //! is the name of the feed. The stream is one of the node, [`config::FEED_STREAM`], with losses, repairs and restarts as those
-//! of every stream. What it loses for good, or has no room for, followers ask members for.
+//! of every stream. What it loses for good, or has no room for, followers ask members for. So a failure of the sockets ends
+//! nothing: they are opened again, and meanwhile events come over TCP.
+//!
+//! | memory | at most |
+//! |---|---|
+//! | queue before the sender | 4 MiB (`live.rs`) |
+//! | what was packed for the sender | 1 MiB and a message |
+//! | the sender's window | 16 to 64 MiB, by its rate (`Sequencer::stream`) |
+//! | datagrams and messages that were received | 64 MiB and 32 MiB (`Direct`) |
+//! | queue before the follower | 8 MiB (`live.rs`) |
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, OwnedFd};
 use std::collections::VecDeque;
-use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use toroni_net::direct::{Direct, DirectError, Receive, Received, Send, SendError, Settings};
@@ -25,21 +33,30 @@ use toroni_proto::arrivals::Event;
 use toroni_sequencer::feed::Live;
 use toroni_sequencer::rpc::Events;
 
-/// So many messages are packed at once.
-const BATCH: usize = 64;
+/// So many messages, of about so many bytes, are packed at once.
+const BATCH: (usize, usize) = (64, 1 << 20);
 /// A thread without anything to do looks so often whether it is to end.
 const LOOK: Duration = Duration::from_millis(200);
 /// How long a stream takes to end at most.
 const END_TIME: Duration = Duration::from_millis(500);
 /// While the follower has no room, it is looked at so often.
 const NO_ROOM: Duration = Duration::from_millis(5);
+/// The longest message: an entry after others, or a long command.
+const LONGEST_MESSAGE: usize = 2 << 20;
+/// After a failure, the sockets are opened again. Meanwhile events come over TCP.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// A thread that sends, or one that receives.
 pub(super) struct Multicast {
-    ends: Arc<AtomicBool>,
-    counts: Arc<Counts>,
+    shared: Arc<Shared>,
     live: Live,
-    thread: Option<JoinHandle<Result<(), String>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    ends: AtomicBool,
+    counts: Counts,
+    problem: Mutex<Option<String>>,
 }
 
 /// What the thread has counted.
@@ -49,10 +66,18 @@ pub(super) struct Counts {
     pub(super) messages: AtomicU64,
     /// Events in them.
     pub(super) events: AtomicU64,
-    /// Messages that were lost on the way, or were none of this feed.
+    /// Messages that were lost on the way, or could not be read.
     pub(super) lost: AtomicU64,
     /// Datagrams that were sent again.
     pub(super) repaired: AtomicU64,
+}
+
+/// What sends or receives.
+trait Work: std::marker::Send + 'static {
+    /// Does what can be done, and waits for more, for a moment.
+    fn turn(&mut self, direct: &mut Direct, counts: &Counts) -> Result<(), DirectError>;
+    /// Ends in order.
+    fn end(&mut self, direct: &mut Direct) -> Result<(), DirectError>;
 }
 
 impl Multicast {
@@ -62,35 +87,25 @@ impl Multicast {
         member: &Membership,
         group: SocketAddr,
     ) -> Result<(Self, Live), String> {
-        let config = section.stream();
         let send = Send {
             stream: config::FEED_STREAM,
             patterns: vec![section.feed.clone()],
-            config,
+            config: section.stream(),
             to: vec![group],
         };
-        let direct = open(section, member, Some(send), None)?;
-        let cannot = |error: io::Error| format!("cannot start to send events: {error}");
         let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
-        let wake = Arc::new(wake.map_err(|error| cannot(error.into()))?);
+        let wake = wake.map_err(|error| format!("cannot start to send events: {error}"))?;
+        let wake = Arc::new(wake);
         let waker = Arc::clone(&wake);
-        let live = Live::with_wake(move || {
+        let live = Live::to_send(move || {
             // It fails only where it is readable already.
             let _ = rustix::io::write(&*waker, &1_u64.to_ne_bytes());
         });
-        let (ends, counts) = (Arc::new(AtomicBool::new(false)), Arc::new(Counts::default()));
-        let mut sending = Sending {
-            direct,
-            topic: section.feed.clone(),
-            live: live.clone(),
-            packed: VecDeque::new(),
-            counts: Arc::clone(&counts),
-            wake,
-        };
-        let until = Arc::clone(&ends);
-        let thread = std::thread::Builder::new().name("toroni-feed-out".to_owned());
-        let thread = thread.spawn(move || sending.run(&until)).map_err(cannot)?;
-        Ok((Self { ends, counts, live: live.clone(), thread: Some(thread) }, live))
+        let (topic, packed) = (section.feed.clone(), VecDeque::new());
+        let work = Sending { topic, live: live.clone(), packed, wake };
+        let started =
+            Self::start("toroni-feed-out", section, member, Some(send), None, &live, work);
+        Ok((started?, live))
     }
 
     /// Starts to put what it receives into a queue.
@@ -98,28 +113,51 @@ impl Multicast {
         section: &config::Sequencer,
         member: &Membership,
         group: SocketAddr,
-        live: Live,
+        live: &Live,
     ) -> Result<Self, String> {
         let receive = Receive { groups: vec![group], config: section.stream() };
-        let direct = open(section, member, None, Some(receive))?;
-        let (ends, counts) = (Arc::new(AtomicBool::new(false)), Arc::new(Counts::default()));
-        let mut receiving = Receiving {
-            direct,
-            topic: section.feed.clone(),
-            live: live.clone(),
-            counts: Arc::clone(&counts),
+        let work = Receiving { topic: section.feed.clone(), live: live.clone() };
+        Self::start("toroni-feed-in", section, member, None, Some(receive), live, work)
+    }
+
+    fn start(
+        thread: &str,
+        section: &config::Sequencer,
+        member: &Membership,
+        send: Option<Send>,
+        receive: Option<Receive>,
+        live: &Live,
+        mut work: impl Work,
+    ) -> Result<Self, String> {
+        let mut member = member.clone();
+        let stream = section.stream();
+        (member.sockets.ttl, member.sockets.is_looped) = (stream.ttl, stream.loopback);
+        let settings = Settings { member, send, receive };
+        let mut direct = Direct::open(&settings).map_err(|error| {
+            format!("cannot open the group of the feed {}: {error}", section.feed)
+        })?;
+        let shared = Arc::new(Shared {
+            ends: AtomicBool::new(false),
+            counts: Counts::default(),
+            problem: Mutex::new(None),
+        });
+        let of_thread = Arc::clone(&shared);
+        let run = move || {
+            while let Err(problem) = of_thread.run(&mut direct, &mut work) {
+                of_thread.set_problem(Some(problem));
+                let Some(opened) = of_thread.open_again(&settings) else { return };
+                direct = opened;
+                of_thread.set_problem(None);
+            }
         };
-        let until = Arc::clone(&ends);
-        let thread = std::thread::Builder::new().name("toroni-feed-in".to_owned());
-        let thread = thread
-            .spawn(move || receiving.run(&until))
-            .map_err(|error| format!("cannot start to receive events: {error}"))?;
-        Ok(Self { ends, counts, live, thread: Some(thread) })
+        let started = std::thread::Builder::new().name(thread.to_owned()).spawn(run);
+        let thread = started.map_err(|error| format!("cannot start {thread}: {error}"))?;
+        Ok(Self { shared, live: live.clone(), thread: Some(thread) })
     }
 
     /// Returns what was counted.
     pub(super) fn counts(&self) -> &Counts {
-        &self.counts
+        &self.shared.counts
     }
 
     /// Returns how many events found no room in the queue.
@@ -127,156 +165,168 @@ impl Multicast {
         self.live.dropped()
     }
 
-    /// Returns why it has ended, if it has.
-    pub(super) fn problem(&mut self) -> Option<String> {
-        let thread = self.thread.take_if(|thread| thread.is_finished())?;
-        match thread.join() {
-            Ok(Err(problem)) => Some(problem),
-            // A panic was printed.
-            _ => Some("its thread has ended".to_owned()),
-        }
+    /// Returns why no event goes this way now, if that is so.
+    pub(super) fn problem(&self) -> Option<String> {
+        let ended = self.thread.as_ref().is_none_or(JoinHandle::is_finished);
+        // A panic was printed.
+        let ended = ended.then(|| "its thread has ended".to_owned());
+        ended.or_else(|| self.shared.problem.lock().unwrap_or_else(PoisonError::into_inner).clone())
     }
 }
 
 impl Drop for Multicast {
     fn drop(&mut self) {
-        self.ends.store(true, Ordering::Relaxed);
+        self.shared.ends.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
 }
 
-fn open(
-    section: &config::Sequencer,
-    member: &Membership,
-    send: Option<Send>,
-    receive: Option<Receive>,
-) -> Result<Direct, String> {
-    let mut member = member.clone();
-    let stream = section.stream();
-    (member.sockets.ttl, member.sockets.is_looped) = (stream.ttl, stream.loopback);
-    let opened = Direct::open(&Settings { member, send, receive });
-    opened.map_err(|error| format!("cannot open the group of the feed {}: {error}", section.feed))
+impl Shared {
+    fn ends(&self) -> bool {
+        self.ends.load(Ordering::Relaxed)
+    }
+
+    fn set_problem(&self, problem: Option<String>) {
+        *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = problem;
+    }
+
+    /// Works until the end, or until it cannot go on.
+    fn run(&self, direct: &mut Direct, work: &mut impl Work) -> Result<(), String> {
+        while !self.ends() {
+            work.turn(direct, &self.counts).map_err(|error| error.to_string())?;
+            if let Some(problem) = collision(direct) {
+                return Err(problem);
+            }
+        }
+        work.end(direct).map_err(|error| error.to_string())
+    }
+
+    /// Opens the sockets again, as often as that takes. None at the end.
+    fn open_again(&self, settings: &Settings) -> Option<Direct> {
+        loop {
+            let begun = Instant::now();
+            while begun.elapsed() < AGAIN {
+                if self.ends() {
+                    return None;
+                }
+                std::thread::sleep(LOOK);
+            }
+            match Direct::open(settings) {
+                Ok(direct) => return Some(direct),
+                Err(error) => self.set_problem(Some(error.to_string())),
+            }
+        }
+    }
 }
 
 struct Sending {
-    direct: Direct,
     topic: String,
     live: Live,
     /// Messages that are to be sent next.
     packed: VecDeque<Vec<u8>>,
-    counts: Arc<Counts>,
     wake: Arc<OwnedFd>,
 }
 
-impl Sending {
-    fn run(&mut self, ends: &AtomicBool) -> Result<(), String> {
-        while !ends.load(Ordering::Relaxed) {
-            self.turn().map_err(|error| error.to_string())?;
-            if let Some(problem) = collision(&mut self.direct) {
-                return Err(problem);
-            }
-        }
-        // Followers that lack something still get it, for a moment, and learn that no more comes.
-        self.direct.end();
-        let begun = Instant::now();
-        while !self.direct.is_closed() && begun.elapsed() < END_TIME {
-            let closed = self.direct.turn().and_then(|()| self.direct.sleep(Some(NO_ROOM)));
-            closed.map_err(|error| error.to_string())?;
-        }
-        Ok(())
-    }
-
-    fn turn(&mut self) -> Result<(), DirectError> {
-        self.direct.turn()?;
+impl Work for Sending {
+    fn turn(&mut self, direct: &mut Direct, counts: &Counts) -> Result<(), DirectError> {
+        direct.turn()?;
         // Before the queue is looked at: what comes later wakes again.
         let _ = rustix::io::read(&*self.wake, &mut [0_u8; 8]);
-        while self.pack() {
-            match self.direct.try_send_all(&self.topic, self.packed.make_contiguous()) {
+        self.pack(counts);
+        let mut patience = LOOK;
+        if !self.packed.is_empty() {
+            match direct.try_send_all(&self.topic, self.packed.make_contiguous()) {
                 Ok(sent) => {
                     self.packed.drain(..sent);
-                    self.counts.messages.fetch_add(sent as u64, Ordering::Relaxed);
+                    counts.messages.fetch_add(sent as u64, Ordering::Relaxed);
+                    // There may be more. But receivers that lack something are heard first.
+                    patience = Duration::ZERO;
                 }
                 // The rate allows more later.
-                Err(SendError::Full) => break,
+                Err(SendError::Full) => {}
                 Err(SendError::Direct(error)) => return Err(error),
                 // Followers ask for it.
                 Err(_) => {
                     self.packed.pop_front();
-                    self.counts.lost.fetch_add(1, Ordering::Relaxed);
+                    counts.lost.fetch_add(1, Ordering::Relaxed);
+                    patience = Duration::ZERO;
                 }
             }
         }
-        if let Some(counters) = self.direct.sender_counters() {
-            self.counts.repaired.store(counters.repairs, Ordering::Relaxed);
+        if let Some(counters) = direct.sender_counters() {
+            counts.repaired.store(counters.repairs, Ordering::Relaxed);
         }
-        self.direct.sleep_beside(Some(LOOK), [self.wake.as_fd()])
+        direct.sleep_beside(Some(patience), [self.wake.as_fd()])
     }
 
-    /// Packs what the queue has. Returns whether there is anything to send.
-    fn pack(&mut self) -> bool {
-        while self.packed.len() < BATCH
+    /// Followers that lack something still get it, for a moment, and learn that no more comes.
+    fn end(&mut self, direct: &mut Direct) -> Result<(), DirectError> {
+        direct.end();
+        let begun = Instant::now();
+        while !direct.is_closed() && begun.elapsed() < END_TIME {
+            direct.turn()?;
+            direct.sleep(Some(NO_ROOM))?;
+        }
+        Ok(())
+    }
+}
+
+impl Sending {
+    /// Packs what the queue has, up to a batch.
+    fn pack(&mut self, counts: &Counts) {
+        let mut bytes: usize = self.packed.iter().map(Vec::len).sum();
+        while self.packed.len() < BATCH.0
+            && bytes < BATCH.1
             && let Some(events) = self.live.pop(Duration::ZERO)
         {
             let mut message = Vec::with_capacity(events.encoded_bytes());
             events.encode(&mut message);
-            self.counts.events.fetch_add(events.end() - events.before().next, Ordering::Relaxed);
+            counts.events.fetch_add(events.count(), Ordering::Relaxed);
+            bytes += message.len();
             self.packed.push_back(message);
         }
-        !self.packed.is_empty()
     }
 }
 
 struct Receiving {
-    direct: Direct,
     topic: String,
     live: Live,
-    counts: Arc<Counts>,
 }
 
-impl Receiving {
-    fn run(&mut self, ends: &AtomicBool) -> Result<(), String> {
-        while !ends.load(Ordering::Relaxed) {
-            self.turn().map_err(|error| error.to_string())?;
-            if let Some(problem) = collision(&mut self.direct) {
-                return Err(problem);
-            }
-        }
-        Ok(())
-    }
-
-    fn turn(&mut self) -> Result<(), DirectError> {
-        if !self.live.has_room(LONGEST_RUN) {
+impl Work for Receiving {
+    fn turn(&mut self, direct: &mut Direct, counts: &Counts) -> Result<(), DirectError> {
+        if !self.live.has_room(LONGEST_MESSAGE) {
             // The follower waits for a subscriber. What comes meanwhile waits in the stream's own memory.
-            self.direct.turn()?;
-            return self.direct.sleep(Some(NO_ROOM));
+            direct.turn()?;
+            return direct.sleep(Some(NO_ROOM));
         }
-        match self.direct.receive(LOOK)? {
+        match direct.receive(LOOK)? {
             Some(Received::Message { flow, topic, payload, .. })
                 if flow.stream == config::FEED_STREAM && topic == self.topic =>
             {
                 if let Ok(events) = Events::decode(payload) {
-                    let count = events.end() - events.before().next;
-                    self.counts.messages.fetch_add(1, Ordering::Relaxed);
-                    self.counts.events.fetch_add(count, Ordering::Relaxed);
+                    counts.messages.fetch_add(1, Ordering::Relaxed);
+                    counts.events.fetch_add(events.count(), Ordering::Relaxed);
                     self.live.push(events);
                 } else {
-                    self.counts.lost.fetch_add(1, Ordering::Relaxed);
+                    counts.lost.fetch_add(1, Ordering::Relaxed);
                 }
             }
-            // Another feed in the same group.
-            Some(Received::Message { .. }) | None => {}
-            Some(Received::Lost { loss, .. }) => {
-                self.counts.lost.fetch_add(loss.count, Ordering::Relaxed);
+            Some(Received::Lost { flow, loss }) if flow.stream == config::FEED_STREAM => {
+                counts.lost.fetch_add(loss.count, Ordering::Relaxed);
             }
+            // Another stream in the same group.
+            Some(_) | None => {}
         }
         Ok(())
     }
-}
 
-/// Room for a run of events of usual length.
-const LONGEST_RUN: usize = 128 << 10;
+    fn end(&mut self, _: &mut Direct) -> Result<(), DirectError> {
+        Ok(())
+    }
+}
 
 /// Returns why this process cannot take part, if another one was first.
 fn collision(direct: &mut Direct) -> Option<String> {

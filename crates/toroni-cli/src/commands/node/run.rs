@@ -286,6 +286,9 @@ impl Observer {
         let sequencer = sequencer.map(Sequencer::report);
         if let Some(sequencer) = &sequencer {
             self.term(sequencer);
+            for line in lines::ways(sequencer) {
+                self.log.line(line);
+            }
         }
         self.groups(&report);
         let status = lines::status(&report);

@@ -91,8 +91,7 @@ impl Sequencer {
             let _inside = runtime.enter();
             member.distribute(Some(live.clone()), to_send);
         } else if let Some(group) = section.group {
-            let receiver = Multicast::receiver(section, &settings.member, group, live.clone())?;
-            multicast = Some(receiver);
+            multicast = Some(Multicast::receiver(section, &settings.member, group, &live)?);
         }
         let keeper = if section.archive {
             Some(start_archive(&runtime, config, section, &feed)?)
@@ -161,22 +160,11 @@ impl Sequencer {
         }
     }
 
-    /// Returns why the node cannot go on, if a part has ended by itself.
+    /// Returns why the node cannot go on, if a part has ended by itself that has to work. Multicast and an archive need not: the
+    /// report says what is wrong with them.
     pub(super) fn problem(&mut self) -> Option<String> {
         if let Some(problem) = self.member.as_ref().and_then(Group::problem) {
             return Some(format!("the member of the feed {} has ended: {problem}", self.feed.name));
-        }
-        if let Some(problem) = self.keeper.as_ref().and_then(Keeper::problem) {
-            return Some(format!(
-                "the archive of the feed {} has ended: {problem}",
-                self.feed.name
-            ));
-        }
-        if let Some(problem) = self.multicast.as_mut().and_then(Multicast::problem) {
-            return Some(format!(
-                "the multicast of the feed {} has ended: {problem}",
-                self.feed.name
-            ));
         }
         if let Some(follower) = self.follower.take_if(|follower| follower.has_ended()) {
             return Some(match follower.end() {
@@ -272,6 +260,7 @@ fn archive_report(keeper: &Keeper) -> notice::FeedArchive {
         events: kept.now.next,
         bytes: kept.bytes,
         is_full: kept.is_full,
+        problem: keeper.problem(),
     }
 }
 
@@ -283,6 +272,7 @@ fn multicast_report(multicast: &Multicast) -> notice::FeedMulticast {
         lost: counts.lost.load(Ordering::Relaxed),
         retransmissions: counts.repaired.load(Ordering::Relaxed),
         dropped: multicast.dropped(),
+        problem: multicast.problem(),
     }
 }
 
@@ -382,9 +372,11 @@ fn start_archive(
     section: &config::Sequencer,
     feed: &Feed,
 ) -> Result<Keeper, String> {
-    let (Some(address), Some(directory)) = (section.archive_address, section.archive_place(config))
-    else {
-        return Err("an archive needs `archive_address`, and a directory".to_owned());
+    let needed = (section.archive_address, section.archive_capacity, section.archive_place(config));
+    let (Some(address), Some(capacity_bytes), Some(directory)) = needed else {
+        return Err(
+            "an archive needs `archive_address`, `archive_capacity` and a directory".to_owned()
+        );
     };
     // It has the payloads of all commands.
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory);
@@ -399,7 +391,7 @@ fn start_archive(
         listener,
         keys: feed.keys,
         members: feed.targets(),
-        capacity_bytes: section.archive_capacity,
+        capacity_bytes,
     });
     started.map_err(|error| format!("the archive does not start: {error}"))
 }

@@ -128,7 +128,10 @@ fn archive_object((address, reach): &Archive<'_>) -> Value {
 fn archive_line((address, reach): &Archive<'_>) -> String {
     match reach {
         Ok(Fetched { first, now, .. }) => {
-            format!("archive at {address}: events from {first} on, {} in all", now.next - first)
+            format!(
+                "archive at {address}: events from {first} on, {} in all",
+                now.next.saturating_sub(*first)
+            )
         }
         Err(problem) => format!("archive at {address}: does not answer: {problem}"),
     }

@@ -389,12 +389,12 @@ impl Connect {
     }
 }
 
-/// The stream of a member in which it multicasts events while it leads.
+/// The stream of a member in which it multicasts events while it leads: above [`STREAM_MAX`](super::schema::STREAM_MAX).
 pub const FEED_STREAM: Stream = Stream(0xfffe);
 
-/// Events in one message are at most about 64 KiB, or a single one of 1 MiB.
+/// A message has some entries of the log, of 256 KiB at most, or a single command of 1 MiB.
 const FEED_MESSAGE_MAX_BYTES: u64 = 2 << 20;
-const FEED_WINDOW_BYTES: RangeInclusive<u64> = 16 << 20..=64 << 20;
+const FEED_WINDOW_BYTES: RangeInclusive<u64> = 8 << 20..=64 << 20;
 /// At this rate, in bit/s, the largest window lasts for two and a half NAKs.
 pub(super) const FEED_RATE_MAX: u64 = 10_000_000_000;
 const FEED_RECEIVE_BYTES: u64 = 64 << 20;

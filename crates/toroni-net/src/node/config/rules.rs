@@ -424,6 +424,16 @@ impl Rules<'_> {
             let problem = "is missing: an archive needs an address where it answers";
             self.refuse(values, "archive_address", problem);
         }
+        if !values.has("archive_capacity") {
+            let problem = "is missing: set how much of the disk the archive may fill";
+            self.refuse(values, "archive_capacity", problem);
+        }
+        if values.address("archive_address").is_some_and(|address| !address.ip().is_loopback())
+            && !node.has("key_file")
+        {
+            let problem = "is reachable for other hosts, and [node] has no key_file: whoever reaches it reads all events";
+            self.warn(values, "archive_address", problem);
+        }
         if !values.has("archive_directory") && !node.has("state") {
             let problem = "is missing: an archive is on a disk. Set it, or `state` in [node]";
             self.refuse(values, "archive_directory", problem);
@@ -494,8 +504,7 @@ impl Rules<'_> {
                 self.refuse(values, "member", problem);
             }
             if values.has("group") && !values.has("data_rate") {
-                let problem =
-                    "is missing: only people know what the group and the network can bear";
+                let problem = "is missing: set what the network and the receivers can carry";
                 self.refuse(values, "data_rate", problem);
             }
             if !values.has("log") && !node.has("state") {

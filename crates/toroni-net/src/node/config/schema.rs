@@ -137,7 +137,7 @@ const TIB: u64 = 1 << 40;
 const KBIT: u64 = 1_000;
 const GBIT: u64 = 1_000_000_000;
 
-/// The greatest number of a stream. Those above it are the protocol's own.
+/// The greatest number of a stream. Those above it are the protocol's own: 0xfffe is that of a feed.
 pub const STREAM_MAX: u64 = 0xfffd;
 
 /// How many addresses a stream without multicast is sent to at most.
@@ -657,8 +657,8 @@ fn sequencer() -> Section {
         without(
             "archive_capacity",
             bytes(64 << 20, 1024 * TIB),
-            "as much as the disk has room for",
-            "How much it keeps. Then the oldest events go",
+            "required with `archive`",
+            "How much it keeps. Then the oldest events go. They also go if the disk is full, which no other use of that disk should suffer from: leave room",
         ),
         with(
             "archives",
@@ -670,7 +670,7 @@ fn sequencer() -> Section {
             "on_divergence",
             Kind::Choice(&["stop", "report"]),
             "\"stop\"",
-            "What a node does if they differ",
+            "What a node does if the events on its bus are not those of the order",
         ),
     ];
     let about = "Takes part in one order over several hosts, or follows it.";

@@ -1,5 +1,7 @@
 //! Archives on hosts that are no members.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::net::TcpListener;
@@ -8,12 +10,14 @@ use toroni_testkit::{Directory, wait};
 
 use super::super::*;
 use super::follow::{FEED, config, expected, subscribe, take, targets, until_at};
-use super::member::{Member, Served, runtime};
+use super::member::{Member, OPTIONS, Served, runtime};
 use crate::batch::{Builder, Command};
-use crate::log::LogError;
-use crate::rpc::{Answer, Link, Request, Target};
+use crate::entry::Place;
+use crate::log::{Log, LogError};
+use crate::rpc::{Answer, Answering, Caller, Link, Request, Serve, Target};
 
 const NAME: [u8; 16] = [9; 16];
+const LARGE: u64 = 1 << 30;
 
 struct Archived {
     keeper: Keeper,
@@ -25,7 +29,7 @@ impl Archived {
         runtime: &Runtime,
         directory: &Directory,
         members: &[&Served],
-        capacity_bytes: Option<u64>,
+        capacity_bytes: u64,
     ) -> Result<Self, KeeperError> {
         let _inside = runtime.enter();
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a port");
@@ -59,7 +63,7 @@ fn start(runtime: &Runtime, directory: &Directory, members: &[&Served]) -> Archi
     let mut archived = None;
     // The tasks of one that was dropped may still have its log.
     wait::until("the archive starts", || {
-        match Archived::start(runtime, directory, members, None) {
+        match Archived::start(runtime, directory, members, LARGE) {
             Ok(started) => archived = Some(started),
             Err(KeeperError::Log(LogError::InUse(_))) => {}
             Err(error) => panic!("{error}"),
@@ -167,7 +171,7 @@ fn an_archive_keeps_no_more_than_it_may() {
     let (runtime, directory) = (runtime(), Directory::new());
     let mut member = Member::new();
     let served = Served::start(&runtime, &member.archive);
-    let archived = Archived::start(&runtime, &directory, &[&served], Some(CAPACITY));
+    let archived = Archived::start(&runtime, &directory, &[&served], CAPACITY);
     let archived = archived.unwrap_or_else(|error| panic!("{error}"));
     let mut first = 0;
     for _ in 0..20 {
@@ -216,7 +220,7 @@ fn an_archive_that_cannot_go_on_says_so_and_keeps_what_it_has() {
     drop(served);
     // Another process must not write to it.
     let archived = start(&runtime, &directory, &[]);
-    let second = Archived::start(&runtime, &directory, &[], None);
+    let second = Archived::start(&runtime, &directory, &[], LARGE);
     assert!(matches!(second, Err(KeeperError::Log(LogError::InUse(_)))));
     archived.end(&runtime);
 
@@ -243,4 +247,81 @@ fn an_archive_that_cannot_go_on_says_so_and_keeps_what_it_has() {
     let said = problem(&archived);
     assert!(said.starts_with(&format!("no member has the event {end} any more")), "{said}");
     archived.end(&runtime);
+}
+
+/// Answers only from a time on.
+struct Later(Archive, Arc<AtomicBool>);
+
+impl Serve for Later {
+    fn serve(&self, _: Caller, request: Request) -> Answering {
+        let (archive, answers) = (self.0.clone(), self.1.load(Ordering::Relaxed));
+        Box::pin(async move {
+            let answer = if answers { archive.answer(request).await } else { None };
+            answer.unwrap_or_else(|| Answer::Failed("not yet".to_owned()))
+        })
+    }
+}
+
+#[test]
+fn an_archive_waits_for_a_member_that_may_have_what_the_others_lack() {
+    let (runtime, directory) = (runtime(), Directory::new());
+    let mut members = [Member::new(), Member::new()];
+    // Both have the same events, and one has purged some.
+    members[1].random = members[0].random.clone();
+    let append = |members: &mut [Member; 2], count| {
+        for _ in 0..count {
+            members.iter_mut().for_each(Member::append);
+        }
+    };
+    append(&mut members, 20);
+    let served = Served::start(&runtime, &members[0].archive);
+    let archived = start(&runtime, &directory, &[&served]);
+    archived.until_at(&members[0]);
+    archived.end(&runtime);
+    drop(served);
+    append(&mut members, 150);
+    forget(&mut members[0], 40);
+    let asked = Arc::new(AtomicBool::new(false));
+    let served = Served::start(&runtime, &members[0].archive);
+    let later = Arc::new(Later(members[1].archive.clone(), Arc::clone(&asked)));
+    let later = Served::with(&runtime, later);
+    let archived = start(&runtime, &directory, &[&served, &later]);
+    // Several rounds.
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(archived.keeper.problem(), None);
+    asked.store(true, Ordering::Relaxed);
+    archived.until_at(&members[1]);
+    archived.end(&runtime);
+}
+
+#[test]
+fn an_archive_that_died_while_it_began_begins_again() {
+    let (runtime, directory) = (runtime(), Directory::new());
+    let mut member = Member::new();
+    (0..150).for_each(|_| member.append());
+    forget(&mut member, 60);
+    let states = directory.join("archive").join("states");
+    // It had not yet purged, and then had, but the state is gone.
+    for purges in [false, true] {
+        let log = Log::open(&directory.join("archive"), OPTIONS).expect("opened");
+        if purges {
+            log.purge(Place { term: 1, leader: 0, index: 5 }).expect("purged");
+        }
+        drop(log);
+        std::fs::create_dir_all(&states).expect("made");
+        std::fs::write(states.join("0000000000000005-0000000000000000.state"), "?")
+            .expect("written");
+    }
+    let served = Served::start(&runtime, &member.archive);
+    for _ in 0..2 {
+        let archived = start(&runtime, &directory, &[&served]);
+        archived.until_at(&member);
+        assert_eq!(archived.keeper.kept().first, member.archive.first());
+        archived.end(&runtime);
+        (0..10).for_each(|_| member.append());
+    }
+    // Without its states, it cannot know the numbers of what it has.
+    std::fs::remove_dir_all(&states).expect("removed");
+    let started = Archived::start(&runtime, &directory, &[&served], LARGE);
+    assert!(matches!(started, Err(KeeperError::NoState(_))));
 }

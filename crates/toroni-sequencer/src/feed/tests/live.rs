@@ -13,7 +13,7 @@ use super::member::{Member, Served, runtime};
 use crate::batch::Command;
 use crate::feed::distribute;
 use crate::machine::Chain;
-use crate::rpc::Events;
+use crate::rpc::{Answer, Answering, Caller, Events, Request, Serve};
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -66,6 +66,65 @@ fn a_host_that_is_live_needs_no_member() {
     let followed = follower.followed();
     assert_eq!((followed.asked(), followed.came()), (asked, member.machine.next() - asked));
     assert!(followed.is_live());
+}
+
+/// An old run again and again, as who has the key could send it, gives a follower no reason to wait.
+#[test]
+fn events_of_before_keep_no_follower_from_asking() {
+    let (runtime, directory) = (runtime(), Directory::new());
+    let mut member = Member::new();
+    (0..4).for_each(|_| member.append());
+    let served = Served::start(&runtime, &member.archive);
+    let live = Live::new();
+    let follower = follow(&directory, &[&served], &live);
+    until_at(&follower, &member);
+    let ends = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let again = [run(&member, 0, 3), run(&member, 1, member.machine.next())];
+        let (live, ends) = (&live, &ends);
+        scope.spawn(move || {
+            while !ends.load(Ordering::Relaxed) {
+                again.iter().for_each(|events| live.push(events.clone()));
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        });
+        wait::until("it takes itself for live", || follower.followed().is_live());
+        member.append();
+        until_at(&follower, &member);
+        ends.store(true, Ordering::Relaxed);
+    });
+}
+
+/// Answers after a time that is longer than a live follower waits for at first.
+struct Slow(Archive);
+
+impl Serve for Slow {
+    fn serve(&self, _: Caller, request: Request) -> Answering {
+        let archive = self.0.clone();
+        Box::pin(async move {
+            tokio::time::sleep(Duration::from_millis(700)).await;
+            archive.answer(request).await.unwrap_or(Answer::Done)
+        })
+    }
+}
+
+#[test]
+fn a_member_that_answers_slowly_is_asked_by_a_live_follower_all_the_same() {
+    let (runtime, directory) = (runtime(), Directory::new());
+    let mut member = Member::new();
+    (0..4).for_each(|_| member.append());
+    let served = Served::with(&runtime, Arc::new(Slow(member.archive.clone())));
+    let live = Live::new();
+    let follower = follow(&directory, &[&served], &live);
+    until_at(&follower, &member);
+    let from = member.machine.next();
+    member.append();
+    live.push(run(&member, from, member.machine.next()));
+    until_at(&follower, &member);
+    wait::until("it is live", || follower.followed().is_live());
+    // This one does not come.
+    member.append();
+    until_at(&follower, &member);
 }
 
 #[test]
@@ -156,37 +215,45 @@ fn events_that_do_not_follow_on_those_of_the_bus_are_left_to_members() {
     follower.end().expect("no divergence");
 }
 
+/// Pushes runs of ten events until some are dropped. Returns how many were pushed.
+fn fill(live: &Live, member: &Member) -> u64 {
+    let mut pushed = 0;
+    while live.dropped() == 0 {
+        live.push(run(member, pushed % 90, pushed % 90 + 10));
+        pushed += 10;
+        assert!(pushed < 10_000, "it takes everything");
+    }
+    pushed
+}
+
+fn count(live: &Live) -> u64 {
+    std::iter::from_fn(|| live.pop(Duration::ZERO)).map(|events| events.count()).sum()
+}
+
 #[test]
 fn a_queue_without_room_drops_and_counts() {
     let mut member = Member::new();
     while member.machine.next() < 100 {
         member.append();
     }
+    let live = Live::new();
+    let pushed = fill(&live, &member);
+    assert_eq!(live.dropped(), 10, "those that come are dropped");
+    assert_eq!(count(&live), pushed - 10);
+
     let woken = Arc::new(AtomicUsize::new(0));
-    let live = Live::with_wake({
+    let live = Live::to_send({
         let woken = Arc::clone(&woken);
         move || {
             woken.fetch_add(1, Ordering::Relaxed);
         }
     });
-    let mut pushed = 0;
-    while live.dropped() == 0 {
-        live.push(run(&member, pushed % 90, pushed % 90 + 10));
-        pushed += 10;
-        assert!(pushed < 10_000, "it takes everything");
-    }
-    assert_eq!(live.dropped(), 10);
-    assert!(
-        !live.has_room(run(&member, (pushed - 10) % 90, (pushed - 10) % 90 + 10).encoded_bytes())
-    );
-    assert_eq!(woken.load(Ordering::Relaxed), 1, "one wake-up is enough until it is empty");
-    let mut popped = 0;
-    while let Some(events) = live.pop(Duration::ZERO) {
-        popped += events.end() - events.before().next;
-    }
-    assert_eq!(popped, pushed - 10);
+    let pushed = fill(&live, &member);
+    assert_eq!(live.dropped(), pushed - 10, "those that wait are dropped");
+    assert_eq!(woken.load(Ordering::Relaxed), 2, "one wake-up is enough until it is empty");
+    assert_eq!(count(&live), 10);
     live.push(run(&member, 0, 1));
-    assert_eq!(woken.load(Ordering::Relaxed), 2);
+    assert_eq!(woken.load(Ordering::Relaxed), 3);
     assert_eq!(live.pop(LONG), Some(run(&member, 0, 1)));
 }
 

@@ -13,7 +13,7 @@ use crate::batch::{Batch, Builder, Command, CommandId, Open, Publish};
 use crate::entry::{Entry, Payload, Place};
 use crate::log::{Log, Options, Sync};
 use crate::machine::{Chain, Machine};
-use crate::rpc::{Fetch, Fetched, Identity, Peer, Target, listen};
+use crate::rpc::{Fetch, Fetched, Identity, Peer, Serve, Target, listen};
 
 /// A member without Raft: what is appended is applied.
 pub(super) struct Member {
@@ -153,6 +153,10 @@ pub(super) struct Served {
 
 impl Served {
     pub(super) fn start(runtime: &Runtime, archive: &Archive) -> Self {
+        Self::with(runtime, Arc::new(Answers(archive.clone())))
+    }
+
+    pub(super) fn with(runtime: &Runtime, serve: Arc<dyn Serve>) -> Self {
         let _inside = runtime.enter();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         listener.set_nonblocking(true).expect("set");
@@ -160,7 +164,7 @@ impl Served {
         let listener = tokio::net::TcpListener::from_std(listener).expect("a listener");
         let own = Peer { log: [1; 16], id: 0 };
         let identity = Identity { feed: [9; 16], keys: None, own };
-        let task = runtime.spawn(listen(listener, identity, Arc::new(Answers(archive.clone()))));
+        let task = runtime.spawn(listen(listener, identity, serve));
         let target = Target { address, feed: [9; 16], keys: None, from: u64::MAX, log: None };
         Self { target, task }
     }

@@ -76,7 +76,7 @@ fn what_is_required_and_missing() {
     assert_of_send(
         "",
         &[
-            "4:1: error: [[send]] 1: data_rate: is missing: only people know what the group and the network can bear",
+            "4:1: error: [[send]] 1: data_rate: is missing: set what the network and the receivers can carry",
         ],
     );
     assert_of_send(
@@ -391,7 +391,7 @@ fn the_group_of_a_feed_is_checked() {
     assert_found(
         &format!("{key}{feed}{group}member = 'a'\n"),
         &[
-            "5:1: error: [sequencer]: data_rate: is missing: only people know what the group and the network can bear",
+            "5:1: error: [sequencer]: data_rate: is missing: set what the network and the receivers can carry",
         ],
     );
     assert_found(
@@ -422,11 +422,24 @@ fn the_group_of_a_feed_is_checked() {
 fn an_archive_is_checked() {
     let node = "[node]\nrealm = 'plant'\nstate = '/tmp'\n";
     let feed = "[sequencer]\nfeed = 'orders'\nmembers = ['a=127.0.0.1:1']\n";
-    assert_found(&format!("{node}{feed}archive = true\narchive_address = '127.0.0.1:4482'\n"), &[]);
+    let whole = |address: &str| {
+        format!(
+            "{feed}archive = true\narchive_address = '{address}:4482'\narchive_capacity = '1GiB'\n"
+        )
+    };
+    assert_found(&format!("{node}{}", whole("127.0.0.1")), &[]);
+    assert_found(
+        &format!("{node}{}", whole("0.0.0.0")),
+        &[
+            "8:1: warning: [sequencer]: archive_address: is reachable for other hosts, and [node] has no key_file: whoever \
+             reaches it reads all events",
+        ],
+    );
     assert_found(
         &format!("{node}{feed}archive = true\n"),
         &[
             "4:1: error: [sequencer]: archive_address: is missing: an archive needs an address where it answers",
+            "4:1: error: [sequencer]: archive_capacity: is missing: set how much of the disk the archive may fill",
         ],
     );
     assert_found(
@@ -434,15 +447,16 @@ fn an_archive_is_checked() {
         &["7:1: warning: [sequencer]: archive_capacity: has no effect: it needs `archive = true`"],
     );
     assert_found(
-        &format!("{node}{feed}member = 'a'\narchive = true\narchive_address = '127.0.0.1:4482'\n"),
+        &format!(
+            "{node}{feed}member = 'a'\narchive = true\narchive_address = '127.0.0.1:4482'\narchive_capacity = '1GiB'\n"
+        ),
         &[
             "8:1: error: [sequencer]: archive: is for nodes that are no members: a member keeps events in its log, see \
              `retain`",
         ],
     );
     let no_state = node.replace("state = '/tmp'\n", "");
-    let found =
-        found(&format!("{no_state}{feed}archive = true\narchive_address = '127.0.0.1:4482'\n"));
+    let found = found(&format!("{no_state}{}", whole("127.0.0.1")));
     assert!(
         found.contains(
             &"3:1: error: [sequencer]: archive_directory: is missing: an archive is on a disk. Set it, or `state` in [node]"

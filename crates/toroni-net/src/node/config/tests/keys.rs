@@ -33,6 +33,7 @@ const BASE: [(&str, &[&str]); 8] = [
             "data_rate = '2Mbit/s'",
             "sync = 'interval'",
             "archive_address = '127.0.0.1:7001'",
+            "archive_capacity = '1GiB'",
         ],
     ),
     ("budget", &[]),
