@@ -1,17 +1,18 @@
 //! The protocol between hosts, which are network namespaces, beside plain datagrams.
 //!
 //! ```text
-//!   rig       hosts, senders and receivers
-//!   latency   one way between two hosts, busy and blocking
-//!   throughput/   messages per second, beside full datagrams and other libraries
-//!   tcp/      clients over TCP, of which one is stopped and one slow
-//!   hostile   the same beside a host that floods them
-//!   fanout    1 to 20 subscribers in one thread, beside as many sockets
-//!   crowd     one sender and several receivers: loss, a crybaby, many
+//!   rig          hosts, senders and receivers
+//!   latency/     one way between two hosts, busy and blocking, without a bus and from bus to bus
+//!   throughput/  messages per second, beside full datagrams and other libraries
+//!   tcp/         clients over TCP, of which one is stopped and one slow
+//!   hostile      one sender and two receivers beside a host that floods them
+//!   fanout       1 to 20 subscribers in one thread, beside as many sockets
+//!   crowd        one sender and several receivers: loss, a crybaby, many
 //! ```
 //!
-//! Both ends are programs without a bus (`toroni_net::direct`), so that what is measured is the protocol and not the bus,
-//! which has reports of its own. On a machine of two cores only ratios count: what is compared runs in turn.
+//! Unless a row says "from bus to bus", both ends are programs without a bus (`toroni_net::direct`), so that what is
+//! measured is the protocol and not the bus, which has reports of its own. On a machine of two cores only ratios count:
+//! what is compared runs in turn.
 
 mod crowd;
 mod fanout;
@@ -32,7 +33,7 @@ use toroni_bench_harness::report::Report;
 /// What to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Experiment {
-    /// One way between two hosts, beside plain datagrams
+    /// One way between two hosts, without a bus and from bus to bus, beside plain datagrams
     Latency,
     /// Messages per second, beside full datagrams, Aeron and ZeroMQ
     Throughput,
