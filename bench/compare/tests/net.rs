@@ -32,7 +32,7 @@ fn goals(lines: &[Value]) -> Vec<&str> {
 }
 
 #[test]
-fn latency_has_a_row_from_bus_to_bus() {
+fn latency_has_a_row_from_bus_to_bus_and_measures_what_its_goal_needs() {
     let Some(lines) = measured("latency") else { return };
     for size in [16, 1024] {
         for way in ["plain datagrams", "Toroni, no bus", "Toroni, from bus to bus"] {
@@ -42,4 +42,11 @@ fn latency_has_a_row_from_bus_to_bus() {
         let goal = format!("{size} B, blocking, Toroni, from bus to bus");
         assert!(goals(&lines).contains(&goal.as_str()), "{goal}: {lines:?}");
     }
+    let wake_ns = value(&lines, "futex, across cores, one way", "median").unwrap();
+    let of = |key: &str| {
+        let what = "16 B, blocking, Toroni, no bus";
+        lines.iter().find(|line| line["what"] == what).unwrap()[key].as_f64().unwrap()
+    };
+    let (bound, plain) = (of("bound"), of("reference"));
+    assert!((bound - plain - 2.0 * wake_ns / 1e3).abs() < 1e-6, "{bound}, {plain}, {wake_ns}");
 }
