@@ -50,3 +50,23 @@ fn latency_has_a_row_from_bus_to_bus_and_measures_what_its_goal_needs() {
     let (bound, plain) = (of("bound"), of("reference"));
     assert!((bound - plain - 2.0 * wake_ns / 1e3).abs() < 1e-6, "{bound}, {plain}, {wake_ns}");
 }
+
+#[test]
+fn loss_measures_repairs_and_judges_them() {
+    let Some(lines) = measured("loss") else { return };
+    for row in ["1 % lost", "5 % lost", "a burst of 1,000 lost"] {
+        for column in ["messages", "p99 ms", "largest gap", "closed after ms"] {
+            let value = value(&lines, row, column);
+            assert!(value.is_some_and(|value| value > 0.0), "{row}, {column}: {value:?}");
+        }
+    }
+    let goals = goals(&lines);
+    for what in ["p99 of what was repaired, 1 % lost", "p99 of what was repaired, 5 % lost"] {
+        assert!(goals.contains(&what), "{goals:?}");
+    }
+    let burst = value(&lines, "a burst of 1,000 lost", "largest gap").unwrap();
+    // Among 1,000 frames some are no messages.
+    assert!((900.0..=1_000.0).contains(&burst), "{burst}");
+    let what = format!("{burst} messages in a row are repaired");
+    assert!(goals.contains(&what.as_str()), "{goals:?}");
+}

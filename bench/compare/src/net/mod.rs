@@ -7,7 +7,9 @@
 //!   tcp/         clients over TCP, of which one is stopped and one slow
 //!   hostile      one sender and two receivers beside a host that floods them
 //!   fanout       1 to 20 subscribers in one thread, beside as many sockets
-//!   crowd        one sender and several receivers: loss, a crybaby, many
+//!   crowd        one sender and several receivers: a crybaby, many
+//!   loss         the same in a network that loses
+//!   repairs      how long it takes until what was lost is there
 //! ```
 //!
 //! Unless a row says "from bus to bus", both ends are programs without a bus (`toroni_net::direct`), so that what is
@@ -18,6 +20,8 @@ mod crowd;
 mod fanout;
 mod hostile;
 mod latency;
+mod loss;
+mod repairs;
 mod rig;
 mod tcp;
 pub(crate) mod throughput;
@@ -39,7 +43,7 @@ pub(crate) enum Experiment {
     Throughput,
     /// 1 to 20 subscribers in one thread, from the network, beside as many multicast sockets
     Fanout,
-    /// A network that loses: throughput and latency beside one that does not
+    /// A network that loses: throughput, latency and repairs beside one that does not
     Loss,
     /// Four good receivers, with and without a fifth that loses 30 %
     Crybaby,
@@ -102,7 +106,7 @@ pub(crate) fn run(options: &Net) -> Result<Vec<Report>, Failure> {
         Experiment::Latency => latency::report(&length),
         Experiment::Throughput => throughput::report(&length, &options.peers_directory),
         Experiment::Fanout => fanout::report(&length),
-        Experiment::Loss => crowd::loss(&length),
+        Experiment::Loss => loss::report(&length),
         Experiment::Crybaby => crowd::crybaby(&length),
         Experiment::Hostile => hostile::report(&length),
         Experiment::Tcp => tcp::report(&length),
