@@ -35,6 +35,7 @@ pub(crate) struct Floor {
 pub(crate) const COPY: &str = "copy of 1024 B into a ring of 4 MiB";
 /// A request and its answer, each on a line of its own.
 pub(crate) const TWO_LINES: &str = "two cache lines, across cores, one way";
+pub(crate) const FUTEX_ACROSS_CORES: &str = "futex, across cores, one way";
 pub(crate) const FUTEX_NOT_PINNED: &str = "futex, not pinned, one way";
 
 /// How long the measurement of a floor takes.
@@ -88,6 +89,14 @@ pub(crate) fn between_cores(length: RunLength) -> Result<Vec<Floor>, PairError> 
     floors.extend(handing_over::cache_lines(length)?);
     floors.extend(handing_over::futexes(length)?);
     Ok(floors)
+}
+
+/// Measures what waking a process takes, one way.
+///
+/// # Errors
+/// As [`report`].
+pub(crate) fn wake_ups(length: RunLength) -> Result<Vec<Floor>, PairError> {
+    handing_over::futexes(length)
 }
 
 /// Joins floors with the same name, with the samples of all.

@@ -8,37 +8,37 @@ use toroni_bench_harness::report::{Bound, Cell, Goal, Report, Table};
 use toroni_bench_harness::summary::{Latencies, Summary};
 use toroni_bench_harness::{Failure, machine};
 use toroni_net::direct::{Direct, Received};
-use toroni_proto::config::Config;
+use toroni_proto::config::{Config, Order};
 use toroni_proto::time::{MILLISECOND, SECOND};
 use toroni_testkit::network::switch::{Direction, Faults, Loss};
 use toroni_testkit::network::{Host, Network};
 
 use super::Length;
+use super::repairs::Repairs;
 use super::rig::{self, TOPIC, thread_ns};
 
 /// Bytes of a message.
-const MESSAGE_BYTES: usize = 1_000;
+pub(super) const MESSAGE_BYTES: usize = 1_000;
 /// The part of `data_rate` that is offered.
 pub(super) const LOAD: f64 = 0.7;
 /// What a datagram of one such message takes on the wire, with its headers.
 const WIRE_BYTES: f64 = 1_150.0;
 /// How hosts are joined that lose.
-const SWITCHED: &str = "network namespaces behind a software switch";
+pub(super) const SWITCHED: &str = "network namespaces behind a software switch";
 /// How long the last messages may take.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// A row in whose middle so many datagrams are lost one after the other.
-const BURST: &str = "a burst of 1,000 lost";
-const BURST_FRAMES: u64 = 1_000;
 /// Repairs must end within this time, or are losses.
-const GENERATION_NS: u64 = 2 * SECOND;
+pub(super) const GENERATION_NS: u64 = 2 * SECOND;
 
 /// What one receiver heard.
-struct Heard {
+pub(super) struct Heard {
     messages: u64,
-    lost: u64,
+    pub(super) lost: u64,
     /// From the first message to the last one, in seconds.
     seconds: f64,
     latencies: Latencies,
+    /// What was repaired, if it delivers each message when it arrives.
+    pub(super) repairs: Repairs,
 }
 
 impl Heard {
@@ -56,29 +56,30 @@ pub(super) struct Run {
     turns: u64,
     naks: u64,
     repairs: u64,
-    heard: Vec<Heard>,
+    pub(super) heard: Vec<Heard>,
 }
 
-fn config(length: &Length) -> Config {
+pub(super) fn config(length: &Length) -> Config {
     Config { generation_ns: GENERATION_NS, ..Config::with_rate(length.data_rate) }
 }
 
-/// Sends at the offered rate for the length of a run to the first hosts after the sender's. `halfway` is called in its
-/// middle.
+/// Sends at the offered rate for the length of a run to the first hosts after the sender's, each of which delivers in the
+/// given order. `halfway` is called in its middle.
 pub(super) fn run(
     network: &Network,
-    receivers: usize,
+    receivers: &[Order],
     length: &Length,
     halfway: &dyn Fn(),
 ) -> Result<Run, Failure> {
     let config = config(length);
     let [from, to @ ..] = &network.hosts[..] else { return Err(Failure::new("no hosts")) };
     let mut sender = rig::open(from, 0, Some(&config), None)?;
-    let open = |(at, host): (usize, &Host)| {
+    let open = |(at, (host, order)): (usize, (&Host, &Order))| {
+        let config = Config { order: *order, ..config.clone() };
         rig::open(host, u8::try_from(at + 1).unwrap_or(u8::MAX), None, Some(&config))
     };
     let mut all: Vec<Direct> =
-        to.iter().take(receivers).enumerate().map(open).collect::<Result<_, _>>()?;
+        to.iter().zip(receivers).enumerate().map(open).collect::<Result<_, _>>()?;
     let begin = Instant::now();
     while all.iter().any(|receiver| receiver.streams() == 0) {
         if begin.elapsed() > PATIENCE {
@@ -90,7 +91,7 @@ pub(super) fn run(
         }
     }
     let (total, is_over) = (AtomicU64::new(u64::MAX), AtomicBool::new(false));
-    let (barrier, base) = (Barrier::new(receivers + 1), Instant::now());
+    let (barrier, base) = (Barrier::new(all.len() + 1), Instant::now());
     std::thread::scope(|scope| {
         let (total, is_over, barrier) = (&total, &is_over, &barrier);
         let threads: Vec<_> = all
@@ -160,7 +161,8 @@ fn receive(
     total: &AtomicU64,
     is_over: &AtomicBool,
 ) -> Result<Heard, Failure> {
-    let mut heard = Heard { messages: 0, lost: 0, seconds: 0.0, latencies: Latencies::new()? };
+    let (latencies, repairs) = (Latencies::new()?, Repairs::new()?);
+    let mut heard = Heard { messages: 0, lost: 0, seconds: 0.0, latencies, repairs };
     let mut first = None;
     while heard.messages + heard.lost < total.load(Ordering::Relaxed)
         && !is_over.load(Ordering::Relaxed)
@@ -168,10 +170,11 @@ fn receive(
         match receiver.receive(Duration::from_millis(20)).map_err(Failure::of("receive"))? {
             None => {}
             Some(Received::Lost { loss, .. }) => heard.lost += loss.count,
-            Some(Received::Message { payload, .. }) => {
+            Some(Received::Message { payload, number, .. }) => {
                 let now = ns_since(base);
                 let sent = payload.first_chunk().map_or(now, |bytes| u64::from_le_bytes(*bytes));
                 heard.latencies.record(now.saturating_sub(sent));
+                heard.repairs.arrived(number.get(), sent, now);
                 heard.messages += 1;
                 let first = *first.get_or_insert(now);
                 heard.seconds = (now - first) as f64 / 1e9;
@@ -189,7 +192,7 @@ fn ns_since(base: Instant) -> u64 {
 #[derive(Default)]
 pub(super) struct Row {
     pub(super) rate: Vec<f64>,
-    p50: Vec<f64>,
+    pub(super) p50: Vec<f64>,
     p99: Vec<f64>,
     sender: Vec<f64>,
     turns: Vec<f64>,
@@ -231,7 +234,7 @@ impl Row {
         columns.into_iter().map(median).chain([lost]).collect()
     }
 
-    fn median(values: &[f64]) -> f64 {
+    pub(super) fn median(values: &[f64]) -> f64 {
         Summary::of(values).map_or(0.0, |summary| summary.median)
     }
 
@@ -295,42 +298,6 @@ pub(super) fn goal(what: &str, bound: Bound, measured: f64) -> Goal {
     Goal { what: what.to_owned(), unit: "×".to_owned(), reference: None, bound, measured }
 }
 
-/// A network that loses, beside one that does not.
-pub(super) fn loss(length: &Length) -> Result<Report, Failure> {
-    let faults = [
-        ("no loss", Loss::None),
-        ("1 % lost", Loss::Bernoulli(0.01)),
-        ("5 % lost", Loss::Bernoulli(0.05)),
-        (BURST, Loss::None),
-    ];
-    let network = rig::switched(3, 7)?;
-    let mut rows: Vec<(String, Row)> =
-        faults.iter().map(|(name, _)| ((*name).to_owned(), Row::default())).collect();
-    for _ in 0..length.repetitions {
-        for ((name, row), (_, loss)) in rows.iter_mut().zip(&faults) {
-            let faults = Faults { loss: *loss, ..Faults::default() };
-            network.switch().set_faults(0, Direction::In, &faults);
-            let burst = || network.switch().lose_next(0, Direction::In, BURST_FRAMES);
-            let halfway: &dyn Fn() = if name == BURST { &burst } else { &|| () };
-            row.add(&run(&network, 2, length, halfway)?, 2);
-        }
-    }
-    let ratio = |at: usize| Row::ratio(&rows[at].1.rate, &rows[0].1.rate);
-    let mut goals = vec![
-        goal("throughput at 1 % loss, beside none", Bound::AtLeast(0.95), ratio(1)),
-        goal("throughput at 5 % loss, beside none", Bound::AtLeast(0.8), ratio(2)),
-    ];
-    for (name, row) in &rows {
-        goals.push(Goal {
-            unit: "messages".to_owned(),
-            ..goal(&format!("lost with {name}"), Bound::AtMost(0.0), row.lost as f64)
-        });
-    }
-    let mut report = report("loss", "A network that loses", SWITCHED, length, rows);
-    report.goals = goals;
-    Ok(report)
-}
-
 /// Four good receivers, with and without one that loses much.
 pub(super) fn crybaby(length: &Length) -> Result<Report, Failure> {
     const GOOD: usize = 4;
@@ -339,8 +306,8 @@ pub(super) fn crybaby(length: &Length) -> Result<Report, Failure> {
     network.switch().set_faults(5, Direction::Out, &faults);
     let [mut without, mut with] = [Row::default(), Row::default()];
     for _ in 0..length.repetitions {
-        without.add(&run(&network, GOOD, length, &|| ())?, GOOD);
-        with.add(&run(&network, GOOD + 1, length, &|| ())?, GOOD);
+        without.add(&run(&network, &[Order::Source; GOOD], length, &|| ())?, GOOD);
+        with.add(&run(&network, &[Order::Source; GOOD + 1], length, &|| ())?, GOOD);
     }
     let goals = vec![
         goal(
@@ -375,7 +342,8 @@ pub(super) fn many(length: &Length) -> Result<Report, Failure> {
         counts.iter().map(|count| (format!("{count} receivers"), Row::default())).collect();
     for _ in 0..length.repetitions {
         for ((_, row), count) in rows.iter_mut().zip(counts) {
-            row.add(&run(&network, count, length, &|| ())?, count);
+            let orders = vec![Order::Source; count];
+            row.add(&run(&network, &orders, length, &|| ())?, count);
         }
     }
     let most =

@@ -359,3 +359,18 @@ fn summary<const N: usize>(
             .collect(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_documents_show_every_row() {
+        let text = include_str!("../../../../docs/performance.md");
+        let (_, rest) = text.split_once("**Fan-out from the network**").unwrap();
+        let (table, _) = rest.split_once("| each further one").unwrap();
+        let count = |line: &str| line.strip_prefix("| ")?.split(' ').next()?.parse::<u16>().ok();
+        let shown: Vec<u16> = table.lines().filter_map(count).collect();
+        assert_eq!(shown, PUBLISHED.map(|(count, ..)| count));
+    }
+}

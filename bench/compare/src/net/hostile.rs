@@ -7,6 +7,7 @@ use std::time::Duration;
 use toroni_bench_harness::Failure;
 use toroni_bench_harness::report::{Bound, Goal, Report};
 use toroni_machines::forging::Forger;
+use toroni_proto::config::Order;
 use toroni_testkit::network::Network;
 use toroni_testkit::network::flood::{Flood, Rate};
 
@@ -49,7 +50,7 @@ fn run(network: &Network, attack: Attack, length: &Length) -> Result<(Run, u64),
         let flooding = scope.spawn(move || {
             if attack == Attack::None { Ok(0) } else { strike(&flood, attack, group, stop) }
         });
-        let outcome = crowd::run(network, RECEIVERS, length, &|| ());
+        let outcome = crowd::run(network, &[Order::Source; RECEIVERS], length, &|| ());
         stop.store(true, Ordering::Relaxed);
         let sent = flooding.join().map_err(|_| Failure::new("the stranger panicked"))??;
         Ok((outcome?, sent))

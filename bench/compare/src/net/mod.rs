@@ -1,22 +1,27 @@
 //! The protocol between hosts, which are network namespaces, beside plain datagrams.
 //!
 //! ```text
-//!   rig       hosts, senders and receivers
-//!   latency   one way between two hosts, busy and blocking
-//!   throughput/   messages per second, beside full datagrams and other libraries
-//!   tcp/      clients over TCP, of which one is stopped and one slow
-//!   hostile   the same beside a host that floods them
-//!   fanout    1 to 20 subscribers in one thread, beside as many sockets
-//!   crowd     one sender and several receivers: loss, a crybaby, many
+//!   rig          hosts, senders and receivers
+//!   latency/     one way between two hosts, busy and blocking, without a bus and from bus to bus
+//!   throughput/  messages per second, beside full datagrams and other libraries
+//!   tcp/         clients over TCP, of which one is stopped and one slow
+//!   hostile      one sender and two receivers beside a host that floods them
+//!   fanout       1 to 20 subscribers in one thread, beside as many sockets
+//!   crowd        one sender and several receivers: a crybaby, many
+//!   loss         the same in a network that loses
+//!   repairs      how long it takes until what was lost is there
 //! ```
 //!
-//! Both ends are programs without a bus (`toroni_net::direct`), so that what is measured is the protocol and not the bus,
-//! which has reports of its own. On a machine of two cores only ratios count: what is compared runs in turn.
+//! Unless a row says "from bus to bus", both ends are programs without a bus (`toroni_net::direct`), so that what is
+//! measured is the protocol and not the bus, which has reports of its own. On a machine of two cores only ratios count:
+//! what is compared runs in turn.
 
 mod crowd;
 mod fanout;
 mod hostile;
 mod latency;
+mod loss;
+mod repairs;
 mod rig;
 mod tcp;
 pub(crate) mod throughput;
@@ -32,13 +37,13 @@ use toroni_bench_harness::report::Report;
 /// What to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Experiment {
-    /// One way between two hosts, beside plain datagrams
+    /// One way between two hosts, without a bus and from bus to bus, beside plain datagrams
     Latency,
     /// Messages per second, beside full datagrams, Aeron and ZeroMQ
     Throughput,
     /// 1 to 20 subscribers in one thread, from the network, beside as many multicast sockets
     Fanout,
-    /// A network that loses: throughput and latency beside one that does not
+    /// A network that loses: throughput, latency and repairs beside one that does not
     Loss,
     /// Four good receivers, with and without a fifth that loses 30 %
     Crybaby,
@@ -101,7 +106,7 @@ pub(crate) fn run(options: &Net) -> Result<Vec<Report>, Failure> {
         Experiment::Latency => latency::report(&length),
         Experiment::Throughput => throughput::report(&length, &options.peers_directory),
         Experiment::Fanout => fanout::report(&length),
-        Experiment::Loss => crowd::loss(&length),
+        Experiment::Loss => loss::report(&length),
         Experiment::Crybaby => crowd::crybaby(&length),
         Experiment::Hostile => hostile::report(&length),
         Experiment::Tcp => tcp::report(&length),

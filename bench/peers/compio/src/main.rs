@@ -85,7 +85,7 @@ async fn work(
             } else {
                 in_turn(stream, end, &plan, &ledger).await
             };
-            if let Err(error) = outcome {
+            if let Err(error) = ledger.settle(outcome) {
                 failure.borrow_mut().get_or_insert(error);
             }
         })

@@ -106,11 +106,12 @@ async fn all(
         let stream = TcpStream::from_std(stream).map_err(Failure::of("register a socket"))?;
         let (plan, ledger) = (plan.clone(), Arc::clone(ledger));
         ends.spawn(async move {
-            if end.part() == Part::Client && plan.window_bytes > 0 {
+            let outcome = if end.part() == Part::Client && plan.window_bytes > 0 {
                 both_ways(stream, end, &plan, &ledger).await
             } else {
                 in_turn(stream, end, &plan, &ledger).await
-            }
+            };
+            ledger.settle(outcome)
         });
     }
     while let Some(left) = ledger.left() {

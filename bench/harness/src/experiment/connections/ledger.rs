@@ -1,6 +1,7 @@
 //! The bytes that have been moved, the time until which they count, and the delay of each completion.
 
 use super::{Delay, Plan};
+use crate::Failure;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -38,6 +39,14 @@ impl Ledger {
         #[cfg(test)]
         let left = self.goal.as_ref().map_or(left, |goal| goal.left(left));
         (!left.is_zero()).then_some(left)
+    }
+
+    /// Returns how an end fared. A failure after the time is over is none: the other end may have closed the connection.
+    ///
+    /// # Errors
+    /// The failure, if the run still lasts.
+    pub fn settle(&self, outcome: Result<(), Failure>) -> Result<(), Failure> {
+        if self.left().is_some() { outcome } else { Ok(()) }
     }
 
     /// Counts a completed read, and spends the delay of its callback. Returns false when the time is over.
@@ -125,5 +134,19 @@ pub(super) mod testing {
             let goal = self.goal.as_ref().unwrap();
             assert!(goal.is_reached(), "{what}: a connection stands still: {:?}", goal.received);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_may_be_closed_once_the_time_is_over() {
+        let reset = || Err(Failure::new("cannot read: Connection reset by peer"));
+        let plan = Plan { milliseconds: 60_000, ..Plan::short(1, 1, 8, 0) };
+        assert!(Ledger::begin(&plan).settle(reset()).is_err());
+        let over = Ledger::begin(&Plan { milliseconds: 0, ..plan });
+        assert!(over.settle(reset()).is_ok());
     }
 }

@@ -137,10 +137,11 @@ impl Proactor {
         self.columns.is_empty() || self.columns.iter().any(|wanted| wanted == column)
     }
 
-    /// Measures the columns that the command line asks for, in all rows, in turn.
+    /// Measures the columns that the command line asks for, in all rows, in turn. If a run of a column fails, or other bytes
+    /// arrive than were sent, the column is missing in that row.
     ///
     /// # Errors
-    /// If a row or column does not exist, a run fails, or other bytes arrive than were sent.
+    /// If a row or column does not exist, or nothing could be measured.
     pub fn compare(&self, launch: &Launch<'_>, columns: &[Column]) -> Result<Report, Failure> {
         let mut options = Options::of(self.run.length());
         options.repetitions = self.run.repetitions.unwrap_or(options.repetitions);
@@ -277,17 +278,17 @@ fn run(
     report.condition("pinning", "none");
     report.condition("congestion control", congestion_control());
     let outcome = Outcome { plans, columns, runs };
+    let missing = outcome.missing();
+    if !outcome.is_measured() && !missing.is_empty() {
+        return Err(Failure::new(missing.join("\n")));
+    }
     report.tables.push(outcome.rates());
     if costs {
         report.tables.extend(outcome.costs());
     }
     report.tables.extend(outcome.comparison());
     report.goals = outcome.goals();
-    for column in &outcome.columns {
-        if let Err(why) = &column.program {
-            report.notes.push(format!("{} is MISSING: {why}", column.name));
-        }
-    }
+    report.notes = missing;
     report.charts.push(outcome.chart());
     Ok(report)
 }
@@ -298,15 +299,20 @@ fn measure(
     plans: &[(Plan, f64)],
     columns: &[Column],
 ) -> Result<Runs, Failure> {
-    let mut runs = vec![vec![Vec::new(); columns.len()]; plans.len()];
+    let mut runs: Runs = vec![vec![Ok(Vec::new()); columns.len()]; plans.len()];
     let mut steps = Steps::new(launch, options.repetitions, plans.len() * columns.len());
     for _ in 0..options.repetitions {
         for (row, (plan, _)) in plans.iter().enumerate() {
             for (index, column) in columns.iter().enumerate() {
                 steps.next();
-                if let Ok(program) = &column.program {
-                    let launch = Launch { program: program.clone(), ..launch.clone() };
-                    runs[row][index].push(run_once(&launch, &column.name, plan)?);
+                let (Ok(program), Ok(done)) = (&column.program, &mut runs[row][index]) else {
+                    continue;
+                };
+                let launch = Launch { program: program.clone(), ..launch.clone() };
+                match run_once(&launch, &column.name, plan) {
+                    Ok(moved) => done.push(moved),
+                    Err(Failure::Interrupted) => return Err(Failure::Interrupted),
+                    Err(failure) => runs[row][index] = Err(failure.to_string()),
                 }
             }
         }
@@ -318,13 +324,9 @@ fn measure(
 fn run_once(launch: &Launch<'_>, column: &str, plan: &Plan) -> Result<Moved, Failure> {
     let setup = experiment::setup(1, 0, plan.block_bytes, 0);
     let work = Task { column: column.to_owned(), plan: plan.clone() };
-    let outcome = process_group::run(launch, &setup, &work, Begin::AtTheGate);
-    let outcome = outcome.map_err(|failure| match failure {
-        Failure::Failed(text) => Failure::new(format!("{column}, {}: {text}", plan.label())),
-        Failure::Interrupted => Failure::Interrupted,
-    })?;
+    let outcome = process_group::run(launch, &setup, &work, Begin::AtTheGate)?;
     let moved = outcome.senders.into_iter().next();
-    moved.ok_or_else(|| Failure::new(format!("{column} sent no result")))
+    moved.ok_or_else(|| Failure::new("it sent no result"))
 }
 
 /// Locks a mutex. A thread that panicked with the lock has already made the run fail.

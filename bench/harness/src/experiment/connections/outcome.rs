@@ -6,8 +6,8 @@ use crate::experiment::float;
 use crate::report::{Bound, Cell, Chart, Goal, Scale, Series, Table};
 use crate::summary::Summary;
 
-/// The repetitions of each row and column.
-pub(super) type Runs = Vec<Vec<Vec<Moved>>>;
+/// The repetitions of each row and column, or why one of them failed.
+pub(super) type Runs = Vec<Vec<Result<Vec<Moved>, String>>>;
 
 /// What was measured.
 pub(super) struct Outcome {
@@ -57,6 +57,7 @@ impl Outcome {
     ) -> Table {
         let rows = self.plans.iter().zip(&self.runs).map(|((plan, _), runs)| {
             let cells = runs.iter().zip(&self.columns).map(|(runs, column)| {
+                let Ok(runs) = runs else { return Cell::text("MISSING") };
                 let values: Vec<f64> = runs.iter().map(|moved| value(plan, moved)).collect();
                 match Summary::of(&values) {
                     Some(summary) => Cell::median(summary),
@@ -91,10 +92,30 @@ impl Outcome {
         shown.map(|(word, meaning)| (word.to_owned(), meaning.to_owned())).collect()
     }
 
-    /// Returns the measured columns of each row.
+    /// Says which columns are missing, in which row, and why.
+    pub(super) fn missing(&self) -> Vec<String> {
+        let columns = self.columns.iter().filter_map(|column| {
+            column.program.as_ref().err().map(|why| format!("{} is MISSING: {why}", column.name))
+        });
+        let cells = self.plans.iter().zip(&self.runs).flat_map(|((plan, _), runs)| {
+            self.columns.iter().zip(runs).filter_map(|(column, runs)| {
+                let why = runs.as_ref().err()?;
+                Some(format!("{} is MISSING in {}: {why}", column.name, plan.label()))
+            })
+        });
+        columns.chain(cells).collect()
+    }
+
+    /// Returns whether a run has succeeded.
+    pub(super) fn is_measured(&self) -> bool {
+        self.runs.iter().flatten().flatten().any(|runs| !runs.is_empty())
+    }
+
+    /// Returns the columns of each row that were measured, or failed: those have moved nothing.
     fn rows(&self) -> impl Iterator<Item = (&Plan, Vec<Median<'_>>)> {
         self.plans.iter().zip(&self.runs).map(|((plan, _), runs)| {
             let medians = self.columns.iter().zip(runs).filter_map(|(column, runs)| {
+                let Ok(runs) = runs else { return Some(Median { column, rate: 0.0 }) };
                 let rates: Vec<f64> = runs.iter().map(|moved| rate(plan, moved)).collect();
                 Some(Median { column, rate: Summary::of(&rates)?.median })
             });
@@ -142,11 +163,11 @@ impl Outcome {
         })
     }
 
-    /// Returns the ratio of each row in which both were measured.
+    /// Returns the ratio of each row in which both were measured. If the subject failed, the ratio is 0.
     fn ratios(&self, subject: &Subject<'_>, yardstick: &Yardstick) -> Vec<f64> {
         let ratio = |(_, medians): (&Plan, Vec<Median<'_>>)| {
             let subject = subject.best_of(&medians)?;
-            Some(subject.rate / best(&medians, yardstick.kinds)?.rate)
+            Some(subject.rate / best_measured(&medians, yardstick.kinds)?.rate)
         };
         self.rows().filter_map(ratio).collect()
     }
@@ -166,11 +187,12 @@ impl Outcome {
                 });
             };
             let auto = Subject::BestAuto.best_of(&medians);
-            if let (Some(auto), Some(rival)) = (auto, best(&medians, RIVALS)) {
+            if let (Some(auto), Some(rival)) = (auto, best_measured(&medians, RIVALS)) {
                 goal(auto, rival);
             }
             let slowest = of(&medians, &[Kind::Shared]).min_by(Median::compare);
-            if let (Some(shared), Some(reactor)) = (slowest, best(&medians, &[Kind::Reactor])) {
+            let reactor = best_measured(&medians, &[Kind::Reactor]);
+            if let (Some(shared), Some(reactor)) = (slowest, reactor) {
                 goal(shared, reactor);
             }
         }
@@ -194,7 +216,8 @@ impl Outcome {
         let series = self.columns.iter().enumerate().map(|(index, column)| {
             let rows = self.plans.iter().zip(&self.runs).enumerate();
             let points = rows.filter_map(|(row, ((plan, _), runs))| {
-                let rates: Vec<f64> = runs[index].iter().map(|moved| rate(plan, moved)).collect();
+                let runs = runs[index].as_ref().ok()?;
+                let rates: Vec<f64> = runs.iter().map(|moved| rate(plan, moved)).collect();
                 Some((float(row as u64), Summary::of(&rates)?.median))
             });
             Series::line(column.name.clone(), points.collect())
@@ -257,7 +280,7 @@ impl Subject<'_> {
 /// A column in one row.
 struct Median<'a> {
     column: &'a Column,
-    /// MB/s.
+    /// MB/s; 0 if the column failed.
     rate: f64,
 }
 
@@ -273,6 +296,11 @@ fn of<'a>(medians: &'a [Median<'a>], kinds: &[Kind]) -> impl Iterator<Item = &'a
 
 fn best<'a>(medians: &'a [Median<'a>], kinds: &[Kind]) -> Option<&'a Median<'a>> {
     of(medians, kinds).max_by(Median::compare)
+}
+
+/// Returns the best that did not fail.
+fn best_measured<'a>(medians: &'a [Median<'a>], kinds: &[Kind]) -> Option<&'a Median<'a>> {
+    best(medians, kinds).filter(|median| median.rate > 0.0)
 }
 
 /// Returns MB/s.
@@ -315,7 +343,7 @@ mod tests {
         ]
         .map(|(name, kind)| column(name, kind));
         let runs: Runs = [[90, 120, 300, 80, 100, 60], [200, 100, 300, 240, 100, 400]]
-            .map(|row| row.map(|megabytes| vec![moved(megabytes)]).to_vec())
+            .map(|row| row.map(|megabytes| Ok(vec![moved(megabytes)])).to_vec())
             .to_vec();
         Outcome { plans, columns: columns.to_vec(), runs }
     }
@@ -355,6 +383,42 @@ mod tests {
         );
         assert_eq!(row("auto each pairs / the best other engine")[3..], [2.0, 0.0]);
         assert_eq!(table.rows.len(), 3 * 4);
+    }
+
+    #[test]
+    fn a_column_that_failed_is_missing_with_its_error_and_the_others_count() {
+        let mut outcome = example();
+        outcome.runs[1][5] = Err("sender 0 failed: connection reset".to_owned());
+        outcome.columns[2].program = Err("no such engine".to_owned());
+        outcome.runs.iter_mut().for_each(|row| row[2] = Ok(Vec::new()));
+        let label = outcome.plans[1].0.label();
+        let expected = [
+            "auto each pairs is MISSING: no such engine".to_owned(),
+            format!("compio pairs is MISSING in {label}: sender 0 failed: connection reset"),
+        ];
+        assert_eq!(outcome.missing(), expected);
+        assert!(outcome.is_measured());
+        let rates = outcome.rates();
+        let shown = |row: usize| rates.rows[row].1[5].text.clone();
+        assert_eq!([shown(0), shown(1)], ["60.0", "MISSING"]);
+        // In the second row, the reactor is now the best rival.
+        let goals = outcome.goals();
+        let second = goals.iter().find(|goal| goal.what == format!("auto, {label}")).unwrap();
+        assert_eq!(second.reference, Some((100.0, "tp-reactor".to_owned())));
+        assert_eq!(outcome.chart().series[5].points.len(), 1);
+    }
+
+    #[test]
+    fn an_engine_that_failed_misses_its_goals() {
+        let mut outcome = example();
+        for column in [0, 1, 3] {
+            outcome.runs[0][column] = Err("stood still".to_owned());
+        }
+        let goals = outcome.goals();
+        assert_eq!((goals[0].measured, goals[0].is_met()), (0.0, false));
+        assert_eq!((goals[1].what.starts_with("epoll shared"), goals[1].is_met()), (true, false));
+        let of_reactor = goals.iter().find(|goal| goal.what.ends_with("reactor")).unwrap();
+        assert_eq!((of_reactor.bound, of_reactor.measured), (Bound::AtLeast(2.0), 1.0));
     }
 
     #[test]
