@@ -15,6 +15,7 @@ mod crash_tests;
 pub mod fetch;
 pub mod kernel;
 pub mod link;
+pub mod overlap;
 mod receiving;
 pub mod replay;
 pub mod report;
@@ -37,6 +38,7 @@ use crate::times::{self, Received};
 use crash_point::{CrashPoint, point};
 use kernel::{Attribution, Kernel};
 use link::{LONGEST_SLEEP_NS, Link, LinkError, Moved, ROUNDS, STALL_NS, To, TooLong};
+use overlap::Overlap;
 use state::{Journal, State, StateError};
 use std::io;
 use std::net::SocketAddr;
@@ -130,6 +132,12 @@ pub enum NodeError {
     /// Another process of this host has its source id.
     #[error(transparent)]
     Claim(#[from] ClaimError),
+    /// Another node sends some of the same messages to the same realm.
+    #[error("{0}")]
+    Overlap(Box<Overlap>),
+    /// It cannot find out whether another node does.
+    #[error("cannot make sure that no other node sends the same messages: {0}")]
+    Opening(io::Error),
     /// Its sockets cannot be opened.
     #[error(transparent)]
     Link(#[from] LinkError),
@@ -166,9 +174,9 @@ pub enum NodeError {
     /// It cannot use TCP.
     #[error(transparent)]
     Tcp(#[from] TcpError),
-    /// The bus cannot wake it.
-    #[error("cannot wait for the bus: {0}")]
-    Wait(#[from] FileError),
+    /// The files of the bus cannot be read.
+    #[error("cannot use the files of the bus: {0}")]
+    File(#[from] FileError),
 }
 
 /// What a node reports, seldom.
@@ -324,6 +332,7 @@ impl Node {
         let wrong = || NodeError::Name(member.name.clone());
         let name = member.node_name().ok_or_else(wrong)?;
         let claim = member.claim()?;
+        let opening = overlap::refuse(bus, member, &settings.send)?;
         let now = now();
         let groups: Vec<SocketAddr> =
             settings.receive.iter().flat_map(|receive| receive.groups.iter().copied()).collect();
@@ -390,6 +399,8 @@ impl Node {
             })
         });
         let outlets = outlets.collect::<Result<_, NodeError>>()?;
+        // The bus shows their patterns from here on.
+        drop(opening);
         let receiving = receiving::open(bus, member, name, &settings.receive, &mut inlets)?;
         let collisions = Collisions::new(member.me(name).id, member.instance);
         Ok(Self {
