@@ -4,7 +4,7 @@
 use crate::hosts;
 use crate::node::{file, group, receiving, sending, start};
 use crate::node_faults::{BYTES, FROM, PATIENT, RECEIVING, SENDING, Scene, TO};
-use crate::node_observed::{Notices, with};
+use crate::node_observed::{Notices, address as metrics_address, metrics, with};
 use crate::node_tcp::{Checked, Counted, bus, leave};
 use crate::support::{Buses, wait_until};
 use rustix::io::Errno;
@@ -54,6 +54,34 @@ fn a_loss_of_1_percent_and_bursts_of_frames_cost_no_message() {
     }
     leave(receiver);
     leave(sender);
+}
+
+/// A receiver that cannot ask for a repair holds what came after it.
+#[test]
+fn what_waits_for_a_missing_datagram_is_measured() {
+    let Some(mut scene) = Scene::new(Setup::new(2), 0x6865_6c64) else { return };
+    let nodes = scene.pair("metrics = '127.0.0.1:0'\n", PATIENT);
+    let address = metrics_address(&nodes[TO]);
+    let of = |scene: &Scene, name: &str| {
+        scene.network.hosts[TO].enter(|| metrics(&address)).value(name, &[("stream", "1")])
+    };
+    scene.network.switch().block(&[TO], &[FROM]);
+    scene.network.switch().lose_next(FROM, Direction::In, 1);
+    // The frame that is lost may be a SESSION.
+    wait_until("datagrams wait", || {
+        scene.counted.publish(10, BYTES);
+        scene.network.switch().lose_next(FROM, Direction::In, 1);
+        of(&scene, "toroni_net_held_datagrams") > Some(0.0)
+    });
+    wait_until("they become old", || of(&scene, "toroni_net_held_seconds") > Some(1.0));
+    assert_eq!(of(&scene, "toroni_net_held_dropped_total"), Some(0.0));
+    scene.network.switch().heal();
+    scene.settle();
+    wait_until("nothing waits", || {
+        of(&scene, "toroni_net_held_datagrams") == Some(0.0)
+            && of(&scene, "toroni_net_held_seconds") == Some(0.0)
+    });
+    nodes.into_iter().for_each(leave);
 }
 
 /// It takes longer to repair than a repair may take.

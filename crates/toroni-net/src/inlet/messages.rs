@@ -45,13 +45,13 @@ impl Inlet {
             self.publish_lane(lane);
         }
         let began: Option<Wall> = start.published.or(message.sent);
+        let since = self.delivered();
         let staged = |from, to| {
             let published_ns = start.published.map(|time| time.ns());
             let Start { topic, to_descendants, .. } = start;
             let item = Item::Message { topic, from, to, to_descendants, published_ns };
-            Staged { stream, origin, open_from, began, item }
+            Staged { stream, origin, open_from, since, began, item }
         };
-        let delivered = *self.staged_at.get_or_insert_with(|| now().monotonic);
         if length > LONG_BYTES && self.lanes[lane].is_empty() {
             let parts: Vec<&[u8]> = message.parts.clone().collect();
             let staged = staged(0, 0);
@@ -63,7 +63,7 @@ impl Inlet {
                 Ok(()) => {
                     let at = now();
                     let place = (flow.source, flow.stream, origin.number);
-                    self.times.record(place, at.monotonic.since(delivered), at.wall, began);
+                    self.times.record(place, at.monotonic.since(since), at.wall, began);
                     self.counters.messages += 1;
                     return;
                 }

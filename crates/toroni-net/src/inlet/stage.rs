@@ -67,6 +67,8 @@ pub(super) struct Staged {
     pub(super) stream: usize,
     pub(super) origin: Origin,
     pub(super) open_from: Option<u64>,
+    /// When the first of its turn was delivered.
+    pub(super) since: Monotonic,
     /// The publisher's time stamp, or else when it was sent.
     pub(super) began: Option<Wall>,
     pub(super) item: Item,
@@ -150,6 +152,11 @@ impl Lane {
         self.waits.map(|waits| waits.due)
     }
 
+    /// How many bytes wait for the bus.
+    pub(super) fn waiting_bytes(&self) -> u64 {
+        self.staged[self.done..].iter().map(|it| it.length() as u64).sum()
+    }
+
     /// How many bytes are staged.
     pub(super) fn length(&self) -> usize {
         self.bytes.len()
@@ -192,7 +199,11 @@ impl Lane {
         let mut overwrites =
             self.bytes.len() > MOST_BYTES || (self.waits.is_some() && self.is_over(now()));
         let attempt = loop {
+            let before = taken.messages + taken.losses;
             let attempt = self.attempt(bus, overwrites, &topic, &mut committed, &mut taken);
+            if overwrites {
+                taken.overwriting += taken.messages + taken.losses - before;
+            }
             if taken.any() && self.patience.per_ns.is_none() {
                 self.interval.1 = 0;
             }
@@ -305,6 +316,8 @@ pub(super) struct Taken {
     pub(super) losses: u64,
     /// Messages of these losses.
     pub(super) lost: u64,
+    /// Messages and losses that did not wait for slow subscribers any more.
+    pub(super) overwriting: u64,
 }
 
 impl Taken {
