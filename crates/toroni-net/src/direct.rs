@@ -475,7 +475,7 @@ impl Direct {
     pub fn sleep(&self, longest: Option<Duration>) -> Result<(), DirectError> {
         let left = self.due.map_or(0, |due| due.since(now().monotonic)).min(LONGEST_SLEEP_NS);
         let left = Duration::from_nanos(left).min(longest.unwrap_or(Duration::MAX));
-        Ok(self.link.wait(left, [])?)
+        self.link.wait(left, std::iter::empty())
     }
 
     /// Returns the descriptors, for a program with an event loop of its own: when one is readable (or writable, where the

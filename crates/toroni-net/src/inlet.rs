@@ -143,6 +143,8 @@ pub struct Inlet {
     /// How many names `known` holds.
     names: usize,
     lanes: [Lane; 2],
+    /// Memory for the parts of a long message.
+    parts: Vec<&'static [u8]>,
     counters: Counters,
     losses: Losses,
     times: Committed,
@@ -177,6 +179,7 @@ impl Inlet {
             latest: None,
             slowest: None,
             names: 0,
+            parts: Vec::new(),
             counters: Counters::default(),
             losses: Losses::default(),
             times: Committed::default(),

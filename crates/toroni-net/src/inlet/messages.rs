@@ -53,13 +53,15 @@ impl Inlet {
             Staged { stream, origin, open_from, since, began, item }
         };
         if length > LONG_BYTES && self.lanes[lane].is_empty() {
-            let parts: Vec<&[u8]> = message.parts.clone().collect();
+            let mut parts: Vec<&[u8]> = std::mem::take(&mut self.parts);
+            parts.extend(message.parts.clone());
             let staged = staged(0, 0);
             let topic = topic_of(&self.known, &staged);
-            let Some(entry) = topic.map(|topic| stage::entry(&staged, topic, &parts)) else {
-                return;
-            };
-            match self.bus.try_publish(&[entry]) {
+            let entry = topic.map(|topic| stage::entry(&staged, topic, &parts));
+            let published = entry.map(|entry| self.bus.try_publish(&[entry]));
+            self.parts = stage::emptied(parts);
+            let Some(published) = published else { return };
+            match published {
                 Ok(()) => {
                     let at = now();
                     let place = (flow.source, flow.stream, origin.number);

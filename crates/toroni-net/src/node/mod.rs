@@ -550,21 +550,18 @@ impl Node {
     pub fn wait(&mut self, also: Option<BorrowedFd<'_>>) -> Result<(), NodeError> {
         let now = now().monotonic;
         let left = self.due.map_or(0, |due| due.since(now)).min(self.longest_sleep_ns);
-        let mut watched: Vec<BorrowedFd<'_>> = also.into_iter().collect();
-        for sending in &mut self.outlets {
-            // A stream that is as far ahead as it may be waits for its rate, and one whose datagrams wait for the kernel for
-            // room there, not for the bus.
-            if sending.outlet.wants_more() && !self.link.is_clogged() {
-                watched.push(sending.outlet.subscriber().fd()?);
-            }
-        }
-        if let Some(tcp) = &mut self.tcp {
-            let (sockets, bus) = tcp.wakes()?;
-            watched.push(sockets);
-            watched.extend(bus);
-        }
-        watched.extend(self.receiving.iter().filter_map(|one| one.fetches.wakes()));
-        Ok(self.link.wait(Duration::from_nanos(left), watched)?)
+        let Self { link, outlets, tcp, receiving, .. } = self;
+        // A stream that is as far ahead as it may be waits for its rate, and one whose datagrams wait for the kernel for room
+        // there, not for the bus.
+        let waits_for_bus =
+            |sending: &&mut Sending| sending.outlet.wants_more() && !link.is_clogged();
+        let streams = outlets.iter_mut().filter(waits_for_bus);
+        let streams = streams.map(|sending| Ok(sending.outlet.subscriber().fd()?));
+        let tcp = tcp.as_mut().map(Tcp::wakes).transpose()?;
+        let tcp = tcp.into_iter().flat_map(|(sockets, bus)| [Some(sockets), bus]).flatten();
+        let fetches = receiving.iter().filter_map(|one| one.fetches.wakes());
+        let watched = also.into_iter().chain(tcp).chain(fetches).map(Ok).chain(streams);
+        link.wait(Duration::from_nanos(left), watched)
     }
 
     /// Ends all streams that it sends. It must still take turns until [`Self::is_closed`].
