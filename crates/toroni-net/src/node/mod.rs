@@ -8,6 +8,8 @@
 //!
 //! A node has one thread, and never waits for one of its parts while another has something to do.
 
+#[cfg(test)]
+mod clock_tests;
 pub mod config;
 mod crash_point;
 #[cfg(test)]
