@@ -58,6 +58,8 @@ const TARGETS: &[Target] = &[
     Target { name: "batches", longest: 600 },
     Target { name: "node_file", longest: 1200 },
     Target { name: "requests", longest: 600 },
+    Target { name: "journal", longest: 2200 },
+    Target { name: "member_log", longest: 300 },
 ];
 
 /// Targets that need the program, or the library with its crash points. A feature of the same name adds it.

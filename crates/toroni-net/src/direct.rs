@@ -487,7 +487,7 @@ impl Direct {
     ) -> Result<(), DirectError> {
         let left = self.due.map_or(0, |due| due.since(now().monotonic)).min(LONGEST_SLEEP_NS);
         let left = Duration::from_nanos(left).min(longest.unwrap_or(Duration::MAX));
-        Ok(self.link.wait(left, also)?)
+        self.link.wait(left, also.into_iter().map(Ok))
     }
 
     /// Returns the descriptors, for a program with an event loop of its own: when one is readable (or writable, where the

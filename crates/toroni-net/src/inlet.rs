@@ -30,6 +30,7 @@ use self::known::Known;
 use self::publishing::concerns_one;
 use self::stage::{Lane, Patience, Staged};
 use crate::losses::Losses;
+use crate::now::now;
 use crate::times::{self, Committed};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -86,6 +87,8 @@ pub struct Counters {
     pub refused: u64,
     /// How often the ring had no room when it was asked.
     pub full: u64,
+    /// Messages and losses that were published when the wait for slow subscribers was over: these may have missed others.
+    pub overwriting: u64,
 }
 
 impl Counters {
@@ -101,6 +104,7 @@ impl Counters {
             no_topic: self.no_topic.saturating_add(other.no_topic),
             refused: self.refused.saturating_add(other.refused),
             full: self.full.saturating_add(other.full),
+            overwriting: self.overwriting.saturating_add(other.overwriting),
         }
     }
 }
@@ -139,11 +143,13 @@ pub struct Inlet {
     /// How many names `known` holds.
     names: usize,
     lanes: [Lane; 2],
+    /// Memory for the parts of a long message.
+    parts: Vec<&'static [u8]>,
     counters: Counters,
     losses: Losses,
     times: Committed,
-    /// When the first of those that are staged was delivered.
-    staged_at: Option<Monotonic>,
+    /// When the first of this turn was delivered.
+    delivered_at: Option<Monotonic>,
     /// The last refusal, for the log.
     refusal: Option<PublishError>,
     failed: Option<InletError>,
@@ -173,10 +179,11 @@ impl Inlet {
             latest: None,
             slowest: None,
             names: 0,
+            parts: Vec::new(),
             counters: Counters::default(),
             losses: Losses::default(),
             times: Committed::default(),
-            staged_at: None,
+            delivered_at: None,
             refusal: None,
             failed: None,
         }
@@ -247,6 +254,14 @@ impl Inlet {
         self.lanes.iter().filter_map(Lane::due).min()
     }
 
+    /// Returns how many bytes of messages wait for room in the ring, and when the oldest of what waits was delivered.
+    #[must_use]
+    pub fn staged(&self) -> (u64, Option<Monotonic>) {
+        let bytes = self.lanes.iter().map(Lane::waiting_bytes).sum();
+        let first = |lane: &Lane| lane.first().map(|it| it.since);
+        (bytes, self.lanes.iter().filter_map(first).min())
+    }
+
     /// Returns what it has counted.
     #[must_use]
     pub fn counters(&self) -> Counters {
@@ -288,6 +303,11 @@ impl Inlet {
     #[must_use]
     pub fn bus(&self) -> &toroni::Inlet {
         &self.bus
+    }
+
+    /// Returns when the first of this turn was delivered.
+    fn delivered(&mut self) -> Monotonic {
+        *self.delivered_at.get_or_insert_with(|| now().monotonic)
     }
 
     fn stage(&mut self, lane: usize, staged: Option<Staged>) {

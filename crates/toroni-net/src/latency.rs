@@ -157,7 +157,7 @@ impl Listener {
     /// If it cannot wait.
     pub fn wait(&self, longest: Duration, also: Option<BorrowedFd<'_>>) -> io::Result<()> {
         let watched = [self.socket.as_fd()].into_iter().chain(also);
-        socket::wait(watched.map(|fd| (fd, false)), longest)
+        socket::wait(watched.map(|fd| Ok((fd, false))), longest)
     }
 
     /// Returns the streams and their times.

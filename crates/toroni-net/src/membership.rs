@@ -2,6 +2,7 @@
 
 mod claim;
 
+pub(crate) use self::claim::Opening;
 pub use self::claim::{Claim, ClaimError};
 
 use crate::host::interface::Interface;

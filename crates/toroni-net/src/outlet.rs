@@ -12,7 +12,7 @@ use toroni::{Bus, Message, Pattern, ReceiveError, Start, Subscriber, SubscriberE
 use toroni_proto::batcher::Now;
 use toroni_proto::budget::{Budget, Exceeded, Limits};
 use toroni_proto::config::Config;
-use toroni_proto::id::{Number, Series};
+use toroni_proto::id::{Number, Realm, Series};
 use toroni_proto::sender::{Identity, Sender, TooManyPatterns};
 use toroni_proto::time::{MILLISECOND, Monotonic, SECOND, Wall};
 use toroni_proto::wire::{self, LostReason, TableName, TopicNumber};
@@ -115,8 +115,8 @@ impl Outlet {
         if table.is_empty() {
             return Err(OutletError::Patterns { problem: "there are none".to_owned() });
         }
-        let builder =
-            bus.subscriber().start(start).gating(is_gating).local_only(true).name("outlet");
+        let label = format!("{}{}", label(identity.header.realm), identity.name.as_str());
+        let builder = bus.subscriber().start(start).gating(is_gating).local_only(true).name(label);
         let builder = patterns.iter().fold(builder, |all, pattern| all.pattern(pattern.as_str()));
         let subscriber = builder.build()?;
         let (series, begins) =
@@ -283,6 +283,11 @@ pub(crate) fn start_of(message: &Message<'_>, topic: TopicNumber) -> wire::Start
         published,
         origin: None,
     }
+}
+
+/// Returns how the names of outlets begin that send to this realm, as `toroni info` shows them. The name of the node follows.
+pub(crate) fn label(realm: Realm) -> String {
+    format!("outlet {realm} ")
 }
 
 /// A bus publishes fewer messages than a stream can number.

@@ -5,9 +5,12 @@
 mod common;
 
 use common::{Running, buses, config, group, receive, receiving, sending, settings};
-use std::sync::Arc;
-use toroni::Bus;
+use std::sync::{Arc, Barrier};
+use toroni::{Bus, Pattern};
+use toroni_net::node::overlap::Overlap;
 use toroni_net::node::state::State;
+use toroni_net::node::{Node, NodeError};
+use toroni_proto::id::{Realm, Stream};
 use toroni_proto::time::{SECOND, Wall};
 use toroni_testkit::Directory;
 
@@ -108,5 +111,85 @@ fn a_sender_that_dies_and_comes_back_loses_and_doubles_nothing() {
     }
     for (number, (_, payload)) in received.iter().enumerate() {
         assert_eq!(String::from_utf8_lossy(payload).trim(), number.to_string());
+    }
+}
+
+/// Receivers would get the same messages of two sources.
+#[test]
+fn of_two_nodes_that_would_send_a_topic_of_a_bus_the_second_does_not_start() {
+    let directory = Directory::new();
+    let [one, other] = buses(&directory);
+    let config = config(1_000_000);
+    let settings = |source: u32, patterns: &[&str]| {
+        let name = format!("n{source}");
+        // Each has a group of its own.
+        let mut settings = sending(settings(&["lo"], &name, source), group(), &config);
+        let patterns = patterns.iter().map(|it| Pattern::new(it).unwrap());
+        settings.send[0].selection.patterns = patterns.collect();
+        settings
+    };
+    let first = Node::new(&one, &settings(1, &["a/*", "plant/**"])).unwrap();
+    let second = settings(2, &["office", "plant/*/speed"]);
+    let overlap = match Node::new(&one, &second) {
+        Err(NodeError::Overlap(overlap)) => *overlap,
+        Err(error) => panic!("{error}"),
+        Ok(_) => panic!("it has started"),
+    };
+    let wanted = Overlap {
+        stream: Stream(1),
+        pattern: Pattern::new("plant/*/speed").unwrap(),
+        bus: "bus0".to_owned(),
+        node: "n1".to_owned(),
+        process: Some(std::process::id()),
+        other: Pattern::new("plant/**").unwrap(),
+    };
+    assert_eq!(overlap, wanted);
+    let text = format!(
+        "the node n1 (process {}) sends \"plant/**\" of the bus bus0 to this realm already, and a topic can match that and \
+         \"plant/*/speed\" of [[send]] 1: ",
+        std::process::id()
+    );
+    assert!(overlap.to_string().starts_with(&text), "{overlap}");
+    // Other topics, another bus, another realm, and no topics at all.
+    let _apart = Node::new(&one, &settings(3, &["office/**"])).unwrap();
+    let _of_another_bus = Node::new(&other, &second).unwrap();
+    let mut elsewhere = settings(4, &["plant/**"]);
+    elsewhere.member.realm = Realm(elsewhere.member.realm.0 ^ 1);
+    let _elsewhere = Node::new(&one, &elsewhere).unwrap();
+    let receiver = receiving(settings(5, &["**"]), group(), &config);
+    let _receiver = Node::new(&one, &toroni_net::node::Settings { send: Vec::new(), ..receiver });
+    drop(first);
+    Node::new(&one, &settings(6, &["plant/*/speed"])).unwrap();
+}
+
+/// Each would see the other one too late if nothing kept them apart.
+#[test]
+fn of_nodes_that_start_at_once_one_sends() {
+    let directory = Directory::new();
+    let [bus] = buses(&directory);
+    let config = config(1_000_000);
+    let realm = Realm::of(&format!("at once {}", std::process::id()));
+    for round in 0..10 {
+        let settings = [1, 2, 3].map(|source| {
+            let name = format!("n{source}");
+            let mut settings = sending(settings(&["lo"], &name, source), group(), &config);
+            settings.member.realm = realm;
+            settings
+        });
+        let all = Barrier::new(settings.len());
+        let nodes: Vec<_> = std::thread::scope(|scope| {
+            let (bus, all) = (&bus, &all);
+            let start = |settings| {
+                scope.spawn(move || {
+                    all.wait();
+                    Node::new(bus, settings)
+                })
+            };
+            let starting = settings.each_ref().map(start);
+            starting.into_iter().map(|it| it.join().unwrap()).collect()
+        });
+        let refused = nodes.iter().filter(|it| matches!(it, Err(NodeError::Overlap(_))));
+        assert_eq!(refused.count(), 2, "round {round}");
+        assert!(nodes.iter().any(Result::is_ok), "round {round}");
     }
 }

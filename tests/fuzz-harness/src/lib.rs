@@ -12,6 +12,8 @@
 //! - `network`: any bytes as a datagram or a frame of the network protocol, and between its sender and receiver, or its
 //!   server and clients.
 //! - `node_file`: any bytes as the file of a node.
+//! - `journal`: any bytes as what a node keeps of the streams that it sends, and of its sessions.
+//! - `member_log`: any damage to the files of a member's log.
 //! - `sequencer`: any bytes as a batch of commands, or as a snapshot of the sequencer.
 //! - `operations`: lists of operations, compared with the oracle.
 
@@ -22,6 +24,8 @@
 pub mod command_line;
 pub mod hostile;
 mod input;
+pub mod journal;
+pub mod member_log;
 pub mod network;
 pub mod node_file;
 pub mod operations;

@@ -6,7 +6,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use toroni_fuzz_harness::{
-    Directory, hostile, network, node_file, operations, patterns, sequencer, topics,
+    Directory, hostile, journal, member_log, network, node_file, operations, patterns, sequencer,
+    topics,
 };
 #[cfg(feature = "program")]
 use toroni_fuzz_harness::{command_line, recordings};
@@ -77,6 +78,17 @@ fn batches_of_the_corpus() {
 #[test]
 fn node_files_of_the_corpus() {
     repeat("node_file", node_file::fuzz);
+}
+
+#[test]
+fn journals_of_the_corpus() {
+    let fixture = journal::Fixture::new();
+    repeat("journal", |bytes| fixture.fuzz(bytes));
+}
+
+#[test]
+fn logs_of_the_corpus() {
+    repeat("member_log", member_log::fuzz);
 }
 
 /// The fuzzer finds no long word by itself.

@@ -874,6 +874,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: &[Network("a_checkpoint_names_only_what_was_given_to_the_kernel")],
     },
     Mutant {
+        name: "deadlines_by_wall",
+        mistake: "a node measures its deadlines by the wall clock, which people and daemons set",
+        noticed_by: &[Network("a_wall_clock_that_is_set_by_an_hour_changes_nothing")],
+    },
+    Mutant {
         name: "resume_at_the_end",
         mistake: "a node that restarts does not send again what its window could still have repaired",
         noticed_by: &[Network("a_stream_continues_a_generation_before_its_end")],

@@ -370,6 +370,29 @@ fn a_second_process_with_the_same_source_id_does_not_start() {
     let _second = start(&buses, &second);
 }
 
+/// Receivers would get each message of two sources.
+#[test]
+fn a_second_node_that_would_send_the_same_topics_does_not_start() {
+    let buses = Buses::new();
+    let group = group();
+    let first = file(&buses, "first", &sending(&group).replace("'**'", "'plant/**', 'office'"));
+    let second = file(&buses, "second", &sending(&group).replace("'**'", "'plant/*/speed'"));
+    let text = std::fs::read_to_string(&second).unwrap();
+    std::fs::write(&second, text.replace("bus = 'second'", "bus = 'first'")).unwrap();
+    let mut node = start(&buses, &first);
+    let wanted = format!(
+        "the node does not start: the node first (process {}) sends \"plant/**\" of the bus first to this realm already, and \
+         a topic can match that and \"plant/*/speed\" of [[send]] 1: receivers would get its messages twice. Change the \
+         patterns of one of the nodes, or its realm",
+        node.id()
+    );
+    refused(&buses, &second, &wanted);
+    // However it ends, others may send its topics.
+    node.signal(Signal::KILL);
+    node.wait();
+    let _second = start(&buses, &second);
+}
+
 #[test]
 fn a_node_that_cannot_do_what_its_file_says_does_not_start() {
     let buses = Buses::new();

@@ -358,6 +358,82 @@ fn metrics_include_tcp() {
     });
 }
 
+/// What waits for a node over TCP, for how long, and what was left out.
+#[test]
+fn the_queue_of_each_client_is_measured() {
+    let buses = Buses::new();
+    let free = toroni_testkit::port::free();
+    // What does not fit is left out, and nothing because it is old.
+    let listen = format!(
+        "[listen]\naddress = '{free}'\nqueue_bytes = '256KiB'\nlatency_bound = '60s'\nstall = '90s'\n"
+    );
+    let from = file(&buses, "from", &listen);
+    let to = file(&buses, "to", &format!("[[connect]]\naddress = '{free}'\nretry = '20ms'\n"));
+    with(&from, "metrics = '127.0.0.1:0'");
+    let from = start(&buses, &from);
+    let to = start(&buses, &to);
+    to.wait_for_error("connected to ");
+    let server = address(&from);
+    let of = |name: &str| metrics(&server).value(name, &[("name", "to")]);
+    wait_until("the client has a queue", || of("toroni_net_tcp_queue_bytes") == Some(0.0));
+    assert_eq!(of("toroni_net_tcp_queue_seconds"), Some(0.0));
+    assert_eq!(of("toroni_net_tcp_queue_dropped_messages_total"), Some(0.0));
+    to.stop();
+    let bus = toroni::BusConfig::new().directory(buses.path()).open_existing("from").unwrap();
+    let publisher = bus.publisher("t").unwrap();
+    wait_until("its queue is full", || {
+        (0..1_000).for_each(|_| publisher.publish([7; 1_000]).unwrap());
+        of("toroni_net_tcp_queue_dropped_messages_total") > Some(0.0)
+    });
+    assert!(of("toroni_net_tcp_queue_bytes") > Some(100_000.0));
+    wait_until("it becomes old", || of("toroni_net_tcp_queue_seconds") > Some(1.0));
+    to.resume();
+    wait_until("the queue is empty", || of("toroni_net_tcp_queue_bytes") == Some(0.0));
+}
+
+/// If the sender waits for the receiver, messages wait in the stage of the inlet. Otherwise the node overwrites.
+#[test]
+fn what_waits_for_a_slow_subscriber_is_measured() {
+    for waits in [true, false] {
+        let buses = Buses::new();
+        let bus = |name: &str, capacity| {
+            let config = toroni::BusConfig::new().directory(buses.path()).capacity(capacity);
+            config.policy(toroni::Policy::Wait { limit: None }).open(name).unwrap()
+        };
+        let (from, to) = (bus("from", 16 << 20), bus("to", 1 << 20));
+        let mut slow = to.subscribe("**").unwrap();
+        let (send, receive) = if waits {
+            ("policy = 'slowest'\nrequired = ['to']\nhold_limit = '60s'\n", "required = true\n")
+        } else {
+            ("", "")
+        };
+        let group = group();
+        let receiver = file(&buses, "to", &(receiving(&group) + receive));
+        with(&receiver, "metrics = '127.0.0.1:0'");
+        let receiver = start(&buses, &receiver);
+        let _sender = start(&buses, &file(&buses, "from", &(sending(&group) + send)));
+        receiver.wait_for_error("follows stream 1");
+        let address = address(&receiver);
+        let of = |name: &str| metrics(&address).value(name, &[]).unwrap();
+        let publisher = from.publisher("t").unwrap();
+        (0..3_000).for_each(|_| publisher.publish([7; 1_000]).unwrap());
+        if waits {
+            wait_until("messages wait", || of("toroni_net_staged_bytes") > 0.0);
+            wait_until("they become old", || of("toroni_net_staged_seconds") > 1.0);
+            assert_eq!(of("toroni_net_overwriting_messages_total"), 0.0);
+            for _ in 0..3_000 {
+                slow.receive_timeout(LIMIT).unwrap().unwrap();
+            }
+        } else {
+            wait_until("some did not wait", || of("toroni_net_overwriting_messages_total") > 0.0);
+        }
+        wait_until("the bus has all", || of("toroni_net_published_messages_total") == 3_000.0);
+        wait_until("nothing waits", || {
+            of("toroni_net_staged_bytes") == 0.0 && of("toroni_net_staged_seconds") == 0.0
+        });
+    }
+}
+
 #[test]
 fn signals_ask_for_counters_and_for_nothing_else() {
     let buses = Buses::new();
@@ -405,7 +481,11 @@ fn prometheus_scrapes_nodes() {
         return;
     }
     let buses = Buses::new();
-    let (from, to) = pair(&buses, "", "'9s'");
+    let free = toroni_testkit::port::free();
+    let (from, to) = pair_with(&buses, "", &format!("[listen]\naddress = '{free}'\n"), "'9s'");
+    let by_tcp = file(&buses, "tcp", &format!("[[connect]]\naddress = '{free}'\n"));
+    let by_tcp = start(&buses, &by_tcp);
+    by_tcp.wait_for_error("connected to ");
     buses.succeed(&["pub", "--bus", "from", "t", "x"]);
     let targets = [&from, &to].map(address);
     let prometheus = Prometheus::start(&buses, "net-alerts", &targets);

@@ -4,7 +4,7 @@
 use crate::hosts;
 use crate::node::{file, group, receiving, sending, start};
 use crate::node_faults::{BYTES, FROM, PATIENT, RECEIVING, SENDING, Scene, TO};
-use crate::node_observed::{Notices, with};
+use crate::node_observed::{Notices, address as metrics_address, metrics, with};
 use crate::node_tcp::{Checked, Counted, bus, leave};
 use crate::support::{Buses, wait_until};
 use rustix::io::Errno;
@@ -54,6 +54,34 @@ fn a_loss_of_1_percent_and_bursts_of_frames_cost_no_message() {
     }
     leave(receiver);
     leave(sender);
+}
+
+/// A receiver that cannot ask for a repair holds what came after it.
+#[test]
+fn what_waits_for_a_missing_datagram_is_measured() {
+    let Some(mut scene) = Scene::new(Setup::new(2), 0x6865_6c64) else { return };
+    let nodes = scene.pair("metrics = '127.0.0.1:0'\n", PATIENT);
+    let address = metrics_address(&nodes[TO]);
+    let of = |scene: &Scene, name: &str| {
+        scene.network.hosts[TO].enter(|| metrics(&address)).value(name, &[("stream", "1")])
+    };
+    scene.network.switch().block(&[TO], &[FROM]);
+    scene.network.switch().lose_next(FROM, Direction::In, 1);
+    // The frame that is lost may be a SESSION.
+    wait_until("datagrams wait", || {
+        scene.counted.publish(10, BYTES);
+        scene.network.switch().lose_next(FROM, Direction::In, 1);
+        of(&scene, "toroni_net_held_datagrams") > Some(0.0)
+    });
+    wait_until("they become old", || of(&scene, "toroni_net_held_seconds") > Some(1.0));
+    assert_eq!(of(&scene, "toroni_net_held_dropped_total"), Some(0.0));
+    scene.network.switch().heal();
+    scene.settle();
+    wait_until("nothing waits", || {
+        of(&scene, "toroni_net_held_datagrams") == Some(0.0)
+            && of(&scene, "toroni_net_held_seconds") == Some(0.0)
+    });
+    nodes.into_iter().for_each(leave);
 }
 
 /// It takes longer to repair than a repair may take.
@@ -213,12 +241,12 @@ struct Disk {
 }
 
 impl Disk {
-    /// Mounts it on a directory, for the programs of [`Self::command`] alone.
-    fn new(path: &Path) -> Option<Self> {
+    /// Mounts one of this many KiB on a directory, for the programs of [`Self::command`] alone.
+    fn new(path: &Path, kib: u32) -> Option<Self> {
         std::fs::create_dir_all(path).unwrap();
         let mut command = Command::new("unshare");
-        let script = "mount -t tmpfs -o size=64k tmpfs \"$0\" && echo mounted && exec sleep 1000";
-        command.args(["--mount", "sh", "-c", script]).arg(path);
+        let script = "mount -t tmpfs -o size=$1k tmpfs \"$0\" && echo mounted && exec sleep 1000";
+        command.args(["--mount", "sh", "-c", script]).arg(path).arg(kib.to_string());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut holder = Program::start(command);
         if holder.line().is_none() {
@@ -265,7 +293,7 @@ impl Disk {
 #[test]
 fn a_full_disk_costs_a_node_no_message() {
     let (buses, group) = (Buses::new(), group());
-    let Some(disk) = Disk::new(&buses.path().join("state-from")) else { return };
+    let Some(disk) = Disk::new(&buses.path().join("state-from"), 64) else { return };
     let [from, to] = ["from", "to"].map(|name| bus(&buses, name, 16 << 20));
     let (mut counted, mut checked) = (Counted::new(&from, "t"), Checked::new(&to));
     let receiver = start(&buses, &file(&buses, "to", &receiving(&group)));
@@ -320,6 +348,75 @@ fn a_full_disk_costs_a_node_no_message() {
     assert!(journal().len() > 32);
     leave(sender);
     leave(receiver);
+}
+
+/// A bus takes all its room when it is made. So a disk that is full later costs nothing, and a node whose bus finds no room
+/// does not start, until there is room. What it missed is fetched then.
+#[test]
+fn a_full_disk_costs_an_archive_no_message() {
+    let (buses, group) = (Buses::new(), group());
+    let Some(disk) = Disk::new(&buses.path().join("disk"), 5_800) else { return };
+    let from = bus(&buses, "from", 16 << 20);
+    let mut counted = Counted::new(&from, "t");
+    let address = toroni_testkit::port::free();
+    let listen = format!("[listen]\naddress = '{address}'\nlatency_bound = '9s'\n");
+    let sender = start(&buses, &file(&buses, "from", &(sending(&group) + &listen)));
+    let path = file(&buses, "to", &(receiving(&group) + "join = 'window'\n"));
+    let text = std::fs::read_to_string(&path).unwrap();
+    let on_disk = format!(
+        "bus = {{ name = 'to', directory = '{}', capacity = '4MiB', policy = 'wait:60s' }}",
+        disk.path.display()
+    );
+    std::fs::write(&path, text.replace("bus = 'to'", &on_disk)).unwrap();
+    let arguments = ["node", "--config", &path];
+    let start = || {
+        let mut node = Program::start_with_ready_fd(disk.command(&buses, &arguments));
+        node.wait_ready();
+        node
+    };
+    counted.publish(100, BYTES);
+
+    disk.fill();
+    let refused = Program::start(disk.command(&buses, &arguments)).finish();
+    let error = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{error}");
+    let wanted = "the node does not start: cannot open the bus to: not enough space in ";
+    assert!(error.contains(wanted) && error.contains("0 are available"), "{error}");
+    disk.make_room();
+    // There is none for another bus beside it.
+    let mut archive = start();
+    archive.wait_for_error("cannot publish notices on the bus node.test: not enough space in ");
+    let bus = || {
+        let config = toroni::BusConfig::new().directory(disk.file("."));
+        config.open_existing("to").unwrap()
+    };
+    let from_the_oldest = || {
+        let subscriber = bus().subscriber().start(toroni::Start::Oldest).pattern("**");
+        Checked::of(subscriber.build().unwrap())
+    };
+    let mut checked = from_the_oldest();
+    checked.receive_all_to(counted.next);
+
+    disk.fill();
+    // More than the ring holds.
+    let mut pass = |count: u64, counted: &mut Counted| {
+        for _ in (0..count).step_by(200) {
+            counted.publish(200, BYTES);
+            checked.receive_all_to(counted.next);
+        }
+    };
+    pass(12_000, &mut counted);
+    archive.kill();
+    counted.publish(500, BYTES);
+    let archive = start();
+    pass(1_000, &mut counted);
+    disk.make_room();
+    pass(1_000, &mut counted);
+    // Who reads the archive from its beginning finds the same.
+    let held = bus().stats().unwrap().sequence;
+    assert_eq!(held, counted.next);
+    leave(archive);
+    leave(sender);
 }
 
 /// It is away for longer than `activity`, and was neither killed nor left.

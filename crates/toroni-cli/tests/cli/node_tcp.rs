@@ -63,7 +63,11 @@ pub(crate) struct Checked {
 
 impl Checked {
     pub(crate) fn new(bus: &Bus) -> Self {
-        Self { subscriber: bus.subscribe("**").unwrap(), next: 0, lost: 0 }
+        Self::of(bus.subscribe("**").unwrap())
+    }
+
+    pub(crate) fn of(subscriber: Subscriber) -> Self {
+        Self { subscriber, next: 0, lost: 0 }
     }
 
     /// Receives until all numbers below this one have come, or were reported.

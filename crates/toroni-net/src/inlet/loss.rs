@@ -35,7 +35,7 @@ impl Inlet {
         }
         let origin = lost.from;
         let item = Item::Loss(Box::new(lost));
-        Some(Staged { stream, origin, open_from, began: None, item })
+        Some(Staged { stream, origin, open_from, since: self.delivered(), began: None, item })
     }
 
     /// Returns patterns of all topics that may be missing: the first segments of the stream's patterns, because a post to

@@ -45,25 +45,27 @@ impl Inlet {
             self.publish_lane(lane);
         }
         let began: Option<Wall> = start.published.or(message.sent);
+        let since = self.delivered();
         let staged = |from, to| {
             let published_ns = start.published.map(|time| time.ns());
             let Start { topic, to_descendants, .. } = start;
             let item = Item::Message { topic, from, to, to_descendants, published_ns };
-            Staged { stream, origin, open_from, began, item }
+            Staged { stream, origin, open_from, since, began, item }
         };
-        let delivered = *self.staged_at.get_or_insert_with(|| now().monotonic);
         if length > LONG_BYTES && self.lanes[lane].is_empty() {
-            let parts: Vec<&[u8]> = message.parts.clone().collect();
+            let mut parts: Vec<&[u8]> = std::mem::take(&mut self.parts);
+            parts.extend(message.parts.clone());
             let staged = staged(0, 0);
             let topic = topic_of(&self.known, &staged);
-            let Some(entry) = topic.map(|topic| stage::entry(&staged, topic, &parts)) else {
-                return;
-            };
-            match self.bus.try_publish(&[entry]) {
+            let entry = topic.map(|topic| stage::entry(&staged, topic, &parts));
+            let published = entry.map(|entry| self.bus.try_publish(&[entry]));
+            self.parts = stage::emptied(parts);
+            let Some(published) = published else { return };
+            match published {
                 Ok(()) => {
                     let at = now();
                     let place = (flow.source, flow.stream, origin.number);
-                    self.times.record(place, at.monotonic.since(delivered), at.wall, began);
+                    self.times.record(place, at.monotonic.since(since), at.wall, began);
                     self.counters.messages += 1;
                     return;
                 }

@@ -12,8 +12,8 @@ impl Inlet {
         for lane in [HASTY, PATIENT] {
             self.publish_lane(lane);
         }
+        self.delivered_at = None;
         if self.lanes.iter().all(Lane::is_empty) {
-            self.staged_at = None;
             for at in std::mem::take(&mut self.retired) {
                 self.forget(at);
             }
@@ -24,14 +24,14 @@ impl Inlet {
         while !self.lanes[lane].is_empty()
             && self.lanes[lane].due().is_none_or(|due| due <= now().monotonic)
         {
-            let Self { lanes, known, bus, losses, times, staged_at, .. } = self;
+            let Self { lanes, known, bus, losses, times, .. } = self;
             let topic = |staged: &Staged| topic_of(known, staged);
             let mut clock = None;
             let committed = |staged: &Staged| match &staged.item {
                 Item::Loss(lost) => losses.note(lost),
                 Item::Message { .. } => {
                     let at = *clock.get_or_insert_with(now);
-                    let waited_ns = staged_at.map_or(0, |since| at.monotonic.since(since));
+                    let waited_ns = at.monotonic.since(staged.since);
                     let (source, stream) = known[staged.stream].stream;
                     let place = (source, stream, staged.origin.number);
                     times.record(place, waited_ns, at.wall, staged.began);
@@ -41,6 +41,7 @@ impl Inlet {
             self.counters.messages += taken.messages;
             self.counters.losses += taken.losses;
             self.counters.lost = self.counters.lost.saturating_add(taken.lost);
+            self.counters.overwriting += taken.overwriting;
             match attempt {
                 Attempt::Done => return,
                 Attempt::Full => {

@@ -67,6 +67,8 @@ pub(super) struct Staged {
     pub(super) stream: usize,
     pub(super) origin: Origin,
     pub(super) open_from: Option<u64>,
+    /// When the first of its turn was delivered.
+    pub(super) since: Monotonic,
     /// The publisher's time stamp, or else when it was sent.
     pub(super) began: Option<Wall>,
     pub(super) item: Item,
@@ -111,6 +113,9 @@ pub(super) struct Lane {
     /// How many of them the bus has.
     done: usize,
     bytes: Vec<u8>,
+    /// Memory for the parts and entries of the next call of the bus.
+    parts: Vec<[&'static [u8]; 1]>,
+    entries: Vec<Entry<'static>>,
     /// Since when there is no room, and of that the time which counts; and when to try again.
     waits: Option<Waiting>,
     /// When the interval of the patience has begun, and how long the lane has waited in it.
@@ -131,6 +136,8 @@ impl Lane {
             staged: Vec::new(),
             done: 0,
             bytes: Vec::with_capacity(STAGE_BYTES),
+            parts: Vec::new(),
+            entries: Vec::new(),
             waits: None,
             interval: (Monotonic::default(), 0),
         }
@@ -148,6 +155,11 @@ impl Lane {
     /// When to try again, if it waits.
     pub(super) fn due(&self) -> Option<Monotonic> {
         self.waits.map(|waits| waits.due)
+    }
+
+    /// How many bytes wait for the bus.
+    pub(super) fn waiting_bytes(&self) -> u64 {
+        self.staged[self.done..].iter().map(|it| it.length() as u64).sum()
     }
 
     /// How many bytes are staged.
@@ -192,7 +204,11 @@ impl Lane {
         let mut overwrites =
             self.bytes.len() > MOST_BYTES || (self.waits.is_some() && self.is_over(now()));
         let attempt = loop {
+            let before = taken.messages + taken.losses;
             let attempt = self.attempt(bus, overwrites, &topic, &mut committed, &mut taken);
+            if overwrites {
+                taken.overwriting += taken.messages + taken.losses - before;
+            }
             if taken.any() && self.patience.per_ns.is_none() {
                 self.interval.1 = 0;
             }
@@ -239,20 +255,26 @@ impl Lane {
                 Item::Message { .. } => {
                     let rest = &self.staged[self.done..];
                     let run = run_of(rest);
-                    let parts: Vec<[&[u8]; 1]> =
-                        rest[..run].iter().map(|one| [bytes_of(one, &self.bytes)]).collect();
+                    let mut parts: Vec<[&[u8]; 1]> = std::mem::take(&mut self.parts);
+                    parts.extend(rest[..run].iter().map(|one| [bytes_of(one, &self.bytes)]));
+                    let mut entries: Vec<Entry<'_>> = std::mem::take(&mut self.entries);
                     let known = rest[..run].iter().zip(&parts);
-                    let entries: Vec<Entry<'_>> = known
-                        .map_while(|(one, parts)| Some(entry(one, topic(one)?, parts)))
-                        .collect();
-                    if entries.is_empty() {
+                    entries.extend(
+                        known.map_while(|(one, parts)| Some(entry(one, topic(one)?, parts))),
+                    );
+                    let outcome = match &entries[..] {
+                        [] => None,
+                        entries => Some(match put(bus, overwrites, entries) {
+                            Ok(()) => (entries.len(), Ok(())),
+                            Err(error) => (error.published, Err(error.source)),
+                        }),
+                    };
+                    self.entries = emptied(entries);
+                    self.parts = emptied(parts);
+                    let Some((published, result)) = outcome else {
                         // No topic was resolved for it, so it was not accepted.
                         self.done += 1;
                         continue;
-                    }
-                    let (published, result) = match put(bus, overwrites, &entries) {
-                        Ok(()) => (entries.len(), Ok(())),
-                        Err(error) => (error.published, Err(error.source)),
                     };
                     rest.iter().take(published).for_each(&mut *committed);
                     taken.messages += published as u64;
@@ -305,12 +327,21 @@ pub(super) struct Taken {
     pub(super) losses: u64,
     /// Messages of these losses.
     pub(super) lost: u64,
+    /// Messages and losses that did not wait for slow subscribers any more.
+    pub(super) overwriting: u64,
 }
 
 impl Taken {
     const fn any(&self) -> bool {
         self.messages > 0 || self.losses > 0
     }
+}
+
+/// Returns the memory of a vector, for elements with other lifetimes.
+pub(super) fn emptied<T, U>(mut memory: Vec<T>) -> Vec<U> {
+    memory.clear();
+    // The standard library collects into the same memory if the elements have the same size.
+    memory.into_iter().map(|_| unreachable!("it is empty")).collect()
 }
 
 /// How many of these go into one call: those before the next loss. A long one goes alone, because the bus does not say which

@@ -11,11 +11,16 @@ use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
 };
 use std::io;
+use std::time::{Duration, Instant};
 use thiserror::Error;
 use toroni_proto::id::{Realm, Source};
 
 /// So many processes can ask who has the source id: nobody accepts them.
 const ASKING: i32 = 1_024;
+/// A node needs milliseconds to open its streams. One that takes so long was stopped.
+const OPENING: Duration = Duration::from_secs(10);
+/// How long to wait before the next attempt.
+const AGAIN: Duration = Duration::from_millis(1);
 
 /// Why a process cannot have a source id.
 #[derive(Debug, Error)]
@@ -48,19 +53,49 @@ impl Claim {
     /// # Errors
     /// [`ClaimError::Taken`], or an error of the system.
     pub fn take(realm: Realm, source: Source) -> Result<Self, ClaimError> {
-        let failed = |error: Errno| ClaimError::Socket(error.into());
-        let name = format!("toroni/source/{realm}/{source}");
-        let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).map_err(failed)?;
-        let socket = socket().map_err(failed)?;
-        match bind(&socket, &address) {
-            Ok(()) => listen(&socket, ASKING).map_err(failed)?,
-            Err(Errno::ADDRINUSE) => {
-                return Err(ClaimError::Taken { id: source, process: owner(&address) });
-            }
-            Err(error) => return Err(failed(error)),
+        match take_name(&format!("toroni/source/{realm}/{source}")).map_err(ClaimError::Socket)? {
+            Ok(socket) => Ok(Self { _socket: socket }),
+            Err(process) => Err(ClaimError::Taken { id: source, process }),
         }
-        Ok(Self { _socket: socket })
     }
+}
+
+/// The right to decide which topics of a bus a node sends in a realm, until it is dropped. Without it, two nodes that start
+/// at the same time would not see each other.
+#[derive(Debug)]
+pub(crate) struct Opening {
+    _socket: OwnedFd,
+}
+
+impl Opening {
+    /// Waits until no other process of this host has it for this bus.
+    pub(crate) fn take(realm: Realm, bus: &str) -> io::Result<Self> {
+        let name = format!("toroni/opening/{realm}/{bus}");
+        let begun = Instant::now();
+        loop {
+            match take_name(&name)? {
+                Ok(socket) => return Ok(Self { _socket: socket }),
+                Err(process) if begun.elapsed() >= OPENING => {
+                    let process = process.map_or_else(String::new, |it| format!(" (process {it})"));
+                    let stuck = format!("another node{process} is starting, and does not continue");
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, stuck));
+                }
+                Err(_) => std::thread::sleep(AGAIN),
+            }
+        }
+    }
+}
+
+/// Listens on an abstract socket of this name, or returns the process that does.
+fn take_name(name: &str) -> io::Result<Result<OwnedFd, Option<u32>>> {
+    let address = SocketAddrUnix::new_abstract_name(name.as_bytes())?;
+    let socket = socket()?;
+    match bind(&socket, &address) {
+        Ok(()) => listen(&socket, ASKING)?,
+        Err(Errno::ADDRINUSE) => return Ok(Err(owner(&address))),
+        Err(error) => return Err(error.into()),
+    }
+    Ok(Ok(socket))
 }
 
 fn socket() -> Result<OwnedFd, Errno> {

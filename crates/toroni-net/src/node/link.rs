@@ -365,13 +365,13 @@ impl Link {
     ///
     /// # Errors
     /// If it cannot wait.
-    pub fn wait<'a>(
+    pub fn wait<'a, E: From<io::Error>>(
         &'a self,
         longest: Duration,
-        also: impl IntoIterator<Item = BorrowedFd<'a>>,
-    ) -> io::Result<()> {
-        let also = also.into_iter().map(|also| (also, false));
-        socket::wait(self.descriptors().chain(also), longest)
+        also: impl IntoIterator<Item = Result<BorrowedFd<'a>, E>>,
+    ) -> Result<(), E> {
+        let also = also.into_iter().map(|also| Ok((also?, false)));
+        socket::wait(self.descriptors().map(Ok).chain(also), longest)
     }
 
     /// Returns all descriptors, and for each whether it waits for room.

@@ -8,6 +8,8 @@
 //!
 //! A node has one thread, and never waits for one of its parts while another has something to do.
 
+#[cfg(test)]
+mod clock_tests;
 pub mod config;
 mod crash_point;
 #[cfg(test)]
@@ -15,6 +17,7 @@ mod crash_tests;
 pub mod fetch;
 pub mod kernel;
 pub mod link;
+pub mod overlap;
 mod receiving;
 pub mod replay;
 pub mod report;
@@ -37,6 +40,7 @@ use crate::times::{self, Received};
 use crash_point::{CrashPoint, point};
 use kernel::{Attribution, Kernel};
 use link::{LONGEST_SLEEP_NS, Link, LinkError, Moved, ROUNDS, STALL_NS, To, TooLong};
+use overlap::Overlap;
 use state::{Journal, State, StateError};
 use std::io;
 use std::net::SocketAddr;
@@ -130,6 +134,12 @@ pub enum NodeError {
     /// Another process of this host has its source id.
     #[error(transparent)]
     Claim(#[from] ClaimError),
+    /// Another node sends some of the same messages to the same realm.
+    #[error("{0}")]
+    Overlap(Box<Overlap>),
+    /// It cannot find out whether another node does.
+    #[error("cannot make sure that no other node sends the same messages: {0}")]
+    Opening(io::Error),
     /// Its sockets cannot be opened.
     #[error(transparent)]
     Link(#[from] LinkError),
@@ -166,9 +176,9 @@ pub enum NodeError {
     /// It cannot use TCP.
     #[error(transparent)]
     Tcp(#[from] TcpError),
-    /// The bus cannot wake it.
-    #[error("cannot wait for the bus: {0}")]
-    Wait(#[from] FileError),
+    /// The files of the bus cannot be read.
+    #[error("cannot use the files of the bus: {0}")]
+    File(#[from] FileError),
 }
 
 /// What a node reports, seldom.
@@ -324,6 +334,7 @@ impl Node {
         let wrong = || NodeError::Name(member.name.clone());
         let name = member.node_name().ok_or_else(wrong)?;
         let claim = member.claim()?;
+        let opening = overlap::refuse(bus, member, &settings.send)?;
         let now = now();
         let groups: Vec<SocketAddr> =
             settings.receive.iter().flat_map(|receive| receive.groups.iter().copied()).collect();
@@ -390,6 +401,8 @@ impl Node {
             })
         });
         let outlets = outlets.collect::<Result<_, NodeError>>()?;
+        // The bus shows their patterns from here on.
+        drop(opening);
         let receiving = receiving::open(bus, member, name, &settings.receive, &mut inlets)?;
         let collisions = Collisions::new(member.me(name).id, member.instance);
         Ok(Self {
@@ -539,21 +552,18 @@ impl Node {
     pub fn wait(&mut self, also: Option<BorrowedFd<'_>>) -> Result<(), NodeError> {
         let now = now().monotonic;
         let left = self.due.map_or(0, |due| due.since(now)).min(self.longest_sleep_ns);
-        let mut watched: Vec<BorrowedFd<'_>> = also.into_iter().collect();
-        for sending in &mut self.outlets {
-            // A stream that is as far ahead as it may be waits for its rate, and one whose datagrams wait for the kernel for
-            // room there, not for the bus.
-            if sending.outlet.wants_more() && !self.link.is_clogged() {
-                watched.push(sending.outlet.subscriber().fd()?);
-            }
-        }
-        if let Some(tcp) = &mut self.tcp {
-            let (sockets, bus) = tcp.wakes()?;
-            watched.push(sockets);
-            watched.extend(bus);
-        }
-        watched.extend(self.receiving.iter().filter_map(|one| one.fetches.wakes()));
-        Ok(self.link.wait(Duration::from_nanos(left), watched)?)
+        let Self { link, outlets, tcp, receiving, .. } = self;
+        // A stream that is as far ahead as it may be waits for its rate, and one whose datagrams wait for the kernel for room
+        // there, not for the bus.
+        let waits_for_bus =
+            |sending: &&mut Sending| sending.outlet.wants_more() && !link.is_clogged();
+        let streams = outlets.iter_mut().filter(waits_for_bus);
+        let streams = streams.map(|sending| Ok(sending.outlet.subscriber().fd()?));
+        let tcp = tcp.as_mut().map(Tcp::wakes).transpose()?;
+        let tcp = tcp.into_iter().flat_map(|(sockets, bus)| [Some(sockets), bus]).flatten();
+        let fetches = receiving.iter().filter_map(|one| one.fetches.wakes());
+        let watched = also.into_iter().chain(tcp).chain(fetches).map(Ok).chain(streams);
+        link.wait(Duration::from_nanos(left), watched)
     }
 
     /// Ends all streams that it sends. It must still take turns until [`Self::is_closed`].

@@ -119,7 +119,7 @@ pub fn find(
         }
         let arrived = receiver.receive(&socket, [&mut memory[..]])?.first().copied();
         let Some(arrival) = arrived else {
-            socket::wait([(socket.as_fd(), false)].into_iter(), CHECK_EVERY)?;
+            socket::wait([Ok::<_, io::Error>((socket.as_fd(), false))].into_iter(), CHECK_EVERY)?;
             continue;
         };
         let parsed = wire::parse(&memory[..arrival.length], &rules, |_, _| Ok(()));
@@ -263,8 +263,8 @@ impl Replay {
     pub fn wait(&self, longest: Duration, also: Option<BorrowedFd<'_>>) -> Result<(), ReplayError> {
         let due = self.dial.client.poll_timeout();
         let left = due.map_or(u64::MAX, |due| due.since(now().monotonic));
-        let watched = also.into_iter().chain([self.poller.wakes()]).map(|fd| (fd, false));
-        Ok(socket::wait(watched, longest.min(Duration::from_nanos(left)))?)
+        let watched = also.into_iter().chain([self.poller.wakes()]).map(|fd| Ok((fd, false)));
+        socket::wait(watched, longest.min(Duration::from_nanos(left)))
     }
 }
 

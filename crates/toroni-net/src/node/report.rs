@@ -5,15 +5,17 @@ use super::kernel::SocketDrops;
 use super::tcp::{self, Tcp};
 use super::{fetch, link};
 use crate::losses::Count;
+use crate::now::now;
 use crate::{inlet, outlet};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use toroni::LostReason;
-use toroni_proto::arrivals::{Arrivals, Rejects};
+use toroni_proto::arrivals::{Arrivals, Backlog, Rejects};
 use toroni_proto::bounded::{client, server};
 use toroni_proto::budget::{Budget, Part};
 use toroni_proto::id::{Session, Source, Stream};
 use toroni_proto::legs::{Leg, LegCounters};
+use toroni_proto::time::Monotonic;
 use toroni_proto::wire::Reject;
 use toroni_proto::{receiver, sender};
 
@@ -64,6 +66,8 @@ pub struct Report {
     pub free_buffers: usize,
     /// What the inlet counted, if there is one.
     pub inlet: Option<inlet::Counters>,
+    /// Bytes of messages that wait for room in the ring of the bus, and for how long the oldest has waited, in nanoseconds.
+    pub staged: (u64, u64),
     /// What was fetched that sources had sent before.
     pub fetched: fetch::Counters,
     /// What it serves over TCP, if it listens.
@@ -117,6 +121,23 @@ pub struct Served {
     pub overtaken: u64,
     /// What the server counted.
     pub counters: server::Counters,
+    /// What waits for each client, by its name and address.
+    pub queues: Vec<Queue>,
+}
+
+/// What waits for a client over TCP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Queue {
+    /// The name of the other node.
+    pub name: String,
+    /// From where it has connected.
+    pub address: SocketAddr,
+    /// Bytes of frames that were not begun.
+    pub bytes: u64,
+    /// For how long the oldest of them has waited, in nanoseconds.
+    pub age_ns: u64,
+    /// Messages that were left out since it connected.
+    pub left_out: u64,
 }
 
 /// A connection to another node over TCP.
@@ -164,6 +185,8 @@ pub struct Heard {
     pub counters: receiver::Counters,
     /// Buffers that are held: datagrams that wait behind a gap.
     pub held: usize,
+    /// For how long the oldest of them has waited, in nanoseconds.
+    pub held_ns: u64,
     /// Gaps that are open.
     pub open_gaps: usize,
     /// What each leg brought.
@@ -262,7 +285,7 @@ impl Report {
     }
 
     /// Adds what has arrived from some groups.
-    fn arrived(&mut self, arrivals: &Arrivals) {
+    fn arrived(&mut self, now: Monotonic, arrivals: &Arrivals) {
         for (sum, count) in self.refused.iter_mut().zip(arrivals.rejects()) {
             *sum = sum.saturating_add(*count);
         }
@@ -274,10 +297,11 @@ impl Report {
             names.map(|(source, stream, it)| ((source, stream), it.as_str().to_owned())).collect();
         let backlogs = arrivals.backlogs();
         let backlogs: BTreeMap<_, _> =
-            backlogs.map(|(source, stream, held, gaps)| ((source, stream), (held, gaps))).collect();
+            backlogs.map(|(source, stream, it)| ((source, stream), it)).collect();
         for (source, stream, session, counters) in arrivals.counters() {
             let key = (source, stream);
-            let (held, open_gaps) = backlogs.get(&key).copied().unwrap_or_default();
+            let Backlog { held, held_since, open_gaps } =
+                backlogs.get(&key).copied().unwrap_or_default();
             let legs = arrivals.legs().filter(|(a, b, ..)| (*a, *b) == key);
             let legs = legs.map(|(.., leg, counters)| (leg, counters)).collect();
             let name = names.remove(&key);
@@ -288,6 +312,7 @@ impl Report {
                 name,
                 counters,
                 held,
+                held_ns: age_ns(now, held_since),
                 open_gaps,
                 legs,
             });
@@ -300,7 +325,7 @@ impl Report {
     }
 
     /// Adds what all inlets of the node have brought to the bus.
-    fn brought<'a>(&mut self, inlets: impl Iterator<Item = &'a inlet::Inlet>) {
+    fn brought<'a>(&mut self, now: Monotonic, inlets: impl Iterator<Item = &'a inlet::Inlet>) {
         let mut losses: BTreeMap<_, (LostReason, Count)> = BTreeMap::new();
         for inlet in inlets {
             for (part, budget) in [Part::Ring, Part::Total].into_iter().zip(inlet.times()) {
@@ -308,6 +333,8 @@ impl Report {
             }
             let sum = self.inlet.get_or_insert_default();
             *sum = sum.plus(&inlet.counters());
+            let (bytes, since) = inlet.staged();
+            self.staged = (self.staged.0 + bytes, self.staged.1.max(age_ns(now, since)));
             for (source, stream, reason, count) in inlet.losses().counts() {
                 let key = (source, stream, reason.as_str());
                 let (_, sum) = losses.entry(key).or_insert((reason, Count::default()));
@@ -350,6 +377,7 @@ impl Node {
             ..Report::default()
         };
         let me = self.source;
+        let now = now().monotonic;
         for sending in &mut self.outlets {
             let stream = Some((me, sending.stream));
             let outlet = &mut sending.outlet;
@@ -371,20 +399,40 @@ impl Node {
             clients: listener.clients(),
             overtaken: listener.overtaken(),
             counters: *listener.counters(),
+            queues: queues(now, listener),
         });
         let by_tcp = connections.iter().map(tcp::Connection::inlet);
         let inlets = self.receiving.iter().map(|one| &one.inlet).chain(by_tcp);
-        report.brought(inlets);
+        report.brought(now, inlets);
         let [network, socket] = [&self.received.network, &self.received.socket];
         for (part, budget) in [(Part::Network, network), (Part::Socket, socket)] {
             report.times.push(Times::of(part, None, budget));
         }
         for one in &self.receiving {
-            report.arrived(&one.arrivals);
+            report.arrived(now, &one.arrivals);
             report.fetched = report.fetched.plus(one.fetches.counters());
         }
         report
     }
+}
+
+/// Returns for how long something has waited that arrived then, in nanoseconds.
+fn age_ns(now: Monotonic, since: Option<Monotonic>) -> u64 {
+    since.map_or(0, |since| now.since(since))
+}
+
+/// Returns what waits for each client.
+fn queues(now: Monotonic, listener: &tcp::Listener) -> Vec<Queue> {
+    let queue = |(name, address, waiting): (&str, SocketAddr, server::Waiting)| Queue {
+        name: name.to_owned(),
+        address,
+        bytes: waiting.bytes,
+        age_ns: age_ns(now, waiting.since),
+        left_out: waiting.left_out,
+    };
+    let mut queues: Vec<Queue> = listener.queues().map(queue).collect();
+    queues.sort_by(|a, b| (&a.name, a.address).cmp(&(&b.name, b.address)));
+    queues
 }
 
 fn sent(stream: Stream, outlet: &mut outlet::Outlet) -> Sent {

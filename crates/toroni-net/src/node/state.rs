@@ -17,7 +17,7 @@
 //! one. So what its window could still have repaired when it died is sent again, and receivers drop what they have.
 
 use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -30,6 +30,10 @@ use toroni_proto::time::{MILLISECOND, Monotonic, Wall};
 /// Checkpoints of a journal.
 const CHECKPOINTS: u64 = 64;
 const PLACE_BYTES: u64 = 32;
+/// No journal has written so many checkpoints: a greater serial number is damage.
+const MOST_CHECKPOINTS: u64 = 1 << 60;
+/// More than a line of a file of the state has.
+const LINE_BYTES: u64 = 64;
 /// `TORONI-J` as the bytes of the file.
 const MAGIC: u64 = u64::from_le_bytes(*b"TORONI-J");
 /// Checkpoints of a stream are at least so far apart,
@@ -104,7 +108,7 @@ impl State {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(rustix::io::Errno::WOULDBLOCK) => {
-                let pid = std::fs::read_to_string(&lock).unwrap_or_default();
+                let pid = read_line(&lock).unwrap_or_default();
                 let pid = pid.trim().chars().filter(char::is_ascii_digit).take(10).collect();
                 return Err(StateError::InUse { path: path.to_owned(), pid });
             }
@@ -127,7 +131,7 @@ impl State {
             let path = path.clone();
             move |source| StateError::File { action, path, source }
         };
-        let last = match std::fs::read_to_string(&path) {
+        let last = match read_line(&path) {
             Ok(text) => Some(text.trim().parse::<u32>().map_err(|_| {
                 let wrong =
                     format!("{:?} is no session", text.chars().take(20).collect::<String>());
@@ -203,7 +207,10 @@ impl Journal {
             || found.is_some() && mutant("journal_of_another_bus")
         {
             for place in 1..=CHECKPOINTS {
-                if let Some([sequence, at, serial]) = read_place(&file, place)? {
+                if let Some([sequence, at, serial]) = read_place(&file, place)?
+                    && serial < MOST_CHECKPOINTS
+                    && place_of(serial) == place
+                {
                     checkpoints.push(Checkpoint { sequence, at: Monotonic::from_ns(at), serial });
                 }
             }
@@ -244,10 +251,24 @@ impl Journal {
     pub fn note(&mut self, now: Monotonic, sequence: u64) -> io::Result<()> {
         self.serial += 1;
         self.written = Some(now);
-        let place = 1 + self.serial % CHECKPOINTS;
         let bytes = seal([sequence, now.ns(), self.serial]);
-        self.file.write_all_at(&bytes, place * PLACE_BYTES)
+        self.file.write_all_at(&bytes, place_of(self.serial) * PLACE_BYTES)
     }
+}
+
+/// Returns the place of a checkpoint.
+const fn place_of(serial: u64) -> u64 {
+    1 + serial % CHECKPOINTS
+}
+
+/// Reads a file of one line. Refuses a longer one, and does not read all of it.
+fn read_line(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(LINE_BYTES + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > LINE_BYTES {
+        return Err(io::Error::new(ErrorKind::InvalidData, "it is too long"));
+    }
+    Ok(text)
 }
 
 /// Reads a place. Returns `None` if nothing valid stands there.

@@ -241,7 +241,7 @@ impl Prober {
         let left = if self.load.is_some() { left.min(load::EVERY) } else { left };
         let sockets = [self.sockets.group.as_fd(), self.sockets.leg.as_fd()];
         let watched = sockets.into_iter().chain(also);
-        socket::wait(watched.map(|fd| (fd, false)), left)
+        socket::wait(watched.map(|fd| Ok((fd, false))), left)
     }
 
     /// Returns the other hosts, in the order of their names.

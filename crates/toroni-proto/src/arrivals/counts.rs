@@ -8,7 +8,19 @@ use crate::id::{Session, Source, Stream};
 use crate::legs::{Leg, LegCounters};
 use crate::reassembly::Buffer;
 use crate::receiver::{Counters, Mark};
+use crate::time::Monotonic;
 use crate::wire::{self, Reject};
+
+/// What waits in a stream, and for what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Backlog {
+    /// Datagrams that are held.
+    pub held: usize,
+    /// When the oldest of them arrived.
+    pub held_since: Option<Monotonic>,
+    /// Gaps that are open.
+    pub open_gaps: usize,
+}
 
 impl Arrivals {
     /// Returns how many datagrams were refused, by reason.
@@ -74,9 +86,13 @@ impl Arrivals {
         self.entries.iter().filter_map(|it| Some((it.source, it.stream, it.name.as_ref()?)))
     }
 
-    /// Returns how many buffers each stream holds, and how many of its gaps are open.
-    pub fn backlogs(&self) -> impl Iterator<Item = (Source, Stream, usize, usize)> {
-        self.entries.iter().map(|it| (it.source, it.stream, it.held(), it.open_gaps()))
+    /// Returns what each stream holds, and how much of it is missing.
+    pub fn backlogs(&self) -> impl Iterator<Item = (Source, Stream, Backlog)> {
+        self.entries.iter().map(|it| {
+            let held_since = it.held_since(&self.pool);
+            let backlog = Backlog { held: it.held(), held_since, open_gaps: it.open_gaps() };
+            (it.source, it.stream, backlog)
+        })
     }
 
     /// Returns where each series continues.

@@ -24,6 +24,7 @@ mod sessions;
 mod tests;
 
 pub use self::collisions::{Collision, Collisions};
+pub use self::counts::Backlog;
 use self::sessions::{Entry, Spare};
 use crate::audience::Name;
 use crate::budget::{Exceeded, Limits};

@@ -82,6 +82,11 @@ impl Entry {
         self.receivers().map(Receiver::held).sum()
     }
 
+    /// When the oldest datagram that is held arrived.
+    pub(super) fn held_since(&self, pool: &Pool) -> Option<Monotonic> {
+        self.receivers().filter_map(|it| it.held_since(pool)).min()
+    }
+
     /// How many gaps are open.
     pub(super) fn open_gaps(&self) -> usize {
         self.receivers().map(Receiver::open_gaps).sum()

@@ -69,6 +69,8 @@ pub(super) struct Lane {
 pub(super) struct Queue {
     pub(super) lanes: Box<[Lane]>,
     bytes: u64,
+    /// Messages that were left out since the client connected.
+    left_out: u64,
     /// The stream of which a message was begun and not finished.
     within: Option<usize>,
 }
@@ -76,7 +78,7 @@ pub(super) struct Queue {
 impl Queue {
     pub(super) fn new(streams: usize) -> Self {
         let lane = Lane { mode: Mode::Live, announce: None, left_out: None, next: None };
-        Self { lanes: vec![lane; streams].into(), bytes: 0, within: None }
+        Self { lanes: vec![lane; streams].into(), bytes: 0, left_out: 0, within: None }
     }
 
     /// Empties the queue of a client that is gone.
@@ -90,6 +92,16 @@ impl Queue {
         }
         self.bytes = 0;
         self.within = None;
+    }
+
+    /// Begins to count what is left out.
+    pub(super) const fn restart(&mut self) {
+        self.left_out = 0;
+    }
+
+    /// How many messages were left out since the client connected.
+    pub(super) const fn left_out(&self) -> u64 {
+        self.left_out
     }
 
     /// How many bytes wait, without the frame that was begun.
@@ -202,6 +214,7 @@ impl Queue {
         left_out.gap.count += counted;
         left_out.gap.until = last.until;
         left_out.message = last.next_message();
+        self.left_out += count;
         count
     }
 

@@ -122,6 +122,17 @@ pub struct Counters {
     pub rejects: [u64; Reject::ALL.len()],
 }
 
+/// What waits for one client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Waiting {
+    /// Bytes of frames that were not begun.
+    pub bytes: u64,
+    /// When the oldest of them was made.
+    pub since: Option<Monotonic>,
+    /// Messages that were left out since it connected.
+    pub left_out: u64,
+}
+
 /// A client holds the server, whose pace is that of its receivers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a client with a full queue holds the stream")]
@@ -263,6 +274,16 @@ impl Server {
     #[must_use]
     pub const fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// Returns what waits for each client that has said HELLO.
+    pub fn queues(&self) -> impl Iterator<Item = (ClientId, Waiting)> {
+        let live = (0..).zip(&self.slots).filter(|(_, slot)| slot.state == State::Live);
+        live.map(|(at, slot)| {
+            let since = slot.queue.oldest().map(|(_, handle)| self.frames.about(handle).made);
+            let (bytes, left_out) = (slot.queue.bytes(), slot.queue.left_out());
+            (ClientId(at), Waiting { bytes, since, left_out })
+        })
     }
 
     /// Returns how long frames took until a connection had taken them, counted for each client. The caller sets its limit,

@@ -3,6 +3,7 @@
 use super::{Arrival, Buffer, ByArrival, Deliver, InOrder, Pool, Refused};
 use crate::config::Order;
 use crate::id::{MessageNumber, Number, Sequence};
+use crate::time::Monotonic;
 use crate::wire::{LostReason, Range};
 
 /// [`InOrder`] or [`ByArrival`].
@@ -57,6 +58,11 @@ impl Reassembly {
             Self::InOrder(_) => None,
             Self::ByArrival(one) => one.number(),
         }
+    }
+
+    /// When the oldest datagram that is held arrived.
+    pub(crate) fn held_since(&self, pool: &Pool) -> Option<Monotonic> {
+        either!(self, one => one.held_since(pool))
     }
 
     /// How many buffers are held.

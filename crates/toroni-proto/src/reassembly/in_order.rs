@@ -3,6 +3,7 @@
 use super::slots::{self, Slots, Turned};
 use super::{Arrival, Buffer, Collected, Deliver, Message, Parts, Pool, Refused, Turn};
 use crate::id::{MessageNumber, Number, Sequence};
+use crate::time::Monotonic;
 use crate::wire::{Chunk, Data, LostReason, Range};
 
 /// Puts the messages of one stream and session together, in the order of their source.
@@ -46,6 +47,12 @@ impl InOrder {
     #[must_use]
     pub const fn end(&self) -> Sequence {
         self.slots.end()
+    }
+
+    /// Returns when the oldest datagram that is held arrived.
+    #[must_use]
+    pub fn held_since(&self, pool: &Pool) -> Option<Monotonic> {
+        self.slots.held_since(pool)
     }
 
     /// Returns how many buffers are held.

@@ -10,6 +10,7 @@
 
 use super::pool::{Buffer, Pool};
 use crate::id::Sequence;
+use crate::time::Monotonic;
 use crate::wire::{Data, LostReason};
 
 /// How far ahead of the oldest datagram in use another one may be, in datagrams.
@@ -73,6 +74,16 @@ impl Slots {
 
     pub(super) const fn held(&self) -> usize {
         self.held
+    }
+
+    /// When the oldest of the datagrams that are held arrived.
+    pub(super) fn held_since(&self, pool: &Pool) -> Option<Monotonic> {
+        let arrival = |slot: &Slot| match slot {
+            Slot::Held { buffer, .. } => Some(pool.arrival(buffer)),
+            _ => None,
+        };
+        // Nothing else is held, so the rest of the table need not be read.
+        self.slots.iter().filter_map(arrival).take(self.held).min()
     }
 
     pub(super) const fn has_room(&self) -> bool {

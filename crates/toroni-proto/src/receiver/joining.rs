@@ -53,6 +53,11 @@ impl Joining {
         }
     }
 
+    /// When the first that is held arrived.
+    pub(super) const fn since(&self) -> Option<Monotonic> {
+        self.since
+    }
+
     /// When what is held is given back.
     pub(super) fn until(&self) -> Option<Monotonic> {
         self.since.map(|since| since.after(JOIN_NS))

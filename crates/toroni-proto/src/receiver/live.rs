@@ -192,6 +192,7 @@ impl Live {
                     let waits = out.delivery.paused && matches!(refused, Refused::Full(_));
                     let (Refused::Full(back) | Refused::TooFar(back)) = refused;
                     if waits || !self.shed(pool, out) {
+                        out.delivery.counters.dropped += 1;
                         // Its sequence is asked for again.
                         self.missing_again(now, sequence, pool, out);
                         pool.give(back);

@@ -70,6 +70,8 @@ pub struct Counters {
     pub naks: u64,
     /// The longest time from a gap to its repair.
     pub repair_max_ns: u64,
+    /// Datagrams that came and were not kept, because as many waited as may. They are asked for again.
+    pub dropped: u64,
 }
 
 /// Where a known series continues.
@@ -245,6 +247,16 @@ impl Receiver {
             Phase::Joining => self.joining.held(),
             Phase::Live => self.live.reassembly.held(),
             Phase::Ended(_) => 0,
+        }
+    }
+
+    /// Returns since when the oldest of them is held.
+    #[must_use]
+    pub fn held_since(&self, pool: &Pool) -> Option<Monotonic> {
+        match self.phase {
+            Phase::Joining => self.joining.since(),
+            Phase::Live => self.live.reassembly.held_since(pool),
+            Phase::Ended(_) => None,
         }
     }
 

@@ -16,6 +16,7 @@ use std::path::Path;
 
 use super::crash_point::{CrashPoint, point};
 use super::error::LogError;
+use super::segment::MOST_ENTRIES;
 use crate::bytes::Fields;
 use crate::entry::{EntryError, Place, Vote};
 
@@ -94,6 +95,9 @@ impl State {
             let position = Position { segment: fields.u64()?, offset: fields.u64()? };
             Ok::<_, EntryError>(there_is.then_some(position))
         };
+        if generation > MOST_ENTRIES || purged.is_some_and(|place| place.index > MOST_ENTRIES) {
+            return Err(EntryError::Impossible);
+        }
         let (cut, closed) = (position()?, position()?);
         let (loose, uncertain) = (fields.u8()? == 1, fields.u8()? == 1);
         let vote = has_vote.then_some(vote);

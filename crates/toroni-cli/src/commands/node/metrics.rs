@@ -6,7 +6,7 @@ use crate::notice::Sequencer;
 use crate::openmetrics::{self, Family, Kind, Sample, Value};
 use std::sync::{Arc, Mutex, PoisonError};
 use toroni_net::node::report::{
-    BOUNDS_NS, Connection, Heard, Receiver, Report, Sent, Served, Times,
+    BOUNDS_NS, Connection, Heard, Queue, Receiver, Report, Sent, Served, Times,
 };
 use toroni_proto::budget::Part;
 use toroni_testkit::units::as_f64;
@@ -62,6 +62,14 @@ enum Source {
     Sent(fn(&Sent) -> u64),
     /// How long what waits of each stream that is sent needs at its rate.
     SentLag,
+    /// One age for each stream that is heard, in nanoseconds.
+    HeardAge(fn(&Heard) -> u64),
+    /// One age of the node, in nanoseconds.
+    NodeAge(fn(&Report) -> u64),
+    /// One for each client over TCP.
+    Queue(fn(&Queue) -> u64),
+    /// How long the oldest has waited for each client over TCP.
+    QueueAge,
     /// Messages that were not sent, for each stream and reason.
     NotSent,
     /// One for each receiver of a stream that is sent.
@@ -93,6 +101,7 @@ const SENT: &[&str] = &["realm", "stream"];
 const HEARD: &[&str] = &["realm", "source", "stream"];
 const MEMBER: &[&str] = &["realm", "stream", "receiver", "name"];
 const LOSS: &[&str] = &["realm", "source", "stream", "reason"];
+const CLIENT: &[&str] = &["realm", "name", "address"];
 const PART: &[&str] = &["realm", "part", "source", "stream"];
 
 const fn metric(
@@ -240,8 +249,20 @@ const ALL: &[Metric] = &[
         "toroni_net_held_datagrams",
         Kind::Gauge,
         HEARD,
-        "Datagrams that wait for a missing one now",
+        "Datagrams that wait for a missing one, or for room in the ring of the bus, now",
         Source::Heard(|it| it.held as u64),
+    ),
+    metric(
+        "toroni_net_held_seconds",
+        Kind::Gauge,
+        HEARD,
+        "How long the oldest of them has waited",
+        Source::HeardAge(|it| it.held_ns),
+    ),
+    heard(
+        "toroni_net_held_dropped",
+        "Datagrams of this session that came and were dropped, because too many waited; they are asked for again",
+        |it| it.counters.dropped,
     ),
     metric(
         "toroni_net_leg_datagrams",
@@ -286,6 +307,25 @@ const ALL: &[Metric] = &[
         "toroni_net_bus_full",
         "How often the ring of the bus had no room for what had come",
         |it| it.inlet.map_or(0, |it| it.full),
+    ),
+    metric(
+        "toroni_net_staged_bytes",
+        Kind::Gauge,
+        REALM,
+        "Messages of other nodes that wait for room in the ring of the bus; none of them is dropped",
+        Source::Node(|it| it.staged.0),
+    ),
+    metric(
+        "toroni_net_staged_seconds",
+        Kind::Gauge,
+        REALM,
+        "How long the oldest of them has waited",
+        Source::NodeAge(|it| it.staged.1),
+    ),
+    node(
+        "toroni_net_overwriting_messages",
+        "Messages and losses that were published when the wait for a slow subscriber was over; that subscriber may have missed others",
+        |it| it.inlet.map_or(0, |it| it.overwriting),
     ),
     node("toroni_net_refused_by_bus", "Messages and losses that the bus refused", |it| {
         it.inlet.map_or(0, |it| it.refused)
@@ -382,6 +422,27 @@ const ALL: &[Metric] = &[
         REALM,
         "Messages that were left out because they waited too long, counted for each client",
         Source::Served(|it| it.counters.left_out),
+    ),
+    metric(
+        "toroni_net_tcp_queue_bytes",
+        Kind::Gauge,
+        CLIENT,
+        "What waits for a node that is connected to this one over TCP",
+        Source::Queue(|it| it.bytes),
+    ),
+    metric(
+        "toroni_net_tcp_queue_seconds",
+        Kind::Gauge,
+        CLIENT,
+        "How long the oldest of that has waited",
+        Source::QueueAge,
+    ),
+    metric(
+        "toroni_net_tcp_queue_dropped_messages",
+        Kind::Counter,
+        CLIENT,
+        "Messages that were left out for this node since it connected, because they waited too long",
+        Source::Queue(|it| it.left_out),
     ),
     metric(
         "toroni_net_tcp_overtaken_messages",
@@ -663,6 +724,22 @@ impl Metric {
                     }
                 }
             }
+            Source::HeardAge(read) => {
+                for it in &report.heard {
+                    add(&[&it.source, &it.stream], seconds(read(it)));
+                }
+            }
+            Source::NodeAge(read) => add(&[], seconds(read(report))),
+            Source::Queue(read) => {
+                for it in report.served.iter().flat_map(|it| &it.queues) {
+                    add(&[&it.name, &it.address], Value::Whole(read(it)));
+                }
+            }
+            Source::QueueAge => {
+                for it in report.served.iter().flat_map(|it| &it.queues) {
+                    add(&[&it.name, &it.address], seconds(it.age_ns));
+                }
+            }
             Source::NotSent => {
                 for it in &report.sent {
                     let counters = it.outlet;
@@ -761,6 +838,10 @@ fn labels_of(it: &Times) -> [String; 3] {
     let stream = it.stream.map(|(source, stream)| (source.to_string(), stream.to_string()));
     let (source, stream) = stream.unwrap_or_default();
     [Part::name(it.part).to_owned(), source, stream]
+}
+
+fn seconds(ns: u64) -> Value {
+    Value::Real(as_f64(ns) / 1e9)
 }
 
 fn times(it: &Times) -> Value {

@@ -6,7 +6,7 @@ use crate::host::interface::Interface;
 use crate::socket::batch::{BATCH, Outgoing};
 use crate::socket::{Datagram, Options, SocketError};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use toroni_proto::legs::Leg;
 use toroni_proto::wire::Kind;
 
@@ -129,15 +129,34 @@ impl Outbox {
         self.datagrams.push((to, start..self.bytes.len()));
     }
 
-    /// Returns those that the kernel has not taken yet. Frees the memory when there are none.
-    pub(super) fn waiting(&mut self) -> Option<Vec<Outgoing<'_>>> {
+    /// Returns those that the kernel has not taken yet, as many as leave at once. Frees the memory when there are none.
+    pub(super) fn waiting(&mut self) -> Option<Waiting<'_>> {
         if self.sent >= self.datagrams.len() {
             self.datagrams.clear();
             self.bytes.clear();
             self.sent = 0;
             return None;
         }
-        let waiting = self.datagrams.iter().skip(self.sent).take(BATCH);
-        Some(waiting.map(|(to, at)| Outgoing { to: *to, bytes: &self.bytes[at.clone()] }).collect())
+        let none = Outgoing { to: (Ipv4Addr::UNSPECIFIED, 0).into(), bytes: &[] };
+        let mut waiting = Waiting { datagrams: [none; BATCH], count: 0 };
+        for ((to, at), place) in self.datagrams[self.sent..].iter().zip(&mut waiting.datagrams) {
+            *place = Outgoing { to: *to, bytes: &self.bytes[at.clone()] };
+            waiting.count += 1;
+        }
+        Some(waiting)
+    }
+}
+
+/// Some datagrams of an outbox, in order.
+pub(super) struct Waiting<'a> {
+    datagrams: [Outgoing<'a>; BATCH],
+    count: usize,
+}
+
+impl<'a> Deref for Waiting<'a> {
+    type Target = [Outgoing<'a>];
+
+    fn deref(&self) -> &Self::Target {
+        &self.datagrams[..self.count]
     }
 }

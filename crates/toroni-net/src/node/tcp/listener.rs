@@ -14,7 +14,7 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 use toroni::{Bus, FileError, Policy, ReceiveError};
 use toroni_proto::batcher::Now;
-use toroni_proto::bounded::server::{self, ClientId, Identity, Server};
+use toroni_proto::bounded::server::{self, ClientId, Identity, Server, Waiting};
 use toroni_proto::budget::Budget;
 use toroni_proto::config::tcp::Pace;
 use toroni_proto::id::Series;
@@ -123,6 +123,14 @@ impl Listener {
     #[must_use]
     pub fn clients(&self) -> usize {
         self.peers.len()
+    }
+
+    /// Returns what waits for each client that has said who it is: its name, its address, and that.
+    pub fn queues(&self) -> impl Iterator<Item = (&str, SocketAddr, Waiting)> {
+        self.server.queues().filter_map(|(client, waiting)| {
+            let peer = self.peers.get(&client)?;
+            Some((peer.name.as_str(), peer.address, waiting))
+        })
     }
 
     /// Returns how many messages of the whole bus were overwritten before they were read.

@@ -59,7 +59,7 @@ fn who_sends_a_stream_and_what_is_missing_of_it_can_be_seen() {
     assert_eq!(names, ["line-3"]);
     let _missing = source.publish(1, 41, 5);
     sink.hears_all(2, &source.publish(2, 42, 5));
-    let backlogs: Vec<(usize, usize)> =
-        sink.arrivals.backlogs().map(|(.., held, gaps)| (held, gaps)).collect();
-    assert_eq!(backlogs, [(1, 1)]);
+    sink.hears_all(3, &source.publish(3, 43, 5));
+    let backlogs: Vec<Backlog> = sink.arrivals.backlogs().map(|(.., backlog)| backlog).collect();
+    assert_eq!(backlogs, [Backlog { held: 2, held_since: Some(now(2).monotonic), open_gaps: 1 }]);
 }

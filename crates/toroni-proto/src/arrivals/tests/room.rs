@@ -154,6 +154,11 @@ fn what_neither_inbox_nor_buffers_can_hold_is_reported_at_its_place() {
     for number in 41..200 {
         sink.hears(number - 40, &source.publish(number - 40, number, 5));
     }
+    let (_, stream, backlog) = sink.arrivals.backlogs().next().unwrap();
+    let (.., counters) = sink.arrivals.counters().find(|it| it.1 == stream).unwrap();
+    assert_eq!((backlog.held, backlog.held_since), (93, Some(now(1).monotonic)));
+    assert_eq!(counters.dropped + sink.arrivals.dropped().0, 159 - 93);
+    assert!(counters.dropped > 0, "{counters:?}");
     sink.sent(160);
     for ms in (161..1_000).step_by(7) {
         assert_eq!(sink.given(ms), [""; 0]);

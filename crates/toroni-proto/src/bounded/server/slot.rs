@@ -121,6 +121,7 @@ impl Slot {
         (self.sent, self.received) = (0, 0);
         self.incoming.clear();
         self.known.iter_mut().for_each(Known::clear);
+        self.queue.restart();
         self.next_member = None;
         (self.bye, self.beat) = (false, false);
         self.opened = now;

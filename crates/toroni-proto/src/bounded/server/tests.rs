@@ -205,7 +205,12 @@ fn a_late_client_is_told_what_it_missed_and_no_frame_is_older_than_the_bound() {
     for ms in [0, 100, 200, 300] {
         bench.publish(ms, 0, 0, 5).unwrap();
     }
+    let queue = |bench: &Bench| bench.server.queues().map(|(_, it)| it).collect::<Vec<_>>();
+    let [waiting] = queue(&bench)[..] else { panic!("one client") };
+    assert_eq!((waiting.since, waiting.left_out), (Some(at(0).monotonic), 0));
+    assert!(waiting.bytes > 4 * 5);
     bench.exchange(&mut peer, 360);
+    assert_eq!(queue(&bench), [Waiting { bytes: 0, since: None, left_out: 2 }]);
     assert_eq!(peer.got(), ["0: 2 Exact Budget below 102", "0 is a/b", "0:102 5", "0:103 5"]);
     assert!(bench.server.counters().waited_max_ns <= 250 * MILLISECOND);
     assert_eq!(bench.server.counters().left_out, 2);

@@ -76,7 +76,7 @@ fn what_is_required_and_missing() {
     assert_of_send(
         "",
         &[
-            "4:1: error: [[send]] 1: data_rate: is missing: set what the network and the receivers can carry",
+            "4:1: error: [[send]] 1: data_rate: is missing: only people know what the group and the network can bear",
         ],
     );
     assert_of_send(
