@@ -424,12 +424,17 @@ impl Following {
         let Some(live) = self.live.clone() else { return Ok(Ask::AndWait) };
         // Only a member says what was before the first event.
         let Some(own) = self.chain else { return Ok(Ask::AndWait) };
+        let mut is_first = true;
         while !self.ends() {
-            // What is late, or came before, gives no more patience.
+            // What is late, or came before, gives no more patience, however much of it there is.
+            let ask = if self.is_live { Ask::Now } else { Ask::AndWait };
             let patience = if self.is_live { WAIT } else { Duration::ZERO };
-            let Some(events) = live.pop(patience.saturating_sub(self.fresh.elapsed())) else {
-                return Ok(if self.is_live { Ask::Now } else { Ask::AndWait });
-            };
+            let left = patience.saturating_sub(self.fresh.elapsed());
+            if !is_first && self.fresh.elapsed() >= WAIT {
+                return Ok(ask);
+            }
+            is_first = false;
+            let Some(events) = live.pop(left) else { return Ok(ask) };
             if events.before().series < own.series || events.end() < own.next {
                 continue;
             }

@@ -85,7 +85,7 @@ fn events_of_before_keep_no_follower_from_asking() {
         scope.spawn(move || {
             while !ends.load(Ordering::Relaxed) {
                 again.iter().for_each(|events| live.push(events.clone()));
-                std::thread::sleep(Duration::from_millis(5));
+                std::thread::yield_now();
             }
         });
         wait::until("it takes itself for live", || follower.followed().is_live());
