@@ -25,13 +25,13 @@ use crate::machine::Chain;
 use crate::rpc::{Answer, Events, Fetch, Fetched, InTurn, Request, Target};
 
 /// So many bytes of events are asked for at once.
-const ASK_BYTES: u32 = 512 << 10;
+pub(super) const ASK_BYTES: u32 = 512 << 10;
 /// The same while live events come.
 const LIVE_ASK_BYTES: u32 = 64 << 10;
 /// A member waits so long for the next event before another one is asked.
-const WAIT: Duration = Duration::from_millis(500);
+pub(super) const WAIT: Duration = Duration::from_millis(500);
 /// A member that does not answer for so long counts as silent.
-const ANSWER_TIME: Duration = Duration::from_secs(3);
+pub(super) const ANSWER_TIME: Duration = Duration::from_secs(3);
 /// The same while live events come, which wait meanwhile. It doubles with each question that is not answered.
 const LIVE_ANSWER_TIME: Duration = Duration::from_millis(300);
 /// The pause after a member that could not help.

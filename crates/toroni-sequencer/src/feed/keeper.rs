@@ -22,6 +22,7 @@ use tokio::time::{sleep, timeout};
 use toroni_proto::wire::Keys;
 
 use super::archive::{Applying, Archive};
+use super::follow::{ANSWER_TIME, ASK_BYTES, WAIT};
 use super::states::States;
 use crate::batch::{Batch, BatchError, Builder};
 use crate::entry::{Entry, Payload, Place};
@@ -32,12 +33,6 @@ use crate::rpc::{
     Target, listen,
 };
 
-/// So many bytes of events are asked for at once.
-const ASK_BYTES: u32 = 512 << 10;
-/// A member waits so long for the next event before another one is asked.
-const WAIT: Duration = Duration::from_millis(500);
-/// A member that does not answer for so long is none.
-const ANSWER_TIME: Duration = Duration::from_secs(3);
 /// The pause after a member that could not help, and while the disk is full.
 const AGAIN: Duration = Duration::from_millis(50);
 /// An archive has about so many segments, of these lengths at least and at most.
@@ -399,14 +394,7 @@ impl Keeping {
             match self.log.append([entry.clone()], |_| {}) {
                 Ok(()) => break,
                 Err(LogError::Full(_)) => {
-                    // The oldest segment may be longer than those of today.
-                    let mut gives_up = false;
-                    for segments in [1, 2, 4, 8] {
-                        let less = self.segment_bytes * segments;
-                        gives_up |=
-                            !gives_up && self.give_up(self.log.bytes().saturating_sub(less))?;
-                    }
-                    if !gives_up {
+                    if !self.give_up_a_segment()? {
                         self.is_full.store(true, Ordering::Relaxed);
                         sleep(AGAIN).await;
                     }
@@ -423,6 +411,16 @@ impl Keeping {
             self.give_up(self.capacity_bytes.saturating_sub(self.segment_bytes))?;
         }
         Ok(())
+    }
+
+    /// Gives up at least the oldest segment, which may be longer than those of today. Returns whether it did.
+    fn give_up_a_segment(&self) -> Result<bool, KeeperError> {
+        for segments in [1, 2, 4, 8] {
+            if self.give_up(self.log.bytes().saturating_sub(self.segment_bytes * segments))? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Gives up the oldest events, so that about so many bytes stay. Returns whether it did: not if all that is left would
