@@ -241,8 +241,7 @@ impl fmt::Display for Unsupported {
 
 impl Unsupported {
     /// Returns the setting as findings name it.
-    #[must_use]
-    pub fn setting(&self) -> String {
+    fn setting(&self) -> String {
         let sections = config::schema::sections();
         let section = sections.iter().find(|section| section.name == self.section);
         let header = section.map_or_else(String::new, config::schema::Section::header);
