@@ -93,15 +93,7 @@ pub(super) fn open_here(
 
 /// A node on the host of the calling thread that does nothing yet.
 pub(super) fn settings(number: u8) -> Result<node::Settings, Failure> {
-    Ok(node::Settings {
-        member: member(number)?,
-        send: Vec::new(),
-        receive: Vec::new(),
-        listen: None,
-        connect: Vec::new(),
-        strict_buffers: false,
-        state: None,
-    })
+    Ok(node::Settings::new(member(number)?))
 }
 
 /// The same node, which sends all of its bus to the group, and waits for `required` if its policy says so.

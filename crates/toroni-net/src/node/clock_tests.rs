@@ -65,15 +65,7 @@ impl Pair {
         };
         // Repairs may take as long as a busy machine makes them take, and far less than the clock is set by.
         let config = Config { generation_ns: 20 * SECOND, ..Config::with_rate(400_000_000) };
-        let settings = |name: &str, source| Settings {
-            member: member(name, source),
-            send: Vec::new(),
-            receive: Vec::new(),
-            listen: None,
-            connect: Vec::new(),
-            strict_buffers: false,
-            state: None,
-        };
+        let settings = |name: &str, source| Settings::new(member(name, source));
         let (mut sending, mut receiving) = (settings("a", 1), settings("b", 2));
         let state = State::open(&directory.path().join("state")).unwrap();
         sending.member.session = state.begin_session(crate::now::now().wall).unwrap();

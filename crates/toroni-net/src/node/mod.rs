@@ -84,6 +84,22 @@ pub struct Settings {
     pub state: Option<Arc<State>>,
 }
 
+impl Settings {
+    /// Returns those of a node that sends and receives nothing yet, and keeps no state.
+    #[must_use]
+    pub const fn new(member: Membership) -> Self {
+        Self {
+            member,
+            send: Vec::new(),
+            receive: Vec::new(),
+            listen: None,
+            connect: Vec::new(),
+            strict_buffers: false,
+            state: None,
+        }
+    }
+}
+
 /// A stream that a node sends.
 #[derive(Clone, Debug)]
 pub struct Send {

@@ -34,15 +34,7 @@ fn sending(config: &Config, state: &Arc<State>) -> Settings {
         is_gating: false,
         required: Vec::new(),
     };
-    Settings {
-        member,
-        send: vec![send],
-        receive: Vec::new(),
-        listen: None,
-        connect: Vec::new(),
-        strict_buffers: false,
-        state: Some(Arc::clone(state)),
-    }
+    Settings { send: vec![send], state: Some(Arc::clone(state)), ..Settings::new(member) }
 }
 
 fn selection() -> outlet::Selection {

@@ -152,9 +152,7 @@ pub(crate) fn settings(interfaces: &[&str], name: &str, source: u32) -> Settings
         sockets: Options { ttl: 1, is_looped: true, ..Options::default() },
         claim: None,
     };
-    let (send, receive, connect) = (Vec::new(), Vec::new(), Vec::new());
-    let (listen, strict_buffers, state) = (None, false, None);
-    Settings { member, send, receive, listen, connect, strict_buffers, state }
+    Settings::new(member)
 }
 
 pub(crate) fn sending(settings: Settings, group: SocketAddr, config: &Config) -> Settings {
