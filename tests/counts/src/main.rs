@@ -5,12 +5,14 @@
 //!   toroni-counts run NAME      runs one path and prints how many messages were counted
 //! ```
 //!
-//! `paths.rs` has the table of paths of the bus, and the crate `toroni-machines` those of the network protocol. This crate does not know how instructions are counted. It only runs the counted
-//! part, and nothing else, inside the function `toroni_counted`, where callgrind starts and stops.
+//! `paths.rs` has the table of paths of the bus, `echo.rs` those of the proactor, and the crate `toroni-machines` those of
+//! the network protocol. This crate does not know how instructions are counted. It only runs the counted part, and nothing
+//! else, inside the function `toroni_counted`, where callgrind starts and stops.
 //!
 //! There is one process and one thread, because another one would make the counts differ. Nothing but what is counted is
 //! compiled in, so that the libraries are compiled as their users compile them.
 
+mod echo;
 mod fixture;
 mod machines;
 mod paths;
@@ -31,7 +33,9 @@ fn main() -> ExitCode {
     let outcome = match words[..] {
         ["list"] => {
             let machines = toroni_machines::ROWS.iter().map(|row| row.name);
-            PATHS.iter().map(|path| path.name).chain(machines).for_each(|name| println!("{name}"));
+            let echoes = echo::PATHS.iter().map(|path| path.name);
+            let names = PATHS.iter().map(|path| path.name).chain(machines).chain(echoes);
+            names.for_each(|name| println!("{name}"));
             Ok(())
         }
         ["run", name] => run(name),
@@ -49,10 +53,12 @@ fn main() -> ExitCode {
 fn run(name: &str) -> Result<(), Box<dyn Error>> {
     let path = PATHS.iter().find(|path| path.name == name);
     let row = toroni_machines::ROWS.iter().find(|row| row.name == name);
-    let counted = match (path, row) {
-        (Some(path), _) => (path.run)(&mut Fixture::new()?, ROUNDS)?,
-        (None, Some(row)) => machines::run(row, ROUNDS),
-        (None, None) => return Err(format!("no path is called {name}: see `list`").into()),
+    let echo = echo::PATHS.iter().find(|path| path.name == name);
+    let counted = match (path, row, echo) {
+        (Some(path), _, _) => (path.run)(&mut Fixture::new()?, ROUNDS)?,
+        (None, Some(row), _) => machines::run(row, ROUNDS),
+        (None, None, Some(path)) => echo::run(path, ROUNDS)?,
+        (None, None, None) => return Err(format!("no path is called {name}: see `list`").into()),
     };
     println!("{counted}");
     Ok(())
