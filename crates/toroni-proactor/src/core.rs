@@ -42,7 +42,7 @@ impl Core {
     pub(crate) fn new(pool: Pool, processors: Vec<Processor>, group: Arc<Group>) -> Self {
         Self {
             pool,
-            dispatcher: Dispatcher::new(),
+            dispatcher: Dispatcher::new(group.shards()),
             processors,
             phase: Phase::Running,
             group,

@@ -6,7 +6,7 @@ use crate::dispatcher::local_run::{self, Offer};
 use crate::dispatcher::{After, Notify};
 use crate::error::{OperationError, SetupError, StartError};
 use crate::fork::Generation;
-use crate::hook::{Point, point};
+use crate::hook::{Point, mutant, point};
 use crate::lock::Locked;
 use crate::operation::{Completion, Descriptor, Id, OperationKind, Outcome, Request};
 use crate::part::{Part, Route};
@@ -121,7 +121,8 @@ impl Inner {
         point(Point::BeforeStart);
         let is_alone = request.is_idle() && !request.has_result();
         let is_collected = outcome.is_some() || (waits_its_turn && request.is_watched());
-        let mut offer = Offer { processor: which, request, completion, outcome };
+        let attempt = self.routes[which].attempt;
+        let mut offer = Offer { processor: which, request, completion, outcome, attempt };
         if is_in_handler && is_alone && is_collected && self.routes[which].collects {
             offer = match local_run::collect(offer) {
                 ControlFlow::Break(key) => return Ok(Id { shard, key }),
@@ -244,7 +245,15 @@ impl Inner {
 
     /// Cancels one operation or timer. Returns whether it was asked to end.
     pub(crate) fn cancel(&self, Id { shard, key }: Id) -> bool {
-        self.generation.is_current() && self.lock_settled(shard).cancel_one(key)
+        if !self.generation.is_current() {
+            return false;
+        }
+        let mut core = self.shards.lock(shard);
+        // No thread keeps timers. Many programs set one for each operation, and cancel it.
+        if !core.is_timer(key) || mutant("timers_end_runs") {
+            core.end_local_runs();
+        }
+        core.cancel_one(key)
     }
 
     /// Cancels all operations of a descriptor. Returns their number.

@@ -2,8 +2,9 @@
 
 use crate::config::{Config, Effective, ProcessorType, create_engine};
 use crate::core::Core;
+use crate::dispatcher::local_run::Attempt;
 use crate::error::SetupError;
-use crate::operation::{OperationMask, Outcome, Pool, Request};
+use crate::operation::{OperationMask, Pool, Request};
 use crate::processor::{Limit, Processor, Slots};
 use crate::shards::Group;
 use std::sync::Arc;
@@ -11,7 +12,8 @@ use std::sync::Arc;
 /// What one processor supports, and which part of it needs no lock.
 pub(crate) struct Route {
     pub(crate) effective: OperationMask,
-    pub(crate) eager: Option<fn(&mut Request) -> Option<Outcome>>,
+    pub(crate) eager: Option<Attempt>,
+    pub(crate) attempt: Attempt,
     pub(crate) speculates: fn(&Request) -> bool,
     /// Whether threads may collect starts in their local runs.
     pub(crate) collects: bool,
@@ -39,6 +41,7 @@ impl Part {
             routes.push(Route {
                 effective: chosen.operations,
                 eager: engine.provider.eager(),
+                attempt: engine.provider.attempt(),
                 speculates: engine.provider.speculates(),
                 collects: engine.provider.can_start_in_any_thread() && !is_dedicated,
             });

@@ -531,6 +531,24 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: &[Proactor("the_run_of_a_handler_that_blocks_is_ended_at_the_second_check")],
     },
     Mutant {
+        name: "what_is_kept_stays",
+        mistake: "the end of a local run leaves what its thread has kept for its turn",
+        noticed_by: &[
+            Proactor("a_second_thread_does_what_a_thread_that_blocks_has_kept"),
+            Proactor("what_a_thread_keeps_is_outstanding_and_can_be_cancelled"),
+        ],
+    },
+    Mutant {
+        name: "runs_are_not_shared",
+        mistake: "a thread with nothing to do leaves to another one what that has kept",
+        noticed_by: &[Proactor("what_a_thread_keeps_is_shared_unless_all_cores_are_busy")],
+    },
+    Mutant {
+        name: "timers_end_runs",
+        mistake: "cancelling a timer ends the local runs of all threads",
+        noticed_by: &[Proactor("cancelling_a_timer_ends_no_run")],
+    },
+    Mutant {
         name: "collected_start_unseen",
         mistake: "a start of another thread does not see that a handler has started an operation before it",
         noticed_by: &[Proactor("a_read_of_another_thread_does_not_overtake_a_collected_one")],

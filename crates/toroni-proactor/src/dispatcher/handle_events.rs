@@ -23,18 +23,20 @@ pub(crate) struct Visit<'a> {
     /// The thread returns when another thread sets this and wakes everybody.
     until: Option<&'a AtomicBool>,
     lookout: Lookout,
+    /// The number of handlers called so far.
+    pub(crate) handled: usize,
 }
 
 impl<'a> Visit<'a> {
     pub(crate) fn new(timeout: Option<Duration>, until: Option<&'a AtomicBool>) -> Self {
-        Self { end: End { timeout, at: None }, until, lookout: Lookout::default() }
+        Self { end: End { timeout, at: None }, until, lookout: Lookout::default(), handled: 0 }
     }
 }
 
 /// Why a thread is done with its shard.
 pub(crate) enum Served {
     /// It has called handlers.
-    Handled(usize),
+    Handled,
     /// The timeout has expired.
     TimedOut,
     /// The proactor is stopped, or the thread is wanted back.
@@ -68,6 +70,7 @@ impl Locked<'_> {
     /// Handles events of this shard until at least one handler was called, or the visit ends otherwise.
     pub(crate) fn serve_visit(&mut self, visit: &mut Visit<'_>) -> Served {
         let lent = self.enter();
+        self.dispatcher.policy.note_return();
         let served = self.serve(visit, lent.run());
         self.end_lookout(&mut visit.lookout);
         self.leave(lent.run());
@@ -84,6 +87,7 @@ impl Locked<'_> {
             // Step 1.
             self.expire_timers();
             if self.is_superfluous()
+                && visit.handled == 0
                 && let Wait::Until(deadline) = visit.end.wait()
             {
                 match self.look_around(&mut visit.lookout) {
@@ -105,11 +109,23 @@ impl Locked<'_> {
                 self.end_lookout(&mut visit.lookout);
             }
             let handled = self.process_completed(has_checked, until, run);
-            if handled > 0 {
-                return Served::Handled(handled);
+            visit.handled += handled;
+            // What this thread keeps costs less as long as it stays.
+            let stays = visit.handled < self.dispatcher.policy.results_in_visit()
+                && run.is_some_and(|run| self.kept_in(run) > 0);
+            if handled > 0 && stays && !self.leaves(until) {
+                has_checked = false;
+                continue;
+            }
+            if visit.handled > 0 {
+                return Served::Handled;
             }
             if !self.dispatches() {
                 return Served::Over;
+            }
+            // A single operation that this thread kept: the engine is checked first.
+            if let Some(run) = run {
+                self.end_local_run(run);
             }
             // What was attempted and has to wait again may have become ready meanwhile.
             if self.has_completed() {
@@ -126,10 +142,11 @@ impl Locked<'_> {
                 if let Some(shard) = self.look_at_work() {
                     return Served::Elsewhere(Advice::Help(shard));
                 }
-                let handled = self.process_completed(true, until, run);
-                return if handled > 0 { Served::Handled(handled) } else { Served::TimedOut };
+                visit.handled += self.process_completed(true, until, run);
+                return if visit.handled > 0 { Served::Handled } else { Served::TimedOut };
             };
-            if !self.has_work() {
+            let others = self.dispatcher.handlers - 1;
+            if !self.has_work() && !self.take_share(others) {
                 match self.look_around(&mut visit.lookout) {
                     Advice::Wait(look) => deadline = look.into_iter().chain(deadline).min(),
                     Advice::Again => continue,
@@ -164,26 +181,39 @@ impl Locked<'_> {
         let mut handled = 0;
         while !self.dispatcher.is_check_due() {
             let core = &mut **self;
-            let Some(index) = core.pop_completed(has_checked) else { break };
-            let sample = core.dispatcher.policy.sample();
+            let kept = run.map_or(0, |run| core.kept_in(run));
+            let taken = core.pop_completed(has_checked, kept);
+            if taken.is_none() && kept < 2 {
+                break;
+            }
             let open = run.filter(|run| core.open_local_run(run));
+            if taken.is_none() && open.is_none() {
+                // What was kept is in the list now.
+                continue;
+            }
+            let sample = core.dispatcher.policy.sample();
             let mut round = Round::new(open, until, sample);
-            let called = self.take_turn(index, &mut round);
-            self.end_round(&round);
+            let called = match taken {
+                Some(index) => self.take_turn(index, &mut round),
+                None => Some(self.take_turn_of_kept(&mut round)),
+            };
+            self.end_round(&round, taken.is_some());
+            handled += round.handled();
             let Some(result) = called else {
                 if !self.dispatches() {
                     break;
                 }
                 continue;
             };
-            self.close_later(index);
-            self.pool.destroy(index);
+            if let Some(index) = taken {
+                self.close_later(index);
+                self.pool.destroy(index);
+            }
             self.stop_if_finished();
             if let Err(panic) = result {
                 self.leave(run);
                 panic.resume();
             }
-            handled += round.handled();
             // New operations may be finished by now.
             has_checked = false;
             if self.leaves(until) {
@@ -191,6 +221,12 @@ impl Locked<'_> {
             }
         }
         handled
+    }
+
+    /// Attempts what this thread keeps, and calls the handlers of what is over.
+    fn take_turn_of_kept(&mut self, round: &mut Round<'_>) -> Result<(), Panic> {
+        self.hand_over();
+        self.dispatch(|| round.run_kept())
     }
 
     /// Attempts an operation if it is READY, and calls its handler if it is over. Returns `None` if the handler
@@ -216,18 +252,18 @@ impl Locked<'_> {
     /// Prepares this thread's return to its owner; or, if that is a handler, to where the thread is counted.
     pub(crate) fn leave(&mut self, run: Option<&LocalRun>) {
         self.return_local_run(run);
-        let staying = self.dispatcher.handlers - 1;
+        let leaving = usize::from(!self.dispatcher.policy.threads_return());
+        let staying = self.dispatcher.handlers - leaving;
         self.hand_over_to(staying);
         if !self.is_in_handler() {
             self.dispatcher.handlers -= 1;
         }
     }
 
-    /// Ends a round, at whose beginning this thread took a result.
-    fn end_round(&mut self, round: &Round<'_>) {
-        let more = round.handled().saturating_sub(1);
+    /// Ends a round. `has_taken`: at its beginning this thread took a result from the list, and counted it.
+    fn end_round(&mut self, round: &Round<'_>, has_taken: bool) {
         if let Some(run) = round.local_run() {
-            self.close_local_run(run, more);
+            self.end_local_round(run, round.handled(), has_taken);
         }
         if let Some(sample) = round.sample()
             && round.handled() > 0
@@ -314,6 +350,11 @@ impl Locked<'_> {
             let may_wait_on = tick.is_some() && tick == until && gets_on && others_run;
             if may_wait_on {
                 self.end_blocked_local_runs();
+                let others = self.dispatcher.handlers;
+                if self.take_share(others) {
+                    self.stop_checking(tick);
+                    break;
+                }
             }
             let is_over = self.dispatcher.woken > 0 || self.leaves(flag);
             if !may_wait_on || is_over {

@@ -2,16 +2,19 @@
 //!
 //! The thread of a handler mostly continues with what the handler has started. So if an operation is finished
 //! as it is started, the thread keeps the result, and calls its handler next. If an operation waits for its turn
-//! to be attempted, the thread keeps the start until it takes the lock anyway. Neither needs the lock, nor does a
-//! result need an entry of the pool. The paper has no such runs: there, each start takes the lock.
+//! to be attempted, the thread keeps the start, attempts it in its turn, and calls its handler. None of that needs
+//! the lock or an entry of the pool. Only an attempt that finds nothing is passed on to the processor, when the thread
+//! takes the lock anyway. The paper has no such runs: there, each start takes the lock.
 //!
 //! A handler may block. So a run is *open*, which means that it collects, only while a waiting thread checks
 //! whether the others make progress, or while there is no other thread. The thread that checks ends the runs of
 //! handlers that have not returned in the meantime, and so does each caller that must see everything: a
-//! cancellation, a stop, a second thread. To end a run is to move what it has collected to the lists of
+//! cancellation, a stop, a second thread, and a thread that has nothing to do while a run keeps more than its thread
+//! will finish soon. To end a run is to move what it has collected to the lists of
 //! the dispatcher and of the processors. From then on its handler's starts take the lock.
 //!
-//! The lock of a run is taken after the proactor's lock, or without it.
+//! The lock of a run is taken after the proactor's lock, or without it. A thread holds it while it attempts what it
+//! has kept, which never waits. So nobody else finds an operation that is in neither list.
 
 use super::OVERTAKERS;
 use crate::core::{Core, Phase};
@@ -23,8 +26,11 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+/// After this number of rounds in a row, a thread works alone.
+const ROUNDS_ALONE: u32 = 16;
+
 /// The number of keys that a run has for its starts. Further starts take the lock.
-const KEYS: usize = 4;
+const KEYS: usize = 32;
 
 thread_local! {
     /// The run of the innermost `handle_events` of this thread.
@@ -40,12 +46,21 @@ pub(crate) struct LocalRun {
 #[derive(Default)]
 struct Collected {
     is_open: bool,
-    /// How many more results may go ahead of those of other threads.
+    /// How many more handlers this thread may call before it takes the lock.
     room: usize,
     results: VecDeque<Finished>,
-    starts: Vec<Begun>,
+    /// Operations that wait for their turn to be attempted. Results of the dispatcher come first.
+    starts: VecDeque<Begun>,
+    /// Whether it is their turn.
+    may_attempt: bool,
+    /// Operations that were attempted in vain.
+    blocked: Vec<Begun>,
+    /// The number of attempts in vain that the dispatcher has not been told.
+    in_vain: usize,
     /// Keys for starts, so that they can be cancelled.
     keys: Vec<Key>,
+    /// Keys of operations that are over.
+    spent: Vec<Key>,
     /// The number of results collected since the beginning.
     serial: u32,
     /// The operation that this thread has attempted and whose handler it calls, if its processor has not been
@@ -73,7 +88,11 @@ pub(crate) struct Offer {
     pub(crate) completion: Box<dyn Completion>,
     /// The outcome, if it is over; otherwise it waits for its turn to be attempted.
     pub(crate) outcome: Option<Outcome>,
+    pub(crate) attempt: Attempt,
 }
+
+/// [`Provider::attempt`](crate::provider::Provider::attempt).
+pub(crate) type Attempt = fn(&mut Request) -> Option<Outcome>;
 
 /// Collects a start of this thread's handler. Continues with the offer if the start has to take the lock.
 pub(crate) fn collect(offer: Offer) -> ControlFlow<Key, Offer> {
@@ -104,7 +123,7 @@ impl LocalRun {
             if !mutant("collected_start_unseen") {
                 offer.request.on().changed_in_run(kind, State::Initialized, State::Deferred);
             }
-            collected.starts.push(Begun { key, offer });
+            collected.starts.push_back(Begun { key, offer });
             return ControlFlow::Break(key);
         };
         if collected.room == 0 {
@@ -132,10 +151,39 @@ impl LocalRun {
         collected.is_open
     }
 
-    /// Takes the next result. There is none if the run was ended.
+    /// Takes the next result. If there is none, attempts what waits for its turn. There is nothing if the run was ended.
     pub(crate) fn next_result(&self) -> Option<(Box<dyn Completion>, Done)> {
-        let Finished { completion, done, .. } = self.collected().results.pop_front()?;
-        leaves_results(&done);
+        let mut collected = self.collected();
+        if let Some(Finished { completion, done, .. }) = collected.results.pop_front() {
+            leaves_results(&done);
+            return Some((completion, done));
+        }
+        // The engine is checked before a single one, which goes to the list for that. And what a handler continues with
+        // needs room, too.
+        while collected.may_attempt && collected.room > 1 && collected.starts.len() > 1 {
+            collected.room -= 1;
+            let over = collected.attempt_first();
+            if over.is_some() {
+                return over;
+            }
+        }
+        None
+    }
+}
+
+impl Collected {
+    /// Attempts the operation whose turn it is.
+    fn attempt_first(&mut self) -> Option<(Box<dyn Completion>, Done)> {
+        let Begun { key, mut offer } = self.starts.pop_front()?;
+        let Some(outcome) = (offer.attempt)(&mut offer.request) else {
+            self.in_vain += 1;
+            self.blocked.push(Begun { key, offer });
+            return None;
+        };
+        self.spent.push(key);
+        let Offer { mut request, completion, .. } = offer;
+        request.on().changed_in_run(request.kind, State::Deferred, State::Completed);
+        let done = Done { kind: request.kind, descriptor: request.descriptor.take(), outcome };
         Some((completion, done))
     }
 }
@@ -149,13 +197,27 @@ fn leaves_results(done: &Done) {
 
 /// The local runs of all threads.
 #[derive(Default)]
-pub(crate) struct LocalRuns(Vec<Slot>);
+pub(crate) struct LocalRuns {
+    slots: Vec<Slot>,
+    /// The number of the run of the last round, and how many rounds in a row were of the same.
+    last: usize,
+    in_a_row: u32,
+}
+
+impl LocalRuns {
+    fn note_round(&mut self, number: usize) {
+        self.in_a_row = if self.last == number { self.in_a_row.saturating_add(1) } else { 0 };
+        self.last = number;
+    }
+}
 
 struct Slot {
     run: Arc<LocalRun>,
     /// A thread in `handle_events` has it.
     is_used: bool,
     is_open: bool,
+    /// The number of operations that it keeps for their turn, after its last round.
+    kept: usize,
     /// How often it was opened, and that number at the last check.
     opened: u64,
     checked: u64,
@@ -183,11 +245,11 @@ impl Drop for Lent {
 impl Core {
     /// Lends a thread that begins to handle events its local run.
     pub(crate) fn lend_local_run(&mut self) -> Lent {
-        let runs = &mut self.dispatcher.local_runs.0;
+        let runs = &mut self.dispatcher.local_runs.slots;
         let number = runs.iter().position(|slot| !slot.is_used).unwrap_or(runs.len());
         if number == runs.len() {
             let run = LocalRun::new(number);
-            runs.push(Slot { run, is_used: true, is_open: false, opened: 0, checked: 0 });
+            runs.push(Slot { run, is_used: true, is_open: false, kept: 0, opened: 0, checked: 0 });
         }
         runs[number].is_used = true;
         let run = Arc::clone(&runs[number].run);
@@ -202,40 +264,88 @@ impl Core {
     /// Ends [`Core::lend_local_run`].
     pub(crate) fn return_local_run(&mut self, run: Option<&LocalRun>) {
         if let Some(run) = run {
-            self.dispatcher.local_runs.0[run.number].is_used = false;
+            self.end_local_run(run);
+            self.dispatcher.local_runs.slots[run.number].is_used = false;
         }
     }
 
-    /// Opens this thread's run for the handler that it is about to call. Returns whether it is open.
+    /// Opens this thread's run for the handlers that it is about to call. Returns whether it is open.
     pub(crate) fn open_local_run(&mut self, run: &LocalRun) -> bool {
         let dispatcher = &self.dispatcher;
         let is_alone = dispatcher.threads() == 1;
         let is_checked =
             (is_alone && self.is_looked_at()) || self.suffices(self.dispatcher.handlers);
-        let dispatcher = &self.dispatcher;
-        if !is_checked || dispatcher.policy.handlers_sleep() || self.phase != Phase::Running {
+        if !is_checked || self.dispatcher.policy.handlers_sleep() || self.phase != Phase::Running {
+            self.end_local_run(run);
             return false;
         }
-        let until_check = dispatcher.policy.results_before_check() - 1;
-        let room = until_check.saturating_sub(dispatcher.since_lead);
+        self.dispatcher.local_runs.note_round(run.number);
+        let keeps = self.keeps(run);
         let mut collected = run.collected();
+        let dispatcher = &self.dispatcher;
+        let until_check = dispatcher.policy.results_before_check() - 1;
+        let until_check = until_check.saturating_sub(dispatcher.since_lead);
         collected.is_open = true;
-        collected.room = room.min(OVERTAKERS.saturating_sub(dispatcher.overtaken));
+        collected.may_attempt = dispatcher.has_nothing_first() && keeps;
+        collected.room = if collected.may_attempt {
+            // At least an operation, and what its handler starts: a round must not end as it began.
+            let most = dispatcher.policy.results_between_looks().min(OVERTAKERS);
+            until_check.min(most).max(2)
+        } else {
+            until_check.min(OVERTAKERS.saturating_sub(dispatcher.overtaken))
+        };
         while collected.keys.len() < KEYS {
             collected.keys.push(self.pool.reserve());
         }
-        let slot = &mut self.dispatcher.local_runs.0[run.number];
+        let slot = &mut self.dispatcher.local_runs.slots[run.number];
         slot.is_open = true;
         slot.opened += 1;
         true
     }
 
-    /// Ends this thread's run, whose handlers have returned. `more` handlers were called after the first.
-    pub(crate) fn close_local_run(&mut self, run: &LocalRun, more: usize) {
-        self.dispatcher.taken += u64::try_from(more).unwrap_or(0);
-        self.dispatcher.since_lead += more;
-        self.dispatcher.overtaken += more;
-        self.end_local_run(run);
+    /// Ends a round, in which `handled` handlers were called: counts it, and moves what is over, or has to wait, to the
+    /// lists. `has_taken`: the first one was of a result that was taken from a list, and is counted.
+    pub(crate) fn end_local_round(&mut self, run: &LocalRun, handled: usize, has_taken: bool) {
+        let mut collected = run.collected();
+        let tried = handled + std::mem::take(&mut collected.in_vain);
+        let dispatcher = &mut self.dispatcher;
+        if has_taken {
+            dispatcher.overtaken += handled.saturating_sub(1);
+        } else {
+            // No result waits that these went ahead of.
+            dispatcher.overtaken = 0;
+        }
+        let more = tried.saturating_sub(usize::from(has_taken));
+        dispatcher.taken += u64::try_from(more).unwrap_or(0);
+        dispatcher.since_lead += more;
+        self.link(&mut collected);
+        if !self.keeps(run) {
+            self.link_starts(&mut collected);
+        }
+        self.dispatcher.local_runs.slots[run.number].kept = collected.starts.len();
+    }
+
+    /// Returns whether a thread keeps what waits for its turn: it works alone, and not only for a moment. Threads that work
+    /// at the same time take turns with everything, because what one kept would have its turn too early or too late.
+    fn keeps(&self, run: &LocalRun) -> bool {
+        let runs = &self.dispatcher.local_runs;
+        self.dispatcher.handlers == 1 && runs.last == run.number && runs.in_a_row >= ROUNDS_ALONE
+    }
+
+    /// Ends the runs of threads that have more to do than they will finish soon, for a thread that has nothing to do.
+    /// `others` are at work. Returns whether there is something to do now.
+    pub(crate) fn take_share(&mut self, others: usize) -> bool {
+        let dispatcher = &self.dispatcher;
+        let kept: usize = dispatcher.local_runs.slots.iter().map(|slot| slot.kept).sum();
+        if kept < 2
+            || dispatcher.policy.finish_sooner(others, kept)
+            || dispatcher.policy.occupy_all_cores(others)
+            || mutant("runs_are_not_shared")
+        {
+            return false;
+        }
+        self.end_local_runs();
+        self.has_work()
     }
 
     /// Moves what this thread has collected to the lists, and lets it collect on.
@@ -246,9 +356,20 @@ impl Core {
         }
     }
 
+    /// Returns the number of operations that this thread keeps for their turn.
+    pub(crate) fn kept_in(&self, run: &LocalRun) -> usize {
+        self.dispatcher.local_runs.slots[run.number].kept
+    }
+
+    /// Returns the number of operations that all threads keep for their turn.
+    #[cfg(test)]
+    pub(crate) fn kept(&self) -> usize {
+        self.dispatcher.local_runs.slots.iter().map(|slot| slot.kept).sum()
+    }
+
     /// Returns whether a thread collects.
     pub(crate) fn has_open_run(&self) -> bool {
-        self.dispatcher.local_runs.0.iter().any(|slot| slot.is_open)
+        self.dispatcher.local_runs.slots.iter().any(|slot| slot.is_open)
     }
 
     /// Ends the runs of all threads.
@@ -265,8 +386,8 @@ impl Core {
     }
 
     fn end_runs_of(&mut self, chosen: impl Fn(&mut Slot) -> bool) {
-        for number in 0..self.dispatcher.local_runs.0.len() {
-            let slot = &mut self.dispatcher.local_runs.0[number];
+        for number in 0..self.dispatcher.local_runs.slots.len() {
+            let slot = &mut self.dispatcher.local_runs.slots[number];
             if slot.is_open && chosen(slot) {
                 let run = Arc::clone(&slot.run);
                 self.end_local_run(&run);
@@ -274,22 +395,41 @@ impl Core {
         }
     }
 
-    fn end_local_run(&mut self, run: &LocalRun) {
-        self.dispatcher.local_runs.0[run.number].is_open = false;
+    pub(super) fn end_local_run(&mut self, run: &LocalRun) {
+        let slot = &mut self.dispatcher.local_runs.slots[run.number];
+        if !slot.is_open {
+            return;
+        }
+        slot.is_open = false;
+        slot.kept = 0;
         let mut collected = run.collected();
         collected.is_open = false;
         self.link(&mut collected);
+        if !mutant("what_is_kept_stays") {
+            self.link_starts(&mut collected);
+        }
     }
 
+    /// Moves what waits for its turn to the lists.
+    fn link_starts(&mut self, collected: &mut Collected) {
+        for Begun { key, offer } in collected.starts.drain(..) {
+            self.link_start(key, offer);
+        }
+    }
+
+    /// Moves what is over, or has to wait, to the lists.
     fn link(&mut self, collected: &mut Collected) {
         if let Some(index) = collected.attempted.take() {
             self.complete_attempted(index);
         }
-        for Begun { key, offer } in collected.starts.drain(..) {
+        for Begun { key, offer } in collected.blocked.drain(..) {
             self.link_start(key, offer);
         }
         for finished in collected.results.drain(..) {
             self.link_result(finished);
+        }
+        for key in collected.spent.drain(..) {
+            self.pool.give_back(key);
         }
     }
 

@@ -98,7 +98,7 @@ pub(crate) struct Dispatcher {
 }
 
 impl Dispatcher {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(shards: usize) -> Self {
         Self {
             completed: List::new(Membership::Completed),
             after_check: List::new(Membership::AfterCheck),
@@ -113,7 +113,7 @@ impl Dispatcher {
             last_ahead: None,
             overtaken: 0,
             watched: None,
-            policy: WakePolicy::new(),
+            policy: WakePolicy::new(shards),
             local_runs: LocalRuns::default(),
             out: 0,
             is_called: false,
@@ -143,6 +143,11 @@ impl Dispatcher {
     /// Returns the paper's `Number_Active_Threads`.
     fn threads(&self) -> usize {
         self.handlers + self.leaders + self.followers
+    }
+
+    /// Returns whether nothing is to be dispatched or attempted before what threads keep in their local runs.
+    fn has_nothing_first(&self) -> bool {
+        self.completed.is_empty() && self.after_check.is_empty() && self.speculative.is_empty()
     }
 
     /// Takes the number of wake-ups to send now.
@@ -267,9 +272,9 @@ impl Core {
         self.dispatcher.completed.insert(&mut self.pool, None, index);
     }
 
-    /// Takes the next operation to dispatch or attempt. If a speculation is the only one, the engines are
-    /// checked first.
-    fn pop_completed(&mut self, has_checked: bool) -> Option<u32> {
+    /// Takes the next operation to dispatch or attempt. If a speculation is the only one, beside those that this thread
+    /// keeps, the engines are checked first.
+    fn pop_completed(&mut self, has_checked: bool, kept: usize) -> Option<u32> {
         let dispatcher = &mut self.dispatcher;
         let index = if let Some(index) = dispatcher.completed.pop(&mut self.pool) {
             dispatcher.last_ahead = None;
@@ -279,7 +284,7 @@ impl Core {
                 dispatcher.overtaken = 0;
             }
             index
-        } else if dispatcher.speculative.len() > usize::from(!has_checked) {
+        } else if dispatcher.speculative.len() + kept > usize::from(!has_checked) {
             // No result waits that others went ahead of.
             dispatcher.overtaken = 0;
             dispatcher.speculative.pop(&mut self.pool)?

@@ -40,6 +40,19 @@ impl<'a> Round<'a> {
         self.sample.iter_mut().for_each(Sample::begin);
         self.handled = 1;
         completion.complete(done);
+        self.run_on();
+        self.sample.iter_mut().for_each(Sample::end);
+    }
+
+    /// Attempts what waits for its turn in the local run, and calls the handlers of what is over.
+    pub(super) fn run_kept(&mut self) {
+        self.sample.iter_mut().for_each(Sample::begin);
+        self.run_on();
+        self.sample.iter_mut().for_each(Sample::end);
+    }
+
+    /// Calls the handlers of the local run, until there is nothing left for this round.
+    fn run_on(&mut self) {
         let is_over = || self.until.is_some_and(|flag| flag.load(Ordering::Relaxed));
         while let Some(run) = self.run
             && !is_over()
@@ -48,7 +61,6 @@ impl<'a> Round<'a> {
             self.handled += 1;
             completion.complete(done);
         }
-        self.sample.iter_mut().for_each(Sample::end);
     }
 
     pub(super) fn handled(&self) -> usize {

@@ -213,6 +213,7 @@ fn the_run_of_a_handler_that_blocks_is_ended_at_the_second_check() {
         request: Request::new(OperationKind::ReadStream, Arc::clone(&descriptor)),
         completion: Box::new(Held(channel().0, channel().1)),
         outcome: Some(Outcome::of(Ok(1))),
+        attempt: |_| None,
     };
     assert!(local_run::collect(offer()).is_break());
     core.end_blocked_local_runs();
@@ -222,9 +223,77 @@ fn the_run_of_a_handler_that_blocks_is_ended_at_the_second_check() {
     assert!(local_run::collect(offer()).is_continue(), "ended");
     // The descriptor has one result that waits, and then none.
     assert_eq!(descriptor.results(OperationKind::ReadStream), 1);
-    let index = core.pop_completed(true).unwrap();
+    let index = core.pop_completed(true, 0).unwrap();
     drop(core.pool.complete(index));
     assert_eq!(descriptor.results(OperationKind::ReadStream), 0);
+}
+
+/// A thread that works alone keeps what waits for its turn. Another one with nothing to do takes it over.
+#[test]
+fn what_a_thread_keeps_is_shared_unless_all_cores_are_busy() {
+    let mut core = core(&[ProcessorType::Shared]);
+    core.dispatcher.handlers = 1;
+    core.dispatcher.handlers_sleep().store(false, Ordering::Relaxed);
+    let lent = core.lend_local_run();
+    let run = lent.run().unwrap();
+    let pipes: Vec<_> = (0..3).map(|_| std::io::pipe().unwrap()).collect();
+    let collect = |pipe: &std::io::PipeReader| {
+        let reader = pipe.try_clone().unwrap();
+        let descriptor = Arc::new(Descriptor::new(reader.into(), 0).unwrap());
+        let offer = local_run::Offer {
+            processor: 0,
+            request: Request::new(OperationKind::ReadStream, descriptor),
+            completion: Box::new(Held(channel().0, channel().1)),
+            outcome: None,
+            attempt: |_| None,
+        };
+        assert!(local_run::collect(offer).is_break());
+    };
+    for (reader, _) in &pipes[1..] {
+        assert!(core.open_local_run(run));
+        collect(reader);
+        core.end_local_round(run, 1, false);
+    }
+    assert_eq!((core.kept(), core.outstanding()), (0, 2), "it may work alone for a moment only");
+    for _ in 0..20 {
+        assert!(core.open_local_run(run));
+        core.end_local_round(run, 1, false);
+    }
+    while core.pop_completed(true, 0).is_some() {}
+    for (reader, _) in &pipes {
+        assert!(core.open_local_run(run));
+        collect(reader);
+        core.end_local_round(run, 1, false);
+    }
+    assert_eq!((core.kept(), core.has_work()), (3, false));
+    assert!(!core.take_share(usize::MAX), "all cores are busy");
+    assert_eq!((core.kept(), core.has_work()), (3, false));
+    assert!(core.take_share(0));
+    assert_eq!((core.kept(), core.has_work()), (0, true));
+}
+
+/// Threads that return to their owners mostly come back at once. If one does not, and leaves work behind, none is
+/// expected back for a while.
+#[test]
+fn a_thread_that_does_not_come_back_is_not_expected() {
+    let mut core = core(&[ProcessorType::Shared]);
+    let returns = |core: &Core| core.dispatcher.policy.threads_return();
+    (0..1000).for_each(|_| core.dispatcher.policy.note_return());
+    assert!(returns(&core));
+    for (at_work, has_work, is_expected) in [(1, true, true), (0, false, true), (0, true, false)] {
+        // This thread waits, and another one is at work.
+        (core.dispatcher.followers, core.dispatcher.handlers) = (1, 1);
+        core.dispatcher.taken += 1;
+        let tick = core.begin_tick();
+        assert!(tick.is_some());
+        core.dispatcher.handlers = at_work;
+        if has_work && !core.has_work() {
+            post(&mut core, Notify::None);
+        }
+        core.end_tick(tick);
+        assert_eq!(returns(&core), is_expected, "{at_work} at work");
+        while core.pop_completed(true, 0).is_some() {}
+    }
 }
 
 /// The last running thread may leave without waking a follower that checks whether it makes progress.

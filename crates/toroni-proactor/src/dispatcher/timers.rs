@@ -3,7 +3,7 @@
 
 use crate::core::Core;
 use crate::dispatcher::Notify;
-use crate::operation::{Key, Outcome, State};
+use crate::operation::{Key, OperationKind, Outcome, State};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Instant;
@@ -53,6 +53,14 @@ impl Core {
             // A waiting thread waits again, no longer than until then.
             self.notify();
         }
+    }
+
+    /// Returns whether the key identifies a timer that is not due yet.
+    pub(crate) fn is_timer(&self, key: Key) -> bool {
+        self.pool.get(key).is_some_and(|operation| {
+            operation.state() == State::Initialized
+                && operation.request.kind == OperationKind::Timer
+        })
     }
 
     /// Cancels a timer that is not due yet; its handler reports that.

@@ -314,6 +314,7 @@ impl Shards {
 impl Group {
     pub(crate) fn new(shards: usize) -> Self {
         Self {
+            shards,
             is_only: shards <= 1,
             ticking: AtomicBool::new(false),
             waiting: 0.into(),
@@ -333,6 +334,10 @@ impl Group {
                 .ticked_ns
                 .compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed)
                 .is_ok()
+    }
+
+    pub(crate) fn shards(&self) -> usize {
+        self.shards
     }
 
     pub(crate) fn is_only(&self) -> bool {

@@ -40,6 +40,7 @@ pub(crate) struct Shards {
 
 /// What the shards know of each other without their locks.
 pub(crate) struct Group {
+    shards: usize,
     is_only: bool,
     /// A waiting thread looks at all shards every tick.
     ticking: AtomicBool,
@@ -79,22 +80,20 @@ pub(crate) fn handle_events(
     loop {
         let served = shards.lock(present.shard).serve_visit(&mut visit);
         // The lock is open.
-        let handled = match served {
-            Served::Handled(handled) => return handled,
-            Served::Over => return 0,
+        match served {
+            Served::Handled | Served::Over => return visit.handled,
             Served::TimedOut if shards.is_only() => return 0,
             Served::TimedOut => return shards.help_all(present.shard, until),
-            Served::Elsewhere(Advice::Help(shard)) => shards.help(shard, until),
+            Served::Elsewhere(Advice::Help(shard)) => visit.handled += shards.help(shard, until),
             Served::Elsewhere(Advice::Move(shard)) => {
                 drop(present);
                 shards.settle(shard);
                 present = shards.arrive();
-                0
             }
-            Served::Elsewhere(Advice::Wait(_) | Advice::Again) => 0,
-        };
-        if handled > 0 {
-            return handled;
+            Served::Elsewhere(Advice::Wait(_) | Advice::Again) => {}
+        }
+        if visit.handled > 0 {
+            return visit.handled;
         }
     }
 }

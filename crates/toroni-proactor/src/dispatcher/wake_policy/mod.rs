@@ -23,14 +23,26 @@ const WAKE_UP: u64 = 20_000;
 /// Nanoseconds between two checks of the engines by running threads, if handlers take as long as recently.
 const BETWEEN_CHECKS: u64 = 1_000_000;
 
+/// The same between two looks at the results of other threads.
+const BETWEEN_LOOKS: u64 = 250_000;
+
+/// The same until a thread returns to its owner.
+const IN_VISIT: u64 = 1_000_000;
+
 /// The maximum number of results between two checks, however short handlers are.
 const MOST: usize = 64;
 
 /// One handler in this many is measured: an odd number, so that handlers that alternate are measured alike.
 const SAMPLED: u32 = 17;
 
+/// Nanoseconds that a handler takes at least if it sleeps: two changes of threads.
+const SLEEP: u64 = 4_000;
+
 /// A handler that takes this many times the average is not ordinary.
 const OUTLIER: u64 = 4;
+
+/// After this number of returns, a thread that leaves is expected back soon.
+const RETURNS: u32 = 16;
 
 /// A share of 100 %.
 const ALL: u64 = 1 << 10;
@@ -38,6 +50,7 @@ const ALL: u64 = 1 << 10;
 /// What is known of recent handlers, and whether a thread checks.
 #[derive(Debug)]
 pub(super) struct WakePolicy {
+    /// This shard's share of them.
     cores: usize,
     /// Nanoseconds from one result to the next in one thread: a moving average.
     average_ns: u64,
@@ -46,6 +59,8 @@ pub(super) struct WakePolicy {
     /// Whether that share is significant, for threads that do not hold the lock.
     sleep: Arc<AtomicBool>,
     since_sample: u32,
+    /// How many threads in a row have come back soon after they had returned to their owners.
+    returns: u32,
     /// A thread checks.
     ticks: bool,
     /// The dispatcher's `taken` when the last check began. If nothing has been taken since, no thread checks
@@ -56,33 +71,46 @@ pub(super) struct WakePolicy {
 /// A handler that is measured.
 pub(super) struct Sample {
     begun: Instant,
+    /// Whether the handler may have slept: short ones have not, and asking the kernel takes longer than some of them.
+    asks: bool,
     slept: i64,
 }
 
 impl WakePolicy {
     /// Creates a policy that knows nothing of the handlers: they may sleep.
-    pub(super) fn new() -> Self {
+    pub(super) fn new(shards: usize) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
-            cores,
+            cores: (cores / shards).max(1),
             average_ns: 10 * WAKE_UP,
             sleeping: ALL,
             sleep: Arc::new(AtomicBool::new(true)),
             since_sample: 0,
+            returns: 0,
             ticks: false,
             ticked_at: 0,
         }
     }
 
     /// Returns whether this many running threads finish the waiting results before a woken thread would run.
-    fn finish_sooner(&self, at_work: usize, waiting: usize) -> bool {
+    pub(super) fn finish_sooner(&self, at_work: usize, waiting: usize) -> bool {
         let waiting = u64::try_from(waiting.max(1)).unwrap_or(u64::MAX);
         at_work > 0 && self.average_ns.saturating_mul(waiting) < WAKE_UP
     }
 
     /// Returns whether this many running threads keep all cores busy.
-    fn occupy_all_cores(&self, at_work: usize) -> bool {
+    pub(super) fn occupy_all_cores(&self, at_work: usize) -> bool {
         at_work >= self.cores && !self.sleep.load(Ordering::Relaxed)
+    }
+
+    /// Notes that a thread has come.
+    pub(super) fn note_return(&mut self) {
+        self.returns = self.returns.saturating_add(1);
+    }
+
+    /// Returns whether threads that return to their owners mostly come back at once.
+    pub(super) fn threads_return(&self) -> bool {
+        self.returns >= RETURNS
     }
 
     /// Returns the flag that says whether handlers sleep now and then, to be read without the lock.
@@ -101,10 +129,22 @@ impl WakePolicy {
         usize::try_from(BETWEEN_CHECKS / self.average_ns).unwrap_or(MOST).clamp(1, MOST)
     }
 
+    /// Returns how many results to dispatch before the thread looks whether others wait: half as long as a tick at
+    /// most, so that a thread that checks sees progress.
+    pub(super) fn results_between_looks(&self) -> usize {
+        usize::try_from(BETWEEN_LOOKS / self.average_ns).unwrap_or(MOST).clamp(1, MOST)
+    }
+
+    /// Returns how many results to dispatch before a thread returns to its owner.
+    pub(super) fn results_in_visit(&self) -> usize {
+        usize::try_from(IN_VISIT / self.average_ns).unwrap_or(MOST).max(1)
+    }
+
     /// Returns a sample if the result that was just taken is to be measured.
     pub(super) fn sample(&mut self) -> Option<Sample> {
         self.since_sample += 1;
-        (self.since_sample >= SAMPLED).then(|| Sample { begun: Instant::now(), slept: 0 })
+        let asks = self.average_ns >= SLEEP;
+        (self.since_sample >= SAMPLED).then(|| Sample { begun: Instant::now(), asks, slept: 0 })
     }
 
     /// Adds a sample when its handler has returned, and the others that its thread then called without the lock:
@@ -130,12 +170,16 @@ impl WakePolicy {
 impl Sample {
     /// Marks the beginning of the handler.
     pub(super) fn begin(&mut self) {
-        self.slept = -sys::times_slept();
+        if self.asks {
+            self.slept = -sys::times_slept();
+        }
     }
 
     /// Marks the end of the handler.
     pub(super) fn end(&mut self) {
-        self.slept += sys::times_slept();
+        if self.asks {
+            self.slept += sys::times_slept();
+        }
     }
 }
 
@@ -146,7 +190,7 @@ fn average(before: u64, sample: u64) -> u64 {
 
 impl Core {
     /// Returns whether no thread needs to be woken: the running threads, of which `staying` stay, are enough,
-    /// and a thread checks whether they make progress. A thread that leaves mostly comes back at once.
+    /// and a thread checks whether they make progress.
     pub(super) fn suffices(&self, staying: usize) -> bool {
         let policy = &self.dispatcher.policy;
         let at_work = self.dispatcher.handlers;
@@ -201,7 +245,11 @@ impl Core {
 
     /// Called when it is awake again. Returns whether any thread made progress meanwhile.
     pub(super) fn end_tick(&mut self, tick: Option<Instant>) -> bool {
+        let is_left_alone = self.dispatcher.handlers == 0 && self.has_work();
         let policy = &mut self.dispatcher.policy;
+        if tick.is_some() && is_left_alone {
+            policy.returns = 0;
+        }
         policy.ticks &= tick.is_none();
         policy.ticked_at != self.dispatcher.taken
     }

@@ -1,14 +1,14 @@
 use super::*;
 
 fn policy(cores: usize, took: u64, slept: bool) -> WakePolicy {
-    let mut policy = WakePolicy { cores, ..WakePolicy::new() };
+    let mut policy = WakePolicy { cores, ..WakePolicy::new(1) };
     (0..200).for_each(|_| policy.note(took, slept));
     policy
 }
 
 #[test]
 fn a_handler_of_which_nothing_is_known_may_sleep() {
-    let policy = WakePolicy { cores: 2, ..WakePolicy::new() };
+    let policy = WakePolicy { cores: 2, ..WakePolicy::new(1) };
     assert!(!policy.finish_sooner(1, 1));
     assert!(!policy.occupy_all_cores(2));
 }
@@ -50,4 +50,33 @@ fn a_handler_that_sleeps_is_seen() {
     }
     assert!(!policy.occupy_all_cores(2));
     assert!(!policy.finish_sooner(1, 1));
+}
+
+/// Until a few have taken longer.
+#[test]
+fn the_kernel_is_not_asked_whether_a_short_handler_has_slept() {
+    let mut policy = policy(2, SLEEP / 2, false);
+    policy.since_sample = SAMPLED;
+    assert!(!policy.sample().unwrap().asks);
+    (0..4).for_each(|_| policy.note(SLEEP * 10, false));
+    policy.since_sample = SAMPLED;
+    assert!(policy.sample().unwrap().asks);
+}
+
+#[test]
+fn each_shard_has_its_share_of_the_cores() {
+    let cores = std::thread::available_parallelism().unwrap().get();
+    assert_eq!([1, cores, 10 * cores].map(|shards| WakePolicy::new(shards).cores), [cores, 1, 1]);
+}
+
+#[test]
+fn a_thread_looks_at_others_and_returns_by_the_time_that_handlers_take() {
+    let of = |took| {
+        let policy = policy(2, took, false);
+        (policy.results_between_looks(), policy.results_in_visit())
+    };
+    assert_eq!(of(99_000), (2, 10));
+    assert_eq!(of(10_000_000), (1, 1));
+    let (between_looks, in_visit) = of(1000);
+    assert!(between_looks == MOST && in_visit > 900, "{in_visit}");
 }

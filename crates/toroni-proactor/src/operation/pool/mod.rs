@@ -48,6 +48,14 @@ impl Pool {
         self.key(index)
     }
 
+    /// Gives back an entry that was set aside. From now on, its key identifies nothing.
+    pub(crate) fn give_back(&mut self, key: Key) {
+        let operation = &mut self[key.index];
+        debug_assert_eq!(operation.generation, key.generation, "set aside");
+        operation.generation = operation.generation.wrapping_add(1);
+        self.free.push(key.index);
+    }
+
     /// Creates an operation in the entry that was set aside.
     pub(crate) fn create_at(
         &mut self,
@@ -95,9 +103,9 @@ impl Pool {
     }
 
     /// Returns the operation that a key identifies, if it still exists.
-    pub(crate) fn get(&mut self, key: Key) -> Option<&mut Operation> {
-        let chunk = self.chunks.get_mut((key.index >> CHUNK_BITS) as usize)?;
-        let operation = &mut chunk[(key.index & ((1 << CHUNK_BITS) - 1)) as usize];
+    pub(crate) fn get(&self, key: Key) -> Option<&Operation> {
+        let chunk = self.chunks.get((key.index >> CHUNK_BITS) as usize)?;
+        let operation = &chunk[(key.index & ((1 << CHUNK_BITS) - 1)) as usize];
         (operation.generation == key.generation).then_some(operation)
     }
 
@@ -128,7 +136,8 @@ impl Pool {
         let chunk = (0..1 << CHUNK_BITS).map(|_| Operation {
             generation: 0,
             links: [Links::NONE; 2],
-            state: State::Initialized,
+            // As when one is over, so that an entry that is set aside is not taken for a timer.
+            state: State::Completed,
             is_cancelled: false,
             is_internal: false,
             processor: 0,
