@@ -580,6 +580,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ],
     },
     Mutant {
+        name: "few_descriptors_are_dealt_out",
+        mistake: "the first descriptors of a proactor are in different shards, and their threads wake each other",
+        noticed_by: &[Proactor("the_first_descriptors_are_in_one_shard")],
+    },
+    Mutant {
         name: "nobody_helps",
         mistake: "a thread that waits does not see that another shard stands still",
         noticed_by: &[

@@ -42,7 +42,7 @@ impl Handle {
     /// Takes over a descriptor. Sockets become non-blocking, because `accept` and `connect` have no other way
     /// not to wait.
     pub(crate) fn new(inner: &Arc<Inner>, descriptor: OwnedFd) -> Result<Arc<Self>, SetupError> {
-        Self::at_home_in(inner.shards.here(), inner, descriptor)
+        Self::at_home_in(inner.shards.home(), inner, descriptor)
     }
 
     /// The same, in the shard of this one.
@@ -50,7 +50,7 @@ impl Handle {
         Self::at_home_in(self.descriptor.home(), &self.inner, descriptor)
     }
 
-    fn at_home_in(
+    pub(crate) fn at_home_in(
         home: Shard,
         inner: &Arc<Inner>,
         descriptor: OwnedFd,
@@ -72,6 +72,7 @@ impl Handle {
     }
 
     fn with(inner: &Arc<Inner>, descriptor: Descriptor, is_shared: bool) -> Arc<Self> {
+        inner.shards.add_handle();
         Arc::new(Self { inner: Arc::clone(inner), descriptor: Arc::new(descriptor), is_shared })
     }
 
@@ -104,6 +105,7 @@ impl Drop for Handle {
     /// Cancels what is in progress: no handle is left that could want a result. The descriptor is closed
     /// afterwards.
     fn drop(&mut self) {
+        self.inner.shards.remove_handle();
         if !self.descriptor.is_idle(OperationKind::ReadStream)
             || !self.descriptor.is_idle(OperationKind::WriteStream)
         {

@@ -36,6 +36,8 @@ pub(crate) struct Shards {
     arriving: Mutex<()>,
     /// Counts what threads create that serve no shard.
     turns: AtomicUsize,
+    /// The number of handles of descriptors.
+    handles: AtomicUsize,
 }
 
 /// What the shards know of each other without their locks.
@@ -112,6 +114,7 @@ impl Shards {
             settled,
             arriving: Mutex::new(()),
             turns: AtomicUsize::new(0),
+            handles: AtomicUsize::new(0),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Where threads work, and where descriptors are at home.
 
 use super::{Shard, Shards};
+use crate::hook::mutant;
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
@@ -89,6 +90,28 @@ impl Shards {
         let (shards, shard) = PLACE.get();
         let is_known = shards == std::ptr::from_ref(self).addr();
         (is_known && usize::from(shard) < self.locks.len()).then_some(shard)
+    }
+
+    /// Returns the shard for a descriptor that this thread takes over. As long as there are fewer descriptors than threads,
+    /// it is the first one: sessions that may work on each other, and that one thread can serve, need no messages between
+    /// threads.
+    pub(crate) fn home(&self) -> Shard {
+        if self.is_only() {
+            return 0;
+        }
+        let threads = self.settled.iter().map(|threads| threads.load(Ordering::Relaxed));
+        let are_few = self.handles.load(Ordering::Relaxed) < threads.sum();
+        if are_few && !mutant("few_descriptors_are_dealt_out") { 0 } else { self.here() }
+    }
+
+    /// Counts a handle of a descriptor.
+    pub(crate) fn add_handle(&self) {
+        self.handles.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Ends [`Shards::add_handle`].
+    pub(crate) fn remove_handle(&self) {
+        self.handles.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Returns the shard for what this thread creates: its own one. If the thread serves no shard, those in which

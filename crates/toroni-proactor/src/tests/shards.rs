@@ -1,6 +1,7 @@
 //! Several shards: what is promised for a proactor holds over all of them.
 
 use crate::dispatcher::After;
+use crate::io::Handle;
 use crate::operation::{Completion, Done, OperationKind, Request};
 use crate::shards::Shard;
 use crate::tests::common::*;
@@ -68,7 +69,13 @@ fn in_a_handler_of<T: Send + 'static>(
 /// Returns a connection whose home is this shard.
 fn stream_of(proactor: &Proactor, shard: Shard) -> (Stream, TcpStream) {
     proactor.inner().shards.settle(shard);
-    stream_and_peer(proactor)
+    let (peer, socket) = two_sockets();
+    let handle = Handle::at_home_in(shard, proactor.inner(), socket.into()).unwrap();
+    (Stream(handle), peer)
+}
+
+fn home(stream: &Stream) -> Shard {
+    stream.0.request(OperationKind::ReadStream).on().home()
 }
 
 fn outstanding_in(proactor: &Proactor) -> [usize; SHARDS as usize] {
@@ -184,10 +191,11 @@ fn the_effective_number_of_shards_is_reported() {
 #[test]
 fn descriptors_are_dealt_out_among_the_threads() {
     each(|proactor| {
-        let home = |stream: &Stream| stream.0.request(OperationKind::ReadStream).on().home();
         let (before, _peer) = stream_and_peer(proactor);
         assert_eq!(home(&before), 0, "no thread is anywhere");
         let _crew = Crew::new(proactor, 2);
+        // As many descriptors as threads: see below.
+        let (_enough, _peer) = stream_and_peer(proactor);
         let mut homes = [0; SHARDS as usize];
         until(|| {
             let (stream, _) = stream_and_peer(proactor);
@@ -212,11 +220,29 @@ fn descriptors_are_dealt_out_among_the_threads() {
     });
 }
 
+/// Two ends that answer each other would wake each other's threads for each message.
+#[test]
+fn the_first_descriptors_are_in_one_shard() {
+    each(|proactor| {
+        let _crew = Crew::new(proactor, 2);
+        until(|| proactor.inner().shards.present_in()[..2] == [1, 1]);
+        for _ in 0..5 {
+            // In a thread of the third shard.
+            let take_over = || {
+                proactor.handle_events(Some(Duration::ZERO));
+                let streams: Vec<_> = (0..5).map(|_| stream_and_peer(proactor)).collect();
+                streams.iter().map(|(stream, _)| home(stream)).collect::<Vec<Shard>>()
+            };
+            let homes = std::thread::scope(|scope| scope.spawn(take_over).join().unwrap());
+            assert_eq!(homes, [0, 0, 0, 2, 2], "three threads");
+        }
+    });
+}
+
 /// A thread that handles events for a moment has its shard from then on, and what it creates belongs there.
 #[test]
 fn threads_that_come_one_after_another_get_different_shards() {
     each(|proactor| {
-        let home = |stream: &Stream| stream.0.request(OperationKind::ReadStream).on().home();
         for _ in 0..3 {
             std::thread::scope(|scope| {
                 let threads = (0..SHARDS).map(|shard| {
@@ -224,8 +250,10 @@ fn threads_that_come_one_after_another_get_different_shards() {
                     let (end, ends) = channel::<()>();
                     let thread = scope.spawn(move || {
                         proactor.handle_events(Some(Duration::ZERO));
-                        let (stream, _peer) = stream_and_peer(proactor);
-                        tell.send(home(&stream)).unwrap();
+                        let streams: Vec<_> =
+                            (0..=SHARDS).map(|_| stream_and_peer(proactor)).collect();
+                        let last = streams.last().map(|(stream, _)| home(stream));
+                        tell.send(last.unwrap()).unwrap();
                         let _ = ends.recv();
                     });
                     assert_eq!(next(&homes), shard);

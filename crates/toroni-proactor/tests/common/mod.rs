@@ -83,13 +83,19 @@ pub(crate) fn next<T>(receiver: &Receiver<T>) -> T {
 
 /// Returns two ends of a connection: one of the proactor, one of the standard library.
 pub(crate) fn stream_and_peer(proactor: &Proactor) -> (Stream, TcpStream) {
+    let (peer, accepted) = two_sockets();
+    (Stream::new(proactor, accepted).unwrap(), peer)
+}
+
+/// Returns two ends of a connection, neither of them the proactor's.
+pub(crate) fn two_sockets() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind(ANY).unwrap();
     let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     peer.set_nodelay(true).unwrap();
     peer.set_read_timeout(Some(lost())).unwrap();
     let (accepted, _) = listener.accept().unwrap();
     accepted.set_nodelay(true).unwrap();
-    (Stream::new(proactor, accepted).unwrap(), peer)
+    (peer, accepted)
 }
 
 /// Returns two ends of a connection, both of the proactor.
