@@ -120,7 +120,7 @@ impl Inner {
         let descriptor = request.raw();
         point(Point::BeforeStart);
         let is_alone = request.is_idle() && !request.has_result();
-        let is_collected = outcome.is_some() || (waits_its_turn && request.is_watched());
+        let is_collected = outcome.is_some() || (waits_its_turn && request.may_be_kept());
         let attempt = self.routes[which].attempt;
         let mut offer = Offer { processor: which, request, completion, outcome, attempt };
         if is_in_handler && is_alone && is_collected && self.routes[which].collects {

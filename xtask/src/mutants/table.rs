@@ -539,6 +539,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ],
     },
     Mutant {
+        name: "pipes_are_kept",
+        mistake: "a thread attempts reads that may wait for another reader while it holds the lock of its local run",
+        noticed_by: &[Proactor("reads_of_pipes_are_not_kept")],
+    },
+    Mutant {
         name: "runs_are_not_shared",
         mistake: "a thread with nothing to do leaves to another one what that has kept",
         noticed_by: &[Proactor("what_a_thread_keeps_is_shared_unless_all_cores_are_busy")],

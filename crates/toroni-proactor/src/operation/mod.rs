@@ -19,6 +19,7 @@ pub(crate) use pool::Pool;
 pub(crate) use state::State;
 
 use crate::error::OperationError;
+use crate::hook::mutant;
 use crate::shards::Shard;
 use list::Links;
 use rustix::io::Errno;
@@ -156,8 +157,16 @@ impl Request {
         self.descriptor.as_ref().is_some_and(|descriptor| descriptor.results(self.kind) > 0)
     }
 
+    /// Returns whether a thread may keep it for its turn: its attempt cannot wait, whatever other readers do meanwhile,
+    /// and an engine watches its descriptor. Pipes and terminals are ready at one moment and may not be at the next.
+    pub(crate) fn may_be_kept(&self) -> bool {
+        let descriptor = self.descriptor.as_ref();
+        let is_socket = descriptor.is_some_and(|it| it.kind() == DescriptorKind::Socket);
+        (is_socket || mutant("pipes_are_kept")) && self.is_watched()
+    }
+
     /// Returns whether an engine watches its descriptor.
-    pub(crate) fn is_watched(&self) -> bool {
+    fn is_watched(&self) -> bool {
         let descriptor = self.descriptor.as_ref();
         descriptor.is_some_and(|descriptor| descriptor.edges().is_watched(self.kind.is_reading()))
     }

@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -261,6 +261,43 @@ fn what_a_thread_keeps_is_outstanding_and_can_be_cancelled() {
             echoes.cancelled.load(Ordering::Relaxed) == count
         });
         echoes.end();
+    });
+}
+
+/// Passes a byte from one pipe to the other, until none are left, and notes what its thread keeps.
+fn pass_on(pipes: Arc<(Stream, Stream)>, buffer: Vec<u8>, seen: Arc<Mutex<Vec<usize>>>) {
+    let (this, inner) = (Arc::clone(&pipes), Arc::clone(pipes.0.0.inner()));
+    let handler = move |BufResult(result, buffer): BufResult<usize, Vec<u8>>| {
+        assert_eq!(result, Ok(1));
+        seen.lock().unwrap().push(inner.shards.lock(0).kept());
+        if seen.lock().unwrap().len() < 1000 {
+            let next = Arc::clone(&this);
+            let handler = move |BufResult(_, buffer): BufResult<usize, Vec<u8>>| {
+                pass_on(next, buffer, seen);
+            };
+            this.1.write(buffer, handler).unwrap();
+        }
+    };
+    pipes.0.read(buffer, handler).unwrap();
+}
+
+/// Another reader may be faster, and then some reads wait: not with the run's lock held.
+#[test]
+fn reads_of_pipes_are_not_kept() {
+    each_that_keeps(|proactor| {
+        let [one, other] = [(); 2].map(|()| std::io::pipe().unwrap());
+        let stream = |end: OwnedFd| Stream::new(proactor, end).unwrap();
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let (first, second) = (stream(one.0.into()), stream(other.1.into()));
+        let (third, fourth) = (stream(other.0.into()), stream(one.1.into()));
+        fourth.write("x", |_| {}).unwrap();
+        pass_on(Arc::new((first, second)), vec![0; 1], Arc::clone(&seen));
+        pass_on(Arc::new((third, fourth)), vec![0; 1], Arc::clone(&seen));
+        until(|| {
+            proactor.handle_events(Some(Duration::from_millis(1)));
+            seen.lock().unwrap().len() >= 1000
+        });
+        assert_eq!(seen.lock().unwrap().iter().max(), Some(&0));
     });
 }
 
