@@ -55,10 +55,10 @@ impl Core {
         Instant::now() + self.drain_timeout
     }
 
-    /// Returns the number of operations, timers and posts that are not over.
+    /// Returns the number of operations, timers and posts that are not over. One whose handler runs is not over.
     pub(crate) fn outstanding(&self) -> usize {
         // One operation of each processor is the read of its interrupt strategy.
-        self.pool.live() - self.processors.len()
+        self.pool.live() - self.processors.len() + self.dispatcher.in_kept_rounds
     }
 
     /// Takes what is to be done in other shards when this one is open.

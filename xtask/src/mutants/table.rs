@@ -539,6 +539,21 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ],
     },
     Mutant {
+        name: "a_kept_handler_is_not_outstanding",
+        mistake: "a graceful stop is complete while a thread calls a handler of what it has kept",
+        noticed_by: &[Proactor("a_graceful_stop_waits_for_a_handler_of_what_a_thread_has_kept")],
+    },
+    Mutant {
+        name: "posts_overtake_what_is_kept",
+        mistake: "a post that comes after everything that is ready goes ahead of what a thread keeps",
+        noticed_by: &[Proactor("a_post_comes_after_what_a_thread_keeps")],
+    },
+    Mutant {
+        name: "shards_do_not_see_what_is_kept",
+        mistake: "a thread of another shard does not count what a thread keeps as its work",
+        noticed_by: &[Proactor("what_a_thread_keeps_is_shared_unless_all_cores_are_busy")],
+    },
+    Mutant {
         name: "pipes_are_kept",
         mistake: "a thread attempts reads that may wait for another reader while it holds the lock of its local run",
         noticed_by: &[Proactor("reads_of_pipes_are_not_kept")],

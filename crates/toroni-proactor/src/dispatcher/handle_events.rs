@@ -70,7 +70,7 @@ impl Locked<'_> {
     /// Handles events of this shard until at least one handler was called, or the visit ends otherwise.
     pub(crate) fn serve_visit(&mut self, visit: &mut Visit<'_>) -> Served {
         let lent = self.enter();
-        self.dispatcher.policy.note_return();
+        self.dispatcher.policy.note_arrival();
         let served = self.serve(visit, lent.run());
         self.end_lookout(&mut visit.lookout);
         self.leave(lent.run());
@@ -100,6 +100,7 @@ impl Locked<'_> {
                 continue;
             }
             if self.dispatcher.is_check_due() {
+                self.end_run_for_posts(run);
                 self.check_engines();
                 if let Some(shard) = self.look_at_work() {
                     return Served::Elsewhere(Advice::Help(shard));
@@ -146,7 +147,10 @@ impl Locked<'_> {
                 return if visit.handled > 0 { Served::Handled } else { Served::TimedOut };
             };
             let others = self.dispatcher.handlers - 1;
-            if !self.has_work() && !self.take_share(others) {
+            if !self.has_work() && self.take_share(others) {
+                continue;
+            }
+            if !self.has_work() {
                 match self.look_around(&mut visit.lookout) {
                     Advice::Wait(look) => deadline = look.into_iter().chain(deadline).min(),
                     Advice::Again => continue,
@@ -226,7 +230,11 @@ impl Locked<'_> {
     /// Attempts what this thread keeps, and calls the handlers of what is over.
     fn take_turn_of_kept(&mut self, round: &mut Round<'_>) -> Result<(), Panic> {
         self.hand_over();
-        self.dispatch(|| round.run_kept())
+        let counted = usize::from(!mutant("a_kept_handler_is_not_outstanding"));
+        self.dispatcher.in_kept_rounds += counted;
+        let called = self.dispatch(|| round.run_kept());
+        self.dispatcher.in_kept_rounds -= counted;
+        called
     }
 
     /// Attempts an operation if it is READY, and calls its handler if it is over. Returns `None` if the handler
@@ -269,6 +277,16 @@ impl Locked<'_> {
             && round.handled() > 0
         {
             self.dispatcher.policy.add(sample, round.handled());
+        }
+    }
+
+    /// Called before a check of the engines. Posts that come after it come after what this thread keeps, too.
+    fn end_run_for_posts(&mut self, run: Option<&LocalRun>) {
+        if !self.dispatcher.after_check.is_empty()
+            && let Some(run) = run
+            && !mutant("posts_overtake_what_is_kept")
+        {
+            self.end_local_run(run);
         }
     }
 
@@ -325,7 +343,7 @@ impl Locked<'_> {
         let tick = self.begin_tick();
         let until = watch.into_iter().chain(deadline).chain(tick).min();
         self.handle_aio_events(which, until.map(left));
-        self.end_tick(tick);
+        self.end_tick(tick, true);
         self.stop_checking(tick);
         self.unwatch(watch);
     }
@@ -342,7 +360,7 @@ impl Locked<'_> {
             let tick = self.begin_tick();
             let until = watch.into_iter().chain(deadline).chain(tick).min();
             self.follow(until.map(left));
-            let gets_on = self.end_tick(tick);
+            let gets_on = self.end_tick(tick, false);
             // Waits on while only a tick has passed and the running threads make progress. Another follower may
             // have taken the wake-up as its own. The last running thread may have left, perhaps to its own shard,
             // without waking anybody, because this thread would check.

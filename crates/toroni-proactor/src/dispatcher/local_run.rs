@@ -14,7 +14,7 @@
 //! the dispatcher and of the processors. From then on its handler's starts take the lock.
 //!
 //! The lock of a run is taken after the proactor's lock, or without it. A thread holds it while it attempts what it
-//! has kept, which never waits. So nobody else finds an operation that is in neither list.
+//! has kept, which never waits. So whoever ends a run finds each operation waiting or over.
 
 use super::OVERTAKERS;
 use crate::core::{Core, Phase};
@@ -29,7 +29,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// After this number of rounds in a row, a thread works alone.
 const ROUNDS_ALONE: u32 = 16;
 
-/// The number of keys that a run has for its starts. Further starts take the lock.
+/// The number of keys that a run has for the starts of a round. Further starts take the lock.
 const KEYS: usize = 32;
 
 thread_local! {
@@ -309,11 +309,11 @@ impl Core {
         let mut collected = run.collected();
         let tried = handled + std::mem::take(&mut collected.in_vain);
         let dispatcher = &mut self.dispatcher;
-        if has_taken {
-            dispatcher.overtaken += handled.saturating_sub(1);
-        } else {
+        if !has_taken && dispatcher.completed.is_empty() {
             // No result waits that these went ahead of.
             dispatcher.overtaken = 0;
+        } else {
+            dispatcher.overtaken += handled.saturating_sub(usize::from(has_taken));
         }
         let more = tried.saturating_sub(usize::from(has_taken));
         dispatcher.taken += u64::try_from(more).unwrap_or(0);

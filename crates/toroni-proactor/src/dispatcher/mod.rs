@@ -81,6 +81,8 @@ pub(crate) struct Dispatcher {
     watched: Option<Instant>,
     policy: WakePolicy,
     local_runs: LocalRuns,
+    /// Threads that call handlers of what they have kept. Those have no operation in the pool.
+    pub(crate) in_kept_rounds: usize,
     /// Threads that have looked at the other shards, and wait or are about to.
     pub(crate) out: usize,
     /// One of them is to look again.
@@ -115,6 +117,7 @@ impl Dispatcher {
             watched: None,
             policy: WakePolicy::new(shards),
             local_runs: LocalRuns::default(),
+            in_kept_rounds: 0,
             out: 0,
             is_called: false,
             calls: false,

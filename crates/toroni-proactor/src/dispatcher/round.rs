@@ -5,8 +5,8 @@ use super::wake_policy::Sample;
 use crate::operation::{Completion, Done, Request};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What a thread does without the lock: it calls the handler of the result that it has taken, and then those of
-/// the results in its local run.
+/// What a thread does without the lock: it calls the handler of the result that it has taken, if any, then those of the
+/// results in its local run, and attempts what it keeps there.
 pub(crate) struct Round<'a> {
     /// The thread's local run, if it is open.
     run: Option<&'a LocalRun>,
@@ -71,7 +71,7 @@ impl<'a> Round<'a> {
         self.sample.as_ref()
     }
 
-    /// Returns the local run, to be ended.
+    /// Returns the local run, if it is open.
     pub(super) fn local_run(&self) -> Option<&'a LocalRun> {
         self.run
     }

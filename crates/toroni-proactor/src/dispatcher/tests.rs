@@ -260,15 +260,23 @@ fn what_a_thread_keeps_is_shared_unless_all_cores_are_busy() {
         core.end_local_round(run, 1, false);
     }
     while core.pop_completed(true, 0).is_some() {}
-    for (reader, _) in &pipes {
-        assert!(core.open_local_run(run));
-        collect(reader);
-        core.end_local_round(run, 1, false);
-    }
-    assert_eq!((core.kept(), core.has_work()), (3, false));
+    let keep_three = |core: &mut Core| {
+        for (reader, _) in &pipes {
+            assert!(core.open_local_run(run));
+            collect(reader);
+            core.end_local_round(run, 1, false);
+        }
+        assert_eq!((core.kept(), core.has_work()), (3, false));
+    };
+    keep_three(&mut core);
     assert!(!core.take_share(usize::MAX), "all cores are busy");
     assert_eq!((core.kept(), core.has_work()), (3, false));
     assert!(core.take_share(0));
+    assert_eq!((core.kept(), core.has_work()), (0, true));
+    // A thread of another shard helps, although this one gets on.
+    while core.pop_completed(true, 0).is_some() {}
+    keep_three(&mut core);
+    assert!(core.needs_help());
     assert_eq!((core.kept(), core.has_work()), (0, true));
 }
 
@@ -278,7 +286,7 @@ fn what_a_thread_keeps_is_shared_unless_all_cores_are_busy() {
 fn a_thread_that_does_not_come_back_is_not_expected() {
     let mut core = core(&[ProcessorType::Shared]);
     let returns = |core: &Core| core.dispatcher.policy.threads_return();
-    (0..1000).for_each(|_| core.dispatcher.policy.note_return());
+    (0..1000).for_each(|_| core.dispatcher.policy.note_arrival());
     assert!(returns(&core));
     for (at_work, has_work, is_expected) in [(1, true, true), (0, false, true), (0, true, false)] {
         // This thread waits, and another one is at work.
@@ -290,7 +298,7 @@ fn a_thread_that_does_not_come_back_is_not_expected() {
         if has_work && !core.has_work() {
             post(&mut core, Notify::None);
         }
-        core.end_tick(tick);
+        core.end_tick(tick, false);
         assert_eq!(returns(&core), is_expected, "{at_work} at work");
         while core.pop_completed(true, 0).is_some() {}
     }

@@ -129,11 +129,15 @@ impl Core {
             // Its handlers have not returned.
             self.end_local_runs();
         }
+        let threads = self.dispatcher.at_work();
+        let is_too_much = is_tick && look != Look::AtWork && !self.finish_sooner(threads);
+        if is_too_much && !mutant("shards_do_not_see_what_is_kept") {
+            // What its thread keeps is part of that.
+            self.end_local_runs();
+        }
         let next = self.next_deadline();
         let has_work = self.has_work() || next.is_some_and(|next| next <= Instant::now());
         let wants_leader = self.wants_leader().is_some();
-        let threads = self.dispatcher.at_work();
-        let is_too_much = is_tick && !self.finish_sooner(threads);
         // A thread at work has enough to do in its own shard.
         let is_for_others = look != Look::AtWork
             && (threads == 0 || self.dispatcher.handlers_sleep_now() || is_too_much);
@@ -147,6 +151,14 @@ impl Core {
             return Need::Tick;
         }
         next.map_or(Need::Nothing, Need::Timer)
+    }
+}
+
+#[cfg(test)]
+impl Core {
+    /// Returns whether a thread of another shard that ticks helps here.
+    pub(crate) fn needs_help(&mut self) -> bool {
+        self.need(Look::Tick) == Need::Help
     }
 }
 

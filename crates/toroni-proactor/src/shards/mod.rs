@@ -32,12 +32,14 @@ pub(crate) struct Shards {
     present: Box<[AtomicUsize]>,
     /// The number of threads that have served each shard last, also while they do something else.
     settled: Arc<[AtomicUsize]>,
-    /// Held by a thread that chooses its shard.
+    /// Held by a thread that chooses its shard, or the home of one of the first descriptors.
     arriving: Mutex<()>,
     /// Counts what threads create that serve no shard.
     turns: AtomicUsize,
     /// The number of handles of descriptors.
     handles: AtomicUsize,
+    /// The home of the first descriptors.
+    first_home: AtomicU16,
 }
 
 /// What the shards know of each other without their locks.
@@ -115,6 +117,7 @@ impl Shards {
             arriving: Mutex::new(()),
             turns: AtomicUsize::new(0),
             handles: AtomicUsize::new(0),
+            first_home: AtomicU16::new(0),
         }
     }
 

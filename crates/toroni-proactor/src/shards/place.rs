@@ -4,7 +4,7 @@ use super::{Shard, Shards};
 use crate::hook::mutant;
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 thread_local! {
     /// The proactor that this thread has served last, as the address of its shards, and the thread's shard there.
@@ -92,16 +92,26 @@ impl Shards {
         (is_known && usize::from(shard) < self.locks.len()).then_some(shard)
     }
 
-    /// Returns the shard for a descriptor that this thread takes over. As long as there are fewer descriptors than threads,
-    /// it is the first one: sessions that may work on each other, and that one thread can serve, need no messages between
-    /// threads.
-    pub(crate) fn home(&self) -> Shard {
-        if self.is_only() {
-            return 0;
+    /// Returns the shard for a descriptor that this thread takes over, and a guard to keep until its handle is counted. As
+    /// long as there are fewer descriptors than threads, all go where the first one went: sessions that may work on each
+    /// other, and that one thread can serve, need no messages between threads.
+    pub(crate) fn home(&self) -> (Shard, Option<MutexGuard<'_, ()>>) {
+        let are_few = |descriptors: usize| {
+            let threads = self.settled.iter().map(|threads| threads.load(Ordering::Relaxed));
+            descriptors < threads.sum() && !mutant("few_descriptors_are_dealt_out")
+        };
+        if self.is_only() || !are_few(self.handles.load(Ordering::Relaxed)) {
+            return (self.here(), None);
         }
-        let threads = self.settled.iter().map(|threads| threads.load(Ordering::Relaxed));
-        let are_few = self.handles.load(Ordering::Relaxed) < threads.sum();
-        if are_few && !mutant("few_descriptors_are_dealt_out") { 0 } else { self.here() }
+        let one_at_a_time = self.arriving.lock().unwrap_or_else(PoisonError::into_inner);
+        let descriptors = self.handles.load(Ordering::Relaxed);
+        if !are_few(descriptors) {
+            return (self.here(), None);
+        }
+        if descriptors == 0 {
+            self.first_home.store(self.here(), Ordering::Relaxed);
+        }
+        (self.first_home.load(Ordering::Relaxed), Some(one_at_a_time))
     }
 
     /// Counts a handle of a descriptor.

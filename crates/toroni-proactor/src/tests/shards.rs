@@ -227,14 +227,24 @@ fn the_first_descriptors_are_in_one_shard() {
         let _crew = Crew::new(proactor, 2);
         until(|| proactor.inner().shards.present_in()[..2] == [1, 1]);
         for _ in 0..5 {
-            // In a thread of the third shard.
-            let take_over = || {
-                proactor.handle_events(Some(Duration::ZERO));
-                let streams: Vec<_> = (0..5).map(|_| stream_and_peer(proactor)).collect();
-                streams.iter().map(|(stream, _)| home(stream)).collect::<Vec<Shard>>()
-            };
-            let homes = std::thread::scope(|scope| scope.spawn(take_over).join().unwrap());
-            assert_eq!(homes, [0, 0, 0, 2, 2], "three threads");
+            let (taken, first) = channel();
+            let (end, ends) = channel::<()>();
+            std::thread::scope(|scope| {
+                // A thread of the third shard takes over the first.
+                let thread = scope.spawn(move || {
+                    proactor.handle_events(Some(Duration::ZERO));
+                    taken.send(stream_and_peer(proactor)).unwrap();
+                    let _ = ends.recv();
+                });
+                let mut streams = vec![next(&first)];
+                // This one serves no shard.
+                streams.extend((0..4).map(|_| stream_and_peer(proactor)));
+                let homes: Vec<Shard> = streams.iter().map(|(stream, _)| home(stream)).collect();
+                assert_eq!(homes[..3], [2; 3], "as many as threads: {homes:?}");
+                assert!(homes[3..].iter().all(|home| *home < 2), "dealt out: {homes:?}");
+                drop(end);
+                thread.join().unwrap();
+            });
         }
     });
 }

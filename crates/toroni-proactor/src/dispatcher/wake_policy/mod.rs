@@ -41,8 +41,8 @@ const SLEEP: u64 = 4_000;
 /// A handler that takes this many times the average is not ordinary.
 const OUTLIER: u64 = 4;
 
-/// After this number of returns, a thread that leaves is expected back soon.
-const RETURNS: u32 = 16;
+/// After threads have come this often, one that leaves is expected back soon.
+const ARRIVALS: u32 = 16;
 
 /// A share of 100 %.
 const ALL: u64 = 1 << 10;
@@ -59,8 +59,8 @@ pub(super) struct WakePolicy {
     /// Whether that share is significant, for threads that do not hold the lock.
     sleep: Arc<AtomicBool>,
     since_sample: u32,
-    /// How many threads in a row have come back soon after they had returned to their owners.
-    returns: u32,
+    /// How often threads have come since one that was to come back did not.
+    arrivals: u32,
     /// A thread checks.
     ticks: bool,
     /// The dispatcher's `taken` when the last check began. If nothing has been taken since, no thread checks
@@ -86,7 +86,7 @@ impl WakePolicy {
             sleeping: ALL,
             sleep: Arc::new(AtomicBool::new(true)),
             since_sample: 0,
-            returns: 0,
+            arrivals: 0,
             ticks: false,
             ticked_at: 0,
         }
@@ -104,13 +104,13 @@ impl WakePolicy {
     }
 
     /// Notes that a thread has come.
-    pub(super) fn note_return(&mut self) {
-        self.returns = self.returns.saturating_add(1);
+    pub(super) fn note_arrival(&mut self) {
+        self.arrivals = self.arrivals.saturating_add(1);
     }
 
     /// Returns whether threads that return to their owners mostly come back at once.
     pub(super) fn threads_return(&self) -> bool {
-        self.returns >= RETURNS
+        self.arrivals >= ARRIVALS
     }
 
     /// Returns the flag that says whether handlers sleep now and then, to be read without the lock.
@@ -244,11 +244,14 @@ impl Core {
     }
 
     /// Called when it is awake again. Returns whether any thread made progress meanwhile.
-    pub(super) fn end_tick(&mut self, tick: Option<Instant>) -> bool {
-        let is_left_alone = self.dispatcher.handlers == 0 && self.has_work();
+    /// `leads`: it is a leader.
+    pub(super) fn end_tick(&mut self, tick: Option<Instant>, leads: bool) -> bool {
+        let dispatcher = &self.dispatcher;
+        let is_alone = dispatcher.handlers == 0 && dispatcher.leaders == usize::from(leads);
+        let is_left_alone = is_alone && (self.has_work() || self.wants_leader().is_some());
         let policy = &mut self.dispatcher.policy;
         if tick.is_some() && is_left_alone {
-            policy.returns = 0;
+            policy.arrivals = 0;
         }
         policy.ticks &= tick.is_none();
         policy.ticked_at != self.dispatcher.taken
