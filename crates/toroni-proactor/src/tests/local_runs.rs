@@ -329,10 +329,9 @@ fn a_post_comes_after_what_a_thread_keeps() {
             proactor.handle_events(Some(Duration::from_millis(1)));
             between.lock().unwrap().len() == 200
         });
-        let mut between = between.lock().unwrap().clone();
-        between.sort_unstable();
-        // 32 connections have a byte on its way each. Some may be counted for the post before.
-        assert!(between[20] >= 16, "{between:?}, {:?}", proactor.effective());
+        // 32 connections have a byte on its way each. The first post comes at any time.
+        let fewest = between.lock().unwrap()[2..].iter().copied().min();
+        assert!(fewest >= Some(32), "{fewest:?}, {:?}", proactor.effective());
         echoes.end();
     });
 }
