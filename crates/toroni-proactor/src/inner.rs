@@ -16,7 +16,7 @@ use crate::sys::{SignalSet, ThreadId};
 use std::ops::ControlFlow;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -79,6 +79,15 @@ impl Inner {
 
     pub(crate) fn effective(&self) -> &[Effective] {
         &self.effective
+    }
+
+    /// [`Shards::home`]. A child process takes no lock: a thread of its parent may have held it.
+    pub(crate) fn home(&self) -> (Shard, Option<MutexGuard<'_, ()>>) {
+        if self.generation.is_current() {
+            self.shards.home()
+        } else {
+            (self.shards.here(), None)
+        }
     }
 
     /// Creates an operation and starts it, under one lock.

@@ -7,11 +7,13 @@ mod common;
 
 use common::*;
 use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::thread;
 use toroni_proactor::{
     Config, File, InterruptType, Proactor, ProcessorConfig, ProcessorType, ProviderType,
-    SetupError, WaitType,
+    SetupError, Stream, WaitType,
 };
 
 #[test]
@@ -78,6 +80,46 @@ fn a_child_of_fork_is_refused() {
             });
             assert_eq!(next(&results), Ok(6));
         }
+    });
+}
+
+/// Another thread takes descriptors over, with a lock held, while this one forks.
+#[test]
+fn a_child_of_fork_waits_for_no_lock_of_its_parent() {
+    alone("a_child_of_fork_waits_for_no_lock_of_its_parent", || {
+        let proactor = Proactor::new(&Config::default().with_shards(3)).unwrap();
+        // From now on there are fewer descriptors than threads.
+        proactor.handle_events(Some(std::time::Duration::ZERO));
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    let (socket, _peer) = UnixStream::pair().unwrap();
+                    drop(Stream::new(&proactor, socket).unwrap());
+                }
+            });
+            let statuses: Vec<i32> = (0..300)
+                .map(|_| {
+                    let (socket, _peer) = UnixStream::pair().unwrap();
+                    // SAFETY: the child allocates a little, which the C library allows, and ends without unwinding.
+                    let child = unsafe { libc::fork() };
+                    if child == 0 {
+                        // SAFETY: the child is killed if it waits.
+                        unsafe { libc::alarm(10) };
+                        let is_made = Stream::new(&proactor, socket).map(std::mem::forget).is_ok();
+                        // SAFETY: ends the child.
+                        unsafe { libc::_exit(i32::from(!is_made)) };
+                    }
+                    let mut status = -1;
+                    // SAFETY: waits for the child that was made above.
+                    unsafe { libc::waitpid(child, &raw mut status, 0) };
+                    status
+                })
+                .take_while(|status| *status == 0)
+                .collect();
+            is_over.store(true, Ordering::Relaxed);
+            assert_eq!(statuses.len(), 300, "a child waited");
+        });
     });
 }
 

@@ -42,7 +42,7 @@ impl Handle {
     /// Takes over a descriptor. Sockets become non-blocking, because `accept` and `connect` have no other way
     /// not to wait.
     pub(crate) fn new(inner: &Arc<Inner>, descriptor: OwnedFd) -> Result<Arc<Self>, SetupError> {
-        let (home, _until_it_is_counted) = inner.shards.home();
+        let (home, _until_it_is_counted) = inner.home();
         Self::at_home_in(home, inner, descriptor)
     }
 
