@@ -17,7 +17,8 @@ struct Line {
     measured: Proactor,
 }
 
-/// A column whose process does this when the gate has opened.
+/// A column whose process does this when the gate has opened. It has the gate before it is ready: afterwards, the gate may
+/// already be gone.
 fn column(name: &str, kind: Kind, at_work: &str) -> Column {
     let script = format!(
         r#"read -r job; place=${{job#*'"path":"'}}; place=${{place%%\"*}}
@@ -25,7 +26,8 @@ fn column(name: &str, kind: Kind, at_work: &str) -> Column {
         case $job in
             *'"role":"Host"'*) echo "{{\"toroni_bench\":\"ready\",\"about\":$about}}"; cat >/dev/null; exit ;;
         esac
-        echo '{{"toroni_bench":"ready","about":null}}'; cat "$place/gate"
+        exec 3<"$place/gate"
+        echo '{{"toroni_bench":"ready","about":null}}'; cat <&3
         {at_work}"#
     );
     let program =
