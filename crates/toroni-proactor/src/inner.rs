@@ -83,11 +83,7 @@ impl Inner {
 
     /// [`Shards::home`]. A child process takes no lock: a thread of its parent may have held it.
     pub(crate) fn home(&self) -> (Shard, Option<MutexGuard<'_, ()>>) {
-        if self.generation.is_current() {
-            self.shards.home()
-        } else {
-            (self.shards.here(), None)
-        }
+        if self.generation.is_current() { self.shards.home() } else { (self.shards.here(), None) }
     }
 
     /// Creates an operation and starts it, under one lock.
