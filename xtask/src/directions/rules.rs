@@ -122,7 +122,11 @@ pub(super) const CRATES: &[Crate] = &[
         foreign: None,
     },
     // Counts instructions of the library as users compile it. Another dependency could change what is compiled.
-    Crate { name: "toroni-counts", members: &["toroni", "toroni-machines"], foreign: Some(&[]) },
+    Crate {
+        name: "toroni-counts",
+        members: &["toroni", "toroni-machines", "toroni-proactor"],
+        foreign: Some(&[]),
+    },
     // The protocol at work, for whoever measures it.
     Crate { name: "toroni-machines", members: &["toroni-proto"], foreign: Some(&[]) },
     // Does not use the library, so that a mistake of the library cannot be in the model too. The model's tests read
