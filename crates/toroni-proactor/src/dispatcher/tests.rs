@@ -198,23 +198,34 @@ fn each_thread_is_counted_once() {
     });
 }
 
-/// A thread whose handler has started something and does not return.
-#[test]
-fn the_run_of_a_handler_that_blocks_is_ended_at_the_second_check() {
+/// The only thread, whose handlers do not sleep.
+fn with_a_thread_that_collects() -> Core {
     let mut core = core(&[ProcessorType::Shared]);
     core.dispatcher.handlers = 1;
     core.dispatcher.handlers_sleep().store(false, Ordering::Relaxed);
+    core
+}
+
+/// A read by a handler. An attempt finds nothing.
+fn offer(descriptor: &Arc<Descriptor>, outcome: Option<Outcome>) -> local_run::Offer {
+    local_run::Offer {
+        processor: 0,
+        request: Request::new(OperationKind::ReadStream, Arc::clone(descriptor)),
+        completion: Box::new(Held(channel().0, channel().1)),
+        outcome,
+        attempt: |_| None,
+    }
+}
+
+/// A thread whose handler has started something and does not return.
+#[test]
+fn the_run_of_a_handler_that_blocks_is_ended_at_the_second_check() {
+    let mut core = with_a_thread_that_collects();
     let lent = core.lend_local_run();
     assert!(core.open_local_run(lent.run().unwrap()), "there is no other thread");
     let (reader, _writer) = std::io::pipe().unwrap();
     let descriptor = Arc::new(Descriptor::new(reader.into(), 0).unwrap());
-    let offer = || local_run::Offer {
-        processor: 0,
-        request: Request::new(OperationKind::ReadStream, Arc::clone(&descriptor)),
-        completion: Box::new(Held(channel().0, channel().1)),
-        outcome: Some(Outcome::of(Ok(1))),
-        attempt: |_| None,
-    };
+    let offer = || offer(&descriptor, Some(Outcome::of(Ok(1))));
     assert!(local_run::collect(offer()).is_break());
     core.end_blocked_local_runs();
     assert_eq!(core.outstanding(), 0, "it may have been opened a moment ago");
@@ -231,23 +242,14 @@ fn the_run_of_a_handler_that_blocks_is_ended_at_the_second_check() {
 /// A thread that works alone keeps what waits for its turn. Another one with nothing to do takes it over.
 #[test]
 fn what_a_thread_keeps_is_shared_unless_all_cores_are_busy() {
-    let mut core = core(&[ProcessorType::Shared]);
-    core.dispatcher.handlers = 1;
-    core.dispatcher.handlers_sleep().store(false, Ordering::Relaxed);
+    let mut core = with_a_thread_that_collects();
     let lent = core.lend_local_run();
     let run = lent.run().unwrap();
     let pipes: Vec<_> = (0..3).map(|_| std::io::pipe().unwrap()).collect();
     let collect = |pipe: &std::io::PipeReader| {
         let reader = pipe.try_clone().unwrap();
         let descriptor = Arc::new(Descriptor::new(reader.into(), 0).unwrap());
-        let offer = local_run::Offer {
-            processor: 0,
-            request: Request::new(OperationKind::ReadStream, descriptor),
-            completion: Box::new(Held(channel().0, channel().1)),
-            outcome: None,
-            attempt: |_| None,
-        };
-        assert!(local_run::collect(offer).is_break());
+        assert!(local_run::collect(offer(&descriptor, None)).is_break());
     };
     for (reader, _) in &pipes[1..] {
         assert!(core.open_local_run(run));

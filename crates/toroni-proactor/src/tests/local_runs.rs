@@ -222,6 +222,25 @@ impl Echoes {
     }
 }
 
+/// Blocks the first handler that calls it, until the test proceeds.
+struct Block(Mutex<Option<(Sender<()>, Receiver<()>)>>);
+
+impl Block {
+    /// Returns what says that it blocks, and what ends that, too.
+    fn new() -> (Self, Receiver<()>, Sender<()>) {
+        let ((begun, begins), (proceed, proceeds)) = (channel(), channel());
+        (Self(Mutex::new(Some((begun, proceeds)))), begins, proceed)
+    }
+
+    fn once(&self) {
+        let first = self.0.lock().unwrap().take();
+        if let Some((begun, proceeds)) = first {
+            begun.send(()).unwrap();
+            next(&proceeds);
+        }
+    }
+}
+
 /// All but io_uring, which has what had to wait once, and may finish it although it was asked to cancel it.
 fn each_that_keeps(test: impl Fn(&Proactor)) {
     each(|proactor| {
@@ -271,15 +290,10 @@ fn what_a_thread_keeps_is_outstanding_and_can_be_cancelled() {
 #[test]
 fn a_graceful_stop_waits_for_a_handler_of_what_a_thread_has_kept() {
     each(|proactor| {
-        let (begun, begins) = channel();
-        let (proceed, proceeds) = channel::<()>();
-        let blocks = Mutex::new(Some((begun, proceeds)));
+        let (block, begins, proceed) = Block::new();
         let _echoes = Echoes::start(proactor, 4, move |echoes| {
-            let is_it = echoes.in_kept_round();
-            let first = is_it.then(|| blocks.lock().unwrap().take()).flatten();
-            if let Some((begun, proceeds)) = first {
-                begun.send(()).unwrap();
-                next(&proceeds);
+            if echoes.in_kept_round() {
+                block.once();
             }
         });
         thread::scope(|scope| {
@@ -400,20 +414,15 @@ fn cancelling_a_timer_ends_no_run() {
 #[test]
 fn a_second_thread_does_what_a_thread_that_blocks_has_kept() {
     each_that_keeps(|proactor| {
-        let (begun, begins) = channel();
-        let (proceed, proceeds) = channel::<()>();
-        let blocks = Mutex::new(Some((begun, proceeds)));
+        let (block, begins, proceed) = Block::new();
         let (seen, has_blocked) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
         let (counted, tell) = (Arc::clone(&seen), Arc::clone(&has_blocked));
         let echoes = Echoes::start(proactor, 4, move |echoes| {
             counted.fetch_add(1, Ordering::Relaxed);
             // Of eight reads, of which one has brought the thread here: no connection has both of its ends elsewhere.
-            if echoes.kept() >= 6
-                && let Some((begun, proceeds)) = blocks.lock().unwrap().take()
-            {
+            if echoes.kept() >= 6 {
                 tell.store(true, Ordering::Relaxed);
-                begun.send(()).unwrap();
-                next(&proceeds);
+                block.once();
             }
         });
         thread::scope(|scope| {
