@@ -2,10 +2,10 @@
 
 use crate::config::{Config, Effective, ProcessorType, create_engine};
 use crate::core::Core;
-use crate::dispatcher::local_run::Attempt;
 use crate::error::SetupError;
 use crate::operation::{OperationMask, Pool, Request};
 use crate::processor::{Limit, Processor, Slots};
+use crate::provider::Attempt;
 use crate::shards::Group;
 use std::sync::Arc;
 

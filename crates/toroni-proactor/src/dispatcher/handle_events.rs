@@ -365,14 +365,11 @@ impl Locked<'_> {
             // have taken the wake-up as its own. The last running thread may have left, perhaps to its own shard,
             // without waking anybody, because this thread would check.
             let others_run = self.dispatcher.handlers > 0 || mutant("a_follower_waits_for_nobody");
-            let may_wait_on = tick.is_some() && tick == until && gets_on && others_run;
+            let mut may_wait_on = tick.is_some() && tick == until && gets_on && others_run;
             if may_wait_on {
                 self.end_blocked_local_runs();
                 let others = self.dispatcher.handlers;
-                if self.take_share(others) {
-                    self.stop_checking(tick);
-                    break;
-                }
+                may_wait_on = !self.take_share(others);
             }
             let is_over = self.dispatcher.woken > 0 || self.leaves(flag);
             if !may_wait_on || is_over {

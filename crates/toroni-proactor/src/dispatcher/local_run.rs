@@ -14,13 +14,14 @@
 //! the dispatcher and of the processors. From then on its handler's starts take the lock.
 //!
 //! The lock of a run is taken after the proactor's lock, or without it. A thread holds it while it attempts what it
-//! has kept, which never waits. So whoever ends a run finds each operation waiting or over.
+//! has kept, which never waits. So a thread that ends a run finds each operation waiting or over.
 
 use super::OVERTAKERS;
 use crate::core::{Core, Phase};
 use crate::dispatcher::Notify;
 use crate::hook::mutant;
 use crate::operation::{Completion, Done, Key, Outcome, Request, State};
+use crate::provider::Attempt;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -90,9 +91,6 @@ pub(crate) struct Offer {
     pub(crate) outcome: Option<Outcome>,
     pub(crate) attempt: Attempt,
 }
-
-/// [`Provider::attempt`](crate::provider::Provider::attempt).
-pub(crate) type Attempt = fn(&mut Request) -> Option<Outcome>;
 
 /// Collects a start of this thread's handler. Continues with the offer if the start has to take the lock.
 pub(crate) fn collect(offer: Offer) -> ControlFlow<Key, Offer> {
@@ -280,13 +278,13 @@ impl Core {
             return false;
         }
         self.dispatcher.local_runs.note_round(run.number);
-        let keeps = self.keeps(run);
+        let (keeps, has_work) = (self.keeps(run), self.has_work());
         let mut collected = run.collected();
         let dispatcher = &self.dispatcher;
         let until_check = dispatcher.policy.results_before_check() - 1;
         let until_check = until_check.saturating_sub(dispatcher.since_lead);
         collected.is_open = true;
-        collected.may_attempt = dispatcher.has_nothing_first() && keeps;
+        collected.may_attempt = !has_work && keeps;
         collected.room = if collected.may_attempt {
             // At least an operation, and what its handler starts: a round must not end as it began.
             let most = dispatcher.policy.results_between_looks().min(OVERTAKERS);
@@ -335,11 +333,10 @@ impl Core {
     /// Ends the runs of threads that have more to do than they will finish soon, for a thread that has nothing to do.
     /// `others` are at work. Returns whether there is something to do now.
     pub(crate) fn take_share(&mut self, others: usize) -> bool {
-        let dispatcher = &self.dispatcher;
-        let kept: usize = dispatcher.local_runs.slots.iter().map(|slot| slot.kept).sum();
+        let (policy, kept) = (&self.dispatcher.policy, self.kept());
         if kept < 2
-            || dispatcher.policy.finish_sooner(others, kept)
-            || dispatcher.policy.occupy_all_cores(others)
+            || policy.finish_sooner(others, kept)
+            || policy.occupy_all_cores(others)
             || mutant("runs_are_not_shared")
         {
             return false;
@@ -362,7 +359,6 @@ impl Core {
     }
 
     /// Returns the number of operations that all threads keep for their turn.
-    #[cfg(test)]
     pub(crate) fn kept(&self) -> usize {
         self.dispatcher.local_runs.slots.iter().map(|slot| slot.kept).sum()
     }

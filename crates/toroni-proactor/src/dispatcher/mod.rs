@@ -148,11 +148,6 @@ impl Dispatcher {
         self.handlers + self.leaders + self.followers
     }
 
-    /// Returns whether nothing is to be dispatched or attempted before what threads keep in their local runs.
-    fn has_nothing_first(&self) -> bool {
-        self.completed.is_empty() && self.after_check.is_empty() && self.speculative.is_empty()
-    }
-
     /// Takes the number of wake-ups to send now.
     pub(crate) fn take_wakes(&mut self) -> usize {
         std::mem::take(&mut self.wakes)

@@ -12,8 +12,8 @@ pub(crate) use dedicated::run_dedicated;
 pub(crate) use slots::{Limit, Slots};
 
 use crate::interrupt::InterruptStrategy;
-use crate::operation::{Key, List, Membership, Outcome, Pool, Request};
-use crate::provider::{Engine, Provider};
+use crate::operation::{Key, List, Membership, Pool, Request};
+use crate::provider::{Attempt, Engine, Provider};
 use crate::sys::ThreadId;
 use crate::wait::WaitStrategy;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub(crate) struct Processor {
     ready: usize,
     provider: Box<dyn Provider>,
     /// [`Provider::attempt`], asked once.
-    attempt: fn(&mut Request) -> Option<Outcome>,
+    attempt: Attempt,
     wait: Arc<dyn WaitStrategy>,
     interrupt: Box<dyn InterruptStrategy>,
     /// The reusable read of the interrupt strategy.

@@ -8,8 +8,8 @@
 use super::attempt;
 use super::select::Select;
 use super::uring::{Ring, Uring};
-use super::{Cancel, InProgress, Provider, Start};
-use crate::operation::{DescriptorKind, OperationKind, OperationMask, Outcome, Pool, Request};
+use super::{Attempt, Cancel, InProgress, Provider, Start};
+use crate::operation::{DescriptorKind, OperationKind, OperationMask, Pool, Request};
 use crate::wait::{Epoll, Event, Readiness, WaitStrategy};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -82,7 +82,7 @@ impl Provider for Combined {
         self.uring.max_operations()
     }
 
-    fn eager(&self) -> Option<fn(&mut Request) -> Option<Outcome>> {
+    fn eager(&self) -> Option<Attempt> {
         Some(|request| {
             if is_for_ring(request) {
                 attempt::of_cache(request)
@@ -135,7 +135,7 @@ impl Provider for Combined {
         is_prepared && !has_rest
     }
 
-    fn attempt(&self) -> fn(&mut Request) -> Option<Outcome> {
+    fn attempt(&self) -> Attempt {
         self.select.attempt()
     }
 

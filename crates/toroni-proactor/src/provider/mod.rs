@@ -43,6 +43,9 @@ pub(crate) enum Cancel {
     Later,
 }
 
+/// One attempt of an operation. It never waits for a peer. Returns `None` if the operation has to wait, or to be started.
+pub(crate) type Attempt = fn(&mut Request) -> Option<Outcome>;
+
 /// A device driver. All methods are called under the proactor's lock.
 pub(crate) trait Provider: Send {
     /// `get_supported_operations_mask`. Never changes.
@@ -60,7 +63,7 @@ pub(crate) trait Provider: Send {
 
     /// Returns the attempt that the caller's thread makes, without the lock, before a start. The attempt
     /// returns `None` if the operation has to be started.
-    fn eager(&self) -> Option<fn(&mut Request) -> Option<Outcome>> {
+    fn eager(&self) -> Option<Attempt> {
         None
     }
 
@@ -108,7 +111,7 @@ pub(crate) trait Provider: Send {
     /// Returns the attempt of an operation that is READY: made without the lock, in the thread that took the
     /// operation from the dispatcher. The attempt returns `None` if the operation is not over: it has to wait
     /// again, or has moved its share.
-    fn attempt(&self) -> fn(&mut Request) -> Option<Outcome> {
+    fn attempt(&self) -> Attempt {
         |_| None
     }
 

@@ -7,7 +7,7 @@
 
 use super::attempt;
 use super::queues::{self, Queues};
-use super::{Cancel, InProgress, Provider, Start};
+use super::{Attempt, Cancel, InProgress, Provider, Start};
 use crate::operation::{
     Descriptor, DescriptorKind, Edges, OperationKind, OperationMask, Outcome, Pool, Request, State,
 };
@@ -100,7 +100,7 @@ impl Provider for Select {
         usize::MAX
     }
 
-    fn eager(&self) -> Option<fn(&mut Request) -> Option<Outcome>> {
+    fn eager(&self) -> Option<Attempt> {
         Some(attempt::attempt)
     }
 
@@ -187,7 +187,7 @@ impl Provider for Select {
         }
     }
 
-    fn attempt(&self) -> fn(&mut Request) -> Option<Outcome> {
+    fn attempt(&self) -> Attempt {
         attempt::attempt
     }
 

@@ -76,7 +76,7 @@ impl Core {
     /// Called when there is work in a shard in which no thread waits, or whose thread is about to call a handler.
     pub(crate) fn call_for_help(&mut self) {
         let group = &*self.group;
-        if group.is_only || mutant("nobody_is_called") {
+        if group.is_only() || mutant("nobody_is_called") {
             return;
         }
         // Handlers that sleep leave the cores to others: at once.
@@ -90,7 +90,7 @@ impl Core {
     /// Returns whether another thread finds out if a handler of the only thread here does not return.
     pub(crate) fn is_looked_at(&mut self) -> bool {
         let group = &*self.group;
-        let is_covered = group.is_only
+        let is_covered = group.is_only()
             || group.ticking.load(Ordering::SeqCst)
             || group.waiting.load(Ordering::SeqCst) == 0;
         if !is_covered {
@@ -165,7 +165,7 @@ impl Core {
 impl Locked<'_> {
     /// Called before this thread waits.
     pub(crate) fn look_around(&mut self, lookout: &mut Lookout) -> Advice {
-        if self.group.is_only {
+        if self.group.is_only() {
             return Advice::Wait(None);
         }
         let was_called = std::mem::take(&mut self.dispatcher.is_called)
@@ -202,7 +202,7 @@ impl Locked<'_> {
     /// thread finds out.
     pub(crate) fn look_at_work(&mut self) -> Option<Shard> {
         let group = &*self.group;
-        if group.is_only
+        if group.is_only()
             || group.waiting.load(Ordering::SeqCst) > 0
             || mutant("threads_at_work_do_not_look")
             || !group.begin_tick()
@@ -327,7 +327,6 @@ impl Group {
     pub(crate) fn new(shards: usize) -> Self {
         Self {
             shards,
-            is_only: shards <= 1,
             ticking: AtomicBool::new(false),
             waiting: 0.into(),
             began: Instant::now(),
@@ -353,6 +352,6 @@ impl Group {
     }
 
     pub(crate) fn is_only(&self) -> bool {
-        self.is_only
+        self.shards <= 1
     }
 }

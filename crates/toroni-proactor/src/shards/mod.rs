@@ -45,7 +45,6 @@ pub(crate) struct Shards {
 /// What the shards know of each other without their locks.
 pub(crate) struct Group {
     shards: usize,
-    is_only: bool,
     /// A waiting thread looks at all shards every tick.
     ticking: AtomicBool,
     /// The number of threads that wait, or are about to.

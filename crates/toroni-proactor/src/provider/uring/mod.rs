@@ -22,7 +22,7 @@ pub(crate) use ring::Ring;
 
 use super::attempt;
 use super::queues::Queues;
-use super::{Cancel, InProgress, Provider, Start};
+use super::{Attempt, Cancel, InProgress, Provider, Start};
 use crate::hook::mutant;
 use crate::operation::{
     DescriptorKind, Key, List, OperationKind, OperationMask, Outcome, Pool, Request,
@@ -323,7 +323,7 @@ impl Provider for Uring {
         (1 << 31) - 1
     }
 
-    fn eager(&self) -> Option<fn(&mut Request) -> Option<Outcome>> {
+    fn eager(&self) -> Option<Attempt> {
         Some(attempt::of_socket)
     }
 
@@ -403,7 +403,7 @@ impl Provider for Uring {
         }
     }
 
-    fn attempt(&self) -> fn(&mut Request) -> Option<Outcome> {
+    fn attempt(&self) -> Attempt {
         attempt::attempt
     }
 
