@@ -404,6 +404,7 @@ fn metrics_and_notices_tell_of_the_feed() {
     hosts.sequencer(&["send", "t", "1", "--timeout", "60"]);
     node.wait_for_error("leads the feed orders in term ");
     let address_of = |node: &Program| {
+        node.wait_for_error("serving http://");
         let said = node.errors();
         let address = said.lines().find_map(|line| line.split("http://").nth(1)).unwrap();
         address.split('/').next().unwrap().to_owned()
