@@ -5,6 +5,8 @@
 //!   do something at that moment: `tests/mod.rs` decides what.
 //! - [`recheck_interval`] is a safety net's interval. Unit tests switch the net off, so that they see a lost
 //!   wake-up.
+//! - [`handler_took`] is what the wake policy learns about handlers. Unit tests that count what it decides say so
+//!   themselves: a sanitizer and a busy machine make every handler slow.
 //! - [`mutant`] is a known mistake beside the right code. The mistake is compiled only with `--cfg
 //!   toroni_mutants`, and made if the environment has `TORONI_MUTANT=name`. `cargo xtask mutants` demands that
 //!   a test notices each.
@@ -41,6 +43,14 @@ pub(crate) fn point(here: Point) {
 #[inline(always)]
 pub(crate) fn recheck_interval(usual: Duration) -> Duration {
     if cfg!(test) { crate::wait::FOR_EVER } else { usual }
+}
+
+/// Returns how long a handler took that was measured.
+#[inline(always)]
+pub(crate) fn handler_took(measured: Duration) -> Duration {
+    #[cfg(test)]
+    let measured = crate::tests::handlers_take().unwrap_or(measured);
+    measured
 }
 
 /// Returns whether to make the mistake of this name.

@@ -1,6 +1,7 @@
 //! Local runs: what a handler starts needs no lock, and every promise holds nevertheless.
 
 use crate::tests::common::*;
+use crate::tests::decide_how_long_handlers_take;
 use crate::{BufResult, Config, OperationId, Proactor, ProcessorConfig, ProviderType, Stream};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -13,6 +14,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
+
+/// How long a handler takes that does next to nothing.
+const SHORT: Duration = Duration::from_micros(1);
 
 thread_local! { static LOCKS: Cell<usize> = const { Cell::new(0) } }
 
@@ -88,6 +92,7 @@ fn write_on(stream: Stream, left: usize, written: Arc<AtomicUsize>) {
 #[test]
 fn a_handler_continues_without_the_lock() {
     const WRITES: usize = 200;
+    decide_how_long_handlers_take(SHORT);
     each(|proactor| {
         let (stream, _peer) = stream_and_peer(proactor);
         let written = Arc::new(AtomicUsize::new(0));
@@ -123,6 +128,7 @@ fn echo(stream: Stream, left: Arc<AtomicUsize>, buffer: Vec<u8>) {
 #[test]
 fn an_echo_takes_the_lock_for_every_eighth_operation() {
     const READS: usize = 4000;
+    decide_how_long_handlers_take(SHORT);
     each(|proactor| {
         let (one, other) = two_streams(proactor);
         let left = Arc::new(AtomicUsize::new(READS));

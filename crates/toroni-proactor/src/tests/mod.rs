@@ -12,6 +12,10 @@ pub(crate) mod common;
 use crate::Proactor;
 use crate::hook::Point;
 use crate::operation::{Completion, Request};
+use std::cell::Cell;
+use std::time::Duration;
+
+thread_local! { static HANDLERS_TAKE: Cell<Option<Duration>> = const { Cell::new(None) } }
 
 /// Called by production code at each [`Point`].
 pub(crate) fn reached(here: Point) {
@@ -22,6 +26,16 @@ pub(crate) fn reached(here: Point) {
         Point::AfterLook => shards::run_next(),
         Point::BeforeBlocked => wakeups::pause_sometimes(),
     }
+}
+
+/// Returns how long each handler takes that this thread measures, if a test has decided that.
+pub(crate) fn handlers_take() -> Option<Duration> {
+    HANDLERS_TAKE.get()
+}
+
+/// Makes this thread measure this for each handler, however busy the machine is.
+fn decide_how_long_handlers_take(each: Duration) {
+    HANDLERS_TAKE.set(Some(each));
 }
 
 /// Starts an operation on a processor, even one that the processor is not used for.

@@ -9,6 +9,7 @@
 //! the others make progress; if they do not, it does the work. If no thread can check, no wake-up is left out.
 
 use crate::core::Core;
+use crate::hook::handler_took;
 use crate::sys;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -150,8 +151,9 @@ impl WakePolicy {
     /// Adds a sample when its handler has returned, and the others that its thread then called without the lock:
     /// `handled` in all.
     pub(super) fn add(&mut self, sample: &Sample, handled: usize) {
-        let took = u64::try_from(sample.begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        let took = took / u64::try_from(handled.max(1)).unwrap_or(1);
+        let handled = u32::try_from(handled.max(1)).unwrap_or(u32::MAX);
+        let took = handler_took(sample.begun.elapsed() / handled);
+        let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         // Reset only here, because some operations that are taken are not ready, and call no handler. After an
         // outlier the next handler is measured, too.
         self.since_sample = if took > OUTLIER * self.average_ns { SAMPLED } else { 0 };
