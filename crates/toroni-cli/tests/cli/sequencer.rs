@@ -388,9 +388,7 @@ fn a_node_refuses_a_section_that_it_cannot_carry_out() {
 #[test]
 fn metrics_and_notices_tell_of_the_feed() {
     use crate::metrics::prometheus::Prometheus;
-    use crate::openmetrics;
-    use std::io::{Read, Write};
-    use std::net::TcpStream;
+    use crate::node_observed;
 
     let mut hosts = Hosts::new(1);
     hosts.write_key();
@@ -403,21 +401,8 @@ fn metrics_and_notices_tell_of_the_feed() {
     hosts.init();
     hosts.sequencer(&["send", "t", "1", "--timeout", "60"]);
     node.wait_for_error("leads the feed orders in term ");
-    let address_of = |node: &Program| {
-        node.wait_for_error("serving http://");
-        let said = node.errors();
-        let address = said.lines().find_map(|line| line.split("http://").nth(1)).unwrap();
-        address.split('/').next().unwrap().to_owned()
-    };
-    let address = address_of(&node);
-    let metrics = || {
-        let mut stream = TcpStream::connect(&address).unwrap();
-        write!(stream, "GET /metrics HTTP/1.1\r\nAccept: application/openmetrics-text\r\n\r\n")
-            .unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        openmetrics::parse(answer.split_once("\r\n\r\n").unwrap().1)
-    };
+    let address = node_observed::address(&node);
+    let metrics = || node_observed::metrics(&address);
     let realm = hosts.realm();
     let labels = [("realm", &*realm), ("feed", "orders")];
     wait_until("the command was counted", || {
@@ -445,7 +430,7 @@ fn metrics_and_notices_tell_of_the_feed() {
         );
         let archive = start(&hosts.buses, &hosts.file(1, "", &archive));
         archive.wait_for_error(", and to an archive");
-        let targets = [address.clone(), address_of(&archive)];
+        let targets = [address.clone(), node_observed::address(&archive)];
         let prometheus = Prometheus::start(&hosts.buses, "sequencer-alerts", &targets);
         wait_until("Prometheus has scraped", || {
             let answer = prometheus.query("toroni_sequencer_commands_total");
