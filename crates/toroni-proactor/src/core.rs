@@ -66,7 +66,7 @@ impl Core {
         if self.group.is_only() {
             return Errands::default();
         }
-        let mut errands = Errands { calls: self.dispatcher.take_calls(), frees_slots: false };
+        let mut errands = Errands { calls: self.dispatcher.calls.take_call(), frees_slots: false };
         for processor in &mut self.processors {
             errands.frees_slots |= processor.give_slots_back();
         }

@@ -13,6 +13,7 @@ pub(crate) use wake_policy::TICK;
 use crate::core::Core;
 use crate::operation::{Completion, List, Membership, Request, State};
 use crate::processor::Processor;
+use crate::shards::Calls;
 use local_run::LocalRuns;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -83,12 +84,7 @@ pub(crate) struct Dispatcher {
     local_runs: LocalRuns,
     /// Threads that call handlers of what they have kept. Those have no operation in the pool.
     pub(crate) in_kept_rounds: usize,
-    /// Threads that have looked at the other shards, and wait or are about to.
-    pub(crate) out: usize,
-    /// One of them is to look again.
-    pub(crate) is_called: bool,
-    /// A thread of another shard is to be called when the lock is released.
-    pub(crate) calls: bool,
+    pub(crate) calls: Calls,
     /// `taken` at the last tick of a thread of another shard, or when one last helped here.
     pub(crate) seen: u64,
     /// The number of results taken and operations attempted, since the beginning.
@@ -118,9 +114,7 @@ impl Dispatcher {
             policy: WakePolicy::new(shards),
             local_runs: LocalRuns::default(),
             in_kept_rounds: 0,
-            out: 0,
-            is_called: false,
-            calls: false,
+            calls: Calls::default(),
             seen: 0,
             taken: 0,
             since_lead: 0,
@@ -151,11 +145,6 @@ impl Dispatcher {
     /// Takes the number of wake-ups to send now.
     pub(crate) fn take_wakes(&mut self) -> usize {
         std::mem::take(&mut self.wakes)
-    }
-
-    /// Takes whether a thread of another shard is to be called now.
-    pub(crate) fn take_calls(&mut self) -> bool {
-        std::mem::take(&mut self.calls)
     }
 
     /// Returns the number of results taken and operations attempted, since the beginning.

@@ -13,10 +13,10 @@
 //! A look is a tick if the last tick, of any thread, was at least [`TICK`] ago. So threads that never wait as long as that
 //! tick, too. Shards that need help take turns.
 //!
-//! No call is lost between the look of a thread and its wait: it is *out* from before its look until it has work,
-//! and a call to a shard with a thread that is out is left there, under that shard's lock, for it to find.
+//! How threads look and call without losing a call is in `calls/`.
 
-use super::{Group, Shard, Shards};
+use super::calls::{Before, Look, Need, Sight, Waiters};
+use super::{Advice, Group, Lookout, Shard, Shards};
 use crate::core::Core;
 use crate::dispatcher::TICK;
 use crate::hook::{Point, mutant, point};
@@ -24,89 +24,27 @@ use crate::lock::Locked;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// What a thread remembers between its looks.
-#[derive(Default)]
-pub(crate) struct Lookout {
-    is_out: bool,
-    /// It is the one that ticks.
-    ticks: bool,
-    /// It has found a timer of another shard.
-    minds_timer: bool,
-    /// The result of its last look, if it has not waited since: until when it may wait.
-    may_wait: Option<Option<Instant>>,
-}
-
-/// What a thread does after a look.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Advice {
-    /// Waits, not longer than this.
-    Wait(Option<Instant>),
-    /// Finds out whether it still has to wait.
-    Again,
-    /// Does the work of this shard.
-    Help(Shard),
-    /// Makes this shard its own.
-    Move(Shard),
-}
-
-/// How a thread looks at another shard.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Look {
-    /// Soon after a tick.
-    Between,
-    Tick,
-    /// It is a tick, too, and the thread has work in its own shard.
-    AtWork,
-}
-
-/// What a shard needs of a thread of another one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Need {
-    Nothing,
-    Help,
-    /// Help, and it has no thread.
-    Thread,
-    /// Another look at this time at the latest.
-    Timer(Instant),
-    /// Another look soon.
-    Tick,
-}
-
 impl Core {
     /// Called when there is work in a shard in which no thread waits, or whose thread is about to call a handler.
     pub(crate) fn call_for_help(&mut self) {
-        let group = &*self.group;
-        if group.is_only() || mutant("nobody_is_called") {
-            return;
-        }
-        // Handlers that sleep leave the cores to others: at once.
-        let is_looked_at =
-            group.ticking.load(Ordering::SeqCst) && !self.dispatcher.handlers_sleep_now();
-        if !is_looked_at && group.waiting.load(Ordering::SeqCst) > 0 {
-            self.dispatcher.calls = true;
+        if !self.group.is_only() {
+            let handlers_sleep = self.dispatcher.handlers_sleep_now();
+            self.dispatcher.calls.call(&self.group.waiters, handlers_sleep);
         }
     }
 
     /// Returns whether another thread finds out if a handler of the only thread here does not return.
     pub(crate) fn is_looked_at(&mut self) -> bool {
-        let group = &*self.group;
-        let is_covered = group.is_only()
-            || group.ticking.load(Ordering::SeqCst)
-            || group.waiting.load(Ordering::SeqCst) == 0;
-        if !is_covered {
-            self.dispatcher.calls = true;
-        }
-        is_covered
+        self.group.is_only() || self.dispatcher.calls.is_looked_at(&self.group.waiters)
     }
 
     /// Answers a call. Returns whether a thread of this shard will look.
     fn answer_call(&mut self) -> bool {
-        if self.dispatcher.out == 0 {
-            return false;
+        let answers = self.dispatcher.calls.answer();
+        if answers {
+            self.wake_one();
         }
-        self.dispatcher.is_called = true;
-        self.wake_one();
-        true
+        answers
     }
 
     /// Returns what this shard needs.
@@ -117,15 +55,14 @@ impl Core {
         if is_tick {
             self.dispatcher.seen = taken;
         }
-        if self.dispatcher.out > 0 {
+        if self.dispatcher.calls.is_looking() {
             // A thread waits here. While there is work, the same thread had better go on ticking.
             return if gets_on { Need::Tick } else { Need::Nothing };
         }
         if mutant("nobody_helps") {
             return Need::Nothing;
         }
-        let stands_still = is_tick && !gets_on;
-        if stands_still {
+        if is_tick && !gets_on {
             // Its handlers have not returned.
             self.end_local_runs();
         }
@@ -136,21 +73,17 @@ impl Core {
             self.end_local_runs();
         }
         let next = self.next_deadline();
-        let has_work = self.has_work() || next.is_some_and(|next| next <= Instant::now());
-        let wants_leader = self.wants_leader().is_some();
-        // A thread at work has enough to do in its own shard.
-        let is_for_others = look != Look::AtWork
-            && (threads == 0 || self.dispatcher.handlers_sleep_now() || is_too_much);
-        if has_work && (stands_still || is_for_others) {
-            return Need::Help;
-        }
-        if wants_leader && stands_still {
-            return if threads == 0 { Need::Thread } else { Need::Help };
-        }
-        if has_work || wants_leader || (threads > 0 && (gets_on || self.has_open_run())) {
-            return Need::Tick;
-        }
-        next.map_or(Need::Nothing, Need::Timer)
+        let sight = Sight {
+            threads,
+            gets_on,
+            handlers_sleep: self.dispatcher.handlers_sleep_now(),
+            is_too_much,
+            has_open_run: self.has_open_run(),
+            has_work: self.has_work() || next.is_some_and(|next| next <= Instant::now()),
+            wants_leader: self.wants_leader().is_some(),
+            next,
+        };
+        sight.need(look)
     }
 }
 
@@ -168,18 +101,11 @@ impl Locked<'_> {
         if self.group.is_only() {
             return Advice::Wait(None);
         }
-        let was_called = std::mem::take(&mut self.dispatcher.is_called)
-            && !mutant("a_call_before_the_wait_is_forgotten");
-        if let Some(until) = lookout.may_wait.take()
-            && !was_called
-        {
-            return Advice::Wait(until);
-        }
-        if !lookout.is_out {
-            lookout.is_out = true;
-            self.dispatcher.out += 1;
-            self.group.waiting.fetch_add(1, Ordering::SeqCst);
-        }
+        let core = &mut **self;
+        let was_called = match core.dispatcher.calls.before_wait(&core.group.waiters, lookout) {
+            Before::Wait(until) => return Advice::Wait(until),
+            Before::Look { was_called } => was_called,
+        };
         // A handler that handles events stays in its shard.
         let may_move = !self.is_in_handler() || mutant("a_handler_moves");
         let is_idle = may_move && self.has_nothing_to_wait_for();
@@ -189,13 +115,7 @@ impl Locked<'_> {
             point(Point::AfterLook);
             advice
         });
-        match advice {
-            Advice::Wait(until) => {
-                lookout.may_wait = Some(until);
-                Advice::Again
-            }
-            other => other,
-        }
+        lookout.take_advice(advice)
     }
 
     /// Called when this thread, which is at work, has checked its engines. Returns a shard that needs help, if no other
@@ -203,7 +123,7 @@ impl Locked<'_> {
     pub(crate) fn look_at_work(&mut self) -> Option<Shard> {
         let group = &*self.group;
         if group.is_only()
-            || group.waiting.load(Ordering::SeqCst) > 0
+            || group.waiters.are_there()
             || mutant("threads_at_work_do_not_look")
             || !group.begin_tick()
         {
@@ -218,20 +138,8 @@ impl Locked<'_> {
 
     /// Called before this thread calls handlers, or leaves. Somebody else ticks then.
     pub(crate) fn end_lookout(&mut self, lookout: &mut Lookout) {
-        if !lookout.is_out {
-            return;
-        }
-        self.dispatcher.out -= 1;
-        self.group.waiting.fetch_sub(1, Ordering::SeqCst);
-        if lookout.ticks {
-            self.group.ticking.store(false, Ordering::SeqCst);
-        }
-        let was_called = std::mem::take(&mut self.dispatcher.is_called);
-        let passes_on = lookout.ticks || lookout.minds_timer || was_called;
-        if passes_on && self.group.waiting.load(Ordering::SeqCst) > 0 {
-            self.dispatcher.calls = true;
-        }
-        *lookout = Lookout::default();
+        let core = &mut **self;
+        core.dispatcher.calls.end_lookout(&core.group.waiters, lookout);
     }
 
     /// Does what there is to do here, without waiting. This thread's own shard is another one. Returns the number of
@@ -270,35 +178,9 @@ impl Shards {
 
     /// Looks at all shards but this thread's own one. No shard is locked.
     fn look(&self, own: Shard, lookout: &mut Lookout, was_called: bool, is_idle: bool) -> Advice {
-        let takes_turn =
-            |ticks: &mut bool| *ticks = *ticks || !self.group.ticking.swap(true, Ordering::SeqCst);
-        takes_turn(&mut lookout.ticks);
-        if !lookout.ticks && !was_called {
-            return Advice::Wait(None);
-        }
-        let is_tick = self.group.begin_tick() && !mutant("no_look_is_a_tick");
-        let mut look = if is_tick { Look::Tick } else { Look::Between };
-        loop {
-            match self.greatest_need(own, look) {
-                (Need::Thread, shard) if is_idle => return Advice::Move(shard),
-                (Need::Help | Need::Thread, shard) => return Advice::Help(shard),
-                (Need::Tick, _) => {
-                    takes_turn(&mut lookout.ticks);
-                    return Advice::Wait(lookout.ticks.then(|| Instant::now() + TICK));
-                }
-                // Whoever brings work from now on calls. So it looks once more.
-                _ if lookout.ticks => {
-                    lookout.ticks = false;
-                    self.group.ticking.store(false, Ordering::SeqCst);
-                    look = Look::Between;
-                }
-                (Need::Timer(due), _) => {
-                    lookout.minds_timer = true;
-                    return Advice::Wait(Some(due));
-                }
-                (Need::Nothing, _) => return Advice::Wait(None),
-            }
-        }
+        let begin_tick = || self.group.begin_tick();
+        let greatest_need = |look| self.greatest_need(own, look);
+        self.group.waiters.look(lookout, was_called, is_idle, begin_tick, greatest_need)
     }
 
     /// Returns the greatest need of another shard. Those that need help take turns.
@@ -327,8 +209,7 @@ impl Group {
     pub(crate) fn new(shards: usize) -> Self {
         Self {
             shards,
-            ticking: AtomicBool::new(false),
-            waiting: 0.into(),
+            waiters: Waiters::default(),
             began: Instant::now(),
             ticked_ns: 0.into(),
             helped: 0.into(),

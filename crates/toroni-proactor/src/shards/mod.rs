@@ -1,14 +1,17 @@
 //! The shards of a proactor. Each has a lock, operations, a dispatcher and processors of its own, and is a whole
-//! proactor in the paper's sense. `place.rs` distributes threads and descriptors among them, and `help.rs` is how
-//! the threads of one shard work for another.
+//! proactor in the paper's sense. `place.rs` distributes threads and descriptors among them, `help.rs` is how
+//! the threads of one shard work for another, and `calls/` how they learn that they are needed.
 //!
 //! An operation stays in the shard in which it was started: that of its descriptor, its *home*. Two shards are
 //! locked at the same time only by [`Shards::all`], in the order of their numbers.
 
+mod calls;
 mod help;
 mod place;
 
-pub(crate) use help::{Advice, Lookout};
+pub(crate) use calls::{Advice, Calls, Lookout};
+
+use calls::Waiters;
 
 use crate::core::{Core, Phase};
 use crate::dispatcher::{Served, Visit};
@@ -45,10 +48,7 @@ pub(crate) struct Shards {
 /// What the shards know of each other without their locks.
 pub(crate) struct Group {
     shards: usize,
-    /// A waiting thread looks at all shards every tick.
-    ticking: AtomicBool,
-    /// The number of threads that wait, or are about to.
-    waiting: AtomicUsize,
+    waiters: Waiters,
     began: Instant,
     /// When a thread last ticked, in nanoseconds since the beginning.
     ticked_ns: AtomicU64,
