@@ -189,6 +189,11 @@ impl Calls {
         std::mem::take(&mut self.calls)
     }
 
+    /// Returns whether a thread of another shard is to be called.
+    pub(crate) fn has_call(&self) -> bool {
+        self.calls
+    }
+
     /// Called before a thread of this shard waits.
     pub(super) fn before_wait(&mut self, waiters: &Waiters, lookout: &mut Lookout) -> Before {
         let was_called =
@@ -294,10 +299,6 @@ impl Waiters {
 
     /// Not a store: a thread that has seen that this one ticks must have been seen to wait.
     fn stop_ticking(&self) {
-        if mutant("ticks_end_with_a_store") {
-            self.ticking.store(false, Ordering::SeqCst);
-        } else {
-            self.ticking.swap(false, Ordering::SeqCst);
-        }
+        self.ticking.swap(false, Ordering::SeqCst);
     }
 }

@@ -335,7 +335,6 @@ fn loom_who_gets_work_leaves_the_ticks_to_another() {
 fn loom_what_a_handler_that_blocks_has_started_is_found() {
     check(3, || {
         let model = Model { collects: true, ..Model::new(2, block_until_the_second) };
-        model.lock(1).work = 1;
-        run(model, &[0, 1], |_| {});
+        run(model, &[0, 1], |model| model.bring(1));
     });
 }
