@@ -1,4 +1,5 @@
-//! `cargo xtask loom`: runs the loom models, which are the tests of the library whose names begin with `loom_`.
+//! `cargo xtask loom`: runs the loom models, which are the tests of the library and of the proactor whose names begin
+//! with `loom_`.
 
 use std::process::Command;
 
@@ -15,13 +16,14 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
-    let mut command = cargo(["test", "-p", "toroni", "--lib", "--profile", "bench", "--locked"]);
+    let mut command = cargo(["test", "--lib", "--profile", "bench", "--locked"]);
+    command.args(["-p", "toroni", "-p", "toroni-proactor"]);
     prepare(&mut command)?;
     run_tests(command.arg(&options.filter))
 }
 
 /// Prepares a build of the models, in the profile `bench`. The flag `--cfg loom`, which selects loom's atomics in
-/// `crates/toroni/src/sync/mod.rs`, changes what is compiled of every crate, so the build has a folder of its own.
+/// `crates/toroni/src/sync/mod.rs` and in the proactor's `shards/calls/`, changes what is compiled of every crate, so the build has a folder of its own.
 pub(crate) fn prepare(command: &mut Command) -> Result<(), Failure> {
     let target = metadata::members()?.target_directory.join("loom");
     command.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", target);

@@ -2,7 +2,7 @@
 //!
 //! Each mutant is one known way to get a protocol wrong. It is in the source of the library, of the proactor, of the
 //! network protocol or of its nodes, where the mistake would be made, inside `if mutant("NAME")`. This task compiles the
-//! tests of all four, the library's loom models, and the lists of the fuzz harness, once with all mutants in them. It runs the tests
+//! tests of all four, the loom models, and the lists of the fuzz harness, once with all mutants in them. It runs the tests
 //! of the table without a mutant, and they must pass. Then it runs each of them with its mutant, and it must fail. If a
 //! mutant survives, no test checks that promise. If a model catches no mutant, it shows nothing.
 
@@ -57,6 +57,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let models = Kind::build(&runs, |checker| matches!(checker, Checker::Loom(_)))?;
     let tests = Kind::build(&runs, |checker| matches!(checker, Checker::Tests(_)))?;
     let proactor = Kind::build(&runs, |checker| matches!(checker, Checker::Proactor(_)))?;
+    let calls = Kind::build(&runs, |checker| matches!(checker, Checker::ProactorLoom(_)))?;
     let oracle = Kind::build(&runs, |checker| matches!(checker, Checker::Oracle(_)))?;
     let protocol = Kind::build(&runs, |checker| matches!(checker, Checker::Protocol(_)))?;
     let network = Kind::build(&runs, |checker| matches!(checker, Checker::Network(_)))?;
@@ -72,6 +73,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
                 Checker::Loom(_) => &models,
                 Checker::Tests(_) => &tests,
                 Checker::Proactor(_) => &proactor,
+                Checker::ProactorLoom(_) => &calls,
                 Checker::Oracle(_) => &oracle,
                 Checker::Protocol(_) => &protocol,
                 Checker::Network(_) => &network,
@@ -114,8 +116,7 @@ fn summarise(
     Err(Failure(format!("not noticed: {}", survivors.join(", "))))
 }
 
-/// The tests of the table that one executable has: the models, the tests of the library, of the proactor, or of the fuzz
-/// harness.
+/// The tests of the table that one executable has: models or tests of one crate.
 struct Kind {
     harness: Option<Harness>,
     /// The full names of the tests that each name of the table matches.
@@ -170,7 +171,7 @@ impl Kind {
         let tests: Vec<&str> = tests.iter().map(String::as_str).collect();
         let stop_at = match checker {
             // A model leaves no files.
-            Checker::Loom(_) => StopAt::FirstFailure,
+            Checker::Loom(_) | Checker::ProactorLoom(_) => StopAt::FirstFailure,
             Checker::Tests(_) | Checker::Protocol(_) | Checker::Network(_) | Checker::Oracle(_) => {
                 StopAt::End
             }
@@ -246,7 +247,7 @@ mod tests {
         let table: BTreeSet<&str> = MUTANTS
             .iter()
             .flat_map(|mutant| mutant.noticed_by)
-            .filter(|checker| matches!(checker, Checker::Loom(_)))
+            .filter(|checker| matches!(checker, Checker::Loom(_) | Checker::ProactorLoom(_)))
             .map(|checker| checker.name())
             .collect();
         let models = names_after("fn loom_", '(').unwrap();

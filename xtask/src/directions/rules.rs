@@ -37,7 +37,7 @@ pub(super) const CRATES: &[Crate] = &[
         name: "toroni-proactor",
         // Its tests use the testkit.
         members: &["toroni-testkit"],
-        foreign: Some(&["basic-toml", "io-uring", "libc", "rustix", "serde", "thiserror"]),
+        foreign: Some(&["basic-toml", "io-uring", "libc", "loom", "rustix", "serde", "thiserror"]),
     },
     // The server for metrics. It knows nothing of buses.
     Crate { name: "toroni-http", members: &["toroni-proactor"], foreign: Some(&["httparse"]) },

@@ -66,7 +66,7 @@ impl Harness {
         let mut command = cargo(["rustc", "--locked", "--quiet"]);
         command.args(match checker {
             Checker::Loom(_) | Checker::Tests(_) => &["-p", "toroni", "--lib"][..],
-            Checker::Proactor(_) => &["-p", "toroni-proactor", "--lib"],
+            Checker::Proactor(_) | Checker::ProactorLoom(_) => &["-p", "toroni-proactor", "--lib"],
             Checker::Protocol(_) => &["-p", "toroni-proto", "--lib"],
             Checker::Network(_) => &["-p", "toroni-net", "--lib"],
             Checker::Oracle(_) => &[
@@ -82,7 +82,7 @@ impl Harness {
         command.args(["--message-format=json-render-diagnostics", "--profile"]);
         match checker {
             // As in `cargo xtask loom`: the dependencies are the same.
-            Checker::Loom(_) => {
+            Checker::Loom(_) | Checker::ProactorLoom(_) => {
                 command.arg("bench");
                 loom::prepare(&mut command)?;
             }
@@ -119,6 +119,7 @@ impl Harness {
             Checker::Loom(_) => "models",
             Checker::Tests(_) => "tests",
             Checker::Proactor(_) => "proactor",
+            Checker::ProactorLoom(_) => "proactor-models",
             Checker::Oracle(_) => "oracle",
             Checker::Protocol(_) => "protocol",
             Checker::Network(_) => "network",

@@ -17,6 +17,8 @@ pub(super) enum Checker {
     Tests(&'static str),
     /// An ordinary test of the proactor.
     Proactor(&'static str),
+    /// A loom model of the proactor.
+    ProactorLoom(&'static str),
     /// An ordinary test of the network protocol, the simulator included.
     Protocol(&'static str),
     /// An ordinary test of sockets and nodes.
@@ -25,13 +27,13 @@ pub(super) enum Checker {
     Oracle(&'static str),
 }
 
-use Checker::{Loom, Network, Oracle, Proactor, Protocol, Tests};
+use Checker::{Loom, Network, Oracle, Proactor, ProactorLoom, Protocol, Tests};
 
 impl Checker {
     pub(super) fn name(self) -> &'static str {
         match self {
-            Loom(name) | Tests(name) | Proactor(name) | Protocol(name) | Network(name)
-            | Oracle(name) => name,
+            Loom(name) | Tests(name) | Proactor(name) | ProactorLoom(name) | Protocol(name)
+            | Network(name) | Oracle(name) => name,
         }
     }
 
@@ -40,6 +42,7 @@ impl Checker {
             Loom(name) => format!("model {name}"),
             Tests(name) => format!("test {name}"),
             Proactor(name) => format!("the proactor's test {name}"),
+            ProactorLoom(name) => format!("the proactor's model {name}"),
             Oracle(name) => format!("the fuzz harness's test {name}"),
             Protocol(name) => format!("the protocol's test {name}"),
             Network(name) => format!("the nodes' test {name}"),
@@ -597,7 +600,27 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: &[
             Proactor("shards::one_thread_is_enough_for_all_shards"),
             Proactor("shards::one_thread_serves_all_shards_if_the_others_block"),
+            ProactorLoom("loom_work_that_comes_to_a_shard_without_a_thread_is_found"),
+            ProactorLoom("loom_what_a_handler_that_blocks_has_started_is_found"),
         ],
+    },
+    Mutant {
+        name: "who_stops_ticking_does_not_look_again",
+        mistake: "work that came to another shard while a thread ticked, and after its last look, is seen by nobody",
+        noticed_by: &[
+            ProactorLoom("loom_work_that_comes_to_a_shard_without_a_thread_is_found"),
+            ProactorLoom("loom_what_a_handler_that_blocks_has_started_is_found"),
+        ],
+    },
+    Mutant {
+        name: "who_gets_work_leaves_the_ticks_to_nobody",
+        mistake: "a thread that ticks, and gets work, calls no other thread, although another one relied on its ticks",
+        noticed_by: &[ProactorLoom("loom_who_gets_work_leaves_the_ticks_to_another")],
+    },
+    Mutant {
+        name: "a_run_is_open_while_nobody_looks",
+        mistake: "a thread collects what its handler starts, while no other thread ticks or is called",
+        noticed_by: &[ProactorLoom("loom_what_a_handler_that_blocks_has_started_is_found")],
     },
     Mutant {
         name: "few_descriptors_are_dealt_out",
@@ -623,7 +646,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "no_look_is_a_tick",
         mistake: "a thread that is about to wait does not see that nothing has been taken in another shard since the last tick",
-        noticed_by: &[Proactor("shards::one_thread_serves_all_shards_if_the_others_block")],
+        noticed_by: &[
+            Proactor("shards::one_thread_serves_all_shards_if_the_others_block"),
+            ProactorLoom("loom_who_gets_work_leaves_the_ticks_to_another"),
+            ProactorLoom("loom_what_a_handler_that_blocks_has_started_is_found"),
+        ],
     },
     Mutant {
         name: "the_first_shard_is_helped",
@@ -640,7 +667,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a_call_before_the_wait_is_forgotten",
         mistake: "a thread that is called between its look at the other shards and its wait does not look again",
-        noticed_by: &[Proactor("shards::a_call_between_a_look_and_the_wait_is_heard")],
+        noticed_by: &[
+            Proactor("shards::a_call_between_a_look_and_the_wait_is_heard"),
+            ProactorLoom("loom_work_that_comes_to_a_shard_without_a_thread_is_found"),
+            ProactorLoom("loom_who_gets_work_leaves_the_ticks_to_another"),
+            ProactorLoom("loom_what_a_handler_that_blocks_has_started_is_found"),
+        ],
     },
     Mutant {
         name: "a_follower_waits_for_nobody",
