@@ -92,7 +92,6 @@ fn connect(proxy: &Proxy, client: Stream) {
     let Some(permit) = ConnectionPermit::take(&proxy.open, proxy.options.connections) else {
         return;
     };
-    let Some(proactor) = proxy.proactor.upgrade() else { return };
     let to = proxy.options.to;
     let connection = Arc::new(Connection {
         proactor: proxy.proactor.clone(),
@@ -105,7 +104,8 @@ fn connect(proxy: &Proxy, client: Stream) {
     });
     Connection::close_when_idle(&connection, proxy.options.idle_timeout);
     let connected = Arc::clone(&connection);
-    let started = Stream::connect(&proactor, to, move |server| match server {
+    // In the same shard: one thread passes on what the other end has sent.
+    let started = connection.client.connect_beside(to, move |server| match server {
         Ok(server) => connected.pass_on_both_ways(server),
         Err(error) => eprintln!("tcp_proxy: {to}: {error}"),
     });

@@ -628,6 +628,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: &[Proactor("the_first_descriptors_are_in_one_shard")],
     },
     Mutant {
+        name: "accepted_sockets_stay",
+        mistake: "a thread that accepts all sockets has all of them in its shard",
+        noticed_by: &[Proactor("shards::accepted_sockets_are_dealt_out")],
+    },
+    Mutant {
         name: "nobody_helps",
         mistake: "a thread that waits does not see that another shard stands still",
         noticed_by: &[

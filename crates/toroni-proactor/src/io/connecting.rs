@@ -1,12 +1,13 @@
 //! `CONNECT`, whose result is a stream.
 
 use super::{Handle, Stream};
-use crate::error::{OperationError, Refused, StartError};
+use crate::error::{OperationError, Refused, SetupError, StartError};
 use crate::operation::{Address, Completion, Done, OperationKind};
 use crate::proactor::{OperationId, Proactor, identified};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -25,9 +26,9 @@ where
     }
 }
 
-/// Creates a socket and connects it.
+/// Creates a socket, takes it over, and connects it.
 pub(super) fn connect<F>(
-    proactor: &Proactor,
+    take_over: impl FnOnce(OwnedFd) -> Result<Arc<Handle>, SetupError>,
     address: SocketAddr,
     handler: F,
 ) -> Result<OperationId, Refused<(), F>>
@@ -35,7 +36,7 @@ where
     F: FnOnce(Result<Stream, OperationError>) + Send + 'static,
 {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    connect_to(proactor, family, Ok(Address::Internet(address)), handler)
+    connect_to(take_over, family, Ok(Address::Internet(address)), handler)
 }
 
 /// Creates a local socket and connects it.
@@ -48,11 +49,11 @@ where
     F: FnOnce(Result<Stream, OperationError>) + Send + 'static,
 {
     let address = SocketAddrUnix::new(path).map(|address| Address::Local(Box::new(address)));
-    connect_to(proactor, AddressFamily::UNIX, address, handler)
+    connect_to(|socket| Handle::of(proactor, socket), AddressFamily::UNIX, address, handler)
 }
 
 fn connect_to<F>(
-    proactor: &Proactor,
+    take_over: impl FnOnce(OwnedFd) -> Result<Arc<Handle>, SetupError>,
     family: AddressFamily,
     address: Result<Address, Errno>,
     handler: F,
@@ -63,7 +64,7 @@ where
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let prepared = address.and_then(|address| {
         let socket = socket_with(family, SocketType::STREAM, flags, None)?;
-        Ok((address, Handle::of(proactor, socket).map_err(|_| Errno::BADF)?))
+        Ok((address, take_over(socket).map_err(|_| Errno::BADF)?))
     });
     let (address, handle) = match prepared {
         Ok(prepared) => prepared,

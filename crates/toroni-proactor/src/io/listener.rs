@@ -88,7 +88,7 @@ impl<F: FnOnce(Accepted) + Send + 'static> Completion for Accepting<F> {
             let failed =
                 |errno| OperationError { operation: OperationKind::Accept, descriptor, errno };
             let socket = done.outcome.accepted.take().ok_or_else(|| failed(libc::EIO))?;
-            let handle = Handle::new(&inner, socket).map_err(|_| failed(libc::EIO))?;
+            let handle = Handle::accepted(&inner, socket).map_err(|_| failed(libc::EIO))?;
             Ok((Stream(handle), done.outcome.address))
         });
         handler(accepted);

@@ -46,6 +46,12 @@ impl Handle {
         Self::at_home_in(home, inner, descriptor)
     }
 
+    /// The same for a socket that a handler has accepted.
+    pub(crate) fn accepted(inner: &Arc<Inner>, socket: OwnedFd) -> Result<Arc<Self>, SetupError> {
+        let (home, _until_it_is_counted) = inner.shards.home_of_accepted();
+        Self::at_home_in(home, inner, socket)
+    }
+
     /// The same, in the shard of this one.
     pub(crate) fn beside(&self, descriptor: OwnedFd) -> Result<Arc<Self>, SetupError> {
         Self::at_home_in(self.descriptor.home(), &self.inner, descriptor)
@@ -73,7 +79,7 @@ impl Handle {
     }
 
     fn with(inner: &Arc<Inner>, descriptor: Descriptor, is_shared: bool) -> Arc<Self> {
-        inner.shards.add_handle();
+        inner.shards.add_handle(descriptor.home());
         Arc::new(Self { inner: Arc::clone(inner), descriptor: Arc::new(descriptor), is_shared })
     }
 
@@ -106,7 +112,7 @@ impl Drop for Handle {
     /// Cancels what is in progress: no handle is left that could want a result. The descriptor is closed
     /// afterwards.
     fn drop(&mut self) {
-        self.inner.shards.remove_handle();
+        self.inner.shards.remove_handle(self.descriptor.home());
         if !self.descriptor.is_idle(OperationKind::ReadStream)
             || !self.descriptor.is_idle(OperationKind::WriteStream)
         {

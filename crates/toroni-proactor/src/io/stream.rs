@@ -56,7 +56,36 @@ impl Stream {
     where
         F: FnOnce(Result<Stream, OperationError>) + Send + 'static,
     {
-        connecting::connect(proactor, address, handler)
+        connecting::connect(|socket| Handle::of(proactor, socket), address, handler)
+    }
+
+    /// [`Stream::connect`] to a peer that is going to work with this stream, as that of a proxy: the new stream is at home
+    /// in the same shard ([`Stream::beside`]).
+    ///
+    /// # Errors
+    ///
+    /// As [`Stream::connect`].
+    pub fn connect_beside<F>(
+        &self,
+        address: SocketAddr,
+        handler: F,
+    ) -> Result<OperationId, Refused<(), F>>
+    where
+        F: FnOnce(Result<Self, OperationError>) + Send + 'static,
+    {
+        connecting::connect(|socket| self.0.beside(socket), address, handler)
+    }
+
+    /// [`Stream::connect_beside`] as a future.
+    pub fn connect_beside_async(
+        &self,
+        address: SocketAddr,
+    ) -> Pending<Result<Self, OperationError>> {
+        Pending::start(
+            self.0.inner(),
+            |handler| self.connect_beside(address, handler),
+            |refused| Err(refused.error.of(OperationKind::Connect)),
+        )
     }
 
     /// [`Stream::connect`] as a future.

@@ -39,8 +39,8 @@ pub(crate) struct Shards {
     arriving: Mutex<()>,
     /// Counts what threads create that serve no shard.
     turns: AtomicUsize,
-    /// The number of handles of descriptors.
-    handles: AtomicUsize,
+    /// The number of handles of descriptors at home in each shard.
+    handles: Box<[AtomicUsize]>,
     /// The home of the first descriptors.
     first_home: AtomicU16,
 }
@@ -107,6 +107,7 @@ impl Shards {
         let group = Arc::clone(&cores[0].group);
         let present = cores.iter().map(|_| AtomicUsize::new(0)).collect();
         let settled = cores.iter().map(|_| AtomicUsize::new(0)).collect();
+        let handles = cores.iter().map(|_| AtomicUsize::new(0)).collect();
         Self {
             locks: cores.into_iter().map(Lock::new).collect(),
             starting: AtomicUsize::new(0),
@@ -115,7 +116,7 @@ impl Shards {
             settled,
             arriving: Mutex::new(()),
             turns: AtomicUsize::new(0),
-            handles: AtomicUsize::new(0),
+            handles,
             first_home: AtomicU16::new(0),
         }
     }

@@ -6,6 +6,12 @@ use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError};
 
+/// A shard has clearly more descriptors than another one if it has this part more.
+const MORE: usize = 8;
+
+/// Parts of a descriptor, so that threads can share one.
+const SHARE: usize = 64;
+
 thread_local! {
     /// The proactor that this thread has served last, as the address of its shards, and the thread's shard there.
     static PLACE: Cell<(usize, Shard)> = const { Cell::new((0, 0)) };
@@ -97,14 +103,13 @@ impl Shards {
     /// other, and that one thread can serve, need no messages between threads.
     pub(crate) fn home(&self) -> (Shard, Option<MutexGuard<'_, ()>>) {
         let are_few = |descriptors: usize| {
-            let threads = self.settled.iter().map(|threads| threads.load(Ordering::Relaxed));
-            descriptors < threads.sum() && !mutant("few_descriptors_are_dealt_out")
+            descriptors < sum(&self.settled) && !mutant("few_descriptors_are_dealt_out")
         };
-        if self.is_only() || !are_few(self.handles.load(Ordering::Relaxed)) {
+        if self.is_only() || !are_few(sum(&self.handles)) {
             return (self.here(), None);
         }
         let one_at_a_time = self.arriving.lock().unwrap_or_else(PoisonError::into_inner);
-        let descriptors = self.handles.load(Ordering::Relaxed);
+        let descriptors = sum(&self.handles);
         if !are_few(descriptors) {
             return (self.here(), None);
         }
@@ -114,14 +119,34 @@ impl Shards {
         (self.first_home.load(Ordering::Relaxed), Some(one_at_a_time))
     }
 
-    /// Counts a handle of a descriptor.
-    pub(crate) fn add_handle(&self) {
-        self.handles.fetch_add(1, Ordering::Relaxed);
+    /// Returns the shard for a socket that a handler of this thread has accepted, as [`Shards::home`] does. If many are
+    /// accepted one after another, the same thread accepts them all. So a socket goes to the shard with the fewest
+    /// descriptors for each thread, if this thread's own one has clearly more.
+    pub(crate) fn home_of_accepted(&self) -> (Shard, Option<MutexGuard<'_, ()>>) {
+        let (home, guard) = self.home();
+        if self.is_only() || guard.is_some() || mutant("accepted_sockets_stay") {
+            return (home, guard);
+        }
+        let [threads, handles] = [&*self.settled, &*self.handles]
+            .map(|counts| move |shard: Shard| counts[usize::from(shard)].load(Ordering::Relaxed));
+        // Its threads may have ended. Then the others do its work.
+        let for_each_thread = |shard: Shard| handles(shard) * SHARE / threads(shard).max(1);
+        let served = self.numbers().filter(|shard| threads(*shard) > 0);
+        let Some(fewest) = served.min_by_key(|shard| for_each_thread(*shard)) else {
+            return (home, None);
+        };
+        let (own, least) = (for_each_thread(home), for_each_thread(fewest));
+        (if own > least + least / MORE + SHARE { fewest } else { home }, None)
+    }
+
+    /// Counts a handle of a descriptor that is at home here.
+    pub(crate) fn add_handle(&self, home: Shard) {
+        self.handles[usize::from(home)].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Ends [`Shards::add_handle`].
-    pub(crate) fn remove_handle(&self) {
-        self.handles.fetch_sub(1, Ordering::Relaxed);
+    pub(crate) fn remove_handle(&self, home: Shard) {
+        self.handles[usize::from(home)].fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Returns the shard for what this thread creates: its own one. If the thread serves no shard, those in which
@@ -138,4 +163,8 @@ impl Shards {
             order.find(is_served).unwrap_or(0)
         })
     }
+}
+
+fn sum(counts: &[AtomicUsize]) -> usize {
+    counts.iter().map(|count| count.load(Ordering::Relaxed)).sum()
 }

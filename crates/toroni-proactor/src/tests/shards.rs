@@ -6,8 +6,8 @@ use crate::operation::{Completion, Done, OperationKind, Request};
 use crate::shards::Shard;
 use crate::tests::common::*;
 use crate::{
-    BufResult, Config, OperationError, Proactor, ProcessorConfig, ProcessorType, ProviderType,
-    Stream, WaitType, WeakProactor,
+    BufResult, Config, Listener, OperationError, Proactor, ProcessorConfig, ProcessorType,
+    ProviderType, Stream, WaitType, WeakProactor,
 };
 use std::cell::RefCell;
 use std::io::Write;
@@ -245,6 +245,39 @@ fn the_first_descriptors_are_in_one_shard() {
                 drop(end);
                 thread.join().unwrap();
             });
+        }
+    });
+}
+
+/// A client connects whenever the last one has been accepted, so a single thread could accept all.
+#[test]
+fn accepted_sockets_are_dealt_out() {
+    each(|proactor| {
+        let _crew = Crew::new(proactor, SHARDS.into());
+        until(|| proactor.inner().shards.present_in() == [1; SHARDS as usize]);
+        let listener = Listener::bind(proactor, "127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = listener.local_address().unwrap();
+        let mut connections = Vec::new();
+        for _ in 0..20 * SHARDS {
+            let (done, accepted) = channel();
+            listener.accept(move |accepted| done.send(accepted.unwrap().0).unwrap()).unwrap();
+            let client = TcpStream::connect(address).unwrap();
+            connections.push((client, next(&accepted)));
+        }
+        let in_shard =
+            |shard| connections.iter().filter(|(_, stream)| home(stream) == shard).count();
+        let counts: Vec<usize> = (0..SHARDS).map(in_shard).collect();
+        assert!(counts.iter().all(|count| (16..=24).contains(count)), "{counts:?}");
+        // All are served.
+        for (client, stream) in &mut connections {
+            let (done, result) = channel();
+            stream.read(vec![0; 1], move |BufResult(read, _)| done.send(read).unwrap()).unwrap();
+            client.write_all(b"x").unwrap();
+            assert_eq!(next(&result), Ok(1));
+            let (done, connected) = channel();
+            stream.connect_beside(address, move |beside| done.send(beside).unwrap()).unwrap();
+            let beside = next(&connected).unwrap();
+            assert_eq!(home(&beside), home(stream));
         }
     });
 }
