@@ -25,7 +25,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
-use toroni_proactor::{BufResult, Listener, OperationId, Proactor, Stream, WeakProactor};
+use toroni_proactor::{BufResult, Config, Listener, OperationId, Proactor, Stream, WeakProactor};
 
 const USAGE: &str = "\
 usage: tcp_proxy TO [--listen ADDRESS] [--threads NUMBER] [--connections NUMBER] [--idle-timeout SECONDS]
@@ -50,7 +50,8 @@ fn main() -> ExitCode {
 }
 
 fn run(options: Options) -> Result<(), Box<dyn std::error::Error>> {
-    let proactor = Proactor::from_environment()?;
+    let config = Config::from_environment()?.with_threads(options.threads);
+    let proactor = Proactor::new(&config)?;
     let listener = Listener::bind(&proactor, options.listen)?;
     common::say_where(&proactor, &listener)?;
     let proxy = Arc::new(Proxy { proactor: proactor.downgrade(), open: Arc::default(), options });

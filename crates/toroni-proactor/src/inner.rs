@@ -67,7 +67,7 @@ impl Inner {
             generation: Generation::current(),
             accepts: AtomicBool::new(true),
             handlers_sleep: cores.iter().map(|core| core.dispatcher.handlers_sleep()).collect(),
-            shards: Shards::new(cores),
+            shards: Shards::new(cores, config.threads()),
             dedicated: Mutex::new(Vec::new()),
         });
         if let Err(source) = inner.spawn_leaders() {

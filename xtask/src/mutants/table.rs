@@ -633,6 +633,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: &[Proactor("shards::accepted_sockets_are_dealt_out")],
     },
     Mutant {
+        name: "announced_threads_are_forgotten",
+        mistake: "what a program creates before its threads come is all in one shard",
+        noticed_by: &[Proactor("shards::descriptors_are_dealt_out_among_announced_threads")],
+    },
+    Mutant {
         name: "nobody_helps",
         mistake: "a thread that waits does not see that another shard stands still",
         noticed_by: &[

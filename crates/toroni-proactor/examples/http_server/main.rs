@@ -26,7 +26,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
-use toroni_proactor::{Listener, Proactor, Stream};
+use toroni_proactor::{Config, Listener, Proactor, Stream};
 
 const USAGE: &str = "\
 usage: http_server ROOT [--listen ADDRESS] [--threads NUMBER] [--connections NUMBER] [--timeout SECONDS]
@@ -60,7 +60,8 @@ fn main() -> ExitCode {
 }
 
 fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
-    let proactor = Proactor::from_environment()?;
+    let config = Config::from_environment()?.with_threads(options.threads);
+    let proactor = Proactor::new(&config)?;
     let site = Site::open(&proactor, &options.root)?;
     let listener = Listener::bind(&proactor, options.listen)?;
     common::say_where(&proactor, &listener)?;

@@ -25,6 +25,9 @@ const RING_REFUSED: &str = "set up io_uring (sysctl kernel.io_uring_disabled, or
 /// The action that failed if the kernel refuses epoll.
 const NO_EPOLL: &str = "make an epoll descriptor";
 
+/// Each shard has descriptors of its own.
+const MOST_CHOSEN: usize = 64;
+
 /// `create_provider`, `create_wait_strategy` and `create_interrupt_strategy`.
 pub(crate) fn create_engine(wanted: &ProcessorConfig) -> Result<(Engine, Effective), SetupError> {
     let mut chosen = Choice { config: wanted.clone(), notes: Vec::new() };
@@ -42,9 +45,9 @@ pub(crate) fn create_engine(wanted: &ProcessorConfig) -> Result<(Engine, Effecti
 }
 
 impl Config {
-    /// Returns how many shards the proactor has, and why it has fewer than are asked for.
+    /// Returns how many shards the proactor has, and why, unless that is the number that is asked for.
     pub(crate) fn effective_shards(&self) -> (usize, Option<String>) {
-        let wanted = self.shards;
+        let Some(wanted) = self.shards else { return self.chosen_shards() };
         let processors = || self.processors.iter();
         if processors().any(|processor| processor.provider == ProviderType::Posix) {
             let why = "one shard: the C library has one pool of threads for all of them";
@@ -55,6 +58,25 @@ impl Config {
             return (1, (wanted > 1).then(|| why.to_owned()));
         }
         (wanted, None)
+    }
+
+    /// Returns how many shards suit the program, and why. An engine that was chosen by its name is the paper's.
+    fn chosen_shards(&self) -> (usize, Option<String>) {
+        let is_free = |processor: &ProcessorConfig| {
+            processor.provider == ProviderType::Auto
+                && processor.processor_type == ProcessorType::Shared
+                && processor.wait != WaitType::LinuxRt
+        };
+        let threads = self.threads();
+        if threads < 2 || !self.processors.iter().all(is_free) {
+            return (1, None);
+        }
+        match threads.min(MOST_CHOSEN) {
+            shards if shards < threads => {
+                (shards, Some(format!("{shards} shards are enough for {threads} threads")))
+            }
+            shards => (shards, Some("a shard for each thread of the program".to_owned())),
+        }
     }
 }
 

@@ -47,33 +47,64 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     processors: Vec<ProcessorConfig>,
-    shards: usize,
+    /// `None` leaves the number to the proactor.
+    shards: Option<usize>,
+    threads: Option<usize>,
 }
 
 impl Config {
     /// Returns a configuration with one processor.
     #[must_use]
     pub fn one(primary: ProcessorConfig) -> Self {
-        Self { processors: vec![primary], shards: 1 }
+        Self { processors: vec![primary], shards: None, threads: None }
     }
 
     /// Returns a configuration with two processors. Each operation goes to the first one that supports it.
     #[must_use]
     pub fn two(primary: ProcessorConfig, secondary: ProcessorConfig) -> Self {
-        Self { processors: vec![primary, secondary], shards: 1 }
+        Self { processors: vec![primary, secondary], shards: None, threads: None }
     }
 
-    /// Returns the configuration with this number of shards, instead of 1: parts with a lock, processors and
+    /// Returns the configuration with this number of shards: parts with a lock, processors and
     /// operations of their own, so that threads that serve different descriptors do not wait for each other.
     #[must_use]
     pub fn with_shards(self, shards: usize) -> Self {
-        Self { shards, ..self }
+        Self { shards: Some(shards), ..self }
     }
 
-    /// Returns the number of shards that is asked for. [`Effective::shards`] is the number that there are.
+    /// Returns the configuration with the number of threads in which the program is going to handle events.
+    ///
+    /// A program knows its threads, and who configures it knows the machine. So the program calls this with any
+    /// configuration. If that says nothing of shards, and its processors are shared ones of [`ProviderType::Auto`], each
+    /// thread gets a shard, up to 64. Otherwise there is one shard, as in the paper.
+    ///
+    /// ```
+    /// # use toroni_proactor::{Config, Proactor};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let proactor = Proactor::new(&Config::from_environment()?.with_threads(2))?;
+    /// std::thread::scope(|scope| {
+    ///     # let clock = proactor.clone();
+    ///     # proactor.post(move || clock.stop())?;
+    ///     scope.spawn(|| proactor.run());
+    ///     proactor.run();
+    ///     # Ok::<_, Box<dyn std::error::Error>>(())
+    /// })
+    /// # }
+    /// ```
     #[must_use]
-    pub fn shards(&self) -> usize {
+    pub fn with_threads(self, threads: usize) -> Self {
+        Self { threads: Some(threads), ..self }
+    }
+
+    /// Returns the number of shards that is asked for, if any. [`Effective::shards`] is the number that there are.
+    #[must_use]
+    pub fn shards(&self) -> Option<usize> {
         self.shards
+    }
+
+    /// Returns the number of threads that the program has announced ([`Config::with_threads`]).
+    pub(crate) fn threads(&self) -> usize {
+        self.threads.unwrap_or(0)
     }
 
     /// Returns the configurations of the processors, the primary one first.

@@ -148,7 +148,7 @@ fn a_dedicated_leader_interrupts_the_only_thread() {
 #[test]
 fn each_thread_is_counted_once() {
     const THREADS: usize = 4;
-    let shards = Shards::new(vec![core(&[ProcessorType::Shared])]);
+    let shards = Shards::new(vec![core(&[ProcessorType::Shared])], 0);
     let counted = |followers, leaders, handlers| {
         until(|| {
             let locked = shards.lock(0);

@@ -35,6 +35,8 @@ pub(crate) struct Shards {
     present: Box<[AtomicUsize]>,
     /// The number of threads that have served each shard last, also while they do something else.
     settled: Arc<[AtomicUsize]>,
+    /// The number of threads that the program has announced, or 0.
+    announced: usize,
     /// Held by a thread that chooses its shard, or the home of one of the first descriptors.
     arriving: Mutex<()>,
     /// Counts what threads create that serve no shard.
@@ -103,7 +105,7 @@ pub(crate) fn handle_events(
 
 impl Shards {
     /// There is at least one core, and all know this group.
-    pub(crate) fn new(cores: Vec<Core>) -> Self {
+    pub(crate) fn new(cores: Vec<Core>, announced: usize) -> Self {
         let group = Arc::clone(&cores[0].group);
         let present = cores.iter().map(|_| AtomicUsize::new(0)).collect();
         let settled = cores.iter().map(|_| AtomicUsize::new(0)).collect();
@@ -114,6 +116,7 @@ impl Shards {
             group,
             present,
             settled,
+            announced,
             arriving: Mutex::new(()),
             turns: AtomicUsize::new(0),
             handles,

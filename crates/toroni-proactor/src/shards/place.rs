@@ -103,7 +103,8 @@ impl Shards {
     /// other, and that one thread can serve, need no messages between threads.
     pub(crate) fn home(&self) -> (Shard, Option<MutexGuard<'_, ()>>) {
         let are_few = |descriptors: usize| {
-            descriptors < sum(&self.settled) && !mutant("few_descriptors_are_dealt_out")
+            descriptors < sum(&self.settled).max(self.announced)
+                && !mutant("few_descriptors_are_dealt_out")
         };
         if self.is_only() || !are_few(sum(&self.handles)) {
             return (self.here(), None);
@@ -150,7 +151,7 @@ impl Shards {
     }
 
     /// Returns the shard for what this thread creates: its own one. If the thread serves no shard, those in which
-    /// threads are take turns.
+    /// threads are take turns; if there are none yet, those to which the announced threads will come.
     pub(crate) fn here(&self) -> Shard {
         if self.is_only() {
             return 0;
@@ -160,7 +161,10 @@ impl Shards {
             let mut order = self.numbers().cycle().skip(first).take(self.locks.len());
             let is_served =
                 |shard: &Shard| self.present[usize::from(*shard)].load(Ordering::Relaxed) > 0;
-            order.find(is_served).unwrap_or(0)
+            let is_announced = |shard: &Shard| {
+                usize::from(*shard) < self.announced && !mutant("announced_threads_are_forgotten")
+            };
+            order.clone().find(is_served).or_else(|| order.find(is_announced)).unwrap_or(0)
         })
     }
 }

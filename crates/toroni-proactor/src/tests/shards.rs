@@ -187,6 +187,47 @@ fn the_effective_number_of_shards_is_reported() {
     }
 }
 
+#[test]
+fn each_announced_thread_gets_a_shard_if_the_engine_is_free() {
+    let shards_of = |config: Config| {
+        let proactor = Proactor::new(&config).unwrap();
+        let effective = &proactor.effective()[0];
+        let why = effective.notes.iter().find(|note| note.contains("shard")).cloned();
+        (effective.shards, why)
+    };
+    let auto = Config::default;
+    let some = |why: &str| Some(why.to_owned());
+    let each = some("a shard for each thread of the program");
+    assert_eq!(shards_of(auto()), (1, None));
+    assert_eq!(shards_of(auto().with_threads(1)), (1, None));
+    assert_eq!(shards_of(auto().with_threads(3)), (3, each));
+    let enough = some("64 shards are enough for 65 threads");
+    assert_eq!(shards_of(auto().with_threads(65)), (64, enough));
+    assert_eq!(shards_of(auto().with_threads(3).with_shards(2)), (2, None));
+    assert_eq!(shards_of(auto().with_threads(3).with_shards(1)), (1, None));
+    let chosen = [
+        ProcessorConfig { provider: ProviderType::Select, ..ProcessorConfig::default() },
+        ProcessorConfig { processor_type: ProcessorType::Dedicated, ..ProcessorConfig::default() },
+    ];
+    for one in chosen {
+        assert_eq!(shards_of(Config::one(one).with_threads(3)), (1, None));
+    }
+}
+
+/// Before the first thread comes, the program knows how many there will be.
+#[test]
+fn descriptors_are_dealt_out_among_announced_threads() {
+    let proactor = Proactor::new(&Config::default().with_threads(SHARDS.into())).unwrap();
+    let streams: Vec<_> = (0..30 + SHARDS).map(|_| stream_and_peer(&proactor)).collect();
+    let homes: Vec<Shard> = streams.iter().map(|(stream, _)| home(stream)).collect();
+    let (first, others) = homes.split_at(SHARDS.into());
+    assert!(first.iter().all(|home| *home == first[0]), "the first ones are together: {first:?}");
+    for shard in 0..SHARDS {
+        let count = others.iter().filter(|home| **home == shard).count();
+        assert_eq!(count, 10, "{homes:?}");
+    }
+}
+
 /// Threads that serve no shard deal their descriptors out to the shards in which threads are.
 #[test]
 fn descriptors_are_dealt_out_among_the_threads() {

@@ -143,10 +143,14 @@ pub fn own_columns(program: &Program, asked_for: &[String]) -> Vec<Column> {
     let dealt = |name: &'static str| Deal::BOTH.map(|deal| format!("{name} {}", deal.name()));
     let mut names: Vec<String> = ENGINES.iter().map(|engine| engine.name.to_owned()).collect();
     names.extend(dealt("auto"));
+    // The paper's configuration of the same engine.
+    names.push("auto shards=1".to_owned());
     names.extend(dealt("auto each"));
     names.push("tp-reactor".to_owned());
     names.extend(dealt("reactor"));
-    names.extend(asked_for.iter().filter(|name| name.contains('=')).cloned());
+    let is_new = |name: &&String| name.contains('=') && !names.contains(name);
+    let asked_for: Vec<String> = asked_for.iter().filter(is_new).cloned().collect();
+    names.extend(asked_for);
     names
         .into_iter()
         .map(|name| {

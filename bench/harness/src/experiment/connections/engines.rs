@@ -65,7 +65,8 @@ pub(super) fn run(
     ledger: &Arc<Ledger>,
 ) -> Result<(), Failure> {
     let failed = Arc::new(Mutex::new(None));
-    let proactor = &Proactor::new(config).map_err(Failure::of("start the proactor"))?;
+    let config = config.clone().with_threads(plan.threads.into());
+    let proactor = &Proactor::new(&config).map_err(Failure::of("start the proactor"))?;
     let dealt = match deal {
         Some(deal) => deal.deal(connections, plan.threads),
         None => {

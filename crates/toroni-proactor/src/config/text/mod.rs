@@ -14,14 +14,9 @@ const MOST_SHARDS: usize = 256;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    #[serde(default = "one")]
-    shards: usize,
+    shards: Option<usize>,
     #[serde(default)]
     processor: Vec<ProcessorConfig>,
-}
-
-fn one() -> usize {
-    1
 }
 
 impl Config {
@@ -90,8 +85,8 @@ impl Config {
             1 | 2 => {}
             found => return Err(ConfigError::Processors { found }),
         }
-        if !(1..=MOST_SHARDS).contains(&self.shards) {
-            return Err(ConfigError::Shards { found: self.shards, most: MOST_SHARDS });
+        if let Some(found) = self.shards.filter(|shards| !(1..=MOST_SHARDS).contains(shards)) {
+            return Err(ConfigError::Shards { found, most: MOST_SHARDS });
         }
         if self.processors.iter().any(|processor| processor.max_operations == Some(0)) {
             return Err(ConfigError::NoOperations);
@@ -105,7 +100,7 @@ fn parse(text: &str, origin: &str) -> Result<Config, ConfigError> {
         origin: origin.to_owned(),
         message: error.to_string(),
     })?;
-    let config = Config { processors: file.processor, shards: file.shards };
+    let config = Config { processors: file.processor, shards: file.shards, threads: None };
     config.check()?;
     Ok(config)
 }

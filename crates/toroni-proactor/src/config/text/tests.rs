@@ -109,11 +109,11 @@ fn the_variable_holds_a_word_a_text_or_a_file() {
 fn a_proactor_has_one_to_256_shards() {
     let parse = |shards| Config::parse(&format!("shards = {shards}\n[[processor]]"));
     for shards in [1, 2, 256] {
-        assert_eq!(parse(shards).unwrap().shards(), shards);
+        assert_eq!(parse(shards).unwrap().shards(), Some(shards));
     }
     for shards in [0, 257] {
         let error = parse(shards).unwrap_err().to_string();
         assert!(error.contains(&format!("1 to 256 shards, not {shards}")), "{error}");
     }
-    assert_eq!(Config::parse("[[processor]]").unwrap().shards(), 1);
+    assert_eq!(Config::parse("[[processor]]").unwrap().shards(), None);
 }
