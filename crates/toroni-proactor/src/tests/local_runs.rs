@@ -333,6 +333,8 @@ fn a_post_comes_after_what_a_thread_keeps() {
         });
         posted.unwrap();
     }
+    // If they are long, each visit is short, and what is kept goes to the lists at its end.
+    decide_how_long_handlers_take(SHORT);
     each(|proactor| {
         let (reads, between) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(Vec::new())));
         let counted = Arc::clone(&reads);
