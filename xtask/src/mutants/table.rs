@@ -552,6 +552,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: &[Proactor("a_post_comes_after_what_a_thread_keeps")],
     },
     Mutant {
+        name: "nobody_misses_what_is_kept",
+        mistake: "a thread that returns to its owner keeps what waits, although no other thread checks whether it comes back",
+        noticed_by: &[Proactor("a_thread_that_returns_keeps_only_what_another_one_will_miss")],
+    },
+    Mutant {
+        name: "what_is_kept_starves",
+        mistake: "what a thread keeps never has its turn while results of others arrive",
+        noticed_by: &[Proactor("what_a_thread_keeps_has_its_turn_after_about_a_millisecond")],
+    },
+    Mutant {
         name: "shards_do_not_see_what_is_kept",
         mistake: "a thread of another shard does not count what a thread keeps as its work",
         noticed_by: &[Proactor("what_a_thread_keeps_is_shared_unless_all_cores_are_busy")],

@@ -90,6 +90,9 @@ impl Locked<'_> {
                 && visit.handled == 0
                 && let Wait::Until(deadline) = visit.end.wait()
             {
+                if let Some(run) = run {
+                    self.end_local_run(run);
+                }
                 match self.look_around(&mut visit.lookout) {
                     Advice::Wait(look) => {
                         self.wait_as_follower(look.into_iter().chain(deadline).min(), until);
@@ -100,7 +103,7 @@ impl Locked<'_> {
                 continue;
             }
             if self.dispatcher.is_check_due() {
-                self.end_run_for_posts(run);
+                self.end_runs_for_posts();
                 self.check_engines();
                 if let Some(shard) = self.look_at_work() {
                     return Served::Elsewhere(Advice::Help(shard));
@@ -215,6 +218,10 @@ impl Locked<'_> {
             }
             self.stop_if_finished();
             if let Err(panic) = result {
+                // The thread may not come back.
+                if let Some(run) = run {
+                    self.end_local_run(run);
+                }
                 self.leave(run);
                 panic.resume();
             }
@@ -280,13 +287,10 @@ impl Locked<'_> {
         }
     }
 
-    /// Called before a check of the engines. Posts that come after it come after what this thread keeps, too.
-    fn end_run_for_posts(&mut self, run: Option<&LocalRun>) {
-        if !self.dispatcher.after_check.is_empty()
-            && let Some(run) = run
-            && !mutant("posts_overtake_what_is_kept")
-        {
-            self.end_local_run(run);
+    /// Called before a check of the engines. Posts that come after it come after what threads keep, too.
+    fn end_runs_for_posts(&mut self) {
+        if !self.dispatcher.after_check.is_empty() && !mutant("posts_overtake_what_is_kept") {
+            self.end_local_runs();
         }
     }
 
@@ -317,6 +321,7 @@ impl Locked<'_> {
                 self.lead_processor(which, |_| Wait::Not);
             }
         }
+        self.end_overdue_local_runs();
         self.end_speculation();
         self.release_after_check();
         self.dispatcher.since_lead = 0;

@@ -8,10 +8,15 @@
 //!
 //! A handler may block. So a run is *open*, which means that it collects, only while a waiting thread checks
 //! whether the others make progress, or while there is no other thread. The thread that checks ends the runs of
-//! handlers that have not returned in the meantime, and so does each caller that must see everything: a
-//! cancellation, a stop, a second thread, and a thread that has nothing to do while a run keeps more than its thread
-//! will finish soon. To end a run is to move what it has collected to the lists of
-//! the dispatcher and of the processors. From then on its handler's starts take the lock.
+//! handlers that have not returned in the meantime. So does each caller that must see everything: a cancellation, a
+//! stop, a second thread, and a thread that has nothing to do while a run keeps more than its thread will finish soon.
+//! To end a run is to move what it has collected to the lists of the dispatcher and of the processors. From then on
+//! its handler's starts take the lock.
+//!
+//! If a thread checks, a run stays open while its own thread returns to its owner. So sessions stay with their thread,
+//! and in the cache of its core. If the thread does not come back, the thread that checks ends the run as if a handler
+//! blocked. The next thread that handles events may get the run, too. What is kept comes after everything in the lists;
+//! if it has not had its turn after about a millisecond, a check of the engines ends the run.
 //!
 //! The lock of a run is taken after the proactor's lock, or without it. A thread holds it while it attempts what it
 //! has kept, which never waits. So a thread that ends a run finds each operation waiting or over.
@@ -26,9 +31,6 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// After this number of rounds in a row, a thread works alone.
-const ROUNDS_ALONE: u32 = 16;
 
 /// The number of keys that a run has for the starts of a round. Further starts take the lock.
 const KEYS: usize = 32;
@@ -56,6 +58,8 @@ struct Collected {
     may_attempt: bool,
     /// Operations that were attempted in vain.
     blocked: Vec<Begun>,
+    /// The number of attempts of what was kept, in this round.
+    attempted_of_kept: usize,
     /// The number of attempts in vain that the dispatcher has not been told.
     in_vain: usize,
     /// Keys for starts, so that they can be cancelled.
@@ -173,6 +177,7 @@ impl Collected {
     /// Attempts the operation whose turn it is.
     fn attempt_first(&mut self) -> Option<(Box<dyn Completion>, Done)> {
         let Begun { key, mut offer } = self.starts.pop_front()?;
+        self.attempted_of_kept += 1;
         let Some(outcome) = (offer.attempt)(&mut offer.request) else {
             self.in_vain += 1;
             self.blocked.push(Begun { key, offer });
@@ -197,16 +202,6 @@ fn leaves_results(done: &Done) {
 #[derive(Default)]
 pub(crate) struct LocalRuns {
     slots: Vec<Slot>,
-    /// The number of the run of the last round, and how many rounds in a row were of the same.
-    last: usize,
-    in_a_row: u32,
-}
-
-impl LocalRuns {
-    fn note_round(&mut self, number: usize) {
-        self.in_a_row = if self.last == number { self.in_a_row.saturating_add(1) } else { 0 };
-        self.last = number;
-    }
 }
 
 struct Slot {
@@ -216,9 +211,28 @@ struct Slot {
     is_open: bool,
     /// The number of operations that it keeps for their turn, after its last round.
     kept: usize,
+    /// The number of operations that were kept at a check of the engines and have not had their turn since.
+    due: usize,
+    /// The dispatcher's `taken` at that check.
+    due_since: u64,
     /// How often it was opened, and that number at the last check.
     opened: u64,
     checked: u64,
+}
+
+impl Slot {
+    fn new(run: Arc<LocalRun>) -> Self {
+        Self {
+            run,
+            is_used: true,
+            is_open: false,
+            kept: 0,
+            due: 0,
+            due_since: 0,
+            opened: 0,
+            checked: 0,
+        }
+    }
 }
 
 /// A thread's local run, until the thread returns to its owner.
@@ -247,7 +261,7 @@ impl Core {
         let number = runs.iter().position(|slot| !slot.is_used).unwrap_or(runs.len());
         if number == runs.len() {
             let run = LocalRun::new(number);
-            runs.push(Slot { run, is_used: true, is_open: false, kept: 0, opened: 0, checked: 0 });
+            runs.push(Slot::new(run));
         }
         runs[number].is_used = true;
         let run = Arc::clone(&runs[number].run);
@@ -259,10 +273,14 @@ impl Core {
         Lent { before: CURRENT.take(), run: None }
     }
 
-    /// Ends [`Core::lend_local_run`].
+    /// Ends [`Core::lend_local_run`]. What the thread keeps stays for when it comes back, if another thread checks
+    /// whether it does.
     pub(crate) fn return_local_run(&mut self, run: Option<&LocalRun>) {
         if let Some(run) = run {
-            self.end_local_run(run);
+            let is_checked = self.is_checked() || mutant("nobody_misses_what_is_kept");
+            if !is_checked || !self.dispatcher.policy.threads_return() {
+                self.end_local_run(run);
+            }
             self.dispatcher.local_runs.slots[run.number].is_used = false;
         }
     }
@@ -277,14 +295,13 @@ impl Core {
             self.end_local_run(run);
             return false;
         }
-        self.dispatcher.local_runs.note_round(run.number);
-        let (keeps, has_work) = (self.keeps(run), self.has_work());
+        let attempts = !self.has_work();
         let mut collected = run.collected();
         let dispatcher = &self.dispatcher;
         let until_check = dispatcher.policy.results_before_check() - 1;
         let until_check = until_check.saturating_sub(dispatcher.since_lead);
         collected.is_open = true;
-        collected.may_attempt = !has_work && keeps;
+        collected.may_attempt = attempts;
         collected.room = if collected.may_attempt {
             // At least an operation, and what its handler starts: a round must not end as it began.
             let most = dispatcher.policy.results_between_looks().min(OVERTAKERS);
@@ -305,6 +322,7 @@ impl Core {
     /// lists. `has_taken`: the first one was of a result that was taken from a list, and is counted.
     pub(crate) fn end_local_round(&mut self, run: &LocalRun, handled: usize, has_taken: bool) {
         let mut collected = run.collected();
+        let attempted = std::mem::take(&mut collected.attempted_of_kept);
         let tried = handled + std::mem::take(&mut collected.in_vain);
         let dispatcher = &mut self.dispatcher;
         if !has_taken && dispatcher.completed.is_empty() {
@@ -317,17 +335,25 @@ impl Core {
         dispatcher.taken += u64::try_from(more).unwrap_or(0);
         dispatcher.since_lead += more;
         self.link(&mut collected);
-        if !self.keeps(run) {
-            self.link_starts(&mut collected);
-        }
-        self.dispatcher.local_runs.slots[run.number].kept = collected.starts.len();
+        let slot = &mut self.dispatcher.local_runs.slots[run.number];
+        slot.kept = collected.starts.len();
+        slot.due = slot.due.saturating_sub(attempted);
     }
 
-    /// Returns whether a thread keeps what waits for its turn: it works alone, and not only for a moment. Threads that work
-    /// at the same time take turns with everything, because what one kept would have its turn too early or too late.
-    fn keeps(&self, run: &LocalRun) -> bool {
-        let runs = &self.dispatcher.local_runs;
-        self.dispatcher.handlers == 1 && runs.last == run.number && runs.in_a_row >= ROUNDS_ALONE
+    /// Called when the engines are checked. Ends the runs in which not everything has had its turn for so long that its
+    /// thread blocks, is with its owner, or has too much else to do.
+    pub(crate) fn end_overdue_local_runs(&mut self) {
+        let dispatcher = &self.dispatcher;
+        let in_visits = dispatcher.policy.results_in_visit() * dispatcher.handlers.max(1);
+        // A turn of everything is a read and a write each.
+        let patience = u64::try_from(in_visits.max(4 * self.kept())).unwrap_or(u64::MAX);
+        let taken = dispatcher.taken;
+        self.end_runs_of(|slot| {
+            if slot.due == 0 {
+                (slot.due, slot.due_since) = (slot.kept, taken);
+            }
+            taken - slot.due_since > patience && !mutant("what_is_kept_starves")
+        });
     }
 
     /// Ends the runs of threads that have more to do than they will finish soon, for a thread that has nothing to do.
@@ -398,6 +424,7 @@ impl Core {
         }
         slot.is_open = false;
         slot.kept = 0;
+        slot.due = 0;
         let mut collected = run.collected();
         collected.is_open = false;
         self.link(&mut collected);

@@ -1,5 +1,6 @@
 //! The paper's counts, notification states and levels, as they are.
 
+use super::local_run::LocalRun;
 use super::*;
 use crate::config::create_engine;
 use crate::core::Phase;
@@ -239,46 +240,87 @@ fn the_run_of_a_handler_that_blocks_is_ended_at_the_second_check() {
     assert_eq!(descriptor.results(OperationKind::ReadStream), 0);
 }
 
-/// A thread that works alone keeps what waits for its turn. Another one with nothing to do takes it over.
+/// Three rounds of a thread, in each of which a handler starts a read that waits for its turn.
+fn keep_three(core: &mut Core, run: &LocalRun) {
+    for _ in 0..3 {
+        let (reader, _writer) = std::io::pipe().unwrap();
+        let descriptor = Arc::new(Descriptor::new(reader.into(), 0).unwrap());
+        assert!(core.open_local_run(run));
+        assert!(local_run::collect(offer(&descriptor, None)).is_break());
+        // Another thread is at work meanwhile.
+        core.dispatcher.handlers = 2;
+        core.end_local_round(run, 1, false);
+        core.dispatcher.handlers = 1;
+    }
+    assert_eq!((core.kept(), core.has_work()), (3, false));
+}
+
+/// A thread keeps what waits for its turn. Another one with nothing to do takes it over.
 #[test]
 fn what_a_thread_keeps_is_shared_unless_all_cores_are_busy() {
     let mut core = with_a_thread_that_collects();
     let lent = core.lend_local_run();
     let run = lent.run().unwrap();
-    let pipes: Vec<_> = (0..3).map(|_| std::io::pipe().unwrap()).collect();
-    let collect = |pipe: &std::io::PipeReader| {
-        let reader = pipe.try_clone().unwrap();
-        let descriptor = Arc::new(Descriptor::new(reader.into(), 0).unwrap());
-        assert!(local_run::collect(offer(&descriptor, None)).is_break());
-    };
-    for (reader, _) in &pipes[1..] {
-        assert!(core.open_local_run(run));
-        collect(reader);
-        core.end_local_round(run, 1, false);
-    }
-    assert_eq!((core.kept(), core.outstanding()), (0, 2), "it may work alone for a moment only");
-    for _ in 0..20 {
-        assert!(core.open_local_run(run));
-        core.end_local_round(run, 1, false);
-    }
-    while core.pop_completed(true, 0).is_some() {}
-    let keep_three = |core: &mut Core| {
-        for (reader, _) in &pipes {
-            assert!(core.open_local_run(run));
-            collect(reader);
-            core.end_local_round(run, 1, false);
-        }
-        assert_eq!((core.kept(), core.has_work()), (3, false));
-    };
-    keep_three(&mut core);
+    keep_three(&mut core, run);
     assert!(!core.take_share(usize::MAX), "all cores are busy");
     assert_eq!((core.kept(), core.has_work()), (3, false));
     assert!(core.take_share(0));
     assert_eq!((core.kept(), core.has_work()), (0, true));
     // A thread of another shard helps, although this one gets on.
     while core.pop_completed(true, 0).is_some() {}
-    keep_three(&mut core);
+    keep_three(&mut core, run);
     assert!(core.needs_help());
+    assert_eq!((core.kept(), core.has_work()), (0, true));
+}
+
+/// A thread that comes back continues with what it keeps. If nobody checks whether it does, it leaves everything to the
+/// others.
+#[test]
+fn a_thread_that_returns_keeps_only_what_another_one_will_miss() {
+    let mut core = with_a_thread_that_collects();
+    (0..1000).for_each(|_| core.dispatcher.policy.note_arrival());
+    for is_checked in [false, true] {
+        let lent = core.lend_local_run();
+        keep_three(&mut core, lent.run().unwrap());
+        let tick = is_checked.then(|| {
+            // The other thread waits.
+            core.dispatcher.followers = 1;
+            core.begin_tick().expect("something was taken")
+        });
+        core.return_local_run(lent.run());
+        drop(lent);
+        assert_eq!(core.kept(), if is_checked { 3 } else { 0 });
+        assert_eq!(core.has_work(), !is_checked);
+        // The same thread comes back.
+        let lent = core.lend_local_run();
+        assert_eq!(core.kept_in(lent.run().unwrap()), core.kept());
+        // It is gone again, for good.
+        core.return_local_run(lent.run());
+        core.dispatcher.handlers = 0;
+        core.end_tick(tick, false);
+        assert_eq!(core.dispatcher.policy.threads_return(), !is_checked, "it was missed");
+        core.end_local_runs();
+        assert_eq!((core.kept(), core.has_work()), (0, true));
+        core.dispatcher.handlers = 1;
+        while core.pop_completed(true, 0).is_some() {}
+    }
+}
+
+/// Results of others come before what a thread keeps, but not for ever.
+#[test]
+fn what_a_thread_keeps_has_its_turn_after_about_a_millisecond() {
+    let mut core = with_a_thread_that_collects();
+    let lent = core.lend_local_run();
+    let run = lent.run().unwrap();
+    keep_three(&mut core, run);
+    // A turn of the three takes six.
+    let in_a_millisecond = u64::try_from(core.dispatcher.policy.results_in_visit()).unwrap();
+    core.end_overdue_local_runs();
+    core.dispatcher.taken += in_a_millisecond.max(12);
+    core.end_overdue_local_runs();
+    assert_eq!(core.kept(), 3, "the check before was not longer ago");
+    core.dispatcher.taken += 1;
+    core.end_overdue_local_runs();
     assert_eq!((core.kept(), core.has_work()), (0, true));
 }
 

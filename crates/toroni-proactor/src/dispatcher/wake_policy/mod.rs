@@ -200,6 +200,11 @@ impl Core {
             && (policy.finish_sooner(at_work, self.waiting()) || policy.occupy_all_cores(staying))
     }
 
+    /// Returns whether a waiting thread checks whether the others make progress.
+    pub(super) fn is_checked(&self) -> bool {
+        self.dispatcher.policy.ticks
+    }
+
     /// Returns whether this many running threads finish what waits before a woken thread would run.
     pub(crate) fn finish_sooner(&self, at_work: usize) -> bool {
         self.dispatcher.policy.finish_sooner(at_work, self.waiting())
@@ -250,7 +255,8 @@ impl Core {
     pub(super) fn end_tick(&mut self, tick: Option<Instant>, leads: bool) -> bool {
         let dispatcher = &self.dispatcher;
         let is_alone = dispatcher.handlers == 0 && dispatcher.leaders == usize::from(leads);
-        let is_left_alone = is_alone && (self.has_work() || self.wants_leader().is_some());
+        let is_work_left = self.has_work() || self.kept() > 0 || self.wants_leader().is_some();
+        let is_left_alone = is_alone && is_work_left;
         let policy = &mut self.dispatcher.policy;
         if tick.is_some() && is_left_alone {
             policy.arrivals = 0;
