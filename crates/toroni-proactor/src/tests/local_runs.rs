@@ -452,6 +452,29 @@ fn a_second_thread_does_what_a_thread_that_blocks_has_kept() {
     });
 }
 
+/// A thread that has returned to its owner may have kept reads for when it comes back.
+#[test]
+fn a_second_thread_does_what_a_thread_that_does_not_come_back_has_kept() {
+    each_that_keeps(|proactor| {
+        let echoes = Echoes::start(proactor, 16, |_| {});
+        thread::scope(|scope| {
+            scope.spawn(|| proactor.run());
+            for _ in 0..20 {
+                for _ in 0..20 {
+                    proactor.handle_events(Some(Duration::from_millis(1)));
+                }
+                // Each stream reads again, although this thread does nothing.
+                let before = echoes.reads.lock().unwrap().clone();
+                until(|| {
+                    let now = echoes.reads.lock().unwrap();
+                    before.iter().all(|(stream, read)| now[stream] != *read)
+                });
+            }
+            echoes.end();
+        });
+    });
+}
+
 #[test]
 fn after_sixteen_in_a_row_the_others_have_their_turn() {
     each(|proactor| {
