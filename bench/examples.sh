@@ -81,6 +81,8 @@ free_port() {
 
 # Starts an example with the engine $1, and sets `port`.
 example() {
+    # The one before has said the same, and the new one may not have opened the file yet.
+    rm -f "$work/listening"
     TORONI_PROACTOR=$1 "$built/$2" "$3" >"$work/listening" 2>"$work/said" &
     children+=("$!")
     waits_for "$2" grep -qs '^listening on' "$work/listening"
@@ -180,6 +182,7 @@ measure_proxy() {
     for _ in $(seq "$rounds"); do
         free_port
         server=$port
+        rm -f "$work/served"
         iperf3 --server --forceflush --bind 127.0.0.1 --port "$server" >"$work/served" 2>&1 &
         children+=("$!")
         waits_for "iperf3" grep -qs listening "$work/served"
