@@ -549,7 +549,10 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "posts_overtake_what_is_kept",
         mistake: "a post that comes after everything that is ready goes ahead of what a thread keeps",
-        noticed_by: &[Proactor("a_post_comes_after_what_a_thread_keeps")],
+        noticed_by: &[
+            Proactor("a_post_comes_after_what_a_thread_keeps"),
+            Proactor("a_post_comes_after_what_another_thread_keeps"),
+        ],
     },
     Mutant {
         name: "nobody_misses_what_is_kept",

@@ -287,13 +287,6 @@ impl Locked<'_> {
         }
     }
 
-    /// Called before a check of the engines. Posts that come after it come after what threads keep, too.
-    fn end_runs_for_posts(&mut self) {
-        if !self.dispatcher.after_check.is_empty() && !mutant("posts_overtake_what_is_kept") {
-            self.end_local_runs();
-        }
-    }
-
     /// Called when this thread, which waited, does not check any more: no thread ends the local runs of handlers
     /// that block.
     fn stop_checking(&mut self, tick: Option<Instant>) {

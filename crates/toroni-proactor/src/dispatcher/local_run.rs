@@ -340,6 +340,13 @@ impl Core {
         slot.due = slot.due.saturating_sub(attempted);
     }
 
+    /// Called before a check of the engines. Posts that come after it come after what threads keep, too.
+    pub(super) fn end_runs_for_posts(&mut self) {
+        if !self.dispatcher.after_check.is_empty() && !mutant("posts_overtake_what_is_kept") {
+            self.end_local_runs();
+        }
+    }
+
     /// Called when the engines are checked. Ends the runs in which not everything has had its turn for so long that its
     /// thread blocks, is with its owner, or has too much else to do.
     pub(crate) fn end_overdue_local_runs(&mut self) {

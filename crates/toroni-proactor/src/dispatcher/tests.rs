@@ -306,6 +306,28 @@ fn a_thread_that_returns_keeps_only_what_another_one_will_miss() {
     }
 }
 
+/// The thread that checks the engines keeps nothing itself.
+#[test]
+fn a_post_comes_after_what_another_thread_keeps() {
+    let mut core = with_a_thread_that_collects();
+    let other = core.lend_local_run();
+    keep_three(&mut core, other.run().unwrap());
+    core.end_runs_for_posts();
+    assert_eq!((core.kept(), core.has_work()), (3, false), "there is no post");
+    core.post(Box::new(Held(channel().0, channel().1)), After::Check);
+    core.end_runs_for_posts();
+    // As a check of the engines does.
+    core.end_speculation();
+    core.release_after_check();
+    assert_eq!(core.kept(), 0);
+    let mut order = Vec::new();
+    while let Some(index) = core.pop_completed(true, 0) {
+        order.push(core.pool[index].request.kind);
+    }
+    assert_eq!(order.pop(), Some(OperationKind::Post));
+    assert_eq!(order, [OperationKind::ReadStream; 3]);
+}
+
 /// Results of others come before what a thread keeps, but not for ever.
 #[test]
 fn what_a_thread_keeps_has_its_turn_after_about_a_millisecond() {
