@@ -79,7 +79,9 @@ impl Handle {
     }
 
     fn with(inner: &Arc<Inner>, descriptor: Descriptor, is_shared: bool) -> Arc<Self> {
-        inner.shards.add_handle(descriptor.home());
+        if !is_shared {
+            inner.shards.add_handle(descriptor.home());
+        }
         Arc::new(Self { inner: Arc::clone(inner), descriptor: Arc::new(descriptor), is_shared })
     }
 
@@ -112,7 +114,9 @@ impl Drop for Handle {
     /// Cancels what is in progress: no handle is left that could want a result. The descriptor is closed
     /// afterwards.
     fn drop(&mut self) {
-        self.inner.shards.remove_handle(self.descriptor.home());
+        if !self.is_shared {
+            self.inner.shards.remove_handle(self.descriptor.home());
+        }
         if !self.descriptor.is_idle(OperationKind::ReadStream)
             || !self.descriptor.is_idle(OperationKind::WriteStream)
         {

@@ -41,7 +41,7 @@ pub(crate) struct Shards {
     arriving: Mutex<()>,
     /// Counts what threads create that serve no shard.
     turns: AtomicUsize,
-    /// The number of handles of descriptors at home in each shard.
+    /// The number of handles of descriptors at home in each shard, without those that other libraries use, too.
     handles: Box<[AtomicUsize]>,
     /// The home of the first descriptors.
     first_home: AtomicU16,

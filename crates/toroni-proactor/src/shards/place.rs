@@ -9,8 +9,8 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 /// A shard has clearly more descriptors than another one if it has this part more.
 const MORE: usize = 8;
 
-/// Parts of a descriptor, so that threads can share one.
-const SHARE: usize = 64;
+/// Descriptors for each thread are counted in these parts of one.
+const SCALE: usize = 64;
 
 thread_local! {
     /// The proactor that this thread has served last, as the address of its shards, and the thread's shard there.
@@ -53,7 +53,7 @@ impl Drop for Present<'_> {
 }
 
 impl Shards {
-    /// Returns this thread's shard: the same each time, and at first the one with the fewest threads that handle events,
+    /// Returns this thread's shard: the same each time, until the thread moves, and at first the one with the fewest threads that handle events,
     /// and of those the one that the fewest threads have served. A handler that handles events stays in its shard.
     pub(super) fn arrive(&self) -> Present<'_> {
         if self.is_only() {
@@ -131,13 +131,13 @@ impl Shards {
         let [threads, handles] = [&*self.settled, &*self.handles]
             .map(|counts| move |shard: Shard| counts[usize::from(shard)].load(Ordering::Relaxed));
         // Its threads may have ended. Then the others do its work.
-        let for_each_thread = |shard: Shard| handles(shard) * SHARE / threads(shard).max(1);
+        let for_each_thread = |shard: Shard| handles(shard) * SCALE / threads(shard).max(1);
         let served = self.numbers().filter(|shard| threads(*shard) > 0);
         let Some(fewest) = served.min_by_key(|shard| for_each_thread(*shard)) else {
             return (home, None);
         };
         let (own, least) = (for_each_thread(home), for_each_thread(fewest));
-        (if own > least + least / MORE + SHARE { fewest } else { home }, None)
+        (if own > least + least / MORE + SCALE { fewest } else { home }, None)
     }
 
     /// Counts a handle of a descriptor that is at home here.

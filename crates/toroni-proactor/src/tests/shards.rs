@@ -7,7 +7,7 @@ use crate::shards::Shard;
 use crate::tests::common::*;
 use crate::{
     BufResult, Config, Listener, OperationError, Proactor, ProcessorConfig, ProcessorType,
-    ProviderType, Stream, WaitType, WeakProactor,
+    ProviderType, Stream, WaitType, Watch, WeakProactor,
 };
 use std::cell::RefCell;
 use std::io::Write;
@@ -267,6 +267,9 @@ fn the_first_descriptors_are_in_one_shard() {
     each(|proactor| {
         let _crew = Crew::new(proactor, 2);
         until(|| proactor.inner().shards.present_in()[..2] == [1, 1]);
+        // A descriptor of another library does not count.
+        let (watched, _) = std::io::pipe().unwrap();
+        let _watch = Watch::new(proactor, watched).unwrap();
         for _ in 0..5 {
             let (taken, first) = channel();
             let (end, ends) = channel::<()>();
