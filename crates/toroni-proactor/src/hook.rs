@@ -20,7 +20,7 @@ pub(crate) enum Point {
     BeforeLock,
     /// A start has attempted its operation, and has not taken the lock yet.
     BeforeStart,
-    /// An operation has been attempted without the lock, which is about to be taken again.
+    /// Work has been done without the lock, such as the attempt of an operation, and the lock is about to be taken again.
     AfterAttempt,
     /// A leader has opened the lock, and has not entered its system call yet.
     BeforeWait,

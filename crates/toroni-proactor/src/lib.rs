@@ -71,7 +71,7 @@
 //! | 25 | AIO_Config | [`ProcessorConfig`], [`Effective`]; factories in `config/factory.rs`; `create_processor` is `Processor::new` in `processor/mod.rs` |
 //! | | `processor_flages_`, which is reserved; `PCT_NONE`, `PVT_NONE` | (none): an absent processor is not in [`Config::processors`] |
 //! | 26 | TODO: configuration from XML | [`Config::from_file`], [`Config::from_environment`] |
-//! | | (none) | several shards, each of which is what the paper calls a proactor: [`Config::with_shards`]; `shards/` |
+//! | | (none) | several shards, each of which is what the paper calls a proactor: [`Config::with_threads`], [`Config::with_shards`]; `shards/` |
 //! | | (none) | waits for a descriptor of another library: [`Watch`]; at a word in shared memory: [`Word`] |
 //!
 //! | provider × wait strategy of the paper | here |

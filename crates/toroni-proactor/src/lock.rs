@@ -74,7 +74,8 @@ impl<'a> Locked<'a> {
         panic.map_err(Panic)
     }
 
-    /// The same unlock point: does the work, before the handler, that needs no lock.
+    /// The same unlock point: does work that needs no lock, such as an attempt before the handler, or that takes the locks
+    /// of other shards.
     pub(crate) fn unlocked<T>(&mut self, work: impl FnOnce() -> T) -> T {
         self.open();
         let done = work();

@@ -566,7 +566,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "shards_do_not_see_what_is_kept",
-        mistake: "a thread of another shard does not count what a thread keeps as its work",
+        mistake: "a thread of another shard that helps leaves what a thread keeps to that thread",
         noticed_by: &[Proactor("what_a_thread_keeps_is_shared_unless_all_cores_are_busy")],
     },
     Mutant {

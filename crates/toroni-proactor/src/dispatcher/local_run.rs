@@ -6,17 +6,23 @@
 //! the lock or an entry of the pool. Only an attempt that finds nothing is passed on to the processor, when the thread
 //! takes the lock anyway. The paper has no such runs: there, each start takes the lock.
 //!
-//! A handler may block. So a run is *open*, which means that it collects, only while a waiting thread checks
-//! whether the others make progress, or while there is no other thread. The thread that checks ends the runs of
-//! handlers that have not returned in the meantime. So does each caller that must see everything: a cancellation, a
-//! stop, a second thread, and a thread that has nothing to do while a run keeps more than its thread will finish soon.
-//! To end a run is to move what it has collected to the lists of the dispatcher and of the processors. From then on
-//! its handler's starts take the lock.
+//! A handler may block. So a run is *open*, which means that it collects, only while a waiting thread of its shard
+//! checks whether the others make progress; or while its thread is the only one there, and a thread of another shard ticks
+//! or none waits. To *end* a run is to move what it has collected to the lists of the dispatcher and of the processors. From
+//! then on its handler's starts take the lock. Runs are ended
 //!
-//! If a thread checks, a run stays open while its own thread returns to its owner. So sessions stay with their thread,
-//! and in the cache of its core. If the thread does not come back, the thread that checks ends the run as if a handler
-//! blocked. The next thread that handles events may get the run, too. What is kept comes after everything in the lists;
-//! if it has not had its turn after about a millisecond, a check of the engines ends the run.
+//! - by the thread that checks or ticks, if their handlers have not returned meanwhile;
+//! - by each caller that must see everything: a cancellation, a stop, `outstanding`, a second start in one direction of a
+//!   stream, a post that comes after a check, and a handler that handles events;
+//! - by a second thread that comes, and by one that has nothing to do while a run keeps more than its thread will finish
+//!   soon;
+//! - by their own thread, if its handler panics.
+//!
+//! If another thread of the same shard checks, a run stays open while its own thread returns to its owner. So sessions stay
+//! with their thread, and in the cache of its core. If the thread does not come back, the thread that checks ends the run as
+//! if a handler blocked. The next thread that handles events may get the run, too. What is kept comes after everything in the
+//! lists. If it waits for its turn longer than about a millisecond, or two turns of everything, a check of the engines ends
+//! the run.
 //!
 //! The lock of a run is taken after the proactor's lock, or without it. A thread holds it while it attempts what it
 //! has kept, which never waits. So a thread that ends a run finds each operation waiting or over.
@@ -347,7 +353,7 @@ impl Core {
         }
     }
 
-    /// Called when the engines are checked. Ends the runs in which not everything has had its turn for so long that its
+    /// Called when the engines are checked. Ends each run in which something has waited too long for its turn, because its
     /// thread blocks, is with its owner, or has too much else to do.
     pub(crate) fn end_overdue_local_runs(&mut self) {
         let dispatcher = &self.dispatcher;

@@ -1,14 +1,16 @@
 //! Help between shards. A thread waits in its own shard, so another shard may have work and nobody who comes to do
-//! it: its threads are in handlers that block, or it has no thread. Three rules prevent that.
+//! it: its threads are in handlers that block, or it has no thread. Five rules prevent that.
 //!
 //! 1. A thread *looks* at all other shards before it waits, and helps where something stands still.
 //! 2. While others are at work, one waiting thread *ticks*: it looks again every [`TICK`], and helps where
 //!    nothing has been taken since the last tick, where handlers sleep, or where more waits than the threads there
 //!    will finish soon.
 //! 3. A thread that leaves work behind, or brings work to a shard in which no thread waits, *calls* a waiting thread
-//!    of another shard, unless one ticks. The called thread looks. One that stops ticking calls, too.
+//!    of another shard, unless one ticks. The called thread looks. One that ticks and gets work calls, too, because
+//!    others rely on its ticks.
 //! 4. If no thread waits, a thread at work looks when it has checked its engines, if that look is a tick. So a thread that
 //!    always has work in its own shard serves the others, too.
+//! 5. A thread that has nothing to wait for makes a shard its own that has unfinished operations and no thread.
 //!
 //! A look is a tick if the last tick, of any thread, was at least [`TICK`] ago. So threads that never wait as long as that
 //! tick, too. Shards that need help take turns.
@@ -33,7 +35,8 @@ impl Core {
         }
     }
 
-    /// Returns whether another thread finds out if a handler of the only thread here does not return.
+    /// Returns whether the only thread here may collect what its handlers start: another thread finds out if one does not
+    /// return, or no thread waits that could. Otherwise calls one.
     pub(crate) fn is_looked_at(&mut self) -> bool {
         self.group.is_only() || self.dispatcher.calls.is_looked_at(&self.group.waiters)
     }
@@ -47,7 +50,8 @@ impl Core {
         answers
     }
 
-    /// Returns what this shard needs.
+    /// Returns what this shard needs. A tick that finds that nothing gets on here ends the local runs, and so does one
+    /// that finds too much to do.
     fn need(&mut self, look: Look) -> Need {
         let taken = self.dispatcher.taken();
         let gets_on = self.dispatcher.seen != taken;
@@ -69,7 +73,7 @@ impl Core {
         let threads = self.dispatcher.at_work();
         let is_too_much = is_tick && look != Look::AtWork && !self.finish_sooner(threads);
         if is_too_much && !mutant("shards_do_not_see_what_is_kept") {
-            // What its thread keeps is part of that.
+            // The helper takes what its thread keeps, too.
             self.end_local_runs();
         }
         let next = self.next_deadline();

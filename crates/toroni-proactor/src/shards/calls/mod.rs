@@ -8,15 +8,15 @@
 //! there are two cases:
 //!
 //! - The look comes later, and finds the work.
-//! - The look came earlier. Then whoever brings the work sees that a thread waits. If one ticks, it will look
-//!   again: its last look comes after it has stopped. If none ticks, a thread that waits is called.
+//! - The look came earlier. Then whoever brings the work sees that a thread waits. If none ticks, a thread that waits is
+//!   called. If one ticks, nobody is called: that thread looks again, at the latest when it has stopped ticking.
 //!
 //! A called thread may not wait yet. So a call is left in its shard, with the lock held, and the thread finds it there
 //! before it waits.
 //!
-//! A thread that has work does not tick any more, and a second one may have seen that it did. So it swaps the flag, and
-//! then reads how many wait: the swap reads what the second one's has written, which came after that one had counted
-//! itself.
+//! A thread that gets work stops ticking. Another one may wait without ticking, because it saw that this one ticked. So
+//! the thread clears the flag first, and then reads how many wait. The other one has counted itself before it saw the flag
+//! set; so the swap that clears the flag makes its count visible, and it is called.
 
 #[cfg(all(test, loom))]
 mod models;
@@ -162,7 +162,8 @@ impl Calls {
         }
     }
 
-    /// Returns whether another thread finds out if a handler of the only thread here does not return. Otherwise calls one.
+    /// Returns whether the only thread here may collect what its handlers start: a thread ticks, or none waits that could.
+    /// Otherwise calls one.
     pub(super) fn is_looked_at(&mut self, waiters: &Waiters) -> bool {
         let is_covered = waiters.ticking.load(Ordering::SeqCst)
             || !waiters.are_there()

@@ -1,8 +1,9 @@
 //! Loom models of calls between shards: every interleaving of a few threads, within a bound of preemptions.
 //!
 //! A shard of a model has the real [`Calls`] behind a lock, and a number of handlers to be called in place of
-//! operations. Its threads do what `serve` in `dispatcher/handle_events.rs` does, as far as that concerns other shards. A
-//! call that is lost leaves all threads blocked, which loom reports.
+//! operations. Its threads do what `serve` in `dispatcher/handle_events.rs` does when it waits, helps, and calls
+//! handlers. They have no timers, lead no engines, do not look while they are at work, and stay in their shards. A call that
+//! is lost leaves all threads blocked, which loom reports.
 
 use super::{Advice, Before, Calls, Look, Lookout, Need, Sight, Waiters};
 use crate::shards::Shard;
