@@ -9,7 +9,7 @@ use crate::hook::mutant;
 use crate::lock::{Locked, Panic};
 use crate::operation::State;
 use crate::processor::attempt::Tried;
-use crate::shards::{Advice, Lookout};
+use crate::shards::{Advice, Elsewhere, Lookout};
 use crate::sys::ThreadId;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -42,7 +42,7 @@ pub(crate) enum Served {
     /// The proactor is stopped, or the thread is wanted back.
     Over,
     /// Another shard needs it.
-    Elsewhere(Advice),
+    Elsewhere(Elsewhere),
 }
 
 impl Dispatcher {
@@ -98,7 +98,7 @@ impl Locked<'_> {
                         self.wait_as_follower(look.into_iter().chain(deadline).min(), until);
                     }
                     Advice::Again => {}
-                    other => return Served::Elsewhere(other),
+                    Advice::Go(elsewhere) => return Served::Elsewhere(elsewhere),
                 }
                 continue;
             }
@@ -106,7 +106,7 @@ impl Locked<'_> {
                 self.end_runs_for_posts();
                 self.check_engines();
                 if let Some(shard) = self.look_at_work() {
-                    return Served::Elsewhere(Advice::Help(shard));
+                    return Served::Elsewhere(Elsewhere::Help(shard));
                 }
             }
             if self.has_work() {
@@ -144,7 +144,7 @@ impl Locked<'_> {
                 self.end_lookout(&mut visit.lookout);
                 self.check_engines();
                 if let Some(shard) = self.look_at_work() {
-                    return Served::Elsewhere(Advice::Help(shard));
+                    return Served::Elsewhere(Elsewhere::Help(shard));
                 }
                 visit.handled += self.process_completed(true, until, run);
                 return if visit.handled > 0 { Served::Handled } else { Served::TimedOut };
@@ -157,7 +157,7 @@ impl Locked<'_> {
                 match self.look_around(&mut visit.lookout) {
                     Advice::Wait(look) => deadline = look.into_iter().chain(deadline).min(),
                     Advice::Again => continue,
-                    other => return Served::Elsewhere(other),
+                    Advice::Go(elsewhere) => return Served::Elsewhere(elsewhere),
                 }
             }
             if self.may_rest() {

@@ -9,7 +9,7 @@ mod calls;
 mod help;
 mod place;
 
-pub(crate) use calls::{Advice, Calls, Lookout};
+pub(crate) use calls::{Advice, Calls, Elsewhere, Lookout};
 
 use calls::Waiters;
 
@@ -89,13 +89,12 @@ pub(crate) fn handle_events(
             Served::Handled | Served::Over => return visit.handled,
             Served::TimedOut if shards.is_only() => return 0,
             Served::TimedOut => return shards.help_all(present.shard, until),
-            Served::Elsewhere(Advice::Help(shard)) => visit.handled += shards.help(shard, until),
-            Served::Elsewhere(Advice::Move(shard)) => {
+            Served::Elsewhere(Elsewhere::Help(shard)) => visit.handled += shards.help(shard, until),
+            Served::Elsewhere(Elsewhere::Move(shard)) => {
                 drop(present);
                 shards.settle(shard);
                 present = shards.arrive();
             }
-            Served::Elsewhere(Advice::Wait(_) | Advice::Again) => {}
         }
         if visit.handled > 0 {
             return visit.handled;

@@ -81,6 +81,13 @@ pub(crate) enum Advice {
     Wait(Option<Instant>),
     /// Finds out whether it still has to wait.
     Again,
+    /// Goes there first.
+    Go(Elsewhere),
+}
+
+/// What a thread does for another shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Elsewhere {
     /// Does the work of this shard.
     Help(Shard),
     /// Makes this shard its own.
@@ -269,8 +276,8 @@ impl Waiters {
         let mut look = if is_tick { Look::Tick } else { Look::Between };
         loop {
             match greatest_need(look) {
-                (Need::Thread, shard) if is_idle => return Advice::Move(shard),
-                (Need::Help | Need::Thread, shard) => return Advice::Help(shard),
+                (Need::Thread, shard) if is_idle => return Advice::Go(Elsewhere::Move(shard)),
+                (Need::Help | Need::Thread, shard) => return Advice::Go(Elsewhere::Help(shard)),
                 (Need::Tick, _) => {
                     self.begin_ticking(lookout);
                     return Advice::Wait(lookout.ticks.then(|| Instant::now() + TICK));

@@ -5,7 +5,7 @@
 //! handlers. They have no timers, lead no engines, do not look while they are at work, and stay in their shards. A call that
 //! is lost leaves all threads blocked, which loom reports.
 
-use super::{Advice, Before, Calls, Look, Lookout, Need, Sight, Waiters};
+use super::{Advice, Before, Calls, Elsewhere, Look, Lookout, Need, Sight, Waiters};
 use crate::shards::Shard;
 use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -215,7 +215,7 @@ impl Model {
             let advice =
                 self.waiters.look(&mut lookout, was_called, false, begin_tick, greatest_need);
             core = self.lock(own);
-            if let Advice::Help(shard) = lookout.take_advice(advice) {
+            if let Advice::Go(Elsewhere::Help(shard)) = lookout.take_advice(advice) {
                 core.calls.end_lookout(&self.waiters, &mut lookout);
                 core.handlers -= 1;
                 self.open(core);
