@@ -13,7 +13,8 @@ const MORE: usize = 8;
 const SCALE: usize = 64;
 
 thread_local! {
-    /// The proactor that this thread has served last, as the address of its shards, and the thread's shard there.
+    /// The proactor that this thread has served last, as the address of its counts, and the thread's shard there. `SETTLED`
+    /// keeps them alive, so no other proactor has that address.
     static PLACE: Cell<(usize, Shard)> = const { Cell::new((0, 0)) };
     /// Counts this thread in that shard.
     static SETTLED: RefCell<Option<Settled>> = const { RefCell::new(None) };
@@ -79,10 +80,16 @@ impl Shards {
 
     /// Makes this the shard of this thread.
     pub(crate) fn settle(&self, shard: Shard) {
-        PLACE.set((std::ptr::from_ref(self).addr(), shard));
+        PLACE.set((self.settled.as_ptr().addr(), shard));
         // While the thread ends, it is counted nowhere.
         let _ =
             SETTLED.try_with(|settled| settled.replace(Some(Settled::new(&self.settled, shard))));
+    }
+
+    /// Returns the number of threads that have served this proactor last.
+    #[cfg(test)]
+    pub(crate) fn settled_threads(&self) -> usize {
+        sum(&self.settled)
     }
 
     /// Returns the number of threads in each shard.
@@ -93,9 +100,8 @@ impl Shards {
 
     /// Returns the shard of this thread, if it has served this proactor last.
     fn place(&self) -> Option<Shard> {
-        let (shards, shard) = PLACE.get();
-        let is_known = shards == std::ptr::from_ref(self).addr();
-        (is_known && usize::from(shard) < self.locks.len()).then_some(shard)
+        let (counts, shard) = PLACE.get();
+        (counts == self.settled.as_ptr().addr()).then_some(shard)
     }
 
     /// Returns the shard for a descriptor that this thread takes over, and a guard to keep until its handle is counted. As

@@ -193,8 +193,11 @@ impl Echoes {
                 echoes.write(&this, buffer);
             }
         };
-        let read = stream.read(buffer, handler).unwrap();
-        self.reads.lock().unwrap().insert(stream.as_raw_fd(), read);
+        match stream.read(buffer, handler) {
+            Ok(read) => drop(self.reads.lock().unwrap().insert(stream.as_raw_fd(), read)),
+            // A graceful stop overtakes the handler of a write.
+            Err(refused) => assert!(self.is_over.load(Ordering::Relaxed), "{refused}"),
+        }
     }
 
     fn write(self: &Arc<Self>, stream: &Stream, buffer: Vec<u8>) {

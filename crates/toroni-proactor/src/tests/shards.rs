@@ -14,7 +14,7 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 const SHARDS: Shard = 3;
@@ -293,37 +293,76 @@ fn the_first_descriptors_are_in_one_shard() {
     });
 }
 
-/// A client connects whenever the last one has been accepted, so a single thread could accept all.
+/// A client connects whenever the last one has been accepted, and one thread accepts all.
 #[test]
 fn accepted_sockets_are_dealt_out() {
     each(|proactor| {
-        let _crew = Crew::new(proactor, SHARDS.into());
-        until(|| proactor.inner().shards.present_in() == [1; SHARDS as usize]);
-        let listener = Listener::bind(proactor, "127.0.0.1:0".parse().unwrap()).unwrap();
-        let address = listener.local_address().unwrap();
-        let mut connections = Vec::new();
-        for _ in 0..20 * SHARDS {
-            let (done, accepted) = channel();
-            listener.accept(move |accepted| done.send(accepted.unwrap().0).unwrap()).unwrap();
-            let client = TcpStream::connect(address).unwrap();
-            connections.push((client, next(&accepted)));
-        }
-        let in_shard =
-            |shard| connections.iter().filter(|(_, stream)| home(stream) == shard).count();
-        let counts: Vec<usize> = (0..SHARDS).map(in_shard).collect();
-        assert!(counts.iter().all(|count| (16..=24).contains(count)), "{counts:?}");
-        // All are served.
-        for (client, stream) in &mut connections {
-            let (done, result) = channel();
-            stream.read(vec![0; 1], move |BufResult(read, _)| done.send(read).unwrap()).unwrap();
-            client.write_all(b"x").unwrap();
-            assert_eq!(next(&result), Ok(1));
-            let (done, connected) = channel();
-            stream.connect_beside(address, move |beside| done.send(beside).unwrap()).unwrap();
-            let beside = next(&connected).unwrap();
-            assert_eq!(home(&beside), home(stream));
-        }
+        std::thread::scope(|scope| {
+            // A thread for each shard, of which this one handles events.
+            proactor.handle_events(Some(Duration::ZERO));
+            let others: Vec<_> = (1..SHARDS)
+                .map(|_| {
+                    let (tell, is_here) = channel();
+                    let (end, ends) = channel::<()>();
+                    scope.spawn(move || {
+                        proactor.handle_events(Some(Duration::ZERO));
+                        tell.send(()).unwrap();
+                        let _ = ends.recv();
+                    });
+                    next(&is_here);
+                    end
+                })
+                .collect();
+            let listener = Listener::bind(proactor, "127.0.0.1:0".parse().unwrap()).unwrap();
+            let address = listener.local_address().unwrap();
+            let mut connections = Vec::new();
+            for _ in 0..20 * SHARDS {
+                let (done, accepted) = channel();
+                listener.accept(move |accepted| done.send(accepted.unwrap().0).unwrap()).unwrap();
+                let client = TcpStream::connect(address).unwrap();
+                connections.push((client, handled(proactor, &accepted)));
+            }
+            let in_shard =
+                |shard| connections.iter().filter(|(_, stream)| home(stream) == shard).count();
+            let counts: Vec<usize> = (0..SHARDS).map(in_shard).collect();
+            assert!(counts.iter().all(|count| (17..=23).contains(count)), "{counts:?}");
+            // All are served.
+            for (client, stream) in &mut connections {
+                let (done, result) = channel();
+                stream
+                    .read(vec![0; 1], move |BufResult(read, _)| done.send(read).unwrap())
+                    .unwrap();
+                client.write_all(b"x").unwrap();
+                assert_eq!(handled(proactor, &result), Ok(1));
+                let (done, connected) = channel();
+                stream.connect_beside(address, move |beside| done.send(beside).unwrap()).unwrap();
+                let beside = handled(proactor, &connected).unwrap();
+                assert_eq!(home(&beside), home(stream));
+            }
+            drop(others);
+        });
     });
+}
+
+/// Returns what a handler sends. This thread calls the handler.
+fn handled<T>(proactor: &Proactor, results: &Receiver<T>) -> T {
+    let mut result = None;
+    until(|| {
+        proactor.handle_events(Some(Duration::from_millis(1)));
+        result = result.take().or_else(|| results.try_recv().ok());
+        result.is_some()
+    });
+    result.unwrap()
+}
+
+/// A proactor may have the address of one that was dropped.
+#[test]
+fn a_thread_counts_in_each_proactor_that_it_serves() {
+    for _ in 0..100 {
+        let proactor = Proactor::new(&Config::default().with_shards(2)).unwrap();
+        proactor.handle_events(Some(Duration::ZERO));
+        assert_eq!(proactor.inner().shards.settled_threads(), 1);
+    }
 }
 
 /// A thread that handles events for a moment has its shard from then on, and what it creates belongs there.
