@@ -49,20 +49,21 @@ pub struct Config {
     processors: Vec<ProcessorConfig>,
     /// `None` leaves the number to the proactor.
     shards: Option<usize>,
-    threads: Option<usize>,
+    /// 0 if the program has announced none.
+    threads: usize,
 }
 
 impl Config {
     /// Returns a configuration with one processor.
     #[must_use]
     pub fn one(primary: ProcessorConfig) -> Self {
-        Self { processors: vec![primary], shards: None, threads: None }
+        Self { processors: vec![primary], shards: None, threads: 0 }
     }
 
     /// Returns a configuration with two processors. Each operation goes to the first one that supports it.
     #[must_use]
     pub fn two(primary: ProcessorConfig, secondary: ProcessorConfig) -> Self {
-        Self { processors: vec![primary, secondary], shards: None, threads: None }
+        Self { processors: vec![primary, secondary], shards: None, threads: 0 }
     }
 
     /// Returns the configuration with this number of shards: parts with a lock, processors and
@@ -93,7 +94,7 @@ impl Config {
     /// ```
     #[must_use]
     pub fn with_threads(self, threads: usize) -> Self {
-        Self { threads: Some(threads), ..self }
+        Self { threads, ..self }
     }
 
     /// Returns the number of shards that is asked for, if any. [`Effective::shards`] is the number that there are.
@@ -102,9 +103,9 @@ impl Config {
         self.shards
     }
 
-    /// Returns the number of threads that the program has announced ([`Config::with_threads`]).
+    /// Returns the number of threads that the program has announced ([`Config::with_threads`]), or 0.
     pub(crate) fn threads(&self) -> usize {
-        self.threads.unwrap_or(0)
+        self.threads
     }
 
     /// Returns the configurations of the processors, the primary one first.

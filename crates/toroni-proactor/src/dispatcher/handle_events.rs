@@ -90,9 +90,7 @@ impl Locked<'_> {
                 && visit.handled == 0
                 && let Wait::Until(deadline) = visit.end.wait()
             {
-                if let Some(run) = run {
-                    self.end_local_run(run);
-                }
+                self.end_lent_run(run);
                 match self.look_around(&mut visit.lookout) {
                     Advice::Wait(look) => {
                         self.wait_as_follower(look.into_iter().chain(deadline).min(), until);
@@ -128,9 +126,7 @@ impl Locked<'_> {
                 return Served::Over;
             }
             // A single operation that this thread kept: the engine is checked first.
-            if let Some(run) = run {
-                self.end_local_run(run);
-            }
+            self.end_lent_run(run);
             // What was attempted and has to wait again may have become ready meanwhile.
             if self.has_completed() {
                 continue;
@@ -219,9 +215,7 @@ impl Locked<'_> {
             self.stop_if_finished();
             if let Err(panic) = result {
                 // The thread may not come back.
-                if let Some(run) = run {
-                    self.end_local_run(run);
-                }
+                self.end_lent_run(run);
                 self.leave(run);
                 panic.resume();
             }

@@ -430,7 +430,14 @@ impl Core {
         }
     }
 
-    pub(super) fn end_local_run(&mut self, run: &LocalRun) {
+    /// Ends this thread's run, if it has one.
+    pub(super) fn end_lent_run(&mut self, run: Option<&LocalRun>) {
+        if let Some(run) = run {
+            self.end_local_run(run);
+        }
+    }
+
+    fn end_local_run(&mut self, run: &LocalRun) {
         let slot = &mut self.dispatcher.local_runs.slots[run.number];
         if !slot.is_open {
             return;

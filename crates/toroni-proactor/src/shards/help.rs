@@ -1,5 +1,5 @@
-//! Help between shards. A thread waits in its own shard, so another shard may have work and nobody who comes to do
-//! it: its threads are in handlers that block, or it has no thread. Five rules prevent that.
+//! Help between shards. A thread waits in its own shard, so another shard may have work and no thread that comes
+//! to do it: its threads are in handlers that block, or it has none. Five rules prevent that.
 //!
 //! 1. A thread *looks* at all other shards before it waits, and helps where something stands still.
 //! 2. While others are at work, one waiting thread *ticks*: it looks again every [`TICK`], and helps where
@@ -140,7 +140,7 @@ impl Locked<'_> {
         }
     }
 
-    /// Called before this thread calls handlers, or leaves. Somebody else ticks then.
+    /// Called before this thread calls handlers, or leaves. Another thread ticks then.
     pub(crate) fn end_lookout(&mut self, lookout: &mut Lookout) {
         let core = &mut **self;
         core.dispatcher.calls.end_lookout(&core.group.waiters, lookout);

@@ -100,7 +100,7 @@ fn parse(text: &str, origin: &str) -> Result<Config, ConfigError> {
         origin: origin.to_owned(),
         message: error.to_string(),
     })?;
-    let config = Config { processors: file.processor, shards: file.shards, threads: None };
+    let config = Config { processors: file.processor, shards: file.shards, threads: 0 };
     config.check()?;
     Ok(config)
 }

@@ -4,12 +4,12 @@
 //! # Why no call is lost
 //!
 //! A thread is *out* from before its look until it has work. It counts itself in [`Waiters`] first, and looks at each
-//! shard with that shard's lock held. Whoever brings work to a shard reads [`Waiters`] with the same lock held. So
+//! shard with that shard's lock held. A thread that brings work to a shard reads [`Waiters`] with the same lock held. So
 //! there are two cases:
 //!
 //! - The look comes later, and finds the work.
-//! - The look came earlier. Then whoever brings the work sees that a thread waits. If none ticks, a thread that waits is
-//!   called. If one ticks, nobody is called: that thread looks again, at the latest when it has stopped ticking.
+//! - The look came earlier. Then the thread that brings the work sees that one waits. If none ticks, a thread that waits is
+//!   called. If one ticks, none is called: that thread looks again, at the latest when it has stopped ticking.
 //!
 //! A called thread may not wait yet. So a call is left in its shard, with the lock held, and the thread finds it there
 //! before it waits.
@@ -219,7 +219,7 @@ impl Calls {
         Before::Look { was_called }
     }
 
-    /// Called before a thread of this shard calls handlers, or leaves. Somebody else ticks then.
+    /// Called before a thread of this shard calls handlers, or leaves. Another thread ticks then.
     pub(super) fn end_lookout(&mut self, waiters: &Waiters, lookout: &mut Lookout) {
         if !lookout.is_out {
             return;
@@ -282,7 +282,7 @@ impl Waiters {
                     self.begin_ticking(lookout);
                     return Advice::Wait(lookout.ticks.then(|| Instant::now() + TICK));
                 }
-                // Whoever brings work from now on calls. So it looks once more.
+                // A thread that brings work from now on calls. So it looks once more.
                 _ if lookout.ticks => {
                     lookout.ticks = false;
                     self.stop_ticking();
