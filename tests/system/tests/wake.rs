@@ -147,8 +147,6 @@ fn walk(lock: LockKind, notify: NotifyKind) {
         // In a proactor, on another engine for each lock.
         Setting { how: "proactor", engine, dozers: 2, ..base },
     ];
-    let settings =
-        settings.into_iter().filter(|it| cfg!(feature = "proactor") || it.how != "proactor");
     let began = Instant::now();
     let (mut messages, mut late, mut longest_us) = (0, 0, 0);
     for setting in settings {
@@ -198,9 +196,6 @@ fn walk_exclusive(notify: NotifyKind) {
             Setting { how: "proactor", engine: ENGINES[usize::from(publisher)], ..base },
         ];
         for setting in settings {
-            if setting.how == "proactor" && cfg!(not(feature = "proactor")) {
-                continue;
-            }
             let outcome = run(setting, rounds, 0, true, random.number());
             println!("{setting:?}: {} of {rounds} rounds unfenced", outcome.unfenced);
             if publisher {

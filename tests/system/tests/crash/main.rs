@@ -13,7 +13,6 @@ mod files;
 mod inlet;
 mod matrix;
 mod participants;
-#[cfg(feature = "proactor")]
 mod served;
 mod space;
 mod survivors;
@@ -56,19 +55,16 @@ fn robust_multicast() {
     walk(LockKind::Robust, NotifyKind::Multicast { group: None });
 }
 
-#[cfg(feature = "proactor")]
 #[test]
 fn served_futex() {
     walk_served(NotifyKind::Futex, 0);
 }
 
-#[cfg(feature = "proactor")]
 #[test]
 fn served_datagram() {
     walk_served(NotifyKind::Datagram, 1);
 }
 
-#[cfg(feature = "proactor")]
 #[test]
 fn served_multicast() {
     walk_served(NotifyKind::Multicast { group: None }, 2);
@@ -126,7 +122,6 @@ fn walk_inlets(notify: NotifyKind, turn: usize) {
     die(&format!("inlets, {notify:?}"), cases.into_iter());
 }
 
-#[cfg(feature = "proactor")]
 fn walk_served(notify: NotifyKind, number: usize) {
     let cases = served::cases(notify, number, &mut Random::from_environment());
     die(&format!("served, {notify:?}"), cases.into_iter());

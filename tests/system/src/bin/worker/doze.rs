@@ -69,7 +69,6 @@ fn by_poll(subscriber: &mut Subscriber) -> Vec<u8> {
 }
 
 /// In this thread, which waits for nothing else, and without a limit.
-#[cfg(feature = "proactor")]
 fn served(options: &Options, subscriber: Subscriber) -> Box<dyn FnMut() -> Vec<u8>> {
     use std::sync::mpsc::channel;
     use toroni::proactor::Subscribe;
@@ -88,11 +87,6 @@ fn served(options: &Options, subscriber: Subscriber) -> Box<dyn FnMut() -> Vec<u
             }
         }
     })
-}
-
-#[cfg(not(feature = "proactor"))]
-fn served(_: &Options, _: Subscriber) -> Box<dyn FnMut() -> Vec<u8>> {
-    panic!("built without the feature proactor")
 }
 
 /// For how long this process was ready to run and had no core, as the kernel counts it

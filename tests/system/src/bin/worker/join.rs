@@ -30,7 +30,6 @@ pub(crate) fn run(options: &Options) {
     println!("left");
 }
 
-#[cfg(feature = "proactor")]
 fn serve(bus: &Bus, options: &Options) {
     use crate::served::proactor;
     use crate::ways::ANY_ENGINE;
@@ -50,9 +49,4 @@ fn serve(bus: &Bus, options: &Options) {
         proactor.handle_events(Some(Duration::from_millis(1)));
     }
     drop(subscription.take_back().expect("the subscriber"));
-}
-
-#[cfg(not(feature = "proactor"))]
-fn serve(_: &Bus, _: &Options) {
-    panic!("built without the feature proactor")
 }

@@ -17,7 +17,6 @@ mod probe;
 mod publish;
 mod rouse;
 mod scramble;
-#[cfg(feature = "proactor")]
 mod served;
 mod soak;
 mod step;

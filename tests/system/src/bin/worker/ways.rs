@@ -30,10 +30,8 @@ pub(crate) enum Receiver {
     Plain(Subscriber, Way, Vec<u8>),
     /// A router whose handlers hand on.
     Router(Router, Queue<Handled>),
-    #[cfg(feature = "async")]
     Async(Subscriber, tokio::runtime::Runtime),
     /// A proactor serves it.
-    #[cfg(feature = "proactor")]
     Served(crate::served::Served),
 }
 
@@ -59,10 +57,8 @@ pub(crate) struct Wish<'a> {
     pub(crate) gating: bool,
     pub(crate) wait: WaitStrategy,
     /// Of a proactor: its configuration.
-    #[cfg_attr(not(feature = "proactor"), expect(dead_code, reason = "there is no proactor"))]
     pub(crate) engine: &'a str,
     /// Others that it serves, too, and whose messages nobody looks at.
-    #[cfg_attr(not(feature = "proactor"), expect(dead_code, reason = "there is no proactor"))]
     pub(crate) beside: usize,
 }
 
@@ -86,7 +82,6 @@ impl Receiver {
             "borrow" => Way::Borrow,
             "run" => Way::Run,
             "async" => return Ok(Self::open_async(subscriber)),
-            #[cfg(feature = "proactor")]
             "proactor" => {
                 return Ok(Self::Served(crate::served::Served::new(bus, subscriber, wish)));
             }
@@ -130,12 +125,10 @@ impl Receiver {
                 }
                 outcome?;
             }
-            #[cfg(feature = "proactor")]
             Self::Served(served) => match served.next(SLICE)? {
                 Some(arrival) => sink.take(&arrival.delivery()),
                 None => sink.nothing(),
             },
-            #[cfg(feature = "async")]
             Self::Async(subscriber, runtime) => runtime.block_on(async {
                 // Several at a time: a runtime's entry and exit are its own cost.
                 for _ in 0..64 {
@@ -156,7 +149,6 @@ impl Receiver {
     /// Behind the last message that was handed on.
     pub(crate) fn position(&self) -> u64 {
         match self {
-            #[cfg(feature = "proactor")]
             Self::Served(served) => served.position(),
             other => other.subscriber().position(),
         }
@@ -165,7 +157,6 @@ impl Receiver {
     /// Bytes of the stream that are left to receive.
     pub(crate) fn lag_bytes(&self) -> u64 {
         match self {
-            #[cfg(feature = "proactor")]
             Self::Served(served) => served.lag_bytes(),
             other => other.subscriber().lag_bytes(),
         }
@@ -174,7 +165,6 @@ impl Receiver {
     /// How often the bus reported a loss to it.
     pub(crate) fn lapses(&self) -> u64 {
         match self {
-            #[cfg(feature = "proactor")]
             Self::Served(served) => served.lapses(),
             other => other.subscriber().stats().lapses,
         }
@@ -184,9 +174,7 @@ impl Receiver {
         match self {
             Self::Plain(subscriber, ..) => subscriber,
             Self::Router(router, _) => router.subscriber(),
-            #[cfg(feature = "async")]
             Self::Async(subscriber, _) => subscriber,
-            #[cfg(feature = "proactor")]
             Self::Served(_) => unreachable!("the proactor has it"),
         }
     }
@@ -206,15 +194,9 @@ impl Receiver {
         Ok(Self::Router(router, handled))
     }
 
-    #[cfg(feature = "async")]
     fn open_async(subscriber: Subscriber) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         Self::Async(subscriber, runtime.expect("a runtime"))
-    }
-
-    #[cfg(not(feature = "async"))]
-    fn open_async(_: Subscriber) -> Self {
-        panic!("built without the feature async")
     }
 }
 

@@ -76,11 +76,7 @@ impl Watching {
             let chosen = among[random.index(among.len())].to_owned();
             options.or(key, chosen)
         };
-        let ways: &[&str] = if cfg!(feature = "async") {
-            &["block", "receive", "try", "poll", "borrow", "run", "router", "async"]
-        } else {
-            &["block", "receive", "try", "poll", "borrow", "run", "router"]
-        };
+        let ways = &["block", "receive", "try", "poll", "borrow", "run", "router", "async"];
         let how = chosen("how", random, ways);
         let wait = chosen("wait", random, &["backoff", "backoff", "block", "yield"]);
         let left_at = self.left_at.take();
