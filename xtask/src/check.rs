@@ -36,7 +36,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     steps.step("crates as they are published", package::crates);
     steps.step("evidence that the documents name", evidence::check);
     steps.step("pages and links of the documents", book::check);
-    steps.step("licences and sources", || deny::check(&deny::Options::default()));
+    steps.step("licences and sources", deny::check);
     if !options.no_test {
         let test = |arguments: &[&str]| {
             let mut command = cargo(["test", "--locked"]);
