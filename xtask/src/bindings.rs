@@ -7,7 +7,7 @@ mod python;
 
 use std::process::Command;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use crate::command::{Failure, Steps, cargo, run as run_command, run_tests};
 use crate::metadata;
@@ -15,8 +15,9 @@ use licences::Shipped;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Which languages [default: all, and then each with each]
-    languages: Vec<String>,
+    /// What to test [default: all]
+    #[arg(value_enum)]
+    what: Vec<What>,
     /// Only measure what publishing and receiving cost in each language
     #[arg(long)]
     measure: bool,
@@ -25,10 +26,22 @@ pub(crate) struct Options {
     licences: bool,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum What {
+    /// C and C++
+    C,
+    /// C and C++ with sanitizers and under memcheck
+    CMemory,
+    /// The Python module
+    Python,
+    /// Each language with each
+    Each,
+}
+
 struct Language {
-    name: &'static str,
+    what: What,
     steps: fn(&mut Steps) -> Result<(), Failure>,
-    /// Tells the test across languages where to find the language's programs.
+    /// Builds the language's programs for the test across languages, and tells it where they are.
     conformance: fn(&mut Command) -> Result<(), Failure>,
     /// Builds the programs that measure.
     measure: fn() -> Result<Vec<Command>, Failure>,
@@ -36,9 +49,9 @@ struct Language {
 
 const LANGUAGES: [Language; 2] = [
     // C and C++.
-    Language { name: "c", steps: c::steps, conformance: c::conformance, measure: c::measure },
+    Language { what: What::C, steps: c::steps, conformance: c::conformance, measure: c::measure },
     Language {
-        name: "python",
+        what: What::Python,
         steps: python::steps,
         conformance: python::conformance,
         measure: python::measure,
@@ -46,29 +59,24 @@ const LANGUAGES: [Language; 2] = [
 ];
 
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
-    let names: Vec<&str> = LANGUAGES.iter().map(|language| language.name).collect();
-    if let Some(unknown) = options.languages.iter().find(|name| !names.contains(&name.as_str())) {
-        return Err(Failure(format!(
-            "there is no language `{unknown}`; choose from {}",
-            names.join(", ")
-        )));
-    }
-    let is_chosen = |language: &&Language| {
-        options.languages.is_empty() || options.languages.iter().any(|one| one == language.name)
-    };
+    let is_chosen = |what: What| options.what.is_empty() || options.what.contains(&what);
+    let chosen = || LANGUAGES.iter().filter(|language| is_chosen(language.what));
     if options.licences {
         return [c::LICENCES, c::LICENCES_OF_NET, python::LICENCES]
             .iter()
             .try_for_each(Shipped::write);
     }
     if options.measure {
-        return measure(LANGUAGES.iter().filter(is_chosen));
+        return measure(chosen());
     }
     let mut steps = Steps::default();
-    for language in LANGUAGES.iter().filter(is_chosen) {
+    for language in chosen() {
         (language.steps)(&mut steps)?;
     }
-    if options.languages.is_empty() {
+    if is_chosen(What::CMemory) {
+        c::memory(&mut steps)?;
+    }
+    if is_chosen(What::Each) {
         steps.step("each language with each", || {
             let mut command = cargo(["test", "--locked", "-p", "toroni-conformance"]);
             command.env("TORONI_CONFORMANCE_ALL", "1");

@@ -10,7 +10,7 @@ mod harness;
 mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use std::{fs, thread};
@@ -18,7 +18,7 @@ use std::{fs, thread};
 use clap::Args;
 
 use self::harness::{Harness, Run, StopAt, Verdict};
-use self::table::{Checker, MUTANTS, Mutant};
+use self::table::{Checker, KINDS, MUTANTS, Mutant};
 use crate::command::Failure;
 use crate::{directions, metadata};
 
@@ -29,6 +29,9 @@ pub(crate) struct Options {
     /// Only print the table
     #[arg(long)]
     list: bool,
+    /// Run only the tests of this kind; may be repeated
+    #[arg(long = "kind", value_name = "KIND", value_parser = KINDS)]
+    kinds: Vec<String>,
     /// How many mutants run at a time [default: one per core]
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
@@ -53,14 +56,19 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let runs: Vec<(&Mutant, Checker)> = mutants
         .iter()
         .flat_map(|mutant| mutant.noticed_by.iter().map(|checker| (*mutant, *checker)))
+        .filter(|(_, checker)| {
+            options.kinds.is_empty() || options.kinds.iter().any(|kind| kind == checker.kind())
+        })
         .collect();
-    let models = Kind::build(&runs, |checker| matches!(checker, Checker::Loom(_)))?;
-    let tests = Kind::build(&runs, |checker| matches!(checker, Checker::Tests(_)))?;
-    let proactor = Kind::build(&runs, |checker| matches!(checker, Checker::Proactor(_)))?;
-    let calls = Kind::build(&runs, |checker| matches!(checker, Checker::ProactorLoom(_)))?;
-    let oracle = Kind::build(&runs, |checker| matches!(checker, Checker::Oracle(_)))?;
-    let protocol = Kind::build(&runs, |checker| matches!(checker, Checker::Protocol(_)))?;
-    let network = Kind::build(&runs, |checker| matches!(checker, Checker::Network(_)))?;
+    if runs.is_empty() {
+        return Err(Failure("no mutant has this name and a test of this kind".to_owned()));
+    }
+    let mut kinds = BTreeMap::new();
+    for kind in KINDS {
+        if let Some(built) = Kind::build(&runs, kind)? {
+            kinds.insert(kind, built);
+        }
+    }
 
     let jobs = options.jobs.or_else(|| thread::available_parallelism().ok().map(Into::into));
     let queue = Mutex::new(runs.iter().enumerate());
@@ -69,16 +77,9 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         loop {
             let next = queue.lock().map_or(None, |mut queue| queue.next());
             let Some((number, (mutant, checker))) = next else { return Ok(()) };
-            let kind = match checker {
-                Checker::Loom(_) => &models,
-                Checker::Tests(_) => &tests,
-                Checker::Proactor(_) => &proactor,
-                Checker::ProactorLoom(_) => &calls,
-                Checker::Oracle(_) => &oracle,
-                Checker::Protocol(_) => &protocol,
-                Checker::Network(_) => &network,
-            };
+            let missing = || Failure(format!("{} was not compiled", checker.title()));
             let start = Instant::now();
+            let kind = kinds.get(checker.kind()).ok_or_else(missing)?;
             let verdict = kind.verdict(mutant, *checker)?;
             println!("{:<34} {verdict} ({:.1} s)", mutant.name, start.elapsed().as_secs_f64());
             if let Ok(mut done) = done.lock() {
@@ -118,7 +119,7 @@ fn summarise(
 
 /// The tests of the table that one executable has: models or tests of one crate.
 struct Kind {
-    harness: Option<Harness>,
+    harness: Harness,
     /// The full names of the tests that each name of the table matches.
     tests: BTreeMap<&'static str, Vec<String>>,
 }
@@ -126,14 +127,14 @@ struct Kind {
 impl Kind {
     /// Compiles them, if there are any, and checks that they pass without a mutant. Otherwise a test that fails for
     /// another reason, or a name that no test has, would count as a mutant that was noticed.
-    fn build(
-        runs: &[(&Mutant, Checker)],
-        is_mine: impl Fn(&Checker) -> bool,
-    ) -> Result<Self, Failure> {
-        let checkers: Vec<Checker> =
-            runs.iter().map(|(_, checker)| *checker).filter(is_mine).collect();
+    fn build(runs: &[(&Mutant, Checker)], kind: &str) -> Result<Option<Self>, Failure> {
+        let checkers: Vec<Checker> = runs
+            .iter()
+            .map(|(_, checker)| *checker)
+            .filter(|checker| checker.kind() == kind)
+            .collect();
         let mut tests = BTreeMap::new();
-        let Some(first) = checkers.first() else { return Ok(Self { harness: None, tests }) };
+        let Some(first) = checkers.first() else { return Ok(None) };
         let harness = Harness::build(*first)?;
         let known = harness.tests()?;
         for name in checkers.iter().map(|checker| checker.name()) {
@@ -154,7 +155,7 @@ impl Kind {
         match harness.run(&Run { tests: &all, mutant: None, stop_at: StopAt::End })? {
             Verdict::Passed { count } if count == all.len() => {
                 println!("{count} pass ({:.1} s)\n", start.elapsed().as_secs_f64());
-                Ok(Self { harness: Some(harness), tests })
+                Ok(Some(Self { harness, tests }))
             }
             Verdict::Passed { count } => {
                 Err(Failure(format!("{count} tests ran in place of {}", all.len())))
@@ -166,7 +167,6 @@ impl Kind {
 
     fn verdict(&self, mutant: &Mutant, checker: Checker) -> Result<Verdict, Failure> {
         let missing = || Failure(format!("{} was not compiled", checker.title()));
-        let harness = self.harness.as_ref().ok_or_else(missing)?;
         let tests = self.tests.get(checker.name()).ok_or_else(missing)?;
         let tests: Vec<&str> = tests.iter().map(String::as_str).collect();
         let stop_at = match checker {
@@ -178,7 +178,7 @@ impl Kind {
             Checker::Proactor(_) => StopAt::FirstPanic,
         };
         let run = Run { tests: &tests, mutant: Some(mutant.name), stop_at };
-        harness.run(&run)
+        self.harness.run(&run)
     }
 }
 
@@ -199,22 +199,31 @@ fn mutants_in_the_source() -> Result<BTreeSet<String>, Failure> {
     Ok(names)
 }
 
-/// The texts between `start` and `end` in the code of the library, of the proactor and of the protocol.
+/// The texts between `start` and `end` in the code of the crates that have mutants.
 fn names_after(start: &str, end: char) -> Result<BTreeSet<String>, Failure> {
     let mut found = BTreeSet::new();
-    let mut files = directions::rust_files(&metadata::root().join("crates/toroni/src"))?;
-    files.extend(directions::rust_files(&metadata::root().join("crates/toroni-proactor/src"))?);
-    files.extend(directions::rust_files(&metadata::root().join("crates/toroni-proto/src"))?);
-    files.extend(directions::rust_files(&metadata::root().join("crates/toroni-net/src"))?);
-    for file in files {
-        let text = read(&file)?;
-        let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
-        for line in code {
-            let uses = line.split(start).skip(1);
-            found.extend(uses.filter_map(|rest| Some(rest.split_once(end)?.0.to_owned())));
-        }
+    for file in files()? {
+        found.extend(names_in(&read(&file)?, start, end));
     }
     Ok(found)
+}
+
+/// The texts between `start` and `end` in the code of one file.
+fn names_in(text: &str, start: &str, end: char) -> Vec<String> {
+    let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+    code.flat_map(|line| line.split(start).skip(1))
+        .filter_map(|rest| Some(rest.split_once(end)?.0.to_owned()))
+        .collect()
+}
+
+/// The sources of the crates that have mutants.
+fn files() -> Result<Vec<PathBuf>, Failure> {
+    let mut files = Vec::new();
+    for name in ["toroni", "toroni-proactor", "toroni-proto", "toroni-net"] {
+        let folder = metadata::root().join("crates").join(name).join("src");
+        files.extend(directions::rust_files(&folder)?);
+    }
+    Ok(files)
 }
 
 fn read(file: &Path) -> Result<String, Failure> {

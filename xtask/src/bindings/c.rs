@@ -17,39 +17,52 @@ pub(super) const LICENCES_OF_NET: Shipped =
     Shipped { package: "toroni-net-c", workspace: "", file: "bindings/c-net/third-party-net.txt" };
 
 pub(super) fn steps(steps: &mut Steps) -> Result<(), Failure> {
-    let plain = Build {
-        folder: folder("debug")?,
-        // The prefix of Debian's packages. It determines the folder of the libraries.
-        options: &["-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_INSTALL_PREFIX=/usr"],
-    };
-    let sanitized = Build {
-        folder: folder("sanitized")?,
-        options: &["-DCMAKE_BUILD_TYPE=Debug", "-DTORONI_SANITIZE=ON"],
-    };
+    let plain = plain()?;
     steps.step("c: licences of what is linked in", || {
         LICENCES.check()?;
         LICENCES_OF_NET.check()
     });
     steps.step("c: build", || plain.make());
     steps.step("c: tests", || plain.test());
-    steps.step("c: tests with sanitizers", || {
-        sanitized.make()?;
-        sanitized.test()
-    });
-    steps.step("c: tests under memcheck", || {
-        let mut valgrind = Command::new("valgrind");
-        valgrind.args(["-q", "--error-exitcode=1", "--leak-check=full"]);
-        // The child of a fork exits at once, and does not free what it has from the parent.
-        valgrind.arg("--child-silent-after-fork=yes");
-        run(valgrind.arg(plain.folder.join("tests/test_c")))
-    });
     steps.step("c: installed and packed", || {
         run(Command::new(root().join("bindings/c/tests/installed.sh")).arg(&plain.folder))
     });
     Ok(())
 }
 
+/// The tests once more, while something watches how they use memory.
+pub(super) fn memory(steps: &mut Steps) -> Result<(), Failure> {
+    let plain = plain()?;
+    let sanitized = Build {
+        folder: folder("sanitized")?,
+        options: &["-DCMAKE_BUILD_TYPE=Debug", "-DTORONI_SANITIZE=ON"],
+    };
+    steps.step("c: tests with sanitizers", || {
+        sanitized.make()?;
+        sanitized.test()
+    });
+    steps.step("c: tests under memcheck", || {
+        plain.make()?;
+        let mut valgrind = Command::new("valgrind");
+        valgrind.args(["-q", "--error-exitcode=1", "--leak-check=full"]);
+        // The child of a fork exits at once, and does not free what it has from the parent.
+        valgrind.arg("--child-silent-after-fork=yes");
+        run(valgrind.arg(plain.folder.join("tests/test_c")))
+    });
+    Ok(())
+}
+
+fn plain() -> Result<Build, Failure> {
+    Ok(Build {
+        folder: folder("debug")?,
+        // The prefix of Debian's packages. It determines the folder of the libraries.
+        options: &["-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_INSTALL_PREFIX=/usr"],
+    })
+}
+
+/// Builds the programs that the test across languages runs, and says where they are.
 pub(super) fn conformance(command: &mut Command) -> Result<(), Failure> {
+    plain()?.make()?;
     command.env("TORONI_CONFORMANCE_C", folder("debug")?.join("tests"));
     Ok(())
 }

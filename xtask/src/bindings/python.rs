@@ -62,8 +62,11 @@ pub(crate) fn steps(steps: &mut Steps) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Installs the module for the programs that the test across languages runs, and says where they find it.
 pub(super) fn conformance(command: &mut Command) -> Result<(), Failure> {
     let environment = Environment { folder: metadata::members()?.target_directory.join("python") };
+    environment.make(REQUIREMENTS)?;
+    environment.install(&environment, "dev")?;
     command.env("TORONI_CONFORMANCE_PYTHON", environment.program("python"));
     Ok(())
 }

@@ -115,17 +115,8 @@ impl Harness {
         let built = executable_in(&String::from_utf8_lossy(&built.stdout))
             .ok_or_else(|| Failure("cargo named no test executable".to_owned()))?;
         // A copy: another build may replace the original.
-        let name = match checker {
-            Checker::Loom(_) => "models",
-            Checker::Tests(_) => "tests",
-            Checker::Proactor(_) => "proactor",
-            Checker::ProactorLoom(_) => "proactor-models",
-            Checker::Oracle(_) => "oracle",
-            Checker::Protocol(_) => "protocol",
-            Checker::Network(_) => "network",
-        };
         let folder = metadata::members()?.target_directory.join("mutants");
-        let executable = folder.join(format!("{name}-{}", std::process::id()));
+        let executable = folder.join(format!("{}-{}", checker.kind(), std::process::id()));
         fs::create_dir_all(&folder)
             .and_then(|()| fs::copy(&built, &executable))
             .map_err(|error| Failure(format!("cannot copy {}: {error}", built.display())))?;

@@ -37,6 +37,19 @@ impl Checker {
         }
     }
 
+    /// What the option `--kind` calls tests of this kind, which are in one executable.
+    pub(super) fn kind(self) -> &'static str {
+        match self {
+            Loom(_) => "models",
+            Tests(_) => "library",
+            Proactor(_) => "proactor",
+            ProactorLoom(_) => "proactor-models",
+            Oracle(_) => "oracle",
+            Protocol(_) => "protocol",
+            Network(_) => "nodes",
+        }
+    }
+
     pub(super) fn title(self) -> String {
         match self {
             Loom(name) => format!("model {name}"),
@@ -49,6 +62,10 @@ impl Checker {
         }
     }
 }
+
+/// All kinds of checkers.
+pub(super) const KINDS: [&str; 7] =
+    ["library", "models", "oracle", "proactor", "proactor-models", "protocol", "nodes"];
 
 /// All mutants. `cargo test` fails for a mutant of the source that is missing here, and for a model that no mutant
 /// names.
