@@ -1,12 +1,9 @@
 //! `cargo xtask crash`: kills real processes at every crash point, and tests wake-ups, which needs the same build.
-//!
-//! The programs are built with the feature `crash-points`, into a folder of their own: a `toroni` that can be told
-//! to kill itself must never lie where an ordinary one is expected.
 
 use clap::Args;
 
-use crate::command::{Failure, cargo, run as run_command, run_tests};
-use crate::metadata;
+use crate::command::{Failure, run_tests};
+use crate::hooked;
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -15,39 +12,109 @@ pub(crate) struct Options {
     /// Test only this crash point, for example after-commit
     #[arg(long, value_name = "NAME")]
     point: Option<String>,
+    /// Kill only with a third of the combinations of lock and notifier: 0, 1 or 2. Wake-ups are tested with all
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..i64::from(THIRDS)))]
+    third: Option<u32>,
     /// Test every policy with each point, lock and notifier; test more wake-ups, also on a busy machine
-    #[arg(long)]
+    #[arg(long, conflicts_with = "third")]
     full: bool,
 }
 
-const PACKAGES: [&str; 6] = [
-    "-p",
-    "toroni-cli",
-    "-p",
-    "system-tests",
-    "--features",
-    "toroni-cli/crash-points,system-tests/crash-points,system-tests/proactor",
+/// In how many parts `--third` divides [`PAIRS`].
+pub(crate) const THIRDS: u32 = 3;
+
+/// The tests that kill at every point, each with its lock, or what else it is about, and its notifier. Each third has
+/// all notifiers and all locks.
+const PAIRS: [&str; 15] = [
+    "lease_futex",
+    "lease_datagram",
+    "lease_multicast",
+    "robust_datagram",
+    "robust_multicast",
+    "robust_futex",
+    "served_multicast",
+    "served_futex",
+    "served_datagram",
+    "exclusive_futex",
+    "exclusive_datagram",
+    "exclusive_multicast",
+    "inlets_datagram",
+    "inlets_multicast",
+    "inlets_futex",
 ];
 
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
-    let target = metadata::members()?.target_directory.join("crash");
-    let mut build = cargo(["build", "--locked"]);
-    run_command(build.args(PACKAGES).env("CARGO_TARGET_DIR", &target))?;
-
-    let mut test = cargo(["test", "--locked"]);
-    test.args(PACKAGES).args(["--test", "crash"]);
+    hooked::build()?;
+    test("crash", options)?;
     if options.point.is_none() {
-        test.args(["--test", "wake"]);
+        test("wake", options)?;
     }
+    Ok(())
+}
+
+fn test(executable: &str, options: &Options) -> Result<(), Failure> {
+    let mut test = hooked::test(executable)?;
     test.arg("--").args(&options.filter).arg("--nocapture");
-    test.env("CARGO_TARGET_DIR", &target).env("TORONI_BIN", target.join("debug/toroni"));
+    test.env("TORONI_BIN", hooked::program("toroni")?);
     if let Some(point) = &options.point {
         test.env("TORONI_POINT", point);
     }
+    if let Some(third) = options.third.filter(|_| executable == "crash") {
+        test.args(left_out(third).flat_map(|pair| ["--skip", pair]));
+    }
     if options.full {
-        // One test at a time, because some keep the machine busy.
-        test.args(["--include-ignored", "--test-threads", "1"]);
+        test.arg("--include-ignored");
         test.env("TORONI_FULL", "1").env("TORONI_ROUNDS", "20000");
     }
+    // How long survivors wait is measured, so there are no more at a time than cores; and one where some keep the machine
+    // busy.
+    test.args(["--test-threads", if options.full { "1" } else { "2" }]);
     run_tests(&mut test)
+}
+
+/// The pairs that are not in this third.
+fn left_out(third: u32) -> impl Iterator<Item = &'static str> {
+    (0..).zip(PAIRS).filter(move |(at, _)| at % THIRDS != third).map(|(_, pair)| pair)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metadata;
+
+    #[test]
+    fn each_third_has_each_lock_and_each_notifier() {
+        for third in 0..THIRDS {
+            let left_out: Vec<&str> = left_out(third).collect();
+            let chosen: Vec<&str> = PAIRS.into_iter().filter(|it| !left_out.contains(it)).collect();
+            assert_eq!(chosen.len(), 5);
+            for part in [
+                "lease_",
+                "robust_",
+                "served_",
+                "exclusive_",
+                "inlets_",
+                "_futex",
+                "_datagram",
+                "_multicast",
+            ] {
+                assert!(chosen.iter().any(|pair| pair.contains(part)), "{part} in {chosen:?}");
+            }
+        }
+    }
+
+    /// A new pair must be in some third, and a name that no test has would leave nothing out.
+    #[test]
+    fn the_pairs_are_those_of_the_test() {
+        let path = metadata::root().join("tests/system/tests/crash/main.rs");
+        let text = std::fs::read_to_string(path).unwrap();
+        let walks = text.split("#[test]\nfn ").skip(1).filter_map(|test| {
+            let (name, body) = test.split_once("() {\n")?;
+            body.trim_start().starts_with("walk").then_some(name)
+        });
+        let (mut walks, mut pairs) = (walks.collect::<Vec<_>>(), PAIRS.to_vec());
+        walks.sort_unstable();
+        pairs.sort_unstable();
+        assert_eq!(walks, pairs);
+    }
 }

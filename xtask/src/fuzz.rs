@@ -7,6 +7,8 @@
 //! An input that fails is written to `tests/fuzz/regressions/<target>/`, and a test repeats it from then on.
 //! What was learned stays in `target/fuzz/corpus`. `--minimise` copies the smallest part of it that reaches as much
 //! into `tests/fuzz/corpus`, which is committed.
+//!
+//! With `--seed`, a run starts from what is committed alone, and keeps nothing, so that it tries the same inputs each time.
 
 use std::ffi::OsString;
 use std::fs;
@@ -25,6 +27,12 @@ pub(crate) struct Options {
     /// How many minutes in total; each target gets the same share
     #[arg(long, default_value_t = 1.0)]
     minutes: f64,
+    /// How many rounds, instead of minutes. In a round, each target gets a fixed number of inputs, which take some 10 s
+    #[arg(long, value_name = "N", conflicts_with = "minutes", requires = "seed")]
+    rounds: Option<u64>,
+    /// The seed of the random numbers; what earlier runs have learned is left aside
+    #[arg(long, value_name = "S", conflicts_with = "minimise")]
+    seed: Option<u32>,
     /// Run without the address sanitizer: twice as fast, but a wrong access that does not crash goes unnoticed
     #[arg(long)]
     no_asan: bool,
@@ -40,26 +48,28 @@ struct Target {
     name: &'static str,
     /// The longest input that still makes sense, in bytes.
     longest: u32,
+    /// Inputs that it tries in some 10 s on one idle core, under the address sanitizer.
+    round: u64,
 }
 
 const TARGETS: &[Target] = &[
-    Target { name: "topics", longest: 600 },
-    Target { name: "command_line", longest: 600 },
-    Target { name: "recordings", longest: 8192 },
-    Target { name: "hostile", longest: 160 },
-    Target { name: "patterns", longest: 560 },
-    Target { name: "operations", longest: 480 },
-    Target { name: "deaths", longest: 480 },
-    Target { name: "bridge", longest: 480 },
-    Target { name: "datagrams", longest: 600 },
-    Target { name: "streams", longest: 480 },
-    Target { name: "frames", longest: 800 },
-    Target { name: "connections", longest: 480 },
-    Target { name: "batches", longest: 600 },
-    Target { name: "node_file", longest: 1200 },
-    Target { name: "requests", longest: 600 },
-    Target { name: "journal", longest: 2200 },
-    Target { name: "member_log", longest: 300 },
+    Target { name: "topics", longest: 600, round: 1000 },
+    Target { name: "command_line", longest: 600, round: 1000 },
+    Target { name: "recordings", longest: 8192, round: 1000 },
+    Target { name: "hostile", longest: 160, round: 1000 },
+    Target { name: "patterns", longest: 560, round: 1000 },
+    Target { name: "operations", longest: 480, round: 1000 },
+    Target { name: "deaths", longest: 480, round: 1000 },
+    Target { name: "bridge", longest: 480, round: 1000 },
+    Target { name: "datagrams", longest: 600, round: 1000 },
+    Target { name: "streams", longest: 480, round: 1000 },
+    Target { name: "frames", longest: 800, round: 1000 },
+    Target { name: "connections", longest: 480, round: 1000 },
+    Target { name: "batches", longest: 600, round: 1000 },
+    Target { name: "node_file", longest: 1200, round: 1000 },
+    Target { name: "requests", longest: 600, round: 1000 },
+    Target { name: "journal", longest: 2200, round: 1000 },
+    Target { name: "member_log", longest: 300, round: 1000 },
 ];
 
 /// Targets that need the program, or the library with its crash points. A feature of the same name adds it.
@@ -93,9 +103,15 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let mut steps = Steps::default();
     let count = u32::try_from(wanted.len()).unwrap_or(u32::MAX);
     for target in wanted {
-        let seconds = (options.minutes * 60.0 / f64::from(count)).max(1.0);
+        let length = match options.rounds {
+            Some(rounds) => format!("-runs={}", rounds.saturating_mul(target.round)),
+            None => {
+                let seconds = (options.minutes * 60.0 / f64::from(count)).max(1.0);
+                format!("-max_total_time={seconds:.0}")
+            }
+        };
         steps.step(&format!("fuzz {}", target.name), || {
-            fuzz(&workspace, target, sanitizer, seconds)
+            fuzz(&workspace, target, sanitizer, &length, options.seed)
         });
         if options.minimise {
             steps.step(&format!("minimise {}", target.name), || {
@@ -165,7 +181,8 @@ fn fuzz(
     workspace: &Workspace,
     target: &Target,
     sanitizer: bool,
-    seconds: f64,
+    length: &str,
+    seed: Option<u32>,
 ) -> Result<String, Failure> {
     let folders =
         [workspace.learned(target), workspace.corpus(target), workspace.regressions(target)];
@@ -179,14 +196,37 @@ fn fuzz(
     if words.exists() {
         command.arg(format!("-dict={}", words.display()));
     }
-    command.arg(format!("-max_total_time={seconds:.0}")).arg(prefix).args(&folders);
+    command.args([length]).arg(prefix);
+    match seed {
+        // The order of files in a folder differs from clone to clone.
+        Some(seed) => {
+            let mut inputs = inputs_in(&folders[1])?;
+            inputs.extend(inputs_in(&folders[2])?);
+            command.arg(format!("-seed={}", seed.max(1)));
+            if !inputs.is_empty() {
+                command.arg(format!("-seed_inputs={}", inputs.join(",")));
+            }
+        }
+        None => drop(command.args(&folders)),
+    }
     run_command(&mut command).map_err(|failure| {
         Failure(format!(
             "{failure}: the input is in {}; `cargo test -p toroni-fuzz-harness` repeats it from now on",
             workspace.regressions(target).display()
         ))
     })?;
-    Ok(format!("{seconds:.0} s"))
+    Ok(length.to_owned())
+}
+
+/// The files of a folder, in the order of their names.
+fn inputs_in(folder: &Path) -> Result<Vec<String>, Failure> {
+    let cannot = |error| Failure(format!("cannot list {}: {error}", folder.display()));
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).map_err(cannot)? {
+        files.push(entry.map_err(cannot)?.path().display().to_string());
+    }
+    files.sort();
+    Ok(files)
 }
 
 /// Uses libFuzzer's merge, which takes from the second and later folders few inputs that together reach every edge.

@@ -12,6 +12,7 @@ mod deny;
 mod directions;
 mod evidence;
 mod fuzz;
+mod hooked;
 mod kill;
 mod loom;
 mod man;

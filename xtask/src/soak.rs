@@ -1,14 +1,15 @@
 //! `cargo xtask soak`: runs publishers and subscribers that are killed, stopped and restarted, for as long as you like,
 //! and checks every message; with `--net`, the nodes of several hosts.
 //!
-//! The processes are built in a profile of their own, optimised and with the library's asserts. Only this task builds
-//! the feature `async`, so that no other crate of the workspace depends on it by accident.
+//! The processes are built optimised and with the library's asserts (`hooked.rs`); with `--net`, in the same profile, but
+//! without crash points.
 
 use clap::Args;
 use std::path::PathBuf;
 use std::process::Command;
 
 use crate::command::{Failure, cargo, run as run_command};
+use crate::hooked;
 use crate::metadata;
 
 #[derive(Args)]
@@ -19,6 +20,9 @@ pub(crate) struct Options {
     /// How many seconds, instead of minutes
     #[arg(long, value_name = "N")]
     seconds: Option<u64>,
+    /// End after so many disturbances, whatever time they take
+    #[arg(long, value_name = "N", conflicts_with_all = ["minutes", "seconds", "net"])]
+    disturbances: Option<u64>,
     /// Repeat the choices of an earlier run
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
@@ -68,20 +72,17 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let target = metadata::members()?.target_directory;
-    let mut build = cargo(["build", "--locked", "--profile", "soak", "-p", "system-tests"]);
-    build.args(["--bins", "--features", "system-tests/async"]);
-    if options.net {
-        build.args(["-p", "toroni-cli"]);
-    }
-    run_command(&mut build)?;
     let mut soak = if options.net {
+        let mut build = cargo(["build", "--locked", "--profile", "soak", "--bins"]);
+        run_command(build.args(["-p", "system-tests", "-p", "toroni-cli"]))?;
         let mut soak = Command::new(target.join("soak/toroni-net-soak"));
         soak.env("TORONI_BIN", target.join("soak/toroni"))
             .arg(format!("hosts={}", options.hosts))
             .arg(format!("rate={}", options.rate));
         soak
     } else {
-        let mut soak = Command::new(target.join("soak/toroni-soak"));
+        hooked::build()?;
+        let mut soak = Command::new(hooked::program("toroni-soak")?);
         soak.arg(format!("publishers={}", options.publishers))
             .arg(format!("subscribers={}", options.subscribers))
             .arg(format!("exclusive={}", options.exclusive))
@@ -93,8 +94,12 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
             .arg(format!("keep={}", target.join("soak-kept").display()));
         soak
     };
-    let minutes = options.minutes.map(|minutes| minutes * 60);
-    soak.arg(format!("seconds={}", minutes.or(options.seconds).unwrap_or(60)));
+    if let Some(disturbances) = options.disturbances {
+        soak.arg(format!("disturbances={disturbances}"));
+    } else {
+        let minutes = options.minutes.map(|minutes| minutes * 60);
+        soak.arg(format!("seconds={}", minutes.or(options.seconds).unwrap_or(60)));
+    }
     if let Some(seed) = options.seed {
         soak.arg(format!("seed={seed}"));
     }

@@ -1,7 +1,11 @@
 //! Random numbers that a seed repeats.
 
-/// The environment variable with the seed of a test.
+/// The environment variable with the seed of a test, which repeats a run.
 pub const SEED: &str = "TORONI_SEED";
+
+/// The environment variable with the seed of all tests that have no other, in place of the clock. The gate takes it from
+/// the commit, so that a commit does not pass once and fail once.
+pub const GATE_SEED: &str = "TORONI_GATE_SEED";
 
 /// A generator of 64-bit numbers: SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators",
 /// 2014). The same seed gives the same numbers on every machine.
@@ -9,16 +13,14 @@ pub const SEED: &str = "TORONI_SEED";
 pub struct Random(u64);
 
 impl Random {
-    /// Starts with `$TORONI_SEED`, or with the clock. Prints the seed, which the test runner shows if the test fails.
+    /// Starts with `$TORONI_SEED`, else with `$TORONI_GATE_SEED`, else with the clock. Prints the seed, which the test
+    /// runner shows if the test fails.
     ///
     /// # Panics
-    /// If `TORONI_SEED` is not a number.
+    /// If one of the two is not a number.
     #[must_use]
     pub fn from_environment() -> Self {
-        Self::new(seed_or_else(|| {
-            let since = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
-            u64::from(since.subsec_nanos()) ^ since.as_secs() << 30
-        }))
+        Self::new(seed_or_else(|| number(GATE_SEED).unwrap_or_else(clock)))
     }
 
     /// Starts with this seed.
@@ -83,12 +85,20 @@ impl Random {
 /// If `TORONI_SEED` is not a number.
 #[must_use]
 pub fn seed_or_else(default: impl FnOnce() -> u64) -> u64 {
-    let seed = match std::env::var(SEED) {
-        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{SEED}={text} is not a number")),
-        Err(_) => default(),
-    };
+    let seed = number(SEED).unwrap_or_else(default);
     println!("{SEED}={seed} repeats this run");
     seed
+}
+
+/// The number in a variable of the environment, if it is set.
+fn number(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")))
+}
+
+fn clock() -> u64 {
+    let since = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+    u64::from(since.subsec_nanos()) ^ since.as_secs() << 30
 }
 
 #[cfg(test)]
@@ -107,6 +117,30 @@ mod tests {
         let lengths: Vec<usize> = (0..20_000).map(|_| random.length(100)).collect();
         assert!(lengths.contains(&0) && lengths.contains(&100));
         assert!(lengths.iter().all(|length| *length <= 100));
+    }
+
+    /// Runs itself in processes with other environments, because threads of a process share theirs.
+    #[test]
+    fn the_seed_of_the_gate_counts_if_there_is_no_other() {
+        if std::env::var_os("TORONI_SHOW_SEED").is_some() {
+            Random::from_environment();
+            return;
+        }
+        let printed = |variables: &[(&str, &str)]| {
+            let mut test = std::process::Command::new(std::env::current_exe().unwrap());
+            test.args(["--exact", "--nocapture"]);
+            test.arg("random::tests::the_seed_of_the_gate_counts_if_there_is_no_other");
+            test.env_remove(SEED).env_remove(GATE_SEED).env("TORONI_SHOW_SEED", "1");
+            let output = test.envs(variables.iter().copied()).output().unwrap();
+            let output = String::from_utf8(output.stdout).unwrap();
+            let (_, seed) = output.split_once("TORONI_SEED=")?;
+            Some(seed.split(' ').next().unwrap().to_owned())
+        };
+        assert_eq!(printed(&[(GATE_SEED, "5")]).as_deref(), Some("5"));
+        assert_eq!(printed(&[(GATE_SEED, "5"), (SEED, "6")]).as_deref(), Some("6"));
+        // Seeds from the clock.
+        assert_ne!(printed(&[]).unwrap(), printed(&[]).unwrap());
+        assert_eq!(printed(&[(GATE_SEED, "five")]), None);
     }
 
     #[test]

@@ -24,14 +24,19 @@
 pub mod command_line;
 pub mod hostile;
 mod input;
+#[cfg(feature = "network")]
 pub mod journal;
+#[cfg(feature = "network")]
 pub mod member_log;
+#[cfg(feature = "network")]
 pub mod network;
+#[cfg(feature = "network")]
 pub mod node_file;
 pub mod operations;
 pub mod patterns;
 #[cfg(feature = "program")]
 pub mod recordings;
+#[cfg(feature = "network")]
 pub mod sequencer;
 pub mod topics;
 

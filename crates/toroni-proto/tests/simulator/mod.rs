@@ -96,13 +96,15 @@ fn seeds_deliver_every_message_or_report_it() {
     }
 }
 
-/// Runs for `TORONI_SIMULATE_SECONDS`, from `TORONI_SEED` on.
+/// Runs for `TORONI_SIMULATE_SECONDS`, or `TORONI_SIMULATE_SEEDS` many seeds, from `TORONI_SEED` on.
 #[test]
 #[ignore = "runs as long as it is told to"]
 fn for_long() {
     let number = |name, default| std::env::var(name).map_or(default, |text| text.parse().unwrap());
     let first: u64 = number("TORONI_SEED", 1_000_000);
     let limit = Duration::from_secs(number("TORONI_SIMULATE_SECONDS", 60));
+    // With a number of seeds, time has no say.
+    let most = std::env::var("TORONI_SIMULATE_SEEDS").ok().map(|text| text.parse::<u64>().unwrap());
     let start = Instant::now();
     let mut report = Report::default();
     let failure = (first..).find_map(|seed| {
@@ -111,7 +113,7 @@ fn for_long() {
             println!("{} seeds, {} s", report.seeds, start.elapsed().as_secs());
         }
         match failure {
-            None if start.elapsed() >= limit => Some(None),
+            None if most.map_or(start.elapsed() >= limit, |most| report.seeds >= most) => Some(None),
             None => None,
             found => Some(found),
         }

@@ -1,5 +1,5 @@
-//! The simulator: performs lists of operations from seeds, with deaths, for a given time. `cargo xtask simulate` builds
-//! and starts it.
+//! The simulator: performs lists of operations from seeds, with deaths, for a given time or a given number of lists.
+//! `cargo xtask simulate` builds and starts it.
 //!
 //! It shortens the first list that fails as far as possible, and prints it with its seed.
 
@@ -7,7 +7,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use toroni_fuzz_harness::operations::{Fixture, Tally};
 use toroni_oracle::{Operation, Scenario};
 
@@ -15,15 +15,17 @@ use toroni_oracle::{Operation, Scenario};
 const LENGTHS: [usize; 4] = [12, 40, 120, 400];
 
 fn main() -> ExitCode {
-    let mut arguments = std::env::args().skip(1);
-    let mut number = |what: &str| -> f64 {
-        let text = arguments.next();
-        text.unwrap_or_else(|| panic!("simulate SECONDS SEED: {what}?")).parse().unwrap()
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [length, seed] = &arguments[..] else {
+        panic!("simulate seconds=NUMBER|lists=NUMBER SEED");
     };
-    let seconds = number("SECONDS");
-    let seed: u64 = std::env::args().nth(2).unwrap().parse().unwrap();
-    let once = seconds == 0.0;
-    let end = Instant::now() + Duration::from_secs_f64(seconds);
+    let seed: u64 = seed.parse().unwrap();
+    let (most, seconds) = match length.split_once('=').unwrap() {
+        ("lists", lists) => (lists.parse().unwrap(), f64::INFINITY),
+        ("seconds", seconds) => (u64::MAX, seconds.parse().unwrap()),
+        _ => panic!("{length}: neither seconds nor lists"),
+    };
+    let began = Instant::now();
 
     let fixture = Fixture::new();
     let mut tally = Tally::default();
@@ -40,7 +42,7 @@ fn main() -> ExitCode {
         }
         lists += 1;
         operations += scenario.operations.len();
-        if once || Instant::now() >= end {
+        if lists >= most || began.elapsed().as_secs_f64() >= seconds {
             break;
         }
     }

@@ -33,10 +33,18 @@ const BUS: &str = "soak";
 const LONGEST_STOP: Duration = Duration::from_millis(1500);
 const PROGRESS_EVERY: Duration = Duration::from_secs(10);
 
+/// How long a run lasts.
+#[derive(Clone, Copy, Debug)]
+pub enum Length {
+    Time(Duration),
+    /// Until so many disturbances have happened: a busy machine then tries as much as an idle one.
+    Disturbances(u64),
+}
+
 /// What shall be done.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    pub duration: Duration,
+    pub length: Length,
     /// Of all choices; when the processes run, the system chooses.
     pub seed: u64,
     /// Publishers at a time.
@@ -176,7 +184,8 @@ impl<'a> Soak<'a> {
         let mut sized = false;
         let calm_us = u64::try_from(self.plan.calm.as_micros()).unwrap_or(u64::MAX).max(1);
         let mut next = Instant::now();
-        while self.began.elapsed() < self.plan.duration
+        let mut disturbances = 0;
+        while !self.has_done(1, disturbances)
             && !self.is_broken()
             && !INTERRUPTED.load(Ordering::Relaxed)
         {
@@ -189,17 +198,26 @@ impl<'a> Soak<'a> {
                 next_progress += PROGRESS_EVERY;
                 self.print_progress();
             }
-            if !sized && self.began.elapsed() >= self.plan.duration / 10 {
+            if !sized && self.has_done(10, disturbances) {
                 sized = true;
                 self.figures.sizes[0] = self.sizes();
             }
             if Instant::now() >= next {
                 self.disturb_once();
+                disturbances += 1;
                 next = Instant::now() + Duration::from_micros(self.random.between(0, 2 * calm_us));
             }
         }
         self.figures.sizes[1] = self.sizes();
         self.figures.duration = self.began.elapsed();
+    }
+
+    /// Whether this part of the run is over: all of it for 1, a tenth for 10.
+    fn has_done(&self, part: u32, disturbances: u64) -> bool {
+        match self.plan.length {
+            Length::Time(time) => self.began.elapsed() >= time / part,
+            Length::Disturbances(number) => disturbances >= number / u64::from(part),
+        }
     }
 
     fn disturb_once(&mut self) {

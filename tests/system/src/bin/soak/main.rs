@@ -1,6 +1,6 @@
 //! `toroni-soak key=value …`: the supervisor of the soak. `cargo xtask soak` starts it.
 //!
-//! `seconds`, `seed`, `publishers`, `subscribers`, `exclusive` (true: two publishers are exclusive in turn), `lock` (lease, robust), `notify` (futex, datagram, multicast), `policy`
+//! `seconds` or `disturbances` (how long it runs), `seed`, `publishers`, `subscribers`, `exclusive` (true: two publishers are exclusive in turn), `lock` (lease, robust), `notify` (futex, datagram, multicast), `policy`
 //! (as for `toroni create`), `capacity` (bytes), `calm_ms` (mean time between two disturbances), `json` (a file), `keep`
 //! (a folder for the evidence of violations), `sabotage` (a role and a mistake that must be noticed, for example
 //! `subscriber:drop`).
@@ -10,7 +10,7 @@ use std::time::Duration;
 use system_tests::options::Options;
 use system_tests::soak::figures::ROLES;
 use system_tests::soak::program::{conclude, end_by_signals, seed};
-use system_tests::soak::supervisor::{Outcome, Plan, policy_of, run};
+use system_tests::soak::supervisor::{Length, Outcome, Plan, policy_of, run};
 use toroni::{LockKind, NotifyKind};
 
 fn main() -> ExitCode {
@@ -47,7 +47,10 @@ fn plan(options: &Options) -> Plan {
         (role, what.to_owned())
     });
     Plan {
-        duration: Duration::from_secs(options.or("seconds", 60)),
+        length: options.find("disturbances").map_or_else(
+            || Length::Time(Duration::from_secs(options.or("seconds", 60))),
+            Length::Disturbances,
+        ),
         seed: seed(options),
         publishers: options.or::<u32>("publishers", 4).max(3),
         subscribers: options.or::<u32>("subscribers", 6).max(4),
