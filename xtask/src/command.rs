@@ -41,7 +41,8 @@ pub(crate) fn run(command: &mut Command) -> Result<(), Failure> {
 }
 
 /// Like [`run`], for a command that runs tests. The failure has what the failed tests printed. A log of thousands
-/// of lines may be cut, and then the end of it is what is left.
+/// of lines may be cut, and then the end of it is what is left. It is also a failure if no test ran: a name that has
+/// changed would otherwise select nothing for ever.
 pub(crate) fn run_tests(command: &mut Command) -> Result<(), Failure> {
     println!("$ {}", shown(command));
     let mut child =
@@ -58,12 +59,39 @@ pub(crate) fn run_tests(command: &mut Command) -> Result<(), Failure> {
     std::io::stdout().flush().ok();
     let status =
         child.wait().map_err(|error| Failure(format!("cannot wait for tests: {error}")))?;
-    ended(command, status).map_err(|Failure(why)| Failure(why + &reports.text))
+    ended(command, status).map_err(|Failure(why)| Failure(why + &reports.text))?;
+    if reports.ran == 0 {
+        return Err(Failure(format!("`{}` ran no test", shown(command))));
+    }
+    Ok(())
 }
 
 fn cannot_start(command: &Command, error: &std::io::Error) -> Failure {
-    Failure(format!("cannot start `{}`: {error}", shown(command)))
+    let program = Path::new(command.get_program()).file_name().unwrap_or_default();
+    let package = DEBIAN.iter().find(|(name, _)| program == *name).map(|(_, package)| package);
+    let remedy = match package {
+        Some(package) if error.kind() == std::io::ErrorKind::NotFound => {
+            format!(": install Debian's package `{package}`")
+        }
+        _ => String::new(),
+    };
+    Failure(format!("cannot start `{}`: {error}{remedy}", shown(command)))
 }
+
+/// Programs that tasks start, and the packages of Debian that have them.
+const DEBIAN: &[(&str, &str)] = &[
+    ("cmake", "cmake"),
+    ("ctest", "cmake"),
+    ("dpkg-deb", "dpkg-dev"),
+    ("dpkg-shlibdeps", "dpkg-dev"),
+    ("git", "git"),
+    ("man", "man-db"),
+    ("objcopy", "binutils"),
+    ("python3", "python3-venv"),
+    ("readelf", "binutils"),
+    ("unshare", "util-linux"),
+    ("valgrind", "valgrind"),
+];
 
 fn ended(command: &Command, status: ExitStatus) -> Result<(), Failure> {
     if status.success() {
@@ -79,6 +107,8 @@ struct Reports {
     text: String,
     within: bool,
     lines: usize,
+    /// How many tests have passed or failed.
+    ran: u64,
 }
 
 impl Reports {
@@ -97,6 +127,16 @@ impl Reports {
             self.lines += 1;
         }
         self.within &= !last;
+        if let Some(counts) = line.strip_prefix("test result: ") {
+            let numbers = counts.split(['.', ';']).filter_map(|count| {
+                let number = count
+                    .trim()
+                    .strip_suffix(" passed")
+                    .or(count.trim().strip_suffix(" failed"))?;
+                number.parse::<u64>().ok()
+            });
+            self.ran += numbers.sum::<u64>();
+        }
     }
 }
 
@@ -212,7 +252,27 @@ mod tests {
             "{why}"
         );
         assert!(reports.ends_with("    b\n\ntest result: FAILED. 1 passed; 1 failed"), "{why}");
-        assert!(run_tests(&mut Command::new("true")).is_ok());
+    }
+
+    #[test]
+    fn tests_that_were_not_found_are_a_failure() {
+        let run = |counts: &str| {
+            let script = format!("echo 'test result: ok. {counts}; finished in 0.00s'");
+            run_tests(Command::new("sh").args(["-c", &script]))
+        };
+        assert!(run("3 passed; 0 failed; 0 ignored; 0 measured; 7 filtered out").is_ok());
+        let nothing = run("0 passed; 0 failed; 2 ignored; 0 measured; 7 filtered out");
+        assert!(nothing.unwrap_err().0.ends_with("ran no test"));
+        assert!(run_tests(&mut Command::new("true")).is_err());
+    }
+
+    #[test]
+    fn a_missing_tool_has_a_package() {
+        let error = std::io::Error::from(std::io::ErrorKind::NotFound);
+        let Failure(why) = cannot_start(&Command::new("/usr/bin/valgrind"), &error);
+        assert!(why.ends_with(": install Debian's package `valgrind`"), "{why}");
+        let Failure(why) = cannot_start(&Command::new("/usr/bin/other"), &error);
+        assert!(!why.contains("install"), "{why}");
     }
 
     #[test]

@@ -37,6 +37,15 @@ struct File {
     is_test: bool,
 }
 
+/// The files and folders of the library and of the proactor that may contain `unsafe`, from the root of the repository.
+pub(crate) fn unsafe_files() -> Vec<String> {
+    TREES
+        .iter()
+        .filter(|tree| ["crates/toroni/src", "crates/toroni-proactor/src"].contains(&tree.folder))
+        .flat_map(|tree| tree.unsafe_in.iter().map(|file| format!("{}/{file}", tree.folder)))
+        .collect()
+}
+
 /// Checks the crates and modules of this workspace, and that something uses each permission.
 pub(crate) fn run() -> Result<(), Failure> {
     let packages = metadata::members()?.packages;

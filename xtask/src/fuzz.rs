@@ -218,6 +218,15 @@ fn fuzz(
     Ok(length.to_owned())
 }
 
+/// The names of some targets: each third tree names about a third of them, and three in a row name all.
+pub(crate) fn some(tree: u32) -> Vec<&'static str> {
+    (0_u32..)
+        .zip(TARGETS)
+        .filter(|(at, _)| tree.wrapping_add(*at).is_multiple_of(3))
+        .map(|(_, target)| target.name)
+        .collect()
+}
+
 /// The files of a folder, in the order of their names.
 fn inputs_in(folder: &Path) -> Result<Vec<String>, Failure> {
     let cannot = |error| Failure(format!("cannot list {}: {error}", folder.display()));
@@ -321,4 +330,21 @@ fn output(command: &mut Command) -> Result<String, Failure> {
 fn make(folder: &Path) -> Result<(), Failure> {
     fs::create_dir_all(folder)
         .map_err(|error| Failure(format!("cannot make {}: {error}", folder.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn three_trees_in_a_row_name_every_target() {
+        let mut named = BTreeSet::new();
+        for tree in 7..10 {
+            let some = some(tree);
+            assert!((5..=6).contains(&some.len()), "{some:?}");
+            named.extend(some);
+        }
+        assert_eq!(named.len(), TARGETS.len());
+    }
 }

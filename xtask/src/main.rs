@@ -4,6 +4,7 @@
 mod bindings;
 mod book;
 mod bridge;
+mod busy;
 mod check;
 mod command;
 mod counts;
@@ -12,6 +13,7 @@ mod deny;
 mod directions;
 mod evidence;
 mod fuzz;
+mod gate;
 mod hooked;
 mod kill;
 mod loom;
@@ -45,6 +47,10 @@ struct Arguments {
 enum Task {
     /// Run what every change must pass: format, lints, MSRV, documentation, licences, tests
     Check(check::Options),
+    /// Run what a commit must pass besides `check` and `cargo test`: some parts always, a sample of the others
+    Gate(gate::Options),
+    /// Run tests while other work keeps all cores busy
+    Busy(busy::Options),
     /// Check which crates and modules use which others (rules: xtask/src/directions/rules.rs)
     Directions,
     /// Check that neither a dependency nor our code needs a newer Rust than Cargo.toml states
@@ -92,6 +98,8 @@ enum Task {
 fn main() -> ExitCode {
     let outcome: Result<(), Failure> = match Arguments::parse().task {
         Task::Check(options) => check::run(&options),
+        Task::Gate(options) => gate::run(&options),
+        Task::Busy(options) => busy::run(&options),
         Task::Directions => directions::run(),
         Task::Msrv => msrv::run(),
         Task::Deny(options) => deny::run(&options),

@@ -226,6 +226,23 @@ fn files() -> Result<Vec<PathBuf>, Failure> {
     Ok(files)
 }
 
+/// The sources with mutants that tests of this kind must notice, from the root of the repository.
+pub(crate) fn files_of(kind: &str) -> Result<Vec<String>, Failure> {
+    let is_mine = |mutant: &&Mutant| mutant.noticed_by.iter().any(|one| one.kind() == kind);
+    let mine: BTreeSet<&str> = MUTANTS.iter().filter(is_mine).map(|mutant| mutant.name).collect();
+    let mut found = Vec::new();
+    for file in files()? {
+        let text = read(&file)?;
+        let mut names = names_in(&text, "mutant(\"", '"');
+        names.extend(names_in(&text, "weakened(\"", '"'));
+        if names.iter().any(|name| mine.contains(name.as_str())) {
+            let path = file.strip_prefix(metadata::root()).unwrap_or(&file);
+            found.push(path.display().to_string());
+        }
+    }
+    Ok(found)
+}
+
 fn read(file: &Path) -> Result<String, Failure> {
     fs::read_to_string(file)
         .map_err(|error| Failure(format!("cannot read {}: {error}", file.display())))
@@ -243,6 +260,18 @@ mod tests {
         let forgotten: Vec<&String> =
             source.iter().filter(|name| !table.contains(name.as_str())).collect();
         assert!(forgotten.is_empty(), "add to xtask/src/mutants/table.rs: {forgotten:?}");
+    }
+
+    #[test]
+    fn every_kind_has_mutants_in_files() {
+        let kinds: BTreeSet<&str> =
+            MUTANTS.iter().flat_map(|mutant| mutant.noticed_by).map(|one| one.kind()).collect();
+        assert_eq!(kinds, BTreeSet::from(KINDS));
+        for kind in KINDS {
+            assert!(!files_of(kind).unwrap().is_empty(), "{kind}");
+        }
+        let of_protocol = files_of("protocol").unwrap();
+        assert!(of_protocol.iter().all(|path| path.starts_with("crates/toroni-proto/")));
     }
 
     #[test]
