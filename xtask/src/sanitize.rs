@@ -93,6 +93,8 @@ impl Kind {
                 None => {
                     let selected = self.selected(&test);
                     each_selects_a_test(selected, &tests_of(&test.executable)?, &test.name)?;
+                    // Other tests leave some of these engines out by default.
+                    command.args((!selected.is_empty()).then_some("--include-ignored"));
                     command.args(selected).args(self.skips())
                 }
             };
