@@ -9,7 +9,7 @@ use std::process::Command;
 
 use clap::{Args, ValueEnum};
 
-use crate::command::{Failure, Steps, cargo, run as run_command, run_tests};
+use crate::command::{Failure, Steps, cargo, of_workspace, run as run_command, run_tests};
 use crate::metadata;
 use licences::Shipped;
 
@@ -78,12 +78,11 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     }
     if is_chosen(What::Each) {
         steps.step("each language with each", || {
-            let mut command = cargo(["test", "--locked", "-p", "toroni-conformance"]);
+            let tests = ["--test", "languages", "--test", "reasons", "--test", "sequencer"];
+            let mut command = of_workspace("test", &tests);
             command.env("TORONI_CONFORMANCE_ALL", "1");
             // A node with a feed, and the examples that read it.
-            run_command(&mut cargo(["build", "--locked", "-p", "toroni-cli", "--bin", "toroni"]))?;
-            let examples = ["build", "--locked", "-p", "toroni-sequencer", "--examples"];
-            run_command(&mut cargo(examples))?;
+            run_command(&mut of_workspace("build", &["--bin", "toroni", "--examples"]))?;
             let built = metadata::members()?.target_directory.join("debug");
             command.env("TORONI_CONFORMANCE_SEQUENCER", built);
             for language in &LANGUAGES {

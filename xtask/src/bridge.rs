@@ -9,7 +9,7 @@ use std::process::Command;
 
 use clap::Args;
 
-use crate::command::{Failure, Steps, cargo, run as run_command, run_tests};
+use crate::command::{Failure, Steps, cargo, of_workspace, run as run_command, run_tests};
 use crate::metadata;
 
 const FOLDER: &str = "bridges/zenoh";
@@ -40,7 +40,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let programs = metadata::members()?.target_directory;
     let toroni = programs.join("debug/toroni");
     steps.step("bridge: the program toroni", || {
-        step(&mut cargo(["build", "--locked", "-p", "toroni-cli"]))
+        step(&mut of_workspace("build", &["--bin", "toroni"]))
     });
     let environment = programs.join("bridge-python");
     steps.step("bridge: Zenoh for Python", || make(&environment));

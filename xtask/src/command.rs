@@ -28,6 +28,12 @@ pub(crate) fn cargo<I: IntoIterator<Item: AsRef<OsStr>>>(arguments: I) -> Comman
     command
 }
 
+/// `cargo build` or `cargo test`, in the profile of tests, of what the arguments name. They name it among all members of the
+/// workspace: cargo compiles a crate again for each other selection of features, and the tests have this one.
+pub(crate) fn of_workspace<'a>(what: &'a str, arguments: &[&'a str]) -> Command {
+    cargo([&[what, "--locked", "--workspace"], arguments].concat())
+}
+
 /// Whether the program exists and succeeds.
 pub(crate) fn answers(command: &mut Command) -> bool {
     command.output().is_ok_and(|output| output.status.success())

@@ -4,7 +4,7 @@ use clap::Args;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::command::{Failure, answers, cargo, run as run_command};
+use crate::command::{Failure, answers, of_workspace, run as run_command};
 use crate::metadata;
 
 #[derive(Args)]
@@ -16,7 +16,7 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let target = metadata::members()?.target_directory;
-    run_command(&mut cargo(["build", "--locked", "-p", "toroni-cli"]))?;
+    run_command(&mut of_workspace("build", &["--bin", "toroni"]))?;
     let folder = options.to.clone().unwrap_or_else(|| target.join("man"));
     let count = write(&target.join("debug/toroni"), &folder)?;
     println!("{}: {count} pages, {}", folder.display(), check(&folder)?);

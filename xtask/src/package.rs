@@ -5,7 +5,7 @@ use clap::Args;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::command::{Failure, cargo, run as run_command};
+use crate::command::{Failure, cargo, of_workspace, run as run_command};
 use crate::metadata::{self, Package};
 
 #[derive(Args)]
@@ -94,7 +94,10 @@ fn lacks(package: &Package) -> Vec<String> {
 /// its symbols, and returns their folder. gdb and perf find that file beside the program and below /usr/lib/debug.
 pub(crate) fn program(profile: &str) -> Result<PathBuf, Failure> {
     let target = metadata::members()?.target_directory;
-    run_command(&mut cargo(["build", "--locked", "--profile", profile, "-p", "toroni-cli"]))?;
+    run_command(&mut match profile {
+        "dev" => of_workspace("build", &["--bin", "toroni"]),
+        _ => cargo(["build", "--locked", "--profile", profile, "-p", "toroni-cli"]),
+    })?;
     let folder = target.join("package/program");
     std::fs::create_dir_all(&folder)
         .map_err(|error| Failure(format!("cannot make {}: {error}", folder.display())))?;

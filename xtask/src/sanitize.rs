@@ -94,7 +94,10 @@ impl Kind {
                     let selected = self.selected(&test);
                     each_selects_a_test(selected, &tests_of(&test.executable)?, &test.name)?;
                     // Other tests leave some of these engines out by default.
-                    command.args((!selected.is_empty()).then_some("--include-ignored"));
+                    command.args(
+                        (self == Self::Address && !selected.is_empty())
+                            .then_some("--include-ignored"),
+                    );
                     command.args(selected).args(self.skips())
                 }
             };

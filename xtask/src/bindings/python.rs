@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::licences::Shipped;
-use crate::command::{Failure, Steps, cargo, run as run_command};
+use crate::command::{Failure, Steps, of_workspace, run as run_command};
 use crate::metadata::{self, root};
 
 pub(crate) struct Environment {
@@ -48,8 +48,7 @@ pub(crate) fn steps(steps: &mut Steps) -> Result<(), Failure> {
         ]))
     });
     steps.step("python: tests", || {
-        run(cargo(["build", "--locked", "-p", "toroni", "--example", "telemetry"]))?;
-        run(cargo(["build", "--locked", "-p", "toroni-net-c"]))?;
+        run(of_workspace("build", &["--lib", "--example", "telemetry"]))?;
         let built = metadata::members()?.target_directory.join("debug");
         let daemon = built.join("examples/telemetry");
         // Several at a time, because most of them wait: for timeouts, and for processes that they start.
