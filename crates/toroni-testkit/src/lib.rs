@@ -12,6 +12,7 @@
 //! - [`order`]: checks that messages are complete, not doubled and in order.
 //! - [`port`]: ports at which nothing listens.
 //! - [`random`]: random numbers from a seed, which a failed test prints.
+//! - [`turn`](mod@turn): runs tests one by one that measure, and a few at a time that need much of the machine.
 //! - [`units`]: sizes and durations on command lines, and large numbers in reports.
 //! - [`wait`]: waits for a condition, up to a limit, and a watchdog for tests that hang.
 //!
@@ -32,6 +33,7 @@ pub mod port;
 pub mod process;
 pub mod program;
 pub mod random;
+pub mod turn;
 pub mod units;
 pub mod wait;
 
@@ -39,3 +41,4 @@ pub use directory::Directory;
 pub use process::Process;
 pub use program::Program;
 pub use random::Random;
+pub use turn::{Place, Places, Turn, turn};
