@@ -1,11 +1,7 @@
 //! A process may lower its limit of descriptors below what it has open, as sandboxed programs do. Then
 //! `ppoll` refuses longer lists.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
-mod common;
-
-use common::*;
+use crate::common::*;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::channel;
@@ -14,12 +10,14 @@ use toroni_proactor::{
     BufResult, Config, InterruptType, Proactor, ProcessorConfig, ProcessorType, ProviderType,
     Stream, WaitType,
 };
+use toroni_testkit::turn;
 
 const STREAMS: usize = 150;
 
 #[test]
 fn a_limit_below_what_is_open_stops_nothing() {
-    alone("a_limit_below_what_is_open_stops_nothing", || {
+    let _turn = turn();
+    alone("limits::a_limit_below_what_is_open_stops_nothing", || {
         let before = 4 * STREAMS;
         limit_descriptors(before);
         for interrupt in [InterruptType::Pipe, InterruptType::Eventfd, InterruptType::Signal] {

@@ -1,20 +1,14 @@
 //! Operations move from list to list without allocations.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
-mod common;
-
-use common::*;
+use crate::common::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use toroni_proactor::{
     BufResult, Config, Datagrams, File, Proactor, ProcessorConfig, ProviderType, WaitType,
 };
-use toroni_testkit::allocations::{Counting, allocations};
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
+use toroni_testkit::allocations::allocations;
+use toroni_testkit::turn;
 
 /// A proactor whose limit is half of the operations of a round.
 fn proactor(provider: ProviderType, wait: WaitType) -> Proactor {
@@ -41,6 +35,7 @@ fn finish_all(proactor: &Proactor) {
 /// Starting, deferring, cancelling and completing it make none.
 #[test]
 fn an_operation_costs_the_box_of_its_handler() {
+    let _turn = turn();
     let engines = [
         (ProviderType::Select, WaitType::Native),
         (ProviderType::Select, WaitType::Epoll),
@@ -87,6 +82,7 @@ fn an_operation_costs_the_box_of_its_handler() {
 /// The same with files. Some engines read them in threads of the C library; this counts only its own thread.
 #[test]
 fn an_operation_of_a_file_costs_the_box_of_its_handler() {
+    let _turn = turn();
     let engines = [
         (ProviderType::Select, WaitType::Epoll),
         (ProviderType::Uring, WaitType::Native),

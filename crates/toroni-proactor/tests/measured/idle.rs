@@ -1,15 +1,12 @@
 //! The threads of a proactor sleep while there is nothing to do.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
-mod common;
-
-use common::*;
+use crate::common::*;
 use std::io::{Read, Write};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 use toroni_proactor::{BufResult, Config, Proactor, Stream};
+use toroni_testkit::turn;
 
 /// Returns how often all threads of this process gave up their cores by themselves.
 fn times_slept() -> u64 {
@@ -35,13 +32,15 @@ fn echo(stream: Arc<Stream>) {
 /// While handlers are short, a thread checks again and again whether they return; but not for ever.
 #[test]
 fn threads_without_work_sleep() {
-    alone("threads_without_work_sleep", || sleep_in(1));
+    let _turn = turn();
+    alone("idle::threads_without_work_sleep", || sleep_in(1));
 }
 
 /// While threads are at work, one looks at all shards again and again; but not for ever.
 #[test]
 fn threads_of_shards_without_work_sleep() {
-    alone("threads_of_shards_without_work_sleep", || sleep_in(3));
+    let _turn = turn();
+    alone("idle::threads_of_shards_without_work_sleep", || sleep_in(3));
 }
 
 fn sleep_in(shards: usize) {
@@ -58,7 +57,7 @@ fn sleep_in(shards: usize) {
         peer.write_all(b"x").unwrap();
         peer.read_exact(&mut [0]).unwrap();
     }
-    // On a busy machine, a thread may take long to fall asleep.
+    // A thread may take long to fall asleep if other programs use the processors.
     until(|| {
         let before = times_slept();
         thread::sleep(Duration::from_millis(300));
