@@ -7,6 +7,7 @@ use system_tests::worker::{BUS, Fixture, Seen, Worker};
 use system_tests::{Watchdog, wait_until};
 use toroni::{LockKind, Policy, PublishError, Publisher};
 use toroni_testkit::order::Agreement;
+use toroni_testkit::turn;
 
 const CAPACITY: u64 = 64 << 10;
 const BYTES: usize = 1000;
@@ -83,6 +84,7 @@ impl Setup {
 
 #[test]
 fn wait_delays_publishers_up_to_its_limit_and_no_longer() {
+    let _turn = turn();
     let _watchdog = Watchdog::start("slow", Duration::from_secs(300));
     let limit = Duration::from_millis(400);
     let mut setup = Setup::new(Policy::Wait { limit: Some(limit) });
@@ -121,6 +123,7 @@ fn wait_delays_publishers_up_to_its_limit_and_no_longer() {
 
 #[test]
 fn wait_without_a_limit_waits_as_long_as_the_subscriber_lives() {
+    let _turn = turn();
     let _watchdog = Watchdog::start("slow", Duration::from_secs(300));
     let mut setup = Setup::new(Policy::Wait { limit: None });
     let publisher = setup.publisher();
@@ -146,6 +149,7 @@ fn wait_without_a_limit_waits_as_long_as_the_subscriber_lives() {
 
 #[test]
 fn overwrite_never_delays() {
+    let _turn = turn();
     let _watchdog = Watchdog::start("slow", Duration::from_secs(300));
     let mut setup = Setup::new(Policy::Overwrite);
     let publisher = setup.publisher();
@@ -165,6 +169,7 @@ fn overwrite_never_delays() {
 
 #[test]
 fn bounded_delays_at_most_its_budget_in_each_interval() {
+    let _turn = turn();
     let _watchdog = Watchdog::start("slow", Duration::from_secs(300));
     let (budget, per) = (Duration::from_millis(20), Duration::from_secs(1));
     let policy = Policy::Bounded { budget, per };
@@ -208,12 +213,14 @@ fn bounded_delays_at_most_its_budget_in_each_interval() {
 
 #[test]
 fn a_dead_owner_that_meets_only_tries_is_found_out_with_the_lock_lease() {
+    let _turn = turn();
     // The first try sees who is in the way; the second sees the same owner, and asks if it lives.
     only_try_after_a_death(LockKind::Lease, 1);
 }
 
 #[test]
 fn a_dead_owner_that_meets_only_tries_is_found_out_with_the_lock_robust() {
+    let _turn = turn();
     only_try_after_a_death(LockKind::Robust, 0);
 }
 
@@ -251,11 +258,13 @@ fn only_try_after_a_death(lock: LockKind, busy_answers: u64) {
 
 #[test]
 fn a_publisher_that_is_stopped_with_the_lock_lease_is_named_and_not_dead() {
+    let _turn = turn();
     stop_the_owner(LockKind::Lease);
 }
 
 #[test]
 fn a_publisher_that_is_stopped_with_the_lock_robust_is_named_and_not_dead() {
+    let _turn = turn();
     stop_the_owner(LockKind::Robust);
 }
 

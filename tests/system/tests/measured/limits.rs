@@ -1,19 +1,16 @@
 //! Limits of a process (setrlimit(2)) that are reached: a clear error, nothing lost, nothing left over. Those
 //! of descriptors, address space and locked memory as a bus is opened are in `environment.rs`.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
-mod support;
-
+use crate::support::user::User;
+use crate::support::{Outcome, ProgramForAll, assert_empty, is_root, run, set_mode};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
-use support::user::User;
-use support::{Outcome, ProgramForAll, assert_empty, is_root, run, set_mode};
 use system_tests::worker::Fixture;
 use system_tests::{TempRoot, Watchdog, program};
 use toroni::NotifyKind;
+use toroni_testkit::turn;
 
 fn watchdog() -> Watchdog {
     Watchdog::start("limits", Duration::from_secs(240))
@@ -30,6 +27,7 @@ fn with_files_of(root: &TempRoot, bytes: u64, arguments: &[&str]) -> Outcome {
 
 #[test]
 fn files_that_may_not_be_that_long() {
+    let _turn = turn();
     let _watchdog = watchdog();
     for root in [TempRoot::new(), TempRoot::below(Path::new("/var/tmp"))] {
         let refused = |outcome: &Outcome, limit: u64| {
@@ -72,6 +70,7 @@ fn files_that_may_not_be_that_long() {
 
 #[test]
 fn processes_and_threads_that_may_not_be_made() {
+    let _turn = turn();
     if !is_root("processes_and_threads_that_may_not_be_made") {
         return;
     }
@@ -106,6 +105,7 @@ fn processes_and_threads_that_may_not_be_made() {
 
 #[test]
 fn descriptors_that_run_out_at_work() {
+    let _turn = turn();
     let _watchdog = watchdog();
     let mut fixture = Fixture::new(|config| config.capacity(64 << 10).notify(NotifyKind::Datagram));
     let bus = fixture.bus();

@@ -4,6 +4,7 @@ use std::time::Duration;
 use system_tests::worker::Fixture;
 use system_tests::{Program, TempRoot, Watchdog};
 use toroni::NotifyKind;
+use toroni_testkit::turn;
 
 /// After this time a subscriber rechecks at its longest interval.
 const WARM: Duration = Duration::from_millis(2500);
@@ -14,6 +15,7 @@ const ROUND: Duration = Duration::from_millis(1500);
 
 #[test]
 fn a_subscriber_that_waits_uses_less_than_a_thousandth_of_a_processor() {
+    let _turn = turn();
     let _watchdog = Watchdog::start("idle", Duration::from_secs(300));
     let notifiers =
         [NotifyKind::Futex, NotifyKind::Datagram, NotifyKind::Multicast { group: None }];
@@ -53,6 +55,7 @@ fn round(line: &str) -> Option<(u64, u64)> {
 /// whether anybody still reads its output, it uses more than the library.
 #[test]
 fn toroni_sub_uses_less_than_three_thousandths_of_a_processor() {
+    let _turn = turn();
     let _watchdog = Watchdog::start("idle", Duration::from_secs(300));
     let root = TempRoot::new();
     let mut sub = Program::start_with_ready_fd(root.toroni(&["sub", "--create", "**"]));
