@@ -1,84 +1,14 @@
 //! Tests of the example `daemon` as a process, on every engine. One thread serves its two
-//! subscribers, socket, file, timer and signals. It survives the deaths of publishers, is idle when
-//! nothing happens, and leaves nothing behind.
+//! subscribers, socket, file, timer and signals. It survives the deaths of publishers, and leaves
+//! nothing behind. That it is idle when nothing happens is measured in `tests/measured`.
 
 use crate::common::Fixture;
-use crate::example::{Example, assert_nothing_left};
-use crate::subscribers_in_a_proactor::{ENGINES, until};
+use crate::daemon::{ENGINES, Setup};
+use crate::example::Example;
+use crate::subscribers_in_a_proactor::until;
 use rustix::process::Signal;
-use std::io::{BufRead, BufReader, Write};
-use std::net::TcpStream;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
-use std::time::{Duration, Instant};
-use toroni::{Bus, NotifyKind};
-use toroni_testkit::wait::LIMIT;
-
-/// A daemon on its own bus, and a client that queries it.
-struct Setup {
-    engine: &'static str,
-    daemon: Example,
-    client: BufReader<TcpStream>,
-    log: PathBuf,
-    bus: Bus,
-    /// Declared last, so that it is dropped after everything that uses it.
-    fixture: Fixture,
-}
-
-impl Setup {
-    fn new(engine: (&'static str, &str), notify: NotifyKind) -> Self {
-        let fixture = Fixture::new();
-        let log = fixture.path().join(".log");
-        std::fs::write(&log, "there before\n").unwrap();
-        Self::with(engine, notify, fixture, log)
-    }
-
-    fn with(
-        (engine, config): (&'static str, &str),
-        notify: NotifyKind,
-        fixture: Fixture,
-        log: PathBuf,
-    ) -> Self {
-        let bus = fixture.config().notify(notify).open("default").unwrap();
-        let arguments = ["127.0.0.1:0", log.to_str().unwrap()];
-        let environment = [("TORONI_PROACTOR", config)];
-        let mut daemon =
-            Example::start_with(&fixture, "default", "daemon", &arguments, &environment);
-        let line = daemon.wait_for_prefix("listening on ");
-        let stream = TcpStream::connect(line.rsplit(' ').next().unwrap()).unwrap();
-        stream.set_read_timeout(Some(LIMIT)).unwrap();
-        Self { engine, daemon, client: BufReader::new(stream), log, bus, fixture }
-    }
-
-    fn status(&mut self) -> String {
-        self.client.get_mut().write_all(b"status\n").unwrap();
-        let mut line = String::new();
-        self.client.read_line(&mut line).unwrap();
-        line
-    }
-
-    #[track_caller]
-    fn wait_for_status(&mut self, wanted: impl Fn(&str) -> bool) -> String {
-        let started = Instant::now();
-        loop {
-            let status = self.status();
-            if wanted(&status) {
-                return status;
-            }
-            assert!(started.elapsed() < LIMIT, "{}: {status}", self.engine);
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    }
-
-    /// Ends the daemon and returns what it has written.
-    fn end(self, signal: Signal) -> String {
-        let last = self.daemon.end(signal).pop();
-        assert!(last.unwrap().starts_with("hello "), "{}", self.engine);
-        drop((self.client, self.bus));
-        assert_nothing_left(&self.fixture, "default");
-        std::fs::read_to_string(&self.log).unwrap()
-    }
-}
+use toroni::NotifyKind;
 
 /// Runs the test on each engine, and with each notifier at least once.
 fn each(test: impl Fn(Setup, Signal)) {
@@ -154,46 +84,6 @@ fn publishers_are_killed_beside_it() {
     });
 }
 
-/// The daemon wakes four times a second to poll as a safety net, and once for its own timer.
-#[test]
-fn it_is_idle_when_nothing_happens() {
-    /// After this time, polls are far apart.
-    const WARM: Duration = Duration::from_millis(1500);
-    const ROUND: Duration = Duration::from_millis(1500);
-    // Measures until one round is below the limit: on a busy machine, a process that wakes up pays
-    // for what others do to the caches.
-    const ROUNDS: usize = 60;
-    let mut setups: Vec<_> =
-        ENGINES.iter().map(|engine| Setup::new(*engine, NotifyKind::Futex)).collect();
-    std::thread::sleep(WARM);
-    let mut busy: Vec<_> = setups.iter().collect();
-    for _ in 0..ROUNDS {
-        let before: Vec<_> = busy.iter().map(|setup| ran_ns(setup.daemon.pid())).collect();
-        let started = Instant::now();
-        std::thread::sleep(ROUND);
-        let share = |(setup, before): (&&Setup, u64)| {
-            let ran_ns = ran_ns(setup.daemon.pid()) - before;
-            let permille = u128::from(ran_ns) * 1000 / started.elapsed().as_nanos();
-            println!("{}: {} us", setup.engine, ran_ns / 1000);
-            permille
-        };
-        let shares: Vec<u128> = busy.iter().zip(before).map(share).collect();
-        let mut shares = shares.into_iter();
-        busy.retain(|_| shares.next().unwrap() >= 3);
-        if busy.is_empty() {
-            break;
-        }
-    }
-    let busy: Vec<_> = busy.iter().map(|setup| setup.engine).collect();
-    assert!(busy.is_empty(), "more than three thousandths of a processor: {busy:?}");
-    // It still responds.
-    for setup in &mut setups {
-        setup.bus.publisher("hello/world").unwrap().publish("x").unwrap();
-        setup.wait_for_status(|status| status.starts_with("hello 1, "));
-    }
-    setups.into_iter().for_each(|setup| drop(setup.end(Signal::TERM)));
-}
-
 #[test]
 fn the_end_of_the_bus_ends_the_daemon() {
     let mut setup = Setup::new(ENGINES[0], NotifyKind::Futex);
@@ -251,15 +141,4 @@ fn write_errors_are_reported() {
     assert!(!setup.daemon.wait().success());
     let errors = setup.daemon.errors();
     assert!(errors.contains("code: 28"), "{errors}");
-}
-
-/// Returns the processor time of all threads in ns: the first number of
-/// `/proc/<pid>/task/*/schedstat`.
-fn ran_ns(pid: u32) -> u64 {
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
-    let ran = tasks.map(|task| {
-        let text = std::fs::read_to_string(task.unwrap().path().join("schedstat")).unwrap();
-        text.split(' ').next().unwrap().parse::<u64>().unwrap()
-    });
-    ran.sum()
 }

@@ -6,6 +6,9 @@
 #[allow(dead_code, reason = "each test program uses a part of it")]
 #[path = "../common/mod.rs"]
 mod common;
+#[allow(dead_code, reason = "each test program uses a part of it")]
+#[path = "../common/daemon.rs"]
+mod daemon;
 mod daemon_in_a_proactor;
 #[path = "../../../toroni-proactor/tests/common/mod.rs"]
 mod engine;

@@ -2,6 +2,7 @@
 //! subscriber is returned.
 
 use crate::common::Fixture;
+use crate::daemon::ENGINES;
 use crate::engine::{Crew, alone};
 use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
@@ -19,31 +20,6 @@ use toroni_proactor::{BufResult, Config, Proactor, Stream};
 
 /// Much longer than anything here takes.
 const LOST: Duration = Duration::from_secs(60);
-
-/// Names of engines, and their configurations.
-pub(crate) const ENGINES: [(&str, &str); 12] = [
-    ("combined", "[[processor]]\nprovider = 'combined'"),
-    ("uring", "[[processor]]\nprovider = 'uring'"),
-    ("uring, dedicated", "[[processor]]\nprovider = 'uring'\ntype = 'dedicated'"),
-    (
-        "uring without words",
-        "[[processor]]\nprovider = 'uring'\noperations = ['read-stream', 'write-stream', 'read-file', 'write-file', 'accept', 'wait-readable']",
-    ),
-    ("epoll", "[[processor]]\nprovider = 'select'\nwait = 'epoll'"),
-    ("epoll, dedicated", "[[processor]]\nprovider = 'select'\nwait = 'epoll'\ntype = 'dedicated'"),
-    ("combined, 3 shards", "shards = 3\n[[processor]]\nprovider = 'combined'"),
-    ("uring, 3 shards", "shards = 3\n[[processor]]\nprovider = 'uring'"),
-    ("epoll, 3 shards", "shards = 3\n[[processor]]\nprovider = 'select'\nwait = 'epoll'"),
-    ("ppoll", "[[processor]]\nprovider = 'select'\nwait = 'native'"),
-    (
-        "posix and select",
-        "[[processor]]\nprovider = 'posix'\n[[processor]]\nprovider = 'select'\nwait = 'epoll'",
-    ),
-    (
-        "linux-rt",
-        "[[processor]]\nprovider = 'select'\nwait = 'linux-rt'\ntype = 'dedicated'\ninterrupt = 'signal'",
-    ),
-];
 
 const NOTIFIERS: [NotifyKind; 3] =
     [NotifyKind::Futex, NotifyKind::Datagram, NotifyKind::Multicast { group: None }];
