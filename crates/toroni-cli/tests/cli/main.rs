@@ -53,6 +53,8 @@ mod node_settings;
 mod node_suite;
 #[cfg(feature = "net")]
 mod node_tcp;
+#[cfg(feature = "net")]
+mod nodes;
 #[cfg(feature = "metrics")]
 mod openmetrics;
 mod publish;

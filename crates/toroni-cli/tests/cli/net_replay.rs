@@ -1,8 +1,8 @@
 //! `net replay`: history of a running node, by number.
 
-use crate::node::{file, group, start};
 use crate::node_observed::{address as metrics_address, metrics, with};
 use crate::node_tcp::{Counted, address, bus, leave, listen};
+use crate::nodes::{file, group, start};
 use crate::support::{Buses, wait_until};
 use serde_json::Value;
 use std::net::SocketAddr;

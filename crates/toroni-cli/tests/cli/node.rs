@@ -1,13 +1,11 @@
 //! `node` and `node check`.
 
+use crate::nodes::{file, group, receiving, refused, sending, start};
 use crate::support::{Buses, LIMIT};
 use rustix::process::Signal;
 use serde_json::Value;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
-use std::os::unix::net::UnixDatagram;
 use std::process::{Output, Stdio};
-use std::time::{Duration, Instant};
 use toroni_testkit::Program;
 
 /// A file that suits every host with one interface.
@@ -133,25 +131,6 @@ fn a_file_may_come_from_standard_input() {
 }
 
 #[test]
-fn a_node_that_never_sleeps_brings_messages_too() {
-    let buses = Buses::new();
-    let group = group();
-    let processor = rustix::thread::sched_getaffinity(None).unwrap();
-    let cpu = (0..).find(|cpu| processor.is_set(*cpu)).unwrap();
-    let busy = format!("poll = 'busy'\ncpu = {cpu}\n{}", receiving(&group));
-    let bus = |name| toroni::BusConfig::new().directory(buses.path()).open(name).unwrap();
-    let [from, to] = ["from", "to"].map(bus);
-    let mut subscriber = to.subscribe("**").unwrap();
-    let mut receiver = start(&buses, &file(&buses, "to", &busy));
-    let _sender = start(&buses, &file(&buses, "from", &sending(&group)));
-    receiver.wait_for_error("follows stream 1 of from (source ");
-    from.publisher("t").unwrap().publish("1").unwrap();
-    assert_eq!(subscriber.receive_timeout(LIMIT).unwrap().unwrap().text(), "1");
-    receiver.signal(Signal::TERM);
-    assert!(receiver.wait().success());
-}
-
-#[test]
 fn the_directory_of_buses_may_be_an_option() {
     let buses = Buses::new();
     let path = file(&buses, "a", &receiving(&group()));
@@ -179,90 +158,6 @@ fn the_bus_is_named_in_the_file_alone() {
     // A variable of the environment is meant for all commands.
     let mut command = buses.command(&["node", "check", &path, "--no-host"]);
     assert!(command.env("TORONI_BUS", "b").output().unwrap().status.success());
-}
-
-/// A group whose port no other test uses.
-pub(crate) fn group() -> String {
-    // Nodes of all tests are in one realm, so a port may not come twice, also if nothing listens there any more.
-    format!("239.192.84.79:{}", toroni_testkit::port::free().port())
-}
-
-/// Writes the file of a node on the loopback interface, and returns its path.
-pub(crate) fn file(buses: &Buses, name: &str, more: &str) -> String {
-    let path = buses.path().join(format!("{name}.toml"));
-    // Tests run at the same time, on one host: the id does not follow from the name.
-    let mut hasher = DefaultHasher::new();
-    path.hash(&mut hasher);
-    let id = u32::try_from(hasher.finish() >> 33).unwrap() + 1;
-    let node = format!(
-        "[node]\nrealm = 'test'\nname = '{name}'\nid = {id}\nbus = '{name}'\nstate = 'state-{name}'\n\
-         interfaces = ['lo']\n"
-    );
-    std::fs::write(&path, node + more).unwrap();
-    path.to_str().unwrap().to_owned()
-}
-
-pub(crate) fn sending(group: &str) -> String {
-    // Repairs may take as long as a busy machine makes them take.
-    format!(
-        "[[send]]\nstream = 1\npatterns = ['**']\ngroup = '{group}'\ndata_rate = '20Mbit/s'\n\
-         generation = '9s'\nttl = 0\nloop = true\n"
-    )
-}
-
-pub(crate) fn receiving(group: &str) -> String {
-    format!("[[receive]]\ngroup = '{group}'\ngeneration = '9s'\n")
-}
-
-pub(crate) fn start(buses: &Buses, path: &str) -> Program {
-    let mut node = Program::start_with_ready_fd(buses.command(&["node", "--config", path]));
-    node.wait_ready();
-    node
-}
-
-/// An idle node sleeps for a second, if nothing else wakes it.
-#[test]
-fn systemd_hears_from_an_idle_node_within_its_watchdog_interval() {
-    const INTERVAL: Duration = Duration::from_millis(600);
-    let buses = Buses::new();
-    let systemd = UnixDatagram::bind(buses.path().join("notify")).unwrap();
-    systemd.set_read_timeout(Some(LIMIT)).unwrap();
-    let path = file(&buses, "a", &receiving(&group()));
-    let mut command = buses.command(&["node", "--config", &path]);
-    command.env("NOTIFY_SOCKET", buses.path().join("notify"));
-    command.env("WATCHDOG_USEC", INTERVAL.as_micros().to_string());
-    let mut node = Program::start_with_ready_fd(command);
-    node.wait_ready();
-    let heard = || {
-        let mut bytes = [0; 1_000];
-        loop {
-            let length = systemd.recv(&mut bytes).unwrap();
-            if bytes[..length].starts_with(b"WATCHDOG=1") {
-                return Instant::now();
-            }
-        }
-    };
-    // On a busy machine some come late, and a node that sleeps for a second is always late.
-    let begin = heard();
-    let mut last = begin;
-    loop {
-        let now = heard();
-        if now - last < INTERVAL {
-            break;
-        }
-        assert!(now - begin < LIMIT, "each came after more than {INTERVAL:?}");
-        last = now;
-    }
-    // One that stands still is not fed, and fed again when it runs. The socket may have some from before.
-    node.stop();
-    systemd.set_nonblocking(true).unwrap();
-    while systemd.recv(&mut [0; 1_000]).is_ok() {}
-    std::thread::sleep(2 * INTERVAL);
-    assert!(systemd.recv(&mut [0; 1_000]).is_err(), "a stopped process has said something");
-    systemd.set_nonblocking(false).unwrap();
-    node.resume();
-    heard();
-    crate::node_tcp::leave(node);
 }
 
 /// Both nodes die by SIGKILL in turn, also while nobody runs to take their place. Every message arrives once.
@@ -317,14 +212,6 @@ fn nodes_that_are_killed_and_started_again_lose_and_double_nothing() {
     receiver.wait_for_error("has ended");
     receiver.signal(Signal::TERM);
     assert!(receiver.wait().success());
-}
-
-/// Runs a node that does not start, and must say why.
-pub(crate) fn refused(buses: &Buses, path: &str, wanted: &str) {
-    let output = buses.run(&["node", "--config", path]);
-    let error = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(2), "{error}");
-    assert!(error.contains(wanted), "{error}");
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! A node as archive: its bus is on a disk, and has all that came, whatever happened to the node.
 
-use crate::node::{file, group, start};
 use crate::node_observed::{address as metrics_address, metrics, with};
 use crate::node_tcp::{Checked, Counted, address, bus, leave, listen};
+use crate::nodes::{file, group, start};
 use crate::support::{Buses, wait_until};
 use rustix::process::Signal;
 use toroni::BusConfig;

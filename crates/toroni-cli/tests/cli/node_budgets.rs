@@ -1,7 +1,7 @@
 //! Latency budgets: each part of the way that a node sees is measured, limited, counted and logged.
 
-use crate::node::{file, group, receiving, sending, start};
 use crate::node_observed::{address, metrics, with};
+use crate::nodes::{file, group, receiving, sending, start};
 use crate::openmetrics::Samples;
 use crate::support::{Buses, wait_until};
 

@@ -1,9 +1,9 @@
 //! Nodes on hosts, which are network namespaces, whose network or configuration fails in one way after the other.
 
 use crate::hosts;
-use crate::node::file;
 use crate::node_observed::{address as metrics_address, metrics, with};
 use crate::node_tcp::{Checked, Counted, bus, leave};
+use crate::nodes::file;
 use crate::support::{Buses, wait_until};
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;

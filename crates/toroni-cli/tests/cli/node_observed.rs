@@ -1,7 +1,7 @@
 //! What a node tells: its log, its metrics and its notices.
 
 use crate::metrics::prometheus::Prometheus;
-use crate::node::{file, group, receiving, sending, start};
+use crate::nodes::{file, group, receiving, sending, start};
 use crate::openmetrics::{self, Samples};
 use crate::support::{Buses, LIMIT, Process, json_lines, wait_until};
 use rustix::process::Signal;

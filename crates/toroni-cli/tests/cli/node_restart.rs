@@ -1,8 +1,8 @@
 //! Receiving nodes that are killed, and are back later: real processes, on the loopback interface and between hosts.
 
-use crate::node::{file, group, start};
 use crate::node_observed::{address as metrics_address, metrics, with};
 use crate::node_tcp::{Checked, Counted, address, bus, leave, listen};
+use crate::nodes::{file, group, start};
 use crate::openmetrics::Samples;
 use crate::support::{Buses, wait_until};
 use rustix::process::Signal;

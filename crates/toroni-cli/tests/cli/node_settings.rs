@@ -1,6 +1,6 @@
 //! Settings of a node whose effect only real processes show.
 
-use crate::node::{file, group, receiving, sending, start};
+use crate::nodes::{file, group, receiving, sending, start};
 use crate::support::{Buses, LIMIT};
 use std::process::Command;
 use toroni::{Bus, BusConfig, Policy, ReceiveError, Subscriber};
@@ -31,7 +31,7 @@ fn realtime_gives_the_node_its_class_and_priority() {
     let may = Command::new("chrt").args(["-f", "5", "true"]).status().unwrap().success();
     if !may {
         // A container may lack the right. Then the node says what it needs.
-        return crate::node::refused(&buses, &path, "cannot run with SCHED_FIFO, priority 5: ");
+        return crate::nodes::refused(&buses, &path, "cannot run with SCHED_FIFO, priority 5: ");
     }
     let node = start(&buses, &path);
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", node.id())).unwrap();

@@ -2,10 +2,10 @@
 //! take long run with `TORONI_LONG_TESTS=1` only.
 
 use crate::hosts;
-use crate::node::{file, group, receiving, sending, start};
 use crate::node_faults::{BYTES, FROM, PATIENT, RECEIVING, SENDING, Scene, TO};
 use crate::node_observed::{Notices, address as metrics_address, metrics, with};
 use crate::node_tcp::{Checked, Counted, bus, leave};
+use crate::nodes::{file, group, receiving, sending, start};
 use crate::support::{Buses, wait_until};
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};

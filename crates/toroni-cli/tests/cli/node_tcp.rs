@@ -1,7 +1,7 @@
 //! Nodes that are connected by TCP: real processes on the loopback interface.
 
-use crate::node::{file, refused, start};
 use crate::node_observed::{address as metrics_address, metrics, with};
+use crate::nodes::{file, refused, start};
 use crate::support::{Buses, LIMIT, wait_until};
 use rustix::process::Signal;
 use std::io::{Read, Write};

@@ -2,7 +2,7 @@
 //! and `toroni sequencer`.
 
 use crate::hosts;
-use crate::node::{group, start};
+use crate::nodes::{group, start};
 use crate::support::{Buses, LIMIT, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -357,7 +357,7 @@ fn a_command_that_no_node_takes_is_not_sent() {
 #[test]
 fn a_node_refuses_a_section_that_it_cannot_carry_out() {
     let hosts = Hosts::new(2);
-    let refused = |path: &str, wanted: &str| crate::node::refused(&hosts.buses, path, wanted);
+    let refused = |path: &str, wanted: &str| crate::nodes::refused(&hosts.buses, path, wanted);
     refused(
         &hosts.file(0, "", "archive = true"),
         "[sequencer]: archive: is for nodes that are no members",

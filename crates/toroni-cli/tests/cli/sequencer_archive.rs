@@ -1,6 +1,6 @@
 //! An archive on a host that is no member: real nodes, whose logs hold less than the archive.
 
-use crate::node::start;
+use crate::nodes::start;
 use crate::sequencer::{Hosts, leave};
 use crate::support::wait_until;
 use toroni::{BusConfig, Policy, Start, Subscriber};

@@ -447,35 +447,3 @@ fn with_the_right_to_read_the_ring_it_says_what_it_cannot_see() {
         assert!(text.contains(wanted), "{wanted}\n{text}");
     }
 }
-
-/// Time on a processor of all threads: the first number of `/proc/<pid>/task/*/schedstat`.
-fn ran(pid: u32) -> Duration {
-    let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
-    let nanoseconds = tasks.map(|task| {
-        let text = fs::read_to_string(task.unwrap().path().join("schedstat")).unwrap();
-        text.split(' ').next().unwrap().parse::<u64>().unwrap()
-    });
-    Duration::from_nanos(nanoseconds.sum())
-}
-
-/// Counts what the scheduler gave it, and not the time that passed. Rounds are measured until one is below the limit:
-/// on a busy machine, a process also pays for what others did to the processor's caches.
-#[test]
-fn an_idle_screen_uses_less_than_a_hundredth_of_a_core() {
-    let buses = Buses::new();
-    buses.succeed(&["create", "plant"]);
-    let _subscriber = buses.subscribe(&["--bus", "plant"]);
-    let terminal = Terminal::new(120, 40);
-    let mut top = start_on(&terminal, &buses, &["plant"]);
-    sees(&terminal, "SUBSCRIBERS 1/");
-    let mut shares = (0..20).map(|_| {
-        let (before, began) = (ran(top.id()), Instant::now());
-        std::thread::sleep(Duration::from_secs(2));
-        let (used, wall) = (ran(top.id()) - before, began.elapsed());
-        println!("top: {used:?} of {wall:?}");
-        used.as_secs_f64() / wall.as_secs_f64()
-    });
-    assert!(shares.any(|share| share <= 0.01));
-    terminal.press("q");
-    assert!(top.wait().success());
-}

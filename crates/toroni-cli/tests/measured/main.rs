@@ -1,0 +1,19 @@
+//! Tests of the program that measure, or that keep a processor busy. They run one by one, with nothing beside them.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[cfg(feature = "net")]
+mod node;
+#[cfg(feature = "net")]
+#[allow(dead_code, reason = "each test program uses a part of it")]
+#[path = "../cli/nodes.rs"]
+mod nodes;
+#[allow(dead_code, reason = "each test program uses a part of it")]
+#[path = "../cli/support.rs"]
+mod support;
+#[cfg(feature = "top")]
+#[allow(dead_code, reason = "each test program uses a part of it")]
+#[path = "../cli/terminal.rs"]
+mod terminal;
+#[cfg(feature = "top")]
+mod top;
