@@ -12,9 +12,18 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Output;
-use toroni_testkit::Program;
 use toroni_testkit::network::Network;
 use toroni_testkit::wait::within;
+use toroni_testkit::{Place, Places, Program};
+
+/// Members elect another leader if the one that they have is late. If the members of many tests share the processors,
+/// each is late.
+static FEEDS: Places = Places::new(4);
+
+/// Takes a place, unless the only member has no other to elect.
+fn place(members: usize) -> Option<Place<'static>> {
+    (members > 1).then(|| FEEDS.take())
+}
 
 /// The members of a feed `orders`: m0, m1, … A further host takes part without a member.
 pub(crate) struct Hosts {
@@ -24,12 +33,16 @@ pub(crate) struct Hosts {
     pub(crate) network: Option<Network>,
     /// More keys of `[node]` and of `[sequencer]`, on all hosts.
     pub(crate) keys: [String; 2],
+    /// The tests declare nodes after this, so it is free again when they have ended.
+    _place: Option<Place<'static>>,
 }
 
 impl Hosts {
     pub(crate) fn new(members: usize) -> Self {
+        let place = place(members);
         let addresses = (0..members).map(|_| toroni_testkit::port::free()).collect();
-        Self { buses: Buses::new(), addresses, network: None, keys: [String::new(), String::new()] }
+        let keys = [String::new(), String::new()];
+        Self { buses: Buses::new(), addresses, network: None, keys, _place: place }
     }
 
     /// Members on the first hosts of a network, of which the one that leads multicasts events.
@@ -39,7 +52,8 @@ impl Hosts {
         let addresses = addresses.collect();
         let node = "key_file = 'key'\ninterfaces = ['eth0']".to_owned();
         let keys = [node, "group = '239.192.84.80:4482'".to_owned()];
-        let hosts = Self { buses: Buses::new(), addresses, network: Some(network), keys };
+        let (buses, network) = (Buses::new(), Some(network));
+        let hosts = Self { buses, addresses, network, keys, _place: place(members) };
         hosts.write_key();
         hosts
     }

@@ -26,7 +26,7 @@ use rustix::process::Signal;
 use tokio::runtime::{Builder as Runtimes, Runtime};
 use toroni_proto::wire::{Key, Keys};
 use toroni_testkit::network::Host;
-use toroni_testkit::{Directory, Process, wait};
+use toroni_testkit::{Directory, Place, Places, Process, wait};
 
 use super::super::{Events, Group, GroupOptions, Timing, feed_id};
 use crate::batch::{Command, Publish};
@@ -49,6 +49,9 @@ const LARGE: &str = "67108864";
 const INTERVAL: &str = "TORONI_SEQUENCER_INTERVAL";
 /// A member that does not answer for so long does not lead.
 const ANSWER_TIME: Duration = Duration::from_millis(700);
+/// Members elect another leader if the one that they have is late. If the members of many tests share the processors,
+/// each is late.
+static CLUSTERS: Places = Places::new(4);
 
 fn keys() -> Option<Keys> {
     Some(Keys { first: Key::new([7; 32]), next: None })
@@ -130,17 +133,27 @@ struct Cluster<'a> {
     setup: Setup<'a>,
     /// How often each was started.
     lives: Vec<u32>,
+    /// None if the only member has no other to elect. Declared last, so that it is free again when the members have
+    /// ended.
+    _place: Option<Place<'static>>,
 }
 
 impl<'a> Cluster<'a> {
     fn new(count: usize, setup: Setup<'a>) -> Self {
+        let place = (count > 1).then(|| CLUSTERS.take());
         let addresses = if setup.hosts.is_empty() {
             (0..count).map(|_| toroni_testkit::port::free().to_string()).collect()
         } else {
             setup.hosts.iter().take(count).map(|host| format!("{}:4481", host.address())).collect()
         };
-        let mut cluster =
-            Self { directory: Directory::new(), addresses, members: vec![], setup, lives: vec![] };
+        let mut cluster = Self {
+            directory: Directory::new(),
+            addresses,
+            members: vec![],
+            setup,
+            lives: vec![],
+            _place: place,
+        };
         (0..count).for_each(|id| cluster.start(id));
         cluster
     }
