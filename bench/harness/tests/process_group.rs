@@ -67,11 +67,14 @@ fn failure_of(script: &str, silence_timeout: Duration) -> String {
 
 /// Returns the number of processes whose run is in this directory: scripts keep it in their environment.
 fn children_of(root: &Path) -> usize {
+    // The name of this directory may begin that of another test's.
     let wanted = format!("HARNESS_TEST_ROOT={}", root.display());
     std::fs::read_dir("/proc")
         .unwrap()
         .filter_map(|entry| std::fs::read(entry.ok()?.path().join("environ")).ok())
-        .filter(|environment| String::from_utf8_lossy(environment).contains(&wanted))
+        .filter(|environment| {
+            environment.split(|byte| *byte == 0).any(|it| it == wanted.as_bytes())
+        })
         .count()
 }
 
