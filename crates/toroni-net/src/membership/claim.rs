@@ -19,6 +19,9 @@ use toroni_proto::id::{Realm, Source};
 const ASKING: i32 = 1_024;
 /// A node needs milliseconds to open its streams. One that takes so long was stopped.
 const OPENING: Duration = Duration::from_secs(10);
+/// How long a child of this process keeps what it inherited: until it runs its own program, which takes microseconds unless
+/// the machine is busy.
+const INHERITED: Duration = Duration::from_secs(2);
 /// How long to wait before the next attempt.
 const AGAIN: Duration = Duration::from_millis(1);
 
@@ -48,15 +51,25 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Takes a source id of a realm for this process.
+    /// Takes a source id of a realm for this process. If this process has it already, waits for up to 2 s: it may have
+    /// given the id back while another thread was starting a child, which then holds the socket for a moment.
     ///
     /// # Errors
     /// [`ClaimError::Taken`], or an error of the system.
     pub fn take(realm: Realm, source: Source) -> Result<Self, ClaimError> {
-        match take_name(&format!("toroni/source/{realm}/{source}")).map_err(ClaimError::Socket)? {
-            Ok(socket) => Ok(Self { _socket: socket }),
-            Err(process) => Err(ClaimError::Taken { id: source, process }),
+        let name = format!("toroni/source/{realm}/{source}");
+        let process = match take_name(&name).map_err(ClaimError::Socket)? {
+            Ok(socket) => return Ok(Self { _socket: socket }),
+            Err(process) => process,
+        };
+        let begun = Instant::now();
+        while process == Some(std::process::id()) && begun.elapsed() < INHERITED {
+            std::thread::sleep(AGAIN);
+            if let Some(socket) = listening(&name).map_err(ClaimError::Socket)? {
+                return Ok(Self { _socket: socket });
+            }
         }
+        Err(ClaimError::Taken { id: source, process })
     }
 }
 
@@ -88,14 +101,21 @@ impl Opening {
 
 /// Listens on an abstract socket of this name, or returns the process that does.
 fn take_name(name: &str) -> io::Result<Result<OwnedFd, Option<u32>>> {
-    let address = SocketAddrUnix::new_abstract_name(name.as_bytes())?;
+    Ok(match listening(name)? {
+        Some(socket) => Ok(socket),
+        None => Err(owner(name)),
+    })
+}
+
+/// Listens on an abstract socket of this name, unless a process does.
+fn listening(name: &str) -> io::Result<Option<OwnedFd>> {
     let socket = socket()?;
-    match bind(&socket, &address) {
+    match bind(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?) {
         Ok(()) => listen(&socket, ASKING)?,
-        Err(Errno::ADDRINUSE) => return Ok(Err(owner(&address))),
+        Err(Errno::ADDRINUSE) => return Ok(None),
         Err(error) => return Err(error.into()),
     }
-    Ok(Ok(socket))
+    Ok(Some(socket))
 }
 
 fn socket() -> Result<OwnedFd, Errno> {
@@ -104,15 +124,16 @@ fn socket() -> Result<OwnedFd, Errno> {
 }
 
 /// Returns the process that listens there.
-fn owner(address: &SocketAddrUnix) -> Option<u32> {
+fn owner(name: &str) -> Option<u32> {
     let socket = socket().ok()?;
-    connect(&socket, address).ok()?;
+    connect(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes()).ok()?).ok()?;
     options::peer_process(&socket)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use toroni_testkit::wait;
 
     #[test]
     fn a_source_id_belongs_to_one_process_until_it_is_given_back() {
@@ -129,9 +150,25 @@ mod tests {
         Claim::take(Realm(realm.0 ^ 1), one).unwrap();
         // However many have asked.
         for _ in 0..2_000 {
-            assert!(matches!(Claim::take(realm, one), Err(ClaimError::Taken { .. })));
+            assert!(take_name(&format!("toroni/source/{realm}/{one}")).unwrap().is_err());
         }
         drop(first);
-        Claim::take(realm, one).unwrap();
+        // Too many have asked to know whose child may have inherited the socket.
+        wait::until("the id is free", || Claim::take(realm, one).is_ok());
+    }
+
+    #[test]
+    fn a_child_that_inherited_the_socket_keeps_the_id_for_a_moment() {
+        let realm = Realm::of(&format!("a child of {}", std::process::id()));
+        let first = Claim::take(realm, Source(1)).unwrap();
+        // What a child has between fork and exec.
+        let inherited = rustix::io::fcntl_dupfd_cloexec(&first._socket, 0).unwrap();
+        drop(first);
+        let child = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(50));
+            drop(inherited);
+        });
+        Claim::take(realm, Source(1)).unwrap();
+        child.join().unwrap();
     }
 }
