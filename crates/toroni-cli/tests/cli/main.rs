@@ -2,17 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[cfg(feature = "bench")]
-mod bench;
 mod completion;
 mod copy;
-mod demo;
 mod documents;
 mod errors;
 mod exclusive;
 mod exits;
-#[cfg(feature = "bench")]
-mod experiments;
 mod external;
 mod formats;
 mod help;

@@ -4,6 +4,7 @@ use crate::support::{Buses, json_lines, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::path::Path;
+use toroni_testkit::turn;
 
 const THROUGHPUT: [&str; 12] = [
     "bench",
@@ -22,6 +23,7 @@ const THROUGHPUT: [&str; 12] = [
 
 #[test]
 fn throughput_prints_the_papers_table() {
+    let _turn = turn();
     let buses = Buses::new();
     let chart = buses.path().join("throughput.svg");
     let text = buses.succeed(&[&THROUGHPUT[..], &["--plot", chart.to_str().unwrap()]].concat());
@@ -44,6 +46,7 @@ fn number(text: &str) -> f64 {
 
 #[test]
 fn throughput_prints_all_variants_as_json() {
+    let _turn = turn();
     let buses = Buses::new();
     let all = ["--json", "--as-started", "--one-by-one"];
     let arguments = [&THROUGHPUT[..10], &["--sustained", "1"], &all].concat();
@@ -74,6 +77,7 @@ fn throughput_prints_all_variants_as_json() {
 
 #[test]
 fn latency_has_percentiles_and_idle_readers() {
+    let _turn = turn();
     let buses = Buses::new();
     let chart = buses.path().join("latency.svg");
     let lines = json_lines(
@@ -121,6 +125,7 @@ fn assert_is_svg(path: &Path, texts: &[&str]) {
 
 #[test]
 fn stress_loses_nothing() {
+    let _turn = turn();
     let buses = Buses::new();
     let chart = buses.path().join("stress.svg");
     let text = buses.succeed(&[
@@ -147,6 +152,7 @@ fn stress_loses_nothing() {
 
 #[test]
 fn a_chart_that_cannot_be_written_does_not_cost_the_report() {
+    let _turn = turn();
     let buses = Buses::new();
     // It can be opened, but every write to it fails, as on a file system that became full.
     let output = buses.run(&[&THROUGHPUT[..], &["--plot", "/dev/full"]].concat());
@@ -162,6 +168,7 @@ const IDLE: [&str; 6] = ["bench", "latency", "--idle", "600", "--readers", "1"];
 
 #[test]
 fn ctrl_c_leaves_nothing_behind() {
+    let _turn = turn();
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let buses = Buses::new();
         let plot = buses.path().join("plot.svg");
@@ -177,6 +184,7 @@ fn ctrl_c_leaves_nothing_behind() {
 
 #[test]
 fn children_die_with_their_parent_and_leftovers_are_removed() {
+    let _turn = turn();
     let buses = Buses::new();
     let mut bench = buses.start(&IDLE);
     wait_until("the children run", || children(bench.id()).len() >= 3);
@@ -191,6 +199,7 @@ fn children_die_with_their_parent_and_leftovers_are_removed() {
 
 #[test]
 fn a_child_that_dies_ends_the_benchmark() {
+    let _turn = turn();
     let buses = Buses::new();
     let bench = buses.start(&IDLE);
     wait_until("the children run", || children(bench.id()).len() >= 3);
@@ -205,6 +214,7 @@ fn a_child_that_dies_ends_the_benchmark() {
 
 #[test]
 fn invalid_benchmarks_are_rejected() {
+    let _turn = turn();
     let buses = Buses::new();
     for arguments in [
         &["bench"][..],

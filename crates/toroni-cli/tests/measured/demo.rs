@@ -3,6 +3,7 @@
 use crate::support::{Buses, json_lines, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
+use toroni_testkit::turn;
 
 fn run(buses: &Buses, arguments: &[&str]) -> Value {
     let mut all = vec!["demo", "--json"];
@@ -16,6 +17,7 @@ fn run(buses: &Buses, arguments: &[&str]) -> Value {
 
 #[test]
 fn all_checks_pass() {
+    let _turn = turn();
     let buses = Buses::new();
     let result = run(&buses, &["--messages", "100000"]);
     assert_eq!(result["passed"], true);
@@ -34,6 +36,7 @@ fn all_checks_pass() {
 
 #[test]
 fn it_works_at_the_edges() {
+    let _turn = turn();
     let buses = Buses::new();
     let few = ["--messages", "1", "--publishers", "3", "--subscribers", "1"];
     assert_eq!(run(&buses, &few)["passed"], true);
@@ -45,6 +48,7 @@ fn it_works_at_the_edges() {
 
 #[test]
 fn the_text_has_a_verdict() {
+    let _turn = turn();
     let buses = Buses::new();
     let text = buses.succeed(&["demo", "--messages", "2000"]);
     for word in [
@@ -62,6 +66,7 @@ fn the_text_has_a_verdict() {
 
 #[test]
 fn a_signal_leaves_nothing() {
+    let _turn = turn();
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let buses = Buses::new();
         let demo = buses.start(&["demo", "--messages", "1000000000"]);
@@ -77,6 +82,7 @@ fn a_signal_leaves_nothing() {
 
 #[test]
 fn its_processes_die_with_it() {
+    let _turn = turn();
     let buses = Buses::new();
     let demo = buses.start(&["demo", "--messages", "1000000000"]);
     wait_until("the demo runs", || processes(&buses) >= 9);
@@ -93,6 +99,7 @@ fn its_processes_die_with_it() {
 
 #[test]
 fn the_death_of_another_process_is_no_success() {
+    let _turn = turn();
     let buses = Buses::new();
     let demo = buses.start(&["demo", "--messages", "1000000000"]);
     let mut victim = None;

@@ -2,6 +2,7 @@
 
 use crate::support::Buses;
 use serde_json::Value;
+use toroni_testkit::turn;
 
 /// A workload with arguments for a short run, and the expected parts of its report.
 struct Case {
@@ -123,6 +124,7 @@ const CASES: [Case; 7] = [
 
 #[test]
 fn every_workload_has_a_case() {
+    let _turn = turn();
     for workload in toroni_bench_harness::registry::all() {
         let is_tested = ["throughput", "latency", "stress"].contains(&workload.name)
             || CASES.iter().any(|case| case.arguments[0] == workload.name);
@@ -132,6 +134,7 @@ fn every_workload_has_a_case() {
 
 #[test]
 fn experiments_are_measured_and_reported() {
+    let _turn = turn();
     for case in CASES {
         let buses = Buses::new();
         // Only one workload prints single repetitions.
@@ -153,6 +156,7 @@ fn experiments_are_measured_and_reported() {
 
 #[test]
 fn experiments_print_json_and_draw_charts() {
+    let _turn = turn();
     for case in CASES {
         let buses = Buses::new();
         let plot = buses.path().join("plot.svg");
@@ -188,6 +192,7 @@ fn experiments_print_json_and_draw_charts() {
 /// The published load has only receivers that are compared. They say what to configure, too.
 #[test]
 fn the_published_load_of_jitter_is_repeated() {
+    let _turn = turn();
     let buses = Buses::new();
     let arguments = ["jitter", "--published", "--minutes", "0.005", "--classes", "other"];
     let report = run(&buses, &arguments, &["--repetitions", "1"]);
@@ -200,6 +205,7 @@ fn the_published_load_of_jitter_is_repeated() {
 
 #[test]
 fn invalid_experiments_are_rejected() {
+    let _turn = turn();
     let buses = Buses::new();
     for (arguments, said) in [
         (&["rmp-tcp", "--sizes", "7"][..], "use 8 bytes or more"),

@@ -1,7 +1,12 @@
-//! Tests of the program that measure, or that keep a processor busy. They run one by one, with nothing beside them.
+//! Tests of the program that measure, or that keep the processors busy. They run one by one, with nothing beside them.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[cfg(feature = "bench")]
+mod bench;
+mod demo;
+#[cfg(feature = "bench")]
+mod experiments;
 #[cfg(feature = "net")]
 mod node;
 #[cfg(feature = "net")]
