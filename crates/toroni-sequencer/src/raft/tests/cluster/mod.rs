@@ -41,8 +41,9 @@ const ADDRESS: &str = "TORONI_SEQUENCER_ADDRESS";
 const DIRECTORY: &str = "TORONI_SEQUENCER_DIRECTORY";
 const EVENTS: &str = "TORONI_SEQUENCER_EVENTS";
 const SEGMENT: &str = "TORONI_SEQUENCER_SEGMENT";
-/// The length of a segment, of members that purge.
-const SMALL: &str = "65536";
+/// The length of a segment, of members that purge. An append brings up to 256 KiB, and a member that cannot put it into one
+/// segment has no room for it.
+const SMALL: &str = "393216";
 /// As long as the whole test.
 const LARGE: &str = "67108864";
 /// With any value, entries are synced in intervals.
@@ -84,6 +85,8 @@ fn runtime(threads: usize) -> Runtime {
 #[ignore = "the child of the tests below"]
 fn member() {
     let variable = |name| std::env::var(name).expect("started by the test");
+    let is_small = variable(SEGMENT) == SMALL;
+    let segment_bytes = variable(SEGMENT).parse().expect("a number");
     runtime(2).block_on(async {
         let listener =
             tokio::net::TcpListener::bind(variable(ADDRESS)).await.expect("the port is free");
@@ -94,12 +97,12 @@ fn member() {
             keys: keys(),
             directory: variable(DIRECTORY).into(),
             log: Options {
-                segment_bytes: variable(SEGMENT).parse().expect("a number"),
+                segment_bytes,
                 sync: if std::env::var_os(INTERVAL).is_some() { Sync::OFTEN } else { Sync::Always },
             },
             // Members of small segments purge as soon as they can.
-            snapshot_bytes: variable(SEGMENT).parse().expect("a number"),
-            retain_bytes: if variable(SEGMENT) == SMALL { 1 } else { u64::MAX },
+            snapshot_bytes: if is_small { 64 << 10 } else { segment_bytes },
+            retain_bytes: if is_small { 1 } else { u64::MAX },
             timing: Timing::default(),
             events: Box::new(Lines(File::create(variable(EVENTS)).expect("created"))),
         })
