@@ -283,6 +283,10 @@ fn the_doctor_checks_what_the_node_of_a_file_needs() {
         Ok(namespace) => namespace,
         Err(error) => return skip(&format!("network namespaces cannot be made here: {error}")),
     };
+    // With IPv6, the peers have addresses, too, as soon as the kernel has found them to be unique.
+    for of in ["all", "default"] {
+        namespace.set(&format!("ipv6/conf/{of}/disable_ipv6"), "1");
+    }
     for number in [0, 1] {
         namespace.ip(&[
             format!("link add d{number} type veth peer name p{number}"),
