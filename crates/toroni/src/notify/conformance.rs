@@ -297,7 +297,8 @@ fn no_sleeper_no_system_call(kind: Kind) {
 }
 
 /// A nap yields the processor once and does not poll. What that costs depends on the machine; the system tests
-/// measure idle subscribers over seconds. Here it is enough that a nap that polls would use all of its time.
+/// measure idle subscribers over seconds. Here it is enough that a nap that polls would use all of its time. Only the
+/// time of this thread counts, so other tests may run beside it.
 fn idle_costs_no_processor(kind: Kind) {
     use rustix::time::{ClockId, clock_gettime};
     const NAP: Duration = Duration::from_millis(50);
