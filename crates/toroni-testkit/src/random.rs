@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn the_seed_of_the_gate_counts_if_there_is_no_other() {
         if std::env::var_os("TORONI_SHOW_SEED").is_some() {
-            Random::from_environment();
+            let _ = Random::from_environment();
             return;
         }
         let printed = |variables: &[(&str, &str)]| {
