@@ -10,6 +10,10 @@ use toroni_proto::wire::tcp::Hello;
 use toroni_proto::wire::{LostReason, Start, TableName};
 
 pub(super) const SETS: usize = 4;
+/// What a frame of the shortest batches brings of a message.
+const FRAME_BYTES: usize = 200;
+/// More than the names and headers that belong to a message.
+const OVERHEAD_BYTES: usize = 200;
 
 /// Which client belongs to which set of patterns. A set without clients is used again, with other patterns.
 #[derive(Default)]
@@ -79,6 +83,13 @@ impl History {
         *next += 1;
     }
 
+    /// How many rounds all messages take once, if a connection takes `buffer` bytes in a round and a frame has at least one
+    /// message, or [`FRAME_BYTES`] of one.
+    pub(super) fn rounds(&self, buffer: usize) -> usize {
+        let sent = self.lists.iter().flat_map(List::values);
+        sent.map(|sent| (OVERHEAD_BYTES + sent.length).div_ceil(buffer.min(FRAME_BYTES))).sum()
+    }
+
     /// Gives the server what is new. A client may hold it.
     pub(super) fn feed(&mut self, server: &mut Server, now: Now) {
         self.sets.fixed = 0;
@@ -110,8 +121,8 @@ impl History {
     pub(super) fn replay(&self, server: &mut Server, now: Now, wanted: &Wanted) {
         let list = &self.lists[wanted.stream];
         // What is older than the history is gone.
-        let begins = list.len().checked_sub(self.kept).and_then(|gone| list.keys().nth(gone));
-        let begins = begins.map_or(0, |begins| *begins).min(wanted.end.get());
+        let begins = (list.len() >= self.kept).then(|| list.keys().nth_back(self.kept - 1));
+        let begins = begins.flatten().map_or(0, |begins| *begins).min(wanted.end.get());
         if wanted.from.get() < begins {
             let until = number(begins);
             let count = until.since(wanted.from);
