@@ -134,10 +134,12 @@ impl Daemon {
                     let line = format!("{} {}\n", message.topic(), message.text());
                     state.log.waiting.extend(line.into_bytes());
                 } else {
-                    state.lost += 1;
+                    state.lost = state.lost.saturating_add(1);
                 }
             }
-            Err(ReceiveError::Lapped { lost_messages, .. }) => state.lost += lost_messages,
+            Err(ReceiveError::Lapped { lost_messages, .. }) => {
+                state.lost = state.lost.saturating_add(lost_messages);
+            }
             Err(ReceiveError::Lost(lost)) => state.lost = state.lost.saturating_add(lost.messages),
             // No code interrupts the subscriber, and it would continue.
             Err(ReceiveError::Interrupted) => {}

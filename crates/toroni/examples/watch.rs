@@ -81,7 +81,7 @@ impl Latest {
                 }
                 Ok(None) => break,
                 Err(ReceiveError::Lapped { lost_messages, .. }) => {
-                    self.lost_messages += lost_messages;
+                    self.lost_messages = self.lost_messages.saturating_add(lost_messages);
                 }
                 Err(ReceiveError::Lost(lost)) => {
                     self.lost_messages = self.lost_messages.saturating_add(lost.messages);

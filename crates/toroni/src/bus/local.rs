@@ -13,6 +13,8 @@
 //! lock that the child could find locked. A child ignores the entries of its parent, whose positions no
 //! longer change.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use crate::shm::fork::ForkStamp;
 use crate::shm::registry::{Entry, Registry};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};

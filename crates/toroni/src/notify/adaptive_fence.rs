@@ -48,6 +48,8 @@
 //! - If a publisher looks for such slots and misses the flag, then its look after the store of its mark sees the
 //!   announcement, or the subscriber sees the mark, and waits.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::ArmingSlot;
 use super::eventcount::EventCount;
 use crate::hook::{self, mutant};
@@ -144,7 +146,7 @@ impl AdaptiveFence {
             self.quiet.store(0, Ordering::Relaxed);
             sleepers.wake();
         } else if quiet.saturating_add(1) < self.needed.load(Ordering::Relaxed) {
-            self.quiet.store(quiet + 1, Ordering::Relaxed);
+            self.quiet.store(quiet.saturating_add(1), Ordering::Relaxed);
         } else {
             self.start(asymmetric, sleepers);
         }

@@ -5,6 +5,8 @@
 //! opens nothing that could block, and changes the mode of sockets only. A socket's name consists of two integers.
 //! It is reached through `/proc/self/fd`, which also avoids the limit of 107 bytes on the path of a socket.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::{ArmingSlot, EventCount, LastNotified, Waiter, drain, wait_readable};
 use crate::hook::{self, CrashPoint, mutant};
 use crate::sync::{AtomicU64, Ordering};
@@ -188,7 +190,7 @@ impl DatagramWaker {
             for slot in &armed {
                 hook::point(CrashPoint::MidWake);
                 match self.deliver_to(&mut round, *slot) {
-                    Outcome::Sent => sent += 1,
+                    Outcome::Sent => sent = usize::saturating_add(sent, 1),
                     Outcome::Settled => {}
                     Outcome::Postponed => postponed = true,
                 }
@@ -260,7 +262,7 @@ impl Round {
     fn addressee(&mut self, armed: ArmedSlot) -> &mut Addressee {
         let index = armed.slot as usize;
         if self.addressees.len() <= index {
-            self.addressees.resize_with(index + 1, || None);
+            self.addressees.resize_with(index.saturating_add(1), || None);
         }
         let entry = &mut self.addressees[index];
         if entry.as_ref().is_some_and(|known| known.generation != armed.generation) {

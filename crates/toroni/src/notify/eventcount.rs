@@ -20,6 +20,8 @@
 //! Hence a publisher must note the count that it loaded before the wake, never a newer one. With datagrams the same
 //! argument holds: "raise `wake`" becomes "send", and the token is the empty queue.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::ArmingSlot;
 use super::adaptive_fence::fence_for_publisher;
 use crate::hook::{self, CrashPoint, mutant};

@@ -20,6 +20,8 @@
 //! The table is a hash table with linear probing. Entries are never removed, only replaced once the table is full, so
 //! an entry that is found once stays within its probing distance.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::layout::{ARRIVAL_FREE, ARRIVAL_REPLACED, ARRIVAL_USED, ArrivalEntry, PendingArrival};
 use super::position::to_index;
 use crate::error::Corrupt;
@@ -111,7 +113,7 @@ impl Arrivals<'_> {
     fn settle_noted(&self, noted: u32, tail: u64) -> Result<(), Corrupt> {
         let position = self.pending.position.load(Ordering::Relaxed);
         let mark = self.pending.mark.load(Ordering::Relaxed);
-        let entry = self.entries.get(to_index(u64::from(noted) - 1));
+        let entry = self.entries.get(to_index(u64::from(noted).wrapping_sub(1)));
         let (Some(entry), true) = (entry, mark <= LARGEST_MARK) else {
             // Reported once: otherwise each death to come would cost another publisher this error.
             self.pending.entry.store(0, Ordering::Relaxed);
@@ -188,7 +190,8 @@ impl Arrivals<'_> {
         fence(Ordering::Release);
         self.pending.position.store(tail, Ordering::Relaxed);
         self.pending.mark.store(mark, Ordering::Relaxed);
-        let noted = u32::try_from(arrival.index + 1).expect("a bus has fewer entries");
+        let noted =
+            u32::try_from(arrival.index.saturating_add(1)).expect("a bus has fewer entries");
         // After both values. COMMIT, which follows, keeps it from being stored later than the record.
         self.pending.entry.store(noted, Ordering::Release);
         hook::point(CrashPoint::ArrivalPending);
@@ -232,7 +235,7 @@ impl Arrivals<'_> {
     #[inline]
     fn probe(&self, key: StreamKey) -> impl Iterator<Item = usize> + use<> {
         let count = self.entries.len();
-        let start = if count == 0 { 0 } else { hash(key) % count };
+        let start = hash(key).checked_rem(count).unwrap_or(0);
         (start..count).chain(0..start)
     }
 
@@ -296,7 +299,7 @@ impl ArrivalEntry {
         self.bringer_slot.store(0, Ordering::Relaxed);
         fence(Ordering::Release);
         self.bringer_generation.store(bringer.generation, Ordering::Relaxed);
-        self.bringer_slot.store(bringer.slot + 1, Ordering::Release);
+        self.bringer_slot.store(bringer.slot.saturating_add(1), Ordering::Release);
     }
 
     /// Makes the entry that of a new stream. An owner that dies in the middle leaves an entry that others pass on their

@@ -34,6 +34,8 @@
 //!    is gone for good (LEASE).
 //! 3. Nothing has to be read again, and the writer may check the lease without holding the lock.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::layout::{READER_GATES, ReaderSlot, ReadersControl, Waits};
 use super::memory::Ring;
 use super::reader::Cursor;
@@ -105,7 +107,7 @@ impl Dead {
             }
             let number = suspect.number as usize;
             if self.0.len() <= number {
-                self.0.resize(number + 1, None);
+                self.0.resize(number.saturating_add(1), None);
             }
             self.0[number] = Some(suspect.generation);
         }
@@ -126,7 +128,7 @@ impl Dead {
     fn forget_others(&mut self, readers: &impl Readers) {
         let mut known = 0;
         for (known_generation, view) in self.0.iter_mut().zip(readers.views()) {
-            known += 1;
+            known = usize::saturating_add(known, 1);
             if *known_generation != Some(view.generation) {
                 *known_generation = None;
             }
@@ -162,7 +164,7 @@ impl Unowned {
         for suspect in suspects.iter().filter(|suspect| is_free(suspect.number)) {
             let number = suspect.number as usize;
             if self.free.len() <= number {
-                self.free.resize(number + 1, false);
+                self.free.resize(number.saturating_add(1), false);
             }
             self.free[number] = true;
         }

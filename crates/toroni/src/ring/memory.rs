@@ -1,6 +1,8 @@
 //! The ring as writers and readers see it: the shared words, borrowed, and the mapping from
 //! positions to words. [`Ring::is_intact`] is the check that every reader makes after reading.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::copy;
 use super::layout::{BLOCKS, BlockEntry, Control, NO_ENTRY};
 use super::position::{Shape, to_index};
@@ -28,13 +30,17 @@ impl<'a> Ring<'a> {
     #[cfg(test)]
     pub(crate) fn new(control: &'a Control, words: &'a [AtomicU64], shape: Shape) -> Option<Self> {
         let once = to_index(shape.capacity() / 8);
-        (words.len() == once || words.len() == 2 * once).then_some(Self { control, words, shape })
+        (words.len() == once || words.len() == once.saturating_mul(2)).then_some(Self {
+            control,
+            words,
+            shape,
+        })
     }
 
     /// Makes a ring of the words of a double mapping.
     #[inline]
     pub(crate) fn mapped_twice(control: &'a Control, words: &'a [AtomicU64], shape: Shape) -> Self {
-        debug_assert!(words.len() == 2 * to_index(shape.capacity() / 8));
+        debug_assert!(words.len() / 2 == to_index(shape.capacity() / 8));
         Self { control, words, shape }
     }
 
@@ -68,7 +74,7 @@ impl<'a> Ring<'a> {
     #[inline]
     pub(crate) fn contiguous_words(&self, position: u64, count: usize) -> Option<&'a [AtomicU64]> {
         let first = self.index(position);
-        self.words.get(first..first + count)
+        self.words.get(first..first.wrapping_add(count))
     }
 
     /// Returns the contiguous words from `position` on. In a double mapping, they include the whole
@@ -80,7 +86,7 @@ impl<'a> Ring<'a> {
     #[inline]
     fn index(&self, position: u64) -> usize {
         // At most capacity / 8 - 1, and `words` has at least capacity / 8.
-        to_index((position & (self.shape.capacity() - 1)) / 8)
+        to_index((position & self.shape.capacity().wrapping_sub(1)) / 8)
     }
 
     /// Returns whether what was read at `position` before this call is what a writer committed

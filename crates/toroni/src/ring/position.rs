@@ -4,6 +4,8 @@
 //! bytes are 11 years at 50 GB/s. A *block number* is a position divided by the block size. It does
 //! not wrap either.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::layout::{ALIGNMENT, BLOCKS};
 
 /// The sizes of a ring.
@@ -20,7 +22,7 @@ impl Shape {
         if !capacity.is_power_of_two() || capacity < BLOCKS * ALIGNMENT {
             return None;
         }
-        Some(Self { capacity, block_shift: capacity.trailing_zeros() - BLOCKS.trailing_zeros() })
+        Some(Self { capacity, block_shift: (capacity / BLOCKS).trailing_zeros() })
     }
 
     #[inline]
@@ -43,7 +45,7 @@ impl Shape {
     /// Rounds `position` up to the start of a block.
     #[inline]
     pub(crate) const fn round_up_to_block(self, position: u64) -> u64 {
-        let mask = self.block_bytes() - 1;
+        let mask = self.block_bytes().wrapping_sub(1);
         position.saturating_add(mask) & !mask
     }
 
@@ -83,7 +85,7 @@ pub(crate) const fn to_index(count: u64) -> usize {
 /// extensions and payload.
 #[inline]
 pub(crate) const fn record_bytes(length: u32) -> u64 {
-    (length as u64 + 2 * ALIGNMENT - 1) & !(ALIGNMENT - 1)
+    (length as u64).wrapping_add(2 * ALIGNMENT - 1) & !(ALIGNMENT - 1)
 }
 
 #[cfg(test)]

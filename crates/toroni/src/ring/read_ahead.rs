@@ -14,6 +14,8 @@
 //! What is in a read-ahead no longer depends on the ring. It is delivered even if a writer laps the
 //! reader in the meantime.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::copy::Scratch;
 use super::layout::ALIGNMENT;
 use super::memory::Ring;
@@ -67,7 +69,7 @@ impl ReadAhead {
     /// Returns the position of the next record, if there is one.
     pub(crate) fn next_cursor(&self) -> Option<Cursor> {
         (!self.is_empty()).then(|| Cursor {
-            position: self.base + self.next as u64 * ALIGNMENT,
+            position: self.base.wrapping_add((self.next as u64).wrapping_mul(ALIGNMENT)),
             sequence: self.sequence,
         })
     }
@@ -88,7 +90,7 @@ impl ReadAhead {
         if end == *cursor {
             return Ok(false);
         }
-        let words = to_index((end.position - cursor.position) / ALIGNMENT);
+        let words = to_index(end.position.wrapping_sub(cursor.position) / ALIGNMENT);
         ring.load(cursor.position, self.scratch.words(words));
         hook::point(CrashPoint::ReaderMidCopy);
         let unvalidated = || mutant("read_ahead_before_validation").then_some(u64::MAX);
@@ -96,7 +98,7 @@ impl ReadAhead {
             return Err(Interrupted::Lapped);
         };
         // As in `Cursor::peek`: no record ends there.
-        if end.position + ALIGNMENT > reserved {
+        if end.position.wrapping_add(ALIGNMENT) > reserved {
             return Ok(false);
         }
         (self.base, self.sequence) = (cursor.position, cursor.sequence);
@@ -116,7 +118,7 @@ impl ReadAhead {
             return false;
         }
         let header = self.scratch.word(self.next);
-        let end = self.next + self.wanted_words;
+        let end = self.next.wrapping_add(self.wanted_words);
         if tag_of(header) != self.wanted_tag
             || words_of(header) != self.wanted_words
             || end > self.end
@@ -136,7 +138,7 @@ impl ReadAhead {
             return None;
         }
         let header = self.scratch.word(self.next);
-        let end = self.next + words_of(header);
+        let end = self.next.wrapping_add(words_of(header));
         if end > self.end || tag_of(header) == 0 {
             return None;
         }
@@ -147,7 +149,7 @@ impl ReadAhead {
     #[inline(always)]
     fn hand_out(&mut self, header: u64, end: usize) {
         self.header = header;
-        self.body = (self.next + 1) * 8;
+        self.body = self.next.wrapping_add(1).wrapping_mul(8);
         self.next = end;
         self.sequence = self.sequence.wrapping_add(1);
     }
@@ -179,7 +181,7 @@ impl ReadAhead {
     #[inline]
     pub(crate) fn last(&self) -> Seen {
         Seen {
-            position: (self.base + self.body as u64).wrapping_sub(ALIGNMENT),
+            position: self.base.wrapping_add(self.body as u64).wrapping_sub(ALIGNMENT),
             sequence: self.sequence.wrapping_sub(1),
             tag: self.tag(),
             length: self.length(),
@@ -211,7 +213,8 @@ fn words_of(header: u64) -> usize {
 /// Returns the end of the last small record from `start` on that fits into a read-ahead.
 #[inline]
 fn end_of_read_ahead(start: Cursor, ring: Ring<'_>) -> Cursor {
-    let limit = start.position + MOST_BYTES;
+    // A cursor begins below `LARGEST_POSITION`, and moves only within what was reserved.
+    let limit = start.position.wrapping_add(MOST_BYTES);
     let mut end = start;
     loop {
         // COMMIT
@@ -225,10 +228,11 @@ fn end_of_read_ahead(start: Cursor, ring: Ring<'_>) -> Cursor {
         // The processor predicts that consecutive records have one size, and does not wait for each
         // header to find the next.
         loop {
-            if end.position + bytes > limit {
+            let position = end.position.wrapping_add(bytes);
+            if position > limit {
                 return end;
             }
-            end = Cursor { position: end.position + bytes, sequence: end.sequence.wrapping_add(1) };
+            end = Cursor { position, sequence: end.sequence.wrapping_add(1) };
             // COMMIT
             let next = ring.word(end.position).load(acquire);
             if next == 0 || record_bytes(length_of(next)) != bytes {

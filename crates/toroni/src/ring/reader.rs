@@ -13,6 +13,8 @@
 //! 4. A lapped reader continues at an entry of the blocks index. It checks in the same way that the
 //!    record there is still intact.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::copy::Scratch;
 use super::layout::{ALIGNMENT, BLOCKS};
 use super::memory::{RecordStart, Ring};
@@ -43,12 +45,12 @@ pub(crate) struct Seen {
 impl Seen {
     #[inline]
     pub(crate) fn next_position(&self) -> u64 {
-        self.position + record_bytes(self.length)
+        self.position.wrapping_add(record_bytes(self.length))
     }
 
     #[inline]
     pub(crate) fn body(&self) -> u64 {
-        self.position + ALIGNMENT
+        self.position.wrapping_add(ALIGNMENT)
     }
 }
 
@@ -116,7 +118,7 @@ impl Cursor {
         into: &mut Scratch,
     ) -> Result<(), Interrupted> {
         let words = to_index(record_bytes(seen.length) / 8);
-        ring.load(seen.body(), into.words(words - 1));
+        ring.load(seen.body(), into.words(words.wrapping_sub(1)));
         hook::point(CrashPoint::ReaderMidCopy);
         if ring.is_intact(seen.position) { Ok(()) } else { Err(Interrupted::Lapped) }
     }
@@ -129,7 +131,7 @@ impl Cursor {
         limit: usize,
         into: &mut Scratch,
     ) -> Result<(), Interrupted> {
-        let words = to_index(record_bytes(seen.length) / 8 - 1).min(limit / 8);
+        let words = to_index(record_bytes(seen.length) / 8).wrapping_sub(1).min(limit / 8);
         ring.load(seen.body(), into.words(words));
         if ring.is_intact(seen.position) { Ok(()) } else { Err(Interrupted::Lapped) }
     }
@@ -149,7 +151,7 @@ impl Cursor {
     pub(crate) fn is_out_of_reach(&self, ring: Ring<'_>) -> bool {
         let shape = ring.shape();
         let tail = ring.control.commit.0.tail.load(Ordering::Acquire);
-        let most = tail.saturating_add(shape.largest_record() + ALIGNMENT);
+        let most = tail.saturating_add(shape.largest_record()).saturating_add(ALIGNMENT);
         shape.round_up_to_block(most) <= self.position.saturating_add(shape.capacity())
     }
 
@@ -319,7 +321,7 @@ fn find(
         if tail > LARGEST_POSITION {
             break;
         }
-        let haste = u64::from(attempt) * ring.shape().block_bytes();
+        let haste = u64::from(attempt).saturating_mul(ring.shape().block_bytes());
         if let Some(start) = look(tail, reserved, haste)
             && (ring.is_intact(start.position) || mutant("start_where_overwritten"))
         {
@@ -366,7 +368,7 @@ fn walk(
     while !is_there(&cursor) {
         // The loop is bounded: each step is at least a word, and two intact records are at most one
         // capacity apart.
-        if cursor.position - from.position > ring.shape().capacity() {
+        if cursor.position.saturating_sub(from.position) > ring.shape().capacity() {
             return Err(Astray::Lapped);
         }
         match cursor.peek(ring) {

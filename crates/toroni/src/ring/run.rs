@@ -5,6 +5,8 @@
 //! 2. After reading a payload, the caller checks again, for one record ([`Ring::is_intact`]) or for
 //!    all records of the run ([`Run::is_intact`]). Only then is what it read valid.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::layout::ALIGNMENT;
 use super::memory::Ring;
 use super::position::record_bytes;
@@ -56,12 +58,12 @@ impl<'a> Run<'a> {
         // COMMIT
         let word = self.ring.word(position).load(Ordering::Acquire);
         let reserved = self.ring.reserved_if_intact(position)?;
-        let end_of_record = position + self.wanted_bytes;
+        let end_of_record = position.wrapping_add(self.wanted_bytes);
         let (tag, length) = (tag_of(word), length_of(word));
         if tag != self.wanted_tag
             || record_bytes(length) != self.wanted_bytes
             || position >= self.end
-            || end_of_record + ALIGNMENT > reserved
+            || end_of_record.wrapping_add(ALIGNMENT) > reserved
         {
             return None;
         }
@@ -112,7 +114,7 @@ impl<'a> Run<'a> {
             return Ok(());
         }
         let messages = self.cursor.sequence.wrapping_sub(self.start.sequence);
-        Err((messages, self.cursor.position - self.start.position))
+        Err((messages, self.cursor.position.wrapping_sub(self.start.position)))
     }
 }
 

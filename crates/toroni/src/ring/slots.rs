@@ -1,5 +1,7 @@
 //! Slots: how participants claim and free them, and which subscribers gate publishers.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::layout::{
     PublisherSlot, READER_GATES, ReaderSlot, ReadersControl, SLOT_ACTIVE, SLOT_FREE,
 };
@@ -71,7 +73,7 @@ pub(crate) fn activate(
     slot.flags.store(flags, Ordering::Relaxed);
     slot.state.store(SLOT_ACTIVE, Ordering::Release);
     hook::point(CrashPoint::ReaderMidActivate);
-    control.slots_used.0.fetch_max(number + 1, Ordering::Release);
+    control.slots_used.0.fetch_max(number.saturating_add(1), Ordering::Release);
     count_join(control);
     hook::point(CrashPoint::ReaderAfterClaim);
 }
@@ -145,9 +147,9 @@ pub(crate) fn is_any_reader_before<'s>(
 
 /// Writes a name, truncated to the last character that fits and padded with 0.
 fn store_name(words: &[AtomicU64], name: &str) {
-    let mut end = name.len().min(words.len() * 8);
+    let mut end = name.len().min(words.len().saturating_mul(8));
     while !name.is_char_boundary(end) {
-        end -= 1;
+        end = end.saturating_sub(1);
     }
     let mut bytes = name.as_bytes()[..end].iter().copied();
     for word in words {

@@ -3,6 +3,8 @@
 //! These are pure decisions about times that the caller passes in (CLOCK_MONOTONIC, ns). The caller
 //! does the waiting, without holding the lock.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::layout::Budget;
 use crate::hook::{self, CrashPoint};
 use crate::settings::Policy;
@@ -110,7 +112,7 @@ pub(crate) fn charge_overslept(policy: Policy, budget: &Budget, slice_ns: u64, s
 /// or a hostile process.
 fn open_interval(budget: &Budget, now_ns: u64, per_ns: u64) {
     let start = budget.interval_start_ns.load(Ordering::Relaxed);
-    if start > now_ns || now_ns - start >= per_ns {
+    if now_ns.checked_sub(start).is_none_or(|passed| passed >= per_ns) {
         budget.interval_start_ns.store(now_ns, Ordering::Relaxed);
         hook::point(CrashPoint::MidBudget);
         budget.spent_ns.store(0, Ordering::Relaxed);

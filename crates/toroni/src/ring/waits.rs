@@ -16,6 +16,8 @@
 //! written. If a reader dies or leaves in between, the publisher loses at most one slice of its
 //! wait.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::layout::{ReaderSlot, ReadersControl, Waits};
 use super::memory::Ring;
 use super::slots;

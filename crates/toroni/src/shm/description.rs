@@ -8,6 +8,8 @@
 //! belongs to the description and serves nothing else: the library reads and writes at explicit positions. Each number
 //! is used once in a process.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 use std::io;

@@ -27,6 +27,8 @@
 //!
 //! If anything cannot be read (no `/proc`, or one with `hidepid`), no process is taken for dead.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::platform::KernelContext;
 use crate::hook::mutant;
 use crate::sync::{AtomicU64, Ordering};

@@ -1,6 +1,8 @@
 //! The headers of the three files. They are written once, at creation. A process that opens a bus checks all of a
 //! header before it believes anything else in the file.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::acl::Permissions;
 use super::directory::{BusFile, random};
 use super::encoding::{
@@ -63,7 +65,7 @@ impl Header {
     }
 
     pub(crate) fn ring_bytes(&self) -> u64 {
-        self.data_offset() + self.settings.capacity
+        self.data_offset().saturating_add(self.settings.capacity)
     }
 
     pub(crate) fn file_bytes(&self, file: BusFile) -> u64 {
@@ -266,14 +268,14 @@ impl Header {
 /// Returns the size of the three files of a bus together.
 pub(crate) fn bus_bytes(settings: &Settings) -> u64 {
     data_offset(settings)
-        + settings.capacity
-        + slots_bytes(settings.max_publishers, SLOT_BYTES)
-        + slots_bytes(settings.max_subscribers, SLOT_BYTES + PATTERNS_BYTES)
+        .saturating_add(settings.capacity)
+        .saturating_add(slots_bytes(settings.max_publishers, SLOT_BYTES))
+        .saturating_add(slots_bytes(settings.max_subscribers, SLOT_BYTES + PATTERNS_BYTES))
 }
 
 /// Returns the size of a file with `slots` slots of `bytes_each` bytes.
 fn slots_bytes(slots: u32, bytes_each: usize) -> u64 {
-    SLOTS_OFFSET as u64 + u64::from(slots) * bytes_each as u64
+    u64::from(slots).saturating_mul(bytes_each as u64).saturating_add(SLOTS_OFFSET as u64)
 }
 
 /// Offset in `ring` of the part that is rewritten after a reboot.
@@ -284,14 +286,14 @@ const CHECKSUM_OFFSET: usize = offset_of!(RawFileHeader, checksum);
 
 /// Returns the offset of the table of arrivals in `ring`: after the topic table, a multiple of 4 KiB.
 pub(super) fn arrivals_offset(settings: &Settings) -> u64 {
-    TABLE_OFFSET as u64 + settings.topic_table_bytes
+    settings.topic_table_bytes.saturating_add(TABLE_OFFSET as u64)
 }
 
 fn data_offset(settings: &Settings) -> u64 {
     let page_bytes = u64::from(platform::page_bytes());
     let unit = if settings.huge_pages { page_bytes.max(HUGE_PAGE as u64) } else { page_bytes };
-    let arrivals = arrivals_offset(settings) + arrivals_bytes(settings.max_arrivals);
-    arrivals.next_multiple_of(unit)
+    let arrivals = arrivals_offset(settings).saturating_add(arrivals_bytes(settings.max_arrivals));
+    arrivals.checked_next_multiple_of(unit).unwrap_or(u64::MAX)
 }
 
 fn kind(file: BusFile) -> u32 {

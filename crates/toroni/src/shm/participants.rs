@@ -1,5 +1,7 @@
 //! The files `publishers` and `readers`: their slots, and the words beside the slots.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::description::CheckedFd;
 use super::directory::{BusDirectory, BusFile, failed};
 use super::header::{FILE_HEADER_BYTES, Header};
@@ -208,12 +210,12 @@ fn read_views(fd: impl AsFd, limit: u32) -> io::Result<Vec<ReaderView>> {
 
 /// Returns the offset of a slot in its file.
 pub(super) fn offset_of_slot(slot: u32) -> usize {
-    SLOTS_OFFSET + to_index(u64::from(slot)) * SLOT_BYTES
+    to_index(u64::from(slot)).saturating_mul(SLOT_BYTES).saturating_add(SLOTS_OFFSET)
 }
 
 /// Returns the offset of a slot's patterns in `readers`. They follow all slots.
 pub(super) fn offset_of_patterns(slots: u32, slot: u32) -> usize {
-    offset_of_slot(slots) + to_index(u64::from(slot)) * PATTERNS_BYTES
+    offset_of_slot(slots).saturating_add(to_index(u64::from(slot)).saturating_mul(PATTERNS_BYTES))
 }
 
 /// Returns the state of a slot in a file that is mapped whole: `clean` reads it, and frees the slot by it.

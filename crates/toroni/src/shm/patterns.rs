@@ -5,6 +5,8 @@
 //! the same, and even, before and after. Unless the bytes were forged, the copy is then what one owner wrote at one
 //! time. The caller parses it.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::snapshot::{PatternsSnapshot, ReaderSnapshot};
 use crate::hook::{self, CrashPoint, mutant};
 use crate::ring::layout::{
@@ -24,14 +26,15 @@ pub(crate) fn show<'p>(
     let mut text = [0; 8 * PATTERNS_TEXT_WORDS];
     let (mut length, mut flags) = (0, 0);
     for pattern in patterns {
-        let start = length + usize::from(length > 0);
-        let Some(place) = text.get_mut(start..start + pattern.len()) else {
+        let start = usize::saturating_add(length, usize::from(length > 0));
+        let end = start.saturating_add(pattern.len());
+        let Some(place) = text.get_mut(start..end) else {
             flags = PATTERNS_TRUNCATED;
             break;
         };
         place.copy_from_slice(pattern.as_bytes());
         text[length..start].fill(PATTERN_SEPARATOR);
-        length = start + pattern.len();
+        length = end;
     }
     // It is already odd if the last owner died while writing.
     let odd = area.version.load(Ordering::Relaxed).wrapping_add(1) | 1;

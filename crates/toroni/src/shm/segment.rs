@@ -1,5 +1,7 @@
 //! The mapped file `ring`.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::directory::{BusDirectory, failed};
 use super::header::{Header, arrivals_offset};
 use super::mapping::{MapOptions, MappedSlice, Mapping, Protection};
@@ -62,7 +64,7 @@ impl RingSegment {
     pub(crate) fn arrivals(&self) -> (&PendingArrival, &[ArrivalEntry]) {
         let settings = &self.header().settings;
         let offset = to_index(arrivals_offset(settings));
-        let entries = offset + size_of::<PendingArrival>();
+        let entries = offset.saturating_add(size_of::<PendingArrival>());
         let pending = self.mapping.slice(offset, 1).and_then(<[_]>::first);
         let entries = self.mapping.slice(entries, to_index(settings.max_arrivals.into()));
         pending.zip(entries).expect("as large as the header says")
@@ -127,15 +129,17 @@ impl RingSegment {
             mapping.ask_for_huge_pages(prefix);
         }
         if options.mlock {
-            mapping.lock(prefix + capacity).map_err(|error| match error.raw_os_error() {
-                Some(libc::EPERM | libc::ENOMEM | libc::EAGAIN) => FileError::MemoryLock {
-                    wanted: header.ring_bytes(),
-                    limit: rustix::process::getrlimit(rustix::process::Resource::Memlock)
-                        .current
-                        .unwrap_or(u64::MAX),
-                    path: path.clone(),
-                },
-                _ => failed("lock in memory", &path, error),
+            mapping.lock(prefix.saturating_add(capacity)).map_err(|error| {
+                match error.raw_os_error() {
+                    Some(libc::EPERM | libc::ENOMEM | libc::EAGAIN) => FileError::MemoryLock {
+                        wanted: header.ring_bytes(),
+                        limit: rustix::process::getrlimit(rustix::process::Resource::Memlock)
+                            .current
+                            .unwrap_or(u64::MAX),
+                        path: path.clone(),
+                    },
+                    _ => failed("lock in memory", &path, error),
+                }
             })?;
         }
         // Locked pages are in memory, but those of the second copy are not in the page tables.
@@ -144,7 +148,7 @@ impl RingSegment {
         }
         let shape = Shape::new(header.settings.capacity);
         let control = mapping.mapped_slice(CONTROL_OFFSET, 1);
-        let words = mapping.mapped_slice(prefix, 2 * capacity / 8);
+        let words = mapping.mapped_slice(prefix, capacity / 4);
         let (Some(shape), Some(control), Some(words)) = (shape, control, words) else {
             unreachable!("as large as the header says, which was checked");
         };
@@ -191,7 +195,7 @@ impl RingSegment {
             return Ok(());
         }
         let capacity = to_index(self.header().settings.capacity);
-        self.mapping.write_back(0, self.prefix() + capacity)?;
+        self.mapping.write_back(0, self.prefix().saturating_add(capacity))?;
         hook::point(CrashPoint::BeforeCloseMark);
         let mark = &self.control().clean_close.0;
         mark.position.store(position, Ordering::Relaxed);

@@ -3,6 +3,8 @@
 //! Some process wrote each word, but the words of one slot may be from different moments, and all of them may be
 //! nonsense. So only messages for people and bounded decisions may depend on them.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use crate::ring::layout::{
     PATTERNS_TEXT_WORDS, PATTERNS_TRUNCATED, PublisherSlot, ReaderPatterns, ReaderSlot,
 };

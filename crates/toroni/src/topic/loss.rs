@@ -12,6 +12,8 @@
 //! Integers are little-endian. The header of the record is [`Tag::loss`](super::frame::Tag::loss). The number in `origin`
 //! is that of the first message that may be lost.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::frame::FrameError;
 use super::origin::{ORIGIN_BYTES, Origin};
 use super::pattern::{Pattern, PatternSet};
@@ -179,7 +181,7 @@ impl Lost {
         let (head, mut rest) = bytes
             .split_at_checked(SCOPE_OFFSET)
             .ok_or(FrameError::Truncated { wanted: SCOPE_OFFSET, available: bytes.len() })?;
-        let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| head[at + byte]));
+        let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| head[at..][byte]));
         let from = Origin::from_bytes(std::array::from_fn(|at| head[at]));
         let until = word(ORIGIN_BYTES);
         let (bound, reason, patterns) =

@@ -24,6 +24,8 @@
 //!
 //! If a writer dies before it raises `count`, the next writer overwrites the bytes of the entry.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use std::collections::HashMap;
 
 use super::frame::TopicId;
@@ -167,7 +169,7 @@ impl TopicCache {
         };
         hook::point(CrashPoint::TopicAppend);
         let release = weakened("topics_relaxed", Ordering::Release);
-        memory.count.store(self.count() + 1, release); // TOPIC
+        memory.count.store(self.count().saturating_add(1), release); // TOPIC
         self.learn(topic.clone(), id, end);
         Ok(Appended::Added(id))
     }
@@ -230,7 +232,7 @@ const MAX_ENTRY_WORDS: usize = entry_words(Topic::MAX_BYTES);
 
 /// Returns the length of an entry in words: length byte, name and padding.
 const fn entry_words(name_length: usize) -> usize {
-    (1 + name_length).div_ceil(WORD_BYTES)
+    name_length.saturating_add(1).div_ceil(WORD_BYTES)
 }
 
 const WORD_BYTES: usize = size_of::<u64>();
@@ -241,7 +243,7 @@ const _: () = assert!(MAX_ENTRY_WORDS == 32 && entry_words(1) == 1 && entry_word
 /// where the entry ends, or `None` if it does not fit.
 fn write_entry(words: &[AtomicU64], start: usize, topic: &Topic) -> Option<usize> {
     let name = topic.as_str().as_bytes();
-    let end = start + entry_words(name.len());
+    let end = start.saturating_add(entry_words(name.len()));
     let entry = words.get(start..end)?;
 
     let mut bytes = [0; MAX_ENTRY_WORDS * WORD_BYTES];
@@ -273,7 +275,7 @@ fn read_entry(words: &[AtomicU64], start: usize, index: u32) -> Result<(Topic, u
     }
     let name = name::check_bytes(&bytes[1..=length]).and_then(Topic::new);
     let name = name.map_err(|fault| TableError::Name { index, fault })?;
-    Ok((name, start + size))
+    Ok((name, start.saturating_add(size)))
 }
 
 #[cfg(test)]

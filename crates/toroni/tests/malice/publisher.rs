@@ -123,6 +123,40 @@ fn holds_end_whatever_the_index_says() {
     }
 }
 
+/// The index says that the stream has come to its last number, again and again. So a loss is as long as can be, and the
+/// number of what follows wraps.
+#[test]
+fn losses_are_counted_however_long_they_are() {
+    let fixture = Fixture::new();
+    let bus = config(&fixture, Policy::Overwrite).open("b").unwrap();
+    let publisher = bus.publisher("a").unwrap();
+    let mut subscriber = bus.subscribe("**").unwrap();
+    let ring = Raw::open(&fixture, "ring");
+    for lapses in 1..=2 {
+        // Messages of a block, one and a half laps.
+        for _ in 0..96 {
+            publisher.publish([7; 1016]).unwrap();
+        }
+        for block in 0..64 {
+            ring.put(at::INDEX + 16 * block + 8, u64::MAX - 1);
+        }
+        let mut longest = 0;
+        loop {
+            match subscriber.try_receive() {
+                Ok(Some(_)) => {}
+                Ok(None) => break,
+                Err(ReceiveError::Lapped { lost_messages, .. }) => longest = lost_messages,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert!(longest > u64::MAX - 100, "the attack has no effect: {longest}");
+        assert_eq!(subscriber.stats().lapses, lapses);
+    }
+    assert_eq!(subscriber.stats().lost_messages, u64::MAX);
+    let shown = &bus.stats().unwrap().subscribers.unwrap()[0];
+    assert_eq!(shown.lost_messages, u64::MAX);
+}
+
 /// The lock word names a living owner, which never unlocks.
 #[test]
 fn a_lock_that_is_never_released_is_an_error_for_calls_with_a_limit() {

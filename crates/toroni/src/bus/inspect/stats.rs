@@ -1,5 +1,7 @@
 //! A snapshot of a bus, for `toroni info` and `toroni topics`.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use crate::bus::views::{ring_of, table_of};
 use crate::bus::{Bus, BusId, clock};
 use crate::error::{Corrupt, FileError};
@@ -323,9 +325,9 @@ impl Bus {
         let mut cursor = Cursor::at_oldest(ring_of(&ring))?;
         let mut scratch = Scratch::default();
         // Each step advances by at least a word, unless another process rewrites the ring meanwhile.
-        let mut steps = settings.capacity / 8 + 1000;
+        let mut steps = (settings.capacity / 8).saturating_add(1000);
         while cursor.position < end {
-            steps -= 1;
+            steps = steps.saturating_sub(1);
             if steps == 0 {
                 let (what, position) = ("stream without an end", cursor.position);
                 return Err(Corrupt { what, value: end, position }.into());
@@ -365,8 +367,8 @@ impl Bus {
                 Some(count) => count,
                 None => counts.entry(name.to_owned()).or_default(),
             };
-            count.0 += 1;
-            count.1 += u64::from(seen.length).saturating_sub(offset as u64);
+            count.0 = count.0.saturating_add(1);
+            count.1 = count.1.saturating_add(u64::from(seen.length).saturating_sub(offset as u64));
         }
         topic_cache.sync(table_of(&ring)).map_err(Corrupt::from)?;
         for topic in topic_cache.names() {

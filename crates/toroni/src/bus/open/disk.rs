@@ -4,6 +4,8 @@
 //! publisher wrote everything back and then set a mark. Within one boot none of this matters: processes
 //! share the page cache, which outlives them.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use crate::bus::views::{arrivals_of, ring_of};
 use crate::error::{Corrupt, FileError, OpenError};
 use crate::hook::{self, CrashPoint};

@@ -16,6 +16,8 @@
 //! first signal does the work, including what is signalled meanwhile. So the handler never runs twice at a
 //! time, and no thread waits for one that runs it.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::waiting::{self, Rechecks, Waits, is_long};
 use super::{NotSubscribed, Subscription};
 use crate::bus::subscribe::Body;

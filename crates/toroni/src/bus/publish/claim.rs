@@ -1,5 +1,7 @@
 //! The slot of a publishing participant, and how it finds out which others are dead.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use crate::bus::clock;
 use crate::error::PublisherError;
 use crate::hook::{self, CrashPoint};

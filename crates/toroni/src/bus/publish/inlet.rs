@@ -4,6 +4,8 @@
 //! topics. Each message can carry where it comes from. And a message or loss that has an origin passes the table of
 //! arrivals (`ring/arrivals.rs`), which drops what has arrived before.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::participant::{Held, Participant, of_publisher};
 use super::publisher::{encode, stream_bytes};
 use super::publishing::{Publishing, WakeOnDrop};
@@ -25,6 +27,9 @@ use crate::topic::{Lost, Origin, Topic};
 use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
+
+/// What a record has besides its payload, at most.
+const LONGEST_OVERHEAD: u64 = ALIGNMENT + MAX_EXTENSIONS_BYTES as u64;
 
 /// Publishes messages that were first published elsewhere, and reports those that were lost on the way.
 ///
@@ -157,7 +162,7 @@ struct Passage {
 
 impl Passage {
     fn of_message(origin: Origin, open_from: Option<u64>) -> Self {
-        let raises_to = open_from.unwrap_or(origin.number + 1);
+        let raises_to = open_from.unwrap_or(origin.number.saturating_add(1));
         Self { key: key_of(origin), highest_mark: origin.number, raises_to }
     }
 
@@ -425,7 +430,7 @@ impl Inlet {
         }
         check_open_from(entry.open_from)?;
         // The longest extensions: whether a message is accepted must not depend on the time.
-        let limit = self.publishing.largest_record() - ALIGNMENT - MAX_EXTENSIONS_BYTES as u64;
+        let limit = self.publishing.largest_record().saturating_sub(LONGEST_OVERHEAD);
         let length = length_of(entry.parts);
         if length > limit {
             return Err(PublishError::TooLong { length, limit });
@@ -547,7 +552,7 @@ impl<'a> Bringing<'a> {
         passage: Option<Passage>,
     ) -> Result<(), PublishError> {
         let length = length_of(parts);
-        let bytes = stream_bytes(extensions.len() as u64 + length);
+        let bytes = stream_bytes((extensions.len() as u64).saturating_add(length));
         loop {
             // A call may have many messages, and hold the lock for long. If other code has closed its lease, another
             // publisher takes over, and may have taken over the marks as well.
@@ -558,7 +563,7 @@ impl<'a> Bringing<'a> {
                 Some(passage) => {
                     let arrival = self.admit(passage.key)?;
                     let has_arrived = arrival.mark > passage.highest_mark;
-                    let is_last = || arrival.mark == passage.highest_mark + 1;
+                    let is_last = || arrival.mark == passage.highest_mark.saturating_add(1);
                     if has_arrived && !(mutant("last_arrival_again") && is_last()) {
                         self.inlet.duplicates.fetch_add(1, Ordering::Relaxed);
                         return Ok(());
@@ -597,7 +602,7 @@ impl<'a> Bringing<'a> {
             let mut offset = 0;
             for part in parts {
                 payload.write(offset, part);
-                offset += part.len();
+                offset = part.len().saturating_add(offset);
                 hook::point(CrashPoint::MidCopy);
             }
             Ok::<(), PublishError>(())

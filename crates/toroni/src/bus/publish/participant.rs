@@ -2,6 +2,8 @@
 //!
 //! All publishers of one opened bus share it. What they do with it is in `publishing.rs`.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::claim::PublisherClaim;
 use super::reader_slots::ReaderSlots;
 use super::reentrancy;

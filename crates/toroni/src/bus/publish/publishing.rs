@@ -11,6 +11,8 @@
 //!
 //! Steps 2 to 6 are [`Publishing::publish`] for one commit, [`Publishing::burst`] for many under one lock.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::backpressure::Backpressure;
 use super::commit::Commit;
 use super::participant::{CallEnd, Held, Participant};
@@ -166,7 +168,7 @@ impl Publishing {
             if extensions.is_empty() {
                 let count = held.appender.write_in_block(tag, &payloads[published..]);
                 if count > 0 {
-                    published += count;
+                    published = count.saturating_add(published);
                     continue;
                 }
             }
@@ -183,7 +185,7 @@ impl Publishing {
             }
             held.appender.write(record);
             hook::point(CrashPoint::MidBurst);
-            published += 1;
+            published = published.saturating_add(1);
         }
         participant.count_since(&held, counted);
         Ok(())

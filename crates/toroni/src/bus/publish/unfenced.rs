@@ -1,5 +1,7 @@
 //! Tests of exclusive publishers that leave out their fence while nobody sleeps (`notify/adaptive_fence.rs`).
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::{Exclusive, ExclusiveTopic};
 use crate::bus::subscribe::{Subscriber, WaitStrategy};
 use crate::bus::{Bus, BusConfig};

@@ -15,6 +15,8 @@
 //!
 //! A publisher that waits for free space is woken by a subscriber: `subscribe/progress.rs`.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::participant::Participant;
 use super::reader_slots::views;
 use crate::bus::views::eventcount_of;

@@ -1,5 +1,7 @@
 //! Making a subscriber: its options, and how it joins the stream.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::WaitStrategy;
 use super::claim::{ReaderClaim, Subscribing};
 use super::decision::{Decision, never_still};

@@ -1,5 +1,7 @@
 //! The slot of a subscriber, its lease, and the files that all subscribers of one opened bus share.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::descriptor::Descriptor;
 use crate::bus::views::eventcount_of;
 use crate::error::{FileError, SubscriberError};

@@ -1,6 +1,8 @@
 //! Waiting until a writer has decided whether it overwrites what a subscriber wants to protect; see
 //! `ring/gate.rs`.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use crate::error::Corrupt;
 use crate::ring::memory::Ring;
 use crate::sync::Ordering;

@@ -16,6 +16,8 @@
 //! 4. The policy may let publishers overwrite what is held. Publishers ignore a slot that was lapped, so the
 //!    hold ends as soon as the subscriber notices, and the slot follows the reading again.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::claim::ReaderClaim;
 use super::decision::{Decision, never_still};
 use super::progress::Progress;

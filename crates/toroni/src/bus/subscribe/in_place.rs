@@ -1,5 +1,7 @@
 //! Messages that are read where they lie in the ring, one by one or in runs.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::message::{Received, tag_locates_payload, timestamp_of, topic_of};
 use crate::error::{Corrupt, ReceiveError};
 use crate::hook::mutant;
@@ -130,7 +132,7 @@ impl<'a> InPlace<'a> {
             self.run.pass(&seen);
             if is_mine {
                 self.want_more(&seen);
-                self.count += 1;
+                self.count = self.count.wrapping_add(1);
                 return Some(message);
             }
         }
@@ -149,7 +151,7 @@ impl<'a> Iterator for InPlace<'a> {
     #[inline]
     fn next(&mut self) -> Option<Borrowed<'a>> {
         if let Some(seen) = self.run.next_wanted() {
-            self.count += 1;
+            self.count = self.count.wrapping_add(1);
             return Borrowed::plain(self.run.ring(), self.topic_cache, seen);
         }
         self.next_slowly()
@@ -160,7 +162,7 @@ impl Drop for InPlace<'_> {
     #[inline]
     fn drop(&mut self) {
         *self.cursor = self.run.cursor();
-        *self.received += self.count;
+        *self.received = self.received.wrapping_add(self.count);
     }
 }
 
@@ -206,7 +208,8 @@ impl<'a> Borrowed<'a> {
         let tag = Tag::from_raw(seen.tag);
         let extensions = tag.extensions_bytes()?;
         let length = (seen.length as usize).checked_sub(extensions)?;
-        let words = ring.contiguous_words(seen.body() + extensions as u64, length.div_ceil(8))?;
+        let words =
+            ring.contiguous_words(seen.body().wrapping_add(extensions as u64), length.div_ceil(8))?;
         let payload = RacyBytes::new(words, length)?;
         Some(Self { ring, topic_cache, seen, front: None, payload })
     }
@@ -235,7 +238,7 @@ impl<'a> Borrowed<'a> {
         let (_, offset) =
             decode(Tag::from_raw(seen.tag), front).map_err(|error| at(error.into()))?;
         let payload = if *in_place {
-            let words = ring.words_from(seen.body() + offset as u64);
+            let words = ring.words_from(seen.body().wrapping_add(offset as u64));
             length.checked_sub(offset).and_then(|length| RacyBytes::new(words, length))
         } else {
             front.get(offset..).map(RacyBytes::private)
@@ -257,12 +260,15 @@ impl<'a> Borrowed<'a> {
             return decode(tag, front).unwrap_or_default().0;
         }
         let word = |offset: usize| {
-            self.ring.word(self.seen.body() + offset as u64).load(Ordering::Relaxed).to_ne_bytes()
+            self.ring
+                .word(self.seen.body().wrapping_add(offset as u64))
+                .load(Ordering::Relaxed)
+                .to_ne_bytes()
         };
         let origin = || {
             let mut bytes = [0; ORIGIN_BYTES];
             bytes[..8].copy_from_slice(&word(tag.origin_offset()));
-            bytes[8..].copy_from_slice(&word(tag.origin_offset() + 8));
+            bytes[8..].copy_from_slice(&word(tag.origin_offset().wrapping_add(8)));
             Origin::from_bytes(bytes)
         };
         Extensions {
@@ -347,7 +353,7 @@ impl<'a> Borrowed<'a> {
         if self.payload.is_private() || self.ring.is_intact(self.seen.position) {
             return Ok(());
         }
-        let lost_bytes = self.seen.next_position() - self.seen.position;
+        let lost_bytes = self.seen.next_position().wrapping_sub(self.seen.position);
         Err(ReceiveError::Lapped { lost_messages: 1, lost_bytes })
     }
 }

@@ -1,5 +1,7 @@
 //! Ending a blocked call from another thread or a signal handler.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::claim::Subscribing;
 use crate::notify::futex;
 use crate::sync::{AtomicU32, Ordering};

@@ -6,6 +6,8 @@
 //!    other subscriber is still before it, the subscriber raises `space` and wakes one publisher
 //!    (`ring/waits.rs`). That one wakes the next when it has written.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::claim::ReaderClaim;
 use super::hold::Hold;
 use crate::bus::local::LocalReader;
@@ -38,10 +40,23 @@ pub struct SubscriberStats {
 }
 
 impl SubscriberStats {
+    /// Counts messages that were passed on.
+    #[inline(always)]
+    pub(super) const fn add_received(&mut self, messages: u64) {
+        // Each was passed on by a call, so they are far fewer than 2^64.
+        self.received = self.received.wrapping_add(messages);
+    }
+
     /// Counts a loss on the way to this bus. Its number comes from elsewhere, and may be any.
     pub(super) fn add_loss(&mut self, lost: &Lost) {
-        self.losses += 1;
+        self.losses = self.losses.saturating_add(1);
         self.lost_on_the_way = self.lost_on_the_way.saturating_add(lost.messages);
+    }
+
+    /// Counts a lapse. Its number of messages comes from the sequences in the ring, and may be any.
+    fn add_lapse(&mut self, lost_messages: u64) {
+        self.lapses = self.lapses.saturating_add(1);
+        self.lost_messages = self.lost_messages.saturating_add(lost_messages);
     }
 }
 
@@ -97,8 +112,7 @@ impl Progress {
 
     /// Counts a loss, and publishes the position from which the subscriber continues.
     pub(super) fn lapsed(&mut self, claim: &ReaderClaim, cursor: Cursor, lost_messages: u64) {
-        self.counts.lapses += 1;
-        self.counts.lost_messages += lost_messages;
+        self.counts.add_lapse(lost_messages);
         self.publish(claim, cursor);
     }
 

@@ -1,5 +1,7 @@
 //! Where a subscriber stands in the stream, and how it gets the next message that is for it.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::message::{Received, tag_locates_payload};
 use crate::bus::views::{ring_of, table_of};
 use crate::error::Corrupt;
@@ -50,8 +52,8 @@ impl Reading {
     pub(super) fn new(cursor: Cursor, interest: Interest, settings: &Settings) -> Self {
         // Without a margin, the reader would be lapped again at once: by a writer that never waits, and also by one
         // that has not yet seen that it has to wait for this reader again.
-        let parts = if settings.policy == Policy::Overwrite { 4 } else { 8 };
-        let margin = settings.capacity / parts;
+        let overwrites = settings.policy == Policy::Overwrite;
+        let margin = if overwrites { settings.capacity / 4 } else { settings.capacity / 8 };
         Self { cursor, interest, received: Received::default(), margin }
     }
 

@@ -19,6 +19,8 @@
 //! A record may also be a loss on the way to this bus. The interest has no answer for it, so step 1 or 3 decodes
 //! it (`Reading::decide`). If it concerns the subscriber, the call returns [`ReceiveError::Lost`].
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::backoff::{Step, WaitStrategy};
 use super::message::Message;
 #[cfg(doc)]
@@ -42,7 +44,7 @@ impl Subscriber {
     #[inline(always)]
     pub(super) fn next_wanted(&mut self) -> bool {
         let wanted = self.stamp.check().is_ok() && self.reading.received.read_ahead.next_wanted();
-        self.progress.counts.received += u64::from(wanted);
+        self.progress.counts.add_received(u64::from(wanted));
         wanted
     }
 
@@ -54,7 +56,7 @@ impl Subscriber {
         loop {
             match self.reading.next_of_read_ahead(&self.claim.subscribing.ring) {
                 Ok(true) => {
-                    self.progress.counts.received += 1;
+                    self.progress.counts.add_received(1);
                     return Ok(true);
                 }
                 Ok(false) => {}
@@ -112,7 +114,7 @@ impl Subscriber {
             return Err(self.halted(interrupted.into()));
         }
         self.reading.cursor.advance(&seen);
-        self.progress.counts.received += 1;
+        self.progress.counts.add_received(1);
         // A copy no longer needs the ring. If the message is read in place, the next call publishes the position.
         if matches!(body, Body::Whole) {
             self.publish_position_if_due();

@@ -1,5 +1,7 @@
 //! The public handle of a subscriber. What its calls do is in `receive.rs`.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::backoff::WaitStrategy;
 use super::claim::ReaderClaim;
 use super::in_place::{Borrowed, InPlace};

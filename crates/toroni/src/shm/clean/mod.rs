@@ -4,6 +4,8 @@
 //! with more than one hard link, and directories that contain files of no bus, are left alone. Every removal is
 //! relative to a directory that was opened and checked before.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::create::entries;
 use super::directory::{BusDirectory, BusFile, SOCKETS, check_name, failed, random_name};
 use super::fork::ParentOnlyFd;

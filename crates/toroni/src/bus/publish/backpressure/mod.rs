@@ -19,6 +19,8 @@
 //! again. That costs only time of this call, up to its limits, and delays no other publisher. A publisher
 //! cannot write the slots, so each participant remembers which subscribers are dead.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 #[cfg(all(test, not(loom)))]
 mod attacks;
 mod space_backoff;
@@ -181,7 +183,8 @@ impl Backpressure {
         if !census.is_any_held && !numbers.iter().all(|number| census.is_free(*number)) {
             // The time was over before all were asked about. It asks about one more, another one each
             // time, so that the next round has fewer to ask about, however slow the answers are.
-            let one = numbers[to_index(clock::monotonic_ns()) % numbers.len()];
+            let one =
+                numbers[to_index(clock::monotonic_ns()).checked_rem(numbers.len()).unwrap_or(0)];
             let Ok(more) = ask(&[one]) else { return true };
             census.free.extend(more.free);
             census.is_any_held = more.is_any_held;
@@ -251,7 +254,7 @@ impl Backpressure {
         if !self.dump_tests.take(now_ns) {
             return Vec::new();
         }
-        let first = to_index(now_ns) % suspects.len();
+        let first = to_index(now_ns).checked_rem(suspects.len()).unwrap_or(0);
         let mut found = Vec::new();
         for suspect in suspects[first..].iter().chain(&suspects[..first]) {
             let Ok(slot) = participant.readers.read(suspect.number) else { break };
@@ -302,7 +305,11 @@ fn check_lap(participant: &Participant, held: &Held<'_>, wanted: u64) -> Result<
     check_whole(files, held.appender.tail())?;
     let capacity = participant.ring.shape().capacity();
     let reserved = participant.ring.control().reserved.0.load(Ordering::Relaxed);
-    if reserved / capacity == wanted / capacity { Ok(()) } else { check_bus(participant, held) }
+    if reserved.checked_div(capacity) == wanted.checked_div(capacity) {
+        Ok(())
+    } else {
+        check_bus(participant, held)
+    }
 }
 
 /// Checks what takes system calls: once a lap, and once a wait.

@@ -1,5 +1,7 @@
 //! How a publisher that waits for free space polls, before it sleeps.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use crate::bus::clock;
 use crate::bus::polling::adapted;
 use crate::notify::futex;
@@ -50,7 +52,7 @@ impl SpaceBackoff {
             self.spins.store(adapted(spins, MOST_SPINS, was_of_use), Ordering::Relaxed);
         };
         let mut began_ns = None;
-        for check in 0..spins + YIELDS {
+        for check in 0..spins.saturating_add(YIELDS) {
             if space.load(Ordering::Relaxed) != token {
                 learn(check < spins);
                 return true;
