@@ -50,6 +50,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use crate::membership::{Claim, ClaimError, Membership};
 use crate::node::link::{LONGEST_SLEEP_NS, Link, LinkError, ROUNDS, STALL_NS, To};
 use crate::now::now;
@@ -354,7 +356,7 @@ impl Direct {
         let mut packed = 0;
         for payload in payloads {
             match sending.pack(now, name, payload.as_ref()) {
-                Ok(()) => packed += 1,
+                Ok(()) => packed = usize::saturating_add(packed, 1),
                 Err(_) if packed > 0 => break,
                 Err(error) => return Err(error),
             }
@@ -613,7 +615,7 @@ impl Queue {
 
     /// Returns how much memory it holds, in bytes. What was taken counts until all is.
     fn weight(&self) -> usize {
-        self.bytes.len() + self.items.len() * size_of::<Item>()
+        self.items.len().saturating_mul(size_of::<Item>()).saturating_add(self.bytes.len())
     }
 
     fn has_space(&self) -> bool {
@@ -630,7 +632,7 @@ impl Queue {
             && loss.bound == Bound::Exact
             && loss.message.plus(loss.count) == message
         {
-            (loss.count, loss.until) = (loss.count + 1, Some(until));
+            (loss.count, loss.until) = (loss.count.saturating_add(1), Some(until));
             return;
         }
         let after = number.get().checked_sub(1).and_then(Number::new);
@@ -652,7 +654,7 @@ impl Queue {
 
     fn pop(&mut self) -> Option<Received<'_>> {
         let item = self.items.get(self.next)?;
-        self.next += 1;
+        self.next = self.next.saturating_add(1);
         Some(match item {
             Item::Message { flow, number, topic, to_descendants, published, payload } => {
                 Received::Message {
@@ -706,7 +708,7 @@ impl Inbox for Queue {
         let Some(names) = self.names.get_mut(&(flow.source, flow.stream)) else { return };
         let at = number.get() as usize;
         if names.topics.len() <= at {
-            names.topics.resize(at + 1, None);
+            names.topics.resize(at.saturating_add(1), None);
         }
         names.topics[at] = Some(name.as_str().into());
     }

@@ -10,6 +10,8 @@
 //! receives is acknowledged, while it is in one of the calls. A program that waits for other things, too, calls
 //! [`Endpoint::receive`] without a timeout whenever the descriptor is readable.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use crate::direct::{Direct, DirectError, Receive, Received, Send, SendError, Settings};
 use crate::node;
 use crate::node::config::{self, Severity};
@@ -216,15 +218,15 @@ impl Endpoint {
     /// # Errors
     /// If a socket cannot be used.
     pub fn end(&mut self, linger: Duration) -> Result<bool, DirectError> {
-        let deadline = Instant::now() + linger;
+        let deadline = Instant::now().checked_add(linger);
         self.direct.end();
         loop {
             self.turn()?;
-            let left = deadline.saturating_duration_since(Instant::now());
-            if self.direct.is_closed() || left.is_zero() {
+            let left = deadline.map(|it| it.saturating_duration_since(Instant::now()));
+            if self.direct.is_closed() || left.is_some_and(|left| left.is_zero()) {
                 return Ok(self.direct.is_closed());
             }
-            self.direct.sleep(Some(left))?;
+            self.direct.sleep(left)?;
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Losses: what an inlet has reported as lost, by stream and reason. What is new waits here for those who log it.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use std::collections::BTreeMap;
 use toroni::{LostBound, LostReason};
 use toroni_proto::id::{Source, Stream};
@@ -53,12 +55,12 @@ impl Losses {
         };
         if self.streams.len() < MAX_STREAMS || self.streams.contains_key(&(source, stream)) {
             let count = &mut self.streams.entry((source, stream)).or_default()[at];
-            count.reports += 1;
+            count.reports = count.reports.saturating_add(1);
             count.messages = count.messages.saturating_add(lost.messages);
         }
         let key = (source, stream, at);
         if let Some(pending) = self.pending.get_mut(&key) {
-            pending.reports += 1;
+            pending.reports = pending.reports.saturating_add(1);
             pending.messages = pending.messages.saturating_add(lost.messages);
             pending.bound = joined(pending.bound, lost.bound);
         } else if self.pending.len() < MAX_PENDING {

@@ -5,6 +5,8 @@
 //! the ring, where it shows as the lag of a subscriber, and where publishers may overwrite it; the stream then says how
 //! many messages are missing.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use crate::times::Taken;
 use std::time::UNIX_EPOCH;
 use thiserror::Error;
@@ -19,6 +21,8 @@ use toroni_proto::wire::{self, LostReason, TableName, TopicNumber};
 
 /// An outlet packs no more than is sent within this time.
 const AHEAD_NS: u64 = 4 * MILLISECOND;
+/// Bits per second, times nanoseconds, divided by this, are bytes.
+const NS_OF_A_BYTE: u128 = 8 * SECOND as u128;
 /// How many messages an outlet takes before others have their turn.
 const MESSAGES_PER_TURN: usize = 1_024;
 
@@ -124,8 +128,8 @@ impl Outlet {
         let identity = Identity { series, begins, patterns: &table, ..*identity };
         let sender = Sender::new(config, &identity, now)?;
         let ahead_bytes = config.data_rate.map_or(u64::MAX, |rate| {
-            let bytes = u128::from(rate) * u128::from(AHEAD_NS) / u128::from(8 * SECOND);
-            u64::try_from(bytes).unwrap_or(u64::MAX).max(2 * config.datagram_bytes)
+            let bytes = u128::from(rate).saturating_mul(AHEAD_NS.into()) / NS_OF_A_BYTE;
+            u64::try_from(bytes).unwrap_or(u64::MAX).max(config.datagram_bytes.saturating_mul(2))
         });
         Ok(Self {
             subscriber,
@@ -245,14 +249,14 @@ struct Packing<'a> {
 
 impl Packing<'_> {
     fn message(&mut self, message: &Message<'_>, topic: Option<TableName<'_>>, message_max: usize) {
-        let next = number(message.sequence() + 1);
+        let next = number(message.sequence().saturating_add(1));
         if message.payload().len() > message_max {
-            self.counters.too_long += 1;
+            self.counters.too_long = self.counters.too_long.saturating_add(1);
             return self.lost(1, next, LostReason::TooLong);
         }
         let topic = topic.and_then(|name| self.sender.topic(self.now, name).expect(ROOM));
         let Some(topic) = topic else {
-            self.counters.no_topic += 1;
+            self.counters.no_topic = self.counters.no_topic.saturating_add(1);
             return self.lost(1, next, LostReason::Topic);
         };
         let start = start_of(message, topic);
@@ -260,7 +264,7 @@ impl Packing<'_> {
             self.times.record(self.now.wall, published, start.number.get());
         }
         self.sender.message(self.now, start, message.payload()).expect(ROOM);
-        self.counters.messages += 1;
+        self.counters.messages = self.counters.messages.saturating_add(1);
     }
 
     fn lost(&mut self, count: u64, until: Number, reason: LostReason) {

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 use std::collections::VecDeque;
+use std::os::unix::fs::FileExt;
 use toroni::{Bus, BusConfig, LostBound, LostReason, Pattern, Policy, ReceiveError, Start};
 use toroni_net::inlet::{self, Inlet};
 use toroni_net::outlet::{self, Outlet};
@@ -81,7 +82,7 @@ fn given(subscriber: &mut toroni::Subscriber) -> Vec<Given> {
 
 /// Two buses in a directory of their own, and the time.
 struct Rig {
-    _directory: Directory,
+    directory: Directory,
     from: Bus,
     to: Bus,
     ns: u64,
@@ -107,7 +108,7 @@ impl Rig {
         let (from, to) = (from(config()).open("from").unwrap(), to(config()).open("to").unwrap());
         let random = Random::new(seed);
         let links = [VecDeque::new(), VecDeque::new()];
-        Self { _directory: directory, from, to, ns: 1_000 * SECOND, random, loss: 0, links }
+        Self { directory, from, to, ns: 1_000 * SECOND, random, loss: 0, links }
     }
 
     fn now(&self) -> Now {
@@ -247,6 +248,26 @@ fn origin_time_and_reach_of_a_message_arrive() {
     let series = Series::of_bus(&rig.from.id().to_string());
     assert_eq!((origin.source, origin.series, origin.stream), (SENDER.0, series.0, 1));
     assert_eq!(origin.number, sent);
+}
+
+/// The blocks index of the ring says that the stream has come to its last number.
+#[test]
+fn a_sequence_beyond_all_numbers_of_a_stream_is_its_last_number() {
+    const INDEX: u64 = 4096 + 1024;
+    let mut rig = Rig::new(1);
+    let publisher = rig.from.publisher("plant").unwrap();
+    publisher.publish("first").unwrap();
+    let path = rig.directory.path().join("from/ring");
+    let ring = std::fs::File::options().write(true).open(path).unwrap();
+    for block in 0..64 {
+        ring.write_all_at(&(u64::MAX - 1).to_ne_bytes(), INDEX + 16 * block + 8).unwrap();
+    }
+    let too_long = vec![7; (1 << 18) + 1];
+    let mut outlet = rig.outlet(1, Start::Latest, &selection(&["**"]));
+    publisher.publish(&too_long).unwrap();
+    rig.ns += SECOND;
+    outlet.turn(rig.now()).unwrap();
+    assert_eq!(outlet.counters().too_long, 1);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Losses: what subscribers of the bus learn of them.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::Inlet;
 use super::stage::{Item, Staged};
 use toroni::{Lost, LostBound, Origin, Pattern};
@@ -16,7 +18,7 @@ impl Inlet {
         open_from: Option<u64>,
         reason: toroni::LostReason,
     ) -> Option<Staged> {
-        let (messages, bound, until) = (1, LostBound::Exact, origin.number + 1);
+        let (messages, bound, until) = (1, LostBound::Exact, origin.number.saturating_add(1));
         let scope = self.scope_of(Some(stream));
         let lost = Lost { from: origin, until, messages, bound, reason, scope };
         self.loss_of(stream, lost, open_from)
@@ -77,7 +79,7 @@ pub fn lost_of(flow: Flow, loss: &Loss, scope: Vec<Pattern>) -> Lost {
     // Without numbers it stands where the stream is.
     let number = loss.after.map_or_else(
         || loss.until.map_or(0, |until| until.get().saturating_sub(loss.count)),
-        |after| after.get() + 1,
+        |after| after.get().saturating_add(1),
     );
     let until = loss.until.map_or(number, |until| until.get().max(number));
     let (source, series, stream) = (flow.source.0, flow.series.0, flow.stream.0);

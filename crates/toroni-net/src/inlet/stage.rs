@@ -10,6 +10,8 @@
 //! has no room for more, so that messages wait in the receive buffers of their streams. Once its patience is over, the lane
 //! overwrites: the slow subscribers learn how much they have missed.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use std::time::Duration;
 use toroni::{Entry, InletTopic, Lost, Origin, Policy, PublishError};
 use toroni_proto::time::{MILLISECOND, Monotonic, Wall};
@@ -88,7 +90,7 @@ pub(super) enum Item {
 impl Staged {
     fn length(&self) -> usize {
         match &self.item {
-            Item::Message { from, to, .. } => to - from,
+            Item::Message { from, to, .. } => to.saturating_sub(*from),
             Item::Loss(_) => 0,
         }
     }
@@ -187,7 +189,7 @@ impl Lane {
     pub(super) fn replace_first(&mut self, by: Option<Staged>) {
         match (self.staged.get_mut(self.done), by) {
             (Some(first), Some(by)) => *first = by,
-            _ => self.done += 1,
+            _ => self.done = self.done.saturating_add(1),
         }
     }
 
@@ -204,10 +206,11 @@ impl Lane {
         let mut overwrites =
             self.bytes.len() > MOST_BYTES || (self.waits.is_some() && self.is_over(now()));
         let attempt = loop {
-            let before = taken.messages + taken.losses;
+            let before = taken.all();
             let attempt = self.attempt(bus, overwrites, &topic, &mut committed, &mut taken);
             if overwrites {
-                taken.overwriting += taken.messages + taken.losses - before;
+                let more = taken.all().saturating_sub(before);
+                taken.overwriting = taken.overwriting.saturating_add(more);
             }
             if taken.any() && self.patience.per_ns.is_none() {
                 self.interval.1 = 0;
@@ -246,9 +249,9 @@ impl Lane {
                     let result = put_lost(bus, overwrites, lost, first.open_from);
                     if result.is_ok() {
                         committed(first);
-                        taken.losses += 1;
+                        taken.losses = taken.losses.saturating_add(1);
                         taken.lost = taken.lost.saturating_add(lost.messages);
-                        self.done += 1;
+                        self.done = self.done.saturating_add(1);
                     }
                     result
                 }
@@ -273,12 +276,12 @@ impl Lane {
                     self.parts = emptied(parts);
                     let Some((published, result)) = outcome else {
                         // No topic was resolved for it, so it was not accepted.
-                        self.done += 1;
+                        self.done = self.done.saturating_add(1);
                         continue;
                     };
                     rest.iter().take(published).for_each(&mut *committed);
-                    taken.messages += published as u64;
-                    self.done += published;
+                    taken.messages = taken.messages.saturating_add(published as u64);
+                    self.done = self.done.saturating_add(published);
                     result
                 }
             };
@@ -314,7 +317,7 @@ impl Lane {
     fn is_over(&mut self, now: Monotonic) -> bool {
         self.roll(now);
         let Some(waits) = &mut self.waits else { return false };
-        self.interval.1 += now.since(waits.counted);
+        self.interval.1 = self.interval.1.saturating_add(now.since(waits.counted));
         waits.counted = now;
         self.patience.budget_ns.is_some_and(|budget| self.interval.1 >= budget)
     }
@@ -334,6 +337,10 @@ pub(super) struct Taken {
 impl Taken {
     const fn any(&self) -> bool {
         self.messages > 0 || self.losses > 0
+    }
+
+    const fn all(&self) -> u64 {
+        self.messages.saturating_add(self.losses)
     }
 }
 
@@ -387,7 +394,7 @@ fn put(
         Err(error) if matches!(error.source, PublishError::Busy) => {
             let rest = entries.get(error.published..).unwrap_or_default();
             bus.publish_timeout(rest, LOCK_WAIT).map_err(|mut later| {
-                later.published += error.published;
+                later.published = later.published.saturating_add(error.published);
                 later
             })
         }

@@ -1,6 +1,8 @@
 //! Missing: how many datagrams of a stream did not come when they were sent first. Latency begins with loss: what is missing
 //! is repaired, and everything behind it waits.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 /// A longer step is believed only if a second datagram continues it: one that is forged must not count as a loss of many.
 const JUMP: u64 = 65_536;
 /// So far behind the latest one, a datagram that comes late still counts as one that came.
@@ -39,10 +41,10 @@ impl Missing {
             self.begin(sequence);
         }
         let believed = self.jump;
-        self.sent(sequence + 1);
+        self.sent(sequence.saturating_add(1));
         if believed.is_some() && self.jump.is_none() {
             // The one that led there came, too.
-            believed.into_iter().for_each(|until| self.mark(until - 1));
+            believed.into_iter().for_each(|until| self.mark(until.saturating_sub(1)));
         }
         self.mark(sequence);
     }
@@ -51,10 +53,11 @@ impl Missing {
     fn mark(&mut self, sequence: u64) {
         let Some(next) = self.next else { return };
         let (word, bit) = place(sequence);
-        let is_late = sequence < next && next - sequence <= REACH;
+        let is_late =
+            next.checked_sub(sequence).is_some_and(|behind| (1..=REACH).contains(&behind));
         if is_late && self.came[word] & bit == 0 {
             self.came[word] |= bit;
-            self.count -= 1;
+            self.count = self.count.saturating_sub(1);
         }
     }
 
@@ -62,16 +65,17 @@ impl Missing {
     pub(super) fn sent(&mut self, until: u64) {
         let Some(next) = self.next else { return self.begin(until) };
         let Some(step) = until.checked_sub(next).filter(|step| *step > 0) else { return };
-        let continues = |jump: u64| until > jump && until - jump <= JUMP;
+        let continues =
+            |jump: u64| until.checked_sub(jump).is_some_and(|more| (1..=JUMP).contains(&more));
         if step > JUMP && !self.jump.is_some_and(continues) {
             self.jump = Some(until);
             return;
         }
-        for sequence in until - step.min(REACH)..until {
+        for sequence in until.saturating_sub(step.min(REACH))..until {
             let (word, bit) = place(sequence);
             self.came[word] &= !bit;
         }
-        self.count += step;
+        self.count = self.count.saturating_add(step);
         (self.next, self.jump) = (Some(until), None);
     }
 

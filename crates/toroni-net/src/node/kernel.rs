@@ -3,6 +3,8 @@
 //! A gap is noticed within `session_max`, and repaired or given up within `generation`. So counters are remembered for a
 //! while: the difference between now and the time before the gap says where its datagrams went.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::link::Link;
 use crate::host::counters::{Drops, Snapshot};
 use crate::socket::drops::{self, Overflow};
@@ -16,6 +18,8 @@ use toroni_proto::time::{Monotonic, SECOND};
 const EVERY_NS: u64 = SECOND;
 /// How many states of all counters are remembered.
 const REMEMBERED: usize = 8;
+/// The times between those: a gap may begin and end within one each.
+const GAPS: u64 = REMEMBERED as u64 - 2;
 
 /// How many datagrams one socket had no room for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,7 +102,7 @@ impl Kernel {
         self.due = Some(now.after(EVERY_NS));
         self.read(link);
         // So far apart that those remembered reach back beyond a gap, and a turn.
-        let apart = (gap_ns / (REMEMBERED as u64 - 2)).max(EVERY_NS);
+        let apart = (gap_ns / GAPS).max(EVERY_NS);
         let is_due = self.before.back().is_none_or(|(at, ..)| now.since(*at) >= apart);
         // Without /proc, only the sockets are known.
         if is_due {
@@ -120,7 +124,7 @@ impl Kernel {
             }
             // A kernel that does not know the option (before 4.12) drops without saying so here.
             if let Ok(memory) = drops::memory(listening.socket) {
-                known.dropped += known.overflow.advance(memory.drops);
+                known.dropped = known.dropped.saturating_add(known.overflow.advance(memory.drops));
             }
         }
     }

@@ -1,5 +1,7 @@
 //! Report: everything that a node has counted, at one time. Metrics, notices and `toroni top` are made of it.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::Node;
 use super::kernel::SocketDrops;
 use super::tcp::{self, Tcp};
@@ -227,7 +229,8 @@ impl Times {
         let histogram = budget.histogram();
         let count = histogram.count();
         let ranks = [500_000, 990_000, 999_000].map(|share: u128| {
-            u64::try_from((u128::from(count) * share).div_ceil(1_000_000)).unwrap_or(u64::MAX)
+            u64::try_from(u128::from(count).saturating_mul(share).div_ceil(1_000_000))
+                .unwrap_or(u64::MAX)
         });
         let mut found = [0; 3];
         let mut within = [0; BOUNDS_NS.len()];
@@ -290,8 +293,9 @@ impl Report {
             *sum = sum.saturating_add(*count);
         }
         let (no_buffer, no_source) = arrivals.dropped();
-        self.no_room = (self.no_room.0 + no_buffer, self.no_room.1 + no_source);
-        self.free_buffers += arrivals.buffers().0;
+        self.no_room =
+            (self.no_room.0.saturating_add(no_buffer), self.no_room.1.saturating_add(no_source));
+        self.free_buffers = self.free_buffers.saturating_add(arrivals.buffers().0);
         let names = arrivals.names();
         let mut names: BTreeMap<_, _> =
             names.map(|(source, stream, it)| ((source, stream), it.as_str().to_owned())).collect();
@@ -334,11 +338,12 @@ impl Report {
             let sum = self.inlet.get_or_insert_default();
             *sum = sum.plus(&inlet.counters());
             let (bytes, since) = inlet.staged();
-            self.staged = (self.staged.0 + bytes, self.staged.1.max(age_ns(now, since)));
+            self.staged =
+                (self.staged.0.saturating_add(bytes), self.staged.1.max(age_ns(now, since)));
             for (source, stream, reason, count) in inlet.losses().counts() {
                 let key = (source, stream, reason.as_str());
                 let (_, sum) = losses.entry(key).or_insert((reason, Count::default()));
-                sum.reports += count.reports;
+                sum.reports = sum.reports.saturating_add(count.reports);
                 sum.messages = sum.messages.saturating_add(count.messages);
             }
         }

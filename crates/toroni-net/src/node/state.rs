@@ -16,6 +16,8 @@
 //! A node that restarts begins with the oldest checkpoint that is no older than the generation interval before the newest
 //! one. So what its window could still have repaired when it died is sent again, and receivers drop what they have.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
@@ -249,16 +251,16 @@ impl Journal {
     /// # Errors
     /// If the file cannot be written. The stream goes on; a restart begins at an earlier checkpoint.
     pub fn note(&mut self, now: Monotonic, sequence: u64) -> io::Result<()> {
-        self.serial += 1;
+        self.serial = self.serial.saturating_add(1);
         self.written = Some(now);
         let bytes = seal([sequence, now.ns(), self.serial]);
-        self.file.write_all_at(&bytes, place_of(self.serial) * PLACE_BYTES)
+        self.file.write_all_at(&bytes, place_of(self.serial).saturating_mul(PLACE_BYTES))
     }
 }
 
 /// Returns the place of a checkpoint.
 const fn place_of(serial: u64) -> u64 {
-    1 + serial % CHECKPOINTS
+    (serial % CHECKPOINTS).saturating_add(1)
 }
 
 /// Reads a file of one line. Refuses a longer one, and does not read all of it.
@@ -274,17 +276,13 @@ fn read_line(path: &Path) -> io::Result<String> {
 /// Reads a place. Returns `None` if nothing valid stands there.
 fn read_place(file: &File, place: u64) -> io::Result<Option<[u64; 3]>> {
     let mut bytes = [0; 32];
-    match file.read_exact_at(&mut bytes, place * PLACE_BYTES) {
+    match file.read_exact_at(&mut bytes, place.saturating_mul(PLACE_BYTES)) {
         Ok(()) => {}
         Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(None),
         Err(error) => return Err(error),
     }
-    let word = |at: usize| {
-        let mut word = [0; 8];
-        word.copy_from_slice(&bytes[at * 8..at * 8 + 8]);
-        u64::from_le_bytes(word)
-    };
-    let words = [word(0), word(1), word(2)];
+    let (words, _) = bytes.as_chunks::<8>();
+    let words = [0, 1, 2].map(|at: usize| u64::from_le_bytes(words[at]));
     Ok((seal(words) == bytes || mutant("torn_checkpoint_believed")).then_some(words))
 }
 

@@ -22,6 +22,8 @@
 //!
 //! `length` does not count the first 8 bytes. Chunks follow one another without padding.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::cursor::{NoRoom, Reader, Writer};
 use super::name::TableName;
 use super::reject::Reject;
@@ -144,7 +146,7 @@ impl Start {
         let number = if with_number { 8 } else { 0 };
         let published = if self.published.is_some() { 8 } else { 0 };
         let origin = if self.origin.is_some() { Origin::BYTES } else { 0 };
-        number + published + origin
+        usize::saturating_add(number, published).saturating_add(origin)
     }
 }
 
@@ -264,7 +266,7 @@ impl<'a> Chunk<'a> {
                 let topic = TopicNumber::new(topic).ok_or(Reject::Name)?;
                 let offset = body.u32()?;
                 let payload = body.rest();
-                let end = offset as usize + payload.len();
+                let end = (offset as usize).saturating_add(payload.len());
                 if offset == 0 || payload.is_empty() {
                     return Err(Reject::Fragment);
                 }
@@ -285,14 +287,14 @@ impl<'a> Chunk<'a> {
         match self {
             Self::Message { start, payload } => write_message(start, implied, payload, writer),
             Self::First { start, total, payload } => {
-                let length = FRAGMENT_BYTES + payload.len();
+                let length = payload.len().saturating_add(FRAGMENT_BYTES);
                 write_start(FRAGMENT, FIRST, start, implied, length, writer)?;
                 writer.u32(*total)?;
                 writer.bytes(payload)
             }
             Self::Rest { topic, offset, last, payload } => {
                 let flags = if *last { LAST } else { 0 };
-                let length = FRAGMENT_BYTES + payload.len();
+                let length = payload.len().saturating_add(FRAGMENT_BYTES);
                 write_header(FRAGMENT, flags, topic.0, length, writer)?;
                 writer.u32(*offset)?;
                 writer.bytes(payload)
@@ -405,7 +407,7 @@ fn write_start(
         | set(NUMBER, states_number)
         | set(TIMESTAMP, start.published.is_some())
         | set(ORIGIN, start.origin.is_some());
-    let length = length + start.extension_bytes(states_number);
+    let length = length.saturating_add(start.extension_bytes(states_number));
     write_header(kind, flags, start.topic.0, length, writer)?;
     if states_number {
         writer.u64(start.number.get())?;

@@ -15,6 +15,8 @@
 //!
 //! All numbers are little-endian. `length` counts the whole datagram, the MAC included.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::cursor::{NoRoom, Reader, Writer};
 use super::mac::{Keys, MAC_BYTES};
 use super::reject::Reject;
@@ -257,7 +259,7 @@ fn authenticated<'a>(
         (Some(_), false) => Err(Reject::MacMissing),
         (Some(keys), true) => {
             let (body, code) = body.split_last_chunk::<MAC_BYTES>().ok_or(Reject::MacWrong)?;
-            let signed = bytes.get(..bytes.len() - MAC_BYTES).ok_or(Reject::MacWrong)?;
+            let signed = bytes.split_last_chunk::<MAC_BYTES>().ok_or(Reject::MacWrong)?.0;
             if keys.verify(signed, *code) { Ok(body) } else { Err(Reject::MacWrong) }
         }
     }

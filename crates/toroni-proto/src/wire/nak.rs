@@ -11,6 +11,8 @@
 //! The header names the stream and session that are asked. Its `sequence` is the first that the
 //! receiver still expects.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::Receiver;
 use super::cursor::{NoRoom, Reader};
 use super::header::{Header, Kind};

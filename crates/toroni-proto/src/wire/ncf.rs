@@ -10,6 +10,8 @@
 //!
 //! The header's `sequence` is the next that will be sent, so all ranges are before it.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::cursor::{NoRoom, Reader};
 use super::header::{Header, Kind};
 use super::mac::Keys;

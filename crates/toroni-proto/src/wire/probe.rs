@@ -15,6 +15,8 @@
 //! `heard`, `of` those from the first that was heard to this one: so the host that asks knows the loss on the way there,
 //! however few of its questions are answered.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::cursor::{NoRoom, Reader};
 use super::header::{Header, Kind};
 use super::mac::Keys;

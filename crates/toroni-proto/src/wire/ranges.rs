@@ -11,6 +11,8 @@
 //! Ranges are sorted, and between two of them lies at least one sequence: otherwise they would be one
 //! range.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::cursor::{NoRoom, Reader, Writer};
 use super::reject::Reject;
 use crate::id::Sequence;
@@ -32,7 +34,7 @@ impl Range {
     #[must_use]
     pub const fn new(first: Sequence, count: u32) -> Option<Self> {
         // Both are below 2⁶³.
-        if count == 0 || first.get() + count as u64 > Sequence::MAX.get() {
+        if count == 0 || first.get().saturating_add(count as u64) > Sequence::MAX.get() {
             return None;
         }
         Some(Self { first, count })

@@ -26,6 +26,8 @@
 //! An IPv4 address is sent as the IPv6 address ::ffff:a.b.c.d. The bytes of an address have the order
 //! of the network, and the port is little-endian like every other number.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::cursor::{NoRoom, Reader};
 use super::data::behind;
 use super::header::{Header, Kind};

@@ -19,6 +19,8 @@
 //! The header's `sequence` is the first that the receiver still expects. The sender computes the round
 //! trip: now − `echo_ns` − `held_us`.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::Receiver;
 use super::cursor::{NoRoom, Reader};
 use super::header::{Header, Kind};

@@ -23,6 +23,8 @@
 //! nonces of one of them. Its context is the server's instance and the set of patterns, which WELCOME
 //! states; the message number protects its place.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 mod control;
 mod data;
 mod hello;
@@ -292,7 +294,8 @@ pub fn parse<'a>(
         (Some(_), false) => return Err(Reject::MacMissing),
         (Some(keys), true) => {
             let (body, code) = reader.rest().split_last_chunk().ok_or(Reject::MacWrong)?;
-            let covered = bytes.get(..bytes.len() - MAC_BYTES).unwrap_or_default();
+            let covered =
+                bytes.split_last_chunk::<MAC_BYTES>().map_or(&[][..], |(covered, _)| covered);
             if !keys.verify_within(&context(kind, flags).0, covered, *code) {
                 return Err(Reject::MacWrong);
             }

@@ -19,6 +19,8 @@
 //! The table of a session only grows. Its first names are the patterns of the stream, as many as
 //! SESSION states; all later ones are topics.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::cursor::{NoRoom, Reader, Writer};
 use super::header::{Header, Kind};
 use super::mac::Keys;
@@ -82,7 +84,7 @@ impl<'a> Topics<'a> {
                 if count == u16::MAX || write_name(name, writer).is_err() {
                     break;
                 }
-                count += 1;
+                count = u16::saturating_add(count, 1);
             }
             if count == 0 {
                 return Err(NoRoom);

@@ -1,5 +1,7 @@
 //! Feed: from the bus to the server, as an outlet does it for a group.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::TcpError;
 use super::sets::Sets;
 use super::streams::Streams;
@@ -200,7 +202,7 @@ fn pass(
         &routes[message.topic()]
     };
     let Some(Route { stream, topic, sets }) = route else { return None };
-    let (stream, until) = (*stream, number(message.sequence() + 1));
+    let (stream, until) = (*stream, number(message.sequence().saturating_add(1)));
     for set in sets {
         let given = match topic {
             Some(topic) => {
@@ -264,7 +266,7 @@ impl Waiting {
                     if sets.has(self.set, name, start.to_descendants) {
                         server.message(now, self.stream, self.set, *start, payload)?;
                     }
-                    self.set += 1;
+                    self.set = self.set.saturating_add(1);
                 }
                 server.taken(self.stream, start.number.plus(1));
             }
@@ -274,7 +276,7 @@ impl Waiting {
                         let reason = LostReason::Topic;
                         server.lost(now, self.stream, self.set, 1, *until, reason)?;
                     }
-                    self.set += 1;
+                    self.set = self.set.saturating_add(1);
                 }
                 server.taken(self.stream, *until);
             }
@@ -285,10 +287,10 @@ impl Waiting {
                             let reason = LostReason::Overtaken;
                             server.lost(now, self.stream, self.set, *count, *until, reason)?;
                         }
-                        self.set += 1;
+                        self.set = self.set.saturating_add(1);
                     }
                     server.taken(self.stream, *until);
-                    (self.stream, self.set) = (self.stream + 1, 0);
+                    (self.stream, self.set) = (self.stream.saturating_add(1), 0);
                 }
             }
         }

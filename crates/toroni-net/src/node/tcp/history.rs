@@ -3,6 +3,8 @@
 //! A client that reconnects says where it continues. The server asks for the messages from there on, piece by piece, as
 //! the client takes them. A subscriber stands at each of these places, as long as there are few.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::sets::Sets;
 use super::streams::Streams;
 use crate::outlet::{number, start_of};
@@ -91,7 +93,7 @@ impl History {
         server: &mut Server,
         sets: &Sets,
     ) -> Result<Number, ReceiveError> {
-        self.pieces += 1;
+        self.pieces = self.pieces.saturating_add(1);
         let reader = match self.reader(wanted, streams) {
             Ok(Some(reader)) => reader,
             // Nothing was published since.
@@ -135,7 +137,7 @@ impl History {
                     let reader =
                         Reader { client, stream, next: from, subscriber, kept: None, used };
                     self.readers.push(reader);
-                    return Ok(Some(self.readers.len() - 1));
+                    return Ok(self.readers.len().checked_sub(1));
                 }
                 Err(SubscriberError::SequenceAhead { .. }) => return Ok(None),
                 Err(SubscriberError::SequenceLost { oldest, .. }) => return Err(oldest),

@@ -1,5 +1,7 @@
 //! Listener: serves the streams of this node to those that connect.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::feed::Feed;
 use super::history::History;
 use super::sets::Sets;

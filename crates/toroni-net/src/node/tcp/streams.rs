@@ -1,5 +1,7 @@
 //! The streams that are served, and which of them a message belongs to.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::super::Send;
 use crate::membership::Membership;
 use crate::outlet;
@@ -28,7 +30,7 @@ pub(super) struct Streams(Vec<Offered>);
 impl Streams {
     /// The streams of these senders, and one for what the patterns match beyond them.
     pub(super) fn new(senders: &[Send], patterns: &[Pattern]) -> Self {
-        let mut all: Vec<Offered> = Vec::with_capacity(senders.len() + 1);
+        let mut all: Vec<Offered> = Vec::with_capacity(senders.len().saturating_add(1));
         for sender in senders {
             let outlet::Selection { patterns, prefix, .. } = &sender.selection;
             let names = patterns.iter().filter_map(|pattern| {

@@ -100,13 +100,13 @@ impl<'a> Names<'a> {
             writer.u32(0)?;
             for (number, name) in names {
                 // A number and the length of the name come before the name.
-                let needed = 5 + name.as_str().len();
+                let needed = name.as_str().len().saturating_add(5);
                 if count == u16::MAX || writer.room() < needed {
                     break;
                 }
                 writer.u32(number.get())?;
                 write_name(name, writer)?;
-                count += 1;
+                count = u16::saturating_add(count, 1);
             }
             if count == 0 {
                 return Err(NoRoom);

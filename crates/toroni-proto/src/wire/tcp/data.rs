@@ -50,7 +50,7 @@ impl<'a> FrameData<'a> {
     /// Views a frame that this crate made.
     pub(crate) fn reopen(frame: &'a [u8], signed: bool) -> Option<Self> {
         let (header, body) = frame.split_first_chunk::<HEADER_BYTES>()?;
-        let body = body.get(..body.len() - if signed { MAC_BYTES } else { 0 })?;
+        let body = body.get(..body.len().checked_sub(if signed { MAC_BYTES } else { 0 })?)?;
         let (_, message) = header.split_last_chunk::<8>()?;
         let message = MessageNumber::new(u64::from_le_bytes(*message))?;
         Self::fields(body, message, Flags(header[super::FLAGS_AT]).has(Flags::FEED)).ok()

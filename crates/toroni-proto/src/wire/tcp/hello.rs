@@ -157,7 +157,7 @@ impl<'a> Hello<'a> {
                 *pattern_count = pattern_count.checked_add(1).ok_or(NoRoom)?;
             }
             writer.overwrite(counts_at, &pattern_count.to_le_bytes())?;
-            writer.overwrite(counts_at + 2, &resume_count.to_le_bytes())?;
+            writer.overwrite(counts_at.saturating_add(2), &resume_count.to_le_bytes())?;
             writer.bytes(name.as_str().as_bytes())
         })
     }

@@ -20,11 +20,11 @@ impl Incoming {
     /// Returns memory into which the next bytes are received. It is never empty after [`Self::next_frame`]
     /// has returned `None`.
     pub fn room(&mut self) -> &mut [u8] {
-        let left = self.bytes.len() - self.to;
+        let left = self.bytes.len().saturating_sub(self.to);
         // Moving the beginning of a frame costs less than receiving into little room.
         if self.from > 0 && left < self.bytes.len() / 4 {
             self.bytes.copy_within(self.from..self.to, 0);
-            self.to -= self.from;
+            self.to = self.to.saturating_sub(self.from);
             self.from = 0;
         }
         self.bytes.get_mut(self.to..).unwrap_or_default()
@@ -59,7 +59,7 @@ impl Incoming {
         if there.len() < length {
             return Ok(None);
         }
-        let frame = self.from..self.from + length;
+        let frame = self.from..self.from.saturating_add(length);
         self.from = frame.end;
         if self.from == self.to {
             self.clear();
