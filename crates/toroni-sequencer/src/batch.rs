@@ -22,6 +22,8 @@
 //! A batch has one encoding only: [`Batch::check`] accepts nothing that [`Builder`] would not have written. The digest
 //! of [`machine`](crate::machine) is over these bytes.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 #[cfg(test)]
 mod tests;
 
@@ -153,12 +155,14 @@ impl<'a> Command<'a> {
     #[must_use]
     pub fn encoded_bytes(&self) -> usize {
         let body = match self {
-            Self::Publish(publish) => 16 + publish.topic.len() + publish.payload.len(),
+            Self::Publish(publish) => {
+                publish.topic.len().saturating_add(publish.payload.len()).saturating_add(16)
+            }
             Self::Open(_) => 28,
             Self::Lost(_) => 24,
             Self::Begin { .. } => 4,
         };
-        COMMAND_HEADER_BYTES + body
+        body.saturating_add(COMMAND_HEADER_BYTES)
     }
 
     /// Appends the encoding.
@@ -273,7 +277,7 @@ impl<'a> Command<'a> {
             4 => Self::Begin { series: fields.u32()? },
             kind => return Err(BatchError::Kind(kind)),
         };
-        if before - fields.rest().len() > MAX_COMMAND_BYTES {
+        if before.saturating_sub(fields.rest().len()) > MAX_COMMAND_BYTES {
             return Err(BatchError::CommandTooLong);
         }
         Ok(command)
@@ -349,10 +353,10 @@ impl<'a> Batch<'a> {
 #[cfg(feature = "member")]
 pub(crate) fn check_commands(bytes: &[u8]) -> Result<u64, BatchError> {
     let mut fields = Fields::of(bytes);
-    let mut count = 0;
+    let mut count: u64 = 0;
     while !fields.rest().is_empty() {
         Command::decode(&mut fields)?;
-        count += 1;
+        count = count.saturating_add(1);
     }
     Ok(count)
 }
@@ -365,7 +369,7 @@ pub(crate) fn commands_in<'a>(
     std::iter::from_fn(move || {
         let mut fields = Fields::of(rest);
         let command = Command::decode(&mut fields).ok()?;
-        let (bytes, after) = rest.split_at(rest.len() - fields.rest().len());
+        let (bytes, after) = rest.split_at(rest.len().saturating_sub(fields.rest().len()));
         rest = after;
         Some((command, bytes))
     })
@@ -397,7 +401,8 @@ impl Builder {
         if self.count == 0 {
             encoded_bytes <= MAX_COMMAND_BYTES
         } else {
-            self.count < u16::MAX && self.bytes.len() + encoded_bytes <= MAX_BATCH_BYTES
+            self.count < u16::MAX
+                && self.bytes.len().saturating_add(encoded_bytes) <= MAX_BATCH_BYTES
         }
     }
 
@@ -416,7 +421,7 @@ impl Builder {
             return Err(BatchError::BatchTooLong);
         }
         command.encode(&mut self.bytes)?;
-        self.count += 1;
+        self.count = self.count.saturating_add(1);
         Ok(())
     }
 
@@ -424,7 +429,7 @@ impl Builder {
     pub fn extend(&mut self, batch: Batch<'_>) -> bool {
         let alone = self.count == 0;
         let Some(count) = self.count.checked_add(batch.count) else { return false };
-        if !alone && self.bytes.len() + batch.commands.len() > MAX_BATCH_BYTES {
+        if !alone && self.bytes.len().saturating_add(batch.commands.len()) > MAX_BATCH_BYTES {
             return false;
         }
         self.bytes.extend(batch.commands);

@@ -6,6 +6,8 @@
 //!  members  sets u8 · members u8 · each set: count u8, ids u64 · each member: id u64 · log 16 · name, address: u8 and bytes
 //! ```
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -20,6 +22,9 @@ pub const MAX_MEMBERS: usize = 8;
 const ENTRY_HEADER_BYTES: usize = 32;
 /// The greatest length of a member's name, and of its address, in bytes.
 pub const MAX_TEXT_BYTES: usize = 255;
+
+/// No log has more entries, or states: what says so is not believed, and counting cannot overflow.
+pub(crate) const MOST_ENTRIES: u64 = 1 << 60;
 
 /// A place in the log: where an entry is, and which leader put it there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -108,8 +113,10 @@ impl Place {
         [self.term, self.leader, self.index].iter().for_each(|word| to.extend(word.to_le_bytes()));
     }
 
-    pub(crate) fn decode(fields: &mut Fields<'_>) -> Result<Self, TooShort> {
-        Ok(Self { term: fields.u64()?, leader: fields.u64()?, index: fields.u64()? })
+    pub(crate) fn decode(fields: &mut Fields<'_>) -> Result<Self, EntryError> {
+        let place = Self { term: fields.u64()?, leader: fields.u64()?, index: fields.u64()? };
+        // So that adding to indices cannot overflow.
+        if place.index > MOST_ENTRIES { Err(EntryError::Impossible) } else { Ok(place) }
     }
 
     /// Writes whether there is a place, and the place.
@@ -248,11 +255,13 @@ impl Entry {
 
     /// Returns about how many bytes the entry has when it is encoded.
     pub(crate) fn weight(&self) -> usize {
-        ENTRY_HEADER_BYTES
-            + match &self.payload {
-                Payload::Blank => 0,
-                Payload::Batch(bytes) => bytes.len(),
-                Payload::Members(members) => 64 + members.members.len() * 128,
+        let payload = match &self.payload {
+            Payload::Blank => 0,
+            Payload::Batch(bytes) => bytes.len(),
+            Payload::Members(members) => {
+                members.members.len().saturating_mul(128).saturating_add(64)
             }
+        };
+        payload.saturating_add(ENTRY_HEADER_BYTES)
     }
 }

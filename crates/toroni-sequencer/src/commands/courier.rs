@@ -1,5 +1,7 @@
 //! The courier: reads the command bus and brings each command to the leader, until the leader says that it is an event.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -200,7 +202,8 @@ impl Pace {
     fn brings(&mut self, bytes: usize) {
         if let Some(rate) = self.rate {
             let seconds = bytes as f64 * 8.0 / rate.max(1) as f64;
-            self.due = self.due.max(Instant::now()) + Duration::from_secs_f64(seconds);
+            let due = self.due.max(Instant::now());
+            self.due = due.checked_add(Duration::from_secs_f64(seconds)).unwrap_or(due);
         }
     }
 }
@@ -271,8 +274,12 @@ impl Work {
         drop(before);
         let mut next = wanted;
         if first > wanted {
-            let lost =
-                Lost { source: self.source, series: self.series, first: wanted, last: first - 1 };
+            let lost = Lost {
+                source: self.source,
+                series: self.series,
+                first: wanted,
+                last: first.saturating_sub(1),
+            };
             if !self.submit(&submission(&[Command::Lost(lost)])?, &mut next, &[first])? {
                 return Ok(reader);
             }
@@ -312,8 +319,8 @@ impl Work {
                     }
                     Err(error) => return Err(error.into()),
                 }
-                places.push(number + 1);
-                bytes += publish.encoded_bytes();
+                places.push(number.saturating_add(1));
+                bytes = publish.encoded_bytes().saturating_add(bytes);
                 message =
                     if bytes < self.pace.batch_bytes() { reader.try_receive()? } else { None };
             }

@@ -1,5 +1,7 @@
 //! The wait for the event of one command.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use std::time::{Duration, Instant};
 
 use toroni::{Lost, Origin, ReceiveError, Subscriber};
@@ -74,7 +76,7 @@ impl Pending {
                 if afterwards == AFTERWARDS {
                     return Ok(None);
                 }
-                afterwards += 1;
+                afterwards = u32::saturating_add(afterwards, 1);
             }
             let received = match left {
                 None => events.receive().map(Some),

@@ -8,6 +8,8 @@
 //!
 //! The table of arrivals knows the feed as one stream, so the bus itself says with which event to go on.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -97,7 +99,12 @@ impl EventBus {
                         stream: 0,
                         number: lost.first,
                     };
-                    let lost = loss(from, lost.last + 1, LostReason::Overtaken, LostBound::Exact);
+                    let lost = loss(
+                        from,
+                        lost.last.saturating_add(1),
+                        LostReason::Overtaken,
+                        LostBound::Exact,
+                    );
                     if !self.publish_loss(&lost, &ends)? {
                         return Ok(false);
                     }
@@ -132,8 +139,14 @@ impl EventBus {
                 // It was not published on a bus. What is before it is published first.
                 Err(_) => {
                     return Ok(self.publish_on(&run[..at], &topics, ends)?
-                        && self.lost(*number, number + 1, LostReason::Topic, ends)?
-                        && self.publish(&run[at + 1..], ends)?);
+                        && self.lost(
+                            *number,
+                            number.saturating_add(1),
+                            LostReason::Topic,
+                            ends,
+                        )?
+                        && self
+                            .publish(run.get(at.saturating_add(1)..).unwrap_or_default(), ends)?);
                 }
             }
         }
@@ -178,28 +191,28 @@ impl EventBus {
             if ends() {
                 return Ok(false);
             }
-            let call = &entries[done..entries.len().min(done + at_once)];
+            let call = &entries[done..entries.len().min(done.saturating_add(at_once))];
             let Err(error) = self.inlet.publish_timeout(call, PATIENCE) else {
-                done += call.len();
+                done = done.saturating_add(call.len());
                 continue;
             };
-            done += error.published;
+            done = done.saturating_add(error.published);
             match error.source {
                 PublishError::Timeout => {}
                 // One that is too long has refused all of the call.
                 PublishError::TooLong { .. } if call.len() > 1 => at_once = 1,
                 PublishError::TooLong { .. } => {
                     let number = run[done].0;
-                    if !self.lost(number, number + 1, LostReason::TooLong, ends)? {
+                    if !self.lost(number, number.saturating_add(1), LostReason::TooLong, ends)? {
                         return Ok(false);
                     }
-                    done += 1;
+                    done = done.saturating_add(1);
                 }
                 error => return Err(error.into()),
             }
         }
         if let Some((last, _)) = run.last() {
-            self.next = last + 1;
+            self.next = last.saturating_add(1);
         }
         Ok(true)
     }
@@ -246,5 +259,5 @@ impl EventBus {
 
 fn loss(from: Origin, until: u64, reason: LostReason, bound: LostBound) -> Lost {
     let scope = vec![Pattern::new("**").expect("a pattern")];
-    Lost { from, until, messages: until - from.number, bound, reason, scope }
+    Lost { from, until, messages: until.saturating_sub(from.number), bound, reason, scope }
 }

@@ -9,6 +9,8 @@
 //! A member does not sync them: one that was lost or torn costs a longer way from the one before. An archive syncs those without
 //! which its log would be of no use (`keeper.rs`).
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
@@ -148,6 +150,6 @@ fn is_in(log: &Log, place: Place) -> Result<bool, LogError> {
     if log.ends().0 == Some(place) {
         return Ok(true);
     }
-    let found = log.read(place.index..place.index + 1, 0)?;
+    let found = log.read(place.index..place.index.saturating_add(1), 0)?;
     Ok(found.first().is_some_and(|entry| entry.place == place))
 }

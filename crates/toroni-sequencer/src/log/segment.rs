@@ -31,9 +31,8 @@ use crate::entry::{MAX_ENTRY_BYTES, Place};
 pub(super) const HEADER_BYTES: u64 = 96;
 pub(super) const RECORD_BYTES: usize = 32;
 pub(super) const MAGIC: [u8; 8] = *b"TNSEQLG\x01";
-/// No log has more segments, entries or states: what says so is not believed, and counting cannot overflow.
+/// No log has more segments: what says so is not believed, and counting cannot overflow.
 pub(super) const MOST_SEGMENTS: u64 = 1 << 32;
-pub(super) const MOST_ENTRIES: u64 = 1 << 60;
 /// A place for a reader to begin is remembered each this many bytes.
 const SPARSE_BYTES: u64 = 64 << 10;
 const CHUNK_BYTES: usize = 64 << 10;
@@ -194,8 +193,8 @@ impl Segment {
         let (number, capacity) =
             (fields.u64().map_err(|_| rotten())?, fields.u64().map_err(|_| rotten())?);
         let before = Place::decode_option(&mut fields).map_err(|_| rotten())?;
-        if number > MOST_SEGMENTS || before.is_some_and(|place| place.index > MOST_ENTRIES) {
-            return Err(LogError::Foreign { path, why: "no log has so many segments or entries" });
+        if number > MOST_SEGMENTS {
+            return Err(LogError::Foreign { path, why: "no log has so many segments" });
         }
         let length = file.metadata().map_err(LogError::io("read the length of", &path))?.len();
         if length < capacity {

@@ -10,15 +10,16 @@
 //! nothing: if a write was torn, the other copy is the state before, which nobody was told had changed; if bytes have
 //! rotted, the other copy is as new.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use super::crash_point::{CrashPoint, point};
 use super::error::LogError;
-use super::segment::MOST_ENTRIES;
 use crate::bytes::Fields;
-use crate::entry::{EntryError, Place, Vote};
+use crate::entry::{EntryError, MOST_ENTRIES, Place, Vote};
 
 const MAGIC: [u8; 8] = *b"TNSEQVT\x01";
 const COPY_AT: [u64; 2] = [0, 4096];
@@ -95,7 +96,7 @@ impl State {
             let position = Position { segment: fields.u64()?, offset: fields.u64()? };
             Ok::<_, EntryError>(there_is.then_some(position))
         };
-        if generation > MOST_ENTRIES || purged.is_some_and(|place| place.index > MOST_ENTRIES) {
+        if generation > MOST_ENTRIES {
             return Err(EntryError::Impossible);
         }
         let (cut, closed) = (position()?, position()?);
@@ -150,7 +151,7 @@ impl StateFile {
 
     /// Writes the state to the disk, twice.
     pub(super) fn save(&mut self) -> Result<(), LogError> {
-        self.state.generation += 1;
+        self.state.generation = self.state.generation.saturating_add(1);
         let bytes = self.state.encode();
         for (at, after) in
             COPY_AT.into_iter().zip([CrashPoint::BetweenCopies, CrashPoint::AfterCopies])

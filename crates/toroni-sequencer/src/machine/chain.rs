@@ -24,7 +24,7 @@ impl Chain {
             (self.series, self.begun) = (series, number);
         }
         self.digest = self.digest.after(self.series, number, bytes);
-        self.next += 1;
+        self.next = self.next.saturating_add(1);
         Event { series: self.series, number, command }
     }
 }

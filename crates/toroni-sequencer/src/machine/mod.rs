@@ -10,6 +10,8 @@
 //! one is refused, and the source is told which number is wanted. So each command becomes an event exactly once, however
 //! often it was sent.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 mod chain;
 mod digest;
 mod snapshot;
@@ -164,7 +166,7 @@ impl Machine {
         if first != source.next {
             return Err(Refusal::Wanted(source.next));
         }
-        source.next = last + 1;
+        source.next = last.saturating_add(1);
         Ok(true)
     }
 

@@ -4,6 +4,8 @@
 //!  a snapshot   last entry 1 + 24 · entry of the members 1 + 24 · length of the members u32 · members · machine
 //! ```
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use openraft::storage::RaftStateMachine;

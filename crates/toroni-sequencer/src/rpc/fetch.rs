@@ -9,6 +9,8 @@
 //!
 //! The feed's multicast messages are events in the same encoding.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -83,7 +85,7 @@ impl Events {
     /// Returns the length of the encoding, in bytes.
     #[must_use]
     pub fn encoded_bytes(&self) -> usize {
-        CHAIN_BYTES + self.commands.len()
+        self.commands.len().saturating_add(CHAIN_BYTES)
     }
 
     /// Returns how many there are.
@@ -95,26 +97,26 @@ impl Events {
     /// Returns the number after that of the last one.
     #[must_use]
     pub const fn end(&self) -> u64 {
-        self.before.next + self.count
+        self.before.next.saturating_add(self.count)
     }
 
     /// Returns the events after `own`; none of them if it is where they end. `None` if these events do not pass through it.
     #[must_use]
     pub fn after(&self, own: &Chain) -> Option<Self> {
         let mut before = self.before;
-        let (mut skipped, mut bytes) = (0, 0);
+        let (mut skipped, mut bytes) = (0_u64, 0_usize);
         for (command, encoded) in self.commands() {
             if before.next >= own.next {
                 break;
             }
             before.append(command, encoded);
-            (skipped, bytes) = (skipped + 1, bytes + encoded.len());
+            (skipped, bytes) = (skipped.saturating_add(1), bytes.saturating_add(encoded.len()));
         }
         (before == *own).then(|| match skipped {
             0 => self.clone(),
             _ => Self {
                 before,
-                count: self.count - skipped,
+                count: self.count.saturating_sub(skipped),
                 commands: self.commands[bytes..].into(),
             },
         })

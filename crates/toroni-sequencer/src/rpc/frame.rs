@@ -15,6 +15,8 @@
 //! The MAC covers, before the frame, both nonces, the direction, and how many frames went before in that direction. So a
 //! frame that was recorded fits no other connection, and no other place in its own.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use std::io;
 use std::time::Duration;
 
@@ -55,7 +57,8 @@ impl Direction {
         context[..32].copy_from_slice(&self.nonces);
         context[32] = u8::from(self.from_server);
         context[33..].copy_from_slice(&self.count.to_le_bytes());
-        self.count += 1;
+        // Far fewer than 2^64: no code is the same twice.
+        self.count = self.count.wrapping_add(1);
         context
     }
 
@@ -67,11 +70,11 @@ impl Direction {
         contents: &[u8],
     ) -> io::Result<()> {
         let code = if self.keys.is_some() { MAC_BYTES } else { 0 };
-        let length = HEADER_BYTES + contents.len() + code;
+        let length = contents.len().saturating_add(HEADER_BYTES).saturating_add(code);
         if length > MAX_FRAME_BYTES {
             return Err(invalid("a frame would be too long"));
         }
-        let mut bytes = Vec::with_capacity(CONTEXT_BYTES + length);
+        let mut bytes = Vec::with_capacity(length.saturating_add(CONTEXT_BYTES));
         bytes.extend(self.context());
         bytes.extend(u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes());
         bytes.extend(call.to_le_bytes());
@@ -102,7 +105,7 @@ impl Direction {
         from.read_exact(&mut head).await?;
         let length = usize::try_from(u32::from_le_bytes(head)).unwrap_or(usize::MAX);
         let code = if self.keys.is_some() { MAC_BYTES } else { 0 };
-        if length < HEADER_BYTES + code || length > limit {
+        if length.checked_sub(HEADER_BYTES).is_none_or(|rest| rest < code) || length > limit {
             return Err(invalid("a frame has an impossible length"));
         }
         Ok(Length(length))
@@ -114,7 +117,7 @@ impl Direction {
         from: &mut (impl AsyncRead + Unpin),
         Length(length): Length,
     ) -> io::Result<(u64, Vec<u8>)> {
-        let mut bytes = vec![0; CONTEXT_BYTES + length];
+        let mut bytes = vec![0; length.saturating_add(CONTEXT_BYTES)];
         bytes[..CONTEXT_BYTES].copy_from_slice(&self.context());
         let head = u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes();
         bytes[CONTEXT_BYTES..CONTEXT_BYTES + 4].copy_from_slice(&head);
@@ -125,7 +128,8 @@ impl Direction {
             if !keys.verify(covered, *code) {
                 return Err(invalid("a frame has a wrong MAC"));
             }
-            bytes.truncate(bytes.len() - MAC_BYTES);
+            let covered = covered.len();
+            bytes.truncate(covered);
         }
         let call = Fields::of(&bytes[CONTEXT_BYTES + 4..])
             .u64()

@@ -15,6 +15,8 @@
 //!                                                  10 FAILED    reason
 //! ```
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use std::sync::Arc;
 
 use super::fetch::{Fetch, Fetched};
@@ -185,8 +187,9 @@ impl Request {
                     let at = to.len();
                     to.extend([0; 4]);
                     entry.encode(to);
-                    let length = size(to.len() - at - 4);
-                    to[at..at + 4].copy_from_slice(&length);
+                    if let Some((length, entry)) = to[at..].split_first_chunk_mut::<4>() {
+                        *length = size(entry.len());
+                    }
                 }
             }
             Self::Vote { vote, last } => {

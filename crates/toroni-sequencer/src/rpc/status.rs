@@ -6,6 +6,8 @@
 //!  members u8 · each: id u64 · votes u8 · behind 1 + u64 · name, address: u8 and bytes
 //! ```
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::message::optional;
 use crate::bytes::Fields;
 use crate::entry::{EntryError, MAX_MEMBERS, Place, decode_text, encode_text};

@@ -16,11 +16,24 @@ use toroni_testkit::wait::LIMIT;
 
 use super::*;
 use crate::batch::{Builder, Command};
-use crate::entry::{Entry, Member, Members, Payload, Place, Vote};
+use crate::bytes::Fields;
+use crate::entry::{Entry, MOST_ENTRIES, Member, Members, Payload, Place, Vote};
 use crate::machine::{Chain, Outcome, Refusal};
 
 fn place() -> impl Strategy<Value = Place> {
-    any::<(u64, u64, u64)>().prop_map(|(term, leader, index)| Place { term, leader, index })
+    let fields = (any::<u64>(), any::<u64>(), 0..=MOST_ENTRIES);
+    fields.prop_map(|(term, leader, index)| Place { term, leader, index })
+}
+
+#[test]
+fn a_place_that_no_log_has_is_refused() {
+    for (index, is_possible) in [(MOST_ENTRIES, true), (MOST_ENTRIES + 1, false), (u64::MAX, false)]
+    {
+        let mut bytes = Vec::new();
+        Place::encode_option(Some(Place { term: 1, leader: 0, index }), &mut bytes);
+        let decoded = Place::decode_option(&mut Fields::of(&bytes));
+        assert_eq!(decoded.is_ok(), is_possible, "{index}: {decoded:?}");
+    }
 }
 
 fn vote() -> impl Strategy<Value = Vote> {
