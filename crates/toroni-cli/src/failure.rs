@@ -1,5 +1,7 @@
 //! The ways in which a command fails: exit codes and texts.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use std::fmt::Display;
 use std::io;
 use std::path::Path;

@@ -1,5 +1,7 @@
 //! `toroni info`: shows the settings and the state of one bus.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use crate::cli::BusLocation;
 use crate::complete;
 use crate::failure::Failure;

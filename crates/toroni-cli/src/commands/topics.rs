@@ -1,5 +1,7 @@
 //! `toroni topics`: shows the topics of the messages in the ring, and their subscribers.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::info;
 use crate::cli::BusLocation;
 use crate::complete;
@@ -111,7 +113,7 @@ fn names(listeners: &[Listener<'_>]) -> String {
     };
     let mut names: Vec<String> = listeners.iter().take(MOST_NAMED).map(name).collect();
     if listeners.len() > MOST_NAMED {
-        names.push(format!("and {} more", listeners.len() - MOST_NAMED));
+        names.push(format!("and {} more", listeners.len().saturating_sub(MOST_NAMED)));
     }
     names.join(", ")
 }

@@ -50,15 +50,18 @@ impl Chunk {
         let Some((code, body)) = records.record() else {
             return Err("a record in the chunk is longer than the chunk".to_owned());
         };
-        let start = self.at + RECORD_HEADER_BYTES;
-        let end = start + body.len();
+        let start = self.at.saturating_add(RECORD_HEADER_BYTES);
+        let end = start.saturating_add(body.len());
         self.at = end;
         if code != super::wire::op::MESSAGE {
             return Ok(Some(ChunkRecord::Other(code, (start, end))));
         }
         let header =
             MessageHeader::parse(body).ok_or_else(|| "a message is too short".to_owned())?;
-        Ok(Some(ChunkRecord::Message { header, payload: (start + MESSAGE_HEADER_BYTES, end) }))
+        Ok(Some(ChunkRecord::Message {
+            header,
+            payload: (start.saturating_add(MESSAGE_HEADER_BYTES), end),
+        }))
     }
 
     /// Fills the chunk with its decompressed data, and checks them.
@@ -71,7 +74,7 @@ impl Chunk {
         let data = data.take(header.compressed_size);
         self.bytes.reserve(usize::try_from(size.min(RESERVED_BYTES)).unwrap_or_default());
         // One byte more, to notice that there are too many.
-        let limit = size + 1;
+        let limit = size.saturating_add(1);
         let read = match header.compression.as_str() {
             "" => data.take(limit).read_to_end(&mut self.bytes),
             "zstd" => zstd::stream::read::Decoder::new(data).and_then(|mut decoder| {

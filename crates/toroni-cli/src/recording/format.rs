@@ -172,7 +172,7 @@ impl OriginRun {
     /// Adds a message if it continues the run.
     pub(crate) fn extend(&mut self, next: &Self) -> bool {
         let is_next = self.at(next.sequence, self.count) == Some((next.origin, next.number));
-        self.count += u64::from(is_next);
+        self.count = self.count.saturating_add(u64::from(is_next));
         is_next
     }
 
@@ -207,8 +207,8 @@ impl OriginRun {
 
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; ORIGIN_RUN_BYTES] = bytes.try_into().ok()?;
-        let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]));
-        let half = |at: usize| u32::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]));
+        let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| bytes[at..][byte]));
+        let half = |at: usize| u32::from_le_bytes(std::array::from_fn(|byte| bytes[at..][byte]));
         let number = word(32);
         Some(Self {
             sequence: word(0),

@@ -9,6 +9,8 @@
 //!
 //! `commands/record/file.rs` writes them, with the crate `mcap`.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 pub(crate) mod chunk;
 pub(crate) mod format;
 pub(crate) mod reader;

@@ -155,13 +155,13 @@ impl<R: Read + Seek> Reader<R> {
         self.input
             .read_exact(into)
             .map_err(|error| self.broken(format!("it cannot be read: {error}")))?;
-        self.position += into.len() as u64;
+        self.position = self.position.saturating_add(into.len() as u64);
         Ok(())
     }
 
     fn seek(&mut self, position: u64) -> Result<(), Broken> {
         // Relative, which keeps what is buffered.
-        match i64::try_from(i128::from(position) - i128::from(self.position)) {
+        match i64::try_from(i128::from(position).saturating_sub(i128::from(self.position))) {
             Ok(distance) => self.input.seek_relative(distance),
             Err(_) => self.input.seek(SeekFrom::Start(position)).map(drop),
         }
@@ -177,7 +177,7 @@ impl<R: Read + Seek> Reader<R> {
         self.input
             .seek_relative(bytes)
             .map_err(|error| self.broken(format!("it cannot be read: {error}")))?;
-        self.position += bytes.unsigned_abs();
+        self.position = self.position.saturating_add(bytes.unsigned_abs());
         Ok(())
     }
 
@@ -304,7 +304,10 @@ impl<R: Read + Seek> Reader<R> {
                 Err(self.broken(what))
             }
             None => {
-                self.name_bytes += channel.topic.len() + channel.encoding.len();
+                self.name_bytes = self
+                    .name_bytes
+                    .saturating_add(channel.topic.len())
+                    .saturating_add(channel.encoding.len());
                 if self.name_bytes > MOST_NAME_BYTES {
                     return Err(self.broken("the names of its channels have more than 64 MiB"));
                 }
@@ -369,7 +372,7 @@ impl<R: Read + Seek> Reader<R> {
                     self.chunk_offset = start;
                     self.load_chunk(start, length)?;
                     self.whole_until = self.position;
-                    self.chunks_read += 1;
+                    self.chunks_read = self.chunks_read.saturating_add(1);
                     return Ok(true);
                 }
                 op::CHANNEL | op::MESSAGE | op::SCHEMA => {
@@ -406,13 +409,13 @@ impl<R: Read + Seek> Reader<R> {
         if header.compressed_size > left || header.compressed_size > MOST_CHUNK_BYTES {
             return Err(at("the data of a chunk are longer than the chunk".to_owned()));
         }
-        self.seek(body_start + header_length as u64)?;
+        self.seek(body_start.saturating_add(header_length as u64))?;
         self.chunk.fill(&header, &mut self.input).map_err(at)?;
         self.position = self
             .input
             .stream_position()
             .map_err(|error| at(format!("it cannot be read: {error}")))?;
-        self.seek(body_start + length)?;
+        self.seek(body_start.saturating_add(length))?;
         if self.wants_origins {
             self.find_origins().map_err(at)?;
         }
@@ -465,13 +468,15 @@ impl<R: Read + Seek> Reader<R> {
             self.chunk.bytes.push(code);
             self.chunk.bytes.extend_from_slice(&length.to_le_bytes());
             let from = self.chunk.bytes.len();
-            self.chunk.bytes.resize(from + usize::try_from(length).unwrap_or_default(), 0);
+            self.chunk
+                .bytes
+                .resize(from.saturating_add(usize::try_from(length).unwrap_or_default()), 0);
             let (input, bytes) = (&mut self.input, &mut self.chunk.bytes);
             input.read_exact(&mut bytes[from..]).map_err(|error: io::Error| Broken {
                 offset: start,
                 what: format!("it cannot be read: {error}"),
             })?;
-            self.position += length;
+            self.position = self.position.saturating_add(length);
             self.whole_until = self.position;
         }
         if self.wants_origins {

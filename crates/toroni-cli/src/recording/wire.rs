@@ -175,7 +175,7 @@ impl ChunkHeader {
             compression: bytes.text()?.to_owned(),
             compressed_size: bytes.u64()?,
         };
-        Some((header, body.len() - bytes.0.len()))
+        Some((header, body.len().saturating_sub(bytes.0.len())))
     }
 }
 

@@ -1,5 +1,7 @@
 //! A subscribing process of the demo: verifies every message and summarizes each phase.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::options::DemoChild;
 use super::payload;
 use super::protocol::{CONTROL_TOPIC, FLOOD_MARK, Parent, Phase, Report, STEADY_MARK, now_ns};
@@ -89,13 +91,13 @@ impl Verifier {
         self.hasher.write(bytes);
         self.hasher.write_u64(sequence);
         if self.next_sequence.is_some_and(|expected| expected != sequence) {
-            self.seen.sequence_errors += 1;
+            self.seen.sequence_errors = self.seen.sequence_errors.saturating_add(1);
         }
-        self.next_sequence = Some(sequence + 1);
+        self.next_sequence = Some(sequence.wrapping_add(1));
         if topic == CONTROL_TOPIC {
             return bytes == mark;
         }
-        self.seen.messages += 1;
+        self.seen.messages = self.seen.messages.saturating_add(1);
         let header = payload::read(bytes, self.size);
         match header.map(|header| (header, usize::from(header.publisher))) {
             Some((header, index)) if index < MOST_PUBLISHERS => {
@@ -104,27 +106,27 @@ impl Verifier {
                     self.latencies.saturating_record(now_ns().saturating_sub(header.time_ns));
                 }
             }
-            _ => self.seen.torn += 1,
+            _ => self.seen.torn = self.seen.torn.saturating_add(1),
         }
         false
     }
 
     fn count(&mut self, publisher: usize, number: u64) {
         if publisher >= self.next_numbers.len() {
-            self.next_numbers.resize(publisher + 1, 0);
-            self.seen.counts.resize(publisher + 1, 0);
-            self.seen.disorders.resize(publisher + 1, 0);
+            self.next_numbers.resize(publisher.saturating_add(1), 0);
+            self.seen.counts.resize(publisher.saturating_add(1), 0);
+            self.seen.disorders.resize(publisher.saturating_add(1), 0);
         }
-        self.seen.counts[publisher] += 1;
+        self.seen.counts[publisher] = self.seen.counts[publisher].saturating_add(1);
         if self.next_numbers[publisher] != number {
-            self.seen.disorders[publisher] += 1;
+            self.seen.disorders[publisher] = self.seen.disorders[publisher].saturating_add(1);
         }
-        self.next_numbers[publisher] = number + 1;
+        self.next_numbers[publisher] = number.wrapping_add(1);
     }
 
     fn count_loss(&mut self, error: ReceiveError) -> Result<(), Failure> {
         let ReceiveError::Lapped { lost_messages, .. } = error else { return Err(error.into()) };
-        self.seen.lost_messages += lost_messages;
+        self.seen.lost_messages = self.seen.lost_messages.saturating_add(lost_messages);
         // The loss is counted: the sequence may continue anywhere.
         self.next_sequence = None;
         Ok(())

@@ -1,5 +1,7 @@
 //! `toroni hz`: shows rate, jitter, bandwidth and size per topic, live.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 mod jitter;
 pub(crate) mod options;
 
@@ -44,7 +46,8 @@ pub(crate) fn run(location: &BusLocation, arguments: &Hz) -> Result<(), Failure>
     let mut started = Instant::now();
     let mut reports = 0;
     while arguments.count.is_none_or(|wanted| reports < wanted) {
-        counts.collect(&mut subscriber, started + arguments.interval, &stop, &output)?;
+        let until = started.checked_add(arguments.interval);
+        counts.collect(&mut subscriber, until, &stop, &output)?;
         if stop.is_set() {
             let Some(wanted) = arguments.count else { break };
             output.flush()?;
@@ -63,7 +66,7 @@ pub(crate) fn run(location: &BusLocation, arguments: &Hz) -> Result<(), Failure>
         }
         output.flush()?;
         counts.next_interval();
-        reports += 1;
+        reports = u64::saturating_add(reports, 1);
     }
     output.flush()
 }
@@ -91,12 +94,13 @@ impl Counts {
     fn collect(
         &mut self,
         subscriber: &mut Subscriber,
-        until: Instant,
+        until: Option<Instant>,
         stop: &Stop,
         output: &Output,
     ) -> Result<(), Failure> {
         while !stop.is_set() {
-            let left = until.saturating_duration_since(Instant::now());
+            let left =
+                until.map_or(Duration::MAX, |it| it.saturating_duration_since(Instant::now()));
             if left.is_zero() {
                 return Ok(());
             }
@@ -136,10 +140,10 @@ impl Counts {
         }
         if let Some(topic) = self.topics.get_mut(name) {
             let bytes = u64::try_from(message.payload().len()).unwrap_or(u64::MAX);
-            topic.messages += 1;
-            topic.bytes += bytes;
-            topic.total_messages += 1;
-            topic.total_bytes += bytes;
+            topic.messages = topic.messages.saturating_add(1);
+            topic.bytes = topic.bytes.saturating_add(bytes);
+            topic.total_messages = topic.total_messages.saturating_add(1);
+            topic.total_bytes = topic.total_bytes.saturating_add(bytes);
             // A gap between messages of different topics means nothing.
             if name != OTHER_TOPICS {
                 topic.jitter.arrival(Instant::now());
@@ -149,7 +153,9 @@ impl Counts {
 
     fn add_loss(&mut self, error: ReceiveError) -> Result<(), Failure> {
         match &error {
-            ReceiveError::Lapped { lost_messages, .. } => self.lost_messages += lost_messages,
+            ReceiveError::Lapped { lost_messages, .. } => {
+                self.lost_messages = self.lost_messages.saturating_add(*lost_messages);
+            }
             ReceiveError::Lost(lost) => {
                 self.lost_on_the_way = self.lost_on_the_way.saturating_add(lost.messages);
             }
@@ -302,5 +308,19 @@ fn terminal_size() -> (usize, usize) {
     match rustix::termios::tcgetwinsize(rustix::stdio::stdout()) {
         Ok(size) if size.ws_col > 0 && size.ws_row > 0 => (size.ws_col.into(), size.ws_row.into()),
         _ => (80, 24),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn losses_are_counted_however_long_they_are() {
+        let mut counts = Counts::default();
+        for lost_messages in [1, u64::MAX] {
+            counts.add_loss(ReceiveError::Lapped { lost_messages, lost_bytes: 8 }).unwrap();
+        }
+        assert_eq!(counts.lost_messages, u64::MAX);
     }
 }

@@ -1,5 +1,7 @@
 //! Takes the snapshots and writes them as text.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::names::{ALL, Metric, Source};
 use crate::cli::BusLocation;
 use crate::commands;
@@ -115,7 +117,8 @@ impl Observer {
                     Err(problem) => (None, Some(problem)),
                 };
                 if problem.is_some() && took > SLOW {
-                    state.left_alone.insert(bus.clone(), Instant::now() + LEFT_ALONE_FOR);
+                    let until = Instant::now().checked_add(LEFT_ALONE_FOR);
+                    state.left_alone.extend(Some(bus.clone()).zip(until));
                 }
                 // A bus that vanished stays until the next search, as one that cannot be read.
                 state.report(bus, problem);

@@ -1,6 +1,8 @@
 //! Every metric: its name, labels, text, and where its value comes from. `docs/monitoring.md` has the same table, and a
 //! test compares the two.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use crate::openmetrics::{Family, Kind, Value};
 use std::time::SystemTime;
 use toroni::{BusStats, LockKind, PublisherStats, SubscriberSlotStats};

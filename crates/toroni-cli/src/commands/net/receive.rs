@@ -6,6 +6,8 @@
 //!
 //! The printer is a subscriber as any other: an output that nobody reads never keeps the node from its sockets.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::address::parse_group;
 use super::membership::{Membership, list, quoted};
 use crate::cli::BusLocation;
@@ -148,7 +150,7 @@ fn print(
             Ok(Some(message)) => {
                 if message.origin().is_some() {
                     printer.print(&(&message).into())?;
-                    left -= 1;
+                    left = left.saturating_sub(1);
                 }
             }
             Ok(None) => {
@@ -158,7 +160,7 @@ fn print(
                     return Ok(());
                 }
                 if is_last {
-                    let received = count - left;
+                    let received = count.saturating_sub(left);
                     return Err(Failure::Failed(format!(
                         "ended after {received} of {count} messages"
                     )));

@@ -62,7 +62,7 @@ fn one(path: &Path, as_json: bool, output: &mut Output) -> Result<(), Failure> {
             };
             (first, last) = (first.min(item.log_time), last.max(item.log_time));
             if item.is_loss {
-                losses += 1;
+                losses = losses.saturating_add(1);
                 let messages = reader.loss(&item).map_or(0, |loss| loss.messages);
                 lost_messages = lost_messages.saturating_add(messages);
                 continue;
@@ -78,8 +78,8 @@ fn one(path: &Path, as_json: bool, output: &mut Output) -> Result<(), Failure> {
                     topics.entry(key).or_insert(Count { encoding, ..Count::default() })
                 }
             };
-            count.messages += 1;
-            count.bytes += bytes;
+            count.messages = count.messages.saturating_add(1);
+            count.bytes = count.bytes.saturating_add(bytes);
             count.longest = count.longest.max(bytes);
         }
     }
@@ -109,8 +109,8 @@ fn one(path: &Path, as_json: bool, output: &mut Output) -> Result<(), Failure> {
             "state": state,
             "chunks": reader.chunks_read,
             "messages": messages,
-            "start_ns": if messages + losses > 0 { first } else { 0 }.to_string(),
-            "duration_ns": if messages + losses > 0 { span } else { 0 }.to_string(),
+            "start_ns": if messages > 0 || losses > 0 { first } else { 0 }.to_string(),
+            "duration_ns": if messages > 0 || losses > 0 { span } else { 0 }.to_string(),
             "losses": losses,
             "lost_messages": lost_messages,
             "bus": reader.notes.0.get("bus"),
@@ -124,7 +124,7 @@ fn one(path: &Path, as_json: bool, output: &mut Output) -> Result<(), Failure> {
     if !note("bus").is_empty() {
         output.line(&format!("bus       {} on {}", note("bus"), note("host")))?;
     }
-    if messages + losses > 0 {
+    if messages > 0 || losses > 0 {
         output.line(&format!("start     {}", human::rfc3339(first)))?;
         output.line(&format!("duration  {}", human::duration(Duration::from_nanos(span))))?;
     }

@@ -1,5 +1,7 @@
 //! `toroni replay`: plays recordings back into a bus.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 mod list;
 pub(crate) mod options;
 mod pace;
@@ -225,7 +227,9 @@ impl Player<'_> {
                 }
                 Target::Topic { index, to_descendants } => {
                     self.topic(index)?;
-                    self.batch_bytes += self.sources[next].reader.payload(&item).len();
+                    self.batch_bytes = self
+                        .batch_bytes
+                        .saturating_add(self.sources[next].reader.payload(&item).len());
                     self.batch.push((next, item, index, to_descendants));
                     if self.batch.len() >= BATCH_MESSAGES || self.batch_bytes >= BATCH_BYTES {
                         self.flush()?;
@@ -294,7 +298,7 @@ impl Player<'_> {
                 continue;
             }
             if self.steps > 0 {
-                self.steps -= 1;
+                self.steps = self.steps.saturating_sub(1);
                 // It is shown at once.
                 self.pace.restart(Some(time));
                 return Ok(true);
@@ -346,7 +350,7 @@ impl Player<'_> {
             }
             Key::Step => {
                 self.is_paused = true;
-                self.steps += 1;
+                self.steps = self.steps.saturating_add(1);
             }
             Key::Faster => self.pace.scale(2.0),
             Key::Slower => self.pace.scale(0.5),
@@ -397,18 +401,19 @@ impl Player<'_> {
             match self.inlet.publish_timeout(&entries[published..], CHECK_EVERY) {
                 Ok(()) => published = entries.len(),
                 Err(error) => {
-                    published += error.published;
+                    published = published.saturating_add(error.published);
                     if !matches!(error.source, PublishError::Timeout) {
-                        self.messages += published as u64;
+                        self.messages = self.messages.saturating_add(published as u64);
                         return Err(error.source.into());
                     }
                 }
             }
         }
         drop(entries);
-        self.messages += published as u64;
-        self.bytes +=
-            payloads.iter().take(published).map(|[payload]| payload.len() as u64).sum::<u64>();
+        self.messages = self.messages.saturating_add(published as u64);
+        for [payload] in payloads.iter().take(published) {
+            self.bytes = self.bytes.saturating_add(payload.len() as u64);
+        }
         drop(payloads);
         if let Some((_, item, topic, _)) = self.batch.last() {
             self.line.show(item.log_time, self.selection.names[*topic].as_str(), "");
@@ -451,7 +456,7 @@ impl Player<'_> {
                 Err(PublishError::Timeout) => {}
                 Err(error) => return Err(error.into()),
                 Ok(()) => {
-                    self.losses += 1;
+                    self.losses = self.losses.saturating_add(1);
                     break;
                 }
             }
@@ -481,7 +486,7 @@ impl Player<'_> {
         let from = self.own;
         // The stream would end after 2^48 numbers.
         let count = loss.messages.clamp(1, 1 << 24);
-        let until = (from.number + count).min(Origin::NUMBER_LIMIT);
+        let until = from.number.saturating_add(count).min(Origin::NUMBER_LIMIT);
         self.own.number = until.min(Origin::NUMBER_LIMIT - 1);
         (from, until)
     }

@@ -135,7 +135,7 @@ impl Point {
             Self::TimeOfDay(of_day) => {
                 let time = (start / DAY_NS).saturating_mul(DAY_NS).saturating_add(of_day);
                 // A recording may go on after midnight.
-                if time < start && start - time > DAY_NS / 2 {
+                if start.saturating_sub(time) > DAY_NS / 2 {
                     time.saturating_add(DAY_NS)
                 } else {
                     time
@@ -177,8 +177,10 @@ fn parse_point(text: &str) -> Result<Point, String> {
         return Err(wrong());
     }
     let nanoseconds = number(&format!("{fraction:0<9}"), 1_000_000_000)?;
-    let seconds = (number(hours, 24)? * 60 + number(minutes, 60)?) * 60 + number(whole, 60)?;
-    Ok(Point::TimeOfDay(seconds * 1_000_000_000 + nanoseconds))
+    let (hours, minutes) = (number(hours, 24)?, number(minutes, 60)?);
+    let minutes = hours.saturating_mul(60).saturating_add(minutes);
+    let seconds = minutes.saturating_mul(60).saturating_add(number(whole, 60)?);
+    Ok(Point::TimeOfDay(seconds.saturating_mul(1_000_000_000).saturating_add(nanoseconds)))
 }
 
 fn parse_map(text: &str) -> Result<(String, String), String> {

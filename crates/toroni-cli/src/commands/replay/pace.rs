@@ -50,8 +50,9 @@ impl Pace {
                 let (_, start) = *self.base.get_or_insert_with(|| (0, Instant::now()));
                 let seconds = crate::human::as_f64(self.count) / rate;
                 let after = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
-                let due = start.checked_add(after).unwrap_or_else(|| start + FAR);
-                self.count += 1;
+                let due =
+                    start.checked_add(after).or_else(|| start.checked_add(FAR)).unwrap_or(start);
+                self.count = self.count.saturating_add(1);
                 Some(due)
             }
             Mode::Times => Some(self.due_by_time(time)),
@@ -65,11 +66,11 @@ impl Pace {
             return now;
         };
         let after = self.played(time.saturating_sub(base));
-        let mut due = start.checked_add(after).unwrap_or_else(|| start + FAR);
+        let mut due = start.checked_add(after).or_else(|| start.checked_add(FAR)).unwrap_or(start);
         if let Some(limit) = self.gap_limit
             && due.saturating_duration_since(self.last.1) > limit
         {
-            due = self.last.1 + limit;
+            due = self.last.1.checked_add(limit).unwrap_or(due);
             self.base = Some((time, due));
         }
         self.last = (time.max(self.last.0), due.max(self.last.1));
@@ -109,7 +110,7 @@ impl Pace {
                 return !stop.is_set();
             }
             if left > POLL {
-                if !stop.sleep((left - POLL).min(SLICE)) || interrupted() {
+                if !stop.sleep(left.saturating_sub(POLL).min(SLICE)) || interrupted() {
                     return false;
                 }
             } else {

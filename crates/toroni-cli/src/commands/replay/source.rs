@@ -103,7 +103,7 @@ impl Selection {
         let known = self.names.iter().position(|known| known.as_str() == topic.as_str());
         let index = known.unwrap_or_else(|| {
             self.names.push(topic);
-            self.names.len() - 1
+            self.names.len().saturating_sub(1)
         });
         Ok(Target::Topic { index, to_descendants })
     }

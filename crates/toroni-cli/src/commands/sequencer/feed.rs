@@ -1,5 +1,7 @@
 //! Which feed a command is about, who its members are, and how they are asked.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use crate::commands::node;
 use crate::failure::Failure;
 use clap::{Args, ValueHint};

@@ -1,5 +1,7 @@
 //! `toroni sequencer log`: prints and checks the log of a member, also while it runs, or exports its events.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use crate::exchange::base64;
 use crate::failure::Failure;
 use crate::human::counted;
@@ -95,7 +97,7 @@ fn walk(inspection: &mut Inspection, sink: &mut impl Sink) -> Result<(), Failure
     let (mut count, mut first, mut last) = (0_u64, None, None::<Place>);
     while let Some(found) = inspection.next().map_err(|error| failed(&error))? {
         let entry = found.entry;
-        count += 1;
+        count = count.saturating_add(1);
         first = first.or(Some(entry.place.index));
         last = Some(entry.place);
         sink.entry(&entry)?;
@@ -348,7 +350,7 @@ mod export {
             outcome: Option<Outcome>,
         ) -> Result<(), Failure> {
             let Some(Outcome::Sequenced(event)) = outcome else {
-                self.unnumbered += u64::from(outcome.is_none());
+                self.unnumbered = self.unnumbered.saturating_add(u64::from(outcome.is_none()));
                 return Ok(());
             };
             let origin = |source, series, number| Origin { source, series, stream: 0, number };
@@ -360,8 +362,8 @@ mod export {
                 Command::Lost(Lost { source, series, first, last }) => {
                     let lost = toroni::Lost {
                         from: origin(source, series, first),
-                        until: last + 1,
-                        messages: last + 1 - first,
+                        until: last.saturating_add(1),
+                        messages: last.saturating_add(1).saturating_sub(first),
                         bound: LostBound::Exact,
                         reason: LostReason::Overtaken,
                         scope: vec![],

@@ -2,6 +2,8 @@
 //!
 //! Its event says so. It is read from the bus of events, if this host has that, and else from the members.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::feed::{Feed, OfNode, Reach, block_on};
 use crate::cli::BusLocation;
 use crate::failure::Failure;
@@ -203,7 +205,7 @@ async fn find(feed: &Feed, mut from: u64, sent: Sent, limit: Duration, stop: &St
                 {
                     return Some(from);
                 }
-                from += 1;
+                from = from.saturating_add(1);
             }
         }
         if begun.elapsed() >= limit || stop.is_set() {

@@ -1,5 +1,7 @@
 //! `toroni sequencer status`: who leads, and how far each member is.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::feed::{Feed, Member, OfNode, Reach, block_on};
 use crate::failure::Failure;
 use crate::output::{Output, Table};
@@ -67,7 +69,7 @@ fn leader(statuses: &[Result<Status, String>]) -> Option<&Status> {
 
 /// Returns how many entries a member lacks.
 fn behind(status: &Status, leader: Option<&Status>) -> Option<u64> {
-    let end = |status: &Status| status.last.map_or(0, |last| last.index + 1);
+    let end = |status: &Status| status.last.map_or(0, |last| last.index.saturating_add(1));
     Some(end(leader?).saturating_sub(end(status)))
 }
 
@@ -161,7 +163,7 @@ fn object(
                 "events": status.next,
                 "behind_entries": behind(status, leader),
                 "first_event": status.first,
-                "first_entry": status.purged.map_or(0, |purged| purged.index + 1),
+                "first_entry": status.purged.map_or(0, |purged| purged.index.saturating_add(1)),
                 "last_entry": status.last.map(|last| last.index),
                 "applied_entry": status.applied.map(|applied| applied.index),
                 "digest": hex(&status.digest),
@@ -246,7 +248,16 @@ fn print(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use toroni_sequencer::entry::Place;
     use toroni_sequencer::rpc::MemberStatus;
+
+    #[test]
+    fn a_member_may_say_that_its_log_has_any_length() {
+        let with = |last| Status { last, ..Status::default() };
+        let most = with(Some(Place { index: u64::MAX, ..Place::default() }));
+        assert_eq!(behind(&with(None), Some(&most)), Some(u64::MAX));
+        assert_eq!(behind(&most, Some(&with(None))), Some(0));
+    }
 
     #[test]
     fn a_group_that_differs_from_the_list_is_described() {

@@ -70,7 +70,7 @@ fn print_all(
                 stamp: (item.publish_time != item.log_time).then_some(item.publish_time),
                 to_descendants: matches!(target, Target::Topic { to_descendants: true, .. }),
             })?;
-            printed += 1;
+            printed = printed.saturating_add(1);
         }
         source.advance(&mut selection)?;
     }

@@ -27,11 +27,11 @@ impl History {
     /// Keeps the next message, and drops the oldest if there are too many.
     pub(super) fn message(&mut self, rendered: Vec<u8>) {
         self.kept.push_back(Kept::Message(rendered));
-        self.messages += 1;
+        self.messages = self.messages.saturating_add(1);
         if self.messages <= self.wanted {
             return;
         }
-        self.messages -= 1;
+        self.messages = self.messages.saturating_sub(1);
         while let Some(Kept::Loss(..)) = self.kept.pop_front() {}
         // Drop losses that are older than the oldest message.
         while let Some(Kept::Loss(..)) = self.kept.front() {

@@ -1,5 +1,7 @@
 //! `toroni sub`: prints messages in the order of the bus.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 #[cfg(feature = "record")]
 mod file;
 mod history;
@@ -182,7 +184,7 @@ impl Run<'_> {
                 return Ok(());
             }
         }
-        self.printed += 1;
+        self.printed = self.printed.saturating_add(1);
         self.printer.print(&message.into())
     }
 
@@ -196,7 +198,7 @@ impl Run<'_> {
             }
             match kept {
                 Kept::Message(rendered) => {
-                    self.printed += 1;
+                    self.printed = self.printed.saturating_add(1);
                     self.printer.output.bytes(&rendered)?;
                 }
                 Kept::Loss(loss, text) => self.printer.loss(&loss, &text, self.arguments.quiet)?,

@@ -1,5 +1,7 @@
 //! What `top` shows, made of snapshots. `--json` prints it as it is. Knows nothing of terminals.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::network::NetworkModel;
 use super::sample::{Age, History, Loss, Owner, Participant, Publisher, Snapshot, Subscriber};
 use crate::human::as_f64;
@@ -223,8 +225,13 @@ pub(super) fn build(history: &History, topics: Option<&TopicCounts>) -> BusModel
             .fold(0, |sum, one| u64::saturating_add(sum, one.lost_messages)),
         lost_last_minute: lost_in_the_last_minute(history, current, |_| true),
         dead: dead(
-            publishers.iter().flatten().filter(|one| one.who.state == State::Dead).count()
-                + subscribers.iter().flatten().filter(|one| one.who.state == State::Dead).count(),
+            publishers
+                .iter()
+                .flatten()
+                .map(|one| &one.who)
+                .chain(subscribers.iter().flatten().map(|one| &one.who))
+                .filter(|who| who.state == State::Dead)
+                .count(),
         ),
         max_publishers: current.max_publishers,
         max_subscribers: current.max_subscribers,
@@ -242,7 +249,7 @@ pub(super) fn build(history: &History, topics: Option<&TopicCounts>) -> BusModel
 /// the last interval.
 fn in_the_way(history: &History, current: &Snapshot) -> Option<u32> {
     history.interval()?;
-    let nearly_full = current.capacity / 8 * 7;
+    let nearly_full = (current.capacity / 8).saturating_mul(7);
     let waited = match &current.publishers {
         Some(publishers) => publishers.iter().any(|one| waited(history, one) > Duration::ZERO),
         // Without a look at the publishers: they wait when the ring is full.
@@ -318,7 +325,8 @@ fn lost_in_the_last_minute(
     current: &Snapshot,
     counts: impl Fn(&Loss) -> bool,
 ) -> u64 {
-    let recent = history.losses.iter().rev().take_while(|loss| loss.at + MINUTE > current.at);
+    let recent =
+        history.losses.iter().rev().take_while(|loss| loss.at.saturating_add(MINUTE) > current.at);
     recent.filter(|loss| counts(loss)).fold(0, |sum, loss| sum.saturating_add(loss.messages))
 }
 

@@ -1,5 +1,7 @@
 //! Reads the notices of the nodes that connect a bus. Nothing asks the nodes themselves.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::network::{NetworkModel, NodeHistory};
 use super::topics::{NAME, unix_seconds};
 use crate::cli::BusLocation;
@@ -38,7 +40,7 @@ impl NodeReader {
     /// Reads what is there.
     pub(super) fn look(&mut self) {
         if Instant::now() >= self.search_at {
-            self.search_at = Instant::now() + SEARCH_EVERY;
+            self.search_at = Instant::now().checked_add(SEARCH_EVERY).unwrap_or(self.search_at);
             self.search();
         }
         let Self { realms, nodes, bus, .. } = self;

@@ -1,5 +1,7 @@
 //! Snapshots of a bus, and the rates between them. Does no I/O: `source.rs` takes the snapshots.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use crate::human::as_f64;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -146,7 +148,10 @@ impl History {
         self.previous = self.current.take();
         self.points.push_back((snapshot.at, snapshot.tail));
         while self.points.len() > MOST_POINTS
-            || self.points.front().is_some_and(|(at, _)| snapshot.at - *at > REMEMBERED)
+            || self
+                .points
+                .front()
+                .is_some_and(|(at, _)| snapshot.at.saturating_sub(*at) > REMEMBERED)
         {
             self.points.pop_front();
         }
@@ -236,8 +241,9 @@ impl History {
     /// Returns the bytes per second of the last 5 s.
     fn steady_bytes_per_second(&self) -> Option<f64> {
         let (now, tail) = *self.points.back()?;
-        let (then, before) = *self.points.iter().find(|(at, _)| now - *at <= STEADY)?;
-        let seconds = (now - then).as_secs_f64();
+        let (then, before) =
+            *self.points.iter().find(|(at, _)| now.saturating_sub(*at) <= STEADY)?;
+        let seconds = now.saturating_sub(then).as_secs_f64();
         (seconds > 0.0).then(|| as_f64(tail.saturating_sub(before)) / seconds)
     }
 
@@ -252,15 +258,16 @@ impl History {
             && let (Some((from, low)), Some((to, high))) =
                 (self.points.get(before), self.points.get(next))
         {
-            let share = as_f64(position - low) / as_f64(high.saturating_sub(*low).max(1));
+            let share =
+                as_f64(position.saturating_sub(*low)) / as_f64(high.saturating_sub(*low).max(1));
             let published = from.as_secs_f64() + share * (to.as_secs_f64() - from.as_secs_f64());
             return Some(Age { seconds: now.as_secs_f64() - published, how: How::Measured });
         }
         // Published before the first snapshot.
         let (first, _) = *self.points.front()?;
-        let at_least = (now - first).as_secs_f64();
+        let at_least = now.saturating_sub(first).as_secs_f64();
         let rate = self.steady_bytes_per_second().filter(|rate| *rate > 0.0);
-        match rate.map(|rate| as_f64(tail - position) / rate) {
+        match rate.map(|rate| as_f64(tail.saturating_sub(position)) / rate) {
             Some(estimate) if estimate >= at_least => {
                 Some(Age { seconds: estimate, how: How::Estimated })
             }

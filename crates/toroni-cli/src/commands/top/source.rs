@@ -1,5 +1,7 @@
 //! Takes the snapshots: opens buses, and opens them again after they were removed.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::model::{self, BusModel, BusRow, ListModel, TopicCounts};
 use super::nodes::NodeReader;
 use super::sample::{History, Owner, Participant, Publisher, Snapshot, Subscriber};
@@ -158,7 +160,8 @@ impl BusSource {
             Err(error) => {
                 let reason = Failure::from(error).report().1.unwrap_or_default();
                 self.topics_problem = Some(format!("no rates per topic: {reason}"));
-                self.try_topics_at = Instant::now() + TRY_AGAIN;
+                self.try_topics_at =
+                    Instant::now().checked_add(TRY_AGAIN).unwrap_or(self.try_topics_at);
             }
         }
     }
