@@ -152,9 +152,10 @@ impl Checker {
     pub fn verdict(mut self, sent_by_each: u64) -> Faults {
         self.others[self.sender] = self.next;
         for next in &self.others {
-            self.faults.lost += sent_by_each.saturating_sub(*next);
+            self.faults.lost = self.faults.lost.saturating_add(sent_by_each.saturating_sub(*next));
             // More messages than were sent.
-            self.faults.misordered += next.saturating_sub(sent_by_each);
+            let more = next.saturating_sub(sent_by_each);
+            self.faults.misordered = self.faults.misordered.saturating_add(more);
         }
         self.faults
     }
@@ -177,12 +178,13 @@ impl Checker {
             self.faults.misordered += 1;
             return;
         }
-        if length != self.lengths.of(self.next + ahead) {
+        let number = self.next.wrapping_add(ahead);
+        if length != self.lengths.of(number) {
             self.faults.alien += 1;
             return;
         }
-        self.faults.lost += ahead;
-        self.next += ahead + 1;
+        self.faults.lost = self.faults.lost.saturating_add(ahead);
+        self.next = number.wrapping_add(1);
     }
 }
 

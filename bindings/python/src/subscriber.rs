@@ -231,9 +231,9 @@ impl Subscriber {
             (receiver.subscriber.stats(), receiver.torn)
         };
         let fields = PyDict::new(py);
-        fields.set_item("received", counts.received - torn)?;
-        fields.set_item("lost_messages", counts.lost_messages + torn)?;
-        fields.set_item("lapses", counts.lapses + torn)?;
+        fields.set_item("received", counts.received.saturating_sub(torn))?;
+        fields.set_item("lost_messages", counts.lost_messages.saturating_add(torn))?;
+        fields.set_item("lapses", counts.lapses.saturating_add(torn))?;
         fields.set_item("losses", counts.losses)?;
         fields.set_item("lost_on_the_way", counts.lost_on_the_way)?;
         stats::made(py, "SubscriberStats", &fields)

@@ -153,7 +153,7 @@ impl Table {
 
     /// Counts the message with this sequence. Returns how many there were on its topic before.
     pub(crate) fn count(&mut self, topic: &str, sequence: u64) -> u64 {
-        self.head.until = sequence + 1;
+        self.head.until = sequence.saturating_add(1);
         self.count_more(topic)
     }
 

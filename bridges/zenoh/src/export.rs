@@ -287,7 +287,8 @@ impl Exporting {
                     lost_messages,
                     "publishers overwrite messages before they are sent: create the bus with a larger capacity, or set `gating`"
                 );
-                *self.skipped.get_or_insert(0) += lost_messages;
+                let skipped = self.skipped.get_or_insert(0);
+                *skipped = skipped.saturating_add(lost_messages);
             }
             Err(ReceiveError::Lost(lost)) => self.lost(&lost),
             Err(error) => return Err(error),

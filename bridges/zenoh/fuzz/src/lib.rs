@@ -196,11 +196,14 @@ impl Ledger {
                     assert!(loss.messages > 0 && loss.from.number <= loss.until, "{loss:?}");
                     let topic = loss.topic.clone().expect("a loss of a topic");
                     *self.next.entry(topic).or_default() += loss.messages;
-                    self.lost += loss.messages;
+                    self.lost = self.lost.saturating_add(loss.messages);
                 }
                 Event::Settled(Origin { number, .. }) => {
                     let delivered = self.numbers.range(..number).count() as u64;
-                    assert!(delivered + self.lost >= number, "settled to {number} too early");
+                    assert!(
+                        self.lost.saturating_add(delivered) >= number,
+                        "settled to {number} too early"
+                    );
                 }
                 Event::Duplicate | Event::Late => {}
             }

@@ -78,7 +78,7 @@ impl Unaccounted {
         let Some(base) = &mut met.base else { return 0 };
         let came = if first.number >= base.until { count } else { 0 };
         if !is_doubtful {
-            base.came += came;
+            base.came = base.came.saturating_add(came);
             return 0;
         }
         let missing = base.missing_before(last + 1).saturating_sub(came);
@@ -91,7 +91,7 @@ impl Unaccounted {
         if let Some(Met { base: Some(base), .. }) = self.streams.get_mut(&StreamKey::of(from))
             && from.number >= base.until
         {
-            base.came += messages;
+            base.came = base.came.saturating_add(messages);
         }
     }
 

@@ -243,7 +243,7 @@ fn measure(
                     interval_ns: options.interval_ns,
                 };
                 let (sent, served) = run_once(launch, &plan)?;
-                lost[index] += served.wrong;
+                lost[index] = u64::saturating_add(lost[index], served.wrong);
                 runs[index][row].push((sent, served));
             }
         }

@@ -49,7 +49,7 @@ impl Node {
             samples.push(now_ns().saturating_sub(u64::from_le_bytes(*time)));
         }
         if number != self.next {
-            self.wrong += number.abs_diff(self.next);
+            self.wrong = self.wrong.saturating_add(number.abs_diff(self.next));
         }
         self.next = number.saturating_add(1);
     }
