@@ -9,8 +9,8 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use self::rules::{TREES, Tree};
-use self::source::{Named, Source};
+use self::rules::{Checked, TREES, Tree};
+use self::source::{DENIES_OVERFLOW, Named, Source};
 use crate::command::Failure;
 use crate::metadata;
 
@@ -54,6 +54,7 @@ pub(crate) fn run() -> Result<(), Failure> {
     for tree in TREES {
         let files = read_files(&texts(&metadata::root().join(tree.folder))?)?;
         let mut found = check_files(&files, tree);
+        found.extend(without_denial(&files, tree.checked));
         found.iter_mut().for_each(|violation| {
             violation.file = Path::new(tree.folder).join(&violation.file);
         });
@@ -123,7 +124,13 @@ fn read_files(texts: &[(PathBuf, String)]) -> Result<Vec<File>, Failure> {
 }
 
 fn check_files(files: &[File], tree: &Tree) -> Vec<Violation> {
-    files.iter().flat_map(|file| check_file(file, tree)).collect()
+    let denying: Vec<&[String]> = files
+        .iter()
+        .filter(|file| file.source.denies_overflow)
+        .map(|file| &file.module[..])
+        .collect();
+    let check = |file| check_file(file, tree, &denying);
+    files.iter().flat_map(check).collect()
 }
 
 /// `ring/mod.rs` and `ring.rs` are `["ring"]`, `lib.rs` is `[]`.
@@ -139,7 +146,8 @@ fn module_of(file: &Path) -> Vec<String> {
     module
 }
 
-fn check_file(file: &File, tree: &Tree) -> Vec<Violation> {
+/// Checks one file. `denying` are the modules that deny overflow.
+fn check_file(file: &File, tree: &Tree, denying: &[&[String]]) -> Vec<Violation> {
     let File { path, module, source, is_test } = file;
     let mut violations = Vec::new();
     let mut add = |line, rule| violations.push(Violation { file: path.clone(), line, rule });
@@ -155,7 +163,42 @@ fn check_file(file: &File, tree: &Tree) -> Vec<Violation> {
         broken.into_iter().for_each(|rule| add(named.line, rule));
     }
     misplaced_unsafe(file, tree.unsafe_in).into_iter().for_each(|(line, rule)| add(line, rule));
+    unchecked_arithmetic(file, tree.checked, denying)
+        .into_iter()
+        .for_each(|(line, rule)| add(line, rule));
     violations
+}
+
+/// The rule that a file breaks if it reads numbers of others, or says that it does.
+fn unchecked_arithmetic(
+    file: &File,
+    checked: Checked,
+    denying: &[&[String]],
+) -> Option<(usize, String)> {
+    let File { path, module, source, is_test } = file;
+    if source.denies_overflow && !listed(path, checked.files) {
+        let rule = "denies overflow: add it to the files whose arithmetic is checked";
+        return Some((1, rule.to_owned()));
+    }
+    let is_below = denying.iter().any(|denies| module.starts_with(denies));
+    let is_excepted = checked.except.iter().any(|(name, _)| listed(path, &[name]));
+    if *is_test || is_below || is_excepted {
+        return None;
+    }
+    let reads = |named: &&Named| !named.in_test && names_any(&named.segments, checked.readers);
+    let named = source.paths.iter().find(reads)?;
+    let name = named.segments.join("::");
+    let rule = format!("`{name}` reads numbers of others: begin the file with `{DENIES_OVERFLOW}`");
+    Some((named.line, rule))
+}
+
+/// The files in the list of those that deny overflow that do not.
+fn without_denial(files: &[File], checked: Checked) -> Vec<Violation> {
+    let without = files
+        .iter()
+        .filter(|file| listed(&file.path, checked.files) && !file.source.denies_overflow);
+    let rule = format!("calculates with numbers of others: begin it with `{DENIES_OVERFLOW}`");
+    without.map(|file| Violation { file: file.path.clone(), line: 1, rule: rule.clone() }).collect()
 }
 
 /// The lines with `unsafe` of a file that may have none, and the rule that each breaks.
@@ -222,6 +265,7 @@ fn listed(file: &Path, names: &[&str]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::rules::LIBRARY;
     use super::*;
 
     #[test]
@@ -350,6 +394,25 @@ mod tests {
             ["id.rs:1: `unsafe` is not allowed in this crate"]
         );
         assert!(broken("use core::fmt; use crate::time::Wall;").is_empty());
+    }
+
+    #[test]
+    fn arithmetic_on_numbers_of_others_is_checked() {
+        let reads = "use crate::sync::{AtomicU64, Ordering};";
+        let denies = format!("//! Text.\n\n{DENIES_OVERFLOW}\n\n{reads}");
+        let slots = ("ring/slots.rs", &denies[..]);
+        assert!(broken(&[slots, ("ring/slots/new.rs", reads)]).is_empty());
+        let found = broken(&[("ring/new.rs", reads)]);
+        let rule = "ring/new.rs:1: `crate::sync::Ordering` reads numbers of others";
+        assert!(found.len() == 1 && found[0].starts_with(rule), "{found:?}");
+        let found = broken(&[("ring/new.rs", &denies)]);
+        assert!(found.len() == 1 && found[0].contains("add it to the files"), "{found:?}");
+        // Excepted, or a test.
+        let test = format!("#[cfg(test)] mod tests {{ {reads} }}");
+        assert!(broken(&[("ring/writer.rs", reads), ("ring/new.rs", &test)]).is_empty());
+        let files = |text: &str| read_files(&[("ring/slots.rs".into(), text.to_owned())]).unwrap();
+        assert!(without_denial(&files(&denies), LIBRARY.checked).is_empty());
+        assert_eq!(without_denial(&files("use std::fmt;"), LIBRARY.checked).len(), 1);
     }
 
     #[test]

@@ -163,7 +163,22 @@ pub(super) struct Tree {
     pub(super) reserved: &'static [Reserved],
     /// Files that may contain `unsafe`. A name that ends in `/` is a whole folder. Tests are free.
     pub(super) unsafe_in: &'static [&'static str],
+    pub(super) checked: Checked,
 }
+
+/// Files that calculate with numbers of others: out of shared memory, files, and networks. They deny clippy's
+/// `arithmetic_side_effects`, so that all arithmetic in them says what happens where it would overflow. Tests are free.
+#[derive(Clone, Copy)]
+pub(super) struct Checked {
+    /// The files that begin with that attribute, which holds in the modules below as well.
+    pub(super) files: &'static [&'static str],
+    /// A file that names one of these paths reads such numbers, so it must be one of the files.
+    pub(super) readers: &'static [&'static str],
+    /// Files that name such a path and need not be, and why.
+    pub(super) except: &'static [(&'static str, &'static str)],
+}
+
+const NOTHING_CHECKED: Checked = Checked { files: &[], readers: &[], except: &[] };
 
 /// The crates whose sources are checked.
 pub(super) const TREES: &[Tree] = &[
@@ -175,6 +190,7 @@ pub(super) const TREES: &[Tree] = &[
         in_tests: &[],
         reserved: &[],
         unsafe_in: &[],
+        checked: CHECKED_IN_PROTO,
     },
     Tree {
         folder: "crates/toroni-net/src",
@@ -183,6 +199,7 @@ pub(super) const TREES: &[Tree] = &[
         in_tests: &[],
         reserved: &[],
         unsafe_in: UNSAFE_IN_NET,
+        checked: CHECKED_IN_NET,
     },
     Tree {
         folder: "crates/toroni-sequencer/src",
@@ -193,10 +210,12 @@ pub(super) const TREES: &[Tree] = &[
         in_tests: &["batch", "entry", "log", "raft"],
         reserved: &[],
         unsafe_in: &[],
+        checked: CHECKED_IN_SEQUENCER,
     },
     only_unsafe("crates/toroni-proactor/src", UNSAFE_IN_PROACTOR),
     only_unsafe("bindings/c/src", UNSAFE_IN_C),
     only_unsafe("bindings/c-net/src", &["lib.rs", "status.rs"]),
+    Tree { checked: CHECKED_IN_CLI, ..only_unsafe("crates/toroni-cli/src", &["ready.rs"]) },
 ];
 
 pub(super) const LIBRARY: Tree = Tree {
@@ -206,10 +225,19 @@ pub(super) const LIBRARY: Tree = Tree {
     in_tests: IN_TESTS,
     reserved: RESERVED,
     unsafe_in: UNSAFE,
+    checked: CHECKED,
 };
 
 const fn only_unsafe(folder: &'static str, unsafe_in: &'static [&'static str]) -> Tree {
-    Tree { folder, layers: &[], bottom: &[], in_tests: &[], reserved: &[], unsafe_in }
+    Tree {
+        folder,
+        layers: &[],
+        bottom: &[],
+        in_tests: &[],
+        reserved: &[],
+        unsafe_in,
+        checked: NOTHING_CHECKED,
+    }
 }
 
 /// What one module directly below a crate's `src` may use.
@@ -496,6 +524,174 @@ const RESERVED: &[Reserved] = &[Reserved {
 /// Files of `crates/toroni/src` that may contain `unsafe`.
 const UNSAFE: &[&str] =
     &["ring/bulk/", "ring/copy.rs", "ring/racy.rs", "shm/", "notify/", "sync/fences.rs"];
+
+/// All atomics of the library but a few are words that other processes may write.
+const CHECKED: Checked = Checked {
+    files: &[
+        "bus/inspect/stats.rs",
+        "bus/local.rs",
+        "bus/open/disk.rs",
+        "bus/proactor/served.rs",
+        "bus/publish/backpressure/mod.rs",
+        "bus/publish/backpressure/space_backoff.rs",
+        "bus/publish/claim.rs",
+        "bus/publish/inlet.rs",
+        "bus/publish/participant.rs",
+        "bus/publish/publishing.rs",
+        "bus/publish/unfenced.rs",
+        "bus/publish/wake.rs",
+        "bus/subscribe/builder.rs",
+        "bus/subscribe/claim.rs",
+        "bus/subscribe/decision.rs",
+        "bus/subscribe/hold.rs",
+        "bus/subscribe/in_place.rs",
+        "bus/subscribe/interrupter.rs",
+        "bus/subscribe/progress.rs",
+        "bus/subscribe/reading.rs",
+        "bus/subscribe/receive.rs",
+        "bus/subscribe/subscriber.rs",
+        "notify/adaptive_fence.rs",
+        "notify/datagram.rs",
+        "notify/eventcount.rs",
+        "ring/arrivals.rs",
+        "ring/gate.rs",
+        "ring/memory.rs",
+        "ring/position.rs",
+        "ring/read_ahead.rs",
+        "ring/reader.rs",
+        "ring/run.rs",
+        "ring/slots.rs",
+        "ring/wait_budget.rs",
+        "ring/waits.rs",
+        "shm/clean/mod.rs",
+        "shm/description.rs",
+        "shm/dumping.rs",
+        "shm/header.rs",
+        "shm/participants.rs",
+        "shm/patterns.rs",
+        "shm/segment.rs",
+        "shm/snapshot.rs",
+        "topic/loss.rs",
+        "topic/table.rs",
+    ],
+    readers: &["crate::sync::Ordering"],
+    except: &[
+        ("hook/mod.rs", "tests alone reach it"),
+        ("ring/copy.rs", "calculates with the lengths of slices"),
+        ("ring/layout.rs", "calculates with the sizes of types"),
+        ("ring/racy.rs", "calculates with the lengths of slices"),
+        (
+            "ring/writer.rs",
+            "the owner of the lock checks the position once, when it takes the lock",
+        ),
+        ("shm/lock.rs", "calculates with times and slots of this process"),
+        ("shm/mapping.rs", "calculates with sizes, which the header's checks bound"),
+        ("sync/", "knows no numbers"),
+    ],
+};
+
+/// Everything that comes from a network is read by a `Reader`. What it returns are types with bounds.
+const CHECKED_IN_PROTO: Checked = Checked {
+    files: &[
+        "wire/chunk.rs",
+        "wire/header.rs",
+        "wire/nak.rs",
+        "wire/ncf.rs",
+        "wire/probe.rs",
+        "wire/ranges.rs",
+        "wire/session.rs",
+        "wire/status.rs",
+        "wire/tcp.rs",
+        "wire/topics.rs",
+    ],
+    readers: &["crate::wire::cursor::Reader"],
+    except: &[
+        ("wire/data.rs", "its numbers are types, whose bounds were checked"),
+        ("wire/mod.rs", "joins the others"),
+    ],
+};
+
+/// What was lost of a bus is any number.
+const CHECKED_IN_NET: Checked = Checked {
+    files: &[
+        "direct.rs",
+        "endpoint.rs",
+        "inlet/loss.rs",
+        "inlet/stage.rs",
+        "latency/missing.rs",
+        "losses.rs",
+        "node/kernel.rs",
+        "node/report.rs",
+        "node/state.rs",
+        "node/tcp/feed.rs",
+        "node/tcp/history.rs",
+        "node/tcp/listener.rs",
+        "node/tcp/streams.rs",
+        "outlet.rs",
+    ],
+    readers: &["toroni::ReceiveError", "toroni::Lost"],
+    except: &[("node/tcp/mod.rs", "only passes errors on")],
+};
+
+/// Files and messages are read by `Fields`.
+const CHECKED_IN_SEQUENCER: Checked = Checked {
+    files: &[
+        "batch.rs",
+        "commands/courier.rs",
+        "commands/echo.rs",
+        "entry.rs",
+        "feed/event_bus.rs",
+        "feed/states.rs",
+        "log/state.rs",
+        "machine/mod.rs",
+        "raft/applied.rs",
+        "rpc/fetch.rs",
+        "rpc/frame.rs",
+        "rpc/message.rs",
+        "rpc/status.rs",
+    ],
+    readers: &["crate::bytes::Fields"],
+    except: &[(
+        "log/segment.rs",
+        "checks the greatest numbers of a log once, when it opens a segment",
+    )],
+};
+
+/// What a bus says of itself, and what a member of a sequencer says. Recordings are read in one folder.
+const CHECKED_IN_CLI: Checked = Checked {
+    files: &[
+        "commands/demo/subscriber.rs",
+        "commands/hz/mod.rs",
+        "commands/info.rs",
+        "commands/metrics/collect.rs",
+        "commands/metrics/names.rs",
+        "commands/net/receive.rs",
+        "commands/replay/mod.rs",
+        "commands/sequencer/feed.rs",
+        "commands/sequencer/log.rs",
+        "commands/sequencer/send.rs",
+        "commands/sequencer/status.rs",
+        "commands/subscribe/mod.rs",
+        "commands/top/model.rs",
+        "commands/top/nodes.rs",
+        "commands/top/sample.rs",
+        "commands/top/source.rs",
+        "commands/topics.rs",
+        "failure.rs",
+        "recording/mod.rs",
+    ],
+    readers: &[
+        "toroni::ReceiveError",
+        "toroni::BusStats",
+        "toroni::SubscriberSlotStats",
+        "toroni::TopicStats",
+        "toroni_sequencer::rpc::Status",
+    ],
+    except: &[
+        ("commands/record/intake.rs", "counts what is in its own buffers"),
+        ("commands/top/topics.rs", "counts what it has read itself"),
+    ],
+};
 
 /// Like [`UNSAFE`], for `bindings/c/src`: the files that take pointers from C.
 const UNSAFE_IN_C: &[&str] = &[

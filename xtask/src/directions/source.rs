@@ -21,7 +21,13 @@ pub(super) struct Source {
     pub(super) unsafe_lines: Vec<(usize, bool)>,
     /// Modules declared here whose files are tests: `#[cfg(test)] mod name;`.
     pub(super) test_modules: Vec<Vec<String>>,
+    /// Whether the file begins with [`DENIES_OVERFLOW`].
+    pub(super) denies_overflow: bool,
 }
+
+/// The attribute of a file whose arithmetic says what happens at the bounds.
+pub(super) const DENIES_OVERFLOW: &str =
+    "#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]";
 
 /// One path, as `["crate", "ring", "layout", "Header"]` or `["std", "fs"]`.
 pub(super) struct Named {
@@ -41,7 +47,9 @@ impl Source {
         let mut tests = Tests::default();
         tests.visit_file(&file);
         let tests = if tests.inside { vec![whole(&file)] } else { tests.parts };
-        let mut reader = Reader { tests, module: module.to_vec(), found: Self::default() };
+        let denies_overflow = file.attrs.iter().any(denies_overflow);
+        let found = Self { denies_overflow, ..Self::default() };
+        let mut reader = Reader { tests, module: module.to_vec(), found };
         reader.tokens(tokens)?;
         Ok(reader.found)
     }
@@ -90,6 +98,14 @@ impl<'ast> Visit<'ast> for Tests {
         self.inside |= attribute.path().is_ident("cfg")
             && attribute.parse_args().is_ok_and(|condition| needs_test(&condition));
     }
+}
+
+/// Whether an attribute is [`DENIES_OVERFLOW`].
+fn denies_overflow(attribute: &Attribute) -> bool {
+    let Meta::List(list) = &attribute.meta else { return false };
+    let condition = list.tokens.to_string().replace(char::is_whitespace, "");
+    let text = format!("#![cfg_attr({})]", condition.replace(',', ", "));
+    list.path.is_ident("cfg_attr") && text == DENIES_OVERFLOW
 }
 
 /// Whether a condition is `test` or `all(…, test, …)`. Under `any` or `not` the item also exists without tests.
@@ -347,6 +363,17 @@ mod tests {
         ];
         assert_eq!(found, wanted);
         assert_eq!(source.unsafe_lines, [(2, false)]);
+    }
+
+    #[test]
+    fn a_file_denies_overflow_by_an_attribute_of_its_own() {
+        let denies = |text: &str| read(text, "ring").denies_overflow;
+        assert!(denies(&format!("//! Text.\n\n{DENIES_OVERFLOW}\n\nuse a::b;")));
+        assert!(!denies("use a::b;"));
+        assert!(!denies(
+            "mod inner { #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))] }"
+        ));
+        assert!(!denies("#![cfg_attr(test, deny(clippy::arithmetic_side_effects))]"));
     }
 
     #[test]

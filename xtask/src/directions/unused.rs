@@ -41,6 +41,20 @@ pub(super) fn in_tree(files: &[File], tree: &Tree) -> Vec<String> {
         }
     }
     unused.extend(of_unsafe(files, tree.unsafe_in));
+    for name in tree.checked.files {
+        if !files.iter().any(|file| listed(&file.path, &[name])) {
+            unused.push(format!("of {name} to calculate with numbers of others"));
+        }
+    }
+    for (name, _) in tree.checked.except {
+        let mut paths = files
+            .iter()
+            .filter(|file| listed(&file.path, &[name]))
+            .flat_map(|file| &file.source.paths);
+        if !paths.any(|named| !named.in_test && names_any(&named.segments, tree.checked.readers)) {
+            unused.push(format!("of {name} to read numbers of others unchecked"));
+        }
+    }
     unused
 }
 
