@@ -456,36 +456,40 @@ pub(crate) fn what_was_not_taken_is_closed(kind: Kind) {
     });
 }
 
-/// Closing a socket may take as long as its linger time; only the thread that closes it waits.
+/// Closing a socket may take as long as its linger time; only the thread that closes it waits. In a process of its own:
+/// a child that another test starts in that moment has the socket, too, and its `exec` would wait for the linger time.
 pub(crate) fn a_slow_close_holds_up_no_other(kind: Kind) {
-    kind.each(|proactor| {
-        let _crew = Crew::new(proactor, 2);
-        let (stream, mut peer) = stream_and_peer(proactor);
-        // Some bytes are unsent, and stay unsent.
-        let (done, results) = channel();
-        let write = stream.write_all(vec![7; 30_000_000], move |result| _ = done.send(result.0));
-        peer.read_exact(&mut [0; 1000]).unwrap();
-        proactor.cancel(write.unwrap());
-        assert!(next(&results).unwrap_err().is_cancelled());
-        let linger = Some(2 * LOST);
-        rustix::net::sockopt::set_socket_linger(&stream, linger).unwrap();
-        // The handler holds the last handle, and the operation the descriptor.
-        let (closes, closing) = channel();
-        let last = Arc::new(Mutex::new(Some(stream.clone())));
-        let close = Arc::clone(&last);
-        let tell = move |_| {
-            drop(close.lock().unwrap().take());
-            closes.send(()).unwrap();
-        };
-        stream.read(vec![0; 8], tell).unwrap();
-        drop(stream);
-        peer.write_all(b"x").unwrap();
-        next(&closing);
-        for _ in 0..20 {
-            let (done, told) = channel();
-            proactor.post(move || done.send(()).unwrap()).unwrap();
-            next(&told);
-        }
-        drop(peer);
-    });
+    let test = kind.test("a_slow_close_holds_up_no_other");
+    alone(&test, || kind.each(a_slow_close));
+}
+
+fn a_slow_close(proactor: &Proactor) {
+    let _crew = Crew::new(proactor, 2);
+    let (stream, mut peer) = stream_and_peer(proactor);
+    // Some bytes are unsent, and stay unsent.
+    let (done, results) = channel();
+    let write = stream.write_all(vec![7; 30_000_000], move |result| _ = done.send(result.0));
+    peer.read_exact(&mut [0; 1000]).unwrap();
+    proactor.cancel(write.unwrap());
+    assert!(next(&results).unwrap_err().is_cancelled());
+    let linger = Some(2 * LOST);
+    rustix::net::sockopt::set_socket_linger(&stream, linger).unwrap();
+    // The handler holds the last handle, and the operation the descriptor.
+    let (closes, closing) = channel();
+    let last = Arc::new(Mutex::new(Some(stream.clone())));
+    let close = Arc::clone(&last);
+    let tell = move |_| {
+        drop(close.lock().unwrap().take());
+        closes.send(()).unwrap();
+    };
+    stream.read(vec![0; 8], tell).unwrap();
+    drop(stream);
+    peer.write_all(b"x").unwrap();
+    next(&closing);
+    for _ in 0..20 {
+        let (done, told) = channel();
+        proactor.post(move || done.send(()).unwrap()).unwrap();
+        next(&told);
+    }
+    drop(peer);
 }
