@@ -18,6 +18,7 @@ use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
+use toroni_testkit::long::repetitions;
 
 /// Lets another thread come in between: for up to about as long as an interrupt takes.
 pub(super) fn pause_briefly() {

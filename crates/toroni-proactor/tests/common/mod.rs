@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test program uses a part")]
 
+use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::sync::Mutex;
@@ -140,7 +141,7 @@ pub(crate) fn alone(test: &str, body: impl FnOnce()) {
         return body();
     }
     let output = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--test-threads=1", "--nocapture"])
+        .args(["--exact", test, "--include-ignored", "--test-threads=1", "--nocapture"])
         .env(ALONE, "1")
         .output()
         .unwrap();
@@ -228,7 +229,13 @@ pub(crate) fn pattern(length: usize) -> Vec<u8> {
     bytes[..length].to_vec()
 }
 
-/// Returns how often to repeat something: `usual` times, or `whole` times with `TORONI_LONG_TESTS=1`.
-pub(crate) fn repetitions(usual: u32, whole: u32) -> u32 {
-    toroni_testkit::long::repetitions(usual, whole)
+/// Returns each pair of settings of a configuration, as the places of both in the list and both values.
+pub(crate) fn pairs(settings: &[String]) -> BTreeSet<(usize, String, usize, String)> {
+    let numbered = || settings.iter().enumerate();
+    numbered()
+        .flat_map(|(second, two)| {
+            let earlier = numbered().take(second);
+            earlier.map(move |(first, one)| (first, one.clone(), second, two.clone()))
+        })
+        .collect()
 }

@@ -11,14 +11,23 @@ use toroni_proactor::{
     ProviderType, WaitType,
 };
 
+/// Which tests of a configuration run by default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Runs {
+    Always,
+    Files,
+    Asked,
+}
+
 /// A configuration without its flags.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Kind {
     pub(crate) provider: ProviderType,
     pub(crate) wait: WaitType,
     pub(crate) interrupt: InterruptType,
     pub(crate) processor: ProcessorType,
     pub(crate) shards: usize,
+    pub(crate) runs: Runs,
     /// The path of its module.
     pub(crate) module: &'static str,
 }
@@ -48,6 +57,17 @@ impl Kind {
             ..engine.clone()
         };
         Config::two(engine, rest)
+    }
+
+    /// Returns what tells this configuration from others.
+    pub(crate) fn settings(self) -> [String; 5] {
+        [
+            format!("{:?}", self.provider),
+            format!("{:?}", self.wait),
+            format!("{:?}", self.interrupt),
+            format!("{:?}", self.processor),
+            format!("{} shards", self.shards),
+        ]
     }
 
     /// Returns the name of a test of this configuration.

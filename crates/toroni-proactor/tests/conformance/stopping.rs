@@ -312,7 +312,7 @@ pub(crate) fn a_client_is_destroyed_with_operations_outstanding(kind: Kind) {
 type Told = Result<usize, toroni_proactor::OperationError>;
 
 fn most_hops() -> usize {
-    repetitions(20_000, 100_000) as usize
+    toroni_testkit::long::repetitions(20_000, 100_000) as usize
 }
 
 /// Posts that post again, on several threads: each hop is a handler.
