@@ -1,8 +1,10 @@
 //! A child process that never outlives its parent.
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, getppid, kill_process, set_parent_process_death_signal,
-    waitid,
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getppid, kill_process, pidfd_open,
+    set_parent_process_death_signal, waitid,
 };
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -109,14 +111,20 @@ impl Process {
     /// If the system refuses.
     pub fn wait_within(&mut self, timeout: Duration) -> io::Result<Option<ExitStatus>> {
         let deadline = Instant::now() + timeout;
-        let mut pause = Duration::from_micros(50);
+        if let Some(status) = self.ended()? {
+            return Ok(Some(status));
+        }
+        // Readable when the child has ended, so that a wait does not have to check again and again.
+        let end = pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty())?;
         loop {
-            let status = self.ended()?;
-            if status.is_some() || Instant::now() >= deadline {
-                return Ok(status);
+            let left = deadline.saturating_duration_since(Instant::now());
+            // A time that is too long for the call is as good as none.
+            let left = Timespec::try_from(left).ok();
+            match poll(&mut [PollFd::new(&end, PollFlags::IN)], left.as_ref()) {
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+                Ok(_) => return self.ended(),
             }
-            std::thread::sleep(pause);
-            pause = (pause * 2).min(Duration::from_millis(5));
         }
     }
 

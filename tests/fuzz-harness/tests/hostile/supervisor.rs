@@ -171,7 +171,7 @@ fn start(test: &str, share: u64, directory: &Path, first: u64) -> Process {
 fn watch(child: &mut Process, directory: &Path) -> Ending {
     let mut seen = (String::new(), Instant::now());
     loop {
-        if let Some(status) = child.wait_within(Duration::from_millis(20)).unwrap() {
+        if let Some(status) = child.wait_within(Duration::from_millis(500)).unwrap() {
             return Ending::Exit(status);
         }
         let now = read(&directory.join("case"));
