@@ -10,8 +10,9 @@
 //! several child processes.
 //!
 //! A failure names the file, offset, value and moment. Set `TORONI_HOSTILE_ONLY` to that text to run this case alone.
-//! `TORONI_HOSTILE_THOROUGH=1` tries more values for each word, `TORONI_HOSTILE_ROUNDS=100000` runs more random cases,
-//! and `TORONI_HOSTILE_SEED=7` changes their seed.
+//! By default, every second value is tried for each word, and with `TORONI_LONG_TESTS=1` each.
+//! `TORONI_HOSTILE_THOROUGH=1` tries even more values, `TORONI_HOSTILE_ROUNDS=100000` runs more random cases, and
+//! `TORONI_HOSTILE_SEED=7` changes their seed.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -25,7 +26,7 @@ use toroni_fuzz_harness::hostile::expose;
 use toroni_fuzz_harness::hostile::sites::{self, Change, Moment, Site};
 use toroni_fuzz_harness::hostile::template::{BUS, Kind, Template};
 use toroni_fuzz_harness::hostile::victim::{self, Manner, User};
-use toroni_testkit::{Directory, Random};
+use toroni_testkit::{Directory, Random, long};
 
 /// Every word of the headers, and of the control page, of a bus with a `lease`.
 #[test]
@@ -94,7 +95,9 @@ fn losses_of_an_unchanged_bus_are_told() {
 /// Several words at once, with values that fit each other badly.
 #[test]
 fn random_words_together() {
-    supervisor::run("random_words_together", |child| several_words(child, rounds(1500)));
+    supervisor::run("random_words_together", |child| {
+        several_words(child, rounds(long::repetitions(750, 1500)))
+    });
 }
 
 /// As above, for long: by default a hundred thousand rounds.
@@ -109,7 +112,9 @@ fn random_words_together_for_long() {
 /// Words that change all the time, while all operations run.
 #[test]
 fn words_that_never_stand_still() {
-    supervisor::run("words_that_never_stand_still", |child| scribble(child, 40));
+    supervisor::run("words_that_never_stand_still", |child| {
+        scribble(child, long::repetitions(20, 40))
+    });
 }
 
 /// As above, for long.
@@ -147,7 +152,7 @@ fn one_word_at_a_time(test: &str, kind: Kind, moment: Moment) {
             if !site.is_for(moment) {
                 continue;
             }
-            for change in sites::changes(&template, &site) {
+            for change in some_of(sites::changes(&template, &site)) {
                 child.case(&format!("{kind:?} {change} {moment:?}"), || {
                     template.restore();
                     expose(&template, moment, site.manner(moment), &[change]);
@@ -155,6 +160,15 @@ fn one_word_at_a_time(test: &str, kind: Kind, moment: Moment) {
             }
         }
     });
+}
+
+/// Returns every second change of a word, and all with `TORONI_LONG_TESTS=1`. So each word is changed at each moment.
+fn some_of(changes: Vec<Change>) -> impl Iterator<Item = Change> {
+    let is_named = ["TORONI_HOSTILE_ONLY", "TORONI_HOSTILE_THOROUGH"]
+        .iter()
+        .any(|variable| std::env::var_os(variable).is_some());
+    let step = if is_named { 1 } else { long::repetitions(2, 1) };
+    changes.into_iter().step_by(step as usize)
 }
 
 fn several_words(child: &mut Child, rounds: u64) {
@@ -187,10 +201,10 @@ fn several_words(child: &mut Child, rounds: u64) {
     }
 }
 
-fn scribble(child: &mut Child, rounds: u64) {
+fn scribble(child: &mut Child, rounds: u32) {
     let templates = [Kind::Lease, Kind::Robust].map(|kind| Template::new(child.directory(), kind));
     for round in 0..rounds {
-        let seed = seed() + round;
+        let seed = seed() + u64::from(round);
         let template = Random::new(seed).pick(&templates);
         child.case(&format!("seed {seed} {:?}", template.kind), || {
             template.restore();
@@ -221,8 +235,8 @@ fn scribble(child: &mut Child, rounds: u64) {
     }
 }
 
-fn rounds(default: u64) -> u64 {
-    number("TORONI_HOSTILE_ROUNDS").unwrap_or(default)
+fn rounds(default: u32) -> u64 {
+    number("TORONI_HOSTILE_ROUNDS").unwrap_or(default.into())
 }
 
 fn seed() -> u64 {
