@@ -31,7 +31,7 @@ fn target() -> Result<PathBuf, Failure> {
 }
 
 /// Builds all programs, and the tests of `cargo xtask crash`: with tests among them, cargo selects the same features of
-/// dependencies as for [`test`].
+/// dependencies as for [`test()`].
 pub(crate) fn build() -> Result<(), Failure> {
     run(command("build")?.args(["--bins", "--test", "crash", "--test", "wake"]))
 }

@@ -13,7 +13,7 @@ mod node;
 #[allow(dead_code, reason = "each test program uses a part of it")]
 #[path = "../cli/nodes.rs"]
 mod nodes;
-#[allow(dead_code, reason = "each test program uses a part of it")]
+#[allow(dead_code, unused_imports, reason = "each test program uses a part of it")]
 #[path = "../cli/support.rs"]
 mod support;
 #[cfg(feature = "top")]

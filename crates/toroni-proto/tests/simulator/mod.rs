@@ -118,7 +118,9 @@ fn for_long() {
             println!("{} seeds, {} s", report.seeds, start.elapsed().as_secs());
         }
         match failure {
-            None if most.map_or(start.elapsed() >= limit, |most| report.seeds >= most) => Some(None),
+            None if most.map_or(start.elapsed() >= limit, |most| report.seeds >= most) => {
+                Some(None)
+            }
             None => None,
             found => Some(found),
         }
