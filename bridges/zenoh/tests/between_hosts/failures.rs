@@ -2,7 +2,7 @@
 
 use crate::hosts::{Network, Pair, meet};
 use std::time::{Duration, Instant};
-use toroni_testkit::wait;
+use toroni_testkit::{long, wait};
 
 /// An importing bridge is killed and restarted while messages flow.
 #[test]
@@ -114,11 +114,9 @@ fn a_link_is_cut_for_10_s() {
 /// Takes two minutes.
 #[test]
 fn a_link_is_cut_for_60_s() {
-    if std::env::var_os("TORONI_LONG_TESTS").is_none() {
-        eprintln!("SKIPPED: set TORONI_LONG_TESTS=1");
-        return;
+    if long::or_skip() {
+        cut(Duration::from_secs(60));
     }
-    cut(Duration::from_secs(60));
 }
 
 /// SIGTERM ends a bridge in order: what was published before has been sent.

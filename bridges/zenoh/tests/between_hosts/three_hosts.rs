@@ -1,14 +1,13 @@
 //! Three hosts, each of which exports what its own publishers say and imports what the others export.
 
 use crate::hosts::{Host, Listener, Network, meet};
-use toroni_testkit::{Program, wait};
+use toroni_testkit::{Program, long, wait};
 
 /// How many messages each host publishes. The run of the guide has a million.
 fn count() -> u64 {
     match std::env::var("TORONI_ZENOH_MESSAGES") {
         Ok(text) => text.parse().unwrap(),
-        Err(_) if std::env::var_os("TORONI_LONG_TESTS").is_some() => 1_000_000,
-        Err(_) => 50_000,
+        Err(_) => long::repetitions(50_000, 1_000_000).into(),
     }
 }
 
