@@ -110,20 +110,26 @@ impl Process {
     /// # Errors
     /// If the system refuses.
     pub fn wait_within(&mut self, timeout: Duration) -> io::Result<Option<ExitStatus>> {
-        let deadline = Instant::now() + timeout;
-        if let Some(status) = self.ended()? {
-            return Ok(Some(status));
-        }
-        // Readable when the child has ended, so that a wait does not have to check again and again.
-        let end = pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty())?;
+        let started = Instant::now();
+        // Readable when the child has ended. Linux has it from 5.3 on, and the filter of a container may refuse it.
+        let end = pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty()).ok();
         loop {
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = timeout.saturating_sub(started.elapsed());
+            if let Some(status) = self.ended()? {
+                return Ok(Some(status));
+            }
+            if left.is_zero() {
+                return Ok(None);
+            }
+            let Some(end) = &end else {
+                std::thread::sleep(left.min(Duration::from_millis(1)));
+                continue;
+            };
             // A time that is too long for the call is as good as none.
             let left = Timespec::try_from(left).ok();
-            match poll(&mut [PollFd::new(&end, PollFlags::IN)], left.as_ref()) {
-                Err(Errno::INTR) => {}
+            match poll(&mut [PollFd::new(end, PollFlags::IN)], left.as_ref()) {
+                Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
-                Ok(_) => return self.ended(),
             }
         }
     }
