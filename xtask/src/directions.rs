@@ -415,6 +415,28 @@ mod tests {
         assert_eq!(without_denial(&files("use std::fmt;"), LIBRARY.checked).len(), 1);
     }
 
+    /// Beside another test, a test that measures fails now and then.
+    #[test]
+    fn each_test_that_measures_takes_a_turn() {
+        let mut files = Vec::new();
+        for package in metadata::members().unwrap().packages {
+            let folder = package.manifest_path.with_file_name("tests").join("measured");
+            if folder.exists() {
+                files.extend(rust_files(&folder).unwrap());
+            }
+        }
+        assert!(!files.is_empty());
+        for file in files {
+            let text = fs::read_to_string(&file).unwrap();
+            let without = text.split("#[test]").skip(1).find(|test| {
+                let body = test.split_once("{\n").map_or("", |(_, body)| body);
+                !body.trim_start().starts_with("let _turn = ")
+            });
+            let name = |test: &str| test.lines().nth(1).unwrap_or_default().trim().to_owned();
+            assert_eq!(without.map(name), None, "{}: begins without its turn", file.display());
+        }
+    }
+
     #[test]
     fn a_crate_without_layers_is_checked_for_unsafe_only() {
         let broken = |text: &str| broken_in("bindings/c/src", &[("encoding.rs", text)]);
