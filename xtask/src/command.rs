@@ -28,10 +28,12 @@ pub(crate) fn cargo<I: IntoIterator<Item: AsRef<OsStr>>>(arguments: I) -> Comman
     command
 }
 
-/// `cargo build` or `cargo test`, in the profile of tests, of what the arguments name. They name it among all members of the
-/// workspace: cargo compiles a crate again for each other selection of features, and the tests have this one.
+/// `cargo build` or `cargo test` of what the arguments name, in the profile of the tests. Cargo compiles a crate again for
+/// each other selection of features. So that it selects those of the tests, all members of the workspace are named, and a
+/// build has a test in it, a small one, because only then do dependencies of tests count.
 pub(crate) fn of_workspace<'a>(what: &'a str, arguments: &[&'a str]) -> Command {
-    cargo([&[what, "--locked", "--workspace"], arguments].concat())
+    let small_test = if what == "build" { &["--test", "self_wait"][..] } else { &[] };
+    cargo([&[what, "--locked", "--workspace"], small_test, arguments].concat())
 }
 
 /// Whether the program exists and succeeds.
