@@ -28,7 +28,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         [] => usual.to_vec(),
         given => given.iter().map(String::as_str).collect(),
     };
-    // The compiler needs no company. What goes to the tests comes after `--`.
+    // Compiles first, while the cores are idle. What comes after `--` goes to the tests.
     let of_cargo = arguments.iter().take_while(|argument| **argument != "--");
     run_command(cargo(["test", "--no-run"]).args(of_cargo))?;
     let threads = options.threads.or_else(|| thread::available_parallelism().ok().map(Into::into));
@@ -65,9 +65,15 @@ fn beside<T>(threads: usize, work: impl FnOnce() -> T) -> T {
                 }
             });
         }
-        let done = work();
-        over.store(true, Ordering::Relaxed);
-        done
+        // Also if the work panics.
+        struct End<'a>(&'a AtomicBool);
+        impl Drop for End<'_> {
+            fn drop(&mut self) {
+                self.0.store(true, Ordering::Relaxed);
+            }
+        }
+        let _end = End(&over);
+        work()
     })
 }
 

@@ -29,8 +29,8 @@ pub(crate) fn cargo<I: IntoIterator<Item: AsRef<OsStr>>>(arguments: I) -> Comman
 }
 
 /// `cargo build` or `cargo test` of what the arguments name, in the profile of the tests. Cargo compiles a crate again for
-/// each other selection of features. So that it selects those of the tests, all members of the workspace are named, and a
-/// build has a test in it, a small one, because only then do dependencies of tests count.
+/// each other selection of features. This names all members, so that cargo selects the features of the tests. A build also
+/// names a small test, because cargo otherwise ignores the features of dev-dependencies.
 pub(crate) fn of_workspace<'a>(what: &'a str, arguments: &[&'a str]) -> Command {
     let small_test = if what == "build" { &["--test", "self_wait"][..] } else { &[] };
     cargo([&[what, "--locked", "--workspace"], small_test, arguments].concat())
@@ -210,7 +210,12 @@ impl Steps {
 
     /// Prints the table, and fails if a step failed.
     pub(crate) fn finish(self) -> Result<(), Failure> {
-        println!("\n== done");
+        self.finish_under("done")
+    }
+
+    /// Like [`Steps::finish`], with this line above the table.
+    pub(crate) fn finish_under(self, heading: &str) -> Result<(), Failure> {
+        println!("\n== {heading}");
         for Step { title, time, outcome } in &self.0 {
             let remark = outcome.as_deref().unwrap_or("FAILED");
             println!("{:>7.1} s  {title:<34} {remark}", time.as_secs_f64());

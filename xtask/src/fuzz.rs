@@ -219,11 +219,11 @@ fn fuzz(
     Ok(length.to_owned())
 }
 
-/// The names of some targets: each third tree names about a third of them, and three in a row name all.
-pub(crate) fn some(tree: u32) -> Vec<&'static str> {
+/// Returns the names of about a third of the targets. Three consecutive numbers name all.
+pub(crate) fn some(number: u32) -> Vec<&'static str> {
     (0_u32..)
         .zip(TARGETS)
-        .filter(|(at, _)| tree.wrapping_add(*at).is_multiple_of(3))
+        .filter(|(at, _)| number.wrapping_add(*at).is_multiple_of(3))
         .map(|(_, target)| target.name)
         .collect()
 }
@@ -339,10 +339,10 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn three_trees_in_a_row_name_every_target() {
+    fn three_numbers_in_a_row_name_every_target() {
         let mut named = BTreeSet::new();
-        for tree in 7..10 {
-            let some = some(tree);
+        for number in 7..10 {
+            let some = some(number);
             assert!((5..=6).contains(&some.len()), "{some:?}");
             named.extend(some);
         }

@@ -20,7 +20,7 @@ pub(crate) struct Options {
     /// How many seconds, instead of minutes
     #[arg(long, value_name = "N")]
     seconds: Option<u64>,
-    /// End after so many disturbances, whatever time they take
+    /// End after this number of disturbances, whatever time they take
     #[arg(long, value_name = "N", conflicts_with_all = ["minutes", "seconds", "net"])]
     disturbances: Option<u64>,
     /// Repeat the choices of an earlier run

@@ -111,7 +111,7 @@ impl Process {
     /// If the system refuses.
     pub fn wait_within(&mut self, timeout: Duration) -> io::Result<Option<ExitStatus>> {
         let started = Instant::now();
-        // Readable when the child has ended. Linux has it from 5.3 on, and the filter of a container may refuse it.
+        // Readable when the child has ended. It needs Linux 5.3, and a container's seccomp filter may refuse it.
         let end = pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty()).ok();
         loop {
             let left = timeout.saturating_sub(started.elapsed());
@@ -125,7 +125,7 @@ impl Process {
                 std::thread::sleep(left.min(Duration::from_millis(1)));
                 continue;
             };
-            // A time that is too long for the call is as good as none.
+            // If `poll` cannot represent the limit, it waits without one.
             let left = Timespec::try_from(left).ok();
             match poll(&mut [PollFd::new(end, PollFlags::IN)], left.as_ref()) {
                 Ok(_) | Err(Errno::INTR) => {}

@@ -4,7 +4,7 @@
 pub const SEED: &str = "TORONI_SEED";
 
 /// The environment variable with the seed of all tests that have no other, in place of the clock. The gate takes it from
-/// the commit, so that a commit does not pass once and fail once.
+/// the commit, so that a repeated run takes the same random numbers.
 pub const GATE_SEED: &str = "TORONI_GATE_SEED";
 
 /// A generator of 64-bit numbers: SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators",

@@ -1,7 +1,5 @@
 //! Which parts the gate runs of a commit. The choice depends on nothing but the commit, so every clone makes the same.
 
-use std::collections::BTreeSet;
-
 use super::history::History;
 use super::parts::{Part, When};
 use crate::command::Failure;
@@ -29,19 +27,19 @@ const A_DAY: u64 = 24 * 60 * 60;
 /// 2. If a commit of the last day before HEAD has changed a file of the part's own, all of it runs.
 /// 3. Otherwise the tree chooses: `(tree + place) mod of < times`.
 ///
-/// `tracked` are all files of the commit. A part whose own paths are not among them would never run whole: an error.
+/// A part whose own paths do not exist would never run whole: an error.
 pub(super) fn choose(
     part: &Part,
     place: usize,
     own: &[String],
     history: Result<&History, &str>,
     tree: u32,
-    tracked: &BTreeSet<String>,
+    exists: impl Fn(&str) -> bool,
     long: bool,
 ) -> Result<Choice, Failure> {
-    if let Some(idle) = own.iter().find(|own| !tracked.iter().any(|file| is_in(file, own))) {
+    if let Some(idle) = own.iter().find(|own| !exists(own)) {
         return Err(Failure(format!(
-            "part `{}` names `{idle}`, but the commit has no such file: see xtask/src/gate/parts.rs",
+            "part `{}` names `{idle}`, which does not exist: see xtask/src/gate/parts.rs",
             part.name
         )));
     }

@@ -1,6 +1,6 @@
 //! What the gate reads from git: when each file last changed, and the tree of the commit.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
@@ -18,8 +18,15 @@ pub(super) struct History {
 impl History {
     /// Reads the history, or returns why there is none from which the gate can choose.
     pub(super) fn read(root: &Path) -> Result<Result<Self, &'static str>, Failure> {
+        const NONE: &str = "there is no repository with a commit";
+        match git(root, &["rev-parse", "--git-dir"]) {
+            Ok(_) => {}
+            Err(Failure(why)) if why.contains("not a git repository") => return Ok(Err(NONE)),
+            // Git is missing, or it refuses this folder.
+            Err(failure) => return Err(failure),
+        }
         if git(root, &["rev-parse", "--verify", "HEAD"]).is_err() {
-            return Ok(Err("there is no repository with a commit"));
+            return Ok(Err(NONE));
         }
         if git(root, &["rev-parse", "--is-shallow-repository"])?.trim() != "false" {
             return Ok(Err("the clone is shallow"));
@@ -63,12 +70,6 @@ fn changes(log: &str) -> BTreeMap<String, u64> {
 pub(super) fn tree(root: &Path) -> u32 {
     let tree = git(root, &["rev-parse", "--verify", "HEAD^{tree}"]).unwrap_or_default();
     tree.get(..8).and_then(|digits| u32::from_str_radix(digits, 16).ok()).unwrap_or(0)
-}
-
-/// The files of HEAD.
-pub(super) fn files(root: &Path) -> Result<BTreeSet<String>, Failure> {
-    let names = ["-c", "core.quotePath=false", "ls-tree", "-r", "--name-only", "HEAD"];
-    Ok(git(root, &names)?.lines().map(str::to_owned).collect())
 }
 
 /// Whether files differ from HEAD.

@@ -40,7 +40,7 @@ impl Own {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum When {
     Always,
-    /// In so many of so many commits, as their trees decide.
+    /// In `times` of `of` commits, chosen by the tree.
     Sometimes {
         times: u32,
         of: u32,
@@ -49,7 +49,7 @@ pub(super) enum When {
     Long,
 }
 
-/// Once in so many commits.
+/// In one of `of` commits.
 const fn one_of(of: u32) -> When {
     When::Sometimes { times: 1, of }
 }
@@ -82,9 +82,12 @@ pub(super) const PARTS: &[Part] = &[
     Part {
         name: "crash",
         own: Own::Paths(&[
+            "crates/toroni/src/bus/publish/",
+            "crates/toroni/src/hook/",
+            "crates/toroni/src/notify/",
             "crates/toroni/src/ring/",
             "crates/toroni/src/shm/",
-            "crates/toroni/src/notify/",
+            "tests/system/tests/crash/",
         ]),
         when: When::Always,
         commands: |extent, tree| match extent {
@@ -94,7 +97,7 @@ pub(super) const PARTS: &[Part] = &[
     },
     Part {
         name: "soak",
-        own: Own::Nothing,
+        own: Own::Paths(&["tests/system/src/soak/", "tests/system/src/bin/worker/soak/"]),
         when: When::Always,
         commands: |extent, tree| {
             turns(extent, tree, ["xtask soak", "xtask soak --exclusive"], |command| {
@@ -104,7 +107,11 @@ pub(super) const PARTS: &[Part] = &[
     },
     Part {
         name: "simulate",
-        own: Own::Nothing,
+        own: Own::Paths(&[
+            "tests/fuzz-harness/src/operations/",
+            "tests/oracle/",
+            "crates/toroni-proto/tests/simulator/",
+        ]),
         when: When::Always,
         commands: |extent, tree| {
             turns(
@@ -122,6 +129,7 @@ pub(super) const PARTS: &[Part] = &[
             "crates/toroni/src/notify/",
             "crates/toroni/src/shm/",
             "crates/toroni/src/sync/",
+            "crates/toroni/src/topic/table.rs",
             "crates/toroni-proactor/src/shards/",
         ]),
         when: one_of(2),
@@ -199,7 +207,12 @@ pub(super) const PARTS: &[Part] = &[
         when: one_of(3),
         // The engines that `cargo test` leaves out. With `--workspace`, nothing is compiled again.
         commands: |_, _| {
-            one("test --locked --workspace --test conformance --test clients -- --ignored")
+            let tests =
+                "test --locked --workspace --no-fail-fast --test conformance --test clients";
+            vec![
+                "build --locked --workspace --examples".to_owned(),
+                format!("{tests} -- --ignored"),
+            ]
         },
     },
     Part {
@@ -210,11 +223,14 @@ pub(super) const PARTS: &[Part] = &[
             "crates/toroni/src/topic/",
             "crates/toroni-cli/src/recording/",
             "crates/toroni-net/src/node/config/",
+            "crates/toroni-net/src/node/state.rs",
+            "crates/toroni-proto/src/bounded/",
+            "crates/toroni-sequencer/src/log/",
             "crates/toroni-proto/src/wire/",
         ]),
         when: one_of(3),
         commands: |extent, tree| {
-            let targets = if extent == Extent::Whole { Vec::new() } else { fuzz::some(tree) };
+            let targets = if extent == Extent::Whole { Vec::new() } else { fuzz::some(tree / 3) };
             vec![
                 format!("xtask fuzz --rounds 1 --seed {tree} {}", targets.join(" "))
                     .trim_end()

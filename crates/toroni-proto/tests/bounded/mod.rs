@@ -42,7 +42,8 @@ fn over_tcp_every_message_is_delivered_or_reported() {
     println!("{seeds:?}: {total:#?}");
     if wanted.is_none() {
         // A simulation in which nothing happens would prove nothing.
-        assert!(total.delivered > 50_000 && total.lost > 1_000, "{total:?}");
+        assert!(total.delivered > 200 * (seeds.end - seeds.start), "{total:?}");
+        assert!(total.lost > 1_000, "{total:?}");
         assert!(total.slow > 10 && total.replayed > 10 && total.refused > 10, "{total:?}");
     }
 }

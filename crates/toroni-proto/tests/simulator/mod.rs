@@ -108,7 +108,7 @@ fn for_long() {
     let number = |name, default| std::env::var(name).map_or(default, |text| text.parse().unwrap());
     let first: u64 = number("TORONI_SEED", 1_000_000);
     let limit = Duration::from_secs(number("TORONI_SIMULATE_SECONDS", 60));
-    // With a number of seeds, time has no say.
+    // With a number of seeds, the time limit does not apply.
     let most = std::env::var("TORONI_SIMULATE_SEEDS").ok().map(|text| text.parse::<u64>().unwrap());
     let start = Instant::now();
     let mut report = Report::default();

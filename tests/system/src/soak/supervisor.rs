@@ -37,7 +37,7 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(10);
 #[derive(Clone, Copy, Debug)]
 pub enum Length {
     Time(Duration),
-    /// Until so many disturbances have happened: a busy machine then tries as much as an idle one.
+    /// Until this number of disturbances has happened: a busy machine then tries as much as an idle one.
     Disturbances(u64),
 }
 
