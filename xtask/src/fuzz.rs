@@ -204,8 +204,11 @@ fn fuzz(
             inputs.extend(inputs_in(&folders[2])?);
             // What the program compares contains addresses, which differ from run to run.
             command.args([format!("-seed={}", seed.max(1)), "-use_cmp=0".to_owned()]);
+            let list = workspace.target.join(format!("{}.inputs", target.name));
+            fs::write(&list, inputs.join(","))
+                .map_err(|error| Failure(format!("cannot write {}: {error}", list.display())))?;
             if !inputs.is_empty() {
-                command.arg(format!("-seed_inputs={}", inputs.join(",")));
+                command.arg(format!("-seed_inputs=@{}", list.display()));
             }
         }
         None => drop(command.args(&folders)),
