@@ -446,10 +446,13 @@ fn metrics_and_notices_tell_of_the_feed() {
         archive.wait_for_error(", and to an archive");
         let targets = [address.clone(), node_observed::address(&archive)];
         let prometheus = Prometheus::start(&hosts.buses, "sequencer-alerts", &targets);
-        wait_until("Prometheus has scraped", || {
-            let answer = prometheus.query("toroni_sequencer_commands_total");
-            answer["data"]["result"][0]["value"][1] == "1"
+        let mut answer = Value::Null;
+        let is_scraped = toroni_testkit::wait::within(toroni_testkit::wait::LIMIT, || {
+            answer = prometheus.query("toroni_sequencer_commands_total");
+            let found = answer["data"]["result"].as_array();
+            found.is_some_and(|found| found.iter().any(|one| one["value"][1] == "1"))
         });
+        assert!(is_scraped, "{answer}; up: {}", prometheus.query("up"));
         prometheus.answers_dashboard("toroni-sequencer");
         leave(archive);
     }

@@ -123,7 +123,7 @@ fn dashboard_queries(name: &str) -> Vec<String> {
     queries
 }
 
-/// A Prometheus that scrapes each second.
+/// A Prometheus that scrapes every two seconds. That is also how long a node on a busy machine may take to answer.
 pub(crate) struct Prometheus {
     address: SocketAddr,
     _process: Process,
@@ -133,7 +133,7 @@ impl Prometheus {
     /// Starts it with rules of the packaging.
     pub(crate) fn start(buses: &Buses, rules: &str, targets: &[String]) -> Self {
         let configuration = format!(
-            "global: {{scrape_interval: 1s}}\n\
+            "global: {{scrape_interval: 2s}}\n\
              rule_files: [{}]\n\
              scrape_configs:\n\
              - job_name: toroni\n  static_configs: [{{targets: ['{}']}}]\n",
