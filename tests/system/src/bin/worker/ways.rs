@@ -195,9 +195,13 @@ impl Receiver {
     }
 
     fn open_async(subscriber: Subscriber) -> Self {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        Self::Async(subscriber, runtime.expect("a runtime"))
+        Self::Async(subscriber, runtime())
     }
+}
+
+pub(crate) fn runtime() -> tokio::runtime::Runtime {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime")
 }
 
 /// Patterns of which no message matches two: each handler of a router is called for itself.

@@ -33,6 +33,9 @@ pub(crate) fn run(options: &Options) {
         left_at: None,
     };
     let rejoin_after: u64 = options.or("rejoin", u64::MAX);
+    // The first runtime makes the descriptors for signals that tokio keeps as long as the process, if another crate has
+    // selected that feature of tokio.
+    drop(crate::ways::runtime());
     let mut descriptors_before = None;
     let mut is_first = true;
     loop {
