@@ -98,8 +98,8 @@ fn a_leak_would_be_noticed() {
     // The kernel drops what leaves before it has noticed the cable.
     wait::until("datagrams leave", || leaves(1, true).unwrap());
     assert!(!leaves(0, true).unwrap());
-    // This is how Linux is. A node with a TTL of 0 must be in the group.
-    assert!(leaves(0, false).unwrap());
+    // This is how Linux is. A node with a TTL of 0 must be in the group. A busy machine may be late to count the datagram.
+    wait::until("datagrams with a TTL of 0 leave", || leaves(0, false).unwrap());
     ip(near, "link delete eth0");
     assert!(leaves(0, true).is_err());
 }
