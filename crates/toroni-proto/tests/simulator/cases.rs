@@ -188,6 +188,19 @@ fn the_first_message_waits_for_the_whole_group() {
 }
 
 #[test]
+fn what_a_sender_packed_before_its_group_was_complete_is_reported_if_it_restarts() {
+    let mut scenario = slowest();
+    scenario.faults =
+        vec![fault(Kind::DeafSender, 0, 1_500, 0), fault(Kind::RestartSender, 1_000, 1_200, 0)];
+    let world = run(&scenario);
+    for receiver in 0..2 {
+        let lost = world.losses(receiver).len();
+        assert!(lost > 0, "receiver {receiver} knows nothing of the first session's messages");
+    }
+    judge(world);
+}
+
+#[test]
 fn two_legs_deliver_once_and_one_of_them_is_enough() {
     let mut scenario = Scenario::quiet(3, 20_000_000);
     scenario.legs = 2;

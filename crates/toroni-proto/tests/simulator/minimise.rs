@@ -18,7 +18,7 @@ pub(super) fn minimise(mut scenario: Scenario, mut failure: Failure) -> (Scenari
                 return (scenario, failure);
             }
             match world::run(&candidate) {
-                Err(found) if found.broken == failure.broken => {
+                Err(found) if found.is_like(&failure) => {
                     (scenario, failure) = (candidate, found);
                     shrunk = true;
                     break;
@@ -44,7 +44,8 @@ fn smaller(scenario: &Scenario) -> Vec<Scenario> {
             one.faults.remove(at);
         });
     }
-    if scenario.receivers > 1 {
+    // A required receiver that does not exist would hold the senders for ever: another failure.
+    if scenario.receivers > scenario.required.max(1) {
         with(&|one| one.receivers -= 1);
     }
     if scenario.publishes.len() > 1 {
@@ -64,8 +65,10 @@ fn smaller(scenario: &Scenario) -> Vec<Scenario> {
     if scenario.keyed && !scenario.rekeys {
         with(&|one| one.keyed = false);
     }
-    if scenario.required > 0 {
-        with(&|one| (one.required, one.config.group_min) = (0, 0));
+    if scenario.config.group_min > 0 {
+        with(&|one| one.config.group_min -= 1);
+    } else if scenario.required > 0 {
+        with(&|one| one.required -= 1);
     }
     if scenario.jitter > 0 {
         with(&|one| one.jitter = 0);

@@ -79,6 +79,12 @@ impl Failure {
     pub(super) fn at(self, place: impl core::fmt::Display) -> Self {
         Self { text: format!("{place}: {}", self.text), ..self }
     }
+
+    /// Whether another failure says the same, but for its numbers.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        let words = |failure: &Self| failure.text.replace(|one: char| one.is_ascii_digit(), "");
+        self.broken == other.broken && words(self) == words(other)
+    }
 }
 
 /// What is judged: what one receiver was given of one source, while it remembered what it had received.
