@@ -323,6 +323,7 @@ impl<'a> World<'a> {
         while let Some(event) = sender.poll_event() {
             self.reports.push((self.now, at, event));
         }
+        sending.said_end &= sent.is_empty() || sender.is_ending();
         // There may be room for more now.
         sending.process.due = sending.pump(self.scenario, now);
         for bytes in sent {

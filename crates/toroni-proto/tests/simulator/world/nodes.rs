@@ -77,7 +77,7 @@ pub(super) struct SenderNode {
     pub(super) wall_step: i64,
     /// It has ended in order, for good.
     pub(super) ended: bool,
-    /// Its last session said that it ends.
+    /// The last session of which something was sent said that it ends.
     pub(super) said_end: bool,
     /// It was killed for good, or has stopped because of another node with its id.
     pub(super) gone: bool,
@@ -109,7 +109,6 @@ impl SenderNode {
     /// Starts a session, and sends from where it is on its bus.
     pub(super) fn start(&mut self, scenario: &Scenario, session: u32, now: Monotonic) {
         self.session = session;
-        self.said_end = false;
         let begins = self.bus.get(self.cursor).map_or(self.number, |entry| entry.number);
         let name = format!("sender-{}", self.source);
         let names: Vec<String> = (0..scenario.required).map(receiver_name).collect();
