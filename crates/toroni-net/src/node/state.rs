@@ -85,7 +85,14 @@ pub enum StateError {
 #[derive(Debug)]
 pub struct State {
     path: PathBuf,
-    _lock: File,
+    lock: File,
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        // Closing is not enough: a child that another thread is just starting has the same open file.
+        let _ = flock(&self.lock, FlockOperation::Unlock);
+    }
 }
 
 impl State {
@@ -120,7 +127,7 @@ impl State {
         file.set_len(0)
             .and_then(|()| file.write_all_at(pid.as_bytes(), 0))
             .map_err(failed("write", &lock))?;
-        Ok(Self { path: path.to_owned(), _lock: file })
+        Ok(Self { path: path.to_owned(), lock: file })
     }
 
     /// Begins a session: later than all that this directory has seen, whatever the clock says.
@@ -322,6 +329,8 @@ mod tests {
         let first = State::open(&path).unwrap();
         let error = State::open(&path).unwrap_err().to_string();
         assert!(error.contains(&format!("process {}", std::process::id())), "{error}");
+        // What a child has between fork and exec.
+        let _inherited = first.lock.try_clone().unwrap();
         drop(first);
         State::open(&path).unwrap();
     }

@@ -1,16 +1,12 @@
 //! A node that runs does not allocate: it sends, receives, repairs and sleeps in the memory that it has.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
-mod common;
-
-use common::{PATIENCE, buses, config, group, receiving, sending, settings};
+use crate::support::{PATIENCE, buses, config, group, receiving, sending, settings};
 use std::time::{Duration, Instant};
 use toroni::Publisher;
 use toroni_net::node::{Event, Node};
 use toroni_proto::arrivals;
-use toroni_testkit::Directory;
 use toroni_testkit::allocations::{Counting, allocations};
+use toroni_testkit::{Directory, turn};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -73,6 +69,7 @@ fn exchange(publisher: &Publisher, nodes: &mut [Counted; 2], bursts: usize) {
 
 #[test]
 fn a_node_that_sends_and_one_that_receives_do_not_allocate() {
+    let _turn = turn();
     let directory = Directory::new();
     let [from, to] = buses(&directory);
     let (group, config) = (group(), config(800_000_000));

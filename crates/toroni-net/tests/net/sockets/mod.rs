@@ -1,9 +1,5 @@
 //! Real sockets: on the loopback interface, and between hosts that are network namespaces.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-#[path = "../common/mod.rs"]
-mod common;
 mod failures;
 mod loopback;
 mod speed;

@@ -1,10 +1,6 @@
 //! A receiver that was away fetches what it missed from the sender over TCP, whatever that server does.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
-mod common;
-
-use common::{PATIENCE, Running, config, group, receiving, sending, settings};
+use crate::support::{PATIENCE, Running, config, group, receiving, sending, settings};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -21,14 +17,11 @@ use toroni_proto::config::tcp::TcpConfig;
 use toroni_proto::time::SECOND;
 use toroni_proto::wire::Kind;
 use toroni_testkit::Directory;
+use toroni_testkit::port::free;
 
 /// More datagrams than a sender repairs for one receiver, with a message each.
 const MISSED: usize = 5_000;
 const BYTES: usize = 1_000;
-
-fn address() -> SocketAddr {
-    toroni_testkit::port::free()
-}
 
 fn serving(settings: Settings, address: SocketAddr) -> Settings {
     // A busy machine may be late.
@@ -134,7 +127,7 @@ impl Scene {
 
 #[test]
 fn a_receiver_that_was_away_misses_nothing_if_the_sender_listens() {
-    let mut scene = Scene::new(|settings| serving(settings, address()));
+    let mut scene = Scene::new(|settings| serving(settings, free()));
     let mut subscriber = scene.to.subscribe("**").unwrap();
     let _receiver = scene.restart(&mut subscriber);
     let last = scene.published - 1;
@@ -179,7 +172,7 @@ fn lost_before(all: &[Given], first: usize, last: usize) -> usize {
 /// What the ring of the sender has overwritten is lost, and nothing else.
 #[test]
 fn what_the_sender_has_overwritten_is_lost_and_the_rest_is_fetched() {
-    let mut scene = Scene::with(2 << 20, |settings| serving(settings, address()));
+    let mut scene = Scene::with(2 << 20, |settings| serving(settings, free()));
     let mut subscriber = scene.to.subscribe("**").unwrap();
     let _receiver = scene.restart(&mut subscriber);
     let last = scene.published - 1;
@@ -278,7 +271,7 @@ fn pass(mut from: TcpStream, mut to: TcpStream, most: usize) {
 
 /// A sender whose receivers are told to ask another server.
 fn behind_a_relay(port: impl FnOnce(SocketAddr) -> u16) -> (Scene, Relay) {
-    let real = address();
+    let real = free();
     let inner = group();
     let scene = Scene::new(|mut settings| {
         settings.send[0].to = vec![inner];
@@ -323,7 +316,7 @@ fn a_server_that_says_nothing_is_given_up() {
 
 #[test]
 fn a_server_that_does_not_exist_is_given_up() {
-    let (mut scene, _relay) = behind_a_relay(|_| address().port());
+    let (mut scene, _relay) = behind_a_relay(|_| free().port());
     all_is_lost(&mut scene);
 }
 
@@ -422,7 +415,7 @@ fn what_overflows_meanwhile_is_fetched_too() {
 #[test]
 fn a_new_source_begins_where_the_receiver_wants() {
     for (join, wanted) in [(Join::Window, 0), (Join::Number(40), 40), (Join::Live, 100)] {
-        let mut scene = Scene::new(|settings| serving(settings, address()));
+        let mut scene = Scene::new(|settings| serving(settings, free()));
         scene.receiving.receive[0].fetch.join = join;
         scene.publish(100);
         scene.sender.has_sent(100);
@@ -437,7 +430,7 @@ fn a_new_source_begins_where_the_receiver_wants() {
 #[test]
 fn the_oldest_message_that_is_left_is_the_first_of_a_window() {
     for join in [Join::Window, Join::Number(0)] {
-        let mut scene = Scene::with(2 << 20, |settings| serving(settings, address()));
+        let mut scene = Scene::with(2 << 20, |settings| serving(settings, free()));
         scene.receiving.receive[0].fetch.join = join;
         scene.publish(MISSED);
         scene.sender.has_sent(MISSED);

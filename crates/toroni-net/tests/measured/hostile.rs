@@ -1,10 +1,6 @@
 //! Two nodes of a realm with a key, and a third host that floods them.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
-mod common;
-
-use common::{PATIENCE, Running, buses, config, receiving, sending, settings};
+use crate::support::{PATIENCE, Running, buses, config, receiving, sending, settings};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -12,10 +8,10 @@ use toroni::{ReceiveError, Subscriber};
 use toroni_machines::forging::Forger;
 use toroni_net::node::Settings;
 use toroni_proto::wire::{Key, Keys};
-use toroni_testkit::Directory;
 use toroni_testkit::network::Setup;
 use toroni_testkit::network::flood::{Flood, Rate};
 use toroni_testkit::wait;
+use toroni_testkit::{Directory, turn};
 
 const GROUP: &str = "239.192.84.79:4479";
 const COUNT: u64 = 20_000;
@@ -64,6 +60,7 @@ fn receive_until(last: u64, next: &mut u64, subscriber: &mut Subscriber) -> u64 
 
 #[test]
 fn a_flood_of_forged_datagrams_harms_nobody() {
+    let _turn = turn();
     let Some(network) = Setup::new(3).bridged() else { return };
     let [from_host, to_host, stranger] = &network.hosts[..] else { panic!() };
     let directory = Directory::new();

@@ -1,6 +1,7 @@
 //! What needs a network: two hosts with cables between them.
 
-use crate::{LOOPED, common, group, is_empty, leg, listen, meet, receive, send};
+use super::{LOOPED, group, is_empty, leg, listen, meet, receive, send};
+use crate::support;
 use rustix::io::Errno;
 use std::net::SocketAddr;
 use toroni_net::host::arp::{self, State};
@@ -71,9 +72,9 @@ fn a_node_that_only_sends_with_a_ttl_of_0_stays_on_its_host() {
     meet(&wide, &there);
     let directory = Directory::new();
     let sent = near.enter(|| {
-        let [bus] = common::buses(&directory);
-        let config = common::config(100_000_000);
-        let mut settings = common::sending(common::settings(&["eth0"], "a", 1), to, &config);
+        let [bus] = support::buses(&directory);
+        let config = support::config(100_000_000);
+        let mut settings = support::sending(support::settings(&["eth0"], "a", 1), to, &config);
         settings.member.sockets = Options { ttl: 0, is_looped: true, ..Options::default() };
         let mut node = Node::new(&bus, &settings).unwrap();
         let publisher = bus.publisher("t").unwrap();

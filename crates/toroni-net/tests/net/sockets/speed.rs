@@ -1,7 +1,7 @@
-//! What batches save. Prints figures, and asserts nothing about them: `cargo test --release -p toroni-net --test network --
+//! What batches save. Prints figures, and asserts nothing about them: `cargo test --release -p toroni-net --test net --
 //! --ignored --nocapture speed`.
 
-use crate::{LOOPED, group, leg};
+use super::{LOOPED, group, leg};
 use std::time::{Duration, Instant};
 use toroni_net::host::interface;
 use toroni_net::socket::{Datagram, Options, Outgoing, Receiver, Sender};

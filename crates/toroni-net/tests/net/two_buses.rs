@@ -1,8 +1,6 @@
 //! Two buses, joined by a stream: the outlet of one, the inlet of the other, and a link between them that loses
 //! datagrams by a seed. Buses and machines are real; only time and the network are made here.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
 use std::collections::VecDeque;
 use std::os::unix::fs::FileExt;
 use toroni::{Bus, BusConfig, LostBound, LostReason, Pattern, Policy, ReceiveError, Start};

@@ -1,10 +1,6 @@
 //! Nodes on several hosts, which are network namespaces, behind a switch that loses and reorders by a seed.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
-mod common;
-
-use common::{PATIENCE, Running, buses, config, receiving, sending, settings};
+use crate::support::{PATIENCE, Running, buses, config, receiving, sending, settings};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! What goes wrong, and what is said about it.
 
-use crate::{LOOPED, group, is_empty, leg, listen, receive, send};
+use super::{LOOPED, group, is_empty, leg, listen, receive, send};
 use rustix::io::Errno;
 use std::fs::File;
 use std::net::{SocketAddr, UdpSocket};

@@ -1,50 +1,16 @@
 //! Programs that send and receive without a bus, over real sockets on the loopback interface.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
+use crate::support::{PATIENCE, config, group, settings};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use toroni_net::direct::{Direct, DirectError, Receive, Received, Send, SendError, Settings};
-use toroni_net::host::interface;
 use toroni_net::membership::Membership;
-use toroni_net::socket::{Datagram, Options};
 use toroni_proto::config::Config;
-use toroni_proto::id::{Realm, Session, Source, Stream};
-use toroni_proto::time::SECOND;
-
-/// Nothing here takes so long, unless something is broken.
-const PATIENCE: Duration = Duration::from_secs(120);
-
-/// Tests run at the same time, on one host.
-fn realm() -> Realm {
-    Realm::of(&format!("{} {:?}", std::process::id(), std::thread::current().name()))
-}
+use toroni_proto::id::{Source, Stream};
 
 fn member(name: &str, source: u32) -> Membership {
-    Membership {
-        realm: realm(),
-        keys: None,
-        name: name.to_owned(),
-        source: Source(source),
-        session: Session(1),
-        instance: [u8::try_from(source).unwrap(); 16],
-        interfaces: vec![interface::named("lo").unwrap()],
-        sockets: Options { ttl: 0, is_looped: true, ..Options::default() },
-        claim: None,
-    }
-}
-
-/// A group whose port no other test uses now.
-fn group() -> SocketAddr {
-    let lo = interface::named("lo").unwrap();
-    let free = Datagram::leg("127.0.0.1:0".parse().unwrap(), &lo, &Options::default()).unwrap();
-    SocketAddr::new("239.192.84.79".parse().unwrap(), free.address().port())
-}
-
-/// Repairs may take as long as a busy machine makes them take: the window holds all that a test sends.
-fn config(data_rate: u64) -> Config {
-    Config { generation_ns: 8 * SECOND, ..Config::with_rate(data_rate) }
+    settings(&["lo"], name, source).member
 }
 
 fn sender(group: SocketAddr, config: &Config) -> Direct {

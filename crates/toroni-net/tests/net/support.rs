@@ -1,8 +1,5 @@
 //! Nodes in threads, and what they send and receive.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-#![allow(dead_code, reason = "each test takes what it needs")]
-
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -136,7 +133,7 @@ pub(crate) fn everything() -> Vec<Pattern> {
 }
 
 /// Tests run at the same time, on one host.
-fn realm() -> Realm {
+pub(crate) fn realm() -> Realm {
     Realm::of(&format!("{} {:?}", std::process::id(), std::thread::current().name()))
 }
 

@@ -1,6 +1,6 @@
 //! What needs one host and no privileges.
 
-use crate::{LOOPED, group, is_empty, leg, listen, receive, receive_into, send};
+use super::{LOOPED, group, is_empty, leg, listen, receive, receive_into, send};
 use rustix::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -1,10 +1,6 @@
 //! Two nodes on one host, over real sockets on the loopback interface.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
-mod common;
-
-use common::{Running, buses, config, group, receive, receiving, sending, settings};
+use crate::support::{Running, buses, config, group, receive, receiving, sending, settings};
 use std::sync::{Arc, Barrier};
 use toroni::{Bus, Pattern};
 use toroni_net::node::overlap::Overlap;

@@ -1,10 +1,8 @@
 //! Nodes on TCP: beside multicast, and over a cable that is cut.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
-mod common;
-
-use common::{Running, buses, config, everything, group, receive, receiving, sending, settings};
+use crate::support::{
+    Running, buses, config, everything, group, receive, receiving, sending, settings,
+};
 use std::net::SocketAddr;
 use toroni_net::node::Settings;
 use toroni_net::node::tcp::{Connect, Listen};
@@ -12,6 +10,7 @@ use toroni_proto::config::tcp::TcpConfig;
 use toroni_proto::time::{MILLISECOND, SECOND};
 use toroni_testkit::Directory;
 use toroni_testkit::network::Setup;
+use toroni_testkit::port::free;
 
 /// Connections are given up early, and nothing becomes too old: a busy machine may be late.
 fn tcp() -> TcpConfig {
@@ -25,10 +24,6 @@ fn tcp() -> TcpConfig {
         sets: 8,
         ..TcpConfig::default()
     }
-}
-
-fn address() -> SocketAddr {
-    toroni_testkit::port::free()
 }
 
 fn listening(settings: Settings, address: SocketAddr) -> Settings {
@@ -50,7 +45,7 @@ fn text(number: usize) -> Vec<u8> {
 fn what_comes_by_two_ways_arrives_once() {
     let directory = Directory::new();
     let [from, to] = buses(&directory);
-    let (group, address, config) = (group(), address(), config(400_000_000));
+    let (group, address, config) = (group(), free(), config(400_000_000));
     let mut subscriber = to.subscribe("**").unwrap();
     let both = listening(sending(settings(&["lo"], "a", 1), group, &config), address);
     let _sender = Running::start(&from, &both);
