@@ -32,7 +32,7 @@ pub(crate) fn cargo<I: IntoIterator<Item: AsRef<OsStr>>>(arguments: I) -> Comman
 /// each other selection of features. This names all members, so that cargo selects the features of the tests. A build also
 /// names a small test, because cargo otherwise ignores the features of dev-dependencies.
 pub(crate) fn of_workspace<'a>(what: &'a str, arguments: &[&'a str]) -> Command {
-    let small_test = if what == "build" { &["--test", "self_wait"][..] } else { &[] };
+    let small_test = if what == "build" { &["--test", "user_code"][..] } else { &[] };
     cargo([&[what, "--locked", "--workspace"], small_test, arguments].concat())
 }
 

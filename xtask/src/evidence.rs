@@ -106,6 +106,6 @@ mod tests {
         assert!(!exists("cargo xtask perpetuum", root, &functions));
         assert!(exists("losses_are_reported_exactly", root, &functions));
         assert!(exists("cargo xtask crash", root, &functions));
-        assert!(exists("crates/toroni/tests/bus.rs", root, &functions));
+        assert!(exists("crates/toroni/tests/user_code.rs", root, &functions));
     }
 }

@@ -170,6 +170,8 @@ impl Kind {
         match (self, test.name.as_str()) {
             (Self::Memcheck, "toroni") => MEMCHECK_TESTS,
             (Self::Address, "conformance") => ENGINES,
+            (Self::Address, "bus") => OF_THE_LIBRARY,
+            (Self::Address, "proactor") => OF_THE_PROACTOR,
             _ => &[],
         }
     }
@@ -198,9 +200,12 @@ fn each_selects_a_test(
     })
 }
 
-/// The integration tests to run, besides the unit tests: those of the library, then those of the proactor.
-const TESTS: &[&str] =
-    &["bus", "disk", "proactor", "conformance", "posix", "processors", "refusals", "starts"];
+/// The integration tests to run, besides the unit tests: `bus` of the library, the others of the proactor.
+const TESTS: &[&str] = &["bus", "proactor", "conformance"];
+
+const OF_THE_LIBRARY: &[&str] = &["messages::", "disk::", "proactor::"];
+
+const OF_THE_PROACTOR: &[&str] = &["posix::", "processors::", "refusals::", "starts::"];
 
 /// The engines of the conformance suite that share memory with the kernel, with the C library, or among threads that
 /// attempt transfers at the same time.

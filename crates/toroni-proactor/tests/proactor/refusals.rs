@@ -4,11 +4,7 @@
 //! A filter of system calls decides which thread it refuses: it refuses `io_uring_enter` with something to
 //! submit. If such a thread has to submit again after a completion, it finds the submission queue full.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
-mod common;
-
-use common::*;
+use crate::common::*;
 use rustix::thread::futex;
 use std::io::Write;
 use std::sync::Arc;

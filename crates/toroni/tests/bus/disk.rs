@@ -1,7 +1,5 @@
 //! Tests of a bus on a disk. A different boot id in its header simulates a reboot.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
 use std::fs::File;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::PathBuf;

@@ -1,16 +1,8 @@
 //! Tests that run the examples as their users do: they work with each other, end on Ctrl-C, and
 //! leave nothing behind.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
-#[allow(dead_code, reason = "each test program uses a part of it")]
-mod common;
-#[allow(dead_code, reason = "each test program uses a part of it")]
-#[path = "common/example.rs"]
-mod example;
-
-use common::Fixture;
-use example::{Example, assert_nothing_left};
+use crate::common::Fixture;
+use crate::example::{Example, assert_nothing_left};
 use rustix::process::Signal;
 use std::path::PathBuf;
 

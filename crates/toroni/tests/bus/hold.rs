@@ -1,10 +1,6 @@
 //! Tests of subscribers that hold messages which they have read.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
-mod common;
-
-use common::Fixture;
+use crate::common::Fixture;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use toroni::{Bus, HoldError, Policy, PublishError, Publisher, ReceiveError, Start, Subscriber};

@@ -1,18 +1,28 @@
-//! Tests of subscribers in a proactor: in this process, and in the example `daemon`.
+//! The library as its users see it, on real buses.
 
-#![cfg(feature = "proactor")]
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 #[allow(dead_code, reason = "each test program uses a part of it")]
 #[path = "../common/mod.rs"]
 mod common;
+#[cfg(feature = "proactor")]
 #[allow(dead_code, reason = "each test program uses a part of it")]
 #[path = "../common/daemon.rs"]
 mod daemon;
-mod daemon_in_a_proactor;
-#[path = "../../../toroni-proactor/tests/common/mod.rs"]
-mod engine;
+mod disk;
 #[allow(dead_code, reason = "each test program uses a part of it")]
 #[path = "../common/example.rs"]
 mod example;
-mod subscribers_in_a_proactor;
+mod examples;
+mod exclusive;
+mod hold;
+mod in_place;
+mod inlet;
+mod interrupt;
+mod joining;
+mod messages;
+#[cfg(feature = "proactor")]
+mod proactor;
+mod self_wait;
+#[cfg(feature = "tokio")]
+mod tokio;

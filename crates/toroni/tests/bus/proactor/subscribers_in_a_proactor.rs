@@ -1,9 +1,9 @@
 //! Tests of subscribers on every engine: no message is lost, no handler starves, and every
 //! subscriber is returned.
 
+use super::engine::{Crew, alone};
 use crate::common::Fixture;
 use crate::daemon::ENGINES;
-use crate::engine::{Crew, alone};
 use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
@@ -198,7 +198,7 @@ fn a_handler_ends_the_subscription_and_the_subscriber_continues() {
 
 #[test]
 fn it_is_ended_from_elsewhere_again_and_again() {
-    let test = "subscribers_in_a_proactor::it_is_ended_from_elsewhere_again_and_again";
+    let test = "proactor::subscribers_in_a_proactor::it_is_ended_from_elsewhere_again_and_again";
     alone(test, || {
         each(|proactor| {
             let fixture = Fixture::new();

@@ -1,10 +1,6 @@
 //! Cases of the engine that takes signals of changes from their queue.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
-mod common;
-
-use common::*;
+use crate::common::*;
 use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
@@ -57,7 +53,7 @@ fn resident_kib() -> u64 {
 /// Any process may send a signal with a value in the position of a descriptor's number.
 #[test]
 fn a_stranger_may_send_the_signal() {
-    alone("a_stranger_may_send_the_signal", || {
+    alone("linux_rt::a_stranger_may_send_the_signal", || {
         for interrupt in [InterruptType::Pipe, InterruptType::Signal] {
             let config = ProcessorConfig {
                 provider: ProviderType::Select,

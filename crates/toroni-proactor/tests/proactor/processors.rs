@@ -1,10 +1,6 @@
 //! Two processors in one proactor, in every combination.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
-mod common;
-
-use common::*;
+use crate::common::*;
 use std::io::Write;
 use std::sync::mpsc::channel;
 use std::time::Duration;

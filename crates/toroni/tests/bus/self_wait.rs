@@ -1,11 +1,7 @@
 //! Tests of threads that publish to their own gating subscriber. If no other thread can free space,
 //! the publisher gets an error. Otherwise it waits for the other threads as the policy says.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
-mod common;
-
-use common::Fixture;
+use crate::common::Fixture;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 use toroni::{Bus, Policy, PublishError, Publisher, Subscriber};

@@ -1,11 +1,7 @@
 //! Starts that fail: immediate ones return everything to the caller, deferred ones report the error to the
 //! handler.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
-mod common;
-
-use common::*;
+use crate::common::*;
 use rustix::event::{EventfdFlags, eventfd};
 use std::io::Write;
 use std::sync::mpsc::channel;

@@ -1,12 +1,6 @@
 //! Tests of receiving on a tokio runtime: no message is lost, and no task starves.
 
-#![cfg(feature = "tokio")]
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
-#[allow(dead_code, reason = "each test program uses a part of it")]
-mod common;
-
-use common::Fixture;
+use crate::common::Fixture;
 use std::future::Future;
 use std::path::PathBuf;
 use std::process::Command;
@@ -210,7 +204,7 @@ fn tokio_woken_by_another_process() {
             let wait = tokio::time::timeout(Duration::from_millis(20), subscriber.receive_async());
             assert!(wait.await.is_err());
             let mut child = Command::new(std::env::current_exe().unwrap())
-                .args(["--exact", "tokio_the_other_process"])
+                .args(["--exact", "tokio::tokio_the_other_process"])
                 .env("TORONI_TEST_CHILD_DIR", fixture.path())
                 .stdout(std::process::Stdio::null())
                 .spawn()

@@ -1,11 +1,6 @@
 //! Tests of reading in place: one by one, in runs, while being overtaken, and mixed with copies.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
-#[allow(dead_code, reason = "each test program uses a part of it")]
-mod common;
-
-use common::Fixture;
+use crate::common::Fixture;
 use std::time::Duration;
 use toroni::{
     Borrowed, Bus, Policy, PublishError, Publisher, ReceiveError, Start, Subscriber, WaitStrategy,

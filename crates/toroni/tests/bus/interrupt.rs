@@ -1,10 +1,6 @@
 //! Tests of interrupting a blocked call from another thread and from a signal handler.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
-mod common;
-
-use common::Fixture;
+use crate::common::Fixture;
 use std::sync::OnceLock;
 use std::sync::mpsc;
 use std::time::Duration;

@@ -1,11 +1,6 @@
 //! Tests of inlets: what they publish, and that each message arrives once.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
-#[allow(dead_code, reason = "each test program uses a part of it")]
-mod common;
-
-use common::Fixture;
+use crate::common::Fixture;
 use std::time::{Duration, SystemTime};
 use toroni::{
     Arrived, Bus, BusConfig, Entry, Inlet, InletTopic, Lost, LostBound, LostReason, Origin,

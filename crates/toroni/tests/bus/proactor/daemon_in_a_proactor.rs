@@ -2,10 +2,10 @@
 //! subscribers, socket, file, timer and signals. It survives the deaths of publishers, and leaves
 //! nothing behind. That it is idle when nothing happens is measured in `tests/measured`.
 
+use super::subscribers_in_a_proactor::until;
 use crate::common::Fixture;
 use crate::daemon::{ENGINES, Setup};
 use crate::example::Example;
-use crate::subscribers_in_a_proactor::until;
 use rustix::process::Signal;
 use std::os::unix::fs::FileExt;
 use toroni::NotifyKind;

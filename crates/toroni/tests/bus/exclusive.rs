@@ -1,11 +1,6 @@
 //! Tests of exclusive publishers: what they publish, and what all others get meanwhile.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
-#[allow(dead_code, reason = "each test program uses a part of it")]
-mod common;
-
-use common::Fixture;
+use crate::common::Fixture;
 use std::time::Duration;
 use toroni::{
     Bus, BusConfig, Exclusive, ExclusiveError, LockKind, Policy, PublishError, Subscriber,

@@ -1,11 +1,7 @@
 //! If the kernel refuses io_uring, `auto` takes epoll and reports that, and `uring` reports the reason. The
 //! refusal is a filter of system calls, as containers have it.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
-mod common;
-
-use common::*;
+use crate::common::*;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +14,7 @@ use toroni_proactor::{
 
 #[test]
 fn auto_takes_epoll_and_says_so() {
-    alone("auto_takes_epoll_and_says_so", || {
+    alone("fallback::auto_takes_epoll_and_says_so", || {
         let proactor = Proactor::new(&Config::default()).unwrap();
         assert_eq!(proactor.effective()[0].config.provider, ProviderType::Combined);
         assert!(proactor.effective()[0].notes.is_empty());
@@ -49,7 +45,7 @@ fn auto_takes_epoll_and_says_so() {
 /// A proactor belongs to the process that created it.
 #[test]
 fn a_child_of_fork_is_refused() {
-    alone("a_child_of_fork_is_refused", || {
+    alone("fallback::a_child_of_fork_is_refused", || {
         for provider in [ProviderType::Uring, ProviderType::Combined, ProviderType::Select] {
             let config = Config::one(ProcessorConfig { provider, ..ProcessorConfig::default() });
             let proactor = Proactor::new(&config).unwrap();
@@ -86,7 +82,7 @@ fn a_child_of_fork_is_refused() {
 /// Another thread takes descriptors over, with a lock held, while this one forks.
 #[test]
 fn a_child_of_fork_waits_for_no_lock_of_its_parent() {
-    alone("a_child_of_fork_waits_for_no_lock_of_its_parent", || {
+    alone("fallback::a_child_of_fork_waits_for_no_lock_of_its_parent", || {
         let proactor = Proactor::new(&Config::default().with_shards(3)).unwrap();
         // From now on there are fewer descriptors than threads.
         proactor.handle_events(Some(std::time::Duration::ZERO));
@@ -126,7 +122,7 @@ fn a_child_of_fork_waits_for_no_lock_of_its_parent() {
 /// When the signal queue is full, the kernel reports that once, and the engine checks everything.
 #[test]
 fn a_full_queue_of_signals_loses_nothing() {
-    alone("a_full_queue_of_signals_loses_nothing", || {
+    alone("fallback::a_full_queue_of_signals_loses_nothing", || {
         let few = libc::rlimit { rlim_cur: 2, rlim_max: 2 };
         // SAFETY: a valid limit.
         assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_SIGPENDING, &raw const few) }, 0);
@@ -158,7 +154,7 @@ fn a_full_queue_of_signals_loses_nothing() {
 /// A real-time signal is refused then, and the leader is interrupted nevertheless.
 #[test]
 fn a_full_queue_of_signals_loses_no_interrupt() {
-    alone("a_full_queue_of_signals_loses_no_interrupt", || {
+    alone("fallback::a_full_queue_of_signals_loses_no_interrupt", || {
         use ProviderType::{Posix, Select, Uring};
         let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         // SAFETY: a valid limit.
@@ -210,7 +206,7 @@ fn refuse_to_watch() {
 /// The first descriptor beyond the limit may be that of the interrupts.
 #[test]
 fn a_leader_that_cannot_hear_interrupts_looks_often() {
-    alone("a_leader_that_cannot_hear_interrupts_looks_often", || {
+    alone("fallback::a_leader_that_cannot_hear_interrupts_looks_often", || {
         for provider in [ProviderType::Select, ProviderType::Combined] {
             let wait = WaitType::Epoll;
             let config = ProcessorConfig { provider, wait, ..ProcessorConfig::default() };
@@ -240,7 +236,7 @@ fn a_leader_that_cannot_hear_interrupts_looks_often() {
 
 #[test]
 fn a_dedicated_leader_that_cannot_hear_interrupts_comes_to_its_end() {
-    alone("a_dedicated_leader_that_cannot_hear_interrupts_comes_to_its_end", || {
+    alone("fallback::a_dedicated_leader_that_cannot_hear_interrupts_comes_to_its_end", || {
         let (provider, wait) = (ProviderType::Select, WaitType::Epoll);
         let processor_type = ProcessorType::Dedicated;
         let config =

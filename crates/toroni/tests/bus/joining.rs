@@ -1,11 +1,7 @@
 //! Subscribers that join within the history that another subscriber protects, while publishers
 //! request space.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
-mod common;
-
-use common::Fixture;
+use crate::common::Fixture;
 use std::sync::atomic::{AtomicBool, Ordering};
 use toroni::{Policy, PublishError, Start};
 

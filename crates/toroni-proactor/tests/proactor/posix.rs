@@ -1,10 +1,6 @@
 //! Cases of the POSIX engines: lost and stray signals, and the C library's few threads.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
-mod common;
-
-use common::*;
+use crate::common::*;
 use std::sync::mpsc::channel;
 use toroni_proactor::{
     BufResult, Config, ConfigError, File, InterruptType, Proactor, ProcessorConfig, ProcessorType,
@@ -44,7 +40,7 @@ fn each_type(test: impl Fn(ProcessorType)) {
 /// The C library reports nothing when the queue is full: the leader checks by itself.
 #[test]
 fn a_full_queue_of_signals_loses_no_operation() {
-    alone("a_full_queue_of_signals_loses_no_operation", || {
+    alone("posix::a_full_queue_of_signals_loses_no_operation", || {
         let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         // SAFETY: a valid limit.
         assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_SIGPENDING, &raw const none) }, 0);
@@ -63,7 +59,7 @@ fn a_full_queue_of_signals_loses_no_operation() {
 /// If all other threads block the signal, all signals reach the leader with their values.
 #[test]
 fn a_signal_that_all_threads_block_goes_to_the_leader() {
-    alone("a_signal_that_all_threads_block_goes_to_the_leader", || {
+    alone("posix::a_signal_that_all_threads_block_goes_to_the_leader", || {
         let number = libc::SIGRTMIN() + 5;
         // The harness's main thread blocks no signal, until a handler in it changes that.
         extern "C" fn block_in_caller(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
@@ -123,7 +119,7 @@ fn a_signal_may_be_shared() {
 /// Any process may send a signal with a value that identifies nothing.
 #[test]
 fn a_stranger_may_send_the_signal() {
-    alone("a_stranger_may_send_the_signal", || {
+    alone("posix::a_stranger_may_send_the_signal", || {
         each_type(|processor_type| {
             let config = posix(WaitType::Sigwait, processor_type);
             let proactor = Proactor::new(&Config::one(config)).unwrap();
@@ -149,7 +145,7 @@ fn a_stranger_may_send_the_signal() {
 
 #[test]
 fn a_signal_with_a_handler_of_the_program_is_refused() {
-    alone("a_signal_with_a_handler_of_the_program_is_refused", || {
+    alone("posix::a_signal_with_a_handler_of_the_program_is_refused", || {
         extern "C" fn handler(_: i32) {}
         let number = libc::SIGRTMIN() + 3;
         // SAFETY: the handler does nothing.
@@ -175,7 +171,7 @@ fn a_signal_with_a_handler_of_the_program_is_refused() {
 /// Otherwise operations of files would wait for reads of pipes that never end.
 #[test]
 fn interrupts_leave_threads_to_operations() {
-    alone("interrupts_leave_threads_to_operations", || {
+    alone("posix::interrupts_leave_threads_to_operations", || {
         let with = |interrupt| {
             let config = posix(WaitType::Native, ProcessorType::Dedicated);
             Proactor::new(&Config::one(ProcessorConfig { interrupt, ..config }))

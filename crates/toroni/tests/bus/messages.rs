@@ -1,10 +1,6 @@
 //! Tests of the bus within one process: what publishers and subscribers guarantee each other.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
-mod common;
-
-use common::Fixture;
+use crate::common::Fixture;
 use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
