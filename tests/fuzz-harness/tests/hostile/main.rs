@@ -10,7 +10,7 @@
 //! several child processes.
 //!
 //! A failure names the file, offset, value and moment. Set `TORONI_HOSTILE_ONLY` to that text to run this case alone.
-//! By default, every second value is tried for each word, and with `TORONI_LONG_TESTS=1` each.
+//! By default, every fourth value is tried for each word, and with `TORONI_LONG_TESTS=1` each.
 //! `TORONI_HOSTILE_THOROUGH=1` tries even more values, `TORONI_HOSTILE_ROUNDS=100000` runs more random cases, and
 //! `TORONI_HOSTILE_SEED=7` changes their seed.
 
@@ -26,6 +26,7 @@ use toroni_fuzz_harness::hostile::expose;
 use toroni_fuzz_harness::hostile::sites::{self, Change, Moment, Site};
 use toroni_fuzz_harness::hostile::template::{BUS, Kind, Template};
 use toroni_fuzz_harness::hostile::victim::{self, Manner, User};
+use toroni_testkit::random::GATE_SEED;
 use toroni_testkit::{Directory, Random, long};
 
 /// Every word of the headers, and of the control page, of a bus with a `lease`.
@@ -96,7 +97,7 @@ fn losses_of_an_unchanged_bus_are_told() {
 #[test]
 fn random_words_together() {
     supervisor::run("random_words_together", |child| {
-        several_words(child, rounds(long::repetitions(750, 1500)))
+        several_words(child, rounds(long::repetitions(375, 1500)))
     });
 }
 
@@ -113,7 +114,7 @@ fn random_words_together_for_long() {
 #[test]
 fn words_that_never_stand_still() {
     supervisor::run("words_that_never_stand_still", |child| {
-        scribble(child, long::repetitions(20, 40))
+        scribble(child, long::repetitions(10, 40))
     });
 }
 
@@ -162,13 +163,16 @@ fn one_word_at_a_time(test: &str, kind: Kind, moment: Moment) {
     });
 }
 
-/// Returns every second change of a word, and all with `TORONI_LONG_TESTS=1`. So each word is changed at each moment.
+/// Returns every fourth change of a word, and all with `TORONI_LONG_TESTS=1`. So each word is changed at each moment. The
+/// seed of the gate says which of four comes first, so commits take turns over the changes.
 fn some_of(changes: Vec<Change>) -> impl Iterator<Item = Change> {
     let is_named = ["TORONI_HOSTILE_ONLY", "TORONI_HOSTILE_THOROUGH"]
         .iter()
         .any(|variable| std::env::var_os(variable).is_some());
-    let step = if is_named { 1 } else { long::repetitions(2, 1) };
-    changes.into_iter().step_by(step as usize)
+    let step = if is_named { 1 } else { long::repetitions(4, 1) } as usize;
+    let first = usize::try_from(number(GATE_SEED).unwrap_or(0) % 4).unwrap();
+    let first = first % step.min(changes.len().max(1));
+    changes.into_iter().skip(first).step_by(step)
 }
 
 fn several_words(child: &mut Child, rounds: u64) {
