@@ -17,11 +17,10 @@ use std::time::{Duration, Instant};
 use toroni_proactor::{
     Config, OperationKind, OperationMask, ProcessorConfig, ProcessorType, ProviderType, WaitType,
 };
+use toroni_testkit::long;
 
 /// Far beyond what anything here takes.
 const LOST: Duration = Duration::from_secs(30);
-
-const ROUNDS: u32 = 10_000;
 
 /// Called between the announcement of a wait and its beginning: here a wake-up could be lost.
 pub(super) fn interlude() {
@@ -97,7 +96,7 @@ fn lose_none(running: &Running, notify: NotifyKind, by_word: bool) {
     assert_eq!(matches!(waits, Waits::Word), by_word);
     let (_subscription, count) = serve(running, &bus, Rechecks::Never);
     let publisher = bus.publisher("a").unwrap();
-    for round in 1..=ROUNDS {
+    for round in 1..=long::repetitions(4_000, 10_000) {
         publisher.publish(b"x").unwrap();
         wait_for(&count, round);
         let turns = round.wrapping_mul(2_654_435_761) >> 22;
