@@ -3,7 +3,7 @@
 use clap::Args;
 
 use crate::command::{Failure, Steps, cargo, run as run_command, run_tests};
-use crate::{book, deny, evidence, msrv, package};
+use crate::{book, deny, evidence, msrv, package, words};
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -22,6 +22,7 @@ const LIBRARY_FEATURES: &[&str] = &["tokio", "proactor", "crash-points"];
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let mut steps = Steps::default();
     steps.step("format", || cargo_step(&["fmt", "--all", "--check"]));
+    steps.step("words", words::check);
     for feature in LIBRARY_FEATURES {
         let selection = ["-p", "toroni", "--features", feature];
         steps.step(&format!("lints: feature {feature}"), || cargo_step(&clippy(&selection)));

@@ -29,6 +29,7 @@ mod peers;
 mod sanitize;
 mod simulate;
 mod soak;
+mod words;
 
 use std::process::ExitCode;
 

@@ -1,6 +1,7 @@
 //! Reads from `cargo metadata` what the tasks need to know about the workspace.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde::Deserialize;
 
@@ -55,6 +56,19 @@ pub(crate) fn everything_of(folder: &Path) -> Result<Metadata, Failure> {
     let manifest = folder.join("Cargo.toml").display().to_string();
     let workspace = ["metadata", "--format-version=1", "--locked", "--manifest-path", &manifest];
     read(&[&workspace[..], &["--filter-platform", &platform]].concat())
+}
+
+/// The files of these kinds (`*.md`) that git knows or would add, by their paths from the root.
+pub(crate) fn files(kinds: &[&str]) -> Result<Vec<PathBuf>, Failure> {
+    let output = Command::new("git")
+        .args(["ls-files", "--cached", "--others", "--exclude-standard", "--"])
+        .args(kinds)
+        .current_dir(root())
+        .output()
+        .map_err(|error| Failure(format!("cannot start git: {error}")))?;
+    let names = String::from_utf8_lossy(&output.stdout).into_owned();
+    // One may have been removed, but not yet committed.
+    Ok(names.lines().map(PathBuf::from).filter(|name| root().join(name).exists()).collect())
 }
 
 /// The root of the repository.

@@ -15,6 +15,9 @@ use page::{Link, Page};
 const DOCS: &str = "docs";
 /// The list of chapters.
 const SUMMARY: &str = "docs/SUMMARY.md";
+/// Two other pages that name every chapter: one for users, with links, and one for developers.
+const README: &str = "README.md";
+const ARCHITECTURE: &str = "ARCHITECTURE.md";
 /// Where readers of the book find what is not part of it.
 const REPOSITORY: &str = "https://github.com/toroni-bus/toroni/blob/main";
 
@@ -35,6 +38,9 @@ pub(crate) fn run() -> Result<(), Failure> {
 pub(crate) fn check() -> Result<String, Failure> {
     let pages = pages()?;
     let mut wrong = chapters(&pages);
+    let all = listed(&pages);
+    wrong.extend(unnamed(&all, &linked(&pages, README), README));
+    wrong.extend(unnamed(&all, &in_tree(&read(Path::new(ARCHITECTURE))?), ARCHITECTURE));
     let mut links = 0;
     for (path, page) in &pages {
         for link in &page.links {
@@ -49,25 +55,16 @@ pub(crate) fn check() -> Result<String, Failure> {
 
 /// Reads all Markdown files that git knows or would add, by their paths from the root.
 fn pages() -> Result<BTreeMap<PathBuf, Page>, Failure> {
-    let root = metadata::root();
-    let output = Command::new("git")
-        .args(["ls-files", "--cached", "--others", "--exclude-standard", "*.md"])
-        .current_dir(root)
-        .output()
-        .map_err(|error| Failure(format!("cannot start git: {error}")))?;
-    let names = String::from_utf8_lossy(&output.stdout).into_owned();
     let mut pages = BTreeMap::new();
-    for name in names.lines() {
-        let path = root.join(name);
-        // Removed, but not yet committed.
-        if !path.exists() {
-            continue;
-        }
-        let text = fs::read_to_string(&path)
-            .map_err(|error| Failure(format!("cannot read {}: {error}", path.display())))?;
-        pages.insert(PathBuf::from(name), Page::of(&text));
+    for name in metadata::files(&["*.md"])? {
+        pages.insert(name.clone(), Page::of(&read(&name)?));
     }
     Ok(pages)
+}
+
+fn read(name: &Path) -> Result<String, Failure> {
+    fs::read_to_string(metadata::root().join(name))
+        .map_err(|error| Failure(format!("cannot read {}: {error}", name.display())))
 }
 
 /// Returns which pages are not in the list of chapters, or are there twice.
@@ -85,6 +82,36 @@ fn chapters(pages: &BTreeMap<PathBuf, Page>) -> Vec<String> {
         wrong.push(format!("{SUMMARY}: {} is missing", page.display()));
     }
     wrong
+}
+
+/// The chapters, by their paths from the root.
+fn listed(pages: &BTreeMap<PathBuf, Page>) -> BTreeSet<PathBuf> {
+    let links = pages.get(Path::new(SUMMARY)).map(|page| &*page.links).unwrap_or_default();
+    links.iter().map(|link| Path::new(DOCS).join(&link.target)).collect()
+}
+
+/// The pages to which a page leads.
+fn linked(pages: &BTreeMap<PathBuf, Page>, from: &str) -> BTreeSet<PathBuf> {
+    let links = pages.get(Path::new(from)).map(|page| &*page.links).unwrap_or_default();
+    let destinations = links.iter().map(|link| destination(Path::new(from), &link.target));
+    destinations.filter_map(|found| Some(found.ok()??.0)).collect()
+}
+
+/// The pages that the drawing of the folders names beside `docs/`.
+fn in_tree(architecture: &str) -> BTreeSet<PathBuf> {
+    let start = format!("{DOCS}/ ");
+    let mut lines = architecture.lines().skip_while(|line| !line.starts_with(&start));
+    let first = lines.next().and_then(|line| line.strip_prefix(&start)).unwrap_or_default();
+    let others = lines.take_while(|line| line.starts_with("    "));
+    let names = std::iter::once(first).chain(others).flat_map(|line| line.split(','));
+    let names = names.map(str::trim).filter(|name| !name.is_empty());
+    names.map(|name| Path::new(DOCS).join(format!("{name}.md"))).collect()
+}
+
+/// Returns which chapters a page does not name.
+fn unnamed(chapters: &BTreeSet<PathBuf>, named: &BTreeSet<PathBuf>, by: &str) -> Vec<String> {
+    let missing = chapters.difference(named);
+    missing.map(|page| format!("{by}: does not name the chapter {}", page.display())).collect()
 }
 
 /// Fails if a link does not lead to a file of the repository, or not to a heading of it.
@@ -195,6 +222,13 @@ mod tests {
             (PathBuf::from("README.md"), page("# R\n")),
         ]);
         assert_eq!(chapters(&pages), ["docs/SUMMARY.md:2: a.md is listed twice"]);
+        let names = |text: &str| unnamed(&listed(&pages), &in_tree(text), "x");
+        assert_eq!(names("crates/  a\ndocs/    b, c,\n         a\nxtask/   d\n"), [""; 0]);
+        assert_eq!(
+            names("docs/    b, c\nxtask/   a\n"),
+            ["x: does not name the chapter docs/a.md"]
+        );
+        assert_eq!(linked(&pages, "README.md"), BTreeSet::new());
         pages.insert(PathBuf::from("docs/b.md"), page("# B\n"));
         assert!(chapters(&pages).iter().any(|wrong| wrong.contains("docs/b.md is missing")));
     }
