@@ -27,8 +27,8 @@ pub(crate) const PATHS: &[Path] = &[
 /// Operations of a round, at least.
 const OPERATIONS: u64 = 1024;
 
-/// Counts so many rounds, and returns how many operations were completed. The first round is not counted: it meets what
-/// is done once.
+/// Counts `rounds` rounds, and returns how many operations were completed. Does one round before them that is not
+/// counted, because it includes what is done only once.
 pub(crate) fn run(path: &Path, rounds: u64) -> Outcome<u64> {
     let epoll = ProcessorConfig {
         provider: ProviderType::Select,

@@ -4,8 +4,8 @@ use toroni_machines::Row;
 
 use crate::fixture::toroni_counted;
 
-/// Counts so many rounds of a machine, and returns how many units it did. The first round is not counted: it meets
-/// what is done once.
+/// Counts `rounds` rounds of a machine, and returns how many units it did. Does one round before them that is not
+/// counted, because it includes what is done only once.
 pub(crate) fn run(row: &Row, rounds: u64) -> u64 {
     let mut machine = (row.make)();
     let mut counted = 0;

@@ -10,7 +10,7 @@ use crate::fixture::{Fixture, Outcome, toroni_counted};
 pub(crate) struct Path {
     /// Its name in the baseline, and on the command line.
     pub(crate) name: &'static str,
-    /// Runs so many rounds; returns how many messages were counted.
+    /// Runs this number of rounds, and returns how many messages were counted.
     pub(crate) run: fn(&mut Fixture, u64) -> Outcome<u64>,
 }
 
@@ -195,7 +195,7 @@ fn publishing(
     Ok(rounds * messages as u64)
 }
 
-/// Counts `receive`, which receives [`MESSAGES`] of so many bytes. The first round is not counted.
+/// Counts `receive`, which receives [`MESSAGES`] of `bytes` bytes each. The first round is not counted.
 fn receiving(
     fixture: &mut Fixture,
     rounds: u64,

@@ -17,7 +17,7 @@
 //! - `sequencer`: any bytes as a batch of commands, or as a snapshot of the sequencer.
 //! - `operations`: lists of operations, compared with the oracle.
 
-#![allow(missing_docs, reason = "nobody outside of the repository uses this crate")]
+#![allow(missing_docs, reason = "this crate is not published")]
 #![allow(clippy::unwrap_used, reason = "a panic is a finding")]
 
 #[cfg(feature = "program")]

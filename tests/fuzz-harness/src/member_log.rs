@@ -27,7 +27,7 @@ pub fn fuzz(bytes: &[u8]) {
     let is_forged = damage(path, &mut input);
     let log = match Log::open(path, OPTIONS) {
         Ok(log) => log,
-        Err(LogError::InUse(_)) => panic!("nobody uses it"),
+        Err(LogError::InUse(_)) => panic!("no process uses it"),
         Err(_) => return,
     };
     let Ok(found) = entries(&log) else { return };

@@ -27,7 +27,7 @@ fn random_connections() {
     repeat(200, 400, connections::fuzz);
 }
 
-/// Runs inputs of at most so many bytes, each made of its seed.
+/// Runs `count` inputs of fewer than `longest` bytes, each made of its seed.
 fn repeat(count: u64, longest: u64, fuzz: impl Fn(&[u8])) {
     let one = std::env::var("TORONI_SEED").ok().map(|seed| seed.parse().unwrap());
     let seeds = one.map_or(0..count, |seed| seed..seed + 1);

@@ -32,7 +32,7 @@
 //!
 //! [`properties`] lists it. Liveness is shown like this: a process that can only wait has no step, and a check that
 //! would find nothing new is no step either. Then no path can return to a state ([`cycles`]), so every path ends, and
-//! [`properties::NOBODY_STUCK`] says that it ends with all work done. This holds for every order of steps, fair or not.
+//! [`properties::NOT_STUCK`] says that it ends with all work done. This holds for every order of steps, fair or not.
 //! Time-outs are left out wherever the protocol promises a wake-up: a sleeping subscriber rechecks by itself only if a
 //! publisher died, or was stopped, between its commit and its wake. A publisher that waits for space is promised only
 //! the time-out of 1 ms, and its wake-up is a hint. There the time-out is a step.
@@ -60,7 +60,7 @@
 //!
 //! States are distinguished by a hash of 64 bits. The chance that two of 100 million share a hash is about 1 in 4,000.
 
-#![allow(missing_docs, reason = "nobody outside of the repository uses this crate")]
+#![allow(missing_docs, reason = "this crate is not published")]
 
 pub mod coverage;
 pub mod cycles;

@@ -25,31 +25,31 @@ pub(crate) struct Options {
     /// Shows the first counterexample, and not the shortest
     #[arg(long)]
     pub(crate) quick: bool,
-    /// A setup of your own: so many publishers
+    /// A setup of your own: the number of publishers
     #[arg(long, value_name = "NUMBER")]
     publishers: Option<u8>,
-    /// … each of which publishes so many messages, of 1, 2, 0 … words of payload
+    /// … the messages that each of them publishes, of 1, 2, 0 … words of payload
     #[arg(long, default_value_t = 2)]
     messages: u8,
-    /// … for so many subscribers
+    /// … the number of subscribers
     #[arg(long, default_value_t = 1)]
     subscribers: u8,
-    /// … of whom so many join later
+    /// … how many of the subscribers join later
     #[arg(long, default_value_t = 0)]
     late: u8,
     /// … at the oldest message, not at the end
     #[arg(long)]
     oldest: bool,
-    /// … with space for so many records of two words
+    /// … the number of records of two words that the ring has space for
     #[arg(long, default_value_t = 4)]
     records: u8,
-    /// … in so many blocks
+    /// … the number of blocks of the ring
     #[arg(long, default_value_t = 4)]
     blocks: u8,
-    /// … under this policy
+    /// … the policy
     #[arg(long, value_enum, default_value_t = PolicyName::Overwrite)]
     policy: PolicyName,
-    /// … of whom so many are exclusive
+    /// … how many of the publishers are exclusive
     #[arg(long, default_value_t = 0)]
     exclusive: u8,
     /// … with a robust lock
@@ -58,19 +58,19 @@ pub(crate) struct Options {
     /// … with subscribers that sleep
     #[arg(long)]
     sleep: bool,
-    /// … and so many deaths
+    /// … the number of deaths
     #[arg(long, default_value_t = 0)]
     deaths: u8,
-    /// … stops
+    /// … of stops
     #[arg(long, default_value_t = 0)]
     stops: u8,
-    /// … losses of an exclusive publisher's lease, while it lives
+    /// … of losses of an exclusive publisher's lease, while it lives
     #[arg(long, default_value_t = 0)]
     losses: u8,
-    /// … restarts
+    /// … of restarts
     #[arg(long, default_value_t = 0)]
     restarts: u8,
-    /// … subscribers that leave
+    /// … of subscribers that leave
     #[arg(long, default_value_t = 0)]
     leaves: u8,
 }

@@ -18,7 +18,7 @@ use Place::{AfterStore, LeftOut, Publisher, Subscriber};
 
 const NO_CREATION: Place = LeftOut("the bus is there");
 const NO_ARRIVALS: Place = LeftOut("nothing comes from elsewhere");
-const NO_REMOVAL: Place = LeftOut("nobody removes the bus");
+const NO_REMOVAL: Place = LeftOut("no process removes the bus");
 const NO_DISK: Place = LeftOut("the bus is in memory");
 const NO_SOCKETS: Place = LeftOut("subscribers sleep on the futex");
 const NO_WAITERS: Place = LeftOut("waiters of the lock recheck by themselves");
@@ -59,13 +59,10 @@ pub const POINTS: &[(&str, Place)] = &[
     ("before-rename", NO_CREATION),
     ("publisher-lease-taken", Publisher("Claim")),
     ("publisher-mid-claim", Publisher("Inherit")),
-    ("publisher-mid-leave", LeftOut("a publisher that has nothing to do is in nobody's way")),
+    ("publisher-mid-leave", LeftOut("a publisher that has nothing to do hinders no other")),
     ("reader-lease-taken", Subscriber("ClaimState")),
     ("reader-mid-claim", Subscriber("FindTail")),
-    (
-        "reader-mid-patterns",
-        LeftOut("nobody on the bus decides anything by the patterns of another"),
-    ),
+    ("reader-mid-patterns", LeftOut("no participant decides anything by the patterns of another")),
     ("reader-mid-activate", Subscriber("CountJoin")),
     ("reader-after-claim", Subscriber("JoinProposal")),
     ("reader-mid-socket", NO_SOCKETS),

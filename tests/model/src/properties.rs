@@ -19,24 +19,24 @@ pub const STREAM_ENDS: &str = "the stream ends where the order ends";
 /// Valid entries of the blocks index, and the stored end, are correct.
 pub const INDEX_TRUE: &str = "the index and the stored end are true";
 /// No process finds invalid words.
-pub const NO_NONSENSE: &str = "nobody finds a corrupt bus";
+pub const NO_NONSENSE: &str = "no process finds a corrupt bus";
 /// The writer lock excludes.
 pub const ONE_OWNER: &str = "one owner of the lock";
 /// Only an exclusive publisher that lives makes the calls of others fail, or one that just died: while a new process takes
 /// its slot, or another publisher takes the lock over.
 pub const REFUSED_RIGHTLY: &str = "no call is refused without an exclusive publisher that lives";
 /// Others take over from an exclusive publisher only if the kernel no longer holds its lease.
-pub const NOBODY_ROBBED: &str = "an exclusive publisher keeps the lock as long as it has its lease";
+pub const NOT_ROBBED: &str = "an exclusive publisher keeps the lock as long as it has its lease";
 /// A publisher that waits for subscribers overruns none that is alive, had joined before the scan, and is within the
 /// limit.
-pub const NOBODY_OVERRUN: &str = "nobody who is waited for is overrun";
+pub const NOT_OVERRUN: &str = "no subscriber that is waited for is overrun";
 /// A subscriber that joins gets the start that it asked for, if that is still intact.
 pub const START_KEPT: &str = "a start that is there is kept";
 /// In no final state does a living process still have something to do. No state is reached twice on one path (a test
 /// checks that), so every path ends. In the end every living publisher has published everything or was refused, and every
 /// living subscriber has delivered all messages or reported their loss: no wake-up, lock or slot is lost. No shared
 /// publisher waits for an exclusive one, not even for one that is stopped.
-pub const NOBODY_STUCK: &str = "nobody is stuck";
+pub const NOT_STUCK: &str = "no process is stuck";
 
 pub(crate) fn all() -> Vec<Property<Protocol>> {
     vec![
@@ -48,15 +48,15 @@ pub(crate) fn all() -> Vec<Property<Protocol>> {
         Property::always(NO_NONSENSE, |_, state: &State| state.fault != Some(Fault::Corrupt)),
         Property::always(ONE_OWNER, |_, state: &State| state.fault != Some(Fault::TwoOwners)),
         Property::always(REFUSED_RIGHTLY, |_, state: &State| state.fault != Some(Fault::Refused)),
-        Property::always(NOBODY_ROBBED, |_, state: &State| state.fault != Some(Fault::Robbed)),
+        Property::always(NOT_ROBBED, |_, state: &State| state.fault != Some(Fault::Robbed)),
         Property::always(START_KEPT, |_, state: &State| state.fault != Some(Fault::Late)),
-        Property::always(NOBODY_OVERRUN, |_, state: &State| state.fault != Some(Fault::Overrun)),
+        Property::always(NOT_OVERRUN, |_, state: &State| state.fault != Some(Fault::Overrun)),
         Property::always(NEVER_UNDONE, |model: &Protocol, state: &State| {
             state.fault != Some(Fault::Undone) && is_kept(model, state)
         }),
         Property::always(STREAM_ENDS, |_, state: &State| stream_ends(state)),
         Property::always(INDEX_TRUE, |_, state: &State| is_index_true(state)),
-        Property::always(NOBODY_STUCK, |model: &Protocol, state: &State| {
+        Property::always(NOT_STUCK, |model: &Protocol, state: &State| {
             state.fault.is_some() || !model.is_quiet(state) || model.is_finished(state)
         }),
     ]

@@ -18,7 +18,7 @@ pub struct Report {
     pub took: Duration,
     /// Properties that do not hold, each with a way to a state that shows it.
     pub broken: Vec<Broken>,
-    /// Steps that nobody took.
+    /// Steps that no process took.
     pub never: Vec<&'static str>,
 }
 
@@ -31,7 +31,7 @@ pub struct Broken {
     pub way: Vec<(Action, State)>,
 }
 
-/// Visits all states, with so many threads.
+/// Visits all states, with `threads` threads.
 #[must_use]
 pub fn exhaust(setup: &Setup, threads: usize) -> Report {
     let model = Protocol::new(setup.clone());

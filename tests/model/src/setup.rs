@@ -70,10 +70,11 @@ pub struct Setup {
     pub sleep: bool,
     /// One list a publisher.
     pub works: Vec<Vec<Work>>,
-    /// The first so many publishers are exclusive: each keeps the lock from before its first call to after its last.
+    /// How many publishers, from the first, are exclusive: each keeps the lock from before its first call to after its
+    /// last.
     pub exclusive: usize,
-    /// The last so many publishers come at any time, and take a slot whose lease is free, perhaps that of a process that
-    /// lives and lost its lease.
+    /// How many publishers, up to the last, come at any time. Each takes a slot whose lease is free, perhaps that of a
+    /// process that lives and lost its lease.
     pub late: usize,
     /// Subscribers; the first `joined` are there at the beginning, the others join at any time.
     pub subscribers: usize,
@@ -160,7 +161,7 @@ impl Setup {
             self.exclusive == 0 || self.lock == Lock::Lease,
             "an exclusive publisher cannot keep a robust lock",
         )?;
-        // Whoever takes over waits for a moment, and a stopped process continues whenever it likes.
+        // A publisher that takes over waits for a moment, but a stopped process may continue at any time.
         is(self.losses == 0 || self.stops == 0, "losses of leases, or stops")?;
         is(self.subscribers <= MOST_SUBSCRIBERS, "subscribers: at most 3")?;
         let works = || self.works.iter().flatten();

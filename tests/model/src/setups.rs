@@ -46,7 +46,11 @@ pub fn all() -> Vec<Named> {
             "a reader joins inside the history that another one protects",
             joining_at_oldest(),
         ),
-        small("first-reader", "a reader joins where publishers waited for nobody", first_reader()),
+        small(
+            "first-reader",
+            "a reader joins where publishers waited for no reader",
+            first_reader(),
+        ),
         small("rejoining", "a reader dies or leaves, and its slot is taken again", rejoining()),
         small("sleeping", "readers sleep, publishers wake them or die", sleeping()),
         small(

@@ -413,7 +413,7 @@ impl Publisher {
             doing,
             owes: false,
             expired: false,
-            // Nobody has slept yet.
+            // No subscriber has slept yet.
             answered: true,
             counted: false,
             joins_known: false,
@@ -450,7 +450,7 @@ impl Subscriber {
             at: RecordStart::default(),
             published: 0,
             token: false,
-            // Of a bus on which nobody has waited yet.
+            // No subscriber has waited on the bus yet.
             answered: true,
             counted: false,
             sought: None,

@@ -52,7 +52,7 @@ fn every_mistake_is_found() {
     assert!(missed.is_empty(), "not found: {missed:?}");
 }
 
-/// Without this "nobody is stuck" would say nothing of those who run in circles.
+/// Without this, "no process is stuck" would say nothing of processes that run in circles.
 #[test]
 fn no_way_comes_back() {
     for name in

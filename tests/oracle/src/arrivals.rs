@@ -47,7 +47,7 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
-    /// For at most so many streams.
+    /// Has room for at most `most` streams.
     #[must_use]
     pub fn new(most: usize) -> Self {
         Self { most, streams: BTreeMap::new() }

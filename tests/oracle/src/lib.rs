@@ -9,7 +9,7 @@
 //! a list on the ring in plain memory (`crates/toroni/src/ring/tests`), and the fuzz harness on a whole bus, each
 //! beside this model.
 
-#![allow(missing_docs, reason = "nobody outside of the repository uses this crate")]
+#![allow(missing_docs, reason = "this crate is not published")]
 #![allow(clippy::unwrap_used, reason = "an oracle that is wrong ends the test")]
 
 mod arrivals;

@@ -71,7 +71,7 @@ impl Model {
         self.messages.get(usize::try_from(number).ok()?)
     }
 
-    /// Where the message of this number starts, or the stream ends if there are just so many.
+    /// Returns where the message of this number starts, or the end of the stream if it is the next to come.
     #[must_use]
     pub fn start(&self, number: u64) -> u64 {
         self.message(number).map_or(self.end, |message| message.start)
@@ -94,14 +94,14 @@ impl Model {
         self.end += record_bytes(length);
     }
 
-    /// What has to be reserved for so many bytes more; `None` if it is already.
+    /// Returns up to where the stream has to be reserved for `bytes` more bytes; `None` if it already is.
     #[must_use]
     pub fn wanted(&self, bytes: u64) -> Option<u64> {
         let wanted = self.end + bytes + WORD;
         (wanted > self.reserved).then(|| wanted.next_multiple_of(self.block_bytes()))
     }
 
-    /// Reserves for so many bytes more.
+    /// Reserves the stream for `bytes` more bytes.
     pub fn reserve(&mut self, bytes: u64) {
         if let Some(wanted) = self.wanted(bytes) {
             self.reserved = wanted;

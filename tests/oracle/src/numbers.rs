@@ -14,9 +14,9 @@ pub struct Numbers {
 pub enum First {
     /// With the lowest that has not arrived.
     Missing,
-    /// So many before it: they have arrived.
+    /// This far before it: those have arrived.
     Before(u8),
-    /// So many after it: the others never come.
+    /// This far after it: those between never come.
     After(u8),
     /// With the last number that there can be.
     Last,
@@ -70,7 +70,7 @@ impl Numbers {
         first.min(NUMBER_LIMIT - 1)
     }
 
-    /// So many numbers.
+    /// Returns `count` numbers.
     #[must_use]
     pub fn list(self, missing: u64, count: u8) -> Vec<u64> {
         let first = self.first(missing);

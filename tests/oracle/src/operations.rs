@@ -46,8 +46,8 @@ pub enum Policy {
     Bounded,
 }
 
-/// A step of the whole system. A `die_at` is the number of the step within the operation at which who
-/// does it dies, if it has so many; 0 lives.
+/// A step of the whole system. A `die_at` is the number of the step within the operation at which the participant dies,
+/// if it gets that far; with 0 it lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// A publisher, which is opened if need be, publishes.
@@ -62,7 +62,7 @@ pub enum Operation {
     },
     Receive {
         reader: u8,
-        /// At most so many messages.
+        /// The most messages that it takes.
         most: u8,
         by: By,
         /// See [`Operation`].
@@ -123,9 +123,9 @@ pub enum Operation {
 /// What an inlet brings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cargo {
-    /// So many messages in one call, of these sizes in turn.
+    /// `count` messages in one call, of these sizes in turn.
     Messages { topic: u8, count: u8, numbers: Numbers, sizes: [Size; 3], timed: bool },
-    /// The news that so many numbers were lost; how it says to which topics that matters.
+    /// The news that `count` numbers were lost. `scope` is how the inlet says which topics the loss concerns.
     Loss { scope: u8, count: u8, numbers: Numbers, timed: bool },
     /// Nothing: it asks how far the stream has arrived.
     Question,
@@ -147,7 +147,7 @@ pub enum Attempt {
 pub enum Work {
     /// Publishes, and waits if it has to.
     One(Size),
-    /// Publishes, if nobody has to be waited for.
+    /// Publishes, if it need not wait for any subscriber.
     Try(Size),
     /// Publishes, unless it takes long.
     Timed(Size),
@@ -155,9 +155,9 @@ pub enum Work {
     InPlace(Size),
     /// Begins to write in place, and gives up half-way.
     Abort(Size),
-    /// Publishes so many together, of these sizes in turn.
+    /// Publishes this number of messages together, of these sizes in turn.
     Batch(u8, [Size; 3]),
-    /// Publishes so many one by one, under one lock.
+    /// Publishes this number of messages one by one, under one lock.
     Burst(u8, [Size; 3]),
     /// Tries to publish more than there can be.
     TooLong,
@@ -177,7 +177,7 @@ pub enum Start {
     Latest,
     /// With the oldest that is there.
     Oldest,
-    /// So many parts in 256 of a ring and a half before the end.
+    /// This number of 256ths of one and a half rings before the end.
     Back(u8),
 }
 
@@ -205,8 +205,8 @@ impl Scenario {
         Self { setup, operations: chunks.take(most).map(Operation::from_bytes).collect() }
     }
 
-    /// A list of so many operations, the same for the same seed. Unlike bytes of a fuzzer, one in six is that of an
-    /// inlet.
+    /// Returns a list of `count` operations, the same for the same seed. Unlike in bytes of a fuzzer, one in six is
+    /// that of an inlet.
     #[must_use]
     pub fn from_seed(seed: u64, count: usize) -> Self {
         let mut state = seed;

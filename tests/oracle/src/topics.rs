@@ -57,8 +57,8 @@ pub fn intersect(left: &str, right: &str) -> bool {
 
 /// Whether `pattern` leads through `topic`, and what is left of it then may be left.
 fn meet(pattern: &[&str], topic: &[&str], may_be_left: impl Fn(&[&str]) -> bool) -> bool {
-    // One row for each number of segments of the topic that are left, from none on; in it, whether
-    // so many segments of the pattern from the end will do.
+    // There is one row for each number of segments left of the topic, from 0 on. Its entry `n` says whether the last
+    // `n` segments of the pattern match what is left.
     let mut row: Vec<bool> =
         (0..=pattern.len()).map(|left| may_be_left(&pattern[pattern.len() - left..])).collect();
     for have in topic.iter().rev() {

@@ -93,7 +93,7 @@ fn ask_before_opening(directory: &Path) -> std::io::Result<File> {
     if fd < 0 {
         return Err(std::io::Error::last_os_error());
     }
-    // SAFETY: made just now, and nobody else's.
+    // SAFETY: the descriptor was made just now, and has no other owner.
     let questions = unsafe { File::from_raw_fd(fd) };
     let path = std::ffi::CString::new(directory.as_os_str().as_bytes()).expect("a path");
     let mask = libc::FAN_OPEN_PERM | libc::FAN_EVENT_ON_CHILD;

@@ -46,8 +46,8 @@ impl Info {
         self.0["lock_owner"]["stopped"] == true
     }
 
-    /// Asserts that all slots are those of living participants, that every socket belongs to one, and,
-    /// with `idle`, that nobody has the writer lock.
+    /// Asserts that all slots are those of living participants, that every socket belongs to one, and, with `idle`,
+    /// that the writer lock is free.
     pub fn assert_no_dead(&self, idle: bool) {
         for one in self.publishers().iter().chain(self.subscribers()) {
             assert_eq!(one["alive"], true, "a slot of the dead is left: {one}");

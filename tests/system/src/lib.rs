@@ -19,7 +19,7 @@
 //! Rules of these tests: they kill each process by its own process id, nothing waits without a limit, and limits are
 //! generous ([`LIMIT`]), because the machine may be busy.
 
-#![allow(missing_docs, reason = "nobody outside of the repository uses this crate")]
+#![allow(missing_docs, reason = "this crate is not published")]
 
 pub mod check;
 pub mod core_dump;

@@ -5,8 +5,8 @@ use std::fs::OpenOptions;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 
-/// Maps so many words of the file; makes it, and makes it long enough, if need be. The mapping stays
-/// until the process ends.
+/// Maps `count` words of the file. Creates the file, or makes it longer, if need be. The mapping stays until the
+/// process ends.
 pub(crate) fn words_of(path: &Path, count: usize) -> &'static [AtomicU64] {
     let mut options = OpenOptions::new();
     let file = options.read(true).write(true).create(true).truncate(false).open(path);
@@ -16,9 +16,9 @@ pub(crate) fn words_of(path: &Path, count: usize) -> &'static [AtomicU64] {
         file.set_len(bytes as u64).expect("room for the file");
     }
     let protection = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: a new mapping, at an address of the kernel's choice, that is never unmapped; the file has
-    // this size and nobody makes it shorter. The words are only used as atomics, for which any bits are
-    // valid, and a page is aligned for them.
+    // SAFETY: a new mapping, at an address of the kernel's choice, that is never unmapped. The file has this size,
+    // and no process makes it shorter. The words are only used as atomics, for which any bits are valid, and a page is
+    // aligned for them.
     unsafe {
         let start =
             rustix::mm::mmap(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED, &file, 0)

@@ -71,7 +71,7 @@ fn the_lock_of_a_publisher_killed_in_its_container_is_taken_over() {
             (&true.into(), &false.into())
         );
         assert!(holder["pid"].as_u64().unwrap() < 10, "as its own namespace counts: {holder}");
-        // It lives: nobody takes its lock.
+        // It lives, so no process takes its lock.
         let other = start_in(&mut fixture, &two, "publish", &["kind=single", "count=100"]);
         wait_until("the other waits", || fixture.root.info(BUS).publishers().len() == 2);
         std::thread::sleep(Duration::from_millis(50));

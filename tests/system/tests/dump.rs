@@ -1,5 +1,5 @@
-//! A process that crashes and dumps core: the kernel frees its leases when the dump is written. Nobody waits for
-//! that who can know better.
+//! A process that crashes and dumps core: the kernel frees its leases when the dump is written. A process that can see
+//! the crash earlier does not wait for that.
 
 use std::os::unix::process::ExitStatusExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};

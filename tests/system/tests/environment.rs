@@ -373,7 +373,7 @@ fn each_mismatch_of_a_header_has_its_words() {
                 // A new one of that name does not silently take its place.
                 by(&root, &["create", "b"]).refused(&[]);
             } else {
-                // The bus is there, and nobody has it open.
+                // The bus is there, and no process has it open.
                 assert_eq!(root.entries(), ["b"]);
             }
             // What `toroni clean` is for; but what is no bus is not its business.
@@ -575,7 +575,7 @@ fn a_bus_on_a_disk_works_with_a_lease() {
     let info = root.info("b");
     assert_eq!(info.number("messages"), 301);
     let said = root.succeed(&["--bus", "b", "sub", "--from", "oldest", "--count", "1"]);
-    assert!(said.contains("xxx"), "the ring is still there, when nobody has it open: {said}");
+    assert!(said.contains("xxx"), "the ring is still there, when no process has it open: {said}");
     root.assert_clean_leaves_nothing();
 }
 

@@ -1,5 +1,5 @@
-//! `exec`: a process that becomes another program leaves the bus, whatever it held. Its number lives on,
-//! and nobody takes it for a participant.
+//! `exec`: a process that becomes another program leaves the bus, whatever it held. Its process id lives on, but no
+//! process takes it for a participant.
 
 use std::time::Duration;
 use system_tests::worker::{BUS, Fixture};
@@ -17,7 +17,7 @@ fn who_becomes_another_program_leaves_its_slots_and_the_lock() {
             let publisher = bus.publisher("exec/test").expect("a publisher");
             let mut worker = fixture.start("exec", &[case]);
             worker.running.expect("another program");
-            // What was under way never existed, and nobody waits for it.
+            // What was under way never existed, and no process waits for it.
             publisher.publish(b"after").expect("published");
             for expected in [&b"before"[..], b"after"] {
                 let message = subscriber.receive().expect("received");

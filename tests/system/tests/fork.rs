@@ -23,7 +23,7 @@ fn assert_alive(fixture: &Fixture, worker: &Worker) {
 }
 
 #[test]
-fn a_child_is_refused_and_does_no_harm_and_can_open_the_bus_anew() {
+fn a_child_is_refused_and_does_no_harm_and_can_open_the_bus_again() {
     let _watchdog = Watchdog::start("fork", Duration::from_secs(300));
     for notify in [NotifyKind::Futex, NotifyKind::Datagram, NotifyKind::Multicast { group: None }] {
         let mut fixture = fixture(notify);
@@ -41,7 +41,7 @@ fn a_child_is_refused_and_does_no_harm_and_can_open_the_bus_anew() {
 }
 
 #[test]
-fn children_of_a_process_with_busy_threads_open_the_bus_anew() {
+fn children_of_a_process_with_busy_threads_open_the_bus_again() {
     let _watchdog = Watchdog::start("fork", Duration::from_secs(300));
     let forever = Policy::Wait { limit: None };
     let mut fixture = Fixture::new(|config| config.capacity(64 << 10).policy(forever));
@@ -86,7 +86,7 @@ fn a_process_that_closes_all_descriptors_learns_that_its_lease_is_lost() {
     let _watchdog = Watchdog::start("fork", Duration::from_secs(300));
     let mut fixture = fixture(NotifyKind::Futex);
     let mut worker = fixture.start("fork", &["case=daemon", "capacity=65536"]);
-    worker.running.expect("anew");
+    worker.running.expect("again");
     assert_alive(&fixture, &worker);
     worker.running.tell("go on");
     let status = worker.running.wait();

@@ -80,8 +80,8 @@ fn kill_many(lock: LockKind) {
     let kills = kills();
     let _watchdog = Watchdog::start("kill", Duration::from_secs(120 + kills));
     let mut random = Random::from_environment();
-    // Nobody who lives loses anything: each missing message is a mistake. 16 slots of each kind: a
-    // slot that does not come back would soon be missed.
+    // No living subscriber loses anything: each missing message is a mistake. There are only 16 slots of each kind, so
+    // a slot that does not come back would soon be missed.
     let mut fixture = Fixture::new(|config| {
         let config = config.lock(lock).policy(Policy::Wait { limit: None }).capacity(256 << 10);
         config.max_publishers(16).max_subscribers(16)

@@ -1,5 +1,5 @@
 //! Many create, open, use and leave one bus at once, cleaners remove it under them, and some of all of these
-//! are killed at random: nobody meets half of a bus, nobody's bus vanishes under it, and in the end
+//! are killed at random. No process finds half of a bus, no bus vanishes while a process uses it, and in the end
 //! nothing is left.
 //!
 //! `TORONI_KILLS` says how many are killed.
@@ -17,7 +17,7 @@ fn creators_and_cleaners_meet_and_are_killed() {
     let _watchdog = Watchdog::start("races", Duration::from_secs(300 + kills));
     let mut random = Random::from_environment();
     let mut fixture = Fixture::new(|config| config.capacity(64 << 10));
-    // Removed, too, as nobody uses it.
+    // Cleaners remove it, too, as no process uses it.
     let mut crew: Vec<Worker> = (0..CREW).map(|_| fixture.start("scramble", &[])).collect();
     let (mut exchanges, mut cleaners_killed, mut creators_killed) = (0, 0, 0);
     for _ in 0..kills {

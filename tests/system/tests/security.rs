@@ -268,8 +268,8 @@ fn payloads_are_visible_to_users_that_may_read_the_ring() {
     }
 }
 
-/// Without a mode or groups, a user who cannot subscribe cannot read payloads either, whatever the umask, and whoever
-/// creates the bus again.
+/// Without a mode or groups, a user who cannot subscribe cannot read payloads either. This holds for every umask, and
+/// also after another process creates the bus again.
 #[test]
 fn without_a_mode_users_that_cannot_subscribe_cannot_read() {
     if !is_root("without_a_mode_users_that_cannot_subscribe_cannot_read") {

@@ -13,7 +13,7 @@ use system_tests::worker::{BUS, Fixture, Worker};
 use system_tests::{Random, Watchdog};
 use toroni::{LockKind, NotifyKind};
 
-/// Without any progress for so long, a wake-up is lost: far more than a busy machine takes.
+/// If there is no progress for this time, a wake-up is lost. Even a busy machine takes far less.
 const HANG: Duration = Duration::from_secs(30);
 
 /// One that waits at the futex of the bus if it can, and one that waits at the descriptor.
@@ -35,7 +35,7 @@ struct Setting {
     /// Publishing processes, and threads of each, that share what they have answered.
     publishers: usize,
     threads: u64,
-    /// The publisher is the only one, and leaves its fence out while nobody goes to sleep.
+    /// The publisher is the only one, and leaves its fence out while no subscriber goes to sleep.
     exclusive: bool,
     refused: Refused,
 }
@@ -52,7 +52,7 @@ struct Refused {
 struct Late {
     round: u64,
     latency_us: u64,
-    /// So long the subscriber was ready and had no core.
+    /// How long the subscriber was ready and had no core.
     waited_us: u64,
 }
 

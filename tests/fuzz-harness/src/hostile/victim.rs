@@ -94,7 +94,7 @@ pub fn visit(template: &Template, manner: Manner) {
             Start::Sequence(template.positions.len() as u64 / 2),
             Start::Sequence(u64::MAX),
         ] {
-            // The oldest is told of losses; the others pass over them.
+            // The one that starts at the oldest message gets reports of losses; the others pass over them.
             let local = start != Start::Oldest;
             let builder = bus.subscriber().pattern("plant/**").local_only(local);
             let built = builder.start(start).build();
@@ -174,8 +174,8 @@ fn bring(inlet: &Inlet, topic: &InletTopic, manner: Manner) {
     assert!(inlet.duplicates() <= 2 * 6);
 }
 
-/// Uses a bus whose table of arrivals is wrong. A publisher is told at most once, and then publishes as if nothing were
-/// wrong.
+/// Uses a bus whose table of arrivals is wrong. A publisher gets at most one error, and then publishes as if nothing
+/// were wrong.
 pub fn publish_beside_wrong_arrivals(template: &Template) {
     let bus = template.config().open_existing(BUS).expect("the table is not read");
     let mut subscriber = bus.subscribe("**").expect("a subscriber");

@@ -15,8 +15,8 @@ pub(super) enum CrashPoint {
     MidArrival,
 }
 
-/// Does `work`, and dies at the step of this number, counted from 1, if it has so many. Returns the steps
-/// reached, where they are known, and what came of it if it lived.
+/// Does `work`, and dies at step number `die_at`, counted from 1, if `work` gets that far. Returns the steps reached,
+/// where they are known, and the result if it lived.
 ///
 /// `apart` is for those who may hold a robust lock: see `toroni::hook::rehearsal`.
 #[cfg(feature = "deaths")]

@@ -58,7 +58,7 @@ pub(super) struct Piece {
 /// What a living inlet's call came to.
 pub(super) enum Outcome {
     Done(Option<Arrived>),
-    /// So many, and then an error.
+    /// The number of messages that arrived before an error.
     Refused(usize, PublishError),
     /// It would have waited for ever, for one who is to read after it.
     Skipped,

@@ -10,8 +10,8 @@ use toroni_oracle::topics::{intersect, matches, matches_descendants};
 use toroni_oracle::{By, Model, NoSuchStart, Policy, Start, body, record_bytes};
 
 const MOMENT: Duration = Duration::from_micros(30);
-/// What a subscriber takes out of the ring at once: small records, up to so many bytes. They are its own
-/// then, and delivered also if they are overwritten.
+/// The most bytes of small records that a subscriber copies out of the ring at once. It delivers these copies even if
+/// the records are overwritten.
 const WINDOW_BYTES: u64 = 4096;
 const SMALL_RECORD_BYTES: u64 = 264;
 

@@ -118,7 +118,7 @@ pub(super) struct State {
     pub(super) interned: BTreeSet<usize>,
     /// The writer that is the exclusive publisher.
     pub(super) exclusive: Option<usize>,
-    /// A writer died, perhaps with the lock, and nobody has had it since.
+    /// Whether a writer died, perhaps with the lock, and no other writer has had the lock since.
     pub(super) orphaned: bool,
     pub(super) tally: Tally,
 }

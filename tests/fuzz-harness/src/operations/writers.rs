@@ -81,7 +81,7 @@ struct Plan {
 /// What a living publisher's call came to.
 enum Outcome {
     Published,
-    /// So many, and then an error.
+    /// The number of messages published before an error.
     Refused(usize, PublishError),
     /// The closure gave up.
     Aborted,
@@ -285,7 +285,7 @@ impl State {
         (0..count).rev().find(before).map_or(0, |number| number + 1)
     }
 
-    /// Whether a call may have come to this, where it took or wanted so many bytes of the stream.
+    /// Checks that a call that took or wanted `bytes` bytes of the stream may end like this.
     pub(super) fn check_allowed(&self, work: Work, bytes: u64, error: Option<&PublishError>) {
         let shortage = Shortage::of(&self.model, &self.readers, bytes);
         let waits = self.setup.policy != Policy::Overwrite;

@@ -72,7 +72,7 @@ fn words_of_a_young_bus() {
 
 /// What the other tests change is valid at first.
 #[test]
-fn losses_of_an_unchanged_bus_are_told() {
+fn losses_of_an_unchanged_bus_are_reported() {
     let directory = Directory::new();
     for kind in [Kind::Lease, Kind::Robust, Kind::Full, Kind::Young] {
         let template = Template::new(directory.path(), kind);

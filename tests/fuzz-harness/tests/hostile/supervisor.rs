@@ -15,7 +15,7 @@ fn patience() -> Duration {
     Duration::from_secs(seconds.unwrap_or(120))
 }
 
-/// After so many failures the rest is not worth the time.
+/// After this number of failures the rest is not worth the time.
 const MOST_FAILURES: usize = 25;
 /// Processes that a test runs at a time. A case mostly waits, so there are more than processors.
 const SHARES: u64 = 4;

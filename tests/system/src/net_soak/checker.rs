@@ -50,9 +50,9 @@ impl Kind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Missing {
     pub missing: u64,
-    /// At least so many, by the reports.
+    /// The least number that the reports allow.
     least: u64,
-    /// At most so many; [`u64::MAX`] if a report did not know.
+    /// The greatest number that the reports allow; [`u64::MAX`] if a report gave no upper bound.
     most: u64,
 }
 
@@ -139,7 +139,7 @@ impl Checker {
         missing.most = missing.most.saturating_add(most);
     }
 
-    /// Takes the report that so many messages were overwritten in this bus before they were read.
+    /// Takes the report that this number of messages were overwritten in this bus before they were read.
     pub fn lapped(&mut self, messages: u64) {
         self.lapped += messages;
     }

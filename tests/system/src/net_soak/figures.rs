@@ -39,7 +39,7 @@ pub struct Received {
     missing: u64,
     overwritten: u64,
     reports: [u64; 3],
-    /// Half, 99 % and all of the messages came within so many nanoseconds.
+    /// The times within which half, 99 % and all of the messages came.
     latency_ns: [u64; 3],
     counts: [u64; Kind::ALL.len()],
     violations: Vec<String>,

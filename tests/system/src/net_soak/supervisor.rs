@@ -20,7 +20,7 @@ const HELLO: &str = "hello";
 const TICK: Duration = Duration::from_millis(2);
 /// The longest message, without its head.
 const LONGEST: usize = 600;
-/// Nothing takes so long, unless something is broken.
+/// Nothing takes this long, unless something is broken.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What to run.

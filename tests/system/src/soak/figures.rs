@@ -95,10 +95,10 @@ impl Figures {
         row("messages delivered, each checked by itself", rate(self.delivered));
         row("  and found as another subscriber saw them", grouped(self.order.compared));
         row("stretches of 256 messages that two or more compared", grouped(self.order.stretches));
-        row("  that nobody saw completely", grouped(self.order.unseen));
+        row("  that no subscriber saw completely", grouped(self.order.unseen));
         row("kills of publishers / subscribers", pair(self.kills));
         row("  ends of publishers found where they were told", grouped(self.order.ends));
-        row("  ends that nobody saw", grouped(self.order.ends_unseen));
+        row("  ends that no subscriber saw", grouped(self.order.ends_unseen));
         row("stops of publishers / subscribers", pair(self.stops));
         row("pauses of all publishers", grouped(self.pauses));
         row("joins / leaves in order", pair([self.joins, self.leaves]));

@@ -15,7 +15,7 @@ pub struct Order {
     stretches: BTreeMap<u64, Entry>,
     /// Stretches before this one are forgotten.
     start: u64,
-    /// Stretches, from and to below, that nobody saw completely in all lanes; merged.
+    /// Stretches that no subscriber saw completely in all lanes, as merged half-open ranges.
     unseen: Vec<(u64, u64)>,
     progress: HashMap<u32, Seen>,
     ended: Vec<Ended>,
@@ -28,13 +28,13 @@ pub struct Counts {
     pub compared: u64,
     /// Stretches that two or more subscribers reported alike.
     pub stretches: u64,
-    /// Stretches of which nobody saw all messages of all lanes.
+    /// Stretches of which no subscriber saw all messages of all lanes.
     pub unseen: u64,
     /// Stretches that were reported when they had been forgotten.
     pub late: u64,
     /// Publishers whose last message was found to be the one that the bus had confirmed.
     pub ends: u64,
-    /// Publishers whose last messages nobody saw.
+    /// Publishers whose last messages no subscriber saw.
     pub ends_unseen: u64,
 }
 

@@ -17,7 +17,7 @@ pub enum Event {
     /// It was held up.
     Stall(Stall),
     Violation(Kind, String),
-    /// It has ended in order, after so many messages.
+    /// It has ended in order, after this number of messages.
     Done(u64),
 }
 

@@ -94,7 +94,7 @@ impl Source {
         payload::encode(Payload { worker: self.worker, counter: packed }, length, bytes);
     }
 
-    /// So many messages of the lane were published.
+    /// Notes that `count` messages of the lane were published.
     pub fn advance(&mut self, lane: Lane, count: usize) {
         if count == 0 {
             return;

@@ -117,8 +117,8 @@ pub enum Cause {
     OwnerQueued,
     /// A process that the soak had killed and that the kernel was still taking down.
     Killed,
-    /// Nobody published anything: publishers were at rest, or being replaced, or held up themselves. No
-    /// cause for a publisher.
+    /// Nothing was published: publishers were at rest, or being replaced, or held up themselves. No cause for a
+    /// publisher.
     Quiet,
     /// Several of these together.
     Mixed,

@@ -114,7 +114,7 @@ struct Worker {
     role: usize,
     /// Its number among those that run at a time.
     number: u32,
-    /// Nobody touches it: it lives from beginning to end.
+    /// The supervisor neither kills nor stops it: it lives from beginning to end.
     is_spared: bool,
     running: Program,
     listener: Option<JoinHandle<()>>,

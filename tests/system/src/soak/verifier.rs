@@ -13,7 +13,7 @@ use std::fmt;
 
 /// Messages of a stretch of the order, which is summed up in one number for each lane.
 pub const STRETCH: u64 = 256;
-/// Publishers that were not seen for so many messages are forgotten: most of them are dead.
+/// Publishers that were not seen for this number of messages are forgotten: most of them are dead.
 const FORGOTTEN_AFTER: u64 = 8 << 20;
 
 /// A message as it was delivered.
@@ -32,7 +32,7 @@ pub struct Delivery<'a> {
 /// What can be wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// Bytes that nobody published.
+    /// Bytes that no publisher wrote.
     Torn,
     /// Lost without a report, or more than was reported.
     Missing,
@@ -222,8 +222,8 @@ impl Verifier {
         Ok(())
     }
 
-    /// Takes the news that so many messages and bytes were lost here. Publishers from number
-    /// `newcomers_from` on have not begun yet.
+    /// Takes the news that this number of messages and bytes were lost here. Publishers from number `newcomers_from` on
+    /// have not begun yet.
     pub fn lose(&mut self, messages: u64, bytes: u64, newcomers_from: u32) {
         let (before, bytes_before) = self.lost_now.unwrap_or_default();
         self.lost_now = Some((before + messages, bytes_before + bytes));
@@ -304,7 +304,7 @@ impl Verifier {
 
     fn check(&mut self, delivery: &Delivery<'_>) -> Result<(), (Kind, String)> {
         let Some((lane, number)) = Lane::of_topic(delivery.topic) else {
-            return Err((Kind::Torn, "nobody publishes on this topic".to_owned()));
+            return Err((Kind::Torn, "no publisher uses this topic".to_owned()));
         };
         let what = read(lane, number, delivery.payload).map_err(|error| (Kind::Torn, error))?;
         if !self.filter.has(lane) {

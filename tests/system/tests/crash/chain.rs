@@ -1,5 +1,5 @@
 //! One death after another: the owner of the lock dies, then the process that takes over, then the next one, each in
-//! the middle of the repair that the one before needed; and nobody else comes in between.
+//! the middle of the repair that the one before needed. No other process comes in between.
 
 use crate::survivors::{Case, LONGEST, Stalls, Survivors, Who};
 use crate::takeover::FIRST;

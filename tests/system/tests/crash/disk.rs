@@ -93,7 +93,7 @@ fn points(wanted: impl Fn(CrashPoint) -> bool) -> impl Iterator<Item = CrashPoin
 fn on_a_disk_a_publisher_dies_at_work_and_all_others_are_gone() {
     let _watchdog = Watchdog::start("crash", Duration::from_secs(900));
     let mut random = Random::from_environment();
-    // There is nobody to be woken.
+    // There is no subscriber to wake.
     let at_work = |point| victim_of(point) == Victim::Publisher && point != CrashPoint::MidWake;
     for point in points(at_work) {
         for n in [1, 2, random.between(3, 12)] {

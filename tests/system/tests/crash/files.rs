@@ -6,7 +6,7 @@ use system_tests::worker::{BUS, Fixture};
 use system_tests::{Program, TempRoot};
 use toroni::hook::CrashPoint as P;
 
-/// A creator dies: nobody meets half of a bus, and the next one makes it.
+/// A creator dies: no process finds half of a bus, and the next creator makes it.
 pub(crate) fn creator(case: &Case) {
     for in_place in [false, true] {
         let mut fixture = Fixture::new(|config| case.configure(config));

@@ -133,7 +133,7 @@ fn times(point: CrashPoint, random: &mut Random) -> [u64; 3] {
         _ if point == CrashPoint::MidBudget => [1, 1, 1],
         // Each stream gets its entry once.
         _ if point == CrashPoint::MidArrival => [1, 2, random.between(3, STREAMS)],
-        // There are not so many slots.
+        // There are fewer slots.
         Victim::CleanerOfSlots => [1, 2, random.between(3, 5)],
         _ => [1, 2, random.between(3, 20)],
     }
@@ -171,8 +171,8 @@ pub(crate) fn cases(
     cases
 }
 
-/// Which of the policies, so that over the notifiers and turns of a lock a point meets each of them, and
-/// every other time the one under which nobody may lose anything, ever.
+/// Which of the policies, so that over the notifiers and turns of a lock a point meets each of them, and every other
+/// time the one under which no subscriber may ever lose anything.
 fn turn_of(
     point: CrashPoint,
     lock: LockKind,

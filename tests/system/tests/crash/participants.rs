@@ -34,7 +34,7 @@ pub(crate) fn publisher(case: &Case, stalls: &mut Stalls) {
     let told = survivors.fixture.counters.count(victim.id);
     let committed = committed(case, kind, told);
     if case.n == 2 && case.is_lossless() {
-        // Nobody repairs anything yet, nobody wakes anybody: what is committed arrives all the same.
+        // No process repairs anything or wakes another yet. What is committed arrives all the same.
         let counters = &survivors.fixture.counters;
         let ids: Vec<u32> = survivors.subscribers.iter().map(|subscriber| subscriber.id).collect();
         let all = (*committed.start()).max(survivors.fixture.messages());

@@ -40,7 +40,7 @@ pub(crate) enum Who {
     Publisher,
     /// The exclusive publisher of the bus.
     Exclusive,
-    /// An inlet. Every so many messages it reports one as lost; 0 is none.
+    /// An inlet. It reports one message in `losses` as lost; 0 is none.
     Inlet { losses: u64 },
 }
 
@@ -219,7 +219,7 @@ impl Survivors {
         let subscribers = std::mem::take(&mut self.subscribers);
         let mut seen = self.fixture.finish_subscribers(total, subscribers, &mut order);
         for seen in &seen[..2] {
-            assert_eq!(seen.received + seen.lost, total, "each loss is told: {seen:?}");
+            assert_eq!(seen.received + seen.lost, total, "each loss is reported: {seen:?}");
             assert_eq!(seen.lost > 0, seen.lapses > 0);
         }
         if self.is_lossless {

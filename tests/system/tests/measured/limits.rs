@@ -16,7 +16,7 @@ fn watchdog() -> Watchdog {
     Watchdog::start("limits", Duration::from_secs(240))
 }
 
-/// `toroni` with files of at most so many bytes.
+/// Runs `toroni` with files of at most `bytes` bytes.
 fn with_files_of(root: &TempRoot, bytes: u64, arguments: &[&str]) -> Outcome {
     let mut command = Command::new("prlimit");
     command.arg(format!("--fsize={bytes}")).arg("--").arg(program::path());

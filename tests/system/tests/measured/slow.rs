@@ -11,7 +11,7 @@ use toroni_testkit::turn;
 
 const CAPACITY: u64 = 64 << 10;
 const BYTES: usize = 1000;
-/// Of these messages, so many are more than fit.
+/// More messages of this size than fit into the ring.
 const LAP: u64 = CAPACITY / BYTES as u64 + 10;
 
 /// A bus with a subscriber that another process reads.
@@ -32,7 +32,7 @@ impl Setup {
         self.fixture.bus().publisher("slow").expect("a publisher")
     }
 
-    /// Publishes so many messages; the longest call.
+    /// Publishes this number of messages, and returns how long the longest call took.
     fn publish(&mut self, publisher: &Publisher, messages: u64) -> Duration {
         let mut longest = Duration::ZERO;
         let mut bytes = Vec::new();
@@ -200,7 +200,7 @@ fn bounded_delays_at_most_its_budget_in_each_interval() {
     for publisher in info.publishers() {
         let waited = publisher["waited_seconds"].as_f64().expect("seconds");
         println!("waited {waited:.3} s of {wall:?}, {intervals} intervals of {budget:?}");
-        assert!(waited > 0.0, "nobody waited: {info:?}");
+        assert!(waited > 0.0, "no publisher waited: {info:?}");
         let limit = (intervals * budget).as_secs_f64();
         // A slice of a millisecond takes longer on a busy machine.
         assert!(waited < 8.0 * limit, "waited {waited} s of {wall:?}: {info:?}");
@@ -307,7 +307,7 @@ fn stop_the_owner(lock: LockKind) {
         (publisher, bytes)
     });
     std::thread::sleep(Duration::from_millis(20));
-    assert!(!waiting.is_finished(), "nobody takes the lock of the living");
+    assert!(!waiting.is_finished(), "no process takes the lock of the living");
     owner.running.resume();
     owner.running.expect("done");
     let (publisher, mut bytes) = waiting.join().expect("the publisher");

@@ -1,4 +1,4 @@
-//! Programs that run as throw-away users: numbers that nobody has, so that nothing has to be written to
+//! Programs that run as throw-away users: their numbers belong to no account, so that nothing has to be written to
 //! `/etc/passwd`.
 
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::process::Command;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct User {
     id: u32,
-    /// Beside its main group, which is nobody else's.
+    /// Beside its main group, which no other user has.
     groups: &'static [u32],
 }
 

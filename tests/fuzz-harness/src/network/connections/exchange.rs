@@ -6,7 +6,7 @@ use toroni_proto::bounded::client;
 use toroni_proto::bounded::server::Event;
 
 impl World {
-    /// A turn of the server. Each connection takes so many bytes, if it has room.
+    /// Does a turn of the server. Each connection takes at most `most` bytes (0 is no limit), if it has room.
     pub(super) fn serve(&mut self, most: u16) {
         let now = self.now();
         if !self.is_ended {
@@ -57,8 +57,8 @@ impl World {
         self.forget_connections();
     }
 
-    /// Delivers so many bytes to a client or a stranger. After the last ones, it notices that the server has closed the
-    /// connection.
+    /// Delivers at most `most` bytes (0 is no limit) to a client or a stranger. After the last ones, it notices that
+    /// the server has closed the connection.
     pub(super) fn client_reads(&mut self, choice: u8, most: u16) {
         let Some(at) = self.connection(choice) else { return };
         let most = if most == 0 { usize::MAX } else { most.into() };
@@ -85,7 +85,8 @@ impl World {
         }
     }
 
-    /// Delivers so many bytes to the server. After the last ones, it notices that the connection was closed.
+    /// Delivers at most `most` bytes (0 is no limit) to the server. After the last ones, it notices that the connection
+    /// was closed.
     pub(super) fn server_reads(&mut self, choice: u8, most: u16) {
         let Some(at) = self.connection(choice) else { return };
         let most = if most == 0 { usize::MAX } else { most.into() };
@@ -109,7 +110,7 @@ impl World {
         }
     }
 
-    /// Lets the client of a connection write so many bytes.
+    /// Lets the client of a connection write at most `most` bytes (0 is no limit).
     pub(super) fn client_writes(&mut self, choice: u8, most: u16) {
         let Some(at) = self.connection(choice) else { return };
         let most = if most == 0 { usize::MAX } else { most.into() };

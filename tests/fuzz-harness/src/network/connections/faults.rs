@@ -7,7 +7,7 @@ use super::world::{FIRST, SOURCE, STREAMS, World, server};
 use crate::input::Input;
 
 impl World {
-    /// Asks for history again, from so many numbers back. Odd ones want only a piece.
+    /// Asks for history again, from `back / 4` numbers before the mark. If `back` is odd, asks only for a piece.
     pub(super) fn ask(&mut self, choice: u8, back: u8) {
         let at = usize::from(choice) % self.peers.len();
         let peer = &mut self.peers[at];
@@ -63,7 +63,7 @@ impl World {
         }
     }
 
-    /// Puts a frame that nobody sent, or any bytes, behind those of a connection.
+    /// Puts a forged frame, or any bytes, after those of a connection.
     pub(super) fn forge(&mut self, input: &mut Input<'_>) {
         let choice = input.byte();
         let Some(place) = self.connection(choice >> 1) else { return };

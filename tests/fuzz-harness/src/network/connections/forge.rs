@@ -1,4 +1,4 @@
-//! Frames that nobody sent, with fields near those that are true.
+//! Forged frames, whose fields are near the true ones.
 
 use super::super::{KEYS, REALM};
 use super::history::number;

@@ -9,7 +9,7 @@
 //!
 //! Whatever happens: nothing panics, and neither end talks without end. Unless bytes of its own connection were changed
 //! without a key, a client gets every message that it wants, once and in order, or hears how many it lost. What strangers
-//! do changes nothing of that, and with a key nobody can change anything.
+//! do changes nothing of that, and with a key no stranger can change anything.
 
 mod exchange;
 mod faults;

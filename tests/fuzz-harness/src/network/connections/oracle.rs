@@ -41,7 +41,7 @@ pub(super) fn matches(patterns: &[String], topic: u8) -> bool {
 /// Checks what a client delivers, while it does.
 pub(super) struct Oracle {
     pub(super) patterns: Vec<String>,
-    /// Whether nobody could change what the client gets, so that it must be the truth.
+    /// Whether nothing forged can have changed what the client gets, so that it must be the truth.
     pub(super) is_honest: bool,
     /// Everything below was delivered or reported, for each stream that was joined.
     pub(super) marks: Vec<Option<u64>>,

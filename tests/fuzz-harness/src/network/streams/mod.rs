@@ -1,5 +1,5 @@
 //! A sender and a receiving node, and a network between them that does what the bytes say: it loses, doubles, delays and
-//! reorders datagrams, changes their bytes, and brings others that nobody sent.
+//! reorders datagrams, changes their bytes, and brings forged ones.
 //!
 //! ```text
 //!   publish ──► sender ──► in flight ──► arrivals ──► output
@@ -8,9 +8,9 @@
 //!                           forged
 //! ```
 //!
-//! Whatever happens: nothing panics, no buffer is lost, and nobody talks without end. Unless a datagram that nobody sent was
-//! believed in the name of the source, the oracle also knows every message's content, its place, and the count of every
-//! loss. With a key nothing can be forged, so then the oracle always judges.
+//! Whatever happens: nothing panics, no buffer is lost, and neither end talks without end. Unless the receiver believed
+//! a datagram forged in the name of the source, the oracle also knows every message's content, its place, and the count
+//! of every loss. With a key nothing can be forged, so then the oracle always judges.
 
 mod oracle;
 mod world;

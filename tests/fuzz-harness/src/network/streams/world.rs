@@ -227,7 +227,7 @@ impl World {
         }
     }
 
-    /// Delivers a datagram that nobody sent.
+    /// Delivers a forged datagram.
     fn hear_forged(&mut self, datagram: &[u8]) {
         let was_honest = self.oracle.is_honest;
         // What is said in the name of the source, and believed, is not judged.

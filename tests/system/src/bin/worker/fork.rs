@@ -111,7 +111,7 @@ fn orphan(options: &Options) {
     let _participants = take_part(options);
     match fork() {
         0 => {
-            // It ends by itself if nobody ends it.
+            // It ends by itself if the test does not end it.
             // SAFETY: `alarm` takes no memory of ours.
             unsafe { libc::alarm(120) };
             loop {
@@ -140,8 +140,8 @@ fn daemon(options: &Options) {
     std::mem::forget((publisher, subscriber, bus));
 
     let (_bus, publisher, mut subscriber) = take_part(options);
-    exchange(&publisher, &mut subscriber, b"anew");
-    println!("anew");
+    exchange(&publisher, &mut subscriber, b"again");
+    println!("again");
     wait_for_line();
 }
 
@@ -234,7 +234,7 @@ fn careless(options: &Options) {
             // The patterns of the slot are another's, too.
             subscriber.add_pattern("stolen").expect("a pattern");
         }
-        against => panic!("nobody is {against:?}"),
+        against => panic!("unknown: against={against:?}"),
     }
     println!("refused");
     wait_for_line();
@@ -329,7 +329,7 @@ fn busy(options: &Options) {
         for _ in 0..2 {
             scope.spawn(|| {
                 while goes_on() {
-                    drop(bus.subscribe("fork/nobody").expect("a subscriber"));
+                    drop(bus.subscribe("fork/unused").expect("a subscriber"));
                 }
             });
         }

@@ -1,9 +1,9 @@
-//! `inlet`: brings the messages of a source, of several streams, until it is told to stop.
+//! `inlet`: brings the messages of a source, of several streams, until the test asks it to stop.
 //!
 //! The messages of all streams are in one order: the n-th is of stream `n % STREAMS` and has the number `n / STREAMS`
 //! there. It begins with the first one, or, with `overlap`, that many before the first that has not arrived. With
-//! `phase=ignored` it brings those below `count`, whatever it is told. With `topics=many` each call has a new topic. With
-//! `losses=k` every k-th message does not come, but the news that it was lost.
+//! `phase=ignored` it brings those below `count`, whatever the test asks. With `topics=many` each call has a new topic.
+//! With `losses=k` every k-th message does not come, but the news that it was lost.
 
 use crate::options::Options;
 use std::ops::Range;
@@ -74,7 +74,7 @@ struct Bringing {
     topics: Vec<InletTopic>,
     source: u32,
     longest: usize,
-    /// One in so many messages is lost; 0 is none.
+    /// One in this number of messages is lost; 0 is none.
     losses: u64,
     random: Random,
 }

@@ -1,8 +1,9 @@
-//! `publish`: publishes messages of random sizes, as fast as possible or slowly, until it is told to stop.
+//! `publish`: publishes messages of random sizes, as fast as possible or slowly, until the test asks it to stop.
 //!
-//! With `phase=ignored` it publishes `count` messages, whatever it is told. `kind`: `single`, `try`, `timeout`, `batch`,
-//! `burst`, `with`, `descendants`, `topics` (each message on a new topic), `stopping` (in place, and it stops itself under
-//! the lock), or `mixed`. With `exclusive=true` it is the only publisher of the bus, and waits until it can be.
+//! With `phase=ignored` it publishes `count` messages, whatever the test asks. `kind`: `single`, `try`, `timeout`,
+//! `batch`, `burst`, `with`, `descendants`, `topics` (each message on a new topic), `stopping` (in place, and it stops
+//! itself under the lock), or `mixed`. With `exclusive=true` it is the only publisher of the bus, and waits until it can
+//! be.
 
 use crate::options::Options;
 use std::time::{Duration, Instant};

@@ -42,7 +42,7 @@ pub(crate) fn run(options: &Options) {
                         }
                         std::hint::spin_loop();
                     }
-                    publisher.publish_what_nobody_receives();
+                    publisher.publish_without_receivers();
                     let begin_ns = now_ns() + random.between(0, spread_ns + 1);
                     while now_ns() < begin_ns {
                         std::hint::spin_loop();
@@ -98,8 +98,8 @@ impl Handle {
         .expect("published");
     }
 
-    /// So many that a few fences more do not matter.
-    fn publish_what_nobody_receives(&self) {
+    /// Publishes messages that no subscriber receives, enough that a few more fences do not matter.
+    fn publish_without_receivers(&self) {
         if let Self::Exclusive { exclusive, unseen, .. } = self {
             for _ in 0..64 {
                 exclusive.publish(unseen, b"unseen").expect("published");

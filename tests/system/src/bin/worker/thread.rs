@@ -42,7 +42,7 @@ fn vanishes(bus: &Bus) {
             bytes.fill(7);
             ENTERED.store(true, Ordering::Release);
             // SAFETY: ends this thread at once. Nothing of it is dropped, nothing is unlocked; its stack
-            // stays mapped, since nobody joins it.
+            // stays mapped, since no thread joins it.
             unsafe { libc::syscall(libc::SYS_exit, 0) };
         });
     }));
@@ -51,7 +51,7 @@ fn vanishes(bus: &Bus) {
     }
     println!("vanished");
     wait_for_line();
-    // What this process itself is told.
+    // What this process itself learns.
     match publisher.publish_timeout(b"sibling", Duration::from_millis(100)) {
         Ok(()) => println!("sibling published"),
         Err(PublishError::Timeout) => println!("sibling waits"),

@@ -58,7 +58,7 @@ pub(crate) struct Wish<'a> {
     pub(crate) wait: WaitStrategy,
     /// Of a proactor: its configuration.
     pub(crate) engine: &'a str,
-    /// Others that it serves, too, and whose messages nobody looks at.
+    /// How many others it serves, too. Their messages are not checked.
     pub(crate) beside: usize,
 }
 

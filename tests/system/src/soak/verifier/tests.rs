@@ -286,7 +286,7 @@ fn what_was_confirmed_to_a_publisher_must_be_there() {
     assert_eq!(outcome(-3, 8, false), Ok((1, 0)));
     assert_eq!(outcome(1, 8, false).unwrap_err().kind, Kind::Missing);
     assert_eq!(outcome(-1, 0, false).unwrap_err().kind, Kind::Doubled);
-    // Nobody saw its end.
+    // No subscriber saw its end.
     assert_eq!(outcome(1, 8, true), Ok((0, 1)));
 }
 

@@ -46,7 +46,7 @@ pub(crate) fn run(options: &Options) {
             let evidence = format!("{now} descriptors after leaving, {before} the first time");
             watching.lines.fail(Kind::Failed, &evidence);
         }
-        if watching.is_told_to_end() {
+        if watching.should_end() {
             break;
         }
         watching.record.add(Count::Rejoins, 1);
@@ -151,7 +151,7 @@ impl Watching {
         self.left_at = (random.index(2) == 0).then(|| receiver.position());
     }
 
-    fn is_told_to_end(&self) -> bool {
+    fn should_end(&self) -> bool {
         self.counters.end().is_some() || self.record.get(Count::Leave) != 0
     }
 
