@@ -390,7 +390,7 @@ impl Direct {
         Ok(self.inbox.pop())
     }
 
-    /// Waits for the next message or loss, at most so long.
+    /// Waits for the next message or loss, at most for `timeout`.
     ///
     /// # Errors
     /// If a socket cannot be used.
@@ -470,7 +470,7 @@ impl Direct {
         Ok(())
     }
 
-    /// Sleeps until a socket has something or a timer is due, at most so long.
+    /// Sleeps until a socket has something or a timer is due, at most for `longest`.
     ///
     /// # Errors
     /// If it cannot wait.
@@ -526,7 +526,7 @@ impl Direct {
         !self.inbox.is_empty()
     }
 
-    /// Lets so many bytes wait that were received and not taken.
+    /// Limits how many received bytes wait to be taken.
     #[cfg(test)]
     pub(crate) fn limit_queue(&mut self, most: usize) {
         self.inbox.most = most;

@@ -98,7 +98,7 @@ impl Endpoint {
         Self::open(&text, path.parent().unwrap_or(Path::new("")))
     }
 
-    /// Sends a message. If the stream's rate does not allow it yet, waits until it does, at most so long.
+    /// Sends a message. If the stream's rate does not allow it yet, waits until it does, at most for `timeout`.
     ///
     /// # Errors
     /// [`SendError::Full`] if the time is over; otherwise see [`SendError`]. The message was not sent then.
@@ -130,7 +130,7 @@ impl Endpoint {
         }
     }
 
-    /// Waits for the next message or loss, at most so long; without a timeout, for ever. Meanwhile it does what
+    /// Waits for the next message or loss, at most for `timeout`; without one, for ever. Meanwhile it does what
     /// [`Self::turn`] does.
     ///
     /// # Errors
@@ -212,8 +212,8 @@ impl Endpoint {
         self.direct.streams()
     }
 
-    /// Ends the stream, and repairs what others miss until no receiver can ask any more, at most so long. Returns whether that is
-    /// done.
+    /// Ends the stream, and repairs what others miss until no receiver can ask any more, at most for `linger`. Returns
+    /// whether the repairs are over.
     ///
     /// # Errors
     /// If a socket cannot be used.
@@ -482,7 +482,7 @@ mod tests {
                         assert_eq!(String::from_utf8_lossy(payload), format!("{life}.{got}"));
                         got += 1;
                     }
-                    // What a life had sent last, nobody knows.
+                    // The receiver cannot know what a life sent last.
                     Some(Received::Lost { loss, .. }) => assert_eq!(loss.count, 0, "{loss:?}"),
                     None => {}
                 }
@@ -525,7 +525,7 @@ mod tests {
     fn what_waits_for_room_in_the_kernel_waits_without_a_spin() {
         let Some(network) = Setup::new(2).bridged() else { return };
         let host = &network.hosts[0];
-        // Nobody has the address. What waits for it fills the send buffer, until the kernel gives up after 3 s.
+        // No host has the address. What waits for it fills the send buffer, until the kernel gives up after 3 s.
         let queue = "echo 100000000 > /proc/sys/net/ipv4/neigh/eth0/unres_qlen_bytes";
         assert!(host.command("sh").args(["-c", queue]).status().unwrap().success());
         let send = "[[send]]\nstream = 1\npatterns = ['**']\ndata_rate = '1Gbit/s'\nto = ['10.77.0.99:4479']\n";

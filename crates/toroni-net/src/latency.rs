@@ -73,7 +73,7 @@ pub struct Measured {
     pub windows: Vec<Window>,
     missing: Missing,
     times: Vec<i64>,
-    /// Each so many-th time is kept.
+    /// Of this many times, one is kept.
     stride: u64,
 }
 
@@ -151,7 +151,7 @@ impl Listener {
         Ok(())
     }
 
-    /// Sleeps until the socket or `also` has something, at most so long.
+    /// Sleeps until the socket or `also` has something, at most for `longest`.
     ///
     /// # Errors
     /// If it cannot wait.

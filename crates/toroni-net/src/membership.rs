@@ -28,7 +28,7 @@ pub struct Membership {
     pub source: Source,
     /// This life of it, later than all before.
     pub session: Session,
-    /// Drawn anew by each process.
+    /// Each process draws its own.
     pub instance: [u8; 16],
     /// The interfaces, at least one.
     pub interfaces: Vec<Interface>,

@@ -30,7 +30,7 @@ pub(crate) mod step {
         OFFSET_NS.get()
     }
 
-    /// Sets the clock of this thread, so many seconds beside that of the host.
+    /// Sets by how many seconds the clock of this thread differs from that of the host.
     pub(crate) fn to(seconds: i64) {
         OFFSET_NS.set(seconds * 1_000_000_000);
     }

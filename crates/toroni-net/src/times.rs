@@ -77,8 +77,8 @@ impl Default for Committed {
 }
 
 impl Committed {
-    /// A message was delivered to the inlet for so long, and is in the ring now. `began` is the publisher's time stamp,
-    /// or else when its datagram was sent first.
+    /// Records a message that is in the ring now, `waited_ns` after it was delivered to the inlet. `began` is the
+    /// publisher's time stamp, or else when its datagram was sent first.
     #[inline]
     pub(crate) fn record(
         &mut self,

@@ -26,7 +26,7 @@ use crate::time::{MICROSECOND, MILLISECOND, Monotonic, SECOND, Wall};
 use crate::window::Window;
 use crate::wire::{Address, NodeName, Policy, Receiver, Status};
 
-/// A required receiver that is silent for so long is put out of the group.
+/// A required receiver that is silent for this long is removed from the group.
 const SILENT_NS: u64 = 2 * SECOND;
 /// A longer round trip is a clock that jumped.
 const RTT_MAX_NS: u64 = 10 * SECOND;
@@ -417,7 +417,7 @@ mod tests {
         let mut audience = Audience::new(&slowest(), &[node("a"), node("b")]);
         take(&mut audience, 0, 8, &window, &status("a"));
         take(&mut audience, 0, 0, &window, &status("x"));
-        assert!(audience.allows(at(0), &window), "nobody named x");
+        assert!(audience.allows(at(0), &window), "x is not in the group");
         take(&mut audience, 0, 8, &window, &status("b"));
         assert!(audience.allows(at(0), &window));
         // 5,000 bytes are 3 buffers of 1,408, although 4 of these datagrams have fewer bytes.
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn with_another_policy_nobody_holds_the_sender() {
+    fn with_another_policy_no_receiver_holds_the_sender() {
         let window = window(8);
         let mut audience = Audience::new(&Config::with_rate(1_000_000), &[node("a")]);
         take(&mut audience, 0, 0, &window, &status("a"));

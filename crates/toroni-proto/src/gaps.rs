@@ -1,7 +1,7 @@
 //! Gaps: the datagrams that a receiver misses, and when it asks for each.
 //!
 //! ```text
-//!                 detected                                     arrives, whoever asked
+//!                 detected                                     arrives, no matter who asked
 //!                    │        ┌──────────┐  due   ┌──────────┐ ─────────────────────────► closed
 //!                    └──────► │ BACK_OFF │ ─────► │   WAIT   │
 //!                             └──────────┘  NAK   └──────────┘ ─────────────────────────► lost
@@ -306,7 +306,7 @@ impl Gaps {
         self.list.iter().map(|gap| gap.deadline).min()
     }
 
-    /// Moves all times, because this process did not run for so long: its own sleep is nobody's loss.
+    /// Moves all times by the time that this process did not run: its own sleep is not a loss.
     pub fn postpone(&mut self, by_ns: u64) {
         for gap in &mut self.list {
             gap.deadline = gap.deadline.after(by_ns);
@@ -590,7 +590,7 @@ mod tests {
     }
 
     #[test]
-    fn ones_own_sleep_is_nobodys_loss() {
+    fn ones_own_sleep_is_not_a_loss() {
         let mut gaps = gaps();
         gaps.open(at(0), range(10, 2));
         gaps.postpone(1_000 * MS);

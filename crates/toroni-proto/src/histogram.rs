@@ -26,7 +26,7 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// The longest time that is told from longer ones, in nanoseconds: 137 s.
+    /// The longest time that is distinguished from longer ones, in nanoseconds: 137 s.
     pub const MAX_NS: u64 = (1 << TIME_BITS) - 1;
 
     /// Allocates a histogram. Afterwards it never allocates.
@@ -69,8 +69,9 @@ impl Histogram {
         self.longest_ns
     }
 
-    /// Returns a time that so many of a million times do not exceed, in nanoseconds: 500,000 gives the median, and
-    /// 999,990 the p99.999. It is that of the counted times, or longer by less than 0.1 %. If nothing was counted, it is 0.
+    /// Returns a time that `per_million` of a million times do not exceed, in nanoseconds: 500,000 gives the median,
+    /// and 999,990 the p99.999. It is that of the counted times, or longer by less than 0.1 %. If nothing was counted,
+    /// it is 0.
     #[must_use]
     pub fn at(&self, per_million: u32) -> u64 {
         let of = u128::from(self.count) * u128::from(per_million.min(1_000_000));

@@ -87,8 +87,8 @@ impl Session {
 pub struct Series(pub u32);
 
 impl Series {
-    /// Returns the series of a bus: the first 4 bytes of BLAKE3(its id as text). A bus that is created anew, or emptied,
-    /// gets another id.
+    /// Returns the series of a bus: the first 4 bytes of BLAKE3(its id as text). A bus that is created again, or
+    /// emptied, gets another id.
     #[must_use]
     pub fn of_bus(id: &str) -> Self {
         Self(first_4_bytes(&blake3::hash(id.as_bytes())))

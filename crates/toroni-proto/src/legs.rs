@@ -16,9 +16,9 @@ use crate::wire::{Address, Repairers};
 
 /// The greatest number of legs.
 pub const MAX_LEGS: usize = 8;
-/// A leg is behind if another brought so many datagrams since it brought one,
+/// A leg is behind if another brought this many datagrams since it brought one,
 const BEHIND: u64 = 1_000;
-/// or if another brought one so long ago that this one has not.
+/// or if another brought one this long ago that it has not brought.
 const BEHIND_NS: u64 = SECOND;
 
 /// An interface of this host, in the order of the caller's configuration.
@@ -86,7 +86,7 @@ pub(crate) struct Legs {
     heard: [Option<Heard>; MAX_LEGS],
     /// The greatest leg that was heard, plus 1: most hosts have one.
     used: usize,
-    /// Whoever was heard before the sender was.
+    /// Where something of the stream came last, perhaps not from its sender. Used if no leg heard the sender lately.
     any: Path,
 }
 
@@ -250,7 +250,7 @@ mod tests {
         legs.hear(at(5), Path { leg: leg(2), address: address(2) });
         assert_eq!(ways(&legs, at(1)), [0, 2, 0, 2]);
         assert_eq!(legs.to_sender(at(1), 0).address, address(7), "where it was heard last");
-        // If all are silent, who was heard last of all is still better than nobody.
+        // If all are silent, the node that was heard last is still better than none.
         legs.hear_any(Path { leg: leg(1), address: address(9) });
         assert_eq!(legs.to_sender(at(6), 3), Path { leg: leg(1), address: address(9) });
         assert_eq!((Leg::new(MAX_LEGS), leg(7).index()), (None, 7));

@@ -13,7 +13,7 @@
 //! receiver that asks most waits longest, and costs the others nothing. A sequence that several ask for is
 //! in the queue of each. Whichever comes first sends it, and the others pass over it.
 //!
-//! A receiver is told apart by its address, which is harder to forge than what it writes.
+//! A receiver is identified by its address, which is harder to forge than what it writes.
 
 use crate::config::{Config, WIRE_OVERHEAD_BYTES};
 use crate::hook::mutant;
@@ -28,7 +28,7 @@ pub const MAX_QUEUES: usize = 256;
 pub const MAX_QUEUED: u64 = 4_096;
 /// How many ranges a queue has at most.
 const MAX_QUEUED_RANGES: usize = 512;
-/// For so many seconds a receiver takes more than half of the repairs, until it is reported.
+/// A receiver that takes more than half of the repairs for this many seconds is reported.
 const CRYBABY_SECONDS: u32 = 10;
 
 /// What is to be sent next.

@@ -131,7 +131,7 @@ impl Table {
     }
 }
 
-/// FNV-1a, 32 bits. The names are the sender's own, so nobody chooses them to collide.
+/// FNV-1a, 32 bits. The names are the sender's own, so no attacker chooses them to collide.
 fn hash(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811C_9DC5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }

@@ -288,7 +288,7 @@ mod tests {
 
     const MAX: usize = 100;
     const NOW: Monotonic = Monotonic::from_ns(1_000);
-    /// So long that bytes run out before entries do.
+    /// Long enough that bytes run out before entries do.
     const LONG: usize = 300;
 
     fn sequence(value: u64) -> Sequence {

@@ -77,7 +77,7 @@ fn send_numbers(network: &Network, socket: &UdpSocket, to: Ipv4Addr, count: u64)
     wait::until("the switch has received all", || received() == before + count);
 }
 
-/// Receives so many numbers.
+/// Receives `count` numbers.
 fn receive_numbers(socket: &UdpSocket, count: u64) -> Vec<u64> {
     let mut bytes = [0; 8];
     let mut receive = |_| {
@@ -193,7 +193,7 @@ fn the_datagrams_that_are_lost_are_those_that_the_seed_says() {
     assert!((140..260).contains(&lost), "2 %: {lost}");
     let lost_again = one.difference(&two).count();
     assert!((380..600).contains(&lost_again), "5 % of the rest: {lost_again}");
-    assert!(two.is_subset(&one), "what the way in lost, nobody has");
+    assert!(two.is_subset(&one), "what was lost on the way in reaches no host");
     assert!(run(5) == Some([one.clone(), two]), "the same seed");
     assert!(run(6).unwrap()[0] != one, "another seed");
 }
@@ -292,14 +292,14 @@ fn a_partition_is_one_way_if_asked_and_a_cut_link_is_joined_again() {
     }
 }
 
-/// Seed 004 §13: multicast that works, and ends after some minutes, because nobody asks who wants it.
+/// Seed 004 §13: multicast that works, and ends after some minutes, because no querier asks who wants it.
 #[test]
 fn without_a_querier_snooping_ends_multicast_after_its_ageing_and_with_one_it_lasts() {
     const AGEING: Duration = Duration::from_millis(1500);
     let Some(network) = Setup::new(3).switched(1) else { return };
     let switch = network.switch();
     let sender = socket(&network.hosts[0]);
-    // A membership from before the switch snooped: nobody reports it.
+    // A membership from before the switch snooped: the host does not report it again.
     let early = member(&network.hosts[2]);
     let reported = |port| switch.counts(port).received.frames;
     let is_quiet = |port| {

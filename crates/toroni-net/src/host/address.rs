@@ -50,8 +50,8 @@ impl Mac {
         }
     }
 
-    /// Whether switches send frames to this address to all ports, whoever has joined: the groups of routing protocols
-    /// have such addresses (RFC 4541, sections 2.1.2 and 3).
+    /// Whether switches send frames to this address to all ports, also to those where no host has joined. The groups of
+    /// routing protocols have such addresses (RFC 4541, sections 2.1.2 and 3).
     #[must_use]
     pub const fn is_flooded(self) -> bool {
         matches!(self.0, [0x01, 0x00, 0x5e, 0, 0, _] | [0x33, 0x33, 0, 0, 0, _])

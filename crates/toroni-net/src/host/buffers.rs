@@ -124,7 +124,7 @@ pub fn raise_memory(bytes: u64, pages: &[u64], page_bytes: u64) -> Option<Change
     })
 }
 
-/// Returns how long a link of so many bits per second needs for a datagram of so many bytes.
+/// Returns how long a `link` (in bits per second) needs for a datagram of `size` bytes.
 #[must_use]
 pub fn serialisation(size: u32, link: u64) -> Duration {
     let bits = u128::from(size.saturating_add(WIRE_BYTES)) * 8;

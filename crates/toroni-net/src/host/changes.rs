@@ -8,7 +8,7 @@ use std::io;
 
 /// `RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR` (linux/rtnetlink.h).
 const ADDRESSES: u32 = 0x10 | 0x100;
-/// So many notices are read at a time. More than that wait in the socket.
+/// How many notices are read at a time. Further ones wait in the socket.
 const MOST: usize = 1_024;
 
 /// Learns that an interface of this host got or lost an address.

@@ -110,9 +110,9 @@ impl Coalescing {
 pub struct Pause {
     /// Whether the link negotiates it.
     pub is_negotiated: bool,
-    /// Whether the card stops when it is told to.
+    /// Whether the card stops when its peer asks it to.
     pub is_obeyed: bool,
-    /// Whether the card tells its peer to stop.
+    /// Whether the card asks its peer to stop.
     pub is_sent: bool,
 }
 

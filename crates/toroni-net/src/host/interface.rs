@@ -20,7 +20,7 @@ pub struct Interface {
     pub mtu: u32,
     /// Its Ethernet address, if it has one.
     pub mac: Option<Mac>,
-    /// Whether a cable, a radio or a peer is there. `None` if the interface is down: then nobody knows.
+    /// Whether a cable, a radio or a peer is there. `None` if the interface is down: then the kernel does not know.
     pub carrier: Option<bool>,
     /// Its addresses, IPv4 first, each in the kernel's order. IPv6 addresses that are still being checked for
     /// duplicates are not among them.

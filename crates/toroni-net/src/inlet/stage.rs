@@ -18,7 +18,7 @@ use toroni_proto::time::{MILLISECOND, Monotonic, Wall};
 
 /// Messages that are longer are published by calls of their own.
 pub(super) const LONG_BYTES: usize = 16 << 10;
-/// When so many bytes are staged, they are published.
+/// When this many bytes are staged, they are published.
 pub(super) const STAGE_BYTES: usize = 256 << 10;
 /// What receivers must give up, because their memory is short, is staged although there is no room. Beyond this it
 /// overwrites.

@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 use toroni_proto::id::{Realm, Source};
 
-/// So many processes can ask who has the source id: nobody accepts them.
+/// How many processes can ask who has the source id. Their connections stay in the backlog, because none is accepted.
 const ASKING: i32 = 1_024;
-/// A node needs milliseconds to open its streams. One that takes so long was stopped.
+/// A node needs milliseconds to open its streams. One that takes this long was stopped.
 const OPENING: Duration = Duration::from_secs(10);
 /// How long a child of this process keeps what it inherited: until it runs its own program, which takes microseconds unless
 /// the machine is busy.

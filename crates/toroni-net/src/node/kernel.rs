@@ -183,7 +183,7 @@ mod tests {
     use std::net::{SocketAddr, UdpSocket};
     use toroni_testkit::network::{Namespace, skip};
 
-    /// Sends so many datagrams to the node alone, more than its socket has room for.
+    /// Sends `count` datagrams to the node alone, more than its socket has room for.
     fn flood(link: &Link, count: u32) {
         let sockets = link.sockets();
         let to = sockets.iter().find(|it| !it.is_group).unwrap().socket.address();

@@ -198,7 +198,7 @@ impl Link {
         Ok(has_more)
     }
 
-    /// Receives at most so many datagrams of each socket. Returns whether one of them may have more.
+    /// Receives at most `most` datagrams from each socket. Returns whether a socket may have more.
     fn receive_once(
         &mut self,
         most: usize,

@@ -79,7 +79,7 @@ pub struct Settings {
     pub connect: Vec<tcp::Connect>,
     /// Whether it refuses to start if the kernel gives a smaller receive buffer than it asks for.
     pub strict_buffers: bool,
-    /// Where it keeps how far its streams were sent. Without it, a stream begins anew with each process: what was
+    /// Where it keeps how far its streams were sent. Without it, a stream starts over with each process: what was
     /// published meanwhile is reported as lost.
     pub state: Option<Arc<State>>,
 }
@@ -216,7 +216,7 @@ pub enum Event {
     Unsent(io::Error),
     /// The kernel refused datagrams because an interface takes only shorter ones. Receivers report what was in them as lost.
     TooLong(TooLong),
-    /// It takes datagrams again. So many were refused since it took one.
+    /// It takes datagrams again. States how many it has refused since it took one.
     SentAgain(u64),
     /// The address of an interface has changed.
     Moved(Moved),
@@ -224,13 +224,13 @@ pub enum Event {
     Stranger(Stranger),
     /// A journal cannot be written: a restart would begin at an earlier checkpoint.
     Journal(io::Error),
-    /// A journal can be written again. So many checkpoints failed since the last one.
+    /// A journal can be written again. States how many checkpoints have failed since the last one.
     JournalAgain(u64),
     /// Messages that were reported as lost since the last such event, and where their datagrams may have gone.
     Lost(Lost, Attribution),
     /// A part of the way that the node measures took longer than its budget.
     Exceeded(Exceeded),
-    /// This process did not run for so long, in nanoseconds.
+    /// For how long this process did not run, in nanoseconds.
     Stalled(u64),
 }
 
@@ -292,7 +292,7 @@ impl Sending {
     fn turn(&mut self, now: Now, link: &mut Link) -> Result<bool, NodeError> {
         let Self { outlet, to, .. } = self;
         outlet.sender().handle_timeout(now);
-        // Others have their turn after so many, also if the stream has no rate.
+        // Others have their turn after this many rounds, also if the stream has no rate.
         for _ in 0..ROUNDS {
             if link.is_clogged() {
                 return Ok(false);
@@ -706,7 +706,7 @@ impl Node {
 /// that is received.
 ///
 /// # Errors
-/// Why nobody has taken it.
+/// Why no stream has taken it.
 fn route(
     now: Now,
     path: Path,

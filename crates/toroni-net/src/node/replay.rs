@@ -99,7 +99,7 @@ pub struct Found {
 /// Waits until a source of this name or id is heard in a group. Returns `None` if `stops` says so.
 ///
 /// # Errors
-/// If the group cannot be heard, or nobody of this name is heard for so long.
+/// If the group cannot be heard, or no such source is heard within `limit`.
 pub fn find(
     (group, on): (SocketAddr, &Interface),
     realm: Realm,
@@ -162,7 +162,7 @@ impl Replay {
             realm: asked.realm,
             keys: asked.keys,
             name: "replay".to_owned(),
-            // Nobody hears of this program but its server.
+            // Only its server hears of this program.
             source: Source(u32::from_le_bytes([a, b, c, d])),
             session: Session(1),
             instance,
@@ -256,7 +256,7 @@ impl Replay {
         ReplayError::Ended { address: self.asked.address, why, next: self.next }
     }
 
-    /// Sleeps until the server or `also` has something, at most so long.
+    /// Sleeps until the server or `also` has something, at most for `longest`.
     ///
     /// # Errors
     /// If it cannot wait.

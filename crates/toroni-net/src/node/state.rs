@@ -32,7 +32,7 @@ use toroni_proto::time::{MILLISECOND, Monotonic, Wall};
 /// Checkpoints of a journal.
 const CHECKPOINTS: u64 = 64;
 const PLACE_BYTES: u64 = 32;
-/// No journal has written so many checkpoints: a greater serial number is damage.
+/// No journal has written this many checkpoints: a greater serial number is damage.
 const MOST_CHECKPOINTS: u64 = 1 << 60;
 /// More than a line of a file of the state has.
 const LINE_BYTES: u64 = 64;
@@ -162,8 +162,8 @@ impl State {
         Ok(session)
     }
 
-    /// Opens the journal of a stream with this generation interval. `bus` and `patterns` are hashes of what its numbers mean: if they are others than
-    /// before, the journal begins anew.
+    /// Opens the journal of a stream with this generation interval. `bus` and `patterns` are hashes of what its numbers
+    /// mean: if they have changed, the journal starts over.
     ///
     /// # Errors
     /// If the file cannot be read or written.
@@ -386,7 +386,7 @@ mod tests {
             let other = state.journal(Stream(1), bus, patterns, SECOND).unwrap();
             assert_eq!(other.resume(), None);
         }
-        assert_eq!(open(1_000).resume(), None, "another bus has begun it anew");
+        assert_eq!(open(1_000).resume(), None, "another bus has started it over");
     }
 
     #[test]

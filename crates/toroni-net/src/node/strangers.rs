@@ -1,7 +1,7 @@
 //! Strangers: who sends to a group of this node, and cannot be believed because the keys or the versions differ.
 //!
 //! Every datagram that is refused is counted. One that is refused for such a reason is probably a mistake in a
-//! configuration, which nobody finds in a counter, so it is reported as well: once for each address and reason.
+//! configuration, which is easily overlooked in a counter. So it is reported as well, once for each address and reason.
 
 use super::link::to_socket;
 use std::collections::VecDeque;

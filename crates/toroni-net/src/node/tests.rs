@@ -8,7 +8,7 @@ use toroni::BusConfig;
 use toroni_proto::id::Session;
 use toroni_testkit::{Directory, wait};
 
-/// A node on the loopback interface that sends everything to a group whose port nobody else has.
+/// A node on the loopback interface that sends everything to a group whose port no other socket has.
 fn sending(config: &Config, state: &Arc<State>) -> Settings {
     let lo = interface::named("lo").unwrap();
     let free = Datagram::leg("127.0.0.1:0".parse().unwrap(), &lo, &Options::default()).unwrap();

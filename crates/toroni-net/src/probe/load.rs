@@ -10,9 +10,9 @@ use std::time::Duration;
 pub(super) const DATAGRAM: u16 = 1_408;
 /// What it takes on an Ethernet.
 const WIRE_BITS: u64 = (DATAGRAM as u64 + 66) * 8;
-/// What could not be sent for so long is left out.
+/// What could not be sent for this long is left out.
 const PATIENCE: Duration = Duration::from_millis(10);
-/// So many at a time.
+/// How many are sent at a time.
 const AT_ONCE: u64 = 64;
 /// How often it is looked at.
 pub(super) const EVERY: Duration = Duration::from_millis(1);

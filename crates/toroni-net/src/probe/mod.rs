@@ -7,7 +7,7 @@
 //!
 //! It runs on all hosts at once. The numbers of the questions say what was lost on the way here. An answer says how many of
 //! our questions were heard there, so the loss in both directions is known, although a host answers at most 20 a second. A host
-//! that is silent in the group is also asked directly: so multicast that stops is told from a host that is gone.
+//! that is silent in the group is also asked directly, to tell multicast that stopped from a host that is gone.
 //!
 //! | file | contents |
 //! |---|---|
@@ -351,7 +351,7 @@ impl Prober {
         for (source, to) in due {
             let Some(peer) = self.peers.get_mut(&source) else { continue };
             peer.asked = Some(now);
-            // Nobody counts these.
+            // These are not counted.
             let header = Header { stream: DIRECT, ..self.header };
             self.ask(&header, to, 0);
         }

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use toroni_proto::id::Session;
 
-/// A host is silent if nothing came from it for so long.
+/// A host is silent if nothing came from it for this long.
 pub(super) const SILENCE: Duration = Duration::from_secs(3);
 /// How many round trips are kept, for their median: 20 answers a second for 14 minutes.
 const ROUND_TRIPS: usize = 16_384;

@@ -14,7 +14,7 @@ pub struct Tally {
 
 const WORDS: usize = 16;
 const BITS: u64 = 64;
-/// How far back duplicates are told from what is late.
+/// How far back a duplicate can be distinguished from a late number.
 const MEMORY: u64 = WORDS as u64 * BITS;
 
 impl Tally {

@@ -4,8 +4,8 @@ use super::{Load, Peer};
 use std::fmt;
 use std::time::Duration;
 
-/// How long a switch remembers a membership that nobody asks about: twice the usual interval of queries of 125 s, and 10 s
-/// for the answer (RFC 3376 §8.4, the group membership interval).
+/// How long a switch remembers a membership that no querier asks about: twice the usual interval of queries of 125 s,
+/// and 10 s for the answer (RFC 3376 §8.4, the group membership interval).
 pub const SNOOPING_AGEING: Duration = Duration::from_secs(260);
 
 /// Something that is wrong.

@@ -125,7 +125,7 @@ impl Receiver {
         })?;
         let beside = self.names.iter().zip(self.controls.iter()).zip(sizes);
         for (header, ((name, control), size)) in headers.iter().zip(beside).take(received) {
-            // SAFETY: `received` is at most `count`, and so many headers are initialised.
+            // SAFETY: `received` is at most `count`, and the first `received` headers are initialised.
             let header = unsafe { header.assume_init_ref() };
             let sent_length = usize::try_from(header.msg_len).unwrap_or(0);
             let name_bytes = usize::try_from(header.msg_hdr.msg_namelen).unwrap_or(0);

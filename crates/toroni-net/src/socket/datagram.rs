@@ -162,8 +162,8 @@ impl Datagram {
     /// Opens a socket that sends on this interface, from this address of it, and receives what is sent there. With port 0,
     /// the kernel chooses one that no other socket has.
     ///
-    /// IP fragments nothing that it sends: one lost fragment would lose the datagram, and nobody would count it. The kernel
-    /// refuses a datagram that is longer than the interface's MTU (`EMSGSIZE`).
+    /// IP fragments nothing that it sends: one lost fragment would lose the datagram, and no counter would show it.
+    /// The kernel refuses a datagram that is longer than the interface's MTU (`EMSGSIZE`).
     ///
     /// # Errors
     /// If the address is not one of this host, or the port is taken.

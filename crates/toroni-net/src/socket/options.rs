@@ -30,7 +30,7 @@ pub(super) const NEVER: libc::c_int = libc::IP_PMTUDISC_PROBE;
 /// The same for [`FRAGMENTS_IPV6`].
 pub(super) const NEVER_IPV6: libc::c_int = libc::IPV6_PMTUDISC_PROBE;
 pub(super) const SEGMENT: Name = Name(libc::SOL_UDP, libc::UDP_SEGMENT);
-/// Above so many bytes that were not sent for the first time, the kernel takes no more.
+/// Above this many bytes that were never sent, the kernel takes no more.
 pub(crate) const UNSENT_LOW_WATER: Name = Name(libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT);
 
 /// Sets an option whose value is a number.

@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// So many descriptors need no memory from the allocator: those of a node with a few groups.
+/// Up to this many descriptors need no memory from the allocator: enough for a node with a few groups.
 const FEW: usize = 32;
 
 /// Waits until one of the descriptors can be read, or, if its flag is set, written; or until this time is over, or a signal

@@ -11,7 +11,7 @@ use toroni_testkit::{Directory, turn};
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// How much of the counters of the kernel a node reads anew each second.
+/// How much of the counters of the kernel a node reads again each second.
 const EACH_SECOND: usize = 2;
 
 /// A node that this thread runs, in turn with another one.

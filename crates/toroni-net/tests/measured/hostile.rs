@@ -59,7 +59,7 @@ fn receive_until(last: u64, next: &mut u64, subscriber: &mut Subscriber) -> u64 
 }
 
 #[test]
-fn a_flood_of_forged_datagrams_harms_nobody() {
+fn a_flood_of_forged_datagrams_harms_no_node() {
     let _turn = turn();
     let Some(network) = Setup::new(3).bridged() else { return };
     let [from_host, to_host, stranger] = &network.hosts[..] else { panic!() };

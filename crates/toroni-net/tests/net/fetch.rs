@@ -253,7 +253,7 @@ fn server(mut serve: impl FnMut(usize, TcpStream) + Send + 'static) -> (u16, Arc
     (port, taken)
 }
 
-/// Brings bytes from one to the other, at most so many.
+/// Passes at most `most` bytes from one connection to the other.
 fn pass(mut from: TcpStream, mut to: TcpStream, most: usize) {
     let (mut left, mut buffer) = (most, vec![0; 16 << 10]);
     while left > 0 {
@@ -269,7 +269,7 @@ fn pass(mut from: TcpStream, mut to: TcpStream, most: usize) {
     }
 }
 
-/// A sender whose receivers are told to ask another server.
+/// A sender whose receivers are sent to another server for history.
 fn behind_a_relay(port: impl FnOnce(SocketAddr) -> u16) -> (Scene, Relay) {
     let real = free();
     let inner = group();

@@ -17,7 +17,7 @@ use toroni_proto::id::{Realm, Session, Source, Stream};
 use toroni_proto::time::SECOND;
 use toroni_testkit::Directory;
 
-/// Nothing here takes so long, unless something is broken.
+/// Nothing here takes this long, unless something is broken.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A node in a thread of its own. It ends when it is dropped, or when the test panics.
@@ -48,7 +48,7 @@ impl Running {
             while !(killed.load(Ordering::Relaxed) || is_ending && node.is_closed()) {
                 if asked.load(Ordering::Relaxed) && !is_ending {
                     is_ending = true;
-                    // Nobody waits for repairs any more.
+                    // No receiver waits for repairs any more.
                     node.end(true);
                 }
                 let has_more = node.turn().unwrap();
@@ -79,12 +79,12 @@ impl Running {
         self.dies.store(true, Ordering::Relaxed);
     }
 
-    /// Waits until it follows so many streams.
+    /// Waits until it follows `streams` streams.
     pub(crate) fn has_joined(&self, streams: usize) {
         reaches(&self.joined, streams, "the node hears nothing");
     }
 
-    /// Waits until it has sent so many datagrams with messages.
+    /// Waits until it has sent this many datagrams with messages.
     pub(crate) fn has_sent(&self, datagrams: usize) {
         reaches(&self.sent, datagrams, "the node does not send");
     }
@@ -94,7 +94,7 @@ impl Running {
         reaches(&self.connections[0], times, "the node does not connect");
     }
 
-    /// Waits until so many connections have ended.
+    /// Waits until this many connections have ended.
     pub(crate) fn has_disconnected(&self, times: usize) {
         reaches(&self.connections[1], times, "the connection does not end");
     }
@@ -184,7 +184,7 @@ pub(crate) fn buses<const N: usize>(directory: &Directory) -> [Bus; N] {
     })
 }
 
-/// Receives so many messages. A loss fails the test.
+/// Receives `count` messages. A loss fails the test.
 pub(crate) fn receive(subscriber: &mut Subscriber, count: usize) -> Vec<(String, Vec<u8>)> {
     let begin = Instant::now();
     let mut received = Vec::with_capacity(count);

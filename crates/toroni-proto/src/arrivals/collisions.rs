@@ -11,9 +11,9 @@ use crate::wire::{self, Address, Body, Keys, Kind, Receiver, Reject, Rules, Sess
 
 /// How many foreign SESSIONs with our id, one soon after the other, are a collision.
 const COLLISIONS: u32 = 3;
-/// A SESSION counts with the one before if it comes so soon after it,
+/// A SESSION counts with the one before if it comes within this time after it,
 const APART_NS: u64 = 3 * SECOND;
-/// or within so many times the pause that the one before has stated: a node without data sends few.
+/// or within this many times the pause that the one before has stated: a node without data sends few.
 const PAUSES: u64 = 3;
 
 /// What a SESSION with our own source id is.

@@ -79,7 +79,7 @@ pub trait Inbox {
     }
 
     /// Returns whether there is room for more of this flow. If not, what is complete waits in the receive buffers, and
-    /// the sender is told how much room is left there. Once there is room again, the caller calls
+    /// STATUS tells the sender how much room is left there. Once there is room again, the caller calls
     /// [`Arrivals::deliver_held`].
     fn has_room(&mut self, flow: Flow) -> bool {
         let _ = flow;
@@ -111,7 +111,7 @@ pub enum Event {
     Collision {
         /// Where it is.
         address: Address,
-        /// Whether we are the one that must stop sending. Without a key nobody must, since anybody could
+        /// Whether we are the one that must stop sending. Without a key no node must, since anybody could
         /// forge this.
         stop: bool,
     },
@@ -212,7 +212,7 @@ impl Arrivals {
     /// heard. If it is not heard for `activity`, that is reported: it may have sent more. Returns whether there was
     /// room.
     pub fn remember(&mut self, now: Monotonic, source: Source, stream: Stream, mark: Mark) -> bool {
-        // With a key, nobody can make us believe a session that is over by sending it again.
+        // With a key, no stranger can make us believe a session that is over by sending it again.
         let session = if self.keys.is_some() { mark.session } else { Session(0) };
         // What it displaces was not heard by this process.
         let Some((at, _)) = self.entry(source, stream, session, now) else {
@@ -553,7 +553,7 @@ impl Arrivals {
         })
     }
 
-    /// Moves all deadlines, because this process did not run for so long.
+    /// Moves all deadlines by the time that this process did not run.
     pub fn postpone(&mut self, by_ns: u64) {
         for entry in &mut self.entries {
             entry.heard = entry.heard.after(by_ns);

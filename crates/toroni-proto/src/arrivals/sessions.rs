@@ -10,9 +10,9 @@ use crate::receiver::{Mark, Over, Position, Receiver};
 use crate::time::{MILLISECOND, Monotonic, SECOND};
 use crate::wire::{Flags, Header, LostReason, Reject, SessionInfo};
 
-/// A later session replaces one that was silent for so long beyond the time within which it promised a SESSION.
+/// A later session replaces one that was silent for this long beyond the time within which it promised a SESSION.
 const REPLACE_NS: u64 = 50 * MILLISECOND;
-/// Two SESSIONs at least so far apart make an earlier session believed.
+/// Two SESSIONs at least this far apart make an earlier session believed.
 const NAMED_NS: u64 = SECOND;
 
 /// A stream of a source.
@@ -170,7 +170,7 @@ impl Entry {
         true
     }
 
-    /// Reports that more of a known series may have been sent, and nobody knows how much.
+    /// Reports that more of a known series may have been sent. How much is unknown.
     pub(super) fn perhaps_more(&self, reason: LostReason, out: &mut impl Inbox) {
         let Some(mark) = self.mark else { return };
         let flow = Flow { session: mark.session, series: mark.series, ..self.flow() };

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! A TCP connection never drops anything: if its receiver is slow, everything waits and becomes old. So
-//! what waits here waits in front of the connection, where it can be left out. The client is told how many
+//! what waits here waits in front of the connection, where it can be left out. A GAP tells the client how many
 //! messages it missed. A client that is slow, or that stopped, costs the others nothing.
 //!
 //! | module | contents |

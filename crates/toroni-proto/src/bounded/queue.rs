@@ -218,8 +218,8 @@ impl Queue {
         count
     }
 
-    /// Everything below this number was sent or told, if what was left out is told first. `end` is where
-    /// the stream is if nothing waits.
+    /// Returns the number below which everything was sent or reported, once what was left out is reported.
+    /// `end` is where the stream is if nothing waits.
     pub(super) fn position(&self, frames: &Frames, stream: usize, end: Number) -> Number {
         let lane = &self.lanes[stream];
         match lane.mode {

@@ -10,7 +10,7 @@
 //!
 //! The caller accepts connections, reads from them into [`Server::room`], and knows which patterns belong
 //! to which **set**. It adds each message to the sets that it matches. In each turn it asks for the clients
-//! that have something to write, in an order that is drawn anew, and writes what [`Server::transmit`] returns
+//! that have something to write, in an order that is drawn each time, and writes what [`Server::transmit`] returns
 //! until it returns nothing or the connection takes no more.
 //!
 //! A client gets, in this order: what begins or ends its replays and what was left out, HEARTBEAT, names,
@@ -389,7 +389,7 @@ impl Server {
             }
         }
         if self.sets[set].members.is_none() {
-            // Nobody waits for it, and the set may get other patterns.
+            // No client waits for it, and the set may get other patterns.
             self.sets[set].batch.open = None;
         }
     }

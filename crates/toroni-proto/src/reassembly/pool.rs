@@ -2,7 +2,7 @@
 
 use crate::time::Monotonic;
 
-/// One buffer of a [`Pool`]. Whoever has it may use it, and must give it back.
+/// One buffer of a [`Pool`]. Its owner may use it, and must give it back.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[must_use = "a buffer that is not given back is lost for the pool"]
 pub struct Buffer(u32);
@@ -14,7 +14,7 @@ pub struct Pool {
     buffer_bytes: usize,
     /// When the datagram in each buffer was received.
     arrivals: Box<[Monotonic]>,
-    /// The buffers that nobody has. It never grows beyond the number of buffers.
+    /// The buffers that are not in use. It never grows beyond the number of buffers.
     free: Vec<u32>,
 }
 

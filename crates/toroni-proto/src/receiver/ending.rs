@@ -59,7 +59,7 @@ impl Receiver {
         if let Some(Position { message, .. }) = self.give_up_all(reason, pool, out)
             && !mutant("silence_not_told")
         {
-            // What was sent last and lost with the host, nobody knows.
+            // What was sent last and lost with the host is unknown.
             let after = self.delivery.mark.and_then(Number::before);
             let bound = Bound::AtLeast;
             out.loss(Loss { message, count: 0, bound, reason, after, until: None });

@@ -530,7 +530,7 @@ impl Receiver {
         self.held() < before
     }
 
-    /// Moves all deadlines, because this process did not run for so long.
+    /// Moves all deadlines by the time that this process did not run.
     pub fn postpone(&mut self, by_ns: u64) {
         self.heard = self.heard.after(by_ns);
         self.requests.postpone(by_ns);

@@ -117,9 +117,9 @@ impl LostReason {
 /// How exact the count of a loss is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Bound {
-    /// So many were lost.
+    /// Exactly this many were lost.
     Exact,
-    /// So many, and perhaps others that nobody knows of.
+    /// This many were lost, and perhaps more.
     AtLeast,
     /// Not all of the numbers in between belonged to this stream.
     AtMost,

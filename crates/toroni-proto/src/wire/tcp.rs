@@ -18,8 +18,8 @@
 //! datagram.
 //!
 //! **The MAC** covers a [`Context`] besides the frame, which both ends know. A frame of one connection
-//! has the nonces of both ends in it, the direction, and how many such frames went before. Nobody can
-//! use a recorded frame in another connection, or twice. DATA that many clients share cannot have the
+//! has the nonces of both ends in it, the direction, and how many such frames went before. So a recorded
+//! frame is of no use in another connection, or a second time. DATA that many clients share cannot have the
 //! nonces of one of them. Its context is the server's instance and the set of patterns, which WELCOME
 //! states; the message number protects its place.
 

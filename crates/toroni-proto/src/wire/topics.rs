@@ -110,7 +110,7 @@ pub(super) fn write_name(name: TableName<'_>, writer: &mut Writer<'_>) -> Result
     writer.bytes(text)
 }
 
-/// Checks that so many names, at least one, from this place on are within a table.
+/// Checks that `count` names, at least one, from `first` on are within a table.
 fn in_table(first: u32, count: u32) -> Result<TopicNumber, Reject> {
     if count == 0 || first.checked_add(count).is_none_or(|end| end > MAX_TABLE_NAMES) {
         return Err(Reject::Count);

@@ -46,7 +46,7 @@ pub(super) enum Kind {
     Mute,
     /// A sender hears nothing.
     DeafSender,
-    /// A sender reaches nobody.
+    /// A sender reaches no receiver.
     Partition,
     /// A leg is cut.
     LegCut,
@@ -95,7 +95,7 @@ pub(super) enum Kind {
     Twin,
     /// A stranger sends garbage, old datagrams and forged ones.
     Hostile,
-    /// A stranger sends datagrams that were changed anywhere, also where nobody has a key.
+    /// A stranger sends datagrams that were changed anywhere, also where no node has a key.
     Noise,
     /// A stranger sends 100,000 NAKs in a second from one address.
     Flood,

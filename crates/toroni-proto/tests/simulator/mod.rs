@@ -103,7 +103,7 @@ fn seeds_deliver_every_message_or_report_it() {
 
 /// Runs for `TORONI_SIMULATE_SECONDS`, or `TORONI_SIMULATE_SEEDS` many seeds, from `TORONI_SEED` on.
 #[test]
-#[ignore = "runs as long as it is told to"]
+#[ignore = "runs for as long as the environment says"]
 fn for_long() {
     let number = |name, default| std::env::var(name).map_or(default, |text| text.parse().unwrap());
     let first: u64 = number("TORONI_SEED", 1_000_000);

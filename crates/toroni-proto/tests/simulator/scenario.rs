@@ -147,7 +147,7 @@ impl Scenario {
         // Without repairs nothing waits for a name, and after many tries a receiver asks each 2 s.
         let asked = if self.config.generation_ns == 0 { 2_050 * MILLISECOND } else { 0 };
         let repaired = repaired.max(asked);
-        // A source that died is reported when it was silent for so long.
+        // A source that died is reported after this time of silence.
         let repaired = repaired.max(self.config.activity_ns + 50 * MILLISECOND);
         (self.faults_end + settles.max().unwrap_or(0)).max(changes) + repaired
     }

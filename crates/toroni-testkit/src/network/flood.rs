@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 /// UDP, IPv4 and Ethernet with its gap, in bytes.
 const HEADERS: u64 = 66;
-/// It sends as much as is due, and then sleeps for so long.
+/// How long it sleeps after it sent what was due.
 const PAUSE: Duration = Duration::from_micros(500);
 
 /// How fast a flood is.
@@ -43,7 +43,7 @@ impl Flood {
         Ok(Self { socket })
     }
 
-    /// Hears datagrams of the group, and who sent them, for as long as `take` wants more and at most so long.
+    /// Hears datagrams of the group, and who sent them, as long as `take` wants more, at most for `longest`.
     ///
     /// # Errors
     /// If the socket cannot be read.

@@ -51,13 +51,13 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// Asks for so many hosts with one interface each, an MTU of 1500 bytes, and no offloads.
+    /// Asks for this many hosts with one interface each, an MTU of 1500 bytes, and no offloads.
     #[must_use]
     pub const fn new(hosts: u8) -> Self {
         Self { hosts, legs: 1, mtu: 1500, has_offload: false }
     }
 
-    /// Gives each host so many interfaces, each in a network of its own.
+    /// Gives each host this many interfaces, each in a network of its own.
     #[must_use]
     pub const fn legs(self, legs: u8) -> Self {
         Self { legs, ..self }

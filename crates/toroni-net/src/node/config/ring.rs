@@ -24,7 +24,7 @@ fn holds_ns(capacity: u64, rate: u64) -> u64 {
     u64::try_from(bits / u128::from(rate.max(1))).unwrap_or(u64::MAX)
 }
 
-/// Returns the ring that holds what is sent at this rate for so long, in whole MiB.
+/// Returns the size of a ring that holds what is sent at this rate for `time_ns`, in whole MiB.
 fn needed(rate: u64, time_ns: u64) -> u64 {
     const MIB: u128 = 1 << 20;
     let bytes = (u128::from(rate) * u128::from(time_ns)).div_ceil(8_000_000_000);

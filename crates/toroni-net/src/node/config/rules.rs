@@ -402,7 +402,7 @@ impl Rules<'_> {
             self.warn(
                 values,
                 "hold_limit",
-                "has no effect: with `pace = \"source\"`, nobody holds the sender",
+                "has no effect: with `pace = \"source\"`, no receiver holds the sender",
             );
         }
     }
@@ -431,7 +431,8 @@ impl Rules<'_> {
         if values.address("archive_address").is_some_and(|address| !address.ip().is_loopback())
             && !node.has("key_file")
         {
-            let problem = "is reachable for other hosts, and [node] has no key_file: whoever reaches it reads all events";
+            let problem = "is reachable for other hosts, and [node] has no key_file: everyone who reaches it reads all \
+                 events";
             self.warn(values, "archive_address", problem);
         }
         if !values.has("archive_directory") && !node.has("state") {
@@ -526,8 +527,8 @@ impl Rules<'_> {
             && !node.has("key_file")
         {
             let problem = format!(
-                "has {name} at {address}, and [node] has no key_file: whoever reaches a member can send commands and begin \
-                 a group"
+                "has {name} at {address}, and [node] has no key_file: everyone who reaches a member can send commands \
+                 and begin a group"
             );
             self.warn(values, "members", problem);
         }

@@ -542,7 +542,7 @@ fn listen() -> Section {
             "stall",
             time(100 * MILLISECOND, HOUR),
             "\"10s\"",
-            "A connection that takes nothing for so long is closed",
+            "A connection that takes nothing for that long is closed",
         ),
         with("clients", Kind::Count(1, 65_535), "1024", "How many connections there may be"),
         without(

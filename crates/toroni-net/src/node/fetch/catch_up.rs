@@ -21,7 +21,8 @@ pub(in crate::node) struct CatchUp<'a> {
 }
 
 impl CatchUp<'_> {
-    /// A stream begins anew or is forgotten. What was being brought of it is reported, unless the next session accounts for it.
+    /// A stream starts over or is forgotten. What was being brought of it is reported, unless the next session accounts
+    /// for it.
     fn abandon(&mut self, stream: (Source, Stream), is_accounted_for: bool) {
         let Self { inlet, fetches } = self;
         let Some(course) = fetches.courses.get_mut(&stream) else { return };

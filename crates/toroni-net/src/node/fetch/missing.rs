@@ -84,7 +84,7 @@ impl Missing {
         self.until.is_some_and(|until| self.next >= until)
     }
 
-    /// The source does not have what lies below this number: at most so many messages. Returns the loss.
+    /// The source does not have what lies below this number, which is at most `most` messages. Returns the loss.
     pub(super) fn gone(&mut self, below: Number, most: u64, reason: LostReason) -> Option<Loss> {
         let until = self.until.map_or(below, |until| below.min(until));
         if until <= self.next {

@@ -45,7 +45,7 @@ use toroni_proto::time::{MILLISECOND, Monotonic, SECOND, Wall};
 use toroni_proto::wire::tcp::Bye;
 use toroni_proto::wire::{self, NodeName};
 
-/// A server that brings nothing for so long has failed.
+/// A server that brings nothing for this long has failed.
 const STALL_NS: u64 = 5 * SECOND;
 /// The pause before a server is asked again that has brought all that it had taken from its bus.
 const AGAIN_NS: u64 = 10 * MILLISECOND;

@@ -75,7 +75,7 @@ pub enum Failure {
     #[error("it took longer than replay_limit")]
     Late,
     /// The source follows another series, or is not received any more.
-    #[error("the stream has begun anew")]
+    #[error("the stream has started over")]
     Replaced,
 }
 

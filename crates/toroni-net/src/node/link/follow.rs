@@ -1,9 +1,9 @@
 //! Following an address: a leg sends from the address of its interface, and another one may take its place.
 //!
-//! The kernel refuses to send from an address that the host has no longer, and answers to it reach nobody. So without this,
-//! a sender would fall silent, and a receiver could not ask for what it misses. Only the socket that sends is bound to the
-//! address. The sockets of the groups stay open, with all that waits in them, unless the interface itself was removed and
-//! made again: a membership does not survive that.
+//! The kernel refuses to send from an address that the host has no longer, and answers to it do not arrive. So without
+//! this, a sender would fall silent, and a receiver could not ask for what it misses. Only the socket that sends is
+//! bound to the address. The sockets of the groups stay open, with all that waits in them, unless the interface itself
+//! was removed and made again: a membership does not survive that.
 //!
 //! An interface without an address is left alone until it has one. One that has the old address still, beside another one,
 //! is left alone too. Other nodes find the new address in the next datagram.

@@ -95,9 +95,9 @@ impl Sockets {
         })
     }
 
-    /// Opens those again that do not work on what the interface is now: the one that sends, and if the interface was made
-    /// anew, those of the groups too. If one of them cannot be opened, all stay as they are. What waits in the outbox leaves
-    /// through the new ones.
+    /// Opens the sockets again that do not work on what the interface is now: the one that sends, and if the interface
+    /// was removed and made again, those of the groups too. If one of them cannot be opened, all stay as they are. What
+    /// waits in the outbox leaves through the new ones.
     pub(super) fn reopen(&mut self, now: &Interface, plan: &Plan) -> Result<(), LinkError> {
         let unicast = Datagram::leg(now.source(plan.family)?, now, &plan.options)?;
         // A membership outlives every address, but not the interface.

@@ -15,7 +15,7 @@ use toroni_proto::id::Number;
 use toroni_proto::reassembly::Bound;
 use toroni_proto::wire::{self, LostReason};
 
-/// So many subscribers at most. Further replays take turns, and look their places up again.
+/// The greatest number of subscribers. Further replays take turns, and look their places up again.
 const MAX_READERS: usize = 8;
 /// How many pieces are handed out before others have their turn.
 const PIECES_PER_TURN: usize = 64;

@@ -6,7 +6,7 @@ use toroni::Pattern;
 use toroni_proto::bounded::server::{ClientId, Door};
 use toroni_proto::wire::tcp::Hello;
 
-/// A client has so many patterns at most: each message is compared with all of them.
+/// How many patterns a client has at most: each message is compared with all of them.
 const MAX_CLIENT_PATTERNS: usize = 1_024;
 
 struct Set {

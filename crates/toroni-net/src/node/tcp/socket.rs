@@ -10,9 +10,9 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 /// What the kernel may hold for one connection, in bytes: what is on the way, without an acknowledgement. The kernel
 /// doubles it for its own bookkeeping.
 const SEND_BUFFER: usize = 256 << 10;
-/// As long as so many bytes in the kernel were not sent for the first time, it takes no more.
+/// While the kernel has this many bytes that were never sent, it takes no more.
 const UNSENT_BYTES: i32 = 16 << 10;
-/// After so long without an acknowledgement the connection is lost, in milliseconds; see `TCP_USER_TIMEOUT` in tcp(7).
+/// After this many milliseconds without an acknowledgement the connection is lost; see `TCP_USER_TIMEOUT` in tcp(7).
 const USER_TIMEOUT_MS: u32 = 10_000;
 
 /// What else a node has open: files of the bus, sockets of groups, standard streams.
@@ -35,7 +35,7 @@ pub(super) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(socket)
 }
 
-/// Lets this process open so many sockets beyond those of other purposes, as far as it may; see `RLIMIT_NOFILE` in
+/// Lets this process open this many sockets beyond those of other purposes, as far as it may; see `RLIMIT_NOFILE` in
 /// getrlimit(2). Where it may not, connections are refused one by one.
 pub(super) fn allow(sockets: u64) {
     let limit = getrlimit(Resource::Nofile);

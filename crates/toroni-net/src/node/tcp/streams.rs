@@ -125,7 +125,8 @@ pub(super) fn has(pattern: &Pattern, topic: &str, to_descendants: bool) -> bool 
     pattern.matches(topic) || (to_descendants && pattern.matches_descendants(topic))
 }
 
-/// A stream with more patterns than receivers are told is described as one that may have everything.
+/// Returns the names that describe a stream. One with more than [`MAX_PATTERNS`] patterns is described as one that may
+/// have everything.
 fn table(one: &Offered) -> Vec<TableName<'_>> {
     let most = usize::from(MAX_PATTERNS);
     let names: Option<Vec<TableName<'_>>> =

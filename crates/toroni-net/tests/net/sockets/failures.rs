@@ -51,7 +51,7 @@ fn joining_twice_and_leaving_twice_are_errors() {
     assert!(said.starts_with("cannot leave 239.192.84.91 on lo: "), "{said}");
 }
 
-/// The limit is one of each socket, so many sockets with one group each never reach it.
+/// The limit holds for each socket, so a node with one socket for each group never reaches it.
 #[test]
 fn the_limit_of_groups_holds_for_each_socket() {
     let lo = interface::named("lo").unwrap();

@@ -45,7 +45,7 @@ fn a_socket_gets_its_own_group_only_and_nothing_after_it_has_left() {
     assert!(is_empty(&one) && is_empty(&other));
 
     multicast::leave(&one, one.address().ip(), &lo).unwrap();
-    send(&from, one.address(), &["for nobody"]);
+    send(&from, one.address(), &["for no member"]);
     send(&from, other.address(), &["a mark"]);
     assert_eq!(receive(&other, 1)[0].1, b"a mark");
     assert!(is_empty(&one));

@@ -43,7 +43,7 @@ pub(crate) fn send(from: &Datagram, to: SocketAddr, datagrams: &[impl AsRef<[u8]
     sender.messages()
 }
 
-/// Receives until so many datagrams have come, each with its bytes.
+/// Receives `count` datagrams, each with its bytes.
 pub(crate) fn receive(socket: &Datagram, count: usize) -> Vec<(Arrival, Vec<u8>)> {
     receive_into(socket, count, 65_536)
 }

@@ -57,7 +57,7 @@ fn by_arrival_another_series_ends_the_gaps_too() {
 }
 
 #[test]
-fn what_the_last_session_named_and_nobody_received_is_counted_too() {
+fn what_the_last_session_named_and_did_not_arrive_is_counted_too() {
     let mut source = KEYED.start();
     let mut sink = Sink::with(&config(), 9, Some(KEYS));
     sink.hears_all(0, &source.publish(0, 40, 5));
@@ -249,7 +249,7 @@ fn a_source_that_is_silent_since_this_process_started_is_reported() {
     let first = source.publish(0, 40, 5);
     sink.hears_all(0, &first);
     assert_eq!(sink.given(0), ["M40"]);
-    // What it sent while this process did not run, nobody knows.
+    // What it sent while this process did not run is unknown.
     let mut sink = sink.again();
     assert_eq!(sink.arrivals.poll_timeout(), Some(now(10_000).monotonic));
     assert_eq!(sink.given(9_999), [""; 0]);

@@ -4,7 +4,7 @@ use super::*;
 use crate::config::Order;
 use crate::wire::{Body, Policy, SessionInfo, parse};
 
-/// An inbox that has room for so many messages, and takes streams of some nodes only.
+/// An inbox that has room for `room` messages, and takes streams of some nodes only.
 struct Narrow {
     seen: Seen,
     room: usize,

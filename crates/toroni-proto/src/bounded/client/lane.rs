@@ -139,7 +139,7 @@ impl Lane {
                 }
             }
             Some(before) if before != offer.series => {
-                // What the other series brought last, nobody knows.
+                // What the other series brought last is unknown.
                 self.mark = offer.number;
                 let after = None;
                 let (reason, bound) = (LostReason::Restart, Bound::AtLeast);

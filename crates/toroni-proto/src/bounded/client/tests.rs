@@ -111,7 +111,7 @@ fn the_pause_before_each_attempt_doubles_up_to_its_limit_and_is_drawn_around_it(
         client.handle_timeout(due);
         now = due;
     }
-    // An answer begins it anew.
+    // An answer resets it.
     connect(&mut client, now.ns() / MILLISECOND);
     give(&mut client, now.ns() / MILLISECOND, &welcome(1, 0));
     client.disconnected(now);
@@ -155,7 +155,7 @@ fn what_a_server_does_not_bring_again_is_reported_with_the_first_thing_that_it_b
 }
 
 #[test]
-fn another_series_is_a_loss_of_which_nobody_knows_how_many_messages() {
+fn another_series_is_a_loss_of_an_unknown_number_of_messages() {
     let mut client = client();
     connect(&mut client, 0);
     assert!(give(&mut client, 0, &welcome(1, 100)).is_empty(), "the first series is no loss");

@@ -268,7 +268,7 @@ fn a_connection_that_ends_finishes_its_frame_before_bye() {
     let counters = peer.client.counters();
     assert_eq!(counters.rejects.iter().sum::<u64>(), 0);
     assert_eq!(bench.closed(), Some(Bye::Ended));
-    assert_eq!(bench.server.accept(now, [0; 16]), None, "nobody is accepted any more");
+    assert_eq!(bench.server.accept(now, [0; 16]), None, "no client is accepted any more");
 }
 
 #[test]
@@ -327,7 +327,7 @@ fn a_stranger_who_says_nothing_or_garbage_is_disconnected() {
 }
 
 #[test]
-fn without_the_key_nobody_is_served() {
+fn without_the_key_no_client_is_served() {
     let mut served = bench(&config(), Some(KEYS));
     let stranger = bench(&config(), None).client(0, 0);
     let mut peer = served.connect(stranger, 0);
@@ -368,7 +368,7 @@ fn with_the_pace_of_the_receivers_the_slowest_holds_for_a_limited_time() {
     while bench.publish(0, 0, 0, 900).is_ok() {
         sent += 1;
         bench.exchange(&mut one, 0);
-        assert!(sent < 1_000, "nobody held the server");
+        assert!(sent < 1_000, "no client held the server");
     }
     assert!(sent > 200, "{sent}: the queue of the slow one is used");
     bench.exchange(&mut one, 400);

@@ -168,7 +168,7 @@ impl Server {
         for stream in 0..self.streams.len() {
             let index = u16::try_from(stream).unwrap_or(u16::MAX);
             let lane = &mut slot.queue.lanes[stream];
-            // What was left out before a replay began is told before that, and after it ended afterwards.
+            // What was left out is reported before the beginning of a replay is announced, but after its end is.
             let begins = matches!(lane.announce, Some(Announce::Begins(_)));
             if (begins || lane.announce.is_none())
                 && let Some(left_out) = lane.left_out.take()

@@ -238,7 +238,7 @@ fn fields_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn a_gap_of_messages_that_nobody_counted_states_a_bound() {
+fn a_gap_of_uncounted_messages_states_a_bound() {
     let mut bytes = of(Kind::Gap);
     bytes[32] = 21;
     bytes[41] = 2;

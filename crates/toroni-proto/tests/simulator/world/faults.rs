@@ -77,7 +77,7 @@ impl World<'_> {
             }
             Kind::RestartSender => self.start_sender(at),
             Kind::NewSeries if node.sender.is_none() => {
-                // What was not sent before the end, nobody was to receive.
+                // No receiver has to get what was not sent before the end.
                 if node.said_end
                     && let Some(truth) = self.truths[at].get_mut(&node.series)
                 {

@@ -50,8 +50,8 @@ impl World<'_> {
             let sent = node.sender.as_ref().is_none_or(Sender::is_idle);
             sent && (node.gone || node.cursor == node.bus.len())
         };
-        // One with a low rate, or that was held, may still be sending. And what noise makes a receiver believe, nobody
-        // repairs.
+        // A sender with a low rate, or that was held, may still be sending. And what noise makes a receiver believe is
+        // never repaired.
         let is_noisy = self.scenario.faults.iter().any(|fault| fault.kind == Kind::Noise);
         if is_noisy || !self.senders.iter().all(is_idle) {
             return Ok(());

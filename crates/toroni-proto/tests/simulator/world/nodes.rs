@@ -277,7 +277,7 @@ fn receiver_name(at: usize) -> String {
     format!("receiver-{at}")
 }
 
-/// The keys of a node that has made so many of the three steps of a change: see [`Keys`].
+/// The keys of a node after this many of the three steps of a change: see [`Keys`].
 fn keys(scenario: &Scenario, steps: usize) -> Option<Keys> {
     let (old, new) = (Key::new([7; 32]), Key::new([8; 32]));
     let (first, next) = match steps {

@@ -6,7 +6,7 @@ use crate::units::as_f64;
 use std::time::Duration;
 
 /// What happens to the frames of one port in one direction. The default does nothing to them. Probabilities are from 0
-/// to 1, and each frame draws anew.
+/// to 1, and are drawn for each frame.
 ///
 /// All draws of a frame follow from the seed, the port, the direction and how many frames it comes after there. Each
 /// fault has a draw of its own: another fault beside it changes nothing about which frames it hits. A frame passes the
@@ -41,7 +41,7 @@ pub enum Reach {
     Udp,
     /// UDP datagrams to this port.
     UdpTo(u16),
-    /// Packets of more than so many bytes. If all of them are lost, that is the MTU on the way.
+    /// Packets of more than this many bytes. If all of them are lost, that is the MTU on the way.
     LongerThan(usize),
 }
 

@@ -223,7 +223,7 @@ impl Drop for Switch {
     }
 }
 
-/// The engine, as a caller has it. When it is given back, the thread computes anew how long it may wait.
+/// The engine, as a caller has it. When it is given back, the thread computes again how long it may wait.
 struct Caller<'a> {
     engine: MutexGuard<'a, Engine>,
     shared: &'a Shared,

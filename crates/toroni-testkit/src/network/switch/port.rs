@@ -25,7 +25,7 @@ const PATIENCE: libc::timeval = libc::timeval { tv_sec: 10, tv_usec: 0 };
 pub(super) struct Port(OwnedFd);
 
 impl Port {
-    /// Opens a socket on an interface of the calling thread's namespace, for one of so many ports.
+    /// Opens a socket on an interface of the calling thread's namespace, for one of `ports` ports.
     pub(super) fn open(interface: &str, ports: usize) -> io::Result<Self> {
         // Protocol 0: it receives nothing before it is bound to the interface.
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;

@@ -54,7 +54,7 @@ impl Rig {
         }
     }
 
-    /// Sends so many numbered frames from port 0, one in a millisecond.
+    /// Sends `count` numbered frames from port 0, one in a millisecond.
     fn send_numbered(&mut self, count: u64) {
         for number in 0..count {
             self.send(0, &numbered(1, number));
@@ -83,7 +83,7 @@ impl Rig {
     }
 }
 
-/// Asserts that so many of `trials` are what a probability leads one to expect.
+/// Asserts that `hits` of `trials` is what a probability leads one to expect.
 #[track_caller]
 fn assert_share(hits: u64, trials: u64, probability: f64) {
     let [hits, trials] = [hits, trials].map(crate::units::as_f64);
@@ -389,7 +389,7 @@ fn a_host_is_known_by_its_frames_and_then_hears_alone() {
     let mut rig = Rig::new(15);
     let to_two = samples::datagram(1, [2, 0, 0, 0, 0, 2], Ipv4Addr::new(10, 77, 0, 2), b"12345678");
     rig.send(0, &to_two);
-    assert_eq!([rig.sent[1].len(), rig.sent[2].len()], [1, 1], "nobody has heard of it");
+    assert_eq!([rig.sent[1].len(), rig.sent[2].len()], [1, 1], "the switch has not heard of it");
     rig.send(1, &numbered(2, 0));
     rig.send(0, &to_two);
     assert_eq!([rig.sent[1].len(), rig.sent[2].len()], [2, 2], "the second is the number");

@@ -373,8 +373,8 @@ fn a_sequencer_is_checked() {
     assert_eq!(
         feed("members = ['a=10.0.0.1:4481']"),
         [
-            "6:1: warning: [sequencer]: members: has a at 10.0.0.1:4481, and [node] has no key_file: whoever reaches a \
-             member can send commands and begin a group"
+            "6:1: warning: [sequencer]: members: has a at 10.0.0.1:4481, and [node] has no key_file: everyone who \
+             reaches a member can send commands and begin a group"
         ]
     );
 }
@@ -431,8 +431,8 @@ fn an_archive_is_checked() {
     assert_found(
         &format!("{node}{}", whole("0.0.0.0")),
         &[
-            "8:1: warning: [sequencer]: archive_address: is reachable for other hosts, and [node] has no key_file: whoever \
-             reaches it reads all events",
+            "8:1: warning: [sequencer]: archive_address: is reachable for other hosts, and [node] has no key_file: \
+             everyone who reaches it reads all events",
         ],
     );
     assert_found(
@@ -513,7 +513,8 @@ fn what_is_doubtful_is_a_warning_and_the_file_is_accepted() {
              and 233.0.0.0/8 for the owner of an AS number (GLOP)",
             "16:1: warning: [[send]] 2: ttl: is 1: some routers handle each datagram in software to find that it has \
              expired; 16 costs nothing",
-            "19:1: warning: [listen]: hold_limit: has no effect: with `pace = \"source\"`, nobody holds the sender",
+            "19:1: warning: [listen]: hold_limit: has no effect: with `pace = \"source\"`, no receiver holds the \
+             sender",
         ],
     );
 }
