@@ -245,7 +245,7 @@ function Reader:take(bytes)
     return range
 end
 
--- Adds a number of so many bytes to the tree, and returns its range and its item.
+-- Adds a number of this length in bytes to the tree, and returns its range and its item.
 function Reader:number(tree, field, bytes)
     local range = self:take(bytes)
     return range, tree:add_le(field, range)

@@ -80,7 +80,7 @@ pub(crate) fn report(length: RunLength) -> Result<Report, Failure> {
     Ok(report)
 }
 
-/// Runs rounds for so long, and returns how long a unit took.
+/// Runs rounds for `at_least`, and returns how long a unit took.
 fn nanoseconds_each(machine: &mut dyn Machine, at_least: Duration) -> f64 {
     let (mut time, mut units) = (Duration::ZERO, 0);
     while time < at_least {

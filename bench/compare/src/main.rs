@@ -104,7 +104,7 @@ fn check_plots(paths: &[PathBuf]) -> Result<(), Failure> {
     paths.iter().try_for_each(|path| check_writable(path))
 }
 
-/// Returns the file of the chart of one of so many reports. If there are several, files are named after them.
+/// Returns the file for the chart of a report. If there are several `reports`, each file is named after its report.
 fn plot_path(plot: &Path, report: &str, reports: usize) -> PathBuf {
     if reports == 1 {
         return plot.to_owned();

@@ -1,6 +1,6 @@
 //! What a hostile peer sends: noise, datagrams of others with a few changes, and questions in the name of others.
 //!
-//! Nobody needs a key for these. With the bytes of a stream at hand, a stranger could do more in a realm without a key: it
+//! None of these needs a key. With the bytes of a stream at hand, a stranger could do more in a realm without a key: it
 //! could send messages in the name of a node, and they would be believed.
 
 use toroni_proto::id::{Realm, Sequence, Session, Source, Stream};

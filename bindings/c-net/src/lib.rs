@@ -310,7 +310,7 @@ pub unsafe extern "C" fn toroni_net_end(direct: *mut toroni_net_direct, linger_n
     guarded(|| {
         // SAFETY: toroni_net.h requires it of callers.
         let direct = unsafe { handle(direct) }?;
-        // Nobody asks after `generation`, so the wait ends.
+        // No receiver asks after `generation`, so the wait ends.
         const LONGEST: Duration = Duration::from_secs(3_600);
         direct.endpoint.end(limit(linger_ns).unwrap_or(LONGEST))?;
         Ok(())

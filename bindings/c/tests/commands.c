@@ -153,7 +153,7 @@ void threads_send_commands(void) {
         OK(toroni_try_receive(courier, &message));
         CHECK(message.sequence == i && says(&message, "1"));
     }
-    /* Nobody takes more: the policy is to wait, whatever the options say. */
+    /* The courier takes no more. The policy is to wait, whatever the options say. */
     CHECK(pthread_create(&threads[0], NULL, fill, one.commands) == 0);
     CHECK(pthread_join(threads[0], NULL) == 0);
     toroni_subscriber_close(courier);

@@ -1,7 +1,7 @@
 //! What the programs in Rust and the test across languages share: what a message holds, and its hash. README.md
 //! beside this folder's manifest says what the programs of each language take and write.
 
-#![allow(missing_docs, reason = "nobody outside of the repository uses this crate")]
+#![allow(missing_docs, reason = "only this repository uses the crate")]
 
 use toroni::{Lost, Origin, Pattern};
 
@@ -62,7 +62,7 @@ pub fn gone(lost: &Lost) -> String {
 /// Says that the program is ready, and waits for the line that lets it go.
 ///
 /// # Errors
-/// If nobody sends one.
+/// If there is none.
 pub fn wait_for_go() -> Result<(), Box<dyn std::error::Error>> {
     println!("ready");
     wait_for_line()

@@ -1,5 +1,5 @@
-//! Every pair of languages, in processes of their own: the same order, the same bytes, the same losses, and
-//! nobody is harmed by one that is killed.
+//! Every pair of languages, in processes of their own: the same order, the same bytes, the same losses. A process
+//! that is killed harms no other.
 //!
 //! Rust is always there. `TORONI_CONFORMANCE_C` is the folder with the programs of C and C++, and
 //! `TORONI_CONFORMANCE_PYTHON` a Python that has the module: `cargo xtask bindings` makes and sets both, and

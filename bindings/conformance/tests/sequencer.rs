@@ -106,7 +106,7 @@ impl Feed {
     }
 }
 
-/// Reads lines up to the one of the event after so many others.
+/// Reads lines until this many of them are not trades.
 fn lines(program: &mut Program, events: usize) -> Vec<String> {
     let mut lines = vec![];
     let mut found = 0;

@@ -228,7 +228,7 @@ def test_one_inlet_at_a_time_brings_a_series(directory: Path) -> None:
         assert (taken.value.source, taken.value.series) == (7, 1)
         restored = pickle.loads(pickle.dumps(taken.value))
         assert (str(restored), restored.source) == (str(taken.value), 7)
-    second.publish(topics[1], b"nobody's")
+    second.publish(topics[1], b"of no source")
     assert second.claim(7, 2, 0).next == 0
     first.close()
     assert second.claim(7, 1, 0) == (6, True)

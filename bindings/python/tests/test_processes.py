@@ -399,7 +399,7 @@ def test_a_child_of_a_busy_process_opens_the_bus_again(directory: Path) -> None:
     """The child must not need a lock that another thread of its parent held at the fork.
 
     Each publisher checks all subscribers of its process, here once for each round of a small ring. With many
-    subscribers the check takes so long that a fork often happens during it.
+    subscribers the check is slow enough that a fork often happens during it.
     """
     idle_bus = toroni.Bus("idle", max_subscribers=300)
     idle = [idle_bus.subscribe("t") for _ in range(300)]

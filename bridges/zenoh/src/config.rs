@@ -1,4 +1,4 @@
-//! What a bridge is told: which bus, which Zenoh, what it exports and what it imports.
+//! The configuration of a bridge: which bus, which Zenoh, what it exports and what it imports.
 
 use serde::Deserialize;
 use std::collections::BTreeMap;

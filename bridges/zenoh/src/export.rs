@@ -130,7 +130,7 @@ impl Plan {
     }
 }
 
-/// A bridge that was asked to stop sends for so long what has been published before.
+/// How long a bridge that was asked to stop continues to send what was published before.
 const LEAVE_WITHIN: Duration = Duration::from_secs(2);
 
 /// Returns the sequence that the next message of the bus gets.
@@ -455,7 +455,7 @@ impl Exporting {
         }
     }
 
-    /// Begins a new numbering with this sequence, after so many messages of the bus were overwritten.
+    /// Begins a new numbering with this sequence, after this number of messages of the bus were overwritten.
     fn begin_again(&mut self, sequence: u64, messages: u64) {
         self.beat(true);
         let ended = lock(&self.table).until();

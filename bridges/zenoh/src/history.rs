@@ -68,7 +68,7 @@ pub(crate) fn enqueue(context: &Context, asks: &SyncSender<Ask>, ask: Ask) {
     }
 }
 
-/// Answers queries until it is told to stop.
+/// Answers queries until [`Ask::Stop`] comes.
 pub(crate) fn serve(context: &Context, asks: &Receiver<Ask>) {
     while let Ok(ask) = asks.recv() {
         let answered = match ask {

@@ -3,7 +3,7 @@
 //! Messages go as samples of their own unless only importers of batches are there, so that any program of Zenoh gets
 //! them. Without this, an export would do the work for both.
 //!
-//! A switch is turned on by whoever notices a subscriber first: Zenoh, or the query of an importer that joins. Only the
+//! Zenoh turns a switch on when it notices a subscriber, and so does the query of an importer that joins. Only the
 //! export turns it off, with its heartbeat, when Zenoh knows of no subscriber, and nothing has turned it on meanwhile.
 
 use crate::BridgeError;

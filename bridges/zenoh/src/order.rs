@@ -115,7 +115,7 @@ impl Told<'_> {
     /// Returns where the sender's stream stands, if it stood at `base` before this numbering, and why messages are missing.
     fn since(&self, base: Base) -> (Base, LostReason) {
         match self.overtaken {
-            // So many of the bus were overwritten, and less was sent.
+            // This number counts all messages of the bus that were overwritten; the export sends only some.
             Some((ended, messages)) if ended == base.until => {
                 let until = self.begins.saturating_sub(messages);
                 (Base { until, came: 0 }, LostReason::Overtaken)
@@ -508,7 +508,7 @@ impl<T> Order<T> {
     /// Reports messages that were sent again, and that earlier imports have not published. They cannot be published any
     /// more, because the mark of their stream is above them.
     fn miss(&mut self, missed: Vec<Item<T>>, replay: Replay, out: &mut Vec<Event<T>>) {
-        // First and last number, and how many. What is known for sure is told by topic.
+        // First and last number, and how many. What is known for sure is reported by topic.
         let mut losses: BTreeMap<_, (u64, u64, u64)> = BTreeMap::new();
         for Item { topic, origin, missed, .. } in missed {
             let (key, number) = (StreamKey::of(origin), origin.number);
@@ -699,8 +699,8 @@ impl<T> Order<T> {
         forgotten
     }
 
-    /// Learns from a heartbeat whose path it is. The first one ends the sender's earlier numberings; it is told where the
-    /// sender's stream stood then, if anything of it has arrived.
+    /// Learns from a heartbeat whose path it is. The first one ends the sender's earlier numberings. For that one,
+    /// returns where the sender's stream stood then, if anything of it has arrived.
     fn head(
         &mut self,
         now: Duration,

@@ -59,8 +59,8 @@ fn programs_of_zenoh_publish_and_subscribe() {
     assert_eq!((attachment.hops, attachment.to_descendants, attachment.count), (0, false, 0));
 }
 
-/// The settings of an export are those of each sample that leaves it, also when there are so many topics that not each has
-/// a publisher of its own in Zenoh.
+/// The settings of an export are those of each sample that leaves it, also when there are too many topics for each to
+/// have a publisher of its own in Zenoh.
 #[test]
 fn an_export_decides_priority_congestion_and_express() {
     use zenoh::qos::{CongestionControl, Priority as Zenohs};

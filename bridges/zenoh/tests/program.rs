@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use toroni_testkit::{Directory, Program};
 
-/// A folder for the bus and for files. Bridges in it talk to nobody.
+/// A folder for the bus and for files. Bridges in it connect to no other program.
 struct Folder(Directory);
 
 impl Folder {

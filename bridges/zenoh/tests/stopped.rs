@@ -55,7 +55,7 @@ fn stop_again_and_again(bridge: &Program) {
     }
 }
 
-/// Publishes numbers until it is told to end. Returns how many.
+/// Publishes numbers until `end` is set. Returns how many.
 fn publish_until(site: &Site, end: &Arc<AtomicBool>) -> std::thread::JoinHandle<u64> {
     let (bus, end) = (site.bus.clone(), end.clone());
     std::thread::spawn(move || {

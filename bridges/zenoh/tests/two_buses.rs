@@ -80,8 +80,8 @@ fn timestamps_of_the_source_arrive() {
     assert!(difference < Duration::from_micros(1), "{difference:?}");
 }
 
-/// The queue between Zenoh and the bus is small, and nobody reads the bus, which waits for its subscriber. So the queue
-/// overflows. What was dropped is reported exactly: at gaps, and at the end by a heartbeat.
+/// The queue between Zenoh and the bus is small, and the bus waits for its subscriber, which reads nothing. So the
+/// queue overflows. What was dropped is reported exactly: at gaps, and at the end by a heartbeat.
 #[test]
 fn what_finds_no_room_is_reported_exactly() {
     let a = Site::new();
@@ -103,7 +103,7 @@ fn what_finds_no_room_is_reported_exactly() {
     }
     wait_until("all is sent", || from.counters().exported_messages == before.0 + count);
     wait_until("the queue overflows", || to.counters().queue_full > 0);
-    // What is told after the end of a topic shows that all before is accounted for.
+    // What is reported after the end of a topic shows that all before is accounted for.
     let (mut received, mut lost) = (0, 0);
     let mut last = HashMap::new();
     while received + lost < count {

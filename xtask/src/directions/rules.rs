@@ -127,7 +127,7 @@ pub(super) const CRATES: &[Crate] = &[
         members: &["toroni", "toroni-machines", "toroni-proactor"],
         foreign: Some(&[]),
     },
-    // The protocol at work, for whoever measures it.
+    // The protocol at work, for programs that measure it.
     Crate { name: "toroni-machines", members: &["toroni-proto"], foreign: Some(&[]) },
     // Does not use the library, so that a mistake of the library cannot be in the model too. The model's tests read
     // the list of crash points as text.

@@ -142,7 +142,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "loss_passed_by_a_run",
-        mistake: "messages that are read in place together continue past a loss, and nobody is told of it",
+        mistake: "messages that are read in place together continue past a loss, which is not reported",
         noticed_by: &[
             Tests("each_form_returns_losses_at_their_place_if_a_pattern_intersects_their_scope"),
             Tests("a_run_ends_before_a_loss_and_the_next_call_returns_it"),
@@ -151,7 +151,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "loss_told_to_all",
-        mistake: "a subscriber is told of a loss of messages that none of its patterns could match",
+        mistake: "a subscriber gets a loss of messages that none of its patterns could match",
         noticed_by: &[
             Tests("each_form_returns_losses_at_their_place_if_a_pattern_intersects_their_scope"),
             Tests("a_router_calls_its_handlers_in_order_and_is_told_if_a_handler_is_concerned"),
@@ -230,7 +230,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "loss_for_local_only",
-        mistake: "a subscriber that passes over what comes from elsewhere is told of losses there",
+        mistake: "a subscriber that passes over what comes from elsewhere gets losses from elsewhere",
         noticed_by: &[Oracle("lists_from_a_seed_do_to_a_bus_what_they_do_to_the_model")],
     },
     Mutant {
@@ -636,7 +636,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "who_stops_ticking_does_not_look_again",
-        mistake: "work that came to another shard while a thread ticked, and after its last look, is seen by nobody",
+        mistake: "no thread sees work that came to another shard while a thread ticked, after that thread's last check",
         noticed_by: &[
             ProactorLoom("loom_work_that_comes_to_a_shard_without_a_thread_is_found"),
             ProactorLoom("loom_what_a_handler_that_blocks_has_started_is_found"),
@@ -834,7 +834,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "strangers_take_all",
-        mistake: "datagrams of sessions that nobody believes yet take all receive buffers",
+        mistake: "datagrams of sessions that are not believed yet take all receive buffers",
         noticed_by: &[Protocol("all_receivers_that_join_share_a_sixteenth_of_the_buffers")],
     },
     Mutant {
@@ -870,7 +870,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "slowest_outruns",
-        mistake: "with the policy slowest, the sender waits for nobody",
+        mistake: "with the policy slowest, the sender waits for no receiver",
         noticed_by: &[
             Protocol("required_receivers_that_keep_up_lose_nothing_however_small_their_memory_is"),
             Protocol("a_required_receiver_holds_the_sender_until_it_is_put_out_and_comes_back"),

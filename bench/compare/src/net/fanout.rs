@@ -64,7 +64,7 @@ impl Sending {
             .map_err(|error: std::io::Error| Failure::of("open a socket")(error))
     }
 
-    /// Sends for so long, and returns how many messages.
+    /// Sends messages for the time `each`, and returns their number.
     fn run(&mut self, each: Duration) -> Result<u64, Failure> {
         let (begin, mut number) = (Instant::now(), 0_u64);
         let mut due = begin + INTERVAL;

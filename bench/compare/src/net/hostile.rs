@@ -33,7 +33,7 @@ enum Attack {
 }
 
 const ATTACKS: [(Attack, &str); 4] = [
-    (Attack::None, "nobody"),
+    (Attack::None, "no attack"),
     (Attack::Noise, "noise, and changed datagrams, at 1 Gbit/s"),
     (Attack::Naks, "100,000 NAKs a second"),
     (Attack::Claims, "100,000 forged STATUS and SESSION a second"),
@@ -107,7 +107,7 @@ pub(super) fn report(length: &Length) -> Result<Report, Failure> {
     let mut goals = Vec::new();
     for (name, row) in &rows[1..] {
         goals.push(crowd::goal(
-            &format!("throughput beside {name}, and nobody"),
+            &format!("throughput with {name}, relative to no attack"),
             Bound::AtLeast(0.8),
             Row::ratio(&row.rate, &rows[0].1.rate),
         ));
@@ -115,7 +115,7 @@ pub(super) fn report(length: &Length) -> Result<Report, Failure> {
     for (name, row) in &rows {
         goals.push(Goal {
             unit: "messages".to_owned(),
-            ..crowd::goal(&format!("lost beside {name}"), Bound::AtMost(0.0), row.lost as f64)
+            ..crowd::goal(&format!("lost with {name}"), Bound::AtMost(0.0), row.lost as f64)
         });
     }
     let title = "Two receivers, with and without a host that floods the group and the sender";

@@ -16,7 +16,7 @@ use super::crowd::{self, GENERATION_NS, MESSAGE_BYTES, Row, Run, SWITCHED, goal}
 use super::repairs::Closed;
 use super::{Length, rig};
 
-/// A row in whose middle so many datagrams are lost one after the other.
+/// The row in whose middle `BURST_FRAMES` datagrams are lost one after the other.
 const BURST: &str = "a burst of 1,000 lost";
 const BURST_FRAMES: u64 = 1_000;
 /// Receivers whose figures count in the first table. The next one measures repairs.
@@ -73,7 +73,7 @@ impl Repaired {
     }
 }
 
-/// Returns how long the repair of so many messages in a row may take: a fifth more than the rate needs, and 20 ms.
+/// Returns how long the repair of this many messages in a row may take: a fifth more than the rate needs, and 20 ms.
 fn burst_limit_ns(messages: u64, retransmit_rate: u64) -> u64 {
     let bits = messages * DATAGRAM_BYTES * 8;
     bits * (SECOND / 10 * 12) / retransmit_rate.max(1) + ALLOWANCE_NS

@@ -23,12 +23,12 @@ pub(super) const GROUP: &str = "239.192.84.79:4479";
 /// The topic of all messages.
 pub(super) const TOPIC: &str = "bench/net";
 
-/// Joins so many hosts by a bridge of the kernel.
+/// Joins this many hosts by a bridge of the kernel.
 pub(super) fn bridged(hosts: u8) -> Result<Network, Failure> {
     Setup::new(hosts).bridged().ok_or_else(no_network)
 }
 
-/// Joins so many hosts by a switch whose faults follow from a seed.
+/// Joins this many hosts by a switch whose faults follow from a seed.
 pub(super) fn switched(hosts: u8, seed: u64) -> Result<Network, Failure> {
     Setup::new(hosts).switched(seed).ok_or_else(no_network)
 }

@@ -22,9 +22,9 @@ use toroni_testkit::Process;
 use super::{Contender, PAYLOAD_BYTES};
 
 const FEED: &str = "bench";
-/// As a courier: so much at once.
+/// The bytes that are submitted at once, as by a courier.
 const SUBMIT_BYTES: usize = 64 << 10;
-/// So many submissions wait for their answers.
+/// How many submissions wait for their answers.
 const SUBMISSIONS: usize = 8;
 const ANSWER_TIME: Duration = Duration::from_millis(700);
 const LIMIT: Duration = Duration::from_secs(30);

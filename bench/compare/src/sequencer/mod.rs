@@ -54,7 +54,7 @@ struct Figures {
 trait Contender {
     /// Sends one command, and waits until it is part of the order.
     fn one(&mut self) -> Result<(), Failure>;
-    /// Sends commands for so long, and returns how many became part of the order.
+    /// Sends commands for this time, and returns how many became part of the order.
     fn many(&mut self, time: Duration) -> Result<u64, Failure>;
     /// Kills the leader, starts it again, and returns for how long no command was ordered. None if there is no other.
     fn kill_leader(&mut self) -> Result<Option<Duration>, Failure>;

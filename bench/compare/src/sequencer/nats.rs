@@ -13,7 +13,7 @@ use toroni_testkit::Process;
 use super::{Contender, PAYLOAD_BYTES};
 
 const LIMIT: Duration = Duration::from_secs(30);
-/// So many publications wait for their acknowledgement.
+/// How many publications wait for their acknowledgement.
 const IN_FLIGHT: u64 = 4096;
 
 fn failed(error: impl std::fmt::Display) -> Failure {

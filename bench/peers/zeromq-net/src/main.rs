@@ -51,7 +51,7 @@ struct Epgm;
 
 /// A message without content: it only shows that the ends have met.
 const HELLO: &[u8] = b"";
-/// Nothing takes so long, unless messages were lost.
+/// Nothing takes this long, unless messages were lost.
 const PATIENCE: Duration = Duration::from_secs(5);
 const BUFFER_BYTES: i32 = 2 << 20;
 

@@ -86,7 +86,7 @@ impl Unaccounted {
         missing
     }
 
-    /// Learns that so many messages of a stream, with this number or higher ones, are missing and found by their counts.
+    /// Learns that messages of a stream, from this number on, are missing, and how many: their counts have shown it.
     pub(super) fn found(&mut self, from: Origin, messages: u64) {
         if let Some(Met { base: Some(base), .. }) = self.streams.get_mut(&StreamKey::of(from))
             && from.number >= base.until

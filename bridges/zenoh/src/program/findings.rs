@@ -118,7 +118,7 @@ impl Found {
         } else if config.heartbeat > SLOW_HEARTBEAT {
             self.warn(
                 "heartbeat",
-                "is longer than 1min: so long may a lost last message remain unreported",
+                "is longer than 1min: a lost last message may remain unreported for that long",
             );
         }
         for (name, value) in [
@@ -166,7 +166,7 @@ impl Found {
         if import.reorder > Duration::from_secs(10) {
             self.warn(
                 format!("{name}: reorder"),
-                "is longer than 10s: so long does a gap delay what comes after it",
+                "is longer than 10s: a gap may delay what comes after it for that long",
             );
         }
         if import.batches && import.deletes == Deletes::Empty {

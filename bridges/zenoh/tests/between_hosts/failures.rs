@@ -57,7 +57,7 @@ fn a_stopped_importer_harms_only_itself() {
     let _lively = b.bridge(&["--import", "**"]);
     let stopped = c.bridge(&["--import", "**"]);
     meet(a, "hello", &[&listeners[0], &listeners[1]]);
-    // So long that Zenoh closes the connection, after 10 s.
+    // Publishing takes 20 s. Zenoh closes the connection to the stopped bridge after 10 s.
     let count = 100_000;
     let publisher = a.start_publishing("line", 0..count, &["--rate", "5k/s"]);
     wait::until("messages arrive", || listeners[1].account().received("line") > 1_000);
@@ -74,7 +74,7 @@ fn a_stopped_importer_harms_only_itself() {
     eprintln!("the stopped importer missed {missing} messages, all of them reported");
 }
 
-/// A link is cut for so long while messages flow.
+/// Cuts a link for this time while messages flow.
 fn cut(duration: Duration) {
     let Some(Pair { network, exporter: _exporter, importer: _importer, listener }) = Pair::new()
     else {

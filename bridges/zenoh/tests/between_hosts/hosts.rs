@@ -10,7 +10,7 @@ pub(crate) use toroni_testkit::network::skip;
 use toroni_testkit::network::{self, Setup};
 use toroni_testkit::{Directory, Program, wait};
 
-/// If nothing comes for so long, nothing is on its way.
+/// If nothing comes for this time, nothing is on its way.
 const QUIET: Duration = Duration::from_secs(3);
 
 /// The tests take turns: each needs both cores for its processes.
@@ -41,7 +41,7 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// Makes a network of so many hosts. If that is impossible here, says so and returns `None`.
+    /// Makes a network of `count` hosts. If that is impossible here, says so and returns `None`.
     pub(crate) fn new(count: u8) -> Option<Self> {
         if let Err(reason) = toroni() {
             skip(&reason);

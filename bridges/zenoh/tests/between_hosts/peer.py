@@ -52,7 +52,7 @@ def wait_for_matching(publisher):
     deadline = time.monotonic() + 60
     while not publisher.matching_status.matching:
         if time.monotonic() > deadline:
-            sys.exit("nobody subscribes")
+            sys.exit("no subscriber")
         time.sleep(0.02)
 
 

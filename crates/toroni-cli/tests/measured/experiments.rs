@@ -77,7 +77,7 @@ const CASES: [Case; 7] = [
             "--capacities",
             "64KiB,1MiB",
         ],
-        shown: &["Patterns of the subscriber", "nobody subscribes", "4 that want it", "100 KiB"],
+        shown: &["Patterns of the subscriber", "no subscriber", "4 that want it", "100 KiB"],
         tables: &["subscribers", "topics", "patterns", "size", "ring", "wanted"],
         rows: &["1", "2"],
         goals: 0,

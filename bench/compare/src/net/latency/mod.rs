@@ -25,7 +25,7 @@ const SIZES: [usize; 2] = [16, 1_024];
 /// Goal of blocking ends, in wake-ups above plain datagrams: from bus to bus, a message also wakes the node of its own
 /// host and the subscriber.
 const WAKES: f64 = 2.0;
-/// No answer takes so long, unless a plain datagram was lost.
+/// No answer takes this long, unless a plain datagram was lost.
 const LOST: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(20);
 /// How long a blocking end waits before it checks whether the run is over.

@@ -30,7 +30,7 @@ const PORT: u16 = 4_480;
 const BOUND: Duration = Duration::from_millis(100);
 /// What may be added to it on the way and at the receiver.
 const ALLOWANCE: Duration = Duration::from_millis(10);
-/// A slow client reads once in so long, and then about a mebibyte.
+/// How often a slow client reads, about a mebibyte each time.
 const SLOW: Duration = Duration::from_millis(500);
 const SLOW_READS: usize = 16;
 const READ_BYTES: usize = 64 << 10;

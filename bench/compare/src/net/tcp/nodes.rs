@@ -34,7 +34,7 @@ fn config() -> TcpConfig {
 }
 
 fn bus(directory: &Directory) -> Result<toroni::Bus, Failure> {
-    // Nobody waits for a bus that is full: what the network brings, or a client misses, must not hold the others up.
+    // No publisher waits when the bus is full: what the network brings, or a client misses, must not delay the others.
     let config = BusConfig::new().directory(directory.path()).capacity(16 << 20);
     config.policy(Policy::Overwrite).create("tcp").map_err(Failure::of("create a bus"))
 }

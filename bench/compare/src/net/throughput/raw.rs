@@ -19,7 +19,7 @@ use super::credit::{Credit, Taken};
 
 /// As long as the datagrams of a stream, by default.
 const DATAGRAM: usize = 1_408;
-/// No answer takes so long, unless a datagram was lost.
+/// No answer takes this long, unless a datagram was lost.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(super) struct Raw;

@@ -225,6 +225,6 @@ fn distribution_chart(
         });
         lines.push((experiment.name.clone(), points.collect()));
     }
-    let title = format!("{label}: the latency that one of so many samples exceeds");
+    let title = format!("{label}: the latency that one in N samples exceeds");
     Chart::of_distributions(title, lines)
 }

@@ -236,7 +236,7 @@ fn dimensions(options: &Options) -> Vec<Dimension> {
         row(sized(capacity_bytes), capacity_bytes, Plan { capacity_bytes, ..base.clone() })
     });
     let audiences = [
-        ("nobody subscribes", 0, Audience::NotWanting),
+        ("no subscriber", 0, Audience::NotWanting),
         ("1 that does not want it", 1, Audience::NotWanting),
         ("4 that do not want it", 4, Audience::NotWanting),
         ("1 that wants it", 1, Audience::Wanting),

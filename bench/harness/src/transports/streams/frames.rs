@@ -50,7 +50,7 @@ impl Outgoing {
 
     #[inline]
     fn push_length(&mut self, length: usize) -> Result<(), Failure> {
-        let length = u32::try_from(length).map_err(Failure::of("send so long a message"))?;
+        let length = u32::try_from(length).map_err(Failure::of("send a message of that length"))?;
         self.bytes.extend_from_slice(&length.to_le_bytes());
         Ok(())
     }

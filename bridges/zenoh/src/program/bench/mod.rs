@@ -93,13 +93,13 @@ fn compare(folder: &Path, rounds: usize, options: &Bench, wake: f64) -> Outcome<
 
 /// A way from a publisher to a subscriber.
 trait Contender {
-    /// Returns how many messages arrive in a second, if so many are sent as fast as they can be.
+    /// Returns how many messages arrive in a second, if `count` are sent as fast as they can be.
     fn rate(&self, payload: &[u8], count: u64) -> Outcome<f64>;
     /// Returns how long a message takes that is sent alone, in seconds.
     fn delay(&self, payload: &[u8]) -> Outcome<f64>;
 }
 
-/// Returns how many messages take about so long, at a rate by the second.
+/// Returns how many messages take about this many seconds, at a rate by the second.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
