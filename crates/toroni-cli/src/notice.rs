@@ -80,7 +80,7 @@ pub(crate) struct Stats {
 }
 
 impl Stats {
-    /// Leaves out what is in its lists beyond so many entries each.
+    /// Keeps at most `most` entries of each list.
     pub(crate) fn shorten(&mut self, most: usize) {
         let mut left_out = 0;
         for sent in &mut self.sent {
@@ -205,7 +205,7 @@ pub(crate) struct OrderMember {
     pub(crate) is_full: bool,
     /// Whether it may lack entries that it had answered for, and so neither votes nor leads.
     pub(crate) is_uncertain: bool,
-    /// Whether so many members are uncertain that none can be elected.
+    /// Whether too many members are uncertain for any to be elected.
     pub(crate) needs_recovery: bool,
     /// The digest of these events, in hexadecimal.
     pub(crate) digest: String,

@@ -118,7 +118,7 @@ fn path(example: &str) -> PathBuf {
     path
 }
 
-/// Reads lines up to the one of the event after so many others.
+/// Reads lines up to the one of the event after `events` others.
 fn lines(program: &mut Program, events: usize) -> Vec<String> {
     let mut lines = vec![];
     let mut found = 0;

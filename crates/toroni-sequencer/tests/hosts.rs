@@ -37,7 +37,7 @@ const MEMBERS: &str = "TORONI_FEED_MEMBERS";
 const SEEN: &str = "TORONI_FEED_SEEN";
 const HOSTS: usize = 2;
 const SENDERS: usize = 10;
-/// So many commands of a sender wait for their events.
+/// At most this many commands of a sender wait for their events.
 const BURST: usize = 10;
 
 fn variable(name: &str) -> String {

@@ -59,7 +59,7 @@
 
 #![cfg_attr(
     loom,
-    allow(dead_code, unused_imports, reason = "the models leave out whoever uses these")
+    allow(dead_code, unused_imports, reason = "the models leave out the code that uses these")
 )]
 
 #[cfg(not(target_pointer_width = "64"))]

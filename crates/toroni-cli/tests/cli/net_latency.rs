@@ -46,7 +46,7 @@ fn the_delay_of_the_network_is_what_is_measured() {
     // How the times change, and how they are distributed.
     let svg = std::fs::read_to_string(&chart).unwrap();
     for text in
-        ["least time in each 10 s", "greatest time in each 10 s", "one of so many", "<circle"]
+        ["least time in each 10 s", "greatest time in each 10 s", "one in N datagrams", "<circle"]
     {
         assert!(svg.contains(text), "{text}: {svg}");
     }

@@ -160,7 +160,7 @@ fn the_bus_is_named_in_the_file_alone() {
     assert!(command.env("TORONI_BUS", "b").output().unwrap().status.success());
 }
 
-/// Both nodes die by SIGKILL in turn, also while nobody runs to take their place. Every message arrives once.
+/// Both nodes die by SIGKILL in turn, also while no node runs to take their place. Every message arrives once.
 #[test]
 fn nodes_that_are_killed_and_started_again_lose_and_double_nothing() {
     let buses = Buses::new();

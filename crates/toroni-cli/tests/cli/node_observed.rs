@@ -463,7 +463,7 @@ fn signals_ask_for_counters_and_for_nothing_else() {
     assert!(start["source"].is_string() && start["session"].is_u64(), "{start}");
 }
 
-/// Whoever closes the terminal in which it runs wants it to end.
+/// A user who closes the terminal in which it runs wants it to end.
 #[test]
 fn a_hangup_ends_a_node_without_a_file() {
     let buses = Buses::new();

@@ -144,7 +144,7 @@ fn a_required_receiver_that_takes_nothing_is_put_out_and_comes_back() {
     publish(&publisher, 0..last, &published);
     sender.wait_for_error("no longer waits for b: it takes nothing");
     let mut given = Given::default();
-    // It is told its loss when it has taken what it had, and once it has caught up, it is waited for again.
+    // It learns of its loss when it has taken what it had. Once it has caught up, the sender waits for it again.
     std::thread::scope(|scope| {
         let more = scope.spawn(|| {
             let mut numbers = last..;

@@ -34,7 +34,7 @@ fn on(host: &Host, buses: &Buses, path: &str) -> Program {
     node
 }
 
-/// Waits until a sender has sent so many messages.
+/// Waits until a sender has sent `count` messages.
 fn has_sent(count: u64, metrics: impl Fn() -> Samples) {
     wait_until("all is sent", || {
         let sent = metrics().value("toroni_net_sent_messages_total", &[("stream", "1")]);
@@ -86,8 +86,8 @@ fn a_receiver_that_was_killed_reports_exactly_what_it_missed_otherwise() {
     }
 }
 
-/// A node as an archive: its bus has all that came, whatever happened to the node, for whoever subscribes later. What it
-/// holds behind a gap is far less.
+/// A node as an archive: its bus has all that came, whatever happened to the node, for later subscribers. What it holds
+/// behind a gap is far less.
 #[test]
 fn an_archive_that_is_killed_while_it_fetches_continues_there() {
     let buses = Buses::new();

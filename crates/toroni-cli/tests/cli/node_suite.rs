@@ -20,7 +20,7 @@ use toroni_testkit::{Program, Random, long};
 /// A third host.
 const OTHER: usize = 2;
 
-/// Loses so many frames of the sender in a row.
+/// Loses the next `frames` frames of the sender.
 fn lose(scene: &mut Scene, frames: u64) {
     let lost = || scene.network.switch().counts(FROM).received.lost;
     let before = lost();

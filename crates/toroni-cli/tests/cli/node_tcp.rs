@@ -197,12 +197,12 @@ fn messages_wait_in_a_frame_for_as_long_as_the_file_says() {
     leave(server);
 }
 
-/// A client that does not run is told exactly what it missed, and costs the others nothing.
+/// A client that does not run learns exactly what it missed, and costs the others nothing.
 #[test]
 fn a_client_that_is_stopped_is_told_what_it_missed_and_harms_no_other() {
     let buses = Buses::new();
     let address = address();
-    // If this takes so long that the client connects again, it gets what the ring of the server still has.
+    // If this takes long and the client connects again, it gets what the ring of the server still has.
     let a = bus(&buses, "a", 16 << 20);
     let [b, c] = ["b", "c"].map(|name| bus(&buses, name, 64 << 20));
     let [mut stopped, mut other] = [&b, &c].map(Checked::new);

@@ -246,9 +246,9 @@ pub(crate) fn leave(mut node: Program) {
 fn three_nodes_keep_one_order_and_a_fourth_takes_part() {
     let hosts = Hosts::new(3);
     hosts.file(0, "", "");
-    let nobody = hosts.try_sequencer(0, &["status"]);
-    assert_eq!(nobody.status.code(), Some(1));
-    assert!(error(&nobody).contains("no member of the feed orders answers"), "{nobody:?}");
+    let unanswered = hosts.try_sequencer(0, &["status"]);
+    assert_eq!(unanswered.status.code(), Some(1));
+    assert!(error(&unanswered).contains("no member of the feed orders answers"), "{unanswered:?}");
 
     let mut nodes: Vec<Program> = (0..2).map(|host| hosts.start(host)).collect();
     hosts.refused(0, &["init"], "all members must run, and m2 does not answer");

@@ -1,5 +1,5 @@
 //! Three members under load whose leader dies by SIGKILL again and again, on hosts that are network namespaces where that is
-//! possible. Whoever reads only the logs afterwards finds each command once.
+//! possible. Afterwards, the logs alone contain each command once.
 
 use crate::sequencer::Hosts;
 use crate::support::{json_lines, wait_until};
@@ -153,7 +153,7 @@ fn send(hosts: &Hosts, sender: usize, ends: &AtomicBool) -> usize {
         let topic = format!("from/{sender}");
         commands.send(&topic, format!("{sender} {count}")).unwrap();
         count += 1;
-        // Not so many that the ring is full while no node takes them, also on a machine on which a node starts slowly.
+        // Few enough that the ring does not fill while no node takes them, even if a node starts slowly.
         std::thread::sleep(Duration::from_millis(10));
     }
     count

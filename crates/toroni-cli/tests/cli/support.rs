@@ -108,7 +108,7 @@ impl Buses {
     pub(crate) fn as_other_user(&self, arguments: &[&str]) -> Command {
         use std::os::unix::process::CommandExt;
 
-        // `nobody` may not be able to reach the program where it was built.
+        // The other user may not be able to reach the program where it was built.
         let copy = self.path().join("toroni");
         toroni_testkit::program::copy_program(env!("CARGO_BIN_EXE_toroni"), &copy);
         let mut other = Command::new(&copy);

@@ -81,7 +81,7 @@ fn a_stopped_subscriber_is_shown_in_the_way() {
     assert_eq!(shown["subscribers"][0]["state"], "stopped");
     assert!(shown["waited_per_second"].as_f64().unwrap() > 0.1, "{shown}");
     subscriber.resume();
-    wait_until("nobody in the way", || !terminal.screen().contains("in the way"));
+    wait_until("no subscriber in the way", || !terminal.screen().contains("in the way"));
     terminal.press("q");
     assert!(top.wait().success());
     println!("{}", terminal.screen());

@@ -273,8 +273,8 @@ fn what_a_thread_keeps_is_shared_unless_all_cores_are_busy() {
     assert_eq!((core.kept(), core.has_work()), (0, true));
 }
 
-/// A thread that comes back continues with what it keeps. If nobody checks whether it does, it leaves everything to the
-/// others.
+/// A thread that comes back continues with what it keeps. If no thread checks whether it does, it leaves everything to
+/// the others.
 #[test]
 fn a_thread_that_returns_keeps_only_what_another_one_will_miss() {
     let mut core = with_a_thread_that_collects();
@@ -389,7 +389,7 @@ fn a_follower_that_checks_does_not_wait_for_nobody() {
                 running.dispatcher.handlers -= 1;
             });
             follower.wait_as_follower(Some(deadline), None);
-            assert!(Instant::now() < deadline, "nobody wakes it");
+            assert!(Instant::now() < deadline, "no thread wakes it");
             // The other thread may still be on its way.
             drop(follower);
         });

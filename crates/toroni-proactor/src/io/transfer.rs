@@ -80,7 +80,7 @@ where
     fn complete(self: Box<Self>, mut done: Done) {
         let Self { mut buffer, handler, report } = *self;
         let result = done.result().map(|bytes| {
-            // SAFETY: the operation has written that many bytes to the target, which was at least so long.
+            // SAFETY: the operation has written that many bytes to the target, which was at least that long.
             unsafe { buffer.filled(bytes) };
             report(&mut done, bytes)
         });

@@ -138,7 +138,7 @@ impl Count {
         self.locked.store(before.wrapping_add_signed(change), Ordering::Relaxed);
     }
 
-    /// *Releases* the other part, so that whoever sees this change sees what it follows.
+    /// *Releases* the other part, so that a reader that sees this change also sees what it follows.
     fn add_in_run(&self, change: i32) {
         self.in_runs.fetch_add(change.cast_unsigned(), Ordering::Release);
     }

@@ -46,7 +46,7 @@ impl Limit {
         let Some((slots, held)) = &mut self.shared else { return false };
         if in_progress >= *held {
             if !slots.take() {
-                // Whoever frees one from here on sees this; one that was freed before is taken now.
+                // A shard that frees one from here on sees this; one that was freed before is taken now.
                 slots.are_wanted.store(true, Ordering::SeqCst);
                 if !slots.take() {
                     return true;

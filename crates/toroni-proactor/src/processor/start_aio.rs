@@ -122,8 +122,8 @@ impl Core {
     pub(super) fn level_of(&self, which: usize) -> Notify {
         let wakes_only = mutant("dedicated_leader_wakes_followers_only")
             && self.dispatcher.notification_state() != NotificationState::WakeupFollower;
-        let is_told = self.processors[which].is_dedicated && !wakes_only;
-        if is_told { Notify::Strong } else { Notify::None }
+        let is_notified = self.processors[which].is_dedicated && !wakes_only;
+        if is_notified { Notify::Strong } else { Notify::None }
     }
 
     pub(crate) fn wants_a_leader(&mut self, which: usize) {

@@ -159,7 +159,7 @@ struct Echoes {
 }
 
 impl Echoes {
-    /// Starts so many connections, each of which has one byte on its way.
+    /// Starts connections, each of which has one byte on its way.
     fn start(
         proactor: &Proactor,
         connections: usize,

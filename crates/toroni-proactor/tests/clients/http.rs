@@ -32,7 +32,7 @@ impl Fixture {
         }
         fs::write(root.join("a name, 100%.txt"), "named").unwrap();
         fs::write(root.join("folder/index.html"), "<p>").unwrap();
-        fs::write(directory.join("secret"), "nobody's business").unwrap();
+        fs::write(directory.join("secret"), "not for clients").unwrap();
         std::os::unix::fs::symlink("../secret", root.join("leads-out")).unwrap();
         std::os::unix::fs::symlink("1", root.join("stays-in")).unwrap();
         let pipe = std::ffi::CString::new(root.join("pipe").to_str().unwrap()).unwrap();

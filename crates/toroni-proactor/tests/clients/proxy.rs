@@ -1,6 +1,6 @@
 //! Tests of `examples/tcp_proxy`.
 
-use crate::common::{ANY, LOST, Nobody, next, pattern, until};
+use crate::common::{ANY, LOST, NoListener, next, pattern, until};
 use crate::process::{Engine, Server, client, has};
 use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_size};
 use std::io::{ErrorKind, Read, Write};
@@ -78,8 +78,8 @@ pub(crate) fn both_directions_end_by_themselves(engine: Engine) {
 }
 
 pub(crate) fn no_server_behind_it(engine: Engine) {
-    let nobody = Nobody::new();
-    let server = proxy(engine, &nobody.address.to_string());
+    let absent = NoListener::new();
+    let server = proxy(engine, &absent.address.to_string());
     for _ in 0..5 {
         let mut client = TcpStream::connect(server.address).unwrap();
         client.set_read_timeout(Some(LOST)).unwrap();

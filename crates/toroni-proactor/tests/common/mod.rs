@@ -113,12 +113,12 @@ pub(crate) fn listener(proactor: &Proactor) -> (Listener, SocketAddr) {
 }
 
 /// An address without a listener. Its port stays in use until this is dropped.
-pub(crate) struct Nobody {
+pub(crate) struct NoListener {
     pub(crate) address: SocketAddr,
     _bound: OwnedFd,
 }
 
-impl Nobody {
+impl NoListener {
     pub(crate) fn new() -> Self {
         use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
         let (family, kind) = (AddressFamily::INET, SocketType::STREAM);

@@ -179,7 +179,7 @@ pub(crate) fn a_handler_blocks_no_transfer(kind: Kind) {
             next(&inside);
             let (done, results) = channel();
             file.read(7, vec![0; 1], move |result| done.send(result.1).unwrap()).unwrap();
-            assert_eq!(next(&results), content[7..8], "nobody leads while a handler runs");
+            assert_eq!(next(&results), content[7..8], "no thread leads while a handler runs");
             drop(release);
         }
     });

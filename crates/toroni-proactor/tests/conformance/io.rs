@@ -43,9 +43,9 @@ pub(crate) fn accepts_and_connects(kind: Kind) {
 pub(crate) fn a_refused_connection_is_a_result(kind: Kind) {
     kind.each(|proactor| {
         let _crew = Crew::new(proactor, 1);
-        let nobody = Nobody::new();
+        let absent = NoListener::new();
         let (done, results) = channel();
-        Stream::connect(proactor, nobody.address, move |result| done.send(result).unwrap())
+        Stream::connect(proactor, absent.address, move |result| done.send(result).unwrap())
             .unwrap();
         let error = next(&results).unwrap_err();
         assert_eq!((error.operation, error.errno), (OperationKind::Connect, libc::ECONNREFUSED));

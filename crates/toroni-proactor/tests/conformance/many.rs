@@ -141,7 +141,7 @@ pub(crate) fn leadership_is_handed_over(kind: Kind) {
             peer.write_all(b"1").unwrap();
             next(&inside);
             other_peer.write_all(b"2").unwrap();
-            assert_eq!(next(&results), Ok(1), "nobody leads while a handler runs");
+            assert_eq!(next(&results), Ok(1), "no thread leads while a handler runs");
             // So do posts and timers.
             let (done, results) = channel();
             let timed = done.clone();

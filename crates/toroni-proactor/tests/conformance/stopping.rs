@@ -258,13 +258,13 @@ pub(crate) fn failing_connects_leak_nothing(kind: Kind) {
     let test = kind.test("failing_connects_leak_nothing");
     alone(&test, || {
         kind.each(|proactor| {
-            let nobody = Nobody::new();
+            let absent = NoListener::new();
             let connect_32 = || {
                 let (done, results) = channel();
                 for _ in 0..32 {
                     let done = done.clone();
                     let told = move |result: Result<Stream, _>| done.send(result.is_err()).unwrap();
-                    Stream::connect(proactor, nobody.address, told).unwrap();
+                    Stream::connect(proactor, absent.address, told).unwrap();
                 }
                 until(|| {
                     proactor.handle_events(Some(Duration::from_millis(1)));
@@ -419,7 +419,7 @@ pub(crate) fn a_dropped_proactor_lets_go(kind: Kind) {
         drop(proactor);
         assert_eq!(Arc::strong_count(&held), 1, "handlers are dropped");
         let _ = peer.write_all(&[1; 4096]);
-        assert!(stream.read(vec![0; 8], |_| {}).is_err(), "nobody is there to do it");
+        assert!(stream.read(vec![0; 8], |_| {}).is_err(), "no proactor is there to do it");
     });
 }
 

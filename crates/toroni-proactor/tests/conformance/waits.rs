@@ -128,7 +128,7 @@ pub(crate) fn a_dropped_proactor_lets_go_of_words(kind: Kind) {
                     u32::MAX >> 1
                 ),
                 Ok(0),
-                "nobody waits there any more"
+                "no wait is left there"
             );
         }
     });

@@ -216,7 +216,11 @@ fn a_part_that_was_sent_is_reported() {
             let tell = move |BufResult(result, _)| done.send(result).unwrap();
             stream.write_all(pattern(20_000_000), tell)
         };
-        scope.spawn(start).join().unwrap().expect("whoever is refused would send the part again");
+        scope
+            .spawn(start)
+            .join()
+            .unwrap()
+            .expect("a caller that gets an error would send the part again");
     });
     proactor.handle_events(Some(Duration::ZERO));
     assert_eq!(results.try_recv().unwrap().unwrap_err().errno, libc::ENOSPC);

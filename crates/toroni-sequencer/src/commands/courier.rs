@@ -18,10 +18,10 @@ use crate::rpc::{Answer, InTurn, Request, SourceState, Target};
 
 /// The name under which a courier subscribes to the bus of commands.
 pub const COURIER: &str = "courier";
-/// Of one source, so much at once.
+/// At most this many bytes of one source are submitted at once.
 const SUBMIT_BYTES: usize = 64 << 10;
-/// A leader that does not answer for so long is none: it may be stopped, or cut off, and another one elected meanwhile.
-/// If it was only slow, what is sent again is a duplicate.
+/// If a leader does not answer for this long, the courier asks another member: the leader may be stopped or cut off,
+/// and another one elected meanwhile. If it was only slow, what the courier sends again is a duplicate.
 const ANSWER_TIME: Duration = Duration::from_millis(700);
 /// How often the courier sees whether it must end.
 const IDLE_TIME: Duration = Duration::from_millis(50);

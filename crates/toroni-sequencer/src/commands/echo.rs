@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use toroni::{Lost, Origin, ReceiveError, Subscriber};
 
-/// After the time is over, at most so many messages are read that are there already.
+/// After the time is over, at most this many messages that have already arrived are read.
 const AFTERWARDS: u32 = 4096;
 
 /// A command that was sent. Only its event says that it is part of the order.

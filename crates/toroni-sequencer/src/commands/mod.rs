@@ -52,7 +52,7 @@ pub enum CommandsError {
     TooLong(usize),
 }
 
-/// Publishers are kept for at most so many topics. Making one anew costs little.
+/// Publishers are kept for at most this many topics. Making one again costs little.
 const MOST_PUBLISHERS: usize = 1_024;
 
 /// Sends commands to a feed. Threads may share it.

@@ -16,15 +16,15 @@ use crate::log::{Log, LogError};
 use crate::machine::{Chain, Machine};
 use crate::rpc::{Answer, Events, Fetch, Fetched, Request};
 
-/// So many bytes of events are kept in memory. Tests read the log.
+/// At most this many bytes of events are kept in memory. In tests they are few, so that the log is read.
 const RECENT_BYTES: usize = if cfg!(test) { 16 << 10 } else { 4 << 20 };
 /// No answer is longer than this and one entry.
 const ANSWER_BYTES: usize = 512 << 10;
 /// No caller waits longer than this for the next event.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
-/// A state is kept after so many bytes of log, or sixteen times the length of the last one.
+/// A state is kept after this many bytes of log, or after sixteen times its length if that is more.
 const STATE_EVERY: u64 = if cfg!(test) { 16 << 10 } else { 8 << 20 };
-/// So many callers have the log read for them at once. Raft reads it, too.
+/// The log is read for at most this many callers at once. Raft reads it, too.
 const READERS: usize = 2;
 /// The log is read in pieces of this many bytes.
 const READ_BYTES: usize = 1 << 20;
@@ -158,7 +158,7 @@ impl Archive {
         self.0.next.send_replace(machine.next());
     }
 
-    /// Takes the events of an entry that was applied, of about so many bytes.
+    /// Takes the events of an entry that was applied. They have about `bytes` bytes.
     pub(crate) fn applied(&self, applying: Applying, machine: &Machine, last: Place, bytes: usize) {
         let mut inner = self.lock();
         if let Some(chunk) = applying.finish(machine) {

@@ -11,11 +11,11 @@ use crate::rpc::{Events, Fetch, Fetched};
 
 /// The events of whole entries are handed on at once until they have this many bytes.
 const RUN_BYTES: u32 = 64 << 10;
-/// Without events, whether this member leads is looked at so often.
+/// If no events come, this member checks this often whether it leads.
 const LOOK: Duration = Duration::from_millis(100);
 /// A new leader sends again what it has learnt within this time: the leader before may have died before it sent that.
 const AGAIN: Duration = Duration::from_secs(1);
-/// But no more than so many bytes of it.
+/// But it sends at most this many bytes of that again.
 const AGAIN_BYTES: usize = 4 << 20;
 
 /// Hands on all events of an archive from now on. `leads` says whether this member leads.

@@ -23,9 +23,9 @@ use crate::batch::{Command, Publish};
 use crate::machine::Chain;
 use crate::rpc::Events;
 
-/// So many messages are published with one call.
+/// At most this many messages are published with one call.
 const AT_ONCE: usize = 256;
-/// So many topics are remembered.
+/// At most this many topics are remembered.
 const TOPICS: usize = 4096;
 /// How long a call waits for slow subscribers before it is checked whether the follower must end.
 const PATIENCE: Duration = Duration::from_millis(200);

@@ -24,13 +24,13 @@ use super::live::Live;
 use crate::machine::Chain;
 use crate::rpc::{Answer, Events, Fetch, Fetched, InTurn, Request, Target};
 
-/// So many bytes of events are asked for at once.
+/// This many bytes of events are asked for at once.
 pub(super) const ASK_BYTES: u32 = 512 << 10;
 /// The same while live events come.
 const LIVE_ASK_BYTES: u32 = 64 << 10;
-/// A member waits so long for the next event before another one is asked.
+/// A member waits this long for the next event before another one is asked.
 pub(super) const WAIT: Duration = Duration::from_millis(500);
-/// A member that does not answer for so long counts as silent.
+/// A member that does not answer for this long counts as silent.
 pub(super) const ANSWER_TIME: Duration = Duration::from_secs(3);
 /// The same while live events come, which wait meanwhile. It doubles with each question that is not answered.
 const LIVE_ANSWER_TIME: Duration = Duration::from_millis(300);
@@ -83,7 +83,7 @@ pub struct FollowerOptions {
 /// Why a feed cannot be followed. What is about the network alone is tried again.
 #[derive(Debug, thiserror::Error)]
 pub enum FollowError {
-    /// There is nobody to ask.
+    /// The group has no members to ask.
     #[error("the group has no members: name at least one")]
     NoMembers,
     /// The bus of events cannot be opened.

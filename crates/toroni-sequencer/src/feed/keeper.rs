@@ -35,7 +35,7 @@ use crate::rpc::{
 
 /// The pause after a member that could not help, and while the disk is full.
 const AGAIN: Duration = Duration::from_millis(50);
-/// An archive has about so many segments, of these lengths at least and at most.
+/// An archive has about this many segments. Their length is between these bounds.
 const SEGMENTS: u64 = 8;
 const SEGMENT_BYTES: (u64, u64) = if cfg!(test) { (8 << 10, 8 << 10) } else { (8 << 20, 64 << 20) };
 
@@ -65,7 +65,7 @@ pub enum KeeperError {
     /// Its directory cannot be read.
     #[error("{0}")]
     Directory(#[from] io::Error),
-    /// The states of the machine are gone, without which nobody knows the numbers of its events.
+    /// The states of the machine are gone. Without them, the numbers of its events are unknown.
     #[error("{} has no state of the machine any more: move it away, and a new archive begins", .0.display())]
     NoState(PathBuf),
     /// The order has other events than it.
@@ -423,8 +423,8 @@ impl Keeping {
         Ok(false)
     }
 
-    /// Gives up the oldest events, so that about so many bytes stay. Returns whether it did: not if all that is left would
-    /// be of no use without an earlier state.
+    /// Gives up the oldest events, so that about `retain_bytes` bytes stay. Gives up none if all that is left would be
+    /// of no use without an earlier state. Returns whether it gave up any.
     fn give_up(&self, retain_bytes: u64) -> Result<bool, KeeperError> {
         let Some(upto) = self.log.purgeable(retain_bytes) else { return Ok(false) };
         let purged = self.log.ends().0;

@@ -96,7 +96,7 @@ impl Live {
         }
     }
 
-    /// Takes the next events. Waits for them, at most so long.
+    /// Takes the next events. Waits for them for at most `timeout`.
     #[must_use]
     pub fn pop(&self, timeout: Duration) -> Option<Events> {
         let mut queue = self.lock();

@@ -10,7 +10,7 @@ use super::event_bus::EventBus;
 use super::follow::{Following, fetch, in_turn, turn};
 use crate::rpc::{Fetched, InTurn, Target};
 
-/// All members are asked so many times before the feed cannot be had.
+/// All members are asked this many times before the feed counts as unavailable.
 const ROUNDS: usize = 50;
 
 /// What is brought to which bus.

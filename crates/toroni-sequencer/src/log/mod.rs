@@ -162,7 +162,7 @@ impl Log {
         self.shared.lock().ends()
     }
 
-    /// Returns whether an append of so many bytes will find room. If not, tries to allocate it.
+    /// Returns whether an append of `bytes` bytes will find room. If not, tries to allocate it.
     #[must_use]
     pub fn has_room(&self, bytes: usize) -> bool {
         let mut inner = self.shared.lock();
@@ -391,7 +391,7 @@ impl Log {
         sync_directory(&self.shared.directory)
     }
 
-    /// Returns up to which index the log can be purged so that at least so many bytes of whole segments stay.
+    /// Returns up to which index the log can be purged so that at least `retain_bytes` bytes of whole segments stay.
     #[must_use]
     pub fn purgeable(&self, retain_bytes: u64) -> Option<u64> {
         let inner = self.shared.lock();

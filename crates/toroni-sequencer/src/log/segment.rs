@@ -194,7 +194,7 @@ impl Segment {
             (fields.u64().map_err(|_| rotten())?, fields.u64().map_err(|_| rotten())?);
         let before = Place::decode_option(&mut fields).map_err(|_| rotten())?;
         if number > MOST_SEGMENTS {
-            return Err(LogError::Foreign { path, why: "no log has so many segments" });
+            return Err(LogError::Foreign { path, why: "no log has that many segments" });
         }
         let length = file.metadata().map_err(LogError::io("read the length of", &path))?.len();
         if length < capacity {

@@ -115,7 +115,7 @@ pub(super) fn random_id() -> io::Result<[u8; 16]> {
 
 #[cfg(test)]
 impl Log {
-    /// Makes a log that nobody uses look as if the kernel had been started again since.
+    /// Makes a log that is not in use look as if the kernel had been started again since.
     pub(crate) fn forget_boot(directory: &std::path::Path) -> Result<(), LogError> {
         let mut file = super::state::StateFile::open(directory)?;
         file.state.boot = [0xB0; 16];

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Both copies are written and synced one after the other, before anything is answered. So a copy that is damaged costs
-//! nothing: if a write was torn, the other copy is the state before, which nobody was told had changed; if bytes have
-//! rotted, the other copy is as new.
+//! nothing. If a write was torn, the other copy is the state before, and no answer has reported the change yet. If
+//! bytes have rotted, the other copy is as new.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 

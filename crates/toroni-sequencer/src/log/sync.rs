@@ -82,7 +82,7 @@ fn run(shared: &Shared, queue: &(Mutex<Queue>, Condvar)) {
         }
         point(CrashPoint::BeforeAnswer);
         waiting.into_iter().for_each(|done| done(Ok(())));
-        // The next segment is allocated while nobody waits. If there is no room, `has_room` says so.
+        // The next segment is allocated while no caller waits. If there is no room, `has_room` says so.
         let mut inner = shared.lock();
         if inner.tail > inner.segment().capacity / 2 {
             let _ = inner.make_spare(&shared.directory, shared.options.segment_bytes);

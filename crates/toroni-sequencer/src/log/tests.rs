@@ -35,7 +35,7 @@ fn entry(place: Place) -> Entry {
     entry_of(place, random.below(600))
 }
 
-/// An entry with a command that has so many bytes.
+/// An entry with a command of `bytes` bytes.
 fn entry_of(place: Place, bytes: u64) -> Entry {
     let contents: Vec<u8> = (0..bytes).map(|at| at.to_le_bytes()[0]).collect();
     let mut builder = Builder::new();

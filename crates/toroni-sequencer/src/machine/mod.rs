@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Of each source it accepts only the number after the last one. A lower number is a duplicate and dropped; a higher
-//! one is refused, and the source is told which number is wanted. So each command becomes an event exactly once, however
-//! often it was sent.
+//! one is refused, and the refusal names the number that is wanted. So each command becomes an event exactly once,
+//! however often it was sent.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 

@@ -22,7 +22,7 @@ use crate::feed::{Applying, Archive};
 use crate::log::{Log, LogError};
 use crate::machine::{Event, Machine, Outcome};
 
-/// Who is told of events, in their order. After a restart, events since the last snapshot are told again.
+/// Receives events, in their order. After a restart, it receives the events since the last snapshot again.
 pub trait Events: Send {
     /// The next event.
     fn event(&mut self, event: Event<'_>);

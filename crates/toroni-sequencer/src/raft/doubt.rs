@@ -13,13 +13,13 @@ use crate::log::{Log, LogError};
 use crate::rpc::{Answer, Request, Status};
 
 const AGAIN: Duration = Duration::from_millis(50);
-/// A member that does not say for so long how it is counts as away.
+/// A member that does not report its status for this long counts as away.
 const ANSWER_TIME: Duration = Duration::from_millis(500);
-/// After so long the leader is asked again how far it is: it may be another one.
+/// After this long, the leader is asked again how far it is: it may be another one.
 const CATCH_UP_TIME: Duration = Duration::from_secs(10);
 
-/// A leader that comes back leads on at once. One that may lack entries must not: a term in which it has voted for
-/// itself, and asked nobody, ends its own.
+/// A leader that comes back continues to lead at once. One that may lack entries must not. So it votes for itself in
+/// the next term without asking another member, which ends its own term.
 pub(super) fn abdicate(log: &Log, id: u64) -> Result<(), LogError> {
     match log.vote() {
         Some(vote) if log.is_uncertain() && vote.committed && vote.candidate == id => {
@@ -35,7 +35,7 @@ pub(super) async fn resolve(shared: Arc<Shared>) {
         sleep(AGAIN).await;
         let members = shared.members();
         if shared.is_alone() {
-            // Nobody else has what it lacks. It begins a new series when it leads; see `propose.rs`.
+            // No other member has what it lacks. It begins a new series when it leads; see `propose.rs`.
             return;
         }
         let (leader, term) = {
@@ -55,7 +55,7 @@ pub(super) async fn resolve(shared: Arc<Shared>) {
         let is_stuck = is_stuck(&shared, &members).await;
         if is_stuck && !shared.needs_recovery.swap(is_stuck, Ordering::Relaxed) {
             eprintln!(
-                "toroni: so many members may have lost events in a reboot that none can be elected: \
+                "toroni: too many members may have lost events in a reboot, and none can be elected: \
                  `toroni sequencer recover` begins a new group from one of the logs"
             );
         }
@@ -73,7 +73,8 @@ async fn ask(shared: &Shared, members: &Members, id: u64) -> Option<Status> {
 /// Whether the leader has brought everything that it has now.
 async fn brought_up(shared: &Shared, members: &Members, leader: u64, term: u64) -> bool {
     let Some(status) = ask(shared, members, leader).await else { return false };
-    // Whoever led in an earlier term has nothing that this one lacks, and in a later term this member has answered nothing.
+    // A leader of an earlier term has nothing that this member lacks. In a later term, this member has answered
+    // nothing.
     if status.leader != Some(leader) || status.term != term {
         return false;
     }

@@ -49,7 +49,7 @@ pub struct GroupOptions {
     pub retain_bytes: u64,
     /// When members elect a leader.
     pub timing: Timing,
-    /// Who is told of events.
+    /// What receives the events.
     pub events: Box<dyn Events>,
 }
 

@@ -19,11 +19,11 @@ use super::types::{place_of, vote_of};
 use crate::entry::{Member, Place, Vote};
 use crate::rpc::{Answer, Request};
 
-/// So long may the member need for what it lacks.
+/// The member may take this long to catch up.
 const CATCH_UP_TIME: Duration = Duration::from_secs(5);
-/// So long may it need to be elected, when the others may vote.
+/// It may take this long to be elected, once the others may vote.
 const ELECTION_TIME: Duration = Duration::from_secs(2);
-/// So long may votes be on their way until they are asked for again.
+/// Votes may be on their way for this long before they are asked for again.
 const VOTE_TIME: Duration = Duration::from_millis(300);
 const AGAIN: Duration = Duration::from_millis(10);
 

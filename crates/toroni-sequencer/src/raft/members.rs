@@ -11,11 +11,11 @@ use super::shared::{Shared, failed};
 use crate::entry::{MAX_MEMBERS, MAX_TEXT_BYTES, Member, Members};
 use crate::rpc::{Answer, Link, Request, Target, identify};
 
-/// A change that no majority has taken by then may still come about, but nobody waits for it.
+/// The leader waits this long for a majority to accept a change. A later majority may still make it happen.
 const CHANGE_TIME: Duration = Duration::from_secs(10);
-/// A new member that takes no entry for so long is left without a vote.
+/// A new member that takes no entry for this long is left without a vote.
 const CATCH_UP_TIME: Duration = Duration::from_secs(10);
-/// A new member is near enough if it lacks so many entries: what is left is on its way.
+/// A new member is near enough if it lacks at most this many entries: what is left is on its way.
 const NEAR: u64 = 16;
 
 impl Shared {

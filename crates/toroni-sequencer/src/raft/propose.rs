@@ -15,10 +15,10 @@ use crate::batch::{Batch, Builder, Command};
 use crate::machine::Outcome;
 use crate::rpc::Answer;
 
-/// So many entries are under way. The rest waits, and is put together meanwhile. `recover.rs` concludes from it what can
-/// be uncommitted in a log.
+/// At most this many entries are under way. The rest waits, and is put together meanwhile. `recover.rs` concludes from
+/// this number what can be uncommitted in a log.
 pub(super) const IN_FLIGHT: usize = 2;
-/// So many batches wait. Then connections are not read any further.
+/// At most this many batches wait. Then connections are not read any further.
 pub(super) const WAITING: usize = 64;
 /// A leader without room looks for another one at most this often.
 const GIVE_WAY_AGAIN: Duration = Duration::from_secs(5);
@@ -158,8 +158,8 @@ async fn agreed(written: Written) -> Result<Vec<Outcome>, Answer> {
 }
 
 impl Shared {
-    /// Returns the series that a leader, which has applied everything, has to begin: the first of all, or one after events
-    /// may have been lost that nobody else has.
+    /// Returns the series that a leader, which has applied everything, has to begin: the first of all, or a new one if
+    /// it may have lost events that no other member has.
     fn wanted_series(&self) -> Option<u32> {
         let series = self.applied.lock().machine.series();
         (series == 0 || self.log.is_uncertain()).then(|| series_after(series))

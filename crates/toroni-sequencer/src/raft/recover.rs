@@ -12,7 +12,7 @@ use crate::entry::{Entry, Member, Members, Payload, Place, Vote};
 use crate::log::{Log, LogError, Options};
 use crate::machine::Machine;
 
-/// So many bytes of entries are read at once.
+/// About this many bytes of entries are read at once.
 const READ_BYTES: usize = 4 << 20;
 
 /// What a recovery came to.

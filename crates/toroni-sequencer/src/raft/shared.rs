@@ -112,7 +112,7 @@ impl Shared {
         members_of(self.raft.metrics().borrow().membership_config.membership())
     }
 
-    /// Whether the log has room for entries of commands with so many bytes. Keeps the answer for the status.
+    /// Returns whether the log has room for entries of commands with `bytes` bytes. Keeps the answer for the status.
     pub(super) fn has_room(&self, bytes: usize) -> bool {
         let has_room = self.log.has_room(bytes + RESERVE_BYTES);
         self.full.store(!has_room, Ordering::Relaxed);

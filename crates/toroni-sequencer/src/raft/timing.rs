@@ -21,7 +21,8 @@ impl Default for Timing {
 }
 
 impl Timing {
-    /// A voter holds to the leader that it has heard from for so long. openraft takes its longest election timeout.
+    /// A voter holds to the leader for this long after it has heard from it. openraft takes its longest election
+    /// timeout.
     pub(super) const fn lease(&self) -> Duration {
         self.election.end
     }
@@ -42,8 +43,8 @@ impl Timing {
         self.lease() * 5 / 3
     }
 
-    /// An election that nobody won is repeated after this time, and up to as much again; later ones after twice as long. A
-    /// repetition gives up the votes that are on their way, so it must leave slow disks the time to keep them.
+    /// An election without a winner is repeated after this time, and up to as much again; later ones after twice as
+    /// long. A repetition gives up the votes that are on their way, so it must leave slow disks the time to keep them.
     pub(super) const fn again(&self) -> Duration {
         self.lease()
     }

@@ -29,7 +29,7 @@ use crate::bytes::Fields;
 pub(crate) const MAX_FRAME_BYTES: usize = 2 << 20;
 /// As long as the other end has not shown who it is.
 const MAX_HELLO_BYTES: usize = 256;
-/// So long may the beginning of a connection last.
+/// The beginning of a connection may last this long.
 pub(super) const HELLO_TIME: Duration = Duration::from_secs(2);
 const MAGIC: [u8; 5] = *b"TNSQ\x01";
 const CONTEXT_BYTES: usize = 41;

@@ -23,7 +23,7 @@ const ANSWER_TIME: Duration = Duration::from_secs(3);
 #[derive(Debug)]
 pub(crate) struct InTurn {
     members: Vec<Asked>,
-    /// So many of them, at the end, are archives: they are asked only for what members no longer have.
+    /// The last ones, this many, are archives: they are asked only for what members no longer have.
     archives: usize,
     at: usize,
     runtime: Runtime,

@@ -16,12 +16,12 @@ use super::frame::{self, Direction, HELLO_TIME, MAX_FRAME_BYTES, Peer};
 use super::message::{Answer, Request};
 use super::socket;
 
-/// A peer that takes nothing for so long is given up.
+/// A peer that takes nothing for this long is given up.
 const WRITE_TIME: Duration = Duration::from_secs(5);
-/// A peer that has answered nothing for so long, and is asked again, does not hear, or is not heard. The connection ends: what
-/// is written to it could still arrive, for seconds, and make others believe that this end leads them.
+/// A peer that has answered nothing for this long, and is asked again, does not hear or is not heard. The connection
+/// ends: what is written to it could still arrive, for seconds, and make others believe that this end leads them.
 const SILENCE: Duration = Duration::from_millis(500);
-/// So many calls wait for the connection.
+/// At most this many calls wait for the connection.
 const CALLS: usize = 16;
 
 /// Why a call has no answer. It may have been carried out all the same.

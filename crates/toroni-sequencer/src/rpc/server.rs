@@ -18,16 +18,16 @@ use super::message::{Answer, Request};
 use super::socket;
 use crate::entry::MAX_MEMBERS;
 
-/// So many connections at once; further ones wait.
+/// At most this many connections are served at once; further ones wait.
 const CONNECTIONS: usize = 256;
-/// So many bytes of requests of all members, and so many of all nodes, are in memory at once. Nodes cannot take the room
-/// that members need to agree.
+/// The requests of all members take at most this much memory at once, and those of all nodes as much again. Nodes
+/// cannot take the room that members need to agree.
 const MEMORY_BYTES: usize = 32 << 20;
-/// A connection that gets none of it for so long ends, and gives back what its other requests hold.
+/// A connection that gets none of it for this long ends, and gives back what its other requests hold.
 const MEMORY_TIME: Duration = Duration::from_secs(10);
 /// A frame that was announced takes part of that memory, so it must be here soon.
 const FRAME_TIME: Duration = Duration::from_secs(5);
-/// So many requests of one connection at once; further ones stay in its socket.
+/// At most this many requests of one connection are handled at once; further ones stay in its socket.
 const REQUESTS: usize = 16;
 
 /// An answer that is on its way.
@@ -121,7 +121,7 @@ async fn connection(
         let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return Ok(()) };
         let length = back.read_length(&mut read, MAX_FRAME_BYTES).await?;
         let room = u32::try_from(length.0.div_ceil(1024)).unwrap_or(u32::MAX);
-        // A connection that waits is not read, so nobody would see that its other end is gone.
+        // A connection that waits is not read, so the server would not notice that the other end is gone.
         let room = timeout(MEMORY_TIME, Arc::clone(memory).acquire_many_owned(room)).await?;
         let Ok(room) = room else { return Ok(()) };
         let (call, bytes) = timeout(FRAME_TIME, back.read_rest(&mut read, length)).await??;

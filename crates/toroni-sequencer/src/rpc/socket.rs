@@ -6,10 +6,10 @@ use std::time::Duration;
 use rustix::net::sockopt;
 use tokio::net::TcpStream;
 
-/// After so long without a byte from the other end, the kernel asks whether it is there.
+/// After this long without a byte from the other end, the kernel asks whether it is there.
 const IDLE: Duration = Duration::from_secs(10);
 const ASK_EVERY: Duration = Duration::from_secs(5);
-/// After so many questions without an answer, the connection is lost.
+/// After this many questions without an answer, the connection is lost.
 const QUESTIONS: u32 = 3;
 
 /// Sends small frames at once, and notices that the other host is gone; see `TCP_KEEPIDLE` in tcp(7). Otherwise a host that

@@ -46,7 +46,7 @@ pub struct Status {
     /// Whether it may lack entries that it had answered for, because its host rebooted before they were synced. It neither
     /// votes nor leads until a leader has brought it what it lacks.
     pub uncertain: bool,
-    /// Whether so many members are uncertain that none can be elected. Only a recovery by hand ends that.
+    /// Whether too many members are uncertain for any to be elected. Only a recovery by hand ends that.
     pub needs_recovery: bool,
     /// Whether it is about to hand over, and takes no commands meanwhile.
     pub hands_over: bool,

@@ -399,7 +399,7 @@ fn a_silent_member_is_passed_over_until_it_answers() {
     const SHORT: Duration = Duration::from_millis(200);
     let servers = tokio::runtime::Runtime::new().expect("a runtime");
     let (other, _) = servers.block_on(serve(keys(1)));
-    // The kernel takes connections, and nobody answers: so is a member that was stopped.
+    // The kernel takes connections, and no program answers, as with a member that was stopped.
     let stopped = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = stopped.local_addr().expect("bound").to_string();
     let targets = vec![target(&address, keys(1)), target(&other, keys(1))];

@@ -5,7 +5,7 @@
 //! the thread that took messages out of the ring last:
 //!
 //! - While the thread that took messages last lives, it is the one that reads.
-//! - If nobody has read yet, or the last reader has ended, the maker may read, or may have handed the
+//! - If no thread has read yet, or the last reader has ended, the maker may read, or may have handed the
 //!   subscriber to a thread that has not begun. The maker waits for that thread, but not for ever:
 //!   [`READER_TIMEOUT`].
 //!
@@ -149,7 +149,7 @@ pub(super) fn positions(bus_id: &[u8; 16]) -> Vec<(u32, u32, u64)> {
 
 /// Returns whether the calling thread would wait for itself if it waited for the subscriber in this slot.
 /// It would if it reads the subscriber; or if it has made the subscriber and no other thread has begun to
-/// read it for so long that none will. From then on it counts as the thread that reads.
+/// read it within [`READER_TIMEOUT`]. From then on it counts as the thread that reads.
 pub(super) fn would_wait_for_itself(
     bus_id: &[u8; 16],
     slot: u32,
@@ -309,7 +309,7 @@ mod tests {
         });
     }
 
-    /// Entries are taken and given back all the time: nobody sees the half of one with the half of another.
+    /// Entries are taken and given back all the time: no reader sees half of one with half of another.
     #[test]
     fn entries_that_change_hands_are_never_mixed_up() {
         let bus_id = [6; 16];

@@ -1,5 +1,5 @@
-//! The fence between the commit of an exclusive publisher and its look for sleepers, which it leaves out while nobody
-//! goes to sleep.
+//! The fence between the commit of an exclusive publisher and its look for sleepers, which it leaves out while no
+//! subscriber goes to sleep.
 //!
 //! A shared publisher gets this fence with its unlock. An exclusive one would execute a locked instruction for each
 //! message just for it. So the costs are moved to the subscriber that goes to sleep, which is rare while messages come
@@ -27,9 +27,9 @@
 //!   announcement, before there is any unfenced commit. The publisher wakes, and stays fenced.
 //! - It is 0, from when the publisher removed its mark. Before that, it fenced and looked once more. If that fence
 //!   precedes the subscriber's, the recheck sees all unfenced commits; otherwise that look sees the announcement.
-//! - It is 0, from a takeover. The unfenced publisher is dead, or has lost its lease and stops at its next message. Nobody
-//!   promises that it wakes for its last message: for that, a blocking call rechecks by itself. After each earlier message
-//!   it has looked, so the cases above cover those.
+//! - It is 0, from a takeover. The unfenced publisher is dead, or has lost its lease and stops at its next message. It
+//!   may not wake a subscriber for its last message: for that, a blocking call rechecks by itself. After each earlier
+//!   message it has looked, so the cases above cover those.
 //!
 //! So the mark may stand longer than needed, for example when its publisher is stopped, waits for space, or was killed:
 //! that costs a subscriber a membarrier, and no more. It must never be absent while a publisher with the lock is unfenced. Therefore it

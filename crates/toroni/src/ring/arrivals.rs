@@ -94,7 +94,7 @@ impl Arrivals<'_> {
         }
     }
 
-    /// States that nobody brings any stream. Requires that no other process uses the table.
+    /// States that no process brings any stream. Requires that no other process uses the table.
     pub(crate) fn forget_bringers(&self) {
         for entry in self.entries {
             entry.bringer_slot.store(0, Ordering::Relaxed);
@@ -294,7 +294,7 @@ impl ArrivalEntry {
         Some(Bringer { slot, generation: self.bringer_generation.load(Ordering::Relaxed) })
     }
 
-    /// An owner that dies in the middle leaves an entry that nobody brings.
+    /// An owner that dies in the middle leaves an entry that no process brings.
     fn set_bringer(&self, bringer: Bringer) {
         self.bringer_slot.store(0, Ordering::Relaxed);
         fence(Ordering::Release);
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_brings_anything_after_a_reboot() {
+    fn no_process_brings_anything_after_a_reboot() {
         let table = Table::new(4);
         table.raise(key(1, 1, 0), 5, 0);
         table.arrivals().forget_bringers();

@@ -131,11 +131,11 @@ impl Drop for ParentOnlyFd {
 static FORKS: AtomicU32 = AtomicU32::new(0);
 static DESCRIPTORS: Registry<Descriptor> = Registry::new();
 /// The id (gettid(2)) of the thread that opens or closes a descriptor, executes a [`Once`], or forks; or
-/// [`NOBODY`].
-static GATE: AtomicI32 = AtomicI32::new(NOBODY);
+/// [`NO_THREAD`].
+static GATE: AtomicI32 = AtomicI32::new(NO_THREAD);
 /// Whether a `fork` has closed the gate.
 static IS_CLOSED_BY_FORK: AtomicBool = AtomicBool::new(false);
-const NOBODY: i32 = 0;
+const NO_THREAD: i32 = 0;
 const NONE: RawFd = -1;
 /// After this many checks, `fork` no longer waits for the gate. Then the child keeps at most one descriptor.
 const LONGEST_WAIT_LOOKS: u32 = 100_000;
@@ -196,7 +196,7 @@ impl NoFork {
 
 impl Drop for NoFork {
     fn drop(&mut self) {
-        GATE.store(NOBODY, Ordering::Release);
+        GATE.store(NO_THREAD, Ordering::Release);
     }
 }
 
@@ -227,7 +227,7 @@ impl Once {
 fn close_gate(checks: u32) -> bool {
     let me = this_thread();
     for check in 0..checks {
-        if GATE.compare_exchange(NOBODY, me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+        if GATE.compare_exchange(NO_THREAD, me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
             return true;
         }
         // The holder makes two or three system calls.
@@ -265,7 +265,7 @@ extern "C" fn before() {
 extern "C" fn in_parent() {
     if IS_CLOSED_BY_FORK.load(Ordering::Relaxed) && GATE.load(Ordering::Relaxed) == this_thread() {
         IS_CLOSED_BY_FORK.store(false, Ordering::Relaxed);
-        GATE.store(NOBODY, Ordering::Release);
+        GATE.store(NO_THREAD, Ordering::Release);
     }
 }
 
@@ -281,7 +281,7 @@ extern "C" fn in_child() {
         }
     }
     IS_CLOSED_BY_FORK.store(false, Ordering::Relaxed);
-    GATE.store(NOBODY, Ordering::Release);
+    GATE.store(NO_THREAD, Ordering::Release);
 }
 
 /// Replaces `fd` by a descriptor of nothing, and returns its id. That is a memory file, because it can be numbered:
@@ -414,12 +414,12 @@ mod tests {
             let began = FORKS.load(Ordering::Relaxed);
             in_fork(|| {
                 assert!(!fd.is_intact() && fd.stamp.check() == Err(Forked));
-                assert_eq!(GATE.load(Ordering::Relaxed), NOBODY);
+                assert_eq!(GATE.load(Ordering::Relaxed), NO_THREAD);
                 drop(locked(&directory));
             });
             assert_eq!(
                 (FORKS.load(Ordering::Relaxed), GATE.load(Ordering::Relaxed)),
-                (began, NOBODY)
+                (began, NO_THREAD)
             );
             assert!(fd.is_intact());
         });

@@ -810,21 +810,21 @@ mod tests {
     #[test]
     fn no_publisher_waits_for_an_exclusive_one_that_lives() {
         let (control, exclusive, two) = locks(LockKind::Lease);
-        let nobody_is_dead = Dead(vec![]);
-        let _ = exclusive.acquire_exclusive(&control, LockAttempt::Try, &nobody_is_dead).unwrap();
+        let none_is_dead = Dead(vec![]);
+        let _ = exclusive.acquire_exclusive(&control, LockAttempt::Try, &none_is_dead).unwrap();
         assert!(exclusive.is_kept(&control) && !two.is_kept(&control));
         assert_eq!(lease_owner(&control), Some((exclusive.me, true)));
         assert!(two.try_acquire(&control).is_none());
         for attempt in [LockAttempt::Try, LockAttempt::Until(None)] {
             for lock in [&two, &exclusive] {
-                let denied = lock.acquire(&control, attempt, &nobody_is_dead);
+                let denied = lock.acquire(&control, attempt, &none_is_dead);
                 assert!(matches!(denied, Err(Denied::Exclusive(owner)) if owner == exclusive.me));
             }
             // A second one of the same participant.
-            let denied = exclusive.acquire_exclusive(&control, attempt, &nobody_is_dead);
+            let denied = exclusive.acquire_exclusive(&control, attempt, &none_is_dead);
             assert!(matches!(denied, Err(Denied::Exclusive(owner)) if owner == exclusive.me));
         }
-        let denied = two.acquire_exclusive(&control, soon(), &nobody_is_dead);
+        let denied = two.acquire_exclusive(&control, soon(), &none_is_dead);
         assert!(matches!(denied, Err(Denied::Exclusive(owner)) if owner == exclusive.me));
         exclusive.release(&control);
         assert_eq!(lease_owner(&control), None);

@@ -32,7 +32,7 @@ pub(crate) fn membarrier() -> Result<(), Refused> {
     return Err(Refused);
 }
 
-/// Is a full fence for whoever executes [`membarrier`]. Here, it only holds the compiler back.
+/// Acts as a full fence towards a thread that executes [`membarrier`]. Here, it only holds the compiler back.
 #[cfg(not(loom))]
 #[inline(always)]
 pub(crate) fn light_fence() {

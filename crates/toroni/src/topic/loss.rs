@@ -19,7 +19,7 @@ use super::origin::{ORIGIN_BYTES, Origin};
 use super::pattern::{Pattern, PatternSet};
 use std::fmt;
 
-/// Messages that were lost on their way to this bus, as a subscriber is told in
+/// Messages that were lost on their way to this bus. A subscriber gets this report with
 /// [`ReceiveError::Lost`](crate::ReceiveError::Lost).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lost {
@@ -35,7 +35,7 @@ pub struct Lost {
     pub bound: LostBound,
     /// Why they were lost.
     pub reason: LostReason,
-    /// Patterns of the topics that they may have had: 1 to [`Self::MOST_PATTERNS`]. A subscriber is told of the loss if
+    /// Patterns of the topics that they may have had: 1 to [`Self::MOST_PATTERNS`]. A subscriber learns of the loss if
     /// one of its patterns and one of these could match the same topic.
     pub scope: Vec<Pattern>,
 }
@@ -69,7 +69,7 @@ pub enum LostReason {
     Jump = 5,
     /// The source restarted with a new series.
     Restart = 6,
-    /// The source fell silent. Nobody knows what it published last.
+    /// The source fell silent. What it published last is unknown.
     Silent = 7,
     /// The name of their topic did not arrive.
     Topic = 8,
@@ -154,7 +154,7 @@ impl Lost {
     pub(crate) const MOST_BYTES: usize =
         SCOPE_OFFSET + Self::MOST_PATTERNS * (1 + super::Topic::MAX_BYTES);
 
-    /// Returns whether a subscriber with these patterns is told.
+    /// Returns whether a subscriber with these patterns gets the report.
     pub(crate) fn concerns(&self, patterns: &PatternSet) -> bool {
         patterns.iter().any(|mine| self.scope.iter().any(|lost| lost.intersects(mine)))
     }

@@ -236,7 +236,7 @@ fn one_inlet_brings_a_series_until_it_is_dropped() {
         )
     );
     let Err(PublishError::Taken { .. }) = second.claim(7, 1, 3) else { panic!("another stream") };
-    // Another series, and messages without an origin, are nobody's.
+    // Another series, and messages without an origin, are free.
     second.claim(7, 2, 0).unwrap();
     second.publish(&[Entry::new(&topic, &[])]).unwrap();
 

@@ -233,7 +233,7 @@ fn each_publisher_learns_the_sequences_of_its_messages() {
             let publisher = bus.publisher(&format!("t/{thread}")).unwrap();
             let publish = |number: u32| {
                 let payload = [thread.to_ne_bytes(), number.to_ne_bytes()].concat();
-                // Others come in between that nobody numbers.
+                // Messages without a number come in between.
                 publisher.publish_batch(&["a", "b"]).unwrap();
                 (publisher.publish_numbered(&payload).unwrap(), payload)
             };

@@ -243,7 +243,7 @@ fn lost_on(on: &Interface) -> Finding {
         human::count(counted.overflowed)
     );
     if counted.missed == 0 && counted.overflowed == 0 {
-        // The kernel also counts here what nobody asked for, such as unknown protocols.
+        // The kernel also counts here what no program wants, such as unknown protocols.
         return Finding::ok(CHECK, described);
     }
     let remedy = format!(

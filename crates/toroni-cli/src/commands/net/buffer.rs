@@ -214,7 +214,7 @@ fn warnings(arguments: &Buffer, load: Load, request: u64) -> Vec<Warning> {
     if latency > generation {
         all.push(Warning::advice(
             format!(
-                "a full buffer holds {}, but a gap is given up after {}: what waits so long comes too late",
+                "a full buffer holds {}, but a gap is given up after {}: what waits for longer comes too late",
                 human::duration(latency),
                 human::duration(generation)
             ),

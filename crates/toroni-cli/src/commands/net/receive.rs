@@ -4,7 +4,7 @@
 //!   network ──► node (this thread) ──► bus ──► printer (a thread of its own) ──► standard output
 //! ```
 //!
-//! The printer is a subscriber as any other: an output that nobody reads never keeps the node from its sockets.
+//! The printer is a subscriber like any other: an output that is not read never keeps the node from its sockets.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 

@@ -113,7 +113,7 @@ fn text_of(path: &Path) -> Result<String, Failure> {
 pub(super) fn print_findings(path: &Path, reading: &Reading) {
     let mut errors = std::io::stderr();
     for finding in &reading.findings {
-        // Where errors cannot be written, nobody reads them.
+        // If standard error cannot be written to, there is no other place to report it.
         let _ = writeln!(errors, "{}", shown(path, finding));
     }
 }

@@ -33,13 +33,13 @@ use toroni_proto::arrivals::Event;
 use toroni_sequencer::feed::Live;
 use toroni_sequencer::rpc::Events;
 
-/// So many messages, of about so many bytes, are packed at once.
+/// At most this many messages, of about this many bytes, are packed at once.
 const BATCH: (usize, usize) = (64, 1 << 20);
-/// A thread without anything to do looks so often whether it is to end.
+/// An idle thread checks this often whether it must end.
 const LOOK: Duration = Duration::from_millis(200);
 /// How long a stream takes to end at most.
 const END_TIME: Duration = Duration::from_millis(500);
-/// While the follower has no room, it is looked at so often.
+/// While the follower has no room, it is checked this often.
 const NO_ROOM: Duration = Duration::from_millis(5);
 /// The longest message: an entry after others, or a long command.
 const LONGEST_MESSAGE: usize = 2 << 20;

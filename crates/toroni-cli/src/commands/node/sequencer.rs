@@ -35,7 +35,7 @@ use toroni_sequencer::machine::Event;
 use toroni_sequencer::raft::{Events, Group, GroupOptions, Timing, feed_id};
 
 const THREADS: usize = 2;
-/// After so many bytes of log, the state is written as a snapshot.
+/// After this many bytes of log, the state is written as a snapshot.
 const SNAPSHOT_BYTES: u64 = 64 << 20;
 /// A member that does not end within this time is left to the end of the process.
 const END_TIME: Duration = Duration::from_secs(10);
@@ -54,10 +54,10 @@ pub(super) struct Sequencer {
     commands: Bus,
 }
 
-/// Nobody is told of events where they are applied: they are taken from the archive.
-struct Nobody;
+/// Ignores events where they are applied: they are taken from the archive.
+struct IgnoreEvents;
 
-impl Events for Nobody {
+impl Events for IgnoreEvents {
     fn event(&mut self, _: Event<'_>) {}
     fn skipped(&mut self, _: u64) {}
 }
@@ -359,7 +359,7 @@ fn start_member(
                 election: nanoseconds(election.start)..nanoseconds(election.end),
                 heartbeat: section.heartbeat,
             },
-            events: Box::new(Nobody),
+            events: Box::new(IgnoreEvents),
         };
         let started = Group::start(options).await;
         started.map_err(|error| format!("the member {name} does not start: {error}"))

@@ -71,7 +71,7 @@ pub(crate) struct Replay {
     /// Time of publication in the messages
     #[arg(long, value_enum, default_value_t = Stamp::Recorded)]
     pub(crate) stamp: Stamp,
-    /// Wait until so many subscribers are on the bus
+    /// Wait until N subscribers are on the bus
     #[arg(long, value_name = "N")]
     pub(crate) wait_subscribers: Option<u32>,
     /// Do not report what was played, or that a file is incomplete

@@ -19,7 +19,7 @@ use toroni_sequencer::rpc::{Answer, Fetch, Fetched, Link, LinkError, Request, St
 
 /// A member that does not answer within this time does not answer.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
-/// A leader may need so long to change its group: it waits for members that catch up.
+/// A leader may need this long to change its group: it waits for members that catch up.
 const CHANGE_TIME: Duration = Duration::from_secs(60);
 
 /// How to reach a feed: the file of a node, or what it would say.

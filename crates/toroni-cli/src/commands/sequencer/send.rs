@@ -21,7 +21,7 @@ use toroni_sequencer::rpc::{Answer, Fetch, Link, Request};
 
 /// How long to wait until another member is asked.
 const ELSEWHERE: Duration = Duration::from_millis(20);
-/// A member waits so long for an event that is not there yet, and answers within a longer time.
+/// A member waits this long for an event that is not there yet, and answers within a longer time.
 const WAIT_TIME: Duration = Duration::from_millis(500);
 const ANSWER_TIME: Duration = Duration::from_secs(2);
 const FETCH_BYTES: u32 = 256 << 10;
@@ -118,7 +118,7 @@ fn events(config: &BusConfig, feed: &Feed) -> Result<Option<Subscriber>, Failure
     }
 }
 
-/// Waits for a node that takes the commands: otherwise nobody knows when the command would leave.
+/// Waits for a node that takes the commands: without one, it is unknown when the command would leave.
 fn wait_for_courier(bus: &Bus, feed: &Feed, limit: Duration, stop: &Stop) -> Result<(), Failure> {
     let begun = Instant::now();
     while !bus.stats()?.subscribers.iter().flatten().any(|one| one.name == COURIER && one.alive) {

@@ -81,7 +81,7 @@ fn troubles(status: &Status) -> Vec<&'static str> {
             status.uncertain,
             "it may lack entries that it had answered for, so it neither votes nor leads until a leader has brought them",
         ),
-        (status.needs_recovery, "so many members may lack entries that none can lead"),
+        (status.needs_recovery, "too many members may lack entries, and none can lead"),
         (status.hands_over, "it hands over, and takes no commands meanwhile"),
     ];
     all.into_iter().filter_map(|(is, text)| is.then_some(text)).collect()

@@ -561,7 +561,7 @@ mod tests {
         assert_eq!(look(250, &caught_up).in_the_way, None, "it may have been any of them");
     }
 
-    /// The policy waits 100 ms, then overwrites: at the end of the interval nobody waits any more.
+    /// The policy waits 100 ms, then overwrites: at the end of the interval, no publisher waits any more.
     #[test]
     fn one_that_was_overtaken_in_the_interval_was_in_the_way() {
         let tail = 10 * CAPACITY;

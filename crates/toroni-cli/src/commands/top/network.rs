@@ -4,9 +4,9 @@ use crate::human::as_f64;
 use crate::notice::{Crybaby, Heard, Notice, Receiver, Sent, Sequencer, Stats};
 use serde::Serialize;
 
-/// A receiver stays marked for so long after it was reported as a crybaby, which happens every 10 s.
+/// A receiver stays marked for this long after it was reported as a crybaby, which happens every 10 s.
 const CRIES_SECONDS: f64 = 30.0;
-/// A node that published nothing for so long is silent. It publishes every second.
+/// A node that published nothing for this long is silent. It publishes every second.
 const SILENT_SECONDS: f64 = 5.0;
 /// How many crybabies are remembered.
 const MOST_CRYBABIES: usize = 64;

@@ -18,7 +18,7 @@ fn a_few_short_handlers_need_no_second_thread() {
     let policy = policy(2, 2000, false);
     assert!(policy.finish_sooner(1, 3));
     assert!(!policy.finish_sooner(1, 30));
-    assert!(!policy.finish_sooner(0, 1), "nobody is at work");
+    assert!(!policy.finish_sooner(0, 1), "no thread is at work");
 }
 
 #[test]

@@ -47,7 +47,7 @@ const ANYBODY: u64 = 0xFFFF_FFFF;
 const SHARED_WORD: u32 = 2;
 
 /// The number of completions that are ignored.
-const NOBODY: u64 = u64::MAX;
+const IGNORED: u64 = u64::MAX;
 
 pub(crate) struct Uring {
     ring: Arc<Ring>,
@@ -383,13 +383,13 @@ impl Provider for Uring {
         }
         let mark = if self.is_polled(index) { POLLED } else { 0 };
         let target = pool.key(index).to_u64() | mark;
-        let entry = opcode::AsyncCancel::new(target).build().user_data(NOBODY);
+        let entry = opcode::AsyncCancel::new(target).build().user_data(IGNORED);
         if self.push(&entry) { Cancel::Requested } else { Cancel::Later }
     }
 
     fn settle(&mut self, operations: &mut InProgress<'_>, event: Event) {
         let Event::Complete { number, result } = event else { return };
-        if number == NOBODY {
+        if number == IGNORED {
             return;
         }
         let key = Key::from_u64(number & !POLLED);

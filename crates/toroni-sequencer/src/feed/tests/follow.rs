@@ -247,7 +247,7 @@ fn diverges(begins: bool, grows: usize) {
     };
     assert_eq!((place.number, end), (from, until));
 
-    // Whoever goes on reports it, and has what follows.
+    // A follower that continues reports it, and has what follows.
     let reporting = try_follow(directory.path(), &[&first, &second], OnDivergence::Report);
     let reporting = reporting.unwrap_or_else(|error| panic!("{error}"));
     wait::until("it is reported", || reporting.followed().divergences() > 0);

@@ -112,7 +112,7 @@ fn an_archive_has_what_members_no_longer_have_whenever_it_is_restarted() {
     let first = member.archive.first();
     assert!(first > 0);
 
-    // Whoever follows gets everything, from the archive first, and then from the member.
+    // A follower gets everything, from the archive first, and then from the member.
     let archived = start(&runtime, &directory, &[&served]);
     let bus = config(directory.path()).open(FEED).expect("opened");
     let mut subscriber = subscribe(&bus);

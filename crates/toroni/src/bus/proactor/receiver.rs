@@ -25,7 +25,7 @@ use toroni_proactor::{BufResult, OperationError, Pending, Proactor, WeakProactor
 /// let text = proactor.block_on(async {
 ///     receiver.receive().await.map(|message| message.text().into_owned())
 /// });
-/// assert_eq!(text.expect("nobody stops it")?, "on");
+/// assert_eq!(text.expect("not stopped")?, "on");
 /// # drop((receiver, proactor, bus));
 /// # std::fs::remove_dir_all(directory)?;
 /// # Ok(())

@@ -126,7 +126,7 @@ impl Served {
         });
         let first = Arc::clone(&served);
         if let Err(refused) = proactor.post(move || first.signal(AGAIN)) {
-            let subscriber = served.work().job.take().expect("nobody has begun").subscriber;
+            let subscriber = served.work().job.take().expect("no thread has begun").subscriber;
             let subscriber = Box::new(subscriber);
             return Err(NotSubscribed { error: refused.error.into(), subscriber });
         }

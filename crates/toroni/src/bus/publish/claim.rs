@@ -118,7 +118,7 @@ impl PublisherClaim {
         self.is_abandoned(number, slot)
     }
 
-    /// Returns whether nobody holds the lease of a slot, or its owner dumps core.
+    /// Returns whether no process holds the lease of a slot, or its owner dumps core.
     fn is_abandoned(&self, number: u32, slot: &PublisherSlot) -> Result<bool, Blind> {
         match self.leases.is_held(number) {
             Ok(false) => Ok(true),

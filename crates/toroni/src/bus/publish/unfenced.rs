@@ -1,4 +1,4 @@
-//! Tests of exclusive publishers that leave out their fence while nobody sleeps (`notify/adaptive_fence.rs`).
+//! Tests of exclusive publishers that leave out their fence while no subscriber sleeps (`notify/adaptive_fence.rs`).
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 

@@ -4,7 +4,7 @@
 //!    more, and sleeps (`subscribe/waiting.rs`).
 //! 2. A publisher commits, unlocks, fences, and compares the counters with those that it notified last
 //!    ([`Wakers::is_any_new`]). If they are equal, no subscriber went to sleep since, and it makes no system call.
-//!    An exclusive publisher leaves out the fence while nobody sleeps (`notify/adaptive_fence.rs`).
+//!    An exclusive publisher leaves out the fence while no subscriber sleeps (`notify/adaptive_fence.rs`).
 //! 3. If they differ, it wakes: all that sleep at the futex with one call, and each armed descriptor with a
 //!    datagram. Then it remembers the counters.
 //!

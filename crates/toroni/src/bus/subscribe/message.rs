@@ -114,7 +114,7 @@ impl<'a> Message<'a> {
         self.parts().0.origin
     }
 
-    /// Returns its place in an order over several buses, if whoever brought it here knows that.
+    /// Returns its place in an order over several buses, if the process that brought it here knows it.
     #[must_use]
     pub fn number(&self) -> Option<u64> {
         self.parts().0.number

@@ -379,7 +379,7 @@ fn a_router_calls_its_handlers_in_order_and_is_told_if_a_handler_is_concerned() 
 }
 
 #[test]
-fn a_subscriber_without_patterns_is_told_of_no_loss() {
+fn a_subscriber_without_patterns_gets_no_report_of_a_loss() {
     let root = TempDir::new();
     let bus = open(&root);
     let mut subscriber = bus.subscriber().build().unwrap();
@@ -493,7 +493,7 @@ fn hostile_bytes_in_a_loss_are_corrupt_or_passed_over() {
 
 #[cfg(feature = "tokio")]
 #[test]
-fn a_tokio_task_is_told_of_losses_at_their_place() {
+fn a_tokio_task_learns_of_losses_at_their_place() {
     let root = TempDir::new();
     let bus = open(&root);
     let mut subscriber = bus.subscribe("plant/a").unwrap();

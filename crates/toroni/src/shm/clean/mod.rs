@@ -124,8 +124,8 @@ struct Cleaner {
 /// Whether a bus is in use.
 enum Use {
     /// No process has it open, and none can open it until this descriptor is closed.
-    Nobody(ParentOnlyFd),
-    Somebody,
+    Free(ParentOnlyFd),
+    Busy,
 }
 
 impl Cleaner {
@@ -157,8 +157,8 @@ impl Cleaner {
     /// cleaned either.
     fn try_remove(&mut self, directory: &BusDirectory) -> Result<bool, String> {
         let ring = match self.check_use(directory) {
-            Ok(Use::Nobody(ring)) => ring,
-            Ok(Use::Somebody) => {
+            Ok(Use::Free(ring)) => ring,
+            Ok(Use::Busy) => {
                 self.skip_if_named(directory.path(), "it is in use".to_owned());
                 return Ok(false);
             }
@@ -202,8 +202,8 @@ impl Cleaner {
             ofd::try_lock(&ring, Kind::Exclusive, BUS_LOCK_OFFSET)
         };
         match answer {
-            Ok(true) => Ok(Use::Nobody(ring)),
-            Ok(false) => Ok(Use::Somebody),
+            Ok(true) => Ok(Use::Free(ring)),
+            Ok(false) => Ok(Use::Busy),
             Err(error) => Err(failed("lock", &directory.path().join("ring"), error)),
         }
     }
@@ -240,8 +240,8 @@ impl Cleaner {
         let path = directory.path().to_owned();
         match self.check_use(directory) {
             // Its creator or its remover is still working on it.
-            Ok(Use::Somebody) => return,
-            Ok(Use::Nobody(_)) => {}
+            Ok(Use::Busy) => return,
+            Ok(Use::Free(_)) => {}
             // There is no `ring`. A creator makes and locks `ring` first, so an empty directory may belong to a
             // creator that has just begun. It starts again if the directory vanishes, but must not lose a file that
             // it is making; therefore the directory is removed only while it is empty. A directory with other files

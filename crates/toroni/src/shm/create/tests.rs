@@ -349,7 +349,7 @@ fn a_mode_is_not_widened_by_a_list_of_the_directory() {
             for list in ["system.posix_acl_access", "system.posix_acl_default"] {
                 let length = rustix::fs::getxattr(&path, list, &mut found).unwrap_or(0);
                 let named = found[..length].windows(4).any(|id| id == 61003_u32.to_le_bytes());
-                assert!(!named, "{list} of {name:?} names a user whom nobody asked for");
+                assert!(!named, "{list} of {name:?} names a user that was not asked for");
             }
         }
         std::fs::remove_dir_all(bus.path()).unwrap();

@@ -75,6 +75,6 @@ fn distribution(listener: &Listener) -> Chart {
         let points = SHARES.into_iter().zip(times).filter(|(share, _)| is_known(*share));
         (name, points.map(|(share, ns)| (share, above_us(ns, least))).collect())
     });
-    let title = "the time above the least that one of so many datagrams exceeds".to_owned();
+    let title = "the time above the least that one in N datagrams exceeds".to_owned();
     Chart::of_distributions(title, lines.collect())
 }

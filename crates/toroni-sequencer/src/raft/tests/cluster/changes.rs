@@ -16,7 +16,7 @@ fn remove(id: usize) -> Request {
     Request::Remove(format!("m{id}"))
 }
 
-/// Asks whoever leads, until it refuses for this reason. A loaded machine may elect another leader meanwhile.
+/// Asks the leader until it refuses for this reason. A loaded machine may elect another leader meanwhile.
 async fn refused(links: &[Link], request: impl Fn(usize) -> Request, why: &str) {
     until(why, async || {
         let leads = leader(links).await?;

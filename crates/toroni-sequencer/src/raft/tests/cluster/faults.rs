@@ -50,8 +50,8 @@ fn commands_keep_one_order_while_members_are_cut_off() {
             load.progress().await;
             for (what, both, out) in [
                 ("the leader is cut off", true, true),
-                ("nobody hears the leader", false, true),
-                ("the leader hears nobody", false, false),
+                ("no member hears the leader", false, true),
+                ("the leader hears no member", false, false),
             ] {
                 let leads = until("a leader", async || leader(&links).await).await;
                 let others: Vec<_> = (0..3).filter(|id| *id != leads).collect();

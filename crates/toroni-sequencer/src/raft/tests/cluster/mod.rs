@@ -48,7 +48,7 @@ const SMALL: &str = "393216";
 const LARGE: &str = "67108864";
 /// With any value, entries are synced in intervals.
 const INTERVAL: &str = "TORONI_SEQUENCER_INTERVAL";
-/// A member that does not answer for so long does not lead.
+/// A member that does not answer for this long does not lead.
 const ANSWER_TIME: Duration = Duration::from_millis(700);
 /// Members elect another leader if the one that they have is late. If the members of many tests share the processors,
 /// each is late.
@@ -119,7 +119,7 @@ struct Setup<'a> {
     sync: Sync,
     /// Hosts of the members; without, all are on this one.
     hosts: &'a [Host],
-    /// The member whose directory lies on a disk of so many KiB.
+    /// The member whose directory lies on a small disk, and the size of that disk in KiB.
     small_disk: Option<(usize, u32)>,
 }
 

@@ -82,7 +82,7 @@ fn a_majority_that_lost_power_waits_for_a_recovery_and_says_so() {
         let load = Load::start(&cluster, &mut random);
         load.progress().await;
         load.end().await;
-        // The leader is one of them: it must not lead on. All are off, so that nobody is elected meanwhile.
+        // The leader is one of them: it must not continue to lead. All are off, so that none is elected meanwhile.
         let other = (leads + 1) % 3;
         (0..3).for_each(|id| cluster.kill(id));
         lose_power(&mut cluster, leads, 5);

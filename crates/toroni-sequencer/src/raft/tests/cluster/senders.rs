@@ -16,7 +16,7 @@ use crate::machine::{Outcome, Refusal};
 use crate::rpc::{Answer, Request};
 
 const SENDERS: u32 = 3;
-/// Each sender is told more events than this, or it was of no use.
+/// Each sender learns of more events than this, or the test was of no use.
 const FEWEST: u64 = 100;
 
 /// What senders were answered.

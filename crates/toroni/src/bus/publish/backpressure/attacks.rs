@@ -82,7 +82,11 @@ fn a_thousand_dead_subscribers_cost_each_publisher_one_round() {
             let costs = cost(|| publisher.publish([7; LENGTH]).unwrap());
             assert!(costs.0 <= 1 && costs.1 == 0, "{call}, again: {costs:?}");
         }
-        assert_eq!(bus.stats().unwrap().publishers.unwrap()[0].waits, 0, "nobody was waited for");
+        assert_eq!(
+            bus.stats().unwrap().publishers.unwrap()[0].waits,
+            0,
+            "no subscriber was waited for"
+        );
     }
 }
 

@@ -86,8 +86,8 @@ impl Backpressure {
             }
             let control = participant.ring.control();
             let now_ns = clock::monotonic_ns();
-            // A call that has decided to give up does so, even if the liveness check took so long that the policy
-            // would overwrite by now.
+            // A call that has decided to give up does so, even if the policy would overwrite by now because the
+            // liveness check took long.
             let verdict = if gives_up {
                 Verdict::GiveUp
             } else {

@@ -99,7 +99,7 @@ mod tests {
         // The others take ten slices: the wait is over, and its limit must be checked.
         assert!(poll(10_000_000));
         assert_eq!(turns.get(), 1);
-        // Nobody else is there.
+        // No other thread is there.
         assert!(!poll(100));
         assert_eq!(turns.get(), YIELDS);
     }
