@@ -25,7 +25,8 @@ const WORDS: &[(&[&str], &str)] = &[
 const EXCEPTIONS: &[(&str, &str)] = &[
     // The list, and tests of it.
     ("xtask/src/words.rs", ""),
-    ("docs/security.md", "nobody"), // A user of Unix.
+    // A user of Unix.
+    ("docs/security.md", "nobody"),
 ];
 
 const GLOSSARY: &str = "docs/glossary.md";
