@@ -41,7 +41,8 @@ pub(crate) fn check() -> Result<String, Failure> {
 fn exists(piece: &str, root: &Path, functions: &BTreeSet<String>) -> bool {
     if let Some(task) = piece.strip_prefix("cargo xtask ") {
         let name = task.split(' ').next().unwrap_or_default();
-        return root.join(format!("xtask/src/{name}.rs")).exists();
+        let files = [format!("xtask/src/{name}.rs"), format!("xtask/src/{name}/mod.rs")];
+        return files.iter().any(|file| root.join(file).exists());
     }
     if piece.contains('/') {
         return root.join(piece).exists();

@@ -601,7 +601,7 @@ const CHECKED_IN_PROTO: Checked = Checked {
         "wire/ranges.rs",
         "wire/session.rs",
         "wire/status.rs",
-        "wire/tcp.rs",
+        "wire/tcp/mod.rs",
         "wire/topics.rs",
     ],
     readers: &["crate::wire::cursor::Reader"],
@@ -636,7 +636,7 @@ const CHECKED_IN_NET: Checked = Checked {
 /// Files and messages are read by `Fields`.
 const CHECKED_IN_SEQUENCER: Checked = Checked {
     files: &[
-        "batch.rs",
+        "batch/mod.rs",
         "commands/courier.rs",
         "commands/echo.rs",
         "entry.rs",

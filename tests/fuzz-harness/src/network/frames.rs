@@ -13,7 +13,7 @@ use toroni_proto::wire::{Keys, MAC_BYTES, NoRoom, Placed, Reject, Rules, TableNa
 /// The memory for one frame: little, so that lengths beyond it occur.
 const FRAME_MAX: usize = 600;
 
-/// Where fields lie in a frame: see `crates/toroni-proto/src/wire/tcp.rs`.
+/// Where fields lie in a frame: see `crates/toroni-proto/src/wire/tcp/mod.rs`.
 const KIND_AT: usize = 4;
 const FLAGS_AT: usize = 5;
 const STREAM_AT: usize = 6;
@@ -196,7 +196,7 @@ fn completed(input: &mut Input<'_>, keys: Option<&Keys>) -> Vec<u8> {
         frame[..4].copy_from_slice(&u32::try_from(whole).unwrap().to_le_bytes());
         if let Some(keys) = keys {
             frame[FLAGS_AT] |= FLAG_MAC;
-            // The context of `context`, whose bytes wire/tcp.rs draws.
+            // The context of `context`, whose bytes wire/tcp/mod.rs draws.
             let covered = [&[Direction::ToClient as u8][..], &[0; 40], &frame].concat();
             frame.extend(keys.sign(&covered));
         }

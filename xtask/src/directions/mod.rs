@@ -5,6 +5,7 @@ mod rules;
 mod source;
 mod unused;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -62,6 +63,7 @@ pub(crate) fn run() -> Result<(), Failure> {
         unused.extend(unused::in_tree(&files, tree));
     }
     violations.extend(members::check(&packages));
+    violations.extend(beside_their_folders(&metadata::files(&["*.rs"])?));
     unused.extend(members::unused(&packages));
     let mut lines: Vec<String> = violations.iter().map(ToString::to_string).collect();
     lines.extend(
@@ -77,6 +79,16 @@ pub(crate) fn run() -> Result<(), Failure> {
         "the rules in xtask/src/directions/rules.rs are broken:\n{}",
         lines.join("\n")
     )))
+}
+
+/// The modules in a file beside the folder of their submodules. They belong into the folder, as `mod.rs`.
+fn beside_their_folders(files: &[PathBuf]) -> Vec<Violation> {
+    let folders: BTreeSet<&Path> = files.iter().filter_map(|file| file.parent()).collect();
+    let is_beside = |file: &&PathBuf| folders.contains(file.with_extension("").as_path());
+    let rule =
+        |file: &PathBuf| format!("move it to {}", file.with_extension("").join("mod.rs").display());
+    let found = files.iter().filter(is_beside);
+    found.map(|file| Violation { file: file.clone(), line: 1, rule: rule(file) }).collect()
 }
 
 /// All `.rs` files below a folder, in order.
@@ -394,6 +406,17 @@ mod tests {
             ["id.rs:1: `unsafe` is not allowed in this crate"]
         );
         assert!(broken("use core::fmt; use crate::time::Wall;").is_empty());
+    }
+
+    #[test]
+    fn a_module_with_submodules_is_in_their_folder() {
+        let found = |files: &[&str]| {
+            let files: Vec<PathBuf> = files.iter().map(PathBuf::from).collect();
+            let found = beside_their_folders(&files);
+            found.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(found(&["src/a/mod.rs", "src/a/b.rs", "src/c.rs"]), [""; 0]);
+        assert_eq!(found(&["src/a.rs", "src/a/b.rs"]), ["src/a.rs:1: move it to src/a/mod.rs"]);
     }
 
     #[test]
