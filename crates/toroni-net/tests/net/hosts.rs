@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use toroni::{Bus, ReceiveError, Subscriber};
 use toroni_net::node::Settings;
 use toroni_net::node::state::State;
+use toroni_proto::config::Config;
 use toroni_proto::time::{SECOND, Wall};
 use toroni_testkit::network::switch::{Direction, Faults, Loss, Reordering};
 use toroni_testkit::network::{Host, Setup};
@@ -25,7 +26,8 @@ fn group() -> SocketAddr {
 fn start(host: &Host, number: usize, bus: &Bus, state: &Path) -> Running {
     let state = Arc::new(State::open(state).unwrap());
     let session = state.begin_session(Wall::from_ns(1_800_000_000 * SECOND)).unwrap();
-    let config = config(50_000_000);
+    // What a receiver lacks for longer than this is lost if the sender dies. A busy machine can take more than 8 s.
+    let config = Config { generation_ns: 60 * SECOND, ..config(50_000_000) };
     host.enter(|| {
         let name = format!("host-{number}");
         let source = u32::try_from(number).unwrap() + 1;
