@@ -4,9 +4,12 @@
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fmt;
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::metadata;
@@ -45,6 +48,17 @@ pub(crate) fn answers(command: &mut Command) -> bool {
 pub(crate) fn run(command: &mut Command) -> Result<(), Failure> {
     println!("$ {}", shown(command));
     let status = command.status().map_err(|error| cannot_start(command, &error))?;
+    ended(command, status)
+}
+
+/// Like [`run`], but prints what the command prints when it has ended. `log` keeps that.
+pub(crate) fn run_into(log: &Path, command: &mut Command) -> Result<(), Failure> {
+    let failed = |error| Failure(format!("cannot write {}: {error}", log.display()));
+    let file = File::create(log).map_err(failed)?;
+    command.stderr(file.try_clone().map_err(failed)?).stdout(file);
+    let status = command.status().map_err(|error| cannot_start(command, &error))?;
+    let printed = fs::read(log).map_err(failed)?;
+    println!("\n$ {}\n{}", shown(command), String::from_utf8_lossy(&printed));
     ended(command, status)
 }
 
@@ -190,6 +204,11 @@ fn quoted(word: &OsStr) -> String {
 #[derive(Default)]
 pub(crate) struct Steps(Vec<Step>);
 
+/// How many of these steps [`Steps::side_by_side`] runs at a time.
+pub(crate) fn at_a_time(steps: usize) -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from).min(steps)
+}
+
 struct Step {
     title: String,
     time: Duration,
@@ -206,6 +225,30 @@ impl Steps {
             println!("FAILED: {}", failure.0.lines().next().unwrap_or_default());
         }
         self.0.push(Step { title: title.to_owned(), time: start.elapsed(), outcome });
+    }
+
+    /// Runs a step for each item, as many at a time as there are processors. A step runs its commands with
+    /// [`run_into`], so that what they print does not mix.
+    pub(crate) fn side_by_side<T: Sync>(
+        &mut self,
+        items: &[T],
+        title: impl Fn(&T) -> String + Sync,
+        step: impl Fn(&T) -> Result<String, Failure> + Sync,
+    ) {
+        let next = AtomicUsize::new(0);
+        let done = Mutex::new(Vec::new());
+        let work = || {
+            while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let start = Instant::now();
+                let outcome = step(item);
+                let step = Step { title: title(item), time: start.elapsed(), outcome };
+                done.lock().unwrap_or_else(PoisonError::into_inner).push(step);
+            }
+        };
+        std::thread::scope(|scope| {
+            (0..at_a_time(items.len())).for_each(|_| drop(scope.spawn(work)));
+        });
+        self.0.extend(done.into_inner().unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Prints the table, and fails if a step failed.
@@ -243,6 +286,25 @@ mod tests {
         let mut command = Command::new("/usr/bin/cargo");
         command.env("RUSTFLAGS", "--cfg loom").args(["test", "-p", "toroni", "it's"]);
         assert_eq!(shown(&command), r"RUSTFLAGS='--cfg loom' cargo test -p toroni 'it'\''s'");
+    }
+
+    #[test]
+    fn steps_that_run_side_by_side_all_run_and_a_failure_is_named() {
+        let log = std::env::temp_dir().join(format!("toroni-steps-{}", std::process::id()));
+        let mut steps = Steps::default();
+        let all = [0, 1, 2, 3, 4];
+        steps.side_by_side(&all, ToString::to_string, |number| {
+            let log = log.with_extension(number.to_string());
+            let script = format!("echo says {number}; exit {}", u8::from(*number == 3));
+            let outcome = run_into(&log, Command::new("sh").args(["-c", &script]));
+            assert_eq!(fs::read_to_string(&log).unwrap(), format!("says {number}\n"));
+            fs::remove_file(log).unwrap();
+            outcome.map(|()| String::new())
+        });
+        let mut titles: Vec<&str> = steps.0.iter().map(|step| &*step.title).collect();
+        titles.sort_unstable();
+        assert_eq!(titles, ["0", "1", "2", "3", "4"]);
+        assert_eq!(steps.finish().unwrap_err().0, "failed: 3");
     }
 
     #[test]

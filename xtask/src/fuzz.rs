@@ -17,7 +17,7 @@ use std::process::Command;
 
 use clap::Args;
 
-use crate::command::{Failure, Steps, run as run_command};
+use crate::command::{Failure, Steps, at_a_time, run as run_command, run_into};
 use crate::metadata::root;
 
 #[derive(Args)]
@@ -101,19 +101,21 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         return run_command(workspace.fuzzer(target, sanitizer).arg(path));
     }
     let mut steps = Steps::default();
-    let count = u32::try_from(wanted.len()).unwrap_or(u32::MAX);
-    for target in wanted {
-        let length = match options.rounds {
-            Some(rounds) => format!("-runs={}", rounds.saturating_mul(target.round)),
-            None => {
-                let seconds = (options.minutes * 60.0 / f64::from(count)).max(1.0);
-                format!("-max_total_time={seconds:.0}")
-            }
-        };
-        steps.step(&format!("fuzz {}", target.name), || {
-            fuzz(&workspace, target, sanitizer, &length, options.seed)
-        });
-        if options.minimise {
+    let share = at_a_time(wanted.len()) as f64 / wanted.len() as f64;
+    let length = |target: &Target| match options.rounds {
+        Some(rounds) => format!("-runs={}", rounds.saturating_mul(target.round)),
+        None => {
+            let seconds = (options.minutes * 60.0 * share).max(1.0);
+            format!("-max_total_time={seconds:.0}")
+        }
+    };
+    steps.side_by_side(
+        &wanted,
+        |target| format!("fuzz {}", target.name),
+        |target| fuzz(&workspace, target, sanitizer, &length(target), options.seed),
+    );
+    if options.minimise {
+        for target in wanted {
             steps.step(&format!("minimise {}", target.name), || {
                 minimise(&workspace, target, sanitizer)
             });
@@ -213,7 +215,8 @@ fn fuzz(
         }
         None => drop(command.args(&folders)),
     }
-    run_command(&mut command).map_err(|failure| {
+    let log = workspace.target.join(format!("{}.log", target.name));
+    run_into(&log, &mut command).map_err(|failure| {
         Failure(format!(
             "{failure}: the input is in {}; `cargo test -p toroni-fuzz-harness` repeats it from now on",
             workspace.regressions(target).display()
