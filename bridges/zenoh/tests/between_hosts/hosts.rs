@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 pub(crate) use toroni_testkit::network::skip;
 use toroni_testkit::network::{self, Setup};
-use toroni_testkit::{Directory, Program, wait};
+use toroni_testkit::{Directory, Place, Places, Program, wait};
 
 /// If nothing comes for this time, nothing is on its way.
 const QUIET: Duration = Duration::from_secs(3);
 
-/// The tests take turns: each needs both cores for its processes.
-static TURN: Mutex<()> = Mutex::new(());
+/// Tests mostly wait, but each has several processes.
+static PLACES: Places = Places::new(4);
 
 /// Returns the program `toroni`, which belongs to another workspace.
 pub(crate) fn toroni() -> Result<PathBuf, String> {
@@ -37,7 +37,7 @@ pub(crate) const BRIDGE: &str = env!("CARGO_BIN_EXE_toroni-zenoh");
 pub(crate) struct Network {
     pub(crate) hosts: Vec<Host>,
     cables: network::Network,
-    _turn: MutexGuard<'static, ()>,
+    _place: Place<'static>,
 }
 
 impl Network {
@@ -47,7 +47,7 @@ impl Network {
             skip(&reason);
             return None;
         }
-        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = PLACES.take();
         let cables = Setup::new(count).with_offload().bridged()?;
         let hosts = (1..).zip(&cables.hosts);
         let hosts = hosts.map(|(number, host)| Host {
@@ -55,7 +55,7 @@ impl Network {
             namespace: host.clone(),
             folder: Directory::new(),
         });
-        Some(Self { hosts: hosts.collect(), cables, _turn: turn })
+        Some(Self { hosts: hosts.collect(), cables, _place: place })
     }
 
     /// Cuts the link of a host within the bridge: no end notices it, packets vanish.
