@@ -62,7 +62,7 @@ pub fn gone(lost: &Lost) -> String {
 /// Says that the program is ready, and waits for the line that lets it go.
 ///
 /// # Errors
-/// If there is none.
+/// If no line comes.
 pub fn wait_for_go() -> Result<(), Box<dyn std::error::Error>> {
     println!("ready");
     wait_for_line()

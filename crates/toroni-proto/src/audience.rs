@@ -26,7 +26,7 @@ use crate::time::{MICROSECOND, MILLISECOND, Monotonic, SECOND, Wall};
 use crate::window::Window;
 use crate::wire::{Address, NodeName, Policy, Receiver, Status};
 
-/// A required receiver that is silent for this long is removed from the group.
+/// A required receiver that is silent for this long is put out of the group.
 const SILENT_NS: u64 = 2 * SECOND;
 /// A longer round trip is a clock that jumped.
 const RTT_MAX_NS: u64 = 10 * SECOND;

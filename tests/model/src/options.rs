@@ -28,7 +28,7 @@ pub(crate) struct Options {
     /// A setup of your own: the number of publishers
     #[arg(long, value_name = "NUMBER")]
     publishers: Option<u8>,
-    /// … the messages that each of them publishes, of 1, 2, 0 … words of payload
+    /// … the number of messages that each of them publishes, of 1, 2, 0 … words of payload
     #[arg(long, default_value_t = 2)]
     messages: u8,
     /// … the number of subscribers
@@ -61,16 +61,16 @@ pub(crate) struct Options {
     /// … the number of deaths
     #[arg(long, default_value_t = 0)]
     deaths: u8,
-    /// … of stops
+    /// … the number of stops
     #[arg(long, default_value_t = 0)]
     stops: u8,
-    /// … of losses of an exclusive publisher's lease, while it lives
+    /// … how often an exclusive publisher loses its lease while it lives
     #[arg(long, default_value_t = 0)]
     losses: u8,
-    /// … of restarts
+    /// … the number of restarts
     #[arg(long, default_value_t = 0)]
     restarts: u8,
-    /// … of subscribers that leave
+    /// … how many subscribers leave
     #[arg(long, default_value_t = 0)]
     leaves: u8,
 }

@@ -202,7 +202,7 @@ fn messages_wait_in_a_frame_for_as_long_as_the_file_says() {
 fn a_client_that_is_stopped_is_told_what_it_missed_and_harms_no_other() {
     let buses = Buses::new();
     let address = address();
-    // If this takes long and the client connects again, it gets what the ring of the server still has.
+    // If this takes long enough for the client to connect again, it gets what the ring of the server still has.
     let a = bus(&buses, "a", 16 << 20);
     let [b, c] = ["b", "c"].map(|name| bus(&buses, name, 64 << 20));
     let [mut stopped, mut other] = [&b, &c].map(Checked::new);

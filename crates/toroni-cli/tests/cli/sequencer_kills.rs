@@ -1,5 +1,5 @@
 //! Three members under load whose leader dies by SIGKILL again and again, on hosts that are network namespaces where that is
-//! possible. Afterwards, the logs alone contain each command once.
+//! possible. Afterwards, a reader of the logs alone finds each command once.
 
 use crate::sequencer::Hosts;
 use crate::support::{json_lines, wait_until};

@@ -99,7 +99,7 @@ pub struct Found {
 /// Waits until a source of this name or id is heard in a group. Returns `None` if `stops` says so.
 ///
 /// # Errors
-/// If the group cannot be heard, or no such source is heard within `limit`.
+/// If the group cannot be heard, or no source of this name is heard within `limit`.
 pub fn find(
     (group, on): (SocketAddr, &Interface),
     realm: Realm,

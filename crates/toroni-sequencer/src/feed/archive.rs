@@ -22,7 +22,7 @@ const RECENT_BYTES: usize = if cfg!(test) { 16 << 10 } else { 4 << 20 };
 const ANSWER_BYTES: usize = 512 << 10;
 /// No caller waits longer than this for the next event.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
-/// A state is kept after this many bytes of log, or after sixteen times its length if that is more.
+/// A state is kept after this many bytes of log, or after sixteen times the length of the last state if that is more.
 const STATE_EVERY: u64 = if cfg!(test) { 16 << 10 } else { 8 << 20 };
 /// The log is read for at most this many callers at once. Raft reads it, too.
 const READERS: usize = 2;

@@ -201,8 +201,8 @@ impl Publishing {
         self.backpressure.make_space(&self.participant, &self.wake, held, bytes, terms)
     }
 
-    /// Sets whether the exclusive publisher may leave out its fence while no subscriber sleeps. It stays allowed only if
-    /// the kernel registers this process.
+    /// Sets whether the exclusive publisher may leave out its fence while no subscriber sleeps. It stays allowed only
+    /// if the kernel registers this process.
     pub(super) fn allow_no_fence(&self, allowed: bool) {
         let participant = &self.participant;
         // The mark in the ring is the parent's.

@@ -2,8 +2,8 @@
 //!
 //! With `phase=ignored` it publishes `count` messages, whatever the test asks. `kind`: `single`, `try`, `timeout`,
 //! `batch`, `burst`, `with`, `descendants`, `topics` (each message on a new topic), `stopping` (in place, and it stops
-//! itself under the lock), or `mixed`. With `exclusive=true` it is the only publisher of the bus, and waits until it can
-//! be.
+//! itself under the lock), or `mixed`. With `exclusive=true` it is the only publisher of the bus, and waits until it
+//! can be.
 
 use crate::options::Options;
 use std::time::{Duration, Instant};

@@ -141,7 +141,7 @@ impl Receiving {
 
 /// A subscriber that does something else now and then, and lags.
 pub(crate) struct Laziness {
-    /// After about this number of messages; 0 is never.
+    /// About once in this number of messages; 0 is never.
     every: u64,
     longest_us: u64,
     random: Random,
