@@ -1,7 +1,7 @@
 //! What a receiver hands out, each message and each loss once.
 
 use super::timing::Timing;
-use super::{Counters, Mark};
+use super::{Counters, Mark, Position};
 use crate::config::Order;
 use crate::hook::mutant;
 use crate::id::{MessageNumber, Number, Sequence};
@@ -20,7 +20,7 @@ pub(super) struct Delivery {
     /// This session brings no messages below.
     from: Number,
     /// Messages below came in an earlier session.
-    skip: Number,
+    pub(super) skip: Number,
     /// Messages from here on come again in the next session, which brings no earlier ones.
     limit: Option<Number>,
     /// Whether what is delivered is in the order of the source, so that nothing before it is open.
@@ -72,21 +72,21 @@ impl Delivery {
         self.limit = Some(begins);
     }
 
-    /// Notes that the session brings the numbers from `from` on, and what of its series is known. Returns the
-    /// loss between them.
+    /// Notes that the session brings the numbers from `from` on, what of its series is known, and where it was left
+    /// before. Returns the loss between them.
     pub(super) fn begin(
         &mut self,
         from: Number,
         known: Option<Mark>,
-        resumed: bool,
+        left: Option<Position>,
     ) -> Option<Loss> {
         self.from = from;
         self.mark = Some(from);
         let Mark { next, .. } = known?;
-        // A session that is resumed brings nothing twice.
-        let skip = next.max(from);
-        self.skip = if resumed { Number::ZERO } else { skip };
-        self.mark = Some(skip);
+        let known = next.max(from);
+        self.mark = Some(known);
+        // A session that is resumed brings nothing of itself twice, but may still repeat an earlier one.
+        self.skip = left.map_or(known, |left| left.skip);
         (from > next).then(|| Loss {
             message: MessageNumber::ZERO,
             count: from.since(next),

@@ -1,7 +1,7 @@
 //! Joining: what is held until a SESSION says what must be known, and where the session then begins.
 
 use super::live::Stated;
-use super::{Mark, Phase, Receiver};
+use super::{Mark, Phase, Position, Receiver};
 use crate::hook::mutant;
 use crate::id::{MessageNumber, Number, Sequence};
 use crate::random::Random;
@@ -87,8 +87,8 @@ struct Start {
     message: Option<MessageNumber>,
     /// What is received has numbers from this one on.
     number: Number,
-    /// It continues where the same session was left.
-    resumed: bool,
+    /// Where the same session was left, if it continues there.
+    left: Option<Position>,
 }
 
 impl Receiver {
@@ -110,7 +110,7 @@ impl Receiver {
         let left = self.resume.filter(|left| left.sequence >= info.first);
         if let Some((left, mark)) = left.zip(known) {
             let message = Some(left.message);
-            return Start { sequence: left.sequence, message, number: mark.next, resumed: true };
+            return Start { sequence: left.sequence, message, number: mark.next, left: Some(left) };
         }
         let (sequence, message, number) = match held.first() {
             _ if (known.is_some() && is_near) || is_whole => {
@@ -123,7 +123,7 @@ impl Receiver {
             }
             None => (sequence, Some(info.message), info.number),
         };
-        Start { sequence, message, number, resumed: false }
+        Start { sequence, message, number, left: None }
     }
 
     /// Leaves the phase JOINING.
@@ -140,7 +140,7 @@ impl Receiver {
         self.series = Some(info.series);
         let known = known_series.filter(|mark| mark.series == info.series || mutant("series_kept"));
         let start = self.start(header.sequence, info, known, pool);
-        let before = self.delivery.begin(start.number, known, start.resumed);
+        let before = self.delivery.begin(start.number, known, start.left);
         let random = Random::new(self.random.number());
         let first = start.sequence;
         self.phase = Phase::Live;
@@ -153,7 +153,7 @@ impl Receiver {
         }
         // What left the window before we came cannot be repaired.
         let (least, reason) = match header.sequence.since(first) > MAX_QUEUED {
-            true if start.resumed => (header.sequence.max(info.trail), LostReason::Silent),
+            true if start.left.is_some() => (header.sequence.max(info.trail), LostReason::Silent),
             _ => (info.trail, LostReason::Gone),
         };
         if least > first {

@@ -346,7 +346,7 @@ impl Live {
         self.skip_to(self.next, reason, pool, out);
         self.after_turn(pool, out);
         let message = self.reassembly.next_message().unwrap_or(self.stated.message);
-        Position { sequence: self.next, message }
+        Position { sequence: self.next, message, skip: out.delivery.skip }
     }
 
     /// Whether the session has ended, with all that came before.

@@ -109,6 +109,8 @@ pub struct Position {
     pub sequence: Sequence,
     /// All messages before were delivered or reported as lost.
     pub message: MessageNumber,
+    /// Messages with lower numbers came in an earlier session.
+    pub skip: Number,
 }
 
 /// How a session has ended.

@@ -4,6 +4,7 @@ use super::fault::{Fault, Kind};
 use super::oracle::{Count, Failure, Given};
 use super::scenario::{Publish, Scenario, steady};
 use super::world::{Summary, World};
+use crate::config::Order;
 use crate::legs::LegCounters;
 use crate::sender::Event;
 use crate::time::{MICROSECOND, MILLISECOND, SECOND};
@@ -198,6 +199,21 @@ fn what_a_sender_packed_before_its_group_was_complete_is_reported_if_it_restarts
         assert!(lost > 0, "receiver {receiver} knows nothing of the first session's messages");
     }
     judge(world);
+}
+
+/// A session that repeats the one before is cut off while it does, for longer than `activity`, and heard again.
+#[test]
+fn a_session_that_is_resumed_repeats_nothing_of_the_session_before() {
+    for order in [Order::Source, Order::Arrival] {
+        let mut scenario = Scenario::quiet(12, 20_000_000);
+        scenario.config.order = order;
+        let again = Kind::KillSender { again: 40, skip: 0, forgets: false };
+        scenario.faults = vec![fault(again, 600, 1_000, 0), fault(Kind::LegCut, 1_005, 1_800, 0)];
+        scenario.publishes = vec![steady(100 * MS, 2_400 * MS, 10 * MS, 1_000)];
+        let world = run(&scenario);
+        assert!(reasons(&world, 0).contains(&LostReason::Silent), "{order:?}");
+        judge(world);
+    }
 }
 
 #[test]
