@@ -282,9 +282,10 @@ impl Lane {
         let first = replay.first;
         if header.flags.has(Flags::REPLAY) {
             // One that begins later is that of the resume point, which the server read before.
-            if self.asked.is_some_and(|asked| first <= asked) {
-                // The caller wants it, perhaps again.
-                (self.asked, self.mark) = (None, first);
+            if let Some(asked) = self.asked.take_if(|asked| first <= *asked) {
+                // The caller wants it, perhaps again. The server begins earlier if it has not sent all before, which may have
+                // come in another replay.
+                self.mark = first.max(asked.min(self.mark));
                 self.awaits = false;
             } else if self.mark < first {
                 self.skip_to(first, counters, out);

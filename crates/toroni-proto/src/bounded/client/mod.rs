@@ -231,8 +231,10 @@ impl Client {
         &self.counters
     }
 
-    /// Asks for history: messages of a stream from `first` on. With `until`, nothing more of the stream comes
-    /// after it, or after what the server has now. Returns `false` if the connection has no such stream now.
+    /// Asks for history: messages of a stream from `first` on. Once it has begun, the next connection continues it if this
+    /// one is lost. A client that receives [only history](Self::only_history) says with `until` where it ends: there, or
+    /// after what the server has now. Returns `false` if the connection has no such stream now, or if `until` is missing
+    /// there or given by another client, whose streams do not end.
     pub fn replay(
         &mut self,
         source: Source,
@@ -242,7 +244,7 @@ impl Client {
     ) -> bool {
         let live = self.state == State::Live;
         let place = self.places.iter().find(|place| self.lanes[**place].is(source, stream));
-        match place.copied().filter(|_| live) {
+        match place.copied().filter(|_| live && until.is_some() == self.is_historian) {
             Some(place) => {
                 self.lanes[place].ask = Some((first, until));
                 true

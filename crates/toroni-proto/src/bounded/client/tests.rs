@@ -242,20 +242,46 @@ fn the_replay_of_a_resume_point_is_not_taken_for_one_that_was_asked_for() {
     assert!(client.remember(Resume { source, series, stream, next: number(103) }));
     connect(&mut client, 0);
     give(&mut client, 1, &welcome(4, 106));
+    let ended = Some(number(102));
+    assert!(!client.replay(source, stream, number(100), ended), "the stream would end");
     // Asked before the replay that HELLO caused has begun.
     assert!(client.replay(source, stream, number(100), None));
+    write(&mut client);
+    for first in [103, 100] {
+        replay_begins(&mut client, 2, first);
+        assert_eq!(client.marks().next().unwrap().next, number(first));
+    }
+}
+
+/// The server begins with the oldest frame that waits, although a replay before has brought some of it.
+#[test]
+fn a_replay_that_begins_before_what_was_asked_for_repeats_nothing() {
+    let mut client = client();
+    let (source, stream, series) = (Source(1), Stream(7), Series(4));
+    assert!(client.remember(Resume { source, series, stream, next: number(106) }));
+    connect(&mut client, 0);
+    give(&mut client, 1, &welcome(4, 106));
+    for (asked, first, mark) in [(106, 104, 106), (105, 104, 105), (103, 103, 103)] {
+        assert!(client.replay(source, stream, number(asked), None));
+        write(&mut client);
+        replay_begins(&mut client, 2, first);
+        assert_eq!(client.marks().next().unwrap().next, number(mark), "from {asked}");
+    }
+}
+
+fn write(client: &mut Client) {
     while let Some(bytes) = client.transmit() {
         let length = bytes.len();
         client.wrote(length);
     }
-    for first in [103, 100] {
-        let (replay, zero) =
-            (Replay { first: number(first), until: Number::ZERO }, MessageNumber::ZERO);
-        let mut buffer = [0; 100];
-        let length = replay.encode(0, Flags::REPLAY, zero, &seal(), &mut buffer).unwrap();
-        give(&mut client, 2, &buffer[..length]);
-        assert_eq!(client.marks().next().unwrap().next, number(first));
-    }
+}
+
+fn replay_begins(client: &mut Client, at_ms: u64, first: u64) {
+    let (replay, zero) =
+        (Replay { first: number(first), until: Number::ZERO }, MessageNumber::ZERO);
+    let mut buffer = [0; 100];
+    let length = replay.encode(0, Flags::REPLAY, zero, &seal(), &mut buffer).unwrap();
+    give(client, at_ms, &buffer[..length]);
 }
 
 /// A client whose process was killed: the inbox knows where the stream continues, and HELLO did not say it.

@@ -128,6 +128,14 @@ impl Bench {
         peer
     }
 
+    /// Joins with a client that wants only history.
+    fn historian(&mut self) -> Peer {
+        let mut client = self.waiting(0, 0).only_history();
+        assert_eq!(client.poll_event(), Some(client::Event::Connect));
+        client.connected(at(0).monotonic, [5; 16]);
+        self.connect(client, 0)
+    }
+
     /// Moves all bytes in both directions, one turn long.
     fn exchange(&mut self, peer: &mut Peer, ms: u64) {
         let now = at(ms).monotonic;
@@ -465,25 +473,6 @@ fn a_client_that_comes_back_gets_what_it_missed_and_then_what_is_new() {
 }
 
 #[test]
-fn a_piece_of_history_ends_the_stream() {
-    let mut bench = bench(&config(), None);
-    let mut peer = bench.join(0, 0);
-    (0..5).for_each(|_| bench.publish(0, 0, 0, 5).unwrap());
-    bench.exchange(&mut peer, 0);
-    assert!(peer.client.replay(Source(1), Stream(0), number(101), Some(number(103))));
-    bench.exchange(&mut peer, 1);
-    let wanted = bench.server.next_replay(at(1).monotonic).unwrap();
-    assert_eq!((wanted.from.get(), wanted.end.get()), (101, 103));
-    bench.server.replay_to(at(1), &wanted, wanted.end);
-    bench.exchange(&mut peer, 1);
-    bench.publish(2, 0, 0, 5).unwrap();
-    bench.exchange(&mut peer, 2);
-    assert_eq!(peer.got().len(), 6, "the name and five messages, and nothing after the piece");
-    assert!(!peer.client.is_live());
-    assert_eq!(bench.server.next_replay(at(2).monotonic), None);
-}
-
-#[test]
 fn clients_are_served_in_an_order_that_is_drawn_for_each_turn() {
     let mut bench = bench(&config(), None);
     let peers: Vec<Peer> = (0..3).map(|_| bench.join(0, 0)).collect();
@@ -581,7 +570,7 @@ fn a_client_that_has_taken_everything_holds_nothing() {
 #[test]
 fn a_piece_of_history_ends_at_the_present() {
     let mut bench = bench(&config(), None);
-    let mut peer = bench.join(0, 0);
+    let mut peer = bench.historian();
     (0..3).for_each(|_| bench.publish(0, 0, 0, 5).unwrap());
     bench.exchange(&mut peer, 0);
     // Messages below 110 may come later, and the client must not count them as brought.
@@ -646,15 +635,13 @@ fn how_long_frames_waited_for_their_connection_is_measured_until_their_last_byte
 fn a_client_that_wants_only_history_gets_nothing_but_what_it_asks_for() {
     for keys in [None, Some(KEYS)] {
         let mut bench = bench(&config(), keys);
-        let mut client = bench.waiting(0, 0).only_history();
-        assert_eq!(client.poll_event(), Some(client::Event::Connect));
-        client.connected(at(0).monotonic, [5; 16]);
-        let mut peer = bench.connect(client, 0);
+        let mut peer = bench.historian();
         for _ in 0..3 {
             bench.publish(1, 0, 0, 5).unwrap();
             bench.exchange(&mut peer, 1);
         }
         assert!(peer.got().is_empty());
+        assert!(!peer.client.replay(Source(1), Stream(0), number(101), None), "it must end");
         assert!(peer.client.replay(Source(1), Stream(0), number(101), Some(number(103))));
         bench.exchange(&mut peer, 1);
         let wanted = bench.server.next_replay(at(1).monotonic).unwrap();
@@ -666,5 +653,7 @@ fn a_client_that_wants_only_history_gets_nothing_but_what_it_asks_for() {
         bench.publish(2, 0, 0, 5).unwrap();
         bench.exchange(&mut peer, 2);
         assert!(peer.got().is_empty());
+        assert!(!peer.client.is_live());
+        assert_eq!(bench.server.next_replay(at(2).monotonic), None);
     }
 }

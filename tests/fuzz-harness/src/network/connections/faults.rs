@@ -7,7 +7,7 @@ use super::world::{FIRST, SOURCE, STREAMS, World, server};
 use crate::input::Input;
 
 impl World {
-    /// Asks for history again, from `back / 4` numbers before the mark. If `back` is odd, asks only for a piece.
+    /// Asks for history again, from `back / 4` numbers before the mark.
     pub(super) fn ask(&mut self, choice: u8, back: u8) {
         let at = usize::from(choice) % self.peers.len();
         let peer = &mut self.peers[at];
@@ -20,11 +20,9 @@ impl World {
             return;
         }
         let first = mark.next.minus(u64::from(back) / 4).get().max(FIRST);
-        let until = (back & 1 != 0).then(|| number(first + u64::from(back >> 3)));
-        if peer.client.replay(SOURCE, mark.stream, number(first), until) {
+        if peer.client.replay(SOURCE, mark.stream, number(first), None) {
             let known = peer.oracle.marks[stream].unwrap_or(first);
-            let end = until.map_or(known, |until| known.min(until.get()));
-            peer.oracle.asked[stream] = Some(first..end);
+            peer.oracle.asked[stream] = Some(first..known);
         }
     }
 

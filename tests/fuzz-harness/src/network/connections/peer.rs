@@ -69,7 +69,17 @@ impl Peer {
         for mark in marks {
             assert!(self.client.remember(mark));
         }
-        self.oracle.asked.fill(None);
+        self.is_cut_off();
+    }
+
+    /// What was asked for again is forgotten, unless it has begun: then the next connection continues it.
+    pub(super) fn is_cut_off(&mut self) {
+        for mark in self.client.marks() {
+            let stream = usize::from(mark.stream.0);
+            if self.oracle.marks[stream].is_none_or(|known| mark.next.get() >= known) {
+                self.oracle.asked[stream] = None;
+            }
+        }
     }
 
     pub(super) fn receive(
