@@ -82,7 +82,9 @@ impl World<'_> {
                 }
                 return Err(Broken::Machine.because(format!("sender {at} is not there")));
             };
-            if !sender.is_idle() || node.cursor < node.bus.len() {
+            // One that ended before its group was complete keeps what it never sent.
+            let has_sent = sender.is_idle() || (node.ended && sender.is_closed());
+            if !has_sent || node.cursor < node.bus.len() {
                 return Err(Broken::Machine.because(format!("sender {at} has not sent all")));
             }
             self.summary.repairs += sender.counters().repairs;
