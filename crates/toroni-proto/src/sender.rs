@@ -308,7 +308,7 @@ impl Sender {
     /// the session closes at once, without END: receivers notice its silence.
     pub fn end(&mut self, now: Now, restart: bool) {
         self.flush(now);
-        if self.audience.waits_for_group() && !self.all_sent() {
+        if self.audience.waits_for_group() && !self.is_idle() {
             self.state = State::Closed;
         }
         if !matches!(self.state, State::Closed | State::Ending { .. }) {
@@ -532,16 +532,12 @@ impl Sender {
         self.window.unsent() == self.window.lead()
     }
 
-    fn all_sent(&self) -> bool {
-        self.window.unsent() == self.window.lead()
-    }
-
     /// When the next SESSION is due.
     fn session_at(&self) -> Option<Monotonic> {
         let due = match self.state {
             State::Closed => return None,
             State::Ending { sent, .. } if sent >= ENDS => None,
-            State::Ending { sent: 0, .. } if !self.all_sent() => Some(self.session_due),
+            State::Ending { sent: 0, .. } if !self.is_idle() => Some(self.session_due),
             State::Ending { .. } | State::Open | State::Live => Some(self.session_due),
         };
         let last = self.session_last.unwrap_or_default();
@@ -571,7 +567,7 @@ impl Sender {
         }
         self.closes = self.closes.or(closes);
         // While new data wait for their turn, the stream is not idle.
-        let flows = !self.all_sent();
+        let flows = !self.is_idle();
         let interval = if flows { self.config.session_min_ns } else { self.session_interval_ns };
         let next = interval.max(SESSION_IN_FLOW_NS);
         let (message, number) = self.position();
