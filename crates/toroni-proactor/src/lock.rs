@@ -112,7 +112,7 @@ impl<'a> Locked<'a> {
     /// Unlock point 2: sleeps as a follower until woken, or until the timeout.
     pub(crate) fn follow(&mut self, timeout: Option<Duration>) {
         self.send_wakes();
-        // This thread will do what there is to do, and slots are given back when it looks around.
+        // Slots are given back when this thread looks around.
         debug_assert!(!self.dispatcher.calls.has_call(), "a call would wait for this thread");
         let core = self.core.take().expect("locked");
         let condition = &self.lock.followers;

@@ -340,11 +340,15 @@ impl Locked<'_> {
         self.unwatch(watch);
     }
 
+    /// Waits, unless there is a call to deliver: it would wait, too, until a thread of this shard returns from its handler.
     pub(super) fn wait_as_follower(
         &mut self,
         deadline: Option<Instant>,
         flag: Option<&AtomicBool>,
     ) {
+        if self.dispatcher.calls.has_call() {
+            return self.unlocked(|| ());
+        }
         let watch = self.watch();
         self.dispatcher.handlers -= 1;
         self.dispatcher.followers += 1;
@@ -363,7 +367,8 @@ impl Locked<'_> {
                 let others = self.dispatcher.handlers;
                 may_wait_on = !self.take_share(others);
             }
-            let is_over = self.dispatcher.woken > 0 || self.leaves(flag);
+            let is_over =
+                self.dispatcher.woken > 0 || self.leaves(flag) || self.dispatcher.calls.has_call();
             if !may_wait_on || is_over {
                 self.stop_checking(tick);
                 break;

@@ -6,7 +6,7 @@ use crate::config::create_engine;
 use crate::core::Phase;
 use crate::operation::{Descriptor, Done, OperationKind, OperationMask, Outcome, Pool};
 use crate::processor::{Limit, Processor};
-use crate::shards::{Group, Shards, handle_events};
+use crate::shards::{Advice, Group, Lookout, Shards, handle_events};
 use crate::sys::ThreadId;
 use crate::tests::common::*;
 use crate::{Config, Datagrams, Proactor, ProcessorConfig, ProcessorType, ProviderType};
@@ -395,4 +395,26 @@ fn a_follower_that_checks_does_not_wait_for_nobody() {
         });
         shards.lock(0).dispatcher.handlers = 0;
     }
+}
+
+/// A thread that leaves the rest to a running one may have left a call just before, when it ended its run.
+#[test]
+fn a_follower_delivers_its_call_before_it_waits() {
+    let proactor = Proactor::new(&Config::default().with_shards(2)).unwrap();
+    let shards = &proactor.inner().shards;
+    let mut lookout = Lookout::default();
+    // A thread of the other shard waits, and does not tick.
+    assert_eq!(shards.lock(1).look_around(&mut lookout), Advice::Again);
+    let mut follower = shards.lock(0);
+    // This thread, and one in a handler.
+    follower.dispatcher.handlers = 2;
+    post(&mut follower, Notify::Strong);
+    assert!(follower.dispatcher.calls.has_call());
+    let deadline = Instant::now() + lost();
+    follower.wait_as_follower(Some(deadline), None);
+    assert!(Instant::now() < deadline, "it waited");
+    assert!(!follower.dispatcher.calls.has_call());
+    follower.dispatcher.handlers = 0;
+    drop(follower);
+    shards.lock(1).end_lookout(&mut lookout);
 }
