@@ -22,9 +22,7 @@ pub(crate) fn check() -> Result<String, Failure> {
     let mut pieces = 0;
     let mut missing = Vec::new();
     for document in DOCUMENTS {
-        let path = root.join(document);
-        let text = fs::read_to_string(&path)
-            .map_err(|error| Failure(format!("cannot read {}: {error}", path.display())))?;
+        let text = metadata::text(Path::new(document))?;
         for (line, piece) in evidence(&text) {
             pieces += 1;
             if !exists(piece, root, &functions) {

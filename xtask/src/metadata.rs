@@ -1,5 +1,6 @@
 //! Reads from `cargo metadata` what the tasks need to know about the workspace.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -69,6 +70,12 @@ pub(crate) fn files(kinds: &[&str]) -> Result<Vec<PathBuf>, Failure> {
     let names = String::from_utf8_lossy(&output.stdout).into_owned();
     // One may have been removed, but not yet committed.
     Ok(names.lines().map(PathBuf::from).filter(|name| root().join(name).exists()).collect())
+}
+
+/// Reads a file, by its path from the root.
+pub(crate) fn text(name: &Path) -> Result<String, Failure> {
+    fs::read_to_string(root().join(name))
+        .map_err(|error| Failure(format!("cannot read {}: {error}", name.display())))
 }
 
 /// The root of the repository.

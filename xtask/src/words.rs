@@ -1,7 +1,6 @@
 //! Words that are not plain English, and words that the glossary explains twice. A step of `cargo xtask check`.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 
 use crate::command::Failure;
@@ -36,7 +35,7 @@ pub(crate) fn check() -> Result<String, Failure> {
     let files = metadata::files(KINDS)?;
     for file in &files {
         let name = file.display().to_string();
-        let text = read(file)?;
+        let text = metadata::text(file)?;
         let is_excepted = |word: &str| {
             EXCEPTIONS.iter().any(|(of, one)| *of == name && (*one == word || one.is_empty()))
         };
@@ -46,17 +45,11 @@ pub(crate) fn check() -> Result<String, Failure> {
             }
         }
     }
-    wrong.extend(twice(&read(Path::new(GLOSSARY))?));
+    wrong.extend(twice(&metadata::text(Path::new(GLOSSARY))?));
     if wrong.is_empty() {
         return Ok(format!("{} files", files.len()));
     }
     Err(Failure(wrong.join("\n")))
-}
-
-fn read(file: &Path) -> Result<String, Failure> {
-    let bytes = fs::read(metadata::root().join(file))
-        .map_err(|error| Failure(format!("cannot read {}: {error}", file.display())))?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// The words of the list in a text, each with its line and what to write instead. A word of two parts may stand on two

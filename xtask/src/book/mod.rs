@@ -40,7 +40,7 @@ pub(crate) fn check() -> Result<String, Failure> {
     let mut wrong = chapters(&pages);
     let all = listed(&pages);
     wrong.extend(unnamed(&all, &linked(&pages, README), README));
-    wrong.extend(unnamed(&all, &in_tree(&read(Path::new(ARCHITECTURE))?), ARCHITECTURE));
+    wrong.extend(unnamed(&all, &in_tree(&metadata::text(Path::new(ARCHITECTURE))?), ARCHITECTURE));
     let mut links = 0;
     for (path, page) in &pages {
         for link in &page.links {
@@ -57,14 +57,9 @@ pub(crate) fn check() -> Result<String, Failure> {
 fn pages() -> Result<BTreeMap<PathBuf, Page>, Failure> {
     let mut pages = BTreeMap::new();
     for name in metadata::files(&["*.md"])? {
-        pages.insert(name.clone(), Page::of(&read(&name)?));
+        pages.insert(name.clone(), Page::of(&metadata::text(&name)?));
     }
     Ok(pages)
-}
-
-fn read(name: &Path) -> Result<String, Failure> {
-    fs::read_to_string(metadata::root().join(name))
-        .map_err(|error| Failure(format!("cannot read {}: {error}", name.display())))
 }
 
 /// Returns which pages are not in the list of chapters, or are there twice.
