@@ -292,10 +292,9 @@ fn build(workspace: &Workspace, targets: &[&Target], sanitizer: bool) -> Result<
     let (special, plain): (Vec<&Target>, Vec<&Target>) =
         targets.iter().partition(|target| WITH_FEATURE.contains(&target.name));
     for target in special {
-        let mut command = same(&command);
-        // With another library, everything above it is compiled again: only what the target needs.
-        let less = (target.name == "deaths").then_some("--no-default-features");
-        run_command(command.args(less).args(["--bin", target.name, "--features", target.name]))?;
+        // Nothing besides: with other features of a crate, everything above it is compiled again.
+        let selection = ["--no-default-features", "--features", target.name, "--bin", target.name];
+        run_command(same(&command).args(selection))?;
     }
     for target in &plain {
         command.args(["--bin", target.name]);

@@ -195,7 +195,7 @@ impl World {
                 match event {
                     client::Event::Live => {}
                     client::Event::Down(_) => {
-                        self.peers[at].is_cut_off();
+                        self.peers[at].cut_off();
                         for one in &mut self.connections {
                             one.peer = one.peer.filter(|peer| *peer != at);
                         }

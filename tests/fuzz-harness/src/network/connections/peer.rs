@@ -69,11 +69,11 @@ impl Peer {
         for mark in marks {
             assert!(self.client.remember(mark));
         }
-        self.is_cut_off();
+        self.cut_off();
     }
 
     /// What was asked for again is forgotten, unless it has begun: then the next connection continues it.
-    pub(super) fn is_cut_off(&mut self) {
+    pub(super) fn cut_off(&mut self) {
         for mark in self.client.marks() {
             let stream = usize::from(mark.stream.0);
             if self.oracle.marks[stream].is_none_or(|known| mark.next.get() >= known) {
