@@ -101,10 +101,17 @@ impl Opening {
 
 /// Listens on an abstract socket of this name, or returns the process that does.
 fn take_name(name: &str) -> io::Result<Result<OwnedFd, Option<u32>>> {
-    Ok(match listening(name)? {
-        Some(socket) => Ok(socket),
-        None => Err(owner(name)),
-    })
+    let begun = Instant::now();
+    loop {
+        if let Some(socket) = listening(name)? {
+            return Ok(Ok(socket));
+        }
+        match owner(name) {
+            // It was given back just now, or is just being taken.
+            Err(Errno::CONNREFUSED) if begun.elapsed() < INHERITED => std::thread::yield_now(),
+            found => return Ok(Err(found.ok().flatten())),
+        }
+    }
 }
 
 /// Listens on an abstract socket of this name, unless a process does.
@@ -123,11 +130,11 @@ fn socket() -> Result<OwnedFd, Errno> {
     socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
 }
 
-/// Returns the process that listens there.
-fn owner(name: &str) -> Option<u32> {
-    let socket = socket().ok()?;
-    connect(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes()).ok()?).ok()?;
-    options::peer_process(&socket)
+/// Returns the process that listens there, if it is one of this PID namespace.
+fn owner(name: &str) -> Result<Option<u32>, Errno> {
+    let socket = socket()?;
+    connect(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
+    Ok(options::peer_process(&socket))
 }
 
 #[cfg(test)]
@@ -155,6 +162,22 @@ mod tests {
         drop(first);
         // Too many have asked to know whose child may have inherited the socket.
         wait::until("the id is free", || Claim::take(realm, one).is_ok());
+    }
+
+    /// The one may give it back just when the other asks who has it.
+    #[test]
+    fn an_id_that_is_given_back_all_the_time_can_be_taken() {
+        let realm = Realm::of(&format!("turns of {}", std::process::id()));
+        std::thread::scope(|threads| {
+            for _ in 0..2 {
+                threads.spawn(|| {
+                    for turn in 0..5_000 {
+                        Claim::take(realm, Source(1))
+                            .unwrap_or_else(|error| panic!("turn {turn}: {error}"));
+                    }
+                });
+            }
+        });
     }
 
     #[test]
