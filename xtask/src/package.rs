@@ -152,6 +152,7 @@ mod tests {
             "toroni-http",
             "toroni-net",
             "toroni-proactor",
+            "toroni-process",
             "toroni-proto",
             "toroni-sequencer",
             "toroni-testkit",

@@ -9,7 +9,7 @@ use crate::transport::{About, Transport};
 use serde::Serialize;
 use std::io::{self, BufRead, Write};
 use std::process::ExitCode;
-use toroni_testkit::process::die_with_parent;
+use toroni_process::process::die_with_parent;
 
 /// Runs a child that knows one transport, from its start to its end.
 #[must_use]

@@ -3,8 +3,8 @@
 use std::time::Duration;
 #[cfg(feature = "net")]
 use toroni_net::node::config::units::Quantity;
-pub(crate) use toroni_testkit::units::{as_f64, count, parse_bytes, parse_duration, to_u64};
-use toroni_testkit::units::{parse_number, split_unit};
+pub(crate) use toroni_process::units::{as_f64, count, parse_bytes, parse_duration, to_u64};
+use toroni_process::units::{parse_number, split_unit};
 
 /// Parses seconds without a unit, or a duration with its unit.
 pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {

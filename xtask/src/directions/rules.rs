@@ -62,11 +62,17 @@ pub(super) const CRATES: &[Crate] = &[
         members: &["toroni", "toroni-proto", "toroni-testkit"],
         foreign: Some(&["blake3", "crc32c", "openraft", "rustix", "thiserror", "tokio"]),
     },
-    // Processes, directories and checks for the tests of all crates, so it depends on none of them.
-    Crate { name: "toroni-testkit", members: &[], foreign: Some(&["libc", "rustix"]) },
+    // What the programs share. It knows nothing of buses. Its tests use the testkit.
+    Crate { name: "toroni-process", members: &["toroni-testkit"], foreign: Some(&["rustix"]) },
+    // Directories, programs under test and checks for the tests of all crates, so it depends on nothing that they test.
+    Crate {
+        name: "toroni-testkit",
+        members: &["toroni-process"],
+        foreign: Some(&["libc", "rustix"]),
+    },
     Crate {
         name: "toroni-bench-harness",
-        members: &["toroni", "toroni-proactor", "toroni-testkit"],
+        members: &["toroni", "toroni-proactor", "toroni-process", "toroni-testkit"],
         foreign: None,
     },
     // The bindings know the library as its users do, and add nothing of their own.
@@ -109,6 +115,7 @@ pub(super) const CRATES: &[Crate] = &[
             "toroni-http",
             "toroni-net",
             "toroni-proactor",
+            "toroni-process",
             "toroni-proto",
             "toroni-sequencer",
             "toroni-testkit",

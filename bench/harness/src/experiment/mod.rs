@@ -23,7 +23,7 @@ use crate::Failure;
 use crate::machine;
 use crate::process_group::Launch;
 use crate::transport::{Setup, Wait};
-pub(super) use toroni_testkit::units::{as_f64 as float, count};
+pub(super) use toroni_process::units::{as_f64 as float, count};
 
 /// Returns the conditions that all experiments report.
 pub(super) fn conditions(repetitions: u32) -> Vec<(String, String)> {

@@ -8,8 +8,8 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{ChildStdin, Stdio};
 use std::time::Duration;
-use toroni_testkit::Process;
-use toroni_testkit::lines::{Line, Lines};
+use toroni_process::Process;
+use toroni_process::lines::{Line, Lines};
 
 /// A child process, killed and reaped when dropped.
 pub(super) struct ChildProcess {

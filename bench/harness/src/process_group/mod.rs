@@ -15,7 +15,7 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
-use toroni_testkit::lines::wait_readable;
+use toroni_process::lines::wait_readable;
 
 /// A program that calls [`child::main`](crate::child::main) or [`child::run`](crate::child::run) when it is started
 /// with these arguments.

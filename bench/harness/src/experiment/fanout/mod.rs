@@ -24,7 +24,7 @@ use perform::{Sent, Served};
 pub use profile::{Profile, micros, profile_table};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
-use toroni_testkit::units::parse_duration;
+use toroni_process::units::parse_duration;
 
 #[derive(Args, Debug)]
 #[command(after_help = "Example:

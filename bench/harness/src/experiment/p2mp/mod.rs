@@ -23,7 +23,7 @@ use crate::registry::Workload;
 use crate::report::{Bound, Cell, Chart, Goal, Report, Scale, Series, Table, figure};
 use crate::summary::Summary;
 use clap::Args;
-use toroni_testkit::units::parse_bytes;
+use toroni_process::units::parse_bytes;
 
 #[derive(Args, Debug)]
 #[command(after_help = "Example:

@@ -20,7 +20,7 @@ use crate::summary::Summary;
 use clap::Args;
 use message::SMALLEST;
 use serde::{Deserialize, Serialize};
-use toroni_testkit::units::parse_bytes;
+use toroni_process::units::parse_bytes;
 
 #[derive(Args, Debug)]
 #[command(after_help = "Example:

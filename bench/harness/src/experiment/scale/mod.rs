@@ -16,7 +16,7 @@ use crate::report::{Cell, Chart, Report, Scale, Series, Table};
 use crate::summary::Summary;
 use clap::Args;
 use serde::{Deserialize, Serialize};
-use toroni_testkit::units::parse_bytes;
+use toroni_process::units::parse_bytes;
 
 #[derive(Args, Debug)]
 #[command(after_help = "Example:

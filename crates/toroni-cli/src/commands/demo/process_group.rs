@@ -9,8 +9,8 @@ use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::process::{ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
-use toroni_testkit::Process;
-use toroni_testkit::lines::{Line, Lines, wait_readable};
+use toroni_process::Process;
+use toroni_process::lines::{Line, Lines, wait_readable};
 
 /// Longer than any healthy process is silent, even on a busy machine.
 const LONGEST_SILENCE: Duration = Duration::from_secs(60);

@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use toroni_net::host::address::DEFAULT_GROUP;
 use toroni_net::probe::{Peer, Prober, RoundTrip, Settings, Tally};
-use toroni_testkit::units::as_f64;
+use toroni_process::units::as_f64;
 
 /// How often the screen is drawn.
 const DRAW_EVERY: Duration = Duration::from_secs(1);

@@ -16,6 +16,7 @@ use toroni_net::node::report::{Awaited, Report};
 use toroni_net::node::strangers::Stranger;
 use toroni_net::node::tcp;
 use toroni_net::node::{Event, Node};
+use toroni_process::units::as_f64;
 use toroni_proto::arrivals::{self, Flow};
 use toroni_proto::audience::{Name, PutOut};
 use toroni_proto::budget::Exceeded;
@@ -23,7 +24,6 @@ use toroni_proto::id::{Source, Stream};
 use toroni_proto::receiver::End;
 use toroni_proto::sender;
 use toroni_proto::wire::Reject;
-use toroni_testkit::units::as_f64;
 
 /// Words for what happens, by what was said before.
 pub(super) struct Lines {

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use toroni_net::node::report::{
     BOUNDS_NS, Connection, Heard, Queue, Receiver, Report, Sent, Served, Times,
 };
+use toroni_process::units::as_f64;
 use toroni_proto::budget::Part;
-use toroni_testkit::units::as_f64;
 
 /// The last report of a node, for those who ask.
 pub(super) struct Latest {

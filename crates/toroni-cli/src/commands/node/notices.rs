@@ -14,13 +14,13 @@ use toroni_net::node::kernel::Attribution;
 use toroni_net::node::link::to_socket;
 use toroni_net::node::report::{Awaited, Report};
 use toroni_net::node::{Event, Settings};
+use toroni_process::units::as_f64;
 use toroni_proto::arrivals::{self, Flow};
 use toroni_proto::audience::PutOut;
 use toroni_proto::budget::Exceeded;
 use toroni_proto::id::Stream;
 use toroni_proto::receiver::End;
 use toroni_proto::sender;
-use toroni_testkit::units::as_f64;
 
 /// The capacity of the bus of notices.
 const CAPACITY: u64 = 1 << 20;

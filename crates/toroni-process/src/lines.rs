@@ -169,7 +169,7 @@ mod tests {
         assert_eq!(lines.next_within(Duration::from_secs(1)).unwrap(), text("two"));
         drop(writer);
         // A child that another test is just starting has the other end as well, until it runs its own program.
-        assert_eq!(lines.next_within(crate::wait::LIMIT).unwrap(), text("end"));
+        assert_eq!(lines.next_within(toroni_testkit::wait::LIMIT).unwrap(), text("end"));
         assert!(lines.pipe().is_none());
         assert_eq!(lines.next_now().unwrap(), Line::End);
     }

@@ -101,7 +101,8 @@ impl Process {
     }
 
     /// Whether it has been reaped by one of these calls.
-    pub(crate) fn has_ended(&self) -> bool {
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
         self.status.is_some()
     }
 
@@ -211,7 +212,7 @@ mod tests {
         let mut process = Process::spawn(Command::new("sleep").arg("1000")).unwrap();
         assert!(process.is_running().unwrap());
         process.kill();
-        crate::wait::until("the child ends", || !process.is_running().unwrap());
+        toroni_testkit::wait::until("the child ends", || !process.is_running().unwrap());
         assert!(state_of(process.id()).is_some(), "it is not reaped");
         process.end().unwrap();
         assert!(!process.is_running().unwrap());
@@ -221,7 +222,7 @@ mod tests {
     fn a_process_dies_with_the_thread_that_started_it() {
         let start = || Process::spawn(Command::new("sleep").arg("1000")).unwrap();
         let mut process = std::thread::spawn(start).join().unwrap();
-        let status = process.wait_within(crate::wait::LIMIT).unwrap();
+        let status = process.wait_within(toroni_testkit::wait::LIMIT).unwrap();
         assert_eq!(status.and_then(|status| status.signal()), Some(9));
         assert!(process.signal(Signal::KILL).is_err(), "a reaped process is not signalled");
     }
@@ -231,7 +232,7 @@ mod tests {
         let mut process = Process::spawn(Command::new("cat").stdin(Stdio::piped())).unwrap();
         assert_eq!(process.wait_within(Duration::from_millis(5)).unwrap(), None);
         drop(process.stdin());
-        assert!(process.wait_within(crate::wait::LIMIT).unwrap().unwrap().success());
+        assert!(process.wait_within(toroni_testkit::wait::LIMIT).unwrap().unwrap().success());
     }
 
     #[test]
