@@ -154,7 +154,9 @@ mod tests {
             "toroni-proactor",
             "toroni-process",
             "toroni-proto",
+            "toroni-recording",
             "toroni-sequencer",
+            "toroni-shell",
             "toroni-testkit",
         ];
         assert_eq!(names, wanted);

@@ -28,13 +28,13 @@ use crate::commands::subscribe::options::Subscribe;
 #[cfg(feature = "top")]
 use crate::commands::top::options::Top;
 use crate::commands::topics::Topics;
-use crate::complete;
 use crate::exits;
 use clap::builder::Resettable;
 use clap::{ArgAction, Args, ColorChoice, CommandFactory, Parser, Subcommand};
-use clap_complete::ArgValueCompleter;
-use std::ffi::OsString;
-use std::path::PathBuf;
+use clap_complete::CompletionCandidate;
+use std::ffi::{OsStr, OsString};
+use toroni_shell::complete;
+use toroni_shell::location::BusLocation;
 
 /// A message bus for the processes of one Linux machine, without a broker.
 #[derive(Parser)]
@@ -61,26 +61,6 @@ pub(crate) struct Cli {
     color: ColorChoice,
     #[command(subcommand)]
     pub(crate) command: Command,
-}
-
-/// A bus and the directory it is in.
-#[derive(Args, Clone)]
-pub(crate) struct BusLocation {
-    /// Name of the bus
-    #[arg(
-        short,
-        long,
-        global = true,
-        value_name = "NAME",
-        env = "TORONI_BUS",
-        default_value = "default",
-        help_heading = "Which bus",
-        add = ArgValueCompleter::new(complete::buses)
-    )]
-    pub(crate) bus: String,
-    /// Directory that contains the buses [default: /dev/shm/toroni]
-    #[arg(long, global = true, value_name = "DIR", env = "TORONI_DIR", help_heading = "Which bus")]
-    pub(crate) dir: Option<PathBuf>,
 }
 
 /// Commands that do not use `--bus`.
@@ -159,9 +139,23 @@ fn with_exit_codes(command: clap::Command, codes: &str) -> clap::Command {
     command.after_help(format!("{notes}\n\nExit codes:\n{codes}"))
 }
 
-/// Whether a command does not use a directory of buses.
-pub(crate) fn is_without_directory(command: &str) -> bool {
-    WITHOUT_DIR.contains(&command)
+/// Returns the definitions of all commands. The alias of `sub` is hidden, because the completion engine would offer
+/// only the alias and not the command.
+pub(crate) fn offered() -> clap::Command {
+    // A program of its own completes its own words.
+    definitions().allow_external_subcommands(false).mut_subcommands(|command| {
+        match command.get_name() {
+            "sub" => command.visible_alias(Resettable::Reset).alias("echo"),
+            _ => command,
+        }
+    })
+}
+
+/// Returns the commands that begin with `current`.
+pub(crate) fn complete_commands(current: &OsStr) -> Vec<CompletionCandidate> {
+    let program = definitions();
+    let shown = program.get_subcommands().filter(|command| !command.is_hide_set());
+    complete::candidates(current, shown.map(|command| command.get_name().to_owned()))
 }
 
 #[derive(Subcommand)]

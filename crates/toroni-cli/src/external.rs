@@ -1,8 +1,7 @@
 //! Commands that are programs of their own: `toroni NAME` runs the program `toroni-NAME` if it has no command NAME, as
 //! git and cargo do.
 
-use crate::cli::{self, BusLocation};
-use crate::failure::Failure;
+use crate::cli;
 use clap::ArgMatches;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
@@ -12,6 +11,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use toroni_shell::failure::Failure;
+use toroni_shell::location::BusLocation;
 
 /// What the names of these programs begin with.
 const PREFIX: &str = "toroni-";
@@ -100,7 +101,7 @@ fn is_executable(path: &Path) -> bool {
 
 /// Returns the error for a name that is neither a command nor a program.
 fn unknown(name: &OsStr) -> Failure {
-    let shown = crate::output::printable(&name.to_string_lossy());
+    let shown = toroni_shell::output::printable(&name.to_string_lossy());
     let mut text = if name.as_encoded_bytes().contains(&b'/') || name.is_empty() {
         format!("there is no command {shown:?}")
     } else {

@@ -3,41 +3,19 @@
 //! | modules | contents |
 //! |---|---|
 //! | `commands` | each command with its options |
-//! | `cli`, `complete` | the list of commands, the options of all of them; completion in shells |
-//! | `human`, `settings` | sizes, times, rates and settings of a bus as text |
-//! | `output`, `exchange` | standard output, tables, JSON; the messages that `sub --json` writes and `pub --json` reads |
-//! | `note`, `progress` | standard error |
+//! | `cli` | the list of commands, and what all of them share |
+//! | `exits` | exit codes |
 //! | `external` | `toroni NAME` runs the program `toroni-NAME` |
-//! | `failure`, `exits` | the texts of errors, exit codes |
-//! | `recording` | MCAP files: what `record` writes, and `replay` and `sub --file` read |
-//! | `stop`, `ready` | signals; `--ready-fd` |
+//!
+//! What it shares with other programs is in `toroni-shell`: output, errors, signals, completion, messages as text. What
+//! `record` writes, and `replay` and `sub --file` read, is in `toroni-recording`.
 
 mod cli;
 mod commands;
-mod complete;
-mod exchange;
 mod exits;
 mod external;
-mod failure;
 #[doc(hidden)]
 pub mod fuzz_entry;
-mod human;
-mod note;
-#[cfg(any(feature = "net", feature = "top"))]
-#[cfg_attr(
-    not(feature = "net"),
-    allow(dead_code, reason = "top reads some notices, and a node writes all")
-)]
-mod notice;
-#[cfg(any(feature = "metrics", feature = "net"))]
-mod openmetrics;
-mod output;
-mod progress;
-mod ready;
-#[cfg(feature = "record")]
-mod recording;
-mod settings;
-mod stop;
 
 use clap::FromArgMatches;
 use clap::builder::StyledStr;
@@ -46,6 +24,8 @@ use clap_complete::CompleteEnv;
 use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
+use toroni_shell::failure::Failure;
+use toroni_shell::{complete, note};
 
 /// Runs the program with the arguments and the environment of this process.
 #[must_use]
@@ -55,7 +35,7 @@ pub fn main() -> ExitCode {
         return commands::bench::run_child();
     }
     // If a shell asks for completions, prints them and exits.
-    CompleteEnv::with_factory(complete::offered).var(complete::VARIABLE).complete();
+    CompleteEnv::with_factory(cli::offered).var(complete::VARIABLE).complete();
     let color = note::choice_in(std::env::args_os().skip(1));
     note::choose(color);
     let matches = match cli::definitions().color(color).try_get_matches() {
@@ -106,7 +86,7 @@ fn help_for(error: &clap::Error) -> StyledStr {
     }
 }
 
-fn report(failure: failure::Failure) -> ExitCode {
+fn report(failure: Failure) -> ExitCode {
     let (code, text) = failure.report();
     if let Some(text) = text {
         note::failure(&text);

@@ -11,6 +11,10 @@ use std::path::Path;
 use std::sync::Mutex;
 use toroni::{Bus, BusConfig, Policy, Publisher, Subscriber};
 use toroni_cli::fuzz_entry::{self, Way};
+use toroni_shell::exchange::{self, Entry};
+use toroni_shell::human;
+use toroni_shell::output::{Output, printable};
+use toroni_shell::printer::{Format, Printer, Style};
 
 const TOPIC: &str = "plant/boiler";
 
@@ -41,7 +45,7 @@ impl Fixture {
                 let bytes = input.rest();
                 arguments(bytes);
                 // Any line: an error, never a panic.
-                let _ = fuzz_entry::read_json(bytes);
+                let _ = exchange::read(bytes);
             }
             1 => {
                 let ways =
@@ -64,20 +68,23 @@ impl Fixture {
         let mut subscriber = self.subscriber.lock().unwrap();
         let message = subscriber.try_receive().unwrap().unwrap();
         let topic = if payload_only { String::new() } else { format!("{TOPIC}\t") };
-        let printed = |format: &str| {
+        let printed = |format: Format| {
             let mut file = memory(&[]);
-            fuzz_entry::print(&message, format, payload_only, file.try_clone().unwrap()).unwrap();
+            let output = Output::to(file.try_clone().unwrap());
+            let mut printer = Printer::new(output, Style::Format { format, payload_only }, b'\n');
+            printer.print(&(&message).into()).unwrap();
+            printer.output.flush().unwrap();
             let mut printed = Vec::new();
             file.rewind().unwrap();
             file.read_to_end(&mut printed).unwrap();
             printed
         };
-        assert_eq!(printed("raw"), payload);
-        assert_eq!(printed("text"), [topic.as_bytes(), payload, b"\n"].concat());
+        assert_eq!(printed(Format::Raw), payload);
+        assert_eq!(printed(Format::Text), [topic.as_bytes(), payload, b"\n"].concat());
         let digits: String = payload.iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(printed("hex"), format!("{topic}{digits}\n").as_bytes());
+        assert_eq!(printed(Format::Hex), format!("{topic}{digits}\n").as_bytes());
 
-        let json = printed("json");
+        let json = printed(Format::Json);
         let line = json.strip_suffix(b"\n").unwrap();
         assert!(!line.contains(&b'\n'), "one object a line");
         let object: Value = serde_json::from_slice(line).unwrap();
@@ -90,8 +97,11 @@ impl Fixture {
             Err(_) => assert_eq!(object["encoding"], "base64"),
         }
         // And `toroni pub --json` reads the same message.
-        match fuzz_entry::read_json(line) {
-            Ok(read) => assert_eq!(read, Some((TOPIC.to_owned(), false, payload.to_vec()))),
+        let (topic, payload) = (TOPIC.to_owned(), payload.to_vec());
+        match exchange::read(line) {
+            Ok(read) => {
+                assert_eq!(read, Entry::Message { topic, to_descendants: false, payload });
+            }
             Err(said) => assert!(payload_only && said.contains("topic"), "{said}"),
         }
     }
@@ -104,16 +114,17 @@ fn arguments(bytes: &[u8]) {
         assert!([0, 2].contains(&code) && !said.is_empty(), "{words:?}: {code} {said}");
     }
     for word in words.iter().filter_map(|word| word.to_str()) {
-        if let Some((count, shown)) = fuzz_entry::bytes(word) {
+        if let Ok(count) = human::parse_bytes(word) {
             // Shown with three digits; the very largest may be rounded up beyond what there is.
-            let again = fuzz_entry::bytes(&shown).map_or(u64::MAX, |(again, _)| again);
+            let shown = human::bytes(count);
+            let again = human::parse_bytes(&shown).unwrap_or(u64::MAX);
             assert!(again.abs_diff(count) <= count / 99, "{word:?}: {count}, {shown}, {again}");
             assert!(
                 word.parse().is_ok_and(|number: u64| number == count)
                     || word.parse::<u64>().is_err()
             );
         }
-        assert!(!fuzz_entry::printable(word).contains(char::is_control));
+        assert!(!printable(word).contains(char::is_control));
     }
 }
 

@@ -1,6 +1,6 @@
 //! Any bytes as a recording: it is read or refused, and takes no more memory than its chunks have.
 
-use toroni_cli::fuzz_entry;
+use toroni_recording::reader;
 
 /// What a chunk may take beside its bytes: what is reserved at first.
 const RESERVED_BYTES: usize = 16 << 20;
@@ -11,7 +11,7 @@ const MOST_EXPANSION: usize = 1 << 17;
 pub fn fuzz(bytes: &[u8]) {
     let limit = bytes.len().saturating_mul(MOST_EXPANSION).saturating_add(RESERVED_BYTES);
     for with_origins in [false, true] {
-        let (_, most) = fuzz_entry::recording(bytes, with_origins);
+        let (_, most) = reader::walk(bytes, with_origins);
         assert!(most <= limit, "{most} bytes for a file of {}", bytes.len());
     }
 }

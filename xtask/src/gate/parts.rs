@@ -221,7 +221,7 @@ pub(super) const PARTS: &[Part] = &[
             "tests/fuzz/",
             "tests/fuzz-harness/",
             "crates/toroni/src/topic/",
-            "crates/toroni-cli/src/recording/",
+            "crates/toroni-recording/src/",
             "crates/toroni-net/src/node/config/",
             "crates/toroni-net/src/node/state.rs",
             "crates/toroni-proto/src/bounded/",

@@ -1,14 +1,14 @@
 //! `toroni clean`: frees what dead processes held, and removes unused buses.
 
-use crate::cli::BusLocation;
-use crate::complete;
-use crate::failure::Failure;
-use crate::output::{Output, printable};
 use clap::Args;
 use clap_complete::ArgValueCompleter;
 use serde_json::json;
 use std::io::{IsTerminal, Write};
 use toroni::{DirectoryError, FileError, admin};
+use toroni_shell::complete;
+use toroni_shell::failure::Failure;
+use toroni_shell::location::BusLocation;
+use toroni_shell::output::{Output, printable};
 
 #[derive(Args)]
 #[command(after_help = "Examples:
@@ -123,8 +123,10 @@ fn confirmed(arguments: &Clean, names: &[String]) -> Result<Vec<String>, Failure
     if names.is_empty() {
         return Ok(Vec::new());
     }
-    // If standard error is closed, there is no answer either.
-    let _ = write!(std::io::stderr(), "Remove the persistent buses {}? [y/N] ", names.join(", "));
+    // One write: a terminal shows what is typed at any time between two. If standard error is closed, there is no answer
+    // either.
+    let question = format!("Remove the persistent buses {}? [y/N] ", names.join(", "));
+    let _ = std::io::stderr().write_all(question.as_bytes());
     let mut answer = String::new();
     let _ = std::io::stdin().read_line(&mut answer);
     if ["y", "yes"].contains(&answer.trim().to_lowercase().as_str()) {

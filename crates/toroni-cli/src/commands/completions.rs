@@ -1,10 +1,10 @@
 //! `toroni completions`: prints the script with which a shell asks this program for completions.
 
-use crate::complete::VARIABLE;
-use crate::failure::Failure;
-use crate::output::Output;
 use clap::Args;
 use clap_complete::env::Shells;
+use toroni_shell::complete::VARIABLE;
+use toroni_shell::failure::Failure;
+use toroni_shell::output::Output;
 
 #[derive(Args)]
 #[command(after_help = "Examples:

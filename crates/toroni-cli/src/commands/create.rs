@@ -1,12 +1,12 @@
 //! `toroni create`: creates a bus with the given settings.
 
-use crate::cli::BusLocation;
-use crate::failure::Failure;
-use crate::human::{self, parse_bytes, parse_mode};
-use crate::output::Output;
-use crate::settings::{parse_lock, parse_notify, parse_policy};
 use clap::Args;
 use toroni::{BusConfig, LockKind, NotifyKind, OpenError, Policy};
+use toroni_shell::failure::Failure;
+use toroni_shell::human::{self, parse_bytes, parse_mode};
+use toroni_shell::location::BusLocation;
+use toroni_shell::output::Output;
+use toroni_shell::settings::{parse_lock, parse_notify, parse_policy};
 
 #[derive(Args)]
 #[command(after_help = "Examples:
@@ -68,7 +68,7 @@ pub(crate) struct Create {
 
 /// Creates the bus. With `--if-absent`, succeeds if it exists with the given settings.
 pub(crate) fn run(location: &BusLocation, arguments: Create) -> Result<(), Failure> {
-    let config = super::config(location).persistent(!arguments.temporary);
+    let config = location.config().persistent(!arguments.temporary);
     let config = set(config, arguments.capacity, BusConfig::capacity);
     let config = set(config, arguments.topic_table, BusConfig::topic_table_bytes);
     let config = set(config, arguments.max_subscribers, BusConfig::max_subscribers);
@@ -111,5 +111,21 @@ fn set<T>(config: BusConfig, value: Option<T>, setter: fn(BusConfig, T) -> BusCo
     match value {
         Some(value) => setter(config, value),
         None => config,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use toroni_shell::failure::SETTINGS;
+
+    #[test]
+    fn every_option_that_an_error_names_exists() {
+        let definitions = crate::cli::definitions();
+        let create = definitions.find_subcommand("create").unwrap();
+        let exists =
+            |option: &str| create.get_arguments().any(|one| one.get_long() == Some(option));
+        for (_, option) in SETTINGS {
+            assert!(exists(option.trim_start_matches("--")), "{option}");
+        }
     }
 }

@@ -2,16 +2,16 @@
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
-use crate::cli::BusLocation;
-use crate::complete;
-use crate::failure::Failure;
-use crate::human;
-use crate::output::{Output, Table};
 use clap::Args;
 use clap_complete::ArgValueCompleter;
 use serde_json::{Value, json};
 use std::time::{SystemTime, UNIX_EPOCH};
 use toroni::{BusStats, LockOwner, Pattern, PublisherStats, SubscriberSlotStats};
+use toroni_shell::complete;
+use toroni_shell::failure::Failure;
+use toroni_shell::human;
+use toroni_shell::location::BusLocation;
+use toroni_shell::output::{Output, Table};
 
 #[derive(Args)]
 pub(crate) struct Info {
@@ -25,7 +25,7 @@ pub(crate) struct Info {
 
 /// Prints the header of the bus, its publishers and its subscribers.
 pub(crate) fn run(location: &BusLocation, arguments: &Info) -> Result<(), Failure> {
-    let bus = super::open_existing(location, arguments.name.as_deref())?;
+    let bus = location.open_existing(arguments.name.as_deref())?;
     let stats = bus.stats()?;
     let mut output = Output::new()?;
     if arguments.json {
@@ -170,7 +170,7 @@ fn header_text(stats: &BusStats, output: &mut Output) -> Result<(), Failure> {
         lines.push(("sockets", stats.sockets.join(", ")));
     }
     for (label, value) in lines {
-        output.line(&format!("{label:<11} {}", crate::output::printable(&value)))?;
+        output.line(&format!("{label:<11} {}", toroni_shell::output::printable(&value)))?;
     }
     Ok(())
 }

@@ -1,12 +1,13 @@
 //! `toroni ls`: lists the buses of the directory.
 
-use crate::cli::{BusLocation, List};
-use crate::failure::Failure;
-use crate::human;
-use crate::output::{Output, Table, printable};
+use crate::cli::List;
 use serde_json::json;
 use std::io::Write;
 use toroni::admin;
+use toroni_shell::failure::Failure;
+use toroni_shell::human;
+use toroni_shell::location::BusLocation;
+use toroni_shell::output::{Output, Table, printable};
 
 /// Prints a line for each bus, also for those that cannot be opened.
 pub(crate) fn run(location: &BusLocation, arguments: &List) -> Result<(), Failure> {

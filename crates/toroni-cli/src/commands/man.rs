@@ -1,13 +1,12 @@
 //! `toroni man`: manual pages, generated from the same definitions as `--help`.
 
 use crate::cli;
-use crate::complete;
-use crate::failure::Failure;
-use crate::output::Output;
 use clap::{Args, Command};
 use clap_complete::ArgValueCompleter;
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use toroni_shell::failure::Failure;
+use toroni_shell::man::{page, visible, write_all};
+use toroni_shell::output::Output;
 
 #[derive(Args)]
 #[command(after_help = "Examples:
@@ -16,7 +15,7 @@ use std::path::{Path, PathBuf};
   toroni man --to /usr/local/share/man/man1")]
 pub(crate) struct Man {
     /// Command to describe [default: the program itself]
-    #[arg(conflicts_with = "to", add = ArgValueCompleter::new(complete::commands))]
+    #[arg(conflicts_with = "to", add = ArgValueCompleter::new(cli::complete_commands))]
     command: Option<String>,
     /// Write the pages of all commands to this directory; creates it if necessary
     #[arg(long, value_name = "DIRECTORY")]
@@ -25,24 +24,19 @@ pub(crate) struct Man {
 
 /// Prints one manual page, or writes all of them.
 pub(crate) fn run(arguments: &Man) -> Result<(), Failure> {
+    let mut program = cli::definitions();
+    // The definitions then have the versions and global options that they inherit.
+    program.build();
     if let Some(directory) = &arguments.to {
-        return write_all(directory);
+        return write_all(&program, directory);
     }
-    let program = built();
-    let page = match &arguments.command {
-        None => render(&program)?,
-        Some(name) => render(find(&program, name)?)?,
+    let text = match &arguments.command {
+        None => page(&program)?,
+        Some(name) => page(find(&program, name)?)?,
     };
     let mut output = Output::new()?;
-    output.bytes(&page)?;
+    output.bytes(&text)?;
     output.flush()
-}
-
-/// Returns the definitions of all commands, with the versions and global options that they inherit.
-fn built() -> Command {
-    let mut program = cli::definitions();
-    program.build();
-    program
 }
 
 fn find<'a>(program: &'a Command, name: &str) -> Result<&'a Command, Failure> {
@@ -50,110 +44,4 @@ fn find<'a>(program: &'a Command, name: &str) -> Result<&'a Command, Failure> {
         let known: Vec<&str> = visible(program).map(Command::get_name).collect();
         Failure::Usage(format!("there is no command {name:?}: use one of {}", known.join(", ")))
     })
-}
-
-/// Returns the commands that are not hidden.
-fn visible(program: &Command) -> impl Iterator<Item = &Command> {
-    program.get_subcommands().filter(|command| !command.is_hide_set())
-}
-
-fn render(command: &Command) -> Result<Vec<u8>, Failure> {
-    let mut page = Vec::new();
-    render_into(command, &mut page)
-        .map_err(|error| Failure::Failed(format!("cannot generate the manual page: {error}")))?;
-    Ok(page)
-}
-
-fn render_into(command: &Command, page: &mut Vec<u8>) -> io::Result<()> {
-    let Notes { examples, exit_status, rest } = Notes::of(command);
-    let man = clap_mangen::Man::new(command.clone().after_help(rest.join("\n\n")));
-    man.render_title(page)?;
-    man.render_name_section(page)?;
-    man.render_synopsis_section(page)?;
-    man.render_description_section(page)?;
-    man.render_options_section(page)?;
-    if visible(command).next().is_some() {
-        man.render_subcommands_section(page)?;
-    }
-    if !rest.is_empty() {
-        section(page, "NOTES", &rest.join("\n\n"), false)?;
-    }
-    section(page, "EXIT STATUS", &exit_status, true)?;
-    if !cli::is_without_directory(command.get_name()) {
-        section(page, "ENVIRONMENT", ENVIRONMENT, true)?;
-    }
-    if !examples.is_empty() {
-        section(page, "EXAMPLES", &examples, true)?;
-    }
-    if command.get_version().is_some() {
-        man.render_version_section(page)?;
-    }
-    Ok(())
-}
-
-const ENVIRONMENT: &str = "\
-TORONI_BUS   name of the bus, if --bus is not given
-TORONI_DIR   directory of the buses, if --dir is not given";
-
-/// The text below the options of `--help`: examples, paragraphs, exit codes.
-struct Notes {
-    examples: String,
-    exit_status: String,
-    rest: Vec<String>,
-}
-
-impl Notes {
-    fn of(command: &Command) -> Self {
-        let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-        let mut notes =
-            Self { examples: String::new(), exit_status: String::new(), rest: Vec::new() };
-        for paragraph in text.split("\n\n") {
-            match paragraph.split_once(":\n") {
-                Some(("Example" | "Examples", examples)) => notes.examples = examples.to_owned(),
-                Some(("Exit codes", codes)) => notes.exit_status = codes.to_owned(),
-                _ => notes.rest.push(paragraph.to_owned()),
-            }
-        }
-        notes
-    }
-}
-
-/// Writes a section in roff. `literal` keeps the line breaks.
-fn section(page: &mut Vec<u8>, title: &str, text: &str, literal: bool) -> io::Result<()> {
-    writeln!(
-        page,
-        ".SH {}",
-        if title.contains(' ') { format!("\"{title}\"") } else { title.to_owned() }
-    )?;
-    if literal {
-        writeln!(page, ".nf")?;
-    }
-    for line in text.lines() {
-        let line = line.replace('\\', "\\e").replace('-', "\\-").replace('\'', "\\(aq");
-        // A line that starts with a dot would be a roff request.
-        let guard = if line.starts_with('.') { "\\&" } else { "" };
-        writeln!(page, "{guard}{line}")?;
-    }
-    if literal {
-        writeln!(page, ".fi")?;
-    }
-    Ok(())
-}
-
-fn write_all(directory: &Path) -> Result<(), Failure> {
-    std::fs::create_dir_all(directory).map_err(|error| {
-        Failure::Failed(format!("cannot create {}: {error}", directory.display()))
-    })?;
-    write_page(directory, &built())
-}
-
-/// Writes the page of a command, and those of the commands below it.
-fn write_page(directory: &Path, command: &Command) -> Result<(), Failure> {
-    let path = directory.join(clap_mangen::Man::new(command.clone()).get_filename());
-    std::fs::write(&path, render(command)?)
-        .map_err(|error| Failure::Failed(format!("cannot write {}: {error}", path.display())))?;
-    // clap's own `help` has no page.
-    visible(command)
-        .filter(|below| below.get_name() != "help")
-        .try_for_each(|below| write_page(directory, below))
 }

@@ -31,17 +31,12 @@ pub(crate) mod subscribe;
 pub(crate) mod top;
 pub(crate) mod topics;
 
-use crate::cli::{BusLocation, Cli, Command};
+use crate::cli::{Cli, Command};
 use crate::external;
-use crate::failure::Failure;
 use clap::ArgMatches;
 use clap::parser::ValueSource;
-use std::time::Duration;
-use toroni::{Bus, BusConfig, Pattern};
-
-/// How long a command sleeps before it checks again for signals and for a closed output. A silent subscriber
-/// polls the ring every 250 ms by itself, so this wakes it only a little more often.
-const CHECK_EVERY: Duration = Duration::from_millis(200);
+use toroni_shell::failure::Failure;
+use toroni_shell::location::BusLocation;
 
 /// Runs the command of the command line.
 pub(crate) fn run(cli: Cli, matches: &ArgMatches) -> Result<(), Failure> {
@@ -113,25 +108,6 @@ fn one_bus(location: &BusLocation, name: Option<&str>, bus_named: bool) -> Resul
         ))),
         _ => Ok(()),
     }
-}
-
-/// Returns a configuration with the directory of the command line.
-pub(crate) fn config(location: &BusLocation) -> BusConfig {
-    match &location.dir {
-        Some(directory) => BusConfig::new().directory(directory),
-        None => BusConfig::new(),
-    }
-}
-
-/// Parses patterns. Call it before the command waits for its bus or creates it.
-fn patterns(texts: &[String]) -> Result<Vec<Pattern>, Failure> {
-    let patterns: Result<Vec<Pattern>, _> = texts.iter().map(|text| Pattern::new(text)).collect();
-    Ok(patterns?)
-}
-
-/// Opens the bus of a command that only inspects it. Fails if the bus does not exist.
-fn open_existing(location: &BusLocation, name: Option<&str>) -> Result<Bus, Failure> {
-    Ok(config(location).open_existing(name.unwrap_or(&location.bus))?)
 }
 
 /// The states of a participant.

@@ -1,14 +1,14 @@
 //! Opens a bus that may not exist: `sub` waits for it, and `pub` creates it. Both report that on standard error, so
 //! that a user notices a mistyped name.
 
-use crate::cli::BusLocation;
-use crate::failure::{Failure, no_bus};
-use crate::note;
-use crate::output::Output;
-use crate::stop::Stop;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use toroni::{Bus, BusConfig, FileError, OpenError, admin};
+use toroni_shell::failure::{Failure, no_bus};
+use toroni_shell::location::BusLocation;
+use toroni_shell::note;
+use toroni_shell::output::Output;
+use toroni_shell::stop::Stop;
 
 /// How often a command that waits for its bus checks whether it exists.
 const CHECK_EVERY: Duration = Duration::from_millis(50);

@@ -1,14 +1,14 @@
 //! `toroni rm`: removes buses, persistent or not, that no process has open.
 
-use crate::cli::BusLocation;
-use crate::complete;
-use crate::failure::{Failure, no_bus};
-use crate::output::{Output, printable};
 use clap::Args;
 use clap_complete::ArgValueCompleter;
 use serde_json::json;
 use toroni::admin::{self, CleanAction};
 use toroni::{DirectoryError, FileError};
+use toroni_shell::complete;
+use toroni_shell::failure::{Failure, no_bus};
+use toroni_shell::location::BusLocation;
+use toroni_shell::output::{Output, printable};
 
 #[derive(Args)]
 #[command(after_help = "Example:

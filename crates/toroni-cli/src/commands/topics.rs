@@ -3,15 +3,15 @@
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 use super::info;
-use crate::cli::BusLocation;
-use crate::complete;
-use crate::failure::Failure;
-use crate::output::{Output, Table};
-use crate::{human, note};
 use clap::Args;
 use clap_complete::ArgValueCompleter;
 use serde_json::{Value, json};
 use toroni::SubscriberSlotStats;
+use toroni_shell::complete;
+use toroni_shell::failure::Failure;
+use toroni_shell::location::BusLocation;
+use toroni_shell::output::{Output, Table};
+use toroni_shell::{human, note};
 
 #[derive(Args)]
 #[command(after_help = "Examples:
@@ -31,8 +31,8 @@ const MOST_NAMED: usize = 8;
 
 /// Prints a line for each topic that matches a pattern.
 pub(crate) fn run(location: &BusLocation, arguments: &Topics) -> Result<(), Failure> {
-    let patterns = super::patterns(&arguments.patterns)?;
-    let bus = super::open_existing(location, None)?;
+    let patterns = toroni_shell::location::patterns(&arguments.patterns)?;
+    let bus = location.open_existing(None)?;
     let mut topics = bus.topics()?;
     topics.retain(|topic| patterns.iter().any(|pattern| pattern.matches(&topic.name)));
     topics.sort_by(|a, b| a.name.cmp(&b.name));

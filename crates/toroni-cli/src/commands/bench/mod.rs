@@ -3,11 +3,6 @@
 
 pub(crate) mod options;
 
-use crate::cli::BusLocation;
-use crate::failure::Failure;
-use crate::output::Output;
-use crate::progress::Progress;
-use crate::stop::{GracePeriod, Stop};
 use options::Bench;
 use std::cell::RefCell;
 use std::process::ExitCode;
@@ -16,6 +11,11 @@ use toroni_bench_harness::process_group::{Launch, Observer, Program};
 use toroni_bench_harness::report::Report;
 use toroni_bench_harness::transports::{self, Toroni};
 use toroni_bench_harness::{cache_line, child, transport::Transport};
+use toroni_shell::failure::Failure;
+use toroni_shell::location::BusLocation;
+use toroni_shell::output::Output;
+use toroni_shell::progress::Progress;
+use toroni_shell::stop::{GracePeriod, Stop};
 
 /// The arguments of a child process of a benchmark.
 const CHILD: [&str; 2] = ["bench", "child"];

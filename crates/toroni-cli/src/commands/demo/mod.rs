@@ -14,10 +14,6 @@ mod report;
 pub(crate) mod subscriber;
 mod verdict;
 
-use crate::cli::BusLocation;
-use crate::failure::Failure;
-use crate::progress::Progress;
-use crate::stop::{GracePeriod, Stop};
 use options::Demo;
 use process_group::{Event, ProcessGroup, Role};
 use protocol::{Instruction, Phase, Report};
@@ -25,6 +21,10 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use toroni::{Policy, PublishError, Publisher, admin};
+use toroni_shell::failure::Failure;
+use toroni_shell::location::BusLocation;
+use toroni_shell::progress::Progress;
+use toroni_shell::stop::{GracePeriod, Stop};
 
 /// The smallest ring of the demo. Large messages get a larger ring.
 const RING_BYTES: u64 = 4 << 20;
@@ -249,7 +249,8 @@ impl DemoBus {
         let name = format!("demo-{}", std::process::id());
         let location = BusLocation { bus: name, dir: location.dir.clone() };
         let wanted = size.saturating_mul(8).checked_next_power_of_two().unwrap_or(u64::MAX);
-        let bus = super::config(&location)
+        let bus = location
+            .config()
             .participant_name("demo")
             .capacity(wanted.max(RING_BYTES))
             // Nothing may be lost: a publisher waits for the slowest subscriber for as long as that one lives.

@@ -1,7 +1,7 @@
 //! The options of `toroni demo`.
 
-use crate::human::parse_bytes;
 use clap::Args;
+use toroni_shell::human::parse_bytes;
 
 #[derive(Args)]
 #[command(after_help = "Example:

@@ -1,9 +1,6 @@
 //! The processes of a demo: starts them, exchanges messages with them, ends and reaps them.
 
 use super::protocol::{Instruction, Report};
-use crate::cli::BusLocation;
-use crate::failure::Failure;
-use crate::stop::Stop;
 use std::fmt;
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -11,6 +8,9 @@ use std::process::{ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 use toroni_process::Process;
 use toroni_process::lines::{Line, Lines, wait_readable};
+use toroni_shell::failure::Failure;
+use toroni_shell::location::BusLocation;
+use toroni_shell::stop::Stop;
 
 /// Longer than any healthy process is silent, even on a busy machine.
 const LONGEST_SILENCE: Duration = Duration::from_secs(60);

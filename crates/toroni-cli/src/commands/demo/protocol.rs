@@ -1,8 +1,8 @@
 //! The messages between the demo and its processes: JSON lines over standard input and output.
 
-use crate::failure::Failure;
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, Write};
+use toroni_shell::failure::Failure;
 
 /// Sent by the demo to a publisher. At the end of the stream the publisher ends.
 #[derive(Clone, Debug, Serialize, Deserialize)]

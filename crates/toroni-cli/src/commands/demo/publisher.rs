@@ -3,10 +3,10 @@
 use super::options::DemoChild;
 use super::payload::{self, Header};
 use super::protocol::{Instruction, Parent, Report, now_ns};
-use crate::cli::BusLocation;
-use crate::failure::Failure;
 use std::time::Duration;
 use toroni::Publisher;
+use toroni_shell::failure::Failure;
+use toroni_shell::location::BusLocation;
 
 /// The size of a burst: large enough that many messages share one locking of the ring, small enough that other
 /// publishers get their turn.
@@ -16,7 +16,8 @@ const BURST_BYTES: usize = 64 << 10;
 /// Follows the demo's instructions until it closes the stream.
 pub(crate) fn run(location: &BusLocation, arguments: &DemoChild) -> Result<(), Failure> {
     let mut parent = Parent::connect();
-    let bus = crate::commands::config(location)
+    let bus = location
+        .config()
         .participant_name(format!("demo-publisher-{}", arguments.index))
         .open_existing(&location.bus)?;
     let publisher = bus.publisher(&format!("demo/publisher/{}", arguments.index))?;

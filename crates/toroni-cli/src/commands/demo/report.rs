@@ -5,12 +5,12 @@ use super::protocol::Phase;
 use super::subscriber::new_histogram;
 use super::verdict::Check;
 use super::{Outcome, STEADY_PER_SECOND};
-use crate::failure::Failure;
-use crate::human::{self, as_f64};
-use crate::output::{Output, Table};
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 use std::time::Duration;
+use toroni_shell::failure::Failure;
+use toroni_shell::human::{self, as_f64};
+use toroni_shell::output::{Output, Table};
 
 const PERCENTILES: [(&str, f64); 3] = [("p50", 50.0), ("p99", 99.0), ("p99.9", 99.9)];
 

@@ -5,11 +5,11 @@
 use super::options::DemoChild;
 use super::payload;
 use super::protocol::{CONTROL_TOPIC, FLOOD_MARK, Parent, Phase, Report, STEADY_MARK, now_ns};
-use crate::cli::BusLocation;
-use crate::failure::Failure;
 use hdrhistogram::Histogram;
 use std::hash::{DefaultHasher, Hasher};
 use toroni::{Message, ReceiveError, Subscriber};
+use toroni_shell::failure::Failure;
+use toroni_shell::location::BusLocation;
 
 /// The demo has at most this many publishers, with the victim.
 const MOST_PUBLISHERS: usize = 65;
@@ -17,7 +17,7 @@ const MOST_PUBLISHERS: usize = 65;
 /// Receives until the mark of the last phase.
 pub(crate) fn run(location: &BusLocation, arguments: &DemoChild) -> Result<(), Failure> {
     let parent = Parent::connect();
-    let bus = crate::commands::config(location).open_existing(&location.bus)?;
+    let bus = location.config().open_existing(&location.bus)?;
     let mut subscriber = bus
         .subscriber()
         .pattern("demo/**")

@@ -2,8 +2,8 @@
 
 use super::Outcome;
 use super::protocol::Phase;
-use crate::human;
 use serde::Serialize;
+use toroni_shell::human;
 
 /// One promise of the bus, and whether it was kept.
 #[derive(Debug, Serialize)]

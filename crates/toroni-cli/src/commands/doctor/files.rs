@@ -1,13 +1,13 @@
 //! Checks of the directory of buses: its file system, free space and content.
 
 use super::{Finding, existing, read};
-use crate::human;
 use rustix::fs::{Access, access, statfs, statvfs};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
 use toroni::admin::{self, CleanAction};
 use toroni::{BusConfig, DirectoryError, FileError};
+use toroni_shell::human;
 
 /// The size of a bus with the default settings: 4 MiB of ring, 1 MiB of topics, headers and slots.
 const DEFAULT_BUS_BYTES: u64 = 6 << 20;

@@ -2,7 +2,6 @@
 
 use super::Finding;
 use super::node::Wanted;
-use crate::human;
 use std::time::Duration;
 use toroni_net::host::arp::Ageing;
 use toroni_net::host::buffers::{self, Load};
@@ -13,6 +12,7 @@ use toroni_net::host::interface::{self, Interface};
 use toroni_net::host::sysctl::{self, Change};
 use toroni_net::socket::buffer::Charge;
 use toroni_net::socket::leak;
+use toroni_shell::human;
 
 /// The rate for which buffers are checked, if none is given.
 const USUAL_RATE: u64 = 100_000_000;

@@ -8,17 +8,17 @@ mod network;
 mod node;
 mod system;
 
-use crate::cli::BusLocation;
-use crate::failure::Failure;
-use crate::human;
-use crate::output::{Output, printable};
-use crate::stop::{GracePeriod, Stop};
 use clap::Args;
 #[cfg(feature = "net")]
 use clap::ValueHint;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use toroni::admin;
+use toroni_shell::failure::Failure;
+use toroni_shell::human;
+use toroni_shell::location::BusLocation;
+use toroni_shell::output::{Output, printable};
+use toroni_shell::stop::{GracePeriod, Stop};
 
 #[derive(Args)]
 #[command(after_help = "Examples:
@@ -45,7 +45,7 @@ pub(crate) struct Doctor {
     verbose: bool,
     /// Rate at which this host receives, for the check of buffers [default: 100Mbit/s; with --config the speed of the interface]
     #[cfg(feature = "net")]
-    #[arg(long, value_name = "R", value_parser = human::parse_bit_rate, requires = "net")]
+    #[arg(long, value_name = "R", value_parser = crate::commands::net::parse_bit_rate, requires = "net")]
     rate: Option<u64>,
     /// Print JSON, one object per line
     #[arg(long)]

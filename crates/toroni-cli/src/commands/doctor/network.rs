@@ -1,12 +1,12 @@
 //! Checks of what the multicast notifier needs: the loopback interface and buffers.
 
 use super::{Finding, read};
-use crate::human;
 use rustix::net::sockopt;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::path::Path;
 use std::time::{Duration, Instant};
+use toroni_shell::human;
 
 /// The kernel's default. A smaller value was configured.
 const USUAL_BUFFER_BYTES: u64 = 212_992;

@@ -4,8 +4,6 @@
 
 use super::{Finding, existing};
 use crate::commands::node::{read, shown};
-use crate::failure::Failure;
-use crate::human;
 use rustix::fs::{Access, access};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::path::Path;
@@ -16,6 +14,8 @@ use toroni_net::node::config::{Node, Severity};
 use toroni_net::node::scheduling::{self, SchedulingError};
 use toroni_net::node::start;
 use toroni_net::socket::buffer;
+use toroni_shell::failure::Failure;
+use toroni_shell::human;
 
 /// A file, and what it says.
 pub(super) struct Wanted {

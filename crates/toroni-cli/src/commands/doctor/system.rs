@@ -1,10 +1,10 @@
 //! Checks of kernel, limits, containers and CPUs.
 
 use super::{Finding, read};
-use crate::human;
 use rustix::process::{Resource, getrlimit};
 use std::path::Path;
 use std::time::{Duration, Instant};
+use toroni_shell::human;
 
 /// Inode of the first PID namespace of every kernel (`PROC_PID_INIT_INO`, linux/proc_ns.h).
 const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";

@@ -5,18 +5,18 @@
 mod jitter;
 pub(crate) mod options;
 
-use crate::cli::BusLocation;
-use crate::failure::Failure;
-use crate::human::{self, as_f64};
-use crate::note::{self, Kind};
-use crate::output::{Output, Table};
-use crate::stop::{GracePeriod, Stop};
 use jitter::Jitter;
 use options::Hz;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use toroni::{Message, ReceiveError, Subscriber};
+use toroni_shell::failure::Failure;
+use toroni_shell::human::{self, as_f64};
+use toroni_shell::location::BusLocation;
+use toroni_shell::note::{self, Kind};
+use toroni_shell::output::{Output, Table};
+use toroni_shell::stop::{GracePeriod, Stop};
 
 /// How many messages are received without checking the clock, if there is always one more.
 const MESSAGES_PER_CHECK: u32 = 256;
@@ -31,9 +31,9 @@ pub(crate) fn run(location: &BusLocation, arguments: &Hz) -> Result<(), Failure>
     let stop = Stop::install(GracePeriod::OneSecond(
         "writing to standard output, which its reader does not read".to_owned(),
     ))?;
-    let patterns = super::patterns(&arguments.patterns)?;
+    let patterns = toroni_shell::location::patterns(&arguments.patterns)?;
     let mut output = Output::new()?;
-    let config = super::config(location).participant_name("toroni-hz");
+    let config = location.config().participant_name("toroni-hz");
     let bus = config.open_existing(&location.bus)?;
     let mut builder = bus.subscriber().gating(false).name("toroni-hz");
     for pattern in &patterns {
@@ -108,7 +108,7 @@ impl Counts {
                 continue;
             }
             output.check_reader()?;
-            match subscriber.receive_timeout(left.min(super::CHECK_EVERY)) {
+            match subscriber.receive_timeout(left.min(toroni_shell::stop::CHECK_EVERY)) {
                 Ok(Some(message)) => self.add(&message),
                 Ok(None) => {}
                 Err(error) => self.add_loss(error)?,

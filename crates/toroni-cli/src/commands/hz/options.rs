@@ -1,10 +1,10 @@
 //! The options of `toroni hz`.
 
-use crate::complete;
-use crate::human::parse_interval;
 use clap::Args;
 use clap_complete::ArgValueCompleter;
 use std::time::Duration;
+use toroni_shell::complete;
+use toroni_shell::human::parse_interval;
 
 #[derive(Args)]
 #[command(after_help = "Example:

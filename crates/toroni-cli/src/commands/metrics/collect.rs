@@ -3,16 +3,16 @@
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 use super::names::{ALL, Metric, Source};
-use crate::cli::BusLocation;
 use crate::commands;
-use crate::note;
-use crate::openmetrics::{self, Sample, Value};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 use toroni::{Bus, BusStats, admin};
+use toroni_shell::location::BusLocation;
+use toroni_shell::note;
+use toroni_shell::openmetrics::{self, Sample, Value};
 
 /// How long a snapshot is used: there are at most two a second, however many clients ask.
 const USED_FOR: Duration = Duration::from_millis(500);
@@ -163,7 +163,7 @@ impl Observer {
     /// Opens a bus for one snapshot only: an open bus would count as being in use, and a bus that was removed and
     /// created again would not be noticed.
     fn stats(&self, bus: &str) -> Result<BusStats, String> {
-        let config = commands::config(&self.location);
+        let config = self.location.config();
         let bus: Bus = config.open_existing(bus).map_err(|error| error.to_string())?;
         bus.stats().map_err(|error| error.to_string())
     }

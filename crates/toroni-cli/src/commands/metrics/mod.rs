@@ -3,11 +3,6 @@
 mod collect;
 mod names;
 
-use crate::cli::BusLocation;
-use crate::failure::Failure;
-use crate::note;
-use crate::ready::ReadyFd;
-use crate::stop::{GracePeriod, Stop};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args};
 use collect::Observer;
@@ -16,6 +11,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use toroni_http::Request;
 use toroni_proactor::{Listener, Proactor, Watch};
+use toroni_shell::failure::Failure;
+use toroni_shell::location::BusLocation;
+use toroni_shell::note;
+use toroni_shell::ready::ReadyFd;
+use toroni_shell::stop::{GracePeriod, Stop};
 
 #[derive(Args)]
 #[command(after_help = "Examples:

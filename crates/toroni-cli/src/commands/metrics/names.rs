@@ -3,9 +3,9 @@
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
-use crate::openmetrics::{Family, Kind, Value};
 use std::time::SystemTime;
 use toroni::{BusStats, LockKind, PublisherStats, SubscriberSlotStats};
+use toroni_shell::openmetrics::{Family, Kind, Value};
 
 /// A metric family.
 pub(super) struct Metric {

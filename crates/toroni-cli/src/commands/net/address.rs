@@ -1,13 +1,13 @@
 //! `toroni net address`: checks multicast groups before they are configured.
 
-use crate::failure::Failure;
-use crate::human;
-use crate::output::{Output, Table};
 use clap::Args;
 use serde_json::json;
 use std::net::{IpAddr, SocketAddr};
 use toroni_net::host::address::{self, DEFAULT_GROUP, DEFAULT_PORT, Mac, Scope};
 use toroni_net::host::interface::{self, Interface};
+use toroni_shell::failure::Failure;
+use toroni_shell::human;
+use toroni_shell::output::{Output, Table};
 
 #[derive(Args)]
 #[command(after_help = "Examples:

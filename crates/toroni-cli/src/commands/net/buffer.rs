@@ -1,8 +1,5 @@
 //! `toroni net buffer`: the equations of receive buffers, both ways, with this kernel's charge for a datagram.
 
-use crate::failure::Failure;
-use crate::human;
-use crate::output::Output;
 use clap::Args;
 use serde::Serialize;
 use std::time::Duration;
@@ -10,6 +7,9 @@ use toroni_net::host::buffers::{self, Load};
 use toroni_net::host::sysctl::{self, Change};
 use toroni_net::socket::buffer::Charge;
 use toroni_proto::config::Config;
+use toroni_shell::failure::Failure;
+use toroni_shell::human;
+use toroni_shell::output::Output;
 
 #[derive(Args)]
 #[command(after_help = "Examples:
@@ -23,7 +23,7 @@ time in which the receiving process may not run, and nothing may be lost. The ke
 holds it, doubles what a program asks for, and may release up to a quarter of it late; the result covers all three.")]
 pub(crate) struct Buffer {
     /// Rate of the datagrams, such as 200Mbit/s
-    #[arg(long, value_name = "R", value_parser = human::parse_bit_rate)]
+    #[arg(long, value_name = "R", value_parser = super::parse_bit_rate)]
     rate: u64,
     /// Longest time without reading that must not lose a datagram [default: 50ms]
     #[arg(long, value_name = "T", value_parser = parse_time, conflicts_with = "buffer")]
@@ -38,7 +38,7 @@ pub(crate) struct Buffer {
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..))]
     sockets: u32,
     /// Speed of the link, such as 1Gbit/s: how long a datagram takes on it
-    #[arg(long, value_name = "L", value_parser = human::parse_bit_rate)]
+    #[arg(long, value_name = "L", value_parser = super::parse_bit_rate)]
     link: Option<u64>,
     /// Calculate the window of a TCP connection instead; needs --rtt
     #[arg(long, requires = "rtt", conflicts_with_all = ["stall", "size", "sockets", "link"])]

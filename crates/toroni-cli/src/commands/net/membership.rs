@@ -3,14 +3,14 @@
 //! The configuration is text, as of a file, and read as one: so every rule of files holds here, and `--print` shows a file
 //! with the same meaning.
 
-use crate::cli::BusLocation;
-use crate::failure::Failure;
-use crate::note;
-use crate::output::Output;
 use clap::Args;
 use std::fmt::Write;
 use std::path::Path;
 use toroni_net::node::config::{self, Severity};
+use toroni_shell::failure::Failure;
+use toroni_shell::location::BusLocation;
+use toroni_shell::note;
+use toroni_shell::output::Output;
 
 /// Who the process is in the network.
 #[derive(Args)]

@@ -10,9 +10,10 @@ mod replay;
 mod screen;
 mod send;
 
-use crate::cli::BusLocation;
-use crate::failure::Failure;
 use clap::{Args, Subcommand};
+use toroni_net::node::config::units::Quantity;
+use toroni_shell::failure::Failure;
+use toroni_shell::location::BusLocation;
 
 #[derive(Args)]
 #[command(after_help = "Examples:
@@ -56,5 +57,14 @@ pub(crate) fn run(location: &BusLocation, arguments: &Net) -> Result<(), Failure
         Command::Latency(arguments) => latency::run(arguments),
         Command::Buffer(arguments) => buffer::run(arguments),
         Command::Address(arguments) => address::run(arguments),
+    }
+}
+
+/// Parses a rate as in the file of a node.
+pub(crate) fn parse_bit_rate(text: &str) -> Result<u64, String> {
+    match Quantity::Rate.parse(text) {
+        Some(0) => Err("a rate must be above 0".to_owned()),
+        Some(rate) => Ok(rate),
+        None => Err(format!("write {}", Quantity::Rate.expected())),
     }
 }

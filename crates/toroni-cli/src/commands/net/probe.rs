@@ -2,11 +2,6 @@
 
 use super::address::{interface_for, parse_group};
 use super::screen::Screen;
-use crate::failure::Failure;
-use crate::human;
-use crate::output::{Output, Table};
-use crate::ready::ReadyFd;
-use crate::stop::{GracePeriod, Stop};
 use clap::Args;
 use rustix::fd::AsFd;
 use serde_json::{Value, json};
@@ -15,6 +10,11 @@ use std::time::{Duration, Instant};
 use toroni_net::host::address::DEFAULT_GROUP;
 use toroni_net::probe::{Peer, Prober, RoundTrip, Settings, Tally};
 use toroni_process::units::as_f64;
+use toroni_shell::failure::Failure;
+use toroni_shell::human;
+use toroni_shell::output::{Output, Table};
+use toroni_shell::ready::ReadyFd;
+use toroni_shell::stop::{GracePeriod, Stop};
 
 /// How often the screen is drawn.
 const DRAW_EVERY: Duration = Duration::from_secs(1);
@@ -57,7 +57,7 @@ pub(crate) struct Probe {
     #[arg(long)]
     sizes: bool,
     /// Also send full datagrams at this rate to the group, such as 500Mbit/s: others count what is lost
-    #[arg(long, value_name = "R", value_parser = human::parse_bit_rate)]
+    #[arg(long, value_name = "R", value_parser = super::parse_bit_rate)]
     rate: Option<u64>,
     /// Interface [default: the only one that can multicast]
     #[arg(long, value_name = "NAME")]
@@ -102,7 +102,7 @@ pub(crate) fn run(arguments: &Probe) -> Result<(), Failure> {
     let wake = stop.descriptor().map_err(|error| failed(&error))?;
     let mut screen = Screen::new(Output::new()?);
     let is_live = screen.output.is_terminal() && !arguments.json;
-    crate::note::remark(&format!(
+    toroni_shell::note::remark(&format!(
         "{} asks {} on {} for {}; run the same on the other hosts",
         settings.name,
         arguments.group,
@@ -125,7 +125,7 @@ pub(crate) fn run(arguments: &Probe) -> Result<(), Failure> {
         prober.wait(left, Some(wake.as_fd())).map_err(|error| failed(&error))?;
     }
     if let Some(error) = refusal {
-        crate::note::remark(&format!("some questions could not be sent: {error}"));
+        toroni_shell::note::remark(&format!("some questions could not be sent: {error}"));
     }
     if arguments.json {
         print_json(&mut screen.output, &prober, &arguments.expect)?;
@@ -152,7 +152,10 @@ fn report(prober: &Prober, expected: &[String]) -> String {
     let mut text = table(prober);
     for problem in prober.problems(expected) {
         let status = if problem.is_failure() { "fail" } else { "warn" };
-        text.push_str(&format!("{status}  {}\n", crate::output::printable(&problem.to_string())));
+        text.push_str(&format!(
+            "{status}  {}\n",
+            toroni_shell::output::printable(&problem.to_string())
+        ));
     }
     text
 }

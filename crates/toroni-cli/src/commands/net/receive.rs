@@ -10,21 +10,21 @@
 
 use super::address::parse_group;
 use super::membership::{Membership, list, quoted};
-use crate::cli::BusLocation;
 use crate::commands::node;
-use crate::commands::subscribe::options::Format;
-use crate::commands::subscribe::printer::{Printer, Style};
-use crate::complete;
-use crate::exchange::{Lapse, Loss};
-use crate::failure::Failure;
-use crate::output::Output;
-use crate::ready::ReadyFd;
 use clap::{Args, ValueEnum};
 use clap_complete::ArgValueCompleter;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use toroni::{ReceiveError, Subscriber};
 use toroni_net::host::address::DEFAULT_GROUP;
+use toroni_shell::complete;
+use toroni_shell::exchange::{Lapse, Loss};
+use toroni_shell::failure::Failure;
+use toroni_shell::location::BusLocation;
+use toroni_shell::output::Output;
+use toroni_shell::printer::Format;
+use toroni_shell::printer::{Printer, Style};
+use toroni_shell::ready::ReadyFd;
 
 #[derive(Args)]
 #[command(after_help = "Examples:
@@ -86,11 +86,9 @@ pub(crate) fn run(location: &BusLocation, arguments: &Receive) -> Result<(), Fai
     let Some(config) = arguments.membership.read(location, "receive", &sections)? else {
         return Ok(());
     };
-    let patterns = crate::commands::patterns(&arguments.patterns)?;
+    let patterns = toroni_shell::location::patterns(&arguments.patterns)?;
     // The same bus as the node's, which it opens as an existing one.
-    let bus = crate::commands::config(location)
-        .participant_name("toroni-net-receive")
-        .open(&location.bus)?;
+    let bus = location.config().participant_name("toroni-net-receive").open(&location.bus)?;
     let mut builder = bus.subscriber().name("toroni-net-receive");
     for pattern in &patterns {
         builder = builder.pattern(pattern.as_str());
@@ -165,7 +163,7 @@ fn print(
                         "ended after {received} of {count} messages"
                     )));
                 }
-                wait = Some(crate::commands::CHECK_EVERY);
+                wait = Some(toroni_shell::stop::CHECK_EVERY);
             }
             Err(error) => {
                 let (loss, text) = loss(error)?;

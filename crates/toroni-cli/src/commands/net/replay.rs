@@ -1,14 +1,6 @@
 //! `toroni net replay`: history of a stream by number, from the node that sends it.
 
 use super::address::{interface_for, parse_group};
-use crate::cli::BusLocation;
-use crate::commands::subscribe::options::Format;
-use crate::commands::subscribe::printer::{Printer, Style};
-use crate::exchange::{Loss, Shown};
-use crate::failure::Failure;
-use crate::note;
-use crate::output::Output;
-use crate::stop::{GracePeriod, Stop};
 use clap::Args;
 use rustix::fd::AsFd;
 use std::collections::HashMap;
@@ -25,6 +17,14 @@ use toroni_proto::config::Order;
 use toroni_proto::id::{Number, Realm, Source, Stream};
 use toroni_proto::reassembly::Message;
 use toroni_proto::wire::{Keys, TableName, TopicNumber};
+use toroni_shell::exchange::{Loss, Shown};
+use toroni_shell::failure::Failure;
+use toroni_shell::location::BusLocation;
+use toroni_shell::note;
+use toroni_shell::output::Output;
+use toroni_shell::printer::Format;
+use toroni_shell::printer::{Printer, Style};
+use toroni_shell::stop::{GracePeriod, Stop};
 
 /// For how long a source is looked for in a group: it sends a SESSION at least each 2 s.
 const FIND: Duration = Duration::from_secs(10);
@@ -106,7 +106,7 @@ pub(crate) fn run(location: &BusLocation, arguments: &Replay) -> Result<(), Fail
     let mut history = History::open(&asked).map_err(failed)?;
     let lost = match &arguments.into {
         Some(name) => {
-            let bus = crate::commands::config(location).participant_name("toroni-net-replay");
+            let bus = location.config().participant_name("toroni-net-replay");
             let bus = bus.open(name)?;
             let (accept, order) = (vec![Pattern::everything()], Order::Source);
             let selection = inlet::Selection { accept, prefix: String::new(), order };
@@ -204,7 +204,8 @@ fn drain<I: Inbox>(
             return Ok(());
         }
         // What finds no room is tried again soon.
-        let longest = if waits { Duration::from_millis(1) } else { crate::commands::CHECK_EVERY };
+        let longest =
+            if waits { Duration::from_millis(1) } else { toroni_shell::stop::CHECK_EVERY };
         if waits {
             std::thread::sleep(longest);
         } else if !has_more {

@@ -1,7 +1,7 @@
 //! A text on a terminal that takes the place of the one before.
 
-use crate::failure::Failure;
-use crate::output::Output;
+use toroni_shell::failure::Failure;
+use toroni_shell::output::Output;
 
 /// Standard output, and what stands there for a while.
 pub(super) struct Screen {

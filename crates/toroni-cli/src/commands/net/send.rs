@@ -2,17 +2,17 @@
 
 use super::address::parse_group;
 use super::membership::{Membership, list, quoted};
-use crate::cli::BusLocation;
 use crate::commands::node;
-use crate::failure::Failure;
-use crate::ready::ReadyFd;
-use crate::{complete, human};
 use clap::Args;
 use clap_complete::ArgValueCompleter;
 use std::net::SocketAddr;
 use toroni_net::host::address::DEFAULT_GROUP;
 use toroni_net::node::config::units::Quantity;
 use toroni_proto::config::Config;
+use toroni_shell::failure::Failure;
+use toroni_shell::location::BusLocation;
+use toroni_shell::ready::ReadyFd;
+use toroni_shell::{complete, human};
 
 #[derive(Args)]
 #[command(after_help = "Examples:
@@ -28,7 +28,7 @@ pub(crate) struct Send {
     #[arg(value_name = "PATTERN", required = true, add = ArgValueCompleter::new(complete::topics))]
     patterns: Vec<String>,
     /// Greatest rate of new data on the wire, such as 100Mbit/s; only people know what the network can bear
-    #[arg(long, value_name = "R", value_parser = human::parse_bit_rate)]
+    #[arg(long, value_name = "R", value_parser = super::parse_bit_rate)]
     rate: u64,
     /// Multicast group, with or without a port [default: 239.192.84.79:4479]
     #[arg(long, value_name = "GROUP", value_parser = parse_group, conflicts_with = "to")]

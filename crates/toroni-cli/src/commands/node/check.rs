@@ -1,8 +1,5 @@
 //! `toroni node check`: reads a file as the node would, and starts nothing.
 
-use crate::failure::Failure;
-use crate::human;
-use crate::output::Output;
 use clap::{Args, ValueHint};
 use serde_json::json;
 use std::io::{Read, Write};
@@ -10,6 +7,9 @@ use std::path::{Path, PathBuf};
 use toroni_net::host::interface;
 use toroni_net::node::config::{self, Derived, Finding, LONGEST, Link, Place, Reading, Severity};
 use toroni_net::node::start;
+use toroni_shell::failure::Failure;
+use toroni_shell::human;
+use toroni_shell::output::Output;
 
 #[derive(Args)]
 #[command(after_help = "Examples:

@@ -2,8 +2,6 @@
 
 use super::log::{Level, Line};
 use super::notices::put_out;
-use crate::human;
-use crate::notice::{OrderMember, Sequencer, Term};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -24,6 +22,8 @@ use toroni_proto::id::{Source, Stream};
 use toroni_proto::receiver::End;
 use toroni_proto::sender;
 use toroni_proto::wire::Reject;
+use toroni_shell::human;
+use toroni_shell::notice::{OrderMember, Sequencer, Term};
 
 /// Words for what happens, by what was said before.
 pub(super) struct Lines {

@@ -1,12 +1,12 @@
 //! The log of a node: lines on standard error, each with fields, or JSON. What repeats is written once in 10 s, with its
 //! number.
 
-use crate::note;
 use clap::ValueEnum;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use toroni_shell::note;
 
 /// Lines of one kind and reason are written at most once in this time.
 const PAUSE: Duration = Duration::from_secs(10);

@@ -2,14 +2,14 @@
 //! and a test compares the two.
 
 use super::notices::{Identity, socket_kind};
-use crate::notice::Sequencer;
-use crate::openmetrics::{self, Family, Kind, Sample, Value};
 use std::sync::{Arc, Mutex, PoisonError};
 use toroni_net::node::report::{
     BOUNDS_NS, Connection, Heard, Queue, Receiver, Report, Sent, Served, Times,
 };
 use toroni_process::units::as_f64;
 use toroni_proto::budget::Part;
+use toroni_shell::notice::Sequencer;
+use toroni_shell::openmetrics::{self, Family, Kind, Sample, Value};
 
 /// The last report of a node, for those who ask.
 pub(super) struct Latest {

@@ -21,10 +21,10 @@ pub(crate) use check::{read, shown};
 pub(crate) use log::Format;
 pub(crate) use run::{Way, serve};
 
-use crate::cli::BusLocation;
-use crate::failure::Failure;
 use clap::{Args, Subcommand, ValueHint};
 use std::path::PathBuf;
+use toroni_shell::failure::Failure;
+use toroni_shell::location::BusLocation;
 
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true, arg_required_else_help = true)]

@@ -1,9 +1,5 @@
 //! Publishes what a node does on its bus of notices, `node.REALM`. A node whose notices cannot be published works on.
 
-use crate::notice::{
-    BUS_PREFIX, Collision, Crybaby, Datagrams, Excess, Group, Heard, Leg, Loss, LossCount, Member,
-    Notice, Receiver, Sent, Sequencer, Socket, Source, Stats, Term, Time, topic,
-};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -21,6 +17,10 @@ use toroni_proto::budget::Exceeded;
 use toroni_proto::id::Stream;
 use toroni_proto::receiver::End;
 use toroni_proto::sender;
+use toroni_shell::notice::{
+    BUS_PREFIX, Collision, Crybaby, Datagrams, Excess, Group, Heard, Leg, Loss, LossCount, Member,
+    Notice, Receiver, Sent, Sequencer, Socket, Source, Stats, Term, Time, topic,
+};
 
 /// The capacity of the bus of notices.
 const CAPACITY: u64 = 1 << 20;

@@ -7,12 +7,6 @@ use super::metrics::Latest;
 use super::notices::{Identity, Notices};
 use super::sequencer::Sequencer;
 use super::wishes::Wishes;
-use crate::cli::BusLocation;
-use crate::failure::Failure;
-use crate::note;
-use crate::notice::{self, Term};
-use crate::ready::ReadyFd;
-use crate::stop::{GracePeriod, Stop};
 use rustix::fd::AsFd;
 use sd_notify::NotifyState;
 use std::collections::BTreeMap;
@@ -29,6 +23,12 @@ use toroni_net::node::{Event, Node, scheduling, start, tcp};
 use toroni_proto::arrivals;
 use toroni_proto::budget::{Limits, Part};
 use toroni_proto::id::Stream;
+use toroni_shell::failure::Failure;
+use toroni_shell::location::BusLocation;
+use toroni_shell::note;
+use toroni_shell::notice::{self, Term};
+use toroni_shell::ready::ReadyFd;
+use toroni_shell::stop::{GracePeriod, Stop};
 
 /// How often the node takes a report of what it has counted.
 const REPORT_EVERY: Duration = Duration::from_secs(1);

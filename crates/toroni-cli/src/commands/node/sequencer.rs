@@ -13,7 +13,6 @@
 
 use super::multicast::Multicast;
 use crate::commands::sequencer::feed::Feed;
-use crate::notice;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -33,6 +32,7 @@ use toroni_sequencer::feed::{
 use toroni_sequencer::log::{self, Sync};
 use toroni_sequencer::machine::Event;
 use toroni_sequencer::raft::{Events, Group, GroupOptions, Timing, feed_id};
+use toroni_shell::notice;
 
 const THREADS: usize = 2;
 /// After this many bytes of log, the state is written as a snapshot.

@@ -1,10 +1,10 @@
 //! Wishes: signals that a node obeys and lives on.
 
-use crate::failure::Failure;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::flag;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use toroni_shell::failure::Failure;
 
 /// What signals have asked for, and was not done yet. The loop of a node looks at least once a second.
 pub(super) struct Wishes {

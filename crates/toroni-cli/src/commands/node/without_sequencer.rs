@@ -1,7 +1,7 @@
 //! Stands for `sequencer.rs` in a program that was built without the feature `sequencer`.
 
-use crate::notice;
 use toroni_net::node::{Settings, config};
+use toroni_shell::notice;
 
 /// There is none.
 pub(super) enum Sequencer {}

@@ -1,11 +1,11 @@
 //! `toroni pub --wait-subscribers`: waits for subscribers whose patterns match.
 
-use crate::failure::Failure;
-use crate::stop::Stop;
-use crate::{human, note};
 use std::fmt;
 use std::time::{Duration, Instant};
 use toroni::Bus;
+use toroni_shell::failure::Failure;
+use toroni_shell::stop::Stop;
+use toroni_shell::{human, note};
 
 /// How often the subscribers are counted.
 const CHECK_EVERY: Duration = Duration::from_millis(10);

@@ -3,11 +3,11 @@
 use super::Run;
 use super::publishers::{Publishers, TopicPublisher};
 use super::source::{Lines, Next, too_long};
-use crate::exchange::{self, Entry, Lapse};
-use crate::failure::Failure;
-use crate::{human, note};
 use std::collections::HashMap;
 use toroni::LostBound;
+use toroni_shell::exchange::{self, Entry, Lapse};
+use toroni_shell::failure::Failure;
+use toroni_shell::{human, note};
 
 /// For how many topics publishers are kept. The input may have any number of topics: beyond this one, all publishers
 /// are dropped, and created again when they are needed.

@@ -6,12 +6,6 @@ pub(crate) mod options;
 mod publishers;
 pub(crate) mod source;
 
-use crate::cli::BusLocation;
-use crate::failure::Failure;
-use crate::output::Output;
-use crate::progress::Progress;
-use crate::stop::{GracePeriod, Stop};
-use crate::{human, note};
 use audience::Wanted;
 use copy::Losses;
 use options::Publish;
@@ -20,6 +14,12 @@ use serde_json::json;
 use source::{Lines, Next, Source};
 use std::time::{Duration, Instant};
 use toroni::{Bus, Topic};
+use toroni_shell::failure::Failure;
+use toroni_shell::location::BusLocation;
+use toroni_shell::output::Output;
+use toroni_shell::progress::Progress;
+use toroni_shell::stop::{GracePeriod, Stop};
+use toroni_shell::{human, note};
 
 /// Without a rate, the progress bar is updated once per this many messages.
 const MESSAGES_PER_UPDATE: u64 = 1024;
@@ -58,7 +58,8 @@ pub(crate) fn run(location: &BusLocation, arguments: Publish) -> Result<(), Fail
         "waiting for a slow subscriber, or for a publisher that holds the lock; `toroni info {}` shows both",
         location.bus
     )))?;
-    let config = super::config(location)
+    let config = location
+        .config()
         .participant_name(arguments.name.as_str())
         .timestamps(arguments.timestamps);
     let bus = super::opening::open_or_create(&config, location)?;

@@ -1,11 +1,11 @@
 //! The options of `toroni pub`.
 
-use crate::complete;
-use crate::human::{parse_bytes, parse_rate};
 use clap::Args;
 use clap_complete::ArgValueCompleter;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use toroni_shell::complete;
+use toroni_shell::human::{parse_bytes, parse_rate};
 
 #[derive(Args)]
 #[command(override_usage = "toroni pub [OPTIONS] <TOPIC> [MESSAGE]

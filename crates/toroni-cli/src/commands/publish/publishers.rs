@@ -1,13 +1,13 @@
 //! The publishers of `toroni pub`: shared ones, or those of the exclusive publisher of the bus.
 
-use crate::failure::Failure;
-use crate::note;
-use crate::stop::Stop;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use toroni::{
     Bus, Exclusive, ExclusiveError, ExclusiveTopic, PublishError, Publisher, PublisherError,
 };
+use toroni_shell::failure::Failure;
+use toroni_shell::note;
+use toroni_shell::stop::Stop;
 
 /// How often `--exclusive` checks for a signal while it waits.
 const CHECK_EVERY: Duration = Duration::from_millis(100);

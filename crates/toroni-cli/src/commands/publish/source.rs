@@ -2,13 +2,13 @@
 
 use super::as_u64;
 use super::options::Publish;
-use crate::failure::Failure;
-use crate::stop::Stop;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt;
+use toroni_shell::failure::Failure;
+use toroni_shell::stop::Stop;
 
 const INPUT_BUFFER_BYTES: usize = 128 << 10;
 

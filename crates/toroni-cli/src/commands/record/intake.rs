@@ -1,13 +1,14 @@
 //! From the ring to buffers: copies messages in runs, and validates each run before its buffer is handed on.
 
 use super::trigger;
-use crate::exchange::now_ns;
-use crate::failure::Failure;
-use crate::recording::format::RecordedLoss;
 use std::collections::{HashMap, VecDeque};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
 use toroni::{InPlace, Origin, Pattern, ReceiveError};
+use toroni_recording::file::Topic;
+use toroni_recording::format::RecordedLoss;
+use toroni_shell::exchange::now_ns;
+use toroni_shell::failure::Failure;
 
 /// How many buffers there are. They hide a stall of the disk: of 0.3 s at 100 MiB/s.
 pub(super) const BUFFERS: usize = 8;
@@ -17,13 +18,6 @@ const BUFFER_BYTES: usize = 4 << 20;
 pub(super) const HAND_ON_AFTER: Duration = Duration::from_millis(100);
 /// How often a full intake checks whether the writer has ended.
 const CHECK_EVERY: Duration = Duration::from_millis(200);
-
-/// A topic of the recording, as the writer learns it.
-#[derive(Clone, Debug)]
-pub(super) struct Topic {
-    pub(super) name: String,
-    pub(super) to_descendants: bool,
-}
 
 /// A message or a loss in a buffer.
 #[derive(Clone, Copy)]
@@ -185,7 +179,7 @@ impl Intake {
                 self.buffer.origins.push((origin, message.number()));
                 u32::try_from(self.buffer.origins.len() - 1).unwrap_or(u32::MAX)
             });
-            let published = message.timestamp().and_then(crate::exchange::nanoseconds);
+            let published = message.timestamp().and_then(toroni_shell::exchange::nanoseconds);
             self.buffer.entries.push(Entry {
                 what: What::Message { topic, origin },
                 sequence,
@@ -220,7 +214,7 @@ impl Intake {
             _ => return Err(error.into()),
         };
         if !self.quiet {
-            crate::note::loss(&error.to_string());
+            toroni_shell::note::loss(&error.to_string());
         }
         self.lost = self.lost.saturating_add(loss.messages);
         if matches!(error, ReceiveError::Lapped { .. }) {

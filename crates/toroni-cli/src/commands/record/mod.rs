@@ -3,24 +3,12 @@
 //! Two threads: the intake (`intake.rs`) copies messages out of the ring, and the writer (`split.rs`, `file.rs`) makes
 //! files of them. A slow disk is no slow reader until all buffers between them are full.
 
-pub(crate) mod export;
-mod file;
 mod intake;
 pub(crate) mod options;
-pub(crate) mod repair;
 mod split;
 mod trigger;
 
 use super::opening::{self, Awaited};
-use crate::cli::BusLocation;
-use crate::exchange::now_ns;
-use crate::failure::Failure;
-use crate::output::Output;
-use crate::ready::ReadyFd;
-use crate::recording::format;
-use crate::stop::{GracePeriod, Stop};
-use crate::{human, note};
-use file::Description;
 use intake::{BUFFERS, Buffer, HAND_ON_AFTER, Intake};
 use options::Record;
 use split::{Report, Series};
@@ -29,15 +17,24 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use toroni::{Bus, Start, Subscriber, SubscriberError};
+
+use toroni_recording::format;
+use toroni_shell::exchange::now_ns;
+use toroni_shell::failure::Failure;
+use toroni_shell::location::BusLocation;
+use toroni_shell::output::Output;
+use toroni_shell::ready::ReadyFd;
+use toroni_shell::stop::{GracePeriod, Stop};
+use toroni_shell::{human, note};
 use trigger::Trigger;
 
 /// Records until the arguments or a signal end it.
 pub(crate) fn run(location: &BusLocation, arguments: &Record) -> Result<(), Failure> {
     if arguments.repair {
-        return repair::run(&arguments.file);
+        return toroni_recording::repair::run(&arguments.file);
     }
     let ready = ReadyFd::claim(arguments.ready_fd)?;
-    super::patterns(&arguments.patterns)?;
+    toroni_shell::location::patterns(&arguments.patterns)?;
     if arguments.split.is_none() && arguments.file.exists() {
         return Err(Failure::Failed(format!(
             "{} exists: choose another name, or remove it",
@@ -46,7 +43,7 @@ pub(crate) fn run(location: &BusLocation, arguments: &Record) -> Result<(), Fail
     }
     let stop = Stop::install(GracePeriod::Unlimited)?;
     let output = Output::new()?;
-    let config = super::config(location).participant_name(arguments.name.as_str());
+    let config = location.config().participant_name(arguments.name.as_str());
     let advice = format!("`toroni create {}` creates it now", location.bus);
     let (bus, start) =
         match opening::open_or_wait(&config, location, None, &advice, &stop, &output)? {
@@ -58,7 +55,7 @@ pub(crate) fn run(location: &BusLocation, arguments: &Record) -> Result<(), Fail
         };
     let mut subscriber = subscribe(&bus, arguments, start, &[])?;
     let stats = bus.stats()?;
-    let description = Description::new(arguments, notes(&bus, arguments, stats.sequence))?;
+    let description = arguments.description(notes(&bus, arguments, stats.sequence))?;
     let mut series = Series::new(&arguments.file, description, arguments.split, arguments.keep);
     if arguments.trigger.is_empty() {
         series.begin()?;
@@ -212,7 +209,7 @@ impl Session<'_> {
             } else if self.intake.has_some() {
                 HAND_ON_AFTER
             } else {
-                super::CHECK_EVERY.min(self.left(is_triggered, fired))
+                toroni_shell::stop::CHECK_EVERY.min(self.left(is_triggered, fired))
             };
             match subscriber.receive_in_place_timeout(wait) {
                 Ok(Some(mut run)) => {
@@ -294,7 +291,7 @@ impl Session<'_> {
         trigger: &mut Trigger<'_>,
     ) -> Result<bool, Failure> {
         while !self.is_over() {
-            match watcher.receive_in_place_timeout(super::CHECK_EVERY) {
+            match watcher.receive_in_place_timeout(toroni_shell::stop::CHECK_EVERY) {
                 Ok(Some(run)) => {
                     let mut fires = false;
                     let mut position = 0;

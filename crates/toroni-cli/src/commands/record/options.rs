@@ -1,12 +1,15 @@
 //! The options of `toroni record`.
 
-use crate::complete;
-use crate::human::{parse_bytes, parse_interval};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use clap_complete::ArgValueCompleter;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 use toroni::{Pattern, Start};
+use toroni_recording::file::{Compress, Description, Schema, Sync};
+use toroni_shell::complete;
+use toroni_shell::failure::Failure;
+use toroni_shell::human::{parse_bytes, parse_interval};
 
 #[derive(Args)]
 #[command(after_help = "Examples:
@@ -88,22 +91,24 @@ pub(crate) struct Record {
     pub(crate) name: String,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Compress {
-    /// Fastest, largest
-    None,
-    /// Fast
-    Lz4,
-    /// Smallest (level 1)
-    Zstd,
-}
-
-/// When a recording is written to the disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sync {
-    Every(Duration),
-    Chunk,
-    Never,
+impl Record {
+    /// Returns how topics are described in files.
+    pub(super) fn description(
+        &self,
+        notes: BTreeMap<String, String>,
+    ) -> Result<Description, Failure> {
+        let mut schemas = Vec::new();
+        for (pattern, file) in &self.schema {
+            schemas.push((pattern.clone(), Schema::read(file)?));
+        }
+        Ok(Description {
+            encodings: self.encoding.clone(),
+            schemas,
+            compress: self.compress,
+            sync: self.sync,
+            notes,
+        })
+    }
 }
 
 /// When a new file begins.

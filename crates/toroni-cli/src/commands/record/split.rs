@@ -1,14 +1,15 @@
 //! The thread that writes: takes buffers, writes files one after the other, and removes the oldest.
 
-use super::file::{Description, Part, Totals, Unwritable, failure};
-use super::intake::{Buffer, Topic, What};
+use super::intake::{Buffer, What};
 use super::options::Split;
-use crate::failure::Failure;
-use crate::recording::format::OriginRun;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
+use toroni_recording::file::Topic;
+use toroni_recording::file::{Description, Part, Totals, Unwritable, failure};
+use toroni_recording::format::OriginRun;
+use toroni_shell::failure::Failure;
 
 /// The most channels of a file, with a reserve. MCAP numbers them with 16 bits.
 const MOST_CHANNELS: usize = 65_000;
@@ -106,7 +107,7 @@ impl Series {
         while self.keep.is_some_and(|keep| self.kept.len() > keep) {
             let Some(oldest) = self.kept.pop_front() else { break };
             if let Err(error) = std::fs::remove_file(&oldest) {
-                crate::note::remark(&format!("cannot remove {}: {error}", oldest.display()));
+                toroni_shell::note::remark(&format!("cannot remove {}: {error}", oldest.display()));
             }
         }
         Ok(())
@@ -187,8 +188,8 @@ impl Series {
         let Totals { messages, bytes, .. } = part.totals;
         Failure::Failed(format!(
             "{text}; the file ends after {} with {}",
-            crate::human::counted(messages, "message"),
-            crate::human::bytes(bytes)
+            toroni_shell::human::counted(messages, "message"),
+            toroni_shell::human::bytes(bytes)
         ))
     }
 

@@ -1,10 +1,10 @@
 //! `--trigger`: the recorder reads along and writes nothing, until a message matches.
 
 use super::intake::Mark;
-use crate::exchange::now_ns;
 use std::collections::VecDeque;
 use std::time::Duration;
 use toroni::Pattern;
+use toroni_shell::exchange::now_ns;
 
 /// The most marks that are kept.
 const MOST_MARKS: u64 = 16_384;

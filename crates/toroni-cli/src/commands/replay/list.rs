@@ -1,15 +1,15 @@
 //! `toroni replay --list`: what is in a recording.
 
 use super::source::of_broken;
-use crate::failure::Failure;
-use crate::human;
-use crate::output::{Output, Table};
-use crate::recording::reader::{ChannelKind, Reader};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
+use toroni_recording::reader::{ChannelKind, Reader};
+use toroni_shell::failure::Failure;
+use toroni_shell::human;
+use toroni_shell::output::{Output, Table};
 
 #[derive(Default)]
 struct Count {
@@ -52,7 +52,7 @@ fn one(path: &Path, as_json: bool, output: &mut Output) -> Result<(), Failure> {
             }
         }
         loop {
-            let item = match reader.next() {
+            let item = match reader.next_item() {
                 Ok(Some(item)) => item,
                 Ok(None) => break,
                 Err(broken) => {

@@ -9,12 +9,6 @@ pub(crate) mod source;
 mod steer;
 
 use super::publish::audience::{self, Wanted};
-use crate::cli::BusLocation;
-use crate::failure::Failure;
-use crate::recording::format::{self, RecordedLoss};
-use crate::recording::reader::Item;
-use crate::stop::{GracePeriod, Stop};
-use crate::{human, note};
 use options::{OnLoss, Replay, Stamp};
 use pace::{Pace, TOGETHER};
 use source::{Selection, Source, Target};
@@ -23,6 +17,12 @@ use std::hash::{BuildHasher, Hasher};
 use std::time::{Duration, Instant};
 use steer::{Key, Keyboard, Line};
 use toroni::{Entry, Inlet, InletTopic, Origin, PublishError};
+use toroni_recording::format::{self, RecordedLoss};
+use toroni_recording::reader::Item;
+use toroni_shell::failure::Failure;
+use toroni_shell::location::BusLocation;
+use toroni_shell::stop::{GracePeriod, Stop};
+use toroni_shell::{human, note};
 
 /// The most messages, and about the most bytes, that are published with one call.
 const BATCH_MESSAGES: usize = 512;
@@ -51,7 +51,7 @@ pub(crate) fn run(location: &BusLocation, arguments: &Replay) -> Result<(), Fail
     }
     let (start, end) = limits(arguments, &mut sources, &mut selection)?;
     let stop = Stop::install(GracePeriod::Unlimited)?;
-    let config = super::config(location).participant_name(arguments.name.as_str());
+    let config = location.config().participant_name(arguments.name.as_str());
     let bus = super::opening::open_or_create(&config, location)?;
     let inlet = bus.inlet()?;
     if let Some(count) = arguments.wait_subscribers {
@@ -373,7 +373,7 @@ impl Player<'_> {
             return Ok(());
         }
         let Self { sources, topics, batch, arguments, .. } = self;
-        let now = (arguments.stamp == Stamp::Now).then(crate::exchange::now_ns);
+        let now = (arguments.stamp == Stamp::Now).then(toroni_shell::exchange::now_ns);
         let payloads: Vec<[&[u8]; 1]> = batch
             .iter()
             .map(|(source, item, ..)| [sources[*source].reader.payload(item)])

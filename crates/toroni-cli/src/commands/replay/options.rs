@@ -1,10 +1,10 @@
 //! The options of `toroni replay`.
 
-use crate::human::{parse_interval, parse_rate};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
 use toroni::Pattern;
+use toroni_shell::human::{parse_interval, parse_rate};
 
 #[derive(Args)]
 #[command(after_help = "Examples:
@@ -160,7 +160,7 @@ fn parse_point(text: &str) -> Result<Point, String> {
         format!("{text:?} is neither an offset, such as +10s, nor a time of day, such as 12:00:31")
     };
     if let Some(offset) = text.strip_prefix('+') {
-        let offset = crate::human::parse_seconds(offset)?;
+        let offset = toroni_shell::human::parse_seconds(offset)?;
         return u64::try_from(offset.as_nanos()).map(Point::Offset).map_err(|_| wrong());
     }
     let mut parts = text.split(':');

@@ -1,9 +1,9 @@
 //! When a message is due: absolute times from the first message, so that delays do not add up.
 
 use super::options::Speed;
-use crate::human::to_u64;
-use crate::stop::Stop;
 use std::time::{Duration, Instant};
+use toroni_shell::human::to_u64;
+use toroni_shell::stop::Stop;
 
 /// Until this time before a message is due, it sleeps. Then it polls the clock.
 const POLL: Duration = Duration::from_micros(100);
@@ -48,7 +48,7 @@ impl Pace {
             Mode::Max => None,
             Mode::Rate(rate) => {
                 let (_, start) = *self.base.get_or_insert_with(|| (0, Instant::now()));
-                let seconds = crate::human::as_f64(self.count) / rate;
+                let seconds = toroni_shell::human::as_f64(self.count) / rate;
                 let after = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
                 let due =
                     start.checked_add(after).or_else(|| start.checked_add(FAR)).unwrap_or(start);
@@ -82,7 +82,7 @@ impl Pace {
             return Duration::from_nanos(nanoseconds);
         }
         Duration::from_nanos(
-            to_u64(crate::human::as_f64(nanoseconds) / self.factor).unwrap_or(u64::MAX),
+            to_u64(toroni_shell::human::as_f64(nanoseconds) / self.factor).unwrap_or(u64::MAX),
         )
     }
 

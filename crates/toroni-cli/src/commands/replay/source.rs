@@ -1,11 +1,11 @@
 //! From files to messages: which are played, on which topics, and in which order.
 
 use super::options::{By, Replay};
-use crate::failure::Failure;
-use crate::recording::reader::{Broken, ChannelKind, Item, Reader};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use toroni::{Pattern, Topic};
+use toroni_recording::reader::{Broken, ChannelKind, Item, Reader};
+use toroni_shell::failure::Failure;
 
 /// What becomes of the items of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,7 +162,7 @@ impl Source {
     pub(crate) fn advance(&mut self, selection: &mut Selection) -> Result<(), Failure> {
         self.head = None;
         while let Some(item) =
-            self.reader.next().map_err(|broken| of_broken(&self.path, &broken))?
+            self.reader.next_item().map_err(|broken| of_broken(&self.path, &broken))?
         {
             if item.log_time < self.start || item.log_time > self.end {
                 continue;
@@ -225,5 +225,5 @@ impl Source {
 
 /// Describes what is wrong with a file.
 pub(crate) fn of_broken(path: &Path, broken: &Broken) -> Failure {
-    crate::commands::record::repair::of_broken(path, broken)
+    toroni_recording::repair::of_broken(path, broken)
 }

@@ -104,8 +104,8 @@ impl Line {
         }
         self.shown = Instant::now();
         bar.set_position(time.saturating_sub(self.start));
-        let topic = crate::output::printable(topic);
-        bar.set_message(format!("{}  {topic}{state}", crate::human::rfc3339(time)));
+        let topic = toroni_shell::output::printable(topic);
+        bar.set_message(format!("{}  {topic}{state}", toroni_shell::human::rfc3339(time)));
     }
 }
 

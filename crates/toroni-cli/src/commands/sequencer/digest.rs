@@ -1,15 +1,15 @@
 //! `toroni sequencer digest`: compares the digests of all members at one event.
 
 use super::feed::{Feed, Member, OfNode, Reach, block_on, unexpected};
-use crate::failure::Failure;
-use crate::human::parse_seconds;
-use crate::output::{Output, Table};
 use clap::Args;
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 use toroni_sequencer::machine::DIGEST_EVERY;
 use toroni_sequencer::rpc::{Answer, Request};
+use toroni_shell::failure::Failure;
+use toroni_shell::human::parse_seconds;
+use toroni_shell::output::{Output, Table};
 
 /// How long to wait until the members are asked again.
 const PAUSE: Duration = Duration::from_millis(100);

@@ -3,7 +3,6 @@
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 use crate::commands::node;
-use crate::failure::Failure;
 use clap::{Args, ValueHint};
 use std::future::Future;
 use std::net::SocketAddr;
@@ -16,6 +15,7 @@ use toroni_net::node::{config, start};
 use toroni_proto::wire::Keys;
 use toroni_sequencer::raft::feed_id;
 use toroni_sequencer::rpc::{Answer, Fetch, Fetched, Link, LinkError, Request, Status, Target};
+use toroni_shell::failure::Failure;
 
 /// A member that does not answer within this time does not answer.
 const ANSWER_TIME: Duration = Duration::from_secs(5);

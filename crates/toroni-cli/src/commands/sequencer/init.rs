@@ -1,11 +1,11 @@
 //! `toroni sequencer init`: begins the group of a feed, once.
 
 use super::feed::{Member, OfNode, Reach, block_on, unexpected};
-use crate::failure::Failure;
-use crate::note;
 use clap::Args;
 use toroni_sequencer::entry::{self, Members};
 use toroni_sequencer::rpc::{Answer, Request};
+use toroni_shell::failure::Failure;
+use toroni_shell::note;
 
 #[derive(Args)]
 #[command(after_help = "Example:

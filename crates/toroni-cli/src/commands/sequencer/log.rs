@@ -2,11 +2,6 @@
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
-use crate::exchange::base64;
-use crate::failure::Failure;
-use crate::human::counted;
-use crate::note;
-use crate::output::Output;
 use clap::{Args, ValueHint};
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -15,6 +10,11 @@ use toroni_sequencer::entry::{Entry, Members, Payload, Place};
 use toroni_sequencer::log::inspect::Inspection;
 use toroni_sequencer::machine::{Machine, Outcome};
 use toroni_sequencer::raft::machine_of_snapshot;
+use toroni_shell::exchange::base64;
+use toroni_shell::failure::Failure;
+use toroni_shell::human::counted;
+use toroni_shell::note;
+use toroni_shell::output::Output;
 
 #[derive(Args)]
 #[command(after_help = "Examples:
@@ -216,7 +216,7 @@ impl Sink for Text<'_> {
             }
             Command::Begin { series } => format!("the feed begins series {series}"),
         };
-        self.0.line(&crate::output::printable(&format!("  {word}{event}{why}  {what}")))
+        self.0.line(&toroni_shell::output::printable(&format!("  {word}{event}{why}  {what}")))
     }
 }
 
@@ -289,10 +289,10 @@ fn with_place(entry: &Entry, mut object: Value) -> Value {
 #[cfg(feature = "record")]
 mod export {
     use super::*;
-    use crate::commands::record::export::Export;
     use std::collections::BTreeMap;
     use std::path::Path;
     use toroni::{LostBound, LostReason, Origin};
+    use toroni_recording::export::Export;
 
     /// Writes events to a file, which begins with the first one.
     pub(super) struct Exporting {

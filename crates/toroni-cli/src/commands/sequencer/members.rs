@@ -1,11 +1,11 @@
 //! `toroni sequencer elect` and `members …`: who leads, and who belongs to the group.
 
 use super::feed::{OfNode, Reach, block_on, member, unexpected};
-use crate::failure::Failure;
-use crate::note;
 use clap::{Args, Subcommand};
 use std::net::SocketAddr;
 use toroni_sequencer::rpc::{Answer, Request};
+use toroni_shell::failure::Failure;
+use toroni_shell::note;
 
 #[derive(Args)]
 #[command(after_help = "Example:

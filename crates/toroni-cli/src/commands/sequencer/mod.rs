@@ -10,9 +10,9 @@ mod rewind;
 mod send;
 mod status;
 
-use crate::cli::BusLocation;
-use crate::failure::Failure;
 use clap::{Args, Subcommand};
+use toroni_shell::failure::Failure;
+use toroni_shell::location::BusLocation;
 
 #[derive(Args)]
 #[command(after_help = "Examples:

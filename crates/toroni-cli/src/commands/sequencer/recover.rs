@@ -1,11 +1,11 @@
 //! `toroni sequencer recover`: a new group from the log of one member.
 
-use crate::failure::Failure;
-use crate::note;
 use clap::{Args, ValueHint};
 use std::path::PathBuf;
 use toroni_sequencer::log::Options;
 use toroni_sequencer::raft::recover;
+use toroni_shell::failure::Failure;
+use toroni_shell::note;
 
 #[derive(Args)]
 #[command(after_help = "Example:

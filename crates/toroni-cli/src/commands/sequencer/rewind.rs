@@ -1,13 +1,13 @@
 //! `toroni sequencer rewind`: writes the events of a feed to a new bus.
 
 use super::feed::{OfNode, Reach};
-use crate::cli::BusLocation;
-use crate::failure::Failure;
-use crate::human::parse_bytes;
-use crate::note;
 use clap::Args;
 use toroni::{Bus, BusConfig, Policy, Start};
 use toroni_sequencer::feed::{FollowError, RewindOptions, Rewound, rewind};
+use toroni_shell::failure::Failure;
+use toroni_shell::human::parse_bytes;
+use toroni_shell::location::BusLocation;
+use toroni_shell::note;
 
 #[derive(Args)]
 #[command(after_help = "Examples:
@@ -31,8 +31,7 @@ pub(super) struct Rewind {
 
 pub(super) fn run(location: &BusLocation, arguments: &Rewind) -> Result<(), Failure> {
     let OfNode { node, feed } = arguments.reach.find()?;
-    let mut bus =
-        crate::commands::config(location).persistent(true).policy(Policy::Wait { limit: None });
+    let mut bus = location.config().persistent(true).policy(Policy::Wait { limit: None });
     if let Some(directory) = node.as_ref().and_then(|node| node.bus.directory.as_ref()) {
         bus = bus.directory(directory);
     }

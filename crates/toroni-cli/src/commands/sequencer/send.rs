@@ -5,11 +5,6 @@
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 use super::feed::{Feed, OfNode, Reach, block_on};
-use crate::cli::BusLocation;
-use crate::failure::Failure;
-use crate::human;
-use crate::output::Output;
-use crate::stop::{GracePeriod, Stop};
 use clap::Args;
 use serde_json::json;
 use std::time::{Duration, Instant};
@@ -18,6 +13,11 @@ use toroni::{Bus, BusConfig, ReceiveError, Subscriber};
 use toroni_sequencer::batch::{Command, Publish};
 use toroni_sequencer::commands::{COURIER, Commands, CommandsError, Sent};
 use toroni_sequencer::rpc::{Answer, Fetch, Link, Request};
+use toroni_shell::failure::Failure;
+use toroni_shell::human;
+use toroni_shell::location::BusLocation;
+use toroni_shell::output::Output;
+use toroni_shell::stop::{GracePeriod, Stop};
 
 /// How long to wait until another member is asked.
 const ELSEWHERE: Duration = Duration::from_millis(20);
@@ -59,7 +59,7 @@ enum Echo {
 pub(super) fn run(location: &BusLocation, arguments: &Send) -> Result<(), Failure> {
     let stop = Stop::install(GracePeriod::OneSecond("it waited for the order".to_owned()))?;
     let OfNode { node, feed } = arguments.reach.find()?;
-    let mut config = super::super::config(location);
+    let mut config = location.config();
     if let Some(directory) = node.as_ref().and_then(|node| node.bus.directory.as_ref()) {
         config = config.directory(directory);
     }

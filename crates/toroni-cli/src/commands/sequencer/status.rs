@@ -3,12 +3,12 @@
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 use super::feed::{Feed, Member, OfNode, Reach, block_on};
-use crate::failure::Failure;
-use crate::output::{Output, Table};
 use clap::Args;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use toroni_sequencer::rpc::{Fetched, Status};
+use toroni_shell::failure::Failure;
+use toroni_shell::output::{Output, Table};
 
 #[derive(Args)]
 #[command(after_help = "Examples:

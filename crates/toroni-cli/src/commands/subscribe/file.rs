@@ -1,15 +1,16 @@
 //! `toroni sub --file`: prints a recording.
 
-use super::options::{Format, Subscribe};
+use super::options::Subscribe;
 use crate::commands::replay::options::By;
 use crate::commands::replay::source::{Selection, Source, Target, of_broken};
-use crate::exchange::{Loss, Shown};
-use crate::failure::Failure;
-use crate::note;
-use crate::output::Output;
-use crate::stop::Stop;
 use std::path::Path;
 use toroni::{Pattern, ReceiveError};
+use toroni_shell::exchange::{Loss, Shown};
+use toroni_shell::failure::Failure;
+use toroni_shell::note;
+use toroni_shell::output::Output;
+use toroni_shell::printer::Format;
+use toroni_shell::stop::Stop;
 
 /// Prints the messages and losses of a file that match.
 pub(super) fn run(
@@ -41,7 +42,7 @@ fn print_all(
     source: &mut Source,
     patterns: &[Pattern],
     arguments: &Subscribe,
-    printer: &mut super::printer::Printer,
+    printer: &mut toroni_shell::printer::Printer,
     stop: &Stop,
 ) -> Result<(), Failure> {
     let mut selection = Selection::matching(patterns.to_vec());
@@ -94,7 +95,7 @@ fn text(loss: &Loss) -> String {
         Loss::OnTheWay(_) => {
             format!(
                 "{} lost on their way to the bus",
-                crate::human::counted(loss.messages(), "message")
+                toroni_shell::human::counted(loss.messages(), "message")
             )
         }
     }

@@ -1,7 +1,7 @@
 //! `--last N`: finds the newest messages in the ring before the first is printed.
 
-use crate::exchange::Loss;
 use std::collections::VecDeque;
+use toroni_shell::exchange::Loss;
 
 pub(super) enum Kept {
     /// A message in its printed form.
@@ -53,7 +53,7 @@ impl History {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exchange::Lapse;
+    use toroni_shell::exchange::Lapse;
 
     /// Events and result as text: a letter for each message, `!` for a loss.
     fn kept(wanted: usize, events: &str) -> String {

@@ -6,22 +6,21 @@
 mod file;
 mod history;
 pub(crate) mod options;
-pub(crate) mod printer;
-pub(crate) mod template;
 
 use super::opening::{self, Awaited};
-use crate::cli::BusLocation;
-use crate::exchange::{Lapse, Loss};
-use crate::failure::Failure;
-use crate::output::Output;
-use crate::ready::ReadyFd;
-use crate::stop::{GracePeriod, Stop};
-use crate::{human, note};
 use history::{History, Kept};
-use options::{Format, Subscribe};
-use printer::{Printer, Style};
+use options::Subscribe;
 use std::time::Instant;
 use toroni::{Message, ReceiveError, Start, Subscriber};
+use toroni_shell::exchange::{Lapse, Loss};
+use toroni_shell::failure::Failure;
+use toroni_shell::location::BusLocation;
+use toroni_shell::output::Output;
+use toroni_shell::printer::Format;
+use toroni_shell::printer::{Printer, Style};
+use toroni_shell::ready::ReadyFd;
+use toroni_shell::stop::{GracePeriod, Stop};
+use toroni_shell::{human, note};
 
 /// Prints messages until the arguments, a signal or a closed output end it.
 pub(crate) fn run(location: &BusLocation, arguments: Subscribe) -> Result<(), Failure> {
@@ -31,7 +30,7 @@ pub(crate) fn run(location: &BusLocation, arguments: Subscribe) -> Result<(), Fa
             "-0 works with --template, and with --format text and hex".to_owned(),
         ));
     }
-    let patterns = super::patterns(&arguments.patterns)?;
+    let patterns = toroni_shell::location::patterns(&arguments.patterns)?;
     let stop = Stop::install(GracePeriod::OneSecond(
         "writing to standard output, which its reader does not read".to_owned(),
     ))?;
@@ -40,7 +39,7 @@ pub(crate) fn run(location: &BusLocation, arguments: Subscribe) -> Result<(), Fa
     if let Some(path) = &arguments.file {
         return file::run(path, &patterns, &arguments, output, &stop);
     }
-    let config = super::config(location).participant_name(arguments.name.as_str());
+    let config = location.config().participant_name(arguments.name.as_str());
     let (bus, is_new) = if arguments.create {
         (config.open(&location.bus)?, false)
     } else {
@@ -148,13 +147,13 @@ impl Run<'_> {
             self.printer.output.flush()?;
             self.printer.output.check_reader()?;
             let wait = match self.arguments.timeout {
-                None => super::CHECK_EVERY,
+                None => toroni_shell::stop::CHECK_EVERY,
                 Some(timeout) => {
                     let left = timeout.saturating_sub(quiet_since.elapsed());
                     if left.is_zero() {
                         return ended_early(self.arguments, self.printed, stop);
                     }
-                    left.min(super::CHECK_EVERY)
+                    left.min(toroni_shell::stop::CHECK_EVERY)
                 }
             };
             match subscriber.receive_timeout(wait) {

@@ -1,12 +1,13 @@
 //! The options of `toroni sub`.
 
-use super::template::Template;
-use crate::complete;
-use crate::human::parse_interval;
 use clap::{Args, ValueEnum};
 use clap_complete::ArgValueCompleter;
 use std::time::Duration;
 use toroni::{Start, WaitStrategy};
+use toroni_shell::complete;
+use toroni_shell::human::parse_interval;
+use toroni_shell::printer::Format;
+use toroni_shell::template::Template;
 
 #[derive(Args)]
 #[command(after_help = "Examples:
@@ -100,18 +101,6 @@ pub(crate) struct Subscribe {
     pub(crate) name: String,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    /// Topic, tab, payload, line feed
-    Text,
-    /// Topic, tab, payload in hexadecimal digits, line feed
-    Hex,
-    /// Only the payload, without a line feed
-    Raw,
-    /// An object with topic, position, sequence, length and payload
-    Json,
-}
-
 impl Subscribe {
     pub(crate) fn format(&self) -> Format {
         if self.json { Format::Json } else { self.format }
@@ -160,6 +149,16 @@ pub(crate) fn parse_start(text: &str) -> Result<Start, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_help_has_every_letter() {
+        let program = crate::cli::definitions();
+        let help = program.find_subcommand("sub").unwrap().get_after_help().unwrap().to_string();
+        for (letter, meaning) in toroni_shell::template::letters() {
+            let line = format!("  %{letter}  {meaning}");
+            assert!(help.lines().any(|shown| shown == line), "{line}");
+        }
+    }
 
     #[test]
     fn starts_are_parsed() {

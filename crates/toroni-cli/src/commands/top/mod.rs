@@ -21,11 +21,6 @@ mod terminal;
 mod topics;
 mod view;
 
-use crate::cli::BusLocation;
-use crate::failure::Failure;
-use crate::note;
-use crate::output::Output;
-use crate::stop::{GracePeriod, Stop};
 use keys::{Choices, Request, View};
 use model::BusModel;
 use options::Top;
@@ -33,6 +28,11 @@ use source::{BusSource, ListSource};
 use std::io;
 use std::time::{Duration, Instant};
 use terminal::Screen;
+use toroni_shell::failure::Failure;
+use toroni_shell::location::BusLocation;
+use toroni_shell::note;
+use toroni_shell::output::Output;
+use toroni_shell::stop::{GracePeriod, Stop};
 use view::Shown;
 use view::theme::Theme;
 
@@ -113,7 +113,7 @@ fn print(location: &BusLocation, arguments: &Top, name: Option<&str>) -> Result<
         next = (next + arguments.interval).max(Instant::now());
         while Instant::now() < next {
             let read_again = source.read_topics().unwrap_or(next);
-            let until = next.min(read_again).min(Instant::now() + super::CHECK_EVERY);
+            let until = next.min(read_again).min(Instant::now() + toroni_shell::stop::CHECK_EVERY);
             if !stop.sleep(until.saturating_duration_since(Instant::now())) {
                 return if is_once {
                     Err(stop.interrupted("interrupted before the end of the interval"))

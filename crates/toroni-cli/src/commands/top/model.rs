@@ -4,9 +4,9 @@
 
 use super::network::NetworkModel;
 use super::sample::{Age, History, Loss, Owner, Participant, Publisher, Snapshot, Subscriber};
-use crate::human::as_f64;
 use serde::Serialize;
 use std::time::Duration;
+use toroni_shell::human::as_f64;
 
 /// One bus at the end of an interval. What needs two snapshots is `None` after the first.
 #[derive(Clone, Debug, Default, Serialize)]

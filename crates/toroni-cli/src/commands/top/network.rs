@@ -1,8 +1,8 @@
 //! What the nodes of a bus say about themselves, made of their notices. No I/O: `nodes` reads the notices.
 
-use crate::human::as_f64;
-use crate::notice::{Crybaby, Heard, Notice, Receiver, Sent, Sequencer, Stats};
 use serde::Serialize;
+use toroni_shell::human::as_f64;
+use toroni_shell::notice::{Crybaby, Heard, Notice, Receiver, Sent, Sequencer, Stats};
 
 /// A receiver stays marked for this long after it was reported as a crybaby, which happens every 10 s.
 const CRIES_SECONDS: f64 = 30.0;
@@ -227,7 +227,7 @@ impl NodeHistory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::notice::{OrderMember, Socket};
+    use toroni_shell::notice::{OrderMember, Socket};
 
     fn stats(time: f64, session: u32, messages: u64) -> Notice<Stats> {
         let address = "10.0.0.7:4000".to_owned();

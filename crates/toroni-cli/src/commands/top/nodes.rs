@@ -4,12 +4,12 @@
 
 use super::network::{NetworkModel, NodeHistory};
 use super::topics::{NAME, unix_seconds};
-use crate::cli::BusLocation;
-use crate::notice::{BUS_PREFIX, Notice, Stats, topic};
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use toroni::{ReceiveError, Start, Subscriber, admin};
+use toroni_shell::location::BusLocation;
+use toroni_shell::notice::{BUS_PREFIX, Notice, Stats, topic};
 
 /// How often buses of notices are searched for.
 const SEARCH_EVERY: Duration = Duration::from_secs(5);
@@ -64,7 +64,7 @@ impl NodeReader {
 
     /// Subscribes from the oldest notice on, so that rates and crybabies are known at once.
     fn subscribe(&self, name: &str) -> Option<Subscriber> {
-        let config = super::super::config(&self.location).participant_name(NAME);
+        let config = self.location.config().participant_name(NAME);
         let bus = config.open_existing(name).ok()?;
         let builder = bus.subscriber().pattern(topic::STATS).pattern(topic::CRYBABY);
         builder.gating(false).start(Start::Oldest).name(NAME).build().ok()

@@ -1,10 +1,10 @@
 //! The options of `toroni top`.
 
-use crate::complete;
-use crate::human::parse_interval;
 use clap::Args;
 use clap_complete::ArgValueCompleter;
 use std::time::Duration;
+use toroni_shell::complete;
+use toroni_shell::human::parse_interval;
 
 /// Below this, `top` would cost more than it shows.
 const SHORTEST: Duration = Duration::from_millis(100);

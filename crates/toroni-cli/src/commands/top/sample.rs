@@ -2,9 +2,9 @@
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
-use crate::human::as_f64;
 use std::collections::VecDeque;
 use std::time::Duration;
+use toroni_shell::human::as_f64;
 
 /// The state of a bus at one moment. All numbers come from shared memory, so any of them may be nonsense.
 #[derive(Clone, Debug, Default)]

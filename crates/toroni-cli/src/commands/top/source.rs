@@ -6,13 +6,13 @@ use super::model::{self, BusModel, BusRow, ListModel, TopicCounts};
 use super::nodes::NodeReader;
 use super::sample::{History, Owner, Participant, Publisher, Snapshot, Subscriber};
 use super::topics::{NAME, TopicReader, unix_seconds};
-use crate::cli::BusLocation;
-use crate::failure::Failure;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 use toroni::{
     Bus, BusConfig, BusStats, LockOwner, Policy, PublisherStats, SubscriberSlotStats, admin,
 };
+use toroni_shell::failure::Failure;
+use toroni_shell::location::BusLocation;
 
 /// How long to wait until a subscription that was refused is tried again.
 const TRY_AGAIN: Duration = Duration::from_secs(5);
@@ -51,7 +51,7 @@ impl BusSource {
         let now = Instant::now();
         Self {
             location: location.clone(),
-            config: super::super::config(location).participant_name(NAME),
+            config: location.config().participant_name(NAME),
             name: name.to_owned(),
             began: now,
             bus: None,

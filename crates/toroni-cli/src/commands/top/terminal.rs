@@ -1,8 +1,6 @@
 //! The terminal: takes it over, gives it back however the program ends, and reads keys.
 
 use super::input::Input;
-use crate::failure::Failure;
-use crate::stop::Stop;
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 use ratatui::buffer::Buffer;
@@ -21,6 +19,8 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, Once, PoisonError};
 use std::time::Duration;
+use toroni_shell::failure::Failure;
+use toroni_shell::stop::Stop;
 
 /// Whether the terminal is taken over. Locked while it is given back: the process must not exit in the middle of that.
 static IS_TAKEN: Mutex<bool> = Mutex::new(false);

@@ -5,11 +5,11 @@
 
 use super::model::TopicCounts;
 use super::sample::Loss;
-use crate::human::as_f64;
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::HashMap;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use toroni::{Bus, ReceiveError, Subscriber, SubscriberError};
+use toroni_shell::human::as_f64;
 
 /// The name of the subscriber in the lists of others.
 pub(super) const NAME: &str = "toroni-top";

@@ -6,11 +6,6 @@ mod plot;
 use super::address::{interface_for, parse_group};
 use super::probe::parse_minutes;
 use super::screen::Screen;
-use crate::failure::Failure;
-use crate::human;
-use crate::output::{Output, Table};
-use crate::ready::ReadyFd;
-use crate::stop::{GracePeriod, Stop};
 use clap::Args;
 use rustix::fd::AsFd;
 use serde_json::json;
@@ -21,6 +16,11 @@ use toroni_net::host::address::DEFAULT_GROUP;
 use toroni_net::latency::Listener;
 use toroni_net::node::start;
 use toroni_proto::wire::Keys;
+use toroni_shell::failure::Failure;
+use toroni_shell::human;
+use toroni_shell::output::{Output, Table};
+use toroni_shell::ready::ReadyFd;
+use toroni_shell::stop::{GracePeriod, Stop};
 
 /// How often the screen is drawn.
 const DRAW_EVERY: Duration = Duration::from_secs(1);
@@ -84,7 +84,7 @@ pub(crate) fn run(arguments: &Latency) -> Result<(), Failure> {
     let wake = stop.descriptor().map_err(|error| failed(&error))?;
     let mut screen = Screen::new(Output::new()?);
     let is_live = screen.output.is_terminal() && !arguments.json;
-    crate::note::remark(&format!(
+    toroni_shell::note::remark(&format!(
         "listens to streams of realm {} in {} on {} for {}",
         arguments.realm,
         arguments.group,
@@ -164,7 +164,7 @@ fn table(listener: &Listener) -> String {
             measured.windows[from..].iter().map(|window| signed(window.least)).collect();
         windows.push_str(&format!(
             "least in each 10 s from {}, stream {stream}: {}\n",
-            crate::output::printable(&name),
+            toroni_shell::output::printable(&name),
             newest.join(", ")
         ));
     }

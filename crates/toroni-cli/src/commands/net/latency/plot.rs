@@ -1,11 +1,11 @@
 //! Three charts: how the least and the greatest time of each stream change, and how its times are distributed. They show only
 //! what is above the least time of the stream, because the clocks of two hosts differ.
 
-use crate::failure::Failure;
 use std::path::Path;
 use toroni_bench_harness::options::{check_writable, write_chart};
 use toroni_bench_harness::report::{Chart, Report, Scale, Series};
 use toroni_net::latency::{Listener, Measured, Window};
+use toroni_shell::failure::Failure;
 
 const SHARES: [f64; 6] = [0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999];
 

@@ -5,8 +5,8 @@ use super::super::model::{BusRow, ListModel};
 use super::table::{Cell, Column, Table};
 use super::text;
 use super::theme::Theme;
-use crate::human::as_f64;
 use ratatui::style::Style;
+use toroni_shell::human::as_f64;
 
 /// Returns the buses in the order in which they are shown.
 pub(in super::super) fn shown<'a>(model: &'a ListModel, choices: &Choices) -> Vec<&'a BusRow> {

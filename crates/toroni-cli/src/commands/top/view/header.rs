@@ -5,11 +5,11 @@ use super::super::model::{BusModel, Holder, Lock, LockState, State};
 use super::table::{MARGIN, Part, draw_parts};
 use super::text;
 use super::theme::Theme;
-use crate::human;
-use crate::output::printable;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
+use toroni_shell::human;
+use toroni_shell::output::printable;
 
 /// The width of the chart of rates.
 const CHART: usize = 16;

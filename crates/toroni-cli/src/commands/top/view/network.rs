@@ -91,7 +91,7 @@ fn feeds(nodes: &[NodeModel], choices: &Choices, theme: &Theme) -> Table {
             Cell::from(text::count(now.events())),
             Cell::from(text::rate(*events_per_second)),
             Cell::from(text::rate(*commands_per_second)),
-            Cell::from(text::bytes(Some(crate::human::as_f64(now.waiting_bytes)))),
+            Cell::from(text::bytes(Some(toroni_shell::human::as_f64(now.waiting_bytes)))),
         ]);
     }
     table
@@ -123,7 +123,7 @@ fn sent(nodes: &[NodeModel], choices: &Choices, theme: &Theme) -> Table {
                 ),
                 Cell::from(text::rate(one.naks_per_second)),
                 Cell::from(text::count(one.receivers)),
-                Cell::from(text::bytes(Some(crate::human::as_f64(one.lag_bytes)))),
+                Cell::from(text::bytes(Some(toroni_shell::human::as_f64(one.lag_bytes)))),
                 Cell::new(text::count(one.overtaken), overtaken),
             ]);
         }

@@ -5,9 +5,9 @@ use super::super::model::{BusModel, SubscriberModel};
 use super::table::{Cell, Column, Table, columns_of};
 use super::theme::Theme;
 use super::{pid, state, text};
-use crate::human::as_f64;
 use ratatui::style::Style;
 use std::cmp::Reverse;
+use toroni_shell::human::as_f64;
 
 /// The width of the bar.
 const BAR: u16 = 8;

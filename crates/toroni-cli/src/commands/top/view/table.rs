@@ -2,11 +2,11 @@
 
 use super::text::fit;
 use super::theme::Theme;
-use crate::output::printable;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::Span;
+use toroni_shell::output::printable;
 
 /// The columns between two columns.
 const GAP: u16 = 2;

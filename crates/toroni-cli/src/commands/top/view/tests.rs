@@ -11,7 +11,6 @@ use super::super::network::{
 use super::super::sample::{Age, How};
 use super::theme::Theme;
 use super::{Shown, as_text, draw, lines};
-use crate::notice::{OrderMember, Sequencer};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
@@ -19,6 +18,7 @@ use ratatui::style::{Color, Modifier};
 use std::fmt::Write;
 use std::path::Path;
 use std::time::Duration;
+use toroni_shell::notice::{OrderMember, Sequencer};
 
 const SIZES: [(u16, u16); 4] = [(80, 24), (120, 40), (160, 24), (40, 10)];
 /// 2026-11-22 12:00:31 UTC.

@@ -1,9 +1,9 @@
 //! Numbers as cells of a table: the digits and the units of a column are aligned.
 
 use super::super::sample::{Age, How};
-use crate::human::{self, as_f64, to_u64};
 use ratatui::text::Span;
 use std::time::Duration;
+use toroni_shell::human::{self, as_f64, to_u64};
 
 /// What is shown for a number that is not known.
 const UNKNOWN: &str = "-";

@@ -71,23 +71,27 @@ struct WrittenLoss<'a> {
 /// What `sub` did not receive.
 #[derive(Serialize, Clone, Debug, PartialEq, Eq)]
 #[serde(untagged)]
-pub(crate) enum Loss {
+pub enum Loss {
+    /// Overwritten in the ring before `sub` read them.
     Lapse(Lapse),
+    /// Lost between hosts.
     OnTheWay(LossOnTheWay),
 }
 
 /// Messages that were overwritten before `sub` read them.
 #[derive(Serialize, Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Lapse {
+pub struct Lapse {
+    /// How many.
     #[serde(serialize_with = "as_text")]
-    pub(crate) messages: u64,
+    pub messages: u64,
+    /// Bytes of the stream.
     #[serde(serialize_with = "as_text")]
-    pub(crate) bytes: u64,
+    pub bytes: u64,
 }
 
 /// Messages that were lost on their way from elsewhere to the bus.
 #[derive(Serialize, Clone, Debug, PartialEq, Eq)]
-pub(crate) struct LossOnTheWay {
+pub struct LossOnTheWay {
     #[serde(serialize_with = "as_text")]
     messages: u64,
     bound: &'static str,
@@ -105,23 +109,12 @@ pub(crate) struct LossOnTheWay {
 }
 
 impl Loss {
-    pub(crate) fn messages(&self) -> u64 {
+    /// Returns how many messages it is about.
+    pub fn messages(&self) -> u64 {
         match self {
             Self::Lapse(lapse) => lapse.messages,
             Self::OnTheWay(loss) => loss.messages,
         }
-    }
-}
-
-#[cfg(feature = "record")]
-impl From<&crate::recording::format::RecordedLoss> for Loss {
-    fn from(loss: &crate::recording::format::RecordedLoss) -> Self {
-        let Some((from, until)) = loss.numbers() else {
-            let bytes = loss.bytes.unwrap_or(0);
-            return Self::Lapse(Lapse { messages: loss.messages, bytes });
-        };
-        let scope = loss.scope.iter().filter_map(|scope| scope.parse().ok()).collect();
-        Self::from(&loss.to_lost(from, until, scope))
     }
 }
 
@@ -147,16 +140,23 @@ fn as_text<S: Serializer>(number: &u64, to: S) -> Result<S::Ok, S::Error> {
 
 /// A message as `sub` prints it: of a bus, or of a recording, which has no positions.
 #[derive(Clone, Copy)]
-pub(crate) struct Shown<'a> {
-    pub(crate) topic: &'a str,
-    pub(crate) payload: &'a [u8],
-    pub(crate) position: Option<u64>,
-    pub(crate) sequence: u64,
-    pub(crate) number: Option<u64>,
-    pub(crate) origin: Option<Origin>,
+pub struct Shown<'a> {
+    /// The topic.
+    pub topic: &'a str,
+    /// The payload.
+    pub payload: &'a [u8],
+    /// Its position in the stream.
+    pub position: Option<u64>,
+    /// Its sequence on the bus.
+    pub sequence: u64,
+    /// Its place in an order over several buses.
+    pub number: Option<u64>,
+    /// Where it was published first.
+    pub origin: Option<Origin>,
     /// Time of publication in nanoseconds since 1970.
-    pub(crate) stamp: Option<u64>,
-    pub(crate) to_descendants: bool,
+    pub stamp: Option<u64>,
+    /// Whether it goes to the topics below its own, too.
+    pub to_descendants: bool,
 }
 
 impl<'a> From<&Message<'a>> for Shown<'a> {
@@ -175,7 +175,7 @@ impl<'a> From<&Message<'a>> for Shown<'a> {
 }
 
 /// Appends a message as one line.
-pub(crate) fn write(message: &Shown<'_>, with_topic: bool, into: &mut Vec<u8>) {
+pub fn write(message: &Shown<'_>, with_topic: bool, into: &mut Vec<u8>) {
     let bytes = message.payload;
     let encoded;
     let (encoding, payload) = match std::str::from_utf8(bytes) {
@@ -205,7 +205,7 @@ pub(crate) fn write(message: &Shown<'_>, with_topic: bool, into: &mut Vec<u8>) {
 }
 
 /// Appends a loss as one line.
-pub(crate) fn write_loss(lost: &Loss, into: &mut Vec<u8>) {
+pub fn write_loss(lost: &Loss, into: &mut Vec<u8>) {
     append(&WrittenLoss { lost }, into);
 }
 
@@ -214,34 +214,40 @@ fn append(value: &impl Serialize, into: &mut Vec<u8>) {
 }
 
 /// Encodes bytes in base64, with padding.
-pub(crate) fn base64(bytes: &[u8]) -> String {
+pub fn base64(bytes: &[u8]) -> String {
     BASE64_STANDARD.encode(bytes)
 }
 
 /// Returns the nanoseconds since 1970, or `None` before 1970 and after 2554.
-pub(crate) fn nanoseconds(time: SystemTime) -> Option<u64> {
+pub fn nanoseconds(time: SystemTime) -> Option<u64> {
     let since = time.duration_since(UNIX_EPOCH).ok()?;
     u64::try_from(since.as_nanos()).ok()
 }
 
 /// Returns the time of day in nanoseconds since 1970.
-#[cfg(feature = "record")]
-pub(crate) fn now_ns() -> u64 {
+pub fn now_ns() -> u64 {
     nanoseconds(SystemTime::now()).unwrap_or(0)
 }
 
 /// The content of one line.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Entry {
+pub enum Entry {
+    /// A message.
     Message {
+        /// The topic.
         topic: String,
+        /// Whether it goes to the topics below its own, too.
         to_descendants: bool,
+        /// The payload, decoded.
         payload: Vec<u8>,
     },
+    /// Messages that were overwritten on the source bus.
     Lapse(Lapse),
     /// Messages that were lost on their way to the source bus.
     LostOnTheWay {
+        /// How many.
         messages: u64,
+        /// Whether that is exact, the least or the most.
         bound: LostBound,
     },
 }
@@ -266,7 +272,7 @@ struct ReadLoss {
 }
 
 /// Parses a line. The error says what is wrong with it.
-pub(crate) fn read(line: &[u8]) -> Result<Entry, String> {
+pub fn read(line: &[u8]) -> Result<Entry, String> {
     let Read { topic, payload, encoding, to_descendants, lost } = serde_json::from_slice(line)
         .map_err(|error| {
             let text = error.to_string();

@@ -10,54 +10,63 @@ use std::fmt;
 
 /// A metric family.
 #[derive(Clone, Copy)]
-pub(crate) struct Family {
+pub struct Family {
     /// The name without the suffix `_total`, which the samples of counters have in addition.
-    pub(crate) name: &'static str,
-    pub(crate) kind: Kind,
+    pub name: &'static str,
+    /// What its values mean.
+    pub kind: Kind,
     /// In the order in which samples carry them.
-    pub(crate) labels: &'static [&'static str],
-    pub(crate) help: &'static str,
+    pub labels: &'static [&'static str],
+    /// What it counts, in a sentence.
+    pub help: &'static str,
 }
 
+/// The type of a family.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
+    /// Only grows.
     Counter,
+    /// Goes up and down.
     Gauge,
-    #[cfg(feature = "net")]
+    /// Times, by how many were not longer than some bounds.
     Histogram,
 }
 
 impl Kind {
-    pub(crate) fn metric_type(self) -> MetricType {
+    /// Returns the type as the format names it.
+    pub fn metric_type(self) -> MetricType {
         match self {
             Self::Counter => MetricType::Counter,
             Self::Gauge => MetricType::Gauge,
-            #[cfg(feature = "net")]
             Self::Histogram => MetricType::Histogram,
         }
     }
 }
 
+/// A value of a sample.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Value {
+pub enum Value {
+    /// A whole number.
     Whole(u64),
+    /// Any number.
     Real(f64),
     /// Sum and number of times, and how many were not longer than each of some bounds. In seconds.
-    #[cfg(feature = "net")]
     Times {
+        /// In seconds.
         sum: f64,
+        /// Number of times.
         count: u64,
+        /// Bounds in seconds, each with how many times were not longer.
         within: Vec<(f64, u64)>,
     },
 }
 
 /// A value, and those of the labels of its family.
-pub(crate) type Sample = (Vec<String>, Value);
+pub type Sample = (Vec<String>, Value);
 
 impl Family {
     /// Returns the name as samples carry it.
-    #[cfg(test)]
-    pub(crate) fn sample_name(&self) -> String {
+    pub fn sample_name(&self) -> String {
         match self.kind {
             Kind::Counter => format!("{}_total", self.name),
             _ => self.name.to_owned(),
@@ -65,8 +74,7 @@ impl Family {
     }
 
     /// Returns the row of this family in a table of the documents.
-    #[cfg(test)]
-    pub(crate) fn row(&self) -> String {
+    pub fn row(&self) -> String {
         let (name, kind) = (self.sample_name(), self.kind.metric_type());
         format!("| `{name}` | {} | {} | {} |\n", kind.as_str(), self.labels.join(", "), self.help)
     }
@@ -83,7 +91,7 @@ impl Family {
 }
 
 /// Writes families with their samples. A family without samples is left out.
-pub(crate) fn text(families: Vec<(Family, Vec<Sample>)>) -> String {
+pub fn text(families: Vec<(Family, Vec<Sample>)>) -> String {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Families(families)));
     let mut text = String::new();
@@ -124,7 +132,6 @@ fn sample(kind: Kind, value: &Value, encoder: MetricEncoder<'_>) -> fmt::Result 
         (_, Value::Whole(value)) => ConstGauge::new(*value).encode(encoder),
         (Kind::Counter, Value::Real(value)) => ConstCounter::new(*value).encode(encoder),
         (_, Value::Real(value)) => ConstGauge::new(*value).encode(encoder),
-        #[cfg(feature = "net")]
         (_, Value::Times { sum, count, within }) => {
             let mut encoder = encoder;
             // The library wants each bucket for itself, and adds them up.

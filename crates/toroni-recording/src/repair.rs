@@ -1,11 +1,9 @@
 //! `toroni record --repair`: completes a file whose recorder was killed.
 
-use crate::failure::Failure;
-use crate::recording::chunk::ChunkRecord;
-use crate::recording::format::{ENDED, METADATA};
-use crate::recording::reader::{Broken, Reader};
-use crate::recording::wire::{ChannelRecord, SchemaRecord, op};
-use crate::{human, note};
+use crate::chunk::ChunkRecord;
+use crate::format::{ENDED, METADATA};
+use crate::reader::{Broken, Reader};
+use crate::wire::{ChannelRecord, SchemaRecord, op};
 use mcap::records::{MessageHeader, Metadata};
 use mcap::write::NoSeek;
 use mcap::{Compression, WriteOptions, Writer};
@@ -13,11 +11,13 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
+use toroni_shell::failure::Failure;
+use toroni_shell::{human, note};
 
 type Output = Writer<NoSeek<BufWriter<File>>>;
 
 /// Copies what is readable to a new file, with an index, and reports what was cut off.
-pub(super) fn run(path: &Path) -> Result<(), Failure> {
+pub fn run(path: &Path) -> Result<(), Failure> {
     let named =
         |error: std::io::Error| Failure::Failed(format!("cannot read {}: {error}", path.display()));
     let file = File::open(path).map_err(named)?;
@@ -91,7 +91,7 @@ fn target(path: &Path) -> PathBuf {
 }
 
 /// Describes what is wrong with a file.
-pub(crate) fn of_broken(path: &Path, broken: &Broken) -> Failure {
+pub fn of_broken(path: &Path, broken: &Broken) -> Failure {
     Failure::Failed(format!(
         "{} is damaged at byte {}: {}",
         path.display(),

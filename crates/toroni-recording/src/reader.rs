@@ -3,16 +3,20 @@
 //! Files come from anywhere. Every length and offset is checked against the file, and one chunk at a time is in memory:
 //! its data, and what they are decompressed from.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::chunk::{Chunk, ChunkRecord, MOST_CHUNK_BYTES};
 use super::format::{self, OriginRun, RecordedLoss};
 use super::wire::{
     self, Bytes, ChannelRecord, ChunkHeader, ChunkIndex, FOOTER_BYTES, MAGIC, MessageHeader,
-    RECORD_HEADER_BYTES, Statistics, op,
+    RECORD_HEADER_BYTES, op,
 };
 use std::collections::BTreeMap;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::sync::Arc;
 use toroni::Origin;
+
+pub use super::wire::Statistics;
 
 const BUFFER_BYTES: usize = 256 << 10;
 /// How many bytes of a file without chunks are in memory at a time.
@@ -24,17 +28,27 @@ const MOST_METADATA_BYTES: u64 = 16 << 20;
 
 /// What a channel carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ChannelKind {
-    Topic { to_descendants: bool },
+pub enum ChannelKind {
+    /// Messages of a topic.
+    Topic {
+        /// Whether they go to the topics below it, too.
+        to_descendants: bool,
+    },
+    /// Losses.
     Lost,
+    /// Origins.
     Origin,
 }
 
+/// A channel of a file.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Channel {
-    pub(crate) topic: String,
-    pub(crate) encoding: String,
-    pub(crate) kind: ChannelKind,
+pub struct Channel {
+    /// The topic.
+    pub topic: String,
+    /// How its payloads are encoded; empty if nothing is known.
+    pub encoding: String,
+    /// What it carries.
+    pub kind: ChannelKind,
 }
 
 impl From<ChannelRecord> for Channel {
@@ -53,52 +67,64 @@ impl From<ChannelRecord> for Channel {
 
 /// A message or a loss in the current chunk.
 #[derive(Clone, Debug)]
-pub(crate) struct Item {
-    pub(crate) channel: u16,
-    pub(crate) is_loss: bool,
-    pub(crate) sequence: u64,
-    pub(crate) log_time: u64,
-    pub(crate) publish_time: u64,
-    pub(crate) origin: Option<(Origin, Option<u64>)>,
+pub struct Item {
+    /// The number of its channel.
+    pub channel: u16,
+    /// Whether it is a loss.
+    pub is_loss: bool,
+    /// Its sequence on the bus.
+    pub sequence: u64,
+    /// When it was recorded, in nanoseconds since 1970.
+    pub log_time: u64,
+    /// When it was published, in nanoseconds since 1970.
+    pub publish_time: u64,
+    /// Where it was published first, and its place in an order over several buses.
+    pub origin: Option<(Origin, Option<u64>)>,
     payload: (usize, usize),
 }
 
 /// What is wrong with a file, and where.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Broken {
+pub struct Broken {
     /// Where the record starts.
-    pub(crate) offset: u64,
-    pub(crate) what: String,
+    pub offset: u64,
+    /// What is wrong.
+    pub what: String,
 }
 
 /// The index at the end of a complete file.
 #[derive(Debug, Default)]
-pub(crate) struct Summary {
+pub struct Summary {
     pub(crate) chunks: Vec<ChunkIndex>,
-    pub(crate) statistics: Option<Statistics>,
+    /// What it counts, if it does.
+    pub statistics: Option<Statistics>,
 }
 
 /// What the metadata records of a recorder say.
 #[derive(Debug, Default)]
-pub(crate) struct Notes(pub(crate) BTreeMap<String, String>);
+pub struct Notes(pub BTreeMap<String, String>);
 
-pub(crate) struct Reader<R> {
+/// Reads a recording, one chunk at a time.
+pub struct Reader<R> {
     input: BufReader<R>,
     length: u64,
     /// Where `input` is.
     position: u64,
     /// Where the record of the current chunk starts.
-    pub(crate) chunk_offset: u64,
+    pub chunk_offset: u64,
     chunk: Chunk,
     channels: Vec<Option<Arc<Channel>>>,
     name_bytes: usize,
     /// The end of the last record that was whole.
-    pub(crate) whole_until: u64,
+    pub whole_until: u64,
     /// Whether the file ends as a finished one does.
-    pub(crate) is_complete: bool,
-    pub(crate) summary: Option<Summary>,
-    pub(crate) notes: Notes,
-    pub(crate) chunks_read: u64,
+    pub is_complete: bool,
+    /// The index, if the file has one.
+    pub summary: Option<Summary>,
+    /// What the recorder wrote about the recording.
+    pub notes: Notes,
+    /// How many chunks were read.
+    pub chunks_read: u64,
     next_sequence: u64,
     wants_origins: bool,
     origins: Vec<OriginRun>,
@@ -107,7 +133,7 @@ pub(crate) struct Reader<R> {
 
 impl<R: Read + Seek> Reader<R> {
     /// Opens a file of `length` bytes, and reads its index if it has one.
-    pub(crate) fn open(input: R, length: u64, wants_origins: bool) -> Result<Self, Broken> {
+    pub fn open(input: R, length: u64, wants_origins: bool) -> Result<Self, Broken> {
         let mut reader = Self {
             input: BufReader::with_capacity(BUFFER_BYTES, input),
             length,
@@ -318,17 +344,17 @@ impl<R: Read + Seek> Reader<R> {
     }
 
     /// Returns the channel with this id.
-    pub(crate) fn channel_of(&self, id: u16) -> Option<&Arc<Channel>> {
+    pub fn channel_of(&self, id: u16) -> Option<&Arc<Channel>> {
         self.channels.get(usize::from(id))?.as_ref()
     }
 
     /// Returns the payload of an item of the current chunk.
-    pub(crate) fn payload(&self, item: &Item) -> &[u8] {
+    pub fn payload(&self, item: &Item) -> &[u8] {
         self.chunk.slice(item.payload)
     }
 
     /// Continues with the first chunk that has messages at or after a time. Without an index, it starts at the front.
-    pub(crate) fn seek_time(&mut self, log_time: u64) -> Result<(), Broken> {
+    pub fn seek_time(&mut self, log_time: u64) -> Result<(), Broken> {
         let Some(summary) = &self.summary else { return Ok(()) };
         let found = summary.chunks.iter().find(|chunk| chunk.end_time >= log_time);
         let offset = match (found, summary.chunks.last()) {
@@ -342,7 +368,7 @@ impl<R: Read + Seek> Reader<R> {
     }
 
     /// Starts again at the front.
-    pub(crate) fn rewind(&mut self) -> Result<(), Broken> {
+    pub fn rewind(&mut self) -> Result<(), Broken> {
         self.chunk.clear();
         self.origins.clear();
         self.is_done = false;
@@ -351,14 +377,14 @@ impl<R: Read + Seek> Reader<R> {
     }
 
     /// Returns the log time of the first message: from the index, or of the first item.
-    pub(crate) fn start_time(&self) -> Option<u64> {
+    pub fn start_time(&self) -> Option<u64> {
         let statistics = self.summary.as_ref()?.statistics?;
         (statistics.messages > 0).then_some(statistics.start_time)
     }
 
     /// Reads the next chunk. Returns `false` at the end of the data. A file that was cut off ends with its last
     /// whole record.
-    pub(crate) fn load(&mut self) -> Result<bool, Broken> {
+    pub fn load(&mut self) -> Result<bool, Broken> {
         self.chunk.clear();
         self.origins.clear();
         while !self.is_done {
@@ -488,7 +514,7 @@ impl<R: Read + Seek> Reader<R> {
 
     /// Returns the next message or loss of the current chunk, or `None` at its end: then call [`Self::load`].
     #[inline]
-    pub(crate) fn next(&mut self) -> Result<Option<Item>, Broken> {
+    pub fn next_item(&mut self) -> Result<Option<Item>, Broken> {
         loop {
             let offset = self.chunk_offset;
             match self.chunk.next().map_err(|what| Broken { offset, what })? {
@@ -550,20 +576,54 @@ impl<R: Read + Seek> Reader<R> {
     }
 
     /// Returns how many bytes of memory the current chunk has.
-    pub(crate) fn chunk_capacity(&self) -> usize {
+    pub fn chunk_capacity(&self) -> usize {
         self.chunk.bytes.capacity()
     }
 
     /// Returns bytes of the current chunk.
-    pub(crate) fn bytes(&self, range: (usize, usize)) -> &[u8] {
+    pub fn bytes(&self, range: (usize, usize)) -> &[u8] {
         self.chunk.slice(range)
     }
 
     /// Parses the loss of an item.
-    pub(crate) fn loss(&self, item: &Item) -> Result<RecordedLoss, Broken> {
+    pub fn loss(&self, item: &Item) -> Result<RecordedLoss, Broken> {
         serde_json::from_slice(self.payload(item)).map_err(|error| Broken {
             offset: self.chunk_offset,
             what: format!("a loss cannot be parsed: {error}"),
         })
     }
+}
+
+/// Reads a recording to its end, or to what is wrong with it. Returns how many messages and losses it has, and the
+/// most bytes of memory that one of its chunks took.
+#[must_use]
+pub fn walk(bytes: &[u8], with_origins: bool) -> (u64, usize) {
+    let (mut items, mut most) = (0, 0);
+    let input = io::Cursor::new(bytes);
+    let Ok(mut reader) = Reader::open(input, bytes.len() as u64, with_origins) else {
+        return (items, most);
+    };
+    for start in [None, Some(1_000)] {
+        if start.is_some_and(|time| reader.rewind().and_then(|()| reader.seek_time(time)).is_err())
+        {
+            break;
+        }
+        loop {
+            let loaded = reader.load();
+            most = most.max(reader.chunk_capacity());
+            if !matches!(loaded, Ok(true)) {
+                break;
+            }
+            while let Ok(Some(item)) = reader.next_item() {
+                items = u64::saturating_add(items, 1);
+                assert!(reader.payload(&item).len() <= reader.chunk_capacity());
+                assert!(reader.channel_of(item.channel).is_some(), "a message has a channel");
+                if item.is_loss {
+                    let _ = reader.loss(&item);
+                }
+            }
+        }
+        assert!(reader.whole_until <= bytes.len() as u64);
+    }
+    (items, most)
 }

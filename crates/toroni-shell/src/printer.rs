@@ -1,20 +1,42 @@
-//! Prints messages and losses for `sub`.
+//! Prints messages and losses, as `toroni sub` does.
 
-use super::options::Format;
-use super::template::{Template, write_bytes};
 use crate::exchange::{self, Loss, Shown};
 use crate::failure::Failure;
 use crate::note;
 use crate::output::{Output, hex};
+use crate::template::{Template, write_bytes};
+use clap::ValueEnum;
+
+/// What `--format` names.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Topic, tab, payload, line feed
+    Text,
+    /// Topic, tab, payload in hexadecimal digits, line feed
+    Hex,
+    /// Only the payload, without a line feed
+    Raw,
+    /// An object with topic, position, sequence, length and payload
+    Json,
+}
 
 /// How a message is printed.
-pub(crate) enum Style {
-    Format { format: Format, payload_only: bool },
+pub enum Style {
+    /// As `--format` says.
+    Format {
+        /// The form.
+        format: Format,
+        /// Whether the topic is left out.
+        payload_only: bool,
+    },
+    /// As `--template` says.
     Template(Template),
 }
 
-pub(crate) struct Printer {
-    pub(crate) output: Output,
+/// Prints messages and losses.
+pub struct Printer {
+    /// Where they are printed.
+    pub output: Output,
     style: Style,
     /// The byte after each message.
     end: u8,
@@ -22,12 +44,13 @@ pub(crate) struct Printer {
 }
 
 impl Printer {
-    pub(crate) fn new(output: Output, style: Style, end: u8) -> Self {
+    /// Creates a printer. `end` is the byte after each message.
+    pub fn new(output: Output, style: Style, end: u8) -> Self {
         Self { output, style, end, scratch: Vec::new() }
     }
 
     /// Prints a message.
-    pub(crate) fn print(&mut self, message: &Shown<'_>) -> Result<(), Failure> {
+    pub fn print(&mut self, message: &Shown<'_>) -> Result<(), Failure> {
         let mut line = std::mem::take(&mut self.scratch);
         line.clear();
         self.render(message, &mut line);
@@ -37,7 +60,7 @@ impl Printer {
     }
 
     /// Appends the printed form of a message. For a terminal, control characters are escaped.
-    pub(crate) fn render(&self, message: &Shown<'_>, into: &mut Vec<u8>) {
+    pub fn render(&self, message: &Shown<'_>, into: &mut Vec<u8>) {
         let terminal = self.output.is_terminal();
         let (format, payload_only) = match &self.style {
             Style::Template(template) => {
@@ -65,7 +88,7 @@ impl Printer {
 
     /// Reports a loss: with JSON in the output, otherwise on standard error, so that the output has only what was
     /// received.
-    pub(crate) fn loss(&mut self, loss: &Loss, text: &str, quiet: bool) -> Result<(), Failure> {
+    pub fn loss(&mut self, loss: &Loss, text: &str, quiet: bool) -> Result<(), Failure> {
         if matches!(self.style, Style::Format { format: Format::Json, .. }) {
             let mut line = Vec::new();
             exchange::write_loss(loss, &mut line);

@@ -1,5 +1,7 @@
 //! Messages in memory: a decompressed chunk, or a part of a file without chunks.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::wire::{ChunkHeader, MESSAGE_HEADER_BYTES, MessageHeader, RECORD_HEADER_BYTES};
 use std::io::Read;
 

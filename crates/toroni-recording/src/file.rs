@@ -1,11 +1,9 @@
 //! One MCAP file: chunks that are whole in memory before they are written, each in a single pass from front to back.
 
-use super::intake::Topic;
-use super::options::{Compress, Record, Sync};
-use crate::failure::Failure;
-use crate::recording::format::{
+use crate::format::{
     self, ENDED, LOST_SCHEMA, LOST_TOPIC, METADATA, ORIGIN_TOPIC, OriginRun, RecordedLoss,
 };
+use clap::ValueEnum;
 use mcap::records::{MessageHeader, Metadata};
 use mcap::write::NoSeek;
 use mcap::{Compression, McapError, WriteOptions, Writer};
@@ -20,23 +18,58 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use toroni::Pattern;
+use toroni_shell::failure::Failure;
 
 /// A chunk is closed at this size.
 const CHUNK_BYTES: usize = 1 << 20;
 /// A chunk is closed this time after its first message. With the time that the intake keeps a buffer, and that of the
 /// write, a message is in the file within a second.
-pub(super) const CHUNK_AFTER: Duration = Duration::from_millis(700);
+pub const CHUNK_AFTER: Duration = Duration::from_millis(700);
 /// Space that is reserved on the disk at a time.
 const RESERVE_BYTES: u64 = 16 << 20;
 
+/// A topic of the recording, as the writer learns it.
+#[derive(Clone, Debug)]
+pub struct Topic {
+    /// The topic.
+    pub name: String,
+    /// Whether its messages go to the topics below it, too.
+    pub to_descendants: bool,
+}
+
+/// How messages are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Compress {
+    /// Fastest, largest
+    None,
+    /// Fast
+    Lz4,
+    /// Smallest (level 1)
+    Zstd,
+}
+
+/// When a recording is written to the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sync {
+    /// At these times.
+    Every(Duration),
+    /// After each chunk.
+    Chunk,
+    /// Only when the kernel does.
+    Never,
+}
+
 /// Why a file cannot be written.
 #[derive(Debug)]
-pub(super) enum Unwritable {
+pub enum Unwritable {
     /// The disk is full. The file can still be finished.
     Full {
+        /// Bytes that the file needs next.
         reserved: u64,
+        /// Why.
         error: io::Error,
     },
+    /// Any other reason.
     Other(String),
 }
 
@@ -68,17 +101,22 @@ impl Write for Sink {
 }
 
 /// How topics are described in files.
-pub(super) struct Description {
-    pub(super) encodings: Vec<(Pattern, String)>,
-    pub(super) schemas: Vec<(Pattern, Schema)>,
-    pub(super) compress: Compress,
-    pub(super) sync: Sync,
+pub struct Description {
+    /// Encodings of the topics that match; the first counts.
+    pub encodings: Vec<(Pattern, String)>,
+    /// Schemas of the topics that match; the first counts.
+    pub schemas: Vec<(Pattern, Schema)>,
+    /// How messages are compressed.
+    pub compress: Compress,
+    /// When the file is written to the disk.
+    pub sync: Sync,
     /// The metadata at the front.
-    pub(super) notes: BTreeMap<String, String>,
+    pub notes: BTreeMap<String, String>,
 }
 
+/// The schema of a topic.
 #[derive(Clone)]
-pub(super) struct Schema {
+pub struct Schema {
     name: String,
     encoding: &'static str,
     data: Vec<u8>,
@@ -86,7 +124,7 @@ pub(super) struct Schema {
 
 impl Schema {
     /// Reads the file of a `--schema` option.
-    pub(super) fn read(option: &str) -> Result<Self, Failure> {
+    pub fn read(option: &str) -> Result<Self, Failure> {
         let (path, name) = match option.rsplit_once(':') {
             Some((path, name)) if !Path::new(option).exists() => (path, Some(name.to_owned())),
             _ => (option, None),
@@ -108,37 +146,23 @@ impl Schema {
     }
 }
 
-impl Description {
-    pub(super) fn new(
-        arguments: &Record,
-        notes: BTreeMap<String, String>,
-    ) -> Result<Self, Failure> {
-        let mut schemas = Vec::new();
-        for (pattern, file) in &arguments.schema {
-            schemas.push((pattern.clone(), Schema::read(file)?));
-        }
-        Ok(Self {
-            encodings: arguments.encoding.clone(),
-            schemas,
-            compress: arguments.compress,
-            sync: arguments.sync,
-            notes,
-        })
-    }
-}
-
 /// What a file has.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Totals {
-    pub(super) messages: u64,
-    pub(super) losses: u64,
-    pub(super) lost_messages: u64,
-    pub(super) bytes: u64,
+pub struct Totals {
+    /// Messages.
+    pub messages: u64,
+    /// Reports of losses.
+    pub losses: u64,
+    /// Messages that these losses are about.
+    pub lost_messages: u64,
+    /// Bytes of payload.
+    pub bytes: u64,
 }
 
 /// A file that is being written.
-pub(super) struct Part {
-    pub(super) path: PathBuf,
+pub struct Part {
+    /// The file.
+    pub path: PathBuf,
     writer: Writer<NoSeek<Sink>>,
     file: Arc<File>,
     written: Arc<AtomicU64>,
@@ -161,13 +185,15 @@ pub(super) struct Part {
     synced: Instant,
     is_dirty: bool,
     last_time: u64,
-    pub(super) began: Instant,
-    pub(super) totals: Totals,
+    /// When it was created.
+    pub began: Instant,
+    /// What it has so far.
+    pub totals: Totals,
 }
 
 impl Part {
     /// Creates a file that did not exist.
-    pub(super) fn create(path: &Path, description: &Description) -> Result<Self, Failure> {
+    pub fn create(path: &Path, description: &Description) -> Result<Self, Failure> {
         let file = File::options().write(true).create_new(true).open(path).map_err(|error| {
             let advice = match error.kind() {
                 io::ErrorKind::AlreadyExists => ": choose another name, or remove it",
@@ -241,17 +267,17 @@ impl Part {
     }
 
     /// Returns how many channels it has.
-    pub(super) fn channels(&self) -> usize {
+    pub fn channels(&self) -> usize {
         self.channel_count
     }
 
     /// Returns whether the file has no name any more: nothing can read it when it is closed.
-    pub(super) fn is_removed(&self) -> bool {
+    pub fn is_removed(&self) -> bool {
         self.file.metadata().is_ok_and(|file| file.nlink() == 0)
     }
 
     /// Returns the length of the file.
-    pub(super) fn length(&self) -> u64 {
+    pub fn length(&self) -> u64 {
         self.written.load(Ordering::Relaxed) + self.chunk_bytes as u64
     }
 
@@ -342,7 +368,7 @@ impl Part {
     }
 
     /// Writes a message.
-    pub(super) fn message(
+    pub fn message(
         &mut self,
         topic: u32,
         (topics, description): (&[Topic], &Description),
@@ -368,11 +394,7 @@ impl Part {
     }
 
     /// Writes a loss.
-    pub(super) fn loss(
-        &mut self,
-        loss: &RecordedLoss,
-        times: (u64, u64),
-    ) -> Result<(), Unwritable> {
+    pub fn loss(&mut self, loss: &RecordedLoss, times: (u64, u64)) -> Result<(), Unwritable> {
         self.begin_chunk();
         let text =
             serde_json::to_vec(loss).map_err(|error| Unwritable::Other(error.to_string()))?;
@@ -401,7 +423,7 @@ impl Part {
     }
 
     /// Closes the open chunk: everything so far is in the file.
-    pub(super) fn end_chunk(&mut self) -> Result<(), Unwritable> {
+    pub fn end_chunk(&mut self) -> Result<(), Unwritable> {
         self.end_run()?;
         self.writer.flush()?;
         self.chunk_began = None;
@@ -423,7 +445,7 @@ impl Part {
     }
 
     /// Does what is due at a time. Returns how long until something else is.
-    pub(super) fn tick(&mut self) -> Result<Duration, Unwritable> {
+    pub fn tick(&mut self) -> Result<Duration, Unwritable> {
         let mut next = Duration::from_secs(1);
         if let Some(began) = self.chunk_began {
             let left = CHUNK_AFTER.saturating_sub(began.elapsed());
@@ -447,7 +469,7 @@ impl Part {
     }
 
     /// Writes the end of the file: totals, summary, index.
-    pub(super) fn finish(mut self, reason: &str) -> Result<Totals, Unwritable> {
+    pub fn finish(mut self, reason: &str) -> Result<Totals, Unwritable> {
         self.end_chunk()?;
         let Totals { messages, losses, lost_messages, bytes } = self.totals;
         let totals = Metadata {
@@ -473,12 +495,12 @@ impl Part {
 }
 
 /// Describes why a file cannot be written.
-pub(super) fn failure(path: &Path, error: &Unwritable) -> Failure {
+pub fn failure(path: &Path, error: &Unwritable) -> Failure {
     let path = path.display();
     Failure::Failed(match error {
         Unwritable::Full { reserved, error } => format!(
             "cannot write {path}: {error} (it needs the next {}): free some space, or record to another file system",
-            crate::human::bytes(*reserved)
+            toroni_shell::human::bytes(*reserved)
         ),
         Unwritable::Other(error) => format!("cannot write {path}: {error}"),
     })

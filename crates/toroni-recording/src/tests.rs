@@ -1,9 +1,8 @@
 //! Files from anywhere: they are read, or refused, and take no more memory than their chunks have.
 
 use super::format::{self, LOST_SCHEMA, LOST_TOPIC, ORIGIN_TOPIC, OriginRun, RecordedLoss};
-use super::reader::Reader;
+use super::reader::{self, Reader};
 use super::wire::MAGIC;
-use crate::fuzz_entry;
 use mcap::records::{MessageHeader, Metadata};
 use mcap::{Compression, WriteOptions};
 use std::collections::BTreeMap;
@@ -59,7 +58,7 @@ fn sequences_origins_and_losses_are_read() {
         assert!(reader.is_complete);
         let (mut messages, mut losses) = (0, 0);
         while reader.load().unwrap() {
-            while let Some(item) = reader.next().unwrap() {
+            while let Some(item) = reader.next_item().unwrap() {
                 if item.is_loss {
                     assert_eq!(reader.loss(&item).unwrap().messages, 3);
                     losses += 1;
@@ -78,7 +77,7 @@ fn sequences_origins_and_losses_are_read() {
         reader.rewind().unwrap();
         reader.seek_time(2_000).unwrap();
         reader.load().unwrap();
-        let first = reader.next().unwrap().unwrap().log_time;
+        let first = reader.next_item().unwrap().unwrap().log_time;
         assert!(first > 1_000 || bytes == file(None, false), "{first}");
     }
 }
@@ -98,7 +97,7 @@ fn hostile_files_are_refused_without_much_memory() {
     let interesting =
         [0_u64, 1, 0x7F, 0xFF, 0xFFFF_FFFF, 1 << 30, (1 << 30) + 1, u64::MAX, 1 << 63];
     for (kind, original) in kinds().into_iter().enumerate() {
-        assert!(fuzz_entry::recording(&original, true).0 > 300);
+        assert!(reader::walk(&original, true).0 > 300);
         for round in 0..3000 {
             let mut bytes = original.clone();
             for _ in 0..=random(4) {
@@ -125,7 +124,7 @@ fn hostile_files_are_refused_without_much_memory() {
                     bytes.push(0);
                 }
             }
-            let (_, most) = fuzz_entry::recording(&bytes, round % 2 == 0);
+            let (_, most) = reader::walk(&bytes, round % 2 == 0);
             assert!(most <= MOST_BYTES, "kind {kind}, round {round}: {most} bytes");
         }
     }

@@ -11,13 +11,12 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long a command may take to end after the signal.
-pub(crate) enum GracePeriod {
+pub enum GracePeriod {
     /// After a second, the process exits and reports what it was doing, for example "waiting for a slow subscriber".
     /// For commands that may block in a write to a full pipe or in a publish, and that hold nothing that the kernel
     /// does not release.
     OneSecond(String),
     /// Like `OneSecond`. Before the process exits, the function is called.
-    #[cfg(feature = "top")]
     OneSecondAnd(String, fn()),
     /// For commands that have files to remove, and that never block for long.
     Unlimited,
@@ -32,8 +31,12 @@ const GRACE_TICKS: u32 = 50;
 /// and then the process group of the child, and a terminal that is closed sends more than one signal.
 const ECHO_TICKS: u32 = 10;
 
+/// How long a command sleeps before it checks again for signals and for a closed output. A silent subscriber
+/// polls the ring every 250 ms by itself, so this wakes it only a little more often.
+pub const CHECK_EVERY: Duration = Duration::from_millis(200);
+
 /// Whether SIGINT, SIGTERM or SIGHUP arrived.
-pub(crate) struct Stop {
+pub struct Stop {
     /// The first signal that arrived, or 0.
     signal: Arc<AtomicI32>,
     /// Reports a hang-up from the first signal on.
@@ -45,12 +48,12 @@ pub(crate) struct Stop {
 
 impl Stop {
     /// Installs the signal handlers.
-    pub(crate) fn install(grace: GracePeriod) -> Result<Self, Failure> {
+    pub fn install(grace: GracePeriod) -> Result<Self, Failure> {
         Self::install_for(&[SIGINT, SIGTERM, SIGHUP], grace)
     }
 
     /// Installs handlers for some of these signals.
-    pub(crate) fn install_for(signals: &[i32], grace: GracePeriod) -> Result<Self, Failure> {
+    pub fn install_for(signals: &[i32], grace: GracePeriod) -> Result<Self, Failure> {
         let failed = |error: io::Error| {
             Failure::Failed(format!(
                 "cannot install a signal handler: {error} (see the limits `ulimit -u` and `ulimit -n`)"
@@ -69,7 +72,6 @@ impl Stop {
                 drop(writer);
                 match grace {
                     GracePeriod::OneSecond(doing) => end_soon(&mut signals, signal, &doing, || {}),
-                    #[cfg(feature = "top")]
                     GracePeriod::OneSecondAnd(doing, last) => {
                         end_soon(&mut signals, signal, &doing, last);
                     }
@@ -81,30 +83,29 @@ impl Stop {
     }
 
     /// Returns a `Stop` that no signal sets.
-    pub(crate) fn never() -> Self {
+    pub fn never() -> Self {
         let (wake, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
             .expect("the fuzz harness has descriptors left");
         Self { signal: Arc::default(), wake, writer: Some(writer) }
     }
 
     /// Whether a signal arrived.
-    pub(crate) fn is_set(&self) -> bool {
+    pub fn is_set(&self) -> bool {
         self.signal.load(Ordering::Relaxed) != 0
     }
 
     /// Returns a descriptor that becomes readable with the first signal. Nothing may be read from it.
-    #[cfg(any(feature = "metrics", feature = "net"))]
-    pub(crate) fn descriptor(&self) -> io::Result<OwnedFd> {
+    pub fn descriptor(&self) -> io::Result<OwnedFd> {
         self.wake.try_clone()
     }
 
     /// Returns the failure of a command that a signal ended before it was done.
-    pub(crate) fn interrupted(&self, text: impl Into<String>) -> Failure {
+    pub fn interrupted(&self, text: impl Into<String>) -> Failure {
         Failure::Interrupted { signal: self.signal.load(Ordering::Relaxed), text: text.into() }
     }
 
     /// Sleeps. Returns `false` if a signal arrived first.
-    pub(crate) fn sleep(&self, duration: Duration) -> bool {
+    pub fn sleep(&self, duration: Duration) -> bool {
         let deadline = Instant::now() + duration;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -120,8 +121,7 @@ impl Stop {
     }
 
     /// Waits until one of `inputs` is readable or at its end, a signal arrived, or the time is over.
-    #[cfg(feature = "top")]
-    pub(crate) fn wait_any(&self, inputs: &[BorrowedFd<'_>], limit: Duration) {
+    pub fn wait_any(&self, inputs: &[BorrowedFd<'_>], limit: Duration) {
         let mut fds = vec![PollFd::new(&self.wake, PollFlags::IN)];
         fds.extend(inputs.iter().map(|input| PollFd::new(input, PollFlags::IN)));
         // After an interruption or an error, the caller checks everything again.
@@ -129,7 +129,7 @@ impl Stop {
     }
 
     /// Waits until `input` is readable or at its end. Returns `false` if a signal arrived first.
-    pub(crate) fn wait_readable(&self, input: BorrowedFd<'_>) -> io::Result<bool> {
+    pub fn wait_readable(&self, input: BorrowedFd<'_>) -> io::Result<bool> {
         loop {
             let mut fds =
                 [PollFd::new(&self.wake, PollFlags::IN), PollFd::new(&input, PollFlags::IN)];
@@ -149,7 +149,7 @@ impl Stop {
 }
 
 /// Whether the reader of a pipe has closed it. Does not write to the pipe.
-pub(crate) fn is_hung_up(output: impl AsFd) -> bool {
+pub fn is_hung_up(output: impl AsFd) -> bool {
     let mut fds = [PollFd::new(&output, PollFlags::empty())];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     poll(&mut fds, Some(&now)).is_ok()

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 /// Work that takes less time shows no bar.
 const SHOWN_AFTER: Duration = Duration::from_millis(500);
 
-pub(crate) struct Progress {
+/// A progress bar on standard error.
+pub struct Progress {
     bar: ProgressBar,
     shown: bool,
     started: Instant,
@@ -14,7 +15,7 @@ pub(crate) struct Progress {
 
 impl Progress {
     /// Starts a bar of `total` steps. If that is `None`, no bar is shown.
-    pub(crate) fn new(total: Option<u64>) -> Self {
+    pub fn new(total: Option<u64>) -> Self {
         let bar = ProgressBar::hidden();
         bar.set_length(total.unwrap_or(0));
         // A test checks the template.
@@ -25,7 +26,7 @@ impl Progress {
     }
 
     /// Sets how many steps are done.
-    pub(crate) fn set(&mut self, done: u64) {
+    pub fn set(&mut self, done: u64) {
         if !self.shown && self.started.elapsed() >= SHOWN_AFTER {
             // Shows nothing if standard error is not a terminal.
             self.bar.set_draw_target(ProgressDrawTarget::stderr());
@@ -35,7 +36,7 @@ impl Progress {
     }
 
     /// Whether standard error is a terminal.
-    pub(crate) fn is_wanted() -> bool {
+    pub fn is_wanted() -> bool {
         std::io::IsTerminal::is_terminal(&std::io::stderr())
     }
 }

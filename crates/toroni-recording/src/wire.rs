@@ -2,6 +2,8 @@
 //!
 //! The readers of the crate `mcap` trust more: some allocate what a length field says, and one slices without a check.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use std::collections::BTreeMap;
 
 pub(crate) const MAGIC: &[u8; 8] = b"\x89MCAP0\r\n";
@@ -27,7 +29,7 @@ pub(crate) mod op {
 
 /// Bytes that are read from the front. `None` means that there are too few.
 #[derive(Clone, Copy)]
-pub(crate) struct Bytes<'a>(pub(crate) &'a [u8]);
+pub(crate) struct Bytes<'a>(pub &'a [u8]);
 
 impl<'a> Bytes<'a> {
     pub(crate) fn take(&mut self, count: usize) -> Option<&'a [u8]> {
@@ -202,10 +204,13 @@ impl ChunkIndex {
 
 /// What the summary counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Statistics {
-    pub(crate) messages: u64,
-    pub(crate) start_time: u64,
-    pub(crate) end_time: u64,
+pub struct Statistics {
+    /// Messages.
+    pub messages: u64,
+    /// The least time of recording, in nanoseconds since 1970.
+    pub start_time: u64,
+    /// The greatest.
+    pub end_time: u64,
 }
 
 impl Statistics {

@@ -6,7 +6,7 @@ use std::net::SocketAddrV4;
 use toroni::{LockKind, NotifyKind, Policy};
 
 /// Parses `wait`, `wait:LIMIT`, `wait:forever`, `overwrite` or `bounded:BUDGET/PER`.
-pub(crate) fn parse_policy(text: &str) -> Result<Policy, String> {
+pub fn parse_policy(text: &str) -> Result<Policy, String> {
     let (kind, detail) = split(text);
     match (kind, detail) {
         ("wait", None) => Ok(Policy::default()),
@@ -27,7 +27,7 @@ pub(crate) fn parse_policy(text: &str) -> Result<Policy, String> {
 }
 
 /// Parses `lease` or `robust`.
-pub(crate) fn parse_lock(text: &str) -> Result<LockKind, String> {
+pub fn parse_lock(text: &str) -> Result<LockKind, String> {
     match text {
         "lease" => Ok(LockKind::Lease),
         "robust" => Ok(LockKind::Robust),
@@ -36,7 +36,7 @@ pub(crate) fn parse_lock(text: &str) -> Result<LockKind, String> {
 }
 
 /// Parses `futex`, `datagram`, `multicast` or `multicast:GROUP:PORT`.
-pub(crate) fn parse_notify(text: &str) -> Result<NotifyKind, String> {
+pub fn parse_notify(text: &str) -> Result<NotifyKind, String> {
     match split(text) {
         ("futex", None) => Ok(NotifyKind::Futex),
         ("datagram", None) => Ok(NotifyKind::Datagram),

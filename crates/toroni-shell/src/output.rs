@@ -11,7 +11,7 @@ use std::os::fd::AsFd;
 const BUFFER_BYTES: usize = 64 << 10;
 
 /// Standard output with a buffer. Call [`Output::flush`] at the end.
-pub(crate) struct Output {
+pub struct Output {
     // Not `io::stdout()`, which searches everything written for line feeds.
     writer: BufWriter<File>,
     terminal: bool,
@@ -19,7 +19,7 @@ pub(crate) struct Output {
 
 impl Output {
     /// Opens the standard output of this process.
-    pub(crate) fn new() -> Result<Self, Failure> {
+    pub fn new() -> Result<Self, Failure> {
         let file = io::stdout()
             .as_fd()
             .try_clone_to_owned()
@@ -29,43 +29,44 @@ impl Output {
     }
 
     /// Writes to a file instead of standard output.
-    pub(crate) fn to(file: File) -> Self {
+    pub fn to(file: File) -> Self {
         Self { writer: BufWriter::with_capacity(BUFFER_BYTES, file), terminal: false }
     }
 
-    pub(crate) fn is_terminal(&self) -> bool {
+    /// Whether it is a terminal.
+    pub fn is_terminal(&self) -> bool {
         self.terminal
     }
 
     /// Writes bytes unchanged.
-    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+    pub fn bytes(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         self.writer.write_all(bytes).map_err(|error| Failure::of_output(&error))
     }
 
     /// Writes a line of text.
-    pub(crate) fn line(&mut self, text: &str) -> Result<(), Failure> {
+    pub fn line(&mut self, text: &str) -> Result<(), Failure> {
         self.bytes(text.as_bytes())?;
         self.bytes(b"\n")
     }
 
     /// Writes one object on a line of its own.
-    pub(crate) fn json(&mut self, value: &impl Serialize) -> Result<(), Failure> {
+    pub fn json(&mut self, value: &impl Serialize) -> Result<(), Failure> {
         write_json(&mut self.writer, value).map_err(|error| Failure::of_output(&error))
     }
 
     /// Writes a table with aligned columns.
-    pub(crate) fn table(&mut self, table: &Table) -> Result<(), Failure> {
+    pub fn table(&mut self, table: &Table) -> Result<(), Failure> {
         self.bytes(table.render().as_bytes())
     }
 
     /// Writes the content of the buffer.
-    pub(crate) fn flush(&mut self) -> Result<(), Failure> {
+    pub fn flush(&mut self) -> Result<(), Failure> {
         self.writer.flush().map_err(|error| Failure::of_output(&error))
     }
 
     /// Fails with [`Failure::ClosedPipe`] if the reader of the output has closed it. Without this check, a command
     /// would notice only at its next write.
-    pub(crate) fn check_reader(&self) -> Result<(), Failure> {
+    pub fn check_reader(&self) -> Result<(), Failure> {
         if crate::stop::is_hung_up(self.writer.get_ref()) {
             Err(Failure::ClosedPipe)
         } else {
@@ -74,31 +75,32 @@ impl Output {
     }
 }
 
-pub(crate) struct Table {
+/// A table with aligned columns.
+pub struct Table {
     right: Vec<bool>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
     /// Creates a table. Columns whose title starts with `>` are aligned to the right.
-    pub(crate) fn new(titles: &[&str]) -> Self {
+    pub fn new(titles: &[&str]) -> Self {
         let right = titles.iter().map(|title| title.starts_with('>')).collect();
         let titles = titles.iter().map(|title| title.trim_start_matches('>').to_owned()).collect();
         Self { right, rows: vec![titles] }
     }
 
     /// Adds a row.
-    pub(crate) fn row(&mut self, cells: Vec<String>) {
+    pub fn row(&mut self, cells: Vec<String>) {
         self.rows.push(cells.iter().map(|cell| printable(cell)).collect());
     }
 
     /// Whether the table has no rows below its titles.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.rows.len() == 1
     }
 
     /// Returns all lines, each with a line feed.
-    pub(crate) fn render(&self) -> String {
+    pub fn render(&self) -> String {
         let widths: Vec<usize> = (0..self.right.len())
             .map(|column| {
                 self.rows
@@ -128,7 +130,7 @@ impl Table {
 }
 
 /// Escapes what would control a terminal: names come from other processes.
-pub(crate) fn printable(text: &str) -> String {
+pub fn printable(text: &str) -> String {
     if !text.chars().any(controls) {
         return text.to_owned();
     }
@@ -149,7 +151,7 @@ fn controls(c: char) -> bool {
 }
 
 /// Writes one object and a line feed.
-pub(crate) fn write_json(into: impl Write, value: &impl Serialize) -> io::Result<()> {
+pub fn write_json(into: impl Write, value: &impl Serialize) -> io::Result<()> {
     let mut serializer = serde_json::Serializer::with_formatter(into, Escaping);
     value.serialize(&mut serializer)?;
     serializer.into_inner().write_all(b"\n")
@@ -175,7 +177,7 @@ impl Formatter for Escaping {
 }
 
 /// Appends two lowercase hexadecimal digits for each byte.
-pub(crate) fn hex(bytes: &[u8], into: &mut Vec<u8>) {
+pub fn hex(bytes: &[u8], into: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     into.reserve(bytes.len() * 2);
     for byte in bytes {

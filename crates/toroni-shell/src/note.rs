@@ -11,19 +11,21 @@ static CHOICE: OnceLock<ColorChoice> = OnceLock::new();
 
 /// The kind of a text, which determines its color.
 #[derive(Clone, Copy)]
-pub(crate) enum Kind {
+pub enum Kind {
+    /// An error that ends the command.
     Failure,
+    /// Messages were lost.
     Loss,
 }
 
 /// Sets the choice of `--color` for the whole process.
-pub(crate) fn choose(choice: ColorChoice) {
+pub fn choose(choice: ColorChoice) {
     // `main` calls this once.
     let _ = CHOICE.set(choice);
 }
 
 /// Finds the choice of `--color` before clap parses the command line, because clap also prints its errors in color.
-pub(crate) fn choice_in(arguments: impl IntoIterator<Item = OsString>) -> ColorChoice {
+pub fn choice_in(arguments: impl IntoIterator<Item = OsString>) -> ColorChoice {
     let mut arguments = arguments.into_iter().take_while(|argument| argument != "--");
     while let Some(argument) = arguments.next() {
         let value = match argument.to_str() {
@@ -39,28 +41,27 @@ pub(crate) fn choice_in(arguments: impl IntoIterator<Item = OsString>) -> ColorC
 }
 
 /// Prints why the command failed.
-pub(crate) fn failure(text: &str) {
+pub fn failure(text: &str) {
     say(&painted("toroni:", Kind::Failure, io::stderr().is_terminal()), text);
 }
 
 /// Prints that messages were lost.
-pub(crate) fn loss(text: &str) {
+pub fn loss(text: &str) {
     say(&painted("toroni:", Kind::Loss, io::stderr().is_terminal()), text);
 }
 
 /// Prints other remarks: what a command waits for, what it created, and what `--verbose` adds.
-pub(crate) fn remark(text: &str) {
+pub fn remark(text: &str) {
     say("toroni:", &printable(text));
 }
 
 /// Prints a line as it is, for programs that read it.
-#[cfg(feature = "net")]
-pub(crate) fn line(text: &str) {
+pub fn line(text: &str) {
     let _ = io::stderr().write_all(format!("{text}\n").as_bytes());
 }
 
 /// Returns the text in the color of its kind, or unchanged if the output is not to be in color.
-pub(crate) fn painted(text: &str, kind: Kind, terminal: bool) -> String {
+pub fn painted(text: &str, kind: Kind, terminal: bool) -> String {
     if !is_colored(terminal) {
         return text.to_owned();
     }
@@ -72,7 +73,7 @@ pub(crate) fn painted(text: &str, kind: Kind, terminal: bool) -> String {
 }
 
 /// Whether an output is to be in color.
-pub(crate) fn is_colored(terminal: bool) -> bool {
+pub fn is_colored(terminal: bool) -> bool {
     match CHOICE.get() {
         Some(ColorChoice::Always) => true,
         Some(ColorChoice::Never) => false,

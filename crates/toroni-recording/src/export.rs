@@ -1,16 +1,14 @@
 //! Recordings of messages that are not on a bus: the events in the log of a sequencer.
 
-use super::file::{Description, Part, Totals, Unwritable, failure};
-use super::intake::Topic;
-use super::options::{Compress, Sync};
-use crate::failure::Failure;
-use crate::recording::format::{self, OriginRun, RecordedLoss};
+use crate::file::{Compress, Description, Part, Sync, Topic, Totals, Unwritable, failure};
+use crate::format::{self, OriginRun, RecordedLoss};
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use toroni::{Lost, Origin};
+use toroni_shell::failure::Failure;
 
 /// A recording that is being written.
-pub(crate) struct Export {
+pub struct Export {
     part: Part,
     description: Description,
     topics: Vec<Topic>,
@@ -19,7 +17,7 @@ pub(crate) struct Export {
 
 impl Export {
     /// Creates a file that did not exist. `first` is the number of the first message.
-    pub(crate) fn create(
+    pub fn create(
         path: &Path,
         first: u64,
         mut notes: BTreeMap<String, String>,
@@ -37,7 +35,7 @@ impl Export {
     }
 
     /// Writes an event. Its number stands for its time, too, which a log does not have.
-    pub(crate) fn event(
+    pub fn event(
         &mut self,
         number: u64,
         (topic, to_descendants): (&str, bool),
@@ -58,13 +56,13 @@ impl Export {
     }
 
     /// Writes that commands are missing.
-    pub(crate) fn lost(&mut self, number: u64, lost: &Lost) -> Result<(), Failure> {
+    pub fn lost(&mut self, number: u64, lost: &Lost) -> Result<(), Failure> {
         let written = self.part.loss(&RecordedLoss::on_the_way(number, lost), (number, number));
         written.map_err(|error| self.failure(&error))
     }
 
     /// Writes the end of the file. Returns how many messages it has.
-    pub(crate) fn finish(self) -> Result<u64, Failure> {
+    pub fn finish(self) -> Result<u64, Failure> {
         let path = self.part.path.clone();
         let Totals { messages, .. } =
             self.part.finish("the end of the log").map_err(|error| failure(&path, &error))?;

@@ -1,55 +1,33 @@
-//! Completion in shells: commands, options, existing buses, and topics of the bus.
+//! Completion in shells: existing buses, and topics of the bus.
 //!
 //! On Tab, the script of `toroni completions` calls this program with the variable [`VARIABLE`] set.
 
-use crate::cli::{self, BusLocation};
-use crate::commands;
-use clap::Command;
-use clap::builder::Resettable;
+use crate::location::BusLocation;
 use clap_complete::CompletionCandidate;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use toroni::admin;
 
 /// If this variable names a shell, the program prints completions for the command line of that shell.
-pub(crate) const VARIABLE: &str = "TORONI_COMPLETE";
+pub const VARIABLE: &str = "TORONI_COMPLETE";
 
 /// Finding topics means reading the whole ring, which takes too long in a larger one.
 const LARGEST_RING_BYTES: u64 = 256 << 20;
 
-/// Returns the definitions of all commands. The alias of `sub` is hidden, because the completion engine would offer
-/// only the alias and not the command.
-pub(crate) fn offered() -> Command {
-    // A program of its own completes its own words.
-    cli::definitions().allow_external_subcommands(false).mut_subcommands(|command| {
-        match command.get_name() {
-            "sub" => command.visible_alias(Resettable::Reset).alias("echo"),
-            _ => command,
-        }
-    })
-}
-
 /// Returns the names of buses that begin with `current`.
-pub(crate) fn buses(current: &OsStr) -> Vec<CompletionCandidate> {
+pub fn buses(current: &OsStr) -> Vec<CompletionCandidate> {
     let buses = admin::list(location().dir.as_deref()).unwrap_or_default();
     candidates(current, buses.into_iter().map(|bus| bus.name))
 }
 
-/// Returns the commands that begin with `current`.
-pub(crate) fn commands(current: &OsStr) -> Vec<CompletionCandidate> {
-    let program = cli::definitions();
-    let shown = program.get_subcommands().filter(|command| !command.is_hide_set());
-    candidates(current, shown.map(|command| command.get_name().to_owned()))
-}
-
 /// Returns the topics in the ring that begin with `current`.
-pub(crate) fn topics(current: &OsStr) -> Vec<CompletionCandidate> {
+pub fn topics(current: &OsStr) -> Vec<CompletionCandidate> {
     candidates(current, topics_of(&location()).unwrap_or_default())
 }
 
 /// Returns the names that begin with `current`. A shell inserts them unquoted into the command line, and other users
 /// choose them, so names that a shell would not read as one plain word are left out.
-fn candidates(
+pub fn candidates(
     current: &OsStr,
     names: impl IntoIterator<Item = String>,
 ) -> Vec<CompletionCandidate> {
@@ -98,7 +76,7 @@ fn location_in(words: impl IntoIterator<Item = OsString>) -> BusLocation {
 
 /// Returns the topics of a bus, or `None` if it does not exist, is too large, or this user may not read it.
 fn topics_of(location: &BusLocation) -> Option<Vec<String>> {
-    let bus = commands::config(location).open_existing(&location.bus).ok()?;
+    let bus = location.open_existing(None).ok()?;
     if bus.stats().ok()?.capacity > LARGEST_RING_BYTES {
         return None;
     }

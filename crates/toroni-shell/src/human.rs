@@ -1,29 +1,17 @@
 //! Parses and prints sizes, rates and durations. Does no I/O.
 
 use std::time::Duration;
-#[cfg(feature = "net")]
-use toroni_net::node::config::units::Quantity;
-pub(crate) use toroni_process::units::{as_f64, count, parse_bytes, parse_duration, to_u64};
+pub use toroni_process::units::{as_f64, count, parse_bytes, parse_duration, to_u64};
 use toroni_process::units::{parse_number, split_unit};
 
 /// Parses seconds without a unit, or a duration with its unit.
-pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
+pub fn parse_seconds(text: &str) -> Result<Duration, String> {
     let bare = text.chars().all(|c| c.is_ascii_digit() || c == '.');
     if bare { parse_duration(&format!("{text}s")) } else { parse_duration(text) }
 }
 
-/// Parses a rate as in the file of a node.
-#[cfg(feature = "net")]
-pub(crate) fn parse_bit_rate(text: &str) -> Result<u64, String> {
-    match Quantity::Rate.parse(text) {
-        Some(0) => Err("a rate must be above 0".to_owned()),
-        Some(rate) => Ok(rate),
-        None => Err(format!("write {}", Quantity::Rate.expected())),
-    }
-}
-
 /// Parses like [`parse_seconds`] and requires more than 0.
-pub(crate) fn parse_interval(text: &str) -> Result<Duration, String> {
+pub fn parse_interval(text: &str) -> Result<Duration, String> {
     match parse_seconds(text)? {
         Duration::ZERO => {
             Err("0 is too short: write seconds above 0, such as 0.5, or a duration with its unit, such as 200ms"
@@ -34,7 +22,7 @@ pub(crate) fn parse_interval(text: &str) -> Result<Duration, String> {
 }
 
 /// Parses a rate and returns events per second: `500`, `10k/s`, `2.5M/s`, `30/min`.
-pub(crate) fn parse_rate(text: &str) -> Result<f64, String> {
+pub fn parse_rate(text: &str) -> Result<f64, String> {
     let (count, seconds) = match text.split_once('/') {
         None | Some((_, "s")) => (text.split('/').next().unwrap_or(text), 1.0),
         Some((count, "m" | "min")) => (count, 60.0),
@@ -58,7 +46,7 @@ pub(crate) fn parse_rate(text: &str) -> Result<f64, String> {
 }
 
 /// Parses a file mode as `chmod` does: `0660`.
-pub(crate) fn parse_mode(text: &str) -> Result<u32, String> {
+pub fn parse_mode(text: &str) -> Result<u32, String> {
     let digits = text.strip_prefix("0o").unwrap_or(text);
     match u32::from_str_radix(digits, 8) {
         Ok(mode) if mode <= 0o777 => Ok(mode),
@@ -67,12 +55,12 @@ pub(crate) fn parse_mode(text: &str) -> Result<u32, String> {
 }
 
 /// Prints bytes: `4 MiB`, `1.53 KiB`, `17 B`.
-pub(crate) fn bytes(count: u64) -> String {
+pub fn bytes(count: u64) -> String {
     if count < 1024 { format!("{count} B") } else { scaled_bytes(as_f64(count)) }
 }
 
 /// Prints bytes per second in the units of [`bytes`]: `1.53 MiB/s`.
-pub(crate) fn bytes_per_second(rate: f64) -> String {
+pub fn bytes_per_second(rate: f64) -> String {
     format!("{}/s", scaled_bytes(rate))
 }
 
@@ -91,18 +79,17 @@ fn scaled_bytes(mut value: f64) -> String {
 }
 
 /// Prints a rate: `72.1 M/s`.
-pub(crate) fn per_second(rate: f64) -> String {
+pub fn per_second(rate: f64) -> String {
     scaled(rate, &["/s", "k/s", "M/s", "G/s"])
 }
 
 /// Prints bits per second: `200 Mbit/s`.
-#[cfg(feature = "net")]
-pub(crate) fn bit_rate(bits: u64) -> String {
+pub fn bit_rate(bits: u64) -> String {
     scaled(as_f64(bits), &["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"])
 }
 
 /// Prints a duration: `8.21 µs`, `100 ms`, `2.5 s`.
-pub(crate) fn duration(value: Duration) -> String {
+pub fn duration(value: Duration) -> String {
     let seconds = value.as_secs_f64();
     if value.is_zero() {
         "0 s".to_owned()
@@ -124,7 +111,7 @@ pub(crate) fn duration(value: Duration) -> String {
 }
 
 /// Prints a time, given in nanoseconds since 1970, in UTC and as in RFC 3339: `2026-11-22T19:27:09.000000001Z`.
-pub(crate) fn rfc3339(nanoseconds: u64) -> String {
+pub fn rfc3339(nanoseconds: u64) -> String {
     let (seconds, fraction) = (nanoseconds / 1_000_000_000, nanoseconds % 1_000_000_000);
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     let (year, month, day) = date(days);
@@ -148,7 +135,7 @@ fn date(days: u64) -> (u64, u64, u64) {
 }
 
 /// Prints a number of things: `1 message`, `1,000 messages`.
-pub(crate) fn counted(value: u64, what: &str) -> String {
+pub fn counted(value: u64, what: &str) -> String {
     let plural = if value == 1 { "" } else { "s" };
     format!("{} {what}{plural}", count(value))
 }

@@ -6,12 +6,12 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 
 /// The inherited file descriptor.
-pub(crate) struct ReadyFd(Option<File>);
+pub struct ReadyFd(Option<File>);
 
 impl ReadyFd {
     /// Takes ownership of descriptor `number`. Call this before the process opens any file: later, a number that was
     /// not inherited may be a descriptor of this process.
-    pub(crate) fn claim(number: Option<i32>) -> Result<Self, Failure> {
+    pub fn claim(number: Option<i32>) -> Result<Self, Failure> {
         let Some(number) = number else { return Ok(Self(None)) };
         let unusable = |why: &str| {
             Failure::Usage(format!(
@@ -33,7 +33,7 @@ impl ReadyFd {
     }
 
     /// Writes the line `ready` and closes the descriptor.
-    pub(crate) fn signal(self) -> Result<(), Failure> {
+    pub fn signal(self) -> Result<(), Failure> {
         let Some(mut file) = self.0 else { return Ok(()) };
         file.write_all(b"ready\n").map_err(|error| {
             Failure::Failed(format!("cannot write to the descriptor of --ready-fd: {error}"))

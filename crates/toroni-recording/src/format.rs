@@ -1,28 +1,32 @@
 //! What Toroni adds to MCAP: the channels of losses and of origins, and the metadata.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use toroni::{Lost, LostBound, LostReason, Origin, Pattern};
+use toroni_shell::exchange;
 
 /// The topic of the channel with the losses.
-pub(crate) const LOST_TOPIC: &str = "@toroni/lost";
+pub const LOST_TOPIC: &str = "@toroni/lost";
 /// The topic of the channel with the origins.
-pub(crate) const ORIGIN_TOPIC: &str = "@toroni/origin";
+pub const ORIGIN_TOPIC: &str = "@toroni/origin";
 /// The key in the metadata of a channel that says what Toroni uses it for: `lost` or `origin`. A bus may have a topic
 /// with the name of either, but its channel does not have this key.
-pub(crate) const KIND: &str = "toroni.kind";
+pub const KIND: &str = "toroni.kind";
 /// The key in the metadata of a channel whose messages were published to descendants.
-pub(crate) const TO_DESCENDANTS: &str = "toroni.to_descendants";
+pub const TO_DESCENDANTS: &str = "toroni.to_descendants";
 /// The name of the metadata records.
-pub(crate) const METADATA: &str = "toroni";
+pub const METADATA: &str = "toroni";
 /// Keys in the metadata record at the front.
-pub(crate) const SEQUENCE_BASE: &str = "sequence_base";
-pub(crate) const PATTERNS: &str = "patterns";
+pub const SEQUENCE_BASE: &str = "sequence_base";
+/// The patterns of the recorder.
+pub const PATTERNS: &str = "patterns";
 /// A key in the metadata record at the end.
-pub(crate) const ENDED: &str = "ended";
+pub const ENDED: &str = "ended";
 
 /// The JSON Schema of the channel with the losses.
-pub(crate) const LOST_SCHEMA: &str = r#"{
+pub const LOST_SCHEMA: &str = r#"{
   "title": "toroni.Lost",
   "description": "Messages that are missing at this place of the recording",
   "type": "object",
@@ -48,26 +52,33 @@ pub(crate) const LOST_SCHEMA: &str = r#"{
 
 /// A message of the channel with the losses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct RecordedLoss {
-    pub(crate) from_sequence: u64,
-    pub(crate) messages: u64,
+pub struct RecordedLoss {
+    /// The sequence of the bus at which the loss stands.
+    pub from_sequence: u64,
+    /// How many messages were lost.
+    pub messages: u64,
+    /// Bytes of the stream that were lost, if known.
     #[serde(default)]
-    pub(crate) bytes: Option<u64>,
+    pub bytes: Option<u64>,
+    /// Whether there may have been more.
     #[serde(default)]
-    pub(crate) at_least: bool,
+    pub at_least: bool,
+    /// Whether the number is exact, the least or the most.
     #[serde(default)]
-    pub(crate) bound: String,
-    pub(crate) reason: String,
+    pub bound: String,
+    /// Why they were lost.
+    pub reason: String,
     /// Empty if the recorder was overtaken: then any topic of the bus may be concerned.
     #[serde(default)]
-    pub(crate) scope: Vec<String>,
+    pub scope: Vec<String>,
+    /// The stream in which they were lost. `None` if the recorder was overtaken.
     #[serde(default)]
-    pub(crate) origin: Option<LostOrigin>,
+    pub origin: Option<LostOrigin>,
 }
 
 /// Where messages were lost on their way to the bus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct LostOrigin {
+pub struct LostOrigin {
     source: u32,
     series: u32,
     stream: u16,
@@ -77,7 +88,7 @@ pub(crate) struct LostOrigin {
 
 impl RecordedLoss {
     /// Returns the loss of a recorder that publishers have overtaken.
-    pub(crate) fn lapse(from_sequence: u64, messages: u64, bytes: u64) -> Self {
+    pub fn lapse(from_sequence: u64, messages: u64, bytes: u64) -> Self {
         Self {
             from_sequence,
             messages,
@@ -91,7 +102,7 @@ impl RecordedLoss {
     }
 
     /// Returns a loss on the way to the bus.
-    pub(crate) fn on_the_way(from_sequence: u64, lost: &Lost) -> Self {
+    pub fn on_the_way(from_sequence: u64, lost: &Lost) -> Self {
         let Origin { source, series, stream, number } = lost.from;
         Self {
             from_sequence,
@@ -106,14 +117,14 @@ impl RecordedLoss {
     }
 
     /// Returns how exact the number of messages is.
-    pub(crate) fn bound(&self) -> LostBound {
+    pub fn bound(&self) -> LostBound {
         let known = LostBound::ALL.into_iter().find(|bound| bound.as_str() == self.bound);
         known.unwrap_or(if self.at_least { LostBound::AtLeast } else { LostBound::Exact })
     }
 
     /// Returns the loss as a bus reports it. `fallback` names the stream and the numbers if the recording does not,
     /// and `scope` the topics.
-    pub(crate) fn to_lost(&self, fallback: Origin, until: u64, scope: Vec<Pattern>) -> Lost {
+    pub fn to_lost(&self, fallback: Origin, until: u64, scope: Vec<Pattern>) -> Lost {
         let reason = LostReason::ALL.iter().copied().find(|reason| reason.as_str() == self.reason);
         Lost {
             from: fallback,
@@ -126,7 +137,7 @@ impl RecordedLoss {
     }
 
     /// Returns the stream and the numbers of a loss on the way to the bus, if they are within their limits.
-    pub(crate) fn numbers(&self) -> Option<(Origin, u64)> {
+    pub fn numbers(&self) -> Option<(Origin, u64)> {
         let LostOrigin { source, series, stream, from, until } = self.origin?;
         let is_valid =
             from <= until && from < Origin::NUMBER_LIMIT && until <= Origin::NUMBER_LIMIT;
@@ -135,7 +146,7 @@ impl RecordedLoss {
 }
 
 /// The length of a message of the channel with the origins.
-pub(crate) const ORIGIN_RUN_BYTES: usize = 40;
+pub const ORIGIN_RUN_BYTES: usize = 40;
 
 /// Where consecutive messages were first published: a message of the channel with the origins. It is in the same chunk
 /// as its messages.
@@ -150,14 +161,15 @@ pub(crate) const ORIGIN_RUN_BYTES: usize = 40;
 ///                                                            | number of the first, or all bits: none |
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct OriginRun {
+pub struct OriginRun {
     /// The sequence of the first message. The others have the following sequences.
-    pub(crate) sequence: u64,
-    pub(crate) count: u64,
+    pub sequence: u64,
+    /// How many messages it is about.
+    pub count: u64,
     /// The origin of the first message. The numbers of the others follow it.
-    pub(crate) origin: Origin,
+    pub origin: Origin,
     /// The place of the first message in an order over several buses. The others follow it.
-    pub(crate) number: Option<u64>,
+    pub number: Option<u64>,
 }
 
 /// Stands for a message without a place in an order over several buses.
@@ -165,12 +177,12 @@ const NO_NUMBER: u64 = u64::MAX;
 
 impl OriginRun {
     /// Returns a run of one message.
-    pub(crate) fn of(sequence: u64, origin: Origin, number: Option<u64>) -> Self {
+    pub fn of(sequence: u64, origin: Origin, number: Option<u64>) -> Self {
         Self { sequence, count: 1, origin, number }
     }
 
     /// Adds a message if it continues the run.
-    pub(crate) fn extend(&mut self, next: &Self) -> bool {
+    pub fn extend(&mut self, next: &Self) -> bool {
         let is_next = self.at(next.sequence, self.count) == Some((next.origin, next.number));
         self.count = self.count.saturating_add(u64::from(is_next));
         is_next
@@ -188,11 +200,12 @@ impl OriginRun {
     }
 
     /// Returns origin and number of the message with this sequence, if the run has it.
-    pub(crate) fn of_message(&self, sequence: u64) -> Option<(Origin, Option<u64>)> {
+    pub fn of_message(&self, sequence: u64) -> Option<(Origin, Option<u64>)> {
         self.at(sequence, self.count.checked_sub(1)?)
     }
 
-    pub(crate) fn encode(&self) -> [u8; ORIGIN_RUN_BYTES] {
+    /// Returns it as it is in a file.
+    pub fn encode(&self) -> [u8; ORIGIN_RUN_BYTES] {
         let mut bytes = [0; ORIGIN_RUN_BYTES];
         let Origin { source, series, stream, number } = self.origin;
         bytes[..8].copy_from_slice(&self.sequence.to_le_bytes());
@@ -205,7 +218,8 @@ impl OriginRun {
         bytes
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+    /// Reads it from a file. Returns `None` if it has another length.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; ORIGIN_RUN_BYTES] = bytes.try_into().ok()?;
         let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| bytes[at..][byte]));
         let half = |at: usize| u32::from_le_bytes(std::array::from_fn(|byte| bytes[at..][byte]));
@@ -225,14 +239,25 @@ impl OriginRun {
 }
 
 /// Returns the metadata of the channel with the losses or with the origins.
-pub(crate) fn kind(kind: &str) -> BTreeMap<String, String> {
+pub fn kind(kind: &str) -> BTreeMap<String, String> {
     BTreeMap::from([(KIND.to_owned(), kind.to_owned())])
 }
 
 /// Returns the metadata of a topic's channel.
-pub(crate) fn of_topic(to_descendants: bool) -> BTreeMap<String, String> {
+pub fn of_topic(to_descendants: bool) -> BTreeMap<String, String> {
     let entry = (TO_DESCENDANTS.to_owned(), "true".to_owned());
     if to_descendants { BTreeMap::from([entry]) } else { BTreeMap::new() }
+}
+
+impl From<&RecordedLoss> for exchange::Loss {
+    fn from(loss: &RecordedLoss) -> Self {
+        let Some((from, until)) = loss.numbers() else {
+            let bytes = loss.bytes.unwrap_or(0);
+            return Self::Lapse(exchange::Lapse { messages: loss.messages, bytes });
+        };
+        let scope = loss.scope.iter().filter_map(|scope| scope.parse().ok()).collect();
+        Self::from(&loss.to_lost(from, until, scope))
+    }
 }
 
 #[cfg(test)]

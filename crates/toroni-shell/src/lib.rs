@@ -1,0 +1,32 @@
+//! What Toroni's programs on a terminal share.
+//!
+//! | modules | contents |
+//! |---|---|
+//! | [`location`] | `--bus` and `--dir`; patterns |
+//! | [`complete`], [`man`] | completion in shells; manual pages |
+//! | [`human`], [`settings`] | sizes, times, rates and settings of a bus as text |
+//! | [`output`], [`exchange`] | standard output, tables, JSON; the messages that `sub --json` writes and `pub --json` reads |
+//! | [`printer`], [`template`] | messages as text |
+//! | [`note`], [`progress`] | standard error |
+//! | [`failure`] | the texts of errors, exit codes |
+//! | [`notice`], [`openmetrics`] | what a node reports of itself; metrics as text |
+//! | [`stop`], [`ready`] | signals; `--ready-fd` |
+//!
+//! It is published because the programs need it. It promises no stability.
+
+pub mod complete;
+pub mod exchange;
+pub mod failure;
+pub mod human;
+pub mod location;
+pub mod man;
+pub mod note;
+pub mod notice;
+pub mod openmetrics;
+pub mod output;
+pub mod printer;
+pub mod progress;
+pub mod ready;
+pub mod settings;
+pub mod stop;
+pub mod template;
