@@ -1,6 +1,7 @@
 //! How buses are created, kept and removed.
 
 use crate::support::{Buses, Process, json_lines, wait_until};
+use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Output;
 
@@ -112,9 +113,16 @@ fn clean_all_asks_on_a_terminal() {
         command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
         let mut process = Process::start(&mut command);
         let mut input = process.stdin().unwrap();
-        std::io::Write::write_all(&mut input, answer.as_bytes()).unwrap();
-        let output = process.finish();
-        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+        let (mut screen, mut said) = (process.take_stdout().unwrap(), Vec::new());
+        // The terminal echoes the answer. It would stand in the question if it came before all of that.
+        while !said.ends_with(b"[y/N] ") {
+            let mut byte = [0];
+            screen.read_exact(&mut byte).unwrap();
+            said.extend(byte);
+        }
+        input.write_all(answer.as_bytes()).unwrap();
+        screen.read_to_end(&mut said).unwrap();
+        (process.finish().status.code(), String::from_utf8_lossy(&said).into_owned())
     };
     for no in ["n\n", "\n", "\u{4}"] {
         let (code, said) = answer(no);
