@@ -39,8 +39,9 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     }
     let programs = metadata::members()?.target_directory;
     let toroni = programs.join("debug/toroni");
-    steps.step("bridge: the program toroni", || {
-        step(&mut of_workspace("build", &["--bin", "toroni"]))
+    // It finds `toroni-node` beside itself.
+    steps.step("bridge: the programs toroni and toroni-node", || {
+        step(&mut of_workspace("build", &["--bin", "toroni", "--bin", "toroni-node"]))
     });
     let environment = programs.join("bridge-python");
     steps.step("bridge: Zenoh for Python", || make(&environment));

@@ -28,8 +28,10 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         steps.step(&format!("lints: feature {feature}"), || cargo_step(&clippy(&selection)));
     }
     // What `cargo install` builds: other members of the workspace do not add features to its dependencies.
-    let program = ["clippy", "--locked", "-p", "toroni-cli", "--bins", "--", "-D", "warnings"];
-    steps.step("lints: the program alone", || cargo_step(&program));
+    for program in ["toroni-cli", "toroni-node"] {
+        let lints = ["clippy", "--locked", "-p", program, "--bins", "--", "-D", "warnings"];
+        steps.step(&format!("lints: {program} alone"), || cargo_step(&lints));
+    }
     // The tests compile the library with its features. These must compile without, as their users do.
     let users = ["-p", "toroni-cli", "-p", "toroni-net", "-p", "toroni-c", "--no-default-features"];
     steps.step("lints: programs and bindings without features", || cargo_step(&clippy(&users)));

@@ -1,4 +1,4 @@
-//! `cargo xtask man`: writes the manual pages, which the program generates from the definitions of its commands.
+//! `cargo xtask man`: writes the manual pages, which the programs generate from the definitions of their commands.
 
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 
 use crate::command::{Failure, answers, of_workspace, run as run_command};
 use crate::metadata;
+use crate::package::PROGRAMS;
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -16,14 +17,17 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let target = metadata::members()?.target_directory;
-    run_command(&mut of_workspace("build", &["--bin", "toroni"]))?;
+    run_command(&mut of_workspace("build", &["--bin", "toroni", "--bin", "toroni-node"]))?;
     let folder = options.to.clone().unwrap_or_else(|| target.join("man"));
-    let count = write(&target.join("debug/toroni"), &folder)?;
+    let mut count = 0;
+    for name in PROGRAMS {
+        count = write(&target.join("debug").join(name), &folder)?;
+    }
     println!("{}: {count} pages, {}", folder.display(), check(&folder)?);
     Ok(())
 }
 
-/// Lets a program write its pages to a folder, and returns their number.
+/// Lets a program write its pages to a folder, and returns how many pages are there.
 pub(crate) fn write(program: &Path, folder: &Path) -> Result<usize, Failure> {
     run_command(Command::new(program).arg("man").arg("--to").arg(folder))?;
     Ok(pages(folder)?.len())

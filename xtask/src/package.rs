@@ -1,5 +1,5 @@
-//! `cargo xtask package`: packages what is released. These are the crates, for a registry, and the program `toroni`
-//! without its symbols, which are in a file beside it.
+//! `cargo xtask package`: packages what is released. These are the crates, for a registry, and the programs without their
+//! symbols, which are in files beside them.
 
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     pack(options.verify)?;
-    program("symbols").map(drop)
+    programs("symbols").map(drop)
 }
 
 /// Packages each crate that may be published, and checks that its manifest has what a registry shows.
@@ -90,41 +90,58 @@ fn lacks(package: &Package) -> Vec<String> {
     .collect()
 }
 
-/// Builds the program with a profile of cargo that has line tables. Makes the stripped program and `toroni.debug` with
-/// its symbols, and returns their folder. gdb and perf find that file beside the program and below /usr/lib/debug.
-pub(crate) fn program(profile: &str) -> Result<PathBuf, Failure> {
+/// The programs that users install.
+pub(crate) const PROGRAMS: [&str; 2] = ["toroni", "toroni-node"];
+
+/// Builds the programs with a profile of cargo that has line tables. Makes the stripped programs, each with a file of its
+/// symbols beside it, such as `toroni.debug`, and returns their folder. gdb and perf find that file beside the program and
+/// below /usr/lib/debug.
+pub(crate) fn programs(profile: &str) -> Result<PathBuf, Failure> {
     let target = metadata::members()?.target_directory;
     run_command(&mut match profile {
-        "dev" => of_workspace("build", &["--bin", "toroni"]),
-        _ => cargo(["build", "--locked", "--profile", profile, "-p", "toroni-cli"]),
+        "dev" => of_workspace("build", &["--bin", "toroni", "--bin", "toroni-node"]),
+        _ => {
+            let mut build = cargo(["build", "--locked", "--profile", profile]);
+            build.args(["-p", "toroni-cli", "-p", "toroni-node"]);
+            build
+        }
     })?;
+    // cargo's own name for its profile `dev`.
+    let built = target.join(if profile == "dev" { "debug" } else { profile });
     let folder = target.join("package/program");
     std::fs::create_dir_all(&folder)
         .map_err(|error| Failure(format!("cannot make {}: {error}", folder.display())))?;
+    for name in PROGRAMS {
+        strip(&built.join(name), name, &folder)?;
+    }
+    println!("{}: {}, with their symbols", folder.display(), PROGRAMS.join(" and "));
+    Ok(folder)
+}
+
+/// Divides a program into the stripped one and its symbols.
+fn strip(built: &Path, name: &str, folder: &Path) -> Result<(), Failure> {
     let objcopy = |arguments: &[&str], from: &Path, to: &str| {
         let mut command = Command::new("objcopy");
         // objcopy stores the name of the file with the symbols, and looks for it in the current folder.
-        run_command(command.current_dir(&folder).args(arguments).arg(from).arg(to))
+        run_command(command.current_dir(folder).args(arguments).arg(from).arg(to))
     };
-    // cargo's own names for its profile `dev`.
-    let built = target.join(if profile == "dev" { "debug" } else { profile }).join("toroni");
-    objcopy(&["--only-keep-debug"], &built, "toroni.debug")?;
-    objcopy(&["--strip-all", "--add-gnu-debuglink=toroni.debug"], &built, "toroni")?;
+    let symbols = format!("{name}.debug");
+    objcopy(&["--only-keep-debug"], built, &symbols)?;
+    objcopy(&["--strip-all", &format!("--add-gnu-debuglink={symbols}")], built, name)?;
     let sections = |name: &str| {
         let output = Command::new("readelf").arg("-SW").arg(folder.join(name)).output();
         output
             .map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
             .unwrap_or_default()
     };
-    let (program, symbols) = (sections("toroni"), sections("toroni.debug"));
+    let (program, of_symbols) = (sections(name), sections(&symbols));
     if program.contains(".symtab") || !program.contains(".gnu_debuglink") {
-        return Err(Failure("the program still has symbols, or no link to them".to_owned()));
+        return Err(Failure(format!("{name} still has symbols, or no link to them")));
     }
-    if !symbols.contains(".symtab") || !symbols.contains(".debug_line") {
-        return Err(Failure("toroni.debug has no symbols, or no line tables".to_owned()));
+    if !of_symbols.contains(".symtab") || !of_symbols.contains(".debug_line") {
+        return Err(Failure(format!("{symbols} has no symbols, or no line tables")));
     }
-    println!("{}: toroni and toroni.debug", folder.display());
-    Ok(folder)
+    Ok(())
 }
 
 #[cfg(test)]
@@ -151,6 +168,7 @@ mod tests {
             "toroni-cli",
             "toroni-http",
             "toroni-net",
+            "toroni-node",
             "toroni-proactor",
             "toroni-process",
             "toroni-proto",

@@ -74,7 +74,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let target = metadata::members()?.target_directory;
     let mut soak = if options.net {
         let mut build = cargo(["build", "--locked", "--profile", "soak", "--bins"]);
-        run_command(build.args(["-p", "system-tests", "-p", "toroni-cli"]))?;
+        run_command(build.args(["-p", "system-tests", "-p", "toroni-cli", "-p", "toroni-node"]))?;
         let mut soak = Command::new(target.join("soak/toroni-net-soak"));
         soak.env("TORONI_BIN", target.join("soak/toroni"))
             .arg(format!("hosts={}", options.hosts))

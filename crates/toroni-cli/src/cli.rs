@@ -9,32 +9,27 @@ use crate::commands::demo::options::{Demo, DemoChild};
 use crate::commands::doctor::Doctor;
 use crate::commands::hz::options::Hz;
 use crate::commands::info::Info;
+use crate::commands::list::List;
 use crate::commands::man::Man;
 #[cfg(feature = "metrics")]
 use crate::commands::metrics::ServeMetrics;
-#[cfg(feature = "net")]
-use crate::commands::net::Net;
-#[cfg(feature = "net")]
-use crate::commands::node::Node;
 use crate::commands::publish::options::Publish;
 #[cfg(feature = "record")]
 use crate::commands::record::options::Record;
 use crate::commands::remove::Remove;
 #[cfg(feature = "record")]
 use crate::commands::replay::options::Replay;
-#[cfg(feature = "sequencer")]
-use crate::commands::sequencer::Sequencer;
 use crate::commands::subscribe::options::Subscribe;
 #[cfg(feature = "top")]
 use crate::commands::top::options::Top;
 use crate::commands::topics::Topics;
-use crate::exits;
+use crate::{exits, parts};
 use clap::builder::Resettable;
-use clap::{ArgAction, Args, ColorChoice, CommandFactory, Parser, Subcommand};
+use clap::{ArgAction, ColorChoice, CommandFactory, Parser, Subcommand};
 use clap_complete::CompletionCandidate;
 use std::ffi::{OsStr, OsString};
-use toroni_shell::complete;
 use toroni_shell::location::BusLocation;
+use toroni_shell::{complete, program};
 
 /// A message bus for the processes of one Linux machine, without a broker.
 #[derive(Parser)]
@@ -44,7 +39,7 @@ use toroni_shell::location::BusLocation;
   toroni sub 'plant/**'                       print the messages of all topics below plant
   toroni pub plant/boiler/temperature 351.2   publish a message
 
-With any other name, toroni NAME runs the program toroni-NAME of PATH with the arguments after the name, and toroni \
+With any other name, toroni NAME runs the program toroni-NAME, which lies beside it or in PATH, with the arguments after the name, and toroni \
 help NAME runs toroni-NAME --help. For example, toroni zenoh runs toroni-zenoh, the bridge to other machines.")]
 pub(crate) struct Cli {
     #[command(flatten)]
@@ -64,58 +59,16 @@ pub(crate) struct Cli {
 }
 
 /// Commands that do not use `--bus`.
-const WITHOUT_BUS: [&str; 11] = [
-    "bench",
-    "completions",
-    "create",
-    "demo",
-    "doctor",
-    "ls",
-    "man",
-    "net",
-    "node",
-    "rm",
-    "sequencer",
-];
+const WITHOUT_BUS: &[&str] =
+    &["bench", "completions", "create", "demo", "doctor", "ls", "man", "rm"];
 /// Commands that do not use `--dir`.
-const WITHOUT_DIR: [&str; 3] = ["completions", "man", "net"];
-/// Commands below `net` that use both all the same.
-const OF_NET_WITH_BUS: [&str; 2] = ["receive", "send"];
+const WITHOUT_DIR: &[&str] = &["completions", "man"];
 
 /// Returns the definitions of all commands, with their exit codes. The help of a command shows `--bus` and `--dir`
 /// only if the command uses them.
 pub(crate) fn definitions() -> clap::Command {
-    let mut program =
-        with_exit_codes(Cli::command(), &exits::overview()).mut_subcommands(|command| {
-            match exits::of(command.get_name()) {
-                // Commands below it have the same codes.
-                Some(codes) => with_exit_codes(command, &codes)
-                    .mut_subcommands(|below| with_exit_codes(below, &codes)),
-                None => command,
-            }
-        });
-    for (option, variable) in [("bus", "TORONI_BUS"), ("dir", "TORONI_DIR")] {
-        // As in the library, an empty variable counts as not set.
-        if std::env::var_os(variable).is_some_and(|value| value.is_empty()) {
-            program = program.mut_arg(option, |known| known.env(Resettable::Reset));
-        }
-    }
-    for (option, commands) in [("bus", &WITHOUT_BUS[..]), ("dir", &WITHOUT_DIR[..])] {
-        let Some(shown) = program.get_arguments().find(|known| known.get_id() == option) else {
-            continue;
-        };
-        // The definition in a command takes precedence over the global one.
-        let hidden = shown.clone().hide(true);
-        // Not `mut_subcommand`, which moves the command to the end of the list.
-        let shown = shown.clone();
-        program = program.mut_subcommands(|command| match command.get_name() {
-            "net" => command.arg(&hidden).mut_subcommands(|below| {
-                if OF_NET_WITH_BUS.contains(&below.get_name()) { below.arg(&shown) } else { below }
-            }),
-            name if commands.contains(&name) => command.arg(&hidden),
-            _ => command,
-        });
-    }
+    let program = toroni_shell::exits::add(Cli::command(), exits::TABLE);
+    let program = program::hide_location(program, WITHOUT_BUS, WITHOUT_DIR, &[]);
     let Some(bus) = program.get_arguments().find(|known| known.get_id() == "bus") else {
         return program;
     };
@@ -134,26 +87,24 @@ pub(crate) fn definitions() -> clap::Command {
     })
 }
 
-fn with_exit_codes(command: clap::Command, codes: &str) -> clap::Command {
-    let notes = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-    command.after_help(format!("{notes}\n\nExit codes:\n{codes}"))
+/// Returns the definitions of all commands, and a line for each that another program has.
+pub(crate) fn shown() -> clap::Command {
+    definitions().subcommands(parts::PARTS.iter().map(parts::Part::line))
 }
 
 /// Returns the definitions of all commands. The alias of `sub` is hidden, because the completion engine would offer
 /// only the alias and not the command.
 pub(crate) fn offered() -> clap::Command {
     // A program of its own completes its own words.
-    definitions().allow_external_subcommands(false).mut_subcommands(|command| {
-        match command.get_name() {
-            "sub" => command.visible_alias(Resettable::Reset).alias("echo"),
-            _ => command,
-        }
+    shown().allow_external_subcommands(false).mut_subcommands(|command| match command.get_name() {
+        "sub" => command.visible_alias(Resettable::Reset).alias("echo"),
+        _ => command,
     })
 }
 
 /// Returns the commands that begin with `current`.
 pub(crate) fn complete_commands(current: &OsStr) -> Vec<CompletionCandidate> {
-    let program = definitions();
+    let program = shown();
     let shown = program.get_subcommands().filter(|command| !command.is_hide_set());
     complete::candidates(current, shown.map(|command| command.get_name().to_owned()))
 }
@@ -209,15 +160,6 @@ STATE is alive, stopped, dead, dumping (it writes a core dump), or lapped (overt
     Top(Top),
     /// Check this machine and suggest a fix for each problem
     Doctor(Doctor),
-    /// Send and receive without a file, and calculate what hosts need
-    #[cfg(feature = "net")]
-    Net(Net),
-    /// Connect the bus with those of other hosts, or check the configuration for that
-    #[cfg(feature = "net")]
-    Node(Node),
-    /// One order over several hosts: begin it, observe it, send commands, read its log
-    #[cfg(feature = "sequencer")]
-    Sequencer(Sequencer),
     /// Remove buses that no process has open
     #[command(name = "rm")]
     Remove(Remove),
@@ -242,14 +184,6 @@ STATE is alive, stopped, dead, dumping (it writes a core dump), or lapped (overt
     /// Any other name: a program of its own (`external`)
     #[command(external_subcommand)]
     External(Vec<OsString>),
-}
-
-/// The options of `ls`.
-#[derive(Args)]
-pub(crate) struct List {
-    /// Print JSON, one object per line
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 #[cfg(test)]

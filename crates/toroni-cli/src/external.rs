@@ -1,5 +1,5 @@
-//! Commands that are programs of their own: `toroni NAME` runs the program `toroni-NAME` if it has no command NAME, as
-//! git and cargo do.
+//! Commands that are programs of their own: `toroni NAME` runs the program `toroni-NAME`, which lies beside it or in PATH, if
+//! it has no command NAME, as git and cargo do.
 
 use crate::cli;
 use clap::ArgMatches;
@@ -79,7 +79,7 @@ fn file_name(name: &OsStr) -> OsString {
 }
 
 /// Returns the path of the program for this name. A name with a slash is a path and not the name of a command.
-fn find(name: &OsStr) -> Option<PathBuf> {
+pub(crate) fn find(name: &OsStr) -> Option<PathBuf> {
     if name.is_empty() || name.as_encoded_bytes().contains(&b'/') {
         return None;
     }
@@ -87,11 +87,13 @@ fn find(name: &OsStr) -> Option<PathBuf> {
     directories().map(|directory| directory.join(&file)).find(|path| is_executable(path))
 }
 
-/// Returns the directories of PATH. Relative ones are left out: what a name means must not depend on the directory in
-/// which the user happens to be.
+/// Returns the directory of this program, and then those of PATH. Programs that were built or installed together find one
+/// another without PATH. Relative directories are left out: what a name means must not depend on the directory in which
+/// the user happens to be.
 fn directories() -> impl Iterator<Item = PathBuf> {
+    let own = std::env::current_exe().ok().and_then(|path| path.parent().map(Path::to_owned));
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let all: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    let all: Vec<PathBuf> = own.into_iter().chain(std::env::split_paths(&path)).collect();
     all.into_iter().filter(|directory| directory.is_absolute())
 }
 
@@ -105,7 +107,9 @@ fn unknown(name: &OsStr) -> Failure {
     let mut text = if name.as_encoded_bytes().contains(&b'/') || name.is_empty() {
         format!("there is no command {shown:?}")
     } else {
-        format!("there is no command {shown:?}, and no program {PREFIX}{shown} in PATH")
+        format!(
+            "there is no command {shown:?}, and no program {PREFIX}{shown} beside this one or in PATH"
+        )
     };
     match nearest(&name.to_string_lossy()) {
         Some(similar) => text.push_str(&format!(": did you mean `toroni {similar}`?")),
@@ -117,7 +121,7 @@ fn unknown(name: &OsStr) -> Failure {
 /// Returns the command or program whose name is most similar to `name`, if one is similar enough.
 fn nearest(name: &str) -> Option<String> {
     let mut known: BTreeSet<String> = programs();
-    for command in cli::definitions().get_subcommands().filter(|command| !command.is_hide_set()) {
+    for command in cli::shown().get_subcommands().filter(|command| !command.is_hide_set()) {
         known.extend(command.get_name_and_visible_aliases().into_iter().map(str::to_owned));
     }
     known

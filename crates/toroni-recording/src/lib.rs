@@ -12,7 +12,6 @@
 //!
 //! It is published because the programs need it. It promises no stability.
 
-
 mod chunk;
 pub mod export;
 pub mod file;

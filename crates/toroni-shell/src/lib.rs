@@ -8,7 +8,8 @@
 //! | [`output`], [`exchange`] | standard output, tables, JSON; the messages that `sub --json` writes and `pub --json` reads |
 //! | [`printer`], [`template`] | messages as text |
 //! | [`note`], [`progress`] | standard error |
-//! | [`failure`] | the texts of errors, exit codes |
+//! | [`program`], [`exits`] | the command line, exit codes |
+//! | [`failure`], [`finding`] | the texts of errors; the results of checks |
 //! | [`notice`], [`openmetrics`] | what a node reports of itself; metrics as text |
 //! | [`stop`], [`ready`] | signals; `--ready-fd` |
 //!
@@ -16,7 +17,9 @@
 
 pub mod complete;
 pub mod exchange;
+pub mod exits;
 pub mod failure;
+pub mod finding;
 pub mod human;
 pub mod location;
 pub mod man;
@@ -25,6 +28,7 @@ pub mod notice;
 pub mod openmetrics;
 pub mod output;
 pub mod printer;
+pub mod program;
 pub mod progress;
 pub mod ready;
 pub mod settings;

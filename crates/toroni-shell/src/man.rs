@@ -5,6 +5,17 @@ use clap::Command;
 use std::io::{self, Write};
 use std::path::Path;
 
+/// Returns a command of a program.
+///
+/// # Errors
+/// [`Failure::Usage`] if there is none of that name.
+pub fn find<'a>(program: &'a Command, name: &str) -> Result<&'a Command, Failure> {
+    program.find_subcommand(name).ok_or_else(|| {
+        let known: Vec<&str> = visible(program).map(Command::get_name).collect();
+        Failure::Usage(format!("there is no command {name:?}: use one of {}", known.join(", ")))
+    })
+}
+
 /// Returns the commands that are not hidden.
 pub fn visible(program: &Command) -> impl Iterator<Item = &Command> {
     program.get_subcommands().filter(|command| !command.is_hide_set())
@@ -108,25 +119,25 @@ fn section(page: &mut Vec<u8>, title: &str, text: &str, literal: bool) -> io::Re
     Ok(())
 }
 
-/// Writes the pages of a program whose definitions are built, and those of all its commands. Creates the directory if
-/// necessary.
+/// Writes the page of a program whose definitions are built, and those of all its commands, but for those that have
+/// one `elsewhere`. Creates the directory if necessary.
 ///
 /// # Errors
 /// If a file cannot be written.
-pub fn write_all(program: &Command, directory: &Path) -> Result<(), Failure> {
+pub fn write_all(program: &Command, directory: &Path, elsewhere: &[&str]) -> Result<(), Failure> {
     std::fs::create_dir_all(directory).map_err(|error| {
         Failure::Failed(format!("cannot create {}: {error}", directory.display()))
     })?;
-    write_page(directory, program)
+    write_page(directory, program, elsewhere)
 }
 
 /// Writes the page of a command, and those of the commands below it.
-fn write_page(directory: &Path, command: &Command) -> Result<(), Failure> {
+fn write_page(directory: &Path, command: &Command, elsewhere: &[&str]) -> Result<(), Failure> {
     let path = directory.join(clap_mangen::Man::new(command.clone()).get_filename());
     std::fs::write(&path, page(command)?)
         .map_err(|error| Failure::Failed(format!("cannot write {}: {error}", path.display())))?;
     // clap's own `help` has no page.
     visible(command)
-        .filter(|below| below.get_name() != "help")
-        .try_for_each(|below| write_page(directory, below))
+        .filter(|below| below.get_name() != "help" && !elsewhere.contains(&below.get_name()))
+        .try_for_each(|below| write_page(directory, below, elsewhere))
 }

@@ -80,8 +80,8 @@ fn built() -> PathBuf {
 fn is_current(program: &Path) -> bool {
     let changed = |path: &Path| path.metadata().and_then(|metadata| metadata.modified()).ok();
     let Some(made) = changed(program) else { return false };
-    let sources = ["crates/toroni", "crates/toroni-cli"];
-    sources.iter().all(|folder| newest(&workspace().join(folder)) <= made)
+    let sources = ["toroni", "toroni-cli", "toroni-recording", "toroni-shell"];
+    sources.iter().all(|folder| newest(&workspace().join("crates").join(folder)) <= made)
 }
 
 /// The latest change below a folder, tests and examples left out.

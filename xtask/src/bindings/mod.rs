@@ -82,7 +82,10 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
             let mut command = of_workspace("test", &tests);
             command.env("TORONI_CONFORMANCE_ALL", "1");
             // A node with a feed, and the examples that read it.
-            run_command(&mut of_workspace("build", &["--bin", "toroni", "--examples"]))?;
+            run_command(&mut of_workspace(
+                "build",
+                &["--bin", "toroni", "--bin", "toroni-node", "--examples"],
+            ))?;
             let built = metadata::members()?.target_directory.join("debug");
             command.env("TORONI_CONFORMANCE_SEQUENCER", built);
             for language in &LANGUAGES {

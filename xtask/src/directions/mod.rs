@@ -10,7 +10,7 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use self::rules::{Checked, TREES, Tree};
+use self::rules::{Checked, Layer, TREES, Tree};
 use self::source::{DENIES_OVERFLOW, Named, Source};
 use crate::command::Failure;
 use crate::metadata;
@@ -165,7 +165,7 @@ fn check_file(file: &File, tree: &Tree, denying: &[&[String]]) -> Vec<Violation>
     let mut add = |line, rule| violations.push(Violation { file: path.clone(), line, rule });
     if let Some(own) = module.first()
         && !tree.layers.is_empty()
-        && !tree.layers.iter().any(|layer| layer.module == own)
+        && layer_of(module, tree).is_none()
     {
         add(1, format!("the module `{own}` has no rules: add it to the table of layers"));
     }
@@ -226,6 +226,12 @@ fn misplaced_unsafe(file: &File, permitted: &[&str]) -> Vec<(usize, String)> {
     outside.map(|(line, _)| (*line, rule.clone())).collect()
 }
 
+/// The layer that a module belongs to: the one with the longest name of those that contain it.
+fn layer_of<'a>(module: &[String], tree: &'a Tree) -> Option<&'a Layer> {
+    let contain = tree.layers.iter().filter(|layer| names_any(module, &[layer.module]));
+    contain.max_by_key(|layer| layer.module.len())
+}
+
 /// The rules that one path breaks.
 fn broken_by(
     named: &Named,
@@ -243,8 +249,8 @@ fn broken_by(
             }
         }
     }
-    let Some(own) = module.first() else { return broken };
-    let Some(layer) = tree.layers.iter().find(|layer| layer.module == own) else { return broken };
+    let Some(layer) = layer_of(module, tree) else { return broken };
+    let own = layer.module;
     if !in_test && names_any(&named.segments, layer.ignorant_of) {
         broken.push(format!("`{own}` must not know `{path}`"));
     }
@@ -253,7 +259,7 @@ fn broken_by(
         _ => return broken,
     };
     let below = named.segments.get(1..).unwrap_or_default();
-    let allowed = target == own
+    let allowed = names_any(below, &[own])
         || tree.bottom.contains(&target.as_str())
         || names_any(below, layer.uses)
         || (in_test && names_any(below, tree.in_tests));
@@ -313,6 +319,24 @@ mod tests {
             broken(&[("notify/mod.rs", "use crate::{sync::fence, bus::Bus};")]),
             ["notify/mod.rs:1: `notify` must not use `crate::bus::Bus`"]
         );
+    }
+
+    #[test]
+    fn a_module_below_another_has_rules_of_its_own() {
+        let broken = |file: &str, text: &str| broken_in("crates/toroni-cli/src", &[(file, text)]);
+        assert!(
+            broken("commands/mod.rs", "use super::commands::hz; use crate::cli::Cli;").is_empty()
+        );
+        assert!(
+            broken("commands/hz/mod.rs", "use super::hz::options::Hz; use crate::opening;")
+                .is_empty()
+        );
+        assert_eq!(
+            broken("commands/hz/options.rs", "use super::super::publish::options::Publish;"),
+            ["commands/hz/options.rs:1: `commands::hz` must not use \
+                 `crate::commands::publish::options::Publish`"]
+        );
+        assert_eq!(broken("commands/hz/mod.rs", "use crate::cli::Cli;").len(), 1);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Finds permissions that nothing uses. Each of them would let a dependency in that the architecture does not mean.
 
 use super::rules::Tree;
-use super::{File, listed, names_any};
+use super::{File, layer_of, listed, names_any};
 
 /// The permissions in the tables of a crate that none of its files uses.
 pub(super) fn in_tree(files: &[File], tree: &Tree) -> Vec<String> {
@@ -9,7 +9,7 @@ pub(super) fn in_tree(files: &[File], tree: &Tree) -> Vec<String> {
     for layer in tree.layers {
         for path in layer.uses {
             // All tests have that permission: a test's use does not count for the layer's own.
-            let used = uses(files).any(|used| {
+            let used = uses(files, tree).any(|used| {
                 used.module == layer.module
                     && names_any(used.target, &[path])
                     && !(used.in_test && names_any(used.target, tree.in_tests))
@@ -20,12 +20,12 @@ pub(super) fn in_tree(files: &[File], tree: &Tree) -> Vec<String> {
         }
     }
     for path in tree.bottom {
-        if !uses(files).any(|used| names_any(used.target, &[path])) {
+        if !uses(files, tree).any(|used| names_any(used.target, &[path])) {
             unused.push(format!("of all layers to use `{path}`"));
         }
     }
     for path in tree.in_tests {
-        if !uses(files).any(|used| used.in_test && names_any(used.target, &[path])) {
+        if !uses(files, tree).any(|used| used.in_test && names_any(used.target, &[path])) {
             unused.push(format!("of all tests to use `{path}`"));
         }
     }
@@ -81,12 +81,12 @@ struct Use<'a> {
     in_test: bool,
 }
 
-fn uses(files: &[File]) -> impl Iterator<Item = Use<'_>> {
-    files.iter().flat_map(|file| {
-        file.source.paths.iter().filter_map(|named| {
-            let module = file.module.first()?;
+fn uses<'a>(files: &'a [File], tree: &'a Tree) -> impl Iterator<Item = Use<'a>> {
+    files.iter().flat_map(move |file| {
+        file.source.paths.iter().filter_map(move |named| {
+            let module = layer_of(&file.module, tree)?.module;
             let [root, target @ ..] = named.segments.as_slice() else { return None };
-            let other = root == "crate" && !named.is_macro && target.first() != Some(module);
+            let other = root == "crate" && !named.is_macro && !names_any(target, &[module]);
             other.then_some(Use { module, target, in_test: file.is_test || named.in_test })
         })
     })

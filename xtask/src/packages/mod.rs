@@ -1,6 +1,6 @@
-//! `cargo xtask packages`: Debian's packages of the program, `toroni` and `toroni-dbgsym`.
+//! `cargo xtask packages`: Debian's packages of the programs, `toroni` and `toroni-node`, and of their symbols.
 //!
-//! The files come from the program itself (manual pages, completions) and from the folder `packaging`. `dpkg-deb` packs
+//! The files come from the programs themselves (manual pages, completions) and from the folder `packaging`. `dpkg-deb` packs
 //! them; `docs/decisions.md` says why.
 
 mod deb;
@@ -8,15 +8,16 @@ mod tree;
 mod trial;
 
 use clap::Args;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::command::Failure;
 use crate::{metadata, package};
 use deb::Control;
+use tree::Content;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Install the package into a fresh root, run the program, remove it, and check that nothing is left
+    /// Install the packages into a fresh root, run the programs, remove them, and check that nothing is left
     #[arg(long)]
     check: bool,
     /// The profile of cargo to build the program with
@@ -24,46 +25,18 @@ pub(crate) struct Options {
     profile: String,
 }
 
-/// What a user sees of the package.
-const DESCRIPTION: &str = "message bus for the processes of one machine, without a broker
- Publishers and subscribers meet in shared memory. All subscribers see the messages in one order, and one that
- missed messages learns how many. This package has the program: it publishes, subscribes, inspects and measures
- buses from a shell, and serves their metrics to Prometheus.";
-
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let members = metadata::members()?;
-    let program = package::program(&options.profile)?;
+    let programs = package::programs(&options.profile)?;
     let folder = members.target_directory.join("package/deb");
     if folder.exists() {
         let cannot = |error| Failure(format!("cannot empty {}: {error}", folder.display()));
         std::fs::remove_dir_all(&folder).map_err(cannot)?;
     }
-    let version = members
-        .packages
-        .iter()
-        .find(|package| package.name == "toroni-cli")
-        .map(|package| package.version.clone())
-        .ok_or_else(|| Failure("there is no crate toroni-cli".to_owned()))?;
-    let symbols = tree::symbols(&program, &folder.join("toroni-dbgsym"))?;
-    let program = tree::program(&program, &folder.join("toroni"))?;
-    let control = Control {
-        package: "toroni",
-        version: &version,
-        depends: deb::needed_libraries(&program.join("usr/bin/toroni"), &folder)?,
-        section: "utils",
-        priority: "optional",
-        description: DESCRIPTION,
-    };
-    let built = control.build(&program, &folder)?;
-    let control = Control {
-        package: "toroni-dbgsym",
-        depends: format!("toroni (= {version})"),
-        section: "debug",
-        priority: "optional",
-        description: "debug symbols for toroni",
-        ..control
-    };
-    let files: [PathBuf; 2] = [built, control.build(&symbols, &folder)?];
+    let mut files = Vec::new();
+    for content in [tree::TORONI, tree::NODE] {
+        files.extend(build(&content, &programs, &folder)?);
+    }
     if options.check {
         println!("{}", trial::check(&files, &folder.join("root"))?);
     }
@@ -71,4 +44,35 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         println!("{}", file.display());
     }
     Ok(())
+}
+
+/// Builds the package of a program and that of its symbols.
+fn build(content: &Content, programs: &Path, folder: &Path) -> Result<[PathBuf; 2], Failure> {
+    let package = content.package;
+    let symbols_package = format!("{package}-dbgsym");
+    let [root, symbols] = [folder.join(package), folder.join(&symbols_package)];
+    content.lay_out(programs, &root)?;
+    content.lay_out_symbols(programs, &symbols)?;
+    // All crates have the version of the workspace.
+    let version = env!("CARGO_PKG_VERSION");
+    let libraries = deb::needed_libraries(&root.join(content.program()), folder)?;
+    // The programs refuse one another in different versions.
+    let needed = content.needs.map(|needed| format!("{needed} (= {version})"));
+    let control = Control {
+        package,
+        version,
+        depends: needed.into_iter().chain([libraries]).collect::<Vec<_>>().join(", "),
+        section: "utils",
+        priority: "optional",
+        description: content.description,
+    };
+    let description = format!("debug symbols for {package}");
+    let of_symbols = Control {
+        package: &symbols_package,
+        depends: format!("{package} (= {version})"),
+        section: "debug",
+        description: &description,
+        ..control.clone()
+    };
+    Ok([control.build(&root, folder)?, of_symbols.build(&symbols, folder)?])
 }

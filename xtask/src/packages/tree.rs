@@ -9,81 +9,131 @@ use crate::bindings::licences;
 use crate::command::{Failure, run as run_command};
 use crate::{man, metadata};
 
-/// Files of the repository, and where they are installed.
-const COPIED: &[(&str, &str)] = &[
-    ("packaging/systemd/toroni-metrics.service", "usr/lib/systemd/system/toroni-metrics.service"),
-    ("packaging/systemd/toroni-node@.service", "usr/lib/systemd/system/toroni-node@.service"),
-    ("packaging/systemd/toroni-users.conf", "usr/lib/sysusers.d/toroni.conf"),
-    ("packaging/systemd/toroni.conf", "usr/lib/tmpfiles.d/toroni.conf"),
-    ("packaging/systemd/50-toroni.conf", "usr/lib/sysctl.d/50-toroni.conf"),
-    ("packaging/grafana/toroni.json", "usr/share/toroni/grafana/toroni.json"),
-    ("packaging/grafana/toroni-net.json", "usr/share/toroni/grafana/toroni-net.json"),
-    ("packaging/grafana/toroni-sequencer.json", "usr/share/toroni/grafana/toroni-sequencer.json"),
-    ("packaging/prometheus/alerts.yml", "usr/share/toroni/prometheus/alerts.yml"),
-    ("packaging/prometheus/net-alerts.yml", "usr/share/toroni/prometheus/net-alerts.yml"),
-    (
-        "packaging/prometheus/sequencer-alerts.yml",
-        "usr/share/toroni/prometheus/sequencer-alerts.yml",
-    ),
-    ("packaging/wireshark/toroni.lua", "usr/share/toroni/wireshark/toroni.lua"),
-    ("packaging/debian/copyright", "usr/share/doc/toroni/copyright"),
-    ("CHANGELOG.md", "usr/share/doc/toroni/changelog"),
-];
+/// What a package has.
+pub(super) struct Content {
+    /// The name of the package, and of its program.
+    pub(super) package: &'static str,
+    /// The crate of the program.
+    krate: &'static str,
+    /// The other package without which the program is of no use.
+    pub(super) needs: Option<&'static str>,
+    /// A line, and more lines that begin with a space.
+    pub(super) description: &'static str,
+    /// Files of the repository, and where they are installed.
+    copied: &'static [(&'static str, &'static str)],
+    /// The shells, and where their completions are installed.
+    completions: &'static [(&'static str, &'static str)],
+}
 
-/// The shells, and where their completions are installed.
-const COMPLETIONS: &[(&str, &str)] = &[
-    ("bash", "usr/share/bash-completion/completions/toroni"),
-    ("zsh", "usr/share/zsh/vendor-completions/_toroni"),
-    ("fish", "usr/share/fish/vendor_completions.d/toroni.fish"),
-];
+/// The bus of one machine.
+pub(super) const TORONI: Content = Content {
+    package: "toroni",
+    krate: "toroni-cli",
+    needs: None,
+    description: "message bus for the processes of one machine, without a broker
+ Publishers and subscribers meet in shared memory. All subscribers see the messages in one order, and one that
+ missed messages learns how many. This package has the program: it publishes, subscribes and inspects buses from a
+ shell, and serves their metrics to Prometheus.",
+    copied: &[
+        (
+            "packaging/systemd/toroni-metrics.service",
+            "usr/lib/systemd/system/toroni-metrics.service",
+        ),
+        ("packaging/systemd/toroni-users.conf", "usr/lib/sysusers.d/toroni.conf"),
+        ("packaging/systemd/toroni.conf", "usr/lib/tmpfiles.d/toroni.conf"),
+        ("packaging/grafana/toroni.json", "usr/share/toroni/grafana/toroni.json"),
+        ("packaging/prometheus/alerts.yml", "usr/share/toroni/prometheus/alerts.yml"),
+    ],
+    // They complete the commands of both programs.
+    completions: &[
+        ("bash", "usr/share/bash-completion/completions/toroni"),
+        ("zsh", "usr/share/zsh/vendor-completions/_toroni"),
+        ("fish", "usr/share/fish/vendor_completions.d/toroni.fish"),
+    ],
+};
+
+/// What connects the buses of several hosts.
+pub(super) const NODE: Content = Content {
+    package: "toroni-node",
+    krate: "toroni-node",
+    needs: Some("toroni"),
+    description: "connects the Toroni message buses of several hosts
+ A node brings the messages of one host to the buses of others, by reliable multicast or TCP, and a replicated
+ sequencer gives commands of several hosts one order. This package adds the commands node, net and sequencer to the
+ program of the package toroni.",
+    copied: &[
+        ("packaging/systemd/toroni-node@.service", "usr/lib/systemd/system/toroni-node@.service"),
+        ("packaging/systemd/50-toroni.conf", "usr/lib/sysctl.d/50-toroni.conf"),
+        ("packaging/grafana/toroni-net.json", "usr/share/toroni/grafana/toroni-net.json"),
+        (
+            "packaging/grafana/toroni-sequencer.json",
+            "usr/share/toroni/grafana/toroni-sequencer.json",
+        ),
+        ("packaging/prometheus/net-alerts.yml", "usr/share/toroni/prometheus/net-alerts.yml"),
+        (
+            "packaging/prometheus/sequencer-alerts.yml",
+            "usr/share/toroni/prometheus/sequencer-alerts.yml",
+        ),
+        ("packaging/wireshark/toroni.lua", "usr/share/toroni/wireshark/toroni.lua"),
+    ],
+    completions: &[],
+};
 
 /// The scripts that dpkg runs.
 const SCRIPTS: &[&str] = &["postinst", "prerm", "postrm"];
 
-/// Lays out the package of the program, from the folder with the stripped program. Returns its folder.
-pub(super) fn program(built: &Path, root: &Path) -> Result<PathBuf, Failure> {
-    let program = root.join("usr/bin/toroni");
-    copy(&built.join("toroni"), &program)?;
-    let pages = root.join("usr/share/man/man1");
-    man::write(&program, &pages)?;
-    man::check(&pages)?;
-    for (shell, path) in COMPLETIONS {
-        let output = Command::new(&program)
-            .args(["completions", shell])
-            .output()
-            .map_err(|error| Failure(format!("cannot start {}: {error}", program.display())))?;
-        if !output.status.success() || output.stdout.is_empty() {
-            return Err(Failure(format!("toroni completions {shell}: {}", output.status)));
-        }
-        write(&root.join(path), &output.stdout)?;
+impl Content {
+    /// Where the program is installed.
+    pub(super) fn program(&self) -> PathBuf {
+        Path::new("usr/bin").join(self.package)
     }
-    for (from, to) in COPIED {
-        copy(&metadata::root().join(from), &root.join(to))?;
-    }
-    let texts = licences::text("toroni-cli", "", "cargo xtask packages")?;
-    write(&root.join("usr/share/doc/toroni/third-party.txt"), texts.as_bytes())?;
-    compress(&pages)?;
-    compress(&root.join("usr/share/doc/toroni/changelog"))?;
-    for script in SCRIPTS {
-        copy(
-            &metadata::root().join("packaging/debian").join(script),
-            &root.join("DEBIAN").join(script),
-        )?;
-    }
-    let is_executable = |path: &Path| {
-        path.ends_with("usr/bin/toroni") || path.parent().is_some_and(|it| it.ends_with("DEBIAN"))
-    };
-    set_modes(root, &is_executable)?;
-    Ok(root.to_owned())
-}
 
-/// Lays out the package of the symbols, where gdb and perf look for them.
-pub(super) fn symbols(built: &Path, root: &Path) -> Result<PathBuf, Failure> {
-    copy(&built.join("toroni.debug"), &root.join("usr/lib/debug/usr/bin/toroni.debug"))?;
-    let copyright = metadata::root().join("packaging/debian/copyright");
-    copy(&copyright, &root.join("usr/share/doc/toroni-dbgsym/copyright"))?;
-    set_modes(root, &|_| false)?;
-    Ok(root.to_owned())
+    /// Lays out the package of the program below `root`, from the folder with the stripped programs.
+    pub(super) fn lay_out(&self, built: &Path, root: &Path) -> Result<(), Failure> {
+        let program = root.join(self.program());
+        copy(&built.join(self.package), &program)?;
+        let pages = root.join("usr/share/man/man1");
+        man::write(&program, &pages)?;
+        man::check(&pages)?;
+        for (shell, path) in self.completions {
+            let output = Command::new(&program)
+                .args(["completions", shell])
+                .output()
+                .map_err(|error| Failure(format!("cannot start {}: {error}", program.display())))?;
+            if !output.status.success() || output.stdout.is_empty() {
+                return Err(Failure(format!("toroni completions {shell}: {}", output.status)));
+            }
+            write(&root.join(path), &output.stdout)?;
+        }
+        for (from, to) in self.copied {
+            copy(&metadata::root().join(from), &root.join(to))?;
+        }
+        let texts = licences::text(self.krate, "", "cargo xtask packages")?;
+        let documents = root.join("usr/share/doc").join(self.package);
+        write(&documents.join("third-party.txt"), texts.as_bytes())?;
+        let packaging = metadata::root().join("packaging/debian");
+        copy(&packaging.join("copyright"), &documents.join("copyright"))?;
+        copy(&metadata::root().join("CHANGELOG.md"), &documents.join("changelog"))?;
+        compress(&pages)?;
+        compress(&documents.join("changelog"))?;
+        for script in SCRIPTS {
+            let from = packaging.join(self.package).join(script);
+            copy(&from, &root.join("DEBIAN").join(script))?;
+        }
+        let is_executable =
+            |path: &Path| path == program || path.parent().is_some_and(|it| it.ends_with("DEBIAN"));
+        set_modes(root, &is_executable)
+    }
+
+    /// Lays out the package of the symbols below `root`, where gdb and perf look for them.
+    pub(super) fn lay_out_symbols(&self, built: &Path, root: &Path) -> Result<(), Failure> {
+        let symbols = format!("{}.debug", self.package);
+        copy(&built.join(&symbols), &root.join("usr/lib/debug/usr/bin").join(&symbols))?;
+        let documents = format!("usr/share/doc/{}-dbgsym", self.package);
+        let copyright = metadata::root().join("packaging/debian/copyright");
+        copy(&copyright, &root.join(documents).join("copyright"))?;
+        set_modes(root, &|_| false)
+    }
 }
 
 /// Compresses a file, or all files of a folder. Debian wants this for manual pages and changelogs. Without the name and

@@ -1,4 +1,4 @@
-//! Installs the packages into a fresh root, uses the program, and removes them.
+//! Installs the packages into a fresh root, uses the programs, and removes them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,12 +19,20 @@ pub(super) fn check(packages: &[PathBuf], root: &Path) -> Result<String, Failure
         fs::write(root.join("var/lib/dpkg").join(file), "").map_err(cannot)?;
     }
     let before = entries(root)?;
-    needs_what_is_here(&packages[0])?;
-    // Twice: the second time is an upgrade to the same version.
-    for _ in 0..2 {
-        dpkg(root, &["--install"], packages)?;
+    for package in [&packages[0], &packages[2]] {
+        needs_what_is_here(package)?;
     }
-    let used = use_program(root)?;
+    let (of_bus, of_node) = packages.split_at(2);
+    dpkg(root, &["--install"], of_bus)?;
+    says_what_is_missing(root)?;
+    dpkg(root, &["--install"], of_node)?;
+    // An upgrade to the same version.
+    dpkg(root, &["--install"], packages)?;
+    let used = use_programs(root)?;
+    let names = ["toroni-node-dbgsym", "toroni-node"].map(PathBuf::from);
+    dpkg(root, &["--remove"], &names)?;
+    says_what_is_missing(root)?;
+    dpkg(root, &["--purge"], &names)?;
     let names = ["toroni-dbgsym", "toroni"].map(PathBuf::from);
     dpkg(root, &["--remove"], &names)?;
     let after = entries(root)?;
@@ -65,7 +73,7 @@ fn needs_what_is_here(package: &Path) -> Result<(), Failure> {
     if !names.contains(&"libc6") {
         return Err(Failure(format!("the package does not depend on libc6: {depends}")));
     }
-    for name in names {
+    for name in names.into_iter().filter(|name| *name != "toroni") {
         said(Command::new("dpkg-query").args(["--show", name]))?;
     }
     Ok(())
@@ -91,10 +99,22 @@ fn entries(root: &Path) -> Result<BTreeSet<PathBuf>, Failure> {
     Ok(found)
 }
 
+/// Checks that a command of the package that is not installed says which one that is.
+fn says_what_is_missing(root: &Path) -> Result<(), Failure> {
+    let mut command = Command::new(root.join("usr/bin/toroni"));
+    let output = command.args(["net", "probe"]).env("PATH", "/nowhere").output();
+    let output = output.map_err(|error| Failure(format!("cannot start toroni: {error}")))?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    if output.status.code() != Some(2) || !errors.contains("install Debian's package toroni-node") {
+        return Err(Failure(format!("without toroni-node, toroni net says {errors:?}")));
+    }
+    Ok(())
+}
+
 /// Uses what was installed. Returns what was done.
-fn use_program(root: &Path) -> Result<String, Failure> {
+fn use_programs(root: &Path) -> Result<String, Failure> {
     let program = root.join("usr/bin/toroni");
-    let mut used = vec!["program", "demo"];
+    let mut used = vec!["programs", "demo", "net"];
     let version = said(Command::new(&program).arg("--version"))?;
     if version != format!("toroni {}", env!("CARGO_PKG_VERSION")) {
         return Err(Failure(format!("the program says {version:?}")));
@@ -108,8 +128,15 @@ fn use_program(root: &Path) -> Result<String, Failure> {
             Failure(format!("the demo left files in {}: {error}", buses.display()))
         })?;
     }
+    let groups = ["net", "address", "239.192.84.79"];
+    let told = said(Command::new(&program).args(groups).env("PATH", "/nowhere"))?;
+    if !told.contains("239.192.84.79") {
+        return Err(Failure(format!("toroni net address says {told:?}")));
+    }
     let pages = root.join("usr/share/man/man1");
-    for page in ["toroni.1.gz", "toroni-sub.1.gz", "toroni-serve-metrics.1.gz"] {
+    for page in
+        ["toroni.1.gz", "toroni-sub.1.gz", "toroni-serve-metrics.1.gz", "toroni-net-probe.1.gz"]
+    {
         if !pages.join(page).exists() {
             return Err(Failure(format!("there is no {page}")));
         }

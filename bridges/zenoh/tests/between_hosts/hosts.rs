@@ -26,7 +26,7 @@ pub(crate) fn toroni() -> Result<PathBuf, String> {
         return Ok(path);
     }
     Err(format!(
-        "there is no {}: run `cargo build -p toroni-cli` in the root of the project, or set TORONI_PROGRAM",
+        "there is no {}: run `cargo build -p toroni-cli -p toroni-node` in the root of the project, or set TORONI_PROGRAM",
         path.display()
     ))
 }

@@ -2,6 +2,7 @@
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
+use crate::participants::{pid, state};
 use clap::Args;
 use clap_complete::ArgValueCompleter;
 use serde_json::{Value, json};
@@ -197,7 +198,7 @@ fn publishers_text(stats: &BusStats, output: &mut Output) -> Result<(), Failure>
             publisher.slot.to_string(),
             publisher.name.clone(),
             pid(publisher.pid, publisher.same_pid_namespace),
-            super::state(publisher.alive, publisher.stopped, publisher.dumping).to_owned(),
+            state(publisher.alive, publisher.stopped, publisher.dumping).to_owned(),
             age(publisher.started),
             human::count(publisher.messages),
             human::bytes(publisher.bytes),
@@ -229,7 +230,7 @@ fn subscribers_text(stats: &BusStats, output: &mut Output) -> Result<(), Failure
         "PATTERNS",
     ]);
     for subscriber in subscribers {
-        let state = match super::state(subscriber.alive, subscriber.stopped, subscriber.dumping) {
+        let state = match state(subscriber.alive, subscriber.stopped, subscriber.dumping) {
             "alive" if subscriber.lapped_now => "lapped",
             state => state,
         };
@@ -282,12 +283,6 @@ fn patterns(subscriber: &SubscriberSlotStats) -> String {
         shown.push("…");
     }
     if shown.is_empty() { "none".to_owned() } else { shown.join(", ") }
-}
-
-/// Returns a process ID as the tables show it.
-pub(super) fn pid(pid: u32, same_namespace: bool) -> String {
-    // In this namespace, the number means another process.
-    if same_namespace { pid.to_string() } else { format!("{pid} (other namespace)") }
 }
 
 fn age(since: SystemTime) -> String {

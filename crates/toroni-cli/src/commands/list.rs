@@ -1,6 +1,6 @@
 //! `toroni ls`: lists the buses of the directory.
 
-use crate::cli::List;
+use clap::Args;
 use serde_json::json;
 use std::io::Write;
 use toroni::admin;
@@ -8,6 +8,14 @@ use toroni_shell::failure::Failure;
 use toroni_shell::human;
 use toroni_shell::location::BusLocation;
 use toroni_shell::output::{Output, Table, printable};
+
+/// The options of `ls`.
+#[derive(Args)]
+pub(crate) struct List {
+    /// Print JSON, one object per line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
 
 /// Prints a line for each bus, also for those that cannot be opened.
 pub(crate) fn run(location: &BusLocation, arguments: &List) -> Result<(), Failure> {

@@ -1,11 +1,11 @@
 //! `toroni man`: manual pages, generated from the same definitions as `--help`.
 
-use crate::cli;
-use clap::{Args, Command};
+use crate::{cli, parts};
+use clap::Args;
 use clap_complete::ArgValueCompleter;
 use std::path::PathBuf;
 use toroni_shell::failure::Failure;
-use toroni_shell::man::{page, visible, write_all};
+use toroni_shell::man::{find, page, write_all};
 use toroni_shell::output::Output;
 
 #[derive(Args)]
@@ -24,11 +24,12 @@ pub(crate) struct Man {
 
 /// Prints one manual page, or writes all of them.
 pub(crate) fn run(arguments: &Man) -> Result<(), Failure> {
-    let mut program = cli::definitions();
+    let mut program = cli::shown();
     // The definitions then have the versions and global options that they inherit.
     program.build();
     if let Some(directory) = &arguments.to {
-        return write_all(&program, directory);
+        let elsewhere: Vec<&str> = parts::PARTS.iter().map(|part| part.name).collect();
+        return write_all(&program, directory, &elsewhere);
     }
     let text = match &arguments.command {
         None => page(&program)?,
@@ -37,11 +38,4 @@ pub(crate) fn run(arguments: &Man) -> Result<(), Failure> {
     let mut output = Output::new()?;
     output.bytes(&text)?;
     output.flush()
-}
-
-fn find<'a>(program: &'a Command, name: &str) -> Result<&'a Command, Failure> {
-    program.find_subcommand(name).ok_or_else(|| {
-        let known: Vec<&str> = visible(program).map(Command::get_name).collect();
-        Failure::Usage(format!("there is no command {name:?}: use one of {}", known.join(", ")))
-    })
 }

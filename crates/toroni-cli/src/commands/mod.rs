@@ -9,23 +9,16 @@ pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod hz;
 pub(crate) mod info;
-mod list;
+pub(crate) mod list;
 pub(crate) mod man;
 #[cfg(feature = "metrics")]
 pub(crate) mod metrics;
-#[cfg(feature = "net")]
-pub(crate) mod net;
-#[cfg(feature = "net")]
-pub(crate) mod node;
-mod opening;
 pub(crate) mod publish;
 #[cfg(feature = "record")]
 pub(crate) mod record;
 pub(crate) mod remove;
 #[cfg(feature = "record")]
 pub(crate) mod replay;
-#[cfg(feature = "sequencer")]
-pub(crate) mod sequencer;
 pub(crate) mod subscribe;
 #[cfg(feature = "top")]
 pub(crate) mod top;
@@ -34,9 +27,9 @@ pub(crate) mod topics;
 use crate::cli::{Cli, Command};
 use crate::external;
 use clap::ArgMatches;
-use clap::parser::ValueSource;
 use toroni_shell::failure::Failure;
 use toroni_shell::location::BusLocation;
+use toroni_shell::program::is_bus_named;
 
 /// Runs the command of the command line.
 pub(crate) fn run(cli: Cli, matches: &ArgMatches) -> Result<(), Failure> {
@@ -67,12 +60,6 @@ pub(crate) fn run(cli: Cli, matches: &ArgMatches) -> Result<(), Failure> {
             let name = arguments.name.as_deref().or(named.then_some(location.bus.as_str()));
             top::run(&location, &arguments, name)
         }
-        #[cfg(feature = "net")]
-        Command::Net(arguments) => net::run(&location, &arguments),
-        #[cfg(feature = "net")]
-        Command::Node(arguments) => node::run(&location, &arguments, is_bus_named(matches, "node")),
-        #[cfg(feature = "sequencer")]
-        Command::Sequencer(arguments) => sequencer::run(&location, &arguments),
         Command::Doctor(arguments) => doctor::run(&location, &arguments),
         Command::Remove(arguments) => remove::run(&location, &arguments),
         Command::Clean(arguments) => {
@@ -92,13 +79,6 @@ pub(crate) fn run(cli: Cli, matches: &ArgMatches) -> Result<(), Failure> {
     }
 }
 
-/// Whether `--bus` is on the command line. Its value may also be the default or come from the environment.
-fn is_bus_named(matches: &ArgMatches, command: &str) -> bool {
-    matches
-        .subcommand_matches(command)
-        .is_some_and(|matches| matches.value_source("bus") == Some(ValueSource::CommandLine))
-}
-
 /// Fails if the command line names two different buses.
 fn one_bus(location: &BusLocation, name: Option<&str>, bus_named: bool) -> Result<(), Failure> {
     match name {
@@ -107,19 +87,5 @@ fn one_bus(location: &BusLocation, name: Option<&str>, bus_named: bool) -> Resul
             location.bus
         ))),
         _ => Ok(()),
-    }
-}
-
-/// The states of a participant.
-#[cfg(feature = "metrics")]
-const STATES: [&str; 4] = ["alive", "stopped", "dumping", "dead"];
-
-/// Returns the state of a participant in one word.
-fn state(alive: bool, stopped: bool, dumping: bool) -> &'static str {
-    match (alive, dumping, stopped) {
-        (false, ..) => "dead",
-        (true, true, _) => "dumping",
-        (true, false, true) => "stopped",
-        (true, false, false) => "alive",
     }
 }

@@ -2,7 +2,7 @@
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
-use super::info;
+use crate::participants;
 use clap::Args;
 use clap_complete::ArgValueCompleter;
 use serde_json::{Value, json};
@@ -108,7 +108,7 @@ fn listener_json(Listener { subscriber, certain }: &Listener<'_>) -> Value {
 fn names(listeners: &[Listener<'_>]) -> String {
     let name = |Listener { subscriber, certain }: &Listener<'_>| {
         let perhaps = if *certain { "" } else { "perhaps " };
-        let pid = info::pid(subscriber.pid, subscriber.same_pid_namespace);
+        let pid = participants::pid(subscriber.pid, subscriber.same_pid_namespace);
         format!("{perhaps}{} ({pid})", subscriber.name)
     };
     let mut names: Vec<String> = listeners.iter().take(MOST_NAMED).map(name).collect();

@@ -134,7 +134,8 @@ fn a_mistyped_name_leads_to_the_nearest() {
         for arguments in [&[typed][..], &["help", typed], &["--bus", "a", typed, "--config", "x"]] {
             let said = programs.refuse(arguments);
             let wanted = format!(
-                "toroni: there is no command \"{typed}\", and no program toroni-{typed} in PATH: \
+                "toroni: there is no command \"{typed}\", and no program toroni-{typed} beside this one or \
+                 in PATH: \
                  did you mean `toroni {meant}`?\n"
             );
             assert_eq!(said, wanted, "{arguments:?}");
@@ -155,4 +156,87 @@ fn a_program_that_cannot_start_is_a_failure() {
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.starts_with(&format!("toroni: cannot run {}: ", path.display())), "{said}");
+}
+
+/// A copy of the program in a folder that has only what is added.
+fn alone(programs: &Programs) -> (PathBuf, PathBuf) {
+    let folder = programs.buses.path().join("alone");
+    std::fs::create_dir(&folder).unwrap();
+    let copy = folder.join("toroni");
+    toroni_testkit::program::copy_program(crate::program(), &copy);
+    (folder, copy)
+}
+
+#[test]
+fn a_program_beside_this_one_comes_before_path() {
+    let programs = Programs::new();
+    let (folder, copy) = alone(&programs);
+    programs.add("toroni-report", 0o755);
+    let path = format!("{}:/usr/bin:/bin", programs.folder.display());
+    let run =
+        || std::process::Command::new(&copy).arg("report").env("PATH", &path).output().unwrap();
+    assert_eq!(run().status.code(), Some(7));
+    let text = programs.buses.path().join("beside");
+    std::fs::write(&text, "#!/bin/sh\nexit 8\n").unwrap();
+    let beside = folder.join("toroni-report");
+    toroni_testkit::program::copy_program(&text, &beside);
+    std::fs::set_permissions(&beside, Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(run().status.code(), Some(8));
+}
+
+#[test]
+fn a_part_that_is_not_installed_is_named_with_what_to_install() {
+    let programs = Programs::new();
+    let (_, copy) = alone(&programs);
+    let run = |arguments: &[&str]| {
+        let mut command = std::process::Command::new(&copy);
+        command.args(arguments).env("PATH", "/usr/bin:/bin");
+        command.output().unwrap()
+    };
+    for (arguments, part) in [
+        (&["net", "probe"][..], "net"),
+        (&["--bus", "b", "node", "--config", "x"], "node"),
+        (&["help", "sequencer"], "sequencer"),
+        (&["man", "net"], "net"),
+        (&["net", "--help"], "net"),
+    ] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
+        let said = String::from_utf8(output.stderr).unwrap();
+        let wanted = format!(
+            "toroni: toroni {part} is part of toroni-node, which is not installed: install Debian's package toroni-node, \
+             or run cargo install toroni-node\n"
+        );
+        assert_eq!(said, wanted, "{arguments:?}");
+    }
+    let help = String::from_utf8(run(&["--help"]).stdout).unwrap();
+    for part in ["net", "node", "sequencer"] {
+        let mut lines = help.lines().skip_while(|line| !line.starts_with(&format!("  {part} ")));
+        let about = lines.by_ref().take(2).collect::<String>();
+        assert!(about.contains("(toroni-node)"), "{part}: {help}");
+    }
+}
+
+/// `toroni-node` gets the whole command line, and the version of its caller.
+#[test]
+fn a_part_gets_all_words_as_they_are() {
+    let programs = Programs::new();
+    let (folder, copy) = alone(&programs);
+    let text = programs.buses.path().join("text");
+    std::fs::write(&text, PROGRAM.replace("exit 7", "echo \"caller $TORONI_CALLER\"; exit 7"))
+        .unwrap();
+    let node = folder.join("toroni-node");
+    toroni_testkit::program::copy_program(&text, &node);
+    std::fs::set_permissions(&node, Permissions::from_mode(0o755)).unwrap();
+    for arguments in [
+        &["--bus", "x", "net", "send", "--", "-h"][..],
+        &["help", "node", "check"],
+        &["man", "sequencer"],
+    ] {
+        let output = std::process::Command::new(&copy).args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(7), "{output:?}");
+        assert_eq!(words(&output), arguments);
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(said.contains(&format!("caller {}\n", env!("CARGO_PKG_VERSION"))), "{said}");
+    }
 }

@@ -11,47 +11,15 @@ mod exits;
 mod external;
 mod formats;
 mod help;
-#[cfg(feature = "net")]
-mod hosts;
 mod inspect;
 mod lifetime;
 mod losses;
 #[cfg(feature = "metrics")]
 mod metrics;
-#[cfg(feature = "net")]
-mod net;
-#[cfg(feature = "net")]
-mod net_latency;
-#[cfg(feature = "net")]
-mod net_nodes;
-#[cfg(feature = "net")]
-mod net_probe;
-#[cfg(all(feature = "net", feature = "metrics"))]
-mod net_replay;
-#[cfg(feature = "net")]
-mod node;
-#[cfg(all(feature = "net", feature = "metrics"))]
-mod node_archive;
-#[cfg(all(feature = "net", feature = "metrics"))]
-mod node_budgets;
-#[cfg(all(feature = "net", feature = "metrics"))]
-mod node_faults;
-#[cfg(all(feature = "net", feature = "metrics"))]
-mod node_observed;
-#[cfg(feature = "net")]
-mod node_policies;
-#[cfg(all(feature = "net", feature = "metrics"))]
-mod node_restart;
-#[cfg(feature = "net")]
-mod node_settings;
-#[cfg(all(feature = "net", feature = "metrics"))]
-mod node_suite;
-#[cfg(feature = "net")]
-mod node_tcp;
-#[cfg(feature = "net")]
-mod nodes;
 #[cfg(feature = "metrics")]
 mod openmetrics;
+#[cfg(feature = "metrics")]
+mod prometheus;
 mod publish;
 #[cfg(feature = "record")]
 mod record;
@@ -62,23 +30,17 @@ mod record_options;
 #[cfg(feature = "record")]
 mod replay;
 mod selection;
-#[cfg(feature = "sequencer")]
-mod sequencer;
-#[cfg(feature = "sequencer")]
-mod sequencer_archive;
-#[cfg(feature = "sequencer")]
-mod sequencer_changes;
-#[cfg(feature = "sequencer")]
-mod sequencer_feed;
-#[cfg(feature = "sequencer")]
-mod sequencer_kills;
-#[cfg(all(feature = "sequencer", feature = "record"))]
-mod sequencer_log;
-#[cfg(all(feature = "sequencer", feature = "metrics"))]
-mod sequencer_multicast;
 mod stopping;
+#[allow(dead_code, reason = "some of it is used only with some features")]
 mod support;
 #[cfg(feature = "top")]
 mod terminal;
 #[cfg(feature = "top")]
 mod top;
+
+use std::path::Path;
+
+/// The program under test.
+fn program() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_toroni"))
+}

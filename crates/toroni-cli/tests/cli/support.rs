@@ -22,7 +22,7 @@ impl Buses {
 
     /// Returns the program with `TORONI_DIR` set to this directory, not yet started.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_toroni"));
+        let mut command = Command::new(crate::program());
         command
             .env_remove("TORONI_BUS")
             .env("TORONI_DIR", self.path())
@@ -68,7 +68,6 @@ impl Buses {
     }
 
     /// Starts `toroni record` and waits until it is subscribed.
-    #[cfg(feature = "record")]
     pub(crate) fn record(&self, file: &Path, arguments: &[&str]) -> Process {
         let file = file.to_str().unwrap();
         let command = self.command(&[&["record", file], arguments].concat());
@@ -78,7 +77,6 @@ impl Buses {
     }
 
     /// Returns the examples in the help of a command, without what the help says about them.
-    #[cfg(any(feature = "top", feature = "record"))]
     pub(crate) fn examples(&self, command: &str) -> Vec<String> {
         let help = self.succeed(&[command, "--help"]);
         let lines = help.lines().filter_map(|line| line.strip_prefix("  "));
@@ -88,9 +86,8 @@ impl Buses {
     }
 
     /// Returns a shell that runs a line as a user would write it, not yet started.
-    #[cfg(any(feature = "top", feature = "record"))]
     pub(crate) fn shell(&self, line: &str) -> Command {
-        let program = Path::new(env!("CARGO_BIN_EXE_toroni"));
+        let program = crate::program();
         let others = std::env::var_os("PATH").unwrap_or_default();
         let path = std::env::join_paths(
             std::iter::once(program.parent().unwrap().to_owned())
@@ -104,13 +101,12 @@ impl Buses {
     }
 
     /// Returns the program for another user, not yet started. Only root can start it.
-    #[cfg(any(feature = "top", feature = "record"))]
     pub(crate) fn as_other_user(&self, arguments: &[&str]) -> Command {
         use std::os::unix::process::CommandExt;
 
         // The other user may not be able to reach the program where it was built.
         let copy = self.path().join("toroni");
-        toroni_testkit::program::copy_program(env!("CARGO_BIN_EXE_toroni"), &copy);
+        toroni_testkit::program::copy_program(crate::program(), &copy);
         let mut other = Command::new(&copy);
         other.args(arguments).env("TORONI_DIR", self.path()).env_remove("TORONI_BUS");
         other.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

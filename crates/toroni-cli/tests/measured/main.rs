@@ -7,12 +7,6 @@ mod bench;
 mod demo;
 #[cfg(feature = "bench")]
 mod experiments;
-#[cfg(feature = "net")]
-mod node;
-#[cfg(feature = "net")]
-#[allow(dead_code, reason = "each test program uses a part of it")]
-#[path = "../cli/nodes.rs"]
-mod nodes;
 #[allow(dead_code, unused_imports, reason = "each test program uses a part of it")]
 #[path = "../cli/support.rs"]
 mod support;
@@ -22,3 +16,10 @@ mod support;
 mod terminal;
 #[cfg(feature = "top")]
 mod top;
+
+use std::path::Path;
+
+/// The program under test.
+fn program() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_toroni"))
+}

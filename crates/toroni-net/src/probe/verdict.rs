@@ -103,7 +103,7 @@ impl fmt::Display for Problem {
             Self::Slowed { rate, refused } => write!(
                 formatter,
                 "the kernel did not take {refused} % of {} Mbit/s from this host: the network card is slower, or a switch \
-                 stops it by pause frames because one of its ports is. `toroni doctor --net` shows whether pause frames \
+                 stops it by pause frames because one of its ports is. `toroni node doctor` shows whether pause frames \
                  were counted",
                 rate / 1_000_000
             ),

@@ -3,7 +3,7 @@
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 use super::names::{ALL, Metric, Source};
-use crate::commands;
+use crate::participants;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -260,17 +260,17 @@ fn readable(stats: Option<&BusStats>) -> [(&'static str, bool); 3] {
 /// Counts the participants of each role that this process can see, in each state.
 fn participants(stats: &BusStats) -> Vec<(&'static str, &'static str, u64)> {
     let publishers = stats.publishers.as_ref().map(|all| {
-        all.iter().map(|one| commands::state(one.alive, one.stopped, one.dumping)).collect()
+        all.iter().map(|one| participants::state(one.alive, one.stopped, one.dumping)).collect()
     });
     let subscribers = stats.subscribers.as_ref().map(|all| {
-        all.iter().map(|one| commands::state(one.alive, one.stopped, one.dumping)).collect()
+        all.iter().map(|one| participants::state(one.alive, one.stopped, one.dumping)).collect()
     });
     let roles: [(&str, Option<Vec<&str>>); 2] =
         [("publisher", publishers), ("subscriber", subscribers)];
     let mut counts = Vec::new();
     for (role, states) in roles {
         let Some(states) = states else { continue };
-        for state in commands::STATES {
+        for state in participants::STATES {
             let count = states.iter().filter(|one| **one == state).count();
             counts.push((role, state, u64::try_from(count).unwrap_or(u64::MAX)));
         }

@@ -1,12 +1,11 @@
 //! `toroni pub`: publishes messages from the command line, standard input, a file or another bus, or generates them.
 
-pub(super) mod audience;
-mod copy;
+pub(super) mod copy;
 pub(crate) mod options;
 mod publishers;
 pub(crate) mod source;
 
-use audience::Wanted;
+use crate::audience::Wanted;
 use copy::Losses;
 use options::Publish;
 use publishers::{Publishers, TopicPublisher};
@@ -62,7 +61,7 @@ pub(crate) fn run(location: &BusLocation, arguments: Publish) -> Result<(), Fail
         .config()
         .participant_name(arguments.name.as_str())
         .timestamps(arguments.timestamps);
-    let bus = super::opening::open_or_create(&config, location)?;
+    let bus = crate::opening::open_or_create(&config, location)?;
     // An exclusive publisher refuses other publishers from here on, also while it waits for subscribers or for input.
     let publishers = if arguments.exclusive {
         Publishers::exclusive(&bus, &stop)?
@@ -72,7 +71,7 @@ pub(crate) fn run(location: &BusLocation, arguments: Publish) -> Result<(), Fail
     let mut input = Input::new(&bus, &publishers, &arguments)?;
     if let Some(count) = arguments.wait_subscribers {
         let (topic, to_descendants) = (arguments.topic.as_deref(), arguments.to_descendants);
-        audience::wait_for(&Wanted { count, topic, to_descendants }, &bus, &stop)?;
+        crate::audience::wait_for(&Wanted { count, topic, to_descendants }, &bus, &stop)?;
     }
 
     let shows_progress = Progress::is_wanted() && !arguments.quiet;

@@ -8,7 +8,7 @@ pub(crate) mod options;
 mod split;
 mod trigger;
 
-use super::opening::{self, Awaited};
+use crate::opening::{self, Awaited};
 use intake::{BUFFERS, Buffer, HAND_ON_AFTER, Intake};
 use options::Record;
 use split::{Report, Series};

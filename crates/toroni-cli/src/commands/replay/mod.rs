@@ -8,7 +8,7 @@ mod pace;
 pub(crate) mod source;
 mod steer;
 
-use super::publish::audience::{self, Wanted};
+use crate::audience::{self, Wanted};
 use options::{OnLoss, Replay, Stamp};
 use pace::{Pace, TOGETHER};
 use source::{Selection, Source, Target};
@@ -52,7 +52,7 @@ pub(crate) fn run(location: &BusLocation, arguments: &Replay) -> Result<(), Fail
     let (start, end) = limits(arguments, &mut sources, &mut selection)?;
     let stop = Stop::install(GracePeriod::Unlimited)?;
     let config = location.config().participant_name(arguments.name.as_str());
-    let bus = super::opening::open_or_create(&config, location)?;
+    let bus = crate::opening::open_or_create(&config, location)?;
     let inlet = bus.inlet()?;
     if let Some(count) = arguments.wait_subscribers {
         let wanted = Wanted { count, topic: None, to_descendants: false };

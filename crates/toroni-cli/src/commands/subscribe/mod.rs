@@ -7,7 +7,7 @@ mod file;
 mod history;
 pub(crate) mod options;
 
-use super::opening::{self, Awaited};
+use crate::opening::{self, Awaited};
 use history::{History, Kept};
 use options::Subscribe;
 use std::time::Instant;

@@ -1,7 +1,7 @@
 //! `serve-metrics`: real publishers and subscribers, and what is wrong with a bus.
 
 mod http;
-pub(crate) mod prometheus;
+mod prometheus;
 
 use crate::openmetrics::{self, Samples};
 use crate::support::{Buses, LIMIT, Process, wait_until};

@@ -1,0 +1,172 @@
+//! `toroni node doctor FILE`: whether this host suits the node that a file describes.
+//!
+//! Each check does what the node would do, and undoes it: its result holds for the user who runs the check.
+
+use super::Finding;
+use crate::node::{read, shown};
+use rustix::fs::{Access, access};
+use std::net::{Ipv4Addr, UdpSocket};
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+use toroni_net::host::interface::{self, Interface};
+use toroni_net::node::config::{Node, Severity};
+use toroni_net::node::scheduling::{self, SchedulingError};
+use toroni_net::node::start;
+use toroni_net::socket::buffer;
+use toroni_shell::failure::Failure;
+use toroni_shell::finding::existing;
+use toroni_shell::human;
+
+/// A file, and what it says.
+pub(super) struct Wanted {
+    findings: Vec<Finding>,
+    node: Option<Node>,
+}
+
+impl Wanted {
+    /// Reads a file as the node would, and compares it with the interfaces of this host.
+    pub(super) fn read(path: &Path) -> Result<Self, Failure> {
+        const CHECK: &str = "node file";
+        let reading = read(path, true)?;
+        let remedy = || {
+            let file = path.display();
+            format!("correct the file; toroni node check {file} shows all values in force")
+        };
+        let mut findings: Vec<Finding> = reading
+            .findings
+            .iter()
+            .map(|found| match found.severity {
+                Severity::Error => Finding::fail(CHECK, shown(path, found), remedy()),
+                Severity::Warning => Finding::warn(CHECK, shown(path, found), remedy()),
+            })
+            .collect();
+        if findings.is_empty() {
+            let text = format!("{}: all values suit one another and this host", path.display());
+            findings.push(Finding::ok(CHECK, text));
+        }
+        let is_wrong = reading.findings.iter().any(|found| found.severity == Severity::Error);
+        Ok(Self { findings, node: reading.node.filter(|_| !is_wrong) })
+    }
+
+    /// Returns the names of the interfaces that the file names, if it does.
+    pub(super) fn interfaces(&self) -> &[String] {
+        self.node.as_ref().map_or(&[], |node| &node.interfaces)
+    }
+
+    /// Returns for how long the node may not run.
+    pub(super) fn stall(&self) -> Option<Duration> {
+        self.node.as_ref().map(|node| node.stall)
+    }
+
+    /// Returns what was found in the file, and then whether this host gives the node what it needs.
+    pub(super) fn checks(self, rate: Option<u64>) -> Vec<Finding> {
+        let Self { mut findings, node } = self;
+        let Some(node) = node else { return findings };
+        findings.extend(key(&node));
+        findings.extend(state(&node));
+        findings.extend(receive_buffer(&node, rate));
+        findings.extend(scheduling(&node));
+        findings
+    }
+}
+
+/// Checks whether the keys can be used.
+fn key(node: &Node) -> Option<Finding> {
+    const CHECK: &str = "key";
+    let path = node.key_file.as_ref()?;
+    Some(match start::keys(node) {
+        Ok(_) => Finding::ok(CHECK, format!("{} is for its owner only", path.display())),
+        Err(error) => Finding::fail(
+            CHECK,
+            error.to_string(),
+            "32 random bytes, readable for the user of the node only; check as that user",
+        ),
+    })
+}
+
+/// Checks whether the directory of the state can be written, or made.
+fn state(node: &Node) -> Option<Finding> {
+    const CHECK: &str = "state";
+    let path = node.state.as_ref()?;
+    let there = existing(path);
+    let described = path.display();
+    Some(match access(&there, Access::WRITE_OK | Access::EXEC_OK) {
+        Ok(()) if !there.is_dir() => Finding::fail(
+            CHECK,
+            format!("{described}: {} is no directory", there.display()),
+            "name another directory as `state`",
+        ),
+        Ok(()) if there == *path => Finding::ok(CHECK, format!("{described} can be written")),
+        Ok(()) => Finding::ok(CHECK, format!("{described} will be made")),
+        Err(error) => Finding::fail(
+            CHECK,
+            format!("{described}: this user cannot write {}: {error}", there.display()),
+            format!(
+                "mkdir -p {described}; chown USER {described}; or check as the user of the node"
+            ),
+        ),
+    })
+}
+
+/// Asks the kernel for the receive buffer that the node would ask for.
+fn receive_buffer(node: &Node, rate: Option<u64>) -> Option<Finding> {
+    const CHECK: &str = "receive buffer";
+    if node.sends.is_empty() && node.receives.is_empty() {
+        return None;
+    }
+    let used: Vec<Interface> = match &node.interfaces[..] {
+        [] => interface::only().into_iter().collect(),
+        names => names.iter().filter_map(|name| interface::named(name).ok()).collect(),
+    };
+    let rate = rate.unwrap_or_else(|| start::receive_rate(&used));
+    let needed = start::receive_buffer(rate, node.stall);
+    let grant = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))
+        .and_then(|socket| buffer::request(&socket, needed));
+    let grant = match grant {
+        Ok(grant) => grant,
+        Err(error) => return Some(Finding::ok(CHECK, format!("unknown: {error}"))),
+    };
+    let (stall, shown) = (human::duration(node.stall), human::bit_rate(rate));
+    let described = format!(
+        "{stall} (stall) without reading at {shown} need {} bytes, and the kernel gives {}",
+        human::count(needed),
+        human::count(grant.granted)
+    );
+    Some(match grant.change() {
+        None => Finding::ok(CHECK, described),
+        Some(change) if node.strict_buffers => Finding::fail(
+            CHECK,
+            format!("{described}: with strict_buffers the node does not start"),
+            change.to_string(),
+        ),
+        Some(change) => Finding::warn(CHECK, described, change.to_string()),
+    })
+}
+
+/// Tries the processor and the priority of the node, in a thread that ends then.
+fn scheduling(node: &Node) -> Option<Finding> {
+    const CHECK: &str = "scheduling";
+    let (cpu, priority) = (node.cpu.filter(|_| node.is_busy), node.realtime);
+    if cpu.is_none() && priority.is_none() {
+        return None;
+    }
+    let tried = thread::spawn(move || -> Result<(), SchedulingError> {
+        cpu.map_or(Ok(()), scheduling::stay_on)?;
+        priority.map_or(Ok(()), scheduling::realtime)
+    });
+    let wanted = [
+        cpu.map(|cpu| format!("processor {cpu}")),
+        priority.map(|priority| format!("SCHED_FIFO, priority {priority}")),
+    ];
+    let wanted = wanted.into_iter().flatten().collect::<Vec<_>>().join(", ");
+    Some(match tried.join() {
+        Ok(Ok(())) => Finding::ok(CHECK, wanted),
+        Ok(Err(error)) => Finding::fail(
+            CHECK,
+            error.to_string(),
+            "AmbientCapabilities=CAP_SYS_NICE in the unit of the node; or leave `realtime` and `cpu` out",
+        ),
+        Err(_) => Finding::ok(CHECK, format!("{wanted}: unknown")),
+    })
+}

@@ -1,0 +1,41 @@
+//! The exit codes of every command, as `--help` and the manual pages show them.
+
+use toroni_shell::exits::Exits;
+
+/// One row for each command that is not hidden, in the order of the help.
+pub(crate) const TABLE: &[Exits] = &[
+    Exits::new(
+        "net",
+        "the answer was printed\nnet receive: --count messages came\nnet replay: all of the history that is there came",
+        "failure\nnet address: the groups cannot be used together\nnet probe: an expected host is not heard both ways\n\
+         net latency: no stream was heard\nnet replay: the source cannot be reached",
+    )
+    .refused("net send, net receive: a node would not start with the options")
+    .lost("net replay: messages were lost, with --strict")
+    .ended_by_signal("while it runs send, receive, probe or latency"),
+    Exits::new(
+        "node",
+        "node check: a node would start with the file",
+        "the file cannot be read, or the node cannot go on",
+    )
+    .refused("the node does not start with the file")
+    .ended_by_signal("with --config"),
+    Exits::new(
+        "sequencer",
+        "it is done, or printed",
+        "failure\nsequencer status: there is no leader\n\
+         sequencer send: the command is not known to be part of the order\n\
+         sequencer digest: the members differ, or one does not answer\n\
+         sequencer rewind: no member has all of the events\nsequencer log: the log is damaged\n\
+         sequencer elect, members: the group is not known to have changed\nsequencer recover: the log cannot be used",
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_command_has_one_row_that_fits_a_line_of_the_help() {
+        let faults = toroni_shell::exits::faults(super::TABLE, &crate::cli::definitions());
+        assert!(faults.is_empty(), "{faults:?}");
+    }
+}

@@ -1,0 +1,198 @@
+//! `toroni node check`: reads a file as the node would, and starts nothing.
+
+use clap::{Args, ValueHint};
+use serde_json::json;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use toroni_net::host::interface;
+use toroni_net::node::config::{self, Derived, Finding, LONGEST, Link, Place, Reading, Severity};
+use toroni_net::node::start;
+use toroni_shell::failure::Failure;
+use toroni_shell::human;
+use toroni_shell::output::Output;
+
+#[derive(Args)]
+#[command(after_help = "Examples:
+  toroni node check node.toml
+  toroni node check node.toml --no-host --json | jq 'select(.severity == \"error\")'
+  toroni node check - < node.toml > all-values.toml
+
+It prints a file with all values in force on standard output, and every finding on standard error. It also compares the file \
+with the interfaces of this host.")]
+pub(crate) struct Check {
+    /// The file; - is standard input
+    #[arg(value_hint = ValueHint::FilePath)]
+    file: PathBuf,
+    /// Do not compare the file with this host: it is for another one
+    #[arg(long)]
+    no_host: bool,
+    /// Print JSON: one object per finding, then one per derived number
+    #[arg(long)]
+    json: bool,
+}
+
+/// Prints the effective configuration and every finding. Fails if the node would refuse the file.
+pub(crate) fn run(arguments: &Check) -> Result<(), Failure> {
+    let path = &arguments.file;
+    let reading = read(path, !arguments.no_host)?;
+    let derived = reading.node.as_ref().map_or_else(Vec::new, |node| {
+        let mut derived = config::derived(node);
+        if !arguments.no_host {
+            state_receive_buffer(&mut derived, node);
+        }
+        derived
+    });
+    if arguments.json {
+        print_json(&reading, &derived)?;
+    } else {
+        print(path, &reading, &derived)?;
+    }
+    let errors = reading.findings.iter().filter(|finding| finding.severity == Severity::Error);
+    match errors.count() {
+        0 => Ok(()),
+        count => Err(refused(path, count)),
+    }
+}
+
+/// Reads the file of a node for a command that is not the node. Other hosts' files may be read here.
+pub(crate) fn configuration(path: &Path) -> Result<config::Node, Failure> {
+    let mut reading = read(path, false)?;
+    reading.findings.retain(|finding| finding.severity == Severity::Error);
+    print_findings(path, &reading);
+    match (reading.node, reading.findings.len()) {
+        (Some(node), 0) => Ok(node),
+        (_, errors) => Err(refused(path, errors)),
+    }
+}
+
+/// Returns the failure of a file with errors.
+pub(super) fn refused(path: &Path, errors: usize) -> Failure {
+    Failure::Usage(format!(
+        "{}: a node would not start with this file: {}",
+        path.display(),
+        human::counted(errors as u64, "error")
+    ))
+}
+
+/// Reads a file. With `host`, also compares it with the interfaces of this host.
+pub(crate) fn read(path: &Path, host: bool) -> Result<Reading, Failure> {
+    let text = text_of(path)?;
+    let mut reading = config::read(&text, path.parent().unwrap_or(Path::new("")));
+    if host {
+        let links = links()?;
+        if let Some(node) = &reading.node {
+            let place = reading.place("node", 0, Some("interfaces"));
+            let found = config::check_host(node, &links).into_iter();
+            let found = found.map(|finding| Finding { place, ..finding });
+            reading.findings.splice(0..0, found);
+        }
+        propose(&mut reading.findings, &links);
+    }
+    Ok(reading)
+}
+
+fn text_of(path: &Path) -> Result<String, Failure> {
+    let cannot = |error| Failure::Failed(format!("cannot read {}: {error}", path.display()));
+    let mut bytes = Vec::new();
+    let source: &mut dyn Read = if path == Path::new("-") {
+        &mut std::io::stdin()
+    } else {
+        &mut std::fs::File::open(path).map_err(cannot)?
+    };
+    // One byte more, so that a file which is too long is noticed. A device may never end.
+    source.take(LONGEST as u64 + 1).read_to_end(&mut bytes).map_err(cannot)?;
+    String::from_utf8(bytes).map_err(|error| {
+        let Place { line, column } =
+            Place::of(&String::from_utf8_lossy(error.as_bytes()), error.utf8_error().valid_up_to());
+        Failure::Usage(format!("{}:{line}:{column}: this is not UTF-8", path.display()))
+    })
+}
+
+/// Prints every finding on standard error.
+pub(super) fn print_findings(path: &Path, reading: &Reading) {
+    let mut errors = std::io::stderr();
+    for finding in &reading.findings {
+        // If standard error cannot be written to, there is no other place to report it.
+        let _ = writeln!(errors, "{}", shown(path, finding));
+    }
+}
+
+/// Returns a finding with its file.
+pub(crate) fn shown(path: &Path, finding: &Finding) -> String {
+    let gap = if finding.place.is_some() { "" } else { " " };
+    format!("{}:{gap}{finding}", path.display())
+}
+
+/// States the receive buffer for which the node would ask on this host, in place of one for each 100 Mbit/s.
+fn state_receive_buffer(derived: &mut [Derived], node: &config::Node) {
+    let Ok(interfaces) = start::interfaces(node) else { return };
+    let rate = start::receive_rate(&interfaces);
+    for one in derived.iter_mut().filter(|one| one.what == config::RECEIVE_BUFFER) {
+        one.what = "receive buffer that it asks for";
+        one.value = format!(
+            "{} bytes, for {} (SO_RCVBUF; the kernel doubles it)",
+            start::receive_buffer(rate, node.stall),
+            human::bit_rate(rate)
+        );
+    }
+}
+
+fn print(path: &Path, reading: &Reading, derived: &[Derived]) -> Result<(), Failure> {
+    print_findings(path, reading);
+    if reading.node.is_none() {
+        return Ok(());
+    }
+    let mut output = Output::new()?;
+    output.bytes(reading.effective.as_bytes())?;
+    let mut about = String::new();
+    for derived in derived {
+        if about != derived.of {
+            output.line(&format!("\n# {}", derived.of))?;
+            about.clone_from(&derived.of);
+        }
+        output.line(&format!("#   {}: {}", derived.what, derived.value))?;
+    }
+    output.flush()
+}
+
+fn print_json(reading: &Reading, derived: &[Derived]) -> Result<(), Failure> {
+    let mut output = Output::new()?;
+    for Finding { severity, place, setting, problem } in &reading.findings {
+        let severity = match severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        };
+        output.json(&json!({
+            "severity": severity,
+            "line": place.map(|place| place.line),
+            "column": place.map(|place| place.column),
+            "setting": setting,
+            "problem": problem,
+        }))?;
+    }
+    for derived in derived {
+        output.json(&json!({ "of": derived.of, "what": derived.what, "value": derived.value }))?;
+    }
+    output.flush()
+}
+
+/// Returns the interfaces of this host.
+fn links() -> Result<Vec<Link>, Failure> {
+    let cannot =
+        |error| Failure::Failed(format!("cannot list the interfaces of this host: {error}"));
+    let all = interface::all().map_err(cannot)?;
+    let candidates = interface::candidates(all.clone());
+    Ok(all.iter().map(|one| start::link(one, candidates.contains(one))).collect())
+}
+
+/// Adds a proposal to findings that ask for a rate: half of what the slowest interface can.
+fn propose(findings: &mut [Finding], links: &[Link]) {
+    let slowest = links.iter().filter_map(|link| Some((link.speed?, &link.name))).min();
+    let Some((speed, name)) = slowest else { return };
+    let rate = config::units::Quantity::Rate.show(speed / 2);
+    for finding in findings {
+        if finding.setting.ends_with(": data_rate") && finding.problem.starts_with("is missing") {
+            finding.problem.push_str(&format!("; half of {name} would be \"{rate}\""));
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Help, manual pages and completion of the commands between hosts, and the versions of the two programs.
+
+use crate::support::Buses;
+use std::process::Command;
+
+/// Each command with those below it, whether its help shows `--bus`, and whether it shows `--dir`.
+const COMMANDS: &[(&str, &[&str], bool, bool)] = &[
+    ("net", &["send", "receive", "replay", "probe", "latency", "buffer", "address"], false, false),
+    ("node", &["check", "doctor"], false, true),
+    (
+        "sequencer",
+        &["init", "status", "send", "digest", "rewind", "elect", "members", "recover", "log"],
+        false,
+        true,
+    ),
+];
+
+#[test]
+fn every_command_explains_itself_and_shows_the_options_that_mean_something() {
+    let buses = Buses::new();
+    for (command, below, bus, dir) in COMMANDS {
+        let help = buses.succeed(&[command, "--help"]);
+        assert_eq!(help, buses.succeed(&["help", command]), "{command}");
+        assert!(help.contains(&format!("Usage: toroni {command}")), "{help}");
+        assert!(help.contains("Example") && help.contains("Exit codes:"), "{help}");
+        assert_eq!(help.contains("--bus <NAME>"), *bus, "{command}");
+        assert_eq!(help.contains("--dir <DIR>"), *dir, "{command}");
+        for name in *below {
+            assert!(help.contains(&format!("\n  {name} ")), "{name}: {help}");
+            let help = buses.succeed(&[command, name, "--help"]);
+            assert!(help.contains(&format!("Usage: toroni {command} {name}")), "{help}");
+            let both = *command == "net" && ["send", "receive"].contains(name);
+            assert_eq!(help.contains("--bus <NAME>"), both, "{command} {name}");
+        }
+    }
+    assert_eq!(buses.run(&["net"]).status.code(), Some(2), "a command is missing");
+}
+
+#[test]
+fn manual_pages_render() {
+    let buses = Buses::new();
+    let program = env!("CARGO_BIN_EXE_toroni-node");
+    let pages = buses.path().join("man1");
+    let written = Command::new(program).args(["man", "--to"]).arg(&pages).status().unwrap();
+    assert!(written.success());
+    assert!(!pages.join("toroni.1").exists(), "that is the page of the other program");
+    for (command, below, _, dir) in COMMANDS {
+        let page = buses.succeed(&["man", command]);
+        assert_eq!(
+            page,
+            std::fs::read_to_string(pages.join(format!("toroni-{command}.1"))).unwrap()
+        );
+        assert!(page.contains(&format!(".TH toroni-{command} 1")), "{page}");
+        for section in ["SYNOPSIS", "\"EXIT STATUS\"", "EXAMPLES"] {
+            assert!(page.contains(&format!("\n.SH {section}\n")), "{command} {section}\n{page}");
+        }
+        assert_eq!(page.contains("TORONI_DIR"), *dir, "{command}");
+        for name in *below {
+            assert!(pages.join(format!("toroni-{command}-{name}.1")).exists(), "{command} {name}");
+        }
+    }
+    let send = std::fs::read_to_string(pages.join("toroni-net-send.1")).unwrap();
+    assert!(send.contains("TORONI_BUS") && send.contains("TORONI_DIR"), "{send}");
+    let probe = std::fs::read_to_string(pages.join("toroni-net-probe.1")).unwrap();
+    assert!(!probe.contains("TORONI_BUS"), "{probe}");
+}
+
+#[test]
+fn shells_complete_through_both_programs() {
+    let buses = Buses::new();
+    let offered = |words: &[&str]| {
+        let mut command = buses.command(&[]);
+        command.env("TORONI_COMPLETE", "bash").env("_CLAP_COMPLETE_INDEX", words.len().to_string());
+        command.env("_CLAP_COMPLETE_COMP_TYPE", "9").env("_CLAP_COMPLETE_SPACE", "true");
+        let output = command.args(["--", "toroni"]).args(words).output().unwrap();
+        assert!(output.status.success() && output.stderr.is_empty(), "{words:?}: {output:?}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        text.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let all = offered(&[""]);
+    for command in ["net", "node", "sequencer", "sub"] {
+        assert!(all.iter().any(|word| word == command), "{command}: {all:?}");
+    }
+    assert_eq!(offered(&["net", "pr"]), ["probe"]);
+    assert_eq!(offered(&["-b", "x", "net", "rep"]), ["replay"]);
+    assert_eq!(offered(&["node", "check", "--no-h"]), ["--no-host"]);
+    assert_eq!(offered(&["sequencer", "rew"]), ["rewind"]);
+    buses.succeed(&["create", "plant"]);
+    assert_eq!(offered(&["net", "send", "--bus", "pl"]), ["plant"]);
+}
+
+#[test]
+fn another_version_is_refused_and_both_are_named() {
+    let output = Command::new(env!("CARGO_BIN_EXE_toroni-node"))
+        .args(["net", "address", "239.192.0.1"])
+        .env("TORONI_CALLER", "9.8.7")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let said = String::from_utf8(output.stderr).unwrap();
+    let own = env!("CARGO_PKG_VERSION");
+    assert_eq!(
+        said,
+        format!(
+            "toroni: toroni is version 9.8.7, and toroni-node is version {own}: install the same version of both\n"
+        )
+    );
+}

@@ -1,0 +1,48 @@
+//! Tests of the commands between hosts: each runs as a process, as users call it, on buses in a temporary directory.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod help;
+mod hosts;
+mod net;
+mod net_latency;
+mod net_nodes;
+mod net_probe;
+mod net_replay;
+mod node;
+mod node_archive;
+mod node_budgets;
+mod node_faults;
+mod node_observed;
+mod node_policies;
+mod node_restart;
+mod node_settings;
+mod node_suite;
+mod node_tcp;
+mod nodes;
+mod sequencer;
+mod sequencer_archive;
+mod sequencer_changes;
+mod sequencer_feed;
+mod sequencer_kills;
+mod sequencer_log;
+mod sequencer_multicast;
+
+#[allow(dead_code, reason = "each test program uses a part of it")]
+#[path = "../../../toroni-cli/tests/cli/openmetrics.rs"]
+mod openmetrics;
+#[allow(dead_code, reason = "each test program uses a part of it")]
+#[path = "../../../toroni-cli/tests/cli/prometheus.rs"]
+mod prometheus;
+#[allow(dead_code, unused_imports, reason = "each test program uses a part of it")]
+#[path = "../../../toroni-cli/tests/cli/support.rs"]
+mod support;
+
+use std::path::Path;
+
+/// The program `toroni`. It finds `toroni-node`, which cargo built for this test, beside itself.
+fn program() -> &'static Path {
+    let path = system_tests::program::path();
+    assert_eq!(path.parent(), Path::new(env!("CARGO_BIN_EXE_toroni-node")).parent());
+    path
+}

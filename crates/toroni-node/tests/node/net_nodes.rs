@@ -1,0 +1,189 @@
+//! `net send` and `net receive`: two terminals on two hosts, which are network namespaces.
+
+use crate::hosts::{publish, start};
+use crate::support::Buses;
+use rustix::process::Signal;
+use serde_json::Value;
+use toroni_testkit::network::{Namespace, Setup, skip};
+
+#[test]
+fn messages_pass_between_two_terminals_without_a_file() {
+    let Some(network) = Setup::new(2).bridged() else { return };
+    let [from, to] = &network.hosts[..] else { panic!("two hosts") };
+    let [here, there] = [Buses::new(), Buses::new()];
+    let mut receiver = start(
+        to,
+        &there,
+        &["net", "receive", "plant/**", "--json", "--count", "20", "--realm", "trial"],
+    );
+    let arguments = ["net", "send", "plant/**", "--rate", "20Mbit/s", "--realm", "trial"];
+    let mut sender = start(from, &here, &arguments);
+    // Who has another realm hears nothing of it.
+    let mut other = start(to, &there, &["net", "receive", "--bus", "other", "--realm", "other"]);
+    sender.wait_for_error(
+        "sends plant/** of bus default to 239.192.84.79:4479, at most 20 Mbit/s; a signal (Ctrl-C) ends it",
+    );
+    receiver.wait_for_error("listens to 239.192.84.79:4479 for plant/**, and brings it to bus");
+    receiver.wait_for_error("follows stream 1 of ");
+    // Neither is sent, nor what another process publishes on the receiver's host printed.
+    publish(from, &here, "elsewhere", "0");
+    publish(to, &there, "plant/local", "0");
+    for number in 0..20 {
+        publish(from, &here, "plant/boiler", &number.to_string());
+    }
+    let output = receiver.finish();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let lines: Vec<Value> = String::from_utf8(output.stdout)
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines.len(), 20);
+    for (number, line) in lines.iter().enumerate() {
+        assert_eq!(
+            (&line["topic"], &line["payload"]),
+            (&"plant/boiler".into(), &number.to_string().into())
+        );
+    }
+    sender.signal(Signal::TERM);
+    assert!(sender.wait().success());
+    other.signal(Signal::INT);
+    let output = other.finish();
+    assert!(output.status.success());
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "");
+}
+
+#[test]
+fn several_senders_of_a_host_are_several_sources() {
+    let Some(network) = Setup::new(2).bridged() else { return };
+    let [from, to] = &network.hosts[..] else { panic!("two hosts") };
+    let [here, there] = [Buses::new(), Buses::new()];
+    let arguments = ["net", "receive", "--order", "arrival", "-n", "2"];
+    let mut receiver = start(to, &there, &arguments);
+    let senders = ["a", "b"].map(|topic| {
+        let arguments = ["net", "send", topic, "--rate", "1Mbit/s"];
+        let sender = start(from, &here, &arguments);
+        let id = sender.id();
+        sender.wait_for_error(&format!("-send-{id} of realm default: source "));
+        sender
+    });
+    for sender in &senders {
+        let errors = sender.errors();
+        let source = errors.split("source ").nth(1).unwrap().split(',').next().unwrap();
+        receiver.wait_for_error(&format!("(source {source}, session "));
+    }
+    for topic in ["a", "b"] {
+        publish(from, &here, topic, "1");
+    }
+    let output = receiver.finish();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    assert_eq!((output.status.code(), lines), (Some(0), vec!["a\t1", "b\t1"]));
+}
+
+#[test]
+fn the_file_that_is_printed_is_one_that_a_node_takes() {
+    let buses = Buses::new();
+    for (arguments, wanted) in [
+        (
+            &[
+                "net",
+                "send",
+                "a/**",
+                "b",
+                "--rate",
+                "2.5Gbit/s",
+                "--to",
+                "10.0.0.2:4479",
+                "--print",
+            ][..],
+            &[
+                "patterns = [\"a/**\", \"b\"]",
+                "to = [\"10.0.0.2:4479\"]",
+                "data_rate = \"2500Mbit/s\"",
+            ][..],
+        ),
+        (
+            &[
+                "net",
+                "receive",
+                "x",
+                "--order",
+                "arrival",
+                "--group",
+                "239.1.2.3",
+                "--print",
+                "-b",
+                "y",
+            ],
+            &[
+                "accept = [\"x\"]",
+                "order = \"arrival\"",
+                "group = \"239.1.2.3:4479\"",
+                "name = \"y\"",
+            ],
+        ),
+    ] {
+        let file = buses.succeed(arguments);
+        for line in wanted {
+            assert!(file.lines().any(|found| found == *line), "{line}\n{file}");
+        }
+        let checked = buses.run_with_input(&["node", "check", "-", "--no-host"], file.as_bytes());
+        assert_eq!(checked.status.code(), Some(0), "{checked:?}");
+    }
+}
+
+#[test]
+fn options_that_a_node_would_refuse_are_refused() {
+    let buses = Buses::new();
+    for (arguments, wanted) in [
+        (&["send", "a"][..], "--rate <R>"),
+        (&["send", "a", "--rate", "100"], "write a rate with a unit"),
+        (&["send", "a//b", "--rate", "1Mbit/s"], "[[send]] 1: patterns: "),
+        (&["send", "a", "--rate", "1Mbit/s", "--realm", "a/b"], "[node]: realm: "),
+        (&["send", "a", "--rate", "1Mbit/s", "--group", "224.0.0.9"], "224.0.0.9 is reserved"),
+        (&["send", "a", "--rate", "1Mbit/s", "--interface", "nonesuch0"], "nonesuch0"),
+        (&["receive", "--name", "a b\n"], "[node]: name: "),
+        (&["receive", "--interface", "nonesuch0"], "nonesuch0"),
+    ] {
+        let output = buses.run(&[&["net"], arguments].concat());
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {error}");
+        assert!(error.contains(wanted), "{arguments:?}: {error}");
+    }
+}
+
+/// Without `net receive`'s own reader, it ends as `sub` does.
+#[test]
+fn a_closed_output_ends_it() {
+    let Some(network) = Setup::new(1).bridged() else { return };
+    let buses = Buses::new();
+    let mut receiver = start(&network.hosts[0], &buses, &["net", "receive"]);
+    drop(receiver.take_stdout());
+    assert_eq!(receiver.wait().code(), Some(0));
+}
+
+/// A stream that the interface does not bear is refused before anything is sent, also without a file.
+#[test]
+fn datagrams_that_the_interface_does_not_take_are_refused() {
+    let namespace = match Namespace::new() {
+        Ok(namespace) => namespace,
+        Err(error) => return skip(&format!("network namespaces cannot be made here: {error}")),
+    };
+    namespace.ip(&[
+        "link add d0 type veth peer name p0",
+        "link set p0 up",
+        "address add 10.9.0.1/24 dev d0",
+        "link set d0 mtu 1400 up",
+    ]);
+    let buses = Buses::new();
+    let mut command = namespace.command(crate::program());
+    command.args(["net", "send", "**", "--rate", "1Mbit/s"]).env("TORONI_DIR", buses.path());
+    let output = command.output().unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    let wanted =
+        "interface d0: datagram is 1408 bytes, and the interface's MTU of 1400 bytes leaves less";
+    assert!(error.contains(wanted), "{error}");
+}

@@ -1,0 +1,138 @@
+//! Exit codes of commands, as `--help` and the manual pages show them.
+
+use clap::Command;
+use std::fmt::Write;
+
+/// The exit codes of one command.
+pub struct Exits {
+    command: &'static str,
+    /// Exit code 0.
+    success: &'static str,
+    /// Exit code 1.
+    failure: &'static str,
+    /// What else than wrong usage has exit code 2.
+    refused: Option<&'static str>,
+    /// Exit code 3, for commands that report lost messages.
+    lost: Option<&'static str>,
+    /// When a signal is the usual way to end the command, which then exits with 0.
+    ended_by_signal: Option<&'static str>,
+}
+
+impl Exits {
+    /// Says when the command succeeds, and when it fails.
+    #[must_use]
+    pub const fn new(command: &'static str, success: &'static str, failure: &'static str) -> Self {
+        Self { command, success, failure, refused: None, lost: None, ended_by_signal: None }
+    }
+
+    /// Adds what else than wrong usage has exit code 2.
+    #[must_use]
+    pub const fn refused(self, refused: &'static str) -> Self {
+        Self { refused: Some(refused), ..self }
+    }
+
+    /// Adds when it reports lost messages.
+    #[must_use]
+    pub const fn lost(self, lost: &'static str) -> Self {
+        Self { lost: Some(lost), ..self }
+    }
+
+    /// Adds when a signal is the usual way to end it.
+    #[must_use]
+    pub const fn ended_by_signal(self, when: &'static str) -> Self {
+        Self { ended_by_signal: Some(when), ..self }
+    }
+}
+
+const INTERRUPTED: &str = "a signal (SIGHUP, SIGINT, SIGTERM) ended it before it was done";
+
+/// Returns the codes of one command, one per line, or `None` if the command is not in the table.
+fn of(table: &[Exits], command: &str) -> Option<String> {
+    let exits = table.iter().find(|exits| exits.command == command)?;
+    let ended = exits.ended_by_signal.map(|when| format!("a signal ended it {when}"));
+    let mut text = String::new();
+    row(&mut text, "0", exits.success);
+    if let Some(ended) = &ended {
+        row(&mut text, "0", ended);
+    }
+    row(&mut text, "1", exits.failure);
+    row(&mut text, "2", "wrong usage");
+    if let Some(refused) = exits.refused {
+        row(&mut text, "2", refused);
+    }
+    if let Some(lost) = exits.lost {
+        row(&mut text, "3", lost);
+    }
+    row(&mut text, "129, 130, 143", INTERRUPTED);
+    Some(text)
+}
+
+/// Returns the codes of all commands, and those in which commands differ.
+fn overview(table: &[Exits]) -> String {
+    let mut text = String::new();
+    row(&mut text, "0", "success, or the reader of the output closed it");
+    for exits in table {
+        if let Some(when) = exits.ended_by_signal {
+            row(&mut text, "0", &format!("{}: a signal ended it {when}", exits.command));
+        }
+    }
+    row(&mut text, "1", "failure");
+    row(&mut text, "2", "wrong usage");
+    for exits in table {
+        if let Some(refused) = exits.refused {
+            row(&mut text, "2", &format!("{}: {refused}", exits.command));
+        }
+    }
+    for exits in table {
+        if let Some(lost) = exits.lost {
+            row(&mut text, "3", &format!("{}: {lost}", exits.command));
+        }
+    }
+    row(&mut text, "129, 130, 143", INTERRUPTED);
+    text
+}
+
+/// Adds a row for each line of the meaning.
+fn row(text: &mut String, code: &str, meaning: &str) {
+    for meaning in meaning.lines() {
+        let feed = if text.is_empty() { "" } else { "\n" };
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{feed}  {code:<14} {meaning}");
+    }
+}
+
+/// Adds the exit codes to the definitions of a program and its commands, after what their help says. `table` has a row
+/// for each command that is not hidden, in the order of the help.
+#[must_use]
+pub fn add(program: Command, table: &[Exits]) -> Command {
+    with_codes(program, &overview(table)).mut_subcommands(|command| {
+        match of(table, command.get_name()) {
+            // Commands below it have the same codes.
+            Some(codes) => {
+                with_codes(command, &codes).mut_subcommands(|below| with_codes(below, &codes))
+            }
+            None => command,
+        }
+    })
+}
+
+fn with_codes(command: Command, codes: &str) -> Command {
+    let notes = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    command.after_help(format!("{notes}\n\nExit codes:\n{codes}"))
+}
+
+/// Says what is wrong with a table, for the tests of a program: commands without a row, and rows that do not fit a line.
+#[must_use]
+pub fn faults(table: &[Exits], program: &Command) -> Vec<String> {
+    let shown = program.get_subcommands().filter(|command| !command.is_hide_set());
+    let shown: Vec<&str> = shown.map(Command::get_name).collect();
+    let rows: Vec<&str> = table.iter().map(|exits| exits.command).collect();
+    let mut faults = Vec::new();
+    if rows != shown {
+        faults.push(format!("the rows are {rows:?}, and the commands {shown:?}"));
+    }
+    for codes in rows.iter().filter_map(|command| of(table, command)) {
+        faults.extend(codes.lines().filter(|line| line.chars().count() > 100).map(str::to_owned));
+    }
+    faults
+}
