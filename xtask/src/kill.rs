@@ -12,8 +12,9 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
-    let mut test = cargo(["test", "--locked", "--release", "-p", "system-tests", "--test", "kill"]);
+    let mut test =
+        cargo(["test", "--locked", "--release", "-p", "system-tests", "--test", "processes"]);
     // One test at a time, so that each has the whole machine.
-    test.args(["--", "--nocapture", "--test-threads", "1"]);
+    test.args(["--", "kill::", "--nocapture", "--test-threads", "1"]);
     run_command(test.env("TORONI_KILLS", options.kills.to_string()))
 }

@@ -32,7 +32,11 @@ const WRONG: [(&[&str], i32, &str); 40] = [
     (&["sub", "--wait", "nap"], 2, "'--wait <WAIT>'"),
     (&["sub", "--ready-fd", "77"], 2, "--ready-fd 77"),
     (&["sub", "--nonsense"], 2, "unexpected argument"),
-    (&["nonsense"], 2, "there is no command \"nonsense\", and no program toroni-nonsense beside this one or in PATH"),
+    (
+        &["nonsense"],
+        2,
+        "there is no command \"nonsense\", and no program toroni-nonsense beside this one or in PATH",
+    ),
     (&["help", "nonsense"], 2, "there is no command \"nonsense\""),
     (&["./nonsense"], 2, "there is no command \"./nonsense\": `toroni --help`"),
     (&["create", ".x"], 2, "the bus name \".x\""),

@@ -1,10 +1,11 @@
 //! What the surroundings of a bus do to it: full, missing, read-only and odd file systems, damaged
 //! files, limits. Each is an error that says what happened and what to do, and leaves nothing over.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
-mod support;
-
+use crate::support::user::User;
+use crate::support::{
+    Outcome, ProgramForAll, assert_empty, can_mount, is_root, run, script_in_mounts, set_mode,
+    skip, toroni_at,
+};
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Write;
@@ -12,11 +13,6 @@ use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use support::user::User;
-use support::{
-    Outcome, ProgramForAll, assert_empty, can_mount, is_root, run, script_in_mounts, set_mode,
-    skip, toroni_at,
-};
 use system_tests::{Program, TempRoot, Watchdog, program, wait_until};
 use toroni_testkit::directory::entries;
 
@@ -510,7 +506,7 @@ fn memory_that_cannot_be_locked() {
     command.args(["-c", "ulimit -l 64; exec \"$@\"", "sh"]);
     let inner = User::with_id(61_831).runs(this.path());
     command.arg(inner.get_program()).args(inner.get_args());
-    command.args(["lock_memory", "--exact", "--nocapture"]);
+    command.args(["environment::lock_memory", "--exact", "--nocapture"]);
     command.env("TORONI_TEST_LOCK_MEMORY", root.buses());
     let said = run(command);
     assert!(said.succeeded().contains("both were refused"), "{said:?}");

@@ -1,15 +1,11 @@
 //! Two containers of one pod, as far as a bus can tell: PID namespaces of their own, and the directory
 //! of buses mounted at a place of their own.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
-mod support;
-
+use crate::support::container::{Container, program_in};
+use crate::support::{can_mount, is_root, run};
 use rustix::process::{Pid, Signal, kill_process};
 use std::process::Stdio;
 use std::time::Duration;
-use support::container::{Container, program_in};
-use support::{can_mount, is_root, run};
 use system_tests::worker::{BUS, Fixture, Worker};
 use system_tests::{Program, Random, TempRoot, Watchdog, wait_until};
 use toroni::{LockKind, NotifyKind, Policy};

@@ -1,21 +1,17 @@
 //! Who may do what, with real users: subscribers receive and can neither publish nor spoil what
 //! publishers need; publishers publish; strangers get an error that says what to do.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
-mod support;
-
+use crate::support::user::{
+    BOTH, OTHER_PUBLISHER, OTHER_SUBSCRIBER, PUBLISHER, READERS, STRANGER, SUBSCRIBER, User,
+    WRITERS,
+};
+use crate::support::{Outcome, ProgramForAll, is_root, run, set_mode};
 use rustix::fs::{FlockOperation, fcntl_lock};
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
-use support::user::{
-    BOTH, OTHER_PUBLISHER, OTHER_SUBSCRIBER, PUBLISHER, READERS, STRANGER, SUBSCRIBER, User,
-    WRITERS,
-};
-use support::{Outcome, ProgramForAll, is_root, run, set_mode};
 use system_tests::{Program, TempRoot, Watchdog, wait_until};
 
 /// A directory that all users can reach, and the program.
@@ -246,7 +242,7 @@ fn a_subscriber_cannot_hold_what_publishers_lock() {
     fixture.create(&["--max-publishers", "2"]);
     let this = ProgramForAll::of(&std::env::current_exe().unwrap());
     let mut command = SUBSCRIBER.runs(this.path());
-    command.args(["lock_all_there_is", "--exact", "--nocapture", "--include-ignored"]);
+    command.args(["access::lock_all_there_is", "--exact", "--nocapture", "--include-ignored"]);
     command.env("TORONI_TEST_LOCK", fixture.bus());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut locker = Program::start(command);

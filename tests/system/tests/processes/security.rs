@@ -1,17 +1,13 @@
 //! Places that other users prepared, and what strangers get to see: with real users. Beside `access`, which
 //! is about the roles of a bus. `docs/security.md` names these tests.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
-mod support;
-
+use crate::support::user::{
+    BOTH, OTHER_SUBSCRIBER, PUBLISHER, READERS, STRANGER, SUBSCRIBER, User, WRITERS,
+};
+use crate::support::{Outcome, ProgramForAll, can_mount, is_root, run, script_in_mounts, set_mode};
 use std::os::unix::net::UnixDatagram;
 use std::process::Command;
 use std::time::Duration;
-use support::user::{
-    BOTH, OTHER_SUBSCRIBER, PUBLISHER, READERS, STRANGER, SUBSCRIBER, User, WRITERS,
-};
-use support::{Outcome, ProgramForAll, can_mount, is_root, run, script_in_mounts, set_mode};
 use system_tests::{TempRoot, Watchdog};
 
 fn watchdog() -> Watchdog {
@@ -182,7 +178,7 @@ fn a_program_with_more_rights_than_its_starter_ignores_the_environment() {
         set_mode(this.path(), mode);
         let mut command = Command::new("setpriv");
         command.args(["--reuid=61816", "--regid=61816", "--clear-groups", "--"]).arg(this.path());
-        command.args(["say_the_default_directory", "--exact", "--nocapture"]);
+        command.args(["security::say_the_default_directory", "--exact", "--nocapture"]);
         command.env("TORONI_TEST_SAY", "1").env("TORONI_DIR", "/somewhere/else");
         let said = run(command).succeeded().to_owned();
         said.lines().find_map(|line| line.split_once("it is ")).unwrap().1.to_owned()
@@ -191,7 +187,7 @@ fn a_program_with_more_rights_than_its_starter_ignores_the_environment() {
     match &*said_with_mode(0o4755) {
         "/dev/shm/toroni of 0" => {}
         other if other.ends_with(" of 61816") => {
-            support::skip(TEST, "programs do not change their user here (nosuid)");
+            crate::support::skip(TEST, "programs do not change their user here (nosuid)");
         }
         other => panic!("{other}"),
     }
@@ -322,7 +318,7 @@ fn names_of_others_do_not_steer_a_terminal() {
         "--name",
         bad,
     ]);
-    command.args(["--timeout", "20", "--count", "1"]);
+    command.args(["--timeout", "600", "--count", "1"]);
     let mut named = system_tests::Program::start_with_ready_fd(command);
     named.wait_ready();
     let shown = run(root.toroni(&["info", "b"]));
