@@ -178,8 +178,9 @@ mod tests {
             "toroni-testkit",
         ];
         assert_eq!(names, wanted);
+        let lacking: Vec<String> = packages.iter().flat_map(lacks).collect();
+        assert_eq!(lacking, Vec::<String>::new());
         let Some(mut package) = packages.pop() else { return };
-        assert_eq!(lacks(&package), Vec::<String>::new());
         package.repository = None;
         package.keywords.clear();
         package.manifest_path = "/nowhere/Cargo.toml".into();
