@@ -165,6 +165,7 @@ mod tests {
         let wanted = [
             "toroni",
             "toroni-bench-harness",
+            "toroni-chart",
             "toroni-cli",
             "toroni-http",
             "toroni-net",

@@ -31,7 +31,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use toroni_bench_harness::options::{Output, check_writable, write_chart};
+use toroni_bench_harness::options::Output;
 use toroni_bench_harness::report::Report;
 use toroni_bench_harness::{Failure, child, transports};
 
@@ -101,7 +101,7 @@ fn plots_of_peers(options: &Peers) -> Result<Vec<PathBuf>, Failure> {
 
 /// Checks before the measurement, which may take an hour, that the charts can be written.
 fn check_plots(paths: &[PathBuf]) -> Result<(), Failure> {
-    paths.iter().try_for_each(|path| check_writable(path))
+    Ok(paths.iter().try_for_each(|path| toroni_chart::check_writable(path))?)
 }
 
 /// Returns the file for the chart of a report. If there are several `reports`, each file is named after its report.
@@ -131,7 +131,7 @@ fn print(reports: &[Report], output: &Output) -> Result<(), Failure> {
         .map_err(Failure::of("print"))?;
     let Some(plot) = &output.plot else { return Ok(()) };
     for report in reports.iter().filter(|report| !report.charts.is_empty()) {
-        write_chart(&plot_path(plot, &report.name, reports.len()), &report.svg()?)?;
+        toroni_chart::write(&plot_path(plot, &report.name, reports.len()), &report.svg()?)?;
     }
     Ok(())
 }

@@ -26,3 +26,9 @@ impl Failure {
         move |error| Self::Failed(format!("cannot {action}: {error}"))
     }
 }
+
+impl From<toroni_chart::Error> for Failure {
+    fn from(error: toroni_chart::Error) -> Self {
+        Self::new(error.to_string())
+    }
+}

@@ -62,6 +62,12 @@ pub(super) const CRATES: &[Crate] = &[
         members: &["toroni", "toroni-proto", "toroni-testkit"],
         foreign: Some(&["blake3", "crc32c", "openraft", "rustix", "thiserror", "tokio"]),
     },
+    // Charts. It knows nothing of what they show. Its tests use the testkit.
+    Crate {
+        name: "toroni-chart",
+        members: &["toroni-testkit"],
+        foreign: Some(&["plotters", "thiserror"]),
+    },
     // What the programs share. It knows nothing of buses. Its tests use the testkit.
     Crate { name: "toroni-process", members: &["toroni-testkit"], foreign: Some(&["rustix"]) },
     // Directories, programs under test and checks for the tests of all crates, so it depends on nothing that they test.
@@ -72,7 +78,7 @@ pub(super) const CRATES: &[Crate] = &[
     },
     Crate {
         name: "toroni-bench-harness",
-        members: &["toroni", "toroni-proactor", "toroni-process", "toroni-testkit"],
+        members: &["toroni", "toroni-chart", "toroni-proactor", "toroni-process", "toroni-testkit"],
         foreign: None,
     },
     // The bindings know the library as its users do, and add nothing of their own.
@@ -99,6 +105,7 @@ pub(super) const CRATES: &[Crate] = &[
         members: &[
             "toroni",
             "toroni-bench-harness",
+            "toroni-chart",
             "toroni-machines",
             "toroni-net",
             "toroni-proto",
@@ -116,6 +123,7 @@ pub(super) const CRATES: &[Crate] = &[
         members: &[
             "toroni",
             "toroni-bench-harness",
+            "toroni-chart",
             "toroni-http",
             "toroni-proactor",
             "toroni-process",
@@ -131,7 +139,7 @@ pub(super) const CRATES: &[Crate] = &[
         members: &[
             "system-tests",
             "toroni",
-            "toroni-bench-harness",
+            "toroni-chart",
             "toroni-http",
             "toroni-net",
             "toroni-process",

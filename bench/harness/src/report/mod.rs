@@ -1,11 +1,10 @@
 //! Reports: conditions, tables, goals, notes and charts, shown as text, as JSON lines or as a picture.
 
-mod chart;
 mod human;
 mod json;
 
-pub use chart::{Chart, Scale, Series};
 pub use human::figure;
+pub use toroni_chart::{Chart, Scale, Series};
 
 use crate::Failure;
 use crate::summary::Summary;
@@ -149,7 +148,7 @@ impl Report {
     /// # Errors
     /// If the report has no chart, or it cannot be drawn.
     pub fn svg(&self) -> Result<String, Failure> {
-        chart::draw(&self.title, &self.charts)
+        Ok(toroni_chart::draw(&self.title, &self.charts)?)
     }
 }
 

@@ -6,7 +6,6 @@ pub(crate) mod options;
 use options::Bench;
 use std::cell::RefCell;
 use std::process::ExitCode;
-use toroni_bench_harness::options::{check_writable, write_chart};
 use toroni_bench_harness::process_group::{Launch, Observer, Program};
 use toroni_bench_harness::report::Report;
 use toroni_bench_harness::transports::{self, Toroni};
@@ -40,7 +39,7 @@ pub(crate) fn run(location: &BusLocation, arguments: &Bench) -> Result<(), Failu
     let workload = &arguments.workload;
     let failed = |failure: toroni_bench_harness::Failure| Failure::Failed(failure.to_string());
     if let Some(path) = &workload.output.plot {
-        check_writable(path).map_err(failed)?;
+        toroni_chart::check_writable(path).map_err(|error| failed(error.into()))?;
     }
     let path = std::env::current_exe()
         .map_err(|error| Failure::Failed(format!("cannot find this program: {error}")))?;
@@ -65,7 +64,8 @@ pub(crate) fn run(location: &BusLocation, arguments: &Bench) -> Result<(), Failu
     // After the report, which is not lost if the chart cannot be written. A reader that has left does not cost the
     // chart either.
     if let Some(path) = &workload.output.plot {
-        report.svg().and_then(|svg| write_chart(path, &svg)).map_err(failed)?;
+        let svg = report.svg().map_err(failed)?;
+        toroni_chart::write(path, &svg).map_err(|error| failed(error.into()))?;
     }
     printed
 }

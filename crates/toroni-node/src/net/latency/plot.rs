@@ -2,38 +2,33 @@
 //! what is above the least time of the stream, because the clocks of two hosts differ.
 
 use std::path::Path;
-use toroni_bench_harness::options::{check_writable, write_chart};
-use toroni_bench_harness::report::{Chart, Report, Scale, Series};
+use toroni_chart::{Chart, Scale, Series};
 use toroni_net::latency::{Listener, Measured, Window};
 use toroni_shell::failure::Failure;
 
 const SHARES: [f64; 6] = [0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999];
 
-fn failed(failure: toroni_bench_harness::Failure) -> Failure {
-    Failure::Failed(failure.to_string())
+fn failed(error: toroni_chart::Error) -> Failure {
+    Failure::Failed(error.to_string())
 }
 
 /// Checks before the measurement that the file can be written.
 pub(super) fn check(path: Option<&Path>) -> Result<(), Failure> {
-    path.map_or(Ok(()), |path| check_writable(path).map_err(failed))
+    path.map_or(Ok(()), |path| toroni_chart::check_writable(path).map_err(failed))
 }
 
 /// Draws the charts.
 pub(super) fn draw(path: &Path, listener: &Listener) -> Result<(), Failure> {
-    let report = Report {
-        title: "One way, from each stream, above its least time".to_owned(),
-        charts: vec![
-            course(
-                listener,
-                "least time in each 10 s; a steady change is drift of the clocks",
-                |it| it.least,
-            ),
-            course(listener, "greatest time in each 10 s", |it| it.most),
-            distribution(listener),
-        ],
-        ..Report::default()
-    };
-    report.svg().and_then(|svg| write_chart(path, &svg)).map_err(failed)
+    let charts = [
+        course(listener, "least time in each 10 s; a steady change is drift of the clocks", |it| {
+            it.least
+        }),
+        course(listener, "greatest time in each 10 s", |it| it.most),
+        distribution(listener),
+    ];
+    toroni_chart::draw("One way, from each stream, above its least time", &charts)
+        .and_then(|svg| toroni_chart::write(path, &svg))
+        .map_err(failed)
 }
 
 /// Returns the name of each stream with its least time and the rest.

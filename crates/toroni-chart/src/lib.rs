@@ -1,11 +1,19 @@
-//! Charts, drawn as one SVG picture.
+//! Charts, drawn as one SVG picture, and the file that it goes to.
 
-use crate::Failure;
+mod file;
+
+pub use file::{check_writable, write};
+
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use std::fmt::Display;
 use std::ops::Range;
+
+/// The reason why there is no picture. The text says what could not be done, and why.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Error(String);
 
 /// A chart with lines, or with bars if it has categories.
 #[derive(Clone, Debug)]
@@ -120,10 +128,15 @@ const COLOURS: [RGBColor; 12] = [
     RGBColor(0, 68, 27),
 ];
 
-pub(super) fn draw(title: &str, charts: &[Chart]) -> Result<String, Failure> {
+/// Draws charts one below the other, under a title, and returns the SVG picture. A chart without anything to show is left
+/// out.
+///
+/// # Errors
+/// If no chart shows anything, or one cannot be drawn.
+pub fn draw(title: &str, charts: &[Chart]) -> Result<String, Error> {
     let charts: Vec<Drawn<'_>> = charts.iter().filter_map(Drawn::of).collect();
     if charts.is_empty() {
-        return Err(Failure::new("there is nothing to draw in this report"));
+        return Err(Error("there is nothing to draw in this report".to_owned()));
     }
     let mut picture = String::new();
     {
@@ -146,8 +159,8 @@ pub(super) fn draw(title: &str, charts: &[Chart]) -> Result<String, Failure> {
     Ok(picture)
 }
 
-fn failed(error: impl Display) -> Failure {
-    Failure::new(format!("cannot draw the chart: {error}"))
+fn failed(error: impl Display) -> Error {
+    Error(format!("cannot draw the chart: {error}"))
 }
 
 /// A chart with its axes.
@@ -188,7 +201,7 @@ impl<'a> Drawn<'a> {
         if self.turns_names() { NAMES + longest(&self.chart.categories) * LETTER } else { NAMES }
     }
 
-    fn draw(&self, area: &Area<'_>) -> Result<(), Failure> {
+    fn draw(&self, area: &Area<'_>) -> Result<(), Error> {
         let chart = self.chart;
         let legend = self.legend();
         let (body, side) = area.split_horizontally(WIDTH - legend);
@@ -257,7 +270,7 @@ impl<'a> Drawn<'a> {
     }
 
     /// Draws the legend beside the lines, where it hides none of them.
-    fn draw_legend(&self, area: &Area<'_>) -> Result<(), Failure> {
+    fn draw_legend(&self, area: &Area<'_>) -> Result<(), Error> {
         let style = ("sans-serif", 13).into_text_style(area);
         let style = style.pos(Pos::new(HPos::Left, VPos::Center));
         let mut y = 60;
@@ -282,7 +295,7 @@ impl<'a> Drawn<'a> {
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 
 /// Draws text downwards from this pixel of the picture.
-fn draw_upright(area: &Area<'_>, text: &str, (x, y): (i32, i32)) -> Result<(), Failure> {
+fn draw_upright(area: &Area<'_>, text: &str, (x, y): (i32, i32)) -> Result<(), Error> {
     let font = ("sans-serif", 13).into_font().transform(FontTransform::Rotate90);
     let style = font.into_text_style(area).pos(Pos::new(HPos::Left, VPos::Center));
     let (left, top) = area.get_base_pixel();
@@ -434,12 +447,26 @@ fn short(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::example;
     use super::*;
+
+    fn example() -> Chart {
+        Chart {
+            title: "Rates <by> readers & writers".to_owned(),
+            x_label: "readers".to_owned(),
+            y_label: "Kmsg/s".to_owned(),
+            x_scale: Scale::Logarithmic,
+            y_scale: Scale::Logarithmic,
+            categories: Vec::new(),
+            series: vec![
+                Series::line("1 writer", vec![(1.0, 30.0), (16.0, 12.0)]),
+                Series::dashed("goal", vec![(1.0, 40.0), (16.0, 40.0)]),
+            ],
+        }
+    }
 
     #[test]
     fn a_chart_is_well_formed() {
-        let svg = example().svg().unwrap();
+        let svg = draw("An example", &[example()]).unwrap();
         assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
         assert_balanced(&svg);
         for text in ["An example", "readers", "Kmsg/s", "1 writer", "goal", "&lt;by&gt;", "&amp;"] {
@@ -465,7 +492,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_drawn_is_left_out() {
-        let mut chart = example().charts.remove(0);
+        let mut chart = example();
         chart.series[0].points.extend([(0.0, 1.0), (2.0, f64::NAN), (4.0, -1.0)]);
         assert!(!draw("", &[chart.clone()]).unwrap().contains("NaN"));
         chart.series.clear();
@@ -474,7 +501,7 @@ mod tests {
 
     #[test]
     fn one_point_and_categories_can_be_drawn() {
-        let mut chart = example().charts.remove(0);
+        let mut chart = example();
         chart.series = vec![Series::line("one", vec![(1.0, 5.0)])];
         for scale in [Scale::Linear, Scale::Logarithmic] {
             (chart.x_scale, chart.y_scale) = (scale, scale);
@@ -492,7 +519,7 @@ mod tests {
             let categories: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
             let points = (0_u32..).take(names.len()).map(|x| (f64::from(x), 1.0)).collect();
             let series = vec![Series::line("one", points)];
-            Chart { categories, series, ..example().charts.remove(0) }
+            Chart { categories, series, ..example() }
         };
         let short = draw("short", &[named(&["a", "b"])]).unwrap();
         assert!(!short.contains("rotate(90"));
