@@ -51,7 +51,7 @@ pub(crate) fn help(error: &clap::Error, words: &[OsString]) -> Option<Failure> {
     let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand) else {
         return None;
     };
-    // `toroni bench help NAME` is the affair of `bench`.
+    // `toroni net help NAME` is the affair of `net`.
     let is_command = |word: &OsString| word.to_str().is_some_and(is_known);
     let first = words.iter().position(|word| word == "help" || is_command(word))?;
     if words[first] != "help" || words.get(first + 1).is_none_or(|word| word != name.as_str()) {
