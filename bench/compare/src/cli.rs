@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use toroni_bench_harness::experiment::connections;
-use toroni_bench_harness::options::Output;
+use toroni_bench_harness::options::{Output, Root};
+use toroni_bench_harness::registry::Selected;
 
 use crate::net::Net;
 use crate::sequencer::{Sequencer, SequencerMember};
@@ -12,17 +13,32 @@ use crate::sequencer::{Sequencer, SequencerMember};
 #[derive(Parser)]
 #[command(
     name = "toroni-bench",
-    about = "Compare Toroni with other transports, and with the floors of the machine"
+    version,
+    about = "Measure Toroni: alone, in published experiments, and beside other transports"
 )]
 #[command(after_help = "Examples:
-  cargo run --release -p toroni-bench -- floors
-  cargo run --release -p toroni-bench -- machines
-  cargo run --release -p toroni-bench -- net crybaby --quick
-  cargo run --release -p toroni-bench -- sequencer --seconds 5
-  cargo run --release -p toroni-bench -- peers latency --quick
-  cargo run --release -p toroni-bench -- peers throughput --peer aeron --peer tcp --json
+  toroni-bench throughput --quick
+  toroni-bench throughput --plot throughput.svg
+  toroni-bench throughput --json | jq -c 'select(.kind == \"goal\" and .met == false)'
+  toroni-bench proactor --quick --with-peers
+  toroni-bench peers latency --quick
+  toroni-bench peers throughput --peer aeron --peer tcp --json
+  toroni-bench net crybaby --quick
 
-bench/install-peers installs what the foreign peers need; bench/README.md says how each is configured.")]
+In a checkout, `cargo run --release -p toroni-bench -- throughput --quick` builds and runs it. Where it lies beside the \
+program toroni or in PATH, `toroni bench` runs it.
+
+Each writer and each reader of a workload is a process of its own, and another process creates the bus; `proactor` measures \
+connections within one process. A workload uses a bus of its own in /dev/shm (or --dir) and removes it at the end. Compare \
+only ratios of results that were measured in the same run on an otherwise idle machine.
+
+bench/install-peers installs what the foreign peers need; bench/README.md says how each is configured.
+
+Exit codes:
+  0              the measurement is complete, whether or not it met its goals
+  1              failure
+  2              wrong usage
+  129, 130, 143  a signal (SIGHUP, SIGINT, SIGTERM) ended it before it was done")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -30,6 +46,11 @@ pub(crate) struct Arguments {
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
+    /// A workload of the harness
+    #[command(flatten)]
+    Workload(Selected),
+    /// TCP connections on each engine of the proactor, compared with a thread-pool reactor, and with tokio and compio
+    Proactor(Connections),
     /// Measure the floors of the machine: copies, cache lines, wake-ups
     Floors {
         /// Finish in a few seconds
@@ -50,8 +71,6 @@ pub(crate) enum Command {
     },
     /// Measure Toroni and its peers, in turn in one run
     Peers(Peers),
-    /// Measure the proactor's engines, a thread-pool reactor, tokio and compio: `toroni bench proactor` with peers
-    Proactor(ProactorWithPeers),
     /// Measure the protocol between hosts, which are network namespaces, beside plain datagrams. Needs root
     Net(Net),
     /// Measure the sequencer beside a TCP connection and NATS JetStream, all on this host
@@ -59,9 +78,6 @@ pub(crate) enum Command {
     /// Run a member of the sequencer
     #[command(hide = true)]
     SequencerMember(SequencerMember),
-    /// Run a child process of a run
-    #[command(hide = true)]
-    Child,
     /// Run the second process of a floor
     #[command(hide = true)]
     FloorPartner { kind: String, pages: PathBuf, core: Option<usize> },
@@ -96,12 +112,17 @@ pub(crate) struct Peers {
 }
 
 #[derive(Args)]
-pub(crate) struct ProactorWithPeers {
+pub(crate) struct Connections {
     #[command(flatten)]
     pub(crate) measured: connections::Proactor,
+    /// Also measure tokio and compio, which are built first. Not needed if --columns names one of their columns
+    #[arg(long)]
+    pub(crate) with_peers: bool,
     /// Directory of the packages of the foreign peers
     #[arg(long, value_name = "DIRECTORY", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../peers"))]
     pub(crate) peers_directory: PathBuf,
+    #[command(flatten)]
+    pub(crate) root: Root,
     #[command(flatten)]
     pub(crate) output: Output,
 }
@@ -158,11 +179,126 @@ fn parse_size(text: &str) -> Result<usize, String> {
 mod tests {
     use super::*;
     use clap::CommandFactory as _;
+    use std::path::Path;
 
     #[test]
     fn the_command_line_is_sound() {
         Arguments::command().debug_assert();
         let parsed = Arguments::try_parse_from(["toroni-bench", "peers", "--size", "7"]);
         assert!(parsed.is_err(), "7 bytes have no space for the number");
+    }
+
+    #[test]
+    fn the_workloads_of_the_harness_are_commands() {
+        let program = Arguments::command();
+        for workload in toroni_bench_harness::registry::all() {
+            assert!(program.find_subcommand(workload.name).is_some(), "{}", workload.name);
+        }
+        let parsed = |words: &[&str]| Arguments::try_parse_from(words).unwrap().command;
+        let command = parsed(&["toroni-bench", "stress", "--quick", "--plot", "x.svg"]);
+        let Command::Workload(selected) = command else { panic!("it is a workload") };
+        assert_eq!(selected.output.plot, Some(PathBuf::from("x.svg")));
+        let command = parsed(&["toroni-bench", "proactor", "--rows", "1", "--with-peers"]);
+        assert!(matches!(command, Command::Proactor(Connections { with_peers: true, .. })));
+    }
+
+    /// Every command of this program that a document or a help text names can be given as it stands there.
+    #[test]
+    fn documented_commands_parse() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let docs = std::fs::read_dir(root.join("docs")).unwrap().map(|page| page.unwrap().path());
+        let others =
+            ["README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "CHANGELOG.md", "bench/README.md"];
+        let mut found = Vec::new();
+        for page in docs.chain(others.map(|page| root.join(page))).filter(|page| page.is_file()) {
+            let text = std::fs::read_to_string(&page).unwrap();
+            let named = spans(&text).into_iter().flat_map(|span| commands(&span));
+            found.extend(named.map(|words| (page.display().to_string(), words)));
+        }
+        for help in helps(&Arguments::command()) {
+            let examples = help.lines().filter(|line| line.starts_with("  toroni-bench "));
+            found.extend(examples.flat_map(commands).map(|words| ("the help".to_owned(), words)));
+        }
+        for (page, words) in &found {
+            let parsed = Arguments::try_parse_from(words).err();
+            let wrong = parsed.filter(clap::Error::use_stderr);
+            assert!(wrong.is_none(), "{page}: {}: {}", words.join(" "), wrong.unwrap());
+        }
+        let own = ["proactor", "net", "sequencer", "floors", "machines", "peers"];
+        let workloads = toroni_bench_harness::registry::all().into_iter().map(|one| one.name);
+        for name in workloads.chain(own) {
+            let is_named = |words: &[String]| words[1] == name;
+            let documented =
+                found.iter().any(|(page, words)| page != "the help" && is_named(words));
+            assert!(documented, "{name} is in no document");
+        }
+    }
+
+    #[test]
+    fn commands_are_found_in_documents() {
+        let found = |text: &str| -> Vec<String> {
+            let commands = spans(text).into_iter().flat_map(|span| commands(&span));
+            commands.map(|words| words[1..].join("+")).collect()
+        };
+        assert_eq!(
+            found("```console\n$ cargo run -p toroni-bench -- net --quick   # a minute\n```\n"),
+            ["net+--quick"]
+        );
+        assert_eq!(
+            found("By `chrt 1 toroni-bench peers a | b\n--quick`, or `toroni-bench x | y`."),
+            ["peers+a+--quick", "peers+b+--quick", "x", "y"]
+        );
+        assert_eq!(found("`toroni-bench p --columns \"a b,c\nd\"`"), ["p+--columns+a b,c d"]);
+        assert_eq!(found("`toroni-bench x --json | jq -c 'y'`"), ["x+--json"]);
+        let none =
+            "`toroni-bench`, `toroni-bench NAME`, `cargo test -p toroni-bench x`, toroni-bench y";
+        assert!(found(none).is_empty());
+    }
+
+    /// Returns the commands of a text that a reader is to type, and its spans of code.
+    fn spans(text: &str) -> Vec<String> {
+        let typed = text.lines().filter_map(|line| line.strip_prefix("$ "));
+        let mut spans: Vec<String> = typed.map(str::to_owned).collect();
+        for paragraph in text.split("\n\n").filter(|paragraph| !paragraph.contains("```")) {
+            let code = paragraph.split('`').skip(1).step_by(2);
+            // A span may go on in the next line.
+            spans.extend(code.map(|span| span.replace('\n', " ")));
+        }
+        spans
+    }
+
+    /// Returns the command lines of this program in a span: one for each word of `a | b`.
+    fn commands(span: &str) -> Vec<Vec<String>> {
+        let Some((before, line)) = span.split_once("toroni-bench ") else { return Vec::new() };
+        if before.contains("cargo") && !before.contains("cargo run") {
+            return Vec::new();
+        }
+        let line = line.trim_start_matches("-- ").split(" | jq").next().unwrap_or_default();
+        let line = line.split(" #").next().unwrap_or_default();
+        let mut words = vec!["toroni-bench".to_owned()];
+        // Between quotation marks, spaces do not separate words.
+        for (number, part) in line.split(['"', '\'']).enumerate() {
+            match number % 2 {
+                0 => words.extend(part.split_whitespace().map(str::to_owned)),
+                _ => words.push(part.to_owned()),
+            }
+        }
+        let is_bar = |word: &String| word == "|";
+        let bars = || words.iter().enumerate().filter(|(_, word)| is_bar(word)).map(|(at, _)| at);
+        match (bars().next(), bars().next_back()) {
+            _ if words.get(1).is_none_or(|word| word == "NAME") => Vec::new(),
+            (Some(first), Some(last)) => {
+                let (before, rest) = words.split_at(first - 1);
+                let (names, after) = rest.split_at(last + 3 - first);
+                let names = names.iter().filter(|word| !is_bar(word));
+                names.map(|name| [before, std::slice::from_ref(name), after].concat()).collect()
+            }
+            _ => vec![words],
+        }
+    }
+
+    fn helps(command: &clap::Command) -> Vec<String> {
+        let own = command.get_after_help().map(ToString::to_string);
+        own.into_iter().chain(command.get_subcommands().flat_map(helps)).collect()
     }
 }

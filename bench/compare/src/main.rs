@@ -1,7 +1,9 @@
-//! Compares Toroni with other transports, and with the floors of the machine.
+//! Measures Toroni: alone, in published experiments, beside other transports, and beside the floors of the machine.
 //!
 //! ```text
-//!   cli        the command line
+//!   cli        the command line; the workloads and their options come from the harness
+//!   watched    a progress bar, and signals that end a measurement
+//!   child      the child processes of a run
 //!   machines   the network protocol alone
 //!   net/       the network protocol between hosts, beside plain datagrams
 //!   floors/    copies, cache lines, wake-ups
@@ -18,6 +20,7 @@
 
 #![allow(missing_docs, reason = "this program is not published")]
 
+mod child;
 mod cli;
 mod floors;
 mod machines;
@@ -25,63 +28,75 @@ mod net;
 mod peers;
 mod proactor;
 mod sequencer;
+mod watched;
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use toroni_bench_harness::Failure as Failed;
 use toroni_bench_harness::options::Output;
 use toroni_bench_harness::report::Report;
-use toroni_bench_harness::{Failure, child, transports};
+use toroni_shell::failure::Failure;
 
 use cli::{Arguments, Command, Peers};
 
 fn main() -> ExitCode {
-    let outcome = match Arguments::parse().command {
+    if child::is_child() {
+        return child::run();
+    }
+    let Err(failure) = run(Arguments::parse().command) else { return ExitCode::SUCCESS };
+    let (code, text) = failure.report();
+    if let Some(text) = text {
+        eprintln!("toroni-bench: {text}");
+    }
+    ExitCode::from(code)
+}
+
+fn run(command: Command) -> Result<(), Failure> {
+    let without_chart = |json| Output { json, plot: None };
+    match command {
+        Command::Workload(workload) => {
+            check_plots(workload.output.plot.as_slice())?;
+            let report = watched::run(&workload.root, |launch| workload.run(launch))?;
+            print(&[report], &workload.output)
+        }
+        Command::Proactor(options) => {
+            check_plots(options.output.plot.as_slice())?;
+            let report = watched::run(&options.root, |launch| proactor::run(&options, launch))?;
+            print(&[report], &options.output)
+        }
         Command::Floors { quick, json } => {
             let length = if quick { floors::RunLength::QUICK } else { floors::RunLength::FULL };
-            floors::report(length)
-                .map_err(|error| Failure::new(error.to_string()))
-                .and_then(|report| print(&[report], &Output { json, plot: None }))
+            let report =
+                floors::report(length).map_err(|error| Failure::Failed(error.to_string()))?;
+            print(&[report], &without_chart(json))
         }
         Command::Machines { quick, json } => {
             let length = if quick { machines::RunLength::QUICK } else { machines::RunLength::FULL };
-            machines::report(length)
-                .and_then(|report| print(&[report], &Output { json, plot: None }))
+            print(&[machines::report(length).map_err(failed)?], &without_chart(json))
         }
-        Command::Net(options) => {
-            net::run(&options).and_then(|reports| print(&reports, &options.output))
+        Command::Net(options) => print(&net::run(&options).map_err(failed)?, &options.output),
+        Command::Peers(options) => {
+            check_plots(&plots_of_peers(&options)?)?;
+            print(&peers::run(&options).map_err(failed)?, &options.output)
         }
-        Command::Peers(options) => plots_of_peers(&options)
-            .and_then(|plots| check_plots(&plots))
-            .and_then(|()| peers::run(&options))
-            .and_then(|reports| print(&reports, &options.output)),
-        Command::Proactor(options) => check_plots(options.output.plot.as_slice())
-            .and_then(|()| proactor::run(&options))
-            .and_then(|report| print(&[report], &options.output)),
         Command::Sequencer(options) => {
-            sequencer::report(&options).and_then(|report| print(&[report], &options.output))
+            print(&[sequencer::report(&options).map_err(failed)?], &options.output)
         }
-        Command::SequencerMember(options) => sequencer::member(options),
-        Command::Child => {
-            // The child has reported the error to its parent, which reports it to the user.
-            let done = child::run(|child| {
-                net::throughput::perform(child).unwrap_or_else(|| transports::perform(child))
-            })
-            .is_ok();
-            return if done { ExitCode::SUCCESS } else { ExitCode::FAILURE };
-        }
+        Command::SequencerMember(options) => sequencer::member(options).map_err(failed),
         Command::FloorPartner { kind, pages, core } => floors::partner_main(&kind, &pages, core)
-            .map_err(|error| Failure::new(error.to_string())),
-    };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            eprintln!("toroni-bench: {failure}");
-            ExitCode::FAILURE
-        }
+            .map_err(|error| Failure::Failed(error.to_string())),
     }
+}
+
+/// Converts a failure of a measurement.
+fn failed(failure: Failed) -> Failure {
+    Failure::Failed(failure.to_string())
+}
+
+fn failed_to_draw(error: toroni_chart::Error) -> Failure {
+    Failure::Failed(error.to_string())
 }
 
 /// Returns the files of the charts that `--plot` asks for.
@@ -92,8 +107,9 @@ fn plots_of_peers(options: &Peers) -> Result<Vec<PathBuf>, Failure> {
     let paths: Vec<_> =
         charts.map(|workload| plot_path(plot, workload.report(), wanted.len())).collect();
     if paths.is_empty() {
-        return Err(Failure::new(
-            "the report of many has no chart: leave out --plot, or also measure throughput or latency",
+        return Err(Failure::Failed(
+            "the report of many has no chart: leave out --plot, or also measure throughput or latency"
+                .to_owned(),
         ));
     }
     Ok(paths)
@@ -101,7 +117,7 @@ fn plots_of_peers(options: &Peers) -> Result<Vec<PathBuf>, Failure> {
 
 /// Checks before the measurement, which may take an hour, that the charts can be written.
 fn check_plots(paths: &[PathBuf]) -> Result<(), Failure> {
-    Ok(paths.iter().try_for_each(|path| toroni_chart::check_writable(path))?)
+    paths.iter().try_for_each(|path| toroni_chart::check_writable(path)).map_err(failed_to_draw)
 }
 
 /// Returns the file for the chart of a report. If there are several `reports`, each file is named after its report.
@@ -113,25 +129,29 @@ fn plot_path(plot: &Path, report: &str, reports: usize) -> PathBuf {
     plot.with_file_name(format!("{stem}-{report}.svg"))
 }
 
-/// Prints the reports, and then draws their charts, in one file for each report.
+/// Prints the reports, and then draws their charts, in one file for each report. Charts are also drawn if the reader of
+/// the output has left.
 fn print(reports: &[Report], output: &Output) -> Result<(), Failure> {
-    let mut text = String::new();
-    for report in reports {
-        if output.json {
-            report.json().iter().for_each(|line| text.push_str(&format!("{line}\n")));
-        } else {
-            text.push_str(&report.human());
-            text.push('\n');
+    let printed = print_text(reports, output.json);
+    if let Some(plot) = &output.plot {
+        for report in reports.iter().filter(|report| !report.charts.is_empty()) {
+            let path = plot_path(plot, &report.name, reports.len());
+            let svg = report.svg().map_err(failed)?;
+            toroni_chart::write(&path, &svg).map_err(failed_to_draw)?;
         }
     }
-    let mut printed = std::io::stdout().lock();
     printed
-        .write_all(text.as_bytes())
-        .and_then(|()| printed.flush())
-        .map_err(Failure::of("print"))?;
-    let Some(plot) = &output.plot else { return Ok(()) };
-    for report in reports.iter().filter(|report| !report.charts.is_empty()) {
-        toroni_chart::write(&plot_path(plot, &report.name, reports.len()), &report.svg()?)?;
+}
+
+fn print_text(reports: &[Report], json: bool) -> Result<(), Failure> {
+    let mut output = toroni_shell::output::Output::new()?;
+    for (number, report) in reports.iter().enumerate() {
+        if json {
+            report.json().iter().try_for_each(|line| output.json(line))?;
+        } else {
+            let gap = if number == 0 { "" } else { "\n" };
+            output.bytes(format!("{gap}{}", report.human()).as_bytes())?;
+        }
     }
-    Ok(())
+    output.flush()
 }

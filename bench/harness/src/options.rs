@@ -1,5 +1,6 @@
 //! Options that workloads have in common.
 
+use crate::run_directory::DEFAULT_ROOT;
 use clap::Args;
 use std::path::PathBuf;
 
@@ -37,6 +38,24 @@ impl RunOptions {
             (_, true) => RunLength::Full,
             _ => RunLength::Usual,
         }
+    }
+}
+
+/// Where the processes of a run meet.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Root {
+    /// Directory for the buses and pipes of the runs [default: TORONI_DIR, or else /dev/shm]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
+
+impl Root {
+    /// Returns the directory. As in the library, an empty TORONI_DIR counts as not set.
+    #[must_use]
+    pub fn directory(&self) -> PathBuf {
+        let variable = || std::env::var_os("TORONI_DIR").filter(|value| !value.is_empty());
+        let given = self.dir.clone().or_else(|| variable().map(PathBuf::from));
+        given.unwrap_or_else(|| PathBuf::from(DEFAULT_ROOT))
     }
 }
 

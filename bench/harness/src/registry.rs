@@ -1,10 +1,11 @@
 //! The workloads, one line each in the table below, and what a workload is.
 //!
-//! `toroni bench NAME`, its help and its processes come from the table. CONTRIBUTING.md says how to add a workload.
+//! `toroni-bench NAME`, its help and its processes come from the table. `toroni-bench proactor` has options of its own, so
+//! the program defines it. CONTRIBUTING.md says how to add a workload.
 
 use crate::Failure;
 use crate::child::Child;
-use crate::options::Output;
+use crate::options::{Output, Root};
 use crate::process_group::Launch;
 use crate::report::Report;
 use crate::transport::Transport;
@@ -25,7 +26,6 @@ workloads! {
     experiment::fanout::Fanout,
     experiment::scale::Scaling,
     experiment::jitter::Jitter,
-    experiment::connections::Proactor,
 }
 
 /// A workload with its options: the implementing type holds what the command line can say. Its
@@ -78,20 +78,22 @@ impl Entry {
         Self {
             name: W::NAME,
             command: || {
-                let command = Output::augment_args(W::augment_args(Command::new(W::NAME)));
+                let command = Root::augment_args(W::augment_args(Command::new(W::NAME)));
+                let command = Output::augment_args(command);
                 let command = command.mut_arg("plot", |plot| plot.hide(!W::HAS_CHART));
                 // After the arguments: each flattened group of them would bring a summary of its own.
                 command.about(W::SUMMARY).long_about(None)
             },
             select: |matches| {
                 let workload = W::from_arg_matches(matches)?;
+                let root = Root::from_arg_matches(matches)?;
                 let output = Output::from_arg_matches(matches)?;
                 if output.plot.is_some() && !W::HAS_CHART {
                     let text =
                         format!("the report of {} has no chart: leave out --plot\n", W::NAME);
                     return Err(clap::Error::raw(ErrorKind::ArgumentConflict, text));
                 }
-                Ok(Selected { run: Box::new(move |launch| workload.run(launch)), output })
+                Ok(Selected { run: Box::new(move |launch| workload.run(launch)), root, output })
             },
         }
     }
@@ -102,6 +104,8 @@ type Run = dyn Fn(&Launch<'_>) -> Result<Report, Failure>;
 /// The workload that a command line asks for, with its options.
 pub struct Selected {
     run: Box<Run>,
+    /// Where the processes of its runs meet.
+    pub root: Root,
     /// What to do with the report.
     pub output: Output,
 }
@@ -147,7 +151,7 @@ impl Subcommand for Selected {
 /// Makes [`all`] and [`perform`] of the table.
 macro_rules! workloads {
     ($($workload:ty),+ $(,)?) => {
-        /// Returns all workloads of `toroni bench`, in the order of its help.
+        /// Returns all workloads of the table, in the order of the help.
         #[must_use]
         pub fn all() -> Vec<Entry> {
             vec![$(Entry::of::<$workload>()),+]
@@ -161,8 +165,11 @@ macro_rules! workloads {
             $(if let Some(work) = child.work::<<$workload as Workload>::Work>()? {
                 return work.perform::<T>(child);
             })+
-            // Only the comparison with peers asks for it.
+            // Commands of the program that are not in the table ask for these.
             if let Some(work) = child.work::<PingPong>()? {
+                return work.perform::<T>(child);
+            }
+            if let Some(work) = child.work::<experiment::connections::Task>()? {
                 return work.perform::<T>(child);
             }
             Err(Failure::new(format!("this program does not know the work {:?}", child.job().work)))

@@ -1,7 +1,5 @@
 //! The command line: the list of commands, and the options that all of them share. Each command defines its own options.
 
-#[cfg(feature = "bench")]
-use crate::commands::bench::options::Bench;
 use crate::commands::clean::Clean;
 use crate::commands::completions::Completions;
 use crate::commands::create::Create;
@@ -59,8 +57,7 @@ pub(crate) struct Cli {
 }
 
 /// Commands that do not use `--bus`.
-const WITHOUT_BUS: &[&str] =
-    &["bench", "completions", "create", "demo", "doctor", "ls", "man", "rm"];
+const WITHOUT_BUS: &[&str] = &["completions", "create", "demo", "doctor", "ls", "man", "rm"];
 /// Commands that do not use `--dir`.
 const WITHOUT_DIR: &[&str] = &["completions", "man"];
 
@@ -168,9 +165,6 @@ STATE is alive, stopped, dead, dumping (it writes a core dump), or lapped (overt
     /// Serve the metrics of buses over HTTP, for Prometheus
     #[cfg(feature = "metrics")]
     ServeMetrics(ServeMetrics),
-    /// Run benchmarks: throughput, latency, stress, fan-out, scaling, the proactor, comparisons with TCP and others
-    #[cfg(feature = "bench")]
-    Bench(Bench),
     /// Print the completion script of a shell
     Completions(Completions),
     /// Print a manual page, or write all of them

@@ -57,8 +57,6 @@ pub(crate) const TABLE: &[Exits] = &[
         "it cannot listen on the address",
     )
     .ended_by_signal("while it serves"),
-    #[cfg(feature = "bench")]
-    Exits::new("bench", "the benchmark is complete, whether or not it met its goals", "failure"),
     Exits::new("completions", "success", "failure"),
     Exits::new("man", "success", "failure"),
 ];

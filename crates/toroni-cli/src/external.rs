@@ -17,6 +17,9 @@ use toroni_shell::location::BusLocation;
 /// What the names of these programs begin with.
 const PREFIX: &str = "toroni-";
 
+/// The experiments. No package has their program, so who asks for it must learn how to get it.
+const BENCH: &str = "bench";
+
 /// Names that are less similar to the mistyped one are not suggested. One wrong or swapped letter in three is allowed.
 const SIMILARITY: f64 = 0.6;
 
@@ -51,7 +54,7 @@ pub(crate) fn help(error: &clap::Error, words: &[OsString]) -> Option<Failure> {
     let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand) else {
         return None;
     };
-    // `toroni net help NAME` is the affair of `net`.
+    // `toroni sub help NAME` is the affair of `sub`.
     let is_command = |word: &OsString| word.to_str().is_some_and(is_known);
     let first = words.iter().position(|word| word == "help" || is_command(word))?;
     if words[first] != "help" || words.get(first + 1).is_none_or(|word| word != name.as_str()) {
@@ -103,6 +106,12 @@ fn is_executable(path: &Path) -> bool {
 
 /// Returns the error for a name that is neither a command nor a program.
 fn unknown(name: &OsStr) -> Failure {
+    if name == BENCH {
+        return Failure::Usage(format!(
+            "toroni {BENCH} is the program {PREFIX}{BENCH}, which is not installed: build it in a checkout of Toroni with \
+             `cargo build --release -p {PREFIX}{BENCH}`, and put it beside toroni or in PATH"
+        ));
+    }
     let shown = toroni_shell::output::printable(&name.to_string_lossy());
     let mut text = if name.as_encoded_bytes().contains(&b'/') || name.is_empty() {
         format!("there is no command {shown:?}")

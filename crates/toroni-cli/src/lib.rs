@@ -32,10 +32,6 @@ use toroni_shell::{complete, program};
 /// Runs the program with the arguments and the environment of this process.
 #[must_use]
 pub fn main() -> ExitCode {
-    #[cfg(feature = "bench")]
-    if commands::bench::is_child() {
-        return commands::bench::run_child();
-    }
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();
     if let Some(failure) = parts::run(&words) {
         return program::report(failure);

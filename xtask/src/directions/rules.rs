@@ -5,10 +5,10 @@
 //!   crates                          modules of crates/toroni/src
 //!
 //!   toroni-cli                                    bus
-//!    |      |                            /     /     \     \
-//!    |  toroni-bench-harness        topic   ring     shm   notify
-//!    |      |                                 ^-------'            shm uses only ring::layout
-//!   toroni -'                                                      and ring::position
+//!    |                                   /     /     \     \
+//!    |       toroni-bench           topic   ring     shm   notify
+//!    |        |                               ^-------'            shm uses only ring::layout
+//!   toroni --'                                                     and ring::position
 //!
 //!                                 settings  error  hook  sync      the bottom: all may use it;
 //!                                                                  error uses the errors of topic
@@ -110,6 +110,7 @@ pub(super) const CRATES: &[Crate] = &[
             "toroni-net",
             "toroni-proto",
             "toroni-sequencer",
+            "toroni-shell",
             "toroni-testkit",
         ],
         foreign: None,
@@ -122,8 +123,6 @@ pub(super) const CRATES: &[Crate] = &[
         name: "toroni-cli",
         members: &[
             "toroni",
-            "toroni-bench-harness",
-            "toroni-chart",
             "toroni-http",
             "toroni-proactor",
             "toroni-process",

@@ -1,4 +1,4 @@
-//! Several nodes in one thread that all hear the network, as in the published experiment of `toroni bench fanout`: each by
+//! Several nodes in one thread that all hear the network, as in the published experiment of `toroni-bench fanout`: each by
 //! a socket of its own, or all of them by the bus of a node that this thread also runs.
 //!
 //! Messages of 16 bytes come one at a time at equal intervals. Sender and receiving thread poll. A latency runs from just

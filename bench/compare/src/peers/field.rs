@@ -11,6 +11,8 @@ use toroni_bench_harness::report::{Cell, Table};
 use toroni_bench_harness::transport::{About, Setup, Transport as _};
 use toroni_bench_harness::transports::Toroni;
 
+use crate::child;
+
 use super::contender::{Contender, FOREIGN, OWN};
 use super::foreign::{self, Missing};
 
@@ -44,8 +46,7 @@ impl Field {
             let known = known.join(", ");
             return Err(Failure::new(format!("there is no peer {unknown:?}: use some of {known}")));
         }
-        let path = std::env::current_exe().map_err(Failure::of("find this program"))?;
-        let own = Program { path, arguments: vec!["child".to_owned()] };
+        let own = child::program()?;
         let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|other| other == name);
         let present = |program| State::Present { program, about: None, has_run: false };
         let mut peers = BTreeMap::from([(Toroni::NAME, present(own.clone()))]);

@@ -12,7 +12,7 @@ use clap::Args;
 
 #[derive(Args, Debug)]
 #[command(after_help = "Example:
-  toroni bench sweep --batches 100000,10000,1000 --plot sweep.svg
+  toroni-bench sweep --batches 100000,10000,1000 --plot sweep.svg
 
 The same as p2mp with batches of several sizes. Measured in turn: Toroni and the queue of the published experiment.")]
 pub(crate) struct Sweep {

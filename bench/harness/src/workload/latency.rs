@@ -17,7 +17,7 @@ use std::time::Duration;
 
 #[derive(Args, Debug)]
 #[command(after_help = "Example:
-  toroni bench latency --writers 1 --readers 1,16 --repetitions 200 --plot latency.svg")]
+  toroni-bench latency --writers 1 --readers 1,16 --repetitions 200 --plot latency.svg")]
 pub(crate) struct Latency {
     #[command(flatten)]
     run: RunOptions,

@@ -16,7 +16,7 @@ use clap::Args;
 
 #[derive(Args, Debug)]
 #[command(after_help = "Example:
-  toroni bench stress --quick --json | jq -c 'select(.kind == \"goal\")'")]
+  toroni-bench stress --quick --json | jq -c 'select(.kind == \"goal\")'")]
 pub(crate) struct Stress {
     #[command(flatten)]
     run: RunOptions,

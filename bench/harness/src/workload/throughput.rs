@@ -15,7 +15,7 @@ use clap::Args;
 
 #[derive(Args, Debug)]
 #[command(after_help = "Example:
-  toroni bench throughput --writers 1,7 --readers 1,16 --repetitions 20 --plot throughput.svg")]
+  toroni-bench throughput --writers 1,7 --readers 1,16 --repetitions 20 --plot throughput.svg")]
 pub(crate) struct Throughput {
     #[command(flatten)]
     run: RunOptions,

@@ -1,7 +1,5 @@
 //! One file or directory for each command: its options, and `run`, which returns when it has closed the bus.
 
-#[cfg(feature = "bench")]
-pub(crate) mod bench;
 pub(crate) mod clean;
 pub(crate) mod completions;
 pub(crate) mod create;
@@ -71,8 +69,6 @@ pub(crate) fn run(cli: Cli, matches: &ArgMatches) -> Result<(), Failure> {
         Command::ServeMetrics(arguments) => {
             metrics::run(&location, &arguments, metrics::named_buses(matches))
         }
-        #[cfg(feature = "bench")]
-        Command::Bench(arguments) => bench::run(&location, &arguments),
         Command::Completions(arguments) => completions::run(&arguments),
         Command::Man(arguments) => man::run(&arguments),
         Command::External(words) => Err(external::run(&words, &location, matches)),

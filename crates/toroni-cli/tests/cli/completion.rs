@@ -41,7 +41,6 @@ fn bash_offers_commands_and_options() {
     for command in ["demo", "pub", "sub", "hz", "info", "topics", "clean", "man"] {
         assert!(is_offered(command), "{command}: {commands:?}");
     }
-    assert_eq!(is_offered("bench"), cfg!(feature = "bench"), "{commands:?}");
     assert!(!commands.iter().any(|offered| offered.starts_with("demo-")), "{commands:?}");
     assert_eq!(bash(&buses, &["comp"]), ["completions"]);
     assert_eq!(bash(&buses, &["sub", "--templ"]), ["--template"]);

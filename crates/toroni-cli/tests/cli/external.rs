@@ -240,3 +240,30 @@ fn a_part_gets_all_words_as_they_are() {
         assert!(said.contains(&format!("caller {}\n", env!("CARGO_PKG_VERSION"))), "{said}");
     }
 }
+
+/// No package has `toroni-bench`: who misses it learns how to build it.
+#[test]
+fn without_the_experiments_the_error_says_how_to_build_them() {
+    let programs = Programs::new();
+    let (folder, copy) = alone(&programs);
+    let run = |arguments: &[&str]| {
+        let mut command = std::process::Command::new(&copy);
+        command.args(arguments).env("PATH", "/usr/bin:/bin").output().unwrap()
+    };
+    for arguments in [&["bench"][..], &["bench", "throughput", "--quick"], &["help", "bench"]] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(
+            said,
+            "toroni: toroni bench is the program toroni-bench, which is not installed: build it in a checkout of \
+             Toroni with `cargo build --release -p toroni-bench`, and put it beside toroni or in PATH\n",
+            "{arguments:?}"
+        );
+    }
+    let built = programs.add("toroni-bench", 0o755);
+    std::fs::rename(built, folder.join("toroni-bench")).unwrap();
+    let output = run(&["bench", "throughput", "--quick"]);
+    assert_eq!(output.status.code(), Some(7), "{output:?}");
+    assert_eq!(words(&output), ["throughput", "--quick"]);
+}

@@ -45,7 +45,6 @@ fn every_command_explains_itself() {
         assert!(help.contains("Usage: toroni"), "{command}");
         assert!(help.contains("Example"), "{command}");
     }
-    assert_eq!(overview.contains("bench"), cfg!(feature = "bench"), "{overview}");
     assert!(buses.succeed(&["echo", "--help"]).contains("Usage: toroni"));
     for hidden in ["demo-publisher", "demo-subscriber"] {
         assert!(!overview.contains(hidden));
@@ -91,8 +90,6 @@ fn options_are_shown_where_they_mean_something() {
         (&["serve-metrics"], true, true),
         #[cfg(feature = "record")]
         (&["record", "replay"], true, true),
-        #[cfg(feature = "bench")]
-        (&["bench"], false, true),
         (&["completions", "man"], false, false),
     ];
     let mut listed: Vec<&str> =

@@ -2,11 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[cfg(feature = "bench")]
-mod bench;
 mod demo;
-#[cfg(feature = "bench")]
-mod experiments;
 #[allow(dead_code, unused_imports, reason = "each test program uses a part of it")]
 #[path = "../cli/support.rs"]
 mod support;

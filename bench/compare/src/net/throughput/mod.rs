@@ -28,6 +28,7 @@ use toroni_bench_harness::{Failure, machine, registry};
 use toroni_testkit::network::Network;
 
 use super::{Length, rig};
+use crate::child;
 use crate::peers::foreign::{self, Missing};
 use crate::peers::rate::LearnedRate;
 use crate::peers::{CAPACITY_BYTES, throughput};
@@ -160,8 +161,7 @@ impl<'a> Row<'a> {
 /// Measures all contenders in turn.
 pub(super) fn report(length: &Length, peers: &Path) -> Result<Report, Failure> {
     let network = rig::bridged(2)?;
-    let path = std::env::current_exe().map_err(Failure::of("find this program"))?;
-    let program = Program { path, arguments: vec!["child".to_owned()] };
+    let program = child::program()?;
     let mut rows: Vec<Row<'_>> =
         CONTENDERS.iter().map(|contender| Row::new(contender, &program, peers)).collect();
     for (at, size) in SIZES.into_iter().enumerate() {

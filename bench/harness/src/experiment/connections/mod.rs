@@ -23,7 +23,6 @@ use crate::Failure;
 use crate::experiment::{self, Steps};
 use crate::options::{RunLength, RunOptions, replace};
 use crate::process_group::{self, Begin, Launch};
-use crate::registry::Workload;
 use crate::report::Report;
 use clap::Args;
 use outcome::{Outcome, Runs};
@@ -87,10 +86,10 @@ const ROWS: [Row; 12] = [
     (100, 5, 8192, 0, 0, 5, 85_606_400.0),
 ];
 
-/// The workload `proactor`, with its options.
+/// The options of the experiment.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Example:
-  toroni bench proactor --rows 1,9 --plot proactor.svg
+  toroni-bench proactor --rows 1,9 --plot proactor.svg
 
 The test of the proactor paper (section 13): clients write blocks, and servers write back what they read. All run in one \
 process on one pool of threads. The handler of each completed read and write takes a delay; a row with a delay is \
@@ -111,17 +110,6 @@ pub struct Proactor {
     /// Milliseconds per run [default: 300; 100 with --quick, 1 to 5 s as in the paper with --full]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..=3_600_000))]
     milliseconds: Option<u32>,
-}
-
-impl Workload for Proactor {
-    const NAME: &'static str = "proactor";
-    const SUMMARY: &'static str =
-        "TCP connections on each engine of the proactor, compared with a thread-pool reactor";
-    type Work = Task;
-
-    fn run(&self, launch: &Launch<'_>) -> Result<Report, Failure> {
-        self.compare(launch, &own_columns(&launch.program, self.asked_for()))
-    }
 }
 
 impl Proactor {
@@ -261,7 +249,7 @@ fn run(
     let plans = options.plans()?;
     let runs = measure(launch, options, &plans, &columns)?;
     let mut report = Report {
-        name: Proactor::NAME.to_owned(),
+        name: "proactor".to_owned(),
         title: "Connections over TCP on the loopback interface, in one process".to_owned(),
         conditions: experiment::conditions(options.repetitions),
         ..Report::default()

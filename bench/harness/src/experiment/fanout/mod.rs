@@ -28,7 +28,7 @@ use toroni_process::units::parse_duration;
 
 #[derive(Args, Debug)]
 #[command(after_help = "Example:
-  toroni bench fanout --subscribers 1,10,20 --interval 100us --plot fanout.svg
+  toroni-bench fanout --subscribers 1,10,20 --interval 100us --plot fanout.svg
 
 One process publishes; the only thread of another process serves all subscribers in turn. Both processes poll. Measured \
 in turn: Toroni with a subscriber each, Toroni with one router, UDP multicast with a socket each.")]

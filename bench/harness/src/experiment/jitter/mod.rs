@@ -25,9 +25,9 @@ use track::{Band, Track};
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  toroni bench jitter --quick
-  toroni bench jitter --only datagram --classes other,fifo --minutes 20 --plot jitter.svg
-  toroni bench jitter --published --minutes 20 --plot published.svg
+  toroni-bench jitter --quick
+  toroni-bench jitter --only datagram --classes other,fifo --minutes 20 --plot jitter.svg
+  toroni-bench jitter --published --minutes 20 --plot published.svg
 
 gaps: a thread reads the clock without pause; timer: a thread sleeps until the next millisecond; datagram and bus: a \
 process sleeps until a message of another process comes, over UDP multicast or over a bus; contention: several receivers \

@@ -27,7 +27,7 @@ use toroni_process::units::parse_bytes;
 
 #[derive(Args, Debug)]
 #[command(after_help = "Example:
-  toroni bench p2mp --quick --receivers 2 --plot p2mp.svg
+  toroni-bench p2mp --quick --receivers 2 --plot p2mp.svg
 
 One sender process and several receiver processes, objects of 50 bytes. Measured in turn: Toroni, TCP, and the queue of \
 the published experiment with each of its two mutexes.")]

@@ -24,7 +24,7 @@ use toroni_process::units::parse_bytes;
 
 #[derive(Args, Debug)]
 #[command(after_help = "Example:
-  toroni bench rmp-tcp --sizes 8,256,4KiB --plot figure8.svg
+  toroni-bench rmp-tcp --sizes 8,256,4KiB --plot figure8.svg
 
 One writer process and one reader process. One TCP write per message is compared with one publish per message; a TCP \
 writer that collects messages in a buffer is compared with bursts.")]

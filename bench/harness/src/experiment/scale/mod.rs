@@ -20,7 +20,7 @@ use toroni_process::units::parse_bytes;
 
 #[derive(Args, Debug)]
 #[command(after_help = "Example:
-  toroni bench scale --subscribers 1,2,4 --topics 1,1000 --plot scale.svg
+  toroni-bench scale --subscribers 1,2,4 --topics 1,1000 --plot scale.svg
 
 One process publishes. Each list results in a table and a chart; all charts are in one file.")]
 pub(crate) struct Scaling {

@@ -1,13 +1,12 @@
-//! `toroni bench` with tiny volumes: output, clean-up and errors.
+//! The workloads with tiny volumes: output, clean-up and errors.
 
-use crate::support::{Buses, json_lines, wait_until};
+use crate::support::Runs;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::path::Path;
-use toroni_testkit::turn;
+use toroni_testkit::{turn, wait::until as wait_until};
 
-const THROUGHPUT: [&str; 12] = [
-    "bench",
+const THROUGHPUT: [&str; 11] = [
     "throughput",
     "--writers",
     "1,2",
@@ -24,9 +23,9 @@ const THROUGHPUT: [&str; 12] = [
 #[test]
 fn throughput_prints_the_papers_table() {
     let _turn = turn();
-    let buses = Buses::new();
-    let chart = buses.path().join("throughput.svg");
-    let text = buses.succeed(&[&THROUGHPUT[..], &["--plot", chart.to_str().unwrap()]].concat());
+    let runs = Runs::new();
+    let chart = runs.path().join("throughput.svg");
+    let text = runs.succeed(&[&THROUGHPUT[..], &["--plot", chart.to_str().unwrap()]].concat());
     let table = text.split("Throughput, M msg/s").nth(1).unwrap();
     let rows: Vec<Vec<&str>> =
         table.lines().skip(2).take(3).map(|line| line.split_whitespace().collect()).collect();
@@ -37,7 +36,11 @@ fn throughput_prints_the_papers_table() {
         assert!(text.contains(part), "{part}: {text}");
     }
     assert_is_svg(&chart, &["2 writers", "readers", "M msg/s"]);
-    assert_eq!(buses.entries(), ["throughput.svg"]);
+    assert_eq!(runs.entries(), ["throughput.svg"]);
+}
+
+fn json_lines(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 fn number(text: &str) -> f64 {
@@ -47,10 +50,10 @@ fn number(text: &str) -> f64 {
 #[test]
 fn throughput_prints_all_variants_as_json() {
     let _turn = turn();
-    let buses = Buses::new();
+    let runs = Runs::new();
     let all = ["--json", "--as-started", "--one-by-one"];
-    let arguments = [&THROUGHPUT[..10], &["--sustained", "1"], &all].concat();
-    let lines = json_lines(buses.succeed(&arguments).as_bytes());
+    let arguments = [&THROUGHPUT[..9], &["--sustained", "1"], &all].concat();
+    let lines = json_lines(&runs.succeed(&arguments));
     assert_eq!(
         (&lines[0]["kind"], &lines[0]["workload"]),
         (&"report".into(), &"throughput".into())
@@ -72,34 +75,29 @@ fn throughput_prints_all_variants_as_json() {
     let goals = lines.iter().filter(|line| line["kind"] == "goal");
     assert!(goals.clone().all(|goal| goal["met"].is_boolean() && goal["reference"].is_number()));
     assert_eq!(goals.count(), 4);
-    assert!(buses.entries().is_empty());
+    assert!(runs.entries().is_empty());
 }
 
 #[test]
 fn latency_has_percentiles_and_idle_readers() {
     let _turn = turn();
-    let buses = Buses::new();
-    let chart = buses.path().join("latency.svg");
-    let lines = json_lines(
-        buses
-            .succeed(&[
-                "bench",
-                "latency",
-                "--json",
-                "--writers",
-                "2",
-                "--readers",
-                "2",
-                "--repetitions",
-                "2",
-                "--idle",
-                "1",
-                "--as-started",
-                "--plot",
-                chart.to_str().unwrap(),
-            ])
-            .as_bytes(),
-    );
+    let runs = Runs::new();
+    let chart = runs.path().join("latency.svg");
+    let lines = json_lines(&runs.succeed(&[
+        "latency",
+        "--json",
+        "--writers",
+        "2",
+        "--readers",
+        "2",
+        "--repetitions",
+        "2",
+        "--idle",
+        "1",
+        "--as-started",
+        "--plot",
+        chart.to_str().unwrap(),
+    ]));
     let cell = |table: &str, column: &str| {
         let found = lines.iter().find(|line| line["table"] == table && line["column"] == column);
         found.and_then(|line| line["value"].as_f64()).unwrap_or_else(|| panic!("{table} {column}"))
@@ -114,7 +112,7 @@ fn latency_has_percentiles_and_idle_readers() {
     assert!(cell("idle", "% of a core") < 50.0);
     assert_eq!(lines[0]["conditions"]["repetitions"], "2");
     assert_is_svg(&chart, &["2 writers", "readers", "µs"]);
-    assert_eq!(buses.entries(), ["latency.svg"]);
+    assert_eq!(runs.entries(), ["latency.svg"]);
 }
 
 fn assert_is_svg(path: &Path, texts: &[&str]) {
@@ -126,10 +124,9 @@ fn assert_is_svg(path: &Path, texts: &[&str]) {
 #[test]
 fn stress_loses_nothing() {
     let _turn = turn();
-    let buses = Buses::new();
-    let chart = buses.path().join("stress.svg");
-    let text = buses.succeed(&[
-        "bench",
+    let runs = Runs::new();
+    let chart = runs.path().join("stress.svg");
+    let text = runs.succeed(&[
         "stress",
         "--writers",
         "3",
@@ -147,15 +144,15 @@ fn stress_loses_nothing() {
     // There are goals only for the paper's numbers of writers and readers.
     assert!(!text.contains("MISSED") && !text.contains("  met"));
     assert_is_svg(&chart, &["measured", "prototype"]);
-    assert_eq!(buses.entries(), ["stress.svg"]);
+    assert_eq!(runs.entries(), ["stress.svg"]);
 }
 
 #[test]
 fn a_chart_that_cannot_be_written_does_not_cost_the_report() {
     let _turn = turn();
-    let buses = Buses::new();
+    let runs = Runs::new();
     // It can be opened, but every write to it fails, as on a file system that became full.
-    let output = buses.run(&[&THROUGHPUT[..], &["--plot", "/dev/full"]].concat());
+    let output = runs.run(&[&THROUGHPUT[..], &["--plot", "/dev/full"]].concat());
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("cannot write /dev/full"), "{said}");
@@ -164,44 +161,44 @@ fn a_chart_that_cannot_be_written_does_not_cost_the_report() {
 }
 
 /// The first run has a host, a writer and a reader, and is idle for ten minutes.
-const IDLE: [&str; 6] = ["bench", "latency", "--idle", "600", "--readers", "1"];
+const IDLE: [&str; 5] = ["latency", "--idle", "600", "--readers", "1"];
 
 #[test]
 fn ctrl_c_leaves_nothing_behind() {
     let _turn = turn();
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
-        let buses = Buses::new();
-        let plot = buses.path().join("plot.svg");
-        let bench = buses.start(&[&IDLE[..], &["--plot", plot.to_str().unwrap()]].concat());
+        let runs = Runs::new();
+        let plot = runs.path().join("plot.svg");
+        let mut bench = runs.start(&[&IDLE[..], &["--plot", plot.to_str().unwrap()]].concat());
         wait_until("the children run", || children(bench.id()).len() >= 3);
         bench.signal(signal);
         let output = bench.finish();
         assert_eq!(output.status.code(), Some(code));
-        assert_eq!(String::from_utf8_lossy(&output.stderr), "toroni: interrupted\n");
-        assert!(output.stdout.is_empty() && buses.entries().is_empty());
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "toroni-bench: interrupted\n");
+        assert!(output.stdout.is_empty() && runs.entries().is_empty());
     }
 }
 
 #[test]
 fn children_die_with_their_parent_and_leftovers_are_removed() {
     let _turn = turn();
-    let buses = Buses::new();
-    let mut bench = buses.start(&IDLE);
+    let runs = Runs::new();
+    let mut bench = runs.start(&IDLE);
     wait_until("the children run", || children(bench.id()).len() >= 3);
     let orphans = children(bench.id());
     bench.signal(Signal::KILL);
     bench.wait();
     wait_until("all are dead", || orphans.iter().all(|pid| !is_alive(*pid)));
-    assert_eq!(buses.entries().len(), 1, "SIGKILL leaves no time to clean up");
-    buses.succeed(&THROUGHPUT);
-    assert!(buses.entries().is_empty());
+    assert_eq!(runs.entries().len(), 1, "SIGKILL leaves no time to clean up");
+    runs.succeed(&THROUGHPUT);
+    assert!(runs.entries().is_empty());
 }
 
 #[test]
 fn a_child_that_dies_ends_the_benchmark() {
     let _turn = turn();
-    let buses = Buses::new();
-    let bench = buses.start(&IDLE);
+    let runs = Runs::new();
+    let mut bench = runs.start(&IDLE);
     wait_until("the children run", || children(bench.id()).len() >= 3);
     let victim = children(bench.id()).into_iter().max().unwrap();
     kill_process(Pid::from_raw(victim).unwrap(), Signal::KILL).unwrap();
@@ -209,31 +206,35 @@ fn a_child_that_dies_ends_the_benchmark() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains(&format!("(pid {victim}) ended with signal: 9")), "{said}");
-    assert!(output.stdout.is_empty() && buses.entries().is_empty());
+    assert!(output.stdout.is_empty() && runs.entries().is_empty());
 }
 
 #[test]
 fn invalid_benchmarks_are_rejected() {
     let _turn = turn();
-    let buses = Buses::new();
+    let runs = Runs::new();
     for arguments in [
-        &["bench"][..],
-        &["bench", "throughput", "--writers", "17"],
-        &["bench", "throughput", "--quick", "--full"],
-        &["bench", "stress", "--repetitions", "0"],
-        &["bench", "speed"],
+        &[][..],
+        &["throughput", "--writers", "17"],
+        &["throughput", "--quick", "--full"],
+        &["stress", "--repetitions", "0"],
+        &["speed"],
     ] {
-        assert_eq!(buses.run(arguments).status.code(), Some(2), "{arguments:?}");
+        assert_eq!(runs.run(arguments).status.code(), Some(2), "{arguments:?}");
     }
-    let output = buses.run(&["bench", "stress", "--plot", "/nonexistent/chart.svg"]);
+    let output = runs.run(&["stress", "--plot", "/nonexistent/chart.svg"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(
         String::from_utf8_lossy(&output.stderr).contains("cannot write /nonexistent/chart.svg")
     );
-    let output = buses.run_with_input(&["bench", "child"], b"hello\n");
+    // Before TORONI_DIR, which is set.
+    let output = runs.run(&["stress", "--quick", "--dir", "/dev/null/runs"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("/dev/null"), "{output:?}");
+    let output = runs.run_with_input(&["child"], b"hello\n");
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stdout).contains("no command for people"));
-    assert!(buses.entries().is_empty());
+    assert!(runs.entries().is_empty());
 }
 
 /// Returns the child processes of a process, without zombies.

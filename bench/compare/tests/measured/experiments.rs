@@ -1,6 +1,6 @@
-//! `toroni bench` on the published experiments, with tiny volumes.
+//! The published experiments, with tiny volumes.
 
-use crate::support::Buses;
+use crate::support::Runs;
 use serde_json::Value;
 use toroni_testkit::turn;
 
@@ -136,10 +136,10 @@ fn every_workload_has_a_case() {
 fn experiments_are_measured_and_reported() {
     let _turn = turn();
     for case in CASES {
-        let buses = Buses::new();
+        let runs = Runs::new();
         // Only one workload prints single repetitions.
         let repetitions = if case.shown.contains(&"rep. 2") { "2" } else { "1" };
-        let report = run(&buses, case.arguments, &["--repetitions", repetitions]);
+        let report = run(&runs, case.arguments, &["--repetitions", repetitions]);
         for part in case.shown.iter().chain(&["machine", "kernel", "in turn in each"]) {
             let squeezed = report.split_whitespace().collect::<Vec<_>>().join(" ");
             let part = part.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -150,7 +150,7 @@ fn experiments_are_measured_and_reported() {
         assert_eq!(verdicts.count(), case.goals, "{report}");
         // A machine may lack an engine, but none of them may fail.
         assert!(!report.contains("MISSING in "), "{report}");
-        assert!(buses.entries().is_empty(), "{:?} left {:?}", case.arguments, buses.entries());
+        assert!(runs.entries().is_empty(), "{:?} left {:?}", case.arguments, runs.entries());
     }
 }
 
@@ -158,10 +158,10 @@ fn experiments_are_measured_and_reported() {
 fn experiments_print_json_and_draw_charts() {
     let _turn = turn();
     for case in CASES {
-        let buses = Buses::new();
-        let plot = buses.path().join("plot.svg");
+        let runs = Runs::new();
+        let plot = runs.path().join("plot.svg");
         let plotting = ["--repetitions", "1", "--json", "--plot", plot.to_str().unwrap()];
-        let lines = run(&buses, case.arguments, &plotting);
+        let lines = run(&runs, case.arguments, &plotting);
         let lines: Vec<Value> =
             lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(
@@ -185,7 +185,7 @@ fn experiments_print_json_and_draw_charts() {
         // Lines with marks, or several bars.
         assert!(svg.contains("<circle") || svg.matches("<rect").count() > 4, "{svg}");
         assert!(!svg.contains("NaN"));
-        assert_eq!(buses.entries(), ["plot.svg"]);
+        assert_eq!(runs.entries(), ["plot.svg"]);
     }
 }
 
@@ -193,9 +193,9 @@ fn experiments_print_json_and_draw_charts() {
 #[test]
 fn the_published_load_of_jitter_is_repeated() {
     let _turn = turn();
-    let buses = Buses::new();
+    let runs = Runs::new();
     let arguments = ["jitter", "--published", "--minutes", "0.005", "--classes", "other"];
-    let report = run(&buses, &arguments, &["--repetitions", "1"]);
+    let report = run(&runs, &arguments, &["--repetitions", "1"]);
     // 5 senders of 10 messages a second, for 0.3 s, to 10 receivers.
     let is_row = |line: &str| line.starts_with("10 receivers, other ") && line.ends_with(" 150");
     assert!(report.lines().any(|line| is_row(line.trim())), "{report}");
@@ -206,7 +206,7 @@ fn the_published_load_of_jitter_is_repeated() {
 #[test]
 fn invalid_experiments_are_rejected() {
     let _turn = turn();
-    let buses = Buses::new();
+    let runs = Runs::new();
     for (arguments, said) in [
         (&["rmp-tcp", "--sizes", "7"][..], "use 8 bytes or more"),
         (&["rmp-tcp", "--sizes", "1MiB", "--capacity", "1MiB"], "or a larger ring"),
@@ -224,13 +224,13 @@ fn invalid_experiments_are_rejected() {
         (&["jitter", "--published", "--only", "gaps"], "cannot be used with"),
         (&["jitter", "--published", "--receivers", "3"], "cannot be used with"),
     ] {
-        let output = buses.run(&[&["bench"], arguments].concat());
+        let output = runs.run(arguments);
         let error = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && error.contains(said), "{arguments:?}: {output:?}");
     }
-    assert!(buses.entries().is_empty());
+    assert!(runs.entries().is_empty());
 }
 
-fn run(buses: &Buses, arguments: &[&str], more: &[&str]) -> String {
-    buses.succeed(&[&["bench"], arguments, more].concat())
+fn run(runs: &Runs, arguments: &[&str], more: &[&str]) -> String {
+    runs.succeed(&[arguments, more].concat())
 }
