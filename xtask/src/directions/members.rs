@@ -3,6 +3,7 @@
 use super::Violation;
 use super::rules::{CRATES, Crate};
 use crate::metadata::{Dependency, Package};
+use crate::package::is_published;
 
 /// Checks the members of the workspace against the table.
 pub(super) fn check(members: &[Package]) -> Vec<Violation> {
@@ -41,11 +42,26 @@ fn check_package(package: &Package, members: &[Package]) -> Vec<Violation> {
             is_foreign_and_forbidden(rules, dependency)
         }
     });
-    broken
-        .map(|dependency| {
-            violation(format!("`{}` must not depend on `{}`", package.name, dependency.name))
-        })
-        .collect()
+    let forbidden = broken.map(|dependency| {
+        violation(format!("`{}` must not depend on `{}`", package.name, dependency.name))
+    });
+    let unpublished = package
+        .dependencies
+        .iter()
+        .filter(|dependency| is_published(package) && is_unpublished(dependency, members));
+    let unpublished = unpublished.map(|dependency| {
+        violation(format!(
+            "`{}` is published, so only its tests may use `{}`, which is not",
+            package.name, dependency.name
+        ))
+    });
+    forbidden.chain(unpublished).collect()
+}
+
+/// Whether users would need this dependency and could not get it, as with the testkit.
+fn is_unpublished(dependency: &Dependency, members: &[Package]) -> bool {
+    let member = members.iter().find(|member| member.name == dependency.name);
+    dependency.kind.as_deref() != Some("dev") && member.is_some_and(|one| !is_published(one))
 }
 
 /// Users do not compile what only tests and build scripts need.
@@ -104,6 +120,23 @@ mod tests {
         assert!(!found.contains(&"of `toroni` to depend on `libc`".to_owned()), "{found:?}");
         let missing = "of a crate `xtask`, which does not exist".to_owned();
         assert!(found.contains(&missing), "{found:?}");
+    }
+
+    #[test]
+    fn only_tests_of_a_published_crate_may_use_one_that_is_not() {
+        let testkit = || Package { publish: Some(Vec::new()), ..package("toroni-testkit", &[]) };
+        let of = |kind| broken(&[package("toroni-proto", &[("toroni-testkit", kind)]), testkit()]);
+        assert!(of(Some("dev")).is_empty());
+        for kind in [None, Some("build")] {
+            let wanted = "toroni-proto/Cargo.toml:1: `toroni-proto` is published, so only its tests may use \
+                          `toroni-testkit`, which is not";
+            assert_eq!(of(kind), [wanted]);
+        }
+        let harness = Package {
+            publish: Some(Vec::new()),
+            ..package("toroni-bench-harness", &[("toroni-testkit", None)])
+        };
+        assert!(broken(&[harness, testkit()]).is_empty());
     }
 
     #[test]
