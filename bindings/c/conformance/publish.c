@@ -40,34 +40,31 @@ static toroni_exclusive *exclusive;
 static toroni_exclusive_topic *topic;
 
 static int publish(const void *data, size_t length) {
-    return exclusive ? toroni_exclusive_publish(exclusive, topic, data, length)
+    return exclusive ? toroni_exclusive_publish(exclusive, topic, data, length, TORONI_FOREVER, NULL)
                      : toroni_publish(publisher, data, length);
 }
 
-static int publish_numbered(const void *data, size_t length, uint64_t *sequence) {
-    return exclusive ? toroni_exclusive_publish_numbered(exclusive, topic, data, length, sequence)
-                     : toroni_publish_numbered(publisher, data, length, sequence);
-}
-
-static int try_publish(const void *data, size_t length) {
-    return exclusive ? toroni_exclusive_try_publish(exclusive, topic, data, length)
-                     : toroni_try_publish(publisher, data, length);
+static int publish_within(const void *data, size_t length, uint64_t timeout_ns, uint64_t *sequence) {
+    return exclusive ? toroni_exclusive_publish(exclusive, topic, data, length, timeout_ns, sequence)
+                     : toroni_publish_within(publisher, data, length, timeout_ns, sequence);
 }
 
 static int publish_batch(const toroni_bytes *bundle, size_t in_bundle) {
-    return exclusive ? toroni_exclusive_publish_batch(exclusive, topic, bundle, in_bundle)
-                     : toroni_publish_batch(publisher, bundle, in_bundle);
+    return exclusive ? toroni_exclusive_publish_batch(exclusive, topic, bundle, in_bundle, TORONI_FOREVER, NULL)
+                     : toroni_publish_batch(publisher, bundle, in_bundle, TORONI_FOREVER, NULL);
 }
 
 static int publish_burst(const toroni_bytes *bundle, size_t in_bundle) {
-    return exclusive ? toroni_exclusive_publish_burst(exclusive, topic, bundle, in_bundle, NULL)
-                     : toroni_publish_burst(publisher, bundle, in_bundle, NULL);
+    return exclusive ? toroni_exclusive_publish_burst(exclusive, topic, bundle, in_bundle, TORONI_FOREVER, NULL)
+                     : toroni_publish_burst(publisher, bundle, in_bundle, TORONI_FOREVER, NULL);
 }
 
 static int publish_in_place(uint64_t *number) {
+    const uint64_t forever = TORONI_FOREVER;
     const size_t length = length_of(*number);
-    return exclusive ? toroni_exclusive_publish_in_place(exclusive, topic, length, write_message, number)
-                     : toroni_publish_in_place(publisher, length, write_message, number);
+    return exclusive
+               ? toroni_exclusive_publish_in_place(exclusive, topic, length, forever, write_message, number, NULL)
+               : toroni_publish_in_place(publisher, length, forever, write_message, number, NULL);
 }
 
 /* Publishes with an inlet, each message twice. */
@@ -90,8 +87,8 @@ static void bring(const toroni_bus *bus, const char *on, uint64_t wanted, unsign
     lost.until = FIRST, lost.messages = 7;
     lost.bound = TORONI_BOUND_AT_LEAST, lost.reason = TORONI_REASON_BURST;
     lost.scope = scope, lost.scope_count = 2;
-    check(toroni_inlet_publish_lost(inlet, &lost, NULL));
-    check(toroni_inlet_publish_lost(inlet, &lost, NULL));
+    check(toroni_inlet_publish_lost(inlet, &lost, NULL, TORONI_FOREVER));
+    check(toroni_inlet_publish_lost(inlet, &lost, NULL, TORONI_FOREVER));
     while (number < wanted) {
         toroni_inlet_entry entries[BUNDLE] = {{0}};
         toroni_bytes parts[BUNDLE][2];
@@ -107,8 +104,8 @@ static void bring(const toroni_bus *bus, const char *on, uint64_t wanted, unsign
             entry->origin.source = (uint32_t)id, entry->origin.series = 1, entry->origin.stream = 2;
             entry->origin.number = FIRST + number, entry->timestamp_ns = number, entry->number = 3 * number;
         }
-        check(toroni_inlet_publish(inlet, entries, in_bundle, NULL));
-        check(toroni_inlet_publish(inlet, entries, in_bundle, NULL));
+        check(toroni_inlet_publish(inlet, entries, in_bundle, TORONI_FOREVER, NULL));
+        check(toroni_inlet_publish(inlet, entries, in_bundle, TORONI_FOREVER, NULL));
     }
     printf("published\t%llu\n", (unsigned long long)number);
     fflush(stdout);
@@ -167,13 +164,14 @@ int main(int count, char **arguments) {
         } else if (strcmp(mode, "numbered") == 0) {
             uint64_t sequence;
             write_message(buffer, length_of(number), &number);
-            check(publish_numbered(buffer, length_of(number), &sequence));
+            check(publish_within(buffer, length_of(number), TORONI_FOREVER, &sequence));
             printf("sequence\t%llu\n", (unsigned long long)sequence);
             number++;
         } else if (strcmp(mode, "try") == 0) {
             int status;
             write_message(buffer, length_of(number), &number);
-            while ((status = try_publish(buffer, length_of(number))) == TORONI_FULL || status == TORONI_BUSY) {
+            while ((status = publish_within(buffer, length_of(number), TORONI_NO_WAIT, NULL)) == TORONI_FULL ||
+                   status == TORONI_BUSY) {
                 const struct timespec pause = {0, 1000000};
                 nanosleep(&pause, NULL);
             }

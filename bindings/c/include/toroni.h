@@ -154,8 +154,11 @@ const char *toroni_version(void);
 
 /* ---- a bus -------------------------------------------------------------------------------------------- */
 
-/* A timeout or limit that never ends. */
+/* A timeout or limit that never ends. For a call that publishes: it waits as the policy says. */
 #define TORONI_FOREVER UINT64_MAX
+
+/* A timeout with which a call does not wait. */
+#define TORONI_NO_WAIT 0
 
 /* An opened bus. It uses no thread and no processor time. */
 typedef struct toroni_bus toroni_bus;
@@ -334,50 +337,29 @@ uint64_t toroni_publisher_largest_message(const toroni_publisher *publisher);
  * TORONI_EXCLUSIVE, TORONI_FORKED, TORONI_CORRUPT, TORONI_OS. */
 int toroni_publish(const toroni_publisher *publisher, const void *data, size_t length);
 
-/* Does what toroni_publish does, without waiting. Returns TORONI_FULL if it would have to wait for a subscriber, and
- * TORONI_BUSY if it would have to wait for another publisher. */
-int toroni_try_publish(const toroni_publisher *publisher, const void *data, size_t length);
-
-/* Does what toroni_publish does, but returns TORONI_TIMEOUT if the message could not be published within
- * `timeout_ns`. */
-int toroni_publish_timeout(const toroni_publisher *publisher, const void *data, size_t length,
-                           uint64_t timeout_ns);
-
-/* Does what toroni_publish does, and writes the sequence of the message: the toroni_message.sequence with which
- * subscribers receive it. On failure it writes 0, which is also the sequence of the first message. */
-int toroni_publish_numbered(const toroni_publisher *publisher, const void *data, size_t length, uint64_t *sequence);
-
-/* Does what toroni_publish_numbered does, without waiting; see toroni_try_publish. */
-int toroni_try_publish_numbered(const toroni_publisher *publisher, const void *data, size_t length,
-                                uint64_t *sequence);
-
-/* Does what toroni_publish_numbered does, with the time limit of toroni_publish_timeout. */
-int toroni_publish_numbered_timeout(const toroni_publisher *publisher, const void *data, size_t length,
-                                    uint64_t timeout_ns, uint64_t *sequence);
-
-/* Does what toroni_publish does, and publishes to the topic and to everything below it. */
-int toroni_publish_to_descendants(const toroni_publisher *publisher, const void *data, size_t length);
+/* Does what toroni_publish does, but waits for at most `timeout_ns`, for publishers and subscribers together, and
+ * writes the sequence of the message to `sequence`, which may be NULL: the toroni_message.sequence with which
+ * subscribers receive it. On failure it writes 0, which is also the sequence of the first message.
+ *
+ * After that time, returns TORONI_TIMEOUT. With TORONI_NO_WAIT, it does not wait: it returns TORONI_FULL if it would
+ * have to wait for a subscriber, and TORONI_BUSY if it would have to wait for another publisher. With TORONI_FOREVER,
+ * it waits as toroni_publish does. The same holds for `timeout_ns` of all functions that publish. */
+int toroni_publish_within(const toroni_publisher *publisher, const void *data, size_t length, uint64_t timeout_ns,
+                          uint64_t *sequence);
 
 /* Publishes `count` messages in a row that become visible together: all of them or, on failure, none. Waits and fails
- * as toroni_publish does. Returns TORONI_TOO_LONG if the messages together are longer than the largest message. */
-int toroni_publish_batch(const toroni_publisher *publisher, const toroni_bytes *payloads, size_t count);
-
-/* Does what toroni_publish_batch does, but returns TORONI_TIMEOUT and publishes nothing if it would have to wait
- * for longer than `timeout_ns`. */
-int toroni_publish_batch_timeout(const toroni_publisher *publisher, const toroni_bytes *payloads, size_t count,
-                                 uint64_t timeout_ns);
+ * as toroni_publish_within does. Returns TORONI_TOO_LONG if the messages together are longer than the largest message.
+ * Writes the sequence of the first message to `first`, which may be NULL; the sequences are consecutive. On failure,
+ * and if `count` is 0, it writes 0. */
+int toroni_publish_batch(const toroni_publisher *publisher, const toroni_bytes *payloads, size_t count,
+                         uint64_t timeout_ns, uint64_t *first);
 
 /* Publishes `count` messages one after the other; each is visible at once. The writer lock is taken once for as many
- * messages as there is space for. Waits and fails as toroni_publish does, but the messages before an error stay
- * published. Writes their number to `published`, which may be NULL; on success that is `count`. If any message is too
- * long, none is published. */
+ * messages as there is space for. Waits and fails as toroni_publish_within does, but the messages before an error stay
+ * published, and the time is that of all messages together. Writes their number to `published`, which may be NULL; on
+ * success that is `count`. If any message is too long, none is published. */
 int toroni_publish_burst(const toroni_publisher *publisher, const toroni_bytes *payloads, size_t count,
-                         size_t *published);
-
-/* Does what toroni_publish_burst does, but returns TORONI_TIMEOUT if all messages together take longer than
- * `timeout_ns`. */
-int toroni_publish_burst_timeout(const toroni_publisher *publisher, const toroni_bytes *payloads, size_t count,
-                                 uint64_t timeout_ns, size_t *published);
+                         uint64_t timeout_ns, size_t *published);
 
 /* Writes a message directly to the shared memory from which subscribers read it. `data` points to `length` bytes,
  * aligned to 8, which still contain parts of older messages. Returns 0 to publish the message, and any other value to
@@ -387,10 +369,11 @@ int toroni_publish_burst_timeout(const toroni_publisher *publisher, const toroni
  * bus (TORONI_REENTRANT), keep `data`, end its thread, or leave by longjmp or an exception. */
 typedef int (*toroni_fill)(void *data, size_t length, void *context);
 
-/* Publishes a message of `length` bytes that `fill` writes in place, without a copy. Waits and fails as toroni_publish
- * does; on such an error, `fill` has usually not been called. If `fill` gives the message up, returns TORONI_ABORTED
- * and publishes nothing. */
-int toroni_publish_in_place(const toroni_publisher *publisher, size_t length, toroni_fill fill, void *context);
+/* Publishes a message of `length` bytes that `fill` writes in place, without a copy. Waits and fails as
+ * toroni_publish_within does, and writes the sequence as that does; on such an error, `fill` has usually not been
+ * called. If `fill` gives the message up, returns TORONI_ABORTED and publishes nothing. */
+int toroni_publish_in_place(const toroni_publisher *publisher, size_t length, uint64_t timeout_ns, toroni_fill fill,
+                            void *context, uint64_t *sequence);
 
 /* ---- publishing exclusively --------------------------------------------------------------------------- */
 
@@ -431,63 +414,34 @@ int toroni_exclusive_open_topic(const toroni_exclusive *exclusive, const char *t
 /* Closes the handle. */
 void toroni_exclusive_topic_close(toroni_exclusive_topic *topic);
 
-/* Return the topic, and the length of the longest message that can be published on it. The string lives as long as the
- * handle. NULL and 0 if `topic` is NULL. */
-const char *toroni_exclusive_topic_name(const toroni_exclusive_topic *topic);
+/* Returns the length of the longest message that can be published on the topic. 0 if `topic` is NULL. */
 uint64_t toroni_exclusive_topic_largest_message(const toroni_exclusive_topic *topic);
 
-/* Publishes a message on a topic of the exclusive publisher, as toroni_publish does. Waits only for slow subscribers,
- * as the policy says, and keeps the lock meanwhile.
+/* Publishes a message on a topic of the exclusive publisher, as toroni_publish_within does. Waits only for slow
+ * subscribers, and keeps the lock meanwhile. `sequence` may be NULL.
  *
- * Errors: those of toroni_publish, and TORONI_FOREIGN_TOPIC if the exclusive publisher of another toroni_bus made the
- * topic. TORONI_LEASE_LOST also means that another publisher has taken over: close the handles, and open the bus
- * again. */
+ * Errors: those of toroni_publish_within, and TORONI_FOREIGN_TOPIC if the exclusive publisher of another toroni_bus
+ * made the topic. TORONI_LEASE_LOST also means that another publisher has taken over: close the handles, and open the
+ * bus again. */
 int toroni_exclusive_publish(const toroni_exclusive *exclusive, const toroni_exclusive_topic *topic,
-                             const void *data, size_t length);
-
-/* Does what toroni_exclusive_publish does, without waiting. Returns TORONI_FULL if it would have to wait. */
-int toroni_exclusive_try_publish(const toroni_exclusive *exclusive, const toroni_exclusive_topic *topic,
-                                 const void *data, size_t length);
-
-/* Does what toroni_exclusive_publish does, with the time limit of toroni_publish_timeout. */
-int toroni_exclusive_publish_timeout(const toroni_exclusive *exclusive, const toroni_exclusive_topic *topic,
-                                     const void *data, size_t length, uint64_t timeout_ns);
-
-/* Does what toroni_publish_numbered does. Errors are those of toroni_exclusive_publish. */
-int toroni_exclusive_publish_numbered(const toroni_exclusive *exclusive, const toroni_exclusive_topic *topic,
-                                      const void *data, size_t length, uint64_t *sequence);
-
-/* Does what toroni_exclusive_publish_numbered does, without waiting. Returns TORONI_FULL if it would have to wait. */
-int toroni_exclusive_try_publish_numbered(const toroni_exclusive *exclusive, const toroni_exclusive_topic *topic,
-                                          const void *data, size_t length, uint64_t *sequence);
-
-/* Does what toroni_exclusive_publish_numbered does, with the time limit of toroni_publish_timeout. */
-int toroni_exclusive_publish_numbered_timeout(const toroni_exclusive *exclusive,
-                                              const toroni_exclusive_topic *topic, const void *data, size_t length,
-                                              uint64_t timeout_ns, uint64_t *sequence);
+                             const void *data, size_t length, uint64_t timeout_ns, uint64_t *sequence);
 
 /* Does what toroni_publish_batch does. Errors are those of toroni_exclusive_publish. */
 int toroni_exclusive_publish_batch(const toroni_exclusive *exclusive, const toroni_exclusive_topic *topic,
-                                   const toroni_bytes *payloads, size_t count);
-
-/* Does what toroni_publish_batch_timeout does. Errors are those of toroni_exclusive_publish. */
-int toroni_exclusive_publish_batch_timeout(const toroni_exclusive *exclusive, const toroni_exclusive_topic *topic,
-                                           const toroni_bytes *payloads, size_t count, uint64_t timeout_ns);
+                                   const toroni_bytes *payloads, size_t count, uint64_t timeout_ns,
+                                   uint64_t *first);
 
 /* Does what toroni_publish_burst does; no message of another publisher comes in between. Errors are those of
  * toroni_exclusive_publish. */
 int toroni_exclusive_publish_burst(const toroni_exclusive *exclusive, const toroni_exclusive_topic *topic,
-                                   const toroni_bytes *payloads, size_t count, size_t *published);
-
-/* Does what toroni_publish_burst_timeout does. Errors are those of toroni_exclusive_publish. */
-int toroni_exclusive_publish_burst_timeout(const toroni_exclusive *exclusive, const toroni_exclusive_topic *topic,
-                                           const toroni_bytes *payloads, size_t count, uint64_t timeout_ns,
-                                           size_t *published);
+                                   const toroni_bytes *payloads, size_t count, uint64_t timeout_ns,
+                                   size_t *published);
 
 /* Does what toroni_publish_in_place does. The function `fill` must not use the exclusive publisher (TORONI_REENTRANT),
  * but may close it. Errors are those of toroni_exclusive_publish. */
 int toroni_exclusive_publish_in_place(const toroni_exclusive *exclusive, const toroni_exclusive_topic *topic,
-                                      size_t length, toroni_fill fill, void *context);
+                                      size_t length, uint64_t timeout_ns, toroni_fill fill, void *context,
+                                      uint64_t *sequence);
 
 /* ---- messages from elsewhere -------------------------------------------------------------------------- */
 
@@ -611,45 +565,36 @@ int toroni_inlet_open_topic(const toroni_inlet *inlet, const char *topic, toroni
 /* Closes the handle. */
 void toroni_inlet_topic_close(toroni_inlet_topic *topic);
 
-/* Returns the topic. The string lives as long as the handle. NULL if `topic` is NULL. */
-const char *toroni_inlet_topic_name(const toroni_inlet_topic *topic);
-
 /* Claims a stream for this inlet, and reports how far it has arrived. toroni_inlet_publish does the same when it first
- * meets a stream. Call this to learn what need not be sent again. Waits for other publishers, but not for subscribers.
- * Errors: TORONI_TAKEN, TORONI_TOO_MANY_ARRIVALS, and those of toroni_publish except TORONI_TOO_LONG. */
+ * meets a stream. Call this to learn what need not be sent again. Waits for other publishers, as toroni_publish_within
+ * does, and for no subscriber.
+ * Errors: TORONI_TAKEN, TORONI_TOO_MANY_ARRIVALS, and those of toroni_publish_within except TORONI_TOO_LONG. */
 int toroni_inlet_claim(const toroni_inlet *inlet, uint32_t source, uint32_t series, uint16_t stream,
-                       toroni_arrived *result);
-
-/* Does what toroni_inlet_claim does, but returns TORONI_TIMEOUT if other publishers do not let it in within
- * `timeout_ns`. */
-int toroni_inlet_claim_timeout(const toroni_inlet *inlet, uint32_t source, uint32_t series, uint16_t stream,
-                               uint64_t timeout_ns, toroni_arrived *result);
+                       uint64_t timeout_ns, toroni_arrived *result);
 
 /* Publishes `count` messages one after the other, on any topics; each is visible at once. The writer lock is taken once
- * for as many messages as there is space for. Waits as toroni_publish does. Writes to `published`, which may be NULL,
- * how many messages were published or dropped as duplicates; on success that is `count`. If any message is invalid or
- * too long, none is published.
+ * for as many messages as there is space for. Waits as toroni_publish_within does; the time is that of all messages
+ * together. Writes to `published`, which may be NULL, how many messages were published or dropped as duplicates; on
+ * success that is `count`. If any message is invalid or too long, none is published.
  * Errors: TORONI_TAKEN, TORONI_TOO_MANY_ARRIVALS, TORONI_INVALID_ORIGIN, TORONI_FOREIGN_TOPIC if another inlet made a
- * topic, and those of toroni_publish. */
+ * topic, and those of toroni_publish_within. */
 int toroni_inlet_publish(const toroni_inlet *inlet, const toroni_inlet_entry *entries, size_t count,
-                         size_t *published);
-
-/* Does what toroni_inlet_publish does, but returns TORONI_TIMEOUT if all messages together take longer than
- * `timeout_ns`. */
-int toroni_inlet_publish_timeout(const toroni_inlet *inlet, const toroni_inlet_entry *entries, size_t count,
-                                 uint64_t timeout_ns, size_t *published);
+                         uint64_t timeout_ns, size_t *published);
 
 /* Reports to subscribers that messages were lost on the way here, at this place of the order. It concerns a subscriber
  * if one of its patterns and one of the scope could match the same topic. The numbers of the loss count as arrived: if
  * all of them have arrived before, the loss is dropped as a duplicate. `open_from` is what toroni_inlet_entry.open_from
- * is for messages; NULL means that the messages arrive in the order of their numbers.
+ * is for messages; NULL means that the messages arrive in the order of their numbers. Waits as toroni_publish_within
+ * does.
  * Errors: TORONI_INVALID_LOSS, TORONI_INVALID_PATTERN, TORONI_INVALID_ORIGIN if `open_from` is too large, and those of
  * toroni_inlet_claim. */
-int toroni_inlet_publish_lost(const toroni_inlet *inlet, const toroni_lost *lost, const uint64_t *open_from);
+int toroni_inlet_publish_lost(const toroni_inlet *inlet, const toroni_lost *lost, const uint64_t *open_from,
+                              uint64_t timeout_ns);
 
-/* Does what toroni_inlet_publish_lost does, but returns TORONI_TIMEOUT if that takes longer than `timeout_ns`. */
-int toroni_inlet_publish_lost_timeout(const toroni_inlet *inlet, const toroni_lost *lost, const uint64_t *open_from,
-                                      uint64_t timeout_ns);
+/* States how far a stream has arrived, without publishing anything: all numbers below next->number have arrived, or
+ * were reported. A number that is not above what the bus knows changes nothing. Waits as toroni_inlet_claim does.
+ * Errors: TORONI_INVALID_ORIGIN, and those of toroni_inlet_claim. */
+int toroni_inlet_advance(const toroni_inlet *inlet, const toroni_origin *next, uint64_t timeout_ns);
 
 /* Returns how many messages and losses the inlet has dropped because they had arrived before. 0 if `inlet` is NULL. */
 uint64_t toroni_inlet_duplicates(const toroni_inlet *inlet);

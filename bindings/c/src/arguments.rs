@@ -4,7 +4,10 @@ use crate::status::{Failure, Outcome};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::time::Duration;
+use toroni::Limit;
 
+/// `TORONI_NO_WAIT` of toroni.h.
+const NO_WAIT: u64 = 0;
 /// `TORONI_FOREVER` of toroni.h.
 pub(crate) const FOREVER: u64 = u64::MAX;
 
@@ -34,6 +37,19 @@ pub(crate) unsafe fn put<T>(to: *mut T, what: &str, make: impl FnOnce() -> Outco
     // SAFETY: as above.
     unsafe { to.write(made) };
     Ok(())
+}
+
+/// Does what [`put`] does, but only calls `make` if there is no variable.
+///
+/// # Safety
+/// As [`put`].
+#[inline]
+pub(crate) unsafe fn put_optional<T>(to: *mut T, make: impl FnOnce() -> Outcome<T>) -> Outcome {
+    if to.is_null() {
+        return make().map(drop);
+    }
+    // SAFETY: the caller guarantees it. The name is not used, because the pointer is not null.
+    unsafe { put(to, "", make) }
 }
 
 /// Calls its function when it is dropped, also by a panic. Storing a result beforehand would cost each message that is
@@ -209,6 +225,16 @@ pub(crate) unsafe fn payload<'a>(pointer: *const c_void, length: usize) -> Outco
 /// Returns the timeout, or `None` for `TORONI_FOREVER`.
 pub(crate) fn timeout(ns: u64) -> Option<Duration> {
     (ns != FOREVER).then(|| Duration::from_nanos(ns))
+}
+
+/// Returns the limit of a call that publishes.
+#[inline]
+pub(crate) fn limit(timeout_ns: u64) -> Limit {
+    match timeout_ns {
+        NO_WAIT => Limit::Try,
+        FOREVER => Limit::Policy,
+        ns => Limit::Within(Duration::from_nanos(ns)),
+    }
 }
 
 pub(crate) fn null(what: &str) -> Failure {

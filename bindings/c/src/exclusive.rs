@@ -1,15 +1,14 @@
 //! Exclusive publishers.
 
 use crate::arguments::{
-    FOREVER, close, handle, payload, put, put_count, put_handle, string, timeout,
+    close, handle, limit, payload, put_count, put_handle, put_optional, string, timeout,
 };
 use crate::bus::{bus, toroni_bus};
 use crate::publisher::{
-    THE_SEQUENCE, fill_in_place, payloads, toroni_bytes, toroni_fill, toroni_publisher_options,
-    with_options,
+    fill_in_place, payloads, toroni_bytes, toroni_fill, toroni_publisher_options, with_options,
 };
-use crate::status::{Failure, Outcome, catch_panics, catch_panics_or};
-use std::ffi::{CString, c_char, c_int, c_void};
+use crate::status::{Outcome, catch_panics, catch_panics_or};
+use std::ffi::{c_char, c_int, c_void};
 use std::rc::Rc;
 use toroni::{Exclusive, ExclusiveTopic};
 
@@ -18,11 +17,10 @@ pub struct toroni_exclusive(
     Rc<Exclusive>,
 );
 
-pub struct toroni_exclusive_topic {
+pub struct toroni_exclusive_topic(
     /// Counted for the same reason.
-    topic: Rc<ExclusiveTopic>,
-    name: CString,
-}
+    Rc<ExclusiveTopic>,
+);
 
 /// # Safety
 /// As [`handle`].
@@ -35,9 +33,9 @@ unsafe fn exclusive<'a>(pointer: *const toroni_exclusive) -> Outcome<&'a Rc<Excl
 /// # Safety
 /// As [`handle`].
 #[inline]
-unsafe fn topic<'a>(pointer: *const toroni_exclusive_topic) -> Outcome<&'a toroni_exclusive_topic> {
+unsafe fn topic<'a>(pointer: *const toroni_exclusive_topic) -> Outcome<&'a Rc<ExclusiveTopic>> {
     // SAFETY: the caller guarantees it.
-    unsafe { handle(pointer, "the topic") }
+    unsafe { handle(pointer, "the topic") }.map(|topic| &topic.0)
 }
 
 #[unsafe(no_mangle)]
@@ -90,8 +88,7 @@ pub unsafe extern "C" fn toroni_exclusive_open_topic(
         put_handle(result, || {
             let name = string(topic, "the topic")?;
             let topic = with_options(self::exclusive(exclusive)?.topic(name)?, options)?;
-            let name = CString::new(name).map_err(|_| Failure::argument("the topic"))?;
-            Ok(toroni_exclusive_topic { topic: Rc::new(topic), name })
+            Ok(toroni_exclusive_topic(Rc::new(topic)))
         })
     })
 }
@@ -103,19 +100,11 @@ pub unsafe extern "C" fn toroni_exclusive_topic_close(topic: *mut toroni_exclusi
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn toroni_exclusive_topic_name(
-    topic: *const toroni_exclusive_topic,
-) -> *const c_char {
-    // SAFETY: toroni.h requires it of callers.
-    catch_panics_or(std::ptr::null(), || Ok(unsafe { self::topic(topic) }?.name.as_ptr()))
-}
-
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_exclusive_topic_largest_message(
     topic: *const toroni_exclusive_topic,
 ) -> u64 {
     // SAFETY: toroni.h requires it of callers.
-    catch_panics_or(0, || Ok(unsafe { self::topic(topic) }?.topic.largest_message()))
+    catch_panics_or(0, || Ok(unsafe { self::topic(topic) }?.largest_message()))
 }
 
 #[unsafe(no_mangle)]
@@ -124,96 +113,14 @@ pub unsafe extern "C" fn toroni_exclusive_publish(
     topic: *const toroni_exclusive_topic,
     data: *const c_void,
     length: usize,
-) -> c_int {
-    // SAFETY: toroni.h requires it of callers.
-    catch_panics(|| unsafe {
-        let topic = &self::topic(topic)?.topic;
-        Ok(self::exclusive(exclusive)?.publish(topic, payload(data, length)?)?)
-    })
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn toroni_exclusive_try_publish(
-    exclusive: *const toroni_exclusive,
-    topic: *const toroni_exclusive_topic,
-    data: *const c_void,
-    length: usize,
-) -> c_int {
-    // SAFETY: toroni.h requires it of callers.
-    catch_panics(|| unsafe {
-        let topic = &self::topic(topic)?.topic;
-        Ok(self::exclusive(exclusive)?.try_publish(topic, payload(data, length)?)?)
-    })
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn toroni_exclusive_publish_timeout(
-    exclusive: *const toroni_exclusive,
-    topic: *const toroni_exclusive_topic,
-    data: *const c_void,
-    length: usize,
-    timeout_ns: u64,
-) -> c_int {
-    // SAFETY: toroni.h requires it of callers.
-    catch_panics(|| unsafe {
-        let (exclusive, topic) = (self::exclusive(exclusive)?, &self::topic(topic)?.topic);
-        let payload = payload(data, length)?;
-        Ok(match timeout(timeout_ns) {
-            None => exclusive.publish(topic, payload),
-            Some(timeout) => exclusive.publish_timeout(topic, payload, timeout),
-        }?)
-    })
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn toroni_exclusive_publish_numbered(
-    exclusive: *const toroni_exclusive,
-    topic: *const toroni_exclusive_topic,
-    data: *const c_void,
-    length: usize,
-    sequence: *mut u64,
-) -> c_int {
-    // SAFETY: toroni.h requires it of callers.
-    unsafe {
-        toroni_exclusive_publish_numbered_timeout(exclusive, topic, data, length, FOREVER, sequence)
-    }
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn toroni_exclusive_try_publish_numbered(
-    exclusive: *const toroni_exclusive,
-    topic: *const toroni_exclusive_topic,
-    data: *const c_void,
-    length: usize,
-    sequence: *mut u64,
-) -> c_int {
-    // SAFETY: toroni.h requires it of callers; zeros are a valid number.
-    catch_panics(|| unsafe {
-        put(sequence, THE_SEQUENCE, || {
-            let (exclusive, topic) = (self::exclusive(exclusive)?, &self::topic(topic)?.topic);
-            Ok(exclusive.try_publish_numbered(topic, payload(data, length)?)?)
-        })
-    })
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn toroni_exclusive_publish_numbered_timeout(
-    exclusive: *const toroni_exclusive,
-    topic: *const toroni_exclusive_topic,
-    data: *const c_void,
-    length: usize,
     timeout_ns: u64,
     sequence: *mut u64,
 ) -> c_int {
     // SAFETY: toroni.h requires it of callers; zeros are a valid number.
     catch_panics(|| unsafe {
-        put(sequence, THE_SEQUENCE, || {
-            let (exclusive, topic) = (self::exclusive(exclusive)?, &self::topic(topic)?.topic);
-            let payload = payload(data, length)?;
-            Ok(match timeout(timeout_ns) {
-                None => exclusive.publish_numbered(topic, payload),
-                Some(timeout) => exclusive.publish_numbered_timeout(topic, payload, timeout),
-            }?)
+        put_optional(sequence, || {
+            let (exclusive, topic) = (self::exclusive(exclusive)?, self::topic(topic)?);
+            Ok(exclusive.publish(topic, payload(data, length)?, limit(timeout_ns))?)
         })
     })
 }
@@ -224,51 +131,21 @@ pub unsafe extern "C" fn toroni_exclusive_publish_batch(
     topic: *const toroni_exclusive_topic,
     payloads: *const toroni_bytes,
     count: usize,
-) -> c_int {
-    // SAFETY: toroni.h requires it of callers.
-    catch_panics(|| unsafe {
-        let (exclusive, topic) = (self::exclusive(exclusive)?, &self::topic(topic)?.topic);
-        Ok(exclusive.publish_batch(topic, self::payloads(payloads, count)?)?)
-    })
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn toroni_exclusive_publish_batch_timeout(
-    exclusive: *const toroni_exclusive,
-    topic: *const toroni_exclusive_topic,
-    payloads: *const toroni_bytes,
-    count: usize,
     timeout_ns: u64,
+    first: *mut u64,
 ) -> c_int {
-    // SAFETY: toroni.h requires it of callers.
+    // SAFETY: toroni.h requires it of callers; zeros are a valid number.
     catch_panics(|| unsafe {
-        let (exclusive, topic) = (self::exclusive(exclusive)?, &self::topic(topic)?.topic);
-        let payloads = self::payloads(payloads, count)?;
-        Ok(match timeout(timeout_ns) {
-            None => exclusive.publish_batch(topic, payloads),
-            Some(timeout) => exclusive.publish_batch_timeout(topic, payloads, timeout),
-        }?)
+        put_optional(first, || {
+            let (exclusive, topic) = (self::exclusive(exclusive)?, self::topic(topic)?);
+            let payloads = self::payloads(payloads, count)?;
+            Ok(exclusive.publish_batch(topic, payloads, limit(timeout_ns))?.start)
+        })
     })
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_exclusive_publish_burst(
-    exclusive: *const toroni_exclusive,
-    topic: *const toroni_exclusive_topic,
-    payloads: *const toroni_bytes,
-    count: usize,
-    published: *mut usize,
-) -> c_int {
-    // SAFETY: toroni.h requires it of callers.
-    unsafe {
-        toroni_exclusive_publish_burst_timeout(
-            exclusive, topic, payloads, count, FOREVER, published,
-        )
-    }
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn toroni_exclusive_publish_burst_timeout(
     exclusive: *const toroni_exclusive,
     topic: *const toroni_exclusive_topic,
     payloads: *const toroni_bytes,
@@ -279,12 +156,9 @@ pub unsafe extern "C" fn toroni_exclusive_publish_burst_timeout(
     // SAFETY: toroni.h requires it of callers.
     catch_panics(|| unsafe {
         put_count(published, 0);
-        let (exclusive, topic) = (self::exclusive(exclusive)?, &self::topic(topic)?.topic);
+        let (exclusive, topic) = (self::exclusive(exclusive)?, self::topic(topic)?);
         let payloads = self::payloads(payloads, count)?;
-        let outcome = match timeout(timeout_ns) {
-            None => exclusive.burst(topic, payloads),
-            Some(timeout) => exclusive.burst_timeout(topic, payloads, timeout),
-        };
+        let outcome = exclusive.burst(topic, payloads, limit(timeout_ns));
         let done = outcome.as_ref().err().map_or(count, |error| error.published);
         put_count(published, done);
         Ok(outcome?)
@@ -296,20 +170,20 @@ pub unsafe extern "C" fn toroni_exclusive_publish_in_place(
     exclusive: *const toroni_exclusive,
     topic: *const toroni_exclusive_topic,
     length: usize,
+    timeout_ns: u64,
     fill: toroni_fill,
     context: *mut c_void,
+    sequence: *mut u64,
 ) -> c_int {
-    catch_panics(|| {
-        // References of its own, because `fill` may close the handles.
-        // SAFETY: toroni.h requires it of callers.
-        let exclusive = unsafe { self::exclusive(exclusive) }?.clone();
-        // SAFETY: as above.
-        let topic = unsafe { self::topic(topic) }?.topic.clone();
-        // SAFETY: as above.
-        unsafe {
+    // SAFETY: toroni.h requires it of callers; zeros are a valid number.
+    catch_panics(|| unsafe {
+        put_optional(sequence, || {
+            // References of its own, because `fill` may close the handles.
+            let exclusive = self::exclusive(exclusive)?.clone();
+            let topic = self::topic(topic)?.clone();
             fill_in_place(fill, length, context, |fill| {
-                exclusive.publish_with(&topic, length, fill)
+                exclusive.publish_with(&topic, length, limit(timeout_ns), fill)
             })
-        }
+        })
     })
 }

@@ -1,8 +1,7 @@
 //! Inlets, and what they publish: entries and losses.
 
 use crate::arguments::{
-    self, FOREVER, Options, close, handle, null, payload, put, put_count, put_handle, slice,
-    string, timeout,
+    self, Options, close, handle, limit, null, payload, put, put_count, put_handle, slice, string,
 };
 use crate::bus::{bus, toroni_bus};
 use crate::lists::Strings;
@@ -10,9 +9,10 @@ use crate::message::toroni_origin;
 use crate::options::{toroni_policy, unknown};
 use crate::publisher::{WithPolicy, toroni_bytes, with_policy};
 use crate::status::{Failure, Outcome, Status, catch_panics, catch_panics_or};
-use std::ffi::{CString, c_char, c_int};
+use std::ffi::{c_char, c_int};
 use toroni::{
     Entry, Inlet, InletTopic, InvalidSetting, Lost, LostBound, LostReason, Pattern, Policy,
+    StreamKey,
 };
 
 pub struct toroni_inlet(Inlet);
@@ -35,10 +35,7 @@ unsafe impl Options for toroni_inlet_options {
     const INIT: &'static str = "TORONI_INLET_OPTIONS_INIT";
 }
 
-pub struct toroni_inlet_topic {
-    topic: InletTopic,
-    name: CString,
-}
+pub struct toroni_inlet_topic(InletTopic);
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -127,9 +124,9 @@ unsafe fn inlet<'a>(pointer: *const toroni_inlet) -> Outcome<&'a Inlet> {
 
 /// # Safety
 /// As [`handle`].
-unsafe fn topic<'a>(pointer: *const toroni_inlet_topic) -> Outcome<&'a toroni_inlet_topic> {
+unsafe fn topic<'a>(pointer: *const toroni_inlet_topic) -> Outcome<&'a InletTopic> {
     // SAFETY: the caller guarantees it.
-    unsafe { handle(pointer, "the topic") }
+    unsafe { handle(pointer, "the topic") }.map(|topic| &topic.0)
 }
 
 impl toroni_inlet_entry {
@@ -144,7 +141,7 @@ impl toroni_inlet_entry {
         }
         let has = |flag| self.flags & flag != 0;
         // SAFETY: the caller guarantees it.
-        let topic = &unsafe { topic(self.topic) }?.topic;
+        let topic = unsafe { topic(self.topic) }?;
         Ok(Entry {
             to_descendants: has(TO_DESCENDANTS),
             published_ns: has(HAS_TIMESTAMP).then_some(self.timestamp_ns),
@@ -217,9 +214,7 @@ pub unsafe extern "C" fn toroni_inlet_open_topic(
     catch_panics(|| unsafe {
         put_handle(result, || {
             let name = string(topic, "the topic")?;
-            let topic = self::inlet(inlet)?.topic(name)?;
-            let name = CString::new(name).map_err(|_| Failure::argument("the topic"))?;
-            Ok(toroni_inlet_topic { topic, name })
+            Ok(toroni_inlet_topic(self::inlet(inlet)?.topic(name)?))
         })
     })
 }
@@ -231,27 +226,7 @@ pub unsafe extern "C" fn toroni_inlet_topic_close(topic: *mut toroni_inlet_topic
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn toroni_inlet_topic_name(
-    topic: *const toroni_inlet_topic,
-) -> *const c_char {
-    // SAFETY: toroni.h requires it of callers.
-    catch_panics_or(std::ptr::null(), || Ok(unsafe { self::topic(topic) }?.name.as_ptr()))
-}
-
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_inlet_claim(
-    inlet: *const toroni_inlet,
-    source: u32,
-    series: u32,
-    stream: u16,
-    result: *mut toroni_arrived,
-) -> c_int {
-    // SAFETY: toroni.h requires it of callers.
-    unsafe { toroni_inlet_claim_timeout(inlet, source, series, stream, FOREVER, result) }
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn toroni_inlet_claim_timeout(
     inlet: *const toroni_inlet,
     source: u32,
     series: u32,
@@ -262,11 +237,8 @@ pub unsafe extern "C" fn toroni_inlet_claim_timeout(
     // SAFETY: toroni.h requires it of callers; zeros are valid numbers.
     catch_panics(|| unsafe {
         put(result, "the pointer to the result", || {
-            let inlet = self::inlet(inlet)?;
-            let arrived = match timeout(timeout_ns) {
-                None => inlet.claim(source, series, stream),
-                Some(timeout) => inlet.claim_timeout(source, series, stream, timeout),
-            }?;
+            let key = StreamKey { source, series, stream };
+            let arrived = self::inlet(inlet)?.claim(key, limit(timeout_ns))?;
             let taken_over = arrived.taken_over.into();
             Ok(toroni_arrived { next: arrived.next, taken_over, reserved: 0 })
         })
@@ -275,17 +247,6 @@ pub unsafe extern "C" fn toroni_inlet_claim_timeout(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_inlet_publish(
-    inlet: *const toroni_inlet,
-    entries: *const toroni_inlet_entry,
-    count: usize,
-    published: *mut usize,
-) -> c_int {
-    // SAFETY: toroni.h requires it of callers.
-    unsafe { toroni_inlet_publish_timeout(inlet, entries, count, FOREVER, published) }
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn toroni_inlet_publish_timeout(
     inlet: *const toroni_inlet,
     entries: *const toroni_inlet_entry,
     count: usize,
@@ -310,10 +271,7 @@ pub unsafe extern "C" fn toroni_inlet_publish_timeout(
             rest = after;
             entries.push(entry.with(parts)?);
         }
-        let outcome = match timeout(timeout_ns) {
-            None => inlet.publish(&entries),
-            Some(timeout) => inlet.publish_timeout(&entries, timeout),
-        };
+        let outcome = inlet.publish(&entries, limit(timeout_ns));
         let done = outcome.as_ref().err().map_or(count, |error| error.published);
         put_count(published, done);
         Ok(outcome?)
@@ -325,26 +283,26 @@ pub unsafe extern "C" fn toroni_inlet_publish_lost(
     inlet: *const toroni_inlet,
     lost: *const toroni_lost,
     open_from: *const u64,
-) -> c_int {
-    // SAFETY: toroni.h requires it of callers.
-    unsafe { toroni_inlet_publish_lost_timeout(inlet, lost, open_from, FOREVER) }
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn toroni_inlet_publish_lost_timeout(
-    inlet: *const toroni_inlet,
-    lost: *const toroni_lost,
-    open_from: *const u64,
     timeout_ns: u64,
 ) -> c_int {
     // SAFETY: toroni.h requires it of callers.
     catch_panics(|| unsafe {
         let (inlet, lost) = (self::inlet(inlet)?, self::lost(lost)?);
         let open_from = open_from.as_ref().copied();
-        Ok(match timeout(timeout_ns) {
-            None => inlet.publish_lost(&lost, open_from),
-            Some(timeout) => inlet.publish_lost_timeout(&lost, open_from, timeout),
-        }?)
+        Ok(inlet.publish_lost(&lost, open_from, limit(timeout_ns))?)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_inlet_advance(
+    inlet: *const toroni_inlet,
+    next: *const toroni_origin,
+    timeout_ns: u64,
+) -> c_int {
+    // SAFETY: toroni.h requires it of callers.
+    catch_panics(|| unsafe {
+        let next = next.as_ref().ok_or_else(|| null("the origin"))?.checked()?;
+        Ok(self::inlet(inlet)?.advance(next, limit(timeout_ns))?)
     })
 }
 

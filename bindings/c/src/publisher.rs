@@ -1,8 +1,8 @@
 //! Publishers.
 
 use crate::arguments::{
-    self, FOREVER, Options, close, handle, null, payload, put, put_count, put_handle, slice,
-    string, timeout,
+    self, Options, close, handle, limit, null, payload, put_count, put_handle, put_optional, slice,
+    string,
 };
 use crate::bus::{bus, toroni_bus};
 use crate::options::{policy, toroni_policy, unknown};
@@ -41,9 +41,6 @@ pub struct toroni_bytes {
 
 pub type toroni_fill =
     Option<unsafe extern "C" fn(data: *mut c_void, length: usize, context: *mut c_void) -> c_int>;
-
-/// What errors call the result of the functions that return a sequence.
-pub(crate) const THE_SEQUENCE: &str = "the pointer to the sequence";
 
 /// A payload that [`payloads`] has checked.
 #[repr(transparent)]
@@ -196,69 +193,13 @@ pub unsafe extern "C" fn toroni_publish(
 ) -> c_int {
     // SAFETY: toroni.h requires it of callers.
     catch_panics(|| unsafe {
-        Ok(self::publisher(publisher)?.publisher.publish(payload(data, length)?)?)
+        self::publisher(publisher)?.publisher.publish(payload(data, length)?)?;
+        Ok(())
     })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn toroni_try_publish(
-    publisher: *const toroni_publisher,
-    data: *const c_void,
-    length: usize,
-) -> c_int {
-    // SAFETY: toroni.h requires it of callers.
-    catch_panics(|| unsafe {
-        Ok(self::publisher(publisher)?.publisher.try_publish(payload(data, length)?)?)
-    })
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn toroni_publish_timeout(
-    publisher: *const toroni_publisher,
-    data: *const c_void,
-    length: usize,
-    timeout_ns: u64,
-) -> c_int {
-    // SAFETY: toroni.h requires it of callers.
-    catch_panics(|| unsafe {
-        let publisher = &self::publisher(publisher)?.publisher;
-        let payload = payload(data, length)?;
-        Ok(match timeout(timeout_ns) {
-            None => publisher.publish(payload),
-            Some(timeout) => publisher.publish_timeout(payload, timeout),
-        }?)
-    })
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn toroni_publish_numbered(
-    publisher: *const toroni_publisher,
-    data: *const c_void,
-    length: usize,
-    sequence: *mut u64,
-) -> c_int {
-    // SAFETY: toroni.h requires it of callers.
-    unsafe { toroni_publish_numbered_timeout(publisher, data, length, FOREVER, sequence) }
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn toroni_try_publish_numbered(
-    publisher: *const toroni_publisher,
-    data: *const c_void,
-    length: usize,
-    sequence: *mut u64,
-) -> c_int {
-    // SAFETY: toroni.h requires it of callers; zeros are a valid number.
-    catch_panics(|| unsafe {
-        put(sequence, THE_SEQUENCE, || {
-            let publisher = &self::publisher(publisher)?.publisher;
-            Ok(publisher.try_publish_numbered(payload(data, length)?)?)
-        })
-    })
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn toroni_publish_numbered_timeout(
+pub unsafe extern "C" fn toroni_publish_within(
     publisher: *const toroni_publisher,
     data: *const c_void,
     length: usize,
@@ -267,26 +208,10 @@ pub unsafe extern "C" fn toroni_publish_numbered_timeout(
 ) -> c_int {
     // SAFETY: toroni.h requires it of callers; zeros are a valid number.
     catch_panics(|| unsafe {
-        put(sequence, THE_SEQUENCE, || {
+        put_optional(sequence, || {
             let publisher = &self::publisher(publisher)?.publisher;
-            let payload = payload(data, length)?;
-            Ok(match timeout(timeout_ns) {
-                None => publisher.publish_numbered(payload),
-                Some(timeout) => publisher.publish_numbered_timeout(payload, timeout),
-            }?)
+            Ok(publisher.publish_within(payload(data, length)?, limit(timeout_ns))?)
         })
-    })
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn toroni_publish_to_descendants(
-    publisher: *const toroni_publisher,
-    data: *const c_void,
-    length: usize,
-) -> c_int {
-    // SAFETY: toroni.h requires it of callers.
-    catch_panics(|| unsafe {
-        Ok(self::publisher(publisher)?.publisher.publish_to_descendants(payload(data, length)?)?)
     })
 }
 
@@ -295,45 +220,21 @@ pub unsafe extern "C" fn toroni_publish_batch(
     publisher: *const toroni_publisher,
     payloads: *const toroni_bytes,
     count: usize,
-) -> c_int {
-    // SAFETY: toroni.h requires it of callers.
-    catch_panics(|| unsafe {
-        let publisher = &self::publisher(publisher)?.publisher;
-        Ok(publisher.publish_batch(self::payloads(payloads, count)?)?)
-    })
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn toroni_publish_batch_timeout(
-    publisher: *const toroni_publisher,
-    payloads: *const toroni_bytes,
-    count: usize,
     timeout_ns: u64,
+    first: *mut u64,
 ) -> c_int {
-    // SAFETY: toroni.h requires it of callers.
+    // SAFETY: toroni.h requires it of callers; zeros are a valid number.
     catch_panics(|| unsafe {
-        let publisher = &self::publisher(publisher)?.publisher;
-        let payloads = self::payloads(payloads, count)?;
-        Ok(match timeout(timeout_ns) {
-            None => publisher.publish_batch(payloads),
-            Some(timeout) => publisher.publish_batch_timeout(payloads, timeout),
-        }?)
+        put_optional(first, || {
+            let publisher = &self::publisher(publisher)?.publisher;
+            let payloads = self::payloads(payloads, count)?;
+            Ok(publisher.publish_batch(payloads, limit(timeout_ns))?.start)
+        })
     })
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_publish_burst(
-    publisher: *const toroni_publisher,
-    payloads: *const toroni_bytes,
-    count: usize,
-    published: *mut usize,
-) -> c_int {
-    // SAFETY: toroni.h requires it of callers.
-    unsafe { toroni_publish_burst_timeout(publisher, payloads, count, FOREVER, published) }
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn toroni_publish_burst_timeout(
     publisher: *const toroni_publisher,
     payloads: *const toroni_bytes,
     count: usize,
@@ -345,10 +246,7 @@ pub unsafe extern "C" fn toroni_publish_burst_timeout(
         put_count(published, 0);
         let publisher = &self::publisher(publisher)?.publisher;
         let payloads = self::payloads(payloads, count)?;
-        let outcome = match timeout(timeout_ns) {
-            None => publisher.burst(payloads),
-            Some(timeout) => publisher.burst_timeout(payloads, timeout),
-        };
+        let outcome = publisher.burst(payloads, limit(timeout_ns));
         let done = outcome.as_ref().err().map_or(count, |error| error.published);
         put_count(published, done);
         Ok(outcome?)
@@ -359,19 +257,24 @@ pub unsafe extern "C" fn toroni_publish_burst_timeout(
 pub unsafe extern "C" fn toroni_publish_in_place(
     publisher: *const toroni_publisher,
     length: usize,
+    timeout_ns: u64,
     fill: toroni_fill,
     context: *mut c_void,
+    sequence: *mut u64,
 ) -> c_int {
-    catch_panics(|| {
-        // Its own reference, because `fill` may close the handle.
-        // SAFETY: toroni.h requires it of callers.
-        let publisher = unsafe { self::publisher(publisher) }?.publisher.clone();
-        // SAFETY: as above.
-        unsafe { fill_in_place(fill, length, context, |fill| publisher.publish_with(length, fill)) }
+    // SAFETY: toroni.h requires it of callers; zeros are a valid number.
+    catch_panics(|| unsafe {
+        put_optional(sequence, || {
+            // Its own reference, because `fill` may close the handle.
+            let publisher = self::publisher(publisher)?.publisher.clone();
+            fill_in_place(fill, length, context, |fill| {
+                publisher.publish_with(length, limit(timeout_ns), fill)
+            })
+        })
     })
 }
 
-/// Calls `publish` with a function that lets the caller's `fill` write the message, or give it up.
+/// Calls `publish` with a function that lets the caller's `fill` write the message, or give it up. Returns the sequence.
 ///
 /// # Safety
 /// `fill` and `context` are what toroni.h requires. `publish` passes a view of `length` bytes.
@@ -379,8 +282,8 @@ pub(crate) unsafe fn fill_in_place(
     fill: toroni_fill,
     length: usize,
     context: *mut c_void,
-    publish: impl FnOnce(&mut dyn FnMut(&mut RacyBytesMut<'_>)) -> Result<(), PublishError>,
-) -> Outcome {
+    publish: impl FnOnce(&mut dyn FnMut(&mut RacyBytesMut<'_>)) -> Result<(u64, ()), PublishError>,
+) -> Outcome<u64> {
     let fill = fill.ok_or_else(|| null("the fill function"))?;
     let mut fill = |bytes: &mut RacyBytesMut<'_>| {
         // SAFETY: the bytes are valid as long as the view; the caller guarantees the rest.
@@ -392,7 +295,7 @@ pub(crate) unsafe fn fill_in_place(
     };
     // The library gives a message up only if its closure unwinds.
     match catch_unwind(AssertUnwindSafe(|| publish(&mut fill))) {
-        Ok(published) => Ok(published?),
+        Ok(published) => Ok(published?.0),
         Err(unwound) if unwound.is::<Abort>() => Err(Failure::plain(Status::Aborted)),
         Err(panic) => resume_unwind(panic),
     }

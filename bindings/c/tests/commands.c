@@ -44,7 +44,7 @@ static void event(const host *one, uint64_t number, toroni_sent sent) {
     entry.topic = one->topic, entry.parts = &part, entry.part_count = 1;
     entry.origin.source = 7, entry.origin.series = sent.series, entry.origin.number = sent.number;
     entry.number = number, entry.flags = TORONI_ENTRY_HAS_ORIGIN | TORONI_ENTRY_HAS_NUMBER;
-    OK(toroni_inlet_publish(one->inlet, &entry, 1, NULL));
+    OK(toroni_inlet_publish(one->inlet, &entry, 1, TORONI_FOREVER, NULL));
 }
 
 void a_command_is_awaited_until_its_event_comes(void) {
@@ -99,7 +99,7 @@ void lost_commands_and_events_are_outcomes(void) {
     lost.from.source = 7, lost.from.series = sent.series, lost.from.number = sent.number;
     lost.until = sent.number + 1, lost.messages = 1, lost.reason = TORONI_REASON_OVERTAKEN;
     lost.scope = &everything, lost.scope_count = 1;
-    OK(toroni_inlet_publish_lost(one.inlet, &lost, NULL));
+    OK(toroni_inlet_publish_lost(one.inlet, &lost, NULL, TORONI_FOREVER));
     OK(toroni_pending_wait(first, TORONI_FOREVER, &echo));
     CHECK(echo.outcome == TORONI_ECHO_LOST && echo.number == 0);
     RETURNS(TORONI_NO_MESSAGE, toroni_pending_wait(second, SECOND / 100, &echo));

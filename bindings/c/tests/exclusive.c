@@ -45,20 +45,20 @@ void an_exclusive_publisher_publishes_in_every_way(void) {
     OK(toroni_exclusive_open_topic(exclusive, "a", NULL, &topic));
     all.to_descendants = 1;
     OK(toroni_exclusive_open_topic(exclusive, "a", &all, &to_descendants));
-    CHECK(strcmp(toroni_exclusive_topic_name(topic), "a") == 0);
     CHECK(toroni_exclusive_topic_largest_message(topic) > 1 << 20);
-    OK(toroni_exclusive_publish(exclusive, topic, "1", 1));
-    OK(toroni_exclusive_try_publish(exclusive, topic, "2", 1));
-    OK(toroni_exclusive_publish_timeout(exclusive, topic, "3", 1, SECOND));
-    OK(toroni_exclusive_publish_timeout(exclusive, topic, "4", 1, TORONI_FOREVER));
-    OK(toroni_exclusive_publish_batch(exclusive, topic, payloads, 2));
-    OK(toroni_exclusive_publish_batch_timeout(exclusive, topic, more, 2, SECOND));
-    OK(toroni_exclusive_publish_burst(exclusive, topic, payloads, 2, &published));
+    OK(toroni_exclusive_publish(exclusive, topic, "1", 1, TORONI_FOREVER, NULL));
+    OK(toroni_exclusive_publish(exclusive, topic, "2", 1, TORONI_NO_WAIT, NULL));
+    OK(toroni_exclusive_publish(exclusive, topic, "3", 1, SECOND, NULL));
+    OK(toroni_exclusive_publish(exclusive, topic, "4", 1, TORONI_FOREVER, NULL));
+    OK(toroni_exclusive_publish_batch(exclusive, topic, payloads, 2, TORONI_FOREVER, NULL));
+    OK(toroni_exclusive_publish_batch(exclusive, topic, more, 2, SECOND, NULL));
+    OK(toroni_exclusive_publish_burst(exclusive, topic, payloads, 2, TORONI_FOREVER, &published));
     CHECK(published == 2);
-    OK(toroni_exclusive_publish_burst_timeout(exclusive, topic, more, 2, SECOND, NULL));
-    OK(toroni_exclusive_publish_in_place(exclusive, topic, 1, fill, "9"));
-    RETURNS(TORONI_ABORTED, toroni_exclusive_publish_in_place(exclusive, topic, 1, give_up, NULL));
-    OK(toroni_exclusive_publish(exclusive, to_descendants, "0", 1));
+    OK(toroni_exclusive_publish_burst(exclusive, topic, more, 2, SECOND, NULL));
+    OK(toroni_exclusive_publish_in_place(exclusive, topic, 1, TORONI_FOREVER, fill, "9", NULL));
+    RETURNS(TORONI_ABORTED,
+            toroni_exclusive_publish_in_place(exclusive, topic, 1, TORONI_FOREVER, give_up, NULL, NULL));
+    OK(toroni_exclusive_publish(exclusive, to_descendants, "0", 1, TORONI_FOREVER, NULL));
     for (i = 0; i < strlen(expected); i++) {
         OK(toroni_try_receive(subscriber, &message));
         CHECK(message.payload_length == 1 && *(const char *)message.payload == expected[i] && message.sequence == i);
@@ -69,7 +69,7 @@ void an_exclusive_publisher_publishes_in_every_way(void) {
     toroni_exclusive_close(exclusive);
     /* The topic outlives its publisher, and serves the next one. */
     OK(toroni_exclusive_open(bus, TORONI_FOREVER, &exclusive));
-    OK(toroni_exclusive_publish(exclusive, topic, "next", 4));
+    OK(toroni_exclusive_publish(exclusive, topic, "next", 4, TORONI_FOREVER, NULL));
     OK(toroni_try_receive(subscriber, &message));
     CHECK(says(&message, "next"));
     toroni_exclusive_topic_close(to_descendants);
@@ -96,12 +96,12 @@ void others_cannot_publish_beside_an_exclusive_publisher(void) {
     RETURNS(TORONI_EXCLUSIVE, toroni_publish(publisher, "1", 1));
     snprintf(holder, sizeof holder, "\"the feed\", process %d,", (int)getpid());
     CHECK(strstr(toroni_error_message(), holder) != NULL);
-    RETURNS(TORONI_EXCLUSIVE, toroni_try_publish(publisher, "1", 1));
-    RETURNS(TORONI_EXCLUSIVE, toroni_publish_timeout(publisher, "1", 1, TORONI_FOREVER));
-    RETURNS(TORONI_EXCLUSIVE, toroni_publish_batch(publisher, &payload, 1));
-    RETURNS(TORONI_EXCLUSIVE, toroni_publish_burst(publisher, &payload, 1, &published));
+    RETURNS(TORONI_EXCLUSIVE, toroni_publish_within(publisher, "1", 1, TORONI_NO_WAIT, NULL));
+    RETURNS(TORONI_EXCLUSIVE, toroni_publish_within(publisher, "1", 1, TORONI_FOREVER, NULL));
+    RETURNS(TORONI_EXCLUSIVE, toroni_publish_batch(publisher, &payload, 1, TORONI_FOREVER, NULL));
+    RETURNS(TORONI_EXCLUSIVE, toroni_publish_burst(publisher, &payload, 1, TORONI_FOREVER, &published));
     CHECK(published == 0);
-    RETURNS(TORONI_EXCLUSIVE, toroni_publish_in_place(publisher, 1, fill, "1"));
+    RETURNS(TORONI_EXCLUSIVE, toroni_publish_in_place(publisher, 1, TORONI_FOREVER, fill, "1", NULL));
     RETURNS(TORONI_EXCLUSIVE, toroni_exclusive_open(other, 0, &second));
     CHECK(second == NULL && strstr(toroni_error_message(), holder) != NULL);
     RETURNS(TORONI_EXCLUSIVE, toroni_exclusive_open(other, SECOND / 100, &second));
@@ -111,12 +111,13 @@ void others_cannot_publish_beside_an_exclusive_publisher(void) {
     owner = toroni_stats_lock_owner(stats);
     CHECK(owner != NULL && owner->exclusive == 1 && owner->pid == (uint32_t)getpid());
     toroni_stats_close(stats);
-    OK(toroni_exclusive_publish(exclusive, topic, "1", 1));
+    OK(toroni_exclusive_publish(exclusive, topic, "1", 1, TORONI_FOREVER, NULL));
     toroni_exclusive_close(exclusive);
     OK(toroni_publish(publisher, "1", 1));
     OK(toroni_exclusive_open(other, SECOND, &second));
-    RETURNS(TORONI_FOREIGN_TOPIC, toroni_exclusive_publish(second, topic, "1", 1));
-    RETURNS(TORONI_FOREIGN_TOPIC, toroni_exclusive_publish_burst(second, topic, &payload, 1, &published));
+    RETURNS(TORONI_FOREIGN_TOPIC, toroni_exclusive_publish(second, topic, "1", 1, TORONI_FOREVER, NULL));
+    RETURNS(TORONI_FOREIGN_TOPIC,
+            toroni_exclusive_publish_burst(second, topic, &payload, 1, TORONI_FOREVER, &published));
     toroni_exclusive_topic_close(topic);
     toroni_exclusive_close(second);
     toroni_publisher_close(publisher);
@@ -133,7 +134,8 @@ struct handles {
 static int fill_and_publish(void *data, size_t length, void *context) {
     const struct handles *handles = context;
     memset(data, 'x', length);
-    RETURNS(TORONI_REENTRANT, toroni_exclusive_publish(handles->exclusive, handles->topic, "1", 1));
+    RETURNS(TORONI_REENTRANT,
+            toroni_exclusive_publish(handles->exclusive, handles->topic, "1", 1, TORONI_FOREVER, NULL));
     RETURNS(TORONI_REENTRANT, toroni_publish(handles->publisher, "1", 1));
     /* Both stay until this message is published. */
     toroni_exclusive_topic_close(handles->topic);
@@ -150,7 +152,8 @@ void a_function_that_writes_in_place_may_close_its_handles(void) {
     OK(toroni_bus_subscribe(bus, "t", &subscriber));
     OK(toroni_exclusive_open(bus, 0, &handles.exclusive));
     OK(toroni_exclusive_open_topic(handles.exclusive, "t", NULL, &handles.topic));
-    OK(toroni_exclusive_publish_in_place(handles.exclusive, handles.topic, 2, fill_and_publish, &handles));
+    OK(toroni_exclusive_publish_in_place(handles.exclusive, handles.topic, 2, TORONI_FOREVER, fill_and_publish,
+                                         &handles, NULL));
     OK(toroni_publish(handles.publisher, "after", 5));
     OK(toroni_try_receive(subscriber, &message));
     CHECK(says(&message, "xx"));
@@ -182,15 +185,20 @@ void an_exclusive_publisher_waits_for_slow_subscribers(void) {
     OK(toroni_exclusive_open_topic(exclusive, "t", NULL, &topic));
     hasty.policy.kind = TORONI_POLICY_OVERWRITE;
     OK(toroni_exclusive_open_topic(exclusive, "t", &hasty, &overwriting));
-    while ((status = toroni_exclusive_try_publish(exclusive, topic, payload, sizeof payload)) == TORONI_OK);
+    do status = toroni_exclusive_publish(exclusive, topic, payload, sizeof payload, TORONI_NO_WAIT, NULL);
+    while (status == TORONI_OK);
     CHECK(status == TORONI_FULL);
-    RETURNS(TORONI_TIMEOUT, toroni_exclusive_publish_timeout(exclusive, topic, payload, sizeof payload, SECOND / 100));
-    RETURNS(TORONI_TIMEOUT, toroni_exclusive_publish_batch_timeout(exclusive, topic, payloads, 2, SECOND / 100));
+    RETURNS(TORONI_FULL, toroni_exclusive_publish_batch(exclusive, topic, payloads, 2, TORONI_NO_WAIT, NULL));
+    RETURNS(TORONI_FULL, toroni_exclusive_publish_burst(exclusive, topic, payloads, 2, TORONI_NO_WAIT, NULL));
+    RETURNS(TORONI_FULL,
+            toroni_exclusive_publish_in_place(exclusive, topic, 1000, TORONI_NO_WAIT, give_up, NULL, NULL));
+    RETURNS(TORONI_TIMEOUT, toroni_exclusive_publish(exclusive, topic, payload, sizeof payload, SECOND / 100, NULL));
+    RETURNS(TORONI_TIMEOUT, toroni_exclusive_publish_batch(exclusive, topic, payloads, 2, SECOND / 100, NULL));
     RETURNS(TORONI_TIMEOUT,
-            toroni_exclusive_publish_burst_timeout(exclusive, topic, payloads, 2, SECOND / 100, &published));
+            toroni_exclusive_publish_burst(exclusive, topic, payloads, 2, SECOND / 100, &published));
     CHECK(published == 0);
     RETURNS(TORONI_EXCLUSIVE, toroni_publish(publisher, "1", 1));
-    OK(toroni_exclusive_publish(exclusive, overwriting, payload, sizeof payload));
+    OK(toroni_exclusive_publish(exclusive, overwriting, payload, sizeof payload, TORONI_FOREVER, NULL));
     toroni_exclusive_topic_close(overwriting);
     toroni_exclusive_topic_close(topic);
     toroni_exclusive_close(exclusive);
@@ -228,7 +236,7 @@ void an_exclusive_publisher_is_refused_for_a_reason(void) {
     toroni_publisher *publisher;
     toroni_exclusive *exclusive;
     OK(toroni_bus_publisher(bus, "t", NULL, &publisher));
-    OK(toroni_publish_in_place(publisher, 1, fill_beside, other));
+    OK(toroni_publish_in_place(publisher, 1, TORONI_FOREVER, fill_beside, other, NULL));
     options.directory = directory;
     options.lock = TORONI_LOCK_ROBUST;
     OK(toroni_bus_open("exclusive.robust", &options, &robust));
@@ -257,7 +265,7 @@ void a_killed_exclusive_publisher_is_succeeded(void) {
         toroni_exclusive_topic *topic;
         OK(toroni_exclusive_open(own, TORONI_FOREVER, &exclusive));
         OK(toroni_exclusive_open_topic(exclusive, "t", NULL, &topic));
-        OK(toroni_exclusive_publish(exclusive, topic, "first", 5));
+        OK(toroni_exclusive_publish(exclusive, topic, "first", 5, TORONI_FOREVER, NULL));
         for (;;) pause();
     }
     OK(toroni_receive(subscriber, &message));
@@ -283,7 +291,7 @@ void an_exclusive_publisher_belongs_to_its_process(void) {
     child = fork();
     CHECK(child >= 0);
     if (child == 0) {
-        RETURNS(TORONI_FORKED, toroni_exclusive_publish(exclusive, topic, "1", 1));
+        RETURNS(TORONI_FORKED, toroni_exclusive_publish(exclusive, topic, "1", 1, TORONI_FOREVER, NULL));
         RETURNS(TORONI_FORKED, toroni_exclusive_open_topic(exclusive, "u", NULL, &other));
         RETURNS(TORONI_FORKED, toroni_exclusive_open(bus, 0, &second));
         toroni_exclusive_topic_close(topic);
@@ -292,7 +300,7 @@ void an_exclusive_publisher_belongs_to_its_process(void) {
         _exit(0);
     }
     CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    OK(toroni_exclusive_publish(exclusive, topic, "1", 1));
+    OK(toroni_exclusive_publish(exclusive, topic, "1", 1, TORONI_FOREVER, NULL));
     toroni_exclusive_topic_close(topic);
     toroni_exclusive_close(exclusive);
     toroni_bus_close(bus);

@@ -26,7 +26,7 @@ static int bring(const toroni_inlet *inlet, const toroni_inlet_topic *topic, uin
     entry.parts = &part, entry.part_count = 1;
     entry.origin = origin_of(number);
     entry.flags = TORONI_ENTRY_HAS_ORIGIN;
-    return toroni_inlet_publish(inlet, &entry, 1, NULL);
+    return toroni_inlet_publish(inlet, &entry, 1, TORONI_FOREVER, NULL);
 }
 
 static int is_origin(const toroni_message *message, uint64_t number) {
@@ -56,7 +56,6 @@ void an_inlet_publishes_what_comes_from_elsewhere(void) {
     OK(toroni_inlet_open(bus, NULL, &inlet));
     OK(toroni_inlet_open_topic(inlet, "a", &a));
     OK(toroni_inlet_open_topic(inlet, "b", &b));
-    CHECK(strcmp(toroni_inlet_topic_name(b), "b") == 0);
     entries[0].topic = a, entries[0].parts = parts, entries[0].part_count = 3;
     entries[0].flags = TORONI_ENTRY_TO_DESCENDANTS | TORONI_ENTRY_HAS_TIMESTAMP | TORONI_ENTRY_HAS_ORIGIN |
                        TORONI_ENTRY_HAS_NUMBER | TORONI_ENTRY_HAS_OPEN_FROM;
@@ -69,9 +68,9 @@ void an_inlet_publishes_what_comes_from_elsewhere(void) {
     entries[1] = entries[0];
     entries[1].topic = b, entries[1].part_count = 1, entries[1].flags = 0, entries[1].open_from = UINT64_MAX;
     entries[2].topic = b;
-    OK(toroni_inlet_publish(inlet, entries, 3, &published));
+    OK(toroni_inlet_publish(inlet, entries, 3, TORONI_FOREVER, &published));
     CHECK(published == 3);
-    OK(toroni_inlet_publish_timeout(inlet, entries, 0, SECOND, &published));
+    OK(toroni_inlet_publish(inlet, entries, 0, SECOND, &published));
     CHECK(published == 0);
     for (i = 0; i < 2; i++) {
         toroni_subscriber *const reader = i == 0 ? subscriber : in_place;
@@ -132,14 +131,14 @@ void each_message_from_elsewhere_arrives_once(void) {
         CHECK(is_origin(&message, number));
     }
     RETURNS(TORONI_NO_MESSAGE, toroni_try_receive(subscriber, &message));
-    OK(toroni_inlet_claim(inlet, 7, 1, 0, &arrived));
+    OK(toroni_inlet_claim(inlet, 7, 1, 0, TORONI_FOREVER, &arrived));
     CHECK(arrived.next == 10 && !arrived.taken_over && arrived.reserved == 0);
 
     /* In any order. */
     entry.topic = topic, entry.flags = TORONI_ENTRY_HAS_ORIGIN | TORONI_ENTRY_HAS_OPEN_FROM;
     for (i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         entry.origin = origin_of(numbers[i]), entry.origin.stream = 5, entry.open_from = open_from[i];
-        OK(toroni_inlet_publish(inlet, &entry, 1, NULL));
+        OK(toroni_inlet_publish(inlet, &entry, 1, TORONI_FOREVER, NULL));
     }
     CHECK(toroni_inlet_duplicates(inlet) == 11);
 
@@ -148,14 +147,24 @@ void each_message_from_elsewhere_arrives_once(void) {
     lost.bound = TORONI_BOUND_AT_LEAST, lost.reason = TORONI_REASON_BURST;
     lost.scope = &pattern, lost.scope_count = 1;
     number = 15;
-    OK(toroni_inlet_publish_lost(inlet, &lost, &number));
-    OK(toroni_inlet_claim(inlet, 7, 1, 0, &arrived));
+    OK(toroni_inlet_publish_lost(inlet, &lost, &number, TORONI_FOREVER));
+    OK(toroni_inlet_claim(inlet, 7, 1, 0, TORONI_FOREVER, &arrived));
     CHECK(arrived.next == 15);
-    OK(toroni_inlet_publish_lost_timeout(inlet, &lost, NULL, SECOND));
-    OK(toroni_inlet_publish_lost_timeout(inlet, &lost, NULL, TORONI_FOREVER));
+    OK(toroni_inlet_publish_lost(inlet, &lost, NULL, SECOND));
+    OK(toroni_inlet_publish_lost(inlet, &lost, NULL, TORONI_FOREVER));
     CHECK(toroni_inlet_duplicates(inlet) == 12);
-    OK(toroni_inlet_claim(inlet, 7, 1, 0, &arrived));
+    OK(toroni_inlet_claim(inlet, 7, 1, 0, TORONI_FOREVER, &arrived));
     CHECK(arrived.next == 20);
+
+    /* The numbers below that of an advance, too. */
+    lost.from.number = 30;
+    OK(toroni_inlet_advance(inlet, &lost.from, TORONI_FOREVER));
+    lost.from.number = 25;
+    OK(toroni_inlet_advance(inlet, &lost.from, SECOND));
+    OK(toroni_inlet_claim(inlet, 7, 1, 0, TORONI_NO_WAIT, &arrived));
+    CHECK(arrived.next == 30);
+    lost.from.number = TORONI_NUMBER_LIMIT + 1;
+    RETURNS(TORONI_INVALID_ORIGIN, toroni_inlet_advance(inlet, &lost.from, TORONI_FOREVER));
     toroni_inlet_topic_close(topic);
     toroni_inlet_close(inlet);
     toroni_subscriber_close(subscriber);
@@ -208,7 +217,7 @@ void losses_from_elsewhere_arrive_at_their_place(void) {
     lost.from = origin_of(2), lost.until = UINT64_C(1) << 48, lost.messages = UINT64_MAX;
     lost.bound = TORONI_BOUND_AT_MOST, lost.reason = TORONI_REASON_DIVERGED;
     lost.scope = scope, lost.scope_count = 2;
-    OK(toroni_inlet_publish_lost(inlet, &lost, &lost.from.number));
+    OK(toroni_inlet_publish_lost(inlet, &lost, &lost.from.number, TORONI_FOREVER));
     OK(toroni_publish(publisher, "mine", 4));
 
     for (i = 0; i < 2; i++) {
@@ -284,12 +293,12 @@ void one_inlet_at_a_time_brings_a_series(void) {
     RETURNS(TORONI_TAKEN, bring(second, topic, 6));
     snprintf(holder, sizeof holder, "\"the bridge\", process %d,", (int)getpid());
     CHECK(strstr(toroni_error_message(), holder) != NULL);
-    RETURNS(TORONI_TAKEN, toroni_inlet_claim(second, 7, 1, 3, &arrived));
-    OK(toroni_inlet_claim(second, 7, 2, 3, &arrived));
+    RETURNS(TORONI_TAKEN, toroni_inlet_claim(second, 7, 1, 3, TORONI_FOREVER, &arrived));
+    OK(toroni_inlet_claim(second, 7, 2, 3, TORONI_FOREVER, &arrived));
     RETURNS(TORONI_FOREIGN_TOPIC, bring(second, others, 6));
     /* Its topic does not keep it. */
     toroni_inlet_close(first);
-    OK(toroni_inlet_claim(second, 7, 1, 0, &arrived));
+    OK(toroni_inlet_claim(second, 7, 1, 0, TORONI_FOREVER, &arrived));
     CHECK(arrived.next == 6 && arrived.taken_over == 1);
     toroni_inlet_topic_close(others);
     toroni_inlet_topic_close(topic);
@@ -319,46 +328,46 @@ void invalid_messages_from_elsewhere_are_refused(void) {
     entries[0].topic = bad->topic = topic;
 
     bad->parts = halves, bad->part_count = 2;
-    RETURNS(TORONI_TOO_LONG, toroni_inlet_publish(inlet, entries, 2, &published));
+    RETURNS(TORONI_TOO_LONG, toroni_inlet_publish(inlet, entries, 2, TORONI_FOREVER, &published));
     CHECK(published == 0);
     bad->part_count = 0, bad->flags = 32;
-    RETURNS(TORONI_INVALID_ARGUMENT, toroni_inlet_publish(inlet, entries, 2, NULL));
+    RETURNS(TORONI_INVALID_ARGUMENT, toroni_inlet_publish(inlet, entries, 2, TORONI_FOREVER, NULL));
     bad->flags = 0, bad->reserved = 1;
-    RETURNS(TORONI_INVALID_ARGUMENT, toroni_inlet_publish(inlet, entries, 2, NULL));
+    RETURNS(TORONI_INVALID_ARGUMENT, toroni_inlet_publish(inlet, entries, 2, TORONI_FOREVER, NULL));
     bad->reserved = 0, bad->flags = TORONI_ENTRY_HAS_ORIGIN, bad->origin.reserved[2] = 1;
-    RETURNS(TORONI_INVALID_ARGUMENT, toroni_inlet_publish(inlet, entries, 2, NULL));
+    RETURNS(TORONI_INVALID_ARGUMENT, toroni_inlet_publish(inlet, entries, 2, TORONI_FOREVER, NULL));
     bad->origin = origin_of(TORONI_NUMBER_LIMIT);
-    RETURNS(TORONI_INVALID_ORIGIN, toroni_inlet_publish(inlet, entries, 2, NULL));
+    RETURNS(TORONI_INVALID_ORIGIN, toroni_inlet_publish(inlet, entries, 2, TORONI_FOREVER, NULL));
     bad->flags = TORONI_ENTRY_HAS_OPEN_FROM, bad->open_from = open_from;
-    RETURNS(TORONI_INVALID_ORIGIN, toroni_inlet_publish(inlet, entries, 2, NULL));
+    RETURNS(TORONI_INVALID_ORIGIN, toroni_inlet_publish(inlet, entries, 2, TORONI_FOREVER, NULL));
 
     for (i = 0; i < 17; i++) patterns[i] = "**";
     lost.scope = patterns, lost.scope_count = 1, lost.reason = TORONI_REASON_GONE, lost.until = 1;
-    RETURNS(TORONI_INVALID_ORIGIN, toroni_inlet_publish_lost(inlet, &lost, &open_from));
+    RETURNS(TORONI_INVALID_ORIGIN, toroni_inlet_publish_lost(inlet, &lost, &open_from, TORONI_FOREVER));
     lost.from.number = 2;
-    RETURNS(TORONI_INVALID_LOSS, toroni_inlet_publish_lost(inlet, &lost, NULL));
+    RETURNS(TORONI_INVALID_LOSS, toroni_inlet_publish_lost(inlet, &lost, NULL, TORONI_FOREVER));
     lost.until = TORONI_NUMBER_LIMIT + 1;
-    RETURNS(TORONI_INVALID_LOSS, toroni_inlet_publish_lost(inlet, &lost, NULL));
+    RETURNS(TORONI_INVALID_LOSS, toroni_inlet_publish_lost(inlet, &lost, NULL, TORONI_FOREVER));
     lost.until = 3, lost.scope_count = 17;
-    RETURNS(TORONI_INVALID_LOSS, toroni_inlet_publish_lost(inlet, &lost, NULL));
+    RETURNS(TORONI_INVALID_LOSS, toroni_inlet_publish_lost(inlet, &lost, NULL, TORONI_FOREVER));
     lost.scope_count = 0;
-    RETURNS(TORONI_INVALID_LOSS, toroni_inlet_publish_lost(inlet, &lost, NULL));
+    RETURNS(TORONI_INVALID_LOSS, toroni_inlet_publish_lost(inlet, &lost, NULL, TORONI_FOREVER));
     lost.scope_count = 1, patterns[0] = "//";
-    RETURNS(TORONI_INVALID_PATTERN, toroni_inlet_publish_lost(inlet, &lost, NULL));
+    RETURNS(TORONI_INVALID_PATTERN, toroni_inlet_publish_lost(inlet, &lost, NULL, TORONI_FOREVER));
     patterns[0] = "**", lost.bound = 3;
-    RETURNS(TORONI_INVALID_ARGUMENT, toroni_inlet_publish_lost(inlet, &lost, NULL));
+    RETURNS(TORONI_INVALID_ARGUMENT, toroni_inlet_publish_lost(inlet, &lost, NULL, TORONI_FOREVER));
     lost.bound = 0, lost.reason = 0;
-    RETURNS(TORONI_INVALID_ARGUMENT, toroni_inlet_publish_lost(inlet, &lost, NULL));
+    RETURNS(TORONI_INVALID_ARGUMENT, toroni_inlet_publish_lost(inlet, &lost, NULL, TORONI_FOREVER));
     lost.reason = 12;
-    RETURNS(TORONI_INVALID_ARGUMENT, toroni_inlet_publish_lost(inlet, &lost, NULL));
+    RETURNS(TORONI_INVALID_ARGUMENT, toroni_inlet_publish_lost(inlet, &lost, NULL, TORONI_FOREVER));
     CHECK(strstr(toroni_error_message(), "reason is 12") != NULL);
     OK(toroni_bus_take_stats(bus, &stats));
     CHECK(toroni_stats_bus(stats)->sequence == 0 && toroni_stats_bus(stats)->max_arrivals == 2);
     toroni_stats_close(stats);
 
-    OK(toroni_inlet_claim(inlet, 1, 1, 0, &arrived));
-    OK(toroni_inlet_claim(inlet, 1, 1, 1, &arrived));
-    RETURNS(TORONI_TOO_MANY_ARRIVALS, toroni_inlet_claim(inlet, 1, 1, 2, &arrived));
+    OK(toroni_inlet_claim(inlet, 1, 1, 0, TORONI_FOREVER, &arrived));
+    OK(toroni_inlet_claim(inlet, 1, 1, 1, TORONI_FOREVER, &arrived));
+    RETURNS(TORONI_TOO_MANY_ARRIVALS, toroni_inlet_claim(inlet, 1, 1, 2, TORONI_FOREVER, &arrived));
     CHECK(strstr(toroni_error_message(), "max_arrivals") != NULL);
     toroni_inlet_topic_close(topic);
     toroni_inlet_close(inlet);
@@ -367,7 +376,7 @@ void invalid_messages_from_elsewhere_are_refused(void) {
     options.directory = directory, options.max_arrivals = TORONI_NO_ARRIVALS;
     OK(toroni_bus_open("inlet.none", &options, &bus));
     OK(toroni_inlet_open(bus, NULL, &inlet));
-    RETURNS(TORONI_TOO_MANY_ARRIVALS, toroni_inlet_claim(inlet, 1, 1, 0, &arrived));
+    RETURNS(TORONI_TOO_MANY_ARRIVALS, toroni_inlet_claim(inlet, 1, 1, 0, TORONI_FOREVER, &arrived));
     toroni_inlet_close(inlet);
     toroni_bus_close(bus);
 }
@@ -394,13 +403,14 @@ void an_inlet_waits_for_slow_subscribers(void) {
         entries[i].topic = topic, entries[i].parts = &part, entries[i].part_count = 1;
         entries[i].origin = origin_of(i), entries[i].flags = TORONI_ENTRY_HAS_ORIGIN;
     }
-    RETURNS(TORONI_TIMEOUT, toroni_inlet_publish_timeout(inlet, entries, 100, SECOND / 100, &published));
+    RETURNS(TORONI_TIMEOUT, toroni_inlet_publish(inlet, entries, 100, SECOND / 100, &published));
     CHECK(published > 0 && published < 100);
-    OK(toroni_inlet_claim(inlet, 7, 1, 0, &arrived));
+    RETURNS(TORONI_FULL, toroni_inlet_publish(inlet, entries + published, 1, TORONI_NO_WAIT, NULL));
+    OK(toroni_inlet_claim(inlet, 7, 1, 0, TORONI_FOREVER, &arrived));
     CHECK(arrived.next == published);
     for (i = 0; i < published; i++) OK(toroni_try_receive(subscriber, &message));
     /* It can publish all of them again: those that are there are duplicates. */
-    OK(toroni_inlet_publish_timeout(inlet, entries, published + 20, TORONI_FOREVER, NULL));
+    OK(toroni_inlet_publish(inlet, entries, published + 20, TORONI_FOREVER, NULL));
     CHECK(toroni_inlet_duplicates(inlet) == published);
     for (; i < arrived.next + 20; i++) {
         OK(toroni_try_receive(subscriber, &message));
@@ -414,7 +424,10 @@ void an_inlet_waits_for_slow_subscribers(void) {
 
 static void *claim_in_vain(void *inlet) {
     toroni_arrived arrived;
-    RETURNS(TORONI_TIMEOUT, toroni_inlet_claim_timeout(inlet, 7, 1, 0, SECOND / 100, &arrived));
+    const toroni_origin next = origin_of(1);
+    RETURNS(TORONI_TIMEOUT, toroni_inlet_claim(inlet, 7, 1, 0, SECOND / 100, &arrived));
+    RETURNS(TORONI_BUSY, toroni_inlet_claim(inlet, 7, 1, 0, TORONI_NO_WAIT, &arrived));
+    RETURNS(TORONI_BUSY, toroni_inlet_advance(inlet, &next, TORONI_NO_WAIT));
     return NULL;
 }
 
@@ -449,14 +462,14 @@ void an_inlet_can_wait_less_than_the_bus_says(void) {
     OK(toroni_inlet_open(bus, &hasty, &inlet));
     OK(toroni_inlet_open_topic(inlet, "t", &topic));
     entry.topic = topic, entry.parts = &part, entry.part_count = 1;
-    for (i = 0; i < 100; i++) OK(toroni_inlet_publish(inlet, &entry, 1, NULL));
+    for (i = 0; i < 100; i++) OK(toroni_inlet_publish(inlet, &entry, 1, TORONI_FOREVER, NULL));
     RETURNS(TORONI_LAPPED, toroni_try_receive(subscriber, &message));
     OK(toroni_bus_publisher(bus, "t", NULL, &publisher));
-    OK(toroni_publish_in_place(publisher, 1, fill_beside, inlet));
+    OK(toroni_publish_in_place(publisher, 1, TORONI_FOREVER, fill_beside, inlet, NULL));
     toroni_publisher_close(publisher);
-    OK(toroni_inlet_claim_timeout(inlet, 7, 1, 0, SECOND, &arrived));
+    OK(toroni_inlet_claim(inlet, 7, 1, 0, SECOND, &arrived));
     CHECK(arrived.next == 0 && !arrived.taken_over);
-    OK(toroni_inlet_claim_timeout(inlet, 7, 1, 0, TORONI_FOREVER, &arrived));
+    OK(toroni_inlet_claim(inlet, 7, 1, 0, TORONI_FOREVER, &arrived));
     toroni_inlet_topic_close(topic);
     toroni_inlet_close(inlet);
     toroni_subscriber_close(subscriber);
@@ -474,7 +487,7 @@ static void *bring_in_a_thread(void *context) {
     entry.topic = topic, entry.flags = TORONI_ENTRY_HAS_ORIGIN;
     for (i = 0; i < 100; i++) {
         entry.origin = origin_of((uint64_t)i), entry.origin.stream = stream;
-        OK(toroni_inlet_publish(shared, &entry, 1, NULL));
+        OK(toroni_inlet_publish(shared, &entry, 1, TORONI_FOREVER, NULL));
     }
     toroni_inlet_topic_close(topic);
     return NULL;
@@ -520,7 +533,7 @@ void a_killed_inlet_is_succeeded(void) {
         toroni_inlet *own_inlet;
         toroni_inlet_topic *own_topic;
         RETURNS(TORONI_FORKED, bring(inlet, topic, 1));
-        RETURNS(TORONI_FORKED, toroni_inlet_claim(inlet, 7, 1, 0, &arrived));
+        RETURNS(TORONI_FORKED, toroni_inlet_claim(inlet, 7, 1, 0, TORONI_FOREVER, &arrived));
         OK(toroni_inlet_open(own, NULL, &own_inlet));
         OK(toroni_inlet_open_topic(own_inlet, "t", &own_topic));
         OK(bring(own_inlet, own_topic, 1));

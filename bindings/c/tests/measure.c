@@ -37,13 +37,14 @@ static void one(size_t count) {
     for (; count > 0; count--) check(toroni_publish(publisher, payload, length));
 }
 static void batch(size_t count) {
-    for (; count > 0; count -= 64) check(toroni_publish_batch(publisher, bundle, 64));
+    for (; count > 0; count -= 64) check(toroni_publish_batch(publisher, bundle, 64, TORONI_FOREVER, NULL));
 }
 static void burst(size_t count) {
-    for (; count > 0; count -= 64) check(toroni_publish_burst(publisher, bundle, 64, NULL));
+    for (; count > 0; count -= 64) check(toroni_publish_burst(publisher, bundle, 64, TORONI_FOREVER, NULL));
 }
 static void in_place(size_t count) {
-    for (; count > 0; count--) check(toroni_publish_in_place(publisher, length, copy_in, payload));
+    for (; count > 0; count--)
+        check(toroni_publish_in_place(publisher, length, TORONI_FOREVER, copy_in, payload, NULL));
 }
 
 static void receive(size_t count) {

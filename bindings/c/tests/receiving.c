@@ -72,15 +72,15 @@ void messages_arrive_in_every_way(void) {
     CHECK(toroni_publisher_largest_message(publisher) > 2000000);
 
     OK(toroni_publish(publisher, "one", 3));
-    OK(toroni_try_publish(publisher, "two", 3));
-    OK(toroni_publish_timeout(publisher, "three", 5, SECOND));
-    OK(toroni_publish_batch(publisher, both, 2));
-    OK(toroni_publish_burst(publisher, both, 2, &published));
+    OK(toroni_publish_within(publisher, "two", 3, TORONI_NO_WAIT, NULL));
+    OK(toroni_publish_within(publisher, "three", 5, SECOND, NULL));
+    OK(toroni_publish_batch(publisher, both, 2, TORONI_FOREVER, NULL));
+    OK(toroni_publish_burst(publisher, both, 2, TORONI_FOREVER, &published));
     CHECK(published == 2);
-    OK(toroni_publish_burst(publisher, both, 1, NULL));
-    OK(toroni_publish_in_place(publisher, 3, write_number, &seven));
+    OK(toroni_publish_burst(publisher, both, 1, TORONI_FOREVER, NULL));
+    OK(toroni_publish_in_place(publisher, 3, TORONI_FOREVER, write_number, &seven, NULL));
     OK(toroni_publish(above, "down", 4));
-    OK(toroni_publish_timeout(publisher, "last", 4, TORONI_FOREVER));
+    OK(toroni_publish_within(publisher, "last", 4, TORONI_FOREVER, NULL));
     {
         const char *const expected[] = {"one", "two", "three", "four", "", "four", "", "four", "777", "down", "last"};
         size_t i;
@@ -102,7 +102,7 @@ void messages_arrive_in_every_way(void) {
     RETURNS(TORONI_NO_MESSAGE, toroni_try_receive(subscriber, &message));
     RETURNS(TORONI_NO_MESSAGE, toroni_receive_timeout(subscriber, 1000, &message));
     OK(toroni_subscriber_add_pattern(subscriber, "plant"));
-    OK(toroni_publish_to_descendants(publisher, "pump", 4));
+    OK(toroni_publish(above, "pump", 4));
     OK(toroni_receive(subscriber, &message));
     CHECK(says(&message, "pump"));
     OK(toroni_subscriber_get_stats(subscriber, &seen));
@@ -131,14 +131,14 @@ void a_message_that_is_given_up_is_not_published(void) {
     toroni_publisher *publisher;
     OK(toroni_bus_subscribe(bus, "t", &subscriber));
     OK(toroni_bus_publisher(bus, "t", NULL, &within));
-    RETURNS(TORONI_ABORTED, toroni_publish_in_place(within, 100, misbehave, bus));
+    RETURNS(TORONI_ABORTED, toroni_publish_in_place(within, 100, TORONI_FOREVER, misbehave, bus, NULL));
     CHECK(within_answered == TORONI_REENTRANT);
     RETURNS(TORONI_NO_MESSAGE, toroni_try_receive(subscriber, &message));
     OK(toroni_bus_publisher(bus, "t", NULL, &within));
-    OK(toroni_publish_in_place(within, 100, misbehave, NULL));
+    OK(toroni_publish_in_place(within, 100, TORONI_FOREVER, misbehave, NULL, NULL));
     /* The lock was released. */
     OK(toroni_bus_publisher(bus, "t", NULL, &publisher));
-    OK(toroni_try_publish(publisher, "next", 4));
+    OK(toroni_publish_within(publisher, "next", 4, TORONI_NO_WAIT, NULL));
     OK(toroni_receive(subscriber, &message));
     CHECK(message.payload_length == 100 && message.sequence == 0);
     OK(toroni_receive(subscriber, &message));
@@ -165,12 +165,13 @@ static void *publish_in_vain(void *unused) {
     size_t published = 99;
     int status;
     (void)unused;
-    while ((status = toroni_try_publish(in_other_thread, payload, sizeof payload)) == TORONI_OK) continue;
+    do status = toroni_publish_within(in_other_thread, payload, sizeof payload, TORONI_NO_WAIT, NULL);
+    while (status == TORONI_OK);
     CHECK(status == TORONI_FULL);
     CHECK(strcmp(toroni_error_message(), toroni_status_text(TORONI_FULL)) == 0);
-    RETURNS(TORONI_TIMEOUT, toroni_publish_timeout(in_other_thread, payload, sizeof payload, 1000000));
-    RETURNS(TORONI_TIMEOUT, toroni_publish_batch_timeout(in_other_thread, group, 2, 1000000));
-    RETURNS(TORONI_TIMEOUT, toroni_publish_burst_timeout(in_other_thread, group + 1, 1, 1000000, &published));
+    RETURNS(TORONI_TIMEOUT, toroni_publish_within(in_other_thread, payload, sizeof payload, 1000000, NULL));
+    RETURNS(TORONI_TIMEOUT, toroni_publish_batch(in_other_thread, group, 2, 1000000, NULL));
+    RETURNS(TORONI_TIMEOUT, toroni_publish_burst(in_other_thread, group + 1, 1, 1000000, &published));
     CHECK(published == 0);
     return NULL;
 }
@@ -194,10 +195,11 @@ void waits_for_slow_subscribers_have_limits(void) {
     CHECK(pthread_create(&thread, NULL, publish_in_vain, NULL) == 0);
     CHECK(pthread_join(thread, NULL) == 0);
     /* In the thread of the subscriber, the wait would never end. */
-    RETURNS(TORONI_WOULD_WAIT_FOR_ITSELF, toroni_publish_timeout(in_other_thread, payload, sizeof payload, TORONI_FOREVER));
+    RETURNS(TORONI_WOULD_WAIT_FOR_ITSELF,
+            toroni_publish_within(in_other_thread, payload, sizeof payload, TORONI_FOREVER, NULL));
     while (toroni_try_receive(subscriber, &message) == TORONI_OK) continue;
-    OK(toroni_publish_batch_timeout(in_other_thread, &one, 1, TORONI_FOREVER));
-    OK(toroni_publish_burst_timeout(in_other_thread, &one, 1, 1000, &published));
+    OK(toroni_publish_batch(in_other_thread, &one, 1, TORONI_FOREVER, NULL));
+    OK(toroni_publish_burst(in_other_thread, &one, 1, 1000, &published));
     CHECK(published == 1);
     toroni_publisher_close(in_other_thread);
     toroni_subscriber_close(subscriber);
@@ -360,7 +362,7 @@ void messages_are_passed_on_in_place(void) {
     OK(toroni_publish(first, "some bytes that travel on", 25));
     OK(toroni_receive_in_place(between, 0, &message));
     passed.from = between, passed.payload = message.payload;
-    OK(toroni_publish_in_place(second, message.payload_length, pass_on, &passed));
+    OK(toroni_publish_in_place(second, message.payload_length, TORONI_FOREVER, pass_on, &passed, NULL));
     OK(toroni_receive(last, &message));
     CHECK(says(&message, "some bytes that travel on"));
 
@@ -369,7 +371,8 @@ void messages_are_passed_on_in_place(void) {
     OK(toroni_receive_in_place(between, 0, &message));
     passed.payload = message.payload;
     for (i = 0; i < 200; i++) OK(toroni_publish(first, payload, sizeof payload));
-    RETURNS(TORONI_ABORTED, toroni_publish_in_place(second, message.payload_length, pass_on, &passed));
+    RETURNS(TORONI_ABORTED,
+            toroni_publish_in_place(second, message.payload_length, TORONI_FOREVER, pass_on, &passed, NULL));
     RETURNS(TORONI_LAPPED, toroni_try_receive(last, &message));
     RETURNS(TORONI_NO_MESSAGE, toroni_try_receive(last, &message));
     toroni_subscriber_close(last);
@@ -583,7 +586,7 @@ void statistics_name_the_lock_owner(void) {
     OK(toroni_bus_open("robust", &options, &buses[1]));
     for (i = 0; i < 2; i++) {
         OK(toroni_bus_publisher(buses[i], "t", NULL, &publisher));
-        OK(toroni_publish_in_place(publisher, 8, fill_while_observed, buses[i]));
+        OK(toroni_publish_in_place(publisher, 8, TORONI_FOREVER, fill_while_observed, buses[i], NULL));
         toroni_publisher_close(publisher);
         toroni_bus_close(buses[i]);
     }

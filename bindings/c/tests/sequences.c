@@ -41,36 +41,49 @@ static void drain(toroni_subscriber *subscriber) {
     CHECK(status == TORONI_NO_MESSAGE);
 }
 
+static int fill_with(void *data, size_t length, void *context) {
+    memcpy(data, context, length);
+    return 0;
+}
+
 void publishers_learn_the_sequences_of_their_messages(void) {
+    const toroni_bytes none[1] = {{NULL, 0}}, shared[2] = {{"5", 1}, {"6", 1}}, alone[2] = {{":", 1}, {";", 1}};
     toroni_bus *bus = open_bus(NULL);
     toroni_publisher *publisher;
     toroni_exclusive *exclusive;
     toroni_exclusive_topic *topic;
     toroni_subscriber *subscriber;
     toroni_message message;
-    uint64_t sequence, sequences[8];
+    uint64_t sequence, sequences[12];
     size_t i;
     OK(toroni_bus_subscribe(bus, "numbered", &subscriber));
     OK(toroni_bus_publisher(bus, "numbered", NULL, &publisher));
-    OK(toroni_publish_numbered(publisher, "1", 1, &sequences[0]));
-    OK(toroni_try_publish_numbered(publisher, "2", 1, &sequences[1]));
-    OK(toroni_publish_numbered_timeout(publisher, "3", 1, SECOND, &sequences[2]));
-    OK(toroni_publish_numbered_timeout(publisher, "4", 1, TORONI_FOREVER, &sequences[3]));
+    OK(toroni_publish_within(publisher, "1", 1, TORONI_FOREVER, &sequences[0]));
+    OK(toroni_publish_within(publisher, "2", 1, TORONI_NO_WAIT, &sequences[1]));
+    OK(toroni_publish_within(publisher, "3", 1, SECOND, &sequences[2]));
+    OK(toroni_publish_in_place(publisher, 1, TORONI_FOREVER, fill_with, "4", &sequences[3]));
+    OK(toroni_publish_batch(publisher, shared, 2, TORONI_FOREVER, &sequences[4]));
+    sequences[5] = sequences[4] + 1;
+    sequence = 9;
+    OK(toroni_publish_batch(publisher, none, 0, TORONI_FOREVER, &sequence));
+    CHECK(sequence == 0);
     OK(toroni_exclusive_open(bus, 0, &exclusive));
-    RETURNS(TORONI_EXCLUSIVE, toroni_publish_numbered(publisher, "", 0, &sequence));
-    RETURNS(TORONI_EXCLUSIVE, toroni_try_publish_numbered(publisher, "", 0, &sequence));
+    RETURNS(TORONI_EXCLUSIVE, toroni_publish_within(publisher, "", 0, TORONI_FOREVER, &sequence));
+    RETURNS(TORONI_EXCLUSIVE, toroni_publish_within(publisher, "", 0, TORONI_NO_WAIT, &sequence));
     OK(toroni_exclusive_open_topic(exclusive, "other", NULL, &topic));
-    OK(toroni_exclusive_publish(exclusive, topic, "", 0));
+    OK(toroni_exclusive_publish(exclusive, topic, "", 0, TORONI_FOREVER, NULL));
     toroni_exclusive_topic_close(topic);
     OK(toroni_exclusive_open_topic(exclusive, "numbered", NULL, &topic));
-    OK(toroni_exclusive_publish_numbered(exclusive, topic, "5", 1, &sequences[4]));
-    OK(toroni_exclusive_try_publish_numbered(exclusive, topic, "6", 1, &sequences[5]));
-    OK(toroni_exclusive_publish_numbered_timeout(exclusive, topic, "7", 1, SECOND, &sequences[6]));
-    OK(toroni_exclusive_publish_numbered_timeout(exclusive, topic, "8", 1, TORONI_FOREVER, &sequences[7]));
-    for (i = 0; i < 8; i++) {
+    OK(toroni_exclusive_publish(exclusive, topic, "7", 1, TORONI_FOREVER, &sequences[6]));
+    OK(toroni_exclusive_publish(exclusive, topic, "8", 1, TORONI_NO_WAIT, &sequences[7]));
+    OK(toroni_exclusive_publish(exclusive, topic, "9", 1, SECOND, &sequences[8]));
+    OK(toroni_exclusive_publish_batch(exclusive, topic, alone, 2, SECOND, &sequences[9]));
+    sequences[10] = sequences[9] + 1;
+    OK(toroni_exclusive_publish_in_place(exclusive, topic, 1, SECOND, fill_with, "<", &sequences[11]));
+    for (i = 0; i < 12; i++) {
         OK(toroni_try_receive(subscriber, &message));
         CHECK(*(const char *)message.payload == (char)('1' + i) && message.sequence == sequences[i]);
-        CHECK(sequences[i] == (i < 4 ? i : i + 1));
+        CHECK(sequences[i] == (i < 6 ? i : i + 1));
     }
     toroni_exclusive_topic_close(topic);
     toroni_exclusive_close(exclusive);
@@ -89,13 +102,13 @@ static void *publish_in_vain(void *unused) {
     (void)unused;
     if (exclusive) {
         RETURNS(TORONI_FULL,
-                toroni_exclusive_try_publish_numbered(exclusive, topic, payload, sizeof payload, &sequence));
-        RETURNS(TORONI_TIMEOUT, toroni_exclusive_publish_numbered_timeout(exclusive, topic, payload, sizeof payload,
-                                                                          SECOND / 100, &sequence));
-    } else {
-        RETURNS(TORONI_FULL, toroni_try_publish_numbered(publisher, payload, sizeof payload, &sequence));
+                toroni_exclusive_publish(exclusive, topic, payload, sizeof payload, TORONI_NO_WAIT, &sequence));
         RETURNS(TORONI_TIMEOUT,
-                toroni_publish_numbered_timeout(publisher, payload, sizeof payload, SECOND / 100, &sequence));
+                toroni_exclusive_publish(exclusive, topic, payload, sizeof payload, SECOND / 100, &sequence));
+    } else {
+        RETURNS(TORONI_FULL, toroni_publish_within(publisher, payload, sizeof payload, TORONI_NO_WAIT, &sequence));
+        RETURNS(TORONI_TIMEOUT,
+                toroni_publish_within(publisher, payload, sizeof payload, SECOND / 100, &sequence));
     }
     CHECK(sequence == 0);
     return NULL;
@@ -109,7 +122,7 @@ void a_call_for_a_sequence_has_a_time_limit(void) {
     int status, round;
     OK(toroni_bus_subscribe(bus, "**", &subscriber));
     OK(toroni_bus_publisher(bus, "t", NULL, &publisher));
-    while ((status = toroni_try_publish_numbered(publisher, payload, sizeof payload, &sequence)) == TORONI_OK)
+    while ((status = toroni_publish_within(publisher, payload, sizeof payload, TORONI_NO_WAIT, &sequence)) == TORONI_OK)
         last = sequence;
     CHECK(status == TORONI_FULL && last > 30);
     for (round = 0; round < 2; round++) {
@@ -121,7 +134,7 @@ void a_call_for_a_sequence_has_a_time_limit(void) {
         }
     }
     drain(subscriber);
-    OK(toroni_exclusive_publish_numbered_timeout(exclusive, topic, payload, sizeof payload, SECOND / 100, &sequence));
+    OK(toroni_exclusive_publish(exclusive, topic, payload, sizeof payload, SECOND / 100, &sequence));
     CHECK(sequence == last + 1);
     toroni_exclusive_topic_close(topic);
     toroni_exclusive_close(exclusive);
@@ -134,26 +147,26 @@ void a_call_for_a_sequence_has_a_time_limit(void) {
 void messages_are_held_until_they_are_released(void) {
     toroni_bus *bus = bus_with(TORONI_POLICY_WAIT);
     toroni_subscriber *subscriber;
-    uint64_t sequence, first = 0, count;
+    uint64_t first = 0, count;
     int i;
     OK(toroni_bus_subscribe(bus, "**", &subscriber));
     OK(toroni_bus_publisher(bus, "t", NULL, &publisher));
     for (i = 0; i < 200; i++) {
-        OK(toroni_publish_numbered(publisher, payload, sizeof payload, &first));
+        OK(toroni_publish_within(publisher, payload, sizeof payload, TORONI_FOREVER, &first));
         drain(subscriber);
     }
     CHECK(toroni_subscriber_held(subscriber) == TORONI_NO_SEQUENCE);
     OK(toroni_subscriber_hold(subscriber, first));
     CHECK(toroni_subscriber_held(subscriber) == first);
-    for (count = 0; toroni_try_publish_numbered(publisher, payload, sizeof payload, &sequence) == TORONI_OK; count++)
+    for (count = 0; toroni_publish_within(publisher, payload, sizeof payload, TORONI_NO_WAIT, NULL) == TORONI_OK; count++)
         drain(subscriber);
     CHECK(count > 40 && count < 64 && first_from(bus, first) == first);
     /* This thread would wait for its own hold. */
     RETURNS(TORONI_WOULD_WAIT_FOR_ITSELF, toroni_publish(publisher, payload, sizeof payload));
     /* Each message takes one of 64 blocks. */
     OK(toroni_subscriber_hold(subscriber, first + 8));
-    for (i = 0; i < 8; i++) OK(toroni_try_publish(publisher, payload, sizeof payload));
-    RETURNS(TORONI_FULL, toroni_try_publish(publisher, payload, sizeof payload));
+    for (i = 0; i < 8; i++) OK(toroni_publish_within(publisher, payload, sizeof payload, TORONI_NO_WAIT, NULL));
+    RETURNS(TORONI_FULL, toroni_publish_within(publisher, payload, sizeof payload, TORONI_NO_WAIT, NULL));
     /* What was given up is gone, and the hold stays. */
     RETURNS(TORONI_POSITION_UNAVAILABLE, toroni_subscriber_hold(subscriber, first));
     CHECK(strstr(toroni_error_message(), "no longer in the ring") != NULL);
@@ -163,7 +176,7 @@ void messages_are_held_until_they_are_released(void) {
     CHECK(toroni_subscriber_held(subscriber) == TORONI_NO_SEQUENCE);
     for (i = 0; i < 200; i++) {
         drain(subscriber);
-        OK(toroni_try_publish(publisher, payload, sizeof payload));
+        OK(toroni_publish_within(publisher, payload, sizeof payload, TORONI_NO_WAIT, NULL));
     }
     toroni_publisher_close(publisher);
     toroni_subscriber_close(subscriber);

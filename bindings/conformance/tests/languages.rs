@@ -15,7 +15,7 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::time::{Duration, UNIX_EPOCH};
 use system_tests::core_dump::Morgue;
-use toroni::{BusConfig, Origin, Policy, ReceiveError, Start};
+use toroni::{BusConfig, Limit, Origin, Policy, RacyBytesMut, ReceiveError, Start};
 use toroni_conformance::{Messages, from_elsewhere, hash};
 use toroni_testkit::wait::LIMIT;
 
@@ -449,7 +449,8 @@ fn victim() {
     let bus = config.open_existing("dump").unwrap();
     let _subscriber = bus.subscribe("**").unwrap();
     let publisher = bus.publisher("t").unwrap();
-    publisher.publish_with(1, |_| std::process::abort()).unwrap();
+    let abort = |_: &mut RacyBytesMut<'_>| -> () { std::process::abort() };
+    publisher.publish_with(1, Limit::Policy, abort).unwrap();
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 #include <toroni.hpp>
 
+#include <chrono>
 #include <iostream>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -34,12 +36,11 @@ struct exclusively {
     toroni::exclusive_publisher publisher;
     toroni::exclusive_topic topic;
 
-    template <typename Message> void publish(const Message &message) const { publisher.publish(topic, message); }
-    template <typename Message> std::uint64_t publish_numbered(const Message &message) const {
-        return publisher.publish_numbered(topic, message);
+    template <typename Message> std::uint64_t publish(const Message &message) const {
+        return publisher.publish(topic, message);
     }
-    template <typename Message> bool try_publish(const Message &message) const {
-        return publisher.try_publish(topic, message);
+    template <typename Message> std::optional<std::uint64_t> try_publish(const Message &message) const {
+        return publisher.publish(topic, message, std::chrono::seconds(0));
     }
     template <typename Messages> void publish_batch(const Messages &messages) const {
         publisher.publish_batch(topic, messages);
@@ -62,7 +63,7 @@ void publish_all(const Publisher &publisher, const message_writer &writer, std::
         if (mode == "one") {
             publisher.publish(writer.made(number++));
         } else if (mode == "numbered") {
-            std::cout << "sequence\t" << publisher.publish_numbered(writer.made(number++)) << '\n';
+            std::cout << "sequence\t" << publisher.publish(writer.made(number++)) << '\n';
         } else if (mode == "try") {
             const auto message = writer.made(number++);
             while (!publisher.try_publish(message)) std::this_thread::sleep_for(std::chrono::milliseconds(1));

@@ -580,20 +580,24 @@ private:
 
 namespace detail {
 
+// Returns whether a call has ended because it was not to wait, or not any longer.
+inline bool gave_up(int status) {
+    return status == TORONI_FULL || status == TORONI_BUSY || status == TORONI_TIMEOUT;
+}
+
 inline result<bool> yes_unless(int status) {
-    if (status == TORONI_FULL || status == TORONI_BUSY || status == TORONI_TIMEOUT) return false;
+    if (gave_up(status)) return false;
     if (status != TORONI_OK) return last_failure(status);
     return true;
 }
 
-inline result<std::uint64_t> numbered(int status, std::uint64_t sequence) {
+inline result<std::uint64_t> sequence_of(int status, std::uint64_t sequence) {
     if (status != TORONI_OK) return last_failure(status);
     return sequence;
 }
 
-inline result<std::optional<std::uint64_t>> numbered_unless(int status, std::uint64_t sequence) {
-    if (status == TORONI_FULL || status == TORONI_BUSY || status == TORONI_TIMEOUT)
-        return std::optional<std::uint64_t>();
+inline result<std::optional<std::uint64_t>> sequence_unless(int status, std::uint64_t sequence) {
+    if (gave_up(status)) return std::optional<std::uint64_t>();
     if (status != TORONI_OK) return last_failure(status);
     return std::optional<std::uint64_t>(sequence);
 }
@@ -608,9 +612,10 @@ template <typename Messages> std::vector<toroni_bytes> gathered(const Messages &
     return all;
 }
 
-// Calls `publish(function, context)` with a function that lets `fill` write the message, or give it up. Returns whether
-// the message was published.
-template <typename Fill, typename Publish> bool in_place(Fill &fill, const Publish &publish) {
+// Calls `publish(function, context, &sequence)` with a function that lets `fill` write the message, or give it up.
+// Returns the sequence, if the message was published.
+template <typename Fill, typename Publish>
+std::optional<std::uint64_t> in_place(Fill &fill, const Publish &publish) {
     using fill_type = Fill;
     struct call {
         fill_type &fill;
@@ -630,14 +635,28 @@ template <typename Fill, typename Publish> bool in_place(Fill &fill, const Publi
             return 1;
         }
     };
-    const int status = publish(enter, &context);
+    std::uint64_t sequence = 0;
+    const int status = publish(enter, &context, &sequence);
     if (context.thrown) std::rethrow_exception(context.thrown);
-    if (status == TORONI_ABORTED) return false;
-    done(status).value();
-    return true;
+    if (status == TORONI_ABORTED) return std::nullopt;
+    return sequence_unless(status, sequence).value();
 }
 
 } // namespace detail
+
+// How long a call that publishes may wait. Without a limit, it waits as the policy says.
+class limit {
+public:
+    limit() = default;
+    // At most this long, for publishers and subscribers together. With 0, the call does not wait.
+    template <typename Rep, typename Period>
+    limit(std::chrono::duration<Rep, Period> time) : ns_(detail::ns(time)) {}
+    // Returns the timeout for the C functions.
+    std::uint64_t ns() const noexcept { return ns_; }
+
+private:
+    std::uint64_t ns_ = TORONI_FOREVER;
+};
 
 // An error that ended a burst, or a call of inlet::publish. The messages before it stay published.
 class burst_error : public error {
@@ -675,112 +694,80 @@ public:
         return publisher(handle);
     }
 
-    // Publishes a message. Waits for other publishers, and for slow subscribers as the policy says.
-    void publish(bytes message) const {
-        if (const int status = toroni_publish(get(), message.data(), message.size()); status != TORONI_OK)
-            detail::last_failure(status).raise();
-    }
-    result<void> publish(bytes message, std::nothrow_t) const {
-        return detail::done(toroni_publish(get(), message.data(), message.size()));
-    }
-
-    // Publishes a message if that needs no wait. Returns false for TORONI_FULL and TORONI_BUSY.
-    bool try_publish(bytes message) const { return try_publish(message, std::nothrow).value(); }
-    result<bool> try_publish(bytes message, std::nothrow_t) const {
-        return detail::yes_unless(toroni_try_publish(get(), message.data(), message.size()));
-    }
-
-    // Publishes a message. Returns false if that was not possible within `limit`.
-    template <typename Duration> bool publish_for(bytes message, Duration limit) const {
-        return publish_for(message, limit, std::nothrow).value();
-    }
-    template <typename Duration> result<bool> publish_for(bytes message, Duration limit, std::nothrow_t) const {
-        return detail::yes_unless(toroni_publish_timeout(get(), message.data(), message.size(), detail::ns(limit)));
-    }
-
-    // Publishes a message and returns its sequence: message::sequence() for each subscriber that receives it.
-    std::uint64_t publish_numbered(bytes message) const { return publish_numbered(message, std::nothrow).value(); }
-    result<std::uint64_t> publish_numbered(bytes message, std::nothrow_t) const {
+    // Publishes a message, and returns its sequence: message::sequence() for each subscriber that receives it. Waits
+    // for other publishers, and for slow subscribers as the policy says.
+    std::uint64_t publish(bytes message) const { return publish(message, std::nothrow).value(); }
+    result<std::uint64_t> publish(bytes message, std::nothrow_t) const {
         std::uint64_t sequence = 0;
-        const int status = toroni_publish_numbered(get(), message.data(), message.size(), &sequence);
-        return detail::numbered(status, sequence);
+        const int status = put(message, TORONI_FOREVER, sequence);
+        return detail::sequence_of(status, sequence);
     }
 
-    // Publishes a message and returns its sequence, if that needs no wait.
-    std::optional<std::uint64_t> try_publish_numbered(bytes message) const {
-        return try_publish_numbered(message, std::nothrow).value();
+    // Does what publish does. Returns std::nullopt if that was not possible within the limit.
+    std::optional<std::uint64_t> publish(bytes message, limit within) const {
+        return publish(message, within, std::nothrow).value();
     }
-    result<std::optional<std::uint64_t>> try_publish_numbered(bytes message, std::nothrow_t) const {
+    result<std::optional<std::uint64_t>> publish(bytes message, limit within, std::nothrow_t) const {
         std::uint64_t sequence = 0;
-        const int status = toroni_try_publish_numbered(get(), message.data(), message.size(), &sequence);
-        return detail::numbered_unless(status, sequence);
+        const int status = put(message, within.ns(), sequence);
+        return detail::sequence_unless(status, sequence);
     }
 
-    // Publishes a message and returns its sequence, if that was possible within `limit`.
-    template <typename Duration>
-    std::optional<std::uint64_t> publish_numbered_for(bytes message, Duration limit) const {
-        return publish_numbered_for(message, limit, std::nothrow).value();
+    // Does what publish does, if that needs no wait. Returns std::nullopt for TORONI_FULL and TORONI_BUSY.
+    std::optional<std::uint64_t> try_publish(bytes message) const {
+        return try_publish(message, std::nothrow).value();
     }
-    template <typename Duration>
-    result<std::optional<std::uint64_t>> publish_numbered_for(bytes message, Duration limit, std::nothrow_t) const {
+    result<std::optional<std::uint64_t>> try_publish(bytes message, std::nothrow_t) const {
         std::uint64_t sequence = 0;
-        const int status =
-            toroni_publish_numbered_timeout(get(), message.data(), message.size(), detail::ns(limit), &sequence);
-        return detail::numbered_unless(status, sequence);
+        const int status = put(message, TORONI_NO_WAIT, sequence);
+        return detail::sequence_unless(status, sequence);
     }
 
-    // Publishes a message to the topic and to everything below it.
-    void publish_to_descendants(bytes message) const { publish_to_descendants(message, std::nothrow).value(); }
-    result<void> publish_to_descendants(bytes message, std::nothrow_t) const {
-        return detail::done(toroni_publish_to_descendants(get(), message.data(), message.size()));
+    // Publishes a range of messages that become visible together, and returns the sequence of the first one; the
+    // sequences are consecutive. 0 if there are no messages.
+    template <typename Messages> std::uint64_t publish_batch(const Messages &messages) const {
+        return publish_batch(messages, std::nothrow).value();
+    }
+    template <typename Messages>
+    result<std::uint64_t> publish_batch(const Messages &messages, std::nothrow_t) const {
+        std::uint64_t first = 0;
+        const int status = put_batch(messages, TORONI_FOREVER, first);
+        return detail::sequence_of(status, first);
     }
 
-    // Publishes messages that become visible together, all or none. `messages` is a container of anything that converts
-    // to `bytes`.
-    template <typename Messages> void publish_batch(const Messages &messages) const {
-        publish_batch(messages, std::nothrow).value();
+    // Does what publish_batch does. Returns std::nullopt, and publishes nothing, if that was not possible within the
+    // limit.
+    template <typename Messages>
+    std::optional<std::uint64_t> publish_batch(const Messages &messages, limit within) const {
+        return publish_batch(messages, within, std::nothrow).value();
     }
-    template <typename Messages> result<void> publish_batch(const Messages &messages, std::nothrow_t) const {
-        const auto all = detail::gathered(messages);
-        return detail::done(toroni_publish_batch(get(), all.data(), all.size()));
-    }
-
-    // Does what publish_batch does. Returns false, and publishes nothing, if that was not possible within `limit`.
-    template <typename Messages, typename Duration>
-    bool publish_batch_for(const Messages &messages, Duration limit) const {
-        return publish_batch_for(messages, limit, std::nothrow).value();
-    }
-    template <typename Messages, typename Duration>
-    result<bool> publish_batch_for(const Messages &messages, Duration limit, std::nothrow_t) const {
-        const auto all = detail::gathered(messages);
-        return detail::yes_unless(toroni_publish_batch_timeout(get(), all.data(), all.size(), detail::ns(limit)));
+    template <typename Messages>
+    result<std::optional<std::uint64_t>> publish_batch(const Messages &messages, limit within,
+                                                       std::nothrow_t) const {
+        std::uint64_t first = 0;
+        const int status = put_batch(messages, within.ns(), first);
+        return detail::sequence_unless(status, first);
     }
 
-    // Publishes messages one after the other, with one lock for as many as there is space for. Throws burst_error.
-    template <typename Messages> void burst(const Messages &messages) const {
+    // Publishes messages one after the other, with one lock for as many as there is space for. Returns the number of
+    // messages that were published within the limit; without a limit, that is all. Throws burst_error.
+    template <typename Messages> std::size_t burst(const Messages &messages, limit within = {}) const {
         const auto all = detail::gathered(messages);
         std::size_t published = 0;
-        const int status = toroni_publish_burst(get(), all.data(), all.size(), &published);
-        if (status != TORONI_OK) throw burst_error(detail::last_failure(status), published);
-    }
-    // Does what burst does, and returns the number of messages that were published within `limit`.
-    template <typename Messages, typename Duration>
-    std::size_t burst_for(const Messages &messages, Duration limit) const {
-        const auto all = detail::gathered(messages);
-        std::size_t published = 0;
-        const int status =
-            toroni_publish_burst_timeout(get(), all.data(), all.size(), detail::ns(limit), &published);
-        if (status != TORONI_OK && status != TORONI_TIMEOUT)
+        const int status = toroni_publish_burst(get(), all.data(), all.size(), within.ns(), &published);
+        if (status != TORONI_OK && !detail::gave_up(status))
             throw burst_error(detail::last_failure(status), published);
         return published;
     }
 
-    // Publishes a message of `size` bytes that `fill(writable_bytes)` writes in place. Returns whether the message was
-    // published. `fill` may return a bool; false gives the message up. An exception also gives the message up, and this
-    // function throws it again. Apart from exceptions, the rules for toroni_fill apply.
-    template <typename Fill> bool publish_in_place(std::size_t size, Fill &&fill) const {
-        return detail::in_place(fill, [&](toroni_fill enter, void *context) {
-            return toroni_publish_in_place(get(), size, enter, context);
+    // Publishes a message of `size` bytes that `fill(writable_bytes)` writes in place. Returns its sequence, or
+    // std::nullopt if it was not published: because that was not possible within the limit, or because `fill` returned
+    // false, which gives the message up. `fill` may also return nothing. An exception gives the message up, too, and
+    // this function throws it again. Apart from exceptions, the rules for toroni_fill apply.
+    template <typename Fill>
+    std::optional<std::uint64_t> publish_in_place(std::size_t size, Fill &&fill, limit within = {}) const {
+        return detail::in_place(fill, [&](toroni_fill enter, void *context, std::uint64_t *sequence) {
+            return toroni_publish_in_place(get(), size, within.ns(), enter, context, sequence);
         });
     }
 
@@ -797,6 +784,15 @@ public:
 private:
     explicit publisher(toroni_publisher *handle) : handle_(handle) {}
 
+    int put(bytes message, std::uint64_t timeout_ns, std::uint64_t &sequence) const {
+        return toroni_publish_within(get(), message.data(), message.size(), timeout_ns, &sequence);
+    }
+    template <typename Messages>
+    int put_batch(const Messages &messages, std::uint64_t timeout_ns, std::uint64_t &first) const {
+        const auto all = detail::gathered(messages);
+        return toroni_publish_batch(get(), all.data(), all.size(), timeout_ns, &first);
+    }
+
     detail::handle<toroni_publisher> handle_;
 };
 
@@ -805,11 +801,6 @@ private:
 // A topic of an exclusive publisher. It belongs to one thread at a time.
 class exclusive_topic {
 public:
-    // Returns the topic; "" if this object was moved from.
-    std::string_view topic() const {
-        const char *topic = toroni_exclusive_topic_name(get());
-        return topic ? topic : "";
-    }
     // Returns the length of the longest message that can be published; 0 if this object was moved from.
     std::uint64_t largest_message() const { return toroni_exclusive_topic_largest_message(get()); }
     // Returns the handle for the C functions. This object still owns it.
@@ -871,111 +862,67 @@ public:
         return exclusive_topic(handle);
     }
 
-    void publish(const exclusive_topic &topic, bytes message) const {
-        const int status = toroni_exclusive_publish(get(), topic.get(), message.data(), message.size());
-        if (status != TORONI_OK) detail::last_failure(status).raise();
+    std::uint64_t publish(const exclusive_topic &topic, bytes message) const {
+        return publish(topic, message, std::nothrow).value();
     }
-    result<void> publish(const exclusive_topic &topic, bytes message, std::nothrow_t) const {
-        return detail::done(toroni_exclusive_publish(get(), topic.get(), message.data(), message.size()));
-    }
-
-    bool try_publish(const exclusive_topic &topic, bytes message) const {
-        return try_publish(topic, message, std::nothrow).value();
-    }
-    result<bool> try_publish(const exclusive_topic &topic, bytes message, std::nothrow_t) const {
-        return detail::yes_unless(
-            toroni_exclusive_try_publish(get(), topic.get(), message.data(), message.size()));
-    }
-
-    template <typename Duration>
-    bool publish_for(const exclusive_topic &topic, bytes message, Duration limit) const {
-        return publish_for(topic, message, limit, std::nothrow).value();
-    }
-    template <typename Duration>
-    result<bool> publish_for(const exclusive_topic &topic, bytes message, Duration limit, std::nothrow_t) const {
-        return detail::yes_unless(toroni_exclusive_publish_timeout(get(), topic.get(), message.data(),
-                                                                   message.size(), detail::ns(limit)));
-    }
-
-    std::uint64_t publish_numbered(const exclusive_topic &topic, bytes message) const {
-        return publish_numbered(topic, message, std::nothrow).value();
-    }
-    result<std::uint64_t> publish_numbered(const exclusive_topic &topic, bytes message, std::nothrow_t) const {
+    result<std::uint64_t> publish(const exclusive_topic &topic, bytes message, std::nothrow_t) const {
         std::uint64_t sequence = 0;
-        const int status =
-            toroni_exclusive_publish_numbered(get(), topic.get(), message.data(), message.size(), &sequence);
-        return detail::numbered(status, sequence);
+        const int status = put(topic, message, TORONI_FOREVER, sequence);
+        return detail::sequence_of(status, sequence);
     }
 
-    std::optional<std::uint64_t> try_publish_numbered(const exclusive_topic &topic, bytes message) const {
-        return try_publish_numbered(topic, message, std::nothrow).value();
+    std::optional<std::uint64_t> publish(const exclusive_topic &topic, bytes message, limit within) const {
+        return publish(topic, message, within, std::nothrow).value();
     }
-    result<std::optional<std::uint64_t>> try_publish_numbered(const exclusive_topic &topic, bytes message,
-                                                              std::nothrow_t) const {
+    result<std::optional<std::uint64_t>> publish(const exclusive_topic &topic, bytes message, limit within,
+                                                 std::nothrow_t) const {
         std::uint64_t sequence = 0;
-        const int status =
-            toroni_exclusive_try_publish_numbered(get(), topic.get(), message.data(), message.size(), &sequence);
-        return detail::numbered_unless(status, sequence);
+        const int status = put(topic, message, within.ns(), sequence);
+        return detail::sequence_unless(status, sequence);
     }
 
-    template <typename Duration>
-    std::optional<std::uint64_t> publish_numbered_for(const exclusive_topic &topic, bytes message,
-                                                      Duration limit) const {
-        return publish_numbered_for(topic, message, limit, std::nothrow).value();
-    }
-    template <typename Duration>
-    result<std::optional<std::uint64_t>> publish_numbered_for(const exclusive_topic &topic, bytes message,
-                                                              Duration limit, std::nothrow_t) const {
-        std::uint64_t sequence = 0;
-        const int status = toroni_exclusive_publish_numbered_timeout(get(), topic.get(), message.data(),
-                                                                     message.size(), detail::ns(limit), &sequence);
-        return detail::numbered_unless(status, sequence);
-    }
-
-    template <typename Messages> void publish_batch(const exclusive_topic &topic, const Messages &messages) const {
-        publish_batch(topic, messages, std::nothrow).value();
+    template <typename Messages>
+    std::uint64_t publish_batch(const exclusive_topic &topic, const Messages &messages) const {
+        return publish_batch(topic, messages, std::nothrow).value();
     }
     template <typename Messages>
-    result<void> publish_batch(const exclusive_topic &topic, const Messages &messages, std::nothrow_t) const {
-        const auto all = detail::gathered(messages);
-        return detail::done(toroni_exclusive_publish_batch(get(), topic.get(), all.data(), all.size()));
+    result<std::uint64_t> publish_batch(const exclusive_topic &topic, const Messages &messages,
+                                        std::nothrow_t) const {
+        std::uint64_t first = 0;
+        const int status = put_batch(topic, messages, TORONI_FOREVER, first);
+        return detail::sequence_of(status, first);
     }
 
-    template <typename Messages, typename Duration>
-    bool publish_batch_for(const exclusive_topic &topic, const Messages &messages, Duration limit) const {
-        return publish_batch_for(topic, messages, limit, std::nothrow).value();
+    template <typename Messages>
+    std::optional<std::uint64_t> publish_batch(const exclusive_topic &topic, const Messages &messages,
+                                               limit within) const {
+        return publish_batch(topic, messages, within, std::nothrow).value();
     }
-    template <typename Messages, typename Duration>
-    result<bool> publish_batch_for(const exclusive_topic &topic, const Messages &messages, Duration limit,
-                                   std::nothrow_t) const {
-        const auto all = detail::gathered(messages);
-        return detail::yes_unless(toroni_exclusive_publish_batch_timeout(get(), topic.get(), all.data(), all.size(),
-                                                                         detail::ns(limit)));
+    template <typename Messages>
+    result<std::optional<std::uint64_t>> publish_batch(const exclusive_topic &topic, const Messages &messages,
+                                                       limit within, std::nothrow_t) const {
+        std::uint64_t first = 0;
+        const int status = put_batch(topic, messages, within.ns(), first);
+        return detail::sequence_unless(status, first);
     }
 
     // Throws burst_error.
-    template <typename Messages> void burst(const exclusive_topic &topic, const Messages &messages) const {
+    template <typename Messages>
+    std::size_t burst(const exclusive_topic &topic, const Messages &messages, limit within = {}) const {
         const auto all = detail::gathered(messages);
         std::size_t published = 0;
         const int status =
-            toroni_exclusive_publish_burst(get(), topic.get(), all.data(), all.size(), &published);
-        if (status != TORONI_OK) throw burst_error(detail::last_failure(status), published);
-    }
-    template <typename Messages, typename Duration>
-    std::size_t burst_for(const exclusive_topic &topic, const Messages &messages, Duration limit) const {
-        const auto all = detail::gathered(messages);
-        std::size_t published = 0;
-        const int status = toroni_exclusive_publish_burst_timeout(get(), topic.get(), all.data(), all.size(),
-                                                                  detail::ns(limit), &published);
-        if (status != TORONI_OK && status != TORONI_TIMEOUT)
+            toroni_exclusive_publish_burst(get(), topic.get(), all.data(), all.size(), within.ns(), &published);
+        if (status != TORONI_OK && !detail::gave_up(status))
             throw burst_error(detail::last_failure(status), published);
         return published;
     }
 
     template <typename Fill>
-    bool publish_in_place(const exclusive_topic &topic, std::size_t size, Fill &&fill) const {
-        return detail::in_place(fill, [&](toroni_fill enter, void *context) {
-            return toroni_exclusive_publish_in_place(get(), topic.get(), size, enter, context);
+    std::optional<std::uint64_t> publish_in_place(const exclusive_topic &topic, std::size_t size, Fill &&fill,
+                                                  limit within = {}) const {
+        return detail::in_place(fill, [&](toroni_fill enter, void *context, std::uint64_t *sequence) {
+            return toroni_exclusive_publish_in_place(get(), topic.get(), size, within.ns(), enter, context, sequence);
         });
     }
 
@@ -984,6 +931,17 @@ public:
 
 private:
     explicit exclusive_publisher(toroni_exclusive *handle) : handle_(handle) {}
+
+    int put(const exclusive_topic &topic, bytes message, std::uint64_t timeout_ns, std::uint64_t &sequence) const {
+        return toroni_exclusive_publish(get(), topic.get(), message.data(), message.size(), timeout_ns, &sequence);
+    }
+    template <typename Messages>
+    int put_batch(const exclusive_topic &topic, const Messages &messages, std::uint64_t timeout_ns,
+                  std::uint64_t &first) const {
+        const auto all = detail::gathered(messages);
+        return toroni_exclusive_publish_batch(get(), topic.get(), all.data(), all.size(), timeout_ns, &first);
+    }
+
     detail::handle<toroni_exclusive> handle_;
 };
 
@@ -998,11 +956,6 @@ struct arrived {
 // A topic of an inlet. Any number of threads may use it at the same time.
 class inlet_topic {
 public:
-    // Returns the topic; "" if this object was moved from.
-    std::string_view topic() const {
-        const char *topic = toroni_inlet_topic_name(get());
-        return topic ? topic : "";
-    }
     // Returns the handle for the C functions. This object still owns it.
     toroni_inlet_topic *get() const noexcept { return handle_.get(); }
 
@@ -1064,62 +1017,53 @@ public:
     }
     result<arrived> claim(std::uint32_t source, std::uint32_t series, std::uint16_t stream, std::nothrow_t) const {
         toroni_arrived found{};
-        const int status = toroni_inlet_claim(get(), source, series, stream, &found);
+        const int status = toroni_inlet_claim(get(), source, series, stream, TORONI_FOREVER, &found);
         if (status != TORONI_OK) return detail::last_failure(status);
         return arrived{found.next, found.taken_over != 0};
     }
 
-    // Does what claim does, and returns std::nullopt if other publishers did not let it in within `limit`.
-    template <typename Duration>
-    std::optional<arrived> claim_for(std::uint32_t source, std::uint32_t series, std::uint16_t stream,
-                                     Duration limit) const {
-        return claim_for(source, series, stream, limit, std::nothrow).value();
+    // Does what claim does. Returns std::nullopt if other publishers did not let it in within the limit.
+    std::optional<arrived> claim(std::uint32_t source, std::uint32_t series, std::uint16_t stream,
+                                 limit within) const {
+        return claim(source, series, stream, within, std::nothrow).value();
     }
-    template <typename Duration>
-    result<std::optional<arrived>> claim_for(std::uint32_t source, std::uint32_t series, std::uint16_t stream,
-                                             Duration limit, std::nothrow_t) const {
+    result<std::optional<arrived>> claim(std::uint32_t source, std::uint32_t series, std::uint16_t stream,
+                                         limit within, std::nothrow_t) const {
         toroni_arrived found{};
-        const int status = toroni_inlet_claim_timeout(get(), source, series, stream, detail::ns(limit), &found);
-        if (status == TORONI_TIMEOUT) return std::optional<arrived>();
+        const int status = toroni_inlet_claim(get(), source, series, stream, within.ns(), &found);
+        if (detail::gave_up(status)) return std::optional<arrived>();
         if (status != TORONI_OK) return detail::last_failure(status);
         return std::optional<arrived>(arrived{found.next, found.taken_over != 0});
     }
 
-    // Publishes messages one after the other, on any topics, and drops those that have arrived before. Throws
+    // Publishes messages one after the other, on any topics, and drops those that have arrived before. Returns the
+    // number of messages that were published, or dropped, within the limit; without a limit, that is all. Throws
     // burst_error.
-    void publish(const std::vector<entry> &entries) const {
+    std::size_t publish(const std::vector<entry> &entries, limit within = {}) const {
         std::size_t published = 0;
-        const int status = publish(entries, TORONI_FOREVER, published);
-        if (status != TORONI_OK) throw burst_error(detail::last_failure(status), published);
-    }
-    // Does what publish does, and returns the number of messages that were published, or dropped as duplicates, within
-    // `limit`.
-    template <typename Duration> std::size_t publish_for(const std::vector<entry> &entries, Duration limit) const {
-        std::size_t published = 0;
-        const int status = publish(entries, detail::ns(limit), published);
-        if (status != TORONI_OK && status != TORONI_TIMEOUT)
+        const int status = put(entries, within.ns(), published);
+        if (status != TORONI_OK && !detail::gave_up(status))
             throw burst_error(detail::last_failure(status), published);
         return published;
     }
 
     // Reports to subscribers that messages were lost on the way here. `open_from` is what entry::open_from is for
-    // messages.
-    void publish_lost(const lost_messages &lost, std::optional<std::uint64_t> open_from = {}) const {
-        publish_lost(lost, open_from, std::nothrow).value();
+    // messages. Returns false if that was not possible within the limit.
+    bool publish_lost(const lost_messages &lost, std::optional<std::uint64_t> open_from = {},
+                      limit within = {}) const {
+        return publish_lost(lost, open_from, within, std::nothrow).value();
     }
-    result<void> publish_lost(const lost_messages &lost, std::optional<std::uint64_t> open_from,
+    result<bool> publish_lost(const lost_messages &lost, std::optional<std::uint64_t> open_from, limit within,
                               std::nothrow_t) const {
-        return detail::done(publish_lost(lost, open_from, TORONI_FOREVER));
+        return detail::yes_unless(put_lost(lost, open_from, within.ns()));
     }
-    // Does what publish_lost does. Returns false if that was not possible within `limit`.
-    template <typename Duration>
-    bool publish_lost_for(const lost_messages &lost, std::optional<std::uint64_t> open_from, Duration limit) const {
-        return publish_lost_for(lost, open_from, limit, std::nothrow).value();
-    }
-    template <typename Duration>
-    result<bool> publish_lost_for(const lost_messages &lost, std::optional<std::uint64_t> open_from, Duration limit,
-                                  std::nothrow_t) const {
-        return detail::yes_unless(publish_lost(lost, open_from, detail::ns(limit)));
+
+    // States how far a stream has arrived, without publishing anything. Returns false if other publishers did not let
+    // it in within the limit.
+    bool advance(const origin &next, limit within = {}) const { return advance(next, within, std::nothrow).value(); }
+    result<bool> advance(const origin &next, limit within, std::nothrow_t) const {
+        const toroni_origin given = detail::given(next);
+        return detail::yes_unless(toroni_inlet_advance(get(), &given, within.ns()));
     }
 
     // Returns how many messages and losses it has dropped because they had arrived before; 0 if this object was moved
@@ -1131,7 +1075,7 @@ public:
 private:
     explicit inlet(toroni_inlet *handle) : handle_(handle) {}
 
-    int publish(const std::vector<entry> &entries, std::uint64_t timeout_ns, std::size_t &published) const {
+    int put(const std::vector<entry> &entries, std::uint64_t timeout_ns, std::size_t &published) const {
         std::size_t count = 0;
         for (const entry &one : entries) count += one.parts.size();
         std::vector<toroni_bytes> parts;
@@ -1164,16 +1108,16 @@ private:
             }
             all.push_back(given);
         }
-        return toroni_inlet_publish_timeout(get(), all.data(), all.size(), timeout_ns, &published);
+        return toroni_inlet_publish(get(), all.data(), all.size(), timeout_ns, &published);
     }
 
-    int publish_lost(const lost_messages &lost, const std::optional<std::uint64_t> &open_from,
-                     std::uint64_t timeout_ns) const {
+    int put_lost(const lost_messages &lost, const std::optional<std::uint64_t> &open_from,
+                 std::uint64_t timeout_ns) const {
         std::vector<const char *> scope;
         for (const std::string &pattern : lost.scope) scope.push_back(pattern.c_str());
         const toroni_lost given{detail::given(lost.from), lost.until,   lost.messages, lost.bound,
                                 lost.reason,              scope.data(), scope.size()};
-        return toroni_inlet_publish_lost_timeout(get(), &given, open_from ? &*open_from : nullptr, timeout_ns);
+        return toroni_inlet_publish_lost(get(), &given, open_from ? &*open_from : nullptr, timeout_ns);
     }
 
     detail::handle<toroni_inlet> handle_;

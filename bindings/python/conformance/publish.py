@@ -38,13 +38,10 @@ class Exclusively:
         self.publisher = bus.exclusive()
         self.topic = self.publisher.topic(topic)
 
-    def publish(self, message: bytes) -> None:
-        self.publisher.publish(self.topic, message)
+    def publish(self, message: bytes) -> int:
+        return self.publisher.publish(self.topic, message)
 
-    def publish_numbered(self, message: bytes) -> int:
-        return self.publisher.publish_numbered(self.topic, message)
-
-    def try_publish(self, message: bytes) -> bool:
+    def try_publish(self, message: bytes) -> int | None:
         return self.publisher.try_publish(self.topic, message)
 
     def publish_batch(self, messages: list[bytes]) -> None:
@@ -109,10 +106,10 @@ def publish(publisher: toroni.Publisher | Exclusively, mode: str, message: bytes
     if mode == "one":
         publisher.publish(message)
     elif mode == "try":
-        while not publisher.try_publish(message):
+        while publisher.try_publish(message) is None:
             time.sleep(0.001)
     elif mode == "numbered":
-        print(f"sequence\t{publisher.publish_numbered(message)}")
+        print(f"sequence\t{publisher.publish(message)}")
     elif mode == "in-place":
         with publisher.compose(len(message)) as view:
             view[:] = message

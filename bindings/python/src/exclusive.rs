@@ -3,13 +3,13 @@
 use crate::blocking::{self, Detached};
 use crate::buffer::{Payload, Payloads};
 use crate::fair_mutex::FairMutex;
-use crate::publisher::{SMALL, longest_wait, unless_it_waits, wait};
+use crate::publisher::{SMALL, longest_wait, range, unless_it_waits, wait};
 use crate::{errors, settings};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::PyString;
+use pyo3::types::{PyRange, PyString};
 use std::time::{Duration, Instant};
-use toroni::{ExclusiveError, InvalidSetting, Policy, PublishError};
+use toroni::{ExclusiveError, InvalidSetting, Limit, Policy, PublishError};
 
 /// The only publisher of a bus, until it is closed; made by Bus.exclusive.
 ///
@@ -71,8 +71,9 @@ impl ExclusivePublisher {
         })
     }
 
-    /// Publishes a message on a topic. Waits for slow subscribers as the policy says, and keeps the lock meanwhile.
-    /// Raises Timeout after timeout seconds, and TooLong if the message has more than topic.largest_message bytes.
+    /// Publishes a message on a topic, and returns its sequence. Waits for slow subscribers as the policy says, and keeps
+    /// the lock meanwhile. Raises Timeout after timeout seconds, and TooLong if the message has more than
+    /// topic.largest_message bytes.
     #[pyo3(signature = (topic, payload, timeout=None))]
     fn publish(
         &self,
@@ -80,64 +81,47 @@ impl ExclusivePublisher {
         topic: &Bound<'_, ExclusiveTopic>,
         payload: &Bound<'_, PyAny>,
         timeout: Option<f64>,
-    ) -> PyResult<()> {
-        self.publish_by(
-            py,
-            topic,
-            payload,
-            timeout,
-            |exclusive, topic, bytes| exclusive.try_publish(topic, bytes),
-            |exclusive, topic, bytes, slice| exclusive.publish_timeout(topic, bytes, slice),
-        )
+    ) -> PyResult<u64> {
+        let topic = topic.get();
+        let payload = Payload::of(payload)?;
+        let timeout = settings::timeout(py, timeout)?;
+        let bytes = payload.as_ref();
+        if bytes.len() <= SMALL {
+            let deadline = blocking::deadline(timeout);
+            let answer = self.locked(py, deadline, |exclusive| {
+                exclusive.publish(&topic.topic, bytes, Limit::Try)
+            })?;
+            if let Some(answer) = answer
+                && let Some(sequence) = unless_it_waits(py, answer)?
+            {
+                return Ok(sequence);
+            }
+        }
+        self.wait(py, topic, timeout, &mut 0, |exclusive, topic, slice, _| {
+            exclusive.publish(topic, bytes, slice)
+        })
     }
 
-    /// Publishes a message without waiting, for event loops. Returns False if the ring is full because a subscriber
-    /// is slow, or if another thread uses this publisher.
+    /// Publishes a message without waiting, for event loops, and returns its sequence. Returns None if the ring is full
+    /// because a subscriber is slow, or if another thread uses this publisher. The first message of a bus has the
+    /// sequence 0, so compare with None.
     fn try_publish(
         &self,
         py: Python<'_>,
         topic: &Bound<'_, ExclusiveTopic>,
         payload: &Bound<'_, PyAny>,
-    ) -> PyResult<bool> {
-        let call = |exclusive: &toroni::Exclusive, topic: &_, bytes: &[u8]| {
-            exclusive.try_publish(topic, bytes)
-        };
-        Ok(self.try_by(py, topic, payload, call)?.is_some())
-    }
-
-    /// Publishes a message as publish does, and returns its sequence; see Publisher.publish_numbered.
-    #[pyo3(signature = (topic, payload, timeout=None))]
-    fn publish_numbered(
-        &self,
-        py: Python<'_>,
-        topic: &Bound<'_, ExclusiveTopic>,
-        payload: &Bound<'_, PyAny>,
-        timeout: Option<f64>,
-    ) -> PyResult<u64> {
-        self.publish_by(
-            py,
-            topic,
-            payload,
-            timeout,
-            |exclusive, topic, bytes| exclusive.try_publish_numbered(topic, bytes),
-            |exclusive, topic, bytes, slice| {
-                exclusive.publish_numbered_timeout(topic, bytes, slice)
-            },
-        )
-    }
-
-    /// Publishes a message as try_publish does, and returns its sequence, or None where that returns False. The first
-    /// message of a bus has the sequence 0, so compare with None.
-    fn try_publish_numbered(
-        &self,
-        py: Python<'_>,
-        topic: &Bound<'_, ExclusiveTopic>,
-        payload: &Bound<'_, PyAny>,
     ) -> PyResult<Option<u64>> {
-        let call = |exclusive: &toroni::Exclusive, topic: &_, bytes: &[u8]| {
-            exclusive.try_publish_numbered(topic, bytes)
-        };
-        self.try_by(py, topic, payload, call)
+        let topic = &topic.get().topic;
+        let payload = Payload::of(payload)?;
+        let bytes = payload.as_ref();
+        let answer = self.locked(py, Some(Instant::now()), |exclusive| {
+            if bytes.len() <= SMALL {
+                exclusive.publish(topic, bytes, Limit::Try)
+            } else {
+                py.detach(move || exclusive.publish(topic, bytes, Limit::Try))
+            }
+        })?;
+        answer.map_or(Ok(None), |answer| unless_it_waits(py, answer))
     }
 
     /// Publishes messages that become visible together, all or none, one after the other; see Publisher.publish_batch.
@@ -148,14 +132,15 @@ impl ExclusivePublisher {
         topic: &Bound<'_, ExclusiveTopic>,
         payloads: &Bound<'_, PyAny>,
         timeout: Option<f64>,
-    ) -> PyResult<()> {
+    ) -> PyResult<Py<PyRange>> {
         let payloads = Payloads::of(payloads)?;
         let timeout = settings::timeout(py, timeout)?;
-        payloads.with(|payloads| {
+        let sequences = payloads.with(|payloads| {
             self.wait(py, topic.get(), timeout, &mut 0, |exclusive, topic, slice, _| {
-                exclusive.publish_batch_timeout(topic, payloads, slice)
+                exclusive.publish_batch(topic, payloads, slice)
             })
-        })
+        })?;
+        range(py, &sequences)
     }
 
     /// Publishes many messages, each visible at once; the fastest way. Each exception that it raises has the attribute
@@ -174,7 +159,7 @@ impl ExclusivePublisher {
             payloads.with(|payloads| {
                 let count = &mut published;
                 self.wait(py, topic.get(), timeout, count, |exclusive, topic, slice, count| {
-                    exclusive.burst_timeout(topic, &payloads[*count..], slice).map_err(|error| {
+                    exclusive.burst(topic, &payloads[*count..], slice).map_err(|error| {
                         *count += error.published;
                         error.source
                     })
@@ -289,63 +274,6 @@ impl ExclusivePublisher {
     ) -> PyResult<Option<R>> {
         let Some(mut guard) = self.exclusive.lock(py, deadline)? else { return Ok(None) };
         Ok(Some(call(&mut guard)))
-    }
-
-    /// Publishes a message with one of two functions, as a publisher does.
-    fn publish_by<R: Send>(
-        &self,
-        py: Python<'_>,
-        topic: &Bound<'_, ExclusiveTopic>,
-        payload: &Bound<'_, PyAny>,
-        timeout: Option<f64>,
-        try_call: impl Fn(&toroni::Exclusive, &toroni::ExclusiveTopic, &[u8]) -> Result<R, PublishError>,
-        call: impl Fn(
-            &toroni::Exclusive,
-            &toroni::ExclusiveTopic,
-            &[u8],
-            Duration,
-        ) -> Result<R, PublishError>
-        + Sync,
-    ) -> PyResult<R> {
-        let topic = topic.get();
-        let payload = Payload::of(payload)?;
-        let timeout = settings::timeout(py, timeout)?;
-        let bytes = payload.as_ref();
-        if bytes.len() <= SMALL {
-            let deadline = blocking::deadline(timeout);
-            let answer =
-                self.locked(py, deadline, |exclusive| try_call(exclusive, &topic.topic, bytes))?;
-            if let Some(answer) = answer
-                && let Some(published) = unless_it_waits(py, answer)?
-            {
-                return Ok(published);
-            }
-        }
-        self.wait(py, topic, timeout, &mut 0, |exclusive, topic, slice, _| {
-            call(exclusive, topic, bytes, slice)
-        })
-    }
-
-    /// Calls a function that publishes a message without waiting. Returns `None` if it would have to wait.
-    fn try_by<R: Send>(
-        &self,
-        py: Python<'_>,
-        topic: &Bound<'_, ExclusiveTopic>,
-        payload: &Bound<'_, PyAny>,
-        call: impl Fn(&toroni::Exclusive, &toroni::ExclusiveTopic, &[u8]) -> Result<R, PublishError>
-        + Sync,
-    ) -> PyResult<Option<R>> {
-        let topic = &topic.get().topic;
-        let payload = Payload::of(payload)?;
-        let (bytes, call) = (payload.as_ref(), &call);
-        let answer = self.locked(py, Some(Instant::now()), |exclusive| {
-            if bytes.len() <= SMALL {
-                call(exclusive, topic, bytes)
-            } else {
-                py.detach(move || call(exclusive, topic, bytes))
-            }
-        })?;
-        answer.map_or(Ok(None), |answer| unless_it_waits(py, answer))
     }
 
     /// Calls repeatedly, as [`wait`] says. Between two calls other threads can use the publisher.

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use toroni::{Lost, LostBound, LostReason, Pattern, Policy, PublishError};
+use toroni::{Lost, LostBound, LostReason, Pattern, Policy, PublishError, StreamKey};
 
 /// Publishes messages that were first published elsewhere, and losses of such messages; made by Bus.inlet.
 ///
@@ -64,9 +64,10 @@ impl Inlet {
     /// is less than half full, a new topic is entered there. Beyond that, the name travels with each message.
     fn topic(&self, py: Python<'_>, topic: &str) -> PyResult<InletTopic> {
         let inlet = self.handle(py)?;
+        let name = PyString::new(py, topic).unbind();
         let made = py.detach(|| inlet.topic(topic));
         let topic = made.map_err(|error| errors::on_publisher(py, &error))?;
-        Ok(InletTopic { name: PyString::new(py, topic.topic().as_str()).unbind(), topic })
+        Ok(InletTopic { name, topic })
     }
 
     /// Claims a stream for this inlet, and returns how far it has arrived, a toroni.Arrived. Publishing does the same
@@ -84,10 +85,10 @@ impl Inlet {
         let source = settings::integer("source", source)?;
         let series = settings::integer("series", series)?;
         let stream = settings::integer("stream", stream)?;
+        let key = StreamKey { source, series, stream };
         let timeout = settings::timeout(py, timeout)?;
-        let arrived = self.wait(py, timeout, blocking::SLICE, |inlet, slice| {
-            inlet.claim_timeout(source, series, stream, slice)
-        })?;
+        let arrived =
+            self.wait(py, timeout, blocking::SLICE, |inlet, slice| inlet.claim(key, slice))?;
         instance!(py, "Arrived", { next: arrived.next, taken_over: arrived.taken_over })
     }
 
@@ -189,8 +190,23 @@ impl Inlet {
         let open_from = optional("open_from", open_from)?;
         let timeout = settings::timeout(py, timeout)?;
         self.wait(py, timeout, self.slice, |inlet, slice| {
-            inlet.publish_lost_timeout(&lost, open_from, slice)
+            inlet.publish_lost(&lost, open_from, slice)
         })
+    }
+
+    /// States how far a stream has arrived, without publishing anything: all numbers below that of next, a
+    /// toroni.Origin, have arrived, or were reported. A number that is not above what the bus knows changes nothing.
+    /// Waits for other publishers; raises Timeout after timeout seconds, and Taken and TooManyArrivals as publish does.
+    #[pyo3(signature = (next, timeout=None))]
+    fn advance(
+        &self,
+        py: Python<'_>,
+        next: &Bound<'_, PyAny>,
+        timeout: Option<f64>,
+    ) -> PyResult<()> {
+        let next = origin("next", next)?;
+        let timeout = settings::timeout(py, timeout)?;
+        self.wait(py, timeout, blocking::SLICE, |inlet, slice| inlet.advance(next, slice))
     }
 
     /// Closes this inlet, so that another one can bring its streams. A running call of another thread still completes.
@@ -283,7 +299,7 @@ impl Inlet {
             })
             .collect();
         self.wait(py, timeout, self.slice, |inlet, slice| {
-            inlet.publish_timeout(&entries[*published..], slice).map_err(|error| {
+            inlet.publish(&entries[*published..], slice).map_err(|error| {
                 *published += error.published;
                 error.source
             })

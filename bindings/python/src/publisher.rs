@@ -5,7 +5,8 @@ use crate::buffer::{Payload, Payloads};
 use crate::{errors, settings};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyString, PyType};
+use pyo3::types::{PyRange, PyString, PyType};
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use toroni::{InvalidSetting, Policy, PublishError};
@@ -35,13 +36,6 @@ struct Handle {
     limit: Option<Duration>,
 }
 
-/// The publisher that one call uses: that of the handle, or one made from it.
-#[derive(Clone, Copy)]
-struct Caller<'a> {
-    publisher: &'a toroni::Publisher,
-    limit: Option<Duration>,
-}
-
 #[pymethods]
 impl Publisher {
     /// The topic.
@@ -62,84 +56,58 @@ impl Publisher {
         self.lock().is_none()
     }
 
-    /// Publishes a message. Waits for other publishers, and for slow subscribers as the policy says. Raises
-    /// Timeout after timeout seconds, and TooLong if the message has more than largest_message bytes.
+    /// Publishes a message, and returns its sequence, which is the sequence of the message for each subscriber that
+    /// receives it. Waits for other publishers, and for slow subscribers as the policy says. Raises Timeout after
+    /// timeout seconds, and TooLong if the message has more than largest_message bytes.
     #[pyo3(signature = (payload, timeout=None))]
     fn publish(
         &self,
         py: Python<'_>,
         payload: &Bound<'_, PyAny>,
         timeout: Option<f64>,
-    ) -> PyResult<()> {
-        self.handle(py)?.caller().publish(py, payload, timeout)
-    }
-
-    /// Publishes a message as publish does, and returns its sequence, which is the sequence of the message for each
-    /// subscriber that receives it.
-    #[pyo3(signature = (payload, timeout=None))]
-    fn publish_numbered(
-        &self,
-        py: Python<'_>,
-        payload: &Bound<'_, PyAny>,
-        timeout: Option<f64>,
     ) -> PyResult<u64> {
-        self.handle(py)?.caller().publish_by(
-            py,
-            payload,
-            timeout,
-            |publisher, bytes| publisher.try_publish_numbered(bytes),
-            |publisher, bytes, slice| publisher.publish_numbered_timeout(bytes, slice),
-        )
-    }
-
-    /// Publishes a message as try_publish does, and returns its sequence, or None where that returns False. The first
-    /// message of a bus has the sequence 0, so compare with None.
-    fn try_publish_numbered(
-        &self,
-        py: Python<'_>,
-        payload: &Bound<'_, PyAny>,
-    ) -> PyResult<Option<u64>> {
-        self.try_by(py, payload, |publisher, bytes| publisher.try_publish_numbered(bytes))
-    }
-
-    /// Publishes a message as publish does, to the topic and to everything below it: if the topic is plant, also
-    /// to subscribers of plant/boiler. A publisher made with to_descendants=True does so with each call.
-    #[pyo3(signature = (payload, timeout=None))]
-    fn publish_to_descendants(
-        &self,
-        py: Python<'_>,
-        payload: &Bound<'_, PyAny>,
-        timeout: Option<f64>,
-    ) -> PyResult<()> {
         let handle = self.handle(py)?;
-        // Not the last one of its bus, so its drop does not wait.
-        let publisher = toroni::Publisher::clone(&handle.publisher).to_descendants(true);
-        Caller { publisher: &publisher, limit: handle.limit }.publish(py, payload, timeout)
+        let payload = Payload::of(payload)?;
+        let timeout = settings::timeout(py, timeout)?;
+        let bytes = payload.as_ref();
+        // A small message lets no other threads of Python run, if it needs no wait.
+        if bytes.len() <= SMALL
+            && let Some(sequence) = unless_it_waits(py, handle.publisher.try_publish(bytes))?
+        {
+            return Ok(sequence);
+        }
+        handle.wait(py, timeout, |publisher, slice| publisher.publish_within(bytes, slice))
     }
 
-    /// Publishes a message without waiting, for event loops. Returns False if the ring is full because a subscriber
-    /// is slow, or if another publisher is publishing.
-    fn try_publish(&self, py: Python<'_>, payload: &Bound<'_, PyAny>) -> PyResult<bool> {
-        let published =
-            self.try_by(py, payload, |publisher, bytes| publisher.try_publish(bytes))?;
-        Ok(published.is_some())
+    /// Publishes a message without waiting, for event loops, and returns its sequence. Returns None if the ring is full
+    /// because a subscriber is slow, or if another publisher is publishing. The first message of a bus has the sequence
+    /// 0, so compare with None.
+    fn try_publish(&self, py: Python<'_>, payload: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
+        let handle = self.handle(py)?;
+        let payload = Payload::of(payload)?;
+        let bytes = payload.as_ref();
+        let answer = if bytes.len() <= SMALL {
+            handle.publisher.try_publish(bytes)
+        } else {
+            py.detach(|| handle.publisher.try_publish(bytes))
+        };
+        unless_it_waits(py, answer)
     }
 
     /// Publishes messages that become visible together, all or none, one after the other. payloads is an iterable
-    /// of payloads, or an array with two or more dimensions, in which each row is a message. Raises TooLong if they
-    /// need more than half of the ring. Waits as publish does.
+    /// of payloads, or an array with two or more dimensions, in which each row is a message. Returns the range of their
+    /// sequences. Raises TooLong if they need more than half of the ring. Waits as publish does.
     #[pyo3(signature = (payloads, timeout=None))]
     fn publish_batch(
         &self,
         py: Python<'_>,
         payloads: &Bound<'_, PyAny>,
         timeout: Option<f64>,
-    ) -> PyResult<()> {
-        self.with_many(py, payloads, timeout, |caller, payloads, timeout| {
-            caller.wait(py, timeout, |publisher, slice| {
-                publisher.publish_batch_timeout(payloads, slice)
-            })
-        })
+    ) -> PyResult<Py<PyRange>> {
+        let sequences = self.with_many(py, payloads, timeout, |handle, payloads, timeout| {
+            handle.wait(py, timeout, |publisher, slice| publisher.publish_batch(payloads, slice))
+        })?;
+        range(py, &sequences)
     }
 
     /// Publishes many messages, each visible at once; the fastest way. payloads is what publish_batch takes. Other
@@ -153,9 +121,9 @@ impl Publisher {
         timeout: Option<f64>,
     ) -> PyResult<()> {
         let mut published = 0;
-        let answer = self.with_many(py, payloads, timeout, |caller, payloads, timeout| {
-            caller.wait_counting(py, timeout, &mut published, |publisher, slice, published| {
-                publisher.burst_timeout(&payloads[*published..], slice).map_err(|error| {
+        let answer = self.with_many(py, payloads, timeout, |handle, payloads, timeout| {
+            handle.wait_counting(py, timeout, &mut published, |publisher, slice, published| {
+                publisher.burst(&payloads[*published..], slice).map_err(|error| {
                     *published += error.published;
                     error.source
                 })
@@ -237,85 +205,23 @@ impl Publisher {
         handle.ok_or_else(|| errors::closed(py, "publisher"))
     }
 
-    /// Calls a function that publishes a message without waiting. Returns `None` if it would have to wait.
-    #[inline]
-    fn try_by<R: Send>(
-        &self,
-        py: Python<'_>,
-        payload: &Bound<'_, PyAny>,
-        call: impl Fn(&toroni::Publisher, &[u8]) -> Result<R, PublishError> + Sync,
-    ) -> PyResult<Option<R>> {
-        let handle = self.handle(py)?;
-        let payload = Payload::of(payload)?;
-        let bytes = payload.as_ref();
-        let answer = if bytes.len() <= SMALL {
-            call(&handle.publisher, bytes)
-        } else {
-            py.detach(|| call(&handle.publisher, bytes))
-        };
-        unless_it_waits(py, answer)
-    }
-
     /// Calls a function that publishes many messages. All arguments are checked before any message is published.
-    fn with_many(
+    fn with_many<R>(
         &self,
         py: Python<'_>,
         payloads: &Bound<'_, PyAny>,
         timeout: Option<f64>,
-        call: impl FnOnce(Caller<'_>, &[&[u8]], Option<Duration>) -> PyResult<()>,
-    ) -> PyResult<()> {
+        call: impl FnOnce(&Handle, &[&[u8]], Option<Duration>) -> PyResult<R>,
+    ) -> PyResult<R> {
         let handle = self.handle(py)?;
         let payloads = Payloads::of(payloads)?;
         let timeout = settings::timeout(py, timeout)?;
-        payloads.with(|payloads| call(handle.caller(), payloads, timeout))
+        payloads.with(|payloads| call(&handle, payloads, timeout))
     }
 }
 
 impl Handle {
-    fn caller(&self) -> Caller<'_> {
-        Caller { publisher: &self.publisher, limit: self.limit }
-    }
-}
-
-impl Caller<'_> {
     #[inline]
-    fn publish(
-        &self,
-        py: Python<'_>,
-        payload: &Bound<'_, PyAny>,
-        timeout: Option<f64>,
-    ) -> PyResult<()> {
-        self.publish_by(
-            py,
-            payload,
-            timeout,
-            |publisher, bytes| publisher.try_publish(bytes),
-            |publisher, bytes, slice| publisher.publish_timeout(bytes, slice),
-        )
-    }
-
-    /// Publishes a message with one of two functions: a small one without letting other threads of Python run, if that
-    /// needs no wait.
-    #[inline]
-    fn publish_by<R: Send>(
-        &self,
-        py: Python<'_>,
-        payload: &Bound<'_, PyAny>,
-        timeout: Option<f64>,
-        try_call: impl Fn(&toroni::Publisher, &[u8]) -> Result<R, PublishError>,
-        call: impl Fn(&toroni::Publisher, &[u8], Duration) -> Result<R, PublishError> + Sync,
-    ) -> PyResult<R> {
-        let payload = Payload::of(payload)?;
-        let timeout = settings::timeout(py, timeout)?;
-        let bytes = payload.as_ref();
-        if bytes.len() <= SMALL
-            && let Some(published) = unless_it_waits(py, try_call(self.publisher, bytes))?
-        {
-            return Ok(published);
-        }
-        self.wait(py, timeout, |publisher, slice| call(publisher, bytes, slice))
-    }
-
     fn wait<R: Send>(
         &self,
         py: Python<'_>,
@@ -332,10 +238,18 @@ impl Caller<'_> {
         count: &mut usize,
         call: impl Fn(&toroni::Publisher, Duration, &mut usize) -> Result<R, PublishError> + Sync,
     ) -> PyResult<R> {
-        wait(py, self.publisher, self.limit, timeout, count, |publisher, slice, count| {
+        wait(py, &*self.publisher, self.limit, timeout, count, |publisher, slice, count| {
             Ok(py.detach(|| call(publisher, slice, count)))
         })
     }
+}
+
+/// Makes a `range` of sequences.
+pub(crate) fn range(py: Python<'_>, sequences: &Range<u64>) -> PyResult<Py<PyRange>> {
+    let [start, end] = [sequences.start, sequences.end].map(|one| isize::try_from(one).ok());
+    // A bus that publishes a message each ns comes to such a sequence after 292 years.
+    let (start, end) = (start.unwrap_or(isize::MAX), end.unwrap_or(isize::MAX));
+    Ok(PyRange::new(py, start, end)?.unbind())
 }
 
 /// Converts the answer of a call that does not wait: `None` if it would have to.

@@ -94,7 +94,7 @@ def test_other_threads_run_while_the_last_publisher_closes(disk: Path, way: str)
         while is_free:
             child.send_signal(signal.SIGSTOP)
             os.waitid(os.P_PID, child.pid, os.WSTOPPED)
-            is_free = publisher.try_publish(b"x")
+            is_free = publisher.try_publish(b"x") is not None
             if is_free:
                 child.send_signal(signal.SIGCONT)
         closing = threading.Event()

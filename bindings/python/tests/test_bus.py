@@ -107,16 +107,16 @@ def test_descendants(bus: toroni.Bus) -> None:
     bus.publisher("plant", to_descendants=True).publish(b"stop")
     message = subscriber.receive()
     assert (message.topic, message.text, message.to_descendants) == ("plant", "stop", True)
-    publisher = bus.publisher("plant")
-    publisher.publish_to_descendants(b"again", timeout=1)
-    # As large as can be, too; and only with that call.
-    largest = bytes(publisher.largest_message)
-    publisher.publish_to_descendants(largest)
+    publisher, to_all = bus.publisher("plant"), bus.publisher("plant", to_descendants=True)
+    to_all.publish(b"again", timeout=1)
+    # As large as can be, too; and only with that publisher.
+    largest = bytes(to_all.largest_message)
+    to_all.publish(largest)
     publisher.publish(b"no")
     assert [subscriber.receive().text, subscriber.receive().payload] == ["again", largest]
     assert subscriber.try_receive() is None
     with pytest.raises(toroni.TooLong):
-        publisher.publish_to_descendants(largest + b"x")
+        to_all.publish(largest + b"x")
     assert not toroni.matches("plant/boiler/*", "plant") and toroni.matches("plant/boiler/*", "plant", True)
     assert toroni.matches("plant/**", "plant/a/b") and not toroni.matches("plant/*", "plant/a/b")
 
@@ -367,7 +367,7 @@ def test_closed_handles_say_so(bus: toroni.Bus) -> None:
         bus.stats,
         lambda: publisher.publish(b""),
         lambda: publisher.burst([b""]),
-        lambda: publisher.publish_to_descendants(b""),
+        lambda: publisher.try_publish(b""),
         lambda: publisher.compose(1),
         subscriber.receive,
         subscriber.try_receive,

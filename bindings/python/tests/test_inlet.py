@@ -85,6 +85,7 @@ def test_an_inlet_publishes_what_comes_from_elsewhere(bus: toroni.Bus) -> None:
         lambda: inlet.publish(a, b""),
         lambda: inlet.burst([]),
         lambda: inlet.claim(1, 1, 1),
+        lambda: inlet.advance(origin(1)),
         lambda: inlet.publish_lost(origin(1), 2, messages=1, reason="gone", scope="**"),
         lambda: inlet.duplicates,
     ]
@@ -139,6 +140,20 @@ def test_losses_arrive_once_too(bus: toroni.Bus) -> None:
     for _ in range(2):
         inlet.publish_lost((7, 1, 0, 1), 9, SECONDS, messages=5, reason="gone", scope="**", bound="at_most")
     assert (inlet.claim(7, 1, 0).next, inlet.duplicates) == (9, 1)
+
+
+def test_a_stream_advances_without_messages(bus: toroni.Bus) -> None:
+    subscriber, inlet, other = bus.subscribe("**"), bus.inlet(), bus.inlet()
+    inlet.advance(origin(7))
+    inlet.advance((7, 1, 0, 5), SECONDS)
+    bring(inlet, inlet.topic("a"), 6, 7)
+    assert (inlet.claim(7, 1, 0).next, inlet.duplicates, texts(subscriber)) == (8, 1, ["7"])
+    with pytest.raises(toroni.Taken):
+        other.advance(origin(9))
+    with pytest.raises(toroni.Invalid):
+        inlet.advance(origin(2**48 + 1))
+    with pytest.raises(TypeError):
+        inlet.advance(7)  # type: ignore[arg-type]
 
 
 def test_losses_from_elsewhere_are_raised_at_their_place(bus: toroni.Bus) -> None:

@@ -267,7 +267,6 @@ def test_every_call_refuses_a_buffer_of_objects_or_pointers(bus: toroni.Bus, buf
         lambda: publisher.publish(buffer),
         lambda: publisher.publish(buffer, timeout=1),
         lambda: publisher.try_publish(buffer),
-        lambda: publisher.publish_to_descendants(buffer),
         lambda: publisher.publish_batch([b"first", buffer]),
         lambda: publisher.publish_batch((buffer,)),
         lambda: publisher.publish_batch(iter([buffer])),

@@ -270,7 +270,7 @@ def test_handles_do_not_work_in_the_child_of_a_fork(bus: toroni.Bus) -> None:
                 subscriber.receive_many,
                 lambda: subscriber.receive_into(bytearray(10)),
                 subscriber.interrupt,
-                lambda: publisher.publish_to_descendants(b""),
+                lambda: publisher.try_publish(b""),
                 lambda: bus.publisher("t"),
                 bus.stats,
             ):

@@ -19,7 +19,7 @@ import toroni
 def fill(publisher: toroni.Publisher, subscriber: toroni.Subscriber) -> int:
     """Publishes until the ring is full, while the subscriber reads each message at once."""
     published = 0
-    while publisher.try_publish(bytes(1016)):
+    while publisher.try_publish(bytes(1016)) is not None:
         published += 1
         assert subscriber.try_receive() is not None
     return published
@@ -28,30 +28,43 @@ def fill(publisher: toroni.Publisher, subscriber: toroni.Subscriber) -> int:
 def test_publishers_learn_the_sequences_of_their_messages(bus: toroni.Bus) -> None:
     subscriber, publisher = bus.subscribe("t"), bus.publisher("t")
     large = bytes(100_000)
-    assert publisher.publish_numbered(b"0") == 0
-    assert publisher.publish_numbered(memoryview(b"1"), timeout=SECONDS) == 1
-    assert publisher.publish_numbered(large, timeout=None) == 2
+    assert publisher.publish(b"0") == 0
+    assert publisher.publish(memoryview(b"1"), timeout=SECONDS) == 1
+    assert publisher.publish(large, timeout=None) == 2
     bus.publisher("other").publish(b"")
-    assert publisher.try_publish_numbered(b"4") == 4
-    assert publisher.try_publish_numbered(large) == 5
+    assert publisher.try_publish(b"4") == 4
+    assert publisher.try_publish(large) == 5
     with bus.exclusive() as exclusive:
         topic = exclusive.topic("t")
-        assert exclusive.publish_numbered(topic, b"6") == 6
-        assert exclusive.publish_numbered(topic, large, SECONDS) == 7
-        assert exclusive.try_publish_numbered(topic, b"8") == 8
-        assert exclusive.try_publish_numbered(topic, large) == 9
+        assert exclusive.publish(topic, b"6") == 6
+        assert exclusive.publish(topic, large, SECONDS) == 7
+        assert exclusive.try_publish(topic, b"8") == 8
+        assert exclusive.try_publish(topic, large) == 9
+        assert exclusive.publish_batch(topic, [b"10", b"11"]) == range(10, 12)
+        composition = exclusive.compose(topic, 2)
+        with composition as view:
+            view[:] = b"12"
+        assert composition.sequence == 12
         with pytest.raises(toroni.Exclusive):
-            publisher.publish_numbered(b"")
+            publisher.publish(b"")
         with pytest.raises(toroni.Exclusive):
-            publisher.try_publish_numbered(b"")
-    for sequence in (0, 1, 2, 4, 5, 6, 7, 8, 9):
-        assert subscriber.receive().sequence == sequence
+            publisher.try_publish(b"")
+    assert publisher.publish_batch([b"13", b"14"], timeout=SECONDS) == range(13, 15)
+    assert not publisher.publish_batch([])
+    composition = publisher.compose(2)
+    assert composition.sequence is None
+    with composition as view:
+        view[:] = b"15"
+    assert composition.sequence == 15
+    for sequence in (*range(3), *range(4, 16)):
+        message = subscriber.receive()
+        assert message.sequence == sequence and (len(message) > 2 or message.text == str(sequence))
     publisher.close()
     calls: list[Callable[[], object]] = [
-        lambda: publisher.publish_numbered(b""),
-        lambda: publisher.try_publish_numbered(b""),
-        lambda: exclusive.publish_numbered(topic, b""),
-        lambda: exclusive.try_publish_numbered(topic, b""),
+        lambda: publisher.publish(b""),
+        lambda: publisher.try_publish(b""),
+        lambda: exclusive.publish(topic, b""),
+        lambda: exclusive.try_publish(topic, b""),
     ]
     for call in calls:
         with pytest.raises(toroni.Closed):
@@ -63,28 +76,28 @@ def test_a_call_for_a_sequence_waits_with_a_limit(small: toroni.Bus) -> None:
 
     def publish() -> None:
         next_one = 0
-        while (sequence := publisher.try_publish_numbered(bytes(1016))) is not None:
+        while (sequence := publisher.try_publish(bytes(1016))) is not None:
             assert sequence == next_one
             next_one += 1
-        assert publisher.try_publish_numbered(bytes(20_000)) is None
+        assert publisher.try_publish(bytes(20_000)) is None
         for payload in (bytes(1016), bytes(20_000)):
             for timeout in (0, 0.3):
                 with pytest.raises(toroni.Timeout):
-                    publisher.publish_numbered(payload, timeout)
+                    publisher.publish(payload, timeout)
         with small.exclusive() as exclusive:
             topic = exclusive.topic("t")
-            assert exclusive.try_publish_numbered(topic, bytes(1016)) is None
+            assert exclusive.try_publish(topic, bytes(1016)) is None
             for payload in (bytes(1016), bytes(20_000)):
                 with pytest.raises(toroni.Timeout):
-                    exclusive.publish_numbered(topic, payload, timeout=0.01)
+                    exclusive.publish(topic, payload, timeout=0.01)
         with pytest.raises(toroni.Invalid):
-            publisher.publish_numbered(b"", timeout=-1)
+            publisher.publish(b"", timeout=-1)
         with pytest.raises(toroni.TooLong):
-            publisher.publish_numbered(bytes(publisher.largest_message + 1))
+            publisher.publish(bytes(publisher.largest_message + 1))
 
     in_threads(publish)
     seen = len(subscriber.receive_many(timeout=0))
-    assert publisher.publish_numbered(b"") == seen == small.stats().sequence - 1
+    assert publisher.publish(b"") == seen == small.stats().sequence - 1
 
 
 def test_a_signal_ends_a_call_for_a_sequence(small: toroni.Bus) -> None:
@@ -94,7 +107,7 @@ def test_a_signal_ends_a_call_for_a_sequence(small: toroni.Bus) -> None:
     reader = threading.Thread(target=lambda: subscriber.receive(timeout=0))
     reader.start()
     reader.join()
-    while publisher.try_publish(bytes(1016)):
+    while publisher.try_publish(bytes(1016)) is not None:
         pass
 
     def interrupt() -> None:
@@ -105,7 +118,7 @@ def test_a_signal_ends_a_call_for_a_sequence(small: toroni.Bus) -> None:
     before = small.stats().sequence
     thread.start()
     with pytest.raises(KeyboardInterrupt):
-        publisher.publish_numbered(bytes(1016))
+        publisher.publish(bytes(1016))
     thread.join()
     assert small.stats().sequence == before
 
@@ -113,7 +126,7 @@ def test_a_signal_ends_a_call_for_a_sequence(small: toroni.Bus) -> None:
 def test_messages_are_held_until_they_are_released(small: toroni.Bus) -> None:
     subscriber, publisher = small.subscribe("t"), small.publisher("t")
     for _ in range(200):
-        first = publisher.publish_numbered(bytes(1016))
+        first = publisher.publish(bytes(1016))
         assert subscriber.receive().sequence == first
     assert subscriber.held is None
     subscriber.hold(first)
@@ -150,7 +163,7 @@ def test_a_raised_hold_wakes_a_publisher(small: toroni.Bus) -> None:
     sequences = []
 
     def publish() -> None:
-        sequences.append(publisher.publish_numbered(bytes(1016), timeout=SECONDS))
+        sequences.append(publisher.publish(bytes(1016), timeout=SECONDS))
 
     def release() -> None:
         while all(one.waits == 0 for one in small.stats().publishers or []):

@@ -305,18 +305,18 @@ def test_a_waiting_thread_respects_its_timeout(bus: toroni.Bus) -> None:
     in_threads(receive, others)
 
 
-@pytest.mark.parametrize("way", ["publish", "publish_numbered", "publish_batch", "burst"])
+@pytest.mark.parametrize("way", ["publish", "publish_batch", "burst"])
 def test_a_policy_that_waits_long_is_kept_over_all_slices(directory: object, way: str) -> None:
     """Calls of the library end each quarter of a second to check for signals; the limit spans all of them."""
     with toroni.Bus("long", capacity=64 << 10, policy=toroni.Policy.wait(0.6)) as bus:
         subscriber, publisher = bus.subscribe("t"), bus.publisher("t")
 
         def publish() -> None:
-            while publisher.try_publish(bytes(1000)):
+            while publisher.try_publish(bytes(1000)) is not None:
                 pass
             began = time.monotonic()
             payload = bytes(1000)
-            getattr(publisher, way)(payload if way in ("publish", "publish_numbered") else [payload])
+            getattr(publisher, way)(payload if way == "publish" else [payload])
             assert time.monotonic() - began >= 0.55
 
         in_threads(publish)

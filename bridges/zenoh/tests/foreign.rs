@@ -91,7 +91,7 @@ fn an_export_decides_priority_congestion_and_express() {
         });
         // Zenoh may drop some of a flood, so those of interest are the last.
         let publisher = |topic: String| site.bus.publisher(&topic).unwrap().publish("").unwrap();
-        (0..1_100).for_each(|number| publisher(format!("{name}/many/{number}")));
+        (0..1_100).for_each(|number| _ = publisher(format!("{name}/many/{number}")));
         for (topic, is_express) in [("late", false), ("express/late", true)] {
             let key = format!("{name}/{topic}");
             let mut found = None;

@@ -7,7 +7,7 @@ mod common;
 use common::*;
 use std::collections::HashMap;
 use std::time::Duration;
-use toroni::{LostBound, LostReason};
+use toroni::{Limit, LostBound, LostReason};
 use toroni_zenoh::config::Congestion;
 
 #[test]
@@ -59,7 +59,7 @@ fn posts_to_descendants_reach_imports_of_what_is_below() {
     let (mut all, mut below) = (b.subscribe("**"), b.subscribe("plant/boiler/temperature"));
     connect(&a, "probe", &mut all);
     a.bus.publisher("plant").unwrap().publish("only for plant").unwrap();
-    a.bus.publisher("plant").unwrap().publish_to_descendants("all stop").unwrap();
+    a.bus.publisher("plant").unwrap().to_descendants(true).publish("all stop").unwrap();
     a.publish("plant/boiler/temperature", "351");
     assert_eq!(next(&mut below).text(), "plant=all stop");
     assert_eq!(next(&mut below).text(), "plant/boiler/temperature=351");
@@ -204,7 +204,7 @@ fn what_is_overwritten_before_it_is_sent_is_reported() {
     let publisher = a.bus.publisher("x").unwrap();
     let mut published = 0u64;
     while from.counters().export_overtaken == 0 {
-        publisher.publish_batch(&[[7; 32]; 64]).unwrap();
+        publisher.publish_batch(&[[7; 32]; 64], Limit::Policy).unwrap();
         published += 64;
     }
     publisher.publish("end").unwrap();

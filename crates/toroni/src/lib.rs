@@ -30,13 +30,12 @@
 //! ```
 //!
 //! - [`Bus`] is opened by name; [`BusConfig`] has the options.
-//! - [`Publisher`] publishes on one topic: waiting, not waiting, or with a time-out; in batches, in bursts,
-//!   and in place.
+//! - [`Publisher`] publishes on one topic: single messages, batches, bursts, and messages in place.
 //! - [`Exclusive`] is the only publisher of a bus, and publishes on any number of topics in less time.
 //! - [`Subscriber`] receives what matches its patterns: blocking, polling, with a descriptor for event loops,
 //!   and in place; async with the feature `tokio`, in a proactor with `proactor`.
 //! - [`Router`] is one subscriber with many handlers.
-//! - [`Policy`] says what happens when a subscriber is slow.
+//! - [`Policy`] says what happens when a subscriber is slow. [`Limit`] says how long one call waits.
 //! - [`admin`] lists buses and cleans up.
 //!
 //! The repository has a guide (`docs/guide.md`) and example programs (`crates/toroni/examples/`): the
@@ -98,7 +97,7 @@ pub use bus::proactor;
 #[cfg(not(loom))]
 pub use bus::{
     Arrived, Borrowed, Bus, BusConfig, BusId, BusStats, Entry, Exclusive, ExclusiveTopic, InPlace,
-    Inlet, InletTopic, Interrupter, LockOwner, Message, Publisher, PublisherStats, Reopened,
+    Inlet, InletTopic, Interrupter, Limit, LockOwner, Message, Publisher, PublisherStats, Reopened,
     Router, Start, Subscriber, SubscriberBuilder, SubscriberSlotStats, SubscriberStats, TopicStats,
     WaitStrategy, admin,
 };
@@ -106,6 +105,7 @@ pub use error::{
     BurstError, Corrupt, DirectoryError, ExclusiveError, FileError, Forked, HoldError, InvalidName,
     OpenError, PublishError, PublisherError, ReceiveError, SubscriberError, UntrustedDirectory,
 };
+pub use ring::arrivals::StreamKey;
 pub use ring::racy::{RacyBytes, RacyBytesMut};
 pub use settings::{InvalidSetting, LockKind, NotifyKind, Policy};
 pub use topic::{Lost, LostBound, LostReason, Origin, Pattern, PatternError, Topic, TopicError};

@@ -8,7 +8,7 @@ mod common;
 use common::Fixture;
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, Mutex};
-use toroni::{Bus, LockKind, PublishError, Publisher, Subscriber};
+use toroni::{Bus, Limit, LockKind, PublishError, Publisher, Subscriber};
 
 const LOCKS: [LockKind; 2] = [LockKind::Lease, LockKind::Robust];
 /// A few slices are kept on the stack, many on the heap.
@@ -31,7 +31,7 @@ fn received(subscriber: &mut Subscriber) -> Vec<Vec<u8>> {
 /// A payload that publishes each time its bytes are requested.
 struct Chatty<'a> {
     publisher: &'a Publisher,
-    answers: &'a RefCell<Vec<Result<(), PublishError>>>,
+    answers: &'a RefCell<Vec<Result<u64, PublishError>>>,
 }
 
 impl AsRef<[u8]> for Chatty<'_> {
@@ -52,9 +52,9 @@ fn a_payload_that_publishes_does_so_once_and_without_the_lock() {
                 (0..count).map(|_| Chatty { publisher: &publisher, answers: &answers }).collect();
             let mut expected = vec![&b"aside"[..]; count];
             expected.resize(2 * count, b"payload");
-            publisher.publish_batch(&payloads).unwrap();
+            publisher.publish_batch(&payloads, Limit::Policy).unwrap();
             assert_eq!(received(&mut subscriber), expected);
-            publisher.burst(&payloads).unwrap();
+            publisher.burst(&payloads, Limit::Policy).unwrap();
             assert_eq!(received(&mut subscriber), expected);
             let answers = answers.into_inner();
             assert_eq!(answers.len(), 2 * count);
@@ -82,9 +82,9 @@ fn a_payload_that_changes_is_published_as_it_was_first() {
             let payloads = || (0..count).map(|_| Growing(Cell::new(0))).collect::<Vec<_>>();
             for batched in [true, false] {
                 if batched {
-                    publisher.publish_batch(&payloads()).unwrap();
+                    publisher.publish_batch(&payloads(), Limit::Policy).unwrap();
                 } else {
-                    publisher.burst(&payloads()).unwrap();
+                    publisher.burst(&payloads(), Limit::Policy).unwrap();
                 }
                 let messages = received(&mut subscriber);
                 assert_eq!(messages.len(), count);
@@ -108,9 +108,10 @@ fn a_payload_that_panics_publishes_nothing_and_unlocks() {
     for lock in LOCKS {
         let fixture = Fixture::new();
         let (_bus, publisher, mut subscriber) = open(&fixture, lock);
-        let calls: [&dyn Fn(); 2] = [&|| publisher.publish_batch(&[Panicking]).unwrap(), &|| {
-            publisher.burst(&[Panicking]).unwrap()
-        }];
+        let calls: [&dyn Fn(); 2] =
+            [&|| drop(publisher.publish_batch(&[Panicking], Limit::Policy)), &|| {
+                drop(publisher.burst(&[Panicking], Limit::Policy))
+            }];
         for call in calls {
             assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(call)).is_err());
             publisher.try_publish(b"after").unwrap();
@@ -120,7 +121,7 @@ fn a_payload_that_panics_publishes_nothing_and_unlocks() {
 }
 
 /// Publishes when it is dropped, and records the result.
-struct LastWords(Publisher, Arc<Mutex<Vec<Result<(), PublishError>>>>);
+struct LastWords(Publisher, Arc<Mutex<Vec<Result<u64, PublishError>>>>);
 
 impl Drop for LastWords {
     fn drop(&mut self) {
@@ -132,15 +133,15 @@ impl Drop for LastWords {
 fn a_closure_that_is_refused_is_dropped_without_the_lock() {
     // One more than the maximum nesting depth of closures.
     const BUSES: usize = 17;
-    fn nest(publishers: &[Publisher], answers: &Arc<Mutex<Vec<Result<(), PublishError>>>>) {
+    fn nest(publishers: &[Publisher], answers: &Arc<Mutex<Vec<Result<u64, PublishError>>>>) {
         let [first, rest @ ..] = publishers else { return };
         if rest.is_empty() {
             let words = LastWords(first.clone(), Arc::clone(answers));
-            let refused = first.publish_with(1, move |_| drop(words));
+            let refused = first.publish_with(1, Limit::Policy, move |_| drop(words));
             assert!(matches!(refused, Err(PublishError::Reentrant)), "{refused:?}");
             return;
         }
-        first.publish_with(1, |_| nest(rest, answers)).unwrap();
+        first.publish_with(1, Limit::Policy, |_| nest(rest, answers)).unwrap();
     }
     for lock in LOCKS {
         let fixture = Fixture::new();
@@ -152,7 +153,7 @@ fn a_closure_that_is_refused_is_dropped_without_the_lock() {
         let answers = Arc::default();
         nest(&publishers, &answers);
         let answers = answers.lock().unwrap();
-        assert!(matches!(answers[..], [Ok(())]), "{lock:?}: {answers:?}");
+        assert!(matches!(answers[..], [Ok(_)]), "{lock:?}: {answers:?}");
     }
 }
 
@@ -175,7 +176,7 @@ fn a_panic_hook_that_publishes_under_the_lock_is_refused() {
             }
         }));
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            publisher.publish_with(8, |_| panic!("on purpose"))
+            publisher.publish_with(8, Limit::Policy, |_| panic!("on purpose"))
         }));
         let _ = std::panic::take_hook();
         assert!(outcome.is_err());

@@ -3,7 +3,7 @@
 
 use std::hint::black_box;
 
-use toroni::{LockKind, PublishError, Publisher, ReceiveError, Subscriber};
+use toroni::{Limit, LockKind, PublishError, Publisher, ReceiveError, Subscriber};
 
 use crate::fixture::{Fixture, Outcome, toroni_counted};
 
@@ -88,7 +88,7 @@ fn exclusive(fixture: &mut Fixture, rounds: u64, bytes: usize) -> Outcome<u64> {
     let topic = exclusive.topic(fixture.publisher.topic().as_str())?;
     publishing(fixture, rounds, MESSAGES, |_| {
         for _ in 0..MESSAGES {
-            exclusive.publish(&topic, black_box(&payload))?;
+            exclusive.publish(&topic, black_box(&payload), Limit::Policy)?;
         }
         Ok(())
     })
@@ -99,7 +99,7 @@ fn batch(fixture: &mut Fixture, rounds: u64, messages: usize, bytes: usize) -> O
     const BATCHES: usize = 16;
     publishing(fixture, rounds, BATCHES * messages, |publisher| {
         for _ in 0..BATCHES {
-            publisher.publish_batch(black_box(&payloads))?;
+            publisher.publish_batch(black_box(&payloads), Limit::Policy)?;
         }
         Ok(())
     })
@@ -108,7 +108,7 @@ fn batch(fixture: &mut Fixture, rounds: u64, messages: usize, bytes: usize) -> O
 fn burst(fixture: &mut Fixture, rounds: u64, messages: usize, bytes: usize) -> Outcome<u64> {
     let payloads = vec![vec![7; bytes]; messages];
     publishing(fixture, rounds, messages, |publisher| {
-        publisher.burst(black_box(&payloads)).map_err(|error| error.source)
+        publisher.burst(black_box(&payloads), Limit::Policy).map_err(|error| error.source)
     })
 }
 
@@ -155,7 +155,8 @@ fn in_place(fixture: &mut Fixture, rounds: u64, bytes: usize) -> Outcome<u64> {
 fn publish_with(fixture: &mut Fixture, rounds: u64, bytes: usize) -> Outcome<u64> {
     publishing(fixture, rounds, MESSAGES, |publisher| {
         for _ in 0..MESSAGES {
-            publisher.publish_with(black_box(bytes), |room| room.write(0, &[7; 8]))?;
+            publisher
+                .publish_with(black_box(bytes), Limit::Policy, |room| room.write(0, &[7; 8]))?;
         }
         Ok(())
     })
@@ -166,7 +167,7 @@ fn publish_with(fixture: &mut Fixture, rounds: u64, bytes: usize) -> Outcome<u64
 fn filter_miss(fixture: &mut Fixture, rounds: u64, bytes: usize) -> Outcome<u64> {
     let payloads = vec![vec![7; bytes]; MESSAGES - 1];
     for round in 0..=rounds {
-        fixture.elsewhere.burst(&payloads)?;
+        fixture.elsewhere.burst(&payloads, Limit::Policy)?;
         fixture.publisher.publish(&payloads[0])?;
         let subscriber = &mut fixture.subscriber;
         let mut pass_over = || subscriber.receive().map(|message| message.payload().len());
@@ -204,7 +205,7 @@ fn receiving(
 ) -> Outcome<u64> {
     let payloads = vec![vec![7; bytes]; MESSAGES];
     for round in 0..=rounds {
-        fixture.publisher.burst(&payloads)?;
+        fixture.publisher.burst(&payloads, Limit::Policy)?;
         if round == 0 {
             receive(&mut fixture.subscriber)?;
         } else {

@@ -5,7 +5,7 @@ use crate::run_directory::RunDirectory;
 use crate::transport::{
     About, Guarantees, Receiver, ReceiverCounts, Sender, SenderCounts, Setup, Slot, Transport, Wait,
 };
-use toroni::{Bus, BusConfig, Policy, Publisher, Subscriber, WaitStrategy};
+use toroni::{Bus, BusConfig, Limit, Policy, Publisher, Subscriber, WaitStrategy};
 
 /// The library of this repository.
 pub struct Toroni;
@@ -93,12 +93,12 @@ impl ToroniSender {
 impl Sender for ToroniSender {
     #[inline]
     fn send(&mut self, payload: &[u8]) -> Result<(), Failure> {
-        self.publisher.publish(payload).map_err(Failure::of("publish"))
+        self.publisher.publish(payload).map(drop).map_err(Failure::of("publish"))
     }
 
     #[inline]
     fn send_all<P: AsRef<[u8]>>(&mut self, payloads: &[P]) -> Result<(), Failure> {
-        self.publisher.burst(payloads).map_err(Failure::of("publish a burst"))
+        self.publisher.burst(payloads, Limit::Policy).map_err(Failure::of("publish a burst"))
     }
 
     #[inline]
@@ -108,7 +108,8 @@ impl Sender for ToroniSender {
         fill: impl FnOnce(&mut dyn Slot),
     ) -> Result<(), Failure> {
         self.publisher
-            .publish_with(length, |slot| fill(slot))
+            .publish_with(length, Limit::Policy, |slot| fill(slot))
+            .map(drop)
             .map_err(Failure::of("publish in place"))
     }
 

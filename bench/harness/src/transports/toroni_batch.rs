@@ -4,7 +4,7 @@ use super::toroni::{Toroni, ToroniReceiver, ToroniSender};
 use crate::Failure;
 use crate::run_directory::RunDirectory;
 use crate::transport::{About, Sender, SenderCounts, Setup, Transport};
-use toroni::Bus;
+use toroni::{Bus, Limit};
 
 /// The library of this repository, with `publish_batch` in place of `burst`.
 pub struct ToroniBatch;
@@ -56,7 +56,9 @@ impl Sender for ToroniBatchSender {
         let mut rest = payloads;
         while !rest.is_empty() {
             let (batch, others) = rest.split_at(fitting(rest, most));
-            publisher.publish_batch(batch).map_err(Failure::of("publish a batch"))?;
+            publisher
+                .publish_batch(batch, Limit::Policy)
+                .map_err(Failure::of("publish a batch"))?;
             rest = others;
         }
         Ok(())

@@ -7,7 +7,7 @@ use crate::Failure;
 use crate::run_directory::RunDirectory;
 use crate::transport::{About, Sender, SenderCounts, Setup, Slot, Transport};
 use std::marker::PhantomData;
-use toroni::{Bus, Exclusive, ExclusiveTopic};
+use toroni::{Bus, Exclusive, ExclusiveTopic, Limit};
 
 /// The library of this repository, with an exclusive publisher.
 pub type ToroniExclusive = WithExclusiveSender<Toroni>;
@@ -88,9 +88,10 @@ impl Sender for ToroniExclusiveSender {
     #[inline]
     fn send(&mut self, payload: &[u8]) -> Result<(), Failure> {
         match self {
-            Self::Exclusive { exclusive, topic } => {
-                exclusive.publish(topic, payload).map_err(Failure::of("publish"))
-            }
+            Self::Exclusive { exclusive, topic } => exclusive
+                .publish(topic, payload, Limit::Policy)
+                .map(drop)
+                .map_err(Failure::of("publish")),
             Self::Shared(sender) => sender.send(payload),
         }
     }
@@ -98,9 +99,9 @@ impl Sender for ToroniExclusiveSender {
     #[inline]
     fn send_all<P: AsRef<[u8]>>(&mut self, payloads: &[P]) -> Result<(), Failure> {
         match self {
-            Self::Exclusive { exclusive, topic } => {
-                exclusive.burst(topic, payloads).map_err(Failure::of("publish a burst"))
-            }
+            Self::Exclusive { exclusive, topic } => exclusive
+                .burst(topic, payloads, Limit::Policy)
+                .map_err(Failure::of("publish a burst")),
             Self::Shared(sender) => sender.send_all(payloads),
         }
     }
@@ -113,7 +114,8 @@ impl Sender for ToroniExclusiveSender {
     ) -> Result<(), Failure> {
         match self {
             Self::Exclusive { exclusive, topic } => exclusive
-                .publish_with(topic, length, |slot| fill(slot))
+                .publish_with(topic, length, Limit::Policy, |slot| fill(slot))
+                .map(drop)
                 .map_err(Failure::of("publish in place")),
             Self::Shared(sender) => sender.send_in_place(length, fill),
         }

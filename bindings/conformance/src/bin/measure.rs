@@ -3,7 +3,7 @@
 
 use std::error::Error;
 use std::time::{Duration, Instant};
-use toroni::{BusConfig, Publisher, Subscriber};
+use toroni::{BusConfig, Limit, Publisher, Subscriber};
 
 type Outcome = Result<(), Box<dyn Error>>;
 
@@ -66,21 +66,21 @@ fn one(publisher: &Publisher, payload: &[u8], count: usize) -> Outcome {
 
 fn batch(publisher: &Publisher, payload: &[u8], count: usize) -> Outcome {
     for _ in 0..count / 64 {
-        publisher.publish_batch(&[payload; 64])?;
+        publisher.publish_batch(&[payload; 64], Limit::Policy)?;
     }
     Ok(())
 }
 
 fn burst(publisher: &Publisher, payload: &[u8], count: usize) -> Outcome {
     for _ in 0..count / 64 {
-        publisher.burst(&[payload; 64])?;
+        publisher.burst(&[payload; 64], Limit::Policy)?;
     }
     Ok(())
 }
 
 fn in_place(publisher: &Publisher, payload: &[u8], count: usize) -> Outcome {
     for _ in 0..count {
-        publisher.publish_with(payload.len(), |bytes| bytes.write(0, payload))?;
+        publisher.publish_with(payload.len(), Limit::Policy, |bytes| bytes.write(0, payload))?;
     }
     Ok(())
 }

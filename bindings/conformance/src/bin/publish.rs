@@ -4,8 +4,8 @@ use std::error::Error;
 use std::process::ExitCode;
 use std::time::Duration;
 use toroni::{
-    BurstError, Bus, BusConfig, Entry, Exclusive, ExclusiveTopic, Lost, LostBound, LostReason,
-    Origin, Pattern, PublishError, Publisher,
+    BurstError, Bus, BusConfig, Entry, Exclusive, ExclusiveTopic, Limit, Lost, LostBound,
+    LostReason, Origin, Pattern, PublishError, Publisher,
 };
 use toroni_conformance::{Messages, wait_for_go};
 
@@ -58,17 +58,18 @@ fn publish(arguments: &[String]) -> Result<(), Box<dyn Error>> {
         }
         let message = messages.message(number);
         match mode {
-            "one" => sender.publish(&message)?,
+            "one" => _ = sender.publish(&message, Limit::Policy)?,
             "try" => loop {
-                match sender.try_publish(&message) {
+                match sender.publish(&message, Limit::Try) {
+                    Ok(_) => break,
                     Err(PublishError::Full | PublishError::Busy) => {
                         std::thread::sleep(Duration::from_millis(1));
                     }
-                    other => break other?,
+                    Err(error) => return Err(error.into()),
                 }
             },
             "in-place" => sender.publish_in_place(&message)?,
-            "numbered" => println!("sequence\t{}", sender.publish_numbered(&message)?),
+            "numbered" => println!("sequence\t{}", sender.publish(&message, Limit::Policy)?),
             _ => {
                 let modes = "one, try, batch, burst, in-place, numbered, or one of these after exclusive-, or inlet";
                 return Err(format!("MODE is {modes}").into());
@@ -97,8 +98,8 @@ fn bring(bus: &Bus, topic: &str, messages: &Messages, wanted: u64) -> Result<(),
         scope: vec![Pattern::new("a/*")?, Pattern::new("end")?],
     };
     wait_for_go()?;
-    inlet.publish_lost(&lost, None)?;
-    inlet.publish_lost(&lost, None)?;
+    inlet.publish_lost(&lost, None, Limit::Policy)?;
+    inlet.publish_lost(&lost, None, Limit::Policy)?;
     let mut number = 0;
     while number < wanted {
         let end = wanted.min(number + 16);
@@ -114,8 +115,8 @@ fn bring(bus: &Bus, topic: &str, messages: &Messages, wanted: u64) -> Result<(),
                 ..Entry::new(&topic, parts)
             })
             .collect();
-        inlet.publish(&entries)?;
-        inlet.publish(&entries)?;
+        inlet.publish(&entries, Limit::Policy)?;
+        inlet.publish(&entries, Limit::Policy)?;
         number = end;
     }
     println!("published\t{number}");
@@ -129,38 +130,27 @@ enum Sender {
 }
 
 impl Sender {
-    fn publish(&self, message: &[u8]) -> Result<(), PublishError> {
+    fn publish(&self, message: &[u8], limit: Limit) -> Result<u64, PublishError> {
         match self {
-            Self::Shared(publisher) => publisher.publish(message),
-            Self::Exclusive(exclusive, topic) => exclusive.publish(topic, message),
-        }
-    }
-
-    fn try_publish(&self, message: &[u8]) -> Result<(), PublishError> {
-        match self {
-            Self::Shared(publisher) => publisher.try_publish(message),
-            Self::Exclusive(exclusive, topic) => exclusive.try_publish(topic, message),
-        }
-    }
-
-    fn publish_numbered(&self, message: &[u8]) -> Result<u64, PublishError> {
-        match self {
-            Self::Shared(publisher) => publisher.publish_numbered(message),
-            Self::Exclusive(exclusive, topic) => exclusive.publish_numbered(topic, message),
+            Self::Shared(publisher) => publisher.publish_within(message, limit),
+            Self::Exclusive(exclusive, topic) => exclusive.publish(topic, message, limit),
         }
     }
 
     fn publish_batch(&self, group: &[Vec<u8>]) -> Result<(), PublishError> {
         match self {
-            Self::Shared(publisher) => publisher.publish_batch(group),
-            Self::Exclusive(exclusive, topic) => exclusive.publish_batch(topic, group),
+            Self::Shared(publisher) => publisher.publish_batch(group, Limit::Policy),
+            Self::Exclusive(exclusive, topic) => {
+                exclusive.publish_batch(topic, group, Limit::Policy)
+            }
         }
+        .map(drop)
     }
 
     fn burst(&self, group: &[Vec<u8>]) -> Result<(), BurstError> {
         match self {
-            Self::Shared(publisher) => publisher.burst(group),
-            Self::Exclusive(exclusive, topic) => exclusive.burst(topic, group),
+            Self::Shared(publisher) => publisher.burst(group, Limit::Policy),
+            Self::Exclusive(exclusive, topic) => exclusive.burst(topic, group, Limit::Policy),
         }
     }
 
@@ -168,11 +158,13 @@ impl Sender {
         let length = message.len();
         match self {
             Self::Shared(publisher) => {
-                publisher.publish_with(length, |bytes| bytes.write(0, message))
+                publisher.publish_with(length, Limit::Policy, |bytes| bytes.write(0, message))
             }
             Self::Exclusive(exclusive, topic) => {
-                exclusive.publish_with(topic, length, |bytes| bytes.write(0, message))
+                exclusive
+                    .publish_with(topic, length, Limit::Policy, |bytes| bytes.write(0, message))
             }
         }
+        .map(drop)
     }
 }

@@ -59,12 +59,12 @@ class Composition:
     belongs to this process, so reading or writing it after the body changes no message: Python code never runs
     under the writer lock, for which all publishers of the machine would wait.
 
-    At its end this calls publish with timeout, and raises what that raises.
+    At its end this calls publish with timeout, and raises what that raises. Then sequence is the sequence of the message.
     """
 
     def __init__(
         self,
-        publish: Callable[[bytearray, float | None], None],
+        publish: Callable[[bytearray, float | None], int],
         target: Publisher | ExclusiveTopic,
         length: int,
         timeout: float | None = None,
@@ -79,6 +79,8 @@ class Composition:
         self._length = length
         self._timeout = timeout
         self._memory: bytearray | None = None
+        self.sequence: int | None = None
+        """The sequence of the message, once it is published. The first message of a bus has the sequence 0."""
 
     def __enter__(self) -> memoryview:
         if self._memory is not None:
@@ -98,7 +100,7 @@ class Composition:
             raise RuntimeError("the composition is not in use")
         try:
             if kind is None:
-                self._publish(memory, self._timeout)
+                self.sequence = self._publish(memory, self._timeout)
         finally:
             if self._length >= _LARGE:
                 _memory.setdefault(self._target, deque(maxlen=_KEPT)).append(memory)
@@ -109,7 +111,7 @@ def exclusive(
 ) -> Composition:
     """Returns a composition that an exclusive publisher publishes."""
 
-    def publish(memory: bytearray, timeout: float | None) -> None:
-        publisher.publish(topic, memory, timeout)
+    def publish(memory: bytearray, timeout: float | None) -> int:
+        return publisher.publish(topic, memory, timeout)
 
     return Composition(publish, topic, length, timeout)

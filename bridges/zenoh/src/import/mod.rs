@@ -38,7 +38,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use toroni::{Inlet, InletTopic, Lost, Pattern, PublishError, Topic};
+use toroni::{Inlet, InletTopic, Limit, Lost, Pattern, PublishError, Topic};
 use zenoh::Wait;
 use zenoh::bytes::ZBytes;
 use zenoh::query::{ConsolidationMode, QueryTarget, ReplyKeyExpr};
@@ -472,7 +472,7 @@ impl Importing {
             self.order.arrived(key, 0);
             return Ok(true);
         }
-        match self.inlet.claim(key.source, key.series, key.stream) {
+        match self.inlet.claim(key.into(), Limit::Policy) {
             Ok(arrived) => {
                 if arrived.taken_over {
                     tracing::info!(
@@ -514,7 +514,7 @@ impl Importing {
             return Ok(is_ours);
         }
         let Some(at) = self.settled_at(key) else { return Ok(true) };
-        match self.inlet.claim(at.source, at.series, at.stream) {
+        match self.inlet.claim(at.into(), Limit::Policy) {
             Ok(arrived) => {
                 let mark = self.order.mark(key);
                 if let Some(settled) = arrived.next.checked_sub(1) {

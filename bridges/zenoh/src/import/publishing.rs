@@ -155,7 +155,7 @@ impl Importing {
         let mut done = 0;
         while done < entries.len() {
             let before = self.inlet.duplicates();
-            let result = self.inlet.publish_timeout(&entries[done..], patience);
+            let result = self.inlet.publish(&entries[done..], patience);
             let duplicates = self.inlet.duplicates() - before;
             let (published, error) = match result {
                 Ok(()) => (entries.len() - done, None),
@@ -249,7 +249,7 @@ impl Importing {
         let Some(at) = self.settled_at(StreamKey::of(next)) else { return Ok(()) };
         let next = at.origin((next.number + 1).min(Origin::NUMBER_LIMIT));
         loop {
-            match self.inlet.advance_timeout(next, SLEEP) {
+            match self.inlet.advance(next, SLEEP) {
                 Ok(()) => return Ok(()),
                 Err(PublishError::Timeout) if !self.context.has_ended() => {}
                 Err(error) if is_fatal(&error) => return Err(error),
@@ -275,7 +275,7 @@ impl Importing {
     fn report(&mut self, lost: Lost, open_from: Option<u64>) -> Result<(), Fatal> {
         warn_rarely!(%lost, "messages were lost on the way to the bus");
         loop {
-            match self.inlet.publish_lost_timeout(&lost, open_from, SLEEP) {
+            match self.inlet.publish_lost(&lost, open_from, SLEEP) {
                 Ok(()) => {
                     self.context.counting.lost_messages.add(lost.messages);
                     self.context.counting.loss_reports.one();

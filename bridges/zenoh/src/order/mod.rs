@@ -50,6 +50,12 @@ impl StreamKey {
     }
 }
 
+impl From<StreamKey> for toroni::StreamKey {
+    fn from(StreamKey { source, series, stream }: StreamKey) -> Self {
+        Self { source, series, stream }
+    }
+}
+
 /// A message on its way to the bus.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Item<T> {

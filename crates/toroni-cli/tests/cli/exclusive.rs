@@ -4,7 +4,7 @@ use crate::support::{Buses, Process, wait_until};
 use rustix::process::Signal;
 use std::io::Write;
 use std::process::Stdio;
-use toroni::BusConfig;
+use toroni::{BusConfig, Limit};
 
 /// Starts an exclusive publisher named `feed`, and waits until it is the only one.
 fn feed(buses: &Buses) -> Process {
@@ -118,7 +118,7 @@ fn a_signal_ends_a_wait_to_be_exclusive() {
     let publisher = bus.publisher("t").unwrap();
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         publisher
-            .publish_with(1, |_| {
+            .publish_with(1, Limit::Policy, |_| {
                 let waiting = buses.start(&["pub", "t", "x", "--exclusive"]);
                 let expected = "toroni: waiting for a publisher that holds the lock: \
                                 `toroni info default` shows it\n";
@@ -134,7 +134,7 @@ fn a_signal_ends_a_wait_to_be_exclusive() {
     }
     let mut waiting = None;
     publisher
-        .publish_with(1, |_| {
+        .publish_with(1, Limit::Policy, |_| {
             let process = buses.start(&["pub", "t", "x", "--exclusive"]);
             process.error_line();
             waiting = Some(process);

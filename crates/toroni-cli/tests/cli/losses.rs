@@ -3,7 +3,7 @@
 use crate::support::{Buses, Process, json_lines, wait_until};
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use toroni::{BusConfig, Lost, LostBound, LostReason, Origin};
+use toroni::{BusConfig, Limit, Lost, LostBound, LostReason, Origin};
 
 /// Starts and stops a subscriber, publishes twice as much as the ring holds, and continues the subscriber.
 fn overwhelmed(buses: &Buses, arguments: &[&str]) -> Process {
@@ -91,7 +91,7 @@ fn publish_lost(buses: &Buses, messages: u64, scope: &str) {
         scope: vec![scope.parse().unwrap()],
     };
     // Its numbers remain open, so that the next loss is not a duplicate.
-    bus.inlet().unwrap().publish_lost(&lost, Some(0)).unwrap();
+    bus.inlet().unwrap().publish_lost(&lost, Some(0), Limit::Policy).unwrap();
 }
 
 /// A bus with a message on `plant/a`, a loss for patterns below `plant`, one for patterns below `alarm`, and a message.

@@ -5,7 +5,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use toroni::{BusConfig, Entry, Lost, LostBound, LostReason, Origin};
+use toroni::{BusConfig, Entry, Limit, Lost, LostBound, LostReason, Origin};
 use toroni_testkit::Directory;
 
 /// Ends a recorder with a signal, and returns what it said.
@@ -118,7 +118,7 @@ pub(crate) fn publish_all_kinds(buses: &Buses, bus: &str) {
             number: Some(number + 90),
             ..Entry::new(&topic, payload)
         };
-        inlet.publish(&[entry]).unwrap();
+        inlet.publish(&[entry], Limit::Policy).unwrap();
     }
     for (from, messages, scope) in [(20, 5, "plant/**"), (30, 7, "far/**")] {
         let lost = Lost {
@@ -129,7 +129,7 @@ pub(crate) fn publish_all_kinds(buses: &Buses, bus: &str) {
             reason: LostReason::Budget,
             scope: vec![scope.parse().unwrap()],
         };
-        inlet.publish_lost(&lost, None).unwrap();
+        inlet.publish_lost(&lost, None, Limit::Policy).unwrap();
     }
     buses.succeed(&["-b", bus, "pub", "plant/a", ""]);
     buses.succeed(&["-b", bus, "pub", "plant/a", "last"]);

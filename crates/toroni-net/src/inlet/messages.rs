@@ -6,7 +6,7 @@ use super::names::topic_of;
 use super::publishing::{concerns_one, is_full};
 use super::stage::{self, Item, LONG_BYTES, STAGE_BYTES, Staged};
 use crate::now::now;
-use toroni::Origin;
+use toroni::{Limit, Origin};
 use toroni_proto::arrivals::Flow;
 use toroni_proto::reassembly::Message;
 use toroni_proto::time::Wall;
@@ -58,7 +58,7 @@ impl Inlet {
             let staged = staged(0, 0);
             let topic = topic_of(&self.known, &staged);
             let entry = topic.map(|topic| stage::entry(&staged, topic, &parts));
-            let published = entry.map(|entry| self.bus.try_publish(&[entry]));
+            let published = entry.map(|entry| self.bus.publish(&[entry], Limit::Try));
             self.parts = stage::emptied(parts);
             let Some(published) = published else { return };
             match published {

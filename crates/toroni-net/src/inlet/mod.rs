@@ -35,7 +35,7 @@ use crate::times::{self, Committed};
 use std::collections::HashMap;
 use std::sync::Arc;
 use thiserror::Error;
-use toroni::{LostBound, Pattern, PublishError, PublisherError};
+use toroni::{Limit, LostBound, Pattern, PublishError, PublisherError, StreamKey};
 use toroni_proto::arrivals::{Flow, Inbox};
 use toroni_proto::budget::{Budget, Exceeded, Limits};
 use toroni_proto::config::Order;
@@ -343,7 +343,9 @@ impl Inbox for Inlet {
             self.retired.extend(self.streams.remove(&stream));
             return None;
         }
-        let claimed = self.bus.claim(flow.source.0, flow.series.0, flow.stream.0);
+        let Flow { source, series, stream: Stream(number), .. } = flow;
+        let key = StreamKey { source: source.0, series: series.0, stream: number };
+        let claimed = self.bus.claim(key, Limit::Policy);
         let next = match claimed {
             Ok(arrived) => arrived.next,
             Err(error) if concerns_one(&error) => {

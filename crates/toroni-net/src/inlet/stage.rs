@@ -13,7 +13,7 @@
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 use std::time::Duration;
-use toroni::{Entry, InletTopic, Lost, Origin, Policy, PublishError};
+use toroni::{Entry, InletTopic, Limit, Lost, Origin, Policy, PublishError};
 use toroni_proto::time::{MILLISECOND, Monotonic, Wall};
 
 /// Messages that are longer are published by calls of their own.
@@ -387,13 +387,13 @@ fn put(
     entries: &[Entry<'_>],
 ) -> Result<(), toroni::BurstError> {
     if overwrites {
-        return bus.overwrite(entries);
+        return bus.publish(entries, Limit::Overwrite);
     }
-    match bus.try_publish(entries) {
+    match bus.publish(entries, Limit::Try) {
         // Its owner is at work. One that waits for room has given the lock back.
         Err(error) if matches!(error.source, PublishError::Busy) => {
             let rest = entries.get(error.published..).unwrap_or_default();
-            bus.publish_timeout(rest, LOCK_WAIT).map_err(|mut later| {
+            bus.publish(rest, LOCK_WAIT).map_err(|mut later| {
                 later.published = later.published.saturating_add(error.published);
                 later
             })
@@ -409,10 +409,10 @@ fn put_lost(
     open_from: Option<u64>,
 ) -> Result<(), PublishError> {
     if overwrites {
-        return bus.overwrite_lost(lost, open_from);
+        return bus.publish_lost(lost, open_from, Limit::Overwrite);
     }
-    match bus.try_publish_lost(lost, open_from) {
-        Err(PublishError::Busy) => bus.publish_lost_timeout(lost, open_from, LOCK_WAIT),
+    match bus.publish_lost(lost, open_from, Limit::Try) {
+        Err(PublishError::Busy) => bus.publish_lost(lost, open_from, LOCK_WAIT),
         other => other,
     }
 }

@@ -56,7 +56,7 @@ fn a_checkpoint_names_only_what_was_given_to_the_kernel() {
     let first = sending.outlet.subscriber().sequence();
     let lead = sending.outlet.sender().packed_until();
     let publisher = bus.publisher("t").unwrap();
-    (0..MESSAGES).for_each(|_| publisher.publish([7; 1_000]).unwrap());
+    (0..MESSAGES).for_each(|_| _ = publisher.publish([7; 1_000]).unwrap());
 
     let begun = Instant::now();
     let (mut noted, mut ahead) = (first, 0_u32);

@@ -236,7 +236,7 @@ fn origin_time_and_reach_of_a_message_arrive() {
     rig.run(50, &mut outlet, &mut arrivals, &mut inlet);
     let publisher = rig.from.publisher("plant").unwrap();
     publisher.publish("passed over").unwrap();
-    publisher.publish_to_descendants("for all of the plant").unwrap();
+    publisher.clone().to_descendants(true).publish("for all of the plant").unwrap();
     let sent = rig.from.stats().unwrap().sequence - 1;
     rig.run(100, &mut outlet, &mut arrivals, &mut inlet);
     let message = subscriber.try_receive().unwrap().unwrap();
@@ -276,7 +276,8 @@ fn a_message_of_another_host_is_not_sent_on() {
     let topic = elsewhere.topic("a").unwrap();
     let origin = toroni::Origin { source: 9, series: 1, stream: 0, number: 5 };
     let entry = toroni::Entry::new(&topic, &[b"from elsewhere"]);
-    elsewhere.publish(&[toroni::Entry { origin: Some(origin), ..entry }]).unwrap();
+    let entry = toroni::Entry { origin: Some(origin), ..entry };
+    elsewhere.publish(&[entry], toroni::Limit::Policy).unwrap();
     rig.from.publisher("a").unwrap().publish("own").unwrap();
     assert!(!outlet.turn(rig.now()).unwrap());
     assert_eq!(outlet.counters().messages, 1);
@@ -367,7 +368,7 @@ fn a_post_to_descendants_is_accepted_where_a_local_subscriber_receives_it() {
     for topic in ["plant", "plant/boiler/temperature", "plant/boiler/a/b", "office"] {
         let publisher = rig.from.publisher(topic).unwrap();
         publisher.publish("a post").unwrap();
-        publisher.publish_to_descendants("also for what is below").unwrap();
+        publisher.clone().to_descendants(true).publish("also for what is below").unwrap();
     }
     rig.run(500, &mut outlet, &mut arrivals, &mut inlet);
     let wanted = given(&mut local);
@@ -386,7 +387,7 @@ fn the_loss_of_posts_to_descendants_is_reported_to_those_below() {
     rig.run(50, &mut outlet, &mut arrivals, &mut inlet);
     let publisher = rig.from.publisher("plant").unwrap();
     for number in 0..500 {
-        publisher.publish_to_descendants(format!("{number:>200}")).unwrap();
+        publisher.clone().to_descendants(true).publish(format!("{number:>200}")).unwrap();
     }
     rig.run(1_000, &mut outlet, &mut arrivals, &mut inlet);
     let first = given(&mut subscriber).into_iter().next();

@@ -171,7 +171,7 @@ impl Notices {
         let Some(publisher) = self.publishers.get(topic) else { return Ok(true) };
         match publisher.try_publish(text) {
             // A process that holds up this bus must not hold up the node: the notice is left out.
-            Ok(()) | Err(PublishError::Busy | PublishError::Full) => Ok(true),
+            Ok(_) | Err(PublishError::Busy | PublishError::Full) => Ok(true),
             // The bus is none the worse for it.
             Err(PublishError::TooLong { .. }) => Ok(false),
             Err(error) => Err(error.to_string()),

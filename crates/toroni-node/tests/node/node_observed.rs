@@ -380,7 +380,7 @@ fn the_queue_of_each_client_is_measured() {
     let bus = toroni::BusConfig::new().directory(buses.path()).open_existing("from").unwrap();
     let publisher = bus.publisher("t").unwrap();
     wait_until("its queue is full", || {
-        (0..1_000).for_each(|_| publisher.publish([7; 1_000]).unwrap());
+        (0..1_000).for_each(|_| _ = publisher.publish([7; 1_000]).unwrap());
         of("toroni_net_tcp_queue_dropped_messages_total") > Some(0.0)
     });
     assert!(of("toroni_net_tcp_queue_bytes") > Some(100_000.0));
@@ -414,7 +414,7 @@ fn what_waits_for_a_slow_subscriber_is_measured() {
         let address = address(&receiver);
         let of = |name: &str| metrics(&address).value(name, &[]).unwrap();
         let publisher = from.publisher("t").unwrap();
-        (0..3_000).for_each(|_| publisher.publish([7; 1_000]).unwrap());
+        (0..3_000).for_each(|_| _ = publisher.publish([7; 1_000]).unwrap());
         if waits {
             wait_until("messages wait", || of("toroni_net_staged_bytes") > 0.0);
             wait_until("they become old", || of("toroni_net_staged_seconds") > 1.0);

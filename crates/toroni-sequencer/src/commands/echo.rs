@@ -123,7 +123,7 @@ fn covers(lost: &Lost, sent: Sent) -> bool {
 mod tests {
     use std::sync::Arc;
 
-    use toroni::{BusConfig, Entry, Inlet, LostBound, LostReason, Pattern, PublishError};
+    use toroni::{BusConfig, Entry, Inlet, Limit, LostBound, LostReason, Pattern, PublishError};
     use toroni_proto::id::Source;
     use toroni_testkit::Directory;
 
@@ -159,14 +159,16 @@ mod tests {
             let origin = Origin { source: HERE, series, stream: 0, number: of_command };
             let parts: [&[u8]; 1] = [b"7 boxes"];
             let entry = Entry { number: Some(number), ..Entry::new(&topic, &parts) };
-            self.events.publish(&[Entry { origin: Some(origin), ..entry }]).expect("published");
+            self.events
+                .publish(&[Entry { origin: Some(origin), ..entry }], Limit::Policy)
+                .expect("published");
         }
 
         fn lost(&self, from: Origin, until: u64, reason: LostReason) {
             let scope = vec![Pattern::new("**").expect("a pattern")];
             let (bound, messages) = (LostBound::Exact, until - from.number);
             let lost = Lost { from, until, messages, bound, reason, scope };
-            self.events.publish_lost(&lost, None).expect("published");
+            self.events.publish_lost(&lost, None, Limit::Policy).expect("published");
         }
     }
 

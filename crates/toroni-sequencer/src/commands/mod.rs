@@ -92,9 +92,7 @@ impl Commands {
     ///
     /// If it is too long, or the bus cannot be published on.
     pub fn send(&self, topic: &str, payload: impl AsRef<[u8]>) -> Result<Sent, CommandsError> {
-        self.send_by(topic, payload.as_ref(), |publisher, payload| {
-            publisher.publish_numbered(payload)
-        })
+        self.send_by(topic, payload.as_ref(), |publisher, payload| publisher.publish(payload))
     }
 
     /// The same, but waits at most for `limit`. After that, the error is [`PublishError::Timeout`], and nothing was sent.
@@ -109,7 +107,7 @@ impl Commands {
         limit: Duration,
     ) -> Result<Sent, CommandsError> {
         self.send_by(topic, payload.as_ref(), |publisher, payload| {
-            publisher.publish_numbered_timeout(payload, limit)
+            publisher.publish_within(payload, limit)
         })
     }
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder as Runtimes, Runtime};
-use toroni::{Origin, Start};
+use toroni::{Limit, Origin, Start};
 use toroni_testkit::{Directory, Random, wait};
 
 use super::*;
@@ -242,7 +242,7 @@ fn a_program_knows_the_events_of_its_own_commands() {
         let parts: &[&[u8]] = &[b"1"];
         let mut entry = toroni::Entry::new(&topic, parts);
         entry.origin = Some(origin);
-        inlet.publish(&[entry]).expect("published");
+        inlet.publish(&[entry], Limit::Policy).expect("published");
     }
     assert!(commands.is_mine(&reader.receive().expect("the first")));
     assert!(!commands.is_mine(&reader.receive().expect("the second")));

@@ -14,7 +14,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use toroni::{
-    BusConfig, Entry, Inlet, InletTopic, Lost, LostBound, LostReason, Origin, Pattern, PublishError,
+    BusConfig, Entry, Inlet, InletTopic, Limit, Lost, LostBound, LostReason, Origin, Pattern,
+    PublishError, StreamKey,
 };
 use toroni_proto::id::Source;
 
@@ -45,7 +46,8 @@ impl EventBus {
     pub(super) fn open(config: &BusConfig, name: &str, feed: &str) -> Result<Self, FollowError> {
         let inlet = config.open(name)?.inlet()?;
         let feed = Source::of_feed(feed).0;
-        let next = inlet.claim(feed, 0, 0)?.next;
+        let next =
+            inlet.claim(StreamKey { source: feed, series: 0, stream: 0 }, Limit::Policy)?.next;
         Ok(Self { inlet, feed, next, topics: HashMap::new() })
     }
 
@@ -65,7 +67,7 @@ impl EventBus {
 
     /// Goes on with this event. What is before was never wanted.
     pub(super) fn skip_to(&mut self, next: u64) -> Result<(), FollowError> {
-        self.inlet.advance(self.place(next))?;
+        self.inlet.advance(self.place(next), Limit::Policy)?;
         self.next = next;
         Ok(())
     }
@@ -192,7 +194,7 @@ impl EventBus {
                 return Ok(false);
             }
             let call = &entries[done..entries.len().min(done.saturating_add(at_once))];
-            let Err(error) = self.inlet.publish_timeout(call, PATIENCE) else {
+            let Err(error) = self.inlet.publish(call, PATIENCE) else {
                 done = done.saturating_add(call.len());
                 continue;
             };
@@ -247,7 +249,7 @@ impl EventBus {
 
     fn publish_loss(&self, lost: &Lost, ends: &impl Fn() -> bool) -> Result<bool, FollowError> {
         loop {
-            match self.inlet.publish_lost_timeout(lost, None, PATIENCE) {
+            match self.inlet.publish_lost(lost, None, PATIENCE) {
                 Ok(()) => return Ok(true),
                 Err(PublishError::Timeout) if ends() => return Ok(false),
                 Err(PublishError::Timeout) => {}

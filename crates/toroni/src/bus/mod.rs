@@ -34,7 +34,7 @@ mod views;
 pub use handle::{Bus, BusId};
 pub use inspect::{BusStats, LockOwner, PublisherStats, SubscriberSlotStats, TopicStats, admin};
 pub use open::{BusConfig, Reopened};
-pub use publish::{Arrived, Entry, Exclusive, ExclusiveTopic, Inlet, InletTopic, Publisher};
+pub use publish::{Arrived, Entry, Exclusive, ExclusiveTopic, Inlet, InletTopic, Limit, Publisher};
 pub use subscribe::{
     Borrowed, InPlace, Interrupter, Message, Router, Start, Subscriber, SubscriberBuilder,
     SubscriberStats, WaitStrategy,

@@ -44,14 +44,14 @@ pub enum PublishError {
         /// The most bytes that the call accepts.
         limit: u64,
     },
-    /// The ring is full because a gating subscriber is slow. Only
-    /// [`try_publish`](crate::Publisher::try_publish) returns this.
+    /// The ring is full because a gating subscriber is slow. Only calls that do not wait return this
+    /// ([`Limit::Try`](crate::Limit::Try)).
     #[error(
         "the ring is full because a subscriber is slow: try again later, or find the subscriber with `toroni info`"
     )]
     Full,
-    /// Another publisher holds the writer lock. Only [`try_publish`](crate::Publisher::try_publish)
-    /// returns this.
+    /// Another publisher holds the writer lock. Only calls that do not wait return this
+    /// ([`Limit::Try`](crate::Limit::Try)).
     #[error("another publisher holds the writer lock: try again")]
     Busy,
     /// The bus has an exclusive publisher, and this is not it. The call does not wait for it.
@@ -116,8 +116,8 @@ pub enum PublishError {
         /// The number of patterns.
         patterns: usize,
     },
-    /// The time is over. Only calls with a time limit return this, such as
-    /// [`publish_timeout`](crate::Publisher::publish_timeout).
+    /// The time is over. Only calls with a time limit return this
+    /// ([`Limit::Within`](crate::Limit::Within)).
     #[error(
         "the message could not be published in time: a subscriber is slow, or a publisher is stopped: find it with `toroni info`"
     )]

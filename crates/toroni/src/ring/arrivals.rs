@@ -35,12 +35,15 @@ const LARGEST_MARK: u64 = 1 << 48;
 /// How long nothing must have arrived of a series before its entry may be replaced, in ns: a day.
 const FORGOTTEN_AFTER_NS: u64 = 24 * 3600 * 1_000_000_000;
 
-/// Names a stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct StreamKey {
-    pub(crate) source: u32,
-    pub(crate) series: u32,
-    pub(crate) stream: u16,
+/// Names a stream of messages from elsewhere, for [`Inlet::claim`](crate::Inlet::claim).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StreamKey {
+    /// The host or program that published the stream first, as in [`Origin::source`](crate::Origin::source).
+    pub source: u32,
+    /// The series, as in [`Origin::series`](crate::Origin::series).
+    pub series: u32,
+    /// The number of the stream within its series, as in [`Origin::stream`](crate::Origin::stream).
+    pub stream: u16,
 }
 
 /// A publishing participant that brings messages from elsewhere: its slot, and the generation of that.

@@ -3,7 +3,9 @@
 use std::fs::File;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::PathBuf;
-use toroni::{Bus, BusConfig, Entry, FileError, OpenError, Origin, Reopened, Start};
+use toroni::{
+    Bus, BusConfig, Entry, FileError, Limit, OpenError, Origin, Reopened, Start, StreamKey,
+};
 use toroni_testkit::Directory;
 
 /// A directory on a disk, if `/var/tmp` is on a disk.
@@ -105,14 +107,23 @@ fn after_a_reboot_no_publisher_counts_as_the_one_that_brought_a_stream() {
         let inlet = bus.inlet().unwrap();
         let topic = inlet.topic("t").unwrap();
         let origin = Some(Origin { source: 1, series: 2, stream: 0, number: 7 });
-        inlet.publish(&[Entry { origin, ..Entry::new(&topic, &[b"1234"]) }]).unwrap();
+        inlet
+            .publish(&[Entry { origin, ..Entry::new(&topic, &[b"1234"]) }], Limit::Policy)
+            .unwrap();
     }
     std::fs::write(&publishers, before).unwrap();
     disk.reboot();
     let bus = disk.open();
     assert_eq!(bus.reopened(), Some(Reopened::Kept { messages: 2 }));
     let _ordinary = bus.publisher("t").unwrap();
-    assert_eq!(bus.inlet().unwrap().claim(1, 2, 0).unwrap().next, 8);
+    assert_eq!(
+        bus.inlet()
+            .unwrap()
+            .claim(StreamKey { source: 1, series: 2, stream: 0 }, Limit::Policy)
+            .unwrap()
+            .next,
+        8
+    );
 }
 
 /// Whatever the umask: users who could not subscribe cannot read payloads, neither before the
@@ -167,10 +178,11 @@ fn a_bus_that_starts_empty_has_no_arrivals() {
     let Some(disk) = Disk::new() else { return };
     let bring = |bus: &Bus| {
         let inlet = bus.inlet().unwrap();
-        let next = inlet.claim(1, 2, 3).unwrap().next;
+        let next =
+            inlet.claim(StreamKey { source: 1, series: 2, stream: 3 }, Limit::Policy).unwrap().next;
         let topic = inlet.topic("t").unwrap();
         let origin = Some(Origin { source: 1, series: 2, stream: 3, number: 8 });
-        inlet.publish(&[Entry { origin, ..Entry::new(&topic, &[]) }]).unwrap();
+        inlet.publish(&[Entry { origin, ..Entry::new(&topic, &[]) }], Limit::Policy).unwrap();
         next
     };
     let bus = disk.open();
@@ -215,7 +227,7 @@ fn others_come_and_go_beside_an_exclusive_publisher() {
     let Some(disk) = Disk::new() else { return };
     let bus = disk.open();
     let exclusive = bus.exclusive().unwrap();
-    exclusive.publish(&exclusive.topic("t").unwrap(), 0_u32.to_le_bytes()).unwrap();
+    exclusive.publish(&exclusive.topic("t").unwrap(), 0_u32.to_le_bytes(), Limit::Policy).unwrap();
     let other = disk.open();
     let publisher = other.publisher("t").unwrap();
     let staying = disk.open();

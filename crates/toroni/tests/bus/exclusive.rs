@@ -3,7 +3,7 @@
 use crate::common::Fixture;
 use std::time::Duration;
 use toroni::{
-    Bus, BusConfig, Exclusive, ExclusiveError, LockKind, Policy, PublishError, Subscriber,
+    Bus, BusConfig, Exclusive, ExclusiveError, Limit, LockKind, Policy, PublishError, Subscriber,
     WaitStrategy,
 };
 
@@ -36,13 +36,13 @@ fn messages_arrive_in_order_however_they_are_published() {
         let exclusive = bus.exclusive().unwrap();
         let (a, b) = (exclusive.topic("a").unwrap(), exclusive.topic("b/c").unwrap());
         assert_eq!((a.topic().as_str(), exclusive.bus().id()), ("a", bus.id()));
-        exclusive.publish(&a, "1").unwrap();
-        exclusive.try_publish(&b, "2").unwrap();
-        exclusive.publish_timeout(&a, "3", Duration::from_secs(60)).unwrap();
-        exclusive.publish_batch(&b, &["4", "5"]).unwrap();
-        exclusive.burst(&a, &["6", "7", "8"]).unwrap();
-        exclusive.publish_with(&b, 1, |bytes| bytes.write(0, b"9")).unwrap();
-        exclusive.publish(&a.clone().to_descendants(true), "all").unwrap();
+        exclusive.publish(&a, "1", Limit::Policy).unwrap();
+        exclusive.publish(&b, "2", Limit::Try).unwrap();
+        exclusive.publish(&a, "3", Duration::from_secs(60)).unwrap();
+        exclusive.publish_batch(&b, &["4", "5"], Limit::Policy).unwrap();
+        exclusive.burst(&a, &["6", "7", "8"], Limit::Policy).unwrap();
+        exclusive.publish_with(&b, 1, Limit::Policy, |bytes| bytes.write(0, b"9")).unwrap();
+        exclusive.publish(&a.clone().to_descendants(true), "all", Limit::Policy).unwrap();
         let found = all(&mut subscriber);
         let expected: Vec<_> = "a1 b/c2 a3 b/c4 b/c5 a6 a7 a8 b/c9 aall"
             .split(' ')
@@ -67,10 +67,10 @@ fn every_other_call_that_publishes_is_refused_at_once() {
     for publisher in &publishers {
         assert_exclusive(publisher.publish("x"));
         assert_exclusive(publisher.try_publish("x"));
-        assert_exclusive(publisher.publish_timeout("x", Duration::from_secs(60)));
-        assert_exclusive(publisher.publish_batch(&["x"]));
-        assert_exclusive(publisher.publish_with(1, |_| ()));
-        let burst = publisher.burst(&["x"]).unwrap_err();
+        assert_exclusive(publisher.publish_within("x", Duration::from_secs(60)));
+        assert_exclusive(publisher.publish_batch(&["x"], Limit::Policy));
+        assert_exclusive(publisher.publish_with(1, Limit::Policy, |_| ()));
+        let burst = publisher.burst(&["x"], Limit::Policy).unwrap_err();
         assert_eq!(burst.published, 0);
         assert_exclusive::<()>(Err(burst.source));
     }
@@ -78,7 +78,7 @@ fn every_other_call_that_publishes_is_refused_at_once() {
     let late = others.publisher("late").unwrap();
     assert_exclusive(late.publish("x"));
     let mut subscriber = mine.subscribe("**").unwrap();
-    exclusive.publish(&topic, "mine").unwrap();
+    exclusive.publish(&topic, "mine", Limit::Policy).unwrap();
     let owner = others.stats().unwrap().lock_owner.unwrap();
     assert_eq!((owner.exclusive, owner.pid), (true, Some(std::process::id())));
     drop(exclusive);
@@ -108,14 +108,14 @@ fn there_is_one_exclusive_publisher_at_a_time() {
     std::thread::scope(|scope| {
         let next = scope.spawn(|| {
             let next = others.exclusive().unwrap();
-            next.publish(&next.topic("a").unwrap(), "next").unwrap();
+            next.publish(&next.topic("a").unwrap(), "next", Limit::Policy).unwrap();
         });
-        exclusive.publish(&topic, "first").unwrap();
+        exclusive.publish(&topic, "first", Limit::Policy).unwrap();
         drop(exclusive);
         next.join().unwrap();
     });
     let again = mine.exclusive().unwrap();
-    again.publish(&topic, "again").unwrap();
+    again.publish(&topic, "again", Limit::Policy).unwrap();
     assert_eq!(mine.stats().unwrap().sequence, 3);
 }
 
@@ -125,7 +125,7 @@ fn who_tries_to_be_exclusive_does_not_wait_for_a_message_that_is_being_written()
     let others = fixture.config().open("b").unwrap();
     let publisher = bus.publisher("a").unwrap();
     publisher
-        .publish_with(1, |_| {
+        .publish_with(1, Limit::Policy, |_| {
             std::thread::scope(|scope| {
                 scope.spawn(|| {
                     let tried = others.try_exclusive();
@@ -149,7 +149,7 @@ fn a_subscriber_that_sleeps_is_woken() {
     std::thread::scope(|scope| {
         scope.spawn(move || {
             for number in 0..1000_u32 {
-                exclusive.publish(&topic, number.to_le_bytes()).unwrap();
+                exclusive.publish(&topic, number.to_le_bytes(), Limit::Policy).unwrap();
                 if number % 10 == 0 {
                     std::thread::yield_now();
                 }
@@ -170,16 +170,16 @@ fn while_it_waits_for_a_slow_subscriber_it_stays_the_only_one() {
     let exclusive = bus.exclusive().unwrap();
     let topic = exclusive.topic("a").unwrap();
     let mut count = 0_u32;
-    while exclusive.try_publish(&topic, [7; 1000]).is_ok() {
+    while exclusive.publish(&topic, [7; 1000], Limit::Try).is_ok() {
         count += 1;
     }
-    let full = exclusive.try_publish(&topic, [7; 1000]);
+    let full = exclusive.publish(&topic, [7; 1000], Limit::Try);
     assert!(matches!(full, Err(PublishError::Full)), "{full:?}");
-    let late = exclusive.publish_timeout(&topic, [7; 1000], Duration::from_millis(20));
+    let late = exclusive.publish(&topic, [7; 1000], Duration::from_millis(20));
     assert!(matches!(late, Err(PublishError::Timeout)), "{late:?}");
-    let late = exclusive.publish_batch_timeout(&topic, &[[7; 1000]; 2], Duration::from_millis(20));
+    let late = exclusive.publish_batch(&topic, &[[7; 1000]; 2], Duration::from_millis(20));
     assert!(matches!(late, Err(PublishError::Timeout)), "{late:?}");
-    let late = exclusive.burst_timeout(&topic, &[[7; 1000]; 2], Duration::from_millis(20));
+    let late = exclusive.burst(&topic, &[[7; 1000]; 2], Duration::from_millis(20));
     let late = late.unwrap_err();
     assert!(matches!(late.source, PublishError::Timeout) && late.published == 0, "{late:?}");
     let (begin, began) = std::sync::mpsc::channel();
@@ -187,7 +187,7 @@ fn while_it_waits_for_a_slow_subscriber_it_stays_the_only_one() {
         scope.spawn(move || {
             begin.send(()).unwrap();
             for _ in 0..200 {
-                exclusive.publish(&topic, [7; 1000]).unwrap();
+                exclusive.publish(&topic, [7; 1000], Limit::Policy).unwrap();
             }
             // Lives until the others have been refused.
             begin.send(()).unwrap();
@@ -214,19 +214,19 @@ fn a_function_that_writes_in_place_may_not_publish() {
     let exclusive = bus.exclusive().unwrap();
     let topic = exclusive.topic("a").unwrap();
     exclusive
-        .publish_with(&topic, 1, |bytes| {
-            let inner = exclusive.publish(&topic, "x");
+        .publish_with(&topic, 1, Limit::Policy, |bytes| {
+            let inner = exclusive.publish(&topic, "x", Limit::Policy);
             assert!(matches!(inner, Err(PublishError::Reentrant)), "{inner:?}");
             assert!(exclusive.topic("b").is_err() && bus.publisher("a").is_err());
             bytes.write(0, b"y");
         })
         .unwrap();
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        exclusive.publish_with(&topic, 1, |_| panic!("on purpose"))
+        exclusive.publish_with(&topic, 1, Limit::Policy, |_| panic!("on purpose"))
     }));
     assert!(panicked.is_err());
     // The lock is still its own.
-    exclusive.publish(&topic, "z").unwrap();
+    exclusive.publish(&topic, "z", Limit::Policy).unwrap();
     assert!(matches!(bus.try_exclusive(), Err(ExclusiveError::Taken { .. })));
     assert_eq!(bus.stats().unwrap().sequence, 2);
 }
@@ -237,9 +237,9 @@ fn a_topic_of_another_bus_is_refused() {
     let other = fixture.config().create("c").unwrap().exclusive().unwrap();
     let exclusive = bus.exclusive().unwrap();
     let foreign = other.topic("a").unwrap();
-    let refused = exclusive.publish(&foreign, "x");
+    let refused = exclusive.publish(&foreign, "x", Limit::Policy);
     assert!(matches!(refused, Err(PublishError::ForeignTopic)), "{refused:?}");
-    assert!(exclusive.burst(&foreign, &["x"]).is_err());
+    assert!(exclusive.burst(&foreign, &["x"], Limit::Policy).is_err());
     assert_eq!(other.bus().stats().unwrap().sequence, 0);
 }
 

@@ -31,7 +31,7 @@ fn fill(publisher: &Publisher, subscriber: &mut Subscriber) -> u64 {
     let mut published = 0;
     loop {
         match publisher.try_publish(PAYLOAD) {
-            Ok(()) => published += 1,
+            Ok(_) => published += 1,
             Err(PublishError::Full) => return published,
             Err(error) => panic!("{error}"),
         }
@@ -99,7 +99,7 @@ fn the_space_is_what_the_first_held_message_leaves() {
                         let gating = held.map_or(read, |held: u64| held.min(read)) * RECORD;
                         let fits = end <= reserved || wanted <= gating + CAPACITY;
                         match publisher.try_publish(PAYLOAD) {
-                            Ok(()) => assert!(fits, "{published} with {held:?}, read {read}"),
+                            Ok(_) => assert!(fits, "{published} with {held:?}, read {read}"),
                             Err(PublishError::Full) => {
                                 assert!(!fits, "{published} with {held:?}, read {read}");
                                 full += 1;
@@ -212,7 +212,7 @@ fn a_hold_that_publishers_overwrote_has_ended() {
         std::thread::scope(|scope| {
             let publish = |count| {
                 let publisher = &publisher;
-                move || (0..count).for_each(|_| publisher.publish(PAYLOAD).unwrap())
+                move || (0..count).for_each(|_| _ = publisher.publish(PAYLOAD).unwrap())
             };
             // A few at a time, so that reading is never the slower one.
             for _ in 0..60 {
@@ -247,7 +247,7 @@ fn a_subscriber_that_was_lapped_can_hold_what_comes() {
     let fixture = Fixture::new();
     let (bus, publisher) = open(&fixture, Policy::Overwrite);
     let mut subscriber = bus.subscribe("**").unwrap();
-    let publish = |count| (0..count).for_each(|_| publisher.publish(PAYLOAD).unwrap());
+    let publish = |count| (0..count).for_each(|_| _ = publisher.publish(PAYLOAD).unwrap());
     publish(1000);
     // It has not noticed yet that it was lapped.
     for sequence in [999, 1000, 1100] {
@@ -280,7 +280,7 @@ fn waiting_publishers_continue_as_the_hold_is_raised() {
         std::thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| {
-                    (0..MESSAGES / 2).for_each(|_| publisher.publish(PAYLOAD).unwrap());
+                    (0..MESSAGES / 2).for_each(|_| _ = publisher.publish(PAYLOAD).unwrap());
                 });
             }
             for expected in 0..MESSAGES {
@@ -303,7 +303,7 @@ fn waiting_publishers_continue_as_the_hold_is_raised() {
 fn a_hold_can_go_back_while_publishers_ask_for_space() {
     let fixture = Fixture::new();
     let (bus, publisher) = open(&fixture, LOSSLESS);
-    (0..100).for_each(|_| publisher.publish(PAYLOAD).unwrap());
+    (0..100).for_each(|_| _ = publisher.publish(PAYLOAD).unwrap());
     let mut subscriber = bus.subscriber().pattern("**").start(Start::Oldest).build().unwrap();
     drain(&mut subscriber);
     let done = AtomicBool::new(false);
@@ -313,7 +313,7 @@ fn a_hold_can_go_back_while_publishers_ask_for_space() {
             scope.spawn(|| {
                 while !done.load(Ordering::Relaxed) {
                     match publisher.try_publish(PAYLOAD) {
-                        Ok(()) => _ = published.fetch_add(1, Ordering::Relaxed),
+                        Ok(_) => _ = published.fetch_add(1, Ordering::Relaxed),
                         Err(PublishError::Full | PublishError::Busy) => {}
                         Err(error) => panic!("{error}"),
                     }

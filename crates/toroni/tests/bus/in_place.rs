@@ -3,7 +3,8 @@
 use crate::common::Fixture;
 use std::time::Duration;
 use toroni::{
-    Borrowed, Bus, Policy, PublishError, Publisher, ReceiveError, Start, Subscriber, WaitStrategy,
+    Borrowed, Bus, Limit, Policy, PublishError, Publisher, ReceiveError, Start, Subscriber,
+    WaitStrategy,
 };
 
 #[derive(Debug, PartialEq, Eq)]
@@ -57,7 +58,7 @@ fn publish(publishers: &[Publisher; 3], first: usize, count: usize) {
         let payload = vec![number.to_le_bytes()[0]; LENGTHS[number % LENGTHS.len()]];
         let publisher = &publishers[number / 3 % 3];
         if number % 7 == 0 {
-            publisher.publish_to_descendants(&payload).unwrap();
+            publisher.clone().to_descendants(true).publish(&payload).unwrap();
         } else {
             publisher.publish(&payload).unwrap();
         }
@@ -118,7 +119,7 @@ fn what_a_run_has_not_handed_out_comes_with_the_next() {
     let publisher = bus.publisher("t").unwrap();
     let mut subscriber = bus.subscribe("t").unwrap();
     let payloads: Vec<[u8; 1]> = (0..10).map(|number| [number]).collect();
-    publisher.burst(&payloads).unwrap();
+    publisher.burst(&payloads, Limit::Policy).unwrap();
     let firsts = |subscriber: &mut Subscriber, count| -> Vec<u8> {
         let run = subscriber.receive_in_place().unwrap();
         run.take(count).map(|message| message.payload().get(0).unwrap()).collect()
@@ -136,7 +137,7 @@ fn what_a_run_has_not_handed_out_comes_with_the_next() {
     }
     assert!(subscriber.try_receive_in_place().unwrap().is_none());
     // A run that is not dropped affects only what the call itself received.
-    publisher.burst(&payloads).unwrap();
+    publisher.burst(&payloads, Limit::Policy).unwrap();
     let mut run = subscriber.receive_in_place().unwrap();
     assert_eq!(run.by_ref().count(), 10);
     std::mem::forget(run);
@@ -174,7 +175,7 @@ fn publishers_wait_for_the_messages_of_a_run() {
             let before = published;
             loop {
                 match publisher.try_publish([lap; 100]) {
-                    Ok(()) => published += 1,
+                    Ok(_) => published += 1,
                     Err(PublishError::Full) => return published - before,
                     Err(error) => panic!("{error}"),
                 }
@@ -322,7 +323,7 @@ fn every_excessive_length_is_refused() {
         let bus = fixture.config().timestamps(stamped).open("b").unwrap();
         let publisher = bus.publisher("t").unwrap();
         for length in [usize::MAX, usize::MAX - 7, usize::MAX / 2, 1 << 32] {
-            let error = publisher.publish_with(length, |_| ()).unwrap_err();
+            let error = publisher.publish_with(length, Limit::Policy, |_| ()).unwrap_err();
             assert!(matches!(error, PublishError::TooLong { .. }), "{length}: {error}");
         }
         publisher.try_publish(b"the lock is free").unwrap();

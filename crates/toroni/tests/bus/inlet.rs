@@ -3,8 +3,8 @@
 use crate::common::Fixture;
 use std::time::{Duration, SystemTime};
 use toroni::{
-    Arrived, Bus, BusConfig, Entry, Inlet, InletTopic, Lost, LostBound, LostReason, Origin,
-    Pattern, Policy, PublishError, ReceiveError, Start, Subscriber,
+    Arrived, Bus, BusConfig, Entry, Inlet, InletTopic, Limit, Lost, LostBound, LostReason, Origin,
+    Pattern, Policy, PublishError, ReceiveError, Start, StreamKey, Subscriber,
 };
 
 fn fixture(configure: impl FnOnce(BusConfig) -> BusConfig) -> (Fixture, Bus) {
@@ -17,12 +17,16 @@ fn origin(number: u64) -> Origin {
     Origin { source: 7, series: 1, stream: 0, number }
 }
 
+fn stream(source: u32, series: u32, stream: u16) -> StreamKey {
+    StreamKey { source, series, stream }
+}
+
 /// Brings one message with a number of the stream 0.
 fn bring(inlet: &Inlet, topic: &InletTopic, number: u64) -> Result<(), PublishError> {
     let text = number.to_string();
     let parts = [text.as_bytes()];
     let entry = Entry { origin: Some(origin(number)), ..Entry::new(topic, &parts) };
-    inlet.publish(&[entry]).map_err(|error| error.source)
+    inlet.publish(&[entry], Limit::Policy).map_err(|error| error.source)
 }
 
 fn texts(subscriber: &mut Subscriber) -> Vec<String> {
@@ -41,7 +45,7 @@ fn one_call_publishes_on_any_topics_with_all_extensions() {
     let mut below = bus.subscribe("a/b/c").unwrap();
     let inlet = bus.inlet().unwrap();
     let (a, b) = (inlet.topic("a").unwrap(), inlet.topic("b").unwrap());
-    assert_eq!((a.topic().as_str(), inlet.bus().id()), ("a", bus.id()));
+    assert_eq!(inlet.bus().id(), bus.id());
     let parts: [&[u8]; 5] = [b"one", b"", b", two and three", b"!", b" And the rest."];
     let long = [7; 3000];
     let halves = [&long[..1], &long[1..]];
@@ -57,8 +61,8 @@ fn one_call_publishes_on_any_topics_with_all_extensions() {
         Entry { number: Some(9), ..Entry::new(&b, &halves) },
         Entry { origin: Some(origin(6)), ..Entry::new(&b, &[b"last"]) },
     ];
-    inlet.publish(&entries).unwrap();
-    inlet.publish(&[]).unwrap();
+    inlet.publish(&entries, Limit::Policy).unwrap();
+    inlet.publish(&[], Limit::Policy).unwrap();
 
     let published = SystemTime::UNIX_EPOCH + Duration::from_nanos(1_000_000_007);
     let expected = [
@@ -109,7 +113,7 @@ fn messages_are_stamped_if_the_bus_stamps_them() {
     let before = SystemTime::now();
     let inlet = bus.inlet().unwrap();
     let topic = inlet.topic("a").unwrap();
-    inlet.publish(&[Entry::new(&topic, &[b"x"])]).unwrap();
+    inlet.publish(&[Entry::new(&topic, &[b"x"])], Limit::Policy).unwrap();
     let stamped = subscriber.receive().unwrap().timestamp().unwrap();
     assert!(stamped >= before && stamped <= SystemTime::now());
 }
@@ -138,7 +142,7 @@ fn what_has_arrived_is_dropped_even_if_the_ring_has_overwritten_it() {
     }
     assert_eq!(texts(&mut subscriber), ["9", "10", "11"]);
     assert_eq!(inlet.duplicates(), 9);
-    let arrived = inlet.claim(7, 1, 0).unwrap();
+    let arrived = inlet.claim(stream(7, 1, 0), Limit::Policy).unwrap();
     assert_eq!((arrived.next, arrived.taken_over), (12, false));
 }
 
@@ -155,8 +159,8 @@ fn streams_and_series_count_apart() {
         Origin { source: 8, series: 1, stream: 0, number: 5 },
     ];
     let entries = origins.map(|origin| Entry { origin: Some(origin), ..Entry::new(&topic, &[]) });
-    inlet.publish(&entries).unwrap();
-    inlet.publish(&entries).unwrap();
+    inlet.publish(&entries, Limit::Policy).unwrap();
+    inlet.publish(&entries, Limit::Policy).unwrap();
     for origin in origins {
         assert_eq!(subscriber.receive().unwrap().origin(), Some(origin));
     }
@@ -177,10 +181,13 @@ fn messages_in_any_order_are_dropped_only_below_the_stated_number() {
             open_from: Some(open_from),
             ..Entry::new(&topic, &parts)
         };
-        inlet.publish(&[entry]).unwrap();
+        inlet.publish(&[entry], Limit::Policy).unwrap();
     }
     assert_eq!(texts(&mut subscriber), ["2", "0", "4", "1", "3"]);
-    assert_eq!((inlet.duplicates(), inlet.claim(7, 1, 0).unwrap().next), (2, 5));
+    assert_eq!(
+        (inlet.duplicates(), inlet.claim(stream(7, 1, 0), Limit::Policy).unwrap().next),
+        (2, 5)
+    );
 }
 
 #[test]
@@ -199,11 +206,15 @@ fn messages_of_many_origins_arrive_as_one_stream() {
             arrival: Some(feed(arrival)),
             ..Entry::new(&topic, &parts)
         };
-        inlet.publish(&[entry]).unwrap();
+        inlet.publish(&[entry], Limit::Policy).unwrap();
     }
     assert_eq!(inlet.duplicates(), 1);
-    assert_eq!(inlet.claim(9, 0, 0).unwrap().next, 4);
-    assert_eq!(inlet.claim(1, 1, 0).unwrap().next, 0, "its own number was not kept");
+    assert_eq!(inlet.claim(stream(9, 0, 0), Limit::Policy).unwrap().next, 4);
+    assert_eq!(
+        inlet.claim(stream(1, 1, 0), Limit::Policy).unwrap().next,
+        0,
+        "its own number was not kept"
+    );
     for expected in ["1 50", "2 3", "1 51", "2 4"] {
         let message = subscriber.receive().unwrap();
         assert_eq!(message.text(), expected);
@@ -216,7 +227,7 @@ fn messages_of_many_origins_arrive_as_one_stream() {
     }
     let number = Origin::NUMBER_LIMIT;
     let entry = Entry { arrival: Some(feed(number)), ..Entry::new(&topic, &[]) };
-    let error = inlet.publish(&[entry]).unwrap_err();
+    let error = inlet.publish(&[entry], Limit::Policy).unwrap_err();
     assert!(matches!(error.source, PublishError::OriginNumber { .. }), "{error}");
 }
 
@@ -235,13 +246,15 @@ fn one_inlet_brings_a_series_until_it_is_dropped() {
             std::process::id()
         )
     );
-    let Err(PublishError::Taken { .. }) = second.claim(7, 1, 3) else { panic!("another stream") };
+    let Err(PublishError::Taken { .. }) = second.claim(stream(7, 1, 3), Limit::Policy) else {
+        panic!("another stream")
+    };
     // Another series, and messages without an origin, are free.
-    second.claim(7, 2, 0).unwrap();
-    second.publish(&[Entry::new(&topic, &[])]).unwrap();
+    second.claim(stream(7, 2, 0), Limit::Policy).unwrap();
+    second.publish(&[Entry::new(&topic, &[])], Limit::Policy).unwrap();
 
     drop(first);
-    let arrived = second.claim(7, 1, 0).unwrap();
+    let arrived = second.claim(stream(7, 1, 0), Limit::Policy).unwrap();
     assert_eq!((arrived.next, arrived.taken_over), (6, true));
     bring(&second, &topic, 6).unwrap();
 }
@@ -251,9 +264,9 @@ fn a_full_table_of_arrivals_is_an_error_that_names_the_setting() {
     let (_fixture, bus) = fixture(|config| config.max_arrivals(2));
     let mut subscriber = bus.subscribe("**").unwrap();
     let inlet = bus.inlet().unwrap();
-    inlet.claim(1, 0, 0).unwrap();
-    inlet.claim(1, 0, 1).unwrap();
-    let refused = inlet.claim(1, 0, 2).unwrap_err();
+    inlet.claim(stream(1, 0, 0), Limit::Policy).unwrap();
+    inlet.claim(stream(1, 0, 1), Limit::Policy).unwrap();
+    let refused = inlet.claim(stream(1, 0, 2), Limit::Policy).unwrap_err();
     assert!(matches!(refused, PublishError::TooManyArrivals { limit: 2 }), "{refused:?}");
     assert!(refused.to_string().contains("larger max_arrivals"));
     let topic = inlet.topic("a").unwrap();
@@ -262,7 +275,7 @@ fn a_full_table_of_arrivals_is_an_error_that_names_the_setting() {
     assert_eq!(bus.stats().unwrap().max_arrivals, 2);
 
     let (_fixture, none) = fixture(|config| config.max_arrivals(0));
-    let refused = none.inlet().unwrap().claim(1, 0, 0).unwrap_err();
+    let refused = none.inlet().unwrap().claim(stream(1, 0, 0), Limit::Policy).unwrap_err();
     assert!(matches!(refused, PublishError::TooManyArrivals { limit: 0 }));
 }
 
@@ -276,7 +289,7 @@ fn invalid_input_publishes_nothing() {
     let sibling = bus.inlet().unwrap().topic("a").unwrap();
     let good = Entry { origin: Some(origin(1)), ..Entry::new(&topic, &[b"good"]) };
     let refused = |bad| {
-        let error = inlet.publish(&[good, bad]).unwrap_err();
+        let error = inlet.publish(&[good, bad], Limit::Policy).unwrap_err();
         assert_eq!(error.published, 0);
         error.source
     };
@@ -307,18 +320,18 @@ fn invalid_input_publishes_nothing() {
         scope: vec![everything.clone(); patterns],
     };
     for (from, until) in [(5, 4), (0, (1 << 48) + 1), (u64::MAX, u64::MAX)] {
-        let refused = inlet.publish_lost(&loss(from, until, 1), None).unwrap_err();
+        let refused = inlet.publish_lost(&loss(from, until, 1), None, Limit::Policy).unwrap_err();
         let PublishError::LostNumbers { from: f, until: u } = refused else {
             panic!("{refused:?}")
         };
         assert_eq!((f, u), (from, until));
     }
     for patterns in [0, 17] {
-        let refused = inlet.publish_lost(&loss(1, 2, patterns), None).unwrap_err();
+        let refused = inlet.publish_lost(&loss(1, 2, patterns), None, Limit::Policy).unwrap_err();
         assert!(matches!(refused, PublishError::LostScope { patterns: p } if p == patterns));
     }
     assert_eq!(bus.stats().unwrap().sequence, 0);
-    assert_eq!(inlet.claim(7, 1, 0).unwrap().next, 0);
+    assert_eq!(inlet.claim(stream(7, 1, 0), Limit::Policy).unwrap().next, 0);
 }
 
 #[test]
@@ -329,7 +342,9 @@ fn an_inlet_leaves_half_of_the_topic_table_to_others() {
     let names: Vec<_> = (0..200).map(|number| format!("a/rather/long/topic/{number}")).collect();
     for name in &names {
         let topic = inlet.topic(name).unwrap();
-        inlet.publish(&[Entry { number: Some(1), ..Entry::new(&topic, &[]) }]).unwrap();
+        inlet
+            .publish(&[Entry { number: Some(1), ..Entry::new(&topic, &[]) }], Limit::Policy)
+            .unwrap();
     }
     for name in &names {
         let message = subscriber.receive().unwrap();
@@ -353,16 +368,19 @@ fn an_inlet_waits_for_slow_subscribers_and_goes_on_where_it_stopped() {
     let entries: Vec<_> = (0..100)
         .map(|number| Entry { origin: Some(origin(number)), ..Entry::new(&topic, &parts) })
         .collect();
-    let error = inlet.publish_timeout(&entries, Duration::from_millis(1)).unwrap_err();
+    let error = inlet.publish(&entries, Duration::from_millis(1)).unwrap_err();
     assert!(matches!(error.source, PublishError::Timeout), "{error}");
     let published = u64::try_from(error.published).unwrap();
     assert!((40..70).contains(&published), "{published}");
-    assert_eq!(inlet.claim(7, 1, 0).unwrap(), inlet.claim(7, 1, 0).unwrap());
-    assert_eq!(inlet.claim(7, 1, 0).unwrap().next, published);
+    assert_eq!(
+        inlet.claim(stream(7, 1, 0), Limit::Policy).unwrap(),
+        inlet.claim(stream(7, 1, 0), Limit::Policy).unwrap()
+    );
+    assert_eq!(inlet.claim(stream(7, 1, 0), Limit::Policy).unwrap().next, published);
 
     std::thread::scope(|scope| {
         // What was published before is dropped.
-        scope.spawn(|| inlet.publish(&entries).unwrap());
+        scope.spawn(|| inlet.publish(&entries, Limit::Policy).unwrap());
         for number in 0..100 {
             assert_eq!(subscriber.receive().unwrap().origin(), Some(origin(number)));
         }
@@ -384,10 +402,12 @@ fn an_inlet_that_does_not_wait_says_that_the_ring_is_full_or_overwrites() {
     let parts = [&[7; 1000][..]];
     let entry = |number| Entry { origin: Some(origin(number)), ..Entry::new(&topic, &parts) };
     let entries: Vec<_> = (0..100).map(entry).collect();
-    let error = inlet.try_publish(&entries).unwrap_err();
+    let error = inlet.publish(&entries, Limit::Try).unwrap_err();
     assert!(matches!(error.source, PublishError::Full), "{error}");
     let published = error.published;
     assert!((1..100).contains(&published) && bus.stats().unwrap().sequence == published as u64);
+    let late = inlet.publish(&entries[published..], Duration::from_millis(1)).unwrap_err();
+    assert!(matches!(late.source, PublishError::Timeout) && late.published == 0, "{late}");
     let lost = Lost {
         from: origin(published as u64),
         until: published as u64 + 1,
@@ -397,12 +417,12 @@ fn an_inlet_that_does_not_wait_says_that_the_ring_is_full_or_overwrites() {
         scope: vec![Pattern::everything()],
     };
     // A loss is short: it finds room, as one message more does not.
-    while inlet.try_publish_lost(&lost, Some(0)).is_ok() {
+    while inlet.publish_lost(&lost, Some(0), Limit::Try).is_ok() {
         assert!(bus.stats().unwrap().sequence < 10_000, "it never fills the ring");
     }
-    assert!(matches!(inlet.try_publish_lost(&lost, Some(0)), Err(PublishError::Full)));
-    inlet.overwrite_lost(&lost, Some(0)).unwrap();
-    inlet.overwrite(&entries[published..]).unwrap();
+    assert!(matches!(inlet.publish_lost(&lost, Some(0), Limit::Try), Err(PublishError::Full)));
+    inlet.publish_lost(&lost, Some(0), Limit::Overwrite).unwrap();
+    inlet.publish(&entries[published..], Limit::Overwrite).unwrap();
     let Err(ReceiveError::Lapped { lost_messages, .. }) = slow.try_receive() else {
         panic!("it was overtaken")
     };
@@ -418,12 +438,12 @@ fn an_inlet_can_wait_less_than_the_bus_says() {
     let topic = inlet.topic("a").unwrap();
     for number in 0..10 {
         let payload = [1; 20 << 10];
-        inlet.publish(&[Entry::new(&topic, &[&payload])]).unwrap();
+        inlet.publish(&[Entry::new(&topic, &[&payload])], Limit::Policy).unwrap();
         let scope = vec![Pattern::new("**").unwrap()];
         let (from, reason) = (origin(number), LostReason::Jump);
         let (until, bound) = (number + 1, LostBound::Exact);
         let lost = Lost { from, until, messages: 1, bound, reason, scope };
-        inlet.publish_lost(&lost, None).unwrap();
+        inlet.publish_lost(&lost, None, Limit::Policy).unwrap();
     }
     let error = subscriber.try_receive().unwrap_err();
     assert!(matches!(error, ReceiveError::Lapped { .. }), "{error}");
@@ -446,19 +466,31 @@ fn a_claim_waits_for_other_publishers_no_longer_than_it_may() {
     let inlet = bus.inlet().unwrap();
     let publisher = fixture.config().open("b").unwrap().publisher("t").unwrap();
     publisher
-        .publish_with(1, |_| {
+        .publish_with(1, Limit::Policy, |_| {
             std::thread::scope(|scope| {
-                let claim = || inlet.claim_timeout(7, 1, 0, Duration::from_millis(1));
+                let claim = || inlet.claim(stream(7, 1, 0), Duration::from_millis(1));
                 let error = scope.spawn(claim).join().unwrap().unwrap_err();
                 assert!(matches!(error, PublishError::Timeout), "{error}");
+                let advance = || inlet.advance(origin(1), Duration::from_millis(1));
+                let error = scope.spawn(advance).join().unwrap().unwrap_err();
+                assert!(matches!(error, PublishError::Timeout), "{error}");
+                let tries = || {
+                    let claimed = inlet.claim(stream(7, 1, 0), Limit::Try).map(drop);
+                    [claimed, inlet.advance(origin(1), Limit::Try)]
+                };
+                let tried = scope.spawn(tries).join().unwrap();
+                assert!(
+                    tried.iter().all(|one| matches!(one, Err(PublishError::Busy))),
+                    "{tried:?}"
+                );
             });
         })
         .unwrap();
     bring(&inlet, &inlet.topic("a").unwrap(), 41).unwrap();
-    let arrived = inlet.claim_timeout(7, 1, 0, Duration::from_secs(60)).unwrap();
+    let arrived = inlet.claim(stream(7, 1, 0), Duration::from_secs(60)).unwrap();
     assert_eq!((arrived.next, arrived.taken_over), (42, false));
     let exclusive = fixture.config().open("b").unwrap().exclusive().unwrap();
-    let error = inlet.claim_timeout(7, 1, 0, Duration::from_secs(60)).unwrap_err();
+    let error = inlet.claim(stream(7, 1, 0), Duration::from_secs(60)).unwrap_err();
     assert!(matches!(error, PublishError::Exclusive { .. }), "{error}");
     drop(exclusive);
 }
@@ -487,7 +519,7 @@ fn threads_share_an_inlet() {
                 for number in 0..100 {
                     let origin = Origin { stream, ..origin(number) };
                     let entry = Entry { origin: Some(origin), ..Entry::new(&topic, &[b"x"]) };
-                    inlet.publish(&[entry, entry]).unwrap();
+                    inlet.publish(&[entry, entry], Limit::Policy).unwrap();
                 }
             });
         }
@@ -505,6 +537,7 @@ fn threads_share_an_inlet() {
 fn what_has_arrived_is_known_to_a_claim_before_anything_is_published() {
     let (_fixture, bus) = fixture(|config| config);
     let inlet = bus.inlet().unwrap();
-    let Arrived { next, taken_over, .. } = inlet.claim(u32::MAX, u32::MAX, u16::MAX).unwrap();
+    let Arrived { next, taken_over, .. } =
+        inlet.claim(stream(u32::MAX, u32::MAX, u16::MAX), Limit::Policy).unwrap();
     assert_eq!((next, taken_over), (0, false));
 }

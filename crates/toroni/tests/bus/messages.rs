@@ -5,8 +5,9 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 use toroni::{
-    BusConfig, FileError, LockKind, NotifyKind, OpenError, Policy, PublishError, PublisherError,
-    ReceiveError, Start, Subscriber, SubscriberError, WaitStrategy,
+    Bus, BusConfig, Exclusive, ExclusiveTopic, FileError, Limit, LockKind, NotifyKind, OpenError,
+    Policy, PublishError, Publisher, PublisherError, ReceiveError, Start, Subscriber,
+    SubscriberError, WaitStrategy,
 };
 
 fn received(subscriber: &mut Subscriber) -> Vec<Vec<u8>> {
@@ -68,14 +69,18 @@ fn patterns_filter_and_descendants_are_reached() {
     bus.publisher("plant/boiler/t").unwrap().publish(b"1").unwrap();
     bus.publisher("plant/boiler").unwrap().publish(b"2").unwrap();
     bus.publisher("plant").unwrap().publish(b"3").unwrap();
-    bus.publisher("plant").unwrap().publish_to_descendants(b"4").unwrap();
-    bus.publisher("plant").unwrap().to_descendants(true).publish_batch(&["5", "6"]).unwrap();
+    bus.publisher("plant").unwrap().to_descendants(true).publish(b"4").unwrap();
+    bus.publisher("plant")
+        .unwrap()
+        .to_descendants(true)
+        .publish_batch(&["5", "6"], Limit::Policy)
+        .unwrap();
     assert_eq!(received(&mut all), [b"1", b"2", b"3", b"4", b"5", b"6"]);
     assert_eq!(received(&mut boiler), [b"1", b"2", b"4", b"5", b"6"]);
     assert!(received(&mut other).is_empty());
     other.add_pattern("plant/pump").unwrap();
     bus.publisher("plant/pump").unwrap().publish(b"7").unwrap();
-    bus.publisher("plant").unwrap().publish_to_descendants(b"8").unwrap();
+    bus.publisher("plant").unwrap().to_descendants(true).publish(b"8").unwrap();
     assert_eq!(received(&mut other), [b"7", b"8"]);
 }
 
@@ -104,12 +109,12 @@ fn batches_are_all_or_nothing() {
     let bus = fixture.config().capacity(64 << 10).open("b").unwrap();
     let publisher = bus.publisher("t").unwrap();
     let mut subscriber = bus.subscribe("t").unwrap();
-    publisher.publish_batch::<&[u8]>(&[]).unwrap();
-    publisher.publish_batch(&["a", "", "ccc"]).unwrap();
+    assert!(publisher.publish_batch::<&[u8]>(&[], Limit::Policy).unwrap().is_empty());
+    assert_eq!(publisher.publish_batch(&["a", "", "ccc"], Limit::Policy).unwrap(), 0..3);
     assert_eq!(received(&mut subscriber), [&b"a"[..], b"", b"ccc"]);
     let half = vec![1_u8; 20_000];
     assert!(matches!(
-        publisher.publish_batch(&[&half, &half]),
+        publisher.publish_batch(&[&half, &half], Limit::Policy),
         Err(PublishError::TooLong { limit: 32768, .. })
     ));
     assert!(received(&mut subscriber).is_empty());
@@ -126,13 +131,13 @@ fn bursts_pass_the_ring_many_times() {
     let mut subscriber = bus.subscribe("t").unwrap();
     let messages: Vec<[u8; 8]> = (0..50_000_u64).map(u64::to_le_bytes).collect();
     std::thread::scope(|scope| {
-        scope.spawn(|| publisher.burst(&messages).unwrap());
+        scope.spawn(|| publisher.burst(&messages, Limit::Policy).unwrap());
         for expected in &messages {
             assert_eq!(subscriber.receive().unwrap().payload(), expected);
         }
     });
     let too_long = vec![0; 1 << 20];
-    let error = publisher.burst(&[&b"short"[..], &too_long]).unwrap_err();
+    let error = publisher.burst(&[&b"short"[..], &too_long], Limit::Policy).unwrap_err();
     assert_eq!(error.published, 0);
     assert!(received(&mut subscriber).is_empty());
 }
@@ -143,14 +148,14 @@ fn in_place_both_ways() {
     let bus = fixture.config().timestamps(true).open("b").unwrap();
     let publisher = bus.publisher("frame").unwrap();
     let mut subscriber = bus.subscribe("frame").unwrap();
-    let answer = publisher
-        .publish_with(13, |frame| {
+    let published = publisher
+        .publish_with(13, Limit::Policy, |frame| {
             frame.fill(7);
             frame.write(3, b"abc");
             frame.len()
         })
         .unwrap();
-    assert_eq!(answer, 13);
+    assert_eq!(published, (0, 13));
     let borrowed = subscriber.borrow().unwrap().unwrap();
     assert_eq!(borrowed.topic(), "frame");
     // A header, a timestamp and two words of payload.
@@ -184,7 +189,7 @@ fn a_panic_in_place_publishes_nothing_and_unlocks() {
         let publisher = bus.publisher("t").unwrap();
         let mut subscriber = bus.subscribe("t").unwrap();
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            publisher.publish_with(8, |_| panic!("on purpose"))
+            publisher.publish_with(8, Limit::Policy, |_| panic!("on purpose"))
         }));
         assert!(outcome.is_err());
         publisher.publish(b"after").unwrap();
@@ -200,8 +205,8 @@ fn the_bus_inside_publish_with_is_an_error_and_no_deadlock() {
         let again = fixture.config().open("b").unwrap();
         let publisher = bus.publisher("t").unwrap();
         let other_handle = again.publisher("t").unwrap();
-        let errors = publisher
-            .publish_with(1, |_| {
+        let (_, errors) = publisher
+            .publish_with(1, Limit::Policy, |_| {
                 let topic = bus.publisher("new/topic").unwrap_err();
                 (publisher.publish(b"x"), other_handle.publish(b"x"), topic)
             })
@@ -234,8 +239,8 @@ fn each_publisher_learns_the_sequences_of_its_messages() {
             let publish = |number: u32| {
                 let payload = [thread.to_ne_bytes(), number.to_ne_bytes()].concat();
                 // Messages without a number come in between.
-                publisher.publish_batch(&["a", "b"]).unwrap();
-                (publisher.publish_numbered(&payload).unwrap(), payload)
+                publisher.publish_batch(&["a", "b"], Limit::Policy).unwrap();
+                (publisher.publish(&payload).unwrap(), payload)
             };
             (0..500).map(publish).collect::<Vec<_>>()
         };
@@ -247,8 +252,8 @@ fn each_publisher_learns_the_sequences_of_its_messages() {
         let (one, other) = (feed.topic("x/1").unwrap(), feed.topic("x/2").unwrap());
         for number in 0..100_u64 {
             let payload = number.to_ne_bytes().to_vec();
-            feed.publish(&one, b"c").unwrap();
-            numbered.push((feed.publish_numbered(&other, &payload).unwrap(), payload));
+            feed.publish(&one, b"c", Limit::Policy).unwrap();
+            numbered.push((feed.publish(&other, &payload, Limit::Policy).unwrap(), payload));
         }
         numbered.sort_unstable();
         let received = std::iter::from_fn(|| {
@@ -265,20 +270,173 @@ fn a_message_that_is_not_published_has_no_sequence() {
     let fixture = Fixture::new();
     let bus = fixture.config().capacity(64 << 10).open("b").unwrap();
     let publisher = bus.publisher("t").unwrap();
-    let error = publisher.publish_numbered([0; 40 << 10]).unwrap_err();
+    let error = publisher.publish([0; 40 << 10]).unwrap_err();
     assert!(matches!(error, PublishError::TooLong { .. }), "{error}");
-    assert_eq!(publisher.publish_numbered(b"first").unwrap(), 0);
-    assert_eq!(publisher.clone().to_descendants(true).publish_numbered(b"").unwrap(), 1);
-    let inside = publisher.publish_with(1, |_| publisher.publish_numbered(b"inside")).unwrap();
+    assert_eq!(publisher.publish(b"first").unwrap(), 0);
+    assert_eq!(publisher.clone().to_descendants(true).publish(b"").unwrap(), 1);
+    let (sequence, inside) =
+        publisher.publish_with(1, Limit::Policy, |_| publisher.publish(b"inside")).unwrap();
+    assert_eq!(sequence, 2);
     assert!(matches!(inside, Err(PublishError::Reentrant)), "{inside:?}");
     let feed = bus.exclusive().unwrap();
-    let error = publisher.publish_numbered(b"shared").unwrap_err();
+    let error = publisher.publish(b"shared").unwrap_err();
     assert!(matches!(error, PublishError::Exclusive { .. }), "{error}");
     let elsewhere = fixture.config().open("c").unwrap();
     let foreign = elsewhere.exclusive().unwrap().topic("t").unwrap();
-    let error = feed.publish_numbered(&foreign, b"").unwrap_err();
+    let error = feed.publish(&foreign, b"", Limit::Policy).unwrap_err();
     assert!(matches!(error, PublishError::ForeignTopic), "{error}");
-    assert_eq!(feed.publish_numbered(&feed.topic("t").unwrap(), b"last").unwrap(), 3);
+    assert_eq!(feed.publish(&feed.topic("t").unwrap(), b"last", Limit::Policy).unwrap(), 3);
+}
+
+/// Each way to publish 1016 bytes within a limit. Returns the sequence of the first message, if the call returns one.
+type Way<P> = (&'static str, fn(&P, Limit) -> Result<Option<u64>, PublishError>);
+
+const WAYS: [Way<Publisher>; 4] = [
+    ("publish_within", |publisher, limit| publisher.publish_within([7; 1016], limit).map(Some)),
+    ("publish_batch", |publisher, limit| {
+        let sequences = publisher.publish_batch(&[[7; 500], [8; 500]], limit)?;
+        assert_eq!(sequences.end, sequences.start + 2);
+        Ok(Some(sequences.start))
+    }),
+    ("burst", |publisher, limit| match publisher.burst(&[[7; 1016]], limit) {
+        Ok(()) => Ok(None),
+        Err(error) => {
+            assert_eq!(error.published, 0);
+            Err(error.source)
+        }
+    }),
+    ("publish_with", |publisher, limit| {
+        let (sequence, length) = publisher.publish_with(1016, limit, |bytes| {
+            bytes.fill(7);
+            bytes.len()
+        })?;
+        assert_eq!(length, 1016);
+        Ok(Some(sequence))
+    }),
+];
+
+const EXCLUSIVE_WAYS: [Way<(Exclusive, ExclusiveTopic)>; 4] = [
+    ("publish", |(exclusive, topic), limit| exclusive.publish(topic, [7; 1016], limit).map(Some)),
+    ("publish_batch", |(exclusive, topic), limit| {
+        let sequences = exclusive.publish_batch(topic, &[[7; 500], [8; 500]], limit)?;
+        assert_eq!(sequences.end, sequences.start + 2);
+        Ok(Some(sequences.start))
+    }),
+    ("burst", |(exclusive, topic), limit| match exclusive.burst(topic, &[[7; 1016]], limit) {
+        Ok(()) => Ok(None),
+        Err(error) => {
+            assert_eq!(error.published, 0);
+            Err(error.source)
+        }
+    }),
+    ("publish_with", |(exclusive, topic), limit| {
+        let fill = |bytes: &mut toroni::RacyBytesMut<'_>| bytes.fill(7);
+        exclusive.publish_with(topic, 1016, limit, fill).map(|(sequence, ())| Some(sequence))
+    }),
+];
+
+/// Publishes until the ring is full of what `subscriber` has not read. Then each limit does what it says.
+fn obeys_limits<P>(bus: &Bus, publisher: &P, (name, publish): Way<P>, subscriber: &mut Subscriber) {
+    let next = || bus.stats().unwrap().sequence;
+    let waits = || bus.stats().unwrap().publishers.unwrap()[0].waits;
+    let publish = |limit| {
+        let before = next();
+        let published = publish(publisher, limit);
+        if let Ok(Some(sequence)) = published {
+            assert_eq!(sequence, before, "{name}, {limit:?}");
+        }
+        assert_eq!(next() > before, published.is_ok(), "{name}, {limit:?}");
+        published
+    };
+    for limit in [Limit::Policy, Limit::Try, Limit::Within(Duration::ZERO), Limit::Overwrite] {
+        publish(limit).unwrap();
+    }
+    let full = loop {
+        if let Err(error) = publish(Limit::Try) {
+            break error;
+        }
+    };
+    assert!(matches!(full, PublishError::Full), "{name}: {full}");
+    assert_eq!(waits(), 0, "{name} has waited");
+    let limit = Duration::from_millis(20);
+    let began = Instant::now();
+    let late = publish(limit.into()).unwrap_err();
+    assert!(matches!(late, PublishError::Timeout), "{name}: {late}");
+    assert!(began.elapsed() >= limit, "{name}: {:?}", began.elapsed());
+    let waited = waits();
+    assert!(waited > 0, "{name} has not waited");
+    publish(Limit::Overwrite).unwrap();
+    assert_eq!(waits(), waited, "{name} has waited, although it overwrites");
+    let lapped = subscriber.try_receive().map(drop);
+    assert!(matches!(lapped, Err(ReceiveError::Lapped { .. })), "{name}: {lapped:?}");
+    received(subscriber);
+    publish(Limit::Policy).unwrap();
+}
+
+#[test]
+fn each_way_to_publish_obeys_each_limit() {
+    let open = || {
+        let fixture = Fixture::new();
+        let forever = Policy::Wait { limit: None };
+        let bus = fixture.config().capacity(64 << 10).policy(forever).open("b").unwrap();
+        // Of another thread: this one would wait for itself.
+        let subscribe = || bus.subscribe("**").unwrap();
+        let subscriber = std::thread::scope(|scope| scope.spawn(subscribe).join().unwrap());
+        (fixture, bus, subscriber)
+    };
+    for way in WAYS {
+        let (_fixture, bus, mut subscriber) = open();
+        obeys_limits(&bus, &bus.publisher("t").unwrap(), way, &mut subscriber);
+    }
+    for way in EXCLUSIVE_WAYS {
+        let (_fixture, bus, mut subscriber) = open();
+        let exclusive = bus.exclusive().unwrap();
+        let topic = exclusive.topic("t").unwrap();
+        obeys_limits(&bus, &(exclusive, topic), way, &mut subscriber);
+    }
+}
+
+/// Also with a policy that would let it wait, and with one that is shorter than that of the bus.
+#[test]
+fn a_limit_never_makes_a_handle_wait_longer_than_its_policy() {
+    let fixture = Fixture::new();
+    let brief = Policy::Wait { limit: Some(Duration::from_millis(1)) };
+    let bus = fixture.config().capacity(64 << 10).policy(brief).open("b").unwrap();
+    let mut subscriber =
+        std::thread::scope(|scope| scope.spawn(|| bus.subscribe("**").unwrap()).join().unwrap());
+    let publisher = bus.publisher("t").unwrap();
+    while publisher.try_publish([7; 1016]).is_ok() {}
+    publisher.publish_within([7; 1016], Duration::from_secs(3600)).unwrap();
+    assert!(matches!(subscriber.try_receive(), Err(ReceiveError::Lapped { .. })));
+    received(&mut subscriber);
+    let overwriting = publisher.with_policy(Policy::Overwrite).unwrap();
+    for _ in 0..100 {
+        overwriting.publish_within([7; 1016], Limit::Try).unwrap();
+    }
+    assert!(matches!(subscriber.try_receive(), Err(ReceiveError::Lapped { .. })));
+}
+
+#[test]
+fn a_call_that_overwrites_waits_for_other_publishers_and_one_that_tries_does_not() {
+    let fixture = Fixture::new();
+    let bus = fixture.config().open("b").unwrap();
+    let publisher = bus.publisher("t").unwrap();
+    let other = fixture.config().open("b").unwrap().publisher("t").unwrap();
+    std::thread::scope(|scope| {
+        let mut overwriting = None;
+        let publishes = publisher.publish_with(1, Limit::Policy, |_| {
+            let other = &other;
+            let publishes =
+                |limit| scope.spawn(move || other.publish_within(b"", limit)).join().unwrap();
+            assert!(matches!(publishes(Limit::Try), Err(PublishError::Busy)));
+            let brief = Duration::from_millis(1).into();
+            assert!(matches!(publishes(brief), Err(PublishError::Timeout)));
+            overwriting =
+                Some(scope.spawn(move || other.publish_within(b"after", Limit::Overwrite)));
+        });
+        assert_eq!(publishes.unwrap().0, 0);
+        assert_eq!(overwriting.unwrap().join().unwrap().unwrap(), 1);
+    });
 }
 
 #[test]
@@ -292,7 +450,7 @@ fn a_call_for_a_sequence_waits_no_longer_than_it_may() {
     let brief = Duration::from_millis(1);
     let mut next = 0;
     let error = loop {
-        match publisher.try_publish_numbered(LONG) {
+        match publisher.try_publish(LONG) {
             Ok(sequence) => assert_eq!(sequence, next),
             Err(error) => break error,
         }
@@ -301,18 +459,18 @@ fn a_call_for_a_sequence_waits_no_longer_than_it_may() {
     assert!(matches!(error, PublishError::Full) && next > 30, "{next}: {error}");
     let error = std::thread::scope(|scope| {
         // Another thread, because this one would wait for itself.
-        scope.spawn(|| publisher.publish_numbered_timeout(LONG, brief)).join().unwrap()
+        scope.spawn(|| publisher.publish_within(LONG, brief)).join().unwrap()
     });
     assert!(matches!(error, Err(PublishError::Timeout)), "{error:?}");
     assert_eq!(received(&mut subscriber).len() as u64, next);
-    assert_eq!(publisher.publish_numbered_timeout(LONG, brief).unwrap(), next);
+    assert_eq!(publisher.publish_within(LONG, brief).unwrap(), next);
     assert_eq!(subscriber.receive().unwrap().sequence(), next);
 
     let feed = bus.exclusive().unwrap();
     let topic = feed.topic("t").unwrap();
     let error = loop {
         next += 1;
-        match feed.try_publish_numbered(&topic, LONG) {
+        match feed.publish(&topic, LONG, Limit::Try) {
             Ok(sequence) => assert_eq!(sequence, next),
             Err(error) => break error,
         }
@@ -320,14 +478,14 @@ fn a_call_for_a_sequence_waits_no_longer_than_it_may() {
     assert!(matches!(error, PublishError::Full), "{error}");
     let feed = std::thread::scope(|scope| {
         let publish = || {
-            let error = feed.publish_numbered_timeout(&topic, LONG, brief).unwrap_err();
+            let error = feed.publish(&topic, LONG, brief).unwrap_err();
             assert!(matches!(error, PublishError::Timeout), "{error}");
             feed
         };
         scope.spawn(publish).join().unwrap()
     });
     received(&mut subscriber);
-    assert_eq!(feed.publish_numbered_timeout(&topic, LONG, brief).unwrap(), next);
+    assert_eq!(feed.publish(&topic, LONG, brief).unwrap(), next);
     assert_eq!(subscriber.receive().unwrap().sequence(), next);
 }
 
@@ -338,20 +496,20 @@ fn a_call_for_a_sequence_waits_for_no_other_publisher_longer_than_it_may() {
     let publisher = bus.publisher("t").unwrap();
     let other = fixture.config().open("b").unwrap().publisher("t").unwrap();
     publisher
-        .publish_with(1, |_| {
+        .publish_with(1, Limit::Policy, |_| {
             std::thread::scope(|scope| {
                 let publish = || {
-                    let busy = other.try_publish_numbered(b"").unwrap_err();
+                    let busy = other.try_publish(b"").unwrap_err();
                     assert!(matches!(busy, PublishError::Busy), "{busy}");
                     let brief = Duration::from_millis(1);
-                    let late = other.publish_numbered_timeout(b"", brief).unwrap_err();
+                    let late = other.publish_within(b"", brief).unwrap_err();
                     assert!(matches!(late, PublishError::Timeout), "{late}");
                 };
                 scope.spawn(publish).join().unwrap();
             });
         })
         .unwrap();
-    assert_eq!(other.publish_numbered(b"").unwrap(), 1);
+    assert_eq!(other.publish(b"").unwrap(), 1);
 }
 
 #[test]
@@ -450,11 +608,11 @@ fn a_full_ring_is_full_at_once_and_in_time() {
     assert!((63..=65).contains(&filled), "{filled} messages of 1,008 bytes in 64 KiB");
     assert!(matches!(publisher.try_publish([0; 1000]), Err(PublishError::Full)));
     let began = Instant::now();
-    let answer = publisher.publish_timeout([0; 1000], Duration::from_millis(30));
+    let answer = publisher.publish_within([0; 1000], Duration::from_millis(30));
     assert!(matches!(answer, Err(PublishError::Timeout)));
     assert!(began.elapsed() >= Duration::from_millis(30));
     let [long, short] = [[0; 1000], [0; 1000]];
-    let answer = publisher.publish_batch_timeout(&[long, short], Duration::from_millis(30));
+    let answer = publisher.publish_batch(&[long, short], Duration::from_millis(30));
     assert!(matches!(answer, Err(PublishError::Timeout)));
     let hasty = publisher.clone().with_policy(Policy::Overwrite).unwrap();
     hasty.publish([0; 1000]).unwrap();
@@ -488,13 +646,13 @@ fn a_burst_that_runs_out_of_time_says_how_far_it_got() {
     let mut subscriber = bus.subscribe("t").unwrap();
     let payloads = [[7; 1000]; 100];
     let began = Instant::now();
-    let error = publisher.burst_timeout(&payloads, Duration::from_millis(30)).unwrap_err();
+    let error = publisher.burst(&payloads, Duration::from_millis(30)).unwrap_err();
     assert!(began.elapsed() >= Duration::from_millis(30));
     assert!(matches!(error.source, PublishError::Timeout), "{error}");
     assert!((63..=65).contains(&error.published), "{error}");
     assert_eq!(received(&mut subscriber).len(), error.published);
-    publisher.burst_timeout(&payloads[error.published..], Duration::ZERO).unwrap();
-    publisher.publish_batch_timeout(&["a", "b"], Duration::ZERO).unwrap();
+    publisher.burst(&payloads[error.published..], Duration::ZERO).unwrap();
+    publisher.publish_batch(&["a", "b"], Duration::ZERO).unwrap();
     assert_eq!(received(&mut subscriber).len(), 100 - error.published + 2);
 }
 
@@ -615,7 +773,7 @@ fn routers_call_handlers_in_order() {
     }
     bus.publisher("plant/boiler").unwrap().publish(b"x").unwrap();
     bus.publisher("other").unwrap().publish(b"x").unwrap();
-    bus.publisher("plant").unwrap().publish_to_descendants(b"x").unwrap();
+    bus.publisher("plant").unwrap().to_descendants(true).publish(b"x").unwrap();
     assert_eq!(router.poll().unwrap(), 3);
     let calls: Vec<String> = calls.try_iter().collect();
     assert_eq!(
@@ -693,7 +851,7 @@ fn stats_show_all_participants() {
     let mut subscriber =
         bus.subscriber().pattern("t").name("watcher").gating(false).build().unwrap();
     subscriber.enable_fd().unwrap();
-    publisher.burst(&["a", "b", "c"]).unwrap();
+    publisher.burst(&["a", "b", "c"], Limit::Policy).unwrap();
     received(&mut subscriber);
     let stats = bus.stats().unwrap();
     assert_eq!((stats.sequence, stats.tail, stats.topics), (3, 48, 1));
@@ -754,7 +912,7 @@ fn a_subscriber_knows_the_sequence_of_its_next_message() {
     publishers[1].publish("before").unwrap();
     let mut subscriber = bus.subscribe("a").unwrap();
     assert_eq!(subscriber.sequence(), 1);
-    publishers[0].burst(&["1", "2"]).unwrap();
+    publishers[0].burst(&["1", "2"], Limit::Policy).unwrap();
     publishers[1].publish("passed over").unwrap();
     assert_eq!(subscriber.sequence(), 1);
     let first = subscriber.try_receive().unwrap().unwrap().sequence();
@@ -832,7 +990,7 @@ fn a_new_topic_elsewhere_does_not_block_a_closure_that_asks_for_one() {
     let (entered, enter) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
         publisher
-            .publish_with(1, |_| {
+            .publish_with(1, Limit::Policy, |_| {
                 scope.spawn(|| {
                     entered.send(()).unwrap();
                     // Waits for the writer lock while it holds whatever it has taken.

@@ -32,7 +32,7 @@ fn lossless(fixture: &Fixture) -> (Bus, Publisher) {
 
 /// Publishes three times what the ring holds.
 fn publish_laps(publisher: &Publisher) -> Result<(), PublishError> {
-    (0..2000).try_for_each(|_| publisher.publish([7; 100]))
+    (0..2000).try_for_each(|_| publisher.publish([7; 100]).map(drop))
 }
 
 /// Returns the number of times that the bus's only publisher has waited for subscribers.
@@ -126,8 +126,8 @@ fn a_wait_of_many_calls_ends_as_well() {
         let (bus, publisher) = lossless(&fixture);
         let _subscriber = bus.subscribe("t").unwrap();
         let error = loop {
-            match publisher.publish_timeout([7; 100], READER_TIMEOUT / 100) {
-                Ok(()) | Err(PublishError::Timeout) => {}
+            match publisher.publish_within([7; 100], READER_TIMEOUT / 100) {
+                Ok(_) | Err(PublishError::Timeout) => {}
                 Err(error) => break error,
             }
         };

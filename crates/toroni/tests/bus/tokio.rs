@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-use toroni::{Bus, BusConfig, NotifyKind, Policy, ReceiveError, Start, Subscriber};
+use toroni::{Bus, BusConfig, Limit, NotifyKind, Policy, ReceiveError, Start, Subscriber};
 
 const NOTIFIERS: [NotifyKind; 3] =
     [NotifyKind::Futex, NotifyKind::Datagram, NotifyKind::Multicast { group: None }];
@@ -149,7 +149,7 @@ fn tokio_a_subscriber_with_much_to_read_lets_others_run() {
     let fixture = Fixture::new();
     let bus = fixture.open();
     let numbers: Vec<[u8; 8]> = (0..COUNT).map(u64::to_le_bytes).collect();
-    bus.publisher("n").unwrap().burst(&numbers).unwrap();
+    bus.publisher("n").unwrap().burst(&numbers, Limit::Policy).unwrap();
     let mut subscriber = bus.subscriber().pattern("n").start(Start::Oldest).build().unwrap();
     run(async {
         let (turns, done) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));

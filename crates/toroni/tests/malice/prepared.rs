@@ -117,7 +117,7 @@ fn opening_a_bus_while_it_is_replaced_gives_a_bus_or_an_error() {
             in_time("opening, using and cleaning", || {
                 let Ok(bus) = config.open("b") else { return };
                 let subscriber = bus.subscribe("**");
-                let _ = bus.publisher("a").map(|publisher| publisher.publish_timeout(b"x", MS));
+                let _ = bus.publisher("a").map(|publisher| publisher.publish_within(b"x", MS));
                 if let Ok(mut subscriber) = subscriber
                     && let Ok(Some(message)) = subscriber.receive_timeout(MS)
                 {
@@ -219,7 +219,8 @@ fn holes_in_a_full_file_system_are_no_fault() {
         let mut rest = std::fs::File::create(fixture.path().join(".rest")).unwrap();
         while std::io::Write::write(&mut rest, &[7; 4096]).is_ok() {}
         let published = in_time("publishing", || {
-            (0..3 * CAPACITY / 1000).try_for_each(|_| publisher.publish_timeout([7; 992], 100 * MS))
+            (0..3 * CAPACITY / 1000)
+                .try_for_each(|_| publisher.publish_within([7; 992], 100 * MS).map(drop))
         });
         assert_eq!(published.is_ok(), name == "readers", "{name}: {published:?}");
         for _ in 0..100 {

@@ -4,7 +4,7 @@
 use crate::common::Fixture;
 use crate::{CAPACITY, LONG, Raw, at, config, in_time, under};
 use std::time::{Duration, Instant};
-use toroni::{Policy, PublishError, PublisherError, ReceiveError, Start};
+use toroni::{Limit, Policy, PublishError, PublisherError, ReceiveError, Start};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -19,7 +19,7 @@ fn an_endless_stream_for_others_holds_up_no_call_that_has_a_limit() {
     let publisher = bus.publisher("other").unwrap();
     // Records of 16 bytes, so every lap has the same layout.
     for _ in 0..2 * CAPACITY / 16 / 1024 {
-        publisher.burst(&[[7; 8]; 1024]).unwrap();
+        publisher.burst(&[[7; 8]; 1024], Limit::Policy).unwrap();
     }
     let (readers, ring) = (Raw::open(&fixture, "readers"), Raw::open(&fixture, "ring"));
     // Another message at the end of the stream.
@@ -174,10 +174,10 @@ fn a_lock_that_is_never_released_is_an_error_for_calls_with_a_limit() {
     ring.put_u32(at::LOCK, word_of(1));
     for _ in 0..2 {
         assert!(matches!(publisher.try_publish(b"x"), Err(PublishError::Busy)));
-        let late = in_time("publishing", || publisher.publish_timeout(b"x", 20 * MS));
+        let late = in_time("publishing", || publisher.publish_within(b"x", 20 * MS));
         assert!(matches!(late, Err(PublishError::Timeout)), "{late:?}");
     }
-    let text = publisher.publish_timeout(b"x", MS).unwrap_err().to_string();
+    let text = publisher.publish_within(b"x", MS).unwrap_err().to_string();
     assert!(text.contains("toroni info"), "{text}");
     // The owner dies, and its lock is taken over.
     drop((others, other));
@@ -186,7 +186,7 @@ fn a_lock_that_is_never_released_is_an_error_for_calls_with_a_limit() {
     // A lock on its byte makes a dead owner look alive.
     publishers.lock(at::LEASES + 1, 1);
     ring.put_u32(at::LOCK, word_of(1));
-    let late = in_time("publishing", || publisher.publish_timeout(b"x", 20 * MS));
+    let late = in_time("publishing", || publisher.publish_within(b"x", 20 * MS));
     assert!(matches!(late, Err(PublishError::Timeout)), "{late:?}");
     drop(publishers);
     in_time("publishing", || publisher.publish(b"x")).unwrap();

@@ -6,7 +6,7 @@ use crate::{CAPACITY, LONG, Raw, at, config, in_time, is_alone, under};
 use std::os::unix::net::UnixDatagram;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use toroni::{NotifyKind, Policy, PublishError, Publisher, SubscriberError};
+use toroni::{Limit, NotifyKind, Policy, PublishError, Publisher, SubscriberError};
 
 const MS: Duration = Duration::from_millis(1);
 const ACTIVE: u32 = 1;
@@ -70,13 +70,17 @@ type Call = (&'static str, fn(&Publisher) -> Result<(), PublishError>);
 
 /// Each way to publish a message as long as a block.
 const CALLS: [Call; 7] = [
-    ("publish", |publisher| publisher.publish([7; 1016])),
-    ("try_publish", |publisher| publisher.try_publish([7; 1016])),
-    ("publish_timeout", |publisher| publisher.publish_timeout([7; 1016], 5 * MS)),
-    ("publish_to_descendants", |publisher| publisher.publish_to_descendants([7; 1016])),
-    ("publish_with", |publisher| publisher.publish_with(1016, |words| words.fill(7))),
-    ("publish_batch", |publisher| publisher.publish_batch(&[[7; 1016]])),
-    ("burst", |publisher| publisher.burst(&[[7; 1016]]).map_err(|error| error.source)),
+    ("publish", |publisher| publisher.publish([7; 1016]).map(drop)),
+    ("try_publish", |publisher| publisher.try_publish([7; 1016]).map(drop)),
+    ("publish_within", |publisher| publisher.publish_within([7; 1016], 5 * MS).map(drop)),
+    ("overwrite", |publisher| publisher.publish_within([7; 1016], Limit::Overwrite).map(drop)),
+    ("publish_with", |publisher| {
+        publisher.publish_with(1016, Limit::Policy, |words| words.fill(7)).map(drop)
+    }),
+    ("publish_batch", |publisher| publisher.publish_batch(&[[7; 1016]], Limit::Policy).map(drop)),
+    ("burst", |publisher| {
+        publisher.burst(&[[7; 1016]], Limit::Policy).map_err(|error| error.source)
+    }),
 ];
 
 /// Publishes in each way under each policy, while all slots claim to gate at the block that is
@@ -119,7 +123,7 @@ fn attack_all_slots(generation: impl Fn(u64, u64) -> u64 + Sync, prepare: impl F
                     match result {
                         Ok(()) => {}
                         Err(PublishError::Full) => assert_eq!(*name, "try_publish"),
-                        Err(PublishError::Timeout) => assert_eq!(*name, "publish_timeout"),
+                        Err(PublishError::Timeout) => assert_eq!(*name, "publish_within"),
                         Err(error) => panic!("{name} under {policy:?}: {error}"),
                     }
                 }
@@ -159,8 +163,10 @@ fn a_policy_without_a_limit_can_be_used_to_stop_publishers() {
     let publisher = bus.publisher("a").unwrap();
     publisher.publish(b"first").unwrap();
     let (readers, ring) = (Raw::open(&fixture, "readers"), Raw::open(&fixture, "ring"));
-    let publish_laps =
-        || (0..3 * CAPACITY / 1000).try_for_each(|_| publisher.publish_timeout([7; 992], 100 * MS));
+    let publish_laps = || {
+        (0..3 * CAPACITY / 1000)
+            .try_for_each(|_| publisher.publish_within([7; 992], 100 * MS).map(drop))
+    };
     readers.lock(at::LEASES + 3, 1);
     be_as_slow_as_allowed(&readers, &ring);
     let stopped = in_time("publishing", publish_laps);

@@ -6,8 +6,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toroni::{
-    BusConfig, Entry, LockKind, Lost, LostBound, LostReason, NotifyKind, Origin, Pattern, Policy,
-    ReceiveError, Start,
+    BusConfig, Entry, Limit, LockKind, Lost, LostBound, LostReason, NotifyKind, Origin, Pattern,
+    Policy, ReceiveError, Start,
 };
 
 /// Bytes of the stream: the smallest there can be, so that cases are fast.
@@ -100,7 +100,7 @@ impl Template {
             .unwrap();
         let known = bus.publisher(KNOWN).unwrap();
         known.publish(b"").unwrap();
-        known.publish_to_descendants(b"12345").unwrap();
+        known.clone().to_descendants(true).publish(b"12345").unwrap();
         let names = if kind == Kind::Full { 18 } else { 2 };
         for number in 0..names {
             bus.publisher(&name(number)).unwrap().publish([7; 40]).unwrap();
@@ -109,19 +109,24 @@ impl Template {
         let topic = inlet.topic(KNOWN).unwrap();
         for stream in 0..3 {
             let origin = Some(Origin { source: SOURCE, series: SERIES, stream, number: 1 });
-            inlet.publish(&[Entry { origin, ..Entry::new(&topic, &[b"from elsewhere"]) }]).unwrap();
+            inlet
+                .publish(
+                    &[Entry { origin, ..Entry::new(&topic, &[b"from elsewhere"]) }],
+                    Limit::Policy,
+                )
+                .unwrap();
         }
         let mut size = 0;
         while kind != Kind::Young && bus.stats().unwrap().tail < 2 * CAPACITY + 1000 {
             size = (size * 7 + 13) % 900;
             known.publish(vec![0xA5; size]).unwrap();
-            known.publish_batch(&[&b"one"[..], b"", b"three"]).unwrap();
+            known.publish_batch(&[&b"one"[..], b"", b"three"], Limit::Policy).unwrap();
             bus.publisher(&name(names - 1)).unwrap().publish(b"perhaps inline").unwrap();
         }
         let scopes = [vec![pattern("other/x"), pattern(KNOWN)], vec![long("plant/**"); 16]];
         let losses = scopes.map(|scope| {
             let position = bus.stats().unwrap().tail;
-            bus.inlet().unwrap().publish_lost(&loss(scope), Some(0)).unwrap();
+            bus.inlet().unwrap().publish_lost(&loss(scope), Some(0), Limit::Policy).unwrap();
             let length = bus.stats().unwrap().tail - position - 8;
             known.publish(b"after a loss").unwrap();
             (position, length)

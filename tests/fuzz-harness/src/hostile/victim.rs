@@ -5,8 +5,8 @@ use super::template::{BUS, CAPACITY, KNOWN, SERIES, SOURCE, Template};
 use std::os::fd::AsFd;
 use std::time::Duration;
 use toroni::{
-    Bus, Entry, Inlet, InletTopic, Origin, Pattern, PublishError, Publisher, ReceiveError, Start,
-    Subscriber, admin,
+    Bus, Entry, Inlet, InletTopic, Limit, Origin, Pattern, PublishError, Publisher, ReceiveError,
+    Start, StreamKey, Subscriber, admin,
 };
 
 /// Whether publishing may wait without a limit.
@@ -58,7 +58,7 @@ impl User {
 
     /// Publishes a message in place, and calls `change` while it holds the writer lock.
     pub fn publish_while(&mut self, change: impl Fn()) {
-        let _ = self.publisher.publish_with(24, |bytes| {
+        let _ = self.publisher.publish_with(24, Limit::Policy, |bytes| {
             bytes.fill(7);
             change();
         });
@@ -143,16 +143,16 @@ fn look(bus: &Bus) {
 
 fn publish(bus: &Bus, publisher: &Publisher, manner: Manner) {
     let _ = publisher.try_publish(b"try");
-    let _ = publisher.publish_timeout([1; 100], MOMENT);
-    let _ = publisher.publish_timeout([2; 3000], MOMENT);
+    let _ = publisher.publish_within([1; 100], MOMENT);
+    let _ = publisher.publish_within([2; 3000], MOMENT);
     if manner == Manner::Limited {
         return;
     }
     let _ = publisher.publish(b"");
-    let _ = publisher.publish_to_descendants(b"to descendants");
-    let _ = publisher.publish_batch(&[&[3; 9][..], &[4; 500], b""]);
-    let _ = publisher.burst(&[[5; 700]; 5]);
-    let _ = publisher.publish_with(33, |bytes| bytes.fill(6));
+    let _ = publisher.clone().to_descendants(true).publish(b"to descendants");
+    let _ = publisher.publish_batch(&[&[3; 9][..], &[4; 500], b""], Limit::Policy);
+    let _ = publisher.burst(&[[5; 700]; 5], Limit::Policy);
+    let _ = publisher.publish_with(33, Limit::Policy, |bytes| bytes.fill(6));
     let _ = publisher.publish([7; 32 << 10]);
     assert!(publisher.largest_message() < CAPACITY && bus.name() == BUS);
 }
@@ -165,11 +165,13 @@ fn bring(inlet: &Inlet, topic: &InletTopic, manner: Manner) {
             let long = [3; 2500];
             let parts = [&long[..if stream == 1 { 2500 } else { 9 }]];
             let entry = Entry { origin, ..Entry::new(topic, &parts) };
-            let _ = inlet.publish_timeout(&[entry, Entry::new(topic, &[b"no origin"])], MOMENT);
+            let _ = inlet.publish(&[entry, Entry::new(topic, &[b"no origin"])], MOMENT);
         }
     }
     if manner == Manner::Blocking {
-        let _ = (inlet.claim(SOURCE, SERIES, 0), inlet.claim(SOURCE + 1, SERIES, 0));
+        for source in [SOURCE, SOURCE + 1] {
+            let _ = inlet.claim(StreamKey { source, series: SERIES, stream: 0 }, Limit::Policy);
+        }
     }
     assert!(inlet.duplicates() <= 2 * 6);
 }
@@ -181,7 +183,7 @@ pub fn publish_beside_wrong_arrivals(template: &Template) {
     let mut subscriber = bus.subscribe("**").expect("a subscriber");
     let publisher = bus.publisher(KNOWN).expect("a publisher");
     match publisher.publish(b"first") {
-        Ok(()) => assert_eq!(subscriber.receive().expect("received").payload(), b"first"),
+        Ok(_) => assert_eq!(subscriber.receive().expect("received").payload(), b"first"),
         Err(PublishError::Corrupt(corrupt)) => assert_eq!(corrupt.what, "pending arrival"),
         Err(error) => panic!("{error}"),
     }

@@ -5,8 +5,8 @@ use super::state::{Note, State};
 use super::writers::{TIMEOUT, topics};
 use std::collections::BTreeMap;
 use toroni::{
-    Arrived, Bus, Entry, Inlet, InletTopic, Lost, LostBound, LostReason, Origin, Pattern,
-    PublishError,
+    Arrived, Bus, Entry, Inlet, InletTopic, Limit, Lost, LostBound, LostReason, Origin, Pattern,
+    PublishError, StreamKey,
 };
 use toroni_oracle::{Arrival, Cargo, NUMBER_LIMIT, StreamName, body, record_bytes};
 
@@ -190,9 +190,9 @@ impl Bridge {
                 let parts = parts.iter().map(|parts| &parts[..]);
                 let entries: Vec<_> = pieces.iter().zip(parts).map(entry).collect();
                 let result = if timed {
-                    inlet.publish_timeout(&entries, TIMEOUT)
+                    inlet.publish(&entries, TIMEOUT)
                 } else {
-                    inlet.publish(&entries)
+                    inlet.publish(&entries, Limit::Policy)
                 };
                 match result {
                     Ok(()) => Outcome::Done(None),
@@ -207,15 +207,15 @@ impl Bridge {
                     return Outcome::Skipped;
                 }
                 let result = if timed {
-                    self.inlet.publish_lost_timeout(lost, open_from, TIMEOUT)
+                    self.inlet.publish_lost(lost, open_from, TIMEOUT)
                 } else {
-                    self.inlet.publish_lost(lost, open_from)
+                    self.inlet.publish_lost(lost, open_from, Limit::Policy)
                 };
                 result.map_or_else(|error| Outcome::Refused(0, error), |()| Outcome::Done(None))
             }
             Cargo::Question => {
                 let StreamName { source, series, stream } = pieces[0].stream;
-                match self.inlet.claim(source, series, stream) {
+                match self.inlet.claim(StreamKey { source, series, stream }, Limit::Policy) {
                     Ok(arrived) => Outcome::Done(Some(arrived)),
                     Err(error) => Outcome::Refused(0, error),
                 }

@@ -3,11 +3,13 @@
 use super::act::{CrashPoint, act, bury};
 use super::state::State;
 use super::writers::Writer;
+use std::ops::Range;
 use std::sync::Mutex;
 use std::time::Duration;
 
 use toroni::{
-    BurstError, Exclusive, ExclusiveError, ExclusiveTopic, PublishError, Publisher, RacyBytesMut,
+    BurstError, Exclusive, ExclusiveError, ExclusiveTopic, Limit, PublishError, Publisher,
+    RacyBytesMut,
 };
 use toroni_oracle::Attempt;
 
@@ -28,28 +30,10 @@ impl Handle<'_> {
         }
     }
 
-    pub(super) fn publish(&self, payload: &[u8]) -> Result<(), PublishError> {
+    pub(super) fn publish(&self, payload: &[u8], limit: Limit) -> Result<u64, PublishError> {
         match self {
-            Self::Shared(publisher) => publisher.publish(payload),
-            Self::Exclusive(exclusive, topic) => exclusive.publish(topic, payload),
-        }
-    }
-
-    pub(super) fn try_publish(&self, payload: &[u8]) -> Result<(), PublishError> {
-        match self {
-            Self::Shared(publisher) => publisher.try_publish(payload),
-            Self::Exclusive(exclusive, topic) => exclusive.try_publish(topic, payload),
-        }
-    }
-
-    pub(super) fn publish_timeout(
-        &self,
-        payload: &[u8],
-        timeout: Duration,
-    ) -> Result<(), PublishError> {
-        match self {
-            Self::Shared(publisher) => publisher.publish_timeout(payload, timeout),
-            Self::Exclusive(exclusive, topic) => exclusive.publish_timeout(topic, payload, timeout),
+            Self::Shared(publisher) => publisher.publish_within(payload, limit),
+            Self::Exclusive(exclusive, topic) => exclusive.publish(topic, payload, limit),
         }
     }
 
@@ -57,24 +41,29 @@ impl Handle<'_> {
         &self,
         length: usize,
         fill: impl FnOnce(&mut RacyBytesMut<'_>),
-    ) -> Result<(), PublishError> {
-        match self {
-            Self::Shared(publisher) => publisher.publish_with(length, fill),
-            Self::Exclusive(exclusive, topic) => exclusive.publish_with(topic, length, fill),
-        }
+    ) -> Result<u64, PublishError> {
+        let published = match self {
+            Self::Shared(publisher) => publisher.publish_with(length, Limit::Policy, fill),
+            Self::Exclusive(exclusive, topic) => {
+                exclusive.publish_with(topic, length, Limit::Policy, fill)
+            }
+        };
+        published.map(|(sequence, ())| sequence)
     }
 
-    pub(super) fn publish_batch(&self, payloads: &[Vec<u8>]) -> Result<(), PublishError> {
+    pub(super) fn publish_batch(&self, payloads: &[Vec<u8>]) -> Result<Range<u64>, PublishError> {
         match self {
-            Self::Shared(publisher) => publisher.publish_batch(payloads),
-            Self::Exclusive(exclusive, topic) => exclusive.publish_batch(topic, payloads),
+            Self::Shared(publisher) => publisher.publish_batch(payloads, Limit::Policy),
+            Self::Exclusive(exclusive, topic) => {
+                exclusive.publish_batch(topic, payloads, Limit::Policy)
+            }
         }
     }
 
     pub(super) fn burst(&self, payloads: &[Vec<u8>]) -> Result<(), BurstError> {
         match self {
-            Self::Shared(publisher) => publisher.burst(payloads),
-            Self::Exclusive(exclusive, topic) => exclusive.burst(topic, payloads),
+            Self::Shared(publisher) => publisher.burst(payloads, Limit::Policy),
+            Self::Exclusive(exclusive, topic) => exclusive.burst(topic, payloads, Limit::Policy),
         }
     }
 }

@@ -5,10 +5,11 @@ use super::exclusive::Handle;
 use super::shortage::{Shortage, may_wait_for_ever};
 use super::state::{Note, State};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Mutex;
 use std::time::Duration;
-use toroni::{Bus, Exclusive, ExclusiveTopic, PublishError, Publisher};
+use toroni::{Bus, Exclusive, ExclusiveTopic, Limit, PublishError, Publisher};
 use toroni_oracle::{Policy, Size, Work, body, record_bytes};
 
 /// Longer than the policies' waits, but for the one that has no end.
@@ -80,7 +81,8 @@ struct Plan {
 
 /// What a living publisher's call came to.
 enum Outcome {
-    Published,
+    /// The sequences, if the call returned them.
+    Published(Option<Range<u64>>),
     /// The number of messages published before an error.
     Refused(usize, PublishError),
     /// The closure gave up.
@@ -160,7 +162,7 @@ impl State {
         match outcome {
             Outcome::Refused(0, PublishError::TooLong { .. }) if work == Work::TooLong => {}
             // Nothing to publish: no lock.
-            Outcome::Published if plan.lengths.is_empty() => {}
+            Outcome::Published(_) if plan.lengths.is_empty() => {}
             Outcome::Refused(0, PublishError::Exclusive { name, pid }) => {
                 self.tally.kept_out += 1;
                 let holder = self.writers[self.exclusive.unwrap()].as_ref().unwrap();
@@ -203,7 +205,13 @@ impl State {
                 self.check_allowed(work, all, None);
                 self.model.reserve(all);
             }
-            Outcome::Published | Outcome::Refused(..) => {
+            Outcome::Published(_) | Outcome::Refused(..) => {
+                if let Outcome::Published(Some(sequences)) = &outcome
+                    && !plan.lengths.is_empty()
+                {
+                    let first = self.model.count() as u64;
+                    assert_eq!(*sequences, first..first + plan.lengths.len() as u64, "{work:?}");
+                }
                 let count = match outcome {
                     Outcome::Refused(count, _) => count,
                     _ => plan.lengths.len(),
@@ -367,18 +375,19 @@ fn publish(
     {
         return Outcome::Skipped;
     }
-    let of = |result: Result<(), PublishError>| match result {
-        Ok(()) => Outcome::Published,
+    let of_all = |result: Result<Range<u64>, PublishError>| match result {
+        Ok(sequences) => Outcome::Published(Some(sequences)),
         Err(error) => Outcome::Refused(0, error),
     };
+    let of = |result: Result<u64, PublishError>| of_all(result.map(|one| one..one + 1));
     match work {
-        Work::One(_) => of(publisher.publish(&payloads[0])),
-        Work::Timed(_) => of(publisher.publish_timeout(&payloads[0], TIMEOUT)),
+        Work::One(_) => of(publisher.publish(&payloads[0], Limit::Policy)),
+        Work::Timed(_) => of(publisher.publish(&payloads[0], TIMEOUT.into())),
         Work::Try(_) => {
-            let mut result = publisher.try_publish(&payloads[0]);
+            let mut result = publisher.publish(&payloads[0], Limit::Try);
             // The second attempt finds out that the owner is dead.
             if state.orphaned && matches!(result, Err(PublishError::Busy)) {
-                result = publisher.try_publish(&payloads[0]);
+                result = publisher.publish(&payloads[0], Limit::Try);
             }
             of(result)
         }
@@ -387,14 +396,14 @@ fn publish(
             of(publisher.publish_with(payload.len(), |place| place.write(0, payload)))
         }
         Work::Abort(_) => abort(publisher, &payloads[0]),
-        Work::Batch(..) => of(publisher.publish_batch(&payloads)),
+        Work::Batch(..) => of_all(publisher.publish_batch(&payloads)),
         Work::Burst(..) => match publisher.burst(&payloads) {
-            Ok(()) => Outcome::Published,
+            Ok(()) => Outcome::Published(None),
             Err(error) => Outcome::Refused(error.published, error.source),
         },
         Work::TooLong => {
             let longest = usize::try_from(publisher.largest_message()).unwrap();
-            let error = publisher.publish(&vec![0; longest + 1]).unwrap_err();
+            let error = publisher.publish(&vec![0; longest + 1], Limit::Policy).unwrap_err();
             let PublishError::TooLong { length, limit } = error else { panic!("{error}") };
             assert_eq!((length, limit), (longest as u64 + 1, longest as u64));
             of(Err(error))
@@ -413,7 +422,7 @@ fn abort(publisher: &Handle<'_>, payload: &[u8]) -> Outcome {
         })
     }));
     match result {
-        Ok(Ok(())) => panic!("published what was given up"),
+        Ok(Ok(_)) => panic!("published what was given up"),
         Ok(Err(error)) => Outcome::Refused(0, error),
         Err(cause) if cause.is::<GivenUp>() => Outcome::Aborted,
         Err(cause) => resume_unwind(cause),

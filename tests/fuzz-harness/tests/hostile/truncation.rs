@@ -60,7 +60,7 @@ fn cut_ring(template: &Template, cut: u64) {
     let end = Instant::now() + SOON;
     let receive_error = loop {
         // The subscriber polls, or sleeps; the publisher gets to the part that is missing.
-        let _ = publisher.publish_timeout([1; 500], Duration::from_millis(1));
+        let _ = publisher.publish_within([1; 500], Duration::from_millis(1));
         match subscriber.receive_timeout(Duration::from_millis(1)) {
             Ok(_) | Err(ReceiveError::Lapped { .. }) => {
                 assert!(Instant::now() < end, "the subscriber got no error");
@@ -71,8 +71,8 @@ fn cut_ring(template: &Template, cut: u64) {
     assert!(matches!(receive_error, ReceiveError::Corrupt(_)), "{receive_error}");
     assert!(matches!(polled_error(&mut subscriber, end), ReceiveError::Corrupt(_)));
     let publish_error = loop {
-        match publisher.publish_timeout([1; 500], Duration::from_millis(1)) {
-            Ok(()) | Err(PublishError::Timeout) => {
+        match publisher.publish_within([1; 500], Duration::from_millis(1)) {
+            Ok(_) | Err(PublishError::Timeout) => {
                 assert!(Instant::now() < end, "the publisher got no error");
             }
             Err(error) => break error,
@@ -142,7 +142,7 @@ fn cut_publishers(template: &Template, cut: u64) {
     truncate(template, "publishers", cut);
     for _ in 0..3 * CAPACITY / 500 {
         match publisher.publish([1; 500]) {
-            Ok(()) => assert!(subscriber.receive().is_ok()),
+            Ok(_) => assert!(subscriber.receive().is_ok()),
             Err(error) => {
                 assert!(matches!(error, PublishError::Corrupt(_)), "{error}");
                 break;

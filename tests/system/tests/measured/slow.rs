@@ -132,7 +132,7 @@ fn wait_without_a_limit_waits_as_long_as_the_subscriber_lives() {
         setup.published += 1;
     }
     assert!(matches!(publisher.try_publish(b""), Err(PublishError::Full)));
-    let in_time = publisher.publish_timeout(b"", Duration::from_millis(50));
+    let in_time = publisher.publish_within(b"", Duration::from_millis(50));
     assert!(matches!(in_time, Err(PublishError::Timeout)), "{in_time:?}");
     // It dies while a publisher waits for it. The publisher continues.
     let waiting = std::thread::spawn(move || publisher.publish(b"").expect("published"));
@@ -291,7 +291,7 @@ fn stop_the_owner(lock: LockKind) {
         assert!(matches!(tried, Err(PublishError::Busy)), "{tried:?}");
     }
     for ms in [1, 60] {
-        let in_time = publisher.publish_timeout(&bytes, Duration::from_millis(ms));
+        let in_time = publisher.publish_within(&bytes, Duration::from_millis(ms));
         assert!(matches!(in_time, Err(PublishError::Timeout)), "{in_time:?}");
     }
     let info = fixture.root.info(BUS);

@@ -51,7 +51,7 @@ fn publishers_do_not_wait_for_a_core_dump_with_the_lock_lease() {
     let victim = info.publishers().iter().find(|one| one["pid"] == worker.running.id());
     assert_eq!(victim.expect("its slot")["dumping"], true, "{info:?}");
     assert!(fixture.root.succeed(&["info", BUS]).contains("is dumping core: the next publisher"));
-    waiting.publish_timeout(b"waited", LIMIT).expect("published");
+    waiting.publish_within(b"waited", LIMIT).expect("published");
     publisher.publish(b"after").expect("published");
     assert!(is_dumping(&worker), "they did not wait for its end");
 
@@ -88,7 +88,7 @@ fn nothing_is_torn_by_a_process_that_begins_to_dump() {
                 let is_over = &is_over;
                 scope.spawn(move || {
                     while !is_over.load(Relaxed) {
-                        publisher.publish_timeout(b"survivor", LIMIT).expect("published");
+                        publisher.publish_within(b"survivor", LIMIT).expect("published");
                         count.fetch_add(1, Relaxed);
                     }
                 });
@@ -144,7 +144,7 @@ fn publishers_wait_for_a_core_dump_with_the_lock_robust_and_it_is_named() {
     let mut worker = start(&morgue, &mut fixture, "case=publisher");
     worker.running.tell("crash");
     let dump = morgue.hold(worker.running.id());
-    let timed = publisher.publish_timeout(b"early", Duration::from_millis(20));
+    let timed = publisher.publish_within(b"early", Duration::from_millis(20));
     assert!(matches!(timed, Err(PublishError::Timeout)), "{timed:?}");
     if cfg!(target_env = "gnu") {
         assert_eq!(fixture.root.info(BUS).0["lock_owner"]["dumping"], true);
@@ -176,7 +176,7 @@ fn publishers_do_not_wait_for_a_subscriber_that_dumps_core() {
     let [publisher, trying] = &mut publishers;
     // More than a lap each.
     for _ in 0..100 {
-        publisher.publish_timeout([8; 1000], LIMIT).expect("published");
+        publisher.publish_within([8; 1000], LIMIT).expect("published");
     }
     wait_until("a try finds it out", || trying.try_publish([9; 1000]).is_ok());
     for _ in 0..100 {

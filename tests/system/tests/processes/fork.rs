@@ -5,7 +5,7 @@ use std::time::Duration;
 use system_tests::info::number;
 use system_tests::worker::{BUS, Fixture, Worker};
 use system_tests::{Watchdog, wait_until};
-use toroni::{LockKind, NotifyKind, Policy, PublishError};
+use toroni::{Limit, LockKind, NotifyKind, Policy, PublishError};
 use toroni_testkit::order::Agreement;
 
 fn fixture(notify: NotifyKind) -> Fixture {
@@ -105,7 +105,7 @@ fn a_process_that_closes_all_descriptors_takes_no_lock_from_the_living() {
     let mut subscriber = bus.subscribe("**").expect("a subscriber");
     let publisher = bus.publisher("fork/owner").expect("a publisher");
     publisher
-        .publish_with(5, |bytes| {
+        .publish_with(5, Limit::Policy, |bytes| {
             bytes.write(0, b"who");
             worker.running.tell("go on");
             worker.running.expect("refused");
@@ -229,7 +229,7 @@ fn a_child_that_is_made_under_the_lock_neither_commits_nor_unlocks() {
             let mut worker = fixture.start("fork", &[case]);
             worker.running.expect("inside");
             // The child has ended, and its parent is at it still.
-            let tried = publisher.publish_timeout(b"early", Duration::from_millis(50));
+            let tried = publisher.publish_within(b"early", Duration::from_millis(50));
             assert!(matches!(tried, Err(PublishError::Timeout)), "{lock:?} {case}: {tried:?}");
             let early =
                 subscriber.try_receive().expect("received").map(|message| message.to_owned());

@@ -29,7 +29,7 @@ struct OnBus {
 
 impl End for OnBus {
     fn send(&mut self, payload: &[u8]) -> Result<(), Failure> {
-        self.publisher.publish(payload).map_err(Failure::of("publish"))
+        self.publisher.publish(payload).map(drop).map_err(Failure::of("publish"))
     }
 
     fn receive(&mut self) -> Result<bool, Failure> {

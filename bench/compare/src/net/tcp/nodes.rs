@@ -82,7 +82,7 @@ fn connect(address: SocketAddr, number: u8) -> Result<Connected, Failure> {
 
 impl Server for Listening {
     fn publish(&mut self, payload: &[u8]) -> Result<(), Failure> {
-        self.publisher.publish(payload).map_err(Failure::of("publish"))
+        self.publisher.publish(payload).map(drop).map_err(Failure::of("publish"))
     }
 }
 

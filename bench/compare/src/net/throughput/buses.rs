@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use toroni::{Bus, BusConfig, Policy, Publisher, Subscriber};
+use toroni::{Bus, BusConfig, Limit, Policy, Publisher, Subscriber};
 use toroni_bench_harness::Failure;
 use toroni_bench_harness::run_directory::RunDirectory;
 use toroni_bench_harness::transport::{About, Guarantees, Receiver, Sender, Setup, Transport};
@@ -104,11 +104,11 @@ impl Transport for Buses {
 
 impl Sender for Sending {
     fn send(&mut self, payload: &[u8]) -> Result<(), Failure> {
-        self.publisher.publish(payload).map_err(Failure::of("publish"))
+        self.publisher.publish(payload).map(drop).map_err(Failure::of("publish"))
     }
 
     fn send_all<P: AsRef<[u8]>>(&mut self, payloads: &[P]) -> Result<(), Failure> {
-        self.publisher.burst(payloads).map_err(Failure::of("publish a burst"))
+        self.publisher.burst(payloads, Limit::Policy).map_err(Failure::of("publish a burst"))
     }
 }
 

@@ -42,7 +42,9 @@ impl Sender {
     #[inline]
     pub(super) fn send(&self, bytes: &[u8]) -> Result<(), Failure> {
         match self {
-            Self::Toroni(publisher) => publisher.publish(bytes).map_err(Failure::of("publish")),
+            Self::Toroni(publisher) => {
+                publisher.publish(bytes).map(drop).map_err(Failure::of("publish"))
+            }
             Self::Multicast(sender) => sender.send(bytes),
         }
     }

@@ -165,7 +165,9 @@ impl Sender {
     fn send(&self, bytes: &[u8]) -> Result<(), Failure> {
         match self {
             Self::Datagrams(sender) => sender.send(bytes),
-            Self::Bus(publisher) => publisher.publish(bytes).map_err(Failure::of("publish")),
+            Self::Bus(publisher) => {
+                publisher.publish(bytes).map(drop).map_err(Failure::of("publish"))
+            }
         }
     }
 }

@@ -5,7 +5,7 @@ use super::objects::{OBJECT, Seen, make};
 use crate::Failure;
 use crate::run_directory::RunDirectory;
 use std::path::Path;
-use toroni::{Bus, BusConfig, Policy, Publisher, Subscriber};
+use toroni::{Bus, BusConfig, Limit, Policy, Publisher, Subscriber};
 
 const BUS: &str = "objects";
 
@@ -43,7 +43,8 @@ impl Sends for Sender {
             // a limit, and all of them gate (the default).
             make(unsafe { message.as_mut_slice() }, first)
         };
-        self.publisher.publish_with(length, fill).map_err(Failure::of("publish a batch"))
+        let published = self.publisher.publish_with(length, Limit::Policy, fill);
+        published.map(|(_, made)| made).map_err(Failure::of("publish a batch"))
     }
 }
 

@@ -8,7 +8,7 @@ use crate::run_directory::RunDirectory;
 use std::io::{BufWriter, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use toroni::{Bus, BusConfig, Policy, Publisher, RacyBytes, Subscriber};
+use toroni::{Bus, BusConfig, Limit, Policy, Publisher, RacyBytes, Subscriber};
 
 const BUS: &str = "messages";
 
@@ -108,7 +108,7 @@ fn write_bursts(publisher: &Publisher, plan: &Plan) -> Result<(), Failure> {
             stamp(message, number);
             number += 1;
         }
-        publisher.burst(burst).map_err(Failure::of("publish messages"))?;
+        publisher.burst(burst, Limit::Policy).map_err(Failure::of("publish messages"))?;
     }
     Ok(())
 }

@@ -197,7 +197,7 @@ impl Running<'_> {
     /// Publishes the mark that ends a phase. A subscriber that receives it has received the whole phase.
     fn end_phase(&mut self, mark: &[u8]) -> Result<Vec<Phase>, Failure> {
         let deadline = Instant::now() + Duration::from_secs(60);
-        while let Err(error) = self.control.publish_timeout(mark, Duration::from_millis(100)) {
+        while let Err(error) = self.control.publish_within(mark, Duration::from_millis(100)) {
             if !matches!(error, PublishError::Timeout) || Instant::now() >= deadline {
                 return Err(error.into());
             }

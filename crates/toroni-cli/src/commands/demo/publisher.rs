@@ -4,7 +4,7 @@ use super::options::DemoChild;
 use super::payload::{self, Header};
 use super::protocol::{Instruction, Parent, Report, now_ns};
 use std::time::Duration;
-use toroni::Publisher;
+use toroni::{Limit, Publisher};
 use toroni_shell::failure::Failure;
 use toroni_shell::location::BusLocation;
 
@@ -93,7 +93,7 @@ impl Process {
             self.number += 1;
             count += 1;
         }
-        self.publisher.burst(&self.burst[..count])?;
+        self.publisher.burst(&self.burst[..count], Limit::Policy)?;
         Ok(u64::try_from(count).unwrap_or(0))
     }
 

@@ -1,9 +1,10 @@
 //! The publishers of `toroni pub`: shared ones, or those of the exclusive publisher of the bus.
 
+use std::ops::Range;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use toroni::{
-    Bus, Exclusive, ExclusiveError, ExclusiveTopic, PublishError, Publisher, PublisherError,
+    Bus, Exclusive, ExclusiveError, ExclusiveTopic, Limit, PublishError, Publisher, PublisherError,
 };
 use toroni_shell::failure::Failure;
 use toroni_shell::note;
@@ -86,17 +87,19 @@ impl TopicPublisher {
         }
     }
 
-    pub(super) fn publish(&self, message: &[u8]) -> Result<(), PublishError> {
+    pub(super) fn publish(&self, message: &[u8]) -> Result<u64, PublishError> {
         match self {
             Self::Shared(publisher) => publisher.publish(message),
-            Self::Exclusive(exclusive, topic) => exclusive.publish(topic, message),
+            Self::Exclusive(exclusive, topic) => exclusive.publish(topic, message, Limit::Policy),
         }
     }
 
-    pub(super) fn publish_batch(&self, messages: &[Vec<u8>]) -> Result<(), PublishError> {
+    pub(super) fn publish_batch(&self, messages: &[Vec<u8>]) -> Result<Range<u64>, PublishError> {
         match self {
-            Self::Shared(publisher) => publisher.publish_batch(messages),
-            Self::Exclusive(exclusive, topic) => exclusive.publish_batch(topic, messages),
+            Self::Shared(publisher) => publisher.publish_batch(messages, Limit::Policy),
+            Self::Exclusive(exclusive, topic) => {
+                exclusive.publish_batch(topic, messages, Limit::Policy)
+            }
         }
     }
 }

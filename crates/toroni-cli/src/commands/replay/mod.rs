@@ -398,7 +398,7 @@ impl Player<'_> {
             .collect();
         let mut published = 0;
         while published < entries.len() && !self.stop.is_set() {
-            match self.inlet.publish_timeout(&entries[published..], CHECK_EVERY) {
+            match self.inlet.publish(&entries[published..], CHECK_EVERY) {
                 Ok(()) => published = entries.len(),
                 Err(error) => {
                     published = published.saturating_add(error.published);
@@ -452,7 +452,7 @@ impl Player<'_> {
         let (from, until) = self.numbers(&loss);
         let lost = loss.to_lost(from, until, scope);
         while !self.stop.is_set() {
-            match self.inlet.publish_lost_timeout(&lost, None, CHECK_EVERY) {
+            match self.inlet.publish_lost(&lost, None, CHECK_EVERY) {
                 Err(PublishError::Timeout) => {}
                 Err(error) => return Err(error.into()),
                 Ok(()) => {

@@ -252,7 +252,7 @@ mod tests {
         let mut reader = TopicReader::new(&bus, 32 << 20).unwrap();
         let publisher = bus.publisher("t").unwrap();
         for _ in 0..1000 {
-            publisher.publish_batch(&[[7_u8; 8]; 1000]).unwrap();
+            publisher.publish_batch(&[[7_u8; 8]; 1000], toroni::Limit::Policy).unwrap();
         }
         let mut reads = 0;
         while !reader.is_sampling && reader.read < 1_000_000 {

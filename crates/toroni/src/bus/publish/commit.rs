@@ -5,6 +5,7 @@ use super::reentrancy::Permit;
 use crate::error::PublishError;
 use crate::ring::writer::{Appender, Record};
 use crate::sync::AtomicU64;
+use std::ops::Range;
 
 /// What one commit makes visible.
 pub(super) trait Commit {
@@ -28,7 +29,8 @@ pub(super) trait Commit {
 }
 
 impl Commit for Record<'_> {
-    type Result = ();
+    /// Its sequence.
+    type Result = u64;
 
     #[inline(always)]
     fn bytes(&self) -> u64 {
@@ -41,32 +43,9 @@ impl Commit for Record<'_> {
         appender: &mut Appender<'_>,
         _: &Participant,
         _: CallEnd,
-    ) -> Result<(), PublishError> {
-        appender.write(self);
-        Ok(())
-    }
-}
-
-/// A record whose publisher wants to know its sequence.
-pub(super) struct Numbered<'a>(pub(super) Record<'a>);
-
-impl Commit for Numbered<'_> {
-    type Result = u64;
-
-    #[inline(always)]
-    fn bytes(&self) -> u64 {
-        self.0.bytes()
-    }
-
-    #[inline(always)]
-    fn write(
-        self,
-        appender: &mut Appender<'_>,
-        _: &Participant,
-        _: CallEnd,
     ) -> Result<u64, PublishError> {
         let sequence = appender.sequence();
-        appender.write(self.0);
+        appender.write(self);
         Ok(sequence)
     }
 }
@@ -80,7 +59,8 @@ pub(super) struct Batch<I> {
 }
 
 impl<'r, I: Iterator<Item = Record<'r>>> Commit for Batch<I> {
-    type Result = ();
+    /// Their sequences.
+    type Result = Range<u64>;
 
     #[inline(always)]
     fn messages(&self) -> u64 {
@@ -98,9 +78,10 @@ impl<'r, I: Iterator<Item = Record<'r>>> Commit for Batch<I> {
         appender: &mut Appender<'_>,
         _: &Participant,
         _: CallEnd,
-    ) -> Result<(), PublishError> {
+    ) -> Result<Range<u64>, PublishError> {
+        let first = appender.sequence();
         appender.write_batch(self.records, self.bytes);
-        Ok(())
+        Ok(first..appender.sequence())
     }
 }
 
@@ -117,7 +98,8 @@ pub(super) struct Filled<'a, F> {
 }
 
 impl<R, F: FnOnce(&[AtomicU64]) -> R> Commit for Filled<'_, F> {
-    type Result = R;
+    /// Its sequence, and what the function returned.
+    type Result = (u64, R);
 
     #[inline(always)]
     fn bytes(&self) -> u64 {
@@ -130,7 +112,8 @@ impl<R, F: FnOnce(&[AtomicU64]) -> R> Commit for Filled<'_, F> {
         appender: &mut Appender<'_>,
         participant: &Participant,
         end: CallEnd,
-    ) -> Result<R, PublishError> {
+    ) -> Result<(u64, R), PublishError> {
+        let sequence = appender.sequence();
         // If `fill` panics, this ends the call, and nothing is visible.
         let lock = participant.lock_guard(end);
         let _entered = self.permit.enter(&participant.bus_id);
@@ -140,6 +123,6 @@ impl<R, F: FnOnce(&[AtomicU64]) -> R> Commit for Filled<'_, F> {
             participant.check_fork().map(|()| result)
         })?;
         lock.defer();
-        Ok(result)
+        Ok((sequence, result))
     }
 }

@@ -9,7 +9,7 @@
 use super::participant::of_publisher;
 use super::publisher::Publisher;
 use super::publishing::Publishing;
-use super::terms::Terms;
+use super::terms::{Limit, Terms};
 use crate::bus::Bus;
 use crate::error::{BurstError, ExclusiveError, PublishError, PublisherError};
 use crate::ring::racy::RacyBytesMut;
@@ -18,8 +18,8 @@ use crate::shm::lock::LockAttempt;
 use crate::topic::Topic;
 use std::cell::Cell;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 /// The only publisher of a bus, for as long as it exists.
 ///
@@ -37,10 +37,12 @@ use std::time::{Duration, Instant};
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let directory = std::env::temp_dir().join(format!("toroni-doc-exclusive-{}", std::process::id()));
 /// # let bus = toroni::BusConfig::new().directory(&directory).open("demo")?;
+/// use toroni::Limit;
+///
 /// let feed = bus.exclusive()?;
 /// let (bids, asks) = (feed.topic("market/bid")?, feed.topic("market/ask")?);
-/// feed.publish(&bids, b"99.5")?;
-/// feed.publish(&asks, b"100.5")?;
+/// feed.publish(&bids, b"99.5", Limit::Policy)?;
+/// feed.publish(&asks, b"100.5", Limit::Policy)?;
 /// # drop(feed);
 /// # std::fs::remove_dir_all(directory)?;
 /// # Ok(())
@@ -135,7 +137,7 @@ impl Exclusive {
     /// [`PublisherError::Topic`], or an error of the files, for example if other code closed the descriptors of this
     /// publisher and another one has taken over; see [`PublisherError`].
     pub fn topic(&self, topic: &str) -> Result<ExclusiveTopic, PublisherError> {
-        let terms = self.terms(self.publishing.bus_policy(), LockAttempt::Until(None));
+        let terms = self.terms(self.publishing.bus_policy(), Limit::Policy);
         let terms =
             terms.map_err(|error| of_publisher(error, "enter the topic in", self.bus.path()))?;
         let topic = Topic::new(topic)?;
@@ -147,88 +149,25 @@ impl Exclusive {
         Ok(ExclusiveTopic(topic))
     }
 
-    /// Publishes one message; see [`Publisher::publish`]. While it waits for slow subscribers, it keeps the lock.
+    /// Publishes one message, and returns its sequence; see [`Publisher::publish`]. It waits only for slow subscribers,
+    /// and keeps the lock meanwhile.
     ///
     /// # Errors
-    /// See [`PublishError`]. On an error nothing is published. [`PublishError::LeaseLost`] also says that another
-    /// publisher has taken over, because other code closed the descriptors of this one.
+    /// See [`Limit`] and [`PublishError`]. On an error nothing is published. [`PublishError::LeaseLost`] also says that
+    /// another publisher has taken over, because other code closed the descriptors of this one.
     #[inline]
     pub fn publish(
         &self,
         topic: &ExclusiveTopic,
         payload: impl AsRef<[u8]>,
-    ) -> Result<(), PublishError> {
-        self.publish_until(topic, payload.as_ref(), LockAttempt::Until(None))
-    }
-
-    /// Publishes one message without waiting; see [`Publisher::try_publish`].
-    ///
-    /// # Errors
-    /// Returns [`PublishError::Full`] if `publish` would wait for a subscriber; see [`Self::publish`].
-    #[inline]
-    pub fn try_publish(
-        &self,
-        topic: &ExclusiveTopic,
-        payload: impl AsRef<[u8]>,
-    ) -> Result<(), PublishError> {
-        self.publish_until(topic, payload.as_ref(), LockAttempt::Try)
-    }
-
-    /// Publishes one message, and waits no longer than `timeout`.
-    ///
-    /// # Errors
-    /// Returns [`PublishError::Timeout`] after that time; see [`Self::publish`].
-    pub fn publish_timeout(
-        &self,
-        topic: &ExclusiveTopic,
-        payload: impl AsRef<[u8]>,
-        timeout: Duration,
-    ) -> Result<(), PublishError> {
-        let deadline = Instant::now().checked_add(timeout);
-        self.publish_until(topic, payload.as_ref(), LockAttempt::Until(deadline))
-    }
-
-    /// Publishes one message and returns its sequence in the bus; see [`Publisher::publish_numbered`].
-    ///
-    /// # Errors
-    /// See [`Self::publish`].
-    #[inline]
-    pub fn publish_numbered(
-        &self,
-        topic: &ExclusiveTopic,
-        payload: impl AsRef<[u8]>,
+        limit: impl Into<Limit>,
     ) -> Result<u64, PublishError> {
-        self.publish_numbered_until(topic, payload.as_ref(), LockAttempt::Until(None))
+        let terms = self.terms_on(topic, limit.into())?;
+        topic.0.publish_on(payload.as_ref(), &terms)
     }
 
-    /// Publishes one message without waiting, and returns its sequence in the bus.
-    ///
-    /// # Errors
-    /// See [`Self::try_publish`].
-    #[inline]
-    pub fn try_publish_numbered(
-        &self,
-        topic: &ExclusiveTopic,
-        payload: impl AsRef<[u8]>,
-    ) -> Result<u64, PublishError> {
-        self.publish_numbered_until(topic, payload.as_ref(), LockAttempt::Try)
-    }
-
-    /// Publishes one message, waits no longer than `timeout`, and returns its sequence in the bus.
-    ///
-    /// # Errors
-    /// See [`Self::publish_timeout`].
-    pub fn publish_numbered_timeout(
-        &self,
-        topic: &ExclusiveTopic,
-        payload: impl AsRef<[u8]>,
-        timeout: Duration,
-    ) -> Result<u64, PublishError> {
-        let deadline = Instant::now().checked_add(timeout);
-        self.publish_numbered_until(topic, payload.as_ref(), LockAttempt::Until(deadline))
-    }
-
-    /// Publishes several messages that become visible together; see [`Publisher::publish_batch`].
+    /// Publishes several messages that become visible together, and returns their sequences; see
+    /// [`Publisher::publish_batch`].
     ///
     /// # Errors
     /// See [`Publisher::publish_batch`] and [`Self::publish`].
@@ -237,23 +176,9 @@ impl Exclusive {
         &self,
         topic: &ExclusiveTopic,
         payloads: &[T],
-    ) -> Result<(), PublishError> {
-        let terms = self.terms_on(topic, LockAttempt::Until(None))?;
-        topic.0.publish_batch_with(payloads, &terms)
-    }
-
-    /// Publishes a batch as [`Self::publish_batch`] does, and waits no longer than `timeout`.
-    ///
-    /// # Errors
-    /// Returns [`PublishError::Timeout`] after that time; see [`Self::publish_batch`].
-    pub fn publish_batch_timeout<T: AsRef<[u8]>>(
-        &self,
-        topic: &ExclusiveTopic,
-        payloads: &[T],
-        timeout: Duration,
-    ) -> Result<(), PublishError> {
-        let deadline = Instant::now().checked_add(timeout);
-        let terms = self.terms_on(topic, LockAttempt::Until(deadline))?;
+        limit: impl Into<Limit>,
+    ) -> Result<Range<u64>, PublishError> {
+        let terms = self.terms_on(topic, limit.into())?;
         topic.0.publish_batch_with(payloads, &terms)
     }
 
@@ -265,31 +190,9 @@ impl Exclusive {
         &self,
         topic: &ExclusiveTopic,
         payloads: &[T],
+        limit: impl Into<Limit>,
     ) -> Result<(), BurstError> {
-        self.burst_until(topic, payloads, None)
-    }
-
-    /// Publishes a burst as [`Self::burst`] does, and waits no longer than `timeout`.
-    ///
-    /// # Errors
-    /// Returns [`PublishError::Timeout`] after that time, with the number of messages that were published by then; see
-    /// [`Self::burst`].
-    pub fn burst_timeout<T: AsRef<[u8]>>(
-        &self,
-        topic: &ExclusiveTopic,
-        payloads: &[T],
-        timeout: Duration,
-    ) -> Result<(), BurstError> {
-        self.burst_until(topic, payloads, Instant::now().checked_add(timeout))
-    }
-
-    fn burst_until<T: AsRef<[u8]>>(
-        &self,
-        topic: &ExclusiveTopic,
-        payloads: &[T],
-        deadline: Option<Instant>,
-    ) -> Result<(), BurstError> {
-        let terms = self.terms_on(topic, LockAttempt::Until(deadline));
+        let terms = self.terms_on(topic, limit.into());
         let terms = terms.map_err(|source| BurstError { published: 0, source })?;
         topic.0.burst_with(payloads, &terms)
     }
@@ -304,55 +207,30 @@ impl Exclusive {
         &self,
         topic: &ExclusiveTopic,
         length: usize,
+        limit: impl Into<Limit>,
         fill: impl FnOnce(&mut RacyBytesMut<'_>) -> R,
-    ) -> Result<R, PublishError> {
-        let terms = self.terms_on(topic, LockAttempt::Until(None))?;
+    ) -> Result<(u64, R), PublishError> {
+        let terms = self.terms_on(topic, limit.into())?;
         let _writing = Writing::begin(&self.writes);
-        topic.0.publish_with_terms(length, fill, &terms)
-    }
-
-    #[inline]
-    fn publish_until(
-        &self,
-        topic: &ExclusiveTopic,
-        payload: &[u8],
-        attempt: LockAttempt,
-    ) -> Result<(), PublishError> {
-        let terms = self.terms_on(topic, attempt)?;
-        topic.0.publish_on(payload, topic.0.is_to_descendants(), &terms)
-    }
-
-    #[inline]
-    fn publish_numbered_until(
-        &self,
-        topic: &ExclusiveTopic,
-        payload: &[u8],
-        attempt: LockAttempt,
-    ) -> Result<u64, PublishError> {
-        let terms = self.terms_on(topic, attempt)?;
-        topic.0.publish_numbered_with(payload, &terms)
+        topic.0.publish_with_terms(length, &terms, fill)
     }
 
     #[inline(always)]
-    fn terms_on(
-        &self,
-        topic: &ExclusiveTopic,
-        attempt: LockAttempt,
-    ) -> Result<Terms, PublishError> {
+    fn terms_on(&self, topic: &ExclusiveTopic, limit: Limit) -> Result<Terms, PublishError> {
         // A topic of another bus would be published there, perhaps while that bus's exclusive publisher publishes, too.
         if !topic.0.is_of(&self.publishing) {
             return Err(PublishError::ForeignTopic);
         }
-        self.terms(topic.0.policy(), attempt)
+        self.terms(topic.0.policy(), limit)
     }
 
     #[inline(always)]
-    fn terms(&self, policy: Policy, attempt: LockAttempt) -> Result<Terms, PublishError> {
+    fn terms(&self, policy: Policy, limit: Limit) -> Result<Terms, PublishError> {
         // In the function of `publish_with`. A shared publisher finds this out because the lock is taken.
         if self.writes.get() {
             return Err(PublishError::Reentrant);
         }
-        Ok(Terms { policy, attempt, keeps_lock: true })
+        Ok(Terms::exclusive(policy, limit))
     }
 }
 

@@ -9,7 +9,7 @@
 use super::participant::{Held, Participant, of_publisher};
 use super::publisher::{encode, stream_bytes};
 use super::publishing::{Publishing, WakeOnDrop};
-use super::terms::{Terms, at_most};
+use super::terms::{Limit, Terms, at_most};
 use super::topics::TableShare;
 use crate::bus::views::arrivals_of;
 use crate::bus::{Bus, clock};
@@ -20,13 +20,12 @@ use crate::ring::layout::ALIGNMENT;
 use crate::ring::position::to_index;
 use crate::ring::racy::RacyBytesMut;
 use crate::settings::{InvalidSetting, Policy};
-use crate::shm::lock::{Blind, LockAttempt};
+use crate::shm::lock::Blind;
 use crate::sync::{AtomicU64, Ordering};
 use crate::topic::frame::{Extensions, MAX_EXTENSIONS_BYTES, Tag, TopicId};
 use crate::topic::{Lost, Origin, Topic};
 use std::fmt;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
 
 /// What a record has besides its payload, at most.
 const LONGEST_OVERHEAD: u64 = ALIGNMENT + MAX_EXTENSIONS_BYTES as u64;
@@ -50,15 +49,15 @@ const LONGEST_OVERHEAD: u64 = ALIGNMENT + MAX_EXTENSIONS_BYTES as u64;
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let directory = std::env::temp_dir().join(format!("toroni-doc-inlet-{}", std::process::id()));
 /// # let bus = toroni::BusConfig::new().directory(&directory).open("demo")?;
-/// use toroni::{Entry, Origin};
+/// use toroni::{Entry, Limit, Origin};
 ///
 /// let mut subscriber = bus.subscribe("**")?;
 /// let inlet = bus.inlet()?;
 /// let temperature = inlet.topic("plant/boiler/temperature")?;
 /// let origin = Origin { source: 0x0B01_1E12, series: 1, stream: 0, number: 7 };
 /// let entry = Entry { origin: Some(origin), ..Entry::new(&temperature, &[b"351.2"]) };
-/// inlet.publish(&[entry])?;
-/// inlet.publish(&[entry])?; // has arrived already
+/// inlet.publish(&[entry], Limit::Policy)?;
+/// inlet.publish(&[entry], Limit::Policy)?; // has arrived already
 /// assert_eq!(inlet.duplicates(), 1);
 ///
 /// let message = subscriber.receive()?;
@@ -87,12 +86,6 @@ pub struct InletTopic {
 }
 
 impl InletTopic {
-    /// Returns the topic.
-    #[must_use]
-    pub fn topic(&self) -> &Topic {
-        &self.topic
-    }
-
     fn is_of(&self, publishing: &Arc<Publishing>) -> bool {
         std::ptr::eq(self.publishing.as_ptr(), Arc::as_ptr(publishing))
     }
@@ -163,7 +156,7 @@ struct Passage {
 impl Passage {
     fn of_message(origin: Origin, open_from: Option<u64>) -> Self {
         let raises_to = open_from.unwrap_or(origin.number.saturating_add(1));
-        Self { key: key_of(origin), highest_mark: origin.number, raises_to }
+        Self { key: origin.into(), highest_mark: origin.number, raises_to }
     }
 
     fn of_loss(lost: &Lost, open_from: Option<u64>) -> Self {
@@ -172,12 +165,14 @@ impl Passage {
         let highest_mark = lost.from.number.max(lost.until.saturating_sub(1));
         let until = if mutant("loss_raises_no_mark") { 0 } else { lost.until };
         let raises_to = open_from.unwrap_or(until);
-        Self { key: key_of(lost.from), highest_mark, raises_to }
+        Self { key: lost.from.into(), highest_mark, raises_to }
     }
 }
 
-fn key_of(Origin { source, series, stream, number: _ }: Origin) -> StreamKey {
-    StreamKey { source, series, stream }
+impl From<Origin> for StreamKey {
+    fn from(Origin { source, series, stream, number: _ }: Origin) -> Self {
+        Self { source, series, stream }
+    }
 }
 
 impl Inlet {
@@ -219,7 +214,7 @@ impl Inlet {
     /// # Errors
     /// [`PublisherError::Topic`], or an error of the files; see [`PublisherError`].
     pub fn topic(&self, topic: &str) -> Result<InletTopic, PublisherError> {
-        let terms = self.terms(LockAttempt::Until(None));
+        let terms = self.terms(Limit::Policy);
         let topic = Topic::new(topic)?;
         let id = self
             .publishing
@@ -229,82 +224,35 @@ impl Inlet {
     }
 
     /// Claims a stream for this inlet, and returns how far it has arrived. Publishing does the same when it first meets
-    /// a stream. A program calls this to learn what it need not ask its source for.
+    /// a stream. A program calls this to learn what it need not ask its source for. The call waits for other publishers,
+    /// and for no subscriber.
     ///
     /// # Errors
-    /// [`PublishError::Taken`] if another inlet brings the series, [`PublishError::TooManyArrivals`]; see
+    /// [`PublishError::Taken`] if another inlet brings the series, [`PublishError::TooManyArrivals`]; see [`Limit`] and
     /// [`PublishError`].
-    pub fn claim(&self, source: u32, series: u32, stream: u16) -> Result<Arrived, PublishError> {
-        self.claim_until(StreamKey { source, series, stream }, None)
-    }
-
-    /// Claims a stream as [`Self::claim`] does, and waits no longer than `timeout` for other publishers.
-    ///
-    /// # Errors
-    /// Returns [`PublishError::Timeout`] after that time; see [`Self::claim`].
-    pub fn claim_timeout(
+    pub fn claim(
         &self,
-        source: u32,
-        series: u32,
-        stream: u16,
-        timeout: Duration,
+        stream: StreamKey,
+        limit: impl Into<Limit>,
     ) -> Result<Arrived, PublishError> {
-        let deadline = Instant::now().checked_add(timeout);
-        self.claim_until(StreamKey { source, series, stream }, deadline)
-    }
-
-    fn claim_until(
-        &self,
-        key: StreamKey,
-        deadline: Option<Instant>,
-    ) -> Result<Arrived, PublishError> {
-        let terms = self.terms(LockAttempt::Until(deadline));
-        let Arrival { mark, taken_over, .. } = Bringing::begin(self, &terms)?.admit(key)?;
+        let terms = self.terms(limit.into());
+        let Arrival { mark, taken_over, .. } = Bringing::begin(self, &terms)?.admit(stream)?;
         Ok(Arrived { next: mark, taken_over: taken_over.is_some() })
     }
 
     /// Publishes messages one by one, on any topics; each is visible at once. The call takes the writer lock once for all
-    /// messages that fit without waiting, as [`Publisher::burst`](crate::Publisher::burst) does.
+    /// messages that fit without waiting, as [`Publisher::burst`](crate::Publisher::burst) does. The limit is for all
+    /// messages together. It returns no sequences: a duplicate has none.
     ///
     /// # Errors
-    /// [`BurstError`] says how many of the messages were published, or dropped as duplicates, before the error. If one of
-    /// them is invalid (a topic of another inlet, a number beyond its limit, too long), none is published.
-    pub fn publish(&self, entries: &[Entry<'_>]) -> Result<(), BurstError> {
-        self.publish_on(entries, &self.terms(LockAttempt::Until(None)))
-    }
-
-    /// Publishes messages as [`Self::publish`] does, but waits neither for another publisher nor for free space. The
-    /// messages before the error are published.
-    ///
-    /// # Errors
-    /// Returns [`PublishError::Full`] or [`PublishError::Busy`] instead of waiting; see [`Self::publish`].
-    pub fn try_publish(&self, entries: &[Entry<'_>]) -> Result<(), BurstError> {
-        self.publish_on(entries, &self.terms(LockAttempt::Try))
-    }
-
-    /// Publishes messages as [`Self::publish`] does, but waits for no subscriber: those that are slow lose messages, as
-    /// with [`Policy::Overwrite`].
-    ///
-    /// # Errors
-    /// See [`Self::publish`].
-    pub fn overwrite(&self, entries: &[Entry<'_>]) -> Result<(), BurstError> {
-        self.publish_on(entries, &Terms::shared(Policy::Overwrite, LockAttempt::Until(None)))
-    }
-
-    /// Publishes messages as [`Self::publish`] does, and waits no longer than `timeout`.
-    ///
-    /// # Errors
-    /// Returns [`PublishError::Timeout`] after that time; see [`Self::publish`].
-    pub fn publish_timeout(
+    /// [`BurstError`] says how many of the messages were published, or dropped as duplicates, before the error; see
+    /// [`Limit`]. If one of them is invalid (a topic of another inlet, a number beyond its limit, too long), none is
+    /// published.
+    pub fn publish(
         &self,
         entries: &[Entry<'_>],
-        timeout: Duration,
+        limit: impl Into<Limit>,
     ) -> Result<(), BurstError> {
-        let deadline = Instant::now().checked_add(timeout);
-        self.publish_on(entries, &self.terms(LockAttempt::Until(deadline)))
-    }
-
-    fn publish_on(&self, entries: &[Entry<'_>], terms: &Terms) -> Result<(), BurstError> {
         let failed = |published, source| BurstError { published, source };
         for entry in entries {
             self.check(entry).map_err(|source| failed(0, source))?;
@@ -312,7 +260,8 @@ impl Inlet {
         if entries.is_empty() {
             return Ok(());
         }
-        let mut bringing = Bringing::begin(self, terms).map_err(|source| failed(0, source))?;
+        let terms = self.terms(limit.into());
+        let mut bringing = Bringing::begin(self, &terms).map_err(|source| failed(0, source))?;
         for (published, entry) in entries.iter().enumerate() {
             bringing.message(entry).map_err(|source| failed(published, source))?;
         }
@@ -327,52 +276,13 @@ impl Inlet {
     /// `open_from` is what [`Entry::open_from`] is for messages.
     ///
     /// # Errors
-    /// [`PublishError::LostNumbers`] and [`PublishError::LostScope`] if the loss is invalid; see [`PublishError`]. On an
-    /// error nothing is published.
-    pub fn publish_lost(&self, lost: &Lost, open_from: Option<u64>) -> Result<(), PublishError> {
-        self.publish_lost_on(lost, open_from, &self.terms(LockAttempt::Until(None)))
-    }
-
-    /// Reports a loss as [`Self::publish_lost`] does, but waits neither for another publisher nor for free space.
-    ///
-    /// # Errors
-    /// Returns [`PublishError::Full`] or [`PublishError::Busy`] instead of waiting; see [`Self::publish_lost`].
-    pub fn try_publish_lost(
+    /// [`PublishError::LostNumbers`] and [`PublishError::LostScope`] if the loss is invalid; see [`Limit`] and
+    /// [`PublishError`]. On an error nothing is published.
+    pub fn publish_lost(
         &self,
         lost: &Lost,
         open_from: Option<u64>,
-    ) -> Result<(), PublishError> {
-        self.publish_lost_on(lost, open_from, &self.terms(LockAttempt::Try))
-    }
-
-    /// Reports a loss as [`Self::publish_lost`] does, but waits for no subscriber, as [`Self::overwrite`].
-    ///
-    /// # Errors
-    /// See [`Self::publish_lost`].
-    pub fn overwrite_lost(&self, lost: &Lost, open_from: Option<u64>) -> Result<(), PublishError> {
-        let terms = Terms::shared(Policy::Overwrite, LockAttempt::Until(None));
-        self.publish_lost_on(lost, open_from, &terms)
-    }
-
-    /// Reports a loss as [`Self::publish_lost`] does, and waits no longer than `timeout`.
-    ///
-    /// # Errors
-    /// Returns [`PublishError::Timeout`] after that time; see [`Self::publish_lost`].
-    pub fn publish_lost_timeout(
-        &self,
-        lost: &Lost,
-        open_from: Option<u64>,
-        timeout: Duration,
-    ) -> Result<(), PublishError> {
-        let deadline = Instant::now().checked_add(timeout);
-        self.publish_lost_on(lost, open_from, &self.terms(LockAttempt::Until(deadline)))
-    }
-
-    fn publish_lost_on(
-        &self,
-        lost: &Lost,
-        open_from: Option<u64>,
-        terms: &Terms,
+        limit: impl Into<Limit>,
     ) -> Result<(), PublishError> {
         let Origin { number: from, .. } = lost.from;
         let until = lost.until;
@@ -383,34 +293,21 @@ impl Inlet {
             return Err(PublishError::LostScope { patterns: lost.scope.len() });
         }
         check_open_from(open_from)?;
-        Bringing::begin(self, terms)?.loss(lost, open_from)
+        Bringing::begin(self, &self.terms(limit.into()))?.loss(lost, open_from)
     }
 
     /// States how far a stream has arrived, without publishing anything: all numbers below that of `next` have arrived, or
-    /// were reported. A number that is not above the mark of the stream changes nothing.
+    /// were reported. A number that is not above the mark of the stream changes nothing. The call waits for other
+    /// publishers, and for no subscriber.
     ///
     /// It is for a program that learns later than from the messages themselves that none is missing. It keeps that in a
     /// stream of its own beside theirs, and its successor gets it from [`Self::claim`].
     ///
     /// # Errors
     /// [`PublishError::OriginNumber`] if the number is above its limit; see [`Self::claim`].
-    pub fn advance(&self, next: Origin) -> Result<(), PublishError> {
-        self.advance_until(next, None)
-    }
-
-    /// States how far a stream has arrived as [`Self::advance`] does, and waits no longer than `timeout` for other
-    /// publishers.
-    ///
-    /// # Errors
-    /// Returns [`PublishError::Timeout`] after that time; see [`Self::advance`].
-    pub fn advance_timeout(&self, next: Origin, timeout: Duration) -> Result<(), PublishError> {
-        self.advance_until(next, Instant::now().checked_add(timeout))
-    }
-
-    fn advance_until(&self, next: Origin, deadline: Option<Instant>) -> Result<(), PublishError> {
+    pub fn advance(&self, next: Origin, limit: impl Into<Limit>) -> Result<(), PublishError> {
         check_open_from(Some(next.number))?;
-        let terms = self.terms(LockAttempt::Until(deadline));
-        Bringing::begin(self, &terms)?.advance(next)
+        Bringing::begin(self, &self.terms(limit.into()))?.advance(next)
     }
 
     /// Returns how many messages and losses it has dropped because they had arrived before.
@@ -438,8 +335,8 @@ impl Inlet {
         Ok(())
     }
 
-    fn terms(&self, attempt: LockAttempt) -> Terms {
-        Terms::shared(self.policy, attempt)
+    fn terms(&self, limit: Limit) -> Terms {
+        Terms::shared(self.policy, limit)
     }
 }
 
@@ -538,7 +435,7 @@ impl<'a> Bringing<'a> {
     }
 
     fn advance(&self, next: Origin) -> Result<(), PublishError> {
-        let arrival = self.admit(key_of(next))?;
+        let arrival = self.admit(next.into())?;
         arrivals_of(&self.participant().ring).raise(&arrival, next.number, self.now_ns);
         Ok(())
     }
@@ -655,12 +552,17 @@ mod tests {
     use crate::bus::{BusConfig, Start};
     use crate::hook::rehearsal;
     use crate::settings::LockKind;
+    use crate::shm::lock::LockAttempt;
     use crate::shm::testing::TempDir;
     use std::ops::Range;
     use std::sync::Mutex;
 
     fn origin(stream: u16, number: u64) -> Origin {
         Origin { source: 1, series: 2, stream, number }
+    }
+
+    fn stream(stream: u16) -> StreamKey {
+        StreamKey { source: 1, series: 2, stream }
     }
 
     /// Publishes the numbers in one call, alternately on two streams. The largest message takes more than a block.
@@ -681,7 +583,7 @@ mod tests {
                 ..Entry::new(&topic, parts)
             })
             .collect();
-        inlet.publish(&entries)
+        inlet.publish(&entries, Limit::Policy)
     }
 
     /// An inlet dies at each step of its work in turn. Another one then brings everything again, as a restarted
@@ -703,8 +605,14 @@ mod tests {
             rehearsal::bury((lived, doomed));
 
             let inlet = bring(&bus, 0..6).unwrap();
-            assert_eq!(inlet.claim(1, 2, 0).unwrap(), Arrived { next: 6, taken_over: false });
-            assert_eq!(inlet.claim(1, 2, 1).unwrap(), Arrived { next: 5, taken_over: false });
+            assert_eq!(
+                inlet.claim(stream(0), Limit::Policy).unwrap(),
+                Arrived { next: 6, taken_over: false }
+            );
+            assert_eq!(
+                inlet.claim(stream(1), Limit::Policy).unwrap(),
+                Arrived { next: 5, taken_over: false }
+            );
             for number in 0..6 {
                 let message = subscriber.receive().unwrap();
                 let expected = origin(u16::from(number % 2 == 0), number);
@@ -737,14 +645,20 @@ mod tests {
         let bus = BusConfig::new().directory(root.path()).open("b").unwrap();
         let mut subscriber = bus.subscribe("**").unwrap();
         let inlet = bus.inlet().unwrap();
-        inlet.advance(origin(1, 7)).unwrap();
-        inlet.advance(origin(1, 5)).unwrap();
-        let error = inlet.advance(origin(1, Origin::NUMBER_LIMIT + 1)).unwrap_err();
+        inlet.advance(origin(1, 7), Limit::Policy).unwrap();
+        inlet.advance(origin(1, 5), Limit::Policy).unwrap();
+        let error = inlet.advance(origin(1, Origin::NUMBER_LIMIT + 1), Limit::Policy).unwrap_err();
         assert!(matches!(error, PublishError::OriginNumber { .. }), "{error}");
         let second = bus.inlet().unwrap();
-        assert!(matches!(second.advance(origin(1, 8)), Err(PublishError::Taken { .. })));
+        assert!(matches!(
+            second.advance(origin(1, 8), Limit::Policy),
+            Err(PublishError::Taken { .. })
+        ));
         drop(inlet);
-        assert_eq!(second.claim(1, 2, 1).unwrap(), Arrived { next: 7, taken_over: true });
+        assert_eq!(
+            second.claim(stream(1), Limit::Policy).unwrap(),
+            Arrived { next: 7, taken_over: true }
+        );
         assert!(subscriber.try_receive().unwrap().is_none());
         assert_eq!(bus.stats().unwrap().sequence, 0);
         bring_by(&second, 3..9).unwrap();
@@ -831,7 +745,10 @@ mod tests {
         // The other one has left, so this one takes over again, and finds that everything has arrived.
         brought.unwrap();
         assert!(inlet.duplicates() > 20);
-        assert_eq!(inlet.claim(1, 2, 0).unwrap(), Arrived { next: 80, taken_over: false });
+        assert_eq!(
+            inlet.claim(stream(0), Limit::Policy).unwrap(),
+            Arrived { next: 80, taken_over: false }
+        );
     }
 
     #[test]
@@ -840,11 +757,11 @@ mod tests {
         let bus = BusConfig::new().directory(root.path()).open("b").unwrap();
         let first = bus.inlet().unwrap();
         let topic = first.topic("a").unwrap();
-        first.claim(1, 2, 0).unwrap();
+        first.claim(stream(0), Limit::Policy).unwrap();
         drop(first);
         let second = bus.inlet().unwrap();
-        assert!(second.claim(1, 2, 0).unwrap().taken_over);
-        let error = second.publish(&[Entry::new(&topic, &[])]).unwrap_err();
+        assert!(second.claim(stream(0), Limit::Policy).unwrap().taken_over);
+        let error = second.publish(&[Entry::new(&topic, &[])], Limit::Policy).unwrap_err();
         assert!(matches!(error.source, PublishError::ForeignTopic));
     }
 
@@ -860,6 +777,6 @@ mod tests {
         assert!(lived.is_none());
         rehearsal::bury((lived, doomed));
         bus.publisher("b").unwrap().publish(b"recovers").unwrap();
-        assert_eq!(bus.inlet().unwrap().claim(1, 2, 1).unwrap().next, 0);
+        assert_eq!(bus.inlet().unwrap().claim(stream(1), Limit::Policy).unwrap().next, 0);
     }
 }

@@ -36,3 +36,4 @@ pub use inlet::{Arrived, Entry, Inlet, InletTopic};
 pub use publisher::Publisher;
 pub(super) use publishing::Publishing;
 pub(super) use reentrancy::by_this_thread as writes_in_this_thread;
+pub use terms::Limit;

@@ -7,7 +7,7 @@
 use super::claim::PublisherClaim;
 use super::reader_slots::ReaderSlots;
 use super::reentrancy;
-use super::terms::{Terms, given_up};
+use super::terms::{Limit, Terms, given_up};
 use crate::bus::views::{arrivals_of, ring_of};
 use crate::error::{FileError, PublishError, PublisherError};
 use crate::hook::{self, CrashPoint, mutant};
@@ -30,7 +30,7 @@ use std::hint::black_box;
 use std::io;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long a participant that leaves waits for the lock, to mark a bus on a disk as cleanly closed.
 const LONGEST_CLOSE: Duration = Duration::from_secs(1);
@@ -166,8 +166,7 @@ impl Participant {
     /// neither would set the mark.
     /// A failure is not reported: without the mark the bus starts empty after a reboot.
     fn close(&mut self) {
-        let deadline = Instant::now().checked_add(LONGEST_CLOSE);
-        let terms = Terms::shared(self.policy, LockAttempt::Until(deadline));
+        let terms = Terms::shared(self.policy, Limit::Within(LONGEST_CLOSE));
         let held = if self.ring.file().is_on_disk() { self.hold(&terms).ok() } else { None };
         if let Some(held) = &held
             && self.claim.is_alone()
@@ -184,7 +183,7 @@ impl Participant {
 
     /// Returns the terms of a call without a time limit.
     pub(super) fn terms_without_deadline(&self) -> Terms {
-        Terms::shared(self.policy, LockAttempt::Until(None))
+        Terms::shared(self.policy, Limit::Policy)
     }
 
     /// Refuses a handle of the parent process.

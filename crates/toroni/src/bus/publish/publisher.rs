@@ -1,10 +1,10 @@
 //! Publishing on a topic.
 
-use super::commit::{Batch, Filled, Numbered};
+use super::commit::{Batch, Filled};
 use super::participant::of_publisher;
 use super::publishing::Publishing;
 use super::reentrancy;
-use super::terms::{Terms, at_most};
+use super::terms::{Limit, Terms, at_most};
 use super::topics::TableShare;
 use crate::bus::Bus;
 use crate::bus::clock;
@@ -14,29 +14,31 @@ use crate::ring::position::record_bytes;
 use crate::ring::racy::RacyBytesMut;
 use crate::ring::writer::Record;
 use crate::settings::{InvalidSetting, Policy};
-use crate::shm::lock::LockAttempt;
 use crate::sync::AtomicU64;
 use crate::topic::Topic;
 use crate::topic::frame::{Extensions, MAX_EXTENSIONS_BYTES, Tag, TopicId};
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 /// Publishes messages on one topic of a bus.
 ///
 /// It is cheap to clone and can be shared among threads. All publishers of one [`Bus`] are one
 /// participant.
 ///
-/// If a subscriber is slow, the calls do what the bus's [`Policy`] says; those named `try_…` and
-/// `…_timeout` wait less.
+/// If a subscriber is slow, [`Self::publish`] does what the bus's [`Policy`] says. Calls that take a [`Limit`] can wait
+/// less. A call that was successful returns the sequence of its message in the bus: what
+/// [`Message::sequence`](crate::Message::sequence) returns to each subscriber that receives it.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let directory = std::env::temp_dir().join(format!("toroni-doc-publisher-{}", std::process::id()));
 /// # let bus = toroni::BusConfig::new().directory(&directory).open("demo")?;
+/// use toroni::Limit;
+///
 /// let publisher = bus.publisher("plant/boiler/temperature")?;
 /// publisher.publish(b"351.2")?;
-/// publisher.publish_batch(&["351.3", "351.4"])?;
+/// publisher.publish_batch(&["351.3", "351.4"], Limit::Policy)?;
 /// # drop((publisher, bus));
 /// # std::fs::remove_dir_all(directory)?;
 /// # Ok(())
@@ -96,11 +98,6 @@ impl Publisher {
     }
 
     #[inline(always)]
-    pub(super) fn is_to_descendants(&self) -> bool {
-        self.to_descendants
-    }
-
-    #[inline(always)]
     pub(super) fn policy(&self) -> Policy {
         self.policy
     }
@@ -121,12 +118,25 @@ impl Publisher {
     #[must_use]
     pub fn largest_message(&self) -> u64 {
         let mut buffer = None;
-        let (_, extensions) = self.frame(self.to_descendants, &mut buffer);
+        let (_, extensions) = self.frame(&mut buffer);
         self.largest_record - ALIGNMENT - extensions.len() as u64
     }
 
     /// Makes every call of this handle publish to the topic and to everything below it. If the topic is
     /// `plant`, subscribers of `plant/boiler` receive the messages, too.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let directory = std::env::temp_dir().join(format!("toroni-doc-descendants-{}", std::process::id()));
+    /// # let bus = toroni::BusConfig::new().directory(&directory).open("demo")?;
+    /// let mut subscriber = bus.subscribe("plant/boiler/*")?;
+    /// bus.publisher("plant")?.to_descendants(true).publish(b"stop")?;
+    /// let message = subscriber.receive()?;
+    /// assert_eq!((message.topic(), message.payload()), ("plant", &b"stop"[..]));
+    /// # std::fs::remove_dir_all(directory)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn to_descendants(mut self, to_descendants: bool) -> Self {
         self.to_descendants = to_descendants;
@@ -156,22 +166,31 @@ impl Publisher {
         Ok(self)
     }
 
-    /// Publishes one message. It may have any bytes, from none to [`Self::largest_message`]. The call
-    /// waits for other publishers, and for slow subscribers as the policy says.
+    /// Publishes one message, and returns its sequence. It may have any bytes, from none to
+    /// [`Self::largest_message`]. The call waits for other publishers, and for slow subscribers as the policy says.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let directory = std::env::temp_dir().join(format!("toroni-doc-sequence-{}", std::process::id()));
+    /// # let bus = toroni::BusConfig::new().directory(&directory).open("demo")?;
+    /// let mut subscriber = bus.subscribe("orders/*")?;
+    /// let sequence = bus.publisher("orders/new")?.publish(b"42")?;
+    /// assert_eq!(subscriber.receive()?.sequence(), sequence);
+    /// # drop((subscriber, bus));
+    /// # std::fs::remove_dir_all(directory)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// See [`PublishError`]. On an error nothing is published.
     #[inline]
-    pub fn publish(&self, payload: impl AsRef<[u8]>) -> Result<(), PublishError> {
-        self.publish_on(
-            payload.as_ref(),
-            self.to_descendants,
-            &self.terms(LockAttempt::Until(None)),
-        )
+    pub fn publish(&self, payload: impl AsRef<[u8]>) -> Result<u64, PublishError> {
+        self.publish_on(payload.as_ref(), &self.terms(Limit::Policy))
     }
 
-    /// Publishes one message without waiting. Use it in threads that must not block, such as those of an
-    /// event loop or an async runtime.
+    /// Publishes one message without waiting, and returns its sequence. Use it in threads that must not block, such as
+    /// those of an event loop or an async runtime.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -180,7 +199,7 @@ impl Publisher {
     /// # use toroni::PublishError;
     /// # let publisher = bus.publisher("plant/boiler/temperature")?;
     /// match publisher.try_publish(b"351.2") {
-    ///     Ok(()) => {}
+    ///     Ok(_) => {}
     ///     Err(PublishError::Full | PublishError::Busy) => {} // leave it out, or keep it for later
     ///     Err(error) => return Err(error.into()),
     /// }
@@ -193,126 +212,38 @@ impl Publisher {
     /// Returns [`PublishError::Full`] if `publish` would wait for a subscriber, and [`PublishError::Busy`]
     /// if it would wait for another publisher; see [`PublishError`].
     #[inline]
-    pub fn try_publish(&self, payload: impl AsRef<[u8]>) -> Result<(), PublishError> {
-        self.publish_on(payload.as_ref(), self.to_descendants, &self.terms(LockAttempt::Try))
+    pub fn try_publish(&self, payload: impl AsRef<[u8]>) -> Result<u64, PublishError> {
+        self.publish_on(payload.as_ref(), &self.terms(Limit::Try))
     }
 
-    /// Publishes one message, and waits no longer than `timeout`.
+    /// Publishes one message as [`Self::publish`] does, and waits no longer than the limit says.
     ///
     /// # Errors
-    /// Returns [`PublishError::Timeout`] after that time; see [`PublishError`].
-    pub fn publish_timeout(
+    /// Returns [`PublishError::Timeout`] after the time of [`Limit::Within`]; see [`Limit`] and [`PublishError`]. On an
+    /// error nothing is published.
+    #[inline]
+    pub fn publish_within(
         &self,
         payload: impl AsRef<[u8]>,
-        timeout: Duration,
-    ) -> Result<(), PublishError> {
-        let deadline = Instant::now().checked_add(timeout);
-        self.publish_on(
-            payload.as_ref(),
-            self.to_descendants,
-            &self.terms(LockAttempt::Until(deadline)),
-        )
-    }
-
-    /// Publishes one message as [`Self::publish`] does, and returns its sequence in the bus: what
-    /// [`Message::sequence`](crate::Message::sequence) returns to each subscriber that receives it.
-    ///
-    /// ```
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let directory = std::env::temp_dir().join(format!("toroni-doc-numbered-{}", std::process::id()));
-    /// # let bus = toroni::BusConfig::new().directory(&directory).open("demo")?;
-    /// let mut subscriber = bus.subscribe("orders/*")?;
-    /// let sequence = bus.publisher("orders/new")?.publish_numbered(b"42")?;
-    /// assert_eq!(subscriber.receive()?.sequence(), sequence);
-    /// # drop((subscriber, bus));
-    /// # std::fs::remove_dir_all(directory)?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// See [`PublishError`]. On an error nothing is published.
-    #[inline]
-    pub fn publish_numbered(&self, payload: impl AsRef<[u8]>) -> Result<u64, PublishError> {
-        self.publish_numbered_with(payload.as_ref(), &self.terms(LockAttempt::Until(None)))
-    }
-
-    /// Publishes one message as [`Self::try_publish`] does, and returns its sequence in the bus.
-    ///
-    /// # Errors
-    /// Those of [`Self::try_publish`]. On an error nothing is published.
-    #[inline]
-    pub fn try_publish_numbered(&self, payload: impl AsRef<[u8]>) -> Result<u64, PublishError> {
-        self.publish_numbered_with(payload.as_ref(), &self.terms(LockAttempt::Try))
-    }
-
-    /// Publishes one message as [`Self::publish_numbered`] does, and waits no longer than `timeout`.
-    ///
-    /// # Errors
-    /// Returns [`PublishError::Timeout`] after that time; see [`PublishError`]. On an error nothing is published.
-    pub fn publish_numbered_timeout(
-        &self,
-        payload: impl AsRef<[u8]>,
-        timeout: Duration,
+        limit: impl Into<Limit>,
     ) -> Result<u64, PublishError> {
-        let deadline = Instant::now().checked_add(timeout);
-        self.publish_numbered_with(payload.as_ref(), &self.terms(LockAttempt::Until(deadline)))
-    }
-
-    #[inline]
-    pub(super) fn publish_numbered_with(
-        &self,
-        payload: &[u8],
-        terms: &Terms,
-    ) -> Result<u64, PublishError> {
-        let mut buffer = None;
-        let (tag, extensions) = self.frame(self.to_descendants, &mut buffer);
-        self.check_length(extensions.len(), payload.len())?;
-        self.publishing.publish(Numbered(Record { tag, extensions, payload }), terms)
-    }
-
-    /// Publishes one message to the topic and everything below it.
-    ///
-    /// ```
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let directory = std::env::temp_dir().join(format!("toroni-doc-descendants-{}", std::process::id()));
-    /// # let bus = toroni::BusConfig::new().directory(&directory).open("demo")?;
-    /// let mut subscriber = bus.subscribe("plant/boiler/*")?;
-    /// bus.publisher("plant")?.publish_to_descendants(b"stop")?;
-    /// let message = subscriber.receive()?;
-    /// assert_eq!((message.topic(), message.payload()), ("plant", &b"stop"[..]));
-    /// # std::fs::remove_dir_all(directory)?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// See [`PublishError`].
-    pub fn publish_to_descendants(&self, payload: impl AsRef<[u8]>) -> Result<(), PublishError> {
-        self.publish_on(payload.as_ref(), true, &self.terms(LockAttempt::Until(None)))
+        self.publish_on(payload.as_ref(), &self.terms(limit.into()))
     }
 
     /// Publishes several messages that become visible together: all or none, one after the other, with no
-    /// other message in between. This is the fastest way to publish many small messages.
+    /// other message in between. Returns their sequences; without messages, an empty range. This is the fastest way to
+    /// publish many small messages.
     ///
     /// # Errors
-    /// Returns [`PublishError::TooLong`] if their records are together larger than the largest record; see
-    /// [`PublishError`].
-    pub fn publish_batch<T: AsRef<[u8]>>(&self, payloads: &[T]) -> Result<(), PublishError> {
-        self.publish_batch_with(payloads, &self.terms(LockAttempt::Until(None)))
-    }
-
-    /// Publishes a batch as [`Self::publish_batch`] does, and waits no longer than `timeout`.
-    ///
-    /// # Errors
-    /// Returns [`PublishError::Timeout`] after that time; see [`Self::publish_batch`].
-    pub fn publish_batch_timeout<T: AsRef<[u8]>>(
+    /// Returns [`PublishError::TooLong`] if their records are together larger than the largest record; see [`Limit`]
+    /// and [`PublishError`]. On an error nothing is published.
+    #[inline]
+    pub fn publish_batch<T: AsRef<[u8]>>(
         &self,
         payloads: &[T],
-        timeout: Duration,
-    ) -> Result<(), PublishError> {
-        let deadline = Instant::now().checked_add(timeout);
-        self.publish_batch_with(payloads, &self.terms(LockAttempt::Until(deadline)))
+        limit: impl Into<Limit>,
+    ) -> Result<Range<u64>, PublishError> {
+        self.publish_batch_with(payloads, &self.terms(limit.into()))
     }
 
     #[inline(always)]
@@ -320,9 +251,9 @@ impl Publisher {
         &self,
         payloads: &[T],
         terms: &Terms,
-    ) -> Result<(), PublishError> {
+    ) -> Result<Range<u64>, PublishError> {
         if payloads.is_empty() {
-            return Ok(());
+            return Ok(0..0);
         }
         with_bytes_of(payloads, |payloads| self.publish_batch_of_bytes(payloads, terms))
     }
@@ -332,9 +263,9 @@ impl Publisher {
         &self,
         payloads: &[&[u8]],
         terms: &Terms,
-    ) -> Result<(), PublishError> {
+    ) -> Result<Range<u64>, PublishError> {
         let mut buffer = None;
-        let (tag, extensions) = self.frame(self.to_descendants, &mut buffer);
+        let (tag, extensions) = self.frame(&mut buffer);
         let overhead = ALIGNMENT + extensions.len() as u64;
         let (bits, bytes) = payloads.iter().fold((0, 0), |(bits, bytes): (u64, u64), payload| {
             let length = payload.len() as u64;
@@ -353,27 +284,18 @@ impl Publisher {
     /// Publishes messages one by one; each is visible at once. The call takes the writer lock once for all
     /// messages that fit without waiting, and wakes sleeping subscribers at the end. Other publishers wait
     /// meanwhile. If the call has to wait for subscribers, messages of other publishers may come in
-    /// between.
+    /// between, so it returns no sequences. The limit is for all messages together.
     ///
     /// # Errors
     /// [`BurstError`] says how many messages were published before the error. If one of them is too long,
-    /// none is published.
-    pub fn burst<T: AsRef<[u8]>>(&self, payloads: &[T]) -> Result<(), BurstError> {
-        self.burst_with(payloads, &self.terms(LockAttempt::Until(None)))
-    }
-
-    /// Publishes a burst as [`Self::burst`] does, and waits no longer than `timeout`.
-    ///
-    /// # Errors
-    /// Returns [`PublishError::Timeout`] after that time, with the number of messages that were published
-    /// by then; see [`Self::burst`].
-    pub fn burst_timeout<T: AsRef<[u8]>>(
+    /// none is published. See [`Limit`].
+    #[inline]
+    pub fn burst<T: AsRef<[u8]>>(
         &self,
         payloads: &[T],
-        timeout: Duration,
+        limit: impl Into<Limit>,
     ) -> Result<(), BurstError> {
-        let deadline = Instant::now().checked_add(timeout);
-        self.burst_with(payloads, &self.terms(LockAttempt::Until(deadline)))
+        self.burst_with(payloads, &self.terms(limit.into()))
     }
 
     #[inline]
@@ -390,7 +312,7 @@ impl Publisher {
 
     fn burst_of_bytes(&self, payloads: &[&[u8]], terms: &Terms) -> Result<(), BurstError> {
         let mut buffer = None;
-        let (tag, extensions) = self.frame(self.to_descendants, &mut buffer);
+        let (tag, extensions) = self.frame(&mut buffer);
         let longest = payloads.iter().map(|payload| payload.len()).max().unwrap_or_default();
         self.check_length(extensions.len(), longest)
             .map_err(|source| BurstError { published: 0, source })?;
@@ -400,7 +322,7 @@ impl Publisher {
     }
 
     /// Publishes one message of `length` bytes, which `fill` writes directly to the shared memory from
-    /// which subscribers read it.
+    /// which subscribers read it. Returns its sequence, and what `fill` returned.
     ///
     /// `fill` runs while this publisher holds the writer lock, so it should be short. It must not use the
     /// bus: a call in it returns [`PublishError::Reentrant`]. If it panics, nothing is published. If it
@@ -411,8 +333,9 @@ impl Publisher {
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let directory = std::env::temp_dir().join(format!("toroni-doc-with-{}", std::process::id()));
     /// # let bus = toroni::BusConfig::new().directory(&directory).open("demo")?;
+    /// # use toroni::Limit;
     /// # let publisher = bus.publisher("camera/frame")?;
-    /// publisher.publish_with(1920 * 1080, |frame| frame.fill(128))?;
+    /// publisher.publish_with(1920 * 1080, Limit::Policy, |frame| frame.fill(128))?;
     /// # drop((publisher, bus));
     /// # std::fs::remove_dir_all(directory)?;
     /// # Ok(())
@@ -420,25 +343,26 @@ impl Publisher {
     /// ```
     ///
     /// # Errors
-    /// See [`PublishError`].
+    /// See [`Limit`] and [`PublishError`]. On an error nothing is published.
     #[inline]
     pub fn publish_with<R>(
         &self,
         length: usize,
+        limit: impl Into<Limit>,
         fill: impl FnOnce(&mut RacyBytesMut<'_>) -> R,
-    ) -> Result<R, PublishError> {
-        self.publish_with_terms(length, fill, &self.terms(LockAttempt::Until(None)))
+    ) -> Result<(u64, R), PublishError> {
+        self.publish_with_terms(length, &self.terms(limit.into()), fill)
     }
 
     #[inline(always)]
     pub(super) fn publish_with_terms<R>(
         &self,
         length: usize,
-        fill: impl FnOnce(&mut RacyBytesMut<'_>) -> R,
         terms: &Terms,
-    ) -> Result<R, PublishError> {
+        fill: impl FnOnce(&mut RacyBytesMut<'_>) -> R,
+    ) -> Result<(u64, R), PublishError> {
         let mut buffer = None;
-        let (tag, extensions) = self.frame(self.to_descendants, &mut buffer);
+        let (tag, extensions) = self.frame(&mut buffer);
         let bytes = self.check_length(extensions.len(), length)?;
         let permit = reentrancy::permit().ok_or(PublishError::Reentrant)?;
         let payload_length = u32::try_from(length).unwrap_or(u32::MAX);
@@ -452,36 +376,26 @@ impl Publisher {
     }
 
     #[inline(always)]
-    fn terms(&self, attempt: LockAttempt) -> Terms {
-        Terms::shared(self.policy, attempt)
+    fn terms(&self, limit: Limit) -> Terms {
+        Terms::shared(self.policy, limit)
     }
 
     #[inline(always)]
-    pub(super) fn publish_on(
-        &self,
-        payload: &[u8],
-        to_descendants: bool,
-        terms: &Terms,
-    ) -> Result<(), PublishError> {
+    pub(super) fn publish_on(&self, payload: &[u8], terms: &Terms) -> Result<u64, PublishError> {
         if let Some(id) = self.id
             && !self.timestamps
         {
             self.check_length(0, payload.len())?;
-            let tag = Tag::message(id, to_descendants, &Extensions::default()).raw();
+            let tag = Tag::message(id, self.to_descendants, &Extensions::default()).raw();
             return self.publishing.publish(Record { tag, extensions: &[], payload }, terms);
         }
-        self.publish_extended(payload, to_descendants, terms)
+        self.publish_extended(payload, terms)
     }
 
     #[cold]
-    fn publish_extended(
-        &self,
-        payload: &[u8],
-        to_descendants: bool,
-        terms: &Terms,
-    ) -> Result<(), PublishError> {
+    fn publish_extended(&self, payload: &[u8], terms: &Terms) -> Result<u64, PublishError> {
         let mut buffer = None;
-        let (tag, extensions) = self.frame(to_descendants, &mut buffer);
+        let (tag, extensions) = self.frame(&mut buffer);
         self.check_length(extensions.len(), payload.len())?;
         self.publishing.publish(Record { tag, extensions, payload }, terms)
     }
@@ -489,23 +403,18 @@ impl Publisher {
     /// Returns tag and extensions of a message that is published now. `buffer` is filled only if there are
     /// extensions.
     #[inline]
-    fn frame<'b>(
-        &self,
-        to_descendants: bool,
-        buffer: &'b mut Option<[u8; MAX_EXTENSIONS_BYTES]>,
-    ) -> (u32, &'b [u8]) {
+    fn frame<'b>(&self, buffer: &'b mut Option<[u8; MAX_EXTENSIONS_BYTES]>) -> (u32, &'b [u8]) {
         match self.id {
             Some(id) if !self.timestamps => {
-                (Tag::message(id, to_descendants, &Extensions::default()).raw(), &[])
+                (Tag::message(id, self.to_descendants, &Extensions::default()).raw(), &[])
             }
-            _ => self.frame_extended(to_descendants, buffer),
+            _ => self.frame_extended(buffer),
         }
     }
 
     #[cold]
     fn frame_extended<'b>(
         &self,
-        to_descendants: bool,
         buffer: &'b mut Option<[u8; MAX_EXTENSIONS_BYTES]>,
     ) -> (u32, &'b [u8]) {
         let extensions = Extensions {
@@ -514,7 +423,7 @@ impl Publisher {
             number: None,
             inline_topic: self.id.is_none().then(|| self.topic.as_str()),
         };
-        encode(self.id, to_descendants, &extensions, buffer.insert([0; MAX_EXTENSIONS_BYTES]))
+        encode(self.id, self.to_descendants, &extensions, buffer.insert([0; MAX_EXTENSIONS_BYTES]))
     }
 
     /// Returns how many bytes the record takes in the stream, if it is not too long.

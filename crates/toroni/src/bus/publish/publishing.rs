@@ -239,7 +239,7 @@ impl Publishing {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
-    use crate::bus::BusConfig;
+    use crate::bus::{BusConfig, Limit};
     use crate::error::PublishError;
     use crate::hook::{CrashPoint, rehearsal};
     use crate::shm::testing::TempDir;
@@ -266,12 +266,12 @@ mod tests {
                     }
                     false
                 },
-                || exclusive.burst(&topic, &[[7; 8]; 200]),
+                || exclusive.burst(&topic, &[[7; 8]; 200], Limit::Policy),
             );
             let error = burst.unwrap().unwrap_err();
             assert!(matches!(error.source, PublishError::LeaseLost), "{error:?}");
             assert_eq!(error.published, expected, "timestamps: {timestamps}");
-            let again = exclusive.burst(&topic, &[[7; 8]; 200]).unwrap_err();
+            let again = exclusive.burst(&topic, &[[7; 8]; 200], Limit::Policy).unwrap_err();
             assert!(matches!(again.source, PublishError::LeaseLost) && again.published == 0);
             let stats = bus.stats().unwrap();
             let counted = stats.publishers.unwrap()[0].messages;

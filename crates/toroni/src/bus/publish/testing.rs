@@ -1,5 +1,6 @@
 //! What tests of subscribers publish: losses, messages with any extensions, and records that no program writes.
 
+use super::terms::Limit;
 use super::topics::TableShare;
 use crate::bus::Bus;
 use crate::ring::writer::Record;
@@ -8,7 +9,7 @@ use crate::topic::frame::{Extensions, MAX_EXTENSIONS_BYTES, Tag, TopicId};
 
 /// Publishes a loss on the way to this bus. It is not taken for a duplicate if its numbers were published before.
 pub(in crate::bus) fn publish_lost(bus: &Bus, lost: &Lost) {
-    bus.inlet().unwrap().publish_lost(lost, Some(0)).unwrap();
+    bus.inlet().unwrap().publish_lost(lost, Some(0), Limit::Policy).unwrap();
 }
 
 /// Publishes a message with these extensions. The topic's id is that of a publisher, unless the extensions have an

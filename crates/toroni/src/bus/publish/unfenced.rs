@@ -3,6 +3,7 @@
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 use super::{Exclusive, ExclusiveTopic};
+use crate::bus::Limit;
 use crate::bus::subscribe::{Subscriber, WaitStrategy};
 use crate::bus::{Bus, BusConfig};
 use crate::hook::{CrashPoint, rehearsal};
@@ -73,7 +74,7 @@ fn feed(bus: &Bus) -> (Exclusive, ExclusiveTopic) {
 
 fn publish_many((exclusive, topic): &(Exclusive, ExclusiveTopic)) {
     for _ in 0..MANY {
-        exclusive.publish(topic, "x").unwrap();
+        exclusive.publish(topic, "x", Limit::Policy).unwrap();
     }
 }
 
@@ -94,7 +95,7 @@ fn wake_once(fixture: &Fixture, feed: &(Exclusive, ExclusiveTopic), subscriber: 
             assert!(subscriber.receive_timeout(LONG).unwrap().is_some());
         });
         until("the subscriber does not sleep", || fixture.announced() != before);
-        feed.0.publish(&seen, "x").unwrap();
+        feed.0.publish(&seen, "x", Limit::Policy).unwrap();
         receives.join().unwrap();
     });
 }
@@ -106,7 +107,7 @@ fn the_fence_is_left_out_until_a_subscriber_sleeps() {
         let mut subscriber = fixture.subscriber();
         let feed = feed(&fixture.bus);
         for _ in 0..100 {
-            feed.0.publish(&feed.1, "x").unwrap();
+            feed.0.publish(&feed.1, "x", Limit::Policy).unwrap();
         }
         assert_eq!(fixture.mark(), 0, "it begins with fences");
         publish_many(&feed);
@@ -168,14 +169,14 @@ fn a_takeover_removes_the_mark_of_a_dead_publisher() {
         publish_many(&dead);
         assert_ne!(fixture.mark(), 0);
         let dies = |reached: &[CrashPoint]| reached.last() == Some(&CrashPoint::BeforeWake);
-        let (_, lived) = rehearsal::act(dies, || dead.0.publish(&dead.1, "last"));
+        let (_, lived) = rehearsal::act(dies, || dead.0.publish(&dead.1, "last", Limit::Policy));
         assert!(lived.is_none());
         rehearsal::bury((dead, others));
         assert_ne!(fixture.mark(), 0, "a dead process removes nothing");
         if heir_is_exclusive {
             let heir = feed(&fixture.bus);
             assert_eq!(fixture.mark(), 0);
-            heir.0.publish(&heir.1, "x").unwrap();
+            heir.0.publish(&heir.1, "x", Limit::Policy).unwrap();
         } else {
             fixture.bus.publisher("unseen").unwrap().publish("x").unwrap();
         }
@@ -240,7 +241,7 @@ fn a_subscriber_that_is_refused_membarrier_keeps_publishers_fenced_while_it_live
                 until("it does not sleep", || {
                     fixture.is_refused() && fixture.announced() != before
                 });
-                feed.0.publish(&seen, "x").unwrap();
+                feed.0.publish(&seen, "x", Limit::Policy).unwrap();
                 had.recv().unwrap();
                 publish_much();
                 assert_eq!(fixture.mark(), 0, "{notify:?}, round {round}");

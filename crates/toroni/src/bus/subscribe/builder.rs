@@ -21,9 +21,9 @@ use crate::topic::{Pattern, PatternSet};
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let directory = std::env::temp_dir().join(format!("toroni-doc-start-{}", std::process::id()));
 /// # let bus = toroni::BusConfig::new().directory(&directory).open("demo")?;
-/// # use toroni::Start;
+/// # use toroni::{Limit, Start};
 /// let publisher = bus.publisher("plant/pump")?;
-/// publisher.publish_batch(&["on", "off"])?;
+/// publisher.publish_batch(&["on", "off"], Limit::Policy)?;
 ///
 /// let mut all = bus.subscriber().pattern("**").start(Start::Oldest).build()?;
 /// let after_first = all.receive()?.next_position();
@@ -253,7 +253,7 @@ mod tests {
 
             // The next publisher, which needs no space, decides.
             let last = bus.publisher("a").unwrap();
-            last.publish_timeout([], Duration::from_secs(60)).unwrap();
+            last.publish_within([], Duration::from_secs(60)).unwrap();
             assert_eq!(control.waits.0.proposed.load(Ordering::Relaxed), reserved);
             let started = bus.subscriber().start(Start::Position(first.position())).build();
             assert_eq!(started.unwrap().position(), first.position(), "{fatal:?}");

@@ -51,7 +51,7 @@ impl InPlace<'_> {
     /// # let directory = std::env::temp_dir().join(format!("toroni-doc-run-{}", std::process::id()));
     /// # let bus = toroni::BusConfig::new().directory(&directory).open("demo")?;
     /// # let mut subscriber = bus.subscribe("**")?;
-    /// # bus.publisher("trades")?.publish_batch(&[[7; 1024]; 3])?;
+    /// # bus.publisher("trades")?.publish_batch(&[[7; 1024]; 3], toroni::Limit::Policy)?;
     /// let mut trades = subscriber.receive_in_place()?;
     /// let mut sum = 0;
     /// for trade in trades.by_ref().take(1000) {

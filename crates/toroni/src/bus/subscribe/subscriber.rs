@@ -189,7 +189,7 @@ impl Subscriber {
     /// # let directory = std::env::temp_dir().join(format!("toroni-doc-in-place-{}", std::process::id()));
     /// # let bus = toroni::BusConfig::new().directory(&directory).open("demo")?;
     /// # let mut subscriber = bus.subscribe("**")?;
-    /// # bus.publisher("trades")?.publish_batch(&[[7; 1024]; 3])?;
+    /// # bus.publisher("trades")?.publish_batch(&[[7; 1024]; 3], toroni::Limit::Policy)?;
     /// # let mut total = 0;
     /// for trade in subscriber.receive_in_place()? {
     ///     let amount = trade.payload().array(16).map(u32::from_le_bytes);
@@ -445,10 +445,10 @@ impl Subscriber {
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let directory = std::env::temp_dir().join(format!("toroni-doc-hold-{}", std::process::id()));
     /// # let bus = toroni::BusConfig::new().directory(&directory).open("demo")?;
-    /// # use toroni::Start;
+    /// # use toroni::{Limit, Start};
     /// let mut subscriber = bus.subscribe("orders/*")?;
     /// let orders = bus.publisher("orders/new")?;
-    /// orders.publish_batch(&["1", "2", "3"])?;
+    /// orders.publish_batch(&["1", "2", "3"], Limit::Policy)?;
     /// let first = subscriber.receive()?.sequence();
     /// subscriber.hold(first)?;
     /// // Send the orders elsewhere. If one is lost there, read it again.

@@ -253,7 +253,7 @@ fn a_local_subscriber_passes_over_losses_and_messages_from_elsewhere() {
                 let foreign = Extensions { inline_topic: Some("plant/a"), ..with_origin() };
                 publish_message(&bus, "", false, &foreign, &vec![6; length]);
                 publish_lost(&bus, &long_lost(1, "plant/**", "a"));
-                publisher.publish_to_descendants(vec![7; length]).unwrap();
+                publisher.clone().to_descendants(true).publish(vec![7; length]).unwrap();
             }
             let letters = |subscriber: &mut Subscriber| -> String {
                 let letter = |event: &Event| match event {

@@ -37,7 +37,7 @@ fn publisher(options: &Options) {
         .collect();
     println!("ready");
     wait_for_line();
-    let published = publisher.publish_with(5, |bytes| {
+    let published = publisher.publish_with(5, toroni::Limit::Policy, |bytes| {
         bytes.write(0, b"torn!");
         println!("inside");
         std::process::abort()

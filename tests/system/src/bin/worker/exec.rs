@@ -6,7 +6,7 @@
 use crate::options::Options;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use toroni::Publisher;
+use toroni::{Limit, Publisher};
 
 pub(crate) fn run(options: &Options) {
     let bus = options.bus();
@@ -16,7 +16,7 @@ pub(crate) fn run(options: &Options) {
     publisher.publish(b"before").expect("published");
     match options.get::<String>("case").as_str() {
         "idle" => become_another(),
-        "inside" => drop(publisher.publish_with(8, |_| become_another())),
+        "inside" => drop(publisher.publish_with(8, Limit::Policy, |_| become_another())),
         "beside" => beside(publisher),
         case => panic!("no case {case:?}"),
     }
@@ -25,7 +25,7 @@ pub(crate) fn run(options: &Options) {
 fn beside(publisher: Publisher) {
     let (entered, enter) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
-        let _ = publisher.publish_with(8, |_| {
+        let _ = publisher.publish_with(8, Limit::Policy, |_| {
             entered.send(()).expect("somebody listens");
             loop {
                 std::thread::park();

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use system_tests::wake::leaves_fence_out;
 use toroni::{
-    Bus, FileError, PublishError, Publisher, PublisherError, ReceiveError, Subscriber,
+    Bus, FileError, Limit, PublishError, Publisher, PublisherError, ReceiveError, Subscriber,
     SubscriberError,
 };
 
@@ -67,11 +67,12 @@ fn child(options: &Options) {
             let is_forked = |answer: Result<(), PublishError>| {
                 assert!(matches!(answer, Err(PublishError::Forked(_))), "{answer:?}");
             };
-            is_forked(publisher.publish(b"of the child"));
-            is_forked(publisher.try_publish(b"of the child"));
-            is_forked(publisher.publish_batch(&["of the child"]));
-            is_forked(publisher.publish_with(8, |bytes| bytes.fill(1)));
-            let burst = publisher.burst(&["of the child"]);
+            is_forked(publisher.publish(b"of the child").map(drop));
+            is_forked(publisher.try_publish(b"of the child").map(drop));
+            is_forked(publisher.publish_batch(&["of the child"], Limit::Policy).map(drop));
+            let in_place = publisher.publish_with(8, Limit::Policy, |bytes| bytes.fill(1));
+            is_forked(in_place.map(drop));
+            let burst = publisher.burst(&["of the child"], Limit::Policy);
             assert!(burst.is_err_and(|error| matches!(error.source, PublishError::Forked(_))));
             let received = subscriber.try_receive();
             assert!(matches!(received, Err(ReceiveError::Forked(_))), "{received:?}");
@@ -148,17 +149,17 @@ fn daemon(options: &Options) {
 fn exclusive(options: &Options) {
     let exclusive = options.bus().exclusive().expect("an exclusive publisher");
     let topic = exclusive.topic("fork/exclusive").expect("a topic");
-    exclusive.publish(&topic, b"before").expect("published");
+    exclusive.publish(&topic, b"before", Limit::Policy).expect("published");
     match fork() {
         0 => exit_with(|| {
-            let error = exclusive.publish(&topic, b"of the child");
+            let error = exclusive.publish(&topic, b"of the child", Limit::Policy);
             assert!(matches!(error, Err(PublishError::Forked(_))), "{error:?}");
             // The lock is the parent's.
             drop(exclusive);
         }),
         child => assert_eq!(wait_for(child), 0),
     }
-    exclusive.publish(&topic, b"after the child").expect("published");
+    exclusive.publish(&topic, b"after the child", Limit::Policy).expect("published");
     println!("ready");
     wait_for_line();
     // SAFETY: closes what daemonising code closes; the handle is forgotten below.
@@ -166,7 +167,7 @@ fn exclusive(options: &Options) {
     println!("closed");
     wait_for_line();
     for _ in 0..3 {
-        let error = exclusive.publish(&topic, b"too late");
+        let error = exclusive.publish(&topic, b"too late", Limit::Policy);
         assert!(matches!(error, Err(PublishError::LeaseLost)), "{error:?}");
     }
     println!("refused");
@@ -180,7 +181,7 @@ fn unfenced(options: &Options) {
     let topic = exclusive.topic("fork/unfenced").expect("a topic");
     let ring = std::fs::File::open(bus.path().join("ring")).expect("the ring");
     for _ in 0..5000 {
-        exclusive.publish(&topic, b"before").expect("published");
+        exclusive.publish(&topic, b"before", Limit::Policy).expect("published");
     }
     assert!(leaves_fence_out(&ring));
     match fork() {
@@ -213,7 +214,7 @@ fn careless(options: &Options) {
                 let is_refused = matches!(tried, Err(PublishError::Busy | PublishError::LeaseLost));
                 assert!(is_refused, "{tried:?}");
             }
-            let timed = publisher.publish_timeout(b"stolen", Duration::from_secs(60));
+            let timed = publisher.publish_within(b"stolen", Duration::from_secs(60));
             assert!(matches!(timed, Err(PublishError::LeaseLost)), "{timed:?}");
             let waited = publisher.publish(b"stolen");
             assert!(matches!(waited, Err(PublishError::LeaseLost)), "{waited:?}");
@@ -247,7 +248,7 @@ fn careless(options: &Options) {
 fn inside(options: &Options) {
     let (_bus, publisher, _subscriber) = take_part(options);
     let mut is_child = false;
-    let published = publisher.publish_with(5, |bytes| {
+    let published = publisher.publish_with(5, Limit::Policy, |bytes| {
         bytes.write(0, b"whole");
         match fork() {
             0 => {
@@ -280,7 +281,7 @@ fn beside(options: &Options) {
         let publisher = publisher.clone();
         move || {
             publisher
-                .publish_with(5, |bytes| {
+                .publish_with(5, Limit::Policy, |bytes| {
                     entered.send(()).expect("somebody listens");
                     told.recv().expect("somebody tells");
                     bytes.write(0, b"whole");

@@ -13,7 +13,8 @@ use system_tests::counters::Phase;
 use system_tests::payload::{HEAD, Payload, encode};
 use system_tests::worker::{BUNDLE, STREAMS, worker_of_stream};
 use toroni::{
-    Entry, Inlet, InletTopic, Lost, LostBound, LostReason, Origin, Pattern, PublishError,
+    Entry, Inlet, InletTopic, Limit, Lost, LostBound, LostReason, Origin, Pattern, PublishError,
+    StreamKey,
 };
 
 const SERIES: u32 = 3;
@@ -85,7 +86,8 @@ impl Bringing {
         let next_of = |stream: u64| {
             let number = u16::try_from(stream).expect("a stream");
             loop {
-                match self.inlet.claim(self.source, SERIES, number) {
+                let key = StreamKey { source: self.source, series: SERIES, stream: number };
+                match self.inlet.claim(key, Limit::Policy) {
                     Ok(arrived) => return arrived.next * STREAMS + stream,
                     Err(PublishError::Taken { .. }) => {
                         std::thread::sleep(Duration::from_micros(500));
@@ -125,7 +127,7 @@ impl Bringing {
             reason: LostReason::Gone,
             scope: scope.map(|text| Pattern::new(&text).expect("a pattern")).collect(),
         };
-        self.inlet.publish_lost(&lost, None).expect("reported");
+        self.inlet.publish_lost(&lost, None, Limit::Policy).expect("reported");
     }
 
     fn publish(&mut self, messages: Range<u64>) {
@@ -150,6 +152,6 @@ impl Bringing {
             let number = message.is_multiple_of(3).then_some(message);
             entries.push(Entry { origin: Some(origin), number, ..Entry::new(topic, parts) });
         }
-        self.inlet.publish(&entries).expect("published");
+        self.inlet.publish(&entries, Limit::Policy).expect("published");
     }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use system_tests::Random;
 use system_tests::counters::{Phase, SharedCounters};
 use system_tests::payload::{Payload, encode};
-use toroni::{BurstError, Bus, Exclusive, ExclusiveTopic, PublishError, Publisher};
+use toroni::{BurstError, Bus, Exclusive, ExclusiveTopic, Limit, PublishError, Publisher};
 
 /// Messages of a batch, and of a burst.
 pub(crate) const BUNDLE: usize = system_tests::worker::BUNDLE;
@@ -96,10 +96,10 @@ impl Publishing {
         let bundle = &self.buffers[..count];
         let message = &bundle[0];
         match kind.as_str() {
-            "single" => self.handle.publish(message, None).expect("published"),
+            "single" => self.handle.publish(message, Limit::Policy).expect("published"),
             "try" => self.try_publish(message),
             "timeout" => {
-                self.handle.publish(message, Some(Duration::from_secs(60))).expect("in time");
+                self.handle.publish(message, Duration::from_secs(60).into()).expect("in time");
             }
             "batch" => self.handle.publish_batch(bundle).expect("published"),
             "burst" => self.handle.burst(bundle).expect("published"),
@@ -130,13 +130,13 @@ impl Publishing {
     /// At once if possible; else, after a while, as the others do.
     fn try_publish(&self, message: &[u8]) {
         for _ in 0..20 {
-            match self.handle.try_publish(message) {
+            match self.handle.publish(message, Limit::Try) {
                 Ok(()) => return,
                 Err(PublishError::Busy | PublishError::Full) => std::thread::yield_now(),
                 Err(error) => panic!("{error}"),
             }
         }
-        self.handle.publish(message, None).expect("published");
+        self.handle.publish(message, Limit::Policy).expect("published");
     }
 }
 
@@ -157,37 +157,28 @@ impl Handle {
         Self::Shared(bus, publisher)
     }
 
-    fn publish(&self, message: &[u8], timeout: Option<Duration>) -> Result<(), PublishError> {
-        match (self, timeout) {
-            (Self::Shared(_, publisher), None) => publisher.publish(message),
-            (Self::Shared(_, publisher), Some(timeout)) => {
-                publisher.publish_timeout(message, timeout)
-            }
-            (Self::Exclusive(exclusive, topic), None) => exclusive.publish(topic, message),
-            (Self::Exclusive(exclusive, topic), Some(timeout)) => {
-                exclusive.publish_timeout(topic, message, timeout)
-            }
-        }
-    }
-
-    fn try_publish(&self, message: &[u8]) -> Result<(), PublishError> {
+    fn publish(&self, message: &[u8], limit: Limit) -> Result<(), PublishError> {
         match self {
-            Self::Shared(_, publisher) => publisher.try_publish(message),
-            Self::Exclusive(exclusive, topic) => exclusive.try_publish(topic, message),
+            Self::Shared(_, publisher) => publisher.publish_within(message, limit),
+            Self::Exclusive(exclusive, topic) => exclusive.publish(topic, message, limit),
         }
+        .map(drop)
     }
 
     fn publish_batch(&self, messages: &[Vec<u8>]) -> Result<(), PublishError> {
         match self {
-            Self::Shared(_, publisher) => publisher.publish_batch(messages),
-            Self::Exclusive(exclusive, topic) => exclusive.publish_batch(topic, messages),
+            Self::Shared(_, publisher) => publisher.publish_batch(messages, Limit::Policy),
+            Self::Exclusive(exclusive, topic) => {
+                exclusive.publish_batch(topic, messages, Limit::Policy)
+            }
         }
+        .map(drop)
     }
 
     fn burst(&self, messages: &[Vec<u8>]) -> Result<(), BurstError> {
         match self {
-            Self::Shared(_, publisher) => publisher.burst(messages),
-            Self::Exclusive(exclusive, topic) => exclusive.burst(topic, messages),
+            Self::Shared(_, publisher) => publisher.burst(messages, Limit::Policy),
+            Self::Exclusive(exclusive, topic) => exclusive.burst(topic, messages, Limit::Policy),
         }
     }
 
@@ -198,18 +189,24 @@ impl Handle {
             more();
         };
         match self {
-            Self::Shared(_, publisher) => publisher.publish_with(message.len(), fill),
-            Self::Exclusive(exclusive, topic) => exclusive.publish_with(topic, message.len(), fill),
+            Self::Shared(_, publisher) => {
+                publisher.publish_with(message.len(), Limit::Policy, fill)
+            }
+            Self::Exclusive(exclusive, topic) => {
+                exclusive.publish_with(topic, message.len(), Limit::Policy, fill)
+            }
         }
+        .map(drop)
     }
 
     fn publish_to_descendants(&self, message: &[u8]) -> Result<(), PublishError> {
         match self {
-            Self::Shared(_, publisher) => publisher.publish_to_descendants(message),
+            Self::Shared(_, publisher) => publisher.clone().to_descendants(true).publish(message),
             Self::Exclusive(exclusive, topic) => {
-                exclusive.publish(&topic.clone().to_descendants(true), message)
+                exclusive.publish(&topic.clone().to_descendants(true), message, Limit::Policy)
             }
         }
+        .map(drop)
     }
 
     /// Publishes on another topic.
@@ -217,8 +214,9 @@ impl Handle {
         match self {
             Self::Shared(bus, _) => bus.publisher(topic).expect("a publisher").publish(message),
             Self::Exclusive(exclusive, _) => {
-                exclusive.publish(&exclusive.topic(topic).expect("a topic"), message)
+                exclusive.publish(&exclusive.topic(topic).expect("a topic"), message, Limit::Policy)
             }
         }
+        .map(drop)
     }
 }

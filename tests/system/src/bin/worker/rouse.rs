@@ -12,7 +12,7 @@ use crate::options::Options;
 use std::fs::File;
 use system_tests::Random;
 use system_tests::wake::{Stamp, leaves_fence_out, now_ns};
-use toroni::{Bus, Exclusive, ExclusiveTopic, Publisher};
+use toroni::{Bus, Exclusive, ExclusiveTopic, Limit, Publisher};
 
 pub(crate) fn run(options: &Options) {
     let (bus, counters) = (options.bus(), options.counters());
@@ -93,7 +93,9 @@ impl Handle {
     fn publish(&self, payload: &[u8]) {
         match self {
             Self::Shared(publisher) => publisher.publish(payload),
-            Self::Exclusive { exclusive, topic, .. } => exclusive.publish(topic, payload),
+            Self::Exclusive { exclusive, topic, .. } => {
+                exclusive.publish(topic, payload, Limit::Policy)
+            }
         }
         .expect("published");
     }
@@ -102,7 +104,7 @@ impl Handle {
     fn publish_without_receivers(&self) {
         if let Self::Exclusive { exclusive, unseen, .. } = self {
             for _ in 0..64 {
-                exclusive.publish(unseen, b"unseen").expect("published");
+                exclusive.publish(unseen, b"unseen", Limit::Policy).expect("published");
             }
         }
     }

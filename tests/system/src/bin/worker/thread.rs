@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::io::BufRead;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use toroni::{Bus, PublishError, Publisher};
+use toroni::{Bus, Limit, PublishError, Publisher};
 
 pub(crate) fn run(options: &Options) {
     match options.get::<String>("case").as_str() {
@@ -38,7 +38,7 @@ fn vanishes(bus: &Bus) {
     let vanishing = publisher.clone();
     // Never joined: it ends without telling.
     std::mem::forget(std::thread::spawn(move || {
-        let _ = vanishing.publish_with(8, |bytes| {
+        let _ = vanishing.publish_with(8, Limit::Policy, |bytes| {
             bytes.fill(7);
             ENTERED.store(true, Ordering::Release);
             // SAFETY: ends this thread at once. Nothing of it is dropped, nothing is unlocked; its stack
@@ -52,8 +52,8 @@ fn vanishes(bus: &Bus) {
     println!("vanished");
     wait_for_line();
     // What this process itself learns.
-    match publisher.publish_timeout(b"sibling", Duration::from_millis(100)) {
-        Ok(()) => println!("sibling published"),
+    match publisher.publish_within(b"sibling", Duration::from_millis(100)) {
+        Ok(_) => println!("sibling published"),
         Err(PublishError::Timeout) => println!("sibling waits"),
         Err(error) => panic!("{error}"),
     }
@@ -69,7 +69,9 @@ impl Drop for Farewell {
         for _ in 0..200 {
             self.0.publish(b"farewell").expect("published");
         }
-        self.0.publish_with(8, |bytes| bytes.write(0, b"farewell")).expect("published");
+        self.0
+            .publish_with(8, Limit::Policy, |bytes| bytes.write(0, b"farewell"))
+            .expect("published");
     }
 }
 
@@ -84,7 +86,9 @@ fn ends(bus: &Bus) {
         let stop = &stop;
         let rival = scope.spawn(move || {
             while !stop.load(Ordering::Relaxed) {
-                noise.publish_with(8, |_| std::thread::yield_now()).expect("published");
+                noise
+                    .publish_with(8, Limit::Policy, |_| std::thread::yield_now())
+                    .expect("published");
             }
         });
         for first in ["variable", "bus"] {
@@ -96,7 +100,7 @@ fn ends(bus: &Bus) {
                         for _ in 0..200 {
                             publisher.publish(b"first").expect("published");
                         }
-                        publisher.publish_with(8, |_| ()).expect("published");
+                        publisher.publish_with(8, Limit::Policy, |_| ()).expect("published");
                     };
                     // Destructors of a thread's variables run in the order in which they were
                     // first used, or in the opposite one: both are tried.
@@ -147,9 +151,11 @@ fn panics(bus: &Bus) {
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(what));
         assert!(outcome.is_err(), "it should have panicked");
     };
-    caught(&|| drop(publisher.publish_with(8, |_| -> () { panic!("as the test wants it") })));
-    caught(&|| drop(publisher.publish_batch(&bundle)));
-    caught(&|| drop(publisher.burst(&bundle)));
+    caught(&|| {
+        drop(publisher.publish_with(8, Limit::Policy, |_| -> () { panic!("as the test wants it") }))
+    });
+    caught(&|| drop(publisher.publish_batch(&bundle, Limit::Policy)));
+    caught(&|| drop(publisher.burst(&bundle, Limit::Policy)));
     println!("panicked");
     wait_for_line();
     publisher.publish(b"after").expect("published");

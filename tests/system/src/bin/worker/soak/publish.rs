@@ -19,8 +19,8 @@ use system_tests::soak::source::Source;
 use system_tests::soak::verifier::Kind;
 use system_tests::worker::BUNDLE;
 use toroni::{
-    BurstError, Bus, Exclusive, ExclusiveError, ExclusiveTopic, Policy, PublishError, Publisher,
-    RacyBytesMut,
+    BurstError, Bus, Exclusive, ExclusiveError, ExclusiveTopic, Limit, Policy, PublishError,
+    Publisher, RacyBytesMut,
 };
 
 pub(crate) fn run(options: &Options) {
@@ -255,19 +255,24 @@ impl Publishing {
         };
         let (bundle, message) = (&buffers[..call.count], &buffers[0]);
         let outcome = match call.way {
-            "try" => exclusive.try_publish(topic, message),
-            "timeout" => exclusive.publish_timeout(topic, message, Duration::from_millis(3)),
-            "batch" => exclusive.publish_batch(topic, bundle),
-            "burst" => return Ok(exclusive.burst(topic, bundle)),
+            "try" => exclusive.publish(topic, message, Limit::Try),
+            "timeout" => exclusive.publish(topic, message, Duration::from_millis(3)),
+            "batch" => exclusive.publish_batch(topic, bundle, Limit::Policy).map(|all| all.start),
+            "burst" => return Ok(exclusive.burst(topic, bundle, Limit::Policy)),
             "with" => exclusive
-                .publish_with(topic, message.len(), |bytes| write_in_two_parts(bytes, message)),
-            _ => exclusive.publish(topic, message),
+                .publish_with(topic, message.len(), Limit::Policy, |bytes| {
+                    write_in_two_parts(bytes, message)
+                })
+                .map(|(sequence, ())| sequence),
+            _ => exclusive.publish(topic, message, Limit::Policy),
         };
         let outcome = match outcome {
-            Err(PublishError::Full | PublishError::Timeout) => exclusive.publish(topic, message),
+            Err(PublishError::Full | PublishError::Timeout) => {
+                exclusive.publish(topic, message, Limit::Policy)
+            }
             outcome => outcome,
         };
-        Ok(outcome.map_err(|source| BurstError { published: 0, source }))
+        Ok(outcome.map(drop).map_err(|source| BurstError { published: 0, source }))
     }
 
     fn publish_shared(&mut self, call: &Call) -> Result<Result<(), BurstError>, String> {
@@ -287,12 +292,14 @@ impl Publishing {
         let (bundle, message) = (&buffers[..call.count], &buffers[0]);
         let outcome = match call.way {
             "try" => publisher.try_publish(message),
-            "timeout" => publisher.publish_timeout(message, Duration::from_millis(3)),
-            "batch" => publisher.publish_batch(bundle),
-            "burst" => return Ok(publisher.burst(bundle)),
-            "with" => {
-                publisher.publish_with(message.len(), |bytes| write_in_two_parts(bytes, message))
-            }
+            "timeout" => publisher.publish_within(message, Duration::from_millis(3)),
+            "batch" => publisher.publish_batch(bundle, Limit::Policy).map(|all| all.start),
+            "burst" => return Ok(publisher.burst(bundle, Limit::Policy)),
+            "with" => publisher
+                .publish_with(message.len(), Limit::Policy, |bytes| {
+                    write_in_two_parts(bytes, message)
+                })
+                .map(|(sequence, ())| sequence),
             _ => publisher.publish(message),
         };
         let outcome = match outcome {
@@ -301,7 +308,7 @@ impl Publishing {
             }
             outcome => outcome,
         };
-        Ok(outcome.map_err(|source| BurstError { published: 0, source }))
+        Ok(outcome.map(drop).map_err(|source| BurstError { published: 0, source }))
     }
 
     /// How long the policy has made this participant wait.
