@@ -999,6 +999,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: &[Network("a_stream_continues_a_generation_before_its_end")],
     },
     Mutant {
+        name: "resume_within_the_interval",
+        mistake: "a node that restarts does not send again what it sent after a silence",
+        noticed_by: &[Network("what_follows_a_silence_is_sent_again")],
+    },
+    Mutant {
+        name: "going_back_unsaid",
+        mistake: "a node that goes back in its stream leaves the journal as it was",
+        noticed_by: &[Network("a_node_that_goes_back_says_so_before_it_sends_anything")],
+    },
+    Mutant {
         name: "journal_of_another_bus",
         mistake: "a journal is continued although the bus was emptied, or the patterns were changed",
         noticed_by: &[Network("a_stream_continues_a_generation_before_its_end")],

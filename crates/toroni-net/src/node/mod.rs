@@ -323,19 +323,25 @@ impl Sending {
         let sent = if unsent >= packed.lead { packed } else { mark };
         if unsent >= sent.lead && journal.is_due(now) {
             point(CrashPoint::BeforeCheckpoint);
-            match journal.note(now, sent.sequence) {
-                Ok(()) => {
-                    let failures = std::mem::take(&mut self.journal_failures);
-                    let recovery = Some(failures).filter(|_| failures > 0);
-                    self.journal_recovery = recovery.or(self.journal_recovery);
-                }
-                Err(error) => {
-                    self.journal_failures += 1;
-                    self.journal_error = Some(error);
-                }
-            }
+            self.note(now, sent.sequence);
             point(CrashPoint::AfterCheckpoint);
             self.mark = None;
+        }
+    }
+
+    /// Writes a checkpoint.
+    fn note(&mut self, now: Monotonic, sequence: u64) {
+        let Some(journal) = &mut self.journal else { return };
+        match journal.note(now, sequence) {
+            Ok(()) => {
+                let failures = std::mem::take(&mut self.journal_failures);
+                let recovery = Some(failures).filter(|_| failures > 0);
+                self.journal_recovery = recovery.or(self.journal_recovery);
+            }
+            Err(error) => {
+                self.journal_failures += 1;
+                self.journal_error = Some(error);
+            }
         }
     }
 }
@@ -405,7 +411,7 @@ impl Node {
                 other => other,
             }?;
             outlet.subscriber().enable_fd()?;
-            Ok(Sending {
+            let mut sending = Sending {
                 stream: *stream,
                 to: send.to.clone(),
                 outlet,
@@ -414,7 +420,13 @@ impl Node {
                 journal_error: None,
                 journal_failures: 0,
                 journal_recovery: None,
-            })
+            };
+            // Where it begins: if it goes back, the journal says otherwise.
+            if !mutant("going_back_unsaid") {
+                let sequence = sending.outlet.subscriber().sequence();
+                sending.note(now.monotonic, sequence);
+            }
+            Ok(sending)
         });
         let outlets = outlets.collect::<Result<_, NodeError>>()?;
         // The bus shows their patterns from here on.

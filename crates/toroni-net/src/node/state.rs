@@ -13,8 +13,10 @@
 //! of them have arrived, receivers know. Numbers are little-endian. `time` is `CLOCK_MONOTONIC`: only differences within a
 //! journal matter. Checkpoints take turns over the places, so a write that was torn by a crash leaves those before it.
 //!
-//! A node that restarts begins with the oldest checkpoint that is no older than the generation interval before the newest
-//! one. So what its window could still have repaired when it died is sent again, and receivers drop what they have.
+//! A node that restarts sends again what its window could still have repaired when it died, and receivers drop what they
+//! have. That is what was sent in the generation interval before the newest checkpoint. It was sent after the last
+//! checkpoint before that interval, which may be much older: an idle node writes few. A node that goes back begins with a
+//! checkpoint that says so, because it sends old messages anew.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
@@ -241,9 +243,12 @@ impl Journal {
                 || mutant("checkpoint_of_another_boot")
         };
         let reach = if mutant("resume_at_the_end") { 0 } else { self.generation_ns };
-        let is_young = |it: &&Checkpoint| newest.at.since(it.at) <= reach;
-        let all = self.checkpoints.iter().filter(is_sound).filter(is_young);
-        all.map(|it| it.sequence).min()
+        let is_young = |it: &&Checkpoint| newest.at.since(it.at) < reach;
+        let (young, old): (Vec<&Checkpoint>, Vec<&Checkpoint>) =
+            self.checkpoints.iter().filter(is_sound).partition(is_young);
+        let before = old.into_iter().max_by_key(|it| it.serial);
+        let before = before.filter(|_| !mutant("resume_within_the_interval"));
+        young.into_iter().chain(before).map(|it| it.sequence).min()
     }
 
     /// Returns whether it is time for another checkpoint.
@@ -387,6 +392,25 @@ mod tests {
             assert_eq!(other.resume(), None);
         }
         assert_eq!(open(1_000).resume(), None, "another bus has started it over");
+    }
+
+    #[test]
+    fn what_follows_a_silence_is_sent_again() {
+        let directory = Directory::new();
+        let state = State::open(directory.path()).unwrap();
+        let open = || state.journal(Stream(1), 7, 8, SECOND).unwrap();
+        let mut journal = open();
+        journal.note(at(0), 100).unwrap();
+        // Nothing is sent for a minute, and then 300 messages within 50 ms.
+        journal.note(at(60_050), 400).unwrap();
+        assert_eq!(open().resume(), Some(100));
+        // The next life sends all of them again, long after the one before.
+        let mut journal = open();
+        journal.note(at(90_000), 100).unwrap();
+        journal.note(at(90_050), 400).unwrap();
+        assert_eq!(open().resume(), Some(100));
+        journal.note(at(91_050), 400).unwrap();
+        assert_eq!(open().resume(), Some(400));
     }
 
     #[test]

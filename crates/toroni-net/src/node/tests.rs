@@ -42,6 +42,35 @@ fn selection() -> outlet::Selection {
     outlet::Selection { patterns, prefix: String::new(), express: Vec::new() }
 }
 
+/// What it sends again may be missing at receivers, however long ago it was sent first.
+#[test]
+fn a_node_that_goes_back_says_so_before_it_sends_anything() {
+    let directory = Directory::new();
+    let bus = BusConfig::new().directory(directory.path()).create("b").unwrap();
+    let state = Arc::new(State::open(&directory.path().join("state")).unwrap());
+    let config = Config::with_rate(20_000_000);
+    let hash = state::hash(bus.id().to_string().as_bytes());
+    let journal = |generation_ns| {
+        state.journal(Stream(1), hash, meaning_of(&selection()), generation_ns).unwrap()
+    };
+    let newest = || journal(0).resume();
+    let publisher = bus.publisher("t").unwrap();
+    (0..10).for_each(|_| _ = publisher.publish([7; 100]).unwrap());
+    let mut node = Node::new(&bus, &sending(&config, &state)).unwrap();
+    let latest = node.outlets[0].outlet.subscriber().sequence();
+    drop(node);
+    assert_eq!(newest(), Some(latest), "a first life, too");
+    // An earlier one that was killed had sent all of it.
+    let later = now().monotonic.after(10 * config.generation_ns);
+    journal(config.generation_ns).note(later, latest + 5).unwrap();
+    assert_eq!(
+        (journal(config.generation_ns).resume(), newest()),
+        (Some(latest), Some(latest + 5))
+    );
+    let _node = Node::new(&bus, &sending(&config, &state)).unwrap();
+    assert_eq!(newest(), Some(latest));
+}
+
 /// Between packing and sending, a kill loses what a checkpoint already names.
 #[test]
 fn a_checkpoint_names_only_what_was_given_to_the_kernel() {
