@@ -1,6 +1,6 @@
 //! A receiver that was away fetches what it missed from the sender over TCP, whatever that server does.
 
-use crate::support::{PATIENCE, Running, config, group, receiving, sending, settings};
+use crate::support::{PATIENCE, Running, config, group, reaches, receiving, sending, settings};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -72,6 +72,8 @@ struct Scene {
     receiving: Settings,
     published: usize,
     sender: Running,
+    /// What a relay between sender and receivers has passed on; see [`Relay::start`].
+    passed: Option<Arc<AtomicUsize>>,
     _directory: Directory,
 }
 
@@ -90,7 +92,7 @@ impl Scene {
         let receiving = receiving(settings(&["lo"], "b", 2), group, &config);
         let sending = sender_settings(sending(settings(&["lo"], "a", 1), group, &config));
         let sender = Running::start(&from, &sending);
-        Self { _directory: directory, from, to, receiving, published: 0, sender }
+        Self { _directory: directory, from, to, receiving, published: 0, sender, passed: None }
     }
 
     fn publish(&mut self, count: usize) {
@@ -119,6 +121,11 @@ impl Scene {
         receiver.die();
         self.publish(MISSED);
         self.sender.has_sent(self.published);
+        // A relay that is late would bring the receiver a SESSION from before the last of these messages. According to that,
+        // so little is missing that the receiver asks the group for it, not the server.
+        if let Some(passed) = &self.passed {
+            reaches(passed, self.published, "the relay passes nothing on");
+        }
         let receiver = self.receiver();
         self.publish(100);
         receiver
@@ -188,8 +195,11 @@ struct Relay {
 }
 
 impl Relay {
-    fn start(from: SocketAddr, to: SocketAddr, port: u16) -> Self {
-        /// Where SESSION has the port.
+    /// Starts one. `passed` becomes the number of messages that the sender had sent before the last SESSION that was passed
+    /// on.
+    fn start(from: SocketAddr, to: SocketAddr, port: u16, passed: Arc<AtomicUsize>) -> Self {
+        /// Where SESSION has the number of the next message, and the port.
+        const MESSAGE: std::ops::Range<usize> = 40..48;
         const LISTEN: std::ops::Range<usize> = 82..84;
         let lo = interface::named("lo").unwrap();
         let options = Options { ttl: 1, is_looped: true, ..Options::default() };
@@ -205,13 +215,18 @@ impl Relay {
                 let buffers = memory.iter_mut().map(|buffer| &mut buffer[..]);
                 let arrived = receiver.receive(&socket, buffers).unwrap().to_vec();
                 for (arrival, bytes) in arrived.iter().zip(&mut memory) {
-                    if Kind::of(bytes) == Some(Kind::Session) {
+                    let is_session = Kind::of(bytes) == Some(Kind::Session);
+                    if is_session {
                         bytes[LISTEN].copy_from_slice(&port.to_le_bytes());
                     }
                     let bytes = &bytes[..arrival.length];
                     source = Some(arrival.from);
                     while sender.send(&leg, &[Outgoing { to, bytes }]).unwrap_or(0) == 0 {
                         std::thread::yield_now();
+                    }
+                    if is_session {
+                        let message = u64::from_le_bytes(bytes[MESSAGE].try_into().unwrap());
+                        passed.store(usize::try_from(message).unwrap(), Ordering::Relaxed);
                     }
                 }
                 // What receivers ask for.
@@ -273,12 +288,14 @@ fn pass(mut from: TcpStream, mut to: TcpStream, most: usize) {
 fn behind_a_relay(port: impl FnOnce(SocketAddr) -> u16) -> (Scene, Relay) {
     let real = free();
     let inner = group();
-    let scene = Scene::new(|mut settings| {
+    let mut scene = Scene::new(|mut settings| {
         settings.send[0].to = vec![inner];
         serving(settings, real)
     });
     let outer = scene.receiving.receive[0].groups[0];
-    let relay = Relay::start(inner, outer, port(real));
+    let passed = Arc::default();
+    scene.passed = Some(Arc::clone(&passed));
+    let relay = Relay::start(inner, outer, port(real), passed);
     (scene, relay)
 }
 

@@ -100,7 +100,8 @@ impl Running {
     }
 }
 
-fn reaches(count: &AtomicUsize, wanted: usize, otherwise: &str) {
+/// Waits until a count is at least this much.
+pub(crate) fn reaches(count: &AtomicUsize, wanted: usize, otherwise: &str) {
     let begin = Instant::now();
     while count.load(Ordering::Relaxed) < wanted {
         assert!(begin.elapsed() < PATIENCE, "{otherwise}");
