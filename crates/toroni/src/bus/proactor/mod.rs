@@ -18,7 +18,9 @@
 //!     Err(error) => eprintln!("{error}"), // the last call
 //! })?;
 //! # let publisher = bus.publisher("plant/pump")?;
-//! # proactor.timer(std::time::Duration::from_millis(1), move |_| publisher.publish("on").unwrap())?;
+//! # proactor.timer(std::time::Duration::from_millis(1), move |_| {
+//!     publisher.publish("on").unwrap();
+//! })?;
 //! // Sockets, files, timers, more subscribers …
 //! proactor.run();
 //! # drop((proactor, bus));
