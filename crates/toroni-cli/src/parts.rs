@@ -69,6 +69,11 @@ fn missing(part: &Part) -> Failure {
 
 /// Returns the part that these words are about.
 fn named(words: &[OsString]) -> Option<&'static Part> {
+    // These are about the program itself.
+    let general = ["-h", "--help", "-V", "--version"];
+    if words.first().is_some_and(|word| general.iter().any(|option| word == *option)) {
+        return None;
+    }
     let mut commands = commands(words);
     let first = commands.next()?;
     let about =
@@ -111,9 +116,18 @@ mod tests {
         ] {
             assert_eq!(part(line), Some("net"), "{line}");
         }
-        for line in
-            ["", "-b net", "sub net", "--dir net ls", "man", "man --to net", "pub node 1", "nets"]
-        {
+        for line in [
+            "--help net",
+            "-V node",
+            "",
+            "-b net",
+            "sub net",
+            "--dir net ls",
+            "man",
+            "man --to net",
+            "pub node 1",
+            "nets",
+        ] {
             assert_eq!(part(line), None, "{line}");
         }
     }

@@ -19,8 +19,8 @@
 //! })?;
 //! # let publisher = bus.publisher("plant/pump")?;
 //! # proactor.timer(std::time::Duration::from_millis(1), move |_| {
-//!     publisher.publish("on").unwrap();
-//! })?;
+//! #     publisher.publish("on").unwrap();
+//! # })?;
 //! // Sockets, files, timers, more subscribers …
 //! proactor.run();
 //! # drop((proactor, bus));
