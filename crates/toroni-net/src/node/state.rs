@@ -16,7 +16,7 @@
 //! A node that restarts sends again what its window could still have repaired when it died, and receivers drop what they
 //! have. That is what was sent in the generation interval before the newest checkpoint. It was sent after the last
 //! checkpoint before that interval, which may be much older: an idle node writes few. A node that goes back begins with a
-//! checkpoint that says so, because it sends old messages anew.
+//! checkpoint that says so, because it sends old messages again.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
