@@ -23,7 +23,7 @@ use crate::commands::top::options::Top;
 use crate::commands::topics::Topics;
 use crate::{exits, parts};
 use clap::builder::Resettable;
-use clap::{ArgAction, ColorChoice, CommandFactory, Parser, Subcommand};
+use clap::{ArgAction, CommandFactory, Parser, Subcommand};
 use clap_complete::CompletionCandidate;
 use std::ffi::{OsStr, OsString};
 use toroni_shell::location::BusLocation;
@@ -42,16 +42,8 @@ help NAME runs toroni-NAME --help. For example, toroni zenoh runs toroni-zenoh, 
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) location: BusLocation,
-    /// When to color errors and losses; auto: on a terminal, unless NO_COLOR is set
-    // `note::choice_in` reads it before clap parses anything.
-    #[arg(
-        long,
-        global = true,
-        value_name = "WHEN",
-        default_value = "auto",
-        help_heading = "Output"
-    )]
-    color: ColorChoice,
+    #[command(flatten)]
+    coloring: program::Coloring,
     #[command(subcommand)]
     pub(crate) command: Command,
 }

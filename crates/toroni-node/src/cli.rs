@@ -6,7 +6,7 @@ use crate::exits;
 use crate::net::Net;
 use crate::node::Node;
 use crate::sequencer::Sequencer;
-use clap::{ArgMatches, Args, ColorChoice, CommandFactory, Parser, Subcommand};
+use clap::{ArgMatches, Args, CommandFactory, Parser, Subcommand};
 use std::path::PathBuf;
 use toroni_shell::failure::Failure;
 use toroni_shell::location::BusLocation;
@@ -29,16 +29,8 @@ use toroni_shell::{man, program};
 pub(crate) struct Cli {
     #[command(flatten)]
     location: BusLocation,
-    /// When to color errors and losses; auto: on a terminal, unless NO_COLOR is set
-    // `note::choice_in` reads it before clap parses anything.
-    #[arg(
-        long,
-        global = true,
-        value_name = "WHEN",
-        default_value = "auto",
-        help_heading = "Output"
-    )]
-    color: ColorChoice,
+    #[command(flatten)]
+    coloring: program::Coloring,
     #[command(subcommand)]
     command: Command,
 }

@@ -6,9 +6,23 @@ use crate::output::printable;
 use clap::builder::{Resettable, StyledStr};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
-use clap::{ArgMatches, Command};
+use clap::{ArgMatches, Args, ColorChoice, Command};
 use std::io::Write;
 use std::process::ExitCode;
+
+/// The option `--color`. [`parse`] reads it before clap parses anything, because clap prints its errors in color, too.
+#[derive(Args)]
+pub struct Coloring {
+    /// When to color errors and losses; auto: on a terminal, unless NO_COLOR is set
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        default_value = "auto",
+        help_heading = "Output"
+    )]
+    color: ColorChoice,
+}
 
 /// Parses the command line of this process. Sets the choice of `--color`.
 ///
