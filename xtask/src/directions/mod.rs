@@ -163,10 +163,8 @@ fn check_file(file: &File, tree: &Tree, denying: &[&[String]]) -> Vec<Violation>
     let File { path, module, source, is_test } = file;
     let mut violations = Vec::new();
     let mut add = |line, rule| violations.push(Violation { file: path.clone(), line, rule });
-    if let Some(own) = module.first()
-        && !tree.layers.is_empty()
-        && layer_of(module, tree).is_none()
-    {
+    if !module.is_empty() && !tree.layers.is_empty() && !has_rules(module, tree) {
+        let own = module.join("::");
         add(1, format!("the module `{own}` has no rules: add it to the table of layers"));
     }
     for named in &source.paths {
@@ -224,6 +222,16 @@ fn misplaced_unsafe(file: &File, permitted: &[&str]) -> Vec<(usize, String)> {
         _ => format!("`unsafe` is allowed only in {}", permitted.join(", ")),
     };
     outside.map(|(line, _)| (*line, rule.clone())).collect()
+}
+
+/// Whether a module has rules. Those of a layer are not enough for a module below it if others below it have their own.
+fn has_rules(module: &[String], tree: &Tree) -> bool {
+    let Some(layer) = layer_of(module, tree) else { return false };
+    let depth = layer.module.split("::").count();
+    let is_divided = tree.layers.iter().any(|other| {
+        other.module.strip_prefix(layer.module).is_some_and(|rest| rest.starts_with("::"))
+    });
+    !is_divided || module.len() == depth
 }
 
 /// The layer that a module belongs to: the one with the longest name of those that contain it.
@@ -337,6 +345,12 @@ mod tests {
                  `crate::commands::publish::options::Publish`"]
         );
         assert_eq!(broken("commands/hz/mod.rs", "use crate::cli::Cli;").len(), 1);
+        assert_eq!(
+            broken("commands/new.rs", "fn f() {}"),
+            [
+                "commands/new.rs:1: the module `commands::new` has no rules: add it to the table of layers"
+            ]
+        );
     }
 
     #[test]
