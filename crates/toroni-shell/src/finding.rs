@@ -15,7 +15,7 @@ pub enum Status {
     Ok,
     /// Toroni works, but something is slower, or an option has no effect.
     Warn,
-    /// A bus with the default settings does not work.
+    /// What was checked does not work.
     Fail,
 }
 
