@@ -60,6 +60,8 @@ pub struct Missing {
 struct Publisher {
     next: u64,
     gaps: Vec<Range<u64>>,
+    /// Whether a message came after the last report about its host. Only then is it known what is missing before.
+    has_followed: bool,
 }
 
 /// The messages of all hosts, as one of them receives them.
@@ -116,11 +118,15 @@ impl Checker {
             return self.violation(kind, 1, &format!("{host}/{at}: {number} after {}", next - 1));
         }
         publisher.next = number + 1;
+        publisher.has_followed = true;
         if number > next {
             publisher.gaps.push(next..number);
             let missing = &mut self.missing[host];
             missing.missing += number - next;
             self.compare(host, &format!("{host}/{at}: {next} to {}", number - 1));
+        }
+        if self.is_settled(host) {
+            self.compare_least(host);
         }
     }
 
@@ -137,6 +143,7 @@ impl Checker {
         }
         let most = if lost.bound == LostBound::AtLeast { u64::MAX } else { lost.messages };
         missing.most = missing.most.saturating_add(most);
+        self.publishers[host].iter_mut().for_each(|publisher| publisher.has_followed = false);
     }
 
     /// Takes the report that this number of messages were overwritten in this bus before they were read.
@@ -149,23 +156,28 @@ impl Checker {
         self.violation(Kind::Damaged, 1, what);
     }
 
-    /// Whether a message from this number on came of each publisher.
+    /// Whether a message from this number on came of each publisher, and all reports were compared with what is missing.
     #[must_use]
     pub fn has_reached(&self, numbers: &[Vec<u64>]) -> bool {
         let reached = |(own, wanted): (&Vec<Publisher>, &Vec<u64>)| {
             own.iter().zip(wanted).all(|(publisher, number)| publisher.next > *number)
         };
         self.publishers.iter().zip(numbers).all(reached)
+            && (0..self.publishers.len()).all(|host| self.is_settled(host))
     }
 
-    /// Compares the reports with what is missing, when all messages have come.
-    pub fn finish(&mut self) {
-        for host in 0..self.missing.len() {
-            let Missing { missing, least, .. } = self.missing[host];
-            if least > missing {
-                let what = format!("host {host}: {least} reported, {missing} missing");
-                self.violation(Kind::Overstated, least - missing, &what);
-            }
+    /// Whether all that the reports count shows in the numbers: a message of each publisher came after the last one.
+    fn is_settled(&self, host: usize) -> bool {
+        self.publishers[host].iter().all(|publisher| publisher.has_followed)
+    }
+
+    /// What reports count beyond what is missing is a violation, and then does not count as reported.
+    fn compare_least(&mut self, host: usize) {
+        let Missing { missing, least, .. } = self.missing[host];
+        if least > missing {
+            self.missing[host].least = missing;
+            let what = format!("host {host}: {least} reported, {missing} missing");
+            self.violation(Kind::Overstated, least - missing, &what);
         }
     }
 
@@ -241,7 +253,6 @@ mod tests {
     fn messages_in_order_are_as_they_must_be() {
         let mut checker = given(&[0, 1, 2]);
         checker.message(worker(1, 0), 0);
-        checker.finish();
         assert_eq!((counts(&checker), checker.received), ([0; 5], 3));
         assert!(
             checker.has_reached(&[vec![2], vec![0]]) && !checker.has_reached(&[vec![3], vec![0]])
@@ -269,7 +280,6 @@ mod tests {
                 checker.lost(&lost(0, *messages, *bound));
             }
             checker.message(worker(0, 0), 5);
-            checker.finish();
             counts(&checker)
         };
         let (exact, least, most) = (LostBound::Exact, LostBound::AtLeast, LostBound::AtMost);
@@ -281,6 +291,26 @@ mod tests {
         assert_eq!(after(&[(5, least)]), [0, 0, 0, 1, 0]);
         assert_eq!(after(&[(9, most)]), [0; 5]);
         assert_eq!(after(&[(3, most)]), [1, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn a_report_is_compared_when_each_publisher_was_heard_again() {
+        let reached = |checker: &Checker| checker.has_reached(&[vec![0, 0], vec![]]);
+        let mut checker = Checker::new(1, 2, 2);
+        (0..2).for_each(|publisher| checker.message(worker(0, publisher), 0));
+        assert!(!checker.has_reached(&[vec![0, 0], vec![0, 0]]) && !checker.is_settled(1));
+        (0..2).for_each(|publisher| checker.message(worker(1, publisher), 0));
+        assert!(reached(&checker));
+        // One message of each publisher, and the first one's next message shows only one of them.
+        checker.lost(&lost(0, 2, LostBound::Exact));
+        checker.message(worker(0, 0), 2);
+        assert!(counts(&checker) == [0; 5] && !reached(&checker));
+        checker.message(worker(0, 1), 2);
+        assert!(counts(&checker) == [0; 5] && reached(&checker));
+        checker.lost(&lost(0, 2, LostBound::Exact));
+        checker.message(worker(0, 0), 4);
+        checker.message(worker(0, 1), 3);
+        assert_eq!(counts(&checker), [0, 0, 0, 1, 0]);
     }
 
     #[test]

@@ -194,10 +194,7 @@ fn supervise(network: &Network, sites: &mut [Site], shared: &Shared) -> Figures 
     figures.published = count(&numbers);
     figures.memory_kib = sites.iter().map(Site::most_memory).max().unwrap_or(0);
     for (receiver, site) in sites.iter_mut().enumerate() {
-        let mut checker = shared.checker(receiver);
-        checker.finish();
-        figures.receivers.push(Received::new(&checker, meanwhile[receiver]));
-        drop(checker);
+        figures.receivers.push(Received::new(&shared.checker(receiver), meanwhile[receiver]));
         site.node().signal(Signal::TERM);
     }
     figures.is_orderly = sites.iter_mut().all(|site| site.node().wait().success());
