@@ -336,10 +336,19 @@ fn watch(fixture: &Fixture, dozers: &mut [Worker], messages: u64, setting: Setti
         }
         assert!(
             since.elapsed() < HANG,
-            "a wake-up is lost: {setting:?}, subscribers have {now:?} of {messages} messages\n{}",
-            fixture.root.succeed(&["info", BUS])
+            "a wake-up is lost: {setting:?}, subscribers have {now:?} of {messages} messages\n{}\n{}",
+            fixture.root.succeed(&["info", BUS]),
+            dropped_by_the_kernel()
         );
     }
+}
+
+/// The kernel's account of datagrams that it dropped: a wake-up by multicast that it dropped is lost by the machine, not by
+/// the bus. In `/proc/net/udp` they are the last column, in `/proc/net/softnet_stat` the second, in hexadecimal.
+fn dropped_by_the_kernel() -> String {
+    ["/proc/net/udp", "/proc/net/softnet_stat"]
+        .map(|path| format!("{path}:\n{}", std::fs::read_to_string(path).unwrap_or_default()))
+        .concat()
 }
 
 impl Outcome {
