@@ -1003,7 +1003,7 @@ typedef struct toroni_publisher_info {
     uint64_t bytes;      /* of the stream that these messages took */
     uint64_t waits;      /* how often it waited for slow subscribers */
     uint64_t waited_ns;  /* duration of these waits in all */
-    uint64_t overwrites; /* how often it overwrote what a slow subscriber had not read */
+    uint64_t overwrites; /* how often it overwrote what a slow subscriber had not read, after it had waited */
     uint64_t wakes;      /* wake-ups that it sent */
     uint64_t started_ns; /* when it opened the bus for publishing */
     int same_pid_namespace; /* 0: its PID namespace is not that of the caller */

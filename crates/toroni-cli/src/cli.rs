@@ -132,7 +132,7 @@ pub(crate) enum Command {
 Columns of publishers:
   WAITS       how often it waited for slow subscribers
   WAITED      how long it waited in total
-  OVERWRITES  how often it overwrote messages that a gating subscriber had not read
+  OVERWRITES  how often it overwrote messages that a gating subscriber had not read, after it had waited
 
 Columns of subscribers:
   GATING  whether publishers wait for it

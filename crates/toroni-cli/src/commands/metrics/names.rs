@@ -106,7 +106,7 @@ pub(super) const ALL: &[Metric] = &[
     ),
     publisher(
         "toroni_publisher_overwrites",
-        "How often the publisher overwrote messages that a gating subscriber had not read",
+        "How often the publisher, after it had waited, overwrote messages that a gating subscriber had not read",
         |one| Value::Whole(one.overwrites),
     ),
     publisher("toroni_publisher_wakes", "Wake-ups that the publisher sent", |one| {

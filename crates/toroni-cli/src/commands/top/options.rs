@@ -21,7 +21,7 @@ screen, as with --once.
 Columns of publishers:
   WAITS       share of the time that it waited for slow subscribers
   WAKES/S     how often it woke sleeping subscribers
-  OVERWRITES  how often it overwrote messages that a gating subscriber had not read
+  OVERWRITES  how often it overwrote messages that a gating subscriber had not read, after it had waited
 
 Columns of subscribers:
   LAG         bytes between its position and the end of the stream; the bar is the share of the ring

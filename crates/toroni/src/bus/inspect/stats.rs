@@ -131,7 +131,9 @@ pub struct PublisherStats {
     pub waits: u64,
     /// How long it waited for slow subscribers in all.
     pub waited: Duration,
-    /// How often it overwrote what a slow subscriber had not read.
+    /// How often it overwrote what a slow subscriber had not read, after it had waited as long as its policy says. A
+    /// call that waits for no subscriber, with [`Policy::Overwrite`](crate::Policy::Overwrite) or
+    /// [`Limit::Overwrite`](crate::Limit::Overwrite), does not look for slow ones, and counts nothing.
     pub overwrites: u64,
     /// Wake-ups that it sent.
     pub wakes: u64,
