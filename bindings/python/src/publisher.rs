@@ -246,10 +246,9 @@ impl Handle {
 
 /// Makes a `range` of sequences.
 pub(crate) fn range(py: Python<'_>, sequences: &Range<u64>) -> PyResult<Py<PyRange>> {
-    let [start, end] = [sequences.start, sequences.end].map(|one| isize::try_from(one).ok());
-    // A bus that publishes a message each ns comes to such a sequence after 292 years.
-    let (start, end) = (start.unwrap_or(isize::MAX), end.unwrap_or(isize::MAX));
-    Ok(PyRange::new(py, start, end)?.unbind())
+    // Python's constructor takes each integer; `PyRange::new` takes only those of a word of the machine.
+    let range = py.get_type::<PyRange>().call1((sequences.start, sequences.end))?;
+    Ok(range.cast_into::<PyRange>()?.unbind())
 }
 
 /// Converts the answer of a call that does not wait: `None` if it would have to.

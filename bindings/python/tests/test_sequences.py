@@ -56,6 +56,9 @@ def test_publishers_learn_the_sequences_of_their_messages(bus: toroni.Bus) -> No
     with composition as view:
         view[:] = b"15"
     assert composition.sequence == 15
+    with pytest.raises(ZeroDivisionError), composition:
+        1 / 0  # noqa: B018
+    assert composition.sequence is None, "nothing was published"
     for sequence in (*range(3), *range(4, 16)):
         message = subscriber.receive()
         assert message.sequence == sequence and (len(message) > 2 or message.text == str(sequence))

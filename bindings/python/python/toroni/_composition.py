@@ -85,6 +85,7 @@ class Composition:
     def __enter__(self) -> memoryview:
         if self._memory is not None:
             raise RuntimeError("the composition is already in use: make one for each message")
+        self.sequence = None
         self._memory = _memory_for(self._target, self._length)
         # The view is not released at the end, because a numpy array made from it may still use the memory.
         return memoryview(self._memory)
