@@ -3,10 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
-use std::time::SystemTime;
 
-/// The `toroni` program: `$TORONI_BIN` if set, else the one in the target directory of this very test
-/// program, built if it is missing or older than its sources.
+/// The `toroni` program: `$TORONI_BIN` if set, else the one in the target directory of this very test program. There it
+/// and `toroni-node`, which it finds beside itself, are built if they are missing or older than their sources.
 pub fn path() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| match std::env::var_os("TORONI_BIN") {
@@ -51,15 +50,15 @@ fn built() -> PathBuf {
         .find(|folder| !folder.ends_with("deps"))
         .expect("a folder of the profile");
     let program = profile.join("toroni");
-    // With the feature, the one that lies there may be without.
+    // With the feature, those that lie there may be without.
     let with_crash_points = cfg!(feature = "crash-points");
-    if is_current(&program) && !with_crash_points {
+    if is_current(&program) && is_current(&profile.join("toroni-node")) && !with_crash_points {
         return program;
     }
     let target = profile.parent().expect("a target directory");
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(["build", "--locked", "-p", "toroni-cli", "--bin", "toroni", "--target-dir"]);
-    command.arg(target).current_dir(workspace()).stdin(Stdio::null());
+    command.args(["build", "--locked", "-p", "toroni-cli", "-p", "toroni-node", "--bins"]);
+    command.arg("--target-dir").arg(target).current_dir(workspace()).stdin(Stdio::null());
     if with_crash_points {
         command.args(["--features", "toroni-cli/crash-points"]);
     }
@@ -76,26 +75,14 @@ fn built() -> PathBuf {
     program
 }
 
-/// Whether the program exists and is no older than what it is made of.
+/// Whether the program exists and is no older than its sources, which Cargo lists in a file beside it: the program, a
+/// colon, and the paths.
 fn is_current(program: &Path) -> bool {
     let changed = |path: &Path| path.metadata().and_then(|metadata| metadata.modified()).ok();
     let Some(made) = changed(program) else { return false };
-    let sources = ["toroni", "toroni-cli", "toroni-recording", "toroni-shell"];
-    sources.iter().all(|folder| newest(&workspace().join("crates").join(folder)) <= made)
-}
-
-/// The latest change below a folder, tests and examples left out.
-fn newest(folder: &Path) -> SystemTime {
-    let mut latest = SystemTime::UNIX_EPOCH;
-    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        let path = entry.path();
-        let changed = if path.is_dir() {
-            let left_out = ["tests", "examples", "benches"];
-            if left_out.iter().any(|name| path.ends_with(name)) { continue } else { newest(&path) }
-        } else {
-            entry.metadata().and_then(|metadata| metadata.modified()).unwrap_or(latest)
-        };
-        latest = latest.max(changed);
-    }
-    latest
+    let listed = std::fs::read_to_string(program.with_extension("d")).unwrap_or_default();
+    let mut sources = listed.split_ascii_whitespace().skip(1).peekable();
+    // A source that is gone, or that has a space in its path, counts as changed.
+    sources.peek().is_some()
+        && sources.all(|path| changed(Path::new(path)).is_some_and(|changed| changed <= made))
 }
