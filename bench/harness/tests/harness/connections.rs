@@ -1,8 +1,6 @@
 //! A column of `proactor` that fails is missing with its error, and the others are measured. The columns are shell scripts,
 //! because no adapter should do such things.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use clap::Parser;
 use std::path::PathBuf;
 use toroni_bench_harness::Failure;

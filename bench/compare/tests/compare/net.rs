@@ -1,7 +1,5 @@
 //! The program measures between hosts. Each experiment reports every row, and a verdict for each goal.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
 use serde_json::Value;
 use std::process::Command;
 use toroni_testkit::network::{Setup, skip};

@@ -1,8 +1,6 @@
 //! Children that misbehave: the run ends with an error that says which child failed and how, and nothing is left behind.
 //! The children are shell scripts, because no adapter should do such things.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

@@ -1,8 +1,6 @@
 //! Random datagrams and frames, and random lists of what happens between a sender and a receiver, or a server and its
 //! clients: what the fuzz targets do, with a seed and without a fuzzer. `TORONI_SEED=S` repeats one.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use toroni_fuzz_harness::network::{connections, datagrams, frames, streams};
 use toroni_testkit::Random;

@@ -1,8 +1,6 @@
 //! Runs each input of `tests/fuzz/corpus` and `tests/fuzz/regressions` through its fuzz entry: what fuzzers have learned,
 //! and what once failed. Needs no fuzzer.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use toroni_fuzz_harness::{

@@ -1,7 +1,5 @@
 //! `--plot` is refused before the measurement if no chart can come of it.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-
 use std::path::Path;
 use std::process::Command;
 use toroni_testkit::Directory;
