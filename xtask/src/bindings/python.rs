@@ -1,6 +1,6 @@
 //! The Python module: its wheel, its types, its tests. Needs Python (on Debian with the package `python3-venv`). All
 //! other tools come from PyPI, in the versions that `bindings/python/requirements.txt` pins, into an environment below
-//! the target folder.
+//! the target folder. The module is built in that folder, too, so that what it and the workspace depend on is compiled once.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -26,8 +26,8 @@ pub(crate) fn steps(steps: &mut Steps) -> Result<(), Failure> {
     let python = environment.program("python");
     steps.step("python: environment", || environment.make(REQUIREMENTS));
     steps.step("python: format and lints of its Rust", || {
-        run(environment.cargo(&["fmt", "--check"]))?;
-        run(environment.cargo(&["clippy", "--locked", "--", "-D", "warnings"]))
+        run(environment.cargo(&["fmt", "--check"])?)?;
+        run(environment.cargo(&["clippy", "--locked", "--", "-D", "warnings"])?)
     });
     steps.step("python: licences of what is linked in", || LICENCES.check());
     steps.step("python: wheel", || environment.install(&environment, "dev"));
@@ -108,7 +108,7 @@ impl Environment {
         let _ = std::fs::remove_dir_all(&wheels);
         let mut build = tools.tool("maturin");
         build.args(["build", "--locked", "--profile", profile, "--out"]).arg(&wheels);
-        run(build.env("CARGO_TARGET_DIR", self.folder.join("target")))?;
+        run(build.env("CARGO_TARGET_DIR", metadata::members()?.target_directory))?;
         let mut install = in_folder(&self.program("python"));
         install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
         install.args(["--no-index", "--no-deps", "--force-reinstall", "toroni", "--find-links"]);
@@ -128,13 +128,13 @@ impl Environment {
     }
 
     /// Runs in the module's own workspace.
-    fn cargo(&self, arguments: &[&str]) -> Command {
+    fn cargo(&self, arguments: &[&str]) -> Result<Command, Failure> {
         let mut command =
             in_folder(Path::new(&std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())));
         command.args(arguments);
-        command.env("CARGO_TARGET_DIR", self.folder.join("target"));
+        command.env("CARGO_TARGET_DIR", metadata::members()?.target_directory);
         command.env("PYO3_PYTHON", self.program("python"));
-        command
+        Ok(command)
     }
 }
 
