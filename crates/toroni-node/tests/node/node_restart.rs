@@ -1,4 +1,4 @@
-//! Receiving nodes that are killed, and are back later: real processes, on the loopback interface and between hosts.
+//! Nodes that are killed, and are back later: real processes, on the loopback interface and between hosts.
 
 use crate::node_observed::{address as metrics_address, metrics, with};
 use crate::node_tcp::{Checked, Counted, address, bus, leave, listen};
@@ -7,7 +7,7 @@ use crate::openmetrics::Samples;
 use crate::support::{Buses, wait_until};
 use rustix::process::Signal;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use toroni_testkit::network::{Host, Setup};
 use toroni_testkit::{Program, Random};
 
@@ -84,6 +84,53 @@ fn a_receiver_that_was_killed_reports_exactly_what_it_missed_otherwise() {
     if let Some(checked) = away("") {
         assert!((1_000..=MISSED).contains(&checked.lost), "{}", checked.lost);
     }
+}
+
+/// After silence, the last checkpoint before a burst is older than what a sender repairs.
+#[test]
+fn a_sender_that_is_killed_after_silence_and_a_burst_sends_the_burst_again() {
+    assert!((0..5).any(|_| kill_after_a_burst() != Some(false)), "it is always killed too late");
+}
+
+/// Returns false if the sender was killed when it did not repair the burst any more, `None` if there can be no hosts here.
+fn kill_after_a_burst() -> Option<bool> {
+    const GENERATION: Duration = Duration::from_millis(500);
+    // While nothing is sent, the time between two checkpoints doubles: one comes after 0.6 s, and the next after 1.3 s.
+    const SILENCE: Duration = Duration::from_millis(1_200);
+    const BURST: u64 = 60;
+    let network = Setup::new(2).switched(0x62_7572_7374)?;
+    let [from, to] = &network.hosts[..] else { panic!("two hosts") };
+    let buses = Buses::new();
+    let [a, b] = ["a", "b"].map(|name| bus(&buses, name, 32 << 20));
+    let (mut checked, mut counted) = (Checked::new(&b), Counted::new(&a, "t"));
+    let sending = "[[send]]\nstream = 1\npatterns = ['**']\ndata_rate = '100Mbit/s'\n";
+    let sending = file(&buses, "a", sending);
+    let sender = on(from, &buses, &sending);
+    let receiver = on(to, &buses, &file(&buses, "b", "[[receive]]\n"));
+    receiver.wait_for_error("follows stream 1 of ");
+    counted.publish(10, BYTES);
+    checked.receive_all_to(10);
+    std::thread::sleep(SILENCE);
+    network.switch().cut(1);
+    let blocked = || network.switch().counts(1).blocked;
+    let before = blocked();
+    let begin = Instant::now();
+    // Each message is a datagram.
+    counted.publish(BURST, BYTES);
+    wait_until("the burst is sent", || blocked() >= before + BURST);
+    // Until there is a checkpoint after it.
+    std::thread::sleep(GENERATION / 10);
+    kill(sender);
+    if begin.elapsed() > GENERATION / 2 {
+        return Some(false);
+    }
+    network.switch().rejoin(1);
+    let sender = on(from, &buses, &sending);
+    counted.publish(10, BYTES);
+    checked.receive_all_to(counted.next);
+    leave(receiver);
+    leave(sender);
+    Some(true)
 }
 
 /// A node as an archive: its bus has all that came, whatever happened to the node, for later subscribers. What it holds
