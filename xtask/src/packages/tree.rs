@@ -172,3 +172,34 @@ fn set_modes(path: &Path, is_executable: &dyn Fn(&Path) -> bool) -> Result<(), F
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// While dpkg upgrades the packages, their programs have different versions.
+    #[test]
+    fn units_run_the_program_of_their_own_package() {
+        let mut count = 0;
+        for content in [TORONI, NODE] {
+            let units = content.copied.iter().filter(|(_, to)| to.ends_with(".service"));
+            for (unit, _) in units {
+                let text = fs::read_to_string(metadata::root().join(unit)).unwrap();
+                let start = text.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
+                let program = start.split(' ').next().unwrap();
+                assert_eq!(Path::new(program), Path::new("/").join(content.program()), "{unit}");
+                count += 1;
+            }
+        }
+        assert_eq!(count, 2);
+    }
+
+    #[test]
+    fn systemd_never_gives_a_node_up() {
+        let path = metadata::root().join("packaging/systemd/toroni-node@.service");
+        let text = fs::read_to_string(path).unwrap();
+        let (head, service) = text.split_once("\n[Service]\n").unwrap();
+        assert!(head.contains("\n[Unit]\n") && head.contains("\nStartLimitIntervalSec=0\n"), "{head}");
+        assert!(service.contains("\nRestart=always\n"), "{service}");
+    }
+}
