@@ -199,7 +199,10 @@ mod tests {
         let path = metadata::root().join("packaging/systemd/toroni-node@.service");
         let text = fs::read_to_string(path).unwrap();
         let (head, service) = text.split_once("\n[Service]\n").unwrap();
-        assert!(head.contains("\n[Unit]\n") && head.contains("\nStartLimitIntervalSec=0\n"), "{head}");
+        assert!(
+            head.contains("\n[Unit]\n") && head.contains("\nStartLimitIntervalSec=0\n"),
+            "{head}"
+        );
         assert!(service.contains("\nRestart=always\n"), "{service}");
     }
 }

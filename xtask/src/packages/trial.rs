@@ -19,8 +19,12 @@ pub(super) fn check(packages: &[PathBuf], root: &Path) -> Result<String, Failure
         fs::write(root.join("var/lib/dpkg").join(file), "").map_err(cannot)?;
     }
     let before = entries(root)?;
-    for package in [&packages[0], &packages[2]] {
-        needs_what_is_here(package)?;
+    let of_same_version = format!("toroni (= {})", env!("CARGO_PKG_VERSION"));
+    for (package, needed) in [(&packages[0], None), (&packages[2], Some(of_same_version.as_str()))]
+    {
+        let depends = said(Command::new("dpkg-deb").arg("--field").arg(package).arg("Depends"))?;
+        check_dependencies(&depends, needed)?;
+        needs_what_is_here(&depends)?;
     }
     let (of_bus, of_node) = packages.split_at(2);
     dpkg(root, &["--install"], of_bus)?;
@@ -66,14 +70,24 @@ fn as_root(program: &str) -> Result<Command, Failure> {
     Ok(command)
 }
 
-/// Checks that the libraries of the package are installed on this machine, where it was built.
-fn needs_what_is_here(package: &Path) -> Result<(), Failure> {
-    let depends = said(Command::new("dpkg-deb").arg("--field").arg(package).arg("Depends"))?;
-    let names: Vec<&str> = depends.split(", ").filter_map(|one| one.split(' ').next()).collect();
-    if !names.contains(&"libc6") {
+/// Checks what a package depends on: the C library, and exactly this of the packages of Toroni. The programs refuse one
+/// another in different versions.
+fn check_dependencies(depends: &str, needed: Option<&str>) -> Result<(), Failure> {
+    let all: Vec<&str> = depends.split(", ").collect();
+    if !all.iter().any(|one| one.split(' ').next() == Some("libc6")) {
         return Err(Failure(format!("the package does not depend on libc6: {depends}")));
     }
-    for name in names.into_iter().filter(|name| *name != "toroni") {
+    let own: Vec<&str> = all.into_iter().filter(|one| one.starts_with("toroni")).collect();
+    if own != Vec::from_iter(needed) {
+        return Err(Failure(format!("the package depends on {own:?} and not on {needed:?}")));
+    }
+    Ok(())
+}
+
+/// Checks that the libraries of a package are installed on this machine, where it was built.
+fn needs_what_is_here(depends: &str) -> Result<(), Failure> {
+    let names = depends.split(", ").filter_map(|one| one.split(' ').next());
+    for name in names.filter(|name| *name != "toroni") {
         said(Command::new("dpkg-query").args(["--show", name]))?;
     }
     Ok(())
@@ -187,4 +201,24 @@ fn verify_units(root: &Path) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_package_that_accepts_another_version_of_toroni_is_found() {
+        let libraries = "libc6 (>= 2.34), libgcc-s1 (>= 4.2)";
+        let needed = Some("toroni (= 1.2.3)");
+        assert!(check_dependencies(libraries, None).is_ok());
+        let depends = format!("toroni (= 1.2.3), {libraries}");
+        assert!(check_dependencies(&depends, needed).is_ok());
+        assert!(check_dependencies(&depends, None).is_err());
+        for wrong in ["toroni, ", "toroni (>= 1.2.3), ", "toroni (= 1.2.4), ", ""] {
+            let depends = format!("{wrong}{libraries}");
+            assert!(check_dependencies(&depends, needed).is_err(), "{depends}");
+        }
+        assert!(check_dependencies("toroni (= 1.2.3)", needed).is_err(), "no libc6");
+    }
 }
