@@ -2,16 +2,23 @@
 //! applies it. A permission that nothing uses is a mistake too, and the check finds it.
 //!
 //! ```text
-//!   crates                          modules of crates/toroni/src
+//!   crates that ship: each uses only such as are below it
 //!
-//!   toroni-cli                                    bus
-//!    |                                   /     /     \     \
-//!    |       toroni-bench           topic   ring     shm   notify
-//!    |        |                               ^-------'            shm uses only ring::layout
-//!   toroni --'                                                     and ring::position
+//!     toroni-cli  toroni-node                              the programs; only toroni-node uses the next line and toroni-chart
+//!     toroni-net  toroni-sequencer                         several hosts
+//!     toroni-recording                                     files of messages
+//!     toroni-shell                                         what programs on a terminal share
+//!     toroni  toroni-http                                  the bus; the server for metrics
+//!     toroni-chart  toroni-proactor  toroni-process  toroni-proto
 //!
-//!                                 settings  error  hook  sync      the bottom: all may use it;
-//!                                                                  error uses the errors of topic
+//!   modules of crates/toroni/src
+//!
+//!                  bus
+//!           /     /     \     \
+//!       topic   ring     shm   notify
+//!                 ^-------'            shm uses only ring::layout and ring::position
+//!
+//!       settings  error  hook  sync    the bottom: all may use it; error uses the errors of topic
 //! ```
 
 /// What one crate of the workspace may depend on.
