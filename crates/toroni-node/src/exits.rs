@@ -2,7 +2,8 @@
 
 use toroni_shell::exits::Exits;
 
-/// One row for each command that is not hidden, in the order of the help.
+/// One row for each command that is not hidden, in the order of the help, and one for each command below it that has
+/// codes of its own.
 pub(crate) const TABLE: &[Exits] = &[
     Exits::new(
         "net",
@@ -15,11 +16,19 @@ pub(crate) const TABLE: &[Exits] = &[
     .ended_by_signal("while it runs send, receive, probe or latency"),
     Exits::new(
         "node",
-        "node check: a node would start with the file",
-        "the file cannot be read, or the node cannot go on",
+        "never by itself: it runs until a signal ends it",
+        "the file cannot be read, or the node cannot continue",
     )
     .refused("the node does not start with the file")
-    .ended_by_signal("with --config"),
+    .ended_by_signal("while it runs"),
+    Exits::new("node check", "a node would start with the file", "the file cannot be read")
+        .refused("a node would not start with the file"),
+    Exits::new(
+        "node doctor",
+        "every check passed, possibly with warnings",
+        "a check failed, or the file cannot be read",
+    )
+    .refused("the file is not UTF-8"),
     Exits::new(
         "sequencer",
         "it is done, or printed",

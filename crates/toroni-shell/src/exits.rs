@@ -1,5 +1,6 @@
 //! Exit codes of commands, as `--help` and the manual pages show them.
 
+use crate::man::visible;
 use clap::Command;
 use std::fmt::Write;
 
@@ -19,7 +20,7 @@ pub struct Exits {
 }
 
 impl Exits {
-    /// Says when the command succeeds, and when it fails.
+    /// Says when the command succeeds, and when it fails. A command below another one is named with both words.
     #[must_use]
     pub const fn new(command: &'static str, success: &'static str, failure: &'static str) -> Self {
         Self { command, success, failure, refused: None, lost: None, ended_by_signal: None }
@@ -102,17 +103,18 @@ fn row(text: &mut String, code: &str, meaning: &str) {
 }
 
 /// Adds the exit codes to the definitions of a program and its commands, after what their help says. `table` has a row
-/// for each command that is not hidden, in the order of the help.
+/// for each command that is not hidden, in the order of the help, and after it one for each command below it whose codes
+/// are others.
 #[must_use]
 pub fn add(program: Command, table: &[Exits]) -> Command {
     with_codes(program, &overview(table)).mut_subcommands(|command| {
-        match of(table, command.get_name()) {
-            // Commands below it have the same codes.
-            Some(codes) => {
-                with_codes(command, &codes).mut_subcommands(|below| with_codes(below, &codes))
-            }
-            None => command,
-        }
+        let Some(codes) = of(table, command.get_name()) else { return command };
+        let above = command.get_name().to_owned();
+        with_codes(command, &codes).mut_subcommands(|below| {
+            // Without a row, it has the codes of the command above it.
+            let own = of(table, &format!("{above} {}", below.get_name()));
+            with_codes(below, own.as_deref().unwrap_or(&codes))
+        })
     })
 }
 
@@ -124,12 +126,17 @@ fn with_codes(command: Command, codes: &str) -> Command {
 /// Says what is wrong with a table, for the tests of a program: commands without a row, and rows that do not fit a line.
 #[must_use]
 pub fn faults(table: &[Exits], program: &Command) -> Vec<String> {
-    let shown = program.get_subcommands().filter(|command| !command.is_hide_set());
-    let shown: Vec<&str> = shown.map(Command::get_name).collect();
     let rows: Vec<&str> = table.iter().map(|exits| exits.command).collect();
+    let mut commands = Vec::new();
+    for command in visible(program) {
+        let name = command.get_name();
+        commands.push(name.to_owned());
+        let below = visible(command).map(|below| format!("{name} {}", below.get_name()));
+        commands.extend(below.filter(|below| rows.contains(&below.as_str())));
+    }
     let mut faults = Vec::new();
-    if rows != shown {
-        faults.push(format!("the rows are {rows:?}, and the commands {shown:?}"));
+    if rows != commands {
+        faults.push(format!("the rows are {rows:?}, and the commands {commands:?}"));
     }
     for codes in rows.iter().filter_map(|command| of(table, command)) {
         faults.extend(codes.lines().filter(|line| line.chars().count() > 100).map(str::to_owned));

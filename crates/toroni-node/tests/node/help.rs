@@ -36,6 +36,51 @@ fn every_command_explains_itself_and_shows_the_options_that_mean_something() {
     assert_eq!(buses.run(&["net"]).status.code(), Some(2), "a command is missing");
 }
 
+/// A node runs until a signal ends it, and the commands below `node` end by themselves.
+#[test]
+fn the_check_and_the_doctor_have_exit_codes_of_their_own() {
+    let buses = Buses::new();
+    let codes = |arguments: &[&str]| {
+        let help = buses.succeed(&[arguments, &["--help"]].concat());
+        help.split_once("Exit codes:\n").unwrap().1.trim_end().to_owned()
+    };
+    const INTERRUPTED: &str =
+        "\n  129, 130, 143  a signal (SIGHUP, SIGINT, SIGTERM) ended it before it was done";
+    assert_eq!(
+        codes(&["node", "doctor"]),
+        "  0              every check passed, possibly with warnings\n  \
+           1              a check failed, or the file cannot be read\n  \
+           2              wrong usage\n  \
+           2              the file is not UTF-8"
+            .to_owned()
+            + INTERRUPTED
+    );
+    assert!(
+        codes(&["node", "check"]).contains("  0              a node would start with the file\n")
+    );
+    assert!(codes(&["node"]).contains("  0              a signal ended it while it runs\n"));
+    let page = buses.path().join("man1");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_toroni-node"));
+    assert!(command.args(["man", "--to"]).arg(&page).status().unwrap().success());
+    let page = std::fs::read_to_string(page.join("toroni-node-doctor.1")).unwrap();
+    assert!(page.contains("every check passed, possibly with warnings"), "{page}");
+
+    // What the two really return.
+    let path = buses.path().join("node.toml");
+    let file = path.to_str().unwrap();
+    let returned = |of: &[u8]| {
+        std::fs::write(&path, of).unwrap();
+        let check = buses.run(&["node", "check", "--no-host", file]).status.code();
+        (check, buses.run(&["node", "doctor", file]).status.code())
+    };
+    assert_eq!(returned(b"\xff"), (Some(2), Some(2)));
+    assert_eq!(returned(b"[node]\n"), (Some(2), Some(1)), "the realm is missing");
+    std::fs::remove_file(&path).unwrap();
+    for command in ["check", "doctor"] {
+        assert_eq!(buses.run(&["node", command, file]).status.code(), Some(1), "{command}");
+    }
+}
+
 #[test]
 fn manual_pages_render() {
     let buses = Buses::new();
