@@ -177,19 +177,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_definitions_are_consistent() {
-        definitions().debug_assert();
-    }
-
-    #[test]
-    fn every_command_shows_an_example() {
-        for command in definitions().get_subcommands().filter(|c| !c.is_hide_set()) {
-            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-            let wanted = format!("toroni {}", command.get_name());
-            assert!(
-                help.starts_with("Example") && help.contains(command.get_name()),
-                "{wanted} has no example"
-            );
-        }
+    fn the_definitions_are_consistent_and_every_command_has_exit_codes_and_an_example() {
+        let faults = toroni_shell::exits::faults(exits::TABLE, definitions());
+        assert!(faults.is_empty(), "{faults:?}");
     }
 }

@@ -60,12 +60,3 @@ pub(crate) const TABLE: &[Exits] = &[
     Exits::new("completions", "success", "failure"),
     Exits::new("man", "success", "failure"),
 ];
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn every_command_has_one_row_that_fits_a_line_of_the_help() {
-        let faults = toroni_shell::exits::faults(super::TABLE, &crate::cli::definitions());
-        assert!(faults.is_empty(), "{faults:?}");
-    }
-}

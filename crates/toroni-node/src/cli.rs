@@ -102,15 +102,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_definitions_are_consistent() {
-        definitions().debug_assert();
-    }
-
-    #[test]
-    fn every_command_shows_an_example() {
-        for command in definitions().get_subcommands().filter(|c| !c.is_hide_set()) {
-            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-            assert!(help.starts_with("Example"), "{} has no example", command.get_name());
-        }
+    fn the_definitions_are_consistent_and_every_command_has_exit_codes_and_an_example() {
+        let faults = toroni_shell::exits::faults(exits::TABLE, definitions());
+        assert!(faults.is_empty(), "{faults:?}");
     }
 }

@@ -39,12 +39,3 @@ pub(crate) const TABLE: &[Exits] = &[
          sequencer elect, members: the group is not known to have changed\nsequencer recover: the log cannot be used",
     ),
 ];
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn every_command_has_one_row_that_fits_a_line_of_the_help() {
-        let faults = toroni_shell::exits::faults(super::TABLE, &crate::cli::definitions());
-        assert!(faults.is_empty(), "{faults:?}");
-    }
-}

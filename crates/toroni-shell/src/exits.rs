@@ -123,9 +123,25 @@ fn with_codes(command: Command, codes: &str) -> Command {
     command.after_help(format!("{notes}\n\nExit codes:\n{codes}"))
 }
 
-/// Says what is wrong with a table, for the tests of a program: commands without a row, and rows that do not fit a line.
+/// Says what is wrong with the definitions of a program and its table, for its tests: commands without a row, rows that do
+/// not fit a line, and commands whose help shows no example.
+///
+/// # Panics
+/// If clap finds a mistake in the definitions.
 #[must_use]
-pub fn faults(table: &[Exits], program: &Command) -> Vec<String> {
+pub fn faults(table: &[Exits], program: Command) -> Vec<String> {
+    program.clone().debug_assert();
+    let mut faults = faults_of_rows(table, &program);
+    let shows_example = |command: &&Command| {
+        let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        help.starts_with("Example") && help.contains(command.get_name())
+    };
+    let without = visible(&program).filter(|command| !shows_example(command));
+    faults.extend(without.map(|command| format!("{} has no example", command.get_name())));
+    faults
+}
+
+fn faults_of_rows(table: &[Exits], program: &Command) -> Vec<String> {
     let rows: Vec<&str> = table.iter().map(|exits| exits.command).collect();
     let mut commands = Vec::new();
     for command in visible(program) {
@@ -142,4 +158,56 @@ pub fn faults(table: &[Exits], program: &Command) -> Vec<String> {
         faults.extend(codes.lines().filter(|line| line.chars().count() > 100).map(str::to_owned));
     }
     faults
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &[Exits] = &[
+        Exits::new("one", "done", "failure"),
+        Exits::new("two", "done", "failure"),
+        Exits::new("two below", "done", "another failure"),
+    ];
+
+    fn program() -> Command {
+        let example = |name: &str| format!("Example:\n  toroni {name} x");
+        let below = ["below", "beside"].map(|name| Command::new(name));
+        let two = Command::new("two").after_help(example("two")).subcommands(below);
+        Command::new("toroni")
+            .subcommand(Command::new("one").after_help(example("one")))
+            .subcommand(two)
+    }
+
+    #[test]
+    fn a_command_without_a_row_or_an_example_is_found() {
+        assert!(faults(TABLE, add(program(), TABLE)).is_empty());
+        for table in [&TABLE[..1], &TABLE[1..], &[]] {
+            assert_eq!(faults(table, program()).len(), 1, "a row is missing");
+        }
+        for row in ["two nothing", "nothing", "one"] {
+            let mut table =
+                TABLE.iter().map(|row| Exits::new(row.command, "", "")).collect::<Vec<_>>();
+            table.push(Exits::new(row, "", ""));
+            assert_eq!(faults(&table, program()).len(), 1, "{row} is too much");
+        }
+        for help in ["Examples:\n  toroni two", "one"] {
+            let program = program().mut_subcommand("one", |one| one.after_help(help.to_owned()));
+            assert!(
+                faults(TABLE, program).iter().any(|fault| fault == "one has no example"),
+                "{help}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_row_of_a_command_below_another_takes_precedence() {
+        let program = add(program(), TABLE);
+        let help = |name| {
+            let two = program.find_subcommand("two").unwrap();
+            two.find_subcommand(name).unwrap().get_after_help().unwrap().to_string()
+        };
+        assert!(help("below").contains("  1              another failure\n"));
+        assert!(help("beside").contains("  1              failure\n"));
+    }
 }

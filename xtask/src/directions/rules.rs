@@ -409,7 +409,7 @@ const LAYERS_OF_CLI: &[Layer] = &[
 const LAYERS_OF_NODE: &[Layer] = &[
     Layer { module: "cli", uses: &["exits", "net", "node", "sequencer"], ignorant_of: &[] },
     Layer { module: "doctor", uses: &["net", "node"], ignorant_of: &[] },
-    Layer { module: "exits", uses: &["cli"], ignorant_of: &[] },
+    Layer { module: "exits", uses: &[], ignorant_of: &[] },
     Layer { module: "main", uses: &[], ignorant_of: &[] },
     Layer { module: "net", uses: &["node"], ignorant_of: &[] },
     Layer { module: "node", uses: &["doctor", "sequencer"], ignorant_of: &[] },
