@@ -66,6 +66,11 @@ const WITH_BOTH: &[(&str, &str)] = &[("net", "receive"), ("net", "send")];
 /// Returns the definitions of all commands, with their exit codes.
 pub(crate) fn definitions() -> clap::Command {
     let program = toroni_shell::exits::add(Cli::command(), exits::TABLE);
+    // The name before the version is that of this program, and the names of the pages begin with `toroni`.
+    let program = program.display_name("toroni-node").mut_subcommands(|command| {
+        let name = format!("toroni-{}", command.get_name());
+        command.display_name(name)
+    });
     program::hide_location(program, WITHOUT_BUS, WITHOUT_DIR, WITH_BOTH)
 }
 

@@ -135,6 +135,21 @@ fn shells_complete_through_both_programs() {
 }
 
 #[test]
+fn each_program_states_its_own_version() {
+    let own = env!("CARGO_PKG_VERSION");
+    let version = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_toroni-node")).args(arguments).output();
+        String::from_utf8(output.unwrap().stdout).unwrap()
+    };
+    for option in ["--version", "-V"] {
+        assert_eq!(version(&[option]), format!("toroni-node {own}\n"));
+        assert_eq!(Buses::new().succeed(&[option]), format!("toroni {own}\n"));
+    }
+    assert_eq!(version(&["net", "--version"]), format!("toroni-net {own}\n"));
+    assert_eq!(version(&["net", "send", "--version"]), format!("toroni-net-send {own}\n"));
+}
+
+#[test]
 fn another_version_is_refused_and_both_are_named() {
     let output = Command::new(env!("CARGO_BIN_EXE_toroni-node"))
         .args(["net", "address", "239.192.0.1"])
