@@ -32,6 +32,7 @@ use toroni_shell::{complete, program};
 /// Runs the program with the arguments and the environment of this process.
 #[must_use]
 pub fn main() -> ExitCode {
+    program::choose_color();
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();
     if let Some(failure) = parts::run(&words) {
         return program::report(failure);

@@ -23,6 +23,7 @@ use std::process::ExitCode;
 use toroni_shell::{complete, program};
 
 fn main() -> ExitCode {
+    program::choose_color();
     // If a shell asks for completions, prints them and exits.
     CompleteEnv::with_factory(cli::definitions).var(complete::VARIABLE).complete();
     if let Err(failure) = program::check_caller("toroni-node", env!("CARGO_PKG_VERSION")) {

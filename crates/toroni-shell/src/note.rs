@@ -19,13 +19,18 @@ pub enum Kind {
 }
 
 /// Sets the choice of `--color` for the whole process.
-pub fn choose(choice: ColorChoice) {
+pub(crate) fn choose(choice: ColorChoice) {
     // `main` calls this once.
     let _ = CHOICE.set(choice);
 }
 
+/// Returns the choice of `--color`.
+pub(crate) fn choice() -> ColorChoice {
+    CHOICE.get().copied().unwrap_or(ColorChoice::Auto)
+}
+
 /// Finds the choice of `--color` before clap parses the command line, because clap also prints its errors in color.
-pub fn choice_in(arguments: impl IntoIterator<Item = OsString>) -> ColorChoice {
+pub(crate) fn choice_in(arguments: impl IntoIterator<Item = OsString>) -> ColorChoice {
     let mut arguments = arguments.into_iter().take_while(|argument| argument != "--");
     while let Some(argument) = arguments.next() {
         let value = match argument.to_str() {
@@ -74,10 +79,10 @@ pub fn painted(text: &str, kind: Kind, terminal: bool) -> String {
 
 /// Whether an output is to be in color.
 pub fn is_colored(terminal: bool) -> bool {
-    match CHOICE.get() {
-        Some(ColorChoice::Always) => true,
-        Some(ColorChoice::Never) => false,
-        _ => terminal && !is_disabled(),
+    match choice() {
+        ColorChoice::Always => true,
+        ColorChoice::Never => false,
+        ColorChoice::Auto => terminal && !is_disabled(),
     }
 }
 

@@ -10,7 +10,7 @@ use clap::{ArgMatches, Args, ColorChoice, Command};
 use std::io::Write;
 use std::process::ExitCode;
 
-/// The option `--color`. [`parse`] reads it before clap parses anything, because clap prints its errors in color, too.
+/// The option `--color`. [`choose_color`] reads it before clap parses anything, because clap prints its errors in color, too.
 #[derive(Args)]
 pub struct Coloring {
     /// When to color errors and losses; auto: on a terminal, unless NO_COLOR is set
@@ -24,7 +24,13 @@ pub struct Coloring {
     color: ColorChoice,
 }
 
-/// Parses the command line of this process. Sets the choice of `--color`.
+/// Sets the choice of `--color` from the command line of this process. A program calls it first, so that each of its errors
+/// has the color that the user chose.
+pub fn choose_color() {
+    note::choose(note::choice_in(std::env::args_os().skip(1)));
+}
+
+/// Parses the command line of this process.
 ///
 /// # Errors
 /// Returns the exit code after it has printed what the user asked for, such as `--help`, or what is wrong. `otherwise`
@@ -33,9 +39,7 @@ pub fn parse(
     definitions: fn() -> Command,
     otherwise: impl FnOnce(&clap::Error) -> Option<Failure>,
 ) -> Result<ArgMatches, ExitCode> {
-    let color = note::choice_in(std::env::args_os().skip(1));
-    note::choose(color);
-    definitions().color(color).try_get_matches().map_err(|error| {
+    definitions().color(note::choice()).try_get_matches().map_err(|error| {
         if is_command_missing(&error) {
             let _ = write!(std::io::stderr(), "{}", help_for(&error, definitions()));
             return ExitCode::from(2);

@@ -209,6 +209,8 @@ fn a_part_that_is_not_installed_is_named_with_what_to_install() {
         );
         assert_eq!(said, wanted, "{arguments:?}");
     }
+    let colored = run(&["--color", "always", "net", "probe"]);
+    assert!(colored.stderr.starts_with(b"\x1b[1;31mtoroni:\x1b[0m toroni net is"), "{colored:?}");
     let help = String::from_utf8(run(&["--help"]).stdout).unwrap();
     for part in ["net", "node", "sequencer"] {
         let mut lines = help.lines().skip_while(|line| !line.starts_with(&format!("  {part} ")));

@@ -165,4 +165,10 @@ fn another_version_is_refused_and_both_are_named() {
             "toroni: toroni is version 9.8.7, and toroni-node is version {own}: install the same version of both\n"
         )
     );
+    let output = Command::new(env!("CARGO_BIN_EXE_toroni-node"))
+        .args(["net", "address", "239.192.0.1", "--color", "always"])
+        .env("TORONI_CALLER", "9.8.7")
+        .output()
+        .unwrap();
+    assert!(output.stderr.starts_with(b"\x1b[1;31mtoroni:\x1b[0m toroni is version"), "{output:?}");
 }
