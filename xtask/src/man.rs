@@ -29,7 +29,8 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
 
 /// Lets a program write its pages to a folder, and returns how many pages are there.
 pub(crate) fn write(program: &Path, folder: &Path) -> Result<usize, Failure> {
-    run_command(Command::new(program).arg("man").arg("--to").arg(folder))?;
+    // `toroni` also has the program toroni-node of PATH write its pages, which may be installed on this machine.
+    run_command(Command::new(program).arg("man").arg("--to").arg(folder).env("PATH", ""))?;
     Ok(pages(folder)?.len())
 }
 

@@ -5,6 +5,8 @@ use crate::external;
 use clap::Command;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process;
 use toroni_shell::complete::VARIABLE;
 use toroni_shell::failure::Failure;
 use toroni_shell::program;
@@ -49,14 +51,47 @@ pub(crate) fn run(words: &[OsString]) -> Option<Failure> {
         _ => words,
     };
     let part = named(typed)?;
-    let Some(path) = external::find(OsStr::new("node")) else {
+    // This program knows the names of all pages.
+    if is_completion && commands(typed).next().is_some_and(|first| first == "man") {
+        return None;
+    }
+    let Some(path) = find() else {
         // A shell shows no errors.
         return (!is_completion).then(|| missing(part));
     };
-    let mut command = std::process::Command::new(&path);
-    command.args(words).env(program::CALLER, env!("CARGO_PKG_VERSION"));
-    let error = command.exec();
-    Some(Failure::Failed(format!("cannot run {}: {error}", path.display())))
+    let error = calling(&path).args(words).exec();
+    Some(cannot_run(&path, &error))
+}
+
+/// Lets `toroni-node` write its manual pages to this directory. Returns `false` if it is not installed.
+pub(crate) fn write_pages(directory: &Path) -> Result<bool, Failure> {
+    let Some(path) = find() else { return Ok(false) };
+    let mut command = calling(&path);
+    let status = command.args(["man", "--to"]).arg(directory).status();
+    match status {
+        Ok(status) if status.success() => Ok(true),
+        // It has said why.
+        Ok(status) => Err(Failure::Failed(format!(
+            "{} did not write its manual pages: {status}",
+            path.display()
+        ))),
+        Err(error) => Err(cannot_run(&path, &error)),
+    }
+}
+
+fn find() -> Option<PathBuf> {
+    external::find(OsStr::new("node"))
+}
+
+/// Returns the command that runs `toroni-node`, which learns the version of its caller.
+fn calling(path: &Path) -> process::Command {
+    let mut command = process::Command::new(path);
+    command.env(program::CALLER, env!("CARGO_PKG_VERSION"));
+    command
+}
+
+fn cannot_run(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::Failed(format!("cannot run {}: {error}", path.display()))
 }
 
 fn missing(part: &Part) -> Failure {

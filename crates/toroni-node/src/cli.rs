@@ -98,7 +98,7 @@ fn write_pages(arguments: &Man) -> Result<(), Failure> {
         output.bytes(&man::page(command)?)?;
         return output.flush();
     };
-    // The page of the program itself is that of `toroni`.
+    // The page of the program itself is that of `toroni`, whose `man --to` calls this.
     man::visible(&program).try_for_each(|command| man::write_all(command, directory, &[]))
 }
 

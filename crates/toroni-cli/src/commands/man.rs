@@ -6,6 +6,7 @@ use clap_complete::ArgValueCompleter;
 use std::path::PathBuf;
 use toroni_shell::failure::Failure;
 use toroni_shell::man::{find, page, write_all};
+use toroni_shell::note;
 use toroni_shell::output::Output;
 
 #[derive(Args)]
@@ -17,7 +18,8 @@ pub(crate) struct Man {
     /// Command to describe [default: the program itself]
     #[arg(conflicts_with = "to", add = ArgValueCompleter::new(cli::complete_commands))]
     command: Option<String>,
-    /// Write the pages of all commands to this directory; creates it if necessary
+    /// Write the pages of all commands to this directory, with those of toroni-node if it is installed; creates it if
+    /// necessary
     #[arg(long, value_name = "DIRECTORY")]
     to: Option<PathBuf>,
 }
@@ -29,7 +31,11 @@ pub(crate) fn run(arguments: &Man) -> Result<(), Failure> {
     program.build();
     if let Some(directory) = &arguments.to {
         let elsewhere: Vec<&str> = parts::PARTS.iter().map(|part| part.name).collect();
-        return write_all(&program, directory, &elsewhere);
+        write_all(&program, directory, &elsewhere)?;
+        if !parts::write_pages(directory)? {
+            note::remark("toroni-node is not installed: the pages of its commands are not written");
+        }
+        return Ok(());
     }
     let text = match &arguments.command {
         None => page(&program)?,

@@ -211,6 +211,14 @@ fn a_part_that_is_not_installed_is_named_with_what_to_install() {
     }
     let colored = run(&["--color", "always", "net", "probe"]);
     assert!(colored.stderr.starts_with(b"\x1b[1;31mtoroni:\x1b[0m toroni net is"), "{colored:?}");
+    // The pages of the other commands are written all the same.
+    let pages = programs.buses.path().join("man1");
+    let output = run(&["man", "--to", pages.to_str().unwrap()]);
+    assert!(output.status.success() && pages.join("toroni-sub.1").exists(), "{output:?}");
+    assert_eq!(
+        String::from_utf8(output.stderr).unwrap(),
+        "toroni: toroni-node is not installed: the pages of its commands are not written\n"
+    );
     let help = String::from_utf8(run(&["--help"]).stdout).unwrap();
     for part in ["net", "node", "sequencer"] {
         let mut lines = help.lines().skip_while(|line| !line.starts_with(&format!("  {part} ")));
@@ -241,6 +249,30 @@ fn a_part_gets_all_words_as_they_are() {
         let said = String::from_utf8(output.stdout).unwrap();
         assert!(said.contains(&format!("caller {}\n", env!("CARGO_PKG_VERSION"))), "{said}");
     }
+}
+
+/// `toroni-node` writes its own pages, and says itself why it cannot.
+#[test]
+fn pages_of_a_part_that_cannot_be_written_are_a_failure() {
+    let programs = Programs::new();
+    let (folder, copy) = alone(&programs);
+    let text = programs.buses.path().join("text");
+    std::fs::write(&text, PROGRAM.replace("echo \"pid", ">&2 echo \"caller $TORONI_CALLER, pid"))
+        .unwrap();
+    toroni_testkit::program::copy_program(&text, folder.join("toroni-node"));
+    let pages = programs.buses.path().join("man1");
+    let mut command = std::process::Command::new(&copy);
+    let output = command.args(["man", "--to"]).arg(&pages).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert_eq!(words(&output), ["man", "--to", pages.to_str().unwrap()]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    let (of_node, own) = said.trim_end().split_once('\n').unwrap();
+    assert!(of_node.starts_with(&format!("caller {}, ", env!("CARGO_PKG_VERSION"))), "{said}");
+    let wanted = format!(
+        "toroni: {} did not write its manual pages: exit status: 7",
+        folder.join("toroni-node").display()
+    );
+    assert_eq!(own, wanted);
 }
 
 /// No package has `toroni-bench`: who misses it learns how to build it.

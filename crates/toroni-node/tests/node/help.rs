@@ -1,6 +1,7 @@
 //! Help, manual pages and completion of the commands between hosts, and the versions of the two programs.
 
 use crate::support::Buses;
+use std::path::Path;
 use std::process::Command;
 
 /// Each command with those below it, whether its help shows `--bus`, and whether it shows `--dir`.
@@ -89,6 +90,15 @@ fn manual_pages_render() {
     let written = Command::new(program).args(["man", "--to"]).arg(&pages).status().unwrap();
     assert!(written.success());
     assert!(!pages.join("toroni.1").exists(), "that is the page of the other program");
+    let both = buses.path().join("both");
+    let output = buses.run(&["man", "--to", both.to_str().unwrap()]);
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    assert!(both.join("toroni.1").exists() && both.join("toroni-sub.1").exists());
+    for page in std::fs::read_dir(&pages).unwrap() {
+        let name = page.unwrap().file_name();
+        let of = |folder: &Path| std::fs::read(folder.join(&name)).unwrap();
+        assert!(of(&pages) == of(&both), "{name:?}");
+    }
     for (command, below, _, dir) in COMMANDS {
         let page = buses.succeed(&["man", command]);
         assert_eq!(
@@ -130,6 +140,9 @@ fn shells_complete_through_both_programs() {
     assert_eq!(offered(&["-b", "x", "net", "rep"]), ["replay"]);
     assert_eq!(offered(&["node", "check", "--no-h"]), ["--no-host"]);
     assert_eq!(offered(&["sequencer", "rew"]), ["rewind"]);
+    assert_eq!(offered(&["man", "net"]), ["net"]);
+    assert_eq!(offered(&["man", "n"]), ["net", "node"]);
+    assert_eq!(offered(&["help", "sequencer", "rew"]), ["rewind"]);
     buses.succeed(&["create", "plant"]);
     assert_eq!(offered(&["net", "send", "--bus", "pl"]), ["plant"]);
 }
