@@ -82,6 +82,37 @@ fn the_check_and_the_doctor_have_exit_codes_of_their_own() {
     }
 }
 
+/// Returns the commands of a help with what it says of each, without line breaks.
+fn listed(help: &str) -> Vec<(String, String)> {
+    let (_, list) = help.split_once("\nCommands:\n").unwrap();
+    let mut commands: Vec<(String, String)> = Vec::new();
+    for line in list.lines().take_while(|line| !line.is_empty()) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match commands.last_mut() {
+            // A description continues in a line with a deeper indentation.
+            Some((_, about)) if line.starts_with("   ") => {
+                about.push_str(&format!(" {}", words.join(" ")));
+            }
+            _ => commands.push((words[0].to_owned(), words[1..].join(" "))),
+        }
+    }
+    commands
+}
+
+/// The help of `toroni` has a line for each command of `toroni-node`, and does not know its definition.
+#[test]
+fn both_programs_say_the_same_of_the_commands() {
+    let of_toroni = listed(&Buses::new().succeed(&["--help"]));
+    let output = Command::new(env!("CARGO_BIN_EXE_toroni-node")).arg("--help").output().unwrap();
+    let mut own = listed(&String::from_utf8(output.stdout).unwrap());
+    own.retain(|(name, _)| name != "help");
+    let names: Vec<&str> = own.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, COMMANDS.iter().map(|(name, ..)| *name).collect::<Vec<_>>());
+    let marked = own.iter().map(|(name, about)| (name.clone(), format!("{about} (toroni-node)")));
+    let parts = of_toroni.into_iter().filter(|(_, about)| about.ends_with("(toroni-node)"));
+    assert_eq!(parts.collect::<Vec<_>>(), marked.collect::<Vec<_>>());
+}
+
 #[test]
 fn manual_pages_render() {
     let buses = Buses::new();
