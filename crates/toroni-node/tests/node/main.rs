@@ -20,6 +20,7 @@ mod node_settings;
 mod node_suite;
 mod node_tcp;
 mod nodes;
+mod program;
 mod sequencer;
 mod sequencer_archive;
 mod sequencer_changes;
@@ -38,11 +39,4 @@ mod prometheus;
 #[path = "../../../toroni-cli/tests/cli/support.rs"]
 mod support;
 
-use std::path::Path;
-
-/// The program `toroni`. It finds `toroni-node`, which cargo built for this test, beside itself.
-fn program() -> &'static Path {
-    let path = system_tests::program::path();
-    assert_eq!(path.parent(), Path::new(env!("CARGO_BIN_EXE_toroni-node")).parent());
-    path
-}
+use program::program;
