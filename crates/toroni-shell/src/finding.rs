@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 pub enum Status {
     /// There is nothing to fix.
     Ok,
-    /// Toroni works, but something is slower, or an option has no effect.
+    /// It works, but something is slower, or an option has no effect.
     Warn,
     /// What was checked does not work.
     Fail,
@@ -75,11 +75,16 @@ fn show(finding: &Finding, output: &mut Output) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints what each check finds, as soon as it is known.
+/// Prints what each check finds, as soon as it is known. `what_works` begins the last line if there are only warnings:
+/// what they do not prevent.
 ///
 /// # Errors
 /// If a check fails.
-pub fn report(checks: impl Iterator<Item = Vec<Finding>>, json: bool) -> Result<(), Failure> {
+pub fn report(
+    checks: impl Iterator<Item = Vec<Finding>>,
+    what_works: &str,
+    json: bool,
+) -> Result<(), Failure> {
     // After a signal, it still has to remove the bus that it created for a check.
     let stop = Stop::install(GracePeriod::Unlimited)?;
     let mut output = Output::new()?;
@@ -113,8 +118,8 @@ pub fn report(checks: impl Iterator<Item = Vec<Finding>>, json: bool) -> Result<
     if !json {
         output.line(&match warnings {
             0 => "\nNo problems found.".to_owned(),
-            1 => "\nToroni works on this machine, with one warning.".to_owned(),
-            _ => format!("\nToroni works on this machine, with {warnings} warnings."),
+            1 => format!("\n{what_works}, with one warning."),
+            _ => format!("\n{what_works}, with {warnings} warnings."),
         })?;
     }
     output.flush()

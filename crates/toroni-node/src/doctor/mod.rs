@@ -38,5 +38,6 @@ pub(crate) fn run(arguments: &Doctor) -> Result<(), Failure> {
     let wanted = arguments.config.as_deref().map(node::Wanted::read).transpose()?;
     let scope = hosts::Scope::new(arguments.rate, arguments.verbose, wanted.as_ref());
     let of_node = wanted.into_iter().map(|wanted| wanted.checks(arguments.rate));
-    finding::report(of_node.chain(hosts::checks(scope)), arguments.json)
+    let checks = of_node.chain(hosts::checks(scope));
+    finding::report(checks, "A node works on this host", arguments.json)
 }

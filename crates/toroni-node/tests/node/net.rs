@@ -200,6 +200,8 @@ fn the_doctor_checks_what_hosts_need() {
     assert_eq!(buffers["status"], "warn", "{buffers}");
     let remedy = buffers["remedy"].as_str().unwrap();
     assert!(remedy.starts_with("sysctl -w net.core.rmem_max="), "{remedy}");
+    let text = buses.succeed(&["node", "doctor", "--rate", "90Gbit/s"]);
+    assert!(text.lines().last().unwrap().starts_with("A node works on this host, with "), "{text}");
     // That of the bus has other checks, and names this one.
     assert!(checks(&["doctor", "--json"]).iter().all(|finding| finding["check"] != "UDP buffers"));
     assert!(buses.succeed(&["doctor"]).contains("toroni node doctor"));

@@ -31,7 +31,7 @@ pub(crate) fn run(location: &BusLocation, arguments: &Doctor) -> Result<(), Fail
     let directory = location.dir.clone().unwrap_or_else(admin::default_directory);
     let checks = CHECKS.iter().map(|check| vec![check(&directory)]);
     let checks = checks.chain(std::iter::once_with(|| files::rights(&directory)));
-    finding::report(checks, arguments.json)?;
+    finding::report(checks, "Toroni works on this machine", arguments.json)?;
     if !arguments.json {
         let mut output = Output::new()?;
         output.line("`toroni node doctor` checks what messages between hosts need.")?;
