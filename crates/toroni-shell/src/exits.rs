@@ -172,7 +172,7 @@ mod tests {
 
     fn program() -> Command {
         let example = |name: &str| format!("Example:\n  toroni {name} x");
-        let below = ["below", "beside"].map(|name| Command::new(name));
+        let below = ["below", "beside"].map(Command::new);
         let two = Command::new("two").after_help(example("two")).subcommands(below);
         Command::new("toroni")
             .subcommand(Command::new("one").after_help(example("one")))
