@@ -6,6 +6,7 @@
 //! | `cli` | the list of commands, and what all of them share |
 //! | `opening`, `audience`, `participants` | what several commands do: wait for a bus, wait for subscribers, show participants |
 //! | `exits` | exit codes |
+//! | `settings` | settings of a bus as text |
 //! | `external` | `toroni NAME` runs the program `toroni-NAME` |
 //! | `parts` | the commands that the program `toroni-node` has |
 //!
@@ -22,6 +23,7 @@ pub mod fuzz_entry;
 mod opening;
 mod participants;
 mod parts;
+mod settings;
 
 use clap::FromArgMatches;
 use clap_complete::CompleteEnv;

@@ -24,7 +24,7 @@ use toroni_shell::failure::Failure;
 const CHUNK_BYTES: usize = 1 << 20;
 /// A chunk is closed this time after its first message. With the time that the intake keeps a buffer, and that of the
 /// write, a message is in the file within a second.
-pub const CHUNK_AFTER: Duration = Duration::from_millis(700);
+pub(crate) const CHUNK_AFTER: Duration = Duration::from_millis(700);
 /// Space that is reserved on the disk at a time.
 const RESERVE_BYTES: u64 = 16 << 20;
 

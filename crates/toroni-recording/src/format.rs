@@ -8,25 +8,25 @@ use toroni::{Lost, LostBound, LostReason, Origin, Pattern};
 use toroni_shell::exchange;
 
 /// The topic of the channel with the losses.
-pub const LOST_TOPIC: &str = "@toroni/lost";
+pub(crate) const LOST_TOPIC: &str = "@toroni/lost";
 /// The topic of the channel with the origins.
-pub const ORIGIN_TOPIC: &str = "@toroni/origin";
+pub(crate) const ORIGIN_TOPIC: &str = "@toroni/origin";
 /// The key in the metadata of a channel that says what Toroni uses it for: `lost` or `origin`. A bus may have a topic
 /// with the name of either, but its channel does not have this key.
-pub const KIND: &str = "toroni.kind";
+pub(crate) const KIND: &str = "toroni.kind";
 /// The key in the metadata of a channel whose messages were published to descendants.
-pub const TO_DESCENDANTS: &str = "toroni.to_descendants";
+pub(crate) const TO_DESCENDANTS: &str = "toroni.to_descendants";
 /// The name of the metadata records.
-pub const METADATA: &str = "toroni";
+pub(crate) const METADATA: &str = "toroni";
 /// Keys in the metadata record at the front.
 pub const SEQUENCE_BASE: &str = "sequence_base";
 /// The patterns of the recorder.
 pub const PATTERNS: &str = "patterns";
 /// A key in the metadata record at the end.
-pub const ENDED: &str = "ended";
+pub(crate) const ENDED: &str = "ended";
 
 /// The JSON Schema of the channel with the losses.
-pub const LOST_SCHEMA: &str = r#"{
+pub(crate) const LOST_SCHEMA: &str = r#"{
   "title": "toroni.Lost",
   "description": "Messages that are missing at this place of the recording",
   "type": "object",
@@ -146,7 +146,7 @@ impl RecordedLoss {
 }
 
 /// The length of a message of the channel with the origins.
-pub const ORIGIN_RUN_BYTES: usize = 40;
+pub(crate) const ORIGIN_RUN_BYTES: usize = 40;
 
 /// Where consecutive messages were first published: a message of the channel with the origins. It is in the same chunk
 /// as its messages.
@@ -182,7 +182,7 @@ impl OriginRun {
     }
 
     /// Adds a message if it continues the run.
-    pub fn extend(&mut self, next: &Self) -> bool {
+    pub(crate) fn extend(&mut self, next: &Self) -> bool {
         let is_next = self.at(next.sequence, self.count) == Some((next.origin, next.number));
         self.count = self.count.saturating_add(u64::from(is_next));
         is_next
@@ -200,12 +200,12 @@ impl OriginRun {
     }
 
     /// Returns origin and number of the message with this sequence, if the run has it.
-    pub fn of_message(&self, sequence: u64) -> Option<(Origin, Option<u64>)> {
+    pub(crate) fn of_message(&self, sequence: u64) -> Option<(Origin, Option<u64>)> {
         self.at(sequence, self.count.checked_sub(1)?)
     }
 
     /// Returns it as it is in a file.
-    pub fn encode(&self) -> [u8; ORIGIN_RUN_BYTES] {
+    pub(crate) fn encode(&self) -> [u8; ORIGIN_RUN_BYTES] {
         let mut bytes = [0; ORIGIN_RUN_BYTES];
         let Origin { source, series, stream, number } = self.origin;
         bytes[..8].copy_from_slice(&self.sequence.to_le_bytes());
@@ -219,7 +219,7 @@ impl OriginRun {
     }
 
     /// Reads it from a file. Returns `None` if it has another length.
-    pub fn decode(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; ORIGIN_RUN_BYTES] = bytes.try_into().ok()?;
         let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| bytes[at..][byte]));
         let half = |at: usize| u32::from_le_bytes(std::array::from_fn(|byte| bytes[at..][byte]));
@@ -239,12 +239,12 @@ impl OriginRun {
 }
 
 /// Returns the metadata of the channel with the losses or with the origins.
-pub fn kind(kind: &str) -> BTreeMap<String, String> {
+pub(crate) fn kind(kind: &str) -> BTreeMap<String, String> {
     BTreeMap::from([(KIND.to_owned(), kind.to_owned())])
 }
 
 /// Returns the metadata of a topic's channel.
-pub fn of_topic(to_descendants: bool) -> BTreeMap<String, String> {
+pub(crate) fn of_topic(to_descendants: bool) -> BTreeMap<String, String> {
     let entry = (TO_DESCENDANTS.to_owned(), "true".to_owned());
     if to_descendants { BTreeMap::from([entry]) } else { BTreeMap::new() }
 }

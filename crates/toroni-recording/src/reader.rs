@@ -595,7 +595,8 @@ impl<R: Read + Seek> Reader<R> {
 }
 
 /// Reads a recording to its end, or to what is wrong with it. Returns how many messages and losses it has, and the
-/// most bytes of memory that one of its chunks took.
+/// most bytes of memory that one of its chunks took. The fuzz harness and the tests of this crate call it.
+#[doc(hidden)]
 #[must_use]
 pub fn walk(bytes: &[u8], with_origins: bool) -> (u64, usize) {
     let (mut items, mut most) = (0, 0);

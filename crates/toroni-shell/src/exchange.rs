@@ -205,7 +205,7 @@ pub fn write(message: &Shown<'_>, with_topic: bool, into: &mut Vec<u8>) {
 }
 
 /// Appends a loss as one line.
-pub fn write_loss(lost: &Loss, into: &mut Vec<u8>) {
+pub(crate) fn write_loss(lost: &Loss, into: &mut Vec<u8>) {
     append(&WrittenLoss { lost }, into);
 }
 

@@ -58,7 +58,7 @@ impl Failure {
 }
 
 /// Returns the exit code that a shell shows for a process killed by this signal.
-pub fn code_of_signal(signal: i32) -> u8 {
+pub(crate) fn code_of_signal(signal: i32) -> u8 {
     u8::try_from(signal).map_or(1, |signal| signal.saturating_add(128))
 }
 

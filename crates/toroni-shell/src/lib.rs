@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`location`] | `--bus` and `--dir`; patterns |
 //! | [`complete`], [`man`] | completion in shells; manual pages |
-//! | [`human`], [`settings`] | sizes, times, rates and settings of a bus as text |
+//! | [`human`] | sizes, times and rates as text |
 //! | [`output`], [`exchange`] | standard output, tables, JSON; the messages that `sub --json` writes and `pub --json` reads |
 //! | [`printer`], [`template`] | messages as text |
 //! | [`note`], [`progress`] | standard error |
@@ -31,6 +31,5 @@ pub mod printer;
 pub mod program;
 pub mod progress;
 pub mod ready;
-pub mod settings;
 pub mod stop;
 pub mod template;

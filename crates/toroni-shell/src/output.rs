@@ -151,7 +151,7 @@ fn controls(c: char) -> bool {
 }
 
 /// Writes one object and a line feed.
-pub fn write_json(into: impl Write, value: &impl Serialize) -> io::Result<()> {
+pub(crate) fn write_json(into: impl Write, value: &impl Serialize) -> io::Result<()> {
     let mut serializer = serde_json::Serializer::with_formatter(into, Escaping);
     value.serialize(&mut serializer)?;
     serializer.into_inner().write_all(b"\n")

@@ -149,7 +149,7 @@ impl Stop {
 }
 
 /// Whether the reader of a pipe has closed it. Does not write to the pipe.
-pub fn is_hung_up(output: impl AsFd) -> bool {
+pub(crate) fn is_hung_up(output: impl AsFd) -> bool {
     let mut fds = [PollFd::new(&output, PollFlags::empty())];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     poll(&mut fds, Some(&now)).is_ok()

@@ -374,7 +374,11 @@ const LAYERS_OF_CLI: &[Layer] = &[
     Layer { module: "exits", uses: &[], ignorant_of: &[] },
     Layer { module: "commands::clean", uses: &[], ignorant_of: &[] },
     Layer { module: "commands::completions", uses: &[], ignorant_of: &[] },
-    Layer { module: "commands::create", uses: &["commands::info::header_json"], ignorant_of: &[] },
+    Layer {
+        module: "commands::create",
+        uses: &["commands::info::header_json", "settings"],
+        ignorant_of: &[],
+    },
     Layer { module: "commands::demo", uses: &[], ignorant_of: &[] },
     Layer { module: "commands::doctor", uses: &[], ignorant_of: &[] },
     Layer { module: "commands::hz", uses: &[], ignorant_of: &[] },
@@ -403,6 +407,7 @@ const LAYERS_OF_CLI: &[Layer] = &[
     Layer { module: "fuzz_entry", uses: &["cli", "commands"], ignorant_of: &[] },
     Layer { module: "main", uses: &[], ignorant_of: &[] },
     Layer { module: "parts", uses: &["external"], ignorant_of: &[] },
+    Layer { module: "settings", uses: &[], ignorant_of: &[] },
 ];
 
 /// The rules of the program `toroni-node`.

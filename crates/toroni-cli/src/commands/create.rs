@@ -1,12 +1,12 @@
 //! `toroni create`: creates a bus with the given settings.
 
+use crate::settings::{parse_lock, parse_notify, parse_policy};
 use clap::Args;
 use toroni::{BusConfig, LockKind, NotifyKind, OpenError, Policy};
 use toroni_shell::failure::Failure;
 use toroni_shell::human::{self, parse_bytes, parse_mode};
 use toroni_shell::location::BusLocation;
 use toroni_shell::output::Output;
-use toroni_shell::settings::{parse_lock, parse_notify, parse_policy};
 
 #[derive(Args)]
 #[command(after_help = "Examples:

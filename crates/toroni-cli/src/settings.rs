@@ -1,12 +1,12 @@
 //! Parses settings of a bus in the form in which the library prints them: `wait:100ms`, `bounded:10ms/1s`,
 //! `multicast:239.255.1.2:5000`.
 
-use crate::human;
 use std::net::SocketAddrV4;
 use toroni::{LockKind, NotifyKind, Policy};
+use toroni_shell::human;
 
 /// Parses `wait`, `wait:LIMIT`, `wait:forever`, `overwrite` or `bounded:BUDGET/PER`.
-pub fn parse_policy(text: &str) -> Result<Policy, String> {
+pub(crate) fn parse_policy(text: &str) -> Result<Policy, String> {
     let (kind, detail) = split(text);
     match (kind, detail) {
         ("wait", None) => Ok(Policy::default()),
@@ -27,7 +27,7 @@ pub fn parse_policy(text: &str) -> Result<Policy, String> {
 }
 
 /// Parses `lease` or `robust`.
-pub fn parse_lock(text: &str) -> Result<LockKind, String> {
+pub(crate) fn parse_lock(text: &str) -> Result<LockKind, String> {
     match text {
         "lease" => Ok(LockKind::Lease),
         "robust" => Ok(LockKind::Robust),
@@ -36,7 +36,7 @@ pub fn parse_lock(text: &str) -> Result<LockKind, String> {
 }
 
 /// Parses `futex`, `datagram`, `multicast` or `multicast:GROUP:PORT`.
-pub fn parse_notify(text: &str) -> Result<NotifyKind, String> {
+pub(crate) fn parse_notify(text: &str) -> Result<NotifyKind, String> {
     match split(text) {
         ("futex", None) => Ok(NotifyKind::Futex),
         ("datagram", None) => Ok(NotifyKind::Datagram),
