@@ -319,14 +319,14 @@ fn loss(lost: &Lost, attribution: &Attribution) -> Line {
         "at_most" => "at most ",
         _ => "",
     };
-    let text =
-        format!("lost {exact}{messages} messages of stream {stream} of source {source}{cause}");
-    Line::new(Level::Warn, "loss", text)
+    let of = format!("messages of stream {stream} of source {source}{cause}");
+    let text = move |messages| format!("lost {exact}{messages} {of}");
+    Line::counting(Level::Warn, "loss", *messages, text)
         .by("reason", reason)
-        .with("messages", messages)
-        .with("bound", bound)
-        .with("source", source)
-        .with("stream", stream)
+        .with_count("messages")
+        .by("bound", bound)
+        .by("source", source)
+        .by("stream", stream)
         .with("place", attribution.place())
         .with("socket_dropped", attribution.socket)
 }

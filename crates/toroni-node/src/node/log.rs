@@ -1,5 +1,5 @@
-//! The log of a node: lines on standard error, each with fields, or JSON. What repeats is written once in 10 s, with its
-//! number.
+//! The log of a node: lines on standard error, each with fields, or JSON. What repeats is written at most once in 10 s: the
+//! first line at once, and at the end of that time the last one, with what those between have counted.
 
 use clap::ValueEnum;
 use serde_json::{Map, Value};
@@ -58,8 +58,18 @@ pub(super) struct Line {
     level: Level,
     event: &'static str,
     reason: String,
-    text: String,
+    text: Sentence,
     fields: Vec<(&'static str, Field)>,
+}
+
+/// What a line says.
+enum Sentence {
+    Fixed(String),
+    /// Says a number, to which those of lines that were left out are added.
+    Counting {
+        count: u64,
+        text: Box<dyn Fn(u64) -> String>,
+    },
 }
 
 /// The value of a field.
@@ -68,13 +78,55 @@ enum Field {
     Word(String),
     /// What others have chosen.
     Text(String),
+    /// The number of a counting sentence.
+    Count,
 }
 
 impl Line {
     /// Begins a line about a kind of event.
     pub(super) fn new(level: Level, event: &'static str, text: impl Into<String>) -> Self {
         let (reason, fields) = (String::new(), Vec::new());
-        Self { level, event, reason, text: text.into(), fields }
+        Self { level, event, reason, text: Sentence::Fixed(text.into()), fields }
+    }
+
+    /// Begins a line that counts. `text` makes the sentence with the count of all lines that this one stands for.
+    pub(super) fn counting(
+        level: Level,
+        event: &'static str,
+        count: u64,
+        text: impl Fn(u64) -> String + 'static,
+    ) -> Self {
+        let text = Sentence::Counting { count, text: Box::new(text) };
+        Self { level, event, reason: String::new(), text, fields: Vec::new() }
+    }
+
+    /// Adds a field with the count of a line that counts.
+    pub(super) fn with_count(mut self, name: &'static str) -> Self {
+        self.fields.push((name, Field::Count));
+        self
+    }
+
+    /// Adds the count of an earlier line, which is left out.
+    fn take_in(&mut self, earlier: &Self) {
+        if let (Sentence::Counting { count, .. }, Sentence::Counting { count: before, .. }) =
+            (&mut self.text, &earlier.text)
+        {
+            *count = count.saturating_add(*before);
+        }
+    }
+
+    fn text(&self) -> String {
+        match &self.text {
+            Sentence::Fixed(text) => text.clone(),
+            Sentence::Counting { count, text } => text(*count),
+        }
+    }
+
+    fn count(&self) -> u64 {
+        match self.text {
+            Sentence::Fixed(_) => 0,
+            Sentence::Counting { count, .. } => count,
+        }
     }
 
     /// Adds a field: a number, or a text without blanks.
@@ -98,13 +150,14 @@ impl Line {
     }
 
     fn shown(&self, more: u64) -> String {
-        let Self { level, event, text, fields, .. } = self;
-        let mut shown = format!("{text} level={} event={event}", level.name());
+        let Self { level, event, fields, .. } = self;
+        let mut shown = format!("{} level={} event={event}", self.text(), level.name());
         for (name, value) in fields {
             // Writing to a string cannot fail.
             let _ = match value {
                 Field::Word(word) => write!(shown, " {name}={word}"),
                 Field::Text(text) => write!(shown, " {name}={text:?}"),
+                Field::Count => write!(shown, " {name}={}", self.count()),
             };
         }
         if more > 0 {
@@ -119,7 +172,7 @@ impl Line {
         object.insert("time".to_owned(), time.into());
         object.insert("level".to_owned(), self.level.name().into());
         object.insert("event".to_owned(), self.event.into());
-        object.insert("text".to_owned(), self.text.as_str().into());
+        object.insert("text".to_owned(), self.text().into());
         for (name, value) in &self.fields {
             let value = match value {
                 // The digits of a source id are hexadecimal, and may look like those of a number.
@@ -127,6 +180,7 @@ impl Line {
                     word.parse::<u64>().map_or_else(|_| word.as_str().into(), Value::from)
                 }
                 Field::Word(text) | Field::Text(text) => text.as_str().into(),
+                Field::Count => self.count().into(),
             };
             object.insert((*name).to_owned(), value);
         }
@@ -141,9 +195,16 @@ impl Line {
 pub(super) struct Log {
     least: Level,
     format: Format,
-    /// When a line was written last, and how many were not since then.
-    kinds: BTreeMap<(&'static str, String), (Instant, u64)>,
+    kinds: BTreeMap<(&'static str, String), Kind>,
     write: fn(&str),
+}
+
+/// What was written of one kind and reason.
+struct Kind {
+    /// When a line was written last.
+    last: Instant,
+    /// The last line that was left out since then, and how many were before it.
+    held: Option<(Line, u64)>,
 }
 
 impl Log {
@@ -155,17 +216,44 @@ impl Log {
         Self { least, format, kinds: BTreeMap::new(), write }
     }
 
-    /// Writes a line, unless it is not important enough, or one of its kind and reason was written within 10 s.
+    /// Writes a line, unless it is not important enough, or one of its kind and reason was written within 10 s. That one
+    /// is held.
     pub(super) fn line(&mut self, line: Line) {
         self.line_at(Instant::now(), line);
+    }
+
+    /// Writes the lines that were held for 10 s. To be called about once a second.
+    pub(super) fn write_held(&mut self) {
+        self.write_held_at(Instant::now(), PAUSE);
+    }
+
+    /// Writes all lines that are held: the node ends.
+    pub(super) fn finish(&mut self) {
+        self.write_held_at(Instant::now(), Duration::ZERO);
     }
 
     fn line_at(&mut self, now: Instant, line: Line) {
         if line.level > self.least {
             return;
         }
-        let more = if self.least == Level::Trace { Some(0) } else { self.admit(now, &line) };
-        if let Some(more) = more {
+        let admitted =
+            if self.least == Level::Trace { Some((line, 0)) } else { self.admit(now, line) };
+        if let Some((line, more)) = admitted {
+            self.write(&line, more);
+        }
+    }
+
+    fn write_held_at(&mut self, now: Instant, pause: Duration) {
+        let mut due = Vec::new();
+        for kind in self.kinds.values_mut() {
+            if now.duration_since(kind.last) >= pause
+                && let Some(held) = kind.held.take()
+            {
+                kind.last = now;
+                due.push(held);
+            }
+        }
+        for (line, more) in due {
             self.write(&line, more);
         }
     }
@@ -186,26 +274,32 @@ impl Log {
         (self.write)(&shown);
     }
 
-    /// Returns how many of its kind were left out before, or `None` if it is left out, too.
-    fn admit(&mut self, now: Instant, line: &Line) -> Option<u64> {
+    /// Returns the line to write now, and how many of its kind were left out before; `None` if it is held or left out.
+    fn admit(&mut self, now: Instant, mut line: Line) -> Option<(Line, u64)> {
         let key = (line.event, line.reason.clone());
-        if let Some((last, held)) = self.kinds.get_mut(&key) {
-            if now.duration_since(*last) < PAUSE {
-                *held += 1;
+        if let Some(kind) = self.kinds.get_mut(&key) {
+            let mut more = 0;
+            if let Some((earlier, before)) = kind.held.take() {
+                line.take_in(&earlier);
+                more = before.saturating_add(1);
+            }
+            if now.duration_since(kind.last) < PAUSE {
+                kind.held = Some((line, more));
                 return None;
             }
-            *last = now;
-            return Some(std::mem::take(held));
+            kind.last = now;
+            return Some((line, more));
         }
         if self.kinds.len() >= REMEMBERED {
-            self.kinds.retain(|_, (last, _)| now.duration_since(*last) < PAUSE);
+            self.kinds
+                .retain(|_, kind| kind.held.is_some() || now.duration_since(kind.last) < PAUSE);
         }
         // Others choose the reasons, such as the ids of sources: a flood of new ones is left out.
         if self.kinds.len() >= REMEMBERED {
             return None;
         }
-        self.kinds.insert(key, (now, 0));
-        Some(0)
+        self.kinds.insert(key, Kind { last: now, held: None });
+        Some((line, 0))
     }
 }
 
@@ -228,27 +322,52 @@ mod tests {
     }
 
     fn loss(reason: &str, messages: u64) -> Line {
-        Line::new(Level::Warn, "loss", "lost some").by("reason", reason).with("messages", messages)
+        let text = |messages| format!("lost {messages}");
+        Line::counting(Level::Warn, "loss", messages, text)
+            .by("reason", reason)
+            .with_count("messages")
+    }
+
+    fn line_of(reason: &str, messages: u64, more: u64) -> String {
+        let more = if more > 0 { format!(" more={more}") } else { String::new() };
+        format!("lost {messages} level=warn event=loss reason={reason} messages={messages}{more}")
     }
 
     #[test]
-    fn each_reason_is_written_once_in_ten_seconds_with_the_number_of_those_left_out() {
+    fn each_reason_is_written_once_in_ten_seconds_with_the_sum_of_what_was_left_out() {
         let mut log = log(Level::Info);
         let begin = Instant::now();
-        for number in 0..5 {
-            log.line_at(begin, loss("gone", number));
+        let at = |seconds| begin + Duration::from_secs(seconds);
+        for messages in [1, 2, 5_000, 4] {
+            log.line_at(begin, loss("gone", messages));
         }
-        log.line_at(begin + Duration::from_secs(5), loss("burst", 9));
-        log.line_at(begin + PAUSE, loss("gone", 7));
-        let gone = "lost some level=warn event=loss reason=gone";
+        log.line_at(at(5), loss("burst", 9));
+        log.line_at(at(10), loss("gone", 7));
         assert_eq!(
             written(),
-            [
-                format!("{gone} messages=0"),
-                "lost some level=warn event=loss reason=burst messages=9".to_owned(),
-                format!("{gone} messages=7 more=4"),
-            ]
+            [line_of("gone", 1, 0), line_of("burst", 9, 0), line_of("gone", 5_013, 3)]
         );
+    }
+
+    #[test]
+    fn what_was_left_out_is_written_although_nothing_of_its_kind_follows() {
+        let mut log = log(Level::Info);
+        let begin = Instant::now();
+        let at = |seconds| begin + Duration::from_secs(seconds);
+        log.line_at(begin, loss("gone", 1));
+        log.line_at(at(1), loss("gone", 5_000));
+        log.write_held_at(at(9), PAUSE);
+        assert_eq!(written(), [line_of("gone", 1, 0)]);
+        log.write_held_at(at(10), PAUSE);
+        log.write_held_at(at(11), PAUSE);
+        assert_eq!(written(), [line_of("gone", 5_000, 0)]);
+        // It was just written, so the next ones wait; and the end of the node waits for nothing.
+        log.line_at(at(12), loss("gone", 2));
+        log.line_at(at(13), loss("gone", 3));
+        assert!(written().is_empty());
+        log.finish();
+        log.finish();
+        assert_eq!(written(), [line_of("gone", 5, 1)]);
     }
 
     #[test]
@@ -270,11 +389,11 @@ mod tests {
         let line = loss("gone", 7).with("source", "00000012").by_text("receiver", "a \"b\"\n");
         assert_eq!(
             line.shown(3),
-            "lost some level=warn event=loss reason=gone messages=7 source=00000012 receiver=\"a \\\"b\\\"\\n\" more=3"
+            "lost 7 level=warn event=loss reason=gone messages=7 source=00000012 receiver=\"a \\\"b\\\"\\n\" more=3"
         );
         let object: Value = serde_json::from_str(&line.json(3, 1.5)).unwrap();
         let wanted = serde_json::json!({
-            "time": 1.5, "level": "warn", "event": "loss", "text": "lost some", "reason": "gone", "messages": 7,
+            "time": 1.5, "level": "warn", "event": "loss", "text": "lost 7", "reason": "gone", "messages": 7,
             "source": "00000012", "receiver": "a \"b\"\n", "more": 3,
         });
         assert_eq!(object, wanted);
@@ -288,7 +407,9 @@ mod tests {
             log.line_at(now, loss(&number.to_string(), 1));
         }
         assert_eq!((log.kinds.len(), written().len()), (REMEMBERED, REMEMBERED));
+        // One that is held stays.
+        log.line_at(now, loss("0", 1));
         log.line_at(now + PAUSE, loss("again", 1));
-        assert_eq!(written().len(), 1);
+        assert_eq!((log.kinds.len(), written().len()), (2, 1));
     }
 }

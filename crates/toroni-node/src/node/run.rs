@@ -260,6 +260,13 @@ struct Observer {
     due: Instant,
 }
 
+/// However the node ends, nothing that it has to say is left out.
+impl Drop for Observer {
+    fn drop(&mut self) {
+        self.log.finish();
+    }
+}
+
 impl Observer {
     fn event(&mut self, node: &Node, event: &Event) {
         self.notices.event(event);
@@ -282,6 +289,7 @@ impl Observer {
 
     fn report(&mut self, node: &mut Node, sequencer: Option<&mut Sequencer>) {
         self.due = Instant::now() + REPORT_EVERY;
+        self.log.write_held();
         let report = node.report();
         let sequencer = sequencer.map(Sequencer::report);
         if let Some(sequencer) = &sequencer {
