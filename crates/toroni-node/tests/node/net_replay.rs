@@ -7,6 +7,7 @@ use crate::support::{Buses, wait_until};
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::process::Output;
+use toroni::BusConfig;
 use toroni_testkit::Program;
 
 /// A node with messages in its ring.
@@ -73,6 +74,24 @@ fn history_is_printed_by_number() {
         scene.replay(&[&connect[..], &["--from", "998", "--to", "5000"]].concat());
     assert_eq!((code, numbers(&stdout)), (0, vec![998, 999]));
     assert!(stderr.contains("the source has nothing from number 1000 on"), "{stderr}");
+    leave(scene.node);
+}
+
+/// The node has kept a place for whom it reads the ring.
+#[test]
+fn history_is_there_although_the_bus_takes_no_more_subscribers() {
+    let scene = Scene::new(16 << 20, 100, 100);
+    let bus = BusConfig::new().directory(scene.buses.path()).open("a").unwrap();
+    let mut others = Vec::new();
+    while let Ok(subscriber) = bus.subscribe("**") {
+        others.push(subscriber);
+    }
+    let address = scene.address.to_string();
+    for _ in 0..2 {
+        let (code, stdout, stderr) = scene.replay(&["--connect", &address, "--strict"]);
+        assert_eq!((code, stderr.as_str()), (0, ""));
+        assert!(numbers(&stdout).into_iter().eq(0..100));
+    }
     leave(scene.node);
 }
 

@@ -2,6 +2,9 @@
 //!
 //! A client that reconnects says where it continues. The server asks for the messages from there on, piece by piece, as
 //! the client takes them. A subscriber stands at each of these places, as long as there are few.
+//!
+//! The bus has room for a limited number of subscribers. The server keeps a place there for its first reader from the
+//! beginning. If it finds none for a reader, the client waits: only what the ring no longer has is gone.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
@@ -13,6 +16,7 @@ use toroni_proto::batcher::Now;
 use toroni_proto::bounded::server::{ClientId, Full, Server, Wanted};
 use toroni_proto::id::Number;
 use toroni_proto::reassembly::Bound;
+use toroni_proto::time::{MILLISECOND, Monotonic};
 use toroni_proto::wire::{self, LostReason};
 
 /// The greatest number of subscribers. Further replays take turns, and look their places up again.
@@ -21,6 +25,8 @@ const MAX_READERS: usize = 8;
 const PIECES_PER_TURN: usize = 64;
 /// How many messages a piece may pass over that the client did not ask for.
 const MESSAGES_PER_PIECE: usize = 4_096;
+/// How long clients wait until a place is looked for again. A client gives up after 5 s in which nothing comes.
+const RETRY_NS: u64 = 250 * MILLISECOND;
 
 /// Stands in the ring where a client has got to.
 struct Reader {
@@ -47,22 +53,52 @@ enum Kept {
     },
 }
 
+/// Where to read what a client wants.
+enum Place {
+    /// With this reader.
+    At(usize),
+    /// Nothing was published since.
+    Ended,
+    /// Everything before this sequence is gone.
+    Gone(u64),
+    /// There is no reader, and none can be made now.
+    None,
+}
+
 /// Reads what clients ask for.
 pub(super) struct History {
     bus: Bus,
     readers: Vec<Reader>,
+    /// Keeps the place of the first reader while there is none.
+    kept: Option<Subscriber>,
+    /// When to look for a place again.
+    retry: Option<Monotonic>,
     pieces: u64,
     scratch: String,
 }
 
 impl History {
-    pub(super) fn new(bus: &Bus) -> Self {
-        Self { bus: bus.clone(), readers: Vec::new(), pieces: 0, scratch: String::new() }
+    pub(super) fn new(bus: &Bus) -> Result<Self, SubscriberError> {
+        let kept = Some(subscriber(bus, Start::Latest, ["**"].into_iter())?);
+        let (readers, scratch) = (Vec::new(), String::new());
+        Ok(Self { bus: bus.clone(), readers, kept, retry: None, pieces: 0, scratch })
     }
 
     /// Forgets where a client is.
     pub(super) fn leave(&mut self, client: ClientId) {
         self.readers.retain(|reader| reader.client != client);
+        self.keep_a_place();
+    }
+
+    /// Returns when it must have a turn next.
+    pub(super) fn poll_timeout(&self) -> Option<Monotonic> {
+        self.retry
+    }
+
+    fn keep_a_place(&mut self) {
+        if self.readers.is_empty() && self.kept.is_none() {
+            self.kept = subscriber(&self.bus, Start::Latest, ["**"].into_iter()).ok();
+        }
     }
 
     /// Hands out what clients can take. Returns whether there may be more at once.
@@ -73,12 +109,20 @@ impl History {
         server: &mut Server,
         sets: &Sets,
     ) -> Result<bool, ReceiveError> {
+        if self.retry.is_some_and(|due| now.monotonic < due) {
+            return Ok(false);
+        }
+        self.retry = None;
         for _ in 0..PIECES_PER_TURN {
             let Some(wanted) = server.next_replay(now.monotonic) else { return Ok(false) };
             let reached = self.piece(now, &wanted, streams, server, sets)?;
             server.replay_to(now, &wanted, reached);
             if reached >= wanted.end {
                 self.readers.retain(|it| (it.client, it.stream) != (wanted.client, wanted.stream));
+                self.keep_a_place();
+            }
+            if self.retry.is_some() {
+                return Ok(false);
             }
         }
         Ok(true)
@@ -95,12 +139,15 @@ impl History {
     ) -> Result<Number, ReceiveError> {
         self.pieces = self.pieces.saturating_add(1);
         let reader = match self.reader(wanted, streams) {
-            Ok(Some(reader)) => reader,
-            // Nothing was published since.
-            Ok(None) => return Ok(wanted.end),
-            Err(oldest) => {
+            Place::At(reader) => reader,
+            Place::Ended => return Ok(wanted.end),
+            Place::Gone(oldest) => {
                 let until = number(oldest).min(wanted.end);
                 return Ok(lose(now, wanted, server, wanted.from, until).unwrap_or(wanted.from));
+            }
+            Place::None => {
+                self.retry = Some(now.monotonic.after(RETRY_NS));
+                return Ok(wanted.from);
             }
         };
         let Self { readers, scratch, pieces, .. } = self;
@@ -111,39 +158,37 @@ impl History {
         Ok(reached)
     }
 
-    /// Returns the place of the reader that stands where a client continues; a new one if there is none. The error is the
-    /// oldest sequence that the ring still has.
-    fn reader(&mut self, wanted: &Wanted, streams: &Streams) -> Result<Option<usize>, u64> {
+    /// Returns the reader that stands where a client continues; a new one if there is none.
+    fn reader(&mut self, wanted: &Wanted, streams: &Streams) -> Place {
         let Wanted { client, stream, from, .. } = *wanted;
         let found = self.readers.iter().position(|it| (it.client, it.stream) == (client, stream));
         if let Some(at) = found {
             if self.readers[at].next == from {
-                return Ok(Some(at));
+                return Place::At(at);
             }
             self.readers.swap_remove(at);
         }
         if self.readers.len() >= MAX_READERS {
             self.forget_oldest();
         }
-        let Some(offered) = streams.get(stream) else { return Ok(None) };
+        let Some(offered) = streams.get(stream) else { return Place::Ended };
+        self.kept = None;
         loop {
             let start = Start::Sequence(from.get());
-            let builder = self.bus.subscriber().start(start).gating(false).local_only(true);
             let patterns = offered.patterns.iter().map(toroni::Pattern::as_str);
-            let builder = patterns.fold(builder.name("tcp replay"), |all, one| all.pattern(one));
-            match builder.build() {
+            match subscriber(&self.bus, start, patterns) {
                 Ok(subscriber) => {
-                    let used = self.pieces;
+                    let (used, at) = (self.pieces, self.readers.len());
                     let reader =
                         Reader { client, stream, next: from, subscriber, kept: None, used };
                     self.readers.push(reader);
-                    return Ok(self.readers.len().checked_sub(1));
+                    return Place::At(at);
                 }
-                Err(SubscriberError::SequenceAhead { .. }) => return Ok(None),
-                Err(SubscriberError::SequenceLost { oldest, .. }) => return Err(oldest),
+                Err(SubscriberError::SequenceAhead { .. }) => return Place::Ended,
+                Err(SubscriberError::SequenceLost { oldest, .. }) => return Place::Gone(oldest),
                 // The bus has no place for another subscriber.
                 Err(_) if !self.readers.is_empty() => self.forget_oldest(),
-                Err(_) => return Err(u64::MAX),
+                Err(_) => return Place::None,
             }
         }
     }
@@ -235,6 +280,16 @@ impl Reader {
     }
 }
 
+/// Makes a subscriber that no publisher waits for.
+fn subscriber<'a>(
+    bus: &Bus,
+    start: Start,
+    patterns: impl Iterator<Item = &'a str>,
+) -> Result<Subscriber, SubscriberError> {
+    let builder = bus.subscriber().start(start).gating(false).local_only(true).name("tcp replay");
+    patterns.fold(builder, |all, one| all.pattern(one)).build()
+}
+
 fn kept(number: Number, start: Option<wire::Start>, message: &Message<'_>) -> Kept {
     Kept::Message { number, start, payload: message.payload().to_vec() }
 }
@@ -272,4 +327,38 @@ fn lose(
         server.replay_lost(now, wanted, count, bound, until, reason)?;
     }
     Ok(until)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toroni::{BusConfig, Pattern};
+    use toroni_testkit::Directory;
+
+    fn wanted(from: u64) -> Wanted {
+        let [from, end] = [from, 100].map(|number| Number::new(number).unwrap());
+        Wanted { client: ClientId(0), stream: 0, set: 0, from, end }
+    }
+
+    /// A full bus says nothing about its messages.
+    #[test]
+    fn what_cannot_be_read_now_is_not_gone() {
+        let directory = Directory::new();
+        let config = BusConfig::new().directory(directory.path()).max_subscribers(1);
+        let bus = config.create("b").unwrap();
+        let streams = Streams::new(&[], &[Pattern::everything()]);
+        let mut history = History::new(&bus).unwrap();
+        bus.publisher("t").unwrap().publish("m").unwrap();
+        assert!(bus.subscribe("t").is_err(), "its place is kept");
+        assert!(matches!(history.reader(&wanted(0), &streams), Place::At(0)));
+        history.leave(ClientId(0));
+        assert!(bus.subscribe("t").is_err(), "its place is kept again");
+        history.kept = None;
+        let other = bus.subscribe("t").unwrap();
+        assert!(matches!(history.reader(&wanted(0), &streams), Place::None));
+        assert!(History::new(&bus).is_err());
+        drop(other);
+        assert!(matches!(history.reader(&wanted(0), &streams), Place::At(0)));
+        assert!(matches!(history.reader(&wanted(90), &streams), Place::Ended));
+    }
 }

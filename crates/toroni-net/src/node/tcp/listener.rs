@@ -100,7 +100,7 @@ impl Listener {
             server,
             sets: Sets::new(usize::try_from(config.sets).unwrap_or(usize::MAX)),
             feed,
-            history: History::new(bus),
+            history: History::new(bus)?,
             peers: HashMap::new(),
             has_arrivals: true,
             paused: None,
@@ -342,7 +342,8 @@ impl Listener {
     /// Returns when it must have a turn next.
     pub(super) fn poll_timeout(&self) -> Option<Monotonic> {
         let leaving = self.leaving.front().map(|(until, _)| *until);
-        [self.server.poll_timeout(), self.paused, leaving].into_iter().flatten().min()
+        let history = self.history.poll_timeout();
+        [self.server.poll_timeout(), self.paused, leaving, history].into_iter().flatten().min()
     }
 
     /// Returns what wakes it when something is published, unless it waits for a client.
