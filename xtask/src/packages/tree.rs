@@ -195,6 +195,15 @@ mod tests {
     }
 
     #[test]
+    fn the_bus_of_a_node_is_for_its_group() {
+        let path = metadata::root().join("packaging/systemd/toroni-node@.service");
+        let text = fs::read_to_string(path).unwrap();
+        for setting in ["Group=toroni", "UMask=0007"] {
+            assert!(text.contains(&format!("\n{setting}\n")), "{setting}: {text}");
+        }
+    }
+
+    #[test]
     fn systemd_never_gives_a_node_up() {
         let path = metadata::root().join("packaging/systemd/toroni-node@.service");
         let text = fs::read_to_string(path).unwrap();
