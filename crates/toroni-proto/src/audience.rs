@@ -78,6 +78,8 @@ pub struct Member {
     pub name: Name,
     /// The first sequence that it still expects.
     pub expected: Sequence,
+    /// How many datagrams it was behind when it said so. What was sent since then is no lag: it has not answered yet.
+    pub lag: u64,
     /// How many messages it has lost.
     pub lost: u64,
     /// How many NAKs it has sent.
@@ -196,6 +198,7 @@ impl Audience {
                         address: from,
                         name,
                         expected,
+                        lag: 0,
                         lost: 0,
                         naks: 0,
                         dropped: 0,
@@ -221,6 +224,7 @@ impl Audience {
             address: from,
             name,
             expected,
+            lag: window.unsent().since(expected),
             lost: status.lost,
             naks: status.naks,
             dropped: status.dropped,
@@ -428,6 +432,15 @@ mod tests {
         let polite = Status { required: false, ..status("b") };
         take(&mut audience, 2, 0, &window, &polite);
         assert!(audience.allows(at(2), &window), "it does not ask for it");
+    }
+
+    #[test]
+    fn the_lag_of_a_receiver_is_what_it_had_not_taken_when_it_said_so() {
+        let mut audience = Audience::new(&slowest(), &[]);
+        take(&mut audience, 0, 6, &window(8), &status("a"));
+        assert_eq!(audience.members()[0].lag, 2);
+        take(&mut audience, 2_000, 99, &window(99), &status("a"));
+        assert_eq!(audience.members()[0].lag, 0, "what was sent between the two is no lag");
     }
 
     #[test]

@@ -160,7 +160,7 @@ pub struct Receiver {
     pub name: String,
     /// Where it is.
     pub address: SocketAddr,
-    /// Datagrams that were sent and that it has not taken yet.
+    /// Datagrams that had been sent and that it had not taken when it was heard last.
     pub lag_datagrams: u64,
     /// Messages that it lost, as it says.
     pub lost: u64,
@@ -449,7 +449,7 @@ fn sent(stream: Stream, outlet: &mut outlet::Outlet) -> Sent {
         source: member.receiver.source,
         name: member.name.as_str().to_owned(),
         address: link::to_socket(member.address),
-        lag_datagrams: window.unsent().since(member.expected),
+        lag_datagrams: member.lag,
         lost: member.lost,
         naks: member.naks,
         dropped: member.dropped,
