@@ -65,7 +65,7 @@ const ANSWER_EVERY: Duration = Duration::from_millis(50);
 const ANSWERS_AT_ONCE: u32 = 4;
 /// Hosts beyond are not counted.
 const MOST_PEERS: usize = 256;
-/// A size was tried if it was sent so often: one may be lost.
+/// Of each size, a host must have had the time to answer so many questions before one is called lost.
 const TRIED: u64 = 5;
 /// Longer than any datagram.
 const LONGEST: usize = 65_536;
@@ -135,13 +135,22 @@ struct Sockets {
     refused: Option<io::Error>,
 }
 
-/// The sizes that are tried in turn.
+/// The sizes that are tried.
 #[derive(Default)]
 struct Sizes {
     all: Vec<u16>,
     sent: u64,
     next: Duration,
     unsendable: Vec<u16>,
+}
+
+impl Sizes {
+    /// Returns the size of this question. A host may answer one in a few questions only, so they are in no order: of sizes
+    /// that take turns, it could always answer the same one.
+    fn of(&self, number: u64) -> Option<u16> {
+        let index = Random::new(number).below((self.all.len() as u64).max(1));
+        self.all.get(usize::try_from(index).ok()?).copied()
+    }
 }
 
 /// Something that came, with what the sockets know about it.
@@ -286,13 +295,9 @@ impl Prober {
     /// Returns what is wrong, if these hosts are expected. The worst comes first.
     #[must_use]
     pub fn problems(&self, expected: &[String]) -> Vec<Problem> {
-        let tried: Vec<u16> = if self.sizes.sent >= TRIED * self.sizes.all.len() as u64 {
-            let can_go = |size: &&u16| !self.sizes.unsendable.contains(size);
-            self.sizes.all.iter().filter(can_go).copied().collect()
-        } else {
-            Vec::new()
-        };
-        let mut problems = verdict::problems(self.peers.values(), expected, &tried);
+        let can_go = |size: &&u16| !self.sizes.unsendable.contains(size);
+        let asked: Vec<u16> = self.sizes.all.iter().filter(can_go).copied().collect();
+        let mut problems = verdict::problems(self.peers.values(), expected, &asked);
         problems.extend(self.load.as_ref().and_then(verdict::slowed));
         problems.extend(self.sizes.unsendable.iter().map(|&size| Problem::Unsendable { size }));
         problems
@@ -310,8 +315,7 @@ impl Prober {
     }
 
     fn try_size(&mut self) {
-        let index = usize::try_from(self.sizes.sent % self.sizes.all.len() as u64).unwrap_or(0);
-        let size = self.sizes.all[index];
+        let Some(size) = self.sizes.of(self.sizes.sent) else { return };
         let header = Header { stream: SIZES, sequence: sequence(self.sizes.sent), ..self.header };
         self.sizes.sent += 1;
         let (to, padding) = (self.sockets.to, size.saturating_sub(bare_bytes(&self.name)));
@@ -387,20 +391,21 @@ impl Prober {
                         }
                         ProbeKind::Ask { .. } => take_question(peer, &came, now),
                     };
-                    // The others get their answers, too: each its share of what may be sent.
-                    let share =
-                        ANSWER_EVERY * u32::try_from(peers.len()).unwrap_or(u32::MAX) * 3 / 4;
+                    // Each kind of question of each host has its share of what may be sent. Else the questions to the
+                    // group, which are the most, would leave nothing for the others.
+                    let kinds: usize = peers.values().map(|peer| peer.served.len().max(1)).sum();
+                    let share = ANSWER_EVERY * u32::try_from(kinds).unwrap_or(u32::MAX) * 3 / 4;
                     let Some(peer) = peers.get_mut(&theirs.source) else { continue };
-                    let is_fair = peer
-                        .served
-                        .is_none_or(|at| now.saturating_sub(at) >= share.min(DIRECT_EVERY));
+                    let served = peer.served.get(&theirs.stream.0);
+                    let is_fair =
+                        served.is_none_or(|at| now.saturating_sub(*at) >= share.min(DIRECT_EVERY));
                     let burst = ANSWER_EVERY * ANSWERS_AT_ONCE;
                     let Some(kind) = answer.filter(|_| is_fair && *next_answer <= now + burst)
                     else {
                         continue;
                     };
                     *next_answer = (*next_answer).max(now) + ANSWER_EVERY;
-                    peer.served = Some(now);
+                    peer.served.insert(theirs.stream.0, now);
                     let Some(name) = NodeName::new(name) else { continue };
                     let (stream, sequence) = (theirs.stream, theirs.sequence);
                     let header = Header { stream, sequence, ..*header };
@@ -517,10 +522,8 @@ fn take_answer(peer: &mut Peer, came: &Came<'_>, own: Source, sizes: &Sizes, now
             return;
         }
         SIZES => {
-            let index = header.sequence.get() % (sizes.all.len() as u64).max(1);
-            let size = usize::try_from(index).ok().and_then(|index| sizes.all.get(index));
-            if let Some(size) = size {
-                *peer.sizes.entry(*size).or_default() += 1;
+            if let Some(size) = sizes.of(header.sequence.get()) {
+                *peer.sizes.entry(size).or_default() += 1;
             }
             return;
         }
@@ -558,6 +561,20 @@ fn sizes(mtu: u32, is_ipv4: bool, name: &str) -> Vec<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Whoever answers each second, third … question, beginning with any, answers each size.
+    #[test]
+    fn a_host_that_answers_few_questions_answers_each_size() {
+        let sizes = Sizes { all: sizes(1500, true, "a"), ..Sizes::default() };
+        for every in 1..=40 {
+            for first in 0..every {
+                let questions = (first..).step_by(every).take(60);
+                let answered: std::collections::BTreeSet<u16> =
+                    questions.filter_map(|number| sizes.of(number as u64)).collect();
+                assert_eq!(answered.len(), 6, "{first}, and each {every}th");
+            }
+        }
+    }
 
     #[test]
     fn sizes_end_with_what_the_interface_takes() {

@@ -40,8 +40,8 @@ pub struct Peer {
     pub(super) answered_group: Option<Duration>,
     /// When it last asked or answered directly.
     pub(super) direct: Option<Duration>,
-    /// When it was answered last.
-    pub(super) served: Option<Duration>,
+    /// When it was answered last, by the kind of its question.
+    pub(super) served: BTreeMap<u16, Duration>,
     /// When it was last asked directly.
     pub(super) asked: Option<Duration>,
     /// When it was last told how many of its datagrams at a rate came.
@@ -76,7 +76,7 @@ impl Peer {
             asked_group: None,
             answered_group: None,
             direct: None,
-            served: None,
+            served: BTreeMap::new(),
             asked: None,
             load_answered: None,
         }

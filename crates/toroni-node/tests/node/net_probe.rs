@@ -111,28 +111,29 @@ fn snooping(query_interval: Option<Duration>, is_named: bool) {
     }
 }
 
-/// The interface of one host takes less than those between: what is too large does not reach it.
+/// The interface of one host takes less than those between: what is too large does not reach it, and the third host gets it.
 #[test]
 fn sizes_that_do_not_arrive_are_named() {
-    let Some(network) = Setup::new(2).bridged() else { return };
+    let Some(network) = Setup::new(3).bridged() else { return };
     network.hosts[1].namespace().ip(&["link set eth0 mtu 1100"]);
-    let results = probe(&network, &["--sizes", "--minutes", "0.35"]);
-    let (code, hosts, findings) = &results[0];
-    let answered: Vec<u64> = of(hosts, "b")["sizes"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|size| size["bytes"].as_u64().unwrap())
-        .collect();
-    assert_eq!((*code, answered), (0, vec![256, 512, 1024]), "{hosts:?}");
-    assert!(
-        findings[0].starts_with("datagrams of 1280 bytes do not reach b, those of 1024 bytes do"),
-        "{findings:?}"
-    );
-    // The other one tries what its own interface takes.
-    let (code, hosts, findings) = &results[1];
+    let results = probe(&network, &["--sizes", "--minutes", "0.5"]);
+    let answered = |host: usize, other: &str| -> Vec<u64> {
+        let sizes = of(&results[host].1, other)["sizes"].as_array().unwrap().clone();
+        sizes.iter().map(|size| size["bytes"].as_u64().unwrap()).collect()
+    };
+    let all = [256, 512, 1024, 1280, 1408, 1472];
+    for (host, other) in [(0, "c"), (2, "a")] {
+        let (code, hosts, findings) = &results[host];
+        assert_eq!((*code, answered(host, "b")), (0, vec![256, 512, 1024]), "{hosts:?}");
+        assert_eq!(answered(host, other), all, "{hosts:?}");
+        assert_eq!(findings.len(), 1, "{findings:?}");
+        let wanted = "datagrams of 1280 bytes do not reach b, those of 1024 bytes do";
+        assert!(findings[0].starts_with(wanted), "{findings:?}");
+    }
+    // It tries what its own interface takes.
+    let (code, _, findings) = &results[1];
     assert_eq!((*code, findings.len()), (0, 0), "{findings:?}");
-    assert_eq!(of(hosts, "a")["sizes"].as_array().unwrap().last().unwrap()["bytes"], 1072);
+    assert_eq!(answered(1, "a").last(), Some(&1072));
 }
 
 #[test]
