@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 use toroni_proto::arrivals::{Flow, Inbox};
 use toroni_proto::bounded::client::Client;
+use toroni_proto::config::Config;
 use toroni_proto::config::tcp::TcpConfig;
 use toroni_proto::id::{Number, Realm, Session, Source, Stream};
 use toroni_proto::reassembly::{Loss, Message};
@@ -172,7 +173,9 @@ impl Replay {
         };
         let name = member.node_name().into_iter();
         let all: Vec<TableName<'_>> = TableName::new("**").into_iter().collect();
-        let config = TcpConfig::default();
+        // As a node takes them from the stream itself, unless its file says otherwise.
+        let message_max_bytes = Config::default().message_max_bytes;
+        let config = TcpConfig { message_max_bytes, ..TcpConfig::default() };
         let client = name.map(|name| {
             let identity = identity(&member, name);
             Client::new(&config, &identity, &all, member.random(), now().monotonic)

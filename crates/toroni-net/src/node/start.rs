@@ -431,7 +431,11 @@ fn receiving(node: &config::Node) -> Result<Vec<Receive>, StartError> {
             is_required: incoming.is_required,
             lost_scope: incoming.lost_scope.clone(),
             into: into.transpose()?,
-            fetch: fetch::Settings { join: incoming.join, limit_ns: incoming.replay_limit_ns },
+            fetch: fetch::Settings {
+                join: incoming.join,
+                limit_ns: incoming.replay_limit_ns,
+                message_max_bytes: incoming.config.message_max_bytes,
+            },
         };
         all.push((incoming, receive));
     }

@@ -141,6 +141,36 @@ fn a_receiver_that_was_away_misses_nothing_if_the_sender_listens() {
     assert_eq!(given(&mut subscriber, last), [Given::Messages(10, last)]);
 }
 
+/// What the group would have brought is fetched, however long it is.
+#[test]
+fn a_message_as_long_as_the_stream_takes_is_fetched() {
+    const LONG: usize = 3 << 20;
+    let address = free();
+    let mut scene = Scene::new(|settings| {
+        let config = TcpConfig {
+            latency_bound_ns: 9 * SECOND,
+            queue_bytes: 32 << 20,
+            message_max_bytes: 16 << 20,
+            ..TcpConfig::default()
+        };
+        Settings { listen: Some(Listen { address, patterns: Vec::new(), config }), ..settings }
+    });
+    let mut subscriber = scene.to.subscribe("**").unwrap();
+    let receiver = scene.receiver();
+    scene.publish(10);
+    assert_eq!(given(&mut subscriber, 9), [Given::Messages(0, 9)]);
+    receiver.die();
+    let long = " ".repeat(LONG) + &scene.published.to_string();
+    scene.from.publisher("t").unwrap().publish(long).unwrap();
+    scene.published += 1;
+    scene.publish(MISSED);
+    scene.sender.has_sent(scene.published);
+    let _receiver = scene.receiver();
+    scene.publish(100);
+    let last = scene.published - 1;
+    assert_eq!(given(&mut subscriber, last), [Given::Messages(10, last)]);
+}
+
 #[test]
 fn without_a_server_exactly_what_was_missed_is_reported() {
     let mut scene = Scene::new(|settings| settings);

@@ -55,7 +55,7 @@ impl Inbox for CatchUp<'_> {
         let known = self.inlet.begins(flow, patterns);
         let Self { inlet, fetches } = self;
         fetches.courses.remove(&stream);
-        let Settings { join, limit_ns } = fetches.settings;
+        let Settings { join, limit_ns, .. } = fetches.settings;
         let may_fetch = limit_ns > 0 && fetches.order == Order::Source;
         if may_fetch && inlet.brings(stream.0, stream.1) {
             let from = match join {

@@ -37,7 +37,8 @@ use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use toroni_proto::arrivals::{Arrivals, Flow, Inbox};
 use toroni_proto::bounded::client::Identity;
-use toroni_proto::config::Order;
+use toroni_proto::config::tcp::TcpConfig;
+use toroni_proto::config::{Config, Order};
 use toroni_proto::id::{MessageNumber, Source, Stream};
 use toroni_proto::random::Random;
 use toroni_proto::reassembly::{Loss, Message, Parts};
@@ -63,11 +64,14 @@ pub struct Settings {
     pub join: Join,
     /// How long a stream may wait for its history, in nanoseconds. 0: nothing is fetched.
     pub limit_ns: u64,
+    /// The longest message that is taken, in bytes: the same as from the stream itself.
+    pub message_max_bytes: u64,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { join: Join::Live, limit_ns: 60 * SECOND }
+        let message_max_bytes = Config::default().message_max_bytes;
+        Self { join: Join::Live, limit_ns: 60 * SECOND, message_max_bytes }
     }
 }
 
@@ -268,7 +272,12 @@ impl Fetches {
                     continue;
                 };
                 taken.push(index);
-                fetch.server = Some(Box::new(Server::new(address, index, identity, random, now)?));
+                let config = TcpConfig {
+                    message_max_bytes: settings.message_max_bytes,
+                    ..TcpConfig::default()
+                };
+                let server = Server::new(address, index, &config, identity, random, now)?;
+                fetch.server = Some(Box::new(server));
             }
             let Some(server) = &mut fetch.server else { continue };
             if fetch.messages > 0 {

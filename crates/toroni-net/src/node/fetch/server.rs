@@ -29,13 +29,14 @@ impl Server {
     pub(super) fn new(
         address: SocketAddr,
         index: usize,
+        config: &TcpConfig,
         identity: &Identity,
         random: &mut Random,
         now: Monotonic,
     ) -> Result<Self, TcpError> {
         let all: Vec<TableName<'_>> = TableName::new("**").into_iter().collect();
         let random = Random::new(random.number());
-        let client = Client::new(&TcpConfig::default(), identity, &all, random, now)?;
+        let client = Client::new(config, identity, &all, random, now)?;
         let token = Token::Connection(index);
         let dial = Dial::new(address, None, token, client.only_history());
         Ok(Self { index, dial, asked: None, again: None })
