@@ -6,6 +6,7 @@
 use clap::Args;
 use std::fmt::Write;
 use std::path::Path;
+use toroni_net::host::interface::{self, Interface};
 use toroni_net::node::config::{self, Severity};
 use toroni_shell::failure::Failure;
 use toroni_shell::location::BusLocation;
@@ -36,6 +37,14 @@ pub(super) struct Membership {
 }
 
 impl Membership {
+    /// Returns the interfaces, as far as there are any with these names.
+    pub(super) fn interfaces(&self) -> Vec<Interface> {
+        if self.interface.is_empty() {
+            return interface::only().into_iter().collect();
+        }
+        self.interface.iter().filter_map(|name| interface::named(name).ok()).collect()
+    }
+
     /// Returns the text of a file. `sections` is what it has beside `[node]`.
     fn text(&self, location: &BusLocation, command: &str, sections: &str) -> String {
         let mut text = format!("[node]\nrealm = {}\n", quoted(&self.realm));

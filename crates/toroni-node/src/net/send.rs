@@ -7,12 +7,14 @@ use clap::Args;
 use clap_complete::ArgValueCompleter;
 use std::net::SocketAddr;
 use toroni_net::host::address::DEFAULT_GROUP;
+use toroni_net::host::interface::Interface;
 use toroni_net::node::config::units::Quantity;
+use toroni_net::node::start::datagram_within;
 use toroni_proto::config::Config;
 use toroni_shell::failure::Failure;
 use toroni_shell::location::BusLocation;
 use toroni_shell::ready::ReadyFd;
-use toroni_shell::{complete, human};
+use toroni_shell::{complete, human, note};
 
 #[derive(Args)]
 #[command(after_help = "Examples:
@@ -36,6 +38,10 @@ pub(crate) struct Send {
     /// Send to this address and port instead of a group; may be given several times
     #[arg(long, value_name = "ADDRESS:PORT")]
     to: Vec<SocketAddr>,
+    /// Greatest length of a datagram with a unit, such as 1200B, or mtu: as long as the interface takes [default: 1408B, or
+    /// less if the interface takes less]
+    #[arg(long, value_name = "SIZE")]
+    datagram: Option<String>,
     /// Let other nodes of this host hear it, too
     #[arg(long = "loop")]
     is_looped: bool,
@@ -60,6 +66,11 @@ pub(crate) fn run(location: &BusLocation, arguments: &Send) -> Result<(), Failur
         quoted(&Quantity::Rate.show(arguments.rate)),
         arguments.is_looped,
     );
+    let takes_less = takes_less(&arguments.membership.interfaces());
+    let datagram = arguments.datagram.as_deref().or(takes_less.as_ref().map(|_| "mtu"));
+    if let Some(datagram) = datagram {
+        sections.push_str(&format!("datagram = {}\n", quoted(datagram)));
+    }
     if let Some(window) = window(arguments.rate) {
         sections.push_str(&format!("window = {}\n", quoted(&Quantity::Bytes.show(window))));
     }
@@ -72,6 +83,9 @@ pub(crate) fn run(location: &BusLocation, arguments: &Send) -> Result<(), Failur
         location.bus,
         human::bit_rate(arguments.rate),
     );
+    if let (None, Some(text)) = (&arguments.datagram, &takes_less) {
+        note::remark(text);
+    }
     let way = node::Way {
         origin: "net send",
         about: Some(&about),
@@ -79,6 +93,18 @@ pub(crate) fn run(location: &BusLocation, arguments: &Send) -> Result<(), Failur
         is_service: false,
     };
     node::serve(&config, &way, ready, || false)
+}
+
+/// Says that datagrams are shorter than usual, if one of these interfaces does not take longer ones.
+fn takes_less(interfaces: &[Interface]) -> Option<String> {
+    let least = interfaces.iter().min_by_key(|interface| interface.mtu)?;
+    let (fits, usual) = (datagram_within(least.mtu), Config::with_rate(1).datagram_bytes);
+    (fits < usual).then(|| {
+        format!(
+            "datagrams have at most {fits} bytes instead of {usual}: {} takes packets of {} bytes",
+            least.name, least.mtu
+        )
+    })
 }
 
 /// Returns the window that this rate needs, in bytes, unless the default is enough: what is sent within the generation

@@ -4,6 +4,8 @@ use crate::hosts::{publish, start};
 use crate::support::Buses;
 use rustix::process::Signal;
 use serde_json::Value;
+use std::process::Stdio;
+use toroni_testkit::Program;
 use toroni_testkit::network::{Namespace, Setup, skip};
 
 #[test]
@@ -164,9 +166,10 @@ fn a_closed_output_ends_it() {
     assert_eq!(receiver.wait().code(), Some(0));
 }
 
-/// A stream that the interface does not bear is refused before anything is sent, also without a file.
+/// Datagrams that the interface does not bear are refused before anything is sent. Without a length, they are as long as it
+/// bears.
 #[test]
-fn datagrams_that_the_interface_does_not_take_are_refused() {
+fn datagrams_are_no_longer_than_the_interface_takes() {
     let namespace = match Namespace::new() {
         Ok(namespace) => namespace,
         Err(error) => return skip(&format!("network namespaces cannot be made here: {error}")),
@@ -178,12 +181,30 @@ fn datagrams_that_the_interface_does_not_take_are_refused() {
         "link set d0 mtu 1400 up",
     ]);
     let buses = Buses::new();
-    let mut command = namespace.command(crate::program());
-    command.args(["net", "send", "**", "--rate", "1Mbit/s"]).env("TORONI_DIR", buses.path());
-    let output = command.output().unwrap();
+    let send = |more: &[&str]| {
+        let mut command = namespace.command(crate::program());
+        // Soon the other end has an address, too.
+        command.args(["net", "send", "**", "--rate", "1Mbit/s", "--interface", "d0"]).args(more);
+        command.env("TORONI_DIR", buses.path()).stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    };
+    let output = send(&["--datagram", "1408B"]).output().unwrap();
     let error = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2), "{error}");
     let wanted =
         "interface d0: datagram is 1408 bytes, and the interface's MTU of 1400 bytes leaves less";
     assert!(error.contains(wanted), "{error}");
+    for more in [&[][..], &["--datagram", "1200B"], &["--datagram", "mtu"]] {
+        let mut sender = Program::start_with_ready_fd(send(more));
+        sender.wait_ready();
+        let text =
+            "datagrams have at most 1352 bytes instead of 1408: d0 takes packets of 1400 bytes";
+        if more.is_empty() {
+            sender.wait_for_error(text);
+        }
+        assert_eq!(sender.errors().contains(text), more.is_empty());
+        sender.signal(Signal::TERM);
+        assert!(sender.wait().success());
+    }
 }
