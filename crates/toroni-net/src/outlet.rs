@@ -239,7 +239,8 @@ impl Outlet {
     }
 }
 
-/// Packs into a stream. The window always has room: at most half of it waits, and a message takes at most a quarter.
+/// Packs into a stream. The window always has room: at most half of it waits, a message is no longer than a quarter of it, and
+/// a datagram than a sixteenth.
 struct Packing<'a> {
     now: Now,
     sender: &'a mut Sender,
@@ -272,7 +273,7 @@ impl Packing<'_> {
     }
 }
 
-const ROOM: &str = "half of the window is free, and a message takes a quarter of it";
+const ROOM: &str = "half of the window is free, which is enough for any message";
 
 /// Returns what a stream says of a message besides its payload.
 pub(crate) fn start_of(message: &Message<'_>, topic: TopicNumber) -> wire::Start {

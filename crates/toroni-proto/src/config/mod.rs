@@ -651,6 +651,12 @@ pub const RELATIONS: &[Relation] = &[
         holds: |config| config.message_max_bytes <= config.window_bytes / 4,
     },
     Relation {
+        name: "datagram",
+        other: "window",
+        rule: "`datagram` must be at most a sixteenth of `window`, so that half of a window has room for any message",
+        holds: |config| config.datagram_bytes <= config.window_bytes / 16,
+    },
+    Relation {
         name: "message_max",
         other: "reorder_memory",
         rule: "`message_max` must be at most half of `reorder_memory`, where its parts wait",
@@ -774,6 +780,7 @@ mod tests {
             ("message_max", "window", "message_max", 16 * MIB, 16 * MIB + 1),
             ("message_max", "reorder_memory", "reorder_memory", 32 * MIB, 32 * MIB - 1),
             ("reorder_memory", "receive_memory", "receive_memory", 64 * MIB, 64 * MIB - 1),
+            ("datagram", "window", "datagram", 62_500, 62_501),
             ("batch_bytes", "datagram", "batch_bytes", 1_408, 1_409),
             ("group_min", "receivers", "receivers", 1, 1),
             ("naks_each", "naks_all", "naks_all", 2_000, 1_999),
@@ -782,6 +789,10 @@ mod tests {
             let mut config = usual();
             if *name == "group_min" {
                 config.group_min = 1;
+            }
+            if *name == "datagram" {
+                (config.window_bytes, config.generation_ns) = (1_000_000, 0);
+                config.message_max_bytes = MIB / 8;
             }
             assert!(config.set(changed, *kept));
             assert_eq!(config.check_receiver(), Ok(()), "{changed} = {kept}");

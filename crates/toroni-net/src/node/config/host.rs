@@ -3,6 +3,7 @@
 use super::finding::{Finding, Severity, suggestion};
 use super::model::{Destination, Node, Outgoing};
 use crate::host::interface::InterfaceError;
+use crate::node::start::datagram_within;
 use std::net::SocketAddr;
 use toroni_proto::config::{Config as StreamConfig, check_interface};
 
@@ -63,6 +64,14 @@ pub fn check_host(node: &Node, links: &[Link]) -> Vec<Finding> {
         let speed = link.speed.unwrap_or(u64::MAX);
         if let Err(error) = check_interface(&streams, link.mtu.into(), headers, speed) {
             refuse(format!("interface {}", link.name), error.to_string());
+        }
+        // Their length follows from the interface, so the rules about it could not be checked before.
+        for send in node.sends.iter().filter(|send| send.fills_mtu) {
+            let datagram_bytes = datagram_within(link.mtu);
+            let config = StreamConfig { datagram_bytes, ..send.config.clone() };
+            if let Err(error) = config.check_sender() {
+                refuse(format!("interface {}", link.name), error.to_string());
+            }
         }
     }
     findings

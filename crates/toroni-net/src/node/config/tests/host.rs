@@ -74,6 +74,20 @@ fn without_interfaces_the_only_one_must_bear_the_streams() {
     assert_eq!(found(tcp, &[eth(0), eth(1)]), [""; 0]);
 }
 
+/// What follows from the length of datagrams is checked when that is known.
+#[test]
+fn datagrams_as_long_as_an_interface_takes_must_suit_the_stream() {
+    let text = format!(
+        "{SEND}data_rate = '1Mbit/s'\ndatagram = 'mtu'\nwindow = '256KiB'\nmessage_max = '64KiB'\n"
+    );
+    assert_eq!(found(&text, &[eth(0)]), [""; 0]);
+    let problems = found(&text, &[Link { mtu: 65_536, ..eth(0) }]);
+    let wanted = "error: interface eth0: datagram is 65488 bytes and window is 256 KiB: `datagram` must be at most a sixteenth";
+    assert!(problems.len() == 1 && problems[0].starts_with(wanted), "{problems:?}");
+    let problems = found(&text, &[Link { mtu: 500, ..eth(0) }]);
+    assert!(problems.len() == 1 && problems[0].contains("datagram is 452 bytes"), "{problems:?}");
+}
+
 /// What leaves counts, whatever the datagrams look like and however often each is sent.
 #[test]
 fn all_that_leaves_counts_against_the_speed() {
