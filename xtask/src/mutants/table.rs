@@ -994,6 +994,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: &[Network("a_wall_clock_that_is_set_by_an_hour_changes_nothing")],
     },
     Mutant {
+        name: "late_without_end",
+        mistake: "a node that was late reads for as long as datagrams arrive faster than it reads them",
+        noticed_by: &[Network("a_late_turn_ends_although_more_arrives_than_it_reads")],
+    },
+    Mutant {
         name: "resume_at_the_end",
         mistake: "a node that restarts does not send again what its window could still have repaired",
         noticed_by: &[Network("a_stream_continues_a_generation_before_its_end")],

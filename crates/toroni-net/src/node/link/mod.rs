@@ -20,6 +20,7 @@ pub use self::too_long::TooLong;
 
 use self::follow::Follower;
 use self::leg::{Plan, Sockets};
+use crate::hook::mutant;
 use crate::host::interface::{Interface, InterfaceError};
 use crate::socket::batch::{self, Arrival, BATCH};
 use crate::socket::buffer;
@@ -46,6 +47,10 @@ pub(crate) const STALL_NS: u64 = 20 * MILLISECOND;
 pub(crate) const LONGEST_SLEEP_NS: u64 = SECOND;
 /// While datagrams wait for the kernel, senders have their turn at least so often.
 const CLOGGED_NS: u64 = 10 * MILLISECOND;
+/// The least memory that the kernel charges a socket's buffer for a datagram, in bytes (kernel 6.1, x86-64).
+const LEAST_CHARGE: u64 = 768;
+/// The memory of a socket's buffer for which nothing was asked, in bytes: twice `net.core.rmem_default`.
+const DEFAULT_BUFFER: u64 = 2 * 212_992;
 /// The longest datagram that is received, in bytes.
 const LONGEST: usize = 65_536;
 
@@ -178,7 +183,8 @@ impl Link {
     }
 
     /// Receives what has arrived, and hands it over. Returns whether a socket may have more. After eight rounds others have
-    /// their turn, unless this turn is late: then everything that waits is read, because no timer may be looked at before.
+    /// their turn, unless this turn is late: then everything that waited when it began is read, because no timer may be
+    /// looked at before. That is no more than the buffer of a socket holds, however fast more arrives.
     ///
     /// # Errors
     /// If a socket cannot be read.
@@ -188,14 +194,26 @@ impl Link {
         mut take: impl FnMut(Path, To, &Arrival, &[u8]),
     ) -> io::Result<bool> {
         let mut has_more = true;
-        for round in 0.. {
-            if !has_more || (round >= ROUNDS && !is_late) {
+        let rounds = match (is_late, mutant("late_without_end")) {
+            (false, _) => ROUNDS,
+            (true, false) => self.held().div_ceil(BATCH).max(ROUNDS),
+            (true, true) => usize::MAX,
+        };
+        for round in 0..rounds {
+            if !has_more {
                 break;
             }
             let most = if round == 0 { FIRST_ROUND } else { BATCH };
             has_more = self.receive_once(most, &mut take)?;
         }
         Ok(has_more)
+    }
+
+    /// Returns how many datagrams the largest buffer of a socket holds at most.
+    fn held(&self) -> usize {
+        let memory = self.buffers().map(|grant| grant.granted.saturating_mul(2)).max();
+        let memory = memory.unwrap_or(DEFAULT_BUFFER);
+        usize::try_from(memory / LEAST_CHARGE).unwrap_or(usize::MAX)
     }
 
     /// Receives at most `most` datagrams from each socket. Returns whether a socket may have more.
@@ -403,6 +421,32 @@ pub fn to_socket(address: Address) -> SocketAddr {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::interface;
+    use std::net::UdpSocket;
+
+    /// A stranger who sends as fast as the node reads keeps it from nothing but reading its own.
+    #[test]
+    fn a_late_turn_ends_although_more_arrives_than_it_reads() {
+        let lo = interface::named("lo").unwrap();
+        let group = "239.192.84.79:0".parse().unwrap();
+        let options = Options { receive_buffer: Some(1 << 20), ..Options::default() };
+        let mut link = Link::open(&[lo], &[group], &[], &options, 1_500).unwrap();
+        let to = link.legs[0].unicast.address();
+        let most = link.held() + 2 * BATCH;
+        let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let send = || stranger.send_to(b"x", to).map(drop).unwrap();
+        (0..2 * BATCH).for_each(|_| send());
+        for is_late in [false, true] {
+            let mut taken = 0;
+            let has_more = link.receive(is_late, |_, _, _, _| {
+                taken += 1;
+                assert!(taken <= most, "it does not end");
+                send();
+            });
+            assert!(has_more.unwrap(), "more than {taken} have arrived");
+            assert!(taken > FIRST_ROUND && is_late == (taken > ROUNDS * BATCH), "{taken}");
+        }
+    }
 
     #[test]
     fn addresses_survive_the_way_there_and_back() {
