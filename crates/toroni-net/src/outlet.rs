@@ -317,3 +317,102 @@ pub(crate) fn topic_of<'a>(
     scratch.extend([prefix, "/", topic]);
     TableName::new(scratch)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toroni_proto::id::{Sequence, Session, Source, Stream};
+    use toroni_proto::random::Random;
+    use toroni_proto::wire::{Flags, Header, NodeName, Repairers};
+
+    fn now(ms: u64) -> Now {
+        let ns = SECOND + ms * MILLISECOND;
+        Now { monotonic: Monotonic::from_ns(ns), wall: Wall::from_ns(ns) }
+    }
+
+    fn sender(config: &Config) -> Sender {
+        let header = Header {
+            flags: Flags::NONE,
+            ttl: 16,
+            realm: Realm::of("test"),
+            stream: Stream(1),
+            source: Source(1),
+            session: Session(1),
+            sequence: Sequence::ZERO,
+        };
+        let identity = Identity {
+            header,
+            keys: None,
+            name: NodeName::new("a").unwrap(),
+            instance: [1; 16],
+            series: Series(1),
+            begins: Number::ZERO,
+            patterns: &[TableName::new("**").unwrap()],
+            repairers: Repairers::default(),
+            listen: 0,
+            required: &[],
+        };
+        Sender::new(config, &identity, now(0).monotonic).unwrap()
+    }
+
+    fn start(of: u64) -> wire::Start {
+        let topic = TopicNumber::new(0).unwrap();
+        let (published, origin) = (None, None);
+        wire::Start { topic, number: number(of), to_descendants: false, published, origin }
+    }
+
+    fn one_of(random: &mut Random, values: &[u64]) -> u64 {
+        values[usize::try_from(random.below(values.len() as u64)).unwrap()]
+    }
+
+    /// The promise by which [`Packing`] does not ask whether there is room.
+    #[test]
+    fn half_of_a_window_has_room_for_any_message_of_any_configuration() {
+        let mut checked = 0;
+        for seed in 0..400 {
+            let mut random = Random::new(seed);
+            let window_bytes = random.between(1 << 18, 1 << 20);
+            let datagrams = [512, 1_408, 8_972, window_bytes / 16, 65_507];
+            let datagram_bytes = one_of(&mut random, &datagrams);
+            let most = window_bytes / 4;
+            let any = random.between(1, most);
+            let message_max_bytes = one_of(&mut random, &[most, any]);
+            let config = Config {
+                window_bytes,
+                datagram_bytes,
+                message_max_bytes,
+                generation_ns: 0,
+                batch_bytes: (random.below(2) == 0).then_some(512),
+                ..Config::with_rate(80_000_000)
+            };
+            if config.check_sender().is_err() {
+                continue;
+            }
+            checked += 1;
+            let mut sender = sender(&config);
+            let mut ms = 1;
+            for count in 0..100 {
+                while !sender.window().is_half_free() {
+                    ms += 1;
+                    sender.handle_timeout(now(ms));
+                    // Not all that may leave, so that less than half of it waits now and then.
+                    _ = sender.poll_transmit(now(ms));
+                }
+                let near = datagram_bytes.saturating_sub(random.below(200));
+                let any = random.between(0, message_max_bytes);
+                let length = one_of(&mut random, &[message_max_bytes, any, near, 0]);
+                let length = length.min(message_max_bytes);
+                let name = format!("plant/{count:0>240}");
+                sender.topic(now(ms), TableName::new(&name).unwrap()).expect("room for a name");
+                let payload = vec![7; usize::try_from(length).unwrap()];
+                sender.message(now(ms), start(count), &payload).unwrap_or_else(|_| {
+                    panic!("no room for {length} bytes, seed {seed}: {config:?}")
+                });
+                if random.below(3) == 0 {
+                    sender.flush(now(ms));
+                }
+            }
+        }
+        assert!(checked > 200, "{checked}");
+    }
+}

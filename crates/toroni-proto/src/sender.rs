@@ -718,7 +718,6 @@ enum Chosen {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
     use crate::time::{SECOND, Wall};
     use crate::wire::chunk::tests::start;
     use crate::wire::samples::{self, header};
@@ -793,61 +792,6 @@ mod tests {
     const SESSION: (u8, u8) = (2, 0);
     const DATA: (u8, u8) = (1, 0);
     const REPAIR: (u8, u8) = (1, 1);
-
-    fn one_of(random: &mut Random, values: &[u64]) -> u64 {
-        values[usize::try_from(random.below(values.len() as u64)).unwrap()]
-    }
-
-    /// The promise by which a caller packs without asking whether there is room.
-    #[test]
-    fn half_of_a_window_has_room_for_any_message_of_any_configuration() {
-        let mut checked = 0;
-        for seed in 0..400 {
-            let mut random = Random::new(seed);
-            let window_bytes = random.between(1 << 18, 1 << 20);
-            let datagrams = [512, 1_408, 8_972, window_bytes / 16, 65_507];
-            let datagram_bytes = one_of(&mut random, &datagrams);
-            let most = window_bytes / 4;
-            let any = random.between(1, most);
-            let message_max_bytes = one_of(&mut random, &[most, any]);
-            let config = Config {
-                window_bytes,
-                datagram_bytes,
-                message_max_bytes,
-                generation_ns: 0,
-                batch_bytes: (random.below(2) == 0).then_some(512),
-                ..Config::with_rate(80_000_000)
-            };
-            if config.check_sender().is_err() {
-                continue;
-            }
-            checked += 1;
-            let mut sender = sender(&config);
-            let mut ms = 1;
-            for number in 0..100 {
-                while !sender.window().is_half_free() {
-                    ms += 1;
-                    sender.handle_timeout(now(ms));
-                    // Not all that may leave, so that less than half of it waits now and then.
-                    _ = sender.poll_transmit(now(ms));
-                }
-                let near = datagram_bytes.saturating_sub(random.below(200));
-                let any = random.between(0, message_max_bytes);
-                let length = one_of(&mut random, &[message_max_bytes, any, near, 0]);
-                let length = length.min(message_max_bytes);
-                let name = format!("plant/{number:0>240}");
-                sender.topic(now(ms), TableName::new(&name).unwrap()).expect("room for a name");
-                let payload = vec![7; usize::try_from(length).unwrap()];
-                sender.message(now(ms), start(number), &payload).unwrap_or_else(|_| {
-                    panic!("no room for {length} bytes, seed {seed}: {config:?}")
-                });
-                if random.below(3) == 0 {
-                    sender.flush(now(ms));
-                }
-            }
-        }
-        assert!(checked > 200, "{checked}");
-    }
 
     #[test]
     fn what_waits_too_long_for_the_rate_is_reported_with_its_place() {

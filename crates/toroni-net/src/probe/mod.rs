@@ -65,7 +65,7 @@ const ANSWER_EVERY: Duration = Duration::from_millis(50);
 const ANSWERS_AT_ONCE: u32 = 4;
 /// Hosts beyond are not counted.
 const MOST_PEERS: usize = 256;
-/// Of each size, a host must have had the time to answer so many questions before one is called lost.
+/// Before a size is called lost, a host must have had the time to answer this many questions of each.
 const TRIED: u64 = 5;
 /// Longer than any datagram.
 const LONGEST: usize = 65_536;
@@ -562,7 +562,7 @@ fn sizes(mtu: u32, is_ipv4: bool, name: &str) -> Vec<u16> {
 mod tests {
     use super::*;
 
-    /// Whoever answers each second, third … question, beginning with any, answers each size.
+    /// A host that answers each second, third … question, beginning with any, answers each size.
     #[test]
     fn a_host_that_answers_few_questions_answers_each_size() {
         let sizes = Sizes { all: sizes(1500, true, "a"), ..Sizes::default() };
