@@ -377,18 +377,7 @@ fn random() -> io::Result<[u8; 16]> {
     Ok(bytes)
 }
 
-/// Returns the length of the longest datagram that fits into a packet of an interface with this MTU, in bytes.
-#[must_use]
-pub fn datagram_within(mtu: u32) -> u64 {
-    // The headers of IPv6 and UDP; those of IPv4 are shorter.
-    u64::from(mtu.saturating_sub(48))
-}
-
 pub(crate) fn sending(send: &config::Outgoing, mtu: Option<u32>) -> Send {
-    let mut config = send.config.clone();
-    if let (true, Some(mtu)) = (send.fills_mtu, mtu) {
-        config.datagram_bytes = datagram_within(mtu);
-    }
     Send {
         stream: Stream(send.stream),
         selection: outlet::Selection {
@@ -396,7 +385,7 @@ pub(crate) fn sending(send: &config::Outgoing, mtu: Option<u32>) -> Send {
             prefix: send.prefix.clone(),
             express: send.express.clone(),
         },
-        config,
+        config: mtu.map_or_else(|| send.config.clone(), |mtu| send.on(mtu)),
         to: match &send.to {
             Destination::Group(group) => vec![*group],
             Destination::Addresses(all) => all.clone(),

@@ -8,8 +8,8 @@ use clap_complete::ArgValueCompleter;
 use std::net::SocketAddr;
 use toroni_net::host::address::DEFAULT_GROUP;
 use toroni_net::host::interface::Interface;
+use toroni_net::node::config::datagram_within;
 use toroni_net::node::config::units::Quantity;
-use toroni_net::node::start::datagram_within;
 use toroni_proto::config::Config;
 use toroni_shell::failure::Failure;
 use toroni_shell::location::BusLocation;
@@ -66,8 +66,11 @@ pub(crate) fn run(location: &BusLocation, arguments: &Send) -> Result<(), Failur
         quoted(&Quantity::Rate.show(arguments.rate)),
         arguments.is_looped,
     );
-    let takes_less = takes_less(&arguments.membership.interfaces());
-    let datagram = arguments.datagram.as_deref().or(takes_less.as_ref().map(|_| "mtu"));
+    let shorter = match arguments.datagram {
+        Some(_) => None,
+        None => takes_less(&arguments.membership.interfaces()),
+    };
+    let datagram = arguments.datagram.as_deref().or(shorter.as_ref().map(|_| "mtu"));
     if let Some(datagram) = datagram {
         sections.push_str(&format!("datagram = {}\n", quoted(datagram)));
     }
@@ -83,8 +86,8 @@ pub(crate) fn run(location: &BusLocation, arguments: &Send) -> Result<(), Failur
         location.bus,
         human::bit_rate(arguments.rate),
     );
-    if let (None, Some(text)) = (&arguments.datagram, &takes_less) {
-        note::remark(text);
+    if let Some(text) = shorter {
+        note::remark(&text);
     }
     let way = node::Way {
         origin: "net send",
@@ -98,7 +101,7 @@ pub(crate) fn run(location: &BusLocation, arguments: &Send) -> Result<(), Failur
 /// Says that datagrams are shorter than usual, if one of these interfaces does not take longer ones.
 fn takes_less(interfaces: &[Interface]) -> Option<String> {
     let least = interfaces.iter().min_by_key(|interface| interface.mtu)?;
-    let (fits, usual) = (datagram_within(least.mtu), Config::with_rate(1).datagram_bytes);
+    let (fits, usual) = (datagram_within(least.mtu), Config::default().datagram_bytes);
     (fits < usual).then(|| {
         format!(
             "datagrams have at most {fits} bytes instead of {usual}: {} takes packets of {} bytes",

@@ -3,7 +3,6 @@
 use super::finding::{Finding, Severity, suggestion};
 use super::model::{Destination, Node, Outgoing};
 use crate::host::interface::InterfaceError;
-use crate::node::start::datagram_within;
 use std::net::SocketAddr;
 use toroni_proto::config::{Config as StreamConfig, check_interface};
 
@@ -54,22 +53,20 @@ pub fn check_host(node: &Node, links: &[Link]) -> Vec<Finding> {
             }
         }
     }
-    let mut streams: Vec<StreamConfig> = node.sends.iter().map(on_the_wire).collect();
     let feed = node.sequencer.as_ref().filter(|feed| feed.group.is_some());
-    streams.extend(feed.map(|feed| feed.stream()));
-    let streams: Vec<&StreamConfig> = streams.iter().collect();
     let is_feed_ipv6 = feed.and_then(|feed| feed.group).is_some_and(|group| group.is_ipv6());
     let headers = if node.sends.iter().any(is_ipv6) || is_feed_ipv6 { 48 } else { 28 };
     for link in used {
+        let streams = node.sends.iter().map(|send| on_the_wire(send, link.mtu));
+        let streams: Vec<StreamConfig> = streams.chain(feed.map(|feed| feed.stream())).collect();
+        let streams: Vec<&StreamConfig> = streams.iter().collect();
         let speed = link.speed.unwrap_or(u64::MAX);
         if let Err(error) = check_interface(&streams, link.mtu.into(), headers, speed) {
             refuse(format!("interface {}", link.name), error.to_string());
         }
-        // Their length follows from the interface, so the rules about it could not be checked before.
+        // The length of their datagrams follows from the interface, so the rules about it could not be checked before.
         for send in node.sends.iter().filter(|send| send.fills_mtu) {
-            let datagram_bytes = datagram_within(link.mtu);
-            let config = StreamConfig { datagram_bytes, ..send.config.clone() };
-            if let Err(error) = config.check_sender() {
+            if let Err(error) = send.on(link.mtu).check_sender() {
                 refuse(format!("interface {}", link.name), error.to_string());
             }
         }
@@ -77,13 +74,9 @@ pub fn check_host(node: &Node, links: &[Link]) -> Vec<Finding> {
     findings
 }
 
-/// Returns the parameters of a stream with what an interface must bear of it.
-fn on_the_wire(send: &Outgoing) -> StreamConfig {
-    let mut config = send.config.clone();
-    if send.fills_mtu {
-        // It suits every interface.
-        config.datagram_bytes = 0;
-    }
+/// Returns the parameters of a stream with what an interface with this MTU must bear of it.
+fn on_the_wire(send: &Outgoing, mtu: u32) -> StreamConfig {
+    let mut config = send.on(mtu);
     if let Destination::Addresses(all) = &send.to {
         // Each datagram is sent to each of them.
         let count = all.len() as u64;

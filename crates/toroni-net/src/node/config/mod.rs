@@ -50,6 +50,7 @@ pub use finding::{Finding, Place, Severity};
 pub use host::{Link, check_host};
 pub use model::{
     Bus, Connect, Destination, FEED_STREAM, Incoming, Join, Listen, Node, Outgoing, Sequencer,
+    datagram_within,
 };
 pub use rules::bus_patience;
 

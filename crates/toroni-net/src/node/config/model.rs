@@ -299,7 +299,23 @@ impl Bus {
     }
 }
 
+/// Returns the length of the longest datagram that fits into a packet of an interface with this MTU, in bytes.
+#[must_use]
+pub fn datagram_within(mtu: u32) -> u64 {
+    // The headers of IPv6 and UDP; those of IPv4 are shorter.
+    u64::from(mtu.saturating_sub(48))
+}
+
 impl Outgoing {
+    /// Returns the parameters on an interface with this MTU, which may say how long datagrams are.
+    pub(in crate::node) fn on(&self, mtu: u32) -> StreamConfig {
+        let mut config = self.config.clone();
+        if self.fills_mtu {
+            config.datagram_bytes = datagram_within(mtu);
+        }
+        config
+    }
+
     pub(super) fn of(values: &Values) -> Option<Self> {
         let mut config = values.stream_config(OF_SENDERS);
         config.policy = stream_policy(&values.text("policy")?)?;
