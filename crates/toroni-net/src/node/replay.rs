@@ -14,9 +14,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 use thiserror::Error;
 use toroni_proto::arrivals::{Flow, Inbox};
-use toroni_proto::bounded::client::Client;
 use toroni_proto::config::Config;
-use toroni_proto::config::tcp::TcpConfig;
 use toroni_proto::id::{Number, Realm, Session, Source, Stream};
 use toroni_proto::reassembly::{Loss, Message};
 use toroni_proto::receiver::Mark;
@@ -171,20 +169,17 @@ impl Replay {
             sockets: Options::default(),
             claim: None,
         };
-        let name = member.node_name().into_iter();
-        let all: Vec<TableName<'_>> = TableName::new("**").into_iter().collect();
         // As a node takes them from the stream itself, unless its file says otherwise.
-        let message_max_bytes = Config::default().message_max_bytes;
-        let config = TcpConfig { message_max_bytes, ..TcpConfig::default() };
-        let client = name.map(|name| {
-            let identity = identity(&member, name);
-            Client::new(&config, &identity, &all, member.random(), now().monotonic)
+        let most = Config::default().message_max_bytes;
+        let dial = member.node_name().into_iter().map(|name| {
+            let (token, identity) = (Token::Connection(0), identity(&member, name));
+            let (random, now) = (member.random(), now().monotonic);
+            Dial::for_history(asked.address, token, &identity, most, random, now)
         });
-        let mut clients = client.collect::<Result<Vec<_>, _>>().map_err(TcpError::from)?;
-        let client = clients.remove(0).only_history();
+        let mut dials = dial.collect::<Result<Vec<_>, _>>()?;
         Ok(Self {
             asked: asked.clone(),
-            dial: Dial::new(asked.address, None, Token::Connection(0), client),
+            dial: dials.remove(0),
             poller: Poller::new().map_err(TcpError::Watch)?,
             nonces,
             flow: None,

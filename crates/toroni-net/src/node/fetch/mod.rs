@@ -37,7 +37,6 @@ use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use toroni_proto::arrivals::{Arrivals, Flow, Inbox};
 use toroni_proto::bounded::client::Identity;
-use toroni_proto::config::tcp::TcpConfig;
 use toroni_proto::config::{Config, Order};
 use toroni_proto::id::{MessageNumber, Source, Stream};
 use toroni_proto::random::Random;
@@ -272,11 +271,8 @@ impl Fetches {
                     continue;
                 };
                 taken.push(index);
-                let config = TcpConfig {
-                    message_max_bytes: settings.message_max_bytes,
-                    ..TcpConfig::default()
-                };
-                let server = Server::new(address, index, &config, identity, random, now)?;
+                let most = settings.message_max_bytes;
+                let server = Server::new(address, index, identity, most, random, now)?;
                 fetch.server = Some(Box::new(server));
             }
             let Some(server) = &mut fetch.server else { continue };

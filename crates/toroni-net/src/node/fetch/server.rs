@@ -7,8 +7,7 @@ use super::missing::Missing;
 use crate::inlet::Inlet;
 use std::net::SocketAddr;
 use toroni_proto::arrivals::{Flow, Inbox};
-use toroni_proto::bounded::client::{Client, Identity};
-use toroni_proto::config::tcp::TcpConfig;
+use toroni_proto::bounded::client::Identity;
 use toroni_proto::random::Random;
 use toroni_proto::reassembly::{Bound, Loss, Message};
 use toroni_proto::receiver::Mark;
@@ -29,16 +28,13 @@ impl Server {
     pub(super) fn new(
         address: SocketAddr,
         index: usize,
-        config: &TcpConfig,
         identity: &Identity,
+        message_max_bytes: u64,
         random: &mut Random,
         now: Monotonic,
     ) -> Result<Self, TcpError> {
-        let all: Vec<TableName<'_>> = TableName::new("**").into_iter().collect();
-        let random = Random::new(random.number());
-        let client = Client::new(config, identity, &all, random, now)?;
-        let token = Token::Connection(index);
-        let dial = Dial::new(address, None, token, client.only_history());
+        let (token, random) = (Token::Connection(index), Random::new(random.number()));
+        let dial = Dial::for_history(address, token, identity, message_max_bytes, random, now)?;
         Ok(Self { index, dial, asked: None, again: None })
     }
 

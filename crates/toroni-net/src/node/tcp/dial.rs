@@ -4,8 +4,11 @@ use super::{Poller, TcpError, Token, socket};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use toroni_proto::arrivals::Inbox;
-use toroni_proto::bounded::client::{self, Client};
+use toroni_proto::bounded::client::{self, Client, Identity};
+use toroni_proto::config::tcp::TcpConfig;
+use toroni_proto::random::Random;
 use toroni_proto::time::Monotonic;
+use toroni_proto::wire::TableName;
 use toroni_proto::wire::tcp::{Bye, NONCE_BYTES};
 
 /// How often a socket is read before others have their turn.
@@ -52,6 +55,21 @@ impl Dial {
             can_write: false,
             failed: None,
         }
+    }
+
+    /// Makes a client that receives nothing but history, of messages that are no longer than this, in bytes.
+    pub(in crate::node) fn for_history(
+        address: SocketAddr,
+        token: Token,
+        identity: &Identity,
+        message_max_bytes: u64,
+        random: Random,
+        now: Monotonic,
+    ) -> Result<Self, TcpError> {
+        let config = TcpConfig { message_max_bytes, ..TcpConfig::default() };
+        let all: Vec<TableName<'_>> = TableName::new("**").into_iter().collect();
+        let client = Client::new(&config, identity, &all, random, now)?.only_history();
+        Ok(Self::new(address, None, token, client))
     }
 
     /// Returns where the other node listens.
