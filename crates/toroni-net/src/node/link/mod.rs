@@ -21,6 +21,7 @@ pub use self::too_long::TooLong;
 use self::follow::Follower;
 use self::leg::{Plan, Sockets};
 use crate::hook::mutant;
+use crate::host::buffers::{memory, usual_charge};
 use crate::host::interface::{Interface, InterfaceError};
 use crate::socket::batch::{self, Arrival, BATCH};
 use crate::socket::buffer;
@@ -47,10 +48,8 @@ pub(crate) const STALL_NS: u64 = 20 * MILLISECOND;
 pub(crate) const LONGEST_SLEEP_NS: u64 = SECOND;
 /// While datagrams wait for the kernel, senders have their turn at least so often.
 const CLOGGED_NS: u64 = 10 * MILLISECOND;
-/// The least memory that the kernel charges a socket's buffer for a datagram, in bytes (kernel 6.1, x86-64).
-const LEAST_CHARGE: u64 = 768;
-/// The memory of a socket's buffer for which nothing was asked, in bytes: twice `net.core.rmem_default`.
-const DEFAULT_BUFFER: u64 = 2 * 212_992;
+/// The receive buffer of a socket for which none was asked, as the value of `SO_RCVBUF`: the usual `net.core.rmem_default`.
+const DEFAULT_BUFFER: u64 = 212_992;
 /// The longest datagram that is received, in bytes.
 const LONGEST: usize = 65_536;
 
@@ -211,9 +210,8 @@ impl Link {
 
     /// Returns how many datagrams the largest buffer of a socket holds at most.
     fn held(&self) -> usize {
-        let memory = self.buffers().map(|grant| grant.granted.saturating_mul(2)).max();
-        let memory = memory.unwrap_or(DEFAULT_BUFFER);
-        usize::try_from(memory / LEAST_CHARGE).unwrap_or(usize::MAX)
+        let granted = self.buffers().map(|grant| grant.granted).max().unwrap_or(DEFAULT_BUFFER);
+        usize::try_from(memory(granted) / u64::from(usual_charge(0))).unwrap_or(usize::MAX)
     }
 
     /// Receives at most `most` datagrams from each socket. Returns whether a socket may have more.
