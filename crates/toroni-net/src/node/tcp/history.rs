@@ -69,8 +69,8 @@ enum Place {
 pub(super) struct History {
     bus: Bus,
     readers: Vec<Reader>,
-    /// Keeps the place of the first reader while there is none.
-    kept: Option<Subscriber>,
+    /// Keeps a place for the first reader while there is none.
+    reserve: Option<Subscriber>,
     /// When to look for a place again.
     retry: Option<Monotonic>,
     pieces: u64,
@@ -79,9 +79,9 @@ pub(super) struct History {
 
 impl History {
     pub(super) fn new(bus: &Bus) -> Result<Self, SubscriberError> {
-        let kept = Some(subscriber(bus, Start::Latest, ["**"].into_iter())?);
+        let reserve = Some(reserve(bus)?);
         let (readers, scratch) = (Vec::new(), String::new());
-        Ok(Self { bus: bus.clone(), readers, kept, retry: None, pieces: 0, scratch })
+        Ok(Self { bus: bus.clone(), readers, reserve, retry: None, pieces: 0, scratch })
     }
 
     /// Forgets where a client is.
@@ -96,8 +96,8 @@ impl History {
     }
 
     fn keep_a_place(&mut self) {
-        if self.readers.is_empty() && self.kept.is_none() {
-            self.kept = subscriber(&self.bus, Start::Latest, ["**"].into_iter()).ok();
+        if self.readers.is_empty() && self.reserve.is_none() {
+            self.reserve = reserve(&self.bus).ok();
         }
     }
 
@@ -172,7 +172,7 @@ impl History {
             self.forget_oldest();
         }
         let Some(offered) = streams.get(stream) else { return Place::Ended };
-        self.kept = None;
+        self.reserve = None;
         loop {
             let start = Start::Sequence(from.get());
             let patterns = offered.patterns.iter().map(toroni::Pattern::as_str);
@@ -280,6 +280,11 @@ impl Reader {
     }
 }
 
+/// Makes a subscriber that only takes a place.
+fn reserve(bus: &Bus) -> Result<Subscriber, SubscriberError> {
+    subscriber(bus, Start::Latest, std::iter::once("**"))
+}
+
 /// Makes a subscriber that no publisher waits for.
 fn subscriber<'a>(
     bus: &Bus,
@@ -353,7 +358,7 @@ mod tests {
         assert!(matches!(history.reader(&wanted(0), &streams), Place::At(0)));
         history.leave(ClientId(0));
         assert!(bus.subscribe("t").is_err(), "its place is kept again");
-        history.kept = None;
+        history.reserve = None;
         let other = bus.subscribe("t").unwrap();
         assert!(matches!(history.reader(&wanted(0), &streams), Place::None));
         assert!(History::new(&bus).is_err());
