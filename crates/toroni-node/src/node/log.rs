@@ -58,18 +58,11 @@ pub(super) struct Line {
     level: Level,
     event: &'static str,
     reason: String,
-    text: Sentence,
+    /// What it counts, and what the lines counted that were left out before it.
+    count: u64,
+    /// Says it with that count.
+    text: Box<dyn Fn(u64) -> String>,
     fields: Vec<(&'static str, Field)>,
-}
-
-/// What a line says.
-enum Sentence {
-    Fixed(String),
-    /// Says a number, to which those of lines that were left out are added.
-    Counting {
-        count: u64,
-        text: Box<dyn Fn(u64) -> String>,
-    },
 }
 
 /// The value of a field.
@@ -78,15 +71,15 @@ enum Field {
     Word(String),
     /// What others have chosen.
     Text(String),
-    /// The number of a counting sentence.
+    /// What the line counts.
     Count,
 }
 
 impl Line {
     /// Begins a line about a kind of event.
     pub(super) fn new(level: Level, event: &'static str, text: impl Into<String>) -> Self {
-        let (reason, fields) = (String::new(), Vec::new());
-        Self { level, event, reason, text: Sentence::Fixed(text.into()), fields }
+        let text = text.into();
+        Self::counting(level, event, 0, move |_| text.clone())
     }
 
     /// Begins a line that counts. `text` makes the sentence with the count of all lines that this one stands for.
@@ -96,8 +89,8 @@ impl Line {
         count: u64,
         text: impl Fn(u64) -> String + 'static,
     ) -> Self {
-        let text = Sentence::Counting { count, text: Box::new(text) };
-        Self { level, event, reason: String::new(), text, fields: Vec::new() }
+        let (reason, text, fields) = (String::new(), Box::new(text), Vec::new());
+        Self { level, event, reason, count, text, fields }
     }
 
     /// Adds a field with the count of a line that counts.
@@ -106,27 +99,8 @@ impl Line {
         self
     }
 
-    /// Adds the count of an earlier line, which is left out.
-    fn take_in(&mut self, earlier: &Self) {
-        if let (Sentence::Counting { count, .. }, Sentence::Counting { count: before, .. }) =
-            (&mut self.text, &earlier.text)
-        {
-            *count = count.saturating_add(*before);
-        }
-    }
-
     fn text(&self) -> String {
-        match &self.text {
-            Sentence::Fixed(text) => text.clone(),
-            Sentence::Counting { count, text } => text(*count),
-        }
-    }
-
-    fn count(&self) -> u64 {
-        match self.text {
-            Sentence::Fixed(_) => 0,
-            Sentence::Counting { count, .. } => count,
-        }
+        (self.text)(self.count)
     }
 
     /// Adds a field: a number, or a text without blanks.
@@ -157,7 +131,7 @@ impl Line {
             let _ = match value {
                 Field::Word(word) => write!(shown, " {name}={word}"),
                 Field::Text(text) => write!(shown, " {name}={text:?}"),
-                Field::Count => write!(shown, " {name}={}", self.count()),
+                Field::Count => write!(shown, " {name}={}", self.count),
             };
         }
         if more > 0 {
@@ -180,7 +154,7 @@ impl Line {
                     word.parse::<u64>().map_or_else(|_| word.as_str().into(), Value::from)
                 }
                 Field::Word(text) | Field::Text(text) => text.as_str().into(),
-                Field::Count => self.count().into(),
+                Field::Count => self.count.into(),
             };
             object.insert((*name).to_owned(), value);
         }
@@ -280,7 +254,7 @@ impl Log {
         if let Some(kind) = self.kinds.get_mut(&key) {
             let mut more = 0;
             if let Some((earlier, before)) = kind.held.take() {
-                line.take_in(&earlier);
+                line.count = line.count.saturating_add(earlier.count);
                 more = before.saturating_add(1);
             }
             if now.duration_since(kind.last) < PAUSE {
