@@ -106,7 +106,7 @@ typedef enum toroni_status TORONI_ANY_INT {
                                          one can publish until it is closed or its process ends */
     TORONI_FOREIGN_TOPIC = 16,        /* the topic was made by another handle, of this bus or of another one */
     TORONI_TAKEN = 17,                /* another inlet, which the text of the error names, brings the messages of this
-                                         series until it is closed or its process ends */
+                                         stream until it is closed or its process ends */
     TORONI_TOO_MANY_ARRIVALS = 18,    /* the bus cannot keep track of more streams: see max_arrivals */
     TORONI_LOST = 19,                 /* messages from elsewhere were lost on their way to the bus: ..._last_lost says
                                          which; call again to continue */
@@ -466,8 +466,8 @@ typedef struct toroni_origin {
  * that brings the stream is killed. A message with a lower number is a duplicate: it is dropped and counted. So a
  * program that restarts, or a second one, may publish everything again.
  *
- * One inlet at a time brings the streams of a source's series. Another one gets TORONI_TAKEN, until the first is closed
- * or its process has ended. */
+ * One inlet at a time brings a stream. Another one gets TORONI_TAKEN, until the first is closed or its process has
+ * ended. */
 typedef struct toroni_inlet toroni_inlet;
 
 /* A topic of an inlet. Any number of threads may use it. */
@@ -531,8 +531,8 @@ typedef struct toroni_lost {
 
 /* How far a stream has arrived. */
 typedef struct toroni_arrived {
-    uint64_t next;     /* the lowest number that has not arrived, neither as a message nor as a loss */
-    int taken_over;    /* not 0: another inlet brought the series until now */
+    uint64_t next;     /* the lowest number that has not arrived, neither as a message nor as a loss: 0 if none has */
+    int taken_over;    /* not 0: another inlet brought the stream until now */
     uint32_t reserved;
 } toroni_arrived;
 
@@ -566,9 +566,9 @@ int toroni_inlet_open_topic(const toroni_inlet *inlet, const char *topic, toroni
 void toroni_inlet_topic_close(toroni_inlet_topic *topic);
 
 /* Claims a stream for this inlet, and reports how far it has arrived. toroni_inlet_publish does the same when it first
- * meets a stream. Call this to learn what need not be sent again. Waits for other publishers, as toroni_publish_within
- * does, and for no subscriber.
- * Errors: TORONI_TAKEN, TORONI_TOO_MANY_ARRIVALS, and those of toroni_publish_within except TORONI_TOO_LONG. */
+ * meets a stream. Call this to learn what need not be sent again. A stream of which nothing has arrived is claimed by
+ * its first message. Waits for other publishers, as toroni_publish_within does, and for no subscriber.
+ * Errors: TORONI_TAKEN, and those of toroni_publish_within except TORONI_TOO_LONG. */
 int toroni_inlet_claim(const toroni_inlet *inlet, uint32_t source, uint32_t series, uint16_t stream,
                        uint64_t timeout_ns, toroni_arrived *result);
 
@@ -583,17 +583,18 @@ int toroni_inlet_publish(const toroni_inlet *inlet, const toroni_inlet_entry *en
 
 /* Reports to subscribers that messages were lost on the way here, at this place of the order. It concerns a subscriber
  * if one of its patterns and one of the scope could match the same topic. The numbers of the loss count as arrived: if
- * all of them have arrived before, the loss is dropped as a duplicate. `open_from` is what toroni_inlet_entry.open_from
+ * all of them have arrived before, the loss is dropped as a duplicate. A loss without numbers says that more may be
+ * missing: it is dropped if no message of the stream has come since the last such loss. `open_from` is what toroni_inlet_entry.open_from
  * is for messages; NULL means that the messages arrive in the order of their numbers. Waits as toroni_publish_within
  * does.
- * Errors: TORONI_INVALID_LOSS, TORONI_INVALID_PATTERN, TORONI_INVALID_ORIGIN if `open_from` is too large, and those of
- * toroni_inlet_claim. */
+ * Errors: TORONI_INVALID_LOSS, TORONI_INVALID_PATTERN, TORONI_INVALID_ORIGIN if `open_from` is too large,
+ * TORONI_TOO_MANY_ARRIVALS, and those of toroni_inlet_claim. */
 int toroni_inlet_publish_lost(const toroni_inlet *inlet, const toroni_lost *lost, const uint64_t *open_from,
                               uint64_t timeout_ns);
 
 /* States how far a stream has arrived, without publishing anything: all numbers below next->number have arrived, or
  * were reported. A number that is not above what the bus knows changes nothing. Waits as toroni_inlet_claim does.
- * Errors: TORONI_INVALID_ORIGIN, and those of toroni_inlet_claim. */
+ * Errors: TORONI_INVALID_ORIGIN, TORONI_TOO_MANY_ARRIVALS, and those of toroni_inlet_claim. */
 int toroni_inlet_advance(const toroni_inlet *inlet, const toroni_origin *next, uint64_t timeout_ns);
 
 /* Returns how many messages and losses the inlet has dropped because they had arrived before. 0 if `inlet` is NULL. */

@@ -293,8 +293,9 @@ void one_inlet_at_a_time_brings_a_series(void) {
     RETURNS(TORONI_TAKEN, bring(second, topic, 6));
     snprintf(holder, sizeof holder, "\"the bridge\", process %d,", (int)getpid());
     CHECK(strstr(toroni_error_message(), holder) != NULL);
-    RETURNS(TORONI_TAKEN, toroni_inlet_claim(second, 7, 1, 3, TORONI_FOREVER, &arrived));
-    OK(toroni_inlet_claim(second, 7, 2, 3, TORONI_FOREVER, &arrived));
+    RETURNS(TORONI_TAKEN, toroni_inlet_claim(second, 7, 1, 0, TORONI_FOREVER, &arrived));
+    OK(toroni_inlet_claim(second, 7, 1, 3, TORONI_FOREVER, &arrived));
+    OK(toroni_inlet_claim(second, 7, 2, 0, TORONI_FOREVER, &arrived));
     RETURNS(TORONI_FOREIGN_TOPIC, bring(second, others, 6));
     /* Its topic does not keep it. */
     toroni_inlet_close(first);
@@ -318,6 +319,7 @@ void invalid_messages_from_elsewhere_are_refused(void) {
     toroni_inlet *inlet;
     toroni_inlet_topic *topic;
     toroni_arrived arrived;
+    toroni_origin next = origin_of(1);
     toroni_stats *stats;
     uint64_t open_from = TORONI_NUMBER_LIMIT + 1;
     size_t published = 9, i;
@@ -365,9 +367,10 @@ void invalid_messages_from_elsewhere_are_refused(void) {
     CHECK(toroni_stats_bus(stats)->sequence == 0 && toroni_stats_bus(stats)->max_arrivals == 2);
     toroni_stats_close(stats);
 
-    OK(toroni_inlet_claim(inlet, 1, 1, 0, TORONI_FOREVER, &arrived));
-    OK(toroni_inlet_claim(inlet, 1, 1, 1, TORONI_FOREVER, &arrived));
-    RETURNS(TORONI_TOO_MANY_ARRIVALS, toroni_inlet_claim(inlet, 1, 1, 2, TORONI_FOREVER, &arrived));
+    for (next.stream = 2; next.stream < 9; next.stream++)
+        OK(toroni_inlet_claim(inlet, 7, 1, next.stream, TORONI_FOREVER, &arrived));
+    for (next.stream = 0; next.stream < 2; next.stream++) OK(toroni_inlet_advance(inlet, &next, TORONI_FOREVER));
+    RETURNS(TORONI_TOO_MANY_ARRIVALS, toroni_inlet_advance(inlet, &next, TORONI_FOREVER));
     CHECK(strstr(toroni_error_message(), "max_arrivals") != NULL);
     toroni_inlet_topic_close(topic);
     toroni_inlet_close(inlet);
@@ -376,7 +379,7 @@ void invalid_messages_from_elsewhere_are_refused(void) {
     options.directory = directory, options.max_arrivals = TORONI_NO_ARRIVALS;
     OK(toroni_bus_open("inlet.none", &options, &bus));
     OK(toroni_inlet_open(bus, NULL, &inlet));
-    RETURNS(TORONI_TOO_MANY_ARRIVALS, toroni_inlet_claim(inlet, 1, 1, 0, TORONI_FOREVER, &arrived));
+    RETURNS(TORONI_TOO_MANY_ARRIVALS, toroni_inlet_advance(inlet, &next, TORONI_FOREVER));
     toroni_inlet_close(inlet);
     toroni_bus_close(bus);
 }

@@ -148,7 +148,7 @@ public:
     explicit exclusive_error(const std::string &text) : error(TORONI_EXCLUSIVE, text) {}
 };
 
-// TORONI_TAKEN: another inlet, which what() names, brings the messages of this series. This one can when the other is
+// TORONI_TAKEN: another inlet, which what() names, brings the messages of this stream. This one can when the other is
 // closed.
 class taken_error : public error {
 public:
@@ -950,7 +950,7 @@ private:
 // How far a stream has arrived.
 struct arrived {
     std::uint64_t next; // the lowest number that has not arrived, neither as a message nor as a loss
-    bool taken_over;    // whether another inlet brought the series until now
+    bool taken_over;    // whether another inlet brought the stream until now
 };
 
 // A topic of an inlet. Any number of threads may use it at the same time.

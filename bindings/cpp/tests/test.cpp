@@ -337,8 +337,8 @@ void an_inlet_publishes_what_comes_from_elsewhere() {
 
     // Another one.
     toroni::inlet other(bus);
-    CHECK(std::strstr(thrown_by<toroni::taken_error>([&] { other.claim(7, 1, 0); }).what(), "already brings"));
-    CHECK(other.claim(7, 1, 0, std::nothrow).error().status == TORONI_TAKEN);
+    CHECK(std::strstr(thrown_by<toroni::taken_error>([&] { other.claim(7, 1, 2); }).what(), "already brings"));
+    CHECK(other.claim(7, 1, 2, std::nothrow).error().status == TORONI_TAKEN);
     const auto refused = thrown_by<toroni::burst_error>([&] { other.publish({full}); });
     CHECK(refused.status() == TORONI_FOREIGN_TOPIC && refused.published() == 0);
     CHECK(thrown_by<toroni::burst_error>([&] { other.publish({full}, 1h); }).status() == TORONI_FOREIGN_TOPIC);

@@ -16,8 +16,8 @@ use toroni::{Lost, LostBound, LostReason, Pattern, Policy, PublishError, StreamK
 ///
 /// Each message arrives once. The bus keeps the lowest number of each stream that has not arrived, even if the process
 /// that brings the stream is killed. A message with a lower number is a duplicate: it is dropped and counted. So a
-/// program that restarts, or a second one, may publish everything again. One inlet at a time brings the streams of a
-/// source's series. Another one raises Taken until the first is closed or its process has ended.
+/// program that restarts, or a second one, may publish everything again. One inlet at a time brings a stream.
+/// Another one raises Taken until the first is closed or its process has ended.
 ///
 /// Threads may share an inlet. Other threads of Python run while it publishes. In the child of a fork, its methods
 /// raise Forked. Its with statement closes it.
@@ -71,8 +71,9 @@ impl Inlet {
     }
 
     /// Claims a stream for this inlet, and returns how far it has arrived, a toroni.Arrived. Publishing does the same
-    /// when it first meets a stream. Call this to learn what need not be sent again. Waits for other publishers; raises
-    /// Timeout after timeout seconds, and Taken and TooManyArrivals as publish does.
+    /// when it first meets a stream. Call this to learn what need not be sent again. A stream of which nothing has arrived
+    /// is claimed by its first message. Waits for other publishers; raises Timeout after timeout seconds, and Taken as
+    /// publish does.
     #[pyo3(signature = (source, series, stream, timeout=None))]
     fn claim<'py>(
         &self,
@@ -95,7 +96,7 @@ impl Inlet {
     /// Publishes a message on a topic, unless it has arrived before. payload is an object with the buffer protocol, or
     /// a list or tuple of them, which are written one after the other. The other arguments are the fields of
     /// toroni.Entry. Waits as Publisher.publish does. Raises Timeout after timeout seconds, Taken if another inlet
-    /// brings the series, TooManyArrivals if the bus cannot keep track of another stream, and Invalid if a number is
+    /// brings the stream, TooManyArrivals if the bus cannot keep track of another stream, and Invalid if a number is
     /// too large or another inlet made the topic.
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
     #[pyo3(signature = (topic, payload, timeout=None, *, origin=None, open_from=None, number=None, timestamp_ns=None, to_descendants=false))]

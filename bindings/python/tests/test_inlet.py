@@ -225,14 +225,14 @@ def test_routers_handle_losses_from_elsewhere(bus: toroni.Bus) -> None:
     assert seen == [("silent", origin(1)), "after"]
 
 
-def test_one_inlet_at_a_time_brings_a_series(directory: Path) -> None:
+def test_one_inlet_at_a_time_brings_a_stream(directory: Path) -> None:
     mine, other = toroni.Bus("b", participant_name="bridge"), toroni.Bus("b")
     first, second = mine.inlet(), other.inlet()
     topics = first.topic("a"), second.topic("a")
     bring(first, topics[0], 5)
     calls: list[Callable[[], object]] = [
         lambda: bring(second, topics[1], 6),
-        lambda: second.claim(7, 1, 3),
+        lambda: second.claim(7, 1, 0),
         lambda: second.publish_lost(origin(6), 7, messages=1, reason="gone", scope="a"),
         lambda: second.burst([Entry(topics[1], b"6", origin(6))]),
     ]
@@ -244,7 +244,7 @@ def test_one_inlet_at_a_time_brings_a_series(directory: Path) -> None:
         restored = pickle.loads(pickle.dumps(taken.value))
         assert (str(restored), restored.source) == (str(taken.value), 7)
     second.publish(topics[1], b"of no source")
-    assert second.claim(7, 2, 0).next == 0
+    assert second.claim(7, 2, 0).next == second.claim(7, 1, 3).next == 0
     first.close()
     assert second.claim(7, 1, 0) == (6, True)
     bring(second, topics[1], 6)
@@ -303,13 +303,15 @@ def test_invalid_values_publish_nothing(directory: Path) -> None:
         with pytest.raises(kind):
             call()
     assert bus.stats().sequence == 0 and bus.stats().max_arrivals == 2
-    inlet.claim(1, 1, 0)
-    inlet.claim(1, 1, 1)
+    for stream in range(9):
+        inlet.claim(1, 1, stream)
+    inlet.advance((1, 1, 0, 1))
+    inlet.advance((1, 1, 1, 1))
     with pytest.raises(toroni.TooManyArrivals, match="max_arrivals") as full:
-        inlet.claim(1, 1, 2)
+        inlet.advance((1, 1, 2, 1))
     assert full.value.limit == 2
     with pytest.raises(toroni.TooManyArrivals):
-        toroni.Bus("none", max_arrivals=0).inlet().claim(1, 1, 0)
+        toroni.Bus("none", max_arrivals=0).inlet().advance((1, 1, 0, 1))
 
 
 def test_an_exclusive_publisher_refuses_inlets(directory: Path) -> None:

@@ -229,6 +229,7 @@ def test_an_inlet_can_wait_less_than_the_bus_says(small: toroni.Bus, directory: 
         assert inlet.claim(7, 1, 0, None).next == 0
         with pytest.raises(toroni.Invalid, match="timeout"):
             inlet.claim(7, 1, 0, timeout=-1)
+        inlet.advance((7, 1, 0, 1))
         with pytest.raises(toroni.Taken):
             small.inlet().claim(7, 1, 0, SECONDS)
     with toroni.Bus("short") as short, pytest.raises(toroni.Invalid, match="policy"):

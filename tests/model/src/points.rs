@@ -41,6 +41,7 @@ pub const POINTS: &[(&str, Place)] = &[
     ("mid-arrival", NO_ARRIVALS),
     ("arrival-pending", NO_ARRIVALS),
     ("before-mark", NO_ARRIVALS),
+    ("mid-mark", NO_ARRIVALS),
     ("after-mark", NO_ARRIVALS),
     ("proposing", Publisher("LoadJoins")),
     ("before-withdrawing", Publisher("Withdraw")),

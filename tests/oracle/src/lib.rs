@@ -18,7 +18,7 @@ mod numbers;
 mod operations;
 pub mod topics;
 
-pub use arrivals::{Arrival, Arrivals, NUMBER_LIMIT, Refusal, StreamName};
+pub use arrivals::{Arrival, Arrivals, Bringer, NUMBER_LIMIT, Reach, StreamName, Taken};
 pub use model::{Message, Model, NoSuchStart, RecordStart, body, record_bytes};
 pub use numbers::{First, Numbers, Then};
 pub use operations::{

@@ -129,6 +129,8 @@ pub enum Cargo {
     Loss { scope: u8, count: u8, numbers: Numbers, timed: bool },
     /// Nothing: it asks how far the stream has arrived.
     Question,
+    /// Nothing: it no longer brings the stream.
+    Release { is_over: bool },
 }
 
 /// How a publisher becomes exclusive.
@@ -312,7 +314,8 @@ impl Operation {
                         Cargo::Messages { topic: b, count: count + 1, numbers, sizes, timed }
                     }
                     5 | 6 => Cargo::Loss { scope: b, count, numbers, timed },
-                    _ => Cargo::Question,
+                    _ if count % 2 == 0 => Cargo::Question,
+                    _ => Cargo::Release { is_over: count % 4 == 1 },
                 };
                 Self::Bring { inlet: who, stream: a, cargo, die_at }
             }

@@ -72,7 +72,7 @@ class Exclusive(Error):
 
 
 class Taken(Error):
-    """Another inlet brings the messages of this series, until it is closed or its process ends."""
+    """Another inlet brings the messages of this stream, until it is closed or its process ends."""
 
     def __init__(self, message: str, name: str = "", pid: int = 0, source: int = 0, series: int = 0) -> None:
         super().__init__(message)

@@ -30,7 +30,7 @@ class Arrived(NamedTuple):
     next: int
     """The lowest number that has not arrived, neither as a message nor as a loss."""
     taken_over: bool
-    """Whether another inlet brought the series until now."""
+    """Whether another inlet brought the stream until now."""
 
 
 @dataclass(frozen=True, slots=True)

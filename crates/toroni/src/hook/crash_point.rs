@@ -36,6 +36,7 @@ crash_points! {
     MidArrival = "mid-arrival", "A stream from elsewhere has its entry in the table of arrivals, which is not in use yet.";
     ArrivalPending = "arrival-pending", "A record that raises a mark of the table is noted; it is not committed.";
     BeforeMark = "before-mark", "The record is committed; the mark is not raised.";
+    MidMark = "mid-mark", "The highest number that has arrived is stored; the mark is not raised.";
     AfterMark = "after-mark", "The mark is raised; the note is not cleared.";
     Proposing = "proposing", "A writer has stored its proposal; it has read no slot.";
     BeforeWithdrawing = "before-withdrawing", "A reader is in the way; the writer's proposal is not withdrawn.";

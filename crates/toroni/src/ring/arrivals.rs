@@ -5,35 +5,45 @@
 //! outlive the process that brings the messages: the next one continues where it stopped, even if the ring has
 //! overwritten all that it brought.
 //!
-//! Only the owner of the writer lock uses the table. For each message it takes four steps:
+//! A loss without numbers says that after the mark more may be missing. Until the next message of its stream, nothing
+//! that happens needs another report. The mark has a bit for that, [`MARK_TOLD`]: a second such loss is a duplicate, whichever
+//! process notices that something is missing. Each message, and each loss with numbers, clears the bit.
 //!
-//! 1. It notes in [`PendingArrival`] the entry, the new mark, and the position of the record. It stores the entry last.
+//! Only the owner of the writer lock uses the table. For each record it takes four steps:
+//!
+//! 1. It notes in [`PendingArrival`] the entry, its new words, and the position of the record. It stores the entry last.
 //! 2. It writes and commits the record (`writer.rs`).
-//! 3. It raises the mark.
+//! 3. It stores the new words, the mark last.
 //! 4. It clears the note.
 //!
 //! If it dies in between, its note remains. The next owner, whether it uses the table or not, recovers the end of the
 //! stream and then settles the note, before it writes ([`Arrivals::settle`]). If the end is beyond the noted position,
-//! the record was committed, and the mark is raised. Otherwise the note is void. It must not remain: the next record
+//! the record was committed, and the words are stored. Otherwise the note is void. It must not remain: the next record
 //! starts at the same position.
 //!
-//! The table is a hash table with linear probing. Entries are never removed, only replaced once the table is full, so
-//! an entry that is found once stays within its probing distance.
+//! A stream gets its entry with the first record that is committed. What is only claimed has none, so nothing fills the table
+//! that has brought nothing. The table is a hash table with linear probing. Entries are never removed, only replaced once
+//! the table is full, so an entry that is found once stays within its probing distance. What may be missing of a stream is reported
+//! before it is replaced ([`Room::Tell`]): what comes of its stream later then needs no mark.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
-use super::layout::{ARRIVAL_FREE, ARRIVAL_REPLACED, ARRIVAL_USED, ArrivalEntry, PendingArrival};
+use super::layout::{
+    ARRIVAL_AWAITED, ARRIVAL_FREE, ARRIVAL_REPLACED, ARRIVAL_USED, ArrivalEntry, MARK_TOLD,
+    PendingArrival,
+};
 use super::position::to_index;
 use crate::error::Corrupt;
 use crate::hook::{self, CrashPoint, mutant};
 use crate::sync::{Ordering, fence};
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
 /// Marks are at most this, the limit of numbers.
 const LARGEST_MARK: u64 = 1 << 48;
 
-/// How long nothing must have arrived of a series before its entry may be replaced, in ns: a day.
-const FORGOTTEN_AFTER_NS: u64 = 24 * 3600 * 1_000_000_000;
+/// An entry that something has reached so lately is not replaced, in ns: the process that brought it may start again.
+const KEPT_FOR_NS: u64 = 60 * 1_000_000_000;
 
 /// Names a stream of messages from elsewhere, for [`Inlet::claim`](crate::Inlet::claim).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -46,8 +56,15 @@ pub struct StreamKey {
     pub stream: u16,
 }
 
+impl StreamKey {
+    /// What all series of one stream have in common.
+    const fn line(&self) -> (u32, u16) {
+        (self.source, self.stream)
+    }
+}
+
 /// A publishing participant that brings messages from elsewhere: its slot, and the generation of that.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Bringer {
     pub(crate) slot: u32,
     pub(crate) generation: u32,
@@ -60,20 +77,65 @@ pub(crate) struct Arrivals<'a> {
     pub(crate) entries: &'a [ArrivalEntry],
 }
 
-/// The entry of a stream that the caller brings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Arrival {
-    index: usize,
+/// How far a stream has arrived.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reach {
     /// The lowest number that has not arrived.
     pub(crate) mark: u64,
+    /// The number after the highest that has arrived, at least the mark.
+    pub(crate) highest: u64,
+    /// Nothing needs to be told of what may be missing after the mark.
+    pub(crate) is_told: bool,
+}
+
+impl Reach {
+    const fn word(&self) -> u64 {
+        if self.is_told { self.mark | MARK_TOLD } else { self.mark }
+    }
+}
+
+/// A stream that the caller brings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Arrival {
+    /// The place of its entry, if it has one.
+    index: Option<usize>,
+    /// The stream and who brings it, if the entry is made with its first record.
+    new: Option<(StreamKey, Bringing)>,
+    pub(crate) reach: Reach,
     /// Who brought the stream before, if the caller has just taken over.
     pub(crate) taken_over: Option<Bringer>,
+}
+
+impl Arrival {
+    /// Whether it has an entry, or room for one.
+    pub(crate) const fn has_room(&self) -> bool {
+        self.index.is_some()
+    }
+
+    fn of(index: usize, reach: Reach) -> Self {
+        Self { index: Some(index), new: None, reach, taken_over: None }
+    }
+}
+
+/// Who brings a stream, and whether it awaits that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bringing {
+    pub(crate) by: Bringer,
+    pub(crate) awaits: bool,
+}
+
+/// Where a new stream finds room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    Here(Arrival),
+    /// In place of this stream, once the bus has reported that more of it may be missing after its mark.
+    Tell(StreamKey, Arrival),
 }
 
 /// Why a stream cannot be brought.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Refused<E> {
-    /// Another participant brings its series, and may live.
+    /// Another participant brings it, and may live.
     Taken(Bringer),
     /// The table has no entry left.
     Full,
@@ -115,116 +177,184 @@ impl Arrivals<'_> {
 
     fn settle_noted(&self, noted: u32, tail: u64) -> Result<(), Corrupt> {
         let position = self.pending.position.load(Ordering::Relaxed);
-        let mark = self.pending.mark.load(Ordering::Relaxed);
+        let word = self.pending.mark.load(Ordering::Relaxed);
+        let highest = self.pending.highest.load(Ordering::Relaxed);
         let entry = self.entries.get(to_index(u64::from(noted).wrapping_sub(1)));
-        let (Some(entry), true) = (entry, mark <= LARGEST_MARK) else {
+        let is_valid = word & !MARK_TOLD <= LARGEST_MARK && highest <= LARGEST_MARK;
+        let (Some(entry), true) = (entry, is_valid) else {
             // Reported once: otherwise each death to come would cost another publisher this error.
             self.pending.entry.store(0, Ordering::Relaxed);
             return Err(Corrupt { what: "pending arrival", value: noted.into(), position });
         };
         let was_committed = tail > position;
         if was_committed && !mutant("mark_not_redone") {
-            entry.mark.store(mark.max(entry.mark.load(Ordering::Relaxed)), Ordering::Relaxed);
+            // The lock was held since the note was made, so nothing can have been stored after these.
+            if !mutant("highest_not_kept") {
+                entry.highest.store(highest, Ordering::Relaxed);
+            }
+            entry.mark.store(word, Ordering::Relaxed);
         }
         self.pending.entry.store(0, Ordering::Release);
         Ok(())
     }
 
-    /// Returns the entry of a stream that `me` brings. Makes or takes over the entry if necessary: `has_left` says whether
+    /// Returns how far a stream that `me` brings has arrived, and takes over its entry if necessary. `has_left` says whether
     /// another participant no longer brings anything.
     #[inline]
     pub(crate) fn bring<E>(
         &self,
         key: StreamKey,
-        me: Bringer,
-        now_ns: u64,
+        me: Bringing,
         has_left: impl FnMut(Bringer) -> Result<bool, E>,
     ) -> Result<Arrival, Refused<E>> {
         if let Some(index) = self.find(key)
-            && self.entries[index].bringer() == Some(me)
+            && self.entries[index].bringer() == Some(me.by)
         {
-            return Ok(Arrival { index, mark: self.mark(index)?, taken_over: None });
+            return Ok(Arrival::of(index, self.reach(index)?));
         }
-        self.take(key, me, now_ns, has_left)
+        self.take(key, me, has_left)
     }
 
     #[cold]
     fn take<E>(
         &self,
         key: StreamKey,
-        me: Bringer,
-        now_ns: u64,
+        me: Bringing,
         mut has_left: impl FnMut(Bringer) -> Result<bool, E>,
     ) -> Result<Arrival, Refused<E>> {
-        let mut taken_over = None;
-        // One participant brings all streams of a series. It may have filtered what it brings, so its marks say nothing
-        // about what another one would bring.
-        for entry in self.entries {
-            let Some(other) = entry.bringer().filter(|other| *other != me) else { continue };
-            if !entry.is_of_series(key) {
-                continue;
-            }
+        let found = self.find(key);
+        let own = found.and_then(|index| self.entries[index].bringer());
+        // One inlet brings a stream. It may have filtered what it brings, so its mark says nothing about what another one
+        // would bring. Of a stream that is awaited, it also brings the next series: it tells what may be missing in between.
+        let rivals = self.entries.iter().filter(|entry| {
+            me.awaits && entry.is_of_line(key.line()) && entry.is_open() && !entry.is_of(key)
+        });
+        let rivals = rivals.filter_map(ArrivalEntry::bringer).chain(own);
+        for other in rivals.filter(|other| *other != me.by) {
             if !has_left(other).map_err(Refused::Unknown)? {
                 return Err(Refused::Taken(other));
             }
-            taken_over = Some(other);
         }
-        if let Some(index) = self.find(key) {
-            // Checked before it is taken: a hostile mark stays where it is found again.
-            let mark = self.mark(index)?;
-            let entry = &self.entries[index];
-            entry.set_bringer(me);
-            entry.reached_ns.store(now_ns, Ordering::Relaxed);
-            return Ok(Arrival { index, mark, taken_over });
-        }
-        let index = self.place_for(key, now_ns).ok_or(Refused::Full)?;
-        self.entries[index].make(key, me, now_ns);
-        Ok(Arrival { index, mark: 0, taken_over })
+        let Some(index) = found else {
+            let reach = Reach::default();
+            return Ok(Arrival { index: None, new: None, reach, taken_over: None });
+        };
+        // Checked before it is taken: a hostile mark stays where it is found again.
+        let reach = self.reach(index)?;
+        let entry = &self.entries[index];
+        entry.set_bringer(me);
+        Ok(Arrival { taken_over: own, ..Arrival::of(index, reach) })
     }
 
-    /// Notes that the record at `tail`, the end of the stream, will raise the mark of `arrival`.
+    /// Notes that the record at `tail`, the end of the stream, takes `arrival` to `reach`. Makes the entry of a stream that is
+    /// new.
     #[inline]
-    pub(crate) fn begin(&self, arrival: &Arrival, mark: u64, tail: u64) {
+    pub(crate) fn begin(&self, arrival: &Arrival, reach: &Reach, tail: u64, now_ns: u64) {
+        let Some(index) = arrival.index else { return };
+        if let Some((key, me)) = arrival.new {
+            self.entries[index].make(key, me, now_ns);
+        }
         if mutant("mark_before_commit") {
-            self.entries[arrival.index].mark.store(mark, Ordering::Relaxed);
+            self.entries[index].mark.store(reach.word(), Ordering::Relaxed);
+        }
+        // Such a report brings nothing of the stream.
+        if !reach.is_told {
+            self.entries[index].reached_ns.store(now_ns, Ordering::Relaxed);
         }
         // The last note is cleared before this one is written. Otherwise an owner that dies in between would leave the old
         // entry with the new position, and its record would count as not committed.
         fence(Ordering::Release);
         self.pending.position.store(tail, Ordering::Relaxed);
-        self.pending.mark.store(mark, Ordering::Relaxed);
-        let noted =
-            u32::try_from(arrival.index.saturating_add(1)).expect("a bus has fewer entries");
-        // After both values. COMMIT, which follows, keeps it from being stored later than the record.
+        self.pending.mark.store(reach.word(), Ordering::Relaxed);
+        self.pending.highest.store(reach.highest, Ordering::Relaxed);
+        let noted = u32::try_from(index.saturating_add(1)).expect("a bus has fewer entries");
+        // After all values. COMMIT, which follows, keeps it from being stored later than the record.
         self.pending.entry.store(noted, Ordering::Release);
         hook::point(CrashPoint::ArrivalPending);
     }
 
-    /// Raises the mark, after the record was committed.
+    /// Stores how far the stream has arrived, after the record was committed.
     #[inline]
-    pub(crate) fn finish(&self, arrival: &Arrival, mark: u64, now_ns: u64) {
+    pub(crate) fn finish(&self, arrival: &Arrival, reach: &Reach) {
+        let Some(index) = arrival.index else { return };
         hook::point(CrashPoint::BeforeMark);
-        let entry = &self.entries[arrival.index];
+        let entry = &self.entries[index];
         // Not before COMMIT: an owner that dies in between would have claimed an arrival that did not happen.
-        entry.mark.store(mark, Ordering::Release);
-        entry.reached_ns.store(now_ns, Ordering::Relaxed);
+        entry.highest.store(reach.highest, Ordering::Release);
+        hook::point(CrashPoint::MidMark);
+        entry.mark.store(reach.word(), Ordering::Release);
         hook::point(CrashPoint::AfterMark);
         self.pending.entry.store(0, Ordering::Release);
     }
 
     /// Raises the mark without a record. It is one store, so an owner that dies has done it or has not.
     pub(crate) fn raise(&self, arrival: &Arrival, mark: u64, now_ns: u64) {
-        let entry = &self.entries[arrival.index];
-        entry.mark.store(mark.max(arrival.mark), Ordering::Release);
+        let Some(index) = arrival.index else { return };
+        let entry = &self.entries[index];
+        if let Some((key, me)) = arrival.new {
+            entry.make(key, me, now_ns);
+        }
+        let reach = Reach { mark: mark.max(arrival.reach.mark), ..arrival.reach };
+        entry.mark.store(reach.word(), Ordering::Release);
         entry.reached_ns.store(now_ns, Ordering::Relaxed);
     }
 
-    fn mark(&self, index: usize) -> Result<u64, Corrupt> {
-        let mark = self.entries[index].mark.load(Ordering::Relaxed);
-        if mark <= LARGEST_MARK {
-            return Ok(mark);
+    /// States that `me` no longer brings a stream. `is_over` says that nothing follows in it, so nothing more can be missing.
+    pub(crate) fn release(
+        &self,
+        key: StreamKey,
+        me: Bringer,
+        is_over: bool,
+    ) -> Result<(), Corrupt> {
+        let Some(index) = self.find(key) else { return Ok(()) };
+        let entry = &self.entries[index];
+        if entry.bringer() != Some(me) {
+            return Ok(());
         }
-        Err(Corrupt { what: "mark of an arrival", value: mark, position: index as u64 })
+        if is_over {
+            let reach = Reach { is_told: true, ..self.reach(index)? };
+            entry.mark.store(reach.word(), Ordering::Release);
+        }
+        entry.bringer_slot.store(0, Ordering::Release);
+        Ok(())
+    }
+
+    /// Returns the streams that are awaited and not told, and that no living participant other than `me` brings.
+    pub(crate) fn open<E>(
+        &self,
+        me: Bringer,
+        mut has_left: impl FnMut(Bringer) -> Result<bool, E>,
+    ) -> Result<Vec<(StreamKey, Reach)>, Refused<E>> {
+        let mut open = Vec::new();
+        for (index, entry) in self.entries.iter().enumerate() {
+            if !entry.is_open() {
+                continue;
+            }
+            let other = entry.bringer().filter(|other| *other != me);
+            if let Some(other) = other
+                && !has_left(other).map_err(Refused::Unknown)?
+            {
+                continue;
+            }
+            open.push((entry.key(), self.reach(index)?));
+        }
+        Ok(open)
+    }
+
+    fn reach(&self, index: usize) -> Result<Reach, Corrupt> {
+        let entry = &self.entries[index];
+        let word = entry.mark.load(Ordering::Relaxed);
+        let mark = word & !MARK_TOLD;
+        let highest = entry.highest.load(Ordering::Relaxed);
+        for (what, value) in
+            [("mark of an arrival", mark), ("highest number of an arrival", highest)]
+        {
+            if value > LARGEST_MARK {
+                return Err(Corrupt { what, value, position: index as u64 });
+            }
+        }
+        let is_told = word & MARK_TOLD != 0;
+        Ok(Reach { mark, highest: highest.max(mark), is_told })
     }
 
     #[inline]
@@ -242,39 +372,77 @@ impl Arrivals<'_> {
         (start..count).chain(0..start)
     }
 
-    /// Returns a free entry for the stream. If there is none, one of a series that its source no longer uses: nothing has
-    /// arrived of any of its streams for a day, and something has arrived of another series of that source since.
-    fn place_for(&self, key: StreamKey, now_ns: u64) -> Option<usize> {
+    /// Returns where a stream without an entry gets one. Nothing is changed.
+    pub(crate) fn room_for<E>(
+        &self,
+        key: StreamKey,
+        me: Bringing,
+        now_ns: u64,
+        mut has_left: impl FnMut(Bringer) -> Result<bool, E>,
+    ) -> Result<Room, Refused<E>> {
         let is_free =
             |index: &usize| self.entries[*index].state.load(Ordering::Relaxed) != ARRIVAL_USED;
-        if let Some(index) = self.probe(key).find(is_free) {
-            return Some(index);
-        }
-        // The caller has the writer lock, so the table is read a fixed number of times.
-        let mut reached_of: HashMap<(u32, u32), u64> = HashMap::new();
-        let mut newest_of: HashMap<u32, u64> = HashMap::new();
-        for entry in self.entries {
-            let (source, series) = entry.source_and_series();
-            let reached_ns = entry.reached_ns.load(Ordering::Relaxed);
-            let of_series = reached_of.entry((source, series)).or_default();
-            *of_series = reached_ns.max(*of_series);
-            let of_source = newest_of.entry(source).or_default();
-            *of_source = reached_ns.max(*of_source);
-        }
-        let is_forgotten = |index: &usize| {
-            let (source, series) = self.entries[*index].source_and_series();
-            // Another process may write to the table, and an entry may have changed since it was read.
-            let reached_ns = reached_of.get(&(source, series)).copied().unwrap_or(u64::MAX);
-            reached_ns.saturating_add(FORGOTTEN_AFTER_NS) < now_ns
-                && newest_of.get(&source).is_some_and(|newest| *newest > reached_ns)
+        let here = |index| {
+            let new = Some((key, me));
+            Room::Here(Arrival { new, ..Arrival::of(index, Reach::default()) })
         };
-        self.probe(key).find(is_forgotten)
+        if let Some(index) = self.probe(key).find(is_free) {
+            return Ok(here(index));
+        }
+        // The caller has the writer lock, so the table is read a fixed number of times, and each participant is looked at once.
+        let mut newest_of: HashMap<(u32, u16), u64> = HashMap::new();
+        for entry in self.entries {
+            let newest = newest_of.entry(entry.key().line()).or_default();
+            *newest = entry.reached_ns.load(Ordering::Relaxed).max(*newest);
+        }
+        let mut gone: HashMap<Bringer, bool> = HashMap::from([(me.by, false)]);
+        let mut best = None;
+        for (index, entry) in self.entries.iter().enumerate() {
+            let reached_ns = entry.reached_ns.load(Ordering::Relaxed);
+            let word = entry.mark.load(Ordering::Relaxed);
+            let is_told = word == 0 || word & MARK_TOLD != 0;
+            // Another process may write to the table, and an entry may have changed since it was read.
+            let newest = newest_of.get(&entry.key().line());
+            let is_replaced = is_told && newest.is_some_and(|newest| *newest > reached_ns);
+            // A time to come was written before the clock was set back.
+            let age_ns = now_ns.checked_sub(reached_ns).unwrap_or(u64::MAX);
+            if !is_replaced && age_ns < KEPT_FOR_NS {
+                continue;
+            }
+            if let Some(bringer) = entry.bringer() {
+                let is_gone = match gone.get(&bringer) {
+                    Some(is_gone) => *is_gone,
+                    None => has_left(bringer).map_err(Refused::Unknown)?,
+                };
+                gone.insert(bringer, is_gone);
+                if !is_gone {
+                    continue;
+                }
+            }
+            // The longest not reached of those that a later series replaced, then of those that need no telling. The rest only
+            // makes it the same one each time.
+            let StreamKey { source, series, stream } = entry.key();
+            let rank = (is_replaced, is_told, age_ns, Reverse((source, series, stream)));
+            if best.is_none_or(|(before, _)| before < rank) {
+                best = Some((rank, index));
+            }
+        }
+        let (rank, index) = best.ok_or(Refused::Full)?;
+        if rank.1 || mutant("evict_untold") {
+            return Ok(here(index));
+        }
+        Ok(Room::Tell(self.entries[index].key(), Arrival::of(index, self.reach(index)?)))
     }
 }
 
 impl ArrivalEntry {
-    fn source_and_series(&self) -> (u32, u32) {
-        (self.source.load(Ordering::Relaxed), self.series.load(Ordering::Relaxed))
+    fn key(&self) -> StreamKey {
+        StreamKey {
+            source: self.source.load(Ordering::Relaxed),
+            series: self.series.load(Ordering::Relaxed),
+            // Streams have 16 bits. What does not fit was not written by us, and names no stream that is looked for.
+            stream: u16::try_from(self.stream.load(Ordering::Relaxed)).unwrap_or(u16::MAX),
+        }
     }
 
     #[inline]
@@ -285,10 +453,19 @@ impl ArrivalEntry {
             && self.stream.load(Ordering::Relaxed) == u32::from(key.stream)
     }
 
-    fn is_of_series(&self, key: StreamKey) -> bool {
+    fn is_of_line(&self, (source, stream): (u32, u16)) -> bool {
         self.state.load(Ordering::Relaxed) == ARRIVAL_USED
-            && self.source.load(Ordering::Relaxed) == key.source
-            && self.series.load(Ordering::Relaxed) == key.series
+            && self.source.load(Ordering::Relaxed) == source
+            && self.stream.load(Ordering::Relaxed) == u32::from(stream)
+    }
+
+    /// Whether it is awaited, and more may be missing of it than was told.
+    fn is_open(&self) -> bool {
+        let word = self.mark.load(Ordering::Relaxed);
+        self.state.load(Ordering::Relaxed) == ARRIVAL_USED
+            && self.flags.load(Ordering::Relaxed) & ARRIVAL_AWAITED != 0
+            && word != 0
+            && word & MARK_TOLD == 0
     }
 
     #[inline]
@@ -298,24 +475,26 @@ impl ArrivalEntry {
     }
 
     /// An owner that dies in the middle leaves an entry that no process brings.
-    fn set_bringer(&self, bringer: Bringer) {
+    fn set_bringer(&self, Bringing { by, awaits }: Bringing) {
         self.bringer_slot.store(0, Ordering::Relaxed);
         fence(Ordering::Release);
-        self.bringer_generation.store(bringer.generation, Ordering::Relaxed);
-        self.bringer_slot.store(bringer.slot.saturating_add(1), Ordering::Release);
+        self.flags.store(if awaits { ARRIVAL_AWAITED } else { 0 }, Ordering::Relaxed);
+        self.bringer_generation.store(by.generation, Ordering::Relaxed);
+        self.bringer_slot.store(by.slot.saturating_add(1), Ordering::Release);
     }
 
     /// Makes the entry that of a new stream. An owner that dies in the middle leaves an entry that others pass on their
     /// way to theirs, and that can be made again.
-    fn make(&self, key: StreamKey, bringer: Bringer, now_ns: u64) {
+    fn make(&self, key: StreamKey, bringing: Bringing, now_ns: u64) {
         self.state.store(ARRIVAL_REPLACED, Ordering::Relaxed);
         fence(Ordering::Release);
         self.source.store(key.source, Ordering::Relaxed);
         self.series.store(key.series, Ordering::Relaxed);
         self.stream.store(key.stream.into(), Ordering::Relaxed);
         self.mark.store(0, Ordering::Relaxed);
+        self.highest.store(0, Ordering::Relaxed);
         self.reached_ns.store(now_ns, Ordering::Relaxed);
-        self.set_bringer(bringer);
+        self.set_bringer(bringing);
         hook::point(CrashPoint::MidArrival);
         self.state.store(ARRIVAL_USED, Ordering::Release);
     }
@@ -343,9 +522,18 @@ mod tests {
 
     const ME: Bringer = Bringer { slot: 0, generation: 1 };
     const OTHER: Bringer = Bringer { slot: 3, generation: 7 };
+    const MINUTE: u64 = KEPT_FOR_NS;
+
+    fn awaits(by: Bringer) -> Bringing {
+        Bringing { by, awaits: true }
+    }
 
     fn key(source: u32, series: u32, stream: u16) -> StreamKey {
         StreamKey { source, series, stream }
+    }
+
+    fn all_have_left(_: Bringer) -> Result<bool, Infallible> {
+        Ok(true)
     }
 
     impl Table {
@@ -358,20 +546,44 @@ mod tests {
             Arrivals { pending: &self.pending, entries: &self.entries }
         }
 
-        fn bring(
-            &self,
-            key: StreamKey,
-            who: Bringer,
-            now_ns: u64,
-        ) -> Result<Arrival, Refused<Infallible>> {
-            self.arrivals().bring(key, who, now_ns, |_| Ok(false))
+        fn claim(&self, key: StreamKey, who: Bringer) -> Result<Arrival, Refused<Infallible>> {
+            self.arrivals().bring(key, awaits(who), |_| Ok(false))
+        }
+
+        fn mark(&self, key: StreamKey) -> u64 {
+            let reach =
+                self.arrivals().find(key).map(|index| self.arrivals().reach(index).unwrap());
+            reach.unwrap_or_default().mark
+        }
+
+        fn room(&self, key: StreamKey, now_ns: u64) -> Result<Room, Refused<Infallible>> {
+            self.arrivals().room_for(key, awaits(ME), now_ns, all_have_left)
+        }
+
+        fn commit(&self, key: StreamKey, who: Bringer, reach: Reach, now_ns: u64) {
+            let mut arrival = self.claim(key, who).unwrap();
+            if !arrival.has_room() {
+                let room = self.arrivals().room_for(key, awaits(who), now_ns, all_have_left);
+                let Ok(Room::Here(here)) = room else { panic!("{room:?}") };
+                arrival = here;
+            }
+            self.arrivals().begin(&arrival, &reach, 0, now_ns);
+            self.arrivals().finish(&arrival, &reach);
         }
 
         /// Has messages up to the mark arrive.
         fn raise(&self, key: StreamKey, mark: u64, now_ns: u64) {
-            let arrival = self.bring(key, ME, now_ns).unwrap();
-            self.arrivals().begin(&arrival, mark, 0);
-            self.arrivals().finish(&arrival, mark, now_ns);
+            self.commit(key, ME, Reach { mark, highest: mark, is_told: false }, now_ns);
+        }
+
+        /// Tells that more may be missing after the mark.
+        fn tell(&self, key: StreamKey, now_ns: u64) {
+            let mark = self.mark(key);
+            self.commit(key, ME, Reach { mark, highest: mark, is_told: true }, now_ns);
+        }
+
+        fn release(&self, key: StreamKey) {
+            self.arrivals().release(key, ME, false).unwrap();
         }
     }
 
@@ -380,12 +592,23 @@ mod tests {
         let table = Table::new(16);
         let keys = [key(1, 1, 0), key(1, 1, 1), key(1, 2, 0), key(2, 1, 0), key(17, 1, 0)];
         for (mark, key) in (1..).zip(keys) {
-            assert_eq!(table.bring(key, ME, 0).unwrap().mark, 0);
+            assert_eq!(table.claim(key, ME).unwrap().reach.mark, 0);
             table.raise(key, mark, 0);
         }
         for (mark, key) in (1..).zip(keys) {
-            assert_eq!(table.bring(key, ME, 0).unwrap().mark, mark);
+            assert_eq!(table.claim(key, ME).unwrap().reach.mark, mark);
         }
+    }
+
+    #[test]
+    fn a_claim_makes_no_entry() {
+        let table = Table::new(2);
+        for source in 0..10 {
+            assert!(!table.claim(key(source, 1, 0), ME).unwrap().has_room());
+        }
+        table.raise(key(1, 1, 0), 5, 0);
+        table.raise(key(2, 1, 0), 6, 0);
+        assert!(table.claim(key(2, 1, 0), ME).unwrap().has_room());
     }
 
     #[test]
@@ -395,37 +618,74 @@ mod tests {
             table.raise(key(9, 9, stream * 7), u64::from(stream) + 1, 0);
         }
         for stream in 0..7 {
-            let arrival = table.bring(key(9, 9, stream * 7), ME, 0).unwrap();
-            assert_eq!(arrival.mark, u64::from(stream) + 1);
+            let arrival = table.claim(key(9, 9, stream * 7), ME).unwrap();
+            assert_eq!(arrival.reach.mark, u64::from(stream) + 1);
         }
-        assert_eq!(table.bring(key(9, 9, 1), ME, u64::MAX), Err(Refused::Full));
-        assert_eq!(Table::new(0).bring(key(9, 9, 1), ME, 0), Err(Refused::Full));
+        assert_eq!(table.room(key(9, 9, 1), u64::MAX), Err(Refused::Full), "we bring them all");
+        assert_eq!(Table::new(0).room(key(9, 9, 1), 0), Err(Refused::Full));
     }
 
     #[test]
-    fn an_entry_of_a_forgotten_series_is_used_again() {
-        let day = FORGOTTEN_AFTER_NS;
+    fn a_series_that_another_one_has_replaced_makes_room_at_once() {
         let table = Table::new(3);
-        table.raise(key(5, 1, 0), 10, 100);
-        table.raise(key(5, 2, 0), 20, 200);
-        table.raise(key(6, 1, 0), 30, 100);
-        assert_eq!(table.bring(key(7, 1, 0), ME, day), Err(Refused::Full), "not for a day yet");
-        let late = 150 + day;
-        assert_eq!(table.bring(key(7, 1, 0), ME, late).unwrap().mark, 0);
-        assert_eq!(table.bring(key(5, 2, 0), ME, late).unwrap().mark, 20, "the newer series");
-        assert_eq!(table.bring(key(6, 1, 0), ME, late).unwrap().mark, 30, "has no newer one");
-        assert_eq!(table.bring(key(5, 1, 0), ME, late), Err(Refused::Full));
+        table.raise(key(6, 1, 0), 30, 5);
+        table.release(key(6, 1, 0));
+        for series in 1..=300 {
+            let now_ns = 10 * u64::from(series);
+            table.raise(key(5, series, 0), u64::from(series), now_ns);
+            table.tell(key(5, series, 0), now_ns + 1);
+            table.release(key(5, series, 0));
+        }
+        assert_eq!(table.mark(key(5, 300, 0)), 300);
+        assert_eq!(table.mark(key(5, 299, 0)), 299, "one before it has room, too");
+        assert_eq!(table.mark(key(6, 1, 0)), 30);
     }
 
     #[test]
-    fn a_quiet_stream_of_a_series_in_use_is_not_forgotten() {
-        let late = 200 + FORGOTTEN_AFTER_NS;
+    fn a_stream_that_is_told_makes_room_after_a_minute_and_the_longest_silent_first() {
         let table = Table::new(3);
-        table.raise(key(5, 1, 0), 10, 100);
-        table.raise(key(5, 1, 1), 20, late);
-        table.raise(key(5, 2, 0), 30, late);
-        assert_eq!(table.bring(key(7, 1, 0), ME, late), Err(Refused::Full));
-        assert_eq!(table.bring(key(5, 1, 0), ME, late).unwrap().mark, 10);
+        for (source, reached_ns) in [(1, 300), (2, 100), (3, 200)] {
+            table.raise(key(source, 1, 0), 10, reached_ns);
+            table.tell(key(source, 1, 0), 400);
+            table.release(key(source, 1, 0));
+        }
+        assert_eq!(table.room(key(7, 1, 0), 99 + MINUTE), Err(Refused::Full));
+        table.raise(key(7, 1, 0), 1, 100 + MINUTE);
+        assert_eq!(table.mark(key(2, 1, 0)), 0);
+        assert_eq!((table.mark(key(1, 1, 0)), table.mark(key(3, 1, 0))), (10, 10));
+        // The clock was set back: what is ahead of it is old.
+        table.raise(key(8, 1, 0), 1, 50);
+        assert_eq!(table.mark(key(1, 1, 0)) + table.mark(key(3, 1, 0)), 10);
+    }
+
+    #[test]
+    fn a_stream_that_is_not_told_makes_room_once_it_is_told() {
+        let table = Table::new(2);
+        table.raise(key(1, 1, 0), 10, 100);
+        table.raise(key(2, 1, 0), 20, 50);
+        table.release(key(1, 1, 0));
+        table.release(key(2, 1, 0));
+        let late = 100 + MINUTE;
+        let room = table.room(key(7, 1, 0), late).unwrap();
+        let Room::Tell(told, arrival) = room else { panic!("{room:?}") };
+        assert_eq!((told, arrival.reach.mark), (key(2, 1, 0), 20), "the longest silent");
+        let reach = Reach { is_told: true, ..arrival.reach };
+        table.arrivals().begin(&arrival, &reach, 0, late);
+        table.arrivals().finish(&arrival, &reach);
+        table.raise(key(7, 1, 0), 1, late);
+        assert_eq!((table.mark(key(1, 1, 0)), table.mark(key(2, 1, 0))), (10, 0));
+    }
+
+    #[test]
+    fn a_stream_that_is_brought_makes_no_room() {
+        let table = Table::new(1);
+        table.raise(key(1, 1, 0), 10, 100);
+        table.tell(key(1, 1, 0), 100);
+        let room =
+            |left| table.arrivals().room_for(key(7, 1, 0), awaits(OTHER), u64::MAX, |_| left);
+        assert_eq!(room(Ok(false)), Err(Refused::Full));
+        assert_eq!(room(Err("blind")), Err(Refused::Unknown("blind")));
+        assert!(matches!(room(Ok(true)), Ok(Room::Here(_))));
     }
 
     /// The largest table is full, nothing of it may be replaced, and others wait for the writer lock meanwhile.
@@ -434,14 +694,21 @@ mod tests {
         let entries = usize::try_from(MOST_ARRIVALS).unwrap();
         let table = Table::new(entries);
         for (source, entry) in (0..).zip(&table.entries) {
-            entry.make(key(source, 1, 0), OTHER, 0);
+            entry.make(key(source, 1, 0), awaits(OTHER), 0);
         }
         // What this thread uses, whatever else the processors do.
         let used = || clock_gettime(ClockId::ThreadCPUTime).tv_sec;
         let before = used();
+        let mut asked = 0;
         for source in 0..3 {
-            assert_eq!(table.bring(key(source, 2, 0), ME, u64::MAX), Err(Refused::Full));
+            let has_left = |_| {
+                asked += 1;
+                Ok::<_, Infallible>(false)
+            };
+            let room = table.arrivals().room_for(key(source, 2, 0), awaits(ME), u64::MAX, has_left);
+            assert_eq!(room, Err(Refused::Full));
         }
+        assert_eq!(asked, 3, "each asks the kernel once");
         // Each search in quadratic time takes longer than this.
         assert!(used() - before < 15);
     }
@@ -451,45 +718,83 @@ mod tests {
         let table = Table::new(4);
         table.raise(key(1, 1, 0), 5, 0);
         table.arrivals().forget_bringers();
-        let arrival = table.bring(key(1, 1, 0), OTHER, 0).unwrap();
-        assert_eq!((arrival.mark, arrival.taken_over), (5, None));
+        let arrival = table.claim(key(1, 1, 0), OTHER).unwrap();
+        assert_eq!((arrival.reach.mark, arrival.taken_over), (5, None));
     }
 
     #[test]
-    fn one_participant_brings_all_streams_of_a_series_until_it_has_left() {
+    fn one_participant_brings_a_stream_until_it_has_left_or_releases_it() {
         let table = Table::new(8);
         table.raise(key(1, 1, 0), 5, 0);
-        for stream in [0, 1] {
-            assert_eq!(table.bring(key(1, 1, stream), OTHER, 0), Err(Refused::Taken(ME)));
-        }
-        assert_eq!(
-            table.bring(key(1, 2, 0), OTHER, 0).unwrap().taken_over,
-            None,
-            "its next series"
-        );
+        assert_eq!(table.claim(key(1, 1, 0), OTHER), Err(Refused::Taken(ME)));
+        assert!(table.claim(key(1, 1, 1), OTHER).is_ok(), "another stream of its source");
 
         let arrivals = table.arrivals();
-        let unknown = arrivals.bring(key(1, 1, 0), OTHER, 0, |_| Err("blind"));
+        let unknown = arrivals.bring(key(1, 1, 0), awaits(OTHER), |_| Err("blind"));
         assert_eq!(unknown, Err(Refused::Unknown("blind")));
         let left = |who| Ok::<_, Infallible>(who == ME);
-        let arrival = arrivals.bring(key(1, 1, 0), OTHER, 0, left).unwrap();
-        assert_eq!((arrival.mark, arrival.taken_over), (5, Some(ME)));
-        let again = arrivals.bring(key(1, 1, 0), OTHER, 0, left).unwrap();
-        assert_eq!((again.mark, again.taken_over), (5, None));
-        assert_eq!(table.bring(key(1, 1, 0), ME, 0), Err(Refused::Taken(OTHER)));
+        let arrival = arrivals.bring(key(1, 1, 0), awaits(OTHER), left).unwrap();
+        assert_eq!((arrival.reach.mark, arrival.taken_over), (5, Some(ME)));
+        let again = arrivals.bring(key(1, 1, 0), awaits(OTHER), left).unwrap();
+        assert_eq!((again.reach.mark, again.taken_over), (5, None));
+        assert_eq!(table.claim(key(1, 1, 0), ME), Err(Refused::Taken(OTHER)));
+        table.release(key(1, 1, 0));
+        assert_eq!(table.claim(key(1, 1, 0), ME), Err(Refused::Taken(OTHER)), "not ours");
+        arrivals.release(key(1, 1, 0), OTHER, false).unwrap();
+        assert_eq!(table.claim(key(1, 1, 0), ME).unwrap().taken_over, None);
+    }
+
+    /// Who brings an awaited stream tells what may be missing before its next series.
+    #[test]
+    fn the_next_series_of_an_awaited_stream_belongs_to_who_brings_it() {
+        let table = Table::new(8);
+        table.raise(key(1, 1, 0), 5, 0);
+        assert_eq!(table.claim(key(1, 2, 0), OTHER), Err(Refused::Taken(ME)));
+        let is_free = |awaits| {
+            let me = Bringing { by: OTHER, awaits };
+            table.arrivals().bring(key(1, 2, 0), me, |_| Ok::<_, ()>(false)).is_ok()
+        };
+        assert!(is_free(false), "a program that does not await it has its own rules");
+        table.tell(key(1, 1, 0), 0);
+        assert!(is_free(true), "it was reported");
+    }
+
+    #[test]
+    fn open_streams_are_awaited_untold_and_not_brought_by_others() {
+        let table = Table::new(8);
+        table.raise(key(1, 1, 0), 5, 0);
+        table.raise(key(2, 1, 0), 6, 0);
+        table.tell(key(2, 1, 0), 0);
+        table.raise(key(3, 1, 0), 7, 0);
+        table.arrivals().release(key(3, 1, 0), ME, true).unwrap();
+        table.entries[6].make(key(4, 1, 0), Bringing { by: ME, awaits: false }, 0);
+        table.entries[6].mark.store(9, Ordering::Relaxed);
+        // Its owner died before the first record.
+        table.entries[7].make(key(5, 1, 0), awaits(ME), 0);
+        let open = |who, has_left| {
+            let open = table.arrivals().open(who, |_| Ok::<_, Infallible>(has_left)).unwrap();
+            open.iter().map(|(key, reach)| (key.source, reach.mark)).collect::<Vec<_>>()
+        };
+        assert_eq!(open(ME, false), [(1, 5)]);
+        assert_eq!(open(OTHER, false), []);
+        assert_eq!(open(OTHER, true), [(1, 5)]);
     }
 
     #[test]
     fn a_note_counts_if_its_record_was_committed() {
-        for (end, mark) in [(1000, 5), (1008, 9)] {
-            let table = Table::new(8);
-            table.raise(key(1, 1, 0), 5, 0);
-            let arrival = table.bring(key(1, 1, 0), ME, 0).unwrap();
-            table.arrivals().begin(&arrival, 9, 1000);
-            // It dies here.
-            table.arrivals().settle(end).unwrap();
-            table.arrivals().settle(u64::MAX).unwrap();
-            assert_eq!(table.bring(key(1, 1, 0), ME, 0).unwrap().mark, mark, "up to {end}");
+        let before = Reach { mark: 5, highest: 5, is_told: true };
+        let noted = Reach { mark: 9, highest: 12, is_told: false };
+        for (before, noted) in [(before, noted), (noted, Reach { is_told: true, ..noted })] {
+            for (end, reach) in [(1000, before), (1008, noted)] {
+                let table = Table::new(8);
+                table.commit(key(1, 1, 0), ME, before, 0);
+                let arrival = table.claim(key(1, 1, 0), ME).unwrap();
+                table.arrivals().begin(&arrival, &noted, 1000, 0);
+                // It dies here.
+                table.arrivals().settle(end).unwrap();
+                table.arrivals().settle(u64::MAX).unwrap();
+                assert_eq!(table.claim(key(1, 1, 0), ME).unwrap().reach, reach, "up to {end}");
+            }
         }
     }
 
@@ -502,26 +807,33 @@ mod tests {
         }
         // Its owner died while it replaced the second one.
         table.entries[1].state.store(ARRIVAL_REPLACED, Ordering::Relaxed);
-        assert_eq!(table.bring(keys[2], ME, 0).unwrap().mark, 7);
-        assert_eq!(table.bring(keys[1], ME, 0).unwrap().mark, 0, "it is made again");
-        assert_eq!(table.entries[1].state.load(Ordering::Relaxed), ARRIVAL_USED);
+        assert_eq!(table.mark(keys[2]), 7);
+        table.raise(keys[1], 3, 0);
+        assert_eq!(table.entries[1].state.load(Ordering::Relaxed), ARRIVAL_USED, "made again");
     }
 
     #[test]
     fn hostile_values_are_reported() {
         let table = Table::new(4);
         table.raise(key(1, 1, 0), 5, 0);
-        for entry in &table.entries {
-            entry.mark.store(LARGEST_MARK + 1, Ordering::Relaxed);
-        }
         let what = |result| match result {
             Err(Refused::Corrupt(corrupt)) => Some(corrupt.what),
             _ => None,
         };
-        assert_eq!(what(table.bring(key(1, 1, 0), ME, 0)), Some("mark of an arrival"));
-        for (entry, mark) in [(5, 0), (u32::MAX, 0), (1, LARGEST_MARK + 1)] {
+        for entry in &table.entries {
+            entry.highest.store(LARGEST_MARK + 1, Ordering::Relaxed);
+        }
+        assert_eq!(what(table.claim(key(1, 1, 0), ME)), Some("highest number of an arrival"));
+        for entry in &table.entries {
+            entry.mark.store(LARGEST_MARK + 1, Ordering::Relaxed);
+        }
+        assert_eq!(what(table.claim(key(1, 1, 0), ME)), Some("mark of an arrival"));
+        let noted =
+            [(5, 0, 0), (u32::MAX, 0, 0), (1, LARGEST_MARK + 1, 0), (1, 0, LARGEST_MARK + 1)];
+        for (entry, mark, highest) in noted {
             table.pending.entry.store(entry, Ordering::Relaxed);
             table.pending.mark.store(mark, Ordering::Relaxed);
+            table.pending.highest.store(highest, Ordering::Relaxed);
             assert_eq!(table.arrivals().settle(0).unwrap_err().what, "pending arrival");
             table.arrivals().settle(0).expect("reported once");
         }

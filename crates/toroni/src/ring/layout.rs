@@ -67,8 +67,9 @@ pub(crate) const MAGIC: [u8; 8] = *b"TORONI\0\x01";
 ///
 /// Version 2 added [`ReaderPatterns`], version 3 [`Commit::next`] and [`RawHeader::stream_id`], version 4 the table of
 /// arrivals, records with a number and of the kind `loss`, [`Wake::asymmetric`] and [`READER_NEEDS_FENCE`], version 5
-/// [`ReaderSlot::losses`] and [`ReaderSlot::lost_on_the_way`].
-pub(crate) const LAYOUT_VERSION: u32 = 5;
+/// [`ReaderSlot::losses`] and [`ReaderSlot::lost_on_the_way`], version 6 [`ArrivalEntry::highest`],
+/// [`ArrivalEntry::flags`] and [`MARK_TOLD`].
+pub(crate) const LAYOUT_VERSION: u32 = 6;
 /// A number that reads differently on a machine with the other byte order.
 pub(crate) const ENDIANNESS: u32 = 0x0102_0304;
 /// The number of blocks of a ring, whatever its capacity. Index entries, `reserved` and the check
@@ -305,8 +306,9 @@ pub(crate) struct PendingArrival {
     pub(crate) _unused: AtomicU32,
     /// Where the record starts that raises the mark.
     pub(crate) position: AtomicU64,
-    /// The entry's mark once that record is committed.
+    /// What the entry's words of the same names are once that record is committed.
     pub(crate) mark: AtomicU64,
+    pub(crate) highest: AtomicU64,
 }
 
 /// How far a stream from elsewhere has arrived. Written under the writer lock.
@@ -319,14 +321,24 @@ pub(crate) struct ArrivalEntry {
     pub(crate) series: AtomicU32,
     /// The stream, 16 bits.
     pub(crate) stream: AtomicU32,
-    /// The lowest number that has not arrived.
+    /// The lowest number that has not arrived, and [`MARK_TOLD`].
     pub(crate) mark: AtomicU64,
     /// The slot of the publisher that brings it, plus 1, or 0; and the slot's generation.
     pub(crate) bringer_slot: AtomicU32,
     pub(crate) bringer_generation: AtomicU32,
-    /// When the mark was last raised, or the entry claimed: CLOCK_REALTIME, ns.
+    /// When something last came of the stream: CLOCK_REALTIME, ns.
     pub(crate) reached_ns: AtomicU64,
+    /// The number after the highest that has arrived. It is above the mark where messages come in any order.
+    pub(crate) highest: AtomicU64,
+    /// [`ARRIVAL_AWAITED`].
+    pub(crate) flags: AtomicU32,
 }
+
+/// The bit of [`ArrivalEntry::mark`] that says: the newest record of the stream states that more may be missing after it, or
+/// nothing follows. It is in the same word as the mark, so one store changes both.
+pub(crate) const MARK_TOLD: u64 = 1 << 63;
+/// The flag of an entry that inlets bring which await streams; see [`Inlet::awaiting`](crate::Inlet::awaiting).
+pub(crate) const ARRIVAL_AWAITED: u32 = 1;
 
 /// An entry that was never used, and that no search goes beyond.
 pub(crate) const ARRIVAL_FREE: u32 = 0;
@@ -479,6 +491,7 @@ const _: () = {
     assert!(size_of::<BlockEntry>() == 16);
     assert!(size_of::<PendingArrival>() == 64 && size_of::<ArrivalEntry>() == 64);
     assert!(offset_of!(PendingArrival, position) == 8 && offset_of!(PendingArrival, mark) == 16);
+    assert!(offset_of!(PendingArrival, highest) == 24 && offset_of!(ArrivalEntry, highest) == 40);
     assert!(offset_of!(ArrivalEntry, mark) == 16 && offset_of!(ArrivalEntry, reached_ns) == 32);
     assert!(READERS_CONTROL_OFFSET + size_of::<ReadersControl>() <= PAGE);
     assert!(size_of::<PublisherSlot>() == SLOT_BYTES);

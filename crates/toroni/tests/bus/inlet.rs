@@ -174,6 +174,10 @@ fn messages_in_any_order_are_dropped_only_below_the_stated_number() {
     let inlet = bus.inlet().unwrap();
     let topic = inlet.topic("a").unwrap();
     for (number, open_from) in [(2, 0), (0, 1), (4, 1), (1, 3), (1, 3), (3, 5), (4, 5)] {
+        if number == 3 {
+            let arrived = inlet.claim(stream(7, 1, 0), Limit::Policy).unwrap();
+            assert_eq!((arrived.next, arrived.highest), (3, 5), "3 is missing, 4 is not");
+        }
         let text = number.to_string();
         let parts = [text.as_bytes()];
         let entry = Entry {
@@ -232,7 +236,7 @@ fn messages_of_many_origins_arrive_as_one_stream() {
 }
 
 #[test]
-fn one_inlet_brings_a_series_until_it_is_dropped() {
+fn one_inlet_brings_a_stream_until_it_is_dropped_or_releases_it() {
     let (fixture, bus) = fixture(|config| config);
     let first = fixture.config().participant_name("first").open("b").unwrap().inlet().unwrap();
     bring(&first, &first.topic("a").unwrap(), 5).unwrap();
@@ -246,10 +250,10 @@ fn one_inlet_brings_a_series_until_it_is_dropped() {
             std::process::id()
         )
     );
-    let Err(PublishError::Taken { .. }) = second.claim(stream(7, 1, 3), Limit::Policy) else {
-        panic!("another stream")
-    };
-    // Another series, and messages without an origin, are free.
+    let refused = second.claim(stream(7, 1, 0), Limit::Policy).unwrap_err();
+    assert!(matches!(refused, PublishError::Taken { .. }), "{refused}");
+    // Other streams and series, and messages without an origin, are free.
+    second.claim(stream(7, 1, 3), Limit::Policy).unwrap();
     second.claim(stream(7, 2, 0), Limit::Policy).unwrap();
     second.publish(&[Entry::new(&topic, &[])], Limit::Policy).unwrap();
 
@@ -257,6 +261,12 @@ fn one_inlet_brings_a_series_until_it_is_dropped() {
     let arrived = second.claim(stream(7, 1, 0), Limit::Policy).unwrap();
     assert_eq!((arrived.next, arrived.taken_over), (6, true));
     bring(&second, &topic, 6).unwrap();
+
+    let third = bus.inlet().unwrap();
+    assert!(third.claim(stream(7, 1, 0), Limit::Policy).is_err());
+    second.release(stream(7, 1, 0), false, Limit::Policy).unwrap();
+    let arrived = third.claim(stream(7, 1, 0), Limit::Policy).unwrap();
+    assert_eq!((arrived.next, arrived.taken_over), (7, false));
 }
 
 #[test]
@@ -264,9 +274,16 @@ fn a_full_table_of_arrivals_is_an_error_that_names_the_setting() {
     let (_fixture, bus) = fixture(|config| config.max_arrivals(2));
     let mut subscriber = bus.subscribe("**").unwrap();
     let inlet = bus.inlet().unwrap();
-    inlet.claim(stream(1, 0, 0), Limit::Policy).unwrap();
-    inlet.claim(stream(1, 0, 1), Limit::Policy).unwrap();
-    let refused = inlet.claim(stream(1, 0, 2), Limit::Policy).unwrap_err();
+    let advance = |inlet: &Inlet, stream| {
+        inlet.advance(Origin { source: 1, series: 0, stream, number: 1 }, Limit::Policy)
+    };
+    // What is only claimed takes no place.
+    for source in 2..10 {
+        inlet.claim(stream(source, 0, 0), Limit::Policy).unwrap();
+    }
+    advance(&inlet, 0).unwrap();
+    advance(&inlet, 1).unwrap();
+    let refused = advance(&inlet, 2).unwrap_err();
     assert!(matches!(refused, PublishError::TooManyArrivals { limit: 2 }), "{refused:?}");
     assert!(refused.to_string().contains("larger max_arrivals"));
     let topic = inlet.topic("a").unwrap();
@@ -275,7 +292,7 @@ fn a_full_table_of_arrivals_is_an_error_that_names_the_setting() {
     assert_eq!(bus.stats().unwrap().max_arrivals, 2);
 
     let (_fixture, none) = fixture(|config| config.max_arrivals(0));
-    let refused = none.inlet().unwrap().claim(stream(1, 0, 0), Limit::Policy).unwrap_err();
+    let refused = advance(&none.inlet().unwrap(), 0).unwrap_err();
     assert!(matches!(refused, PublishError::TooManyArrivals { limit: 0 }));
 }
 

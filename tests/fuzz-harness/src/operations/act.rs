@@ -13,6 +13,7 @@ pub(super) enum CrashPoint {
     AfterCommit,
     BetweenSequenceAndTail,
     MidArrival,
+    ArrivalPending,
 }
 
 /// Does `work`, and dies at step number `die_at`, counted from 1, if `work` gets that far. Returns the steps reached,

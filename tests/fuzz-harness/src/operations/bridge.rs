@@ -8,7 +8,7 @@ use toroni::{
     Arrived, Bus, Entry, Inlet, InletTopic, Limit, Lost, LostBound, LostReason, Origin, Pattern,
     PublishError, StreamKey,
 };
-use toroni_oracle::{Arrival, Cargo, NUMBER_LIMIT, StreamName, body, record_bytes};
+use toroni_oracle::{Arrival, Bringer, Cargo, NUMBER_LIMIT, StreamName, body, record_bytes};
 
 /// Streams that the bus keeps track of: fewer than there are.
 pub(super) const MOST_STREAMS: u8 = 6;
@@ -28,8 +28,7 @@ const SCOPES: [&[&str]; 7] = [
 /// An inlet with its topics.
 pub(super) struct Bridge {
     pub(super) name: String,
-    /// No other inlet of the list has this number.
-    pub(super) id: u64,
+    pub(super) id: Bringer,
     pub(super) inlet: Inlet,
     pub(super) topics: BTreeMap<usize, BridgeTopic>,
     pub(super) duplicates: u64,
@@ -52,7 +51,15 @@ pub(super) struct Piece {
     pub(super) note: Note,
     pub(super) payload: u64,
     pub(super) stamp: u64,
-    pub(super) is_question: bool,
+    /// What it does instead of bringing something.
+    pub(super) call: Option<Call>,
+}
+
+/// A call that brings nothing.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Call {
+    Claim,
+    Release { is_over: bool },
 }
 
 /// What a living inlet's call came to.
@@ -84,7 +91,7 @@ impl State {
         let name = stream_name(stream);
         let other = StreamName { stream: 1 - name.stream, ..name };
         let alternates = stream >= 128;
-        let missing = |name| self.arrivals.missing(name);
+        let missing = |name| self.arrivals.reach(name).missing;
         match cargo {
             Cargo::Messages { topic, count, numbers, sizes, timed: _ } => {
                 let longest = self.model.capacity() / 2 - 8 - MOST_EXTENSIONS;
@@ -114,7 +121,7 @@ impl State {
                         },
                         payload: sizes[index % sizes.len()].bytes(longest),
                         stamp: self.stamp + index as u64,
-                        is_question: false,
+                        call: None,
                     }
                 };
                 (0..count.into()).map(piece).collect()
@@ -131,24 +138,27 @@ impl State {
                     payload: (40 + text as u64).next_multiple_of(8),
                     note: Note { loss: Some(Box::new(lost)), ..Note::default() },
                     stamp: self.stamp,
-                    is_question: false,
+                    call: None,
                 }]
             }
-            Cargo::Question => vec![Piece {
-                stream: name,
-                arrival: None,
-                note: Note::default(),
-                payload: 0,
-                stamp: self.stamp,
-                is_question: true,
-            }],
+            Cargo::Question => vec![self.call(name, Call::Claim)],
+            Cargo::Release { is_over } => vec![self.call(name, Call::Release { is_over })],
         }
     }
 }
 
+impl State {
+    fn call(&self, stream: StreamName, call: Call) -> Piece {
+        let (note, stamp) = (Note::default(), self.stamp);
+        Piece { stream, arrival: None, note, payload: 0, stamp, call: Some(call) }
+    }
+}
+
 impl Bridge {
-    pub(super) fn new(name: String, id: u64, bus: &Bus) -> Self {
+    pub(super) fn new(name: String, id: u64, awaits: bool, bus: &Bus) -> Self {
         let inlet = bus.inlet().unwrap();
+        let inlet = if awaits { inlet.awaiting() } else { inlet };
+        let id = Bringer { id, awaits };
         Self { name, id, inlet, topics: BTreeMap::new(), duplicates: 0, counts: (0, 0) }
     }
 
@@ -217,6 +227,14 @@ impl Bridge {
                 let StreamName { source, series, stream } = pieces[0].stream;
                 match self.inlet.claim(StreamKey { source, series, stream }, Limit::Policy) {
                     Ok(arrived) => Outcome::Done(Some(arrived)),
+                    Err(error) => Outcome::Refused(0, error),
+                }
+            }
+            Cargo::Release { is_over } => {
+                let StreamName { source, series, stream } = pieces[0].stream;
+                let stream = StreamKey { source, series, stream };
+                match self.inlet.release(stream, is_over, Limit::Policy) {
+                    Ok(()) => Outcome::Done(None),
                     Err(error) => Outcome::Refused(0, error),
                 }
             }

@@ -1,18 +1,21 @@
 //! Inlets: what they bring from elsewhere, what the bus drops because it has it already, and who is kept out.
 
 use super::act::{CrashPoint, act, bury};
-use super::bridge::{Bridge, MOST_STREAMS, Outcome, Piece};
+use super::bridge::{Bridge, Call, MOST_STREAMS, Outcome, Piece};
 use super::state::{Note, State};
 use super::writers::topics;
 use std::collections::BTreeMap;
 use std::iter::Peekable;
-use toroni::{Arrived, Origin, PublishError};
-use toroni_oracle::{Cargo, Refusal, Size, StreamName, Work, record_bytes};
+use toroni::{Arrived, Limit, Origin, PublishError};
+use toroni_oracle::{Cargo, Size, StreamName, Taken, Work, record_bytes};
 
 impl State {
     pub(super) fn bring(&mut self, number: usize, stream: u8, cargo: Cargo, die_at: u8) {
         let pieces = self.pieces(stream, cargo);
+        // No step says whether a dead one has released the stream.
+        let die_at = if matches!(cargo, Cargo::Release { .. }) { 0 } else { die_at };
         self.stamp += pieces.len() as u64;
+        self.calls += 1;
         let topic = pieces[0].note.topic;
         let fresh = self.bridges[number].is_none().then(|| {
             self.next_inlet += 1;
@@ -23,7 +26,8 @@ impl State {
         let (reached, outcome) = act(die_at, self.setup.robust, || {
             if let Some((name, id)) = fresh {
                 let bus = this.open(name.clone());
-                *place = Some(Bridge::new(name, id, &bus));
+                // Two that await what they bring, and one that does not.
+                *place = Some(Bridge::new(name, id, number < 2, &bus));
             }
             let Some(bridge) = place.as_mut() else { unreachable!("made above") };
             bridge.bring(cargo, wanted, this)
@@ -74,6 +78,26 @@ impl State {
             self.bring(number, stream, Cargo::Question, 0);
         }
         self.check_notes();
+    }
+
+    /// Asks an inlet for the streams of which more may be missing.
+    fn check_open_streams(&self, number: usize) {
+        let bridge = self.bridges[number].as_ref().unwrap();
+        let open = bridge.inlet.open_streams(Limit::Policy).unwrap().into_iter();
+        let name = |Origin { source, series, stream, .. }| StreamName { source, series, stream };
+        let mut open: Vec<_> = open.map(|origin| (name(origin), origin.number)).collect();
+        open.sort_unstable();
+        let mut expected = self.arrivals.open(bridge.id.id, self.lives());
+        for all in [&mut open, &mut expected] {
+            all.retain(|(name, _)| !self.unsure.contains(name));
+        }
+        assert_eq!(open, expected, "open streams");
+    }
+
+    /// Whether an inlet lives.
+    fn lives(&self) -> impl Fn(u64) -> bool + use<> {
+        let living: Vec<_> = self.bridges.iter().flatten().map(|bridge| bridge.id.id).collect();
+        move |id| living.contains(&id)
     }
 
     /// In no stream that comes in order does a number come twice.
@@ -142,10 +166,12 @@ impl State {
                 for piece in pieces {
                     let claimed = self.claim(number, piece);
                     let taken_over = claimed.unwrap_or_else(|refusal| panic!("not {refusal:?}"));
-                    if let Some(Arrived { next, taken_over: found, .. }) = arrived {
-                        let missing = self.arrivals.missing(piece.stream);
-                        assert_eq!((next, found), (missing, taken_over), "{:?}", piece.stream);
-                    } else {
+                    if let Some(Arrived { next, highest, taken_over: found, .. }) = arrived {
+                        let reach = self.arrivals.reach(piece.stream);
+                        let expected = (reach.missing, reach.highest, taken_over);
+                        assert_eq!((next, highest, found), expected, "{:?}", piece.stream);
+                        self.check_open_streams(number);
+                    } else if !self.release(number, piece) {
                         self.settle_piece(number, work, piece);
                     }
                 }
@@ -163,7 +189,13 @@ impl State {
             self.tally.refused += 1;
             // Without the lock it does not know what has arrived.
             match if had_lock { self.claim(number, piece) } else { Ok(false) } {
-                Err(refusal) => self.check_refusal(piece, refusal, &error),
+                Err(Taken(id)) => self.check_taken(piece, id, &error),
+                Ok(_) if matches!(error, PublishError::TooManyArrivals { .. }) => {
+                    let PublishError::TooManyArrivals { limit } = error else { unreachable!() };
+                    assert_eq!(limit, u32::from(MOST_STREAMS));
+                    let is_known = self.arrivals.knows(piece.stream);
+                    assert!(!is_known && !self.arrivals.has_room(self.lives()), "it had room");
+                }
                 Ok(_) => {
                     assert!(!had_lock || !self.is_duplicate(piece), "{error} for a duplicate");
                     let bytes = record_bytes(self.length(number, piece));
@@ -177,20 +209,15 @@ impl State {
         }
     }
 
-    fn check_refusal(&mut self, piece: &Piece, refusal: Refusal, error: &PublishError) {
-        match (refusal, error) {
-            (Refusal::Taken(id), PublishError::Taken { from_source, series, name, pid }) => {
-                let other = self.bridges.iter().flatten().find(|other| other.id == id).unwrap();
-                assert_eq!((name, *pid), (&other.name, std::process::id()));
-                let StreamName { source, series: of, .. } = piece.stream;
-                assert_eq!((*from_source, *series), (source, of));
-                self.tally.taken += 1;
-            }
-            (Refusal::Full, PublishError::TooManyArrivals { limit }) => {
-                assert_eq!(*limit, u32::from(MOST_STREAMS));
-            }
-            (refusal, error) => panic!("{error:?} and not {refusal:?}"),
-        }
+    fn check_taken(&mut self, piece: &Piece, id: u64, error: &PublishError) {
+        let PublishError::Taken { from_source, series, name, pid } = error else {
+            panic!("{error:?}, and {id} brings it");
+        };
+        let other = self.bridges.iter().flatten().find(|other| other.id.id == id).unwrap();
+        assert_eq!((name, *pid), (&other.name, std::process::id()));
+        let StreamName { source, series: of, .. } = piece.stream;
+        assert_eq!((*from_source, *series), (source, of));
+        self.tally.taken += 1;
     }
 
     /// Publishes a piece in the model, unless it has arrived before.
@@ -204,10 +231,39 @@ impl State {
         let bytes = record_bytes(length);
         self.check_allowed(work, bytes, None);
         self.model.reserve(bytes);
+        self.make_room(piece);
+        self.enter_piece(number, piece);
         self.commit_piece(length, piece);
         let counts = &mut self.bridges[number].as_mut().unwrap().counts;
         counts.0 += 1;
         counts.1 += bytes;
+    }
+
+    /// Returns whether the inlet no longer brings the stream.
+    fn release(&mut self, number: usize, piece: &Piece) -> bool {
+        let Some(Call::Release { is_over }) = piece.call else { return false };
+        let id = self.bridges[number].as_ref().unwrap().id.id;
+        self.arrivals.release(piece.stream, id, is_over);
+        true
+    }
+
+    /// Makes room for the stream of a piece, if that is new.
+    fn make_room(&mut self, piece: &Piece) {
+        if piece.arrival.is_some() && !self.arrivals.knows(piece.stream) {
+            let forgotten = self.arrivals.make_room(self.lives());
+            // Its messages may come again.
+            self.unordered.extend(forgotten);
+        }
+    }
+
+    /// Notes that a piece is about to be committed.
+    fn enter_piece(&mut self, number: usize, piece: &Piece) {
+        let Some(arrival) = piece.arrival else { return };
+        let id = self.bridges[number].as_ref().unwrap().id;
+        if !self.arrivals.knows(piece.stream) {
+            self.arrivals.enter(piece.stream, id, self.calls);
+        }
+        self.arrivals.touch(piece.stream, arrival, self.calls);
     }
 
     fn commit_piece(&mut self, length: u32, piece: &Piece) {
@@ -225,14 +281,14 @@ impl State {
     }
 
     /// Whether the model lets the inlet bring the piece; and whether another one brought its series before.
-    fn claim(&mut self, number: usize, piece: &Piece) -> Result<bool, Refusal> {
-        if piece.arrival.is_none() && !piece.is_question {
+    fn claim(&mut self, number: usize, piece: &Piece) -> Result<bool, Taken> {
+        if piece.arrival.is_none() && piece.call != Some(Call::Claim) {
             return Ok(false);
         }
         let id = self.bridges[number].as_ref().unwrap().id;
-        let bridges = &self.bridges;
-        let lives = |id| bridges.iter().flatten().any(|bridge| bridge.id == id);
-        self.arrivals.claim(piece.stream, id, lives)
+        let claimed = self.arrivals.claim(piece.stream, id, self.lives())?;
+        self.unsure.remove(&piece.stream);
+        Ok(claimed)
     }
 
     fn is_duplicate(&self, piece: &Piece) -> bool {
@@ -256,13 +312,6 @@ impl State {
     /// Does to the model what a dead inlet did that passed these steps. Whether the bus has marked what it
     /// committed as arrived is for the next inlet to see.
     fn follow_inlet(&mut self, number: usize, pieces: &[Piece], reached: &[CrashPoint]) {
-        let made = |points: &[CrashPoint]| {
-            points.iter().filter(|point| **point == CrashPoint::MidArrival).count()
-        };
-        // An entry whose making was not completed is none.
-        let made = made(&reached[..reached.len().saturating_sub(1)]);
-        let known = |state: &Self| state.arrivals.count();
-        let streams = known(self) + made;
         let mut left = pieces.iter().peekable();
         let mut before = None;
         for point in reached {
@@ -277,6 +326,14 @@ impl State {
                     let piece = self.next_commit(number, &mut left).unwrap().clone();
                     self.model.reserve(record_bytes(self.length(number, &piece)));
                 }
+                CrashPoint::MidArrival => {
+                    let piece = self.next_commit(number, &mut left).unwrap().clone();
+                    self.make_room(&piece);
+                }
+                CrashPoint::ArrivalPending => {
+                    let piece = self.next_commit(number, &mut left).unwrap().clone();
+                    self.enter_piece(number, &piece);
+                }
                 CrashPoint::AfterCommit => {
                     let piece = self.next_commit(number, &mut left).unwrap().clone();
                     left.next();
@@ -285,13 +342,8 @@ impl State {
                 _ => {}
             }
         }
-        // It may have claimed a stream of which it committed nothing more.
-        while known(self) < streams {
-            self.next_commit(number, &mut left).unwrap();
-            if known(self) < streams {
-                left.next().unwrap();
-            }
-        }
+        // Before it died it may have taken over the next one.
+        self.unsure.extend(left.map(|piece| piece.stream));
     }
 
     /// The next piece that is no duplicate, which the inlet has claimed, as those before.

@@ -112,8 +112,12 @@ pub(super) struct State {
     /// Inlets that there were.
     pub(super) next_inlet: u64,
     pub(super) arrivals: Arrivals,
-    /// Streams of which something came in any order.
+    /// Calls of inlets: the clock of the streams.
+    pub(super) calls: u64,
+    /// Streams of which something came in any order, or that were forgotten.
     pub(super) unordered: BTreeSet<StreamName>,
+    /// Streams that a dead inlet may have claimed.
+    pub(super) unsure: BTreeSet<StreamName>,
     /// Topics in the bus's table.
     pub(super) interned: BTreeSet<usize>,
     /// The writer that is the exclusive publisher.
@@ -151,7 +155,9 @@ impl State {
             bridges: (0..INLETS).map(|_| None).collect(),
             next_inlet: 0,
             arrivals: Arrivals::new(MOST_STREAMS.into()),
+            calls: 0,
             unordered: BTreeSet::new(),
+            unsure: BTreeSet::new(),
             interned: BTreeSet::new(),
             exclusive: None,
             orphaned: false,

@@ -449,10 +449,16 @@ impl Player<'_> {
             scope => scope.to_vec(),
         };
         let scope = self.selection.scope(&recorded);
-        let (from, until) = self.numbers(&loss);
+        let kept = self.arguments.keep_origin.then(|| loss.numbers()).flatten();
+        let (from, until) = kept.unwrap_or_else(|| self.own_numbers(&loss));
         let lost = loss.to_lost(from, until, scope);
         while !self.stop.is_set() {
-            match self.inlet.publish_lost(&lost, None, CHECK_EVERY) {
+            let published = match kept {
+                Some(_) => self.inlet.publish_lost(&lost, None, CHECK_EVERY),
+                // Each run has a stream of its own, which nothing follows: the bus need not remember it.
+                None => self.inlet.publish_lost_unlisted(&lost, CHECK_EVERY),
+            };
+            match published {
                 Err(PublishError::Timeout) => {}
                 Err(error) => return Err(error.into()),
                 Ok(()) => {
@@ -475,14 +481,8 @@ impl Player<'_> {
         patterns.split(' ').filter(|pattern| !pattern.is_empty()).map(str::to_owned).collect()
     }
 
-    /// Returns the stream and the numbers of a loss: with `--keep-origin` the recorded ones, otherwise those of a
-    /// stream of this process.
-    fn numbers(&mut self, loss: &RecordedLoss) -> (Origin, u64) {
-        if self.arguments.keep_origin
-            && let Some(numbers) = loss.numbers()
-        {
-            return numbers;
-        }
+    /// Returns numbers of a stream of this process for a loss.
+    fn own_numbers(&mut self, loss: &RecordedLoss) -> (Origin, u64) {
         let from = self.own;
         // The stream would end after 2^48 numbers.
         let count = loss.messages.clamp(1, 1 << 24);

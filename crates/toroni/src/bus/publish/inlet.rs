@@ -15,7 +15,7 @@ use crate::bus::views::arrivals_of;
 use crate::bus::{Bus, clock};
 use crate::error::{BurstError, PublishError, PublisherError};
 use crate::hook::{self, CrashPoint, mutant};
-use crate::ring::arrivals::{Arrival, Bringer, Refused, StreamKey};
+use crate::ring::arrivals::{Arrival, Arrivals, Bringing, Reach, Refused, Room, StreamKey};
 use crate::ring::layout::ALIGNMENT;
 use crate::ring::position::to_index;
 use crate::ring::racy::RacyBytesMut;
@@ -23,7 +23,7 @@ use crate::settings::{InvalidSetting, Policy};
 use crate::shm::lock::Blind;
 use crate::sync::{AtomicU64, Ordering};
 use crate::topic::frame::{Extensions, MAX_EXTENSIONS_BYTES, Tag, TopicId};
-use crate::topic::{Lost, Origin, Topic};
+use crate::topic::{Lost, LostBound, LostReason, Origin, Pattern, Topic};
 use std::fmt;
 use std::sync::{Arc, Weak};
 
@@ -42,8 +42,11 @@ const LONGEST_OVERHEAD: u64 = ALIGNMENT + MAX_EXTENSIONS_BYTES as u64;
 /// counted ([`Self::duplicates`]). So a program that restarts, or a second one, may send everything again. This holds
 /// for messages that come in the order of their numbers; for others see [`Entry::open_from`].
 ///
-/// One inlet at a time brings the streams of a source's series. Another one gets [`PublishError::Taken`], until the first
-/// is dropped or its process has ended; then it continues where the first has stopped.
+/// One inlet at a time brings a stream. Another one gets [`PublishError::Taken`], until the first is dropped, its process has
+/// ended or it has [released](Self::release) the stream; then it continues where the first has stopped.
+///
+/// The bus has [room](crate::BusConfig::max_arrivals) for a number of streams. Once it is full, a stream that no inlet brings
+/// any more makes room for a new one. If more of it may be missing than subscribers know, that is reported before.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -72,6 +75,7 @@ pub struct Inlet {
     bus: Bus,
     publishing: Arc<Publishing>,
     policy: Policy,
+    awaits: bool,
     duplicates: AtomicU64,
 }
 
@@ -137,9 +141,12 @@ impl<'a> Entry<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Arrived {
-    /// The lowest number that has not arrived, neither as a message nor as a loss.
+    /// The lowest number that has not arrived, neither as a message nor as a loss. It is 0 if nothing has.
     pub next: u64,
-    /// Whether another inlet brought the streams of this series until now.
+    /// The number after the highest that has arrived. It is above `next` only where messages come in any order
+    /// ([`Entry::open_from`]). Between the two, some have arrived, and the bus does not know which.
+    pub highest: u64,
+    /// Whether another inlet brought the stream until now.
     pub taken_over: bool,
 }
 
@@ -151,12 +158,18 @@ struct Passage {
     highest_mark: u64,
     /// The mark once it has arrived, unless that is higher already.
     raises_to: u64,
+    /// The number after its highest.
+    end: u64,
+    /// It says that more may be missing from its number on.
+    is_open_end: bool,
 }
 
 impl Passage {
     fn of_message(origin: Origin, open_from: Option<u64>) -> Self {
-        let raises_to = open_from.unwrap_or(origin.number.saturating_add(1));
-        Self { key: origin.into(), highest_mark: origin.number, raises_to }
+        let end = origin.number.saturating_add(1);
+        let raises_to = open_from.unwrap_or(end);
+        let (key, highest_mark) = (origin.into(), origin.number);
+        Self { key, highest_mark, raises_to, end, is_open_end: false }
     }
 
     fn of_loss(lost: &Lost, open_from: Option<u64>) -> Self {
@@ -165,7 +178,25 @@ impl Passage {
         let highest_mark = lost.from.number.max(lost.until.saturating_sub(1));
         let until = if mutant("loss_raises_no_mark") { 0 } else { lost.until };
         let raises_to = open_from.unwrap_or(until);
-        Self { key: lost.from.into(), highest_mark, raises_to }
+        let (key, end, is_open_end) = (lost.from.into(), until, lost.until == lost.from.number);
+        Self { key, highest_mark, raises_to, end, is_open_end }
+    }
+
+    /// Whether this has arrived already.
+    fn is_known(&self, reach: &Reach) -> bool {
+        let is_last = || reach.mark == self.highest_mark.saturating_add(1);
+        let has_arrived =
+            reach.mark > self.highest_mark && !(mutant("last_arrival_again") && is_last());
+        has_arrived || (self.is_open_end && reach.is_told && !mutant("told_twice"))
+    }
+
+    /// How far the stream has arrived once this has.
+    fn reaches(&self, reach: &Reach) -> Reach {
+        Reach {
+            mark: reach.mark.max(self.raises_to),
+            highest: reach.highest.max(self.raises_to).max(self.end),
+            is_told: self.is_open_end || (reach.is_told && mutant("told_kept_with_message")),
+        }
     }
 }
 
@@ -178,7 +209,16 @@ impl From<Origin> for StreamKey {
 impl Inlet {
     pub(in crate::bus) fn new(bus: Bus, publishing: Publishing) -> Self {
         let policy = publishing.bus_policy();
-        Self { bus, publishing: Arc::new(publishing), policy, duplicates: AtomicU64::new(0) }
+        let (publishing, duplicates) = (Arc::new(publishing), AtomicU64::new(0));
+        Self { bus, publishing, policy, awaits: false, duplicates }
+    }
+
+    /// Says that what this inlet brings is awaited: its source sends on whether this process runs or not, and another inlet
+    /// that says the same may find out later what is missing. See [`Self::open_streams`]. Such an inlet brings all series of a stream,
+    /// one after another.
+    #[must_use]
+    pub fn awaiting(self) -> Self {
+        Self { awaits: true, ..self }
     }
 
     /// Makes this inlet wait less for slow subscribers than the bus's policy says; see
@@ -224,20 +264,50 @@ impl Inlet {
     }
 
     /// Claims a stream for this inlet, and returns how far it has arrived. Publishing does the same when it first meets
-    /// a stream. A program calls this to learn what it need not ask its source for. The call waits for other publishers,
-    /// and for no subscriber.
+    /// a stream. A program calls this to learn what it need not ask its source for. A stream of which nothing has arrived is
+    /// claimed by the first message. The call waits for other publishers, and for no subscriber.
     ///
     /// # Errors
-    /// [`PublishError::Taken`] if another inlet brings the series, [`PublishError::TooManyArrivals`]; see [`Limit`] and
-    /// [`PublishError`].
+    /// [`PublishError::Taken`] if another inlet brings the stream; see [`Limit`] and [`PublishError`].
     pub fn claim(
         &self,
         stream: StreamKey,
         limit: impl Into<Limit>,
     ) -> Result<Arrived, PublishError> {
         let terms = self.terms(limit.into());
-        let Arrival { mark, taken_over, .. } = Bringing::begin(self, &terms)?.admit(stream)?;
-        Ok(Arrived { next: mark, taken_over: taken_over.is_some() })
+        let mut call = Call::begin(self, &terms)?;
+        if mutant("claim_makes_entry") {
+            let StreamKey { source, series, stream } = stream;
+            call.advance(Origin { source, series, stream, number: 0 })?;
+        }
+        let Arrival { reach, taken_over, .. } = call.admit(stream)?;
+        let Reach { mark: next, highest, .. } = reach;
+        Ok(Arrived { next, highest, taken_over: taken_over.is_some() })
+    }
+
+    /// Returns the streams of which more may be missing than subscribers know, each with the lowest number that has not arrived.
+    /// They are those that [awaiting](Self::awaiting) inlets have brought, if no other inlet that lives brings them now, and if
+    /// the last that came of them is not a loss without numbers. The call waits for other publishers, and for no subscriber.
+    ///
+    /// # Errors
+    /// See [`Limit`] and [`PublishError`].
+    pub fn open_streams(&self, limit: impl Into<Limit>) -> Result<Vec<Origin>, PublishError> {
+        Call::begin(self, &self.terms(limit.into()))?.open_streams()
+    }
+
+    /// States that this inlet no longer brings a stream. Another one may then bring it, and a full table may forget it. `is_over`
+    /// says that nothing follows in this series, so that nothing more can be missing. The call waits for other publishers, and
+    /// for no subscriber.
+    ///
+    /// # Errors
+    /// See [`Limit`] and [`PublishError`].
+    pub fn release(
+        &self,
+        stream: StreamKey,
+        is_over: bool,
+        limit: impl Into<Limit>,
+    ) -> Result<(), PublishError> {
+        Call::begin(self, &self.terms(limit.into()))?.release(stream, is_over)
     }
 
     /// Publishes messages one by one, on any topics; each is visible at once. The call takes the writer lock once for all
@@ -261,9 +331,9 @@ impl Inlet {
             return Ok(());
         }
         let terms = self.terms(limit.into());
-        let mut bringing = Bringing::begin(self, &terms).map_err(|source| failed(0, source))?;
+        let mut call = Call::begin(self, &terms).map_err(|source| failed(0, source))?;
         for (published, entry) in entries.iter().enumerate() {
-            bringing.message(entry).map_err(|source| failed(published, source))?;
+            call.message(entry).map_err(|source| failed(published, source))?;
         }
         Ok(())
     }
@@ -271,7 +341,8 @@ impl Inlet {
     /// Reports to subscribers that messages were lost on the way here. Those whose patterns intersect the scope get
     /// [`ReceiveError::Lost`](crate::ReceiveError::Lost) at this place of the order. The numbers of the loss count as
     /// arrived: if all of them have arrived before, the loss is dropped as a duplicate. A loss without numbers (`until` is
-    /// that of `from`) is dropped only if that number has arrived: brought again, it is reported again.
+    /// that of `from`) says that more may be missing from there on. It is dropped if that number has arrived, or if no message
+    /// has come since the last such loss.
     ///
     /// `open_from` is what [`Entry::open_from`] is for messages.
     ///
@@ -284,16 +355,25 @@ impl Inlet {
         open_from: Option<u64>,
         limit: impl Into<Limit>,
     ) -> Result<(), PublishError> {
-        let Origin { number: from, .. } = lost.from;
-        let until = lost.until;
-        if from > until || until > Origin::NUMBER_LIMIT {
-            return Err(PublishError::LostNumbers { from, until });
-        }
-        if !(1..=Lost::MOST_PATTERNS).contains(&lost.scope.len()) {
-            return Err(PublishError::LostScope { patterns: lost.scope.len() });
-        }
+        check_lost(lost)?;
         check_open_from(open_from)?;
-        Bringing::begin(self, &self.terms(limit.into()))?.loss(lost, open_from)
+        let passage = Passage::of_loss(lost, open_from);
+        Call::begin(self, &self.terms(limit.into()))?.loss(lost, Some(passage))
+    }
+
+    /// Reports a loss as [`Self::publish_lost`] does, and remembers nothing: it is no duplicate of another one, and its numbers
+    /// do not count as arrived. It is for what the bus refuses to remember ([`PublishError::TooManyArrivals`],
+    /// [`PublishError::Taken`]), and for losses that were recorded.
+    ///
+    /// # Errors
+    /// As [`Self::publish_lost`].
+    pub fn publish_lost_unlisted(
+        &self,
+        lost: &Lost,
+        limit: impl Into<Limit>,
+    ) -> Result<(), PublishError> {
+        check_lost(lost)?;
+        Call::begin(self, &self.terms(limit.into()))?.loss(lost, None)
     }
 
     /// States how far a stream has arrived, without publishing anything: all numbers below that of `next` have arrived, or
@@ -307,7 +387,7 @@ impl Inlet {
     /// [`PublishError::OriginNumber`] if the number is above its limit; see [`Self::claim`].
     pub fn advance(&self, next: Origin, limit: impl Into<Limit>) -> Result<(), PublishError> {
         check_open_from(Some(next.number))?;
-        Bringing::begin(self, &self.terms(limit.into()))?.advance(next)
+        Call::begin(self, &self.terms(limit.into()))?.advance(next)
     }
 
     /// Returns how many messages and losses it has dropped because they had arrived before.
@@ -347,15 +427,27 @@ fn check_open_from(open_from: Option<u64>) -> Result<(), PublishError> {
     }
 }
 
+fn check_lost(lost: &Lost) -> Result<(), PublishError> {
+    let Origin { number: from, .. } = lost.from;
+    let until = lost.until;
+    if from > until || until > Origin::NUMBER_LIMIT {
+        return Err(PublishError::LostNumbers { from, until });
+    }
+    if !(1..=Lost::MOST_PATTERNS).contains(&lost.scope.len()) {
+        return Err(PublishError::LostScope { patterns: lost.scope.len() });
+    }
+    Ok(())
+}
+
 fn length_of(parts: &[&[u8]]) -> u64 {
     parts.iter().fold(0, |length: u64, part| length.saturating_add(part.len() as u64))
 }
 
 /// A call of an inlet that has the writer lock.
-struct Bringing<'a> {
+struct Call<'a> {
     inlet: &'a Inlet,
     terms: &'a Terms,
-    me: Bringer,
+    me: Bringing,
     /// CLOCK_REALTIME.
     now_ns: u64,
     /// `None` after a wait for free space has failed.
@@ -366,7 +458,7 @@ struct Bringing<'a> {
     _wake: WakeOnDrop<'a>,
 }
 
-impl<'a> Bringing<'a> {
+impl<'a> Call<'a> {
     fn begin(inlet: &'a Inlet, terms: &'a Terms) -> Result<Self, PublishError> {
         let participant = &inlet.publishing.participant;
         participant.check_fork()?;
@@ -378,7 +470,7 @@ impl<'a> Bringing<'a> {
         Ok(Self {
             inlet,
             terms,
-            me: participant.claim.bringer(),
+            me: Bringing { by: participant.claim.bringer(), awaits: inlet.awaits },
             now_ns: clock::realtime_ns(),
             counted: held.end(),
             held: Some(held),
@@ -394,23 +486,76 @@ impl<'a> Bringing<'a> {
         self.held.as_mut().ok_or(PublishError::Busy)
     }
 
+    fn table(&self) -> Arrivals<'a> {
+        arrivals_of(&self.participant().ring)
+    }
+
     fn admit(&self, key: StreamKey) -> Result<Arrival, PublishError> {
+        let claim = &self.participant().claim;
+        let has_left = |other| claim.has_left(other);
+        let arrival = self.table().bring(key, self.me, has_left);
+        arrival.map_err(|refused| self.refusal(key, refused))
+    }
+
+    /// Finds room for a stream that has no entry. If another one makes room for it, of which more may be missing, tells that
+    /// first and returns nothing: the caller decides again.
+    #[cold]
+    fn find_room(&mut self, key: StreamKey) -> Result<Option<Arrival>, PublishError> {
+        let claim = &self.participant().claim;
+        let room = self.table().room_for(key, self.me, self.now_ns, |it| claim.has_left(it));
+        let (stream, arrival) = match room.map_err(|refused| self.refusal(key, refused))? {
+            Room::Here(arrival) => return Ok(Some(arrival)),
+            Room::Tell(stream, arrival) => (stream, arrival),
+        };
+        let StreamKey { source, series, stream } = stream;
+        let from = Origin { source, series, stream, number: arrival.reach.mark };
+        let lost = Lost {
+            from,
+            until: from.number,
+            messages: 0,
+            bound: LostBound::AtLeast,
+            reason: LostReason::Silent,
+            // What its patterns were is not known here.
+            scope: vec![Pattern::everything()],
+        };
+        let passage = Passage::of_loss(&lost, None);
+        let (payload, reach) = (lost.encode(), passage.reaches(&arrival.reach));
+        self.write(Tag::loss().raw(), &[], &[&payload], Some((&arrival, &reach)))?;
+        Ok(None)
+    }
+
+    fn refusal(&self, key: StreamKey, refused: Refused<Blind>) -> PublishError {
         let participant = self.participant();
-        let has_left = |other| participant.claim.has_left(other);
-        arrivals_of(&participant.ring).bring(key, self.me, self.now_ns, has_left).map_err(
-            |refused| match refused {
-                Refused::Taken(other) => {
-                    let (name, pid) = participant.claim.name_and_pid_of(other);
-                    let StreamKey { source, series, .. } = key;
-                    PublishError::Taken { from_source: source, series, name, pid }
-                }
-                Refused::Full => PublishError::TooManyArrivals {
-                    limit: participant.ring.header().settings.max_arrivals,
-                },
-                Refused::Unknown(Blind) => PublishError::LeaseLost,
-                Refused::Corrupt(corrupt) => corrupt.into(),
+        match refused {
+            Refused::Taken(other) => {
+                let (name, pid) = participant.claim.name_and_pid_of(other);
+                let StreamKey { source, series, .. } = key;
+                PublishError::Taken { from_source: source, series, name, pid }
+            }
+            Refused::Full => PublishError::TooManyArrivals {
+                limit: participant.ring.header().settings.max_arrivals,
             },
-        )
+            Refused::Unknown(Blind) => PublishError::LeaseLost,
+            Refused::Corrupt(corrupt) => corrupt.into(),
+        }
+    }
+
+    fn open_streams(&self) -> Result<Vec<Origin>, PublishError> {
+        let claim = &self.participant().claim;
+        let open = self.table().open(self.me.by, |other| claim.has_left(other));
+        let origin = |(key, reach): (StreamKey, Reach)| {
+            let StreamKey { source, series, stream } = key;
+            Origin { source, series, stream, number: reach.mark }
+        };
+        match open {
+            Ok(open) => Ok(open.into_iter().map(origin).collect()),
+            Err(Refused::Corrupt(corrupt)) => Err(corrupt.into()),
+            Err(_) => Err(PublishError::LeaseLost),
+        }
+    }
+
+    fn release(&self, key: StreamKey, is_over: bool) -> Result<(), PublishError> {
+        Ok(self.table().release(key, self.me.by, is_over)?)
     }
 
     fn message(&mut self, entry: &Entry<'_>) -> Result<(), PublishError> {
@@ -429,14 +574,20 @@ impl<'a> Bringing<'a> {
         self.record(tag, extensions, entry.parts, passage)
     }
 
-    fn loss(&mut self, lost: &Lost, open_from: Option<u64>) -> Result<(), PublishError> {
-        let passage = Passage::of_loss(lost, open_from);
-        self.record(Tag::loss().raw(), &[], &[&lost.encode()], Some(passage))
+    fn loss(&mut self, lost: &Lost, passage: Option<Passage>) -> Result<(), PublishError> {
+        self.record(Tag::loss().raw(), &[], &[&lost.encode()], passage)
     }
 
-    fn advance(&self, next: Origin) -> Result<(), PublishError> {
-        let arrival = self.admit(next.into())?;
-        arrivals_of(&self.participant().ring).raise(&arrival, next.number, self.now_ns);
+    fn advance(&mut self, next: Origin) -> Result<(), PublishError> {
+        let key = next.into();
+        let arrival = loop {
+            let arrival = self.admit(key)?;
+            let arrival = if arrival.has_room() { Some(arrival) } else { self.find_room(key)? };
+            if let Some(arrival) = arrival {
+                break arrival;
+            }
+        };
+        self.table().raise(&arrival, next.number, self.now_ns);
         Ok(())
     }
 
@@ -448,50 +599,64 @@ impl<'a> Bringing<'a> {
         parts: &[&[u8]],
         passage: Option<Passage>,
     ) -> Result<(), PublishError> {
-        let length = length_of(parts);
-        let bytes = stream_bytes((extensions.len() as u64).saturating_add(length));
         loop {
             // A call may have many messages, and hold the lock for long. If other code has closed its lease, another
             // publisher takes over, and may have taken over the marks as well.
             if !self.participant().has_lock() {
                 return Err(PublishError::LeaseLost);
             }
-            let arrival = match passage {
-                Some(passage) => {
-                    let arrival = self.admit(passage.key)?;
-                    let has_arrived = arrival.mark > passage.highest_mark;
-                    let is_last = || arrival.mark == passage.highest_mark.saturating_add(1);
-                    if has_arrived && !(mutant("last_arrival_again") && is_last()) {
-                        self.inlet.duplicates.fetch_add(1, Ordering::Relaxed);
-                        return Ok(());
-                    }
-                    Some((arrival, arrival.mark.max(passage.raises_to)))
+            let Some(passage) = passage else {
+                if self.write(tag, extensions, parts, None)? {
+                    return Ok(());
                 }
-                None => None,
+                continue;
             };
-            if self.held()?.appender.fits(bytes) {
-                return self.commit(tag, extensions, parts, length, arrival);
+            let arrival = self.admit(passage.key)?;
+            if passage.is_known(&arrival.reach) {
+                self.inlet.duplicates.fetch_add(1, Ordering::Relaxed);
+                return Ok(());
             }
-            // Another inlet may have the lock meanwhile, and take over.
-            self.make_space(bytes)?;
+            let arrival =
+                if arrival.has_room() { Some(arrival) } else { self.find_room(passage.key)? };
+            let Some(arrival) = arrival else { continue };
+            let reach = passage.reaches(&arrival.reach);
+            if self.write(tag, extensions, parts, Some((&arrival, &reach)))? {
+                return Ok(());
+            }
         }
     }
 
-    fn commit(
+    /// Returns whether there is room for a record. If there was none, it has waited for it, and another inlet may have had the
+    /// lock meanwhile, and have taken over.
+    #[inline]
+    fn has_room(&mut self, extensions: &[u8], parts: &[&[u8]]) -> Result<bool, PublishError> {
+        let length = (extensions.len() as u64).saturating_add(length_of(parts));
+        let bytes = stream_bytes(length);
+        if self.held()?.appender.fits(bytes) {
+            return Ok(true);
+        }
+        self.make_space(bytes)?;
+        Ok(false)
+    }
+
+    /// Writes and commits a record, and stores how far its stream has arrived then. Returns `false` if it had to wait for room:
+    /// then nothing is written, and the caller decides again.
+    fn write(
         &mut self,
         tag: u32,
         extensions: &[u8],
         parts: &[&[u8]],
-        length: u64,
-        arrival: Option<(Arrival, u64)>,
-    ) -> Result<(), PublishError> {
-        let arrivals = arrivals_of(&self.participant().ring);
-        let now_ns = self.now_ns;
-        let appender = &mut self.held()?.appender;
-        if let Some((arrival, mark)) = &arrival {
-            arrivals.begin(arrival, *mark, appender.tail());
+        arrival: Option<(&Arrival, &Reach)>,
+    ) -> Result<bool, PublishError> {
+        if !self.has_room(extensions, parts)? {
+            return Ok(false);
         }
-        let length = to_index(length);
+        let (table, now_ns) = (self.table(), self.now_ns);
+        let appender = &mut self.held()?.appender;
+        if let Some((arrival, reach)) = arrival {
+            table.begin(arrival, reach, appender.tail(), now_ns);
+        }
+        let length = to_index(length_of(parts));
         let payload_length = u32::try_from(length).unwrap_or(u32::MAX);
         appender.write_with(tag, extensions, payload_length, |words| {
             let mut payload =
@@ -504,10 +669,10 @@ impl<'a> Bringing<'a> {
             }
             Ok::<(), PublishError>(())
         })?;
-        if let Some((arrival, mark)) = &arrival {
-            arrivals.finish(arrival, *mark, now_ns);
+        if let Some((arrival, reach)) = arrival {
+            table.finish(arrival, reach);
         }
-        Ok(())
+        Ok(true)
     }
 
     #[cold]
@@ -521,7 +686,7 @@ impl<'a> Bringing<'a> {
     }
 }
 
-impl Drop for Bringing<'_> {
+impl Drop for Call<'_> {
     fn drop(&mut self) {
         if let Some(held) = &self.held {
             self.participant().count_since(held, self.counted);
@@ -549,7 +714,8 @@ impl fmt::Debug for Inlet {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bus::{BusConfig, Start};
+    use crate::bus::{BusConfig, Start, Subscriber};
+    use crate::error::ReceiveError;
     use crate::hook::rehearsal;
     use crate::settings::LockKind;
     use crate::shm::lock::LockAttempt;
@@ -607,11 +773,11 @@ mod tests {
             let inlet = bring(&bus, 0..6).unwrap();
             assert_eq!(
                 inlet.claim(stream(0), Limit::Policy).unwrap(),
-                Arrived { next: 6, taken_over: false }
+                Arrived { next: 6, highest: 6, taken_over: false }
             );
             assert_eq!(
                 inlet.claim(stream(1), Limit::Policy).unwrap(),
-                Arrived { next: 5, taken_over: false }
+                Arrived { next: 5, highest: 5, taken_over: false }
             );
             for number in 0..6 {
                 let message = subscriber.receive().unwrap();
@@ -632,11 +798,138 @@ mod tests {
             CrashPoint::AfterCommit,
             CrashPoint::BetweenSequenceAndTail,
             CrashPoint::BeforeMark,
+            CrashPoint::MidMark,
             CrashPoint::AfterMark,
             CrashPoint::BeforeUnlock,
         ] {
             assert!(seen.contains(&point), "{point:?} is not on its way");
         }
+    }
+
+    /// The loss that says that from this number on more may be missing of stream 1, which has the even ones.
+    fn open_end(number: u64) -> Lost {
+        Lost {
+            from: origin(1, number),
+            until: number,
+            messages: 0,
+            bound: LostBound::AtLeast,
+            reason: LostReason::Silent,
+            scope: vec![Pattern::everything()],
+        }
+    }
+
+    /// Returns what a subscriber gets, by the numbers: of messages, and of losses.
+    fn received(subscriber: &mut Subscriber) -> Vec<Result<u64, u64>> {
+        let mut all = Vec::new();
+        loop {
+            match subscriber.try_receive() {
+                Ok(Some(message)) => all.push(Ok(message.origin().unwrap().number)),
+                Ok(None) => return all,
+                Err(ReceiveError::Lost(lost)) => all.push(Err(lost.from.number)),
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    /// A message, and twice that more may be missing after it: the second time by another inlet, wherever the first one died.
+    #[test]
+    fn it_is_told_once_that_more_may_be_missing_wherever_its_inlet_died() {
+        let mut seen = Vec::new();
+        for step in 1.. {
+            let root = TempDir::new();
+            let config = BusConfig::new().directory(root.path()).capacity(64 << 10);
+            let config = config.lock(LockKind::Lease).policy(Policy::Overwrite);
+            let (bus, doomed) = (config.open("b").unwrap(), config.open("b").unwrap());
+            let mut subscriber =
+                bus.subscriber().pattern("**").start(Start::Oldest).build().unwrap();
+            let dies = move |reached: &[CrashPoint]| reached.len() == step;
+            let tell = || {
+                let inlet = doomed.inlet().unwrap().awaiting();
+                bring_by(&inlet, 0..1).unwrap();
+                inlet.publish_lost(&open_end(1), None, Limit::Policy).unwrap();
+                bring_by(&inlet, 2..3).unwrap();
+                inlet.publish_lost(&open_end(3), None, Limit::Policy).unwrap();
+                inlet
+            };
+            let (reached, lived) = rehearsal::act(dies, tell);
+            seen.extend(reached.last());
+            let has_lived = lived.is_some();
+            rehearsal::bury((lived, doomed));
+
+            let inlet = bus.inlet().unwrap().awaiting();
+            let open = inlet.open_streams(Limit::Policy).unwrap();
+            for origin in &open {
+                inlet.publish_lost(&open_end(origin.number), None, Limit::Policy).unwrap();
+            }
+            assert!(inlet.open_streams(Limit::Policy).unwrap().is_empty());
+            let all = received(&mut subscriber);
+            let expected = [vec![], vec![Ok(0), Err(1)], vec![Ok(0), Err(1), Ok(2), Err(3)]];
+            let what = format!("died at {:?}: {all:?}, open {open:?}", reached.last());
+            assert!(expected.contains(&all), "{what}");
+            inlet.publish_lost(&open_end(3), None, Limit::Policy).unwrap();
+            if has_lived {
+                assert_eq!(inlet.duplicates(), 1);
+                break;
+            }
+        }
+        for point in [CrashPoint::MidMark, CrashPoint::AfterMark, CrashPoint::BeforeMark] {
+            assert!(seen.contains(&point), "{point:?} is not on its way");
+        }
+    }
+
+    #[test]
+    fn what_is_told_unlisted_is_told_each_time_and_takes_no_entry() {
+        let root = TempDir::new();
+        let config = BusConfig::new().directory(root.path()).max_arrivals(0);
+        let bus = config.open("b").unwrap();
+        let mut subscriber = bus.subscribe("**").unwrap();
+        let inlet = bus.inlet().unwrap();
+        let refused = inlet.publish_lost(&open_end(1), None, Limit::Policy).unwrap_err();
+        assert!(matches!(refused, PublishError::TooManyArrivals { limit: 0 }), "{refused}");
+        for _ in 0..2 {
+            inlet.publish_lost_unlisted(&open_end(1), Limit::Policy).unwrap();
+            assert!(matches!(subscriber.try_receive(), Err(ReceiveError::Lost(_))));
+        }
+        assert_eq!(inlet.duplicates(), 0);
+        let invalid = Lost { scope: vec![], ..open_end(1) };
+        let refused = inlet.publish_lost_unlisted(&invalid, Limit::Policy).unwrap_err();
+        assert!(matches!(refused, PublishError::LostScope { patterns: 0 }), "{refused}");
+    }
+
+    /// The table has room for one stream. No inlet brings it any more, and nothing of it came for a minute.
+    #[test]
+    fn a_full_table_tells_of_a_stream_before_it_forgets_it() {
+        let root = TempDir::new();
+        let config = BusConfig::new().directory(root.path()).max_arrivals(1);
+        let bus = config.open("b").unwrap();
+        let mut subscriber = bus.subscribe("**").unwrap();
+        let inlet = bus.inlet().unwrap();
+        let topic = inlet.topic("a").unwrap();
+        let message = |stream, number| {
+            let origin = Some(origin(stream, number));
+            inlet.publish(&[Entry { origin, ..Entry::new(&topic, &[]) }], Limit::Policy)
+        };
+        let age = || {
+            for entry in arrivals_of(&inlet.publishing.participant.ring).entries {
+                entry.reached_ns.store(0, Ordering::Relaxed);
+            }
+        };
+        message(0, 4).unwrap();
+        age();
+        let refused = message(1, 7).unwrap_err().source;
+        assert!(matches!(refused, PublishError::TooManyArrivals { limit: 1 }), "it is brought");
+        inlet.release(stream(0), false, Limit::Policy).unwrap();
+        message(1, 7).unwrap();
+        assert_eq!(received(&mut subscriber), [Ok(4), Err(5), Ok(7)]);
+        // Of this one, nothing can be missing.
+        inlet.release(stream(1), true, Limit::Policy).unwrap();
+        age();
+        message(0, 9).unwrap();
+        assert_eq!(received(&mut subscriber), [Ok(9)]);
+        inlet.release(stream(0), false, Limit::Policy).unwrap();
+        age();
+        inlet.advance(origin(3, 1), Limit::Policy).unwrap();
+        assert_eq!(received(&mut subscriber), [Err(10)]);
     }
 
     #[test]
@@ -657,7 +950,7 @@ mod tests {
         drop(inlet);
         assert_eq!(
             second.claim(stream(1), Limit::Policy).unwrap(),
-            Arrived { next: 7, taken_over: true }
+            Arrived { next: 7, highest: 7, taken_over: true }
         );
         assert!(subscriber.try_receive().unwrap().is_none());
         assert_eq!(bus.stats().unwrap().sequence, 0);
@@ -747,7 +1040,7 @@ mod tests {
         assert!(inlet.duplicates() > 20);
         assert_eq!(
             inlet.claim(stream(0), Limit::Policy).unwrap(),
-            Arrived { next: 80, taken_over: false }
+            Arrived { next: 80, highest: 80, taken_over: false }
         );
     }
 
@@ -757,7 +1050,7 @@ mod tests {
         let bus = BusConfig::new().directory(root.path()).open("b").unwrap();
         let first = bus.inlet().unwrap();
         let topic = first.topic("a").unwrap();
-        first.claim(stream(0), Limit::Policy).unwrap();
+        first.advance(origin(0, 1), Limit::Policy).unwrap();
         drop(first);
         let second = bus.inlet().unwrap();
         assert!(second.claim(stream(0), Limit::Policy).unwrap().taken_over);
