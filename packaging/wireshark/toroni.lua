@@ -84,7 +84,7 @@ local f = {
     flags = hexadecimal(8, "flags", "Flags"),
     flag_retransmission = bit_of(8, 0x01, "flags.retransmission", "RETRANSMISSION"),
     flag_end = bit_of(8, 0x02, "flags.end", "END"),
-    flag_restart = bit_of(8, 0x04, "flags.restart", "RESTART"),
+    flag_sealed = bit_of(8, 0x10, "flags.sealed", "SEALED"),
     flag_feed = bit_of(8, 0x08, "flags.feed", "FEED"),
     flag_mac = bit_of(8, 0x80, "flags.mac", "MAC"),
     ttl = decimal(8, "ttl", "TTL when it was sent"),
@@ -586,7 +586,7 @@ function toroni.dissector(tvb, pinfo, root)
         local name = kinds[kind]
         local flags_range, flags_item = reader:number(tree, f.flags, 1)
         local flags = flags_range:uint()
-        for _, flag in ipairs({ "retransmission", "end", "restart", "feed", "mac" }) do
+        for _, flag in ipairs({ "retransmission", "end", "sealed", "feed", "mac" }) do
             flags_item:add(f["flag_" .. flag], flags_range)
         end
         local ttl = reader:u8(tree, f.ttl)

@@ -510,7 +510,8 @@ impl Direct {
     /// repairs.
     pub fn end(&mut self) {
         if let Some(sending) = &mut self.sending {
-            sending.sender.end(now(), false);
+            // What it sends ends with this process.
+            sending.sender.end(now(), true);
         }
     }
 

@@ -197,12 +197,13 @@ impl Outlet {
         !is_ahead && !self.sender.is_ending()
     }
 
-    /// Ends the session when all that is packed was sent. `restart` says that this stream is continued at once.
-    pub fn end(&mut self, now: Now, restart: bool) {
+    /// Ends the session when all that is packed was sent.
+    pub fn end(&mut self, now: Now) {
         if !self.sender.is_ending() {
             self.sender.taken(number(self.subscriber.sequence()));
         }
-        self.sender.end(now, restart);
+        // Others may publish on the bus after this process has ended.
+        self.sender.end(now, false);
     }
 
     /// Returns the sender: the caller gives it datagrams and time, and sends what it has to send.

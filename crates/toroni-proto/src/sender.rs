@@ -119,7 +119,7 @@ pub struct Counters {
 enum State {
     Open,
     Live,
-    Ending { restart: bool, sent: u32 },
+    Ending { sealed: bool, sent: u32 },
     Closed,
 }
 
@@ -301,18 +301,17 @@ impl Sender {
         self.names.truncate(mark.names);
     }
 
-    /// Ends the session when all that is packed was sent. `restart` says that the same series comes back
-    /// at once. Must not be called within a message. Afterwards, the caller packs nothing more.
+    /// Ends the session when all that is packed was sent. `sealed` says that no message of its series ever follows. Must not be called within a message. Afterwards, the caller packs nothing more.
     ///
     /// If messages are packed and `group_min` receivers never came, nothing of it was sent, and perhaps never will be. Then
     /// the session closes at once, without END: receivers notice its silence.
-    pub fn end(&mut self, now: Now, restart: bool) {
+    pub fn end(&mut self, now: Now, sealed: bool) {
         self.flush(now);
         if self.audience.waits_for_group() && !self.is_idle() {
             self.state = State::Closed;
         }
         if !matches!(self.state, State::Closed | State::Ending { .. }) {
-            self.state = State::Ending { restart, sent: 0 };
+            self.state = State::Ending { sealed, sent: 0 };
             self.session_due = now.monotonic;
         }
     }
@@ -551,17 +550,16 @@ impl Sender {
     fn session(&mut self, now: Now) -> Option<usize> {
         let mut flags = self.header.flags;
         let mut closes = None;
-        if let State::Ending { restart, sent } = &mut self.state
+        if let State::Ending { sealed, sent } = &mut self.state
             && self.window.unsent() == self.window.lead()
         {
             flags = flags.with(Flags::END);
-            if *restart {
-                flags = flags.with(Flags::RESTART);
+            if *sealed {
+                flags = flags.with(Flags::SEALED);
             }
             *sent += 1;
             if *sent == ENDS {
-                let linger = if *restart { 0 } else { self.config.generation_ns };
-                closes = Some(now.monotonic.after(linger));
+                closes = Some(now.monotonic.after(self.config.generation_ns));
             }
             self.session_interval_ns = self.config.session_min_ns;
         }

@@ -93,6 +93,11 @@ pub trait Inbox {
     /// Messages that were lost.
     fn loss(&mut self, flow: Flow, loss: Loss);
 
+    /// The session that was followed has ended. What is missing of it was handed over before.
+    fn ends(&mut self, flow: Flow, end: End) {
+        let _ = (flow, end);
+    }
+
     /// A stream whose sessions have ended made room for that of another source. Nothing comes of it before it begins
     /// again, and what was kept for it can be freed.
     fn forgets(&mut self, source: Source, stream: Stream) {
@@ -208,9 +213,8 @@ impl Arrivals {
         }
     }
 
-    /// Notes where a series continues, from what the caller has kept. Must be called before its source is
-    /// heard. If it is not heard for `activity`, that is reported: it may have sent more. Returns whether there was
-    /// room.
+    /// Notes where a series continues, from what the caller has kept. A receiver that follows it begins anew there with the next
+    /// SESSION. If the source is not heard for `activity`, that is reported: it may have sent more. Returns whether there was room.
     pub fn remember(&mut self, now: Monotonic, source: Source, stream: Stream, mark: Mark) -> bool {
         // With a key, no stranger can make us believe a session that is over by sending it again.
         let session = if self.keys.is_some() { mark.session } else { Session(0) };
@@ -218,8 +222,10 @@ impl Arrivals {
         let Some((at, _)) = self.entry(source, stream, session, now) else {
             return false;
         };
-        self.entries[at].mark = Some(mark);
-        self.entries[at].awaited = Some(now).filter(|_| !mutant("remembered_not_awaited"));
+        let entry = &mut self.entries[at];
+        entry.release(&mut self.pool, &mut self.spare);
+        (entry.mark, entry.complete, entry.left) = (Some(mark), None, None);
+        entry.awaited = Some(now).filter(|_| !mutant("remembered_not_awaited"));
         true
     }
 
@@ -430,7 +436,7 @@ impl Arrivals {
         {
             entry.mark = receiver.mark().or(entry.mark);
             entry.left = receiver.left();
-            entry.complete = end == End::Complete;
+            entry.complete = Some(end).filter(|end| *end != End::Silent);
             let joined = receiver.series().is_some();
             if let Some(receiver) = entry.receiver.take() {
                 self.spare.keep(receiver);
@@ -438,6 +444,7 @@ impl Arrivals {
             if !joined {
                 entry.never_joined(&mut self.pool, &mut self.spare, out);
             }
+            out.ends(flow, end);
             self.event(Event::Ended(flow, end));
         }
         if let Some(event) = event {
@@ -535,8 +542,10 @@ impl Arrivals {
                 self.after(now, at, out);
             }
             if self.silent_at(&self.entries[at]).is_some_and(|due| due <= now) {
-                self.entries[at].awaited = None;
-                self.entries[at].perhaps_more(LostReason::Silent, out);
+                let entry = &mut self.entries[at];
+                entry.awaited = None;
+                entry.perhaps_more(LostReason::Silent, out);
+                out.ends(entry.flow(), End::Silent);
             }
         }
     }

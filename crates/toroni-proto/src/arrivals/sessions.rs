@@ -6,7 +6,7 @@ use crate::hook::mutant;
 use crate::id::{MessageNumber, Series, Session, Source, Stream};
 use crate::random::Random;
 use crate::reassembly::{Bound, Loss, Pool};
-use crate::receiver::{Mark, Over, Position, Receiver};
+use crate::receiver::{End, Mark, Over, Position, Receiver};
 use crate::time::{MILLISECOND, Monotonic, SECOND};
 use crate::wire::{Flags, Header, LostReason, Reject, SessionInfo};
 
@@ -30,8 +30,8 @@ pub(super) struct Entry {
     /// The name of the node that sends it, once a SESSION has stated it.
     pub(super) name: Option<Name>,
     pub(super) joined: bool,
-    /// The last session ended with END, and all of it came.
-    pub(super) complete: bool,
+    /// How the last session ended, with END and all before it.
+    pub(super) complete: Option<End>,
     pub(super) heard: Monotonic,
     /// Where this session was left, when it was silent.
     pub(super) left: Option<Position>,
@@ -127,19 +127,29 @@ impl Entry {
     ) {
         let continues = self.mark.is_some_and(|mark| mark.series == info.series);
         let why = if continues { Over::Continued(info.begins) } else { Over::Replaced };
-        if !self.end_previous(why, pool, spare, out) && !continues && !self.complete {
+        let is_sealed = self.complete == Some(End::Sealed) && !mutant("sealed_series_told");
+        // After END, more may have been published, and be gone with the series.
+        let is_known = continues
+            || is_sealed
+            || (self.complete.is_some() && mutant("complete_silences_series"));
+        if !self.end_previous(why, pool, spare, out) && !is_known {
             self.perhaps_more(LostReason::Restart, out);
         }
-        self.complete = false;
+        self.complete = None;
     }
 
     /// The session that was to be followed is not wanted. It is not looked at again.
     pub(super) fn leave(&mut self, pool: &mut Pool, spare: &mut Spare) {
+        self.release(pool, spare);
+        self.complete = Some(End::Complete);
+    }
+
+    /// Gives up its receivers, and reports nothing.
+    pub(super) fn release(&mut self, pool: &mut Pool, spare: &mut Spare) {
         for mut receiver in [self.receiver.take(), self.previous.take()].into_iter().flatten() {
             receiver.release(pool);
             spare.keep(receiver);
         }
-        self.complete = true;
     }
 
     /// The session that was followed has ended, although it never stated its series.
@@ -232,7 +242,7 @@ impl Arrivals {
         let ended = entry.receiver.is_none();
         let promised = entry.receiver.as_ref().map_or(0, |receiver| receiver.promised_ns());
         if session == entry.session {
-            if ended && entry.complete {
+            if ended && entry.complete.is_some() {
                 // Late repairs of a session that has ended.
                 return Err(Reject::Session);
             }
@@ -332,7 +342,7 @@ impl Arrivals {
                 previous: None,
                 name: None,
                 joined: false,
-                complete: false,
+                complete: None,
                 heard: now,
                 left: None,
                 rejects: [0; Reject::ALL.len()],

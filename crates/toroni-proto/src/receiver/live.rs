@@ -23,6 +23,7 @@ pub(super) struct Stated {
     pub(super) receivers: u16,
     pub(super) next_ns: u64,
     ended: bool,
+    pub(super) sealed: bool,
     /// Who repairs, besides the sender.
     pub(super) repairers: Repairers,
 }
@@ -38,6 +39,7 @@ impl Stated {
         receivers: 0,
         next_ns: 0,
         ended: false,
+        sealed: false,
         repairers: Repairers::NONE,
     };
 
@@ -52,6 +54,7 @@ impl Stated {
             receivers: info.receivers,
             next_ns: u64::from(info.next_ms) * MILLISECOND,
             ended: header.flags.has(Flags::END),
+            sealed: header.flags.has(Flags::SEALED),
             repairers: info.repairers,
         }
     }

@@ -118,6 +118,8 @@ pub struct Position {
 pub enum End {
     /// With END, and with all that came before.
     Complete,
+    /// The same, and no message of its series ever follows.
+    Sealed,
     /// The source was silent.
     Silent,
 }
@@ -442,7 +444,8 @@ impl Receiver {
         }
         if live.is_complete() {
             live.reassembly.clear(pool);
-            self.phase = Phase::Ended(End::Complete);
+            let end = if live.stated.sealed { End::Sealed } else { End::Complete };
+            self.phase = Phase::Ended(end);
         }
     }
 

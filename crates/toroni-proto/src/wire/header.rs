@@ -89,7 +89,7 @@ impl Kind {
     const fn flags(self) -> Flags {
         match self {
             Self::Data => Flags::RETRANSMISSION.with(Flags::FEED),
-            Self::Session => Flags::END.with(Flags::RESTART).with(Flags::FEED),
+            Self::Session => Flags::END.with(Flags::SEALED).with(Flags::FEED),
             Self::Probe => Flags::NONE,
             _ => Flags::FEED,
         }
@@ -107,8 +107,8 @@ impl Flags {
     pub const RETRANSMISSION: Self = Self(1);
     /// SESSION: no new message follows. NAKs are answered for the generation interval.
     pub const END: Self = Self(2);
-    /// SESSION with END: the same series comes back at once, in a new session.
-    pub const RESTART: Self = Self(4);
+    /// SESSION with END: no message of this series ever follows.
+    pub const SEALED: Self = Self(16);
     /// `source` is the hash of a feed's name. In NAK, STATUS and TOPICS_WANTED: that of the feed
     /// that is asked.
     pub const FEED: Self = Self(8);
@@ -213,7 +213,7 @@ impl Header {
         let kind = Kind::from_number(kind).ok_or(Reject::Type)?;
         let flags = flags.without(Flags::MAC);
         let known = kind.flags().has(flags);
-        if !known || (flags.has(Flags::RESTART) && !flags.has(Flags::END)) {
+        if !known || (flags.has(Flags::SEALED) && !flags.has(Flags::END)) {
             return Err(Reject::Flags);
         }
         let stream = Stream(reader.u16()?);
@@ -334,8 +334,8 @@ mod tests {
                 bytes[FLAGS_AT] |= flag;
                 let allowed = match sample.kind {
                     Kind::Data => flag == 1 || flag == 8,
-                    // The sample is an END, with which RESTART is allowed.
-                    Kind::Session => matches!(flag, 2 | 4 | 8),
+                    // The sample is an END, with which SEALED is allowed.
+                    Kind::Session => matches!(flag, 2 | 8 | 16),
                     Kind::Probe => false,
                     _ => flag == 8,
                 };
@@ -347,15 +347,15 @@ mod tests {
     }
 
     #[test]
-    fn restart_is_a_kind_of_end() {
+    fn sealed_is_a_kind_of_end() {
         let sample = samples::of(Kind::Session);
         let with = |flags: u8| {
             let mut bytes = sample.bytes.clone();
             bytes[FLAGS_AT] = flags;
             samples::parse(&bytes).map(|datagram| datagram.header.flags)
         };
-        assert_eq!(with(6), Ok(Flags::END.with(Flags::RESTART)));
-        assert_eq!(with(4), Err(Reject::Flags));
+        assert_eq!(with(18), Ok(Flags::END.with(Flags::SEALED)));
+        assert_eq!(with(16), Err(Reject::Flags));
     }
 
     #[test]

@@ -287,7 +287,7 @@ proptest! {
     fn sessions_come_out_as_they_went_in(
         header in headers(), session in sessions(), name in node_names(), end in 0..3_usize,
     ) {
-        let ends = [Flags::NONE, Flags::END, Flags::END.with(Flags::RESTART)];
+        let ends = [Flags::NONE, Flags::END, Flags::END.with(Flags::SEALED)];
         let header = Header { flags: header.flags.with(ends[end]), ..header };
         let session = SessionInfo { name: NodeName::new(&name).unwrap(), ..session };
         // What is further behind than a u32 can say is said to be that far behind.

@@ -16,7 +16,7 @@ pub(super) const NAMES: &[&str] = &[
     "toroni.type",
     "toroni.flags.retransmission",
     "toroni.flags.end",
-    "toroni.flags.restart",
+    "toroni.flags.sealed",
     "toroni.flags.feed",
     "toroni.flags.mac",
     "toroni.ttl",
@@ -173,7 +173,7 @@ impl Fields {
         for (flag, name) in [
             (Flags::RETRANSMISSION, "toroni.flags.retransmission"),
             (Flags::END, "toroni.flags.end"),
-            (Flags::RESTART, "toroni.flags.restart"),
+            (Flags::SEALED, "toroni.flags.sealed"),
             (Flags::FEED, "toroni.flags.feed"),
         ] {
             fields.bit(name, header.flags.has(flag));

@@ -127,21 +127,26 @@ fn a_third_session_is_followed_while_the_second_has_not_said_its_series() {
 }
 
 #[test]
-fn after_its_end_another_series_is_no_loss_but_a_life_of_which_only_data_came_is() {
-    let end = |sink: &mut Sink| {
+fn after_its_end_another_series_is_no_loss_if_the_end_was_sealed() {
+    let end = |sink: &mut Sink, sealed| {
         let mut source = KEYED.start();
         sink.hears_all(0, &source.publish(0, 40, 5));
-        source.sender.end(now(1), false);
+        source.sender.end(now(1), sealed);
         sink.hears_all(21, &source.sent(21));
         assert_eq!(sink.given(21), ["M40"]);
+        let end = if sealed { End::Sealed } else { End::Complete };
+        let mut events = core::iter::from_fn(|| sink.arrivals.poll_event());
+        assert!(events.any(|event| matches!(event, Event::Ended(_, it) if it == end)));
     };
-    let mut sink = Sink::with(&config(), 9, Some(KEYS));
-    end(&mut sink);
-    sink.hears_all(30, &again(2, 0).publish(30, 7, 5));
-    assert_eq!(sink.given(30), ["M7"]);
+    for (sealed, wanted) in [(true, ["M7"].as_slice()), (false, &["Restart>=0 in 41..", "M7"])] {
+        let mut sink = Sink::with(&config(), 9, Some(KEYS));
+        end(&mut sink, sealed);
+        sink.hears_all(30, &again(2, 0).publish(30, 7, 5));
+        assert_eq!(sink.given(30), wanted);
+    }
 
     let mut sink = Sink::with(&config(), 9, Some(KEYS));
-    end(&mut sink);
+    end(&mut sink, false);
     let list = again(2, 0).publish(30, 7, 5);
     assert_eq!(sink.hears(30, &list[1]), Ok(()), "its SESSION was lost");
     assert_eq!(sink.given(10_030), ["Silent>=0 in 41.."]);

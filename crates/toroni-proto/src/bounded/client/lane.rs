@@ -113,8 +113,15 @@ impl Lane {
         counters: &mut Counters,
         out: &mut impl Inbox,
     ) {
-        let before = self.series.replace(offer.series);
-        let known = self.session.replace(offer.session) == Some(offer.session);
+        let before = self.series;
+        if before.is_some_and(|before| before != offer.series) {
+            // What the other series brought last is unknown.
+            let (after, until) = (self.mark.before(), None);
+            let (reason, bound) = (LostReason::Restart, Bound::AtLeast);
+            let (message, count) = (self.due, 0);
+            self.report(Loss { message, count, bound, reason, after, until }, counters, out);
+        }
+        (self.series, self.session) = (Some(offer.series), Some(offer.session));
         self.mode = Mode::Live;
         (self.floor, self.due) = (offer.number, offer.message);
         self.known.clear();
@@ -124,12 +131,7 @@ impl Lane {
             self.patterns.extend_from_slice(name.as_str().as_bytes());
         }
         (self.ask, self.asked, self.awaits) = (None, None, false);
-        // Another session, or another series, has names of its own.
-        let begins = if known && before == Some(offer.series) {
-            None
-        } else {
-            self.flow().and_then(|flow| out.begins(flow, 0))
-        };
+        let begins = self.flow().and_then(|flow| out.begins(flow, 0));
         match before {
             None => {
                 let kept = begins.filter(|mark| mark.series == offer.series);
@@ -138,15 +140,16 @@ impl Lane {
                     (self.ask, self.awaits) = (Some((self.mark, None)), true);
                 }
             }
-            Some(before) if before != offer.series => {
-                // What the other series brought last is unknown.
-                self.mark = offer.number;
-                let after = None;
-                let (reason, bound) = (LostReason::Restart, Bound::AtLeast);
-                let (message, count, until) = (offer.message, 0, None);
-                self.report(Loss { message, count, bound, reason, after, until }, counters, out);
-            }
+            Some(before) if before != offer.series => self.mark = offer.number,
             Some(_) => {}
+        }
+    }
+
+    /// What has come since this number was not delivered: asks for it.
+    pub(super) fn rejoin(&mut self, next: Number) {
+        if self.mode == Mode::Live && next < self.mark {
+            (self.floor, self.mark) = (self.mark, next);
+            (self.ask, self.awaits) = (Some((next, None)), true);
         }
     }
 

@@ -253,6 +253,14 @@ impl Client {
         }
     }
 
+    /// What a stream has brought since this number was not taken: the client asks for it, and delivers nothing else of the stream
+    /// before that comes.
+    pub fn rejoin(&mut self, source: Source, stream: Stream, next: Number) {
+        if let Some(lane) = self.lanes.iter_mut().find(|lane| lane.is(source, stream)) {
+            lane.rejoin(next);
+        }
+    }
+
     /// Returns how far the history of a stream has come that was asked for, and whether that was all. `None` if the server has
     /// not answered.
     #[must_use]

@@ -28,10 +28,10 @@ impl World<'_> {
             Kind::KillSender { .. } | Kind::NewSeries => node.sender = None,
             Kind::Die => (node.sender, node.gone) = (None, true),
             Kind::EndSender => {
-                let ended = self.end_sender(at, false);
+                let ended = self.end_sender(at, true);
                 self.senders[at].ended |= ended;
             }
-            Kind::RestartSender => drop(self.end_sender(at, true)),
+            Kind::RestartSender => drop(self.end_sender(at, false)),
             Kind::Stop => self.receivers[receiver].process.stop(self.now),
             Kind::StopSender => self.senders[at].process.stop(self.now),
             Kind::ClockStep => {
@@ -77,14 +77,6 @@ impl World<'_> {
             }
             Kind::RestartSender => self.start_sender(at),
             Kind::NewSeries if node.sender.is_none() => {
-                // No receiver has to get what was not sent before the end.
-                if node.said_end
-                    && let Some(truth) = self.truths[at].get_mut(&node.series)
-                {
-                    node.bus[node.cursor..]
-                        .iter()
-                        .for_each(|entry| drop(truth.remove(&entry.number)));
-                }
                 node.series += 1;
                 node.bus.clear();
                 (node.cursor, node.number) = (0, 0);
@@ -102,7 +94,7 @@ impl World<'_> {
     }
 
     /// Ends a session in order, if all was sent.
-    fn end_sender(&mut self, at: usize, restart: bool) -> bool {
+    fn end_sender(&mut self, at: usize, sealed: bool) -> bool {
         let now = self.clock(at);
         let node = &mut self.senders[at];
         let Some(sender) = node.sender.as_mut().filter(|sender| !sender.is_ending()) else {
@@ -111,7 +103,7 @@ impl World<'_> {
         if node.cursor < node.bus.len() {
             return false;
         }
-        sender.end(now, restart);
+        sender.end(now, sealed);
         node.said_end = true;
         node.process.due = true;
         true
@@ -177,7 +169,7 @@ impl World<'_> {
 
     pub(super) fn rekey(&mut self, node: Node, step: usize, starts: bool) {
         match node {
-            Node::Sender(at) if !starts => drop(self.end_sender(at, true)),
+            Node::Sender(at) if !starts => drop(self.end_sender(at, false)),
             Node::Sender(at) => {
                 let node = &mut self.senders[at];
                 node.process.keys = step + 1;
