@@ -742,6 +742,7 @@ const CHECKED_IN_NET: Checked = Checked {
     files: &[
         "direct.rs",
         "endpoint.rs",
+        "inlet/awaited.rs",
         "inlet/loss.rs",
         "inlet/stage.rs",
         "latency/missing.rs",

@@ -221,6 +221,40 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ],
     },
     Mutant {
+        name: "highest_not_kept",
+        mistake: "recovery does not raise the highest number of a message that a dead inlet committed",
+        noticed_by: &[Tests("a_note_counts_if_its_record_was_committed")],
+    },
+    Mutant {
+        name: "told_kept_with_message",
+        mistake: "a message leaves the note that it was told already what may be missing after it",
+        noticed_by: &[
+            Tests("it_is_told_once_that_more_may_be_missing_wherever_its_inlet_died"),
+            Oracle("lists_from_a_seed_do_to_a_bus_what_they_do_to_the_model"),
+        ],
+    },
+    Mutant {
+        name: "told_twice",
+        mistake: "a loss without numbers is reported again, although nothing came in between",
+        noticed_by: &[
+            Tests("it_is_told_once_that_more_may_be_missing_wherever_its_inlet_died"),
+            Oracle("lists_from_a_seed_do_to_a_bus_what_they_do_to_the_model"),
+        ],
+    },
+    Mutant {
+        name: "claim_makes_entry",
+        mistake: "a stream takes its place in the table of arrivals before anything of it arrives",
+        noticed_by: &[Tests("a_full_table_of_arrivals_is_an_error_that_names_the_setting")],
+    },
+    Mutant {
+        name: "evict_untold",
+        mistake: "a full table forgets a stream without telling what may be missing of it",
+        noticed_by: &[
+            Tests("a_full_table_tells_of_a_stream_before_it_forgets_it"),
+            Tests("a_stream_that_is_not_told_makes_room_once_it_is_told"),
+        ],
+    },
+    Mutant {
         name: "last_arrival_again",
         mistake: "an inlet does not take the last message that arrived for a duplicate",
         noticed_by: &[
@@ -815,9 +849,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "unjoined_untold",
         mistake: "a life of a source of which only data came ends without a word",
-        noticed_by: &[Protocol(
-            "after_its_end_another_series_is_no_loss_but_a_life_of_which_only_data_came_is",
-        )],
+        noticed_by: &[Protocol("after_its_end_another_series_is_no_loss_if_the_end_was_sealed")],
     },
     Mutant {
         name: "stranger_ends_session",
@@ -992,6 +1024,31 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "deadlines_by_wall",
         mistake: "a node measures its deadlines by the wall clock, which people and daemons set",
         noticed_by: &[Network("a_wall_clock_that_is_set_by_an_hour_changes_nothing")],
+    },
+    Mutant {
+        name: "complete_silences_series",
+        mistake: "after END, another series is followed as if nothing could have been lost with the one before",
+        noticed_by: &[
+            Protocol("after_its_end_another_series_is_no_loss_if_the_end_was_sealed"),
+            Protocol("seeds_deliver_every_message_or_report_it"),
+        ],
+    },
+    Mutant {
+        name: "sealed_series_told",
+        mistake: "a series that is over for good is reported when another one follows",
+        noticed_by: &[Protocol("after_its_end_another_series_is_no_loss_if_the_end_was_sealed")],
+    },
+    Mutant {
+        name: "gaps_fetched_by_arrival",
+        mistake: "by arrival, a receiver that restarts fetches what had come above the mark",
+        noticed_by: &[Network(
+            "by_arrival_what_came_above_the_mark_does_not_come_again_after_a_death",
+        )],
+    },
+    Mutant {
+        name: "standby_never_rejoins",
+        mistake: "a node that stands by does not ask whether the other one has left",
+        noticed_by: &[Network("one_that_stands_by_delivers_nothing_until_the_other_one_has_left")],
     },
     Mutant {
         name: "late_without_end",

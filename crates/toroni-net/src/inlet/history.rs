@@ -27,7 +27,7 @@ impl Inlet {
         let Some(live) = self.streams.get(&stream) else { return };
         let lane = self.known[*live].lane;
         self.end_history(flow.source, flow.stream);
-        let place = self.add(Known::new(flow, lane, 0, 0));
+        let place = self.add(Known::new(flow, lane, 0));
         self.histories.insert(stream, place);
     }
 

@@ -4,7 +4,7 @@ use super::Inlet;
 use toroni::{InletTopic, Pattern};
 use toroni_proto::arrivals::Flow;
 use toroni_proto::config::Order;
-use toroni_proto::id::{Session, Source, Stream};
+use toroni_proto::id::{Series, Session, Source, Stream};
 use toroni_proto::wire::MAX_PATTERNS;
 
 /// A topic of a stream.
@@ -22,6 +22,7 @@ pub(super) enum Name {
 /// What is known of a stream.
 pub(super) struct Known {
     pub(super) stream: (Source, Stream),
+    pub(super) series: Series,
     pub(super) session: Session,
     pub(super) lane: usize,
     pub(super) names: Vec<Name>,
@@ -30,14 +31,25 @@ pub(super) struct Known {
     pub(super) scope: Vec<Option<Pattern>>,
     /// Where the series continues: of messages that arrive in any order, all below have arrived.
     pub(super) open_from: u64,
+    /// The number after the highest that has come, as a message or as a loss: 0 if the bus knows nothing of the series.
+    pub(super) end: u64,
+    /// Another process brings it.
+    pub(super) is_standby: bool,
 }
 
 impl Known {
-    pub(super) fn new(flow: Flow, lane: usize, patterns: u8, open_from: u64) -> Self {
+    pub(super) fn flow(&self) -> Flow {
+        let Self { stream: (source, stream), series, session, .. } = *self;
+        Flow { source, session, stream, series }
+    }
+
+    pub(super) fn new(flow: Flow, lane: usize, patterns: u8) -> Self {
         let patterns = patterns.min(MAX_PATTERNS);
         let scope = vec![None; usize::from(patterns)];
-        let (stream, session) = ((flow.source, flow.stream), flow.session);
-        Self { stream, session, lane, names: Vec::new(), patterns, scope, open_from }
+        let Flow { source, session, stream, series } = flow;
+        let (stream, names) = ((source, stream), Vec::new());
+        let (open_from, end, is_standby) = (0, 0, false);
+        Self { stream, series, session, lane, names, patterns, scope, open_from, end, is_standby }
     }
 }
 

@@ -2,12 +2,17 @@
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
-use super::Inlet;
 use super::stage::{Item, Staged};
-use toroni::{Lost, LostBound, Origin, Pattern};
+use super::{Inlet, Selection};
+use toroni::{Limit, Lost, LostBound, Origin, Pattern};
 use toroni_proto::arrivals::Flow;
 use toroni_proto::reassembly::{Bound, Loss};
+use toroni_proto::time::SECOND;
 use toroni_proto::wire::LostReason;
+
+/// See [`Inlet::tell_unlisted`].
+const UNLISTED_NS: u64 = 10 * SECOND;
+const MOST_UNLISTED: usize = 10;
 
 impl Inlet {
     /// Returns the loss of one message.
@@ -50,10 +55,10 @@ impl Inlet {
         let patterns: Option<Vec<Pattern>> = known
             .filter(|known| known.patterns > 0)
             .and_then(|known| known.scope.iter().cloned().collect());
-        let everything = || vec![Pattern::everything()];
+        // Before the stream's patterns are known, all that is accepted may be missing.
         let mut scope: Vec<Pattern> = Vec::new();
-        for pattern in patterns.unwrap_or_else(everything) {
-            let wide = self.widened(&pattern);
+        for pattern in patterns.unwrap_or_else(|| self.selection.accept.clone()) {
+            let wide = self.selection.widened(&pattern);
             let is_new = scope.iter().all(|other| other.as_str() != wide.as_str());
             let below = Pattern::new(&format!("{pattern}/**")).unwrap_or_else(|_| pattern.clone());
             let is_accepted = self.selection.accept.iter().any(|it| it.intersects(&below));
@@ -61,11 +66,76 @@ impl Inlet {
                 scope.push(wide);
             }
         }
-        scope
+        if scope.len() > Lost::MOST_PATTERNS { vec![Pattern::everything()] } else { scope }
     }
 
-    fn widened(&self, pattern: &Pattern) -> Pattern {
-        let prefix = &self.selection.prefix;
+    /// Stages the loss of at most all numbers between these two.
+    pub(super) fn stage_gone(&mut self, at: usize, number: u64, until: u64) {
+        let Flow { source, series, stream, .. } = self.known[at].flow();
+        let from = Origin { source: source.0, series: series.0, stream: stream.0, number };
+        let (messages, bound) = (until.saturating_sub(number), LostBound::AtMost);
+        let (reason, scope) = (toroni::LostReason::Gone, self.scope_of(Some(at)));
+        let lost = Lost { from, until, messages, bound, reason, scope };
+        let (lane, lost) = (self.known[at].lane, self.loss_of(at, lost, None));
+        self.stage(lane, lost);
+    }
+
+    /// Stages a loss that says that more may be missing of a series, from this number on.
+    pub(super) fn stage_open_end(&mut self, at: usize, origin: Origin, reason: toroni::LostReason) {
+        let lost = Lost {
+            from: origin,
+            until: origin.number,
+            messages: 0,
+            bound: LostBound::AtLeast,
+            reason,
+            scope: self.scope_of(Some(at)),
+        };
+        let (lane, lost) = (self.known[at].lane, self.loss_of(at, lost, None));
+        self.stage(lane, lost);
+    }
+
+    /// Tells of a message that was lost because the bus cannot remember its stream: for each stream once in 10 s, and of 10
+    /// streams in that time.
+    pub(super) fn tell_unlisted(&mut self, at: usize, origin: Origin) {
+        let (now, stream) = (self.delivered(), self.known[at].stream);
+        if now.since(self.unlisted.0) >= UNLISTED_NS {
+            self.unlisted = (now, Vec::new());
+        }
+        let (_, told) = &mut self.unlisted;
+        if told.len() >= MOST_UNLISTED || told.contains(&stream) {
+            return;
+        }
+        let lost = Lost {
+            from: origin,
+            until: origin.number.saturating_add(1),
+            messages: 1,
+            bound: LostBound::AtLeast,
+            reason: toroni::LostReason::Memory,
+            scope: self.scope_of(Some(at)),
+        };
+        // Without room, the next one tells.
+        if !lost.scope.is_empty() && self.bus.publish_lost_unlisted(&lost, Limit::Try).is_ok() {
+            self.unlisted.1.push(stream);
+            self.counters.losses = self.counters.losses.saturating_add(1);
+            self.losses.note(&lost);
+        }
+    }
+
+    /// Stages that a series does not come any more.
+    pub(super) fn stage_release(&mut self, at: usize, origin: Origin, is_over: bool) {
+        let (lane, since) = (self.known[at].lane, self.delivered());
+        let item = Item::Release { is_over };
+        self.stage(
+            lane,
+            Some(Staged { stream: at, origin, open_from: None, since, began: None, item }),
+        );
+    }
+}
+
+impl Selection {
+    /// Returns a pattern of all topics of the bus that have the first segment of this pattern of the stream.
+    pub(super) fn widened(&self, pattern: &Pattern) -> Pattern {
+        let prefix = &self.prefix;
         let first = if prefix.is_empty() { pattern.as_str() } else { prefix };
         let first = first.split('/').next().unwrap_or_default();
         let wide = if first.contains('*') { "**".to_owned() } else { format!("{first}/**") };

@@ -23,7 +23,10 @@ impl Inlet {
             number: start.number.get(),
         };
         let open_from = self.open_from(stream);
-        let known = &self.known[stream];
+        let known = &mut self.known[stream];
+        if known.is_standby {
+            return;
+        }
         let lane = known.lane;
         let is_current = known.session == flow.session;
         let name = known.names.get(start.topic.get() as usize).filter(|_| is_current);
@@ -40,6 +43,7 @@ impl Inlet {
                 return self.stage(lane, lost);
             }
         }
+        known.end = known.end.max(origin.number.saturating_add(1));
         let length = message.parts.length();
         if self.lanes[lane].length() + length > STAGE_BYTES {
             self.publish_lane(lane);

@@ -14,6 +14,7 @@
 //! The bus remembers how far each stream has arrived. A message that has been there is dropped by the bus, whichever way
 //! it comes, and whichever process has brought it.
 
+mod awaited;
 mod history;
 mod known;
 mod loss;
@@ -23,27 +24,31 @@ mod publishing;
 mod stage;
 mod ways;
 
+pub(crate) use self::awaited::Awaited;
 pub use self::loss::lost_of;
 pub(crate) use self::ways::Ways;
 
 use self::known::Known;
-use self::publishing::concerns_one;
+use self::publishing::{concerns_one, is_full};
 use self::stage::{Lane, Patience, Staged};
+use crate::hook::mutant;
 use crate::losses::Losses;
 use crate::now::now;
 use crate::times::{self, Committed};
 use std::collections::HashMap;
 use std::sync::Arc;
 use thiserror::Error;
-use toroni::{Limit, LostBound, Pattern, PublishError, PublisherError, StreamKey};
+use toroni::{
+    Arrived, Limit, LostBound, LostReason, Origin, Pattern, PublishError, PublisherError, StreamKey,
+};
 use toroni_proto::arrivals::{Flow, Inbox};
 use toroni_proto::budget::{Budget, Exceeded, Limits};
 use toroni_proto::config::Order;
-use toroni_proto::id::{Number, Source, Stream};
+use toroni_proto::id::{Number, Series, Source, Stream};
 use toroni_proto::reassembly::{Loss, Message};
-use toroni_proto::receiver::Mark;
-use toroni_proto::time::Monotonic;
-use toroni_proto::wire::{Address, Policy, SessionInfo, TableName, TopicNumber};
+use toroni_proto::receiver::{End, Mark};
+use toroni_proto::time::{Monotonic, SECOND};
+use toroni_proto::wire::{self, Address, Policy, SessionInfo, TableName, TopicNumber};
 
 /// What an inlet brings to its bus.
 #[derive(Clone, Debug)]
@@ -54,6 +59,19 @@ pub struct Selection {
     pub prefix: String,
     /// The order in which the receivers deliver.
     pub order: Order,
+}
+
+impl Selection {
+    /// Returns patterns of all topics of the bus that it accepts.
+    pub(crate) fn scope(&self) -> Vec<Pattern> {
+        let mut scope: Vec<Pattern> = Vec::new();
+        for wide in self.accept.iter().map(|it| self.widened(it)) {
+            if scope.iter().all(|other| other.as_str() != wide.as_str()) {
+                scope.push(wide);
+            }
+        }
+        scope
+    }
 }
 
 /// Why an inlet cannot go on.
@@ -153,6 +171,10 @@ pub struct Inlet {
     /// The last refusal, for the log.
     refusal: Option<PublishError>,
     failed: Option<InletError>,
+    /// Of which streams it was told since then that the bus cannot remember them.
+    unlisted: (Monotonic, Vec<(Source, Stream)>),
+    /// When it looks again whether another process still brings what it could bring.
+    looks: Monotonic,
 }
 
 impl Inlet {
@@ -186,6 +208,8 @@ impl Inlet {
             delivered_at: None,
             refusal: None,
             failed: None,
+            unlisted: (Monotonic::default(), Vec::new()),
+            looks: Monotonic::default(),
         }
     }
 
@@ -230,14 +254,18 @@ impl Inlet {
         &mut self,
         marks: impl Iterator<Item = (Source, Stream, Mark)>,
     ) -> Result<(), InletError> {
-        self.publish_staged();
         if self.selection.order == Order::Arrival {
             for (source, stream, mark) in marks {
-                if let Some(at) = self.streams.get(&(source, stream)) {
-                    self.known[*at].open_from = mark.next.get();
+                let Some(at) = self.streams.get(&(source, stream)).copied() else { continue };
+                let known = &mut self.known[at];
+                if known.series == mark.series {
+                    known.open_from = mark.next.get();
+                    // The bus has all that was delivered once it has the last.
+                    self.lanes[known.lane].complete(at, known.open_from);
                 }
             }
         }
+        self.publish_staged();
         self.failed.take().map_or(Ok(()), Err)
     }
 
@@ -310,6 +338,91 @@ impl Inlet {
         *self.delivered_at.get_or_insert_with(|| now().monotonic)
     }
 
+    /// The connection by which the streams come is lost.
+    pub(crate) fn lose_way(&mut self) {
+        let known = self.streams.values().map(|at| &self.known[*at]);
+        let flows: Vec<Flow> = known.map(Known::flow).collect();
+        flows.into_iter().for_each(|flow| self.ends(flow, End::Silent));
+    }
+
+    /// Returns the lane of a stream. One of which something waits for room keeps its lane: otherwise what follows could overtake
+    /// it.
+    fn lane_of(&mut self, stream: (Source, Stream)) -> usize {
+        let wanted = if self.slowest.take() == Some(stream) { PATIENT } else { HASTY };
+        let is_of_it = |staged: &Staged| self.known[staged.stream].stream == stream;
+        [HASTY, PATIENT].into_iter().find(|lane| self.lanes[*lane].has(is_of_it)).unwrap_or(wanted)
+    }
+
+    /// Asks the bus how far a stream has arrived. If another process brings it, this one stands by.
+    fn claim(&mut self, at: usize) -> Option<Arrived> {
+        let Flow { source, series, stream: Stream(number), .. } = self.known[at].flow();
+        let key = StreamKey { source: source.0, series: series.0, stream: number };
+        match self.bus.claim(key, Limit::Policy) {
+            Ok(arrived) => {
+                self.known[at].is_standby = false;
+                Some(arrived)
+            }
+            Err(error) => {
+                let was_standby = self.known[at].is_standby;
+                self.known[at].is_standby = matches!(error, PublishError::Taken { .. });
+                if !(was_standby && self.known[at].is_standby) {
+                    self.note_error(error);
+                }
+                None
+            }
+        }
+    }
+
+    /// Takes over streams that other processes have brought and no longer do, once a second. Returns where each continues: what
+    /// came since then is asked for again.
+    pub(crate) fn take_over(&mut self, now: Monotonic) -> Vec<(Source, Stream, Mark)> {
+        if now < self.looks || mutant("standby_never_rejoins") {
+            return Vec::new();
+        }
+        self.looks = now.after(SECOND);
+        let standing_by = self.streams.values().copied().filter(|at| self.known[*at].is_standby);
+        let standing_by: Vec<usize> = standing_by.collect();
+        let mut taken = Vec::new();
+        for at in standing_by {
+            let Some(arrived) = self.claim(at) else { continue };
+            let Flow { source, session, stream, series } = self.known[at].flow();
+            let known = &mut self.known[at];
+            known.end = arrived.highest;
+            known.open_from = arrived.next;
+            if let Some(next) = Number::new(arrived.next) {
+                taken.push((source, stream, Mark { session, series, next }));
+            }
+        }
+        taken
+    }
+
+    /// A stream begins, of which the bus may have another series. More of that may have been published than has come: says so,
+    /// unless that was said already.
+    fn end_other_series(&mut self, at: usize, flow: Flow, before: Option<(Series, u64)>) {
+        let open = self.bus.open_streams(Limit::Policy);
+        let open = open.map_err(|error| self.note_error(error)).unwrap_or_default();
+        let is_other = |it: &Origin| {
+            (it.source, it.stream) == (flow.source.0, flow.stream.0) && it.series != flow.series.0
+        };
+        for origin in open.into_iter().filter(is_other) {
+            // What is staged comes before this.
+            let staged = before.filter(|(series, _)| series.0 == origin.series);
+            let number = staged.map_or(0, |(_, end)| end).max(origin.number);
+            let origin = Origin { number, ..origin };
+            self.stage_open_end(at, origin, LostReason::Restart);
+            self.stage_release(at, origin, false);
+        }
+    }
+
+    /// Notes why the bus did not do something that concerns one stream.
+    fn note_error(&mut self, error: PublishError) {
+        if concerns_one(&error) || is_full(&error) {
+            self.refusal = Some(error);
+        } else {
+            self.failed = Some(error.into());
+        }
+    }
+
     fn stage(&mut self, lane: usize, staged: Option<Staged>) {
         if let Some(staged) = staged {
             self.lanes[lane].push(staged);
@@ -337,31 +450,37 @@ impl Inbox for Inlet {
     fn begins(&mut self, flow: Flow, patterns: u8) -> Option<Mark> {
         let stream = (flow.source, flow.stream);
         let (way, ways) = &self.way;
-        if !ways.may_bring(*way, stream, &self.selection) {
+        if !ways.join(*way, stream, &self.selection) {
             self.aside.push(stream);
             self.latest = None;
             self.retired.extend(self.streams.remove(&stream));
             return None;
         }
-        let Flow { source, series, stream: Stream(number), .. } = flow;
-        let key = StreamKey { source: source.0, series: series.0, stream: number };
-        let claimed = self.bus.claim(key, Limit::Policy);
-        let next = match claimed {
-            Ok(arrived) => arrived.next,
-            Err(error) if concerns_one(&error) => {
-                self.refusal = Some(error);
-                0
+        // The bus then knows all that came before, as far as it has room.
+        self.publish_staged();
+        let before = self.streams.get(&stream).map(|at| &self.known[*at]);
+        let before = before.map(|known| (known.series, known.end));
+        let lane = self.lane_of(stream);
+        let at = self.enter(Known::new(flow, lane, patterns));
+        self.end_other_series(at, flow, before);
+        let arrived = self.claim(at);
+        let (next, highest) = arrived.map_or((0, 0), |arrived| (arrived.next, arrived.highest));
+        let end = before.filter(|(series, _)| *series == flow.series).map(|(_, end)| end);
+        let mut continues_at = next;
+        if self.selection.order == Order::Arrival && !mutant("gaps_fetched_by_arrival") {
+            // What came above the mark would come again. A process that has not brought it itself does not know which.
+            continues_at = end.unwrap_or(0).max(highest);
+            if end.is_none() && highest > next {
+                self.stage_gone(at, next, highest);
             }
-            Err(error) => {
-                self.failed = Some(error.into());
-                0
-            }
-        };
-        let lane = if self.slowest.take() == Some(stream) { PATIENT } else { HASTY };
-        self.enter(Known::new(flow, lane, patterns, next));
+        }
+        let known = &mut self.known[at];
+        known.open_from = continues_at;
+        known.end = end.unwrap_or(0).max(highest);
         // The bus has nothing of a series that is new to it: the stream is joined where it is.
         let (session, series) = (flow.session, flow.series);
-        Number::new(next).filter(|_| next > 0).map(|next| Mark { session, series, next })
+        let next = Number::new(continues_at).filter(|next| *next > Number::ZERO);
+        next.map(|next| Mark { session, series, next })
     }
 
     fn message(&mut self, flow: Flow, message: Message<'_>) {
@@ -370,11 +489,23 @@ impl Inbox for Inlet {
         }
     }
 
+    fn ends(&mut self, flow: Flow, end: End) {
+        let stream = (flow.source, flow.stream);
+        let Some(at) = self.streams.get(&stream).copied() else { return };
+        let (way, ways) = &self.way;
+        if !ways.leave(*way, stream, end == End::Complete) {
+            let Flow { source, series, stream, .. } = flow;
+            let (source, series, stream) = (source.0, series.0, stream.0);
+            let origin = Origin { source, series, stream, number: self.known[at].end };
+            self.stage_release(at, origin, end == End::Sealed);
+        }
+    }
+
     fn forgets(&mut self, source: Source, stream: Stream) {
         self.latest = None;
         self.retired.extend(self.streams.remove(&(source, stream)));
         let (way, ways) = &self.way;
-        ways.forget(*way, (source, stream));
+        ways.leave(*way, (source, stream), false);
     }
 
     fn topic(&mut self, flow: Flow, number: TopicNumber, name: TableName<'_>) {
@@ -385,6 +516,21 @@ impl Inbox for Inlet {
     fn loss(&mut self, flow: Flow, loss: Loss) {
         // Else another way brings it.
         let Some(stream) = self.place_of(flow) else { return };
+        let known = &mut self.known[stream];
+        if known.is_standby {
+            return;
+        }
+        let is_open_end = loss.until.is_none() && loss.count == 0;
+        if is_open_end {
+            let (way, ways) = &self.way;
+            let nothing_came = known.series == flow.series && known.end == 0;
+            let is_silent = loss.reason == wire::LostReason::Silent;
+            if nothing_came || (is_silent && ways.has_other(*way, known.stream)) {
+                return;
+            }
+        } else if let Some(until) = loss.until.filter(|_| known.series == flow.series) {
+            known.end = known.end.max(until.get());
+        }
         let is_narrowed =
             !self.is_selected && !self.selection.accept.iter().any(|it| it.as_str() == "**");
         let mut lost = lost_of(flow, &loss, self.scope_of(Some(stream)));
@@ -392,34 +538,15 @@ impl Inbox for Inlet {
             // Some of them may have had topics that are not accepted.
             lost.bound = LostBound::AtMost;
         }
-        let open_from = self.open_from(stream);
+        let open_from = self.open_from(stream).filter(|_| !is_open_end);
+        let from = lost.from;
         let (lane, lost) = (self.known[stream].lane, self.loss_of(stream, lost, open_from));
         self.stage(lane, lost);
+        if is_open_end && loss.reason == wire::LostReason::Restart {
+            self.stage_release(stream, from, false);
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use toroni_proto::id::{Series, Session};
-
-    #[test]
-    fn names_of_streams_that_are_gone_are_freed() {
-        let directory = toroni_testkit::Directory::new();
-        let bus = toroni::BusConfig::new().directory(directory.path()).open("bus").unwrap();
-        let (accept, prefix) = (vec![Pattern::everything()], String::new());
-        let selection = Selection { accept, prefix, order: Order::Source };
-        let mut inlet = Inlet::new(bus.inlet().unwrap(), selection);
-        for source in (1..=5).map(Source) {
-            let (session, stream, series) = (Session(1), Stream(1), Series(1));
-            let flow = Flow { source, session, stream, series };
-            inlet.begins(flow, 1);
-            inlet.topic(flow, TopicNumber::new(0).unwrap(), TableName::new("plant").unwrap());
-            assert_eq!(inlet.names, 1);
-            inlet.forgets(source, stream);
-            inlet.publish(std::iter::empty()).unwrap();
-        }
-        assert_eq!((inlet.names, inlet.known.len(), inlet.streams.len()), (0, 1, 0));
-        assert_eq!(inlet.way.1.count(), 0);
-    }
-}
+mod tests;

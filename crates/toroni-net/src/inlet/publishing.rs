@@ -29,6 +29,7 @@ impl Inlet {
             let mut clock = None;
             let committed = |staged: &Staged| match &staged.item {
                 Item::Loss(lost) => losses.note(lost),
+                Item::Release { .. } => {}
                 Item::Message { .. } => {
                     let at = *clock.get_or_insert_with(now);
                     let waited_ns = at.monotonic.since(staged.since);
@@ -74,6 +75,10 @@ impl Inlet {
             return self.one_lost(stream, origin, open_from, toroni::LostReason::TooLong);
         }
         self.counters.refused += 1;
+        self.known[stream].is_standby |= matches!(error, PublishError::Taken { .. });
+        if matches!(error, PublishError::TooManyArrivals { .. }) {
+            self.tell_unlisted(stream, origin);
+        }
         self.refusal = Some(error);
         None
     }

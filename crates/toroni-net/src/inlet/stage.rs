@@ -13,7 +13,7 @@
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 use std::time::Duration;
-use toroni::{Entry, InletTopic, Limit, Lost, Origin, Policy, PublishError};
+use toroni::{Entry, InletTopic, Limit, Lost, Origin, Policy, PublishError, StreamKey};
 use toroni_proto::time::{MILLISECOND, Monotonic, Wall};
 
 /// Messages that are longer are published by calls of their own.
@@ -85,13 +85,17 @@ pub(super) enum Item {
         published_ns: Option<u64>,
     },
     Loss(Box<Lost>),
+    /// The stream does not come any more. `is_over` says that nothing follows in its series.
+    Release {
+        is_over: bool,
+    },
 }
 
 impl Staged {
     fn length(&self) -> usize {
         match &self.item {
             Item::Message { from, to, .. } => to.saturating_sub(*from),
-            Item::Loss(_) => 0,
+            Item::Loss(_) | Item::Release { .. } => 0,
         }
     }
 }
@@ -180,6 +184,19 @@ impl Lane {
         self.staged.push(staged);
     }
 
+    /// Whether something like this waits for the bus.
+    pub(super) fn has(&self, is_it: impl Fn(&Staged) -> bool) -> bool {
+        self.staged[self.done..].iter().any(is_it)
+    }
+
+    /// Notes for the last of a stream where the stream continues: of messages that arrive in any order, all below have arrived.
+    pub(super) fn complete(&mut self, stream: usize, open_from: u64) {
+        let is_of_it = |staged: &&mut Staged| staged.stream == stream && staged.open_from.is_some();
+        if let Some(last) = self.staged[self.done..].iter_mut().rev().find(is_of_it) {
+            last.open_from = Some(open_from);
+        }
+    }
+
     /// Returns the first that the bus does not have.
     pub(super) fn first(&self) -> Option<&Staged> {
         self.staged.get(self.done)
@@ -251,6 +268,13 @@ impl Lane {
                         committed(first);
                         taken.losses = taken.losses.saturating_add(1);
                         taken.lost = taken.lost.saturating_add(lost.messages);
+                        self.done = self.done.saturating_add(1);
+                    }
+                    result
+                }
+                Item::Release { is_over } => {
+                    let result = release(bus, first.origin, *is_over);
+                    if result.is_ok() {
                         self.done = self.done.saturating_add(1);
                     }
                     result
@@ -362,7 +386,7 @@ fn run_of(rest: &[Staged]) -> usize {
 fn bytes_of<'a>(staged: &Staged, bytes: &'a [u8]) -> &'a [u8] {
     match staged.item {
         Item::Message { from, to, .. } => &bytes[from..to],
-        Item::Loss(_) => &[],
+        Item::Loss(_) | Item::Release { .. } => &[],
     }
 }
 
@@ -374,7 +398,7 @@ pub(super) fn entry<'a>(
 ) -> Entry<'a> {
     let (to_descendants, published_ns) = match staged.item {
         Item::Message { to_descendants, published_ns, .. } => (to_descendants, published_ns),
-        Item::Loss(_) => (false, None),
+        Item::Loss(_) | Item::Release { .. } => (false, None),
     };
     let Staged { origin, open_from, .. } = *staged;
     let origin = Some(origin);
@@ -415,6 +439,11 @@ fn put_lost(
         Err(PublishError::Busy) => bus.publish_lost(lost, open_from, LOCK_WAIT),
         other => other,
     }
+}
+
+fn release(bus: &toroni::Inlet, origin: Origin, is_over: bool) -> Result<(), PublishError> {
+    let Origin { source, series, stream, number: _ } = origin;
+    bus.release(StreamKey { source, series, stream }, is_over, LOCK_WAIT)
 }
 
 #[cfg(test)]

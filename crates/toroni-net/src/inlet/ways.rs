@@ -5,11 +5,14 @@
 //! other brings, its mark would hide that. Then the way that comes first brings the stream, and the other one does not.
 
 use super::Selection;
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use toroni::Pattern;
 use toroni_proto::config::Order;
 use toroni_proto::id::{Source, Stream};
+
+/// How many streams that rest are remembered.
+const MOST_RESTING: usize = 4_096;
 
 /// What a way brings.
 #[derive(PartialEq, Eq)]
@@ -21,47 +24,87 @@ struct Brought {
 
 /// The ways on which messages come to one bus. Its clones are the same.
 #[derive(Clone, Default)]
-pub(crate) struct Ways(Arc<Mutex<Firsts>>);
+pub(crate) struct Ways(Arc<Mutex<Streams>>);
 
-/// Which way brought a stream first, and what it brings of it.
-type Firsts = HashMap<(Source, Stream), (usize, Brought)>;
+#[derive(Default)]
+struct Streams {
+    coming: HashMap<(Source, Stream), Coming>,
+    /// Those that have ended in order, and are likely to come back.
+    resting: HashSet<(Source, Stream)>,
+}
+
+/// A stream that comes.
+struct Coming {
+    /// What each of its ways brings.
+    brought: Brought,
+    ways: Vec<usize>,
+}
 
 impl Ways {
-    /// Returns whether this way may bring a stream. The number differs from those of other ways.
-    pub(crate) fn may_bring(
-        &self,
-        way: usize,
-        stream: (Source, Stream),
-        selection: &Selection,
-    ) -> bool {
+    /// Begins to bring a stream by this way, whose number differs from those of other ways. Returns whether it may.
+    pub(crate) fn join(&self, way: usize, stream: (Source, Stream), selection: &Selection) -> bool {
         let mut accept: Vec<String> =
             selection.accept.iter().map(Pattern::as_str).map(str::to_owned).collect();
         accept.sort_unstable();
         accept.dedup();
         let prefix = selection.prefix.clone();
         let is_in_order = selection.order == Order::Source;
-        let this = Brought { accept, prefix, is_in_order };
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match all.get(&stream) {
-            Some((first, brought)) => *first == way || (is_in_order && *brought == this),
-            None => {
-                all.insert(stream, (way, this));
-                true
-            }
+        let brought = Brought { accept, prefix, is_in_order };
+        let mut all = self.all();
+        all.resting.remove(&stream);
+        let Some(coming) = all.coming.get_mut(&stream) else {
+            all.coming.insert(stream, Coming { brought, ways: vec![way] });
+            return true;
+        };
+        if coming.ways.contains(&way) {
+            return true;
         }
+        let may = is_in_order && coming.brought == brought;
+        if may {
+            coming.ways.push(way);
+        }
+        may
     }
 
-    /// This way does not know the stream any more, so another one may bring it.
-    pub(crate) fn forget(&self, way: usize, stream: (Source, Stream)) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.get(&stream).is_some_and(|(first, _)| *first == way) {
-            all.remove(&stream);
+    /// The stream does not come by this way any more. `rests` says that it has ended in order. Returns whether it comes by another
+    /// way.
+    pub(crate) fn leave(&self, way: usize, stream: (Source, Stream), rests: bool) -> bool {
+        let mut all = self.all();
+        let Some(coming) = all.coming.get_mut(&stream) else { return false };
+        coming.ways.retain(|other| *other != way);
+        let remain = !coming.ways.is_empty();
+        if !remain {
+            all.coming.remove(&stream);
+            if rests && all.resting.len() < MOST_RESTING {
+                all.resting.insert(stream);
+            }
         }
+        remain
+    }
+
+    /// Returns whether a stream comes by any way but this one.
+    pub(crate) fn has_other(&self, way: usize, stream: (Source, Stream)) -> bool {
+        let all = self.all();
+        all.coming.get(&stream).is_some_and(|coming| coming.ways.iter().any(|other| *other != way))
+    }
+
+    /// Returns whether a stream comes.
+    pub(crate) fn has(&self, stream: (Source, Stream)) -> bool {
+        self.all().coming.contains_key(&stream)
+    }
+
+    /// Returns whether a stream has ended in order, and did not come since.
+    pub(crate) fn rests(&self, stream: (Source, Stream)) -> bool {
+        self.all().resting.contains(&stream)
+    }
+
+    fn all(&self) -> MutexGuard<'_, Streams> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     #[cfg(test)]
     pub(super) fn count(&self) -> usize {
-        self.0.lock().unwrap().len()
+        self.all().coming.len()
     }
 }
 
@@ -79,17 +122,18 @@ mod tests {
         let ways = Ways::default();
         let stream = (Source(1), Stream(2));
         let all = selection(&["a", "b"], Order::Source);
-        assert!(ways.may_bring(0, stream, &all));
-        assert!(ways.may_bring(0, stream, &all), "again, after a restart of the source");
-        assert!(ways.may_bring(1, stream, &selection(&["b", "a"], Order::Source)));
-        assert!(!ways.may_bring(2, stream, &selection(&["a"], Order::Source)));
-        assert!(!ways.may_bring(2, stream, &selection(&["a", "b"], Order::Arrival)));
-        assert!(ways.may_bring(2, (Source(1), Stream(3)), &selection(&["a"], Order::Arrival)));
-        assert!(!ways.may_bring(0, (Source(1), Stream(3)), &selection(&["a"], Order::Arrival)));
-        // Another way may bring it once the first one has forgotten it.
-        ways.forget(2, stream);
-        assert!(!ways.may_bring(2, stream, &selection(&["a"], Order::Source)));
-        ways.forget(0, stream);
-        assert!(ways.may_bring(2, stream, &selection(&["a"], Order::Source)));
+        assert!(ways.join(0, stream, &all));
+        assert!(ways.join(0, stream, &all), "again, after a restart of the source");
+        assert!(ways.join(1, stream, &selection(&["b", "a"], Order::Source)));
+        assert!(!ways.join(2, stream, &selection(&["a"], Order::Source)));
+        assert!(!ways.join(2, stream, &selection(&["a", "b"], Order::Arrival)));
+        assert!(ways.join(2, (Source(1), Stream(3)), &selection(&["a"], Order::Arrival)));
+        assert!(!ways.join(0, (Source(1), Stream(3)), &selection(&["a"], Order::Arrival)));
+        // Another way may bring it once all others have left.
+        assert!(ways.has_other(0, stream) && ways.has(stream));
+        assert!(ways.leave(1, stream, true) && !ways.rests(stream) && !ways.has_other(0, stream));
+        assert!(!ways.join(2, stream, &selection(&["a"], Order::Source)));
+        assert!(!ways.leave(0, stream, true) && ways.rests(stream) && !ways.has(stream));
+        assert!(ways.join(2, stream, &selection(&["a"], Order::Source)) && !ways.rests(stream));
     }
 }

@@ -119,6 +119,8 @@ impl Pair {
                 address,
                 patterns: everything(),
                 bind: None,
+                activity: Duration::from_secs(10),
+                lost_scope: None,
                 config: tcp,
             });
         }

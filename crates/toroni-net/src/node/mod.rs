@@ -31,7 +31,7 @@ mod tests;
 
 use self::receiving::{Inlets, Receiving};
 use crate::hook::mutant;
-use crate::inlet::{self, Inlet, InletError};
+use crate::inlet::{self, Awaited, Inlet, InletError};
 use crate::losses::Lost;
 use crate::membership::{Claim, ClaimError, Membership};
 use crate::now::now;
@@ -141,6 +141,13 @@ pub struct Receive {
     pub fetch: fetch::Settings,
 }
 
+impl Receive {
+    /// Which subscribers learn that more may be missing of a stream that never came.
+    fn scope(&self) -> Vec<Pattern> {
+        self.lost_scope.clone().unwrap_or_else(|| self.selection.scope())
+    }
+}
+
 /// Why a node does not start, or ends.
 #[derive(Debug, Error)]
 pub enum NodeError {
@@ -239,6 +246,7 @@ pub struct Node {
     link: Link,
     outlets: Vec<Sending>,
     receiving: Vec<Receiving>,
+    awaited: Vec<Awaited>,
     tcp: Option<Tcp>,
     /// For the groups to which it only sends: whether another node has its source id.
     collisions: Collisions,
@@ -437,6 +445,7 @@ impl Node {
             link,
             outlets,
             receiving,
+            awaited: inlets.awaited(bus, settings, now.monotonic),
             tcp,
             collisions,
             collision: None,
@@ -528,6 +537,15 @@ impl Node {
         if let Some(tcp) = &mut self.tcp {
             has_more |= tcp.turn(now)?;
         }
+        for awaited in &mut self.awaited {
+            if stall >= STALL_NS {
+                awaited.postpone(stall);
+            }
+            let by_tcp = self.tcp.iter_mut().flat_map(Tcp::inlets_mut);
+            let mut inlets = receiving.iter_mut().map(|one| &mut one.inlet).chain(by_tcp);
+            let inlet = inlets.find(|inlet| inlet.is_of(awaited));
+            awaited.turn(now.monotonic, inlet)?;
+        }
         if !link.is_clogged() {
             outlets.iter_mut().for_each(|sending| sending.checkpoint(now.monotonic));
         }
@@ -563,7 +581,8 @@ impl Node {
         let receiving = self.receiving.iter().filter_map(Receiving::poll_timeout);
         let tcp = self.tcp.iter().filter_map(Tcp::poll_timeout);
         let senders = senders.map(|next| self.link.due(now, next));
-        let next = senders.chain(receiving).chain(tcp).min();
+        let awaited = self.awaited.iter().map(Awaited::poll_timeout);
+        let next = senders.chain(receiving).chain(tcp).chain(awaited).min();
         next.or(Some(now.after(LONGEST_SLEEP_NS)))
     }
 
@@ -595,9 +614,9 @@ impl Node {
     }
 
     /// Ends all streams that it sends. It must still take turns until [`Self::is_closed`].
-    pub fn end(&mut self, restart: bool) {
+    pub fn end(&mut self) {
         let now = now();
-        self.outlets.iter_mut().for_each(|it| it.outlet.end(now, restart));
+        self.outlets.iter_mut().for_each(|it| it.outlet.end(now));
         self.tcp.iter_mut().for_each(|tcp| tcp.end(now));
     }
 

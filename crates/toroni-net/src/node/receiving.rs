@@ -1,13 +1,13 @@
 //! What a node receives with one set of settings: from sockets to a bus.
 
 use super::fetch::{CatchUp, Fetches};
-use super::{Event, NodeError, Receive};
-use crate::inlet::{Inlet, Ways};
+use super::{Event, NodeError, Receive, Settings, tcp};
+use crate::inlet::{Awaited, Inlet, Ways};
 use crate::membership::Membership;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
-use toroni::{Bus, BusId};
+use toroni::{Bus, BusId, Pattern};
 use toroni_proto::arrivals::Arrivals;
 use toroni_proto::legs::Path;
 use toroni_proto::receiver::Me;
@@ -34,9 +34,32 @@ impl Inlets {
         if let Some(known) = self.0.get(&bus.id()) {
             return Ok(known.clone());
         }
-        let made = (Arc::new(bus.inlet()?), Ways::default());
+        let made = (Arc::new(bus.inlet()?.awaiting()), Ways::default());
         self.0.insert(bus.id(), made.clone());
         Ok(made)
+    }
+}
+
+impl Inlets {
+    /// Begins to wait for the streams of their buses that no process brings.
+    pub(super) fn awaited(self, bus: &Bus, settings: &Settings, now: Monotonic) -> Vec<Awaited> {
+        let Settings { receive, connect, .. } = settings;
+        let all = self.0.into_iter().map(|(id, (inlet, ways))| {
+            let received: Vec<&Receive> =
+                receive.iter().filter(|it| it.into.as_ref().unwrap_or(bus).id() == id).collect();
+            let mut scope: Vec<Pattern> = received.iter().flat_map(|it| it.scope()).collect();
+            if bus.id() == id {
+                scope.extend(connect.iter().flat_map(tcp::Connect::scope));
+            }
+            scope.sort_unstable_by(|one, other| one.as_str().cmp(other.as_str()));
+            scope.dedup_by(|one, other| one.as_str() == other.as_str());
+            let by_group = received.iter().map(|it| it.config.activity_ns);
+            let ns = |it: &tcp::Connect| u64::try_from(it.activity.as_nanos()).unwrap_or(u64::MAX);
+            let by_tcp = connect.iter().filter(|_| bus.id() == id).map(ns);
+            let activity = by_group.chain(by_tcp).max().unwrap_or(0);
+            Awaited::new(inlet, ways, scope, activity, now)
+        });
+        all.collect()
     }
 }
 
@@ -93,6 +116,9 @@ impl Receiving {
     /// room.
     pub(super) fn publish(&mut self, now: Monotonic) -> Result<bool, NodeError> {
         let Self { arrivals, inlet, fetches, .. } = self;
+        for (source, stream, mark) in inlet.take_over(now) {
+            arrivals.remember(now, source, stream, mark);
+        }
         arrivals.handle_timeout(now, &mut CatchUp { inlet, fetches });
         inlet.publish(arrivals.marks())?;
         let mut has_more = fetches.turn(now, arrivals, inlet)?;

@@ -451,6 +451,8 @@ fn connecting(connect: &config::Connect) -> tcp::Connect {
         address: connect.address,
         patterns: connect.patterns.clone(),
         bind: connect.bind,
+        activity: connect.activity,
+        lost_scope: connect.lost_scope.clone(),
         config: connect.parameters(),
     }
 }

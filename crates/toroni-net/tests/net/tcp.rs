@@ -4,6 +4,7 @@ use crate::support::{
     Running, buses, config, everything, group, receive, receiving, sending, settings,
 };
 use std::net::SocketAddr;
+use std::time::Duration;
 use toroni_net::node::Settings;
 use toroni_net::node::tcp::{Connect, Listen};
 use toroni_proto::config::tcp::TcpConfig;
@@ -32,7 +33,14 @@ fn listening(settings: Settings, address: SocketAddr) -> Settings {
 }
 
 fn connecting(settings: Settings, address: SocketAddr) -> Settings {
-    let connect = Connect { address, patterns: everything(), bind: None, config: tcp() };
+    let connect = Connect {
+        address,
+        patterns: everything(),
+        bind: None,
+        activity: Duration::from_secs(10),
+        lost_scope: None,
+        config: tcp(),
+    };
     Settings { connect: vec![connect], ..settings }
 }
 

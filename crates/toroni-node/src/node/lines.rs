@@ -440,7 +440,7 @@ fn arrivals(node: &Node, event: &arrivals::Event) -> Line {
         arrivals::Event::Joined(flow) => {
             about(Level::Info, "source_up", format!("follows {}", shown(flow)), flow)
         }
-        arrivals::Event::Ended(flow, End::Complete) => {
+        arrivals::Event::Ended(flow, End::Complete | End::Sealed) => {
             about(Level::Info, "source_down", format!("{} has ended", shown(flow)), flow)
         }
         arrivals::Event::Ended(flow, End::Silent) => {

@@ -271,7 +271,7 @@ impl Notices {
             }
             arrivals::Event::Ended(flow, end) => {
                 let end = match end {
-                    End::Complete => "complete",
+                    End::Complete | End::Sealed => "complete",
                     End::Silent => "silent",
                 };
                 self.publish(topic::DOWN, source(flow, Some(end)));

@@ -177,7 +177,7 @@ pub(crate) fn serve(
         if (stop.is_set() || is_done()) && !ends {
             ends = true;
             let _ = sd_notify::notify(&[NotifyState::Stopping]);
-            node.end(false);
+            node.end();
         }
         let has_more = node.turn().map_err(|error| failed(&error))?;
         while let Some(event) = node.event() {

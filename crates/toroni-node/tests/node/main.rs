@@ -15,6 +15,7 @@ mod node_budgets;
 mod node_faults;
 mod node_observed;
 mod node_policies;
+mod node_reports;
 mod node_restart;
 mod node_settings;
 mod node_suite;

@@ -213,7 +213,7 @@ impl Arrivals {
         }
     }
 
-    /// Notes where a series continues, from what the caller has kept. A receiver that follows it begins anew there with the next
+    /// Notes where a series continues, from what the caller has kept. A receiver that follows it begins again there with the next
     /// SESSION. If the source is not heard for `activity`, that is reported: it may have sent more. Returns whether there was room.
     pub fn remember(&mut self, now: Monotonic, source: Source, stream: Stream, mark: Mark) -> bool {
         // With a key, no stranger can make us believe a session that is over by sending it again.

@@ -182,6 +182,10 @@ pub struct Connect {
     pub order: Order,
     /// The first pause before it connects again.
     pub retry: Duration,
+    /// After how long without a connection its sources are gone.
+    pub activity: Duration,
+    /// Which subscribers hear of losses; `None`: those of `patterns`.
+    pub lost_scope: Option<Vec<Pattern>>,
     /// From where.
     pub bind: Option<SocketAddr>,
 }
@@ -400,6 +404,8 @@ impl Connect {
             patterns: values.patterns("patterns")?,
             order: order(&values.text("order")?),
             retry: values.time("retry")?,
+            activity: values.time("activity")?,
+            lost_scope: values.patterns("lost_scope"),
             bind: values.address("bind"),
         })
     }

@@ -38,6 +38,7 @@ pub(super) fn check(document: &Document, findings: &mut Findings) {
     if let Some(values) = document.one("listen") {
         rules.listen(values);
     }
+    document.all("connect").iter().for_each(|values| rules.lost_scope(values));
     if let Some(values) = document.one("sequencer") {
         rules.sequencer(values, node);
     }
@@ -238,6 +239,11 @@ impl Rules<'_> {
             let problem = "is true, and a [[send]] has the policy slowest: two hosts would wait for each other";
             self.refuse(values, "required", problem);
         }
+        self.lost_scope(values);
+    }
+
+    /// Checks which subscribers learn of losses.
+    fn lost_scope(&mut self, values: &Values) {
         if let Some(Value::Patterns(scope)) = values.get("lost_scope")
             && !(1..=super::schema::PATTERNS_MAX).contains(&scope.len())
         {

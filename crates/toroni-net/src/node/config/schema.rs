@@ -572,6 +572,18 @@ fn connect() -> Section {
             "\"200ms\"",
             "The pause before it connects again. It doubles up to 5 s, and varies by a quarter",
         ),
+        with(
+            "activity",
+            time(30 * MILLISECOND, 24 * HOUR),
+            "\"10s\"",
+            "After that long without a connection, its sources are gone",
+        ),
+        without(
+            "lost_scope",
+            Kind::Patterns,
+            "`patterns`",
+            "Which subscribers hear of losses: those of these topics",
+        ),
         without(
             "bind",
             Kind::Address,

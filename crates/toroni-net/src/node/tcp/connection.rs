@@ -2,14 +2,13 @@
 
 use super::dial::{Change, Dial};
 use super::{Connect, Event, Poller, TcpError, Token};
-use crate::inlet::{self, Inlet, Ways};
+use crate::inlet::{Inlet, Ways};
 use crate::membership::Membership;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use toroni_proto::audience::Name;
 use toroni_proto::bounded::client::{Client, Identity};
-use toroni_proto::config::Order;
 use toroni_proto::id::{Source, Stream};
 use toroni_proto::random::Random;
 use toroni_proto::time::Monotonic;
@@ -39,12 +38,12 @@ impl Connection {
         // Others must not try again in the same instants.
         let random = Random::new(member.random().number().wrapping_add(index as u64));
         let client = Client::new(&connect.config, &identity, &patterns, random, now)?;
-        // TCP keeps the order: a message does not wait for others.
-        let (accept, order) = (connect.patterns.clone(), Order::Source);
-        let selection = inlet::Selection { accept, prefix: String::new(), order };
         Ok(Self {
             dial: Dial::new(connect.address, connect.bind, Token::Connection(index), client),
-            inlet: Inlet::new(bus, selection).selected_by_the_source().by_way(index + 1, ways),
+            inlet: Inlet::new(bus, connect.selection())
+                .selected_by_the_source()
+                .by_way(index + 1, ways)
+                .with_lost_scope(connect.lost_scope.clone()),
             ends: false,
         })
     }
@@ -101,12 +100,16 @@ impl Connection {
             dial.read(now, inlet, |_| true);
         }
         inlet.publish(std::iter::empty())?;
+        for (source, stream, mark) in inlet.take_over(now) {
+            dial.client.rejoin(source, stream, mark.next);
+        }
         while let Some(change) = dial.change(now, poller) {
             let address = dial.address();
             match change {
                 Change::Live => report(Event::Connected(address)),
                 Change::Down(Bye::Ended, _) if *ends => {}
                 Change::Down(reason, error) => {
+                    inlet.lose_way();
                     report(Event::Disconnected { address, reason, error });
                 }
             }

@@ -24,7 +24,7 @@ pub use self::listener::Listener;
 pub use self::streams::BEYOND;
 
 use super::Send;
-use crate::inlet::{InletError, Ways};
+use crate::inlet::{self, InletError, Ways};
 use crate::membership::Membership;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -43,8 +43,8 @@ use toroni_proto::batcher::Now;
 use toroni_proto::bounded::client::TooManyPatterns;
 use toroni_proto::bounded::server::{ClientId, TooManyStreams};
 use toroni_proto::budget::Budget;
-use toroni_proto::config::ConfigError;
 use toroni_proto::config::tcp::TcpConfig;
+use toroni_proto::config::{ConfigError, Order};
 use toroni_proto::id::{Source, Stream};
 use toroni_proto::time::Monotonic;
 use toroni_proto::wire::NodeName;
@@ -75,8 +75,26 @@ pub struct Connect {
     pub patterns: Vec<Pattern>,
     /// From where; `None`: the kernel chooses.
     pub bind: Option<SocketAddr>,
+    /// After how long without a connection its sources are gone.
+    pub activity: Duration,
+    /// Which subscribers learn of losses: those of these topics, at most 16. `None`: those of `patterns`.
+    pub lost_scope: Option<Vec<Pattern>>,
     /// Times, and the longest message.
     pub config: TcpConfig,
+}
+
+impl Connect {
+    /// Returns what it brings.
+    fn selection(&self) -> inlet::Selection {
+        // TCP keeps the order: a message does not wait for others.
+        let (accept, order) = (self.patterns.clone(), Order::Source);
+        inlet::Selection { accept, prefix: String::new(), order }
+    }
+
+    /// Which subscribers learn that more may be missing of a stream that never came.
+    pub(super) fn scope(&self) -> Vec<Pattern> {
+        self.lost_scope.clone().unwrap_or_else(|| self.selection().scope())
+    }
 }
 
 /// Why a node cannot use TCP, or no longer.

@@ -252,6 +252,10 @@ fn values_that_do_not_fit_together() {
             "9:1: error: [[receive]] 1: lost_scope: has 0 patterns: write 1 to 16; [\"**\"] reports losses to all subscribers",
         ),
         (
+            "data_rate = '1Mbit/s'\n[[connect]]\naddress = '127.0.0.1:1'\nlost_scope = []",
+            "10:1: error: [[connect]] 1: lost_scope: has 0 patterns: write 1 to 16; [\"**\"] reports losses to all subscribers",
+        ),
+        (
             "data_rate = '1Mbit/s'\npolicy = 'slowest'\nrequired = ['a']\n[[receive]]\nrequired = true",
             "11:1: error: [[receive]] 1: required: is true, and a [[send]] has the policy slowest: two hosts would wait for each other",
         ),

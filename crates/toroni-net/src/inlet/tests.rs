@@ -1,0 +1,307 @@
+//! Tests of an inlet on a real bus: what it makes of streams that begin, end, and are another process's.
+
+use super::awaited::Awaited;
+use super::*;
+use std::sync::atomic::{AtomicU64, Ordering};
+use toroni::{Bus, BusConfig, ReceiveError, Start, Subscriber};
+use toroni_proto::id::{MessageNumber, Session};
+use toroni_proto::reassembly::{Bound, Parts};
+use toroni_proto::wire::Start as Wire;
+use toroni_testkit::Directory;
+
+const SECONDS: u64 = SECOND;
+
+struct Scene {
+    bus: Bus,
+    subscriber: Subscriber,
+    session: AtomicU64,
+    _directory: Directory,
+}
+
+/// A flow of stream 1 of a source.
+fn flow(source: u32, series: u32, session: u32) -> Flow {
+    let (source, session, series) = (Source(source), Session(session), Series(series));
+    Flow { source, session, stream: Stream(1), series }
+}
+
+fn number(number: u64) -> Number {
+    Number::new(number).unwrap()
+}
+
+impl Scene {
+    fn new(arrivals: u32) -> Self {
+        let directory = Directory::new();
+        let config = BusConfig::new().directory(directory.path()).max_arrivals(arrivals);
+        let bus = config.open("bus").unwrap();
+        let subscriber = bus.subscriber().pattern("**").start(Start::Oldest).build().unwrap();
+        Self { bus, subscriber, session: AtomicU64::new(1), _directory: directory }
+    }
+
+    fn inlet(&self, order: Order) -> Inlet {
+        let (accept, prefix) = (vec![Pattern::everything()], String::new());
+        Inlet::new(self.bus.inlet().unwrap().awaiting(), Selection { accept, prefix, order })
+    }
+
+    /// Returns a flow of a session that is new.
+    fn begin(&self, source: u32, series: u32) -> Flow {
+        let session = self.session.fetch_add(1, Ordering::Relaxed);
+        flow(source, series, u32::try_from(session).unwrap())
+    }
+
+    /// Returns what the bus has got since the last call.
+    fn told(&mut self) -> Vec<String> {
+        let mut told = Vec::new();
+        loop {
+            match self.subscriber.try_receive() {
+                Ok(Some(message)) => told.push(message.origin().unwrap().number.to_string()),
+                Ok(None) => return told,
+                Err(ReceiveError::Lost(lost)) => {
+                    let Origin { number, .. } = lost.from;
+                    told.push(format!("{:?} {} from {number}", lost.reason, lost.messages));
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+}
+
+/// Begins a session, and returns where the bus says that it continues.
+fn join(inlet: &mut Inlet, flow: Flow) -> Option<u64> {
+    let mark = inlet.begins(flow, 0);
+    inlet.topic(flow, TopicNumber::new(0).unwrap(), TableName::new("t").unwrap());
+    mark.map(|mark| mark.next.get())
+}
+
+fn deliver(inlet: &mut Inlet, flow: Flow, numbers: impl IntoIterator<Item = u64>) {
+    for it in numbers {
+        let topic = TopicNumber::new(0).unwrap();
+        let start = Wire {
+            topic,
+            number: number(it),
+            to_descendants: false,
+            published: None,
+            origin: None,
+        };
+        let (message, parts) = (MessageNumber::ZERO, Parts::one(b""));
+        inlet.message(flow, Message { message, start, sent: None, parts });
+    }
+}
+
+/// Ends a turn. `mark` is that of the receiver.
+fn publish(inlet: &mut Inlet, flow: Flow, mark: u64) {
+    let Flow { source, session, stream, series } = flow;
+    let mark = Mark { session, series, next: number(mark) };
+    inlet.publish([(source, stream, mark)].into_iter()).unwrap();
+}
+
+/// What the protocol says if it does not know whether more was sent after this number.
+fn perhaps_more(after: u64) -> Loss {
+    let (bound, reason) = (Bound::AtLeast, wire::LostReason::Silent);
+    let (message, count, until) = (MessageNumber::ZERO, 0, None);
+    Loss { message, count, bound, reason, after: Number::new(after), until }
+}
+
+#[test]
+fn names_of_streams_that_are_gone_are_freed() {
+    let scene = Scene::new(256);
+    let mut inlet = scene.inlet(Order::Source);
+    for source in 1..=5 {
+        let flow = scene.begin(source, 1);
+        join(&mut inlet, flow);
+        assert_eq!(inlet.names, 1);
+        inlet.forgets(flow.source, flow.stream);
+        inlet.publish(std::iter::empty()).unwrap();
+    }
+    assert_eq!((inlet.names, inlet.known.len(), inlet.streams.len()), (0, 1, 0));
+    assert_eq!(inlet.way.1.count(), 0);
+}
+
+#[test]
+fn another_series_of_a_stream_begins_after_the_news_that_more_may_be_missing() {
+    let mut scene = Scene::new(256);
+    // The same process, and one that has never heard the series before.
+    for is_alive in [true, false] {
+        let source = if is_alive { 1 } else { 2 };
+        let mut inlet = scene.inlet(Order::Source);
+        let first = scene.begin(source, 1);
+        assert_eq!(join(&mut inlet, first), None);
+        deliver(&mut inlet, first, [3, 4]);
+        publish(&mut inlet, first, 5);
+        if !is_alive {
+            inlet = scene.inlet(Order::Source);
+        }
+        let second = scene.begin(source, 2);
+        assert_eq!(join(&mut inlet, second), None);
+        deliver(&mut inlet, second, [9]);
+        publish(&mut inlet, second, 10);
+        assert_eq!(scene.told(), ["3", "4", "Restart 0 from 5", "9"]);
+        // It goes back: each change is reported once.
+        let third = scene.begin(source, 1);
+        assert_eq!(join(&mut inlet, third), Some(5));
+        deliver(&mut inlet, third, [4, 5]);
+        publish(&mut inlet, third, 6);
+        assert_eq!(scene.told(), ["Restart 0 from 10", "5"]);
+        assert_eq!(inlet.counters().losses, 2);
+    }
+}
+
+#[test]
+fn a_series_that_is_over_or_of_which_nothing_came_may_be_followed_in_silence() {
+    let mut scene = Scene::new(256);
+    let mut inlet = scene.inlet(Order::Source);
+    let first = scene.begin(1, 1);
+    join(&mut inlet, first);
+    deliver(&mut inlet, first, [3]);
+    inlet.ends(first, End::Sealed);
+    let second = scene.begin(1, 2);
+    join(&mut inlet, second);
+    inlet.loss(second, perhaps_more(0));
+    let third = scene.begin(1, 3);
+    join(&mut inlet, third);
+    deliver(&mut inlet, third, [7]);
+    publish(&mut inlet, third, 8);
+    assert_eq!(scene.told(), ["3", "7"]);
+}
+
+/// Many runs of a program that sends, each with a series of its own.
+#[test]
+fn series_that_follow_one_another_need_no_more_room_than_two() {
+    let mut scene = Scene::new(2);
+    let mut inlet = scene.inlet(Order::Source);
+    for series in 1..=300 {
+        let run = scene.begin(1, series);
+        join(&mut inlet, run);
+        deliver(&mut inlet, run, [0]);
+        inlet.ends(run, End::Sealed);
+        publish(&mut inlet, run, 1);
+        assert_eq!(scene.told(), ["0"], "run {series}");
+    }
+    assert_eq!(inlet.counters().refused, 0);
+}
+
+#[test]
+fn a_full_table_is_told_once_for_each_stream_that_it_refuses() {
+    let mut scene = Scene::new(1);
+    let mut inlet = scene.inlet(Order::Source);
+    for source in 1..=20 {
+        let flow = scene.begin(source, 1);
+        join(&mut inlet, flow);
+        deliver(&mut inlet, flow, [4, 5]);
+        publish(&mut inlet, flow, 6);
+    }
+    let told = scene.told();
+    assert_eq!(told.len(), 2 + 10, "{told:?}");
+    assert_eq!(told[..3], ["4", "5", "Memory 1 from 4"]);
+    let refused = inlet.refusal();
+    assert!(matches!(refused, Some(PublishError::TooManyArrivals { limit: 1 })), "{refused:?}");
+}
+
+#[test]
+fn by_arrival_what_came_above_the_mark_does_not_come_again_after_a_death() {
+    let mut scene = Scene::new(256);
+    let mut inlet = scene.inlet(Order::Arrival);
+    let first = scene.begin(1, 1);
+    join(&mut inlet, first);
+    deliver(&mut inlet, first, [0]);
+    publish(&mut inlet, first, 1);
+    // 1 is missing.
+    deliver(&mut inlet, first, [2, 3]);
+    publish(&mut inlet, first, 1);
+    assert_eq!(scene.told(), ["0", "2", "3"]);
+    drop(inlet);
+    let mut inlet = scene.inlet(Order::Arrival);
+    let again = scene.begin(1, 1);
+    assert_eq!(join(&mut inlet, again), Some(4));
+    inlet.publish(std::iter::empty()).unwrap();
+    assert_eq!(scene.told(), ["Gone 3 from 1"]);
+    // Nothing is missing, so nothing is reported.
+    deliver(&mut inlet, again, [4]);
+    publish(&mut inlet, again, 5);
+    drop(inlet);
+    let mut inlet = scene.inlet(Order::Arrival);
+    assert_eq!(join(&mut inlet, scene.begin(1, 1)), Some(5));
+    inlet.publish(std::iter::empty()).unwrap();
+    assert_eq!(scene.told(), ["4"]);
+}
+
+#[test]
+fn a_stream_that_nobody_brings_is_reported_once() {
+    let mut scene = Scene::new(256);
+    let mut inlet = scene.inlet(Order::Source);
+    let live = scene.begin(1, 1);
+    join(&mut inlet, live);
+    let silent = scene.begin(2, 1);
+    join(&mut inlet, silent);
+    deliver(&mut inlet, live, [1]);
+    deliver(&mut inlet, silent, [2]);
+    publish(&mut inlet, live, 2);
+    inlet.ends(silent, End::Complete);
+    publish(&mut inlet, live, 2);
+    let mut awaited = scene.awaited(&inlet);
+    let mut at = |seconds: u64, scene: &mut Scene, inlet: &mut Inlet| {
+        awaited.turn(now().monotonic.after(seconds * SECONDS), Some(inlet)).unwrap();
+        scene.told()
+    };
+    assert_eq!(at(0, &mut scene, &mut inlet), ["1", "2"]);
+    assert_eq!(at(59, &mut scene, &mut inlet), [""; 0], "it ended in order");
+    assert_eq!(at(61, &mut scene, &mut inlet), ["Silent 0 from 3"]);
+    assert_eq!(at(300, &mut scene, &mut inlet), [""; 0]);
+    assert_eq!(inlet.counters().losses, 1);
+    // The process that brought the other one ends: another one waits for `activity`.
+    drop((inlet, awaited));
+    let mut inlet = scene.inlet(Order::Source);
+    let mut awaited = scene.awaited(&inlet);
+    let mut at = |seconds: u64, scene: &mut Scene, inlet: &mut Inlet| {
+        awaited.turn(now().monotonic.after(seconds * SECONDS), Some(inlet)).unwrap();
+        scene.told()
+    };
+    assert_eq!(at(0, &mut scene, &mut inlet), [""; 0]);
+    assert_eq!(at(9, &mut scene, &mut inlet), [""; 0]);
+    assert_eq!(at(11, &mut scene, &mut inlet), ["Silent 0 from 2"]);
+}
+
+#[test]
+fn one_that_stands_by_delivers_nothing_until_the_other_one_has_left() {
+    let mut scene = Scene::new(256);
+    let (mut first, mut second) = (scene.inlet(Order::Source), scene.inlet(Order::Source));
+    let flow = scene.begin(1, 1);
+    join(&mut first, flow);
+    deliver(&mut first, flow, [1]);
+    publish(&mut first, flow, 2);
+    join(&mut second, flow);
+    deliver(&mut second, flow, [2, 3]);
+    second.loss(flow, perhaps_more(3));
+    publish(&mut second, flow, 4);
+    let later = |seconds: u64| now().monotonic.after(seconds * SECONDS);
+    assert!(second.take_over(later(2)).is_empty());
+    drop(first);
+    assert!(second.take_over(later(2)).is_empty(), "it looks once a second");
+    let [(source, stream, mark)] = second.take_over(later(4))[..] else { panic!("one stream") };
+    assert_eq!((source, stream, mark.next.get()), (Source(1), Stream(1), 2));
+    deliver(&mut second, flow, [2, 3, 4]);
+    publish(&mut second, flow, 5);
+    assert_eq!(scene.told(), ["1", "2", "3", "4"]);
+}
+
+#[test]
+fn a_stream_keeps_its_lane_while_something_of_it_waits() {
+    let scene = Scene::new(256);
+    let mut inlet = scene.inlet(Order::Source);
+    let first = scene.begin(1, 1);
+    inlet.slowest = Some((first.source, first.stream));
+    join(&mut inlet, first);
+    let at = inlet.streams[&(first.source, first.stream)];
+    assert_eq!(inlet.known[at].lane, PATIENT);
+    let origin = Origin { source: 1, series: 1, stream: 1, number: 0 };
+    inlet.stage_release(at, origin, false);
+    assert_eq!(inlet.lane_of((first.source, first.stream)), PATIENT);
+    inlet.publish(std::iter::empty()).unwrap();
+    assert_eq!(inlet.lane_of((first.source, first.stream)), HASTY);
+}
+
+impl Scene {
+    fn awaited(&self, inlet: &Inlet) -> Awaited {
+        let ways = inlet.way.1.clone();
+        Awaited::new(inlet.bus.clone(), ways, Vec::new(), 10 * SECONDS, now().monotonic)
+    }
+}

@@ -1,0 +1,347 @@
+//! What the subscribers of a receiving host learn when nodes end, come back, or do not: real processes on the loopback
+//! interface. Five messages have been delivered, and others are published while a node is away.
+
+use crate::node_tcp::{address, bus, leave, listen};
+use crate::nodes::{file, group, start};
+use crate::support::{Buses, LIMIT};
+use rustix::process::Signal;
+use std::net::SocketAddr;
+use std::time::Duration;
+use toroni::{Bus, LostBound, ReceiveError, Subscriber};
+use toroni_testkit::Program;
+
+const CAPACITY: u64 = 1 << 20;
+/// After this time without a source, its silence is reported, where a test waits for that.
+const SHORT: Duration = Duration::from_secs(3);
+/// Longer than a node is away on any machine.
+const LONG: Duration = Duration::from_secs(60);
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Way {
+    Multicast,
+    Tcp,
+}
+
+/// How a node ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum End {
+    Killed,
+    InOrder,
+}
+
+/// Two hosts, of which one sends to the other.
+struct Pair {
+    buses: Buses,
+    way: Way,
+    group: String,
+    address: SocketAddr,
+    activity: Duration,
+    order: &'static str,
+    /// The name of the receiving node.
+    name: &'static str,
+    from: Option<Bus>,
+    to: Bus,
+    subscriber: Subscriber,
+    sender: Option<Program>,
+    receiver: Option<Program>,
+    next: u32,
+}
+
+impl Pair {
+    /// Five messages are delivered. A source that is silent for `activity` is gone.
+    fn new(way: Way, activity: Duration) -> Self {
+        Self::in_order(way, activity, "source")
+    }
+
+    fn in_order(way: Way, activity: Duration, order: &'static str) -> Self {
+        let buses = Buses::new();
+        let to = bus(&buses, "b", CAPACITY);
+        let subscriber = to.subscribe("**").unwrap();
+        let mut pair = Self {
+            from: Some(bus(&buses, "a", CAPACITY)),
+            buses,
+            way,
+            group: group(),
+            address: address(),
+            activity,
+            order,
+            name: "b",
+            to,
+            subscriber,
+            sender: None,
+            receiver: None,
+            next: 0,
+        };
+        pair.start_sender();
+        pair.start_receiver();
+        pair.publish(5);
+        assert_eq!(pair.told(5), ["0", "1", "2", "3", "4"]);
+        pair
+    }
+
+    fn start_sender(&mut self) {
+        let (group, activity) = (&self.group, self.activity.as_secs());
+        let section = match self.way {
+            Way::Multicast => format!(
+                "[[send]]\nstream = 1\npatterns = ['**']\ngroup = '{group}'\ndata_rate = '20Mbit/s'\n\
+                 generation = '500ms'\nsession_max = '200ms'\nactivity = '{activity}s'\nttl = 0\nloop = true\n"
+            ),
+            Way::Tcp => listen(self.address),
+        };
+        self.sender = Some(start(&self.buses, &file(&self.buses, "a", &section)));
+    }
+
+    fn start_receiver(&mut self) {
+        let Self { group, address, activity, order, .. } = &*self;
+        let activity = activity.as_secs();
+        let (section, begins) = match self.way {
+            Way::Multicast => (
+                format!(
+                    "[[receive]]\ngroup = '{group}'\ngeneration = '500ms'\nsession_max = '200ms'\n\
+                     activity = '{activity}s'\norder = '{order}'\n"
+                ),
+                "follows",
+            ),
+            Way::Tcp => (
+                format!(
+                    "[[connect]]\naddress = '{address}'\nretry = '20ms'\nactivity = '{activity}s'\n"
+                ),
+                "connected to",
+            ),
+        };
+        let path = file(&self.buses, self.name, &section);
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, text.replace("bus = 'c'", "bus = 'b'")).unwrap();
+        let receiver = start(&self.buses, &path);
+        if self.sender.is_some() {
+            receiver.wait_for_error(begins);
+        }
+        self.receiver = Some(receiver);
+    }
+
+    fn publish(&mut self, count: u32) {
+        let publisher = self.from.as_ref().unwrap().publisher("t/a").unwrap();
+        for _ in 0..count {
+            publisher.publish(self.next.to_string()).unwrap();
+            self.next += 1;
+        }
+    }
+
+    fn end_sender(&mut self, end: End) {
+        self::end(self.sender.take().unwrap(), end);
+    }
+
+    fn end_receiver(&mut self, end: End) {
+        self::end(self.receiver.take().unwrap(), end);
+    }
+
+    /// As after a reboot: the bus of the sending host is a new one.
+    fn empty_bus(&mut self) {
+        self.from = None;
+        std::fs::remove_dir_all(self.buses.path().join("a")).unwrap();
+        self.from = Some(bus(&self.buses, "a", CAPACITY));
+    }
+
+    /// Returns the next messages and losses, until there are that many messages.
+    fn told(&mut self, messages: usize) -> Vec<String> {
+        let mut all = Vec::new();
+        while all.iter().filter(|it: &&String| it.parse::<u32>().is_ok()).count() < messages {
+            all.extend(self.next(LIMIT));
+        }
+        all
+    }
+
+    /// Returns the next message or loss, if there is one in time.
+    fn next(&mut self, limit: Duration) -> Option<String> {
+        match self.subscriber.receive_timeout(limit) {
+            Ok(message) => Some(message?.text().into_owned()),
+            Err(ReceiveError::Lost(lost)) => {
+                let bound = match lost.bound {
+                    LostBound::AtLeast => ">=",
+                    LostBound::AtMost => "<=",
+                    _ => "=",
+                };
+                assert!(
+                    lost.scope.iter().all(|it| ["t/**", "**"].contains(&it.as_str())),
+                    "{lost}"
+                );
+                Some(format!("{bound}{} {:?}", lost.messages, lost.reason))
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Nothing more is reported, for longer than it takes to notice that a source is silent.
+    fn nothing_more(&mut self) {
+        assert_eq!(self.next(SHORT + Duration::from_secs(2)), None);
+    }
+
+    fn leave(mut self) {
+        for node in [self.receiver.take(), self.sender.take()].into_iter().flatten() {
+            leave(node);
+        }
+        assert_eq!(self.next(Duration::ZERO), None);
+        drop(self.to);
+    }
+}
+
+fn end(mut node: Program, end: End) {
+    match end {
+        End::InOrder => leave(node),
+        End::Killed => {
+            node.signal(Signal::KILL);
+            assert!(!node.wait().success());
+        }
+    }
+}
+
+const WAYS: [Way; 2] = [Way::Multicast, Way::Tcp];
+const ENDS: [End; 2] = [End::Killed, End::InOrder];
+
+/// Does this for each way and each end at the same time.
+fn each(test: impl Fn(Way, End) + Sync) {
+    std::thread::scope(|scope| {
+        for way in WAYS {
+            for end in ENDS {
+                let test = &test;
+                scope.spawn(move || test(way, end));
+            }
+        }
+    });
+}
+
+#[test]
+fn a_sender_that_comes_back_on_its_bus_loses_nothing() {
+    each(|way, end| {
+        let mut pair = Pair::new(way, LONG);
+        pair.end_sender(end);
+        pair.publish(5);
+        pair.start_sender();
+        pair.publish(1);
+        assert_eq!(pair.told(6), ["5", "6", "7", "8", "9", "10"], "{way:?}, {end:?}");
+        pair.leave();
+    });
+}
+
+/// What was published last may be lost with the bus, however the session has ended.
+#[test]
+fn a_sender_that_comes_back_with_an_empty_bus_may_have_lost_messages() {
+    each(|way, end| {
+        let mut pair = Pair::new(way, LONG);
+        pair.end_sender(end);
+        pair.publish(5);
+        pair.empty_bus();
+        pair.start_sender();
+        assert_eq!(pair.next(LIMIT).as_deref(), Some(">=0 Restart"), "{way:?}, {end:?}");
+        pair.publish(2);
+        assert_eq!(pair.told(2), ["10", "11"], "{way:?}, {end:?}");
+        pair.leave();
+    });
+}
+
+#[test]
+fn a_receiver_that_was_away_gets_what_its_sender_still_has() {
+    each(|way, end| {
+        let mut pair = Pair::new(way, LONG);
+        pair.end_receiver(end);
+        pair.publish(5);
+        pair.start_receiver();
+        pair.publish(1);
+        assert_eq!(pair.told(6), ["5", "6", "7", "8", "9", "10"], "{way:?}, {end:?}");
+        pair.leave();
+    });
+}
+
+#[test]
+fn a_receiver_that_was_away_while_its_sender_came_back_with_an_empty_bus_is_told() {
+    each(|way, end| {
+        let mut pair = Pair::new(way, LONG);
+        pair.end_receiver(end);
+        pair.publish(5);
+        pair.end_sender(end);
+        pair.empty_bus();
+        pair.start_sender();
+        pair.start_receiver();
+        pair.publish(2);
+        assert_eq!(pair.told(2), [">=0 Restart", "10", "11"], "{way:?}, {end:?}");
+        pair.leave();
+    });
+}
+
+/// It learns that once, however often the receiver starts again.
+#[test]
+fn a_receiver_that_was_away_and_never_hears_its_sender_again_is_told_once() {
+    each(|way, end| {
+        let mut pair = Pair::new(way, SHORT);
+        pair.end_receiver(end);
+        pair.publish(5);
+        pair.end_sender(end);
+        pair.start_receiver();
+        assert_eq!(pair.next(LIMIT).as_deref(), Some(">=0 Silent"));
+        pair.end_receiver(end);
+        pair.start_receiver();
+        pair.nothing_more();
+        pair.end_receiver(end);
+        // It comes back after all, and has lost what it had.
+        pair.empty_bus();
+        pair.start_sender();
+        pair.start_receiver();
+        pair.publish(1);
+        assert_eq!(pair.told(1), ["10"], "it was told: {way:?}, {end:?}");
+        pair.leave();
+    });
+}
+
+#[test]
+fn a_sender_that_is_killed_and_does_not_come_back_is_reported() {
+    each(|way, end| {
+        // After an end in order, it takes longer: most senders come back.
+        if end == End::Killed {
+            let mut pair = Pair::new(way, SHORT);
+            pair.end_sender(end);
+            assert_eq!(pair.next(LIMIT).as_deref(), Some(">=0 Silent"), "{way:?}");
+            pair.nothing_more();
+            pair.start_sender();
+            pair.publish(1);
+            assert_eq!(pair.told(1), ["5"], "{way:?}");
+            pair.leave();
+        }
+    });
+}
+
+/// In the order of arrival, only the bus knows what was delivered above the mark.
+#[test]
+fn in_the_order_of_arrival_a_receiver_that_was_killed_delivers_nothing_twice() {
+    let mut pair = Pair::in_order(Way::Multicast, LONG, "arrival");
+    for _ in 0..3 {
+        pair.end_receiver(End::Killed);
+        pair.publish(5);
+        pair.start_receiver();
+        pair.publish(1);
+        let first = pair.next - 6;
+        let wanted: Vec<_> = (first..pair.next).map(|number| number.to_string()).collect();
+        let mut told = pair.told(6);
+        told.sort_by_key(|it| it.parse::<u32>().ok());
+        assert_eq!(told, wanted);
+    }
+    pair.leave();
+}
+
+/// Two nodes of one host bring the same streams to its bus. The one that has come first is killed; the other one knows what it
+/// had brought.
+#[test]
+fn a_second_node_takes_over_from_one_that_is_killed_and_loses_nothing() {
+    each(|way, end| {
+        let mut pair = Pair::new(way, LONG);
+        let first = pair.receiver.take().unwrap();
+        pair.name = "c";
+        pair.start_receiver();
+        pair.receiver.as_ref().unwrap().wait_for_error("already brings");
+        pair.publish(5);
+        assert_eq!(pair.told(5), ["5", "6", "7", "8", "9"], "{way:?}, {end:?}");
+        self::end(first, end);
+        pair.publish(5);
+        assert_eq!(pair.told(5), ["10", "11", "12", "13", "14"], "{way:?}, {end:?}");
+        pair.leave();
+    });
+}
