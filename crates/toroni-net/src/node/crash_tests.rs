@@ -2,7 +2,7 @@
 //! ring of the sender has them all.
 
 use super::crash_point::CrashPoint;
-use super::{Node, config, start};
+use super::{config, start};
 use std::io::{BufRead, BufReader, Read};
 use std::net::UdpSocket;
 use std::path::Path;
@@ -24,8 +24,7 @@ fn child() {
     let folder = Path::new(&path).parent().expect("a folder");
     let reading = config::read(&text, folder);
     let config = reading.node.unwrap_or_else(|| panic!("{:?}", reading.findings));
-    let (bus, settings) = start::prepare(&config).expect("a bus");
-    let mut node = Node::new(&bus, &settings).expect("a node");
+    let (_, mut node) = start::prepare(&config).expect("a bus").start().expect("a node");
     let ended = std::thread::spawn(|| std::io::stdin().read_to_end(&mut Vec::new()));
     println!("ready");
     let (mut is_ending, mut has_said) = (false, false);

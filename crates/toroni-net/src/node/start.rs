@@ -1,25 +1,31 @@
 //! Start: from a configuration to a node that can run.
 
 use super::config::{self, Destination};
+use super::link::LinkError;
 use super::state::{State, StateError};
-use super::{Receive, Send, Settings, fetch, tcp};
+use super::tcp::TcpError;
+use super::{Node, NodeError, Receive, Send, Settings, fetch, tcp};
 use crate::host::buffers::{Load, USUAL_DATAGRAM};
 use crate::host::ethtool::Ethtool;
 use crate::host::interface::{self, Interface, InterfaceError};
+use crate::inlet::{self, InletError};
 use crate::membership::{Claim, ClaimError, Membership};
 use crate::now::now;
-use crate::socket::Options;
+use crate::outlet::{self, OutletError};
 use crate::socket::buffer::Charge;
-use crate::{inlet, outlet};
+use crate::socket::{Options, SocketError};
 use rustix::fs::Mode;
 use std::fmt;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
-use toroni::{Bus, BusConfig, FileError, OpenError, Policy as BusPolicy, Start};
+use toroni::{
+    Bus, BusConfig, FileError, OpenError, Policy as BusPolicy, PublisherError, Start,
+    SubscriberError,
+};
 use toroni_proto::id::{Realm, Session, Source, Stream};
 use toroni_proto::time::{SECOND, Wall};
 use toroni_proto::wire::{Key, Keys, NodeName, Policy};
@@ -100,29 +106,160 @@ pub enum StartError {
         "the clock of this host is beyond the year 2156, after which there are no sessions: set it"
     )]
     Clock,
+    /// The node itself does not start.
+    #[error(transparent)]
+    Node(#[from] NodeError),
 }
 
-/// Opens what a configuration names: bus, state, key and interfaces. Opens no socket yet. The section `[sequencer]` is for
-/// the program, which has the crate for it.
+impl StartError {
+    /// Returns what is missing, if it may come without a change of the file: then another attempt makes sense.
+    #[must_use]
+    pub fn lack(&self) -> Option<Lack> {
+        match self {
+            // If there are several, the file must name one.
+            Self::Interface(InterfaceError::Ambiguous { candidates: Some(_) }) => None,
+            Self::Interface(_) | Self::Unsuitable(_) => Some(Lack::Interface),
+            Self::Claim(error) => Lack::of_claim(error),
+            Self::Node(error) => Lack::of_node(error),
+            _ => None,
+        }
+    }
+}
+
+/// What a node may lack when it starts, and get without a change of its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lack {
+    /// An interface, its address, or an MTU that its streams need.
+    Interface,
+    /// A place among the publishers of a bus.
+    Publisher,
+    /// A place among the subscribers of the bus.
+    Subscriber,
+    /// The address of `[listen]`.
+    Listen,
+    /// Its source id, which another process has.
+    Source,
+}
+
+impl Lack {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::Interface, Self::Publisher, Self::Subscriber, Self::Listen, Self::Source];
+
+    /// Returns its name in metrics and in the log.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Interface => "interface",
+            Self::Publisher => "publisher",
+            Self::Subscriber => "subscriber",
+            Self::Listen => "listen",
+            Self::Source => "source",
+        }
+    }
+
+    fn of_claim(error: &ClaimError) -> Option<Self> {
+        matches!(error, ClaimError::Taken { .. }).then_some(Self::Source)
+    }
+
+    /// An interface that has just been read may have lost its address, or be gone.
+    fn of_socket(error: &SocketError) -> Option<Self> {
+        let is_gone = match error {
+            SocketError::Interface(_) => true,
+            SocketError::System { source, .. } => {
+                let gone = [libc::ENODEV, libc::EADDRNOTAVAIL, libc::ENETDOWN];
+                source.raw_os_error().is_some_and(|error| gone.contains(&error))
+            }
+            SocketError::NotMulticast(_) => false,
+        };
+        is_gone.then_some(Self::Interface)
+    }
+
+    fn of_node(error: &NodeError) -> Option<Self> {
+        match error {
+            NodeError::Claim(error) => Self::of_claim(error),
+            NodeError::Link(LinkError::Interface(_)) => Some(Self::Interface),
+            NodeError::Link(LinkError::Socket(error)) => Self::of_socket(error),
+            NodeError::Publisher(error)
+            | NodeError::Inlet(InletError::Topic(error))
+            | NodeError::Tcp(TcpError::Inlet(InletError::Topic(error))) => {
+                matches!(error, PublisherError::TooManyPublishers { .. }).then_some(Self::Publisher)
+            }
+            NodeError::Outlet(OutletError::Subscribe(error))
+            | NodeError::Tcp(TcpError::Subscribe(error)) => {
+                matches!(error, SubscriberError::TooManySubscribers { .. })
+                    .then_some(Self::Subscriber)
+            }
+            NodeError::Tcp(TcpError::Listen { source, .. }) => {
+                let passes = [ErrorKind::AddrInUse, ErrorKind::AddrNotAvailable];
+                passes.contains(&source.kind()).then_some(Self::Listen)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What a configuration names and a node has from its first attempt to start on: the bus, the keys and the state.
+pub struct Prepared<'a> {
+    config: &'a config::Node,
+    bus: Bus,
+    keys: Option<Keys>,
+    state: Option<Arc<State>>,
+    receive: Vec<Receive>,
+    /// Who takes part, once a session has begun: it counts as used.
+    member: Option<Membership>,
+}
+
+/// Opens the bus and the state that a configuration names, and reads its keys. The section `[sequencer]` is for the program,
+/// which has the crate for it.
 ///
 /// # Errors
-/// See [`StartError`].
-pub fn prepare(config: &config::Node) -> Result<(Bus, Settings), StartError> {
-    // The bus comes before the session, which counts as used once it began.
-    let interfaces = interfaces(config)?;
-    check_interfaces(config, &interfaces)?;
+/// See [`StartError`]. None of these errors passes by itself.
+pub fn prepare(config: &config::Node) -> Result<Prepared<'_>, StartError> {
     let keys = keys(config)?;
     let bus = open(&config.bus)?;
     check_hold_limits(config, &bus)?;
     let state = config.state.as_deref().map(State::open).transpose()?.map(Arc::new);
-    let member = member(config, interfaces, keys, state.as_deref())?;
-    let mtu = member.interfaces.iter().map(|interface| interface.mtu).min();
-    let send = config.sends.iter().map(|send| sending(send, mtu)).collect();
     let receive = receiving(config)?;
-    let listen = config.listen.as_ref().map(|listen| listening(listen, &config.sends));
-    let connect = config.connects.iter().map(connecting).collect();
-    let strict_buffers = config.strict_buffers;
-    Ok((bus, Settings { member, send, receive, listen, connect, strict_buffers, state }))
+    Ok(Prepared { config, bus, keys, state, receive, member: None })
+}
+
+impl Prepared<'_> {
+    /// Starts the node. If that fails with an error that has a [`StartError::lack`], it may be called again.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn start(&mut self) -> Result<(Settings, Node), StartError> {
+        let Self { config, bus, keys, state, receive, member } = self;
+        // An earlier attempt may have found other interfaces.
+        let interfaces = interfaces(config)?;
+        check_interfaces(config, &interfaces)?;
+        let joined = match member.take() {
+            None => self::member(config, interfaces, *keys, state.as_deref())?,
+            Some(known) => {
+                Membership { sockets: sockets(config, &interfaces), interfaces, ..known }
+            }
+        };
+        let member = member.insert(joined).clone();
+        let mtu = member.interfaces.iter().map(|interface| interface.mtu).min();
+        let settings = Settings {
+            member,
+            send: config.sends.iter().map(|send| sending(send, mtu)).collect(),
+            receive: receive.clone(),
+            listen: config.listen.as_ref().map(|listen| listening(listen, &config.sends)),
+            connect: config.connects.iter().map(connecting).collect(),
+            strict_buffers: config.strict_buffers,
+            state: state.clone(),
+        };
+        let node = Node::new(bus, &settings)?;
+        Ok((settings, node))
+    }
+
+    /// Returns the bus.
+    #[must_use]
+    pub const fn bus(&self) -> &Bus {
+        &self.bus
+    }
 }
 
 /// Returns the interfaces that a configuration names, or the only one.
@@ -179,13 +316,6 @@ pub(crate) fn member(
         }
         None => full_second()?,
     };
-    let ttl = config.sends.iter().map(|send| send.config.ttl).max();
-    let sockets = Options {
-        ttl: ttl.unwrap_or(Options::default().ttl),
-        is_looped: config.sends.iter().any(|send| send.config.loopback),
-        receive_buffer: Some(receive_buffer(receive_rate(&interfaces), config.stall)),
-        busy_poll: if config.is_busy { BUSY_POLL } else { Duration::ZERO },
-    };
     Ok(Membership {
         realm,
         keys,
@@ -193,10 +323,21 @@ pub(crate) fn member(
         source,
         session,
         instance: random().map_err(StartError::Random)?,
+        sockets: sockets(config, &interfaces),
         interfaces,
-        sockets,
         claim: Some(Arc::new(claim)),
     })
+}
+
+/// Returns how sockets on these interfaces are opened.
+fn sockets(config: &config::Node, interfaces: &[Interface]) -> Options {
+    let ttl = config.sends.iter().map(|send| send.config.ttl).max();
+    Options {
+        ttl: ttl.unwrap_or(Options::default().ttl),
+        is_looped: config.sends.iter().any(|send| send.config.loopback),
+        receive_buffer: Some(receive_buffer(receive_rate(interfaces), config.stall)),
+        busy_poll: if config.is_busy { BUSY_POLL } else { Duration::ZERO },
+    }
 }
 
 /// Returns the name of the node of a configuration, and its number as a source.

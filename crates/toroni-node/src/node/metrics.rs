@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use toroni_net::node::report::{
     BOUNDS_NS, Connection, Heard, Queue, Receiver, Report, Sent, Served, Times,
 };
+use toroni_net::node::start::Lack;
 use toroni_process::units::as_f64;
 use toroni_proto::budget::Part;
 use toroni_shell::notice::Sequencer;
@@ -13,38 +14,40 @@ use toroni_shell::openmetrics::{self, Family, Kind, Sample, Value};
 
 /// The last report of a node, for those who ask.
 pub(super) struct Latest {
-    identity: Identity,
-    report: Mutex<Arc<Reports>>,
+    realm: String,
+    reports: Mutex<Arc<Reports>>,
 }
 
-/// A report of the node, and that of its feed.
+/// What a node reports.
 #[derive(Default)]
-struct Reports {
-    node: Report,
-    sequencer: Option<Sequencer>,
+pub(super) struct Reports {
+    /// What it waits for, before it works.
+    pub(super) lack: Option<Lack>,
+    /// Who it is, once it works.
+    pub(super) identity: Option<Identity>,
+    pub(super) node: Report,
+    /// That of its feed.
+    pub(super) sequencer: Option<Sequencer>,
 }
 
 impl Latest {
-    pub(super) fn new(identity: Identity) -> Self {
-        Self { identity, report: Mutex::default() }
+    pub(super) fn new(realm: String) -> Self {
+        Self { realm, reports: Mutex::default() }
     }
 
-    pub(super) fn set(&self, node: Report, sequencer: Option<Sequencer>) {
-        let reports = Reports { node, sequencer };
-        *self.report.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(reports);
+    pub(super) fn set(&self, reports: Reports) {
+        *self.reports.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(reports);
     }
 
     /// Returns the metrics in the text format of OpenMetrics.
     pub(super) fn text(&self) -> String {
-        let report = Arc::clone(&self.report.lock().unwrap_or_else(PoisonError::into_inner));
+        let reports = Arc::clone(&self.reports.lock().unwrap_or_else(PoisonError::into_inner));
         let samples = |metric: &Metric| {
-            let mut samples = metric.samples(&report.node, &self.identity);
-            samples
-                .iter_mut()
-                .for_each(|(labels, _)| labels.insert(0, self.identity.realm.clone()));
+            let mut samples = metric.samples(&reports);
+            samples.iter_mut().for_each(|(labels, _)| labels.insert(0, self.realm.clone()));
             (metric.family, samples)
         };
-        let of_feed = |metric: &OfFeed| (metric.family, metric.samples(&report, &self.identity));
+        let of_feed = |metric: &OfFeed| (metric.family, metric.samples(&reports, &self.realm));
         openmetrics::text(ALL.iter().map(samples).chain(OF_FEEDS.iter().map(of_feed)).collect())
     }
 }
@@ -94,6 +97,8 @@ enum Source {
     Times,
     /// How often each part took longer than its limit.
     Exceeded,
+    /// For each thing that a node may lack when it starts, whether it waits for it.
+    Waiting,
 }
 
 const REALM: &[&str] = &["realm"];
@@ -493,6 +498,14 @@ const ALL: &[Metric] = &[
         "How often a part took longer than its limit in [budget]",
         Source::Exceeded,
     ),
+    metric(
+        "toroni_net_waiting",
+        Kind::Gauge,
+        &["realm", "for"],
+        "1 if the node waits for this and does nothing else, else 0: interface, publisher or subscriber (a place on the bus), \
+         listen (its address), source (its id)",
+        Source::Waiting,
+    ),
 ];
 
 /// A metric of the feed that the node takes part in. `docs/sequencer.md` has the table.
@@ -695,9 +708,9 @@ const OF_FEEDS: &[OfFeed] = &[
 ];
 
 impl OfFeed {
-    fn samples(&self, reports: &Reports, identity: &Identity) -> Vec<Sample> {
+    fn samples(&self, reports: &Reports, realm: &str) -> Vec<Sample> {
         let sample = |sequencer: &Sequencer| {
-            let labels = vec![identity.realm.clone(), sequencer.feed.clone()];
+            let labels = vec![realm.to_owned(), sequencer.feed.clone()];
             (self.read)(sequencer).map(|value| (labels, Value::Whole(value)))
         };
         reports.sequencer.iter().filter_map(sample).collect()
@@ -706,7 +719,8 @@ impl OfFeed {
 
 impl Metric {
     /// Returns the samples, without the label of the realm.
-    fn samples(&self, report: &Report, identity: &Identity) -> Vec<Sample> {
+    fn samples(&self, reports: &Reports) -> Vec<Sample> {
+        let Reports { lack, identity, node: report, .. } = reports;
         let mut samples = Vec::new();
         let mut add = |labels: &[&dyn ToString], value| {
             samples.push((labels.iter().map(|label| label.to_string()).collect(), value));
@@ -718,7 +732,8 @@ impl Metric {
             }
             Source::SentLag => {
                 for it in &report.sent {
-                    if let Some(rate) = identity.rate(it.stream) {
+                    let rate = identity.as_ref().and_then(|node| node.rate(it.stream));
+                    if let Some(rate) = rate {
                         let bytes = it.lag_bytes.saturating_add(it.unsent_bytes);
                         add(&[&it.stream], Value::Real(as_f64(bytes) * 8.0 / as_f64(rate)));
                     }
@@ -767,7 +782,8 @@ impl Metric {
             Source::Legs => {
                 for it in &report.heard {
                     for (leg, counters) in &it.legs {
-                        let interface = identity.interface(leg.index());
+                        let interface =
+                            identity.as_ref().map_or("", |node| node.interface(leg.index()));
                         for (what, count) in [
                             ("first", counters.first),
                             ("duplicate", counters.duplicates),
@@ -826,6 +842,11 @@ impl Metric {
                 for it in &report.times {
                     let [part, source, stream] = labels_of(it);
                     add(&[&part, &source, &stream], Value::Whole(it.exceeded));
+                }
+            }
+            Source::Waiting => {
+                for one in Lack::ALL {
+                    add(&[&one.name()], Value::Whole((*lack == Some(one)).into()));
                 }
             }
         }

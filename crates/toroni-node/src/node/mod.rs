@@ -8,6 +8,7 @@ mod multicast;
 mod notices;
 mod run;
 mod sequencer;
+mod waiting;
 mod wishes;
 
 pub(crate) use check::configuration;
@@ -31,7 +32,8 @@ use toroni_shell::location::BusLocation;
 The buses are in the directory that the file names, and otherwise in that of --dir.
 
 It writes to standard error what happens: which streams it follows, what was lost, who asks for too many retransmissions. \
-Repeated lines of one kind are written once in 10 s, with their number. SIGTERM ends its streams in order: other nodes \
+Repeated lines of one kind are written once in 10 s, with their number. If an interface, an address, its source id or a \
+place on the bus is not there yet, it says so, waits, and tries again each second. SIGTERM ends its streams in order: other nodes \
 still get what they miss. SIGUSR1 writes all counters to the log. SIGHUP does not read the file again: restart the node.")]
 pub(crate) struct Node {
     /// The configuration file; `toroni node check` explains what is wrong with one

@@ -3,9 +3,10 @@
 use super::check;
 use super::lines::{self, Lines};
 use super::log::{Format, Level, Line, Log};
-use super::metrics::Latest;
+use super::metrics::{Latest, Reports};
 use super::notices::{Identity, Notices};
 use super::sequencer::Sequencer;
+use super::waiting::{AGAIN, Waiting};
 use super::wishes::Wishes;
 use rustix::fd::AsFd;
 use sd_notify::NotifyState;
@@ -41,7 +42,8 @@ pub(super) fn run(
     ready_fd: Option<i32>,
 ) -> Result<(), Failure> {
     let ready = ReadyFd::claim(ready_fd)?;
-    let reading = check::read(path, true)?;
+    // The interfaces of this host may come later: the node itself compares the file with them.
+    let reading = check::read(path, false)?;
     match format {
         Format::Text => check::print_findings(path, &reading),
         Format::Json => {
@@ -72,7 +74,8 @@ pub(crate) struct Way<'a> {
     /// What is said once it works.
     pub(crate) about: Option<&'a str>,
     pub(crate) format: Format,
-    /// Whether it is to run for ever. Then SIGHUP ends it only if its log is a terminal.
+    /// Whether it is to run for ever. Then it waits for what it lacks at the start, and SIGHUP ends it only if its log is a
+    /// terminal.
     pub(crate) is_service: bool,
 }
 
@@ -89,8 +92,33 @@ pub(crate) fn serve(
     let stop = Stop::install_for(wishes.others(), GracePeriod::Unlimited)?;
     let refused =
         |error: &dyn Display| Failure::Usage(format!("{origin}: the node does not start: {error}"));
-    let (bus, settings) = start::prepare(config).map_err(|error| refused(&error))?;
-    let mut node = Node::new(&bus, &settings).map_err(|error| refused(&error))?;
+    let mut prepared = start::prepare(config).map_err(|error| refused(&error))?;
+    let mut log = Log::new(Level::named(&config.log), format);
+    let latest = Arc::new(Latest::new(config.realm.clone()));
+    let mut metrics = config.metrics;
+    let watchdog = watchdog();
+    let mut waiting = Waiting::default();
+    let (settings, mut node) = loop {
+        let error = match prepared.start() {
+            Ok(started) => break started,
+            Err(error) => error,
+        };
+        let Some(lack) = error.lack().filter(|_| is_service) else { return Err(refused(&error)) };
+        waiting.say(lack, &error, &mut log, &latest);
+        // The address may be that of another process, which has the source id, too, and ends soon.
+        if let Some(address) = metrics
+            && serve_metrics(address, &latest, &mut log).is_ok()
+        {
+            metrics = None;
+        }
+        if !stop.sleep(watchdog.map_or(AGAIN, |interval| interval.min(AGAIN))) {
+            let _ = sd_notify::notify(&[NotifyState::Stopping]);
+            return Ok(());
+        }
+        if watchdog.is_some() {
+            let _ = sd_notify::notify(&[NotifyState::Watchdog]);
+        }
+    };
     let failed = |error: &dyn Display| Failure::Failed(format!("the node ends: {error}"));
     let mut sequencer = Sequencer::start(config, &settings).map_err(|error| refused(&error))?;
     let wake = stop.descriptor().map_err(|error| failed(&error))?;
@@ -101,10 +129,11 @@ pub(crate) fn serve(
     let member = &settings.member;
     let identity = Identity::new(config, &settings);
     let mut observer = Observer {
-        log: Log::new(Level::named(&config.log), format),
+        log,
         lines: Lines::new(config.stall),
         notices: Notices::new(&config.bus, identity.clone()),
-        latest: Arc::new(Latest::new(identity.clone())),
+        identity: identity.clone(),
+        latest,
         awaited: BTreeMap::new(),
         status: String::new(),
         term: None,
@@ -120,7 +149,7 @@ pub(crate) fn serve(
                 config.realm,
                 member.source,
                 member.session,
-                bus.name(),
+                prepared.bus().name(),
                 if identity.interfaces.is_empty() {
                     "TCP only".to_owned()
                 } else {
@@ -149,14 +178,12 @@ pub(crate) fn serve(
         observer.log.line(Line::new(Level::Warn, "buffer", text).with("bytes", grant.granted));
     }
     observer.report(&mut node, sequencer.as_mut());
-    if let Some(address) = config.metrics {
-        let bound = serve_metrics(address, Arc::clone(&observer.latest)).map_err(|error| {
+    if let Some(address) = metrics {
+        serve_metrics(address, &observer.latest, &mut observer.log).map_err(|error| {
             refused(&format!(
                 "cannot serve metrics on {address}: {error}; choose another `metrics`"
             ))
         })?;
-        let text = format!("serving http://{bound}/metrics");
-        observer.log.line(Line::new(Level::Info, "metrics", text));
     }
     // After the thread that serves metrics was started, which would inherit it and never run beside a busy one.
     if let Some(cpu) = config.cpu.filter(|_| config.is_busy) {
@@ -165,7 +192,6 @@ pub(crate) fn serve(
     if let Some(priority) = config.realtime {
         scheduling::realtime(priority).map_err(|error| refused(&error))?;
     }
-    let watchdog = watchdog();
     // A node that sleeps for longer would be late.
     node.set_longest_sleep(watchdog.unwrap_or(Duration::MAX));
     // Fails if systemd did not start this process, or does not wait for it.
@@ -219,14 +245,18 @@ pub(crate) fn serve(
     sequencer.map_or(Ok(()), Sequencer::end).map_err(|error| failed(&error))
 }
 
-/// Serves metrics in a thread of its own. Returns the address with the port that the system chose.
+/// Serves metrics in a thread of its own, and says at which address: the system may have chosen the port.
 fn serve_metrics(
     address: std::net::SocketAddr,
-    latest: Arc<Latest>,
-) -> std::io::Result<std::net::SocketAddr> {
+    latest: &Arc<Latest>,
+    log: &mut Log,
+) -> std::io::Result<()> {
+    let latest = Arc::clone(latest);
     let answer =
         move |request: &Request<'_>| toroni_http::metrics::answer(request, || latest.text());
-    toroni_http::serve_in_thread(address, Arc::new(answer))
+    let bound = toroni_http::serve_in_thread(address, Arc::new(answer))?;
+    log.line(Line::new(Level::Info, "metrics", format!("serving http://{bound}/metrics")));
+    Ok(())
 }
 
 /// Returns how long each part of the way may take.
@@ -250,6 +280,7 @@ struct Observer {
     log: Log,
     lines: Lines,
     notices: Notices,
+    identity: Identity,
     latest: Arc<Latest>,
     /// What the streams wait for before they send anything.
     awaited: BTreeMap<Stream, Awaited>,
@@ -307,7 +338,8 @@ impl Observer {
         }
         self.notices.report(&report, sequencer.clone());
         self.log.line(lines::counters(&report));
-        self.latest.set(report, sequencer);
+        let identity = Some(self.identity.clone());
+        self.latest.set(Reports { lack: None, identity, node: report, sequencer });
         if let Some(problem) = self.notices.problem() {
             self.log.line(Line::new(Level::Warn, "notices", problem));
         }

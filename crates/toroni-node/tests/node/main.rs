@@ -20,6 +20,7 @@ mod node_restart;
 mod node_settings;
 mod node_suite;
 mod node_tcp;
+mod node_waiting;
 mod nodes;
 mod program;
 mod sequencer;
