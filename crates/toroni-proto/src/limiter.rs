@@ -29,6 +29,8 @@ pub struct Limiter {
     /// The credit of one interval; 0 if nothing is limited.
     quota: u128,
     credit: u128,
+    /// What was charged without credit, and the next intervals pay.
+    debt: u128,
     most: u128,
     interval_ns: u64,
     /// The beginning of the interval for which credit was given last.
@@ -47,7 +49,7 @@ impl Limiter {
         let rate = rate.map(|rate| rate.max(1));
         let quota = rate.map_or(0, |rate| u128::from(rate) * u128::from(interval_ns));
         let most = quota.saturating_add(on_wire(datagram_max));
-        Self { quota, credit: quota, most, interval_ns, begin: now }
+        Self { quota, credit: quota, debt: 0, most, interval_ns, begin: now }
     }
 
     /// Takes the credit for a datagram of this length. Returns `false` if there is not enough: then
@@ -65,6 +67,19 @@ impl Limiter {
         true
     }
 
+    /// Takes the credit for a datagram that is sent in any case. What is missing is taken from the next
+    /// intervals, so a limiter of a lower rate must decide on such datagrams.
+    pub fn charge(&mut self, now: Monotonic, datagram_bytes: u64) {
+        if self.quota == 0 {
+            return;
+        }
+        self.fill(now);
+        let needed = self.needed(datagram_bytes);
+        let paid = needed.min(self.credit);
+        self.credit -= paid;
+        self.debt = self.debt.saturating_add(needed - paid);
+    }
+
     /// Returns whether there is credit for a datagram of this length, without taking it.
     #[must_use]
     pub fn has(&mut self, now: Monotonic, datagram_bytes: u64) -> bool {
@@ -76,7 +91,8 @@ impl Limiter {
     /// before it. It may be in the past.
     #[must_use]
     pub fn next(&self, datagram_bytes: u64) -> Monotonic {
-        let missing = self.needed(datagram_bytes).saturating_sub(self.credit);
+        let needed = self.needed(datagram_bytes).saturating_add(self.debt);
+        let missing = needed.saturating_sub(self.credit);
         if self.quota == 0 || missing == 0 {
             return self.begin;
         }
@@ -90,6 +106,9 @@ impl Limiter {
         if begun > 0 {
             // Both factors are below 2⁶⁴ and 2⁷⁰: the product saturates far above `most`.
             let given = self.quota.saturating_mul(u128::from(begun));
+            let paid = given.min(self.debt);
+            self.debt -= paid;
+            let given = given - paid;
             let most = if mutant("limiter_carries_over") { u128::MAX } else { self.most };
             self.credit = self.credit.saturating_add(given).min(most);
             self.begin = self.begin.after(begun * self.interval_ns);
@@ -124,6 +143,21 @@ mod tests {
 
     fn burst(limiter: &mut Limiter, now: Monotonic) -> usize {
         (0..1_000_000).take_while(|_| limiter.take(now, 434)).count()
+    }
+
+    #[test]
+    fn what_is_charged_without_credit_is_taken_from_the_next_intervals() {
+        let mut limiter = usual();
+        // 434 bytes and their overhead are half of an interval's quota: five of them are two intervals and a half.
+        for _ in 0..5 {
+            limiter.charge(START, 434);
+        }
+        assert!(!limiter.has(START, 434));
+        let next = limiter.next(434);
+        assert_eq!(next, START.after(2 * MILLISECOND));
+        assert!(!limiter.take(START.after(MILLISECOND), 434));
+        assert_eq!(burst(&mut limiter, next), 1);
+        assert_eq!(burst(&mut limiter, START.after(3 * MILLISECOND)), 2);
     }
 
     #[test]

@@ -14,13 +14,15 @@
 //! ```
 //!
 //! [`Sender::poll_transmit`] returns one datagram after another, in this order: NCF, SESSION,
-//! retransmissions and names, new data. New data and retransmissions have a rate each. The bytes lie in
-//! the window, or in a small buffer of the sender.
+//! retransmissions and names, new data. New data and retransmissions have a rate each. NCFs get at most
+//! an eighth of the latter, and take from it. The bytes lie in the window, or in a small buffer of the
+//! sender.
 
 use crate::audience::{Audience, Change, Name, PutOut};
 use crate::batcher::{Batcher, Full, Mark as BatchMark, Now};
 use crate::budget::{Budget, Case, Exceeded, Limits, Part};
 use crate::config::Config;
+use crate::hook::mutant;
 use crate::id::{MessageNumber, Number, Sequence, Series};
 use crate::limiter::Limiter;
 use crate::repair::{Next, Repair};
@@ -40,6 +42,8 @@ const ENDS: u32 = 4;
 const SCRATCH_BYTES: usize = 1_024;
 /// How many events wait for the caller. Later ones are dropped.
 const MAX_EVENTS: usize = 64;
+/// NCFs take at most an eighth of the retransmission rate. Any host can cause them, and they go to all receivers.
+const NCF_SHARE: u64 = 8;
 
 /// Who sends a stream, and how.
 #[derive(Debug, Clone, Copy)]
@@ -107,6 +111,8 @@ pub struct Counters {
     pub sessions: u64,
     /// NCFs.
     pub ncfs: u64,
+    /// NCFs that were dropped, because the rate allowed no more.
+    pub ncfs_dropped: u64,
     /// TOPICS.
     pub topics: u64,
     /// NAKs that were read.
@@ -148,6 +154,8 @@ pub struct Sender {
     names: Table,
     data: Limiter,
     retransmit: Limiter,
+    /// What NCFs take of `retransmit` at most.
+    confirm: Limiter,
     repair: Repair,
     audience: Audience,
     state: State,
@@ -209,6 +217,7 @@ impl Sender {
             names,
             data: limiter(config.data_rate),
             retransmit: limiter(config.retransmit_rate()),
+            confirm: limiter(config.retransmit_rate().map(|rate| rate / NCF_SHARE)),
             repair: Repair::new(config, now),
             audience: Audience::new(config, identity.required),
             state: State::Open,
@@ -399,7 +408,7 @@ impl Sender {
             self.state = State::Live;
             return self.session(now).map(Chosen::Scratch);
         }
-        if let Some(length) = self.ncf() {
+        if let Some(length) = self.ncf(now.monotonic) {
             return Some(Chosen::Scratch(length));
         }
         if self.session_at().is_some_and(|due| due <= now.monotonic)
@@ -615,15 +624,28 @@ impl Sender {
         next.map_or_else(|| self.batcher.closed(), |data| (data.message, data.number))
     }
 
-    fn ncf(&mut self) -> Option<usize> {
-        if !self.repair.has_ncf() {
-            return None;
+    /// Encodes the next NCF for which there is credit. The others are dropped: what is gone, receivers also
+    /// learn from the trail, and for the rest they ask again.
+    fn ncf(&mut self, now: Monotonic) -> Option<usize> {
+        while self.repair.has_ncf() {
+            let mut ranges = [Range::new(Sequence::ZERO, 1)?; MAX_RANGES];
+            let (reason, count) = self.repair.ncf(&mut ranges)?;
+            let header = Header { sequence: self.window.unsent(), ..self.header };
+            let keys = self.keys.as_ref();
+            let encoded =
+                Ncf::encode(&header, reason, &ranges[..count], keys, &mut self.scratch).ok()?;
+            let length = encoded as u64;
+            if !(self.confirm.take(now, length) || mutant("ncf_without_rate")) {
+                self.counters.ncfs_dropped += 1;
+                continue;
+            }
+            // Not only if there is credit: where repairs use up their rate, NCFs are what keeps receivers from
+            // asking again.
+            self.retransmit.charge(now, length);
+            self.counters.ncfs += 1;
+            return Some(encoded);
         }
-        let mut ranges = [Range::new(Sequence::ZERO, 1)?; MAX_RANGES];
-        let (reason, count) = self.repair.ncf(&mut ranges)?;
-        let header = Header { sequence: self.window.unsent(), ..self.header };
-        self.counters.ncfs += 1;
-        Ncf::encode(&header, reason, &ranges[..count], self.keys.as_ref(), &mut self.scratch).ok()
+        None
     }
 
     fn repair(&mut self, now: Monotonic) -> Option<Chosen> {
@@ -779,17 +801,29 @@ mod tests {
     }
 
     fn ask(sender: &mut Sender, ms: u64, first: u64, count: u32) -> Result<(), Reject> {
+        ask_from(sender, ms, first, count, 0)
+    }
+
+    fn ask_from(
+        sender: &mut Sender,
+        ms: u64,
+        first: u64,
+        count: u32,
+        port: u64,
+    ) -> Result<(), Reject> {
         let range = Range::new(samples::sequence(first), count).unwrap();
         let id =
             crate::wire::Receiver { source: crate::id::Source(5), session: crate::id::Session(5) };
         let mut bytes = [0; 100];
         let length = Nak::encode(&header(0), id, &[range], None, &mut bytes).unwrap();
-        sender.handle_datagram(now(ms), Address::default(), &bytes[..length])
+        let from = Address { port: u16::try_from(port).unwrap(), ..Address::default() };
+        sender.handle_datagram(now(ms), from, &bytes[..length])
     }
 
     const SESSION: (u8, u8) = (2, 0);
     const DATA: (u8, u8) = (1, 0);
     const REPAIR: (u8, u8) = (1, 1);
+    const NCF: (u8, u8) = (4, 0);
 
     #[test]
     fn what_waits_too_long_for_the_rate_is_reported_with_its_place() {
@@ -857,6 +891,58 @@ mod tests {
         let repairs = list.iter().take_while(|kind| **kind == REPAIR).count();
         assert_eq!(repairs, 16, "{list:?}");
         assert!(list[repairs..].iter().all(|kind| *kind == DATA));
+    }
+
+    /// Asks from 20 addresses, each for another datagram, every millisecond. Returns the bytes of NCFs on the wire, and those
+    /// of NCFs and repairs.
+    fn flood(sender: &mut Sender, from_ms: u64, until_ms: u64) -> (u64, u64) {
+        let on_wire = |bytes: &[u8]| bytes.len() as u64 + crate::config::WIRE_OVERHEAD_BYTES;
+        let (mut confirmed, mut repairs) = (0, 0);
+        for ms in from_ms..until_ms {
+            for number in 0..20 {
+                let _ = ask_from(sender, ms, 1_000 + number, 1, number);
+                for bytes in sent(sender, ms) {
+                    match Kind::of(&bytes) {
+                        Some(Kind::Ncf) => confirmed += on_wire(&bytes),
+                        Some(Kind::Data) => repairs += on_wire(&bytes),
+                        _ => {}
+                    }
+                }
+            }
+        }
+        (confirmed, confirmed + repairs)
+    }
+
+    #[test]
+    fn a_flood_of_naks_gets_ncfs_and_repairs_only_within_their_rates() {
+        const SECONDS: u64 = 5;
+        let config =
+            Config { naks_each: 10_000, naks_all: 1_000_000, ..Config::with_rate(1_000_000) };
+        let mut sender = sender(&Config { window_bytes: 1 << 20, ..config });
+        for number in 0..20 {
+            publish(&mut sender, 0, number);
+        }
+        // 20 datagrams of 238 bytes on the wire take 38 ms of the rate.
+        for ms in 0..100 {
+            sent(&mut sender, ms);
+        }
+        let (confirmed, all) = flood(&mut sender, 100, 100 + SECONDS * 1_000);
+        let counters = sender.counters();
+        assert!(counters.ncfs > 0 && counters.ncfs_dropped > 10 * counters.ncfs, "{counters:?}");
+        // A quarter of the rate is for repairs, and an eighth of that for NCFs. A bucket begins with up to a datagram.
+        let bytes = |rate: u64| rate / 8 * SECONDS + 2_000;
+        assert!(confirmed <= bytes(250_000 / 8), "{confirmed} bytes of NCFs");
+        assert!(all <= bytes(250_000), "{all} bytes of NCFs and repairs");
+        // No NCF was queued.
+        let dropped = sender.counters().ncfs_dropped;
+        let later = 200 + SECONDS * 1_000;
+        assert!(sent(&mut sender, later).iter().all(|bytes| bytes[3] != 4));
+        // A receiver that asks again gets an answer.
+        let _ = ask_from(&mut sender, later, 1_000, 1, 77);
+        let _ = sent(&mut sender, later);
+        let _ = ask_from(&mut sender, later, 1_000, 1, 78);
+        assert_eq!(kinds(&sent(&mut sender, later)), [NCF]);
+        assert_eq!(sender.counters().ncfs_dropped, dropped);
     }
 
     #[test]

@@ -932,6 +932,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: &[Protocol("neither_a_crybaby_nor_a_flood_of_naks_harms_the_others")],
     },
     Mutant {
+        name: "ncf_without_rate",
+        mistake: "a sender answers each NAK with an NCF, whatever the rate is",
+        noticed_by: &[Protocol("a_flood_of_naks_gets_ncfs_and_repairs_only_within_their_rates")],
+    },
+    Mutant {
         name: "remembered_not_awaited",
         mistake: "a source that died while the receiver was down is not reported",
         noticed_by: &[

@@ -144,6 +144,11 @@ const ALL: &[Metric] = &[
     sent("toroni_net_ncfs_sent", "Answers to requests that are not served at once", |it| {
         it.counters.ncfs
     }),
+    sent(
+        "toroni_net_ncfs_dropped",
+        "Such answers that were dropped, because an eighth of the retransmission rate allowed no more",
+        |it| it.counters.ncfs_dropped,
+    ),
     sent("toroni_net_topics_sent", "Datagrams with names of topics that were asked for", |it| {
         it.counters.topics
     }),
