@@ -11,6 +11,7 @@ pub mod changes;
 pub mod clock;
 pub mod counters;
 pub mod ethtool;
+pub mod filter;
 pub mod interface;
 mod netlink;
 pub mod sysctl;

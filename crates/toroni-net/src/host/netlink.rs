@@ -1,4 +1,4 @@
-//! Lists of the kernel's routing tables: interfaces, addresses, neighbours (man 7 rtnetlink).
+//! Lists of the kernel's routing tables: interfaces, addresses, neighbours (man 7 rtnetlink). And of its packet filter, nf_tables.
 //!
 //! ```text
 //!   message:    length (4) · type (2) · flags (2) · sequence (4) · port (4) · fixed part · attributes
@@ -7,9 +7,10 @@
 //!
 //! All numbers are in the machine's byte order. The bytes come from the kernel, and are checked all the same.
 
+use rustix::net::netlink::NETFILTER;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with,
+    AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with,
 };
 use std::io;
 use std::time::Duration;
@@ -17,15 +18,22 @@ use std::time::Duration;
 /// A list that the kernel can give: the type of its request, and of its entries.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct List {
+    protocol: Option<Protocol>,
     request: u16,
     entry: u16,
     /// The length of the fixed part of an entry.
     fixed: usize,
 }
 
-pub(super) const INTERFACES: List = List { request: 18, entry: 16, fixed: 16 };
-pub(super) const ADDRESSES: List = List { request: 22, entry: 20, fixed: 8 };
-pub(super) const NEIGHBOURS: List = List { request: 30, entry: 28, fixed: 12 };
+/// NETLINK_ROUTE is 0, the default protocol of the family.
+const ROUTES: Option<Protocol> = None;
+pub(super) const INTERFACES: List = List { protocol: ROUTES, request: 18, entry: 16, fixed: 16 };
+pub(super) const ADDRESSES: List = List { protocol: ROUTES, request: 22, entry: 20, fixed: 8 };
+pub(super) const NEIGHBOURS: List = List { protocol: ROUTES, request: 30, entry: 28, fixed: 12 };
+
+/// The subsystem 10 of NETLINK_NETFILTER: NFT_MSG_GETTABLE, and NFT_MSG_NEWTABLE (linux/netfilter/nf_tables.h).
+pub(super) const FILTER_TABLES: List =
+    List { protocol: Some(NETFILTER), request: 0x0a01, entry: 0x0a00, fixed: 4 };
 
 const HEADER: usize = 16;
 const ERROR: u16 = 2;
@@ -48,8 +56,7 @@ pub(super) fn list<T>(
     mut visit: impl FnMut(&[u8], &[u8]) -> Option<T>,
 ) -> io::Result<Vec<T>> {
     let flags = SocketFlags::CLOEXEC;
-    // NETLINK_ROUTE is 0, the default protocol of the family.
-    let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
+    let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, list.protocol)?;
     // The kernel answers at once. This is for a kernel that does not.
     set_socket_timeout(&socket, Timeout::Recv, Some(Duration::from_secs(5)))?;
     let mut buffer = vec![0; BUFFER_BYTES];

@@ -2,12 +2,16 @@
 
 use super::Finding;
 use super::node::Wanted;
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::time::Duration;
+use toroni_net::host::address::DEFAULT_GROUP;
 use toroni_net::host::arp::Ageing;
 use toroni_net::host::buffers::{self, Load};
 use toroni_net::host::clock::Discipline;
 use toroni_net::host::counters::{self, Snapshot};
 use toroni_net::host::ethtool::{Coalescing, Ethtool};
+use toroni_net::host::filter::Filters;
 use toroni_net::host::interface::{self, Interface};
 use toroni_net::host::sysctl::{self, Change};
 use toroni_net::socket::buffer::Charge;
@@ -16,6 +20,8 @@ use toroni_shell::human;
 
 /// The rate for which buffers are checked, if none is given.
 const USUAL_RATE: u64 = 100_000_000;
+/// From these ports, the kernel chooses those of sockets that name none.
+const LOCAL_PORTS: &str = "net.ipv4.ip_local_port_range";
 /// A clock that may be wrong by more says little about latencies in a network of switches.
 const TOLERABLE_ERROR: Duration = Duration::from_millis(1);
 /// A delay of received packets that a fixed, low setting of a card stays below.
@@ -27,6 +33,8 @@ pub(super) struct Scope {
     stall: Duration,
     /// The names of the interfaces; none: all that lead to other hosts.
     interfaces: Vec<String>,
+    /// What a packet filter must let in.
+    admitted: Vec<String>,
     is_verbose: bool,
 }
 
@@ -37,6 +45,11 @@ impl Scope {
             rate: rate.unwrap_or(USUAL_RATE),
             stall: wanted.and_then(Wanted::stall).unwrap_or(buffers::USUAL_STALL),
             interfaces: wanted.map_or_else(Vec::new, |wanted| wanted.interfaces().to_vec()),
+            admitted: wanted.and_then(Wanted::admitted).unwrap_or_else(|| {
+                let mut admitted = datagrams(&[DEFAULT_GROUP]);
+                admitted.push("TCP to the port of [listen], if a node has one".to_owned());
+                admitted
+            }),
             is_verbose,
         }
     }
@@ -45,8 +58,10 @@ impl Scope {
 /// Returns all checks as a lazy list. Each has one finding or more.
 pub(super) fn checks(scope: Scope) -> impl Iterator<Item = Vec<Finding>> {
     let (rate, stall) = (scope.rate, scope.stall);
+    let filter = packet_filter(&Filters::read(), &scope.admitted);
     let host = std::iter::once_with(move || vec![receive_limit(rate, stall)])
         .chain(std::iter::once_with(drops))
+        .chain(std::iter::once(vec![filter]))
         .chain(std::iter::once_with(|| vec![reordered(), memberships(), clock()]));
     host.chain(std::iter::once_with(move || interfaces(&scope)).flatten())
 }
@@ -148,6 +163,52 @@ fn drops() -> Vec<Finding> {
         all.push(Finding::ok(CHECK, "none by full buffers, backlogs or wrong checksums"));
     }
     all
+}
+
+/// Returns what a packet filter must let in for datagrams of these groups.
+pub(super) fn datagrams(groups: &[SocketAddr]) -> Vec<String> {
+    let reports = |is_wanted: fn(&SocketAddr) -> bool, name: &str| {
+        groups.iter().any(is_wanted).then(|| name.to_owned())
+    };
+    let reports =
+        [reports(SocketAddr::is_ipv4, "IGMP"), reports(SocketAddr::is_ipv6, "ICMPv6 (MLD)")];
+    let ports: BTreeSet<u16> = groups.iter().map(SocketAddr::port).collect();
+    let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
+    let range = sysctl::read_list(LOCAL_PORTS).unwrap_or_default();
+    let range: String = range.iter().map(|port| format!(" {port}")).collect();
+    let mut all: Vec<String> = reports.into_iter().flatten().collect();
+    if !ports.is_empty() {
+        all.push(format!("UDP to port {} of the groups", ports.join(", ")));
+    }
+    all.push(format!(
+        "UDP of other hosts to the ports that the kernel chooses ({LOCAL_PORTS}{range}), where answers and requests for \
+         repair arrive"
+    ));
+    all
+}
+
+/// Reports the packet filters. Whether their rules let datagrams in, only a trial shows.
+fn packet_filter(found: &Filters, admitted: &[String]) -> Finding {
+    const CHECK: &str = "packet filter";
+    if admitted.is_empty() {
+        return Finding::ok(CHECK, "this node only connects to others");
+    }
+    let admitted = admitted.join("; ");
+    if !found.tables.is_empty() {
+        let tables = found.tables.join(", ");
+        return Finding::warn(
+            CHECK,
+            format!("this host has {tables}, and their rules may drop what comes from other hosts"),
+            format!(
+                "let in {admitted}. toroni net probe, run on two hosts at once, shows whether they do"
+            ),
+        );
+    }
+    let described = match &found.unknown {
+        Some(error) => format!("unknown: {error}; root may list them"),
+        None => "this host has none".to_owned(),
+    };
+    Finding::ok(CHECK, format!("{described}. One must let in {admitted}"))
 }
 
 /// Reports how many TCP segments waited for earlier ones: what order costs.
@@ -420,6 +481,26 @@ fn ttl(on: &Interface) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_packet_filter_is_named_with_what_it_must_let_in() {
+        let admitted =
+            datagrams(&["239.1.2.3:4479", "239.1.2.4:5000"].map(|it| it.parse().unwrap()));
+        assert_eq!(admitted[..2], ["IGMP", "UDP to port 4479, 5000 of the groups"]);
+        assert!(admitted[2].contains("net.ipv4.ip_local_port_range"), "{admitted:?}");
+        let six = datagrams(&["[ff18::1]:4479".parse().unwrap()]);
+        assert_eq!(six[0], "ICMPv6 (MLD)");
+        let wanted = admitted.join("; ");
+        let none = packet_filter(&Filters::default(), &admitted);
+        assert_eq!(none.message, format!("this host has none. One must let in {wanted}"));
+        let tables = vec!["iptables filter".to_owned(), "nft inet filter".to_owned()];
+        let some = packet_filter(&Filters { tables, unknown: None }, &admitted);
+        assert!(some.message.starts_with("this host has iptables filter, nft inet filter, and "));
+        assert!(some.remedy.unwrap().starts_with(&format!("let in {wanted}. ")));
+        let unknown = Some(std::io::Error::from(std::io::ErrorKind::PermissionDenied));
+        let unknown = packet_filter(&Filters { tables: vec![], unknown }, &admitted);
+        assert!(unknown.message.starts_with("unknown: "), "{}", unknown.message);
+    }
 
     #[test]
     fn every_parameter_of_coalescing_is_shown_on_demand() {

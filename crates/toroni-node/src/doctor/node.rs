@@ -2,15 +2,15 @@
 //!
 //! Each check does what the node would do, and undoes it: its result holds for the user who runs the check.
 
-use super::Finding;
+use super::{Finding, hosts};
 use crate::node::{read, shown};
 use rustix::fs::{Access, access};
-use std::net::{Ipv4Addr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
 use toroni_net::host::interface::{self, Interface};
-use toroni_net::node::config::{Node, Severity};
+use toroni_net::node::config::{Destination, Node, Severity};
 use toroni_net::node::scheduling::{self, SchedulingError};
 use toroni_net::node::start;
 use toroni_net::socket::buffer;
@@ -52,6 +52,26 @@ impl Wanted {
     /// Returns the names of the interfaces that the file names, if it does.
     pub(super) fn interfaces(&self) -> &[String] {
         self.node.as_ref().map_or(&[], |node| &node.interfaces)
+    }
+
+    /// Returns what a packet filter must let in for this node.
+    pub(super) fn admitted(&self) -> Option<Vec<String>> {
+        let node = self.node.as_ref()?;
+        let sent = node.sends.iter().filter_map(|send| match send.to {
+            Destination::Group(group) => Some(group),
+            Destination::Addresses(_) => None,
+        });
+        let received = node.receives.iter().map(|receive| receive.group);
+        let feed = node.sequencer.as_ref();
+        let groups: Vec<SocketAddr> =
+            sent.chain(received).chain(feed.and_then(|feed| feed.group)).collect();
+        let mut admitted =
+            if node.has_datagrams() { hosts::datagrams(&groups) } else { Vec::new() };
+        let listen = node.listen.as_ref().map(|listen| ("[listen]", listen.address));
+        let member = feed.and_then(|feed| feed.own()).map(|(_, own)| ("the member", own.1));
+        let served = listen.into_iter().chain(member);
+        admitted.extend(served.map(|(of, at)| format!("TCP to port {} of {of}", at.port())));
+        Some(admitted)
     }
 
     /// Returns for how long the node may not run.

@@ -23,7 +23,7 @@ use toroni_shell::{complete, human, note};
   toroni net send 'plant/**' --rate 100Mbit/s --print > node.toml
 
 It does what `toroni node` does with the file that --print shows, and sends what is published from now on. On other hosts, \
-`toroni net receive` prints it. It remembers nothing: after a restart it is a new source. For a host that must keep on \
+`toroni net receive` prints it. If no receiver answers within 5 s of the first message, it says so and what to run. It remembers nothing: after a restart it is a new source. For a host that must keep on \
 sending, write the file and give it a `state`.")]
 pub(crate) struct Send {
     /// Topics to send, such as plant/**: at most 16 patterns

@@ -8,6 +8,7 @@ mod multicast;
 mod notices;
 mod run;
 mod sequencer;
+mod silence;
 mod waiting;
 mod wishes;
 

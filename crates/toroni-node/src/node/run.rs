@@ -6,6 +6,7 @@ use super::log::{Format, Level, Line, Log};
 use super::metrics::{Latest, Reports};
 use super::notices::{Identity, Notices};
 use super::sequencer::Sequencer;
+use super::silence::Silence;
 use super::waiting::{AGAIN, Waiting};
 use super::wishes::Wishes;
 use rustix::fd::AsFd;
@@ -75,7 +76,7 @@ pub(crate) struct Way<'a> {
     pub(crate) about: Option<&'a str>,
     pub(crate) format: Format,
     /// Whether it is to run for ever. Then it waits for what it lacks at the start, and SIGHUP ends it only if its log is a
-    /// terminal.
+    /// terminal. Otherwise a user waits for the first messages, and learns why none come.
     pub(crate) is_service: bool,
 }
 
@@ -136,6 +137,7 @@ pub(crate) fn serve(
         latest,
         awaited: BTreeMap::new(),
         status: String::new(),
+        silence: (!is_service).then(Silence::default),
         term: None,
         due: Instant::now(),
     };
@@ -286,6 +288,8 @@ struct Observer {
     awaited: BTreeMap<Stream, Awaited>,
     /// What systemd was told.
     status: String,
+    /// Says once that no other host answers, if that is to be said.
+    silence: Option<Silence>,
     /// The term of the member of a feed, and its leader.
     term: Option<Term>,
     due: Instant,
@@ -330,6 +334,10 @@ impl Observer {
             }
         }
         self.groups(&report);
+        let silence = self.silence.as_mut();
+        if let Some(text) = silence.and_then(|it| it.notice(Instant::now(), &report)) {
+            self.log.line(Line::new(Level::Warn, "silence", text));
+        }
         let status = lines::status(&report);
         if status != self.status {
             // Fails if systemd did not start this process.

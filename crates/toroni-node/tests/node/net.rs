@@ -189,7 +189,14 @@ fn the_doctor_checks_what_hosts_need() {
         found.unwrap_or_else(|| panic!("no check {name}"))
     };
     let found = checks(&["node", "doctor", "--json"]);
-    for name in ["UDP buffers", "UDP drops", "TCP order", "multicast groups", "synchronisation"] {
+    for name in [
+        "UDP buffers",
+        "UDP drops",
+        "packet filter",
+        "TCP order",
+        "multicast groups",
+        "synchronisation",
+    ] {
         let finding = find(&found, name);
         assert_eq!(finding["status"] == "ok", finding["remedy"].is_null(), "{finding}");
         assert_ne!(finding["status"], "fail", "{finding}");

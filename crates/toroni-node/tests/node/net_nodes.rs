@@ -208,3 +208,43 @@ fn datagrams_are_no_longer_than_the_interface_takes() {
         assert!(sender.wait().success());
     }
 }
+
+/// A packet filter, a switch or another realm may keep hosts from hearing each other. Each end says what it can know.
+#[test]
+fn who_hears_nothing_from_other_hosts_learns_what_to_run() {
+    let Some(network) = Setup::new(2).switched(0x7369_6c65) else { return };
+    let [from, to] = &network.hosts[..] else { panic!("two hosts") };
+    let [here, there] = [Buses::new(), Buses::new()];
+    let groups = ["239.192.84.79:4479", "239.192.84.80:4479", "239.192.84.81:4479"];
+    let send = |group: &str, realm: &str, topic: &str| {
+        let arguments = ["net", "send", topic, "--rate", "1Mbit/s", "--group", group];
+        start(from, &here, &[&arguments[..], &["--realm", realm]].concat())
+    };
+    let receive = |group: &str, realm: &str| {
+        let bus = format!("of-{realm}");
+        let arguments = ["net", "receive", "--bus", &bus, "--group", group, "--realm", realm];
+        start(to, &there, &arguments)
+    };
+    // One pair works.
+    let good = [receive(groups[0], "good"), send(groups[0], "good", "good")];
+    publish(from, &here, "good", "1");
+    good[0].wait_for_error("follows stream 1 of ");
+    // One receiver hears only another realm.
+    let (other, stranger) = (receive(groups[1], "other"), send(groups[1], "stranger", "stranger"));
+    other.wait_for_error("datagrams come, and none that answers this host: ");
+    // One hears nothing at all.
+    let alone = receive(groups[2], "alone");
+    alone.wait_for_error("no datagram has come for 5 s: ");
+    // A sender that has sent something gets no answer, ...
+    publish(from, &here, "stranger", "1");
+    stranger.wait_for_error("messages were sent 5 s ago, and no receiver has answered: ");
+    // ... and all say what to run. Those that hear each other have said nothing meanwhile.
+    for silent in [&other, &alone, &stranger] {
+        let said = silent.errors();
+        assert!(said.contains("`toroni net probe`, run on both hosts at once"), "{said}");
+        assert_eq!(said.matches("event=silence").count(), 1, "{said}");
+    }
+    for heard in &good {
+        assert!(!heard.errors().contains("event=silence"), "{}", heard.errors());
+    }
+}
