@@ -3,14 +3,14 @@
 //! Each check does what the node would do, and undoes it: its result holds for the user who runs the check.
 
 use super::{Finding, hosts};
-use crate::node::{read, shown};
+use crate::node::{keys, read, shown, user};
 use rustix::fs::{Access, access};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 use toroni_net::host::interface::{self, Interface};
-use toroni_net::node::config::{Destination, Node, Severity};
+use toroni_net::node::config::{Destination, Node, Reading, Severity};
 use toroni_net::node::scheduling::{self, SchedulingError};
 use toroni_net::node::start;
 use toroni_net::socket::buffer;
@@ -21,6 +21,7 @@ use toroni_shell::human;
 /// A file, and what it says.
 pub(super) struct Wanted {
     findings: Vec<Finding>,
+    keys: Vec<Finding>,
     node: Option<Node>,
 }
 
@@ -46,7 +47,8 @@ impl Wanted {
             findings.push(Finding::ok(CHECK, text));
         }
         let is_wrong = reading.findings.iter().any(|found| found.severity == Severity::Error);
-        Ok(Self { findings, node: reading.node.filter(|_| !is_wrong) })
+        let keys = key(path, &reading);
+        Ok(Self { findings, keys, node: reading.node.filter(|_| !is_wrong) })
     }
 
     /// Returns the names of the interfaces that the file names, if it does.
@@ -81,9 +83,9 @@ impl Wanted {
 
     /// Returns what was found in the file, and then whether this host gives the node what it needs.
     pub(super) fn checks(self, rate: Option<u64>) -> Vec<Finding> {
-        let Self { mut findings, node } = self;
+        let Self { mut findings, keys, node } = self;
         let Some(node) = node else { return findings };
-        findings.extend(key(&node));
+        findings.extend(keys);
         findings.extend(state(&node));
         findings.extend(receive_buffer(&node, rate));
         findings.extend(scheduling(&node));
@@ -91,18 +93,23 @@ impl Wanted {
     }
 }
 
-/// Checks whether the keys can be used.
-fn key(node: &Node) -> Option<Finding> {
+/// Checks whether this user can use the keys.
+fn key(path: &Path, reading: &Reading) -> Vec<Finding> {
     const CHECK: &str = "key";
-    let path = node.key_file.as_ref()?;
-    Some(match start::keys(node) {
-        Ok(_) => Finding::ok(CHECK, format!("{} is for its owner only", path.display())),
-        Err(error) => Finding::fail(
-            CHECK,
-            error.to_string(),
-            "32 random bytes, readable for the user of the node only; check as that user",
-        ),
-    })
+    const REMEDY: &str =
+        "32 random bytes, readable for the user of the node only; check as that user";
+    let found = keys(reading);
+    if !found.is_empty() {
+        let failed = found.iter().map(|found| Finding::fail(CHECK, shown(path, found), REMEDY));
+        return failed.collect();
+    }
+    let node = reading.node.iter();
+    let files = node.flat_map(|node| node.key_file.iter().chain(&node.key_file_next));
+    let usable = |file: &PathBuf| {
+        let text = format!("{} is for its owner only, and {} can read it", file.display(), user());
+        Finding::ok(CHECK, text)
+    };
+    files.map(usable).collect()
 }
 
 /// Checks whether the directory of the state can be written, or made.

@@ -18,12 +18,12 @@ use toroni_shell::output::Output;
   toroni node check - < node.toml > all-values.toml
 
 It prints a file with all values in force on standard output, and every finding on standard error. It also compares the file \
-with the interfaces of this host.")]
+with the interfaces of this host, and checks whether the user who runs it can use the key files: run it as the user of the node.")]
 pub(crate) struct Check {
     /// The file; - is standard input
     #[arg(value_hint = ValueHint::FilePath)]
     file: PathBuf,
-    /// Do not compare the file with this host: it is for another one
+    /// Do not compare the file with this host, and do not look for its key files: it is for another one
     #[arg(long)]
     no_host: bool,
     /// Print JSON: one object per finding, then one per derived number
@@ -34,7 +34,11 @@ pub(crate) struct Check {
 /// Prints the effective configuration and every finding. Fails if the node would refuse the file.
 pub(crate) fn run(arguments: &Check) -> Result<(), Failure> {
     let path = &arguments.file;
-    let reading = read(path, !arguments.no_host)?;
+    let mut reading = read(path, !arguments.no_host)?;
+    if !arguments.no_host {
+        let found = keys(&reading);
+        reading.findings.splice(0..0, found);
+    }
     let derived = reading.node.as_ref().map_or_else(Vec::new, |node| {
         let mut derived = config::derived(node);
         if !arguments.no_host {
@@ -89,6 +93,41 @@ pub(crate) fn read(path: &Path, host: bool) -> Result<Reading, Failure> {
         propose(&mut reading.findings, &links);
     }
     Ok(reading)
+}
+
+/// Returns what keeps the user of this process from using the key files of a configuration.
+pub(crate) fn keys(reading: &Reading) -> Vec<Finding> {
+    let Some(node) = &reading.node else { return Vec::new() };
+    let files = [("key_file", &node.key_file), ("key_file_next", &node.key_file_next)];
+    let finding = |(key, path): (&str, &Option<PathBuf>)| {
+        let error = start::key(path.as_deref()?).err()?;
+        Some(Finding {
+            severity: Severity::Error,
+            place: reading.place("node", 0, Some(key)),
+            setting: format!("[node]: {key}"),
+            problem: format!(
+                "{error}; this was checked as {}, and the node needs it as its own user",
+                user()
+            ),
+        })
+    };
+    files.into_iter().filter_map(finding).collect()
+}
+
+/// Returns who runs this process: `the user toroni (997)`.
+pub(crate) fn user() -> String {
+    let id = rustix::process::geteuid().as_raw();
+    // A user of a directory service has only a number here.
+    let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let name = users.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)?.parse() == Ok(id)).then_some(name)
+    });
+    match name {
+        Some(name) => format!("the user {name} ({id})"),
+        None => format!("the user {id}"),
+    }
 }
 
 fn text_of(path: &Path) -> Result<String, Failure> {

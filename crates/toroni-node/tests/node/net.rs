@@ -4,7 +4,7 @@ use crate::support::Buses;
 use serde_json::Value;
 use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt;
-use std::process::Output;
+use std::process::{Command, Output};
 use toroni_testkit::network::{Namespace, skip};
 
 /// Runs the program, and returns its exit code, standard output and standard error.
@@ -326,7 +326,7 @@ fn the_doctor_checks_what_the_node_of_a_file_needs() {
     assert_eq!(code, 0, "{all:?}");
     for (check, text) in [
         ("node file", "all values suit one another and this host"),
-        ("key", "is for its owner only"),
+        ("key", &format!("key is for its owner only, and {} can read it", own_user())),
         ("state", "will be made"),
         ("receive buffer", "1 µs (stall) without reading at 10 Gbit/s need "),
         ("UDP buffers", "1 µs without reading"),
@@ -371,6 +371,21 @@ fn the_doctor_checks_what_the_node_of_a_file_needs() {
     fails(busy, "1Gbit/s", "scheduling", "cannot run on processor 4095");
     mode(0o644);
     fails(on_d0, "1Gbit/s", "key", "other users may use the file: chmod 600 ");
+    std::fs::remove_file(&key).unwrap();
+    let place = format!(
+        "node.toml:4:1: error: [node]: key_file: cannot use the key in {}: ",
+        key.display()
+    );
+    fails(on_d0, "1Gbit/s", "key", &place);
     let alone = buses.run(&["doctor", "--config", path.to_str().unwrap()]);
     assert_eq!(alone.status.code(), Some(2), "{alone:?}");
+}
+
+/// Returns who runs this test, as the program names users.
+pub(crate) fn own_user() -> String {
+    let id = |option| {
+        let output = Command::new("id").arg(option).output().unwrap();
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    format!("the user {} ({})", id("-un"), id("-u"))
 }

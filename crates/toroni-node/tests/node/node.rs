@@ -5,6 +5,7 @@ use crate::support::{Buses, LIMIT};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Output, Stdio};
 use toroni_testkit::Program;
 
@@ -98,6 +99,52 @@ fn the_file_is_compared_with_this_host_unless_it_is_for_another_one() {
         stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(code, 0);
     assert!(objects.iter().any(|object| object["value"] == "01:00:5e:40:54:4f"), "{stdout}");
+}
+
+/// A node would not start, or not send what others believe. The file of another host is not compared with this one.
+#[test]
+fn each_key_file_must_be_usable_for_the_user_who_checks() {
+    let buses = Buses::new();
+    let path = buses.path().join("node.toml");
+    let text = "[node]\nrealm = 'plant'\nname = 'a'\ninterfaces = ['lo']\nkey_file = 'key'\n key_file_next = 'next'\n\
+                [[receive]]\n";
+    std::fs::write(&path, text).unwrap();
+    let path = path.to_str().unwrap();
+    let check = |options: &[&str]| {
+        let output = buses.run(&[&["node", "check", path], options].concat());
+        (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    let key = |name: &str, bytes: usize| {
+        let file = buses.path().join(name);
+        std::fs::write(&file, vec![7; bytes]).unwrap();
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
+    };
+    let folder = buses.path().display();
+    let finding = |line: usize, column: usize, key: &str, name: &str, problem: &str| {
+        format!(
+            "{path}:{line}:{column}: error: [node]: {key}: cannot use the key in {folder}/{name}: {problem}; this was \
+             checked as {}, and the node needs it as its own user\n",
+            crate::net::own_user()
+        )
+    };
+    const GONE: &str = "No such file or directory (os error 2)";
+    let (code, error) = check(&[]);
+    let missing = [(5, 1, "key_file", "key"), (6, 2, "key_file_next", "next")];
+    let missing = missing.map(|(line, column, key, name)| finding(line, column, key, name, GONE));
+    assert_eq!(code, 2, "{error}");
+    assert!(error.starts_with(&missing.concat()), "{error}");
+    assert!(error.contains("a node would not start with this file: 2 errors"), "{error}");
+    key("key", 32);
+    key("next", 31);
+    let (code, error) = check(&[]);
+    assert_eq!(code, 2, "{error}");
+    assert!(
+        error.contains("[node]: key_file_next: ") && error.contains("it has 31 bytes"),
+        "{error}"
+    );
+    assert_eq!(check(&["--no-host"]), (0, String::new()));
+    key("next", 32);
+    assert_eq!(check(&[]), (0, String::new()));
 }
 
 #[test]
