@@ -15,6 +15,7 @@ mod crash_point;
 #[cfg(test)]
 mod crash_tests;
 pub mod fetch;
+pub mod host_port;
 pub mod kernel;
 pub mod link;
 pub mod overlap;

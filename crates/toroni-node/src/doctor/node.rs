@@ -69,10 +69,10 @@ impl Wanted {
             sent.chain(received).chain(feed.and_then(|feed| feed.group)).collect();
         let mut admitted =
             if node.has_datagrams() { hosts::datagrams(&groups) } else { Vec::new() };
-        let listen = node.listen.as_ref().map(|listen| ("[listen]", listen.address));
-        let member = feed.and_then(|feed| feed.own()).map(|(_, own)| ("the member", own.1));
+        let listen = node.listen.as_ref().map(|listen| ("[listen]", listen.address.port()));
+        let member = feed.and_then(|feed| feed.own()).map(|(_, own)| ("the member", own.1.port()));
         let served = listen.into_iter().chain(member);
-        admitted.extend(served.map(|(of, at)| format!("TCP to port {} of {of}", at.port())));
+        admitted.extend(served.map(|(of, at)| format!("TCP to port {at} of {of}")));
         Some(admitted)
     }
 

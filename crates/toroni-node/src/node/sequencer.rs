@@ -340,7 +340,7 @@ fn start_member(
     let nanoseconds = Duration::from_nanos;
     let election = &section.election_timeout_ns;
     runtime.block_on(async {
-        let listener = TcpListener::bind(address).await.map_err(|error| {
+        let listener = TcpListener::bind(address.to_string()).await.map_err(|error| {
             format!("the member {name} cannot listen on {address}: {error}; `members` has its address on this host")
         })?;
         let options = GroupOptions {

@@ -5,12 +5,12 @@
 use crate::node;
 use clap::{Args, ValueHint};
 use std::future::Future;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
+use toroni_net::node::host_port::HostPort;
 use toroni_net::node::{config, start};
 use toroni_proto::wire::Keys;
 use toroni_sequencer::raft::feed_id;
@@ -31,16 +31,16 @@ pub(super) struct Reach {
     /// The name of the feed, without a file
     #[arg(long, value_name = "NAME", requires = "members")]
     feed: Option<String>,
-    /// All members, without a file: NAME=ADDRESS:PORT,… in the order of the nodes' files
+    /// All members, without a file: NAME=HOST:PORT,… in the order of the nodes' files
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = member, requires = "feed")]
-    members: Vec<(String, SocketAddr)>,
+    members: Vec<(String, HostPort)>,
     /// The key of the realm, without a file
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "feed")]
     key_file: Option<PathBuf>,
 }
 
-pub(super) fn member(text: &str) -> Result<(String, SocketAddr), String> {
-    let wrong = || "write NAME=ADDRESS:PORT, such as a=10.0.0.1:4481".to_owned();
+pub(super) fn member(text: &str) -> Result<(String, HostPort), String> {
+    let wrong = || "write NAME=HOST:PORT, such as a=10.0.0.1:4481 or a=alpha:4481".to_owned();
     let (name, address) =
         text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(wrong)?;
     Ok((name.to_owned(), address.parse().map_err(|_| wrong())?))
@@ -52,7 +52,7 @@ pub(crate) struct Member {
     /// Its place in the list.
     pub(crate) id: u64,
     pub(crate) name: String,
-    pub(crate) address: SocketAddr,
+    pub(crate) address: HostPort,
 }
 
 /// A feed and its members.
@@ -64,7 +64,7 @@ pub(crate) struct Feed {
     /// Which of them the node of the file is.
     pub(crate) own: Option<u64>,
     /// Where archives answer.
-    pub(crate) archives: Vec<SocketAddr>,
+    pub(crate) archives: Vec<HostPort>,
 }
 
 /// The node whose file was named, and its feed.
@@ -96,10 +96,10 @@ impl Reach {
     }
 }
 
-fn numbered(members: &[(String, SocketAddr)]) -> Vec<Member> {
+fn numbered(members: &[(String, HostPort)]) -> Vec<Member> {
     let numbered = (0..).zip(members);
     numbered
-        .map(|(id, (name, address))| Member { id, name: name.clone(), address: *address })
+        .map(|(id, (name, address))| Member { id, name: name.clone(), address: address.clone() })
         .collect()
 }
 
@@ -125,15 +125,15 @@ impl Feed {
     pub(crate) fn targets(&self) -> Vec<Target> {
         let (own, others): (Vec<_>, Vec<_>) =
             self.members.iter().partition(|member| Some(member.id) == self.own);
-        own.into_iter().chain(others).map(|member| self.target(member.address)).collect()
+        own.into_iter().chain(others).map(|member| self.target(&member.address)).collect()
     }
 
     /// Returns how to reach each archive.
     pub(crate) fn archives(&self) -> Vec<Target> {
-        self.archives.iter().map(|address| self.target(*address)).collect()
+        self.archives.iter().map(|address| self.target(address)).collect()
     }
 
-    fn target(&self, address: SocketAddr) -> Target {
+    fn target(&self, address: &HostPort) -> Target {
         Target {
             address: address.to_string(),
             feed: feed_id(&self.name),
@@ -162,7 +162,7 @@ impl Feed {
     }
 
     /// Asks an archive how far it reaches.
-    async fn ask_archive(&self, address: SocketAddr) -> Result<Fetched, String> {
+    async fn ask_archive(&self, address: &HostPort) -> Result<Fetched, String> {
         let nothing = Fetch { from: u64::MAX, max_bytes: 0, wait: Duration::ZERO };
         match self.ask_at(ANSWER_TIME, address, &Request::Fetch(nothing)).await? {
             Answer::Fetched(fetched) => Ok(fetched),
@@ -173,9 +173,9 @@ impl Feed {
     /// Asks all archives at once how far they reach. The answers are in their order.
     pub(super) async fn archives_reach(&self) -> Vec<Result<Fetched, String>> {
         let mut asking = JoinSet::new();
-        for (place, address) in self.archives.iter().copied().enumerate() {
+        for (place, address) in self.archives.iter().cloned().enumerate() {
             let feed = self.clone();
-            asking.spawn(async move { (place, feed.ask_archive(address).await) });
+            asking.spawn(async move { (place, feed.ask_archive(&address).await) });
         }
         in_order(asking).await
     }
@@ -186,13 +186,13 @@ impl Feed {
         member: &Member,
         request: &Request,
     ) -> Result<Answer, String> {
-        self.ask_at(limit, member.address, request).await
+        self.ask_at(limit, &member.address, request).await
     }
 
     async fn ask_at(
         &self,
         limit: Duration,
-        address: SocketAddr,
+        address: &HostPort,
         request: &Request,
     ) -> Result<Answer, String> {
         let link = Link::new(self.target(address));

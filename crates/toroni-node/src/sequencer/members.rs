@@ -2,7 +2,7 @@
 
 use super::feed::{OfNode, Reach, block_on, member, unexpected};
 use clap::{Args, Subcommand};
-use std::net::SocketAddr;
+use toroni_net::node::host_port::HostPort;
 use toroni_sequencer::rpc::{Answer, Request};
 use toroni_shell::failure::Failure;
 use toroni_shell::note;
@@ -38,9 +38,9 @@ pub(super) struct Members {
 enum Change {
     /// Take a member into the group: it votes when it has the log
     Add {
-        /// The member, as NAME=ADDRESS:PORT
+        /// The member, as NAME=HOST:PORT
         #[arg(value_name = "MEMBER", value_parser = member)]
-        member: (String, SocketAddr),
+        member: (String, HostPort),
         #[command(flatten)]
         reach: Reach,
     },

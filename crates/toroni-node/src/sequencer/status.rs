@@ -5,7 +5,7 @@
 use super::feed::{Feed, Member, OfNode, Reach, block_on};
 use clap::Args;
 use serde_json::{Value, json};
-use std::net::SocketAddr;
+use toroni_net::node::host_port::HostPort;
 use toroni_sequencer::rpc::{Fetched, Status};
 use toroni_shell::failure::Failure;
 use toroni_shell::output::{Output, Table};
@@ -115,7 +115,7 @@ fn differences(feed: &Feed, leader: &Status) -> Vec<String> {
 }
 
 /// An archive as the file names it, and how far it reaches.
-type Archive<'a> = (&'a SocketAddr, &'a Result<Fetched, String>);
+type Archive<'a> = (&'a HostPort, &'a Result<Fetched, String>);
 
 fn archive_object((address, reach): &Archive<'_>) -> Value {
     let address = address.to_string();

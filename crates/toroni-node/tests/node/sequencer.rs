@@ -29,6 +29,8 @@ fn place(members: usize) -> Option<Place<'static>> {
 pub(crate) struct Hosts {
     pub(crate) buses: Buses,
     pub(crate) addresses: Vec<SocketAddr>,
+    /// Whether the files have the name of the host instead of the address.
+    pub(crate) is_named: bool,
     /// Without one, all are on the loopback interface.
     pub(crate) network: Option<Network>,
     /// More keys of `[node]` and of `[sequencer]`, on all hosts.
@@ -42,7 +44,8 @@ impl Hosts {
         let place = place(members);
         let addresses = (0..members).map(|_| toroni_testkit::port::free()).collect();
         let keys = [String::new(), String::new()];
-        Self { buses: Buses::new(), addresses, network: None, keys, _place: place }
+        let (buses, is_named) = (Buses::new(), false);
+        Self { buses, addresses, is_named, network: None, keys, _place: place }
     }
 
     /// Members on the first hosts of a network, of which the one that leads multicasts events.
@@ -53,7 +56,8 @@ impl Hosts {
         let node = "key_file = 'key'\ninterfaces = ['eth0']".to_owned();
         let keys = [node, "group = '239.192.84.80:4482'".to_owned()];
         let (buses, network) = (Buses::new(), Some(network));
-        let hosts = Self { buses, addresses, network, keys, _place: place(members) };
+        let hosts =
+            Self { buses, addresses, is_named: false, network, keys, _place: place(members) };
         hosts.write_key();
         hosts
     }
@@ -65,8 +69,12 @@ impl Hosts {
     }
 
     pub(crate) fn list(&self) -> Vec<String> {
+        let host = |address: &SocketAddr| match self.is_named {
+            true => format!("localhost:{}", address.port()),
+            false => address.to_string(),
+        };
         let numbered = self.addresses.iter().enumerate();
-        numbered.map(|(number, address)| format!("m{number}={address}")).collect()
+        numbered.map(|(number, address)| format!("m{number}={}", host(address))).collect()
     }
 
     /// The realm. It is the test's own: on a host, a source id of a realm belongs to one process.
@@ -286,6 +294,24 @@ fn three_nodes_keep_one_order_and_a_fourth_takes_part() {
         assert!(output.status.success() && said.contains(", closed"), "{output:?}");
         assert!(said.contains(digest["digests"]["m0"].as_str().unwrap()), "{said}");
     }
+}
+
+#[test]
+fn members_may_be_named_by_their_hosts() {
+    let mut hosts = Hosts::new(3);
+    hosts.is_named = true;
+    let mut nodes = hosts.begin();
+    // A host that is no member finds them by name, too.
+    nodes.push(hosts.start(3));
+    let output = hosts.try_sequencer(3, &["send", "new/order", "1", "--timeout", "60"]);
+    assert!(output.status.success(), "{output:?}");
+    hosts.wait_until_equal();
+    let port = hosts.addresses[2].port();
+    hosts.table_with(&[&format!("localhost:{port}"), "leads", "follows m"]);
+    let members = hosts.list().join(",");
+    let reach = ["sequencer", "status", "--feed", "orders", "--members", &members];
+    wait_until("the members answer without a file", || hosts.buses.run(&reach).status.success());
+    nodes.into_iter().for_each(leave);
 }
 
 #[test]

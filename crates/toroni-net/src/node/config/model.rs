@@ -3,6 +3,7 @@
 use super::document::{Document, Values};
 use super::schema::{OF_NODES, OF_RECEIVERS, OF_SENDERS, key_of};
 use super::value::Value;
+use crate::node::host_port::HostPort;
 use std::net::SocketAddr;
 use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
@@ -196,7 +197,7 @@ pub struct Sequencer {
     /// The name of the feed.
     pub feed: String,
     /// Who decides.
-    pub members: Vec<(String, SocketAddr)>,
+    pub members: Vec<(String, HostPort)>,
     /// Which of them this node is.
     pub member: Option<String>,
     /// The group of the feed.
@@ -224,7 +225,7 @@ pub struct Sequencer {
     /// How much, in bytes.
     pub archive_capacity: Option<u64>,
     /// Nodes with an archive.
-    pub archives: Vec<SocketAddr>,
+    pub archives: Vec<HostPort>,
     /// Whether a node stops if they differ.
     pub stops_on_divergence: bool,
 }
@@ -451,7 +452,7 @@ impl Sequencer {
 
     /// Returns which member this node is: its number, its name and its address. The number is the place in the list.
     #[must_use]
-    pub fn own(&self) -> Option<(u64, &(String, SocketAddr))> {
+    pub fn own(&self) -> Option<(u64, &(String, HostPort))> {
         let own = self.member.as_ref()?;
         (0..).zip(&self.members).find(|(_, (name, _))| name == own)
     }
@@ -471,7 +472,7 @@ impl Sequencer {
     fn of(values: &Values, folder: &Path) -> Option<Self> {
         let Some(Value::Members(members)) = values.get("members") else { return None };
         let Some(Value::Range(election)) = values.get("election_timeout") else { return None };
-        let Some(Value::Addresses(archives)) = values.get("archives") else { return None };
+        let Some(Value::Hosts(archives)) = values.get("archives") else { return None };
         let interval = values.time("sync_interval")?;
         Some(Self {
             feed: values.text("feed")?,

@@ -8,6 +8,7 @@ use super::schema::{OF_NODES, OF_RECEIVERS, OF_SENDERS, key_of};
 use super::value::Value;
 use crate::host::address;
 use crate::host::buffers::{Load, USUAL_DATAGRAM, usual_charge};
+use crate::node::host_port::HostPort;
 use std::net::SocketAddr;
 use std::time::Duration;
 use toroni::{Pattern, Policy as BusPolicy};
@@ -528,13 +529,16 @@ impl Rules<'_> {
         }
         self.feed_by_multicast(values, node);
         self.archive(values, node);
-        let is_reachable = |(_, address): &&(String, SocketAddr)| !address.ip().is_loopback();
+        let is_reachable = |(_, address): &&(String, HostPort)| !address.is_loopback();
         if let Some((name, address)) = members.iter().find(is_reachable)
             && !node.has("key_file")
         {
+            let is_named = members.iter().any(|(_, address)| address.address().is_none());
+            let believed =
+                if is_named { ", and the host that answers for a name is believed" } else { "" };
             let problem = format!(
                 "has {name} at {address}, and [node] has no key_file: everyone who reaches a member can send commands \
-                 and begin a group"
+                 and begin a group{believed}"
             );
             self.warn(values, "members", problem);
         }

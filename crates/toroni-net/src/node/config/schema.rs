@@ -35,6 +35,8 @@ pub enum Kind {
     Address,
     /// A list of addresses and ports.
     Addresses,
+    /// A list of addresses or names of hosts, with ports.
+    Hosts,
     /// A multicast group and a port.
     Group,
     /// A size of datagrams with a unit, or `"mtu"`.
@@ -43,7 +45,7 @@ pub enum Kind {
     Join,
     /// A policy of a bus, as `toroni create --policy` takes it.
     BusPolicy,
-    /// Members of a sequencer, `"NAME=ADDRESS:PORT"`.
+    /// Members of a sequencer, `"NAME=HOST:PORT"`.
     Members,
     /// The name of a bus, or a table with the keys of the section `[node.bus]`.
     Bus,
@@ -67,11 +69,16 @@ impl Kind {
             Self::Patterns => "a list of patterns, such as [\"plant/**\"]",
             Self::Address => "an address and a port, such as \"10.0.0.1:4480\"",
             Self::Addresses => "a list of addresses and ports, such as [\"10.0.0.2:4479\"]",
+            Self::Hosts => {
+                "a list of addresses or names of hosts, and ports, such as [\"10.0.0.2:4479\"]"
+            }
             Self::Group => "a multicast group and a port, such as \"239.192.84.79:4479\"",
             Self::Datagram(..) => "a size with a unit, such as \"1408B\", or \"mtu\"",
             Self::Join => "\"live\", \"window\", or a number",
             Self::BusPolicy => "wait, wait:100ms, wait:forever, overwrite or bounded:10ms/1s",
-            Self::Members => "a list of members, such as [\"a=10.0.0.1:4481\"]",
+            Self::Members => {
+                "a list of members, such as [\"a=10.0.0.1:4481\"] or [\"a=alpha:4481\"]"
+            }
             Self::Bus => "the name of a bus, or a table",
         }
     }
@@ -674,7 +681,7 @@ fn sequencer() -> Section {
         ),
         with(
             "archives",
-            Kind::Addresses,
+            Kind::Hosts,
             "[]",
             "Nodes with an archive, which are asked for what is no longer in the logs of members",
         ),

@@ -2,6 +2,7 @@
 
 use super::schema::{DESTINATIONS_MAX, Kind, PATTERNS_MAX};
 use super::units::Quantity;
+use crate::node::host_port::HostPort;
 use std::fmt::Display;
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -24,7 +25,8 @@ pub(super) enum Value {
     Addresses(Vec<SocketAddr>),
     Policy(Policy),
     Range(Range<u64>),
-    Members(Vec<(String, SocketAddr)>),
+    Hosts(Vec<HostPort>),
+    Members(Vec<(String, HostPort)>),
     /// Datagrams as large as the interface takes.
     Mtu,
     /// It is in the file and wrong, which is among the findings.
@@ -120,6 +122,11 @@ pub(super) fn read_value(kind: Kind, value: &DeValue<'_>) -> Result<Value, Strin
             }
             let addresses: Option<_> = texts.iter().map(|text| text.parse().ok()).collect();
             addresses.map(Value::Addresses).ok_or_else(wrong)
+        }
+        Kind::Hosts => {
+            let texts = texts(value).ok_or_else(wrong)?;
+            let hosts: Option<_> = texts.iter().map(|text| text.parse().ok()).collect();
+            hosts.map(Value::Hosts).ok_or_else(wrong)
         }
         Kind::Members => {
             let member = |text: &String| {
@@ -217,6 +224,7 @@ impl Value {
             }
             (Self::Address(address), _) => quote(&address.to_string()),
             (Self::Addresses(all), _) => list(shown(all)),
+            (Self::Hosts(all), _) => list(all.iter().map(ToString::to_string).collect()),
             (Self::Policy(policy), _) => quote(&policy.to_string()),
             (Self::Range(range), _) => {
                 let [least, most] = [range.start, range.end].map(|end| Quantity::Time.show(end));

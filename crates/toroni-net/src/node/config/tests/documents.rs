@@ -86,11 +86,12 @@ fn contains(kind: Kind) -> String {
         Kind::Names => "list of names".to_owned(),
         Kind::Patterns => "list of patterns".to_owned(),
         Kind::Address => "address and port".to_owned(),
+        Kind::Hosts => "list of addresses or names of hosts, and ports".to_owned(),
         Kind::Addresses => "list of addresses and ports".to_owned(),
         Kind::Group => "group, with or without port".to_owned(),
         Kind::Join => "`\"live\"`, `\"window\"`, or number".to_owned(),
         Kind::BusPolicy => "policy, as `toroni create --policy`".to_owned(),
-        Kind::Members => "list of `\"NAME=ADDRESS:PORT\"`".to_owned(),
+        Kind::Members => "list of `\"NAME=HOST:PORT\"`".to_owned(),
         Kind::Bus => "name, or the table `[node.bus]`".to_owned(),
     }
 }

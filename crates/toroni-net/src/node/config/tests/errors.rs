@@ -315,7 +315,7 @@ fn a_sequencer_is_checked() {
         ("members = []", "6:1: error: [sequencer]: members: is empty: name at least one"),
         (
             "members = ['a']",
-            "6:11: error: [sequencer]: members: is a list of other values: write a list of members, such as [\"a=10.0.0.1:4481\"]",
+            "6:11: error: [sequencer]: members: is a list of other values: write a list of members, such as [\"a=10.0.0.1:4481\"] or [\"a=alpha:4481\"]",
         ),
         (
             "members = ['a=127.0.0.1:1', 'a=127.0.0.2:1', 'c=127.0.0.3:1']",
@@ -373,6 +373,14 @@ fn a_sequencer_is_checked() {
     assert_eq!(
         found(&format!("[node]\nrealm = 'plant'\n[sequencer]\nfeed = 'orders'\n{member}\n"))[0],
         "3:1: error: [sequencer]: log: is missing: a member keeps its log on a disk. Set it, or `state` in [node]"
+    );
+    let named = "members = ['a=localhost:1', 'b=Alpha:4481', 'c=127.0.0.3:1']";
+    assert_eq!(
+        feed(named),
+        [
+            "6:1: warning: [sequencer]: members: has b at alpha:4481, and [node] has no key_file: everyone who reaches a \
+             member can send commands and begin a group, and the host that answers for a name is believed"
+        ]
     );
     assert_eq!(
         feed("members = ['a=10.0.0.1:4481']"),

@@ -110,12 +110,13 @@ fn sample(section: &Section, key: &Key) -> String {
         Kind::Names => "['line-1', 'line-2']".to_owned(),
         Kind::Patterns => "['plant/boiler/*', 'b']".to_owned(),
         Kind::Address => "'127.0.0.1:7000'".to_owned(),
+        Kind::Hosts => "['line-3:4482', '10.0.0.2:4482']".to_owned(),
         Kind::Addresses => "['10.0.0.2:4479']".to_owned(),
         Kind::Group => "'239.192.1.2:5000'".to_owned(),
         Kind::Datagram(..) => "'1200B'".to_owned(),
         Kind::Join => "'window'".to_owned(),
         Kind::BusPolicy => "'wait:10s'".to_owned(),
-        Kind::Members => "['x=10.0.0.7:1']".to_owned(),
+        Kind::Members => "['x=10.0.0.7:1', 'y=line-3:1', 'z=[fd00::1]:1']".to_owned(),
     }
 }
 
