@@ -116,7 +116,7 @@ impl Pair {
             let address = listener.address();
             sending.listen.as_mut().unwrap().address = address;
             receiving.connect.push(tcp::Connect {
-                address,
+                address: address.into(),
                 patterns: everything(),
                 bind: None,
                 activity: Duration::from_secs(10),

@@ -11,10 +11,10 @@ const NAME_BYTES: usize = 249;
 const LABEL_BYTES: usize = 63;
 
 /// An address or the name of a host, and a port.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HostPort(Host);
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Host {
     Address(SocketAddr),
     /// In lower case.

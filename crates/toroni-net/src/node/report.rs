@@ -3,6 +3,7 @@
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 use super::Node;
+use super::host_port::HostPort;
 use super::kernel::SocketDrops;
 use super::tcp::{self, Tcp};
 use super::{fetch, link};
@@ -146,7 +147,7 @@ pub struct Queue {
 #[derive(Clone, Debug)]
 pub struct Connection {
     /// The other node.
-    pub address: SocketAddr,
+    pub address: HostPort,
     /// What the client counted.
     pub counters: client::Counters,
 }
@@ -397,7 +398,7 @@ impl Node {
         }
         let connections = self.tcp.as_ref().map_or(&[][..], Tcp::connections);
         for connection in connections {
-            let (address, counters) = (connection.address(), *connection.client().counters());
+            let (address, counters) = (connection.host().clone(), *connection.client().counters());
             report.connections.push(Connection { address, counters });
         }
         report.served = self.tcp.as_ref().and_then(Tcp::listener).map(|listener| Served {

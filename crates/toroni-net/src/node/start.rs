@@ -589,7 +589,7 @@ fn listening(listen: &config::Listen, sends: &[config::Outgoing]) -> tcp::Listen
 
 fn connecting(connect: &config::Connect) -> tcp::Connect {
     tcp::Connect {
-        address: connect.address,
+        address: connect.address.clone(),
         patterns: connect.patterns.clone(),
         bind: connect.bind,
         activity: connect.activity,

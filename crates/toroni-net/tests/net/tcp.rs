@@ -34,7 +34,7 @@ fn listening(settings: Settings, address: SocketAddr) -> Settings {
 
 fn connecting(settings: Settings, address: SocketAddr) -> Settings {
     let connect = Connect {
-        address,
+        address: address.into(),
         patterns: everything(),
         bind: None,
         activity: Duration::from_secs(10),

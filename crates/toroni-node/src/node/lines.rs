@@ -4,10 +4,10 @@ use super::log::{Level, Line};
 use super::notices::put_out;
 use std::collections::BTreeSet;
 use std::fmt::Write;
-use std::net::SocketAddr;
 use std::time::Duration;
 use toroni_net::losses::Lost;
 use toroni_net::node::fetch::Fetched;
+use toroni_net::node::host_port::HostPort;
 use toroni_net::node::kernel::Attribution;
 use toroni_net::node::link::{Moved, TooLong, to_socket};
 use toroni_net::node::report::{Awaited, Report};
@@ -30,7 +30,7 @@ pub(super) struct Lines {
     /// How long the process may not run without harm.
     stall: Duration,
     /// The nodes to which a connection was made, and has not ended.
-    connected: BTreeSet<SocketAddr>,
+    connected: BTreeSet<HostPort>,
 }
 
 impl Lines {
@@ -84,7 +84,7 @@ impl Lines {
     }
 
     fn tcp(&mut self, event: &tcp::Event) -> Line {
-        let about = |level, event, text, address: &SocketAddr| {
+        let about = |level, event, text, address: &dyn std::fmt::Display| {
             Line::new(level, event, text).by("address", address)
         };
         match event {
@@ -111,7 +111,7 @@ impl Lines {
                 Line::new(Level::Warn, "unaccepted", format!("cannot take a connection: {error}"))
             }
             tcp::Event::Connected(address) => {
-                self.connected.insert(*address);
+                self.connected.insert(address.clone());
                 about(Level::Info, "connected", format!("connected to {address}"), address)
             }
             tcp::Event::Disconnected { address, reason, error } => {

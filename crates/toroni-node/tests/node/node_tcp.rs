@@ -6,10 +6,11 @@ use crate::support::{Buses, LIMIT, wait_until};
 use rustix::process::Signal;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use toroni::{Bus, BusConfig, LostBound, Policy, ReceiveError, Subscriber};
 use toroni_testkit::Program;
+use toroni_testkit::network::{Host, Setup};
 
 /// An address that no other test uses now.
 pub(crate) fn address() -> SocketAddr {
@@ -457,4 +458,40 @@ fn as_many_as_the_file_says_are_taken() {
     assert!(!server.errors().contains("cannot take a connection"), "{}", server.errors());
     drop(silent);
     leave(server);
+}
+
+/// The command of a node on a host whose names of hosts are those of a file.
+fn with_names(host: &Host, buses: &Buses, names: &str, path: &str) -> Command {
+    const SCRIPT: &str = "mount --bind \"$0\" /etc/hosts && exec \"$@\"";
+    let mut command = host.command("unshare");
+    command.args(["--mount", "sh", "-c", SCRIPT, names]).arg(crate::program());
+    command.args(["node", "--config", path]).env("TORONI_DIR", buses.path());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+#[test]
+fn a_host_may_be_named_and_get_another_address() {
+    let Some(network) = Setup::new(2).bridged() else { return };
+    let [from, to] = &network.hosts[..] else { panic!("two hosts") };
+    let buses = Buses::new();
+    let [a, b] = ["a", "b"].map(|name| bus(&buses, name, 8 << 20));
+    let (mut counted, mut checked) = (Counted::new(&a, "t"), Checked::new(&b));
+    let names = buses.path().join("hosts");
+    // Nothing listens at the first address.
+    std::fs::write(&names, format!("{} server\n", to.address())).unwrap();
+    let server = file(&buses, "a", "[listen]\naddress = '0.0.0.0:4480'\n");
+    let _server = crate::hosts::start(from, &buses, &["node", "--config", &server]);
+    let client = "[[connect]]\naddress = 'Server:4480'\nretry = '20ms'\n";
+    let client = file(&buses, "b", client);
+    let command = with_names(to, &buses, names.to_str().unwrap(), &client);
+    let mut client = Program::start_with_ready_fd(command);
+    client.wait_ready();
+    client.wait_for_error("no connection to server:4480: Connection refused");
+    // One of its addresses is right now.
+    let both = format!("{} server\n{} server\n", to.address(), from.address());
+    std::fs::write(&names, both).unwrap();
+    client.wait_for_error("connected to server:4480");
+    counted.publish(100, 100);
+    checked.receive_all_to(counted.next);
 }

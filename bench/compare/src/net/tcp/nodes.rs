@@ -66,7 +66,14 @@ fn connect(address: SocketAddr, number: u8) -> Result<Connected, Failure> {
     let bus = bus(&directory)?;
     let subscriber = bus.subscribe("**").map_err(Failure::of("subscribe"))?;
     let patterns = vec![Pattern::everything()];
-    let connect = Connect { address, patterns, bind: None, config: config() };
+    let connect = Connect {
+        address: address.into(),
+        patterns,
+        bind: None,
+        activity: Duration::from_secs(10),
+        lost_scope: None,
+        config: config(),
+    };
     let settings = node::Settings { connect: vec![connect], ..rig::settings(number)? };
     let mut node = Node::new(&bus, &settings).map_err(Failure::of("start a node"))?;
     let begin = Instant::now();

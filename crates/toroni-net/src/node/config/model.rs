@@ -176,7 +176,7 @@ pub struct Listen {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Connect {
     /// Where.
-    pub address: SocketAddr,
+    pub address: HostPort,
     /// Which topics.
     pub patterns: Vec<Pattern>,
     /// In which order messages are delivered.
@@ -401,7 +401,7 @@ impl Listen {
 impl Connect {
     fn of(values: &Values) -> Option<Self> {
         Some(Self {
-            address: values.address("address")?,
+            address: values.host("address")?,
             patterns: values.patterns("patterns")?,
             order: order(&values.text("order")?),
             retry: values.time("retry")?,
@@ -537,6 +537,13 @@ impl Values {
     pub(super) fn patterns(&self, key: &str) -> Option<Vec<Pattern>> {
         match self.get(key)? {
             Value::Patterns(patterns) => Some(patterns.clone()),
+            _ => None,
+        }
+    }
+
+    fn host(&self, key: &str) -> Option<HostPort> {
+        match self.get(key)? {
+            Value::Host(host) => Some(host.clone()),
             _ => None,
         }
     }

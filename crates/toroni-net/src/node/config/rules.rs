@@ -39,7 +39,9 @@ pub(super) fn check(document: &Document, findings: &mut Findings) {
     if let Some(values) = document.one("listen") {
         rules.listen(values);
     }
-    document.all("connect").iter().for_each(|values| rules.lost_scope(values));
+    for values in document.all("connect") {
+        rules.connect(values, node);
+    }
     if let Some(values) = document.one("sequencer") {
         rules.sequencer(values, node);
     }
@@ -411,6 +413,20 @@ impl Rules<'_> {
                 "hold_limit",
                 "has no effect: with `pace = \"source\"`, no receiver holds the sender",
             );
+        }
+    }
+
+    fn connect(&mut self, values: &Values, node: &Values) {
+        self.lost_scope(values);
+        if let Some(Value::Host(host)) = values.get("address")
+            && host.address().is_none()
+            && !host.is_loopback()
+            && !node.has("key_file")
+        {
+            let problem = format!(
+                "{host} has a name, and [node] has no key_file: the host that answers for the name is believed"
+            );
+            self.warn(values, "address", problem);
         }
     }
 

@@ -35,6 +35,8 @@ pub enum Kind {
     Address,
     /// A list of addresses and ports.
     Addresses,
+    /// An address or the name of a host, and a port.
+    Host,
     /// A list of addresses or names of hosts, with ports.
     Hosts,
     /// A multicast group and a port.
@@ -69,6 +71,9 @@ impl Kind {
             Self::Patterns => "a list of patterns, such as [\"plant/**\"]",
             Self::Address => "an address and a port, such as \"10.0.0.1:4480\"",
             Self::Addresses => "a list of addresses and ports, such as [\"10.0.0.2:4479\"]",
+            Self::Host => {
+                "an address or the name of a host, and a port, such as \"10.0.0.1:4480\" or \"line-3:4480\""
+            }
             Self::Hosts => {
                 "a list of addresses or names of hosts, and ports, such as [\"10.0.0.2:4479\"]"
             }
@@ -565,7 +570,7 @@ fn listen() -> Section {
 
 fn connect() -> Section {
     let keys = vec![
-        required("address", Kind::Address, "The node to connect to: the address of its `[listen]`"),
+        required("address", Kind::Host, "The node to connect to: the address of its `[listen]`"),
         with("patterns", Kind::Patterns, "[\"**\"]", "Which topics are taken"),
         with(
             "order",

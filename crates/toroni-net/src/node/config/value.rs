@@ -25,6 +25,7 @@ pub(super) enum Value {
     Addresses(Vec<SocketAddr>),
     Policy(Policy),
     Range(Range<u64>),
+    Host(HostPort),
     Hosts(Vec<HostPort>),
     Members(Vec<(String, HostPort)>),
     /// Datagrams as large as the interface takes.
@@ -123,6 +124,7 @@ pub(super) fn read_value(kind: Kind, value: &DeValue<'_>) -> Result<Value, Strin
             let addresses: Option<_> = texts.iter().map(|text| text.parse().ok()).collect();
             addresses.map(Value::Addresses).ok_or_else(wrong)
         }
+        Kind::Host => text()?.parse().map(Value::Host).map_err(|_| wrong()),
         Kind::Hosts => {
             let texts = texts(value).ok_or_else(wrong)?;
             let hosts: Option<_> = texts.iter().map(|text| text.parse().ok()).collect();
@@ -224,6 +226,7 @@ impl Value {
             }
             (Self::Address(address), _) => quote(&address.to_string()),
             (Self::Addresses(all), _) => list(shown(all)),
+            (Self::Host(host), _) => quote(&host.to_string()),
             (Self::Hosts(all), _) => list(all.iter().map(ToString::to_string).collect()),
             (Self::Policy(policy), _) => quote(&policy.to_string()),
             (Self::Range(range), _) => {

@@ -4,8 +4,8 @@ use super::dial::{Change, Dial};
 use super::{Connect, Event, Poller, TcpError, Token};
 use crate::inlet::{Inlet, Ways};
 use crate::membership::Membership;
+use crate::node::host_port::HostPort;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use toroni_proto::audience::Name;
 use toroni_proto::bounded::client::{Client, Identity};
@@ -39,7 +39,7 @@ impl Connection {
         let random = Random::new(member.random().number().wrapping_add(index as u64));
         let client = Client::new(&connect.config, &identity, &patterns, random, now)?;
         Ok(Self {
-            dial: Dial::new(connect.address, connect.bind, Token::Connection(index), client),
+            dial: Dial::new(&connect.address, connect.bind, Token::Connection(index), client)?,
             inlet: Inlet::new(bus, connect.selection())
                 .selected_by_the_source()
                 .by_way(index + 1, ways)
@@ -50,8 +50,8 @@ impl Connection {
 
     /// Returns where the other node listens.
     #[must_use]
-    pub fn address(&self) -> SocketAddr {
-        self.dial.address()
+    pub const fn host(&self) -> &HostPort {
+        self.dial.host()
     }
 
     /// Returns the protocol's side of it.
@@ -104,7 +104,7 @@ impl Connection {
             dial.client.rejoin(source, stream, mark.next);
         }
         while let Some(change) = dial.change(now, poller) {
-            let address = dial.address();
+            let address = dial.host().clone();
             match change {
                 Change::Live => report(Event::Connected(address)),
                 Change::Down(Bye::Ended, _) if *ends => {}

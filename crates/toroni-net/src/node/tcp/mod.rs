@@ -15,6 +15,7 @@ pub(in crate::node) mod dial;
 mod feed;
 mod history;
 mod listener;
+mod lookup;
 mod sets;
 mod socket;
 mod streams;
@@ -24,6 +25,7 @@ pub use self::listener::Listener;
 pub use self::streams::BEYOND;
 
 use super::Send;
+use super::host_port::HostPort;
 use crate::inlet::{self, InletError, Ways};
 use crate::membership::Membership;
 use rustix::event::Timespec;
@@ -70,7 +72,7 @@ pub struct Listen {
 #[derive(Clone, Debug)]
 pub struct Connect {
     /// Where it listens.
-    pub address: SocketAddr,
+    pub address: HostPort,
     /// The topics.
     pub patterns: Vec<Pattern>,
     /// From where; `None`: the kernel chooses.
@@ -111,6 +113,11 @@ pub enum TcpError {
     /// The kernel does not say which socket is ready.
     #[error("cannot watch connections: {0}")]
     Watch(io::Error),
+    /// Names of hosts cannot be looked up.
+    #[error(
+        "cannot start the thread that looks up names of hosts: {0} (see `ulimit -u` and `ulimit -n`)"
+    )]
+    Lookup(io::Error),
     /// The kernel gives no random numbers.
     #[error("cannot read /dev/urandom: {0}")]
     Random(io::Error),
@@ -175,11 +182,11 @@ pub enum Event {
     /// The kernel did not hand a connection over.
     Unaccepted(io::Error),
     /// This node has connected to another one.
-    Connected(SocketAddr),
+    Connected(HostPort),
     /// Its connection to another node has ended, or could not be made. It tries again.
     Disconnected {
         /// Where the other one listens.
-        address: SocketAddr,
+        address: HostPort,
         /// Why.
         reason: Bye,
         /// What the kernel says.
@@ -188,7 +195,7 @@ pub enum Event {
     /// A stream comes by two ways, of which one leaves out what the other brings: the second one does not bring it.
     Aside {
         /// Where the other node listens.
-        address: SocketAddr,
+        address: HostPort,
         /// The source.
         source: Source,
         /// Its stream.
@@ -272,8 +279,13 @@ impl Poller {
 
     /// Watches for connections that wait to be taken.
     fn add_listening(&self, socket: &impl AsFd) -> io::Result<()> {
+        self.add_reading(socket, Token::Listener)
+    }
+
+    /// Watches what is never written: each time there is more to read.
+    fn add_reading(&self, socket: &impl AsFd, token: Token) -> io::Result<()> {
         let flags = EventFlags::IN | EventFlags::ET;
-        Ok(epoll::add(&self.0, socket, Token::Listener.to_data(), flags)?)
+        Ok(epoll::add(&self.0, socket, token.to_data(), flags)?)
     }
 }
 
@@ -345,7 +357,8 @@ impl Tcp {
                 report(Event::Refused(error));
             }
             while let Some((source, stream)) = connection.aside() {
-                report(Event::Aside { address: connection.address(), source, stream });
+                let address = connection.host().clone();
+                report(Event::Aside { address, source, stream });
             }
         }
         if let Some(listener) = listener {

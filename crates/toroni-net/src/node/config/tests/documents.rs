@@ -86,6 +86,7 @@ fn contains(kind: Kind) -> String {
         Kind::Names => "list of names".to_owned(),
         Kind::Patterns => "list of patterns".to_owned(),
         Kind::Address => "address and port".to_owned(),
+        Kind::Host => "`\"HOST:PORT\"`".to_owned(),
         Kind::Hosts => "list of addresses or names of hosts, and ports".to_owned(),
         Kind::Addresses => "list of addresses and ports".to_owned(),
         Kind::Group => "group, with or without port".to_owned(),

@@ -499,6 +499,14 @@ fn only_a_node_that_sends_misses_its_state() {
         &format!("{node}[[connect]]\naddress = '10.0.0.1:4480'\npatterns = ['**']\n"),
         &[],
     );
+    assert_found(&format!("{node}[[connect]]\naddress = 'localhost:4480'\n"), &[]);
+    assert_found(
+        &format!("{node}[[connect]]\naddress = 'line-3:4480'\n"),
+        &[
+            "4:1: warning: [[connect]] 1: address: line-3:4480 has a name, and [node] has no key_file: the host that answers \
+           for the name is believed",
+        ],
+    );
     let missing = "1:1: warning: [node]: state: is missing: after a restart, the node cannot tell what it had sent, and \
                    other hosts report a loss";
     assert_found(&format!("{node}[listen]\naddress = '127.0.0.1:4480'\n"), &[missing]);

@@ -110,6 +110,7 @@ fn sample(section: &Section, key: &Key) -> String {
         Kind::Names => "['line-1', 'line-2']".to_owned(),
         Kind::Patterns => "['plant/boiler/*', 'b']".to_owned(),
         Kind::Address => "'127.0.0.1:7000'".to_owned(),
+        Kind::Host => "'line-3:7000'".to_owned(),
         Kind::Hosts => "['line-3:4482', '10.0.0.2:4482']".to_owned(),
         Kind::Addresses => "['10.0.0.2:4479']".to_owned(),
         Kind::Group => "'239.192.1.2:5000'".to_owned(),
