@@ -7,6 +7,7 @@
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
+use crate::hook::mutant;
 use crate::times::Taken;
 use std::time::UNIX_EPOCH;
 use thiserror::Error;
@@ -91,6 +92,19 @@ pub struct Outlet {
     name: String,
     counters: Counters,
     times: Taken,
+    bus: Bus,
+    drain: Option<Drain>,
+    /// How many messages of the bus were not sent when it ended.
+    unsent: Option<u64>,
+}
+
+/// The end of a stream: what was published before is still sent.
+#[derive(Clone, Copy, Debug)]
+struct Drain {
+    /// The messages of the bus below this sequence.
+    goal: u64,
+    /// But not after this time.
+    until: Monotonic,
 }
 
 impl Outlet {
@@ -142,6 +156,9 @@ impl Outlet {
             name: String::new(),
             counters: Counters::default(),
             times: Taken::new(identity.header.source, identity.header.stream),
+            bus: bus.clone(),
+            drain: None,
+            unsent: None,
         })
     }
 
@@ -151,6 +168,12 @@ impl Outlet {
     /// # Errors
     /// If the bus cannot be read: it was removed, or is damaged.
     pub fn turn(&mut self, now: Now) -> Result<bool, OutletError> {
+        let has_more = self.pack(now);
+        self.finish(now);
+        has_more
+    }
+
+    fn pack(&mut self, now: Now) -> Result<bool, OutletError> {
         for _ in 0..MESSAGES_PER_TURN {
             // It goes on when datagrams were sent.
             if !self.wants_more() {
@@ -194,16 +217,48 @@ impl Outlet {
     pub fn wants_more(&self) -> bool {
         let window = self.sender.window();
         let is_ahead = window.unsent_total() >= self.ahead_bytes || !window.is_half_free();
-        !is_ahead && !self.sender.is_ending()
+        let is_done = self.drain.is_some_and(|drain| self.subscriber.sequence() >= drain.goal);
+        !is_ahead && !is_done && !self.sender.is_ending()
     }
 
-    /// Ends the session when all that is packed was sent.
-    pub fn end(&mut self, now: Now) {
-        if !self.sender.is_ending() {
-            self.sender.taken(number(self.subscriber.sequence()));
+    /// Ends the session once all that is on the bus now was sent. If that takes longer than `longest_ns`, it ends without END:
+    /// receivers then report that more may be missing, and the next process continues the stream there.
+    pub fn end(&mut self, now: Now, longest_ns: u64) {
+        if self.drain.is_none() {
+            let head = self.bus.stats().map_or(0, |stats| stats.sequence);
+            let goal = if mutant("end_without_drain") { 0 } else { head };
+            let goal = goal.max(self.subscriber.sequence());
+            self.drain = Some(Drain { goal, until: now.monotonic.after(longest_ns) });
+            self.finish(now);
         }
-        // Others may publish on the bus after this process has ended.
-        self.sender.end(now, false);
+    }
+
+    /// Ends the session, if it is time.
+    fn finish(&mut self, now: Now) {
+        let Some(Drain { goal, until }) = self.drain else { return };
+        let taken = self.subscriber.sequence();
+        if taken >= goal && !self.sender.is_ending() {
+            self.sender.taken(number(taken));
+            // Others may publish on the bus after this process has ended.
+            self.sender.end(now, false);
+        }
+        if until <= now.monotonic && !self.sender.is_closed() {
+            let sent = self.sender.unsent_from().get();
+            if self.sender.abandon() || taken < goal {
+                self.unsent = Some(goal.saturating_sub(sent));
+            }
+        }
+    }
+
+    /// Takes how many messages of the bus were not sent when it ended: at most that many are of this stream.
+    pub(crate) fn unsent(&mut self) -> Option<u64> {
+        self.unsent.take()
+    }
+
+    /// Returns when it must have a turn next.
+    pub(crate) fn poll_timeout(&self) -> Option<Monotonic> {
+        let until = self.drain.map(|drain| drain.until).filter(|_| !self.sender.is_closed());
+        self.sender.poll_timeout().into_iter().chain(until).min()
     }
 
     /// Returns the sender: the caller gives it datagrams and time, and sends what it has to send.

@@ -325,6 +325,22 @@ impl Sender {
         }
     }
 
+    /// Ends the session at once, if it has not said END. Receivers notice its silence, as after a death. Returns whether something that
+    /// was packed was not sent.
+    pub fn abandon(&mut self) -> bool {
+        let is_unsent = !self.is_idle();
+        if is_unsent || !self.is_ending() {
+            self.state = State::Closed;
+        }
+        is_unsent
+    }
+
+    /// Returns the number of the bus from which on messages were not sent yet.
+    #[must_use]
+    pub fn unsent_from(&self) -> Number {
+        self.position().1
+    }
+
     /// Takes a datagram that asks this stream for something: NAK, STATUS or TOPICS_WANTED.
     ///
     /// # Errors

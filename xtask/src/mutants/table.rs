@@ -1056,6 +1056,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: &[Network("one_that_stands_by_delivers_nothing_until_the_other_one_has_left")],
     },
     Mutant {
+        name: "end_without_drain",
+        mistake: "a node that is stopped says END although its bus has messages that it has not sent",
+        noticed_by: &[Network("a_node_that_ends_sends_what_is_on_its_bus_or_says_what_is_left")],
+    },
+    Mutant {
         name: "late_without_end",
         mistake: "a node that was late reads for as long as datagrams arrive faster than it reads them",
         noticed_by: &[Network("a_late_turn_ends_although_more_arrives_than_it_reads")],

@@ -65,6 +65,9 @@ use toroni_proto::wire::{FirstSent, Keys, Kind, NodeName, Reject};
 /// The causes of losses are looked for at most so often, because that reads files of /proc.
 const LOSSES_APART_NS: u64 = 100 * MILLISECOND;
 
+/// How long a node goes on sending when it ends, unless something else is said: half of the time that containers usually get.
+pub const DRAIN: Duration = Duration::from_secs(5);
+
 /// What a node is and does.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -80,6 +83,8 @@ pub struct Settings {
     pub connect: Vec<tcp::Connect>,
     /// Whether it refuses to start if the kernel gives a smaller receive buffer than it asks for.
     pub strict_buffers: bool,
+    /// How long it goes on sending what is on the bus when it ends.
+    pub drain: Duration,
     /// Where it keeps how far its streams were sent. Without it, a stream starts over with each process: what was
     /// published meanwhile is reported as lost.
     pub state: Option<Arc<State>>,
@@ -96,6 +101,7 @@ impl Settings {
             listen: None,
             connect: Vec::new(),
             strict_buffers: false,
+            drain: DRAIN,
             state: None,
         }
     }
@@ -220,6 +226,8 @@ pub enum Event {
     Fetched(fetch::Fetched),
     /// The bus refused messages of a source.
     Refused(toroni::PublishError),
+    /// A stream has ended, and at most that many messages were not sent. They are sent after a restart, if the bus still has them.
+    Undrained(Stream, u64),
     /// The kernel refused a datagram. Receivers ask again for what was not sent.
     Unsent(io::Error),
     /// The kernel refused datagrams because an interface takes only shorter ones. Receivers report what was in them as lost.
@@ -266,6 +274,7 @@ pub struct Node {
     /// When it should have begun its turn at the latest.
     due: Option<Monotonic>,
     longest_sleep_ns: u64,
+    drain_ns: u64,
     stalled: Option<u64>,
     /// When the last turn began.
     turned: Monotonic,
@@ -465,6 +474,7 @@ impl Node {
             losses_due: now.monotonic,
             due: None,
             longest_sleep_ns: LONGEST_SLEEP_NS,
+            drain_ns: u64::try_from(settings.drain.as_nanos()).unwrap_or(u64::MAX),
             stalled: None,
             turned: now.monotonic,
             _state: settings.state.clone(),
@@ -578,7 +588,7 @@ impl Node {
     }
 
     fn next(&mut self, now: Monotonic) -> Option<Monotonic> {
-        let senders = self.outlets.iter_mut().filter_map(|it| it.outlet.sender().poll_timeout());
+        let senders = self.outlets.iter().filter_map(|it| it.outlet.poll_timeout());
         let receiving = self.receiving.iter().filter_map(Receiving::poll_timeout);
         let tcp = self.tcp.iter().filter_map(Tcp::poll_timeout);
         let senders = senders.map(|next| self.link.due(now, next));
@@ -614,10 +624,10 @@ impl Node {
         link.wait(Duration::from_nanos(left), watched)
     }
 
-    /// Ends all streams that it sends. It must still take turns until [`Self::is_closed`].
+    /// Ends all streams that it sends, once what is on the bus now was sent. It must still take turns until [`Self::is_closed`].
     pub fn end(&mut self) {
-        let now = now();
-        self.outlets.iter_mut().for_each(|it| it.outlet.end(now));
+        let (now, drain_ns) = (now(), self.drain_ns);
+        self.outlets.iter_mut().for_each(|it| it.outlet.end(now, drain_ns));
         self.tcp.iter_mut().for_each(|tcp| tcp.end(now));
     }
 
@@ -655,6 +665,9 @@ impl Node {
             }
             if let Some(failures) = journal_recovery.take() {
                 return Some(Event::JournalAgain(failures));
+            }
+            if let Some(unsent) = outlet.unsent() {
+                return Some(Event::Undrained(*stream, unsent));
             }
             if let Some(event) = outlet.sender().poll_event() {
                 return Some(Event::Sender(*stream, event));

@@ -249,6 +249,7 @@ impl Prepared<'_> {
             listen: config.listen.as_ref().map(|listen| listening(listen, &config.sends)),
             connect: config.connects.iter().map(connecting).collect(),
             strict_buffers: config.strict_buffers,
+            drain: config.drain,
             state: state.clone(),
         };
         let node = Node::new(bus, &settings)?;

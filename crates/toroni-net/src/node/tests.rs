@@ -107,3 +107,44 @@ fn a_checkpoint_names_only_what_was_given_to_the_kernel() {
     }
     assert!(ahead > 0, "it never packed more than it sent");
 }
+
+/// A stream that needs more than a second for what is on its bus when the node ends.
+#[test]
+fn a_node_that_ends_sends_what_is_on_its_bus_or_says_what_is_left() {
+    const MESSAGES: u64 = 50;
+    for (drain, source) in [(Duration::from_secs(60), 2), (Duration::ZERO, 3)] {
+        let directory = Directory::new();
+        let bus = BusConfig::new().directory(directory.path()).create("b").unwrap();
+        let state = Arc::new(State::open(&directory.path().join("state")).unwrap());
+        let mut settings = sending(&Config::with_rate(400_000), &state);
+        settings.member.source = Source(source);
+        settings.drain = drain;
+        let mut node = Node::new(&bus, &settings).unwrap();
+        let publisher = bus.publisher("t").unwrap();
+        (0..MESSAGES).for_each(|_| _ = publisher.publish([7; 1_000]).unwrap());
+        node.turn().unwrap();
+        node.end();
+        // What comes later is not waited for.
+        publisher.publish([8; 1_000]).unwrap();
+        let (begun, mut left) = (Instant::now(), None);
+        while !node.is_closed() {
+            assert!(begun.elapsed() < wait::LIMIT, "it does not end");
+            if !node.turn().unwrap() {
+                node.wait(None).unwrap();
+            }
+        }
+        while let Some(event) = node.event() {
+            if let Event::Undrained(stream, unsent) = event {
+                left = Some((stream, unsent));
+            }
+        }
+        let packed = node.outlets[0].outlet.counters().messages;
+        match left {
+            None => assert_eq!((packed, drain.is_zero()), (MESSAGES, false)),
+            Some((stream, unsent)) => {
+                assert_eq!((stream, drain.is_zero()), (Stream(1), true));
+                assert!(unsent <= MESSAGES && unsent + packed >= MESSAGES, "{unsent} of {packed}");
+            }
+        }
+    }
+}

@@ -56,6 +56,14 @@ impl Lines {
                 Line::new(Level::Warn, "unsent", text)
             }
             Event::TooLong(found) => too_long(found),
+            Event::Undrained(stream, unsent) => {
+                let text = format!(
+                    "stops stream {stream} with up to {unsent} messages of the bus unsent: they are sent after a restart, if the bus still has them"
+                );
+                Line::new(Level::Warn, "undrained", text)
+                    .by("stream", *stream)
+                    .with("messages", unsent)
+            }
             Event::SentAgain(refused) => {
                 let text = format!("sends again: {refused} datagrams were refused meanwhile");
                 Line::new(Level::Info, "sent_again", text).with("refused", refused)

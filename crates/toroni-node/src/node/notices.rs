@@ -227,6 +227,7 @@ impl Notices {
             | Event::Refused(_)
             | Event::Unsent(_)
             | Event::TooLong(_)
+            | Event::Undrained(..)
             | Event::SentAgain(_)
             | Event::Moved(_)
             | Event::Stranger(_)

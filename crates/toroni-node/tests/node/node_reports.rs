@@ -80,15 +80,20 @@ impl Pair {
     }
 
     fn start_sender(&mut self) {
+        self.start_sender_with("data_rate = '20Mbit/s'", "");
+    }
+
+    fn start_sender_with(&mut self, rate: &str, of_node: &str) {
         let (group, activity) = (&self.group, self.activity.as_secs());
         let section = match self.way {
             Way::Multicast => format!(
-                "[[send]]\nstream = 1\npatterns = ['**']\ngroup = '{group}'\ndata_rate = '20Mbit/s'\n\
+                "[[send]]\nstream = 1\npatterns = ['**']\ngroup = '{group}'\n{rate}\n\
                  generation = '500ms'\nsession_max = '200ms'\nactivity = '{activity}s'\nttl = 0\nloop = true\n"
             ),
             Way::Tcp => listen(self.address),
         };
-        self.sender = Some(start(&self.buses, &file(&self.buses, "a", &section)));
+        self.sender =
+            Some(start(&self.buses, &file(&self.buses, "a", &format!("{of_node}\n{section}"))));
     }
 
     fn start_receiver(&mut self) {
@@ -154,7 +159,7 @@ impl Pair {
     /// Returns the next message or loss, if there is one in time.
     fn next(&mut self, limit: Duration) -> Option<String> {
         match self.subscriber.receive_timeout(limit) {
-            Ok(message) => Some(message?.text().into_owned()),
+            Ok(message) => Some(message?.text().trim().to_owned()),
             Err(ReceiveError::Lost(lost)) => {
                 let bound = match lost.bound {
                     LostBound::AtLeast => ">=",
@@ -221,6 +226,50 @@ fn a_sender_that_comes_back_on_its_bus_loses_nothing() {
         assert_eq!(pair.told(6), ["5", "6", "7", "8", "9", "10"], "{way:?}, {end:?}");
         pair.leave();
     });
+}
+
+/// A stream that needs two seconds for what is on the bus when its node is stopped.
+fn lagging(drain: &str) -> (Pair, Vec<String>) {
+    let mut pair = Pair::new(Way::Multicast, SHORT);
+    pair.end_sender(End::InOrder);
+    pair.start_sender_with("data_rate = '200kbit/s'", &format!("drain = '{drain}'"));
+    pair.publish(1);
+    pair.told(1);
+    let publisher = pair.from.as_ref().unwrap().publisher("t/a").unwrap();
+    let wanted: Vec<_> = (6..56).map(|number: u32| number.to_string()).collect();
+    for number in &wanted {
+        publisher.publish(format!("{number}{:1000}", "")).unwrap();
+    }
+    pair.next = 56;
+    (pair, wanted)
+}
+
+#[test]
+fn a_sender_that_is_stopped_sends_what_is_on_its_bus_first() {
+    let (mut pair, wanted) = lagging("60s");
+    pair.end_sender(End::InOrder);
+    assert_eq!(pair.told(50), wanted);
+    pair.leave();
+}
+
+/// Then it ends as if it were killed, and continues where it stopped.
+#[test]
+fn a_sender_that_is_stopped_and_has_no_time_to_send_everything_says_so() {
+    let (mut pair, wanted) = lagging("0s");
+    let sender = pair.sender.take().unwrap();
+    sender.signal(Signal::TERM);
+    sender.wait_for_error("messages of the bus unsent");
+    leave(sender);
+    let mut told = Vec::new();
+    while told.last().is_none_or(|last: &String| last != ">=0 Silent") {
+        told.extend(pair.next(LIMIT));
+    }
+    told.pop();
+    assert_eq!(told, wanted[..told.len()]);
+    pair.start_sender();
+    told.extend(pair.told(wanted.len() - told.len()));
+    assert_eq!(told, wanted);
+    pair.leave();
 }
 
 /// What was published last may be lost with the bus, however the session has ended.

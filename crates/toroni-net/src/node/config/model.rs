@@ -44,6 +44,8 @@ pub struct Node {
     pub strict_buffers: bool,
     /// The longest time for which it may not run.
     pub stall: Duration,
+    /// How long the node goes on sending when it is stopped.
+    pub drain: Duration,
     /// The least important messages that it logs.
     pub log: String,
     /// The streams that it sends.
@@ -256,6 +258,7 @@ impl Node {
             metrics: node.address("metrics"),
             strict_buffers: node.flag("strict_buffers")?,
             stall: node.time("stall")?,
+            drain: node.time("drain")?,
             log: node.text("log")?,
             sends: collect(document.all("send"), Outgoing::of)?,
             receives: collect(document.all("receive"), |values| Incoming::of(values, node))?,

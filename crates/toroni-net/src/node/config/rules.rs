@@ -20,6 +20,9 @@ const WHOLE: &str = "has a fraction of a millisecond: members count whole ones";
 /// Members of a group have the numbers 0 to 7.
 const MEMBERS_MAX: usize = 8;
 
+/// How long a node may take to end, less than `TimeoutStopSec` of its unit.
+const MOST_ENDING: Duration = Duration::from_secs(25);
+
 /// Checks everything that needs no host.
 pub(super) fn check(document: &Document, findings: &mut Findings) {
     let Some(node) = document.one("node") else { return };
@@ -67,6 +70,12 @@ impl Rules<'_> {
     }
 
     fn node(&mut self, node: &Values) {
+        let lingers = self.document.all("send").iter().filter_map(|send| send.time("generation"));
+        let lingers = lingers.max().unwrap_or_default();
+        if node.time("drain").is_some_and(|drain| drain.saturating_add(lingers) > MOST_ENDING) {
+            let problem = "takes more than 25 s together with `generation`: systemd kills the unit of a node 30 s after it has asked it to stop";
+            self.warn(node, "drain", problem);
+        }
         if node.has("key_file_next") && !node.has("key_file") {
             self.refuse(
                 node,

@@ -343,6 +343,12 @@ fn node() -> Section {
             "The longest time for which the node may not run, without a loss: receive buffers are made for it",
         ),
         with(
+            "drain",
+            time(0, 60 * SECOND),
+            "\"5s\"",
+            "How long the node goes on sending what is on the bus when it is stopped",
+        ),
+        with(
             "log",
             Kind::Choice(&["error", "warn", "info", "debug", "trace"]),
             "\"info\"",

@@ -537,6 +537,14 @@ fn what_is_doubtful_is_a_warning_and_the_file_is_accepted() {
              sender",
         ],
     );
+    assert_found(
+        "[node]\nrealm = 'plant'\nstate = 'state'\ndrain = '25s'\n[[send]]\nstream = 1\npatterns = ['a']\n\
+         data_rate = '1Mbit/s'\n",
+        &[
+            "4:1: warning: [node]: drain: takes more than 25 s together with `generation`: systemd kills the unit of a node \
+             30 s after it has asked it to stop",
+        ],
+    );
 }
 
 #[test]
