@@ -113,8 +113,7 @@ impl World<'_> {
         let (node, sender) = (&self.receivers[receiver], &self.senders[source]);
         let (mut delivered, mut lost) = (0, 0);
         for life in 0..=node.record.life {
-            let empty = Vec::new();
-            let given = node.record.given.get(&(source, life)).unwrap_or(&empty);
+            let given = &node.record.of(source, life);
             let is_last = life == node.record.life;
             let topics = |series, number| {
                 let named = self.topics[source].get(&(series, number));

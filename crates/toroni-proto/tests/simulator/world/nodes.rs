@@ -9,7 +9,7 @@ use crate::id::{Number, Realm, Sequence, Series, Session, Source, Stream};
 use crate::legs::Path;
 use crate::random::Random;
 use crate::reassembly::{Bound, Loss, Message};
-use crate::receiver::{Mark, Me};
+use crate::receiver::{End, Mark, Me};
 use crate::sender::{Identity, Sender};
 use crate::time::{MILLISECOND, Monotonic};
 use crate::wire::{
@@ -296,10 +296,19 @@ pub(super) struct Record {
     names: BTreeMap<(u32, u32, u32), String>,
     pub(super) given: BTreeMap<(usize, usize), Vec<Given>>,
     pub(super) life: usize,
+    /// What a node will report of a source whose session has ended in order, but whose series has not, if it does not come back.
+    absent: BTreeMap<(usize, usize), Given>,
 }
 
 impl Record {
+    /// Returns what the receiver is given of a source in a life.
+    pub(super) fn of(&self, source: usize, life: usize) -> Vec<Given> {
+        let given = self.given.get(&(source, life)).cloned().unwrap_or_default();
+        given.into_iter().chain(self.absent.get(&(source, life)).cloned()).collect()
+    }
+
     fn push(&mut self, flow: Flow, given: Given) {
+        self.absent.remove(&(flow.source.0 as usize, self.life));
         self.given.entry((flow.source.0 as usize, self.life)).or_default().push(given);
     }
 }
@@ -315,6 +324,20 @@ impl Inbox for Record {
             bytes: message.parts.flatten().copied().collect(),
         };
         self.push(flow, given);
+    }
+
+    fn begins(&mut self, flow: Flow, _: u8) -> Option<Mark> {
+        self.absent.remove(&(flow.source.0 as usize, self.life));
+        None
+    }
+
+    fn ends(&mut self, flow: Flow, end: End) {
+        if end == End::Complete {
+            let (series, count) = (flow.series.0, Count::AtLeast(0));
+            let (at, reason) = (self.now, LostReason::Silent);
+            let absent = Given::Loss { at, series, count, reason, after: None, until: None };
+            self.absent.insert((flow.source.0 as usize, self.life), absent);
+        }
     }
 
     fn topic(&mut self, flow: Flow, number: TopicNumber, name: TableName<'_>) {
