@@ -389,7 +389,8 @@ impl Inlet {
             let known = &mut self.known[at];
             known.end = arrived.highest;
             known.open_from = arrived.next;
-            if let Some(next) = Number::new(arrived.next) {
+            // If the bus has nothing of it, the stream goes on where it is.
+            if let Some(next) = Number::new(arrived.next).filter(|next| *next > Number::ZERO) {
                 taken.push((source, stream, Mark { session, series, next }));
             }
         }
@@ -492,6 +493,8 @@ impl Inbox for Inlet {
     fn ends(&mut self, flow: Flow, end: End) {
         let stream = (flow.source, flow.stream);
         let Some(at) = self.streams.get(&stream).copied() else { return };
+        // What does not come cannot be taken over.
+        self.known[at].is_standby = false;
         let (way, ways) = &self.way;
         if !ways.leave(*way, stream, end == End::Complete) {
             let Flow { source, series, stream, .. } = flow;

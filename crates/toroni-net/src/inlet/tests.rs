@@ -274,8 +274,14 @@ fn one_that_stands_by_delivers_nothing_until_the_other_one_has_left() {
     publish(&mut second, flow, 4);
     let later = |seconds: u64| now().monotonic.after(seconds * SECONDS);
     assert!(second.take_over(later(2)).is_empty());
+    // A third one does not hear it any more.
+    let mut deaf = scene.inlet(Order::Source);
+    join(&mut deaf, flow);
+    deaf.ends(flow, End::Silent);
+    publish(&mut deaf, flow, 2);
     drop(first);
     assert!(second.take_over(later(2)).is_empty(), "it looks once a second");
+    assert!(deaf.take_over(later(4)).is_empty());
     let [(source, stream, mark)] = second.take_over(later(4))[..] else { panic!("one stream") };
     assert_eq!((source, stream, mark.next.get()), (Source(1), Stream(1), 2));
     deliver(&mut second, flow, [2, 3, 4]);

@@ -325,18 +325,14 @@ impl Arrivals<'_> {
         me: Bringer,
         mut has_left: impl FnMut(Bringer) -> Result<bool, E>,
     ) -> Result<Vec<(StreamKey, Reach)>, Refused<E>> {
+        // Each participant is looked at once.
+        let mut gone: HashMap<Bringer, bool> = HashMap::new();
         let mut open = Vec::new();
-        for (index, entry) in self.entries.iter().enumerate() {
-            if !entry.is_open() {
-                continue;
-            }
+        for (index, entry) in self.entries.iter().enumerate().filter(|(_, it)| it.is_open()) {
             let other = entry.bringer().filter(|other| *other != me);
-            if let Some(other) = other
-                && !has_left(other).map_err(Refused::Unknown)?
-            {
-                continue;
+            if has_gone(other, &mut gone, &mut has_left)? {
+                open.push((entry.key(), self.reach(index)?));
             }
-            open.push((entry.key(), self.reach(index)?));
         }
         Ok(open)
     }
@@ -409,15 +405,8 @@ impl Arrivals<'_> {
             if !is_replaced && age_ns < KEPT_FOR_NS {
                 continue;
             }
-            if let Some(bringer) = entry.bringer() {
-                let is_gone = match gone.get(&bringer) {
-                    Some(is_gone) => *is_gone,
-                    None => has_left(bringer).map_err(Refused::Unknown)?,
-                };
-                gone.insert(bringer, is_gone);
-                if !is_gone {
-                    continue;
-                }
+            if !has_gone(entry.bringer(), &mut gone, &mut has_left)? {
+                continue;
             }
             // The longest not reached of those that a later series replaced, then of those that need no telling. The rest only
             // makes it the same one each time.
@@ -498,6 +487,21 @@ impl ArrivalEntry {
         hook::point(CrashPoint::MidArrival);
         self.state.store(ARRIVAL_USED, Ordering::Release);
     }
+}
+
+/// Returns whether no living participant brings a stream. `known` has what was found out before.
+fn has_gone<E>(
+    bringer: Option<Bringer>,
+    known: &mut HashMap<Bringer, bool>,
+    mut has_left: impl FnMut(Bringer) -> Result<bool, E>,
+) -> Result<bool, Refused<E>> {
+    let Some(bringer) = bringer else { return Ok(true) };
+    if let Some(is_gone) = known.get(&bringer) {
+        return Ok(*is_gone);
+    }
+    let is_gone = has_left(bringer).map_err(Refused::Unknown)?;
+    known.insert(bringer, is_gone);
+    Ok(is_gone)
 }
 
 /// Spreads streams over the table. Sources are random numbers already; streams of one source are neighbours.
