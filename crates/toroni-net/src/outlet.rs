@@ -105,6 +105,8 @@ struct Drain {
     goal: u64,
     /// But not after this time.
     until: Monotonic,
+    /// No other process continues the stream.
+    for_good: bool,
 }
 
 impl Outlet {
@@ -222,25 +224,26 @@ impl Outlet {
     }
 
     /// Ends the session once all that is on the bus now was sent. If that takes longer than `longest_ns`, it ends without END:
-    /// receivers then report that more may be missing, and the next process continues the stream there.
-    pub fn end(&mut self, now: Now, longest_ns: u64) {
+    /// receivers then report that more may be missing, and the next process continues the stream there. `for_good` says that none
+    /// does.
+    pub fn end(&mut self, now: Now, longest_ns: u64, for_good: bool) {
         if self.drain.is_none() {
             let head = self.bus.stats().map_or(0, |stats| stats.sequence);
             let goal = if mutant("end_without_drain") { 0 } else { head };
             let goal = goal.max(self.subscriber.sequence());
-            self.drain = Some(Drain { goal, until: now.monotonic.after(longest_ns) });
+            self.drain = Some(Drain { goal, until: now.monotonic.after(longest_ns), for_good });
             self.finish(now);
         }
     }
 
     /// Ends the session, if it is time.
     fn finish(&mut self, now: Now) {
-        let Some(Drain { goal, until }) = self.drain else { return };
+        let Some(Drain { goal, until, for_good }) = self.drain else { return };
         let taken = self.subscriber.sequence();
         if taken >= goal && !self.sender.is_ending() {
             self.sender.taken(number(taken));
-            // Others may publish on the bus after this process has ended.
-            self.sender.end(now, false);
+            // Otherwise others may publish on the bus, and the next process sends that.
+            self.sender.end(now, for_good);
         }
         if until <= now.monotonic && !self.sender.is_closed() {
             let sent = self.sender.unsent_from().get();

@@ -60,6 +60,8 @@ struct Stream {
     reach: Reach,
     inlet: Option<u64>,
     is_awaited: bool,
+    /// Nothing follows in it, as its last inlet said.
+    is_over: bool,
     /// When something last came of it.
     reached: u64,
 }
@@ -123,6 +125,7 @@ impl Arrivals {
         }
         if let Some(stream) = self.streams.get_mut(&name) {
             (stream.inlet, stream.is_awaited) = (Some(inlet.id), inlet.awaits);
+            stream.is_over = false;
         }
         Ok(own.is_some())
     }
@@ -139,7 +142,7 @@ impl Arrivals {
         let is_replaced = |(name, stream): &(&StreamName, &Stream)| {
             let mut of_line = self.streams.iter().filter(|(other, _)| line(other) == line(name));
             (stream.reach.is_told || !stream.has_arrived())
-                && of_line.any(|(_, other)| other.reached > stream.reached)
+                && (stream.is_over || of_line.any(|(_, other)| other.reached > stream.reached))
                 && !stream.is_brought(&lives)
         };
         let candidates = self.streams.iter().filter(is_replaced);
@@ -165,7 +168,8 @@ impl Arrivals {
     /// Enters a new stream, for which there is room.
     pub fn enter(&mut self, name: StreamName, inlet: Bringer, now: u64) {
         let (reach, id) = (Reach::default(), Some(inlet.id));
-        let stream = Stream { reach, inlet: id, is_awaited: inlet.awaits, reached: now };
+        let (is_awaited, is_over) = (inlet.awaits, false);
+        let stream = Stream { reach, inlet: id, is_awaited, is_over, reached: now };
         self.streams.insert(name, stream);
         assert!(self.streams.len() <= self.most, "room");
     }
@@ -199,6 +203,7 @@ impl Arrivals {
             && stream.inlet == Some(inlet)
         {
             stream.reach.is_told |= is_over;
+            stream.is_over |= is_over;
             stream.inlet = None;
         }
     }

@@ -31,7 +31,7 @@ fn child() {
     while !(is_ending && node.is_closed()) {
         if ended.is_finished() && !is_ending {
             is_ending = true;
-            node.end();
+            node.end(false);
         }
         let has_more = node.turn().expect("a turn");
         let sent = node.outlets().map(|(_, outlet)| outlet.sender().counters().data).sum::<u64>();

@@ -624,10 +624,11 @@ impl Node {
         link.wait(Duration::from_nanos(left), watched)
     }
 
-    /// Ends all streams that it sends, once what is on the bus now was sent. It must still take turns until [`Self::is_closed`].
-    pub fn end(&mut self) {
+    /// Ends all streams that it sends, once what is on the bus now was sent. `for_good` says that no other process continues them.
+    /// It must still take turns until [`Self::is_closed`].
+    pub fn end(&mut self, for_good: bool) {
         let (now, drain_ns) = (now(), self.drain_ns);
-        self.outlets.iter_mut().for_each(|it| it.outlet.end(now, drain_ns));
+        self.outlets.iter_mut().for_each(|it| it.outlet.end(now, drain_ns, for_good));
         self.tcp.iter_mut().for_each(|tcp| tcp.end(now));
     }
 

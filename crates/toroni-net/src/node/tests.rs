@@ -123,7 +123,7 @@ fn a_node_that_ends_sends_what_is_on_its_bus_or_says_what_is_left() {
         let publisher = bus.publisher("t").unwrap();
         (0..MESSAGES).for_each(|_| _ = publisher.publish([7; 1_000]).unwrap());
         node.turn().unwrap();
-        node.end();
+        node.end(false);
         // What comes later is not waited for.
         publisher.publish([8; 1_000]).unwrap();
         let (begun, mut left) = (Instant::now(), None);

@@ -49,7 +49,7 @@ impl Running {
                 if asked.load(Ordering::Relaxed) && !is_ending {
                     is_ending = true;
                     // No receiver waits for repairs any more.
-                    node.end();
+                    node.end(false);
                 }
                 let has_more = node.turn().unwrap();
                 let datagrams = node.outlets().map(|(_, outlet)| outlet.sender().counters().data);

@@ -205,7 +205,7 @@ pub(crate) fn serve(
         if (stop.is_set() || is_done()) && !ends {
             ends = true;
             let _ = sd_notify::notify(&[NotifyState::Stopping]);
-            node.end();
+            node.end(!is_service);
         }
         let has_more = node.turn().map_err(|error| failed(&error))?;
         while let Some(event) = node.event() {

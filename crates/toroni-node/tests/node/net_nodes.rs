@@ -55,6 +55,27 @@ fn messages_pass_between_two_terminals_without_a_file() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "");
 }
 
+/// A node continues its streams when it is back. What a terminal has sent is complete, and no receiver waits for more.
+#[test]
+fn what_a_terminal_has_sent_is_complete_when_it_ends() {
+    let Some(network) = Setup::new(2).bridged() else { return };
+    let [from, to] = &network.hosts[..] else { panic!("two hosts") };
+    let [here, there] = [Buses::new(), Buses::new()];
+    let mut receiver = start(to, &there, &["net", "receive", "**"]);
+    let mut sender = start(from, &here, &["net", "send", "**", "--rate", "1Mbit/s"]);
+    receiver.wait_for_error("follows stream 1 of ");
+    publish(from, &here, "a", "1");
+    assert_eq!(receiver.line().as_deref(), Some("a\t1"));
+    sender.signal(Signal::INT);
+    assert!(sender.wait().success());
+    receiver.wait_for_error("has ended");
+    receiver.signal(Signal::INT);
+    assert!(receiver.wait().success());
+    let bus = toroni::BusConfig::new().directory(there.path()).open("default").unwrap();
+    let inlet = bus.inlet().unwrap().awaiting();
+    assert_eq!(inlet.open_streams(toroni::Limit::Policy).unwrap(), []);
+}
+
 #[test]
 fn several_senders_of_a_host_are_several_sources() {
     let Some(network) = Setup::new(2).bridged() else { return };

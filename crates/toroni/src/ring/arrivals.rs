@@ -29,8 +29,8 @@
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 use super::layout::{
-    ARRIVAL_AWAITED, ARRIVAL_FREE, ARRIVAL_REPLACED, ARRIVAL_USED, ArrivalEntry, MARK_TOLD,
-    PendingArrival,
+    ARRIVAL_AWAITED, ARRIVAL_FREE, ARRIVAL_OVER, ARRIVAL_REPLACED, ARRIVAL_USED, ArrivalEntry,
+    MARK_TOLD, PendingArrival,
 };
 use super::position::to_index;
 use crate::error::Corrupt;
@@ -314,6 +314,8 @@ impl Arrivals<'_> {
         if is_over {
             let reach = Reach { is_told: true, ..self.reach(index)? };
             entry.mark.store(reach.word(), Ordering::Release);
+            let flags = entry.flags.load(Ordering::Relaxed);
+            entry.flags.store(flags | ARRIVAL_OVER, Ordering::Release);
         }
         entry.bringer_slot.store(0, Ordering::Release);
         Ok(())
@@ -399,19 +401,21 @@ impl Arrivals<'_> {
             let is_told = word == 0 || word & MARK_TOLD != 0;
             // Another process may write to the table, and an entry may have changed since it was read.
             let newest = newest_of.get(&entry.key().line());
-            let is_replaced = is_told && newest.is_some_and(|newest| *newest > reached_ns);
+            let is_over = entry.flags.load(Ordering::Relaxed) & ARRIVAL_OVER != 0;
+            let is_replaced = newest.is_some_and(|newest| *newest > reached_ns);
+            let is_past = is_told && (is_over || is_replaced);
             // A time to come was written before the clock was set back.
             let age_ns = now_ns.checked_sub(reached_ns).unwrap_or(u64::MAX);
-            if !is_replaced && age_ns < KEPT_FOR_NS {
+            if !is_past && age_ns < KEPT_FOR_NS {
                 continue;
             }
             if !has_gone(entry.bringer(), &mut gone, &mut has_left)? {
                 continue;
             }
-            // The longest not reached of those that a later series replaced, then of those that need no telling. The rest only
-            // makes it the same one each time.
+            // The longest not reached of those that are over or that a later series replaced, then of those that need no telling. The
+            // rest only makes it the same one each time.
             let StreamKey { source, series, stream } = entry.key();
-            let rank = (is_replaced, is_told, age_ns, Reverse((source, series, stream)));
+            let rank = (is_past, is_told, age_ns, Reverse((source, series, stream)));
             if best.is_none_or(|(before, _)| before < rank) {
                 best = Some((rank, index));
             }
@@ -643,6 +647,23 @@ mod tests {
         assert_eq!(table.mark(key(5, 300, 0)), 300);
         assert_eq!(table.mark(key(5, 299, 0)), 299, "one before it has room, too");
         assert_eq!(table.mark(key(6, 1, 0)), 30);
+    }
+
+    /// Many runs of a program, each a source of its own.
+    #[test]
+    fn a_stream_that_is_over_makes_room_at_once() {
+        let table = Table::new(2);
+        table.raise(key(6, 1, 0), 30, 5);
+        table.release(key(6, 1, 0));
+        for source in 100..400 {
+            table.raise(key(source, 1, 0), 10, 10);
+            table.arrivals().release(key(source, 1, 0), ME, true).unwrap();
+        }
+        assert_eq!((table.mark(key(399, 1, 0)), table.mark(key(6, 1, 0))), (10, 30));
+        // It was not over after all.
+        table.raise(key(399, 1, 0), 11, 10);
+        table.release(key(399, 1, 0));
+        assert_eq!(table.room(key(7, 1, 0), 10), Err(Refused::Full));
     }
 
     #[test]

@@ -330,7 +330,7 @@ pub(crate) struct ArrivalEntry {
     pub(crate) reached_ns: AtomicU64,
     /// The number after the highest that has arrived. It is above the mark where messages come in any order.
     pub(crate) highest: AtomicU64,
-    /// [`ARRIVAL_AWAITED`].
+    /// [`ARRIVAL_AWAITED`] and [`ARRIVAL_OVER`].
     pub(crate) flags: AtomicU32,
 }
 
@@ -339,6 +339,8 @@ pub(crate) struct ArrivalEntry {
 pub(crate) const MARK_TOLD: u64 = 1 << 63;
 /// The flag of an entry that inlets bring which await streams; see [`Inlet::awaiting`](crate::Inlet::awaiting).
 pub(crate) const ARRIVAL_AWAITED: u32 = 1;
+/// The flag of an entry of a series that nothing follows in, as its last inlet has said.
+pub(crate) const ARRIVAL_OVER: u32 = 2;
 
 /// An entry that was never used, and that no search goes beyond.
 pub(crate) const ARRIVAL_FREE: u32 = 0;

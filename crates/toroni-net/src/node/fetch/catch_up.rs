@@ -11,7 +11,7 @@ use toroni_proto::arrivals::{Flow, Inbox};
 use toroni_proto::config::Order;
 use toroni_proto::id::{Number, Source, Stream};
 use toroni_proto::reassembly::{Loss, Message};
-use toroni_proto::receiver::Mark;
+use toroni_proto::receiver::{End, Mark};
 use toroni_proto::wire::{Address, SessionInfo, TableName, TopicNumber};
 
 /// The inbox of the arrivals: the inlet, and before it what waits for history.
@@ -107,6 +107,13 @@ impl Inbox for CatchUp<'_> {
                 fetches.pending += 1;
             }
             None => inlet.loss(flow, loss),
+        }
+    }
+
+    fn ends(&mut self, flow: Flow, end: End) {
+        match self.fetches.fetch_of(flow) {
+            Some(fetch) => fetch.held.push_back(Held::End(end)),
+            None => self.inlet.ends(flow, end),
         }
     }
 

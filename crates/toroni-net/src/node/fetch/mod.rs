@@ -41,6 +41,7 @@ use toroni_proto::config::{Config, Order};
 use toroni_proto::id::{MessageNumber, Source, Stream};
 use toroni_proto::random::Random;
 use toroni_proto::reassembly::{Loss, Message, Parts};
+use toroni_proto::receiver::End;
 use toroni_proto::time::{MILLISECOND, Monotonic, SECOND, Wall};
 use toroni_proto::wire::tcp::Bye;
 use toroni_proto::wire::{self, NodeName};
@@ -78,6 +79,7 @@ impl Default for Settings {
 enum Held {
     Message { number: MessageNumber, start: wire::Start, sent: Option<Wall>, bytes: Vec<u8> },
     Loss(Loss),
+    End(End),
 }
 
 /// A part of a stream that is being brought.
@@ -129,6 +131,7 @@ impl Fetch {
                     // It is reported in its turn, before what follows.
                     None => self.held.push_back(Held::Loss(loss)),
                 },
+                end @ Held::End(_) => self.held.push_back(end),
             }
         }
         self.held_bytes = 0;
@@ -374,6 +377,7 @@ fn finish(course: &mut Course, failure: Option<Failure>, inlet: &mut Inlet, done
                 }
                 None => inlet.loss(flow, loss),
             },
+            Held::End(end) => inlet.ends(flow, end),
         }
     }
 }
