@@ -104,4 +104,6 @@ fn three_hosts_exchange_everything_although_nodes_die() {
         }
     }
     assert!(network.switch().counts(0).received.lost > 0, "the switch loses");
+    // In order, each would repair for `generation`.
+    nodes.into_iter().flatten().for_each(Running::die);
 }

@@ -48,7 +48,6 @@ impl Running {
             while !(killed.load(Ordering::Relaxed) || is_ending && node.is_closed()) {
                 if asked.load(Ordering::Relaxed) && !is_ending {
                     is_ending = true;
-                    // No receiver waits for repairs any more.
                     node.end(false);
                 }
                 let has_more = node.turn().unwrap();
