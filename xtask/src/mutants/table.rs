@@ -244,7 +244,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "claim_makes_entry",
         mistake: "a stream takes its place in the table of arrivals before anything of it arrives",
-        noticed_by: &[Tests("a_full_table_of_arrivals_is_an_error_that_names_the_setting")],
+        noticed_by: &[Tests("a_full_table_tells_of_a_stream_before_it_forgets_it")],
     },
     Mutant {
         name: "evict_untold",

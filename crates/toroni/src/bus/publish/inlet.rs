@@ -914,6 +914,8 @@ mod tests {
                 entry.reached_ns.store(0, Ordering::Relaxed);
             }
         };
+        // What is only claimed takes no place.
+        (5..9).for_each(|it| _ = inlet.claim(stream(it), Limit::Policy).unwrap());
         message(0, 4).unwrap();
         age();
         let refused = message(1, 7).unwrap_err().source;
