@@ -125,7 +125,6 @@ impl Arrivals {
         }
         if let Some(stream) = self.streams.get_mut(&name) {
             (stream.inlet, stream.is_awaited) = (Some(inlet.id), inlet.awaits);
-            stream.is_over = false;
         }
         Ok(own.is_some())
     }
@@ -186,7 +185,9 @@ impl Arrivals {
     /// Something is about to be committed.
     pub fn touch(&mut self, name: StreamName, arrival: Arrival, now: u64) {
         let stream = self.streams.get_mut(&name).unwrap();
-        stream.reached = if arrival.is_open_end() { stream.reached } else { now };
+        if !arrival.is_open_end() {
+            (stream.reached, stream.is_over) = (now, false);
+        }
     }
 
     /// Takes what was committed. The stream must have been entered.

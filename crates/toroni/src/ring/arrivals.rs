@@ -259,7 +259,10 @@ impl Arrivals<'_> {
         }
         // Such a report brings nothing of the stream.
         if !reach.is_told {
-            self.entries[index].reached_ns.store(now_ns, Ordering::Relaxed);
+            let entry = &self.entries[index];
+            entry.reached_ns.store(now_ns, Ordering::Relaxed);
+            let flags = entry.flags.load(Ordering::Relaxed);
+            entry.flags.store(flags & !ARRIVAL_OVER, Ordering::Relaxed);
         }
         // The last note is cleared before this one is written. Otherwise an owner that dies in between would leave the old
         // entry with the new position, and its record would count as not committed.
@@ -471,7 +474,10 @@ impl ArrivalEntry {
     fn set_bringer(&self, Bringing { by, awaits }: Bringing) {
         self.bringer_slot.store(0, Ordering::Relaxed);
         fence(Ordering::Release);
-        self.flags.store(if awaits { ARRIVAL_AWAITED } else { 0 }, Ordering::Relaxed);
+        // A claim brings nothing: what is over stays so.
+        let is_over = self.flags.load(Ordering::Relaxed) & ARRIVAL_OVER;
+        let flags = if awaits { is_over | ARRIVAL_AWAITED } else { is_over };
+        self.flags.store(flags, Ordering::Relaxed);
         self.bringer_generation.store(by.generation, Ordering::Relaxed);
         self.bringer_slot.store(by.slot.saturating_add(1), Ordering::Release);
     }
@@ -486,6 +492,7 @@ impl ArrivalEntry {
         self.stream.store(key.stream.into(), Ordering::Relaxed);
         self.mark.store(0, Ordering::Relaxed);
         self.highest.store(0, Ordering::Relaxed);
+        self.flags.store(0, Ordering::Relaxed);
         self.reached_ns.store(now_ns, Ordering::Relaxed);
         self.set_bringer(bringing);
         hook::point(CrashPoint::MidArrival);
