@@ -752,6 +752,15 @@ mod tests {
         inlet.publish(&entries, Limit::Policy)
     }
 
+    /// A bus, once more for an inlet that dies, and a subscriber that gets all.
+    fn mortal(root: &TempDir) -> (Bus, Bus, Subscriber) {
+        let config = BusConfig::new().directory(root.path()).capacity(64 << 10);
+        let config = config.lock(LockKind::Lease).policy(Policy::Overwrite);
+        let (bus, doomed) = (config.open("b").unwrap(), config.open("b").unwrap());
+        let subscriber = bus.subscriber().pattern("**").start(Start::Oldest).build().unwrap();
+        (bus, doomed, subscriber)
+    }
+
     /// An inlet dies at each step of its work in turn. Another one then brings everything again, as a restarted
     /// program does.
     #[test]
@@ -759,11 +768,7 @@ mod tests {
         let mut seen = Vec::new();
         for step in 1.. {
             let root = TempDir::new();
-            let config = BusConfig::new().directory(root.path()).capacity(64 << 10);
-            let config = config.lock(LockKind::Lease).policy(Policy::Overwrite);
-            let (bus, doomed) = (config.open("b").unwrap(), config.open("b").unwrap());
-            let mut subscriber =
-                bus.subscriber().pattern("**").start(Start::Oldest).build().unwrap();
+            let (bus, doomed, mut subscriber) = mortal(&root);
             let dies = move |reached: &[CrashPoint]| reached.len() == step;
             let (reached, lived) = rehearsal::act(dies, || bring(&doomed, 0..4));
             seen.extend(reached.last());
@@ -837,11 +842,7 @@ mod tests {
         let mut seen = Vec::new();
         for step in 1.. {
             let root = TempDir::new();
-            let config = BusConfig::new().directory(root.path()).capacity(64 << 10);
-            let config = config.lock(LockKind::Lease).policy(Policy::Overwrite);
-            let (bus, doomed) = (config.open("b").unwrap(), config.open("b").unwrap());
-            let mut subscriber =
-                bus.subscriber().pattern("**").start(Start::Oldest).build().unwrap();
+            let (bus, doomed, mut subscriber) = mortal(&root);
             let dies = move |reached: &[CrashPoint]| reached.len() == step;
             let tell = || {
                 let inlet = doomed.inlet().unwrap().awaiting();
