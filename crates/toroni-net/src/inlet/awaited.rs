@@ -6,11 +6,12 @@
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
+use super::loss::open_end;
 use super::publishing::{concerns_one, is_full};
 use super::{Inlet, InletError, Ways};
 use std::collections::HashMap;
 use std::sync::Arc;
-use toroni::{Limit, Lost, LostBound, LostReason, Origin, Pattern, PublishError, StreamKey};
+use toroni::{Limit, Lost, LostReason, Origin, Pattern, PublishError, StreamKey};
 use toroni_proto::id::{Source, Stream};
 use toroni_proto::time::{Monotonic, SECOND};
 
@@ -56,37 +57,28 @@ impl Awaited {
         self.due.values_mut().for_each(|due| *due = due.after(by_ns));
     }
 
-    /// Asks the bus, once a second, and reports what no process has brought for too long. `counts` counts it.
+    /// Asks the bus, and reports what no process has brought for too long. `counts` counts it.
     pub(crate) fn turn(
         &mut self,
         now: Monotonic,
         mut counts: Option<&mut Inlet>,
     ) -> Result<(), InletError> {
-        if now < self.looks {
-            return Ok(());
-        }
         self.looks = now.after(LOOK_NS);
         let Some(open) = later(self.bus.open_streams(Limit::Try))? else { return Ok(()) };
         let ways = &self.ways;
         let comes = |origin: &Origin| ways.has((Source(origin.source), Stream(origin.stream)));
-        let open: HashMap<StreamKey, u64> = open
-            .into_iter()
-            .filter(|origin| !comes(origin))
-            .map(|Origin { source, series, stream, number }| {
-                (StreamKey { source, series, stream }, number)
-            })
-            .collect();
+        let open = open.into_iter().filter(|origin| !comes(origin));
+        let open: HashMap<StreamKey, Origin> = open.map(|origin| (origin.into(), origin)).collect();
         self.due.retain(|key, _| open.contains_key(key));
-        for (key, number) in open {
+        for (key, origin) in open {
             let rests = self.ways.rests((Source(key.source), Stream(key.stream)));
             let patience_ns = self.patience_ns.max(if rests { ABSENCE_NS } else { 0 });
             let due = *self.due.entry(key).or_insert_with(|| now.after(patience_ns));
             if due <= now
-                && let Some(lost) = self.report(key, number)?
+                && let Some(lost) = self.report(origin)?
                 && let Some(inlet) = &mut counts
             {
-                inlet.counters.losses = inlet.counters.losses.saturating_add(1);
-                inlet.losses.note(&lost);
+                inlet.count(&lost);
             }
         }
         Ok(())
@@ -94,19 +86,11 @@ impl Awaited {
 
     /// Reports that more may be missing of a stream. If the bus has no room, or another process brings the stream by now, it is
     /// looked at again.
-    fn report(&self, key: StreamKey, number: u64) -> Result<Option<Lost>, InletError> {
-        let StreamKey { source, series, stream } = key;
-        let lost = Lost {
-            from: Origin { source, series, stream, number },
-            until: number,
-            messages: 0,
-            bound: LostBound::AtLeast,
-            reason: LostReason::Silent,
-            scope: self.scope.clone(),
-        };
+    fn report(&self, origin: Origin) -> Result<Option<Lost>, InletError> {
+        let lost = open_end(origin, LostReason::Silent, self.scope.clone());
         let told = later(self.bus.publish_lost(&lost, None, Limit::Try))?;
         // It stays a stream that no process brings.
-        later(self.bus.release(key, false, Limit::Try))?;
+        later(self.bus.release(origin.into(), false, Limit::Try))?;
         Ok(told.map(|()| lost))
     }
 }

@@ -55,24 +55,12 @@ impl Inlet {
         let patterns: Option<Vec<Pattern>> = known
             .filter(|known| known.patterns > 0)
             .and_then(|known| known.scope.iter().cloned().collect());
-        // Before the stream's patterns are known, all that is accepted may be missing.
-        let mut scope: Vec<Pattern> = Vec::new();
-        for pattern in patterns.unwrap_or_else(|| self.selection.accept.clone()) {
-            let wide = self.selection.widened(&pattern);
-            let is_new = scope.iter().all(|other| other.as_str() != wide.as_str());
-            let below = Pattern::new(&format!("{pattern}/**")).unwrap_or_else(|_| pattern.clone());
-            let is_accepted = self.selection.accept.iter().any(|it| it.intersects(&below));
-            if is_new && is_accepted {
-                scope.push(wide);
-            }
-        }
-        if scope.len() > Lost::MOST_PATTERNS { vec![Pattern::everything()] } else { scope }
+        patterns.map_or_else(|| self.selection.scope(), |all| self.selection.scope_of(&all))
     }
 
     /// Stages the loss of at most all numbers between these two.
     pub(super) fn stage_gone(&mut self, at: usize, number: u64, until: u64) {
-        let Flow { source, series, stream, .. } = self.known[at].flow();
-        let from = Origin { source: source.0, series: series.0, stream: stream.0, number };
+        let from = origin_of(self.known[at].flow(), number);
         let (messages, bound) = (until.saturating_sub(number), LostBound::AtMost);
         let (reason, scope) = (toroni::LostReason::Gone, self.scope_of(Some(at)));
         let lost = Lost { from, until, messages, bound, reason, scope };
@@ -82,14 +70,7 @@ impl Inlet {
 
     /// Stages a loss that says that more may be missing of a series, from this number on.
     pub(super) fn stage_open_end(&mut self, at: usize, origin: Origin, reason: toroni::LostReason) {
-        let lost = Lost {
-            from: origin,
-            until: origin.number,
-            messages: 0,
-            bound: LostBound::AtLeast,
-            reason,
-            scope: self.scope_of(Some(at)),
-        };
+        let lost = open_end(origin, reason, self.scope_of(Some(at)));
         let (lane, lost) = (self.known[at].lane, self.loss_of(at, lost, None));
         self.stage(lane, lost);
     }
@@ -116,9 +97,15 @@ impl Inlet {
         // Without room, the next one tells.
         if !lost.scope.is_empty() && self.bus.publish_lost_unlisted(&lost, Limit::Try).is_ok() {
             self.unlisted.1.push(stream);
-            self.counters.losses = self.counters.losses.saturating_add(1);
-            self.losses.note(&lost);
+            self.count(&lost);
         }
+    }
+
+    /// Counts a loss that the bus took beside the stage.
+    pub(super) fn count(&mut self, lost: &Lost) {
+        self.counters.losses = self.counters.losses.saturating_add(1);
+        self.counters.lost = self.counters.lost.saturating_add(lost.messages);
+        self.losses.note(lost);
     }
 
     /// Stages that a series does not come any more.
@@ -133,14 +120,49 @@ impl Inlet {
 }
 
 impl Selection {
+    /// Returns patterns of all topics that may be missing of a stream whose patterns are not known: all that is accepted.
+    pub(crate) fn scope(&self) -> Vec<Pattern> {
+        self.scope_of(&self.accept)
+    }
+
+    /// Returns patterns of all topics that may be missing of a stream with these patterns, as far as they are accepted.
+    fn scope_of(&self, patterns: &[Pattern]) -> Vec<Pattern> {
+        let mut scope: Vec<Pattern> = Vec::new();
+        for pattern in patterns {
+            let wide = self.widened(pattern);
+            let is_new = scope.iter().all(|other| other.as_str() != wide.as_str());
+            let below = Pattern::new(&format!("{pattern}/**")).unwrap_or_else(|_| pattern.clone());
+            let is_accepted = self.accept.iter().any(|it| it.intersects(&below));
+            if is_new && is_accepted {
+                scope.push(wide);
+            }
+        }
+        if scope.len() > Lost::MOST_PATTERNS { vec![Pattern::everything()] } else { scope }
+    }
+
     /// Returns a pattern of all topics of the bus that have the first segment of this pattern of the stream.
-    pub(super) fn widened(&self, pattern: &Pattern) -> Pattern {
+    fn widened(&self, pattern: &Pattern) -> Pattern {
         let prefix = &self.prefix;
         let first = if prefix.is_empty() { pattern.as_str() } else { prefix };
         let first = first.split('/').next().unwrap_or_default();
         let wide = if first.contains('*') { "**".to_owned() } else { format!("{first}/**") };
         Pattern::new(&wide).unwrap_or_else(|_| Pattern::everything())
     }
+}
+
+/// Returns the loss that says that more may be missing from this number on.
+pub(super) const fn open_end(
+    from: Origin,
+    reason: toroni::LostReason,
+    scope: Vec<Pattern>,
+) -> Lost {
+    let (until, bound) = (from.number, LostBound::AtLeast);
+    Lost { from, until, messages: 0, bound, reason, scope }
+}
+
+/// Returns a number of a flow in the words of the bus.
+pub(super) const fn origin_of(flow: Flow, number: u64) -> Origin {
+    Origin { source: flow.source.0, series: flow.series.0, stream: flow.stream.0, number }
 }
 
 /// Returns a loss of a stream in the words of the bus.
@@ -152,8 +174,7 @@ pub fn lost_of(flow: Flow, loss: &Loss, scope: Vec<Pattern>) -> Lost {
         |after| after.get().saturating_add(1),
     );
     let until = loss.until.map_or(number, |until| until.get().max(number));
-    let (source, series, stream) = (flow.source.0, flow.series.0, flow.stream.0);
-    let from = Origin { source, series, stream, number };
+    let from = origin_of(flow, number);
     let bound = match loss.bound_for_subscribers() {
         Bound::Exact => LostBound::Exact,
         Bound::AtMost => LostBound::AtMost,

@@ -2,11 +2,12 @@
 
 use super::Inlet;
 use super::known::Name;
+use super::loss::origin_of;
 use super::names::topic_of;
 use super::publishing::{concerns_one, is_full};
 use super::stage::{self, Item, LONG_BYTES, STAGE_BYTES, Staged};
 use crate::now::now;
-use toroni::{Limit, Origin};
+use toroni::Limit;
 use toroni_proto::arrivals::Flow;
 use toroni_proto::reassembly::Message;
 use toroni_proto::time::Wall;
@@ -16,12 +17,7 @@ impl Inlet {
     /// Stages a message of the stream at this place.
     pub(super) fn message_at(&mut self, stream: usize, flow: Flow, message: Message<'_>) {
         let start = message.start;
-        let origin = Origin {
-            source: flow.source.0,
-            series: flow.series.0,
-            stream: flow.stream.0,
-            number: start.number.get(),
-        };
+        let origin = origin_of(flow, start.number.get());
         let open_from = self.open_from(stream);
         let known = &mut self.known[stream];
         if known.is_standby {

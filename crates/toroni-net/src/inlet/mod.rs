@@ -29,6 +29,7 @@ pub use self::loss::lost_of;
 pub(crate) use self::ways::Ways;
 
 use self::known::Known;
+use self::loss::origin_of;
 use self::publishing::{concerns_one, is_full};
 use self::stage::{Lane, Patience, Staged};
 use crate::hook::mutant;
@@ -39,7 +40,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use thiserror::Error;
 use toroni::{
-    Arrived, Limit, LostBound, LostReason, Origin, Pattern, PublishError, PublisherError, StreamKey,
+    Arrived, Limit, LostBound, LostReason, Origin, Pattern, PublishError, PublisherError,
 };
 use toroni_proto::arrivals::{Flow, Inbox};
 use toroni_proto::budget::{Budget, Exceeded, Limits};
@@ -59,19 +60,6 @@ pub struct Selection {
     pub prefix: String,
     /// The order in which the receivers deliver.
     pub order: Order,
-}
-
-impl Selection {
-    /// Returns patterns of all topics of the bus that it accepts.
-    pub(crate) fn scope(&self) -> Vec<Pattern> {
-        let mut scope: Vec<Pattern> = Vec::new();
-        for wide in self.accept.iter().map(|it| self.widened(it)) {
-            if scope.iter().all(|other| other.as_str() != wide.as_str()) {
-                scope.push(wide);
-            }
-        }
-        scope
-    }
 }
 
 /// Why an inlet cannot go on.
@@ -355,9 +343,8 @@ impl Inlet {
 
     /// Asks the bus how far a stream has arrived. If another process brings it, this one stands by.
     fn claim(&mut self, at: usize) -> Option<Arrived> {
-        let Flow { source, series, stream: Stream(number), .. } = self.known[at].flow();
-        let key = StreamKey { source: source.0, series: series.0, stream: number };
-        match self.bus.claim(key, Limit::Policy) {
+        let stream = origin_of(self.known[at].flow(), 0).into();
+        match self.bus.claim(stream, Limit::Policy) {
             Ok(arrived) => {
                 self.known[at].is_standby = false;
                 Some(arrived)
@@ -497,10 +484,7 @@ impl Inbox for Inlet {
         self.known[at].is_standby = false;
         let (way, ways) = &self.way;
         if !ways.leave(*way, stream, end == End::Complete) {
-            let Flow { source, series, stream, .. } = flow;
-            let (source, series, stream) = (source.0, series.0, stream.0);
-            let origin = Origin { source, series, stream, number: self.known[at].end };
-            self.stage_release(at, origin, end == End::Sealed);
+            self.stage_release(at, origin_of(flow, self.known[at].end), end == End::Sealed);
         }
     }
 

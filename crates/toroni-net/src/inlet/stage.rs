@@ -13,7 +13,7 @@
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 use std::time::Duration;
-use toroni::{Entry, InletTopic, Limit, Lost, Origin, Policy, PublishError, StreamKey};
+use toroni::{Entry, InletTopic, Limit, Lost, Origin, Policy, PublishError};
 use toroni_proto::time::{MILLISECOND, Monotonic, Wall};
 
 /// Messages that are longer are published by calls of their own.
@@ -442,8 +442,7 @@ fn put_lost(
 }
 
 fn release(bus: &toroni::Inlet, origin: Origin, is_over: bool) -> Result<(), PublishError> {
-    let Origin { source, series, stream, number: _ } = origin;
-    bus.release(StreamKey { source, series, stream }, is_over, LOCK_WAIT)
+    bus.release(origin.into(), is_over, LOCK_WAIT)
 }
 
 #[cfg(test)]

@@ -163,6 +163,16 @@ fn a_series_that_is_over_or_of_which_nothing_came_may_be_followed_in_silence() {
     assert_eq!(scene.told(), ["3", "7"]);
 }
 
+#[test]
+fn a_stream_whose_patterns_are_not_known_may_lack_all_that_is_accepted() {
+    let accept = ["plant/a", "plant/b/**", "office/*"].map(|it| Pattern::new(it).unwrap()).into();
+    let selection = Selection { accept, prefix: String::new(), order: Order::Source };
+    let texts = |scope: Vec<Pattern>| scope.iter().map(|it| it.to_string()).collect::<Vec<_>>();
+    assert_eq!(texts(selection.scope()), ["plant/**", "office/**"]);
+    let prefixed = Selection { prefix: "far/a".to_owned(), ..selection };
+    assert_eq!(texts(prefixed.scope()), ["far/**"]);
+}
+
 /// Many runs of a program that sends, each with a series of its own.
 #[test]
 fn series_that_follow_one_another_need_no_more_room_than_two() {

@@ -552,6 +552,9 @@ impl Node {
             if stall >= STALL_NS {
                 awaited.postpone(stall);
             }
+            if now.monotonic < awaited.poll_timeout() {
+                continue;
+            }
             let by_tcp = self.tcp.iter_mut().flat_map(Tcp::inlets_mut);
             let mut inlets = receiving.iter_mut().map(|one| &mut one.inlet).chain(by_tcp);
             let inlet = inlets.find(|inlet| inlet.is_of(awaited));

@@ -165,7 +165,7 @@ fn config_of(buses: &Buses) -> BusConfig {
     BusConfig::new().directory(buses.path())
 }
 
-/// They run because somebody wants to see something now.
+/// A user runs them to see something now.
 #[test]
 fn commands_without_a_file_do_not_wait() {
     let buses = Buses::new();
