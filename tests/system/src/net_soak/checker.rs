@@ -58,7 +58,8 @@ pub struct Missing {
 
 #[derive(Debug, Default)]
 struct Publisher {
-    next: u64,
+    /// `None`: none of its messages came yet, and the first may have any number.
+    next: Option<u64>,
     gaps: Vec<Range<u64>>,
     /// Whether a message came after the last report about its host. Only then is it known what is missing before.
     has_followed: bool,
@@ -85,14 +86,16 @@ pub struct Checker {
 }
 
 impl Checker {
-    /// Begins with the first message of each publisher.
+    /// Begins with the first message of each publisher. Each host has one more, the last, which is there before anyone receives:
+    /// of it, the first message that comes may have any number.
     #[must_use]
     pub fn new(host: usize, hosts: usize, publishers: usize) -> Self {
+        let begins = |at| if at < publishers { Some(0) } else { None };
+        let of_host =
+            || (0..=publishers).map(|at| Publisher { next: begins(at), ..Publisher::default() });
         Self {
             host,
-            publishers: (0..hosts)
-                .map(|_| (0..publishers).map(|_| Publisher::default()).collect())
-                .collect(),
+            publishers: (0..hosts).map(|_| of_host().collect()).collect(),
             missing: vec![Missing::default(); hosts],
             lapped: 0,
             received: 0,
@@ -111,13 +114,13 @@ impl Checker {
             return self.damaged(&format!("a message of host {host}, publisher {at}"));
         };
         self.received += u64::from(host != self.host);
-        let next = publisher.next;
+        let next = publisher.next.unwrap_or(number);
         if number < next {
             let is_late = publisher.gaps.iter().any(|gap| gap.contains(&number));
             let kind = if is_late { Kind::Disordered } else { Kind::Doubled };
             return self.violation(kind, 1, &format!("{host}/{at}: {number} after {}", next - 1));
         }
-        publisher.next = number + 1;
+        publisher.next = Some(number + 1);
         publisher.has_followed = true;
         if number > next {
             publisher.gaps.push(next..number);
@@ -135,6 +138,10 @@ impl Checker {
         let host = (lost.from.source as usize).wrapping_sub(1);
         if host == self.host || host >= self.missing.len() {
             return self.damaged(&format!("a loss of source {}: {lost}", lost.from.source));
+        }
+        // What was lost before the first message came shows in no number.
+        if !self.hears(host) {
+            return;
         }
         let missing = &mut self.missing[host];
         self.reports[lost.bound as usize] += 1;
@@ -156,11 +163,17 @@ impl Checker {
         self.violation(Kind::Damaged, 1, what);
     }
 
+    /// Whether a message of this host's last publisher came.
+    #[must_use]
+    pub fn hears(&self, host: usize) -> bool {
+        self.publishers[host].last().is_none_or(|publisher| publisher.next.is_some())
+    }
+
     /// Whether a message from this number on came of each publisher, and all reports were compared with what is missing.
     #[must_use]
     pub fn has_reached(&self, numbers: &[Vec<u64>]) -> bool {
         let reached = |(own, wanted): (&Vec<Publisher>, &Vec<u64>)| {
-            own.iter().zip(wanted).all(|(publisher, number)| publisher.next > *number)
+            own.iter().zip(wanted).all(|(publisher, number)| publisher.next > Some(*number))
         };
         self.publishers.iter().zip(numbers).all(reached)
             && (0..self.publishers.len()).all(|host| self.is_settled(host))
@@ -236,9 +249,16 @@ mod tests {
         }
     }
 
+    /// A checker of host 1, where each host has these publishers and no other.
+    fn checker(publishers: usize) -> Checker {
+        let mut checker = Checker::new(1, 2, publishers);
+        checker.publishers.iter_mut().for_each(|of_host| of_host.truncate(publishers));
+        checker
+    }
+
     /// Gives a checker of host 1 these messages of host 0's first publisher.
     fn given(numbers: &[u64]) -> Checker {
-        let mut checker = Checker::new(1, 2, 1);
+        let mut checker = checker(1);
         for number in numbers {
             checker.message(worker(0, 0), *number);
         }
@@ -296,7 +316,7 @@ mod tests {
     #[test]
     fn a_report_is_compared_when_each_publisher_was_heard_again() {
         let reached = |checker: &Checker| checker.has_reached(&[vec![0, 0], vec![]]);
-        let mut checker = Checker::new(1, 2, 2);
+        let mut checker = checker(2);
         (0..2).for_each(|publisher| checker.message(worker(0, publisher), 0));
         assert!(!checker.has_reached(&[vec![0, 0], vec![0, 0]]) && !checker.is_settled(1));
         (0..2).for_each(|publisher| checker.message(worker(1, publisher), 0));
@@ -311,6 +331,23 @@ mod tests {
         checker.message(worker(0, 0), 4);
         checker.message(worker(0, 1), 3);
         assert_eq!(counts(&checker), [0, 0, 0, 1, 0]);
+    }
+
+    #[test]
+    fn the_last_publisher_begins_with_any_message_and_what_was_lost_before_does_not_count() {
+        let mut checker = Checker::new(1, 2, 1);
+        assert!(!checker.hears(0));
+        checker.lost(&lost(0, 3, LostBound::Exact));
+        checker.message(worker(0, 0), 0);
+        checker.message(worker(0, 1), 7);
+        assert!(checker.hears(0) && counts(&checker) == [0; 5]);
+        // From here on its messages count like all others: reported and missing, missing only.
+        checker.lost(&lost(0, 1, LostBound::Exact));
+        checker.message(worker(0, 1), 9);
+        checker.message(worker(0, 0), 1);
+        assert_eq!(counts(&checker), [0; 5]);
+        checker.message(worker(0, 1), 11);
+        assert_eq!(counts(&checker), [1, 0, 0, 0, 0]);
     }
 
     #[test]

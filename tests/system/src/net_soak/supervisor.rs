@@ -14,10 +14,10 @@ use toroni_testkit::network::switch::{Direction, Faults, Loss, Reordering};
 use toroni_testkit::network::{Network, Setup};
 use toroni_testkit::wait;
 
-/// With this name, a message says that its host is heard, and has no number.
-const HELLO: &str = "hello";
 /// How often a publisher catches up with its rate.
 const TICK: Duration = Duration::from_millis(2);
+/// How often the last publisher of a host says that the host is there.
+const HELLO: Duration = Duration::from_millis(20);
 /// The longest message, without its head.
 const LONGEST: usize = 600;
 /// Nothing takes this long, unless something is broken.
@@ -49,13 +49,11 @@ pub struct Plan {
 /// What the threads share.
 struct Shared {
     plan: Plan,
-    /// Of each host: how many messages each publisher has published.
+    /// Of each host: how many messages each publisher has published. The last one publishes from the start on.
     published: Vec<Vec<AtomicU64>>,
     /// Of each receiver.
     checkers: Vec<Mutex<Checker>>,
-    /// Of each receiver: from which hosts it has received HELLO.
-    heard: Vec<Vec<AtomicBool>>,
-    /// Whether messages with numbers are published, and whether all ends.
+    /// Whether all publishers publish, and whether all ends.
     is_begun: AtomicBool,
     is_over: AtomicBool,
 }
@@ -92,13 +90,10 @@ pub fn run(plan: &Plan) -> Option<Figures> {
     let shared = Shared {
         plan: plan.clone(),
         published: (0..plan.hosts)
-            .map(|_| (0..plan.publishers).map(|_| AtomicU64::new(0)).collect())
+            .map(|_| (0..=plan.publishers).map(|_| AtomicU64::new(0)).collect())
             .collect(),
         checkers: (0..receivers)
             .map(|number| Mutex::new(Checker::new(number, plan.hosts, plan.publishers)))
-            .collect(),
-        heard: (0..receivers)
-            .map(|_| (0..plan.hosts).map(|_| AtomicBool::new(false)).collect())
             .collect(),
         is_begun: AtomicBool::new(false),
         is_over: AtomicBool::new(false),
@@ -143,8 +138,11 @@ fn disturb_network(network: &Network, plan: &Plan) {
 fn supervise(network: &Network, sites: &mut [Site], shared: &Shared) -> Figures {
     let plan = &shared.plan;
     wait_until(sites, "every host hears every other one", || {
-        let is_heard = |heard: &AtomicBool| heard.load(Ordering::Relaxed);
-        shared.heard.iter().flatten().all(is_heard)
+        let hears_all = |at| {
+            let checker = shared.checker(at);
+            (0..plan.hosts).all(|host| checker.hears(host))
+        };
+        (0..shared.checkers.len()).all(hears_all)
     });
     shared.is_begun.store(true, Ordering::Relaxed);
     let mut random = Random::new(plan.seed);
@@ -204,29 +202,31 @@ fn supervise(network: &Network, sites: &mut [Site], shared: &Shared) -> Figures 
 /// Publishes at the plan's rate, each message by the next publisher of the host.
 fn publish(bus: &Bus, host: usize, shared: &Shared) {
     let plan = &shared.plan;
-    let hello = bus.publisher(&format!("host-{host}/{HELLO}")).expect("a publisher");
-    while !shared.is_begun.load(Ordering::Relaxed) {
-        if shared.is_over() {
-            return;
-        }
-        hello.publish(b"").expect("a bus that takes messages");
-        std::thread::sleep(10 * TICK);
-    }
-    let publishers: Vec<_> = (0..plan.publishers)
+    let publishers: Vec<_> = (0..=plan.publishers)
         .map(|number| bus.publisher(&format!("host-{host}/{number}")).expect("a publisher"))
         .collect();
     let mut random = Random::new(plan.seed ^ (host as u64) << 32);
-    let (begin, mut count, mut bytes) = (Instant::now(), 0_u64, Vec::new());
+    let mut bytes = Vec::new();
+    let mut publish = |at: usize| {
+        let number = &shared.published[host][at];
+        let counter = number.load(Ordering::Relaxed);
+        let message = payload::Payload { worker: worker(host, at), counter };
+        payload::encode(message, payload::HEAD + random.index(LONGEST), &mut bytes);
+        publishers[at].publish(&bytes).expect("a bus that takes messages");
+        number.store(counter + 1, Ordering::Relaxed);
+    };
+    let (mut begin, mut count, mut greeted) = (Instant::now(), 0_u64, None);
     while !shared.is_over() {
+        if greeted.is_none_or(|at: Instant| at.elapsed() >= HELLO) {
+            greeted = Some(Instant::now());
+            publish(plan.publishers);
+        }
+        if !shared.is_begun.load(Ordering::Relaxed) {
+            begin = Instant::now();
+        }
         let wanted = begin.elapsed().as_secs_f64() * plan.rate as f64;
         while (count as f64) < wanted {
-            let at = usize::try_from(count).unwrap_or(0) % publishers.len();
-            let number = &shared.published[host][at];
-            let counter = number.load(Ordering::Relaxed);
-            let message = payload::Payload { worker: worker(host, at), counter };
-            payload::encode(message, payload::HEAD + random.index(LONGEST), &mut bytes);
-            publishers[at].publish(&bytes).expect("a bus that takes messages");
-            number.store(counter + 1, Ordering::Relaxed);
+            publish(usize::try_from(count).unwrap_or(0) % plan.publishers);
             count += 1;
         }
         std::thread::sleep(TICK);
@@ -242,21 +242,11 @@ fn receive(mut subscriber: Subscriber, receiver: usize, shared: &Shared) {
         match outcome {
             Ok(None) => {}
             Ok(Some(message)) => {
-                let topic = message.topic();
-                if let Some(host) = topic.strip_suffix(HELLO) {
-                    let number = host.trim_matches(|letter: char| !letter.is_ascii_digit());
-                    if let Some(heard) =
-                        number.parse().ok().and_then(|host: usize| shared.heard[receiver].get(host))
-                    {
-                        heard.store(true, Ordering::Relaxed);
-                    }
-                    continue;
-                }
                 match payload::decode(message.payload()) {
                     Ok(payload) => {
                         saboteur.pass(payload, |one| checker.message(one.worker, one.counter))
                     }
-                    Err(what) => checker.damaged(&format!("{topic}: {what}")),
+                    Err(what) => checker.damaged(&format!("{}: {what}", message.topic())),
                 }
                 let age = message
                     .timestamp()
