@@ -21,6 +21,7 @@ local MAX_FRAME_BYTES = 1024 * 1024
 local kinds = {
     [1] = "DATA", [2] = "SESSION", [3] = "NAK", [4] = "NCF",
     [5] = "STATUS", [6] = "TOPICS", [7] = "TOPICS_WANTED", [8] = "PROBE",
+    [9] = "ECHO",
 }
 local frame_kinds = {
     [1] = "HELLO", [2] = "WELCOME", [3] = "DATA", [4] = "TOPICS", [5] = "GAP",
@@ -136,10 +137,13 @@ local f = {
     datagram = decimal(16, "datagram", "Longest datagram"),
     policy = decimal(8, "policy", "Policy", policies),
     patterns = decimal(16, "patterns", "Patterns"),
+    unsure = decimal(16, "unsure", "Losses of unknown size before"),
+    legs = decimal(8, "legs", "Addresses of the sender"),
+    leg = text_of("leg", "Address of the sender"),
     repairers = decimal(8, "repairers", "Repairers"),
     repairer = text_of("repairer", "Repairer"),
 
-    -- NAK, NCF, STATUS, TOPICS, TOPICS_WANTED, PROBE.
+    -- NAK, NCF, STATUS, TOPICS, TOPICS_WANTED, PROBE, ECHO.
     receiver = hexadecimal(32, "receiver", "Receiver"),
     receiver_session = decimal(32, "receiver_session", "Session of the receiver"),
     ranges = decimal(16, "ranges", "Ranges"),
@@ -152,7 +156,9 @@ local f = {
     status_new = bit_of(16, 0x0002, "status.new", "Asks for a SESSION"),
     lost = decimal(64, "status.lost", "Messages lost so far"),
     naks = decimal(64, "status.naks", "NAKs sent so far"),
-    echo_ns = decimal(64, "status.echo_ns", "Echo: the last SESSION was sent at (ns since 1970)"),
+    status_count = decimal(64, "status.count", "Grows with each STATUS"),
+    nonce = hexadecimal(64, "nonce", "Nonce"),
+    echo_ns = decimal(64, "echo_ns", "Echo: the last SESSION was sent at (ns since 1970)"),
     held_us = decimal(32, "status.held_us", "Echo was held for (µs)"),
     dropped = decimal(32, "status.dropped", "Datagrams that the kernel dropped"),
     table_first = decimal(32, "table.first", "First number"),
@@ -445,9 +451,21 @@ function bodies.DATA(tree, reader, stream)
     local number = reader:u64(tree, f.number)
     reader:u32(tree, f.behind)
     local count = reader:u16(tree, f.chunks)
-    reader:skip(2)
+    reader:u16(tree, f.unsure)
     chunks(tree, reader, count, stream, message, number)
     return count .. (count == 1 and " chunk" or " chunks")
+end
+
+local function addresses(tree, reader, field, count)
+    for _ = 1, count do
+        local range = reader:take(18)
+        local port = range(16, 2):le_uint()
+        if range(0, 12):bytes():tohex(true) == "00000000000000000000ffff" then
+            tree:add(field, range, tostring(range(12, 4):ipv4()) .. ":" .. port)
+        else
+            tree:add(field, range, "[" .. tostring(range(0, 16):ipv6()) .. "]:" .. port)
+        end
+    end
 end
 
 function bodies.SESSION(tree, reader, _, source)
@@ -472,15 +490,11 @@ function bodies.SESSION(tree, reader, _, source)
     reader:number(tree, f.patterns, 1)
     local repairers = reader:u8(tree, f.repairers)
     local length = reader:take(1):uint()
-    for _ = 1, repairers do
-        local range = reader:take(18)
-        local port = range(16, 2):le_uint()
-        if range(0, 12):bytes():tohex(true) == "00000000000000000000ffff" then
-            tree:add(f.repairer, range, tostring(range(12, 4):ipv4()) .. ":" .. port)
-        else
-            tree:add(f.repairer, range, "[" .. tostring(range(0, 16):ipv6()) .. "]:" .. port)
-        end
-    end
+    reader:u16(tree, f.unsure)
+    local legs = reader:u8(tree, f.legs)
+    reader:skip(1)
+    addresses(tree, reader, f.leg, legs)
+    addresses(tree, reader, f.repairer, repairers)
     local name = reader:text(tree, f.name, length)
     reader:finish()
     source_names[source] = name
@@ -489,6 +503,7 @@ end
 
 function bodies.NAK(tree, reader)
     receiver(tree, reader)
+    reader:time(tree, f.echo_ns)
     local range, item = reader:number(tree, f.ranges, 2)
     reader:skip(2)
     local missing = ranges(tree, reader, range:le_uint())
@@ -515,6 +530,8 @@ function bodies.STATUS(tree, reader)
     reader:time(tree, f.echo_ns)
     reader:u32(tree, f.held_us)
     reader:u32(tree, f.dropped)
+    reader:u64(tree, f.status_count)
+    reader:u64(tree, f.nonce)
     local name = reader:text(tree, f.name, length)
     reader:finish()
     return name .. ", lost " .. tostring(lost)
@@ -538,8 +555,19 @@ function bodies.TOPICS_WANTED(tree, reader)
     receiver(tree, reader)
     local first = reader:u32(tree, f.table_first)
     local count = reader:u32(tree, f.table_count)
+    reader:time(tree, f.echo_ns)
     reader:finish()
     return count .. " from " .. first
+end
+
+function bodies.ECHO(tree, reader)
+    reader:time(tree, f.sent_ns)
+    local count = 0
+    while reader:left() > 0 do
+        reader:u64(tree, f.nonce)
+        count = count + 1
+    end
+    return count .. (count == 1 and " nonce" or " nonces")
 end
 
 function bodies.PROBE(tree, reader)
@@ -560,7 +588,7 @@ function bodies.PROBE(tree, reader)
 end
 
 local function is_toroni(tvb)
-    return tvb:len() >= HEADER_BYTES and tvb(0, 2):string() == "TN" and tvb(2, 1):uint() == 1
+    return tvb:len() >= HEADER_BYTES and tvb(0, 2):string() == "TN" and tvb(2, 1):uint() == 2
         and tvb(6, 2):le_uint() == tvb:reported_len()
 end
 

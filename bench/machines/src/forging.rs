@@ -77,7 +77,7 @@ impl Forger {
         let receiver = self.receiver();
         let ranges = self.sent();
         self.encode(datagram, |header, buffer| {
-            Nak::encode(&header, receiver, &[ranges?], None, buffer).ok()
+            Nak::encode(&header, receiver, Wall::default(), &[ranges?], None, buffer).ok()
         });
     }
 
@@ -87,12 +87,14 @@ impl Forger {
             receiver: self.receiver(),
             window: 0,
             required: true,
-            new: true,
+            new: false,
             lost: self.random.number(),
             naks: self.random.number(),
             echo: Wall::default(),
             held_us: 0,
             dropped: 1,
+            count: 1,
+            nonce: 0,
             name: NodeName::new("stranger").expect("a name"),
         };
         self.encode(datagram, |header, buffer| status.encode(&header, None, buffer).ok());
@@ -162,7 +164,8 @@ mod tests {
 
         let header = Header { sequence: Sequence::new(1_000).unwrap(), ..crate::rig::header() };
         let (receiver, mut buffer) = (Receiver { source: Source(1), session: Session(1) }, [0; 64]);
-        let length = Nak::encode(&header, receiver, &[], None, &mut buffer).unwrap();
+        let length =
+            Nak::encode(&header, receiver, Wall::default(), &[], None, &mut buffer).unwrap();
         assert!(forger.capture(&buffer[..length]));
         forger.nak(&mut datagram);
         let parsed = wire::parse(&datagram, &rules, |_, _| Ok(())).unwrap();

@@ -9,7 +9,8 @@ use toroni_proto::id::{Number, Realm, Sequence, Series, Session, Source, Stream}
 use toroni_proto::sender::{Identity, Sender};
 use toroni_proto::time::{MILLISECOND, Monotonic, Wall};
 use toroni_proto::wire::{
-    Address, Flags, Header, Key, Keys, NodeName, Policy, Repairers, Start, TableName, TopicNumber,
+    Address, Flags, Header, Key, Keys, LegAddresses, NodeName, Policy, Repairers, Start, TableName,
+    TopicNumber,
 };
 
 pub(crate) const REALM: &str = "plant";
@@ -78,6 +79,7 @@ impl Packer {
             series: Series(1),
             begins: Number::ZERO,
             patterns: &[],
+            legs: LegAddresses::NONE,
             repairers: Repairers::default(),
             listen: 0,
             required: &[],

@@ -63,7 +63,9 @@ impl Repair {
             .map(|at| {
                 let first = Sequence::new(at).expect("below 2⁶³");
                 let range = Range::new(first, 1).expect("not empty");
-                encoded(|buffer| Nak::encode(&rig::header(), receiver, &[range], None, buffer))
+                encoded(|buffer| {
+                    Nak::encode(&rig::header(), receiver, rig::at(0).wall, &[range], None, buffer)
+                })
             })
             .collect();
         Self { packer, naks, ms: 0 }
@@ -118,6 +120,8 @@ impl Status {
                     echo: rig::at(0).wall,
                     held_us: 10,
                     dropped: 0,
+                    count: 1,
+                    nonce: 0,
                     name: NodeName::new(&name).expect("a name"),
                 };
                 encoded(|buffer| status.encode(&rig::header(), None, buffer))

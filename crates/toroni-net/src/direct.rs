@@ -21,6 +21,7 @@
 //!         source: Source(source),
 //!         session: Session(1),
 //!         instance: [source as u8; 16],
+//!         is_observed: false,
 //!         interfaces: vec![interface::named("lo")?],
 //!         sockets: Options { ttl: 0, is_looped: true, ..Options::default() },
 //!         claim: None,
@@ -66,12 +67,12 @@ use thiserror::Error;
 use toroni_proto::arrivals::{self, Arrivals, Collisions, Flow, Inbox};
 use toroni_proto::batcher::Now;
 use toroni_proto::config::Config;
-use toroni_proto::id::{MessageNumber, Number, Realm, Series, Session, Source, Stream};
+use toroni_proto::id::{MessageNumber, Number, Series, Session, Source, Stream};
 use toroni_proto::reassembly::{Loss, Message};
 use toroni_proto::receiver::Mark;
-use toroni_proto::sender::{self, Sender, TooManyPatterns};
+use toroni_proto::sender::{self, Identity, Sender, TooManyPatterns};
 use toroni_proto::time::{Monotonic, Wall};
-use toroni_proto::wire::{Bound, Keys, Kind, LostReason, Start, TableName, TopicNumber};
+use toroni_proto::wire::{Bound, Kind, LostReason, Start, TableName, TopicNumber};
 
 /// Who the program is, and what it does.
 #[derive(Clone, Debug)]
@@ -200,7 +201,7 @@ pub struct Direct {
     /// For the groups to which it only sends: whether another process has its source id.
     collisions: Collisions,
     collision: Option<arrivals::Event>,
-    member: (Realm, Option<Keys>),
+    is_observed: bool,
     inbox: Queue,
     due: Option<Monotonic>,
     /// Keeps other processes of this host from its source id.
@@ -260,6 +261,7 @@ impl Direct {
             let [a, b, c, d, ..] = member.instance;
             let series = Series(u32::from_le_bytes([a, b, c, d]) ^ member.session.0);
             let identity = member.identity(name, *stream, series, &names);
+            let identity = Identity { legs: member.legs(link.addresses()), ..identity };
             Ok::<_, DirectError>(Sending {
                 sender: Sender::new(config, &identity, now().monotonic)?,
                 to: to.clone(),
@@ -277,9 +279,9 @@ impl Direct {
             link,
             sending,
             receiving,
-            collisions: Collisions::new(member.me(name).id, member.instance),
+            collisions: member.collisions(name),
             collision: None,
-            member: (member.realm, member.keys),
+            is_observed: member.is_observed,
             inbox: Queue::default(),
             due: None,
             _claim: claim,
@@ -419,9 +421,14 @@ impl Direct {
     /// If a socket cannot be used.
     pub fn turn(&mut self) -> Result<(), DirectError> {
         let now = now();
-        let Self { link, sending, receiving, inbox, due, collisions, collision, member, .. } = self;
+        let Self { link, sending, receiving, inbox, due, collisions, collision, .. } = self;
+        let is_observed = self.is_observed;
         let stall = due.map_or(0, |due| now.monotonic.since(due));
-        link.follow(now.monotonic);
+        if link.follow(now.monotonic)
+            && let Some(sending) = sending.as_mut().filter(|_| !is_observed)
+        {
+            sending.sender.set_legs(now.monotonic, link.addresses());
+        }
         // There is no log.
         while link.moved().is_some() {}
         inbox.tidy();
@@ -431,9 +438,7 @@ impl Direct {
         }
         link.receive(stall >= STALL_NS, |path, to, _, bytes| {
             if to == To::Watched {
-                let (realm, keys) = member;
-                let (now, from) = (now.monotonic, path.address);
-                let event = collisions.handle_datagram(now, from, bytes, *realm, keys.as_ref());
+                let event = collisions.handle_datagram(now.monotonic, path, bytes);
                 *collision = event.or(*collision);
                 return;
             }
@@ -452,6 +457,7 @@ impl Direct {
             }
             link.ask(now.monotonic, arrivals);
         }
+        link.ask_other(now.monotonic, collisions);
         if let Some(Sending { sender, to, .. }) = sending {
             sender.handle_timeout(now);
             for _ in 0..ROUNDS {
@@ -466,7 +472,13 @@ impl Direct {
         let next = sending.as_ref().and_then(|it| it.sender.poll_timeout());
         let next = next.map(|next| link.due(now.monotonic, next));
         let asked = receiving.as_ref().and_then(Arrivals::poll_timeout);
-        *due = next.into_iter().chain(asked).min().or(Some(now.monotonic.after(LONGEST_SLEEP_NS)));
+        let other = collisions.poll_timeout();
+        *due = next
+            .into_iter()
+            .chain(asked)
+            .chain(other)
+            .min()
+            .or(Some(now.monotonic.after(LONGEST_SLEEP_NS)));
         Ok(())
     }
 

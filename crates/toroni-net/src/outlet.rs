@@ -382,7 +382,7 @@ mod tests {
     use super::*;
     use toroni_proto::id::{Sequence, Session, Source, Stream};
     use toroni_proto::random::Random;
-    use toroni_proto::wire::{Flags, Header, NodeName, Repairers};
+    use toroni_proto::wire::{Flags, Header, LegAddresses, NodeName, Repairers};
 
     fn now(ms: u64) -> Now {
         let ns = SECOND + ms * MILLISECOND;
@@ -407,6 +407,7 @@ mod tests {
             series: Series(1),
             begins: Number::ZERO,
             patterns: &[TableName::new("**").unwrap()],
+            legs: LegAddresses::NONE,
             repairers: Repairers::default(),
             listen: 0,
             required: &[],

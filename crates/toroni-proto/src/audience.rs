@@ -24,7 +24,7 @@ use crate::hook::mutant;
 use crate::id::Sequence;
 use crate::time::{MICROSECOND, MILLISECOND, Monotonic, SECOND, Wall};
 use crate::window::Window;
-use crate::wire::{Address, NodeName, Policy, Receiver, Status};
+use crate::wire::{Address, NodeName, Policy, Receiver, Reject, Status};
 
 /// A required receiver that is silent for this long is put out of the group.
 const SILENT_NS: u64 = 2 * SECOND;
@@ -86,6 +86,8 @@ pub struct Member {
     pub naks: u64,
     /// How many datagrams its kernel has dropped.
     pub dropped: u32,
+    /// The `count` of its last STATUS.
+    count: u64,
     /// The round trip, smoothed.
     pub rtt_ns: u64,
     window: u64,
@@ -172,7 +174,13 @@ impl Audience {
         u32::try_from(greatest / MICROSECOND).unwrap_or(u32::MAX)
     }
 
-    /// Takes a STATUS whose stream and session are ours.
+    /// Takes a STATUS whose stream and session are ours. `wall` is what the clock of the session shows. With `has_key`, it
+    /// must be later than those that came of its receiver: without one, a forged count would refuse the true ones.
+    ///
+    /// # Errors
+    ///
+    /// If it is not.
+    #[expect(clippy::too_many_arguments, reason = "all of it is of one datagram")]
     pub fn status(
         &mut self,
         now: Monotonic,
@@ -181,14 +189,15 @@ impl Audience {
         expected: Sequence,
         status: &Status<'_>,
         window: &Window,
-    ) -> Option<Change> {
+        has_key: bool,
+    ) -> Result<Option<Change>, Reject> {
         let expected = expected.min(window.unsent());
         let name = Name::new(status.name);
         let key = status.receiver.source;
         let place = self.members.binary_search_by_key(&key, |member| member.receiver.source);
         let at = match place {
             Ok(at) => at,
-            Err(_) if self.members.len() >= self.most => return None,
+            Err(_) if self.members.len() >= self.most => return Ok(None),
             Err(at) => {
                 let standing = Standing::Optional;
                 self.members.insert(
@@ -202,6 +211,7 @@ impl Audience {
                         lost: 0,
                         naks: 0,
                         dropped: 0,
+                        count: 0,
                         rtt_ns: 0,
                         window: 0,
                         seen: now,
@@ -215,6 +225,16 @@ impl Audience {
         let is_required = self.slowest && status.required && self.required.contains(&name);
         let member = &mut self.members[at];
         let is_new_life = member.receiver.session != status.receiver.session;
+        let mut expected = expected;
+        if has_key && !mutant("status_may_fall") {
+            let stated = |receiver: Receiver, count| (receiver.session, count);
+            if stated(status.receiver, status.count) <= stated(member.receiver, member.count) {
+                return Err(Reject::Old);
+            }
+            if !is_new_life {
+                expected = expected.max(member.expected);
+            }
+        }
         if expected != member.expected || is_new_life {
             member.holds_since = None;
         }
@@ -228,6 +248,7 @@ impl Audience {
             lost: status.lost,
             naks: status.naks,
             dropped: status.dropped,
+            count: status.count,
             rtt_ns: smoothed(member.rtt_ns, round_trip(wall, status)),
             window: u64::from(status.window),
             seen: now,
@@ -241,8 +262,8 @@ impl Audience {
             _ if has_room || mutant("late_ones_hold") => Standing::Required,
             _ => Standing::Out,
         };
-        (was == Standing::Out && member.standing == Standing::Required)
-            .then_some(Change::Back(name))
+        let is_back = was == Standing::Out && member.standing == Standing::Required;
+        Ok(is_back.then_some(Change::Back(name)))
     }
 
     /// Returns whether another datagram may be sent. Notes which receivers are waited for.
@@ -401,6 +422,8 @@ mod tests {
             echo: wall(0),
             held_us: 1_000,
             dropped: 0,
+            count: 1,
+            nonce: 0,
             name: node(name),
         }
     }
@@ -412,7 +435,9 @@ mod tests {
         window: &Window,
         status: &Status<'_>,
     ) -> Option<Change> {
-        audience.status(at(ms), wall(ms), Address::default(), sequence(expected), status, window)
+        audience
+            .status(at(ms), wall(ms), Address::default(), sequence(expected), status, window, false)
+            .unwrap()
     }
 
     #[test]

@@ -57,6 +57,8 @@ struct Progress {
     open: Option<Open>,
     /// How much of the message that is being packed is in datagrams already.
     packed: usize,
+    /// How many losses of unknown size are in datagrams that were closed, and in the open one.
+    unsure: [u16; 2],
 }
 
 /// The datagram that is being built.
@@ -97,7 +99,13 @@ impl Batcher {
             message_max: bytes(config.message_max_bytes),
             batch_bytes: bytes(config.batch_bytes()).saturating_sub(mac),
             batch_delay_ns: config.batch_delay_ns,
-            progress: Progress { message: MessageNumber::ZERO, number: begins, open, packed: 0 },
+            progress: Progress {
+                message: MessageNumber::ZERO,
+                number: begins,
+                open,
+                packed: 0,
+                unsure: [0; 2],
+            },
             batching: Budget::new(Part::Batching),
         }
     }
@@ -124,6 +132,12 @@ impl Batcher {
             Some(open) => (self.progress.message, open.writer.number()),
             None => (self.progress.message, self.progress.number),
         }
+    }
+
+    /// Returns how many losses of unknown size are in closed datagrams, modulo 2¹⁶.
+    #[must_use]
+    pub const fn unsure(&self) -> u16 {
+        self.progress.unsure[0]
     }
 
     /// Notes that the stream has no message below this number any more: what lies between is not of
@@ -235,6 +249,11 @@ impl Batcher {
         debug_assert!(count > 0, "a loss has messages");
         debug_assert!(until >= self.progress.number, "numbers grow");
         self.chunk(window, now, &Chunk::Lost { count, until, reason })?;
+        if reason == LostReason::Overtaken {
+            // The chunk may have closed its datagram.
+            let at = usize::from(self.progress.open.is_some());
+            self.progress.unsure[at] = self.progress.unsure[at].wrapping_add(1);
+        }
         self.progress.number = until;
         Ok(())
     }
@@ -390,7 +409,8 @@ impl Batcher {
         let keys = self.keys.as_ref();
         // It was asked for when the datagram was opened, so asking again evicts nothing.
         let memory = window.next_datagram().unwrap_or_default();
-        let finished = open.writer.finish(&header, now.wall, trail, keys, memory);
+        let finished =
+            open.writer.finish(&header, now.wall, trail, self.progress.unsure[0], keys, memory);
         let length = finished.expect("an open datagram has a chunk and room for its MAC");
         window.append(length, now.monotonic);
         self.batching.record(Case {
@@ -400,6 +420,8 @@ impl Batcher {
             took_ns: now.monotonic.since(open.since),
         });
         self.progress.message = open.writer.next_message();
+        let [closed, open] = self.progress.unsure;
+        self.progress.unsure = [closed.wrapping_add(open), 0];
     }
 }
 

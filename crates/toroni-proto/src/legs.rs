@@ -9,13 +9,16 @@
 //! A host may hear a stream on several interfaces. The first copy of a datagram counts. A leg that brings
 //! datagrams may still be dead on the way back, so one that is heard is no proof that a NAK arrives. Each try
 //! therefore takes the next leg: with one dead way back, every second NAK arrives.
+//!
+//! The source address of a datagram is not signed, and anybody can repeat a datagram from another address. So what a receiver
+//! sends goes to an address that the SESSION lists.
 
 use crate::hook::mutant;
 use crate::time::{Monotonic, SECOND};
-use crate::wire::{Address, Repairers};
+use crate::wire::{Address, LegAddresses, Repairers};
 
 /// The greatest number of legs.
-pub const MAX_LEGS: usize = 8;
+pub const MAX_LEGS: usize = LegAddresses::MAX;
 /// A leg is behind if another brought this many datagrams since it brought one,
 const BEHIND: u64 = 1_000;
 /// or if another brought one this long ago that it has not brought.
@@ -88,22 +91,64 @@ pub(crate) struct Legs {
     used: usize,
     /// Where something of the stream came last, perhaps not from its sender. Used if no leg heard the sender lately.
     any: Path,
+    /// Where the sender says that it takes answers.
+    listed: LegAddresses,
 }
 
 impl Legs {
     /// Something of the stream came, but perhaps not from its sender.
-    pub(crate) const fn hear_any(&mut self, path: Path) {
-        self.any = path;
+    pub(crate) fn hear_any(&mut self, path: Path) {
+        self.any = self.back(path);
     }
 
-    /// Something came from the sender.
-    pub(crate) const fn hear(&mut self, now: Monotonic, path: Path) {
-        let address = path.address;
+    /// The sender states where it takes answers.
+    pub(crate) fn list(&mut self, listed: LegAddresses) {
+        if listed == self.listed {
+            return;
+        }
+        self.listed = listed;
+        self.any = self.back(self.any);
+        for leg in 0..self.used {
+            if let (Some(leg), Some(Heard { address, .. })) = (Leg::new(leg), self.heard[leg]) {
+                let back = self.back(Path { leg, address });
+                if let Some(heard) = &mut self.heard[leg.index()] {
+                    heard.address = back.address;
+                }
+            }
+        }
+    }
+
+    /// Whether the sender lists this address, or does not know its own.
+    pub(crate) fn is_listed(&self, address: Address) -> bool {
+        let listed = self.listed.as_slice();
+        listed.is_empty() || listed.contains(&address)
+    }
+
+    /// Where the answer to something that came this way goes.
+    pub(crate) fn back(&self, path: Path) -> Path {
+        if self.is_listed(path.address) || mutant("address_of_sender_datagram") {
+            return path;
+        }
+        let listed = self.listed.as_slice();
+        let is_alike = |one: &&Address| one.is_v4() == path.address.is_v4();
+        let address = listed.iter().find(is_alike).or(listed.first());
+        Path { address: address.copied().unwrap_or(path.address), ..path }
+    }
+
+    /// Something came from the sender. `is_new` says that it had not come before: a copy, which anybody can send, does not change
+    /// where the sender is.
+    pub(crate) fn hear(&mut self, now: Monotonic, path: Path, is_new: bool) {
+        let address = self.back(path).address;
         if self.used <= path.leg.index() {
             self.used = path.leg.index() + 1;
         }
         match &mut self.heard[path.leg.index()] {
-            Some(heard) => (heard.address, heard.at) = (address, now),
+            Some(heard) => {
+                heard.at = now;
+                if is_new || !self.listed.as_slice().is_empty() {
+                    heard.address = address;
+                }
+            }
             none => {
                 *none = Some(Heard {
                     address,
@@ -234,7 +279,7 @@ mod tests {
     fn heard(count: usize) -> Legs {
         let mut legs = Legs::default();
         for (index, port) in (0..count).zip(0..) {
-            legs.hear(at(0), Path { leg: leg(index), address: address(port) });
+            legs.hear(at(0), Path { leg: leg(index), address: address(port) }, true);
         }
         legs
     }
@@ -246,8 +291,8 @@ mod tests {
             (0..4).map(|turn| legs.to_sender(since, turn).leg.index()).collect()
         };
         assert_eq!(ways(&legs, at(0)), [0, 1, 2, 0]);
-        legs.hear(at(5), Path { leg: leg(0), address: address(7) });
-        legs.hear(at(5), Path { leg: leg(2), address: address(2) });
+        legs.hear(at(5), Path { leg: leg(0), address: address(7) }, true);
+        legs.hear(at(5), Path { leg: leg(2), address: address(2) }, true);
         assert_eq!(ways(&legs, at(1)), [0, 2, 0, 2]);
         assert_eq!(legs.to_sender(at(1), 0).address, address(7), "where it was heard last");
         // If all are silent, the node that was heard last is still better than none.
@@ -311,8 +356,47 @@ mod tests {
         legs.hear_any(Path::single(address(5)));
         assert!(!legs.is_sender(address(5)));
         assert_eq!(legs.to_sender(at(0), 0).address, address(5), "until it was heard");
-        legs.hear(at(1), Path::single(address(1)));
+        legs.hear(at(1), Path::single(address(1)), true);
         assert!(legs.is_sender(address(1)));
         assert_eq!(legs.to_sender(at(0), 0).address, address(1));
+    }
+
+    #[test]
+    fn answers_go_to_an_address_that_the_sender_lists() {
+        let v4 = |host, port| {
+            let mut ip = [0; 16];
+            ip[10..].copy_from_slice(&[0xff, 0xff, 10, 0, 0, host]);
+            Address { ip, port }
+        };
+        let mut legs = Legs::default();
+        legs.hear_any(Path::single(v4(9, 1)));
+        assert_eq!(legs.to_sender(at(0), 0).address, v4(9, 1), "nothing is listed yet");
+        legs.hear(at(0), Path::single(v4(9, 1)), true);
+        legs.list(LegAddresses::new(&[address(7), v4(1, 4), v4(2, 4)]).unwrap());
+        assert_eq!(
+            legs.to_sender(at(0), 0).address,
+            v4(1, 4),
+            "the first that is listed, of its family"
+        );
+        assert_eq!(
+            legs.to_sender(at(1), 0).address,
+            v4(1, 4),
+            "also where nothing was heard lately"
+        );
+        legs.hear(at(1), Path::single(v4(2, 4)), false);
+        assert_eq!(legs.to_sender(at(1), 0).address, v4(2, 4));
+        legs.hear(at(2), Path::single(v4(9, 1)), true);
+        assert_eq!(legs.to_sender(at(2), 0).address, v4(1, 4));
+        assert!(legs.is_listed(v4(2, 4)) && !legs.is_listed(v4(9, 1)));
+    }
+
+    #[test]
+    fn without_a_list_a_copy_moves_nothing() {
+        let mut legs = Legs::default();
+        legs.hear(at(0), Path::single(address(1)), true);
+        legs.hear(at(1), Path::single(address(2)), false);
+        assert_eq!(legs.to_sender(at(1), 0).address, address(1));
+        legs.hear(at(2), Path::single(address(3)), true);
+        assert_eq!(legs.to_sender(at(2), 0).address, address(3));
     }
 }

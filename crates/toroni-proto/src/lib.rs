@@ -151,6 +151,7 @@ pub mod topics;
 pub mod window;
 pub mod wire;
 
+mod echoes;
 mod hook;
 
 #[cfg(test)]

@@ -541,7 +541,8 @@ mod tests {
                 .collect();
             let id = Receiver { source: crate::id::Source(1), session: crate::id::Session(1) };
             let mut bytes = vec![0; 1_000];
-            let length = Nak::encode(&header(0), id, &ranges, None, &mut bytes).unwrap();
+            let length =
+                Nak::encode(&header(0), id, Wall::default(), &ranges, None, &mut bytes).unwrap();
             let Body::Nak(nak) = samples::parse(&bytes[..length]).unwrap().body else { panic!() };
             assert!(self.repair.admit(at(ms), address(port)));
             self.repair.nak(at(ms), address(port), &nak.ranges, &self.window, false);

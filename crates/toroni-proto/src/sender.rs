@@ -13,25 +13,27 @@
 //!                                         └────────┘                                           └────────┘
 //! ```
 //!
-//! [`Sender::poll_transmit`] returns one datagram after another, in this order: NCF, SESSION,
+//! [`Sender::poll_transmit`] returns one datagram after another, in this order: NCF, ECHO, SESSION,
 //! retransmissions and names, new data. New data and retransmissions have a rate each. NCFs get at most
-//! an eighth of the latter, and take from it. The bytes lie in the window, or in a small buffer of the
-//! sender.
+//! an eighth of the latter, and take from it, and so do ECHOs with the SESSION that follows each. The bytes lie in the
+//! window, or in a small buffer of the sender.
 
 use crate::audience::{Audience, Change, Name, PutOut};
 use crate::batcher::{Batcher, Full, Mark as BatchMark, Now};
 use crate::budget::{Budget, Case, Exceeded, Limits, Part};
 use crate::config::Config;
+use crate::echoes::Echoes;
 use crate::hook::mutant;
 use crate::id::{MessageNumber, Number, Sequence, Series};
 use crate::limiter::Limiter;
 use crate::repair::{Next, Repair};
-use crate::time::{self, MILLISECOND, Monotonic};
+use crate::time::{self, MILLISECOND, Monotonic, SECOND, Wall};
 use crate::topics::Table;
 use crate::window::Window;
 use crate::wire::{
-    self, Address, Body, Data, Flags, Header, Keys, LostReason, MAX_RANGES, Ncf, NodeName, Range,
-    Reject, Repairers, Rules, SessionInfo, Start, TableName, TopicNumber, Topics,
+    self, Address, Body, Data, Echo, Flags, Header, Keys, LegAddresses, LostReason, MAX_RANGES,
+    Ncf, NodeName, Range, Reject, Repairers, Rules, SessionInfo, Start, TableName, TopicNumber,
+    Topics,
 };
 
 /// While data flow, a SESSION is sent this often, so that joining never waits for silence.
@@ -42,8 +44,10 @@ const ENDS: u32 = 4;
 const SCRATCH_BYTES: usize = 1_024;
 /// How many events wait for the caller. Later ones are dropped.
 const MAX_EVENTS: usize = 64;
-/// NCFs take at most an eighth of the retransmission rate. Any host can cause them, and they go to all receivers.
-const NCF_SHARE: u64 = 8;
+/// NCFs take at most an eighth of the retransmission rate, and so do ECHOs. Any host can cause them, and they go to all receivers.
+const ANSWERS_SHARE: u64 = 8;
+/// A receiver that heard no SESSION for longer has nothing to ask: what it asks is a recording.
+const RECENT_NS: u64 = 10 * SECOND;
 
 /// Who sends a stream, and how.
 #[derive(Debug, Clone, Copy)]
@@ -62,6 +66,8 @@ pub struct Identity<'a> {
     pub begins: Number,
     /// The stream's patterns, at most 16.
     pub patterns: &'a [TableName<'a>],
+    /// Where it takes what receivers answer. Without any, they answer to where its datagrams come from.
+    pub legs: LegAddresses,
     /// Who repairs, besides the sender.
     pub repairers: Repairers,
     /// The TCP port for replay, or 0.
@@ -113,6 +119,8 @@ pub struct Counters {
     pub ncfs: u64,
     /// NCFs that were dropped, because the rate allowed no more.
     pub ncfs_dropped: u64,
+    /// ECHOs.
+    pub echoes: u64,
     /// TOPICS.
     pub topics: u64,
     /// NAKs that were read.
@@ -147,6 +155,7 @@ pub struct Sender {
     series: Series,
     begins: Number,
     patterns: u8,
+    legs: LegAddresses,
     repairers: Repairers,
     listen: u16,
     window: Window,
@@ -162,6 +171,15 @@ pub struct Sender {
     session_due: Monotonic,
     session_interval_ns: u64,
     session_last: Option<Monotonic>,
+    /// What the clock of the session shows: when it began by the calendar, and by the clock that never goes back.
+    began: Option<(Wall, Monotonic)>,
+    /// What the last SESSION or ECHO stated.
+    stated: Wall,
+    echoes: Echoes,
+    /// An ECHO was sent, so a SESSION is due besides those that are due in their turn.
+    owes_session: bool,
+    /// How long the last SESSION was.
+    session_bytes: usize,
     /// A receiver asked for a SESSION.
     wanted: bool,
     /// When new data and repairs may be sent again, if they wait.
@@ -202,6 +220,7 @@ impl Sender {
         let limiter =
             |rate| Limiter::new(rate, config.rate_interval_ns, config.datagram_bytes, now);
         let datagram = bytes(config.datagram_bytes);
+        let answers = config.retransmit_rate().map(|rate| rate / ANSWERS_SHARE);
         Ok(Self {
             header,
             keys,
@@ -210,6 +229,7 @@ impl Sender {
             series: identity.series,
             begins: identity.begins,
             patterns: u8::try_from(identity.patterns.len()).unwrap_or(0),
+            legs: identity.legs,
             repairers: identity.repairers,
             listen: identity.listen,
             window: Window::new(bytes(config.window_bytes), datagram, header.sequence),
@@ -217,13 +237,18 @@ impl Sender {
             names,
             data: limiter(config.data_rate),
             retransmit: limiter(config.retransmit_rate()),
-            confirm: limiter(config.retransmit_rate().map(|rate| rate / NCF_SHARE)),
+            confirm: limiter(answers),
             repair: Repair::new(config, now),
             audience: Audience::new(config, identity.required),
             state: State::Open,
             session_due: now,
             session_interval_ns: config.session_min_ns,
             session_last: None,
+            began: None,
+            stated: Wall::default(),
+            echoes: Echoes::new(limiter(answers)),
+            owes_session: false,
+            session_bytes: 0,
             wanted: false,
             data_due: None,
             repair_due: None,
@@ -360,8 +385,10 @@ impl Sender {
             }
             Ok(())
         })?;
+        let clock = self.clock(now);
         match datagram.body {
             Body::Nak(nak) => {
+                self.check_recent(clock, nak.echo)?;
                 if !self.repair.admit(now.monotonic, from) {
                     return Ok(());
                 }
@@ -374,22 +401,32 @@ impl Sender {
                 }
             }
             Body::Status(status) => {
+                // What asks whether we live may be a recording, so nothing else of it counts.
+                if status.new {
+                    match status.nonce {
+                        0 => self.wanted = true,
+                        nonce => self.echoes.ask(status.receiver, status.count, nonce),
+                    }
+                    return Ok(());
+                }
+                self.check_recent(clock, status.echo)?;
                 let expected = datagram.header.sequence;
                 let change = self.audience.status(
                     now.monotonic,
-                    now.wall,
+                    clock,
                     from,
                     expected,
                     &status,
                     &self.window,
-                );
+                    keys.is_some(),
+                )?;
                 self.changed(change);
                 if self.window.unsent() < self.window.lead() {
                     self.data_due = Some(now.monotonic);
                 }
-                self.wanted |= status.new;
             }
             Body::TopicsWanted(wanted) => {
+                self.check_recent(clock, wanted.echo)?;
                 if self.repair.admit(now.monotonic, from) {
                     let first = wanted.first.get();
                     let end = first.saturating_add(wanted.count).min(self.names.len());
@@ -402,6 +439,38 @@ impl Sender {
             _ => return Err(Reject::Stream),
         }
         Ok(())
+    }
+
+    /// What the clock of the session shows: it begins with the calendar, and never goes back.
+    fn clock(&mut self, now: Now) -> Wall {
+        let (wall, since) = *self.began.get_or_insert((now.wall, now.monotonic));
+        Wall::from_ns(wall.ns().saturating_add(now.monotonic.since(since)))
+    }
+
+    /// The same for a SESSION or ECHO: each states a later time than the one before.
+    fn stamp(&mut self, now: Now) -> Wall {
+        let clock = self.clock(now);
+        self.stated = clock.max(Wall::from_ns(self.stated.ns().saturating_add(1)));
+        self.stated
+    }
+
+    /// With a key, what a receiver asks must answer a SESSION that was sent lately.
+    fn check_recent(&self, clock: Wall, echo: Wall) -> Result<(), Reject> {
+        let limit = RECENT_NS.max(self.config.session_max_ns.saturating_mul(3));
+        let is_recent = echo <= self.stated && clock.since(echo) <= limit;
+        if is_recent || self.keys.is_none() || mutant("old_questions_answered") {
+            Ok(())
+        } else {
+            Err(Reject::Old)
+        }
+    }
+
+    /// States other addresses from now on, and says so at once.
+    pub fn set_legs(&mut self, now: Monotonic, legs: LegAddresses) {
+        if legs != self.legs {
+            self.legs = legs;
+            self.session_due = self.session_due.min(now);
+        }
     }
 
     /// Returns the next datagram for the group, until there is none now.
@@ -427,6 +496,9 @@ impl Sender {
         if let Some(length) = self.ncf(now.monotonic) {
             return Some(Chosen::Scratch(length));
         }
+        if let Some(length) = self.echo(now) {
+            return Some(Chosen::Scratch(length));
+        }
         if self.session_at().is_some_and(|due| due <= now.monotonic)
             && let Some(length) = self.session(now)
         {
@@ -445,6 +517,7 @@ impl Sender {
         time::earliest([
             self.batcher.poll_timeout(),
             self.session_at(),
+            self.echoes.poll_timeout(),
             self.data_due,
             self.repair_due.filter(|_| !self.repair.is_empty()),
             self.closes,
@@ -565,6 +638,9 @@ impl Sender {
             State::Ending { .. } | State::Open | State::Live => Some(self.session_due),
         };
         let last = self.session_last.unwrap_or_default();
+        if self.owes_session {
+            return Some(last);
+        }
         let asked = self.wanted.then(|| last.after(self.config.session_min_ns));
         match (due, asked) {
             (Some(due), Some(asked)) => Some(due.min(asked)),
@@ -575,6 +651,7 @@ impl Sender {
     fn session(&mut self, now: Now) -> Option<usize> {
         let mut flags = self.header.flags;
         let mut closes = None;
+        let is_extra = core::mem::take(&mut self.owes_session);
         if let State::Ending { sealed, sent } = &mut self.state
             && self.window.unsent() == self.window.lead()
         {
@@ -582,8 +659,9 @@ impl Sender {
             if *sealed {
                 flags = flags.with(Flags::SEALED);
             }
-            *sent += 1;
-            if *sent == ENDS {
+            // Recorded questions must not use up those that receivers count on.
+            *sent += u32::from(!is_extra);
+            if !is_extra && *sent == ENDS {
                 closes = Some(now.monotonic.after(self.config.generation_ns));
             }
             self.session_interval_ns = self.config.session_min_ns;
@@ -593,7 +671,8 @@ impl Sender {
         let flows = !self.is_idle();
         let interval = if flows { self.config.session_min_ns } else { self.session_interval_ns };
         let next = interval.max(SESSION_IN_FLOW_NS);
-        let (message, number) = self.position();
+        let (message, number, unsure) = self.position();
+        let sent = self.stamp(now);
         let kbit = |rate: Option<u64>| {
             rate.map_or(0, |rate| u32::try_from(rate / 1_000).unwrap_or(u32::MAX))
         };
@@ -603,7 +682,7 @@ impl Sender {
             u32::try_from(ms).unwrap_or(u32::MAX)
         });
         let info = SessionInfo {
-            sent: now.wall,
+            sent,
             message,
             number: number.max(self.begins),
             first: self.header.sequence,
@@ -622,22 +701,47 @@ impl Sender {
             instance: self.instance,
             policy: self.config.policy,
             patterns: self.patterns,
+            unsure,
+            legs: self.legs,
             repairers: self.repairers,
             name: self.name.as_node_name(),
         };
         let encoded = info.encode(&header, self.keys.as_ref(), &mut self.scratch);
+        if !is_extra {
+            self.session_due = now.monotonic.after(interval);
+            self.session_interval_ns = (interval * 2).min(self.config.session_max_ns);
+        }
         self.session_last = Some(now.monotonic);
-        self.session_due = now.monotonic.after(interval);
-        self.session_interval_ns = (interval * 2).min(self.config.session_max_ns);
         self.wanted = false;
         self.counters.sessions += 1;
+        self.session_bytes = encoded.unwrap_or(0);
         encoded.ok()
     }
 
-    /// The message number and the number of what is sent next.
-    fn position(&self) -> (MessageNumber, Number) {
-        let next = self.window.next_unsent().and_then(Data::reopen);
-        next.map_or_else(|| self.batcher.closed(), |data| (data.message, data.number))
+    /// The message number and the number of what is sent next, and how many losses of unknown size were sent before.
+    fn position(&self) -> (MessageNumber, Number, u16) {
+        if let Some(next) = self.window.next_unsent().and_then(Data::reopen) {
+            return (next.message, next.number, next.unsure);
+        }
+        let (message, number) = self.batcher.closed();
+        (message, number, self.batcher.unsure())
+    }
+
+    /// Encodes an ECHO if receivers wait for one. A SESSION follows at once: it is what they begin with.
+    fn echo(&mut self, now: Now) -> Option<usize> {
+        if !self.echoes.is_due(now.monotonic) {
+            return None;
+        }
+        let header = Header { sequence: self.window.unsent(), ..self.header };
+        let (sent, keys) = (self.stamp(now), self.keys.as_ref());
+        let nonces = self.echoes.nonces();
+        let (length, count) = Echo::encode(&header, sent, nonces, keys, &mut self.scratch).ok()?;
+        let bytes = (length + self.session_bytes) as u64;
+        self.echoes.sent(now.monotonic, count, bytes)?;
+        self.retransmit.charge(now.monotonic, bytes);
+        self.counters.echoes += 1;
+        self.owes_session = true;
+        Some(length)
     }
 
     /// Encodes the next NCF for which there is credit. The others are dropped: what is gone, receivers also
@@ -769,14 +873,19 @@ mod tests {
     }
 
     fn sender(config: &Config) -> Sender {
+        keyed(config, None)
+    }
+
+    fn keyed(config: &Config, keys: Option<Keys>) -> Sender {
         let identity = Identity {
             header: header(1_000),
-            keys: None,
+            keys,
             name: NodeName::new("line-3").unwrap(),
             instance: [1; 16],
             series: Series(1),
             begins: Number::ZERO,
             patterns: &[TableName::new("plant/**").unwrap()],
+            legs: LegAddresses::NONE,
             repairers: Repairers::default(),
             listen: 0,
             required: &[],
@@ -831,7 +940,8 @@ mod tests {
         let id =
             crate::wire::Receiver { source: crate::id::Source(5), session: crate::id::Session(5) };
         let mut bytes = [0; 100];
-        let length = Nak::encode(&header(0), id, &[range], None, &mut bytes).unwrap();
+        let length =
+            Nak::encode(&header(0), id, Wall::default(), &[range], None, &mut bytes).unwrap();
         let from = Address { port: u16::try_from(port).unwrap(), ..Address::default() };
         sender.handle_datagram(now(ms), from, &bytes[..length])
     }
@@ -989,15 +1099,92 @@ mod tests {
         };
         assert_eq!(state(&list[0]), (0, 0, 1));
         // A STATUS of a new receiver is answered by a SESSION, 20 ms after the last.
-        let bytes = samples::of(Kind::Status).bytes;
-        let Body::Status(status) = samples::parse(&bytes).unwrap().body else { panic!() };
-        let status = Status { new: true, ..status };
-        let mut bytes = [0; 200];
-        let length = status.encode(&header(0), None, &mut bytes).unwrap();
-        sender.handle_datagram(now(0), Address::default(), &bytes[..length]).unwrap();
-        assert_eq!(sender.audience().members().len(), 1);
+        sender.handle_datagram(now(0), Address::default(), &status(None, true, 0, 1)).unwrap();
+        assert_eq!(sender.audience().members().len(), 0, "who asks may be a recording");
         let list = sent(&mut sender, 20);
         assert_eq!(state(&list[0]), (42, 42, 1));
+    }
+
+    /// A STATUS of receiver 5.
+    fn status(keys: Option<&Keys>, new: bool, nonce: u64, count: u64) -> Vec<u8> {
+        let bytes = samples::of(Kind::Status).bytes;
+        let Body::Status(status) = samples::parse(&bytes).unwrap().body else { panic!() };
+        let status = Status { new, nonce, count, echo: now(0).wall, ..status };
+        let mut bytes = vec![0; 200];
+        let length = status.encode(&header(1_000), keys, &mut bytes).unwrap();
+        bytes.truncate(length);
+        bytes
+    }
+
+    #[test]
+    fn a_nonce_is_repeated_at_once_and_a_session_follows() {
+        let mut sender = sender(&config());
+        publish(&mut sender, 0, 0);
+        assert_eq!(kinds(&sent(&mut sender, 0)), [SESSION, DATA]);
+        let mut ask = |ms, nonce| {
+            let bytes = status(None, true, nonce, 1);
+            sender.handle_datagram(now(ms), Address::default(), &bytes).unwrap();
+            sent(&mut sender, ms)
+        };
+        let list = ask(1, 7);
+        assert_eq!(kinds(&list), [(9, 0), SESSION]);
+        let times: Vec<u64> = list
+            .iter()
+            .map(|bytes| match samples::parse(bytes).unwrap().body {
+                Body::Echo(echo) => {
+                    assert!(echo.nonces().eq([7]));
+                    echo.sent.ns()
+                }
+                Body::Session(info) => info.sent.ns(),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert!(times[0] < times[1], "{times:?}");
+        assert_eq!(kinds(&ask(2, 8)), [], "not within 2 ms of the one before");
+        assert_eq!(kinds(&ask(3, 9)), [(9, 0), SESSION]);
+    }
+
+    #[test]
+    fn with_a_key_what_receivers_sent_long_ago_is_refused() {
+        let keys = samples::KEYS;
+        let config = config();
+        let mut sender = keyed(&config, Some(keys));
+        publish(&mut sender, 0, 0);
+        sent(&mut sender, 0);
+        let mut hears = |ms: u64, bytes: &[u8]| {
+            let result = sender.handle_datagram(now(ms), Address::default(), bytes);
+            sent(&mut sender, ms);
+            result
+        };
+        let (one, other) = (status(Some(&keys), false, 0, 1), status(Some(&keys), false, 0, 2));
+        assert_eq!(hears(1, &other), Ok(()));
+        assert_eq!(hears(2, &one), Err(Reject::Old));
+        assert_eq!(hears(2, &other), Err(Reject::Old));
+        let later = status(Some(&keys), false, 0, 3);
+        assert_eq!(hears(10_001, &later), Err(Reject::Old), "it answers a SESSION of 10 s ago");
+        assert_eq!(hears(10_000, &later), Ok(()));
+        // What asks whether the sender lives may be as old as it likes.
+        assert_eq!(hears(60_000, &status(Some(&keys), true, 5, 1)), Ok(()));
+        let ask = |echo_ms: u64| {
+            let range = Range::new(samples::sequence(1_000), 1).unwrap();
+            let id = crate::wire::Receiver {
+                source: crate::id::Source(5),
+                session: crate::id::Session(5),
+            };
+            let mut bytes = vec![0; 100];
+            let echo = now(echo_ms).wall;
+            let length =
+                Nak::encode(&header(0), id, echo, &[range], Some(&keys), &mut bytes).unwrap();
+            bytes.truncate(length);
+            bytes
+        };
+        assert_eq!(hears(60_001, &ask(50_000)), Err(Reject::Old));
+        assert_eq!(hears(60_001, &ask(50_001)), Ok(()));
+        assert_eq!(
+            hears(60_001, &ask(70_000)),
+            Err(Reject::Old),
+            "it answers what was not sent yet"
+        );
     }
 
     #[test]

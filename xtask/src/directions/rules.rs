@@ -447,7 +447,18 @@ const BOTTOM_OF_PROTO: &[&str] = &["hook", "id", "time"];
 const LAYERS_OF_PROTO: &[Layer] = &[
     Layer {
         module: "arrivals",
-        uses: &["audience", "budget", "config", "legs", "random", "reassembly", "receiver", "wire"],
+        // Its tests turn the clocks of senders.
+        uses: &[
+            "audience",
+            "batcher",
+            "budget",
+            "config",
+            "legs",
+            "random",
+            "reassembly",
+            "receiver",
+            "wire",
+        ],
         ignorant_of: MORE_THAN_COMPUTATION,
     },
     // Its tests fill a window.
@@ -488,6 +499,7 @@ const LAYERS_OF_PROTO: &[Layer] = &[
         uses: &["config", "random", "wire"],
         ignorant_of: MORE_THAN_COMPUTATION,
     },
+    Layer { module: "echoes", uses: &["limiter", "wire"], ignorant_of: MORE_THAN_COMPUTATION },
     Layer { module: "legs", uses: &["wire"], ignorant_of: MORE_THAN_COMPUTATION },
     // Asks the environment for a mutant, where mutants are compiled.
     Layer { module: "hook", uses: &[], ignorant_of: &[] },
@@ -523,8 +535,8 @@ const LAYERS_OF_PROTO: &[Layer] = &[
     Layer {
         module: "sender",
         uses: &[
-            "audience", "batcher", "budget", "config", "limiter", "repair", "topics", "window",
-            "wire",
+            "audience", "batcher", "budget", "config", "echoes", "limiter", "repair", "topics",
+            "window", "wire",
         ],
         ignorant_of: MORE_THAN_COMPUTATION,
     },
@@ -720,6 +732,7 @@ const CHECKED: Checked = Checked {
 const CHECKED_IN_PROTO: Checked = Checked {
     files: &[
         "wire/chunk.rs",
+        "wire/echo.rs",
         "wire/header.rs",
         "wire/nak.rs",
         "wire/ncf.rs",

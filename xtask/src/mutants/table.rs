@@ -971,6 +971,80 @@ pub(super) const MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
+        name: "echo_not_checked",
+        mistake: "with a key, a session is followed that has not shown that it lives",
+        noticed_by: &[
+            Protocol(
+                "a_recording_of_an_earlier_life_is_neither_followed_nor_held_for_the_next_one",
+            ),
+            Protocol("whatever_a_recorder_plays_a_realm_with_a_key_keeps_its_promises"),
+        ],
+    },
+    Mutant {
+        name: "echo_counts_twice",
+        mistake: "the ECHO that has made a session be followed brings it back later",
+        noticed_by: &[Protocol("an_echo_does_not_bring_an_earlier_session_back")],
+    },
+    Mutant {
+        name: "echo_refused",
+        mistake: "a sender does not repeat what receivers have drawn",
+        noticed_by: &[
+            Protocol("a_nonce_is_repeated_at_once_and_a_session_follows"),
+            Protocol("a_session_is_followed_after_its_echo_and_what_came_before_is_not_lost"),
+        ],
+    },
+    Mutant {
+        name: "session_repeated",
+        mistake: "with a key, a SESSION counts although a later one has come",
+        noticed_by: &[Protocol(
+            "a_session_that_was_sent_before_the_last_one_is_refused_with_a_key",
+        )],
+    },
+    Mutant {
+        name: "status_may_fall",
+        mistake: "with a key, a STATUS counts although a later one has come",
+        noticed_by: &[Protocol("with_a_key_what_receivers_sent_long_ago_is_refused")],
+    },
+    Mutant {
+        name: "old_questions_answered",
+        mistake: "with a key, a sender answers what was asked long ago",
+        noticed_by: &[Protocol("with_a_key_what_receivers_sent_long_ago_is_refused")],
+    },
+    Mutant {
+        name: "duplicate_is_heard",
+        mistake: "a recording hides that its source is silent",
+        noticed_by: &[Protocol("what_is_played_again_does_not_hide_that_the_source_is_silent")],
+    },
+    Mutant {
+        name: "address_of_sender_datagram",
+        mistake: "a receiver asks where a datagram came from, although the sender lists other addresses",
+        noticed_by: &[
+            Protocol("answers_go_to_an_address_that_the_sender_lists"),
+            Protocol("what_comes_from_an_unlisted_address_is_answered_where_the_sender_is"),
+        ],
+    },
+    Mutant {
+        name: "joins_at_any_datagram",
+        mistake: "an old datagram of a session decides where a receiver begins",
+        noticed_by: &[Protocol(
+            "an_old_datagram_of_the_session_does_not_decide_where_a_receiver_begins",
+        )],
+    },
+    Mutant {
+        name: "collision_by_session",
+        mistake: "with a key, a recording of our own earlier life is a collision",
+        noticed_by: &[Protocol(
+            "another_node_with_our_source_must_show_that_it_lives_and_the_later_one_stops",
+        )],
+    },
+    Mutant {
+        name: "unsure_not_compared",
+        mistake: "a count is called exact although the source may have said that it does not know",
+        noticed_by: &[Protocol(
+            "a_gap_in_which_the_source_may_have_said_that_it_does_not_know_is_an_upper_bound",
+        )],
+    },
+    Mutant {
         name: "gap_count_off_by_one",
         mistake: "a server leaves out one message more than it says",
         noticed_by: &[

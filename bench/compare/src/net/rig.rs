@@ -54,6 +54,7 @@ fn member(number: u8) -> Result<Membership, Failure> {
         source: Source(u32::from(number) + 1),
         session: Session(1),
         instance: [number; 16],
+        is_observed: false,
         interfaces: vec![interface::named("eth0").map_err(Failure::of("find eth0"))?],
         sockets: Options { receive_buffer: Some(RECEIVE_BUFFER), ..Options::default() },
         claim: None,

@@ -8,12 +8,15 @@ pub use self::claim::{Claim, ClaimError};
 use crate::host::interface::Interface;
 use crate::socket::Options;
 use std::sync::Arc;
+use toroni_proto::arrivals::Collisions;
 use toroni_proto::audience::Name;
 use toroni_proto::id::{Number, Realm, Sequence, Series, Session, Source, Stream};
 use toroni_proto::random::Random;
 use toroni_proto::receiver::Me;
 use toroni_proto::sender::Identity;
-use toroni_proto::wire::{Flags, Header, Keys, NodeName, Receiver, Repairers, TableName};
+use toroni_proto::wire::{
+    Flags, Header, Keys, LegAddresses, NodeName, Receiver, Repairers, TableName,
+};
 
 /// Who a process is in its realm, and how it reaches the others.
 #[derive(Clone, Debug)]
@@ -30,6 +33,9 @@ pub struct Membership {
     pub session: Session,
     /// Each process draws its own.
     pub instance: [u8; 16],
+    /// Whether receivers answer to where its datagrams come from, instead of to the addresses of its interfaces: for a network that
+    /// translates addresses.
+    pub is_observed: bool,
     /// The interfaces, at least one.
     pub interfaces: Vec<Interface>,
     /// How sockets are opened.
@@ -75,10 +81,21 @@ impl Membership {
             series,
             begins: Number::ZERO,
             patterns,
+            legs: LegAddresses::NONE,
             repairers: Repairers::default(),
             listen: 0,
             required: &[],
         }
+    }
+
+    /// Returns what its SESSIONs state as its addresses, of those of its sockets.
+    pub(crate) fn legs(&self, addresses: LegAddresses) -> LegAddresses {
+        if self.is_observed { LegAddresses::NONE } else { addresses }
+    }
+
+    /// Returns what notices another node with its source id.
+    pub(crate) fn collisions(&self, name: NodeName<'_>) -> Collisions {
+        Collisions::new(self.me(name), self.instance, self.realm, self.keys, self.sockets.ttl)
     }
 
     /// Returns who receives.

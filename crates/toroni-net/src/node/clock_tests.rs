@@ -54,6 +54,7 @@ impl Pair {
             session: Session(1),
             claim: None,
             instance: [u8::try_from(source).unwrap(); 16],
+            is_observed: false,
             interfaces: vec![lo.clone()],
             // A burst does not fit, so that some of it must be repaired.
             sockets: Options {

@@ -60,7 +60,7 @@ use toroni_proto::id::{Realm, Sequence, Series, Source, Stream};
 use toroni_proto::legs::Path;
 use toroni_proto::sender::{self, Identity};
 use toroni_proto::time::{MILLISECOND, Monotonic, Wall};
-use toroni_proto::wire::{FirstSent, Keys, Kind, NodeName, Reject};
+use toroni_proto::wire::{FirstSent, Kind, NodeName, Reject};
 
 /// The causes of losses are looked for at most so often, because that reads files of /proc.
 const LOSSES_APART_NS: u64 = 100 * MILLISECOND;
@@ -260,7 +260,8 @@ pub struct Node {
     /// For the groups to which it only sends: whether another node has its source id.
     collisions: Collisions,
     collision: Option<arrivals::Event>,
-    member: (Realm, Option<Keys>),
+    realm: Realm,
+    is_observed: bool,
     strangers: Strangers,
     source: Source,
     kernel: Kernel,
@@ -411,7 +412,8 @@ impl Node {
             let required = required.collect::<Result<Vec<_>, _>>()?;
             // The outlet knows the series and the patterns.
             let identity = member.identity(name, *stream, Series(0), &[]);
-            let identity = Identity { listen, required: &required, ..identity };
+            let legs = member.legs(link.addresses());
+            let identity = Identity { listen, legs, required: &required, ..identity };
             let journal = settings.state.as_ref().map(|state| {
                 let bus = state::hash(bus.id().to_string().as_bytes());
                 state.journal(*stream, bus, meaning_of(selection), config.generation_ns)
@@ -450,7 +452,7 @@ impl Node {
         // The bus shows their patterns from here on.
         drop(opening);
         let receiving = receiving::open(bus, member, name, &settings.receive, &mut inlets)?;
-        let collisions = Collisions::new(member.me(name).id, member.instance);
+        let collisions = member.collisions(name);
         Ok(Self {
             link,
             outlets,
@@ -459,7 +461,8 @@ impl Node {
             tcp,
             collisions,
             collision: None,
-            member: (member.realm, member.keys),
+            realm: member.realm,
+            is_observed: member.is_observed,
             strangers: Strangers::default(),
             source: member.source,
             kernel: Kernel::default(),
@@ -489,10 +492,13 @@ impl Node {
     pub fn turn(&mut self) -> Result<bool, NodeError> {
         let now = now();
         self.turned = now.monotonic;
-        self.link.follow(now.monotonic);
+        if self.link.follow(now.monotonic) && !self.is_observed {
+            let legs = self.link.addresses();
+            self.outlets.iter_mut().for_each(|it| it.outlet.sender().set_legs(now.monotonic, legs));
+        }
         self.look(now.monotonic);
         let stall = self.due.map_or(0, |due| now.monotonic.since(due));
-        let Self { link, outlets, receiving, collisions, collision, member, received, .. } = self;
+        let Self { link, outlets, receiving, collisions, collision, realm, received, .. } = self;
         let strangers = &mut self.strangers;
         // Deadlines move before anything is read: the first datagram that waited would give gaps up whose repairs wait
         // behind it.
@@ -504,9 +510,7 @@ impl Node {
             has_arrived = true;
             let group = match to {
                 To::Watched => {
-                    let (realm, keys) = member;
-                    let (now, from) = (now.monotonic, path.address);
-                    let event = collisions.handle_datagram(now, from, bytes, *realm, keys.as_ref());
+                    let event = collisions.handle_datagram(now.monotonic, path, bytes);
                     *collision = event.or(*collision);
                     return;
                 }
@@ -522,7 +526,7 @@ impl Node {
                     }
                 }
                 Ok(false) => {}
-                Err(reason) => strangers.refused(path.address, bytes, member.0, reason),
+                Err(reason) => strangers.refused(path.address, bytes, *realm, reason),
             }
         })?;
         if has_arrived {
@@ -544,6 +548,7 @@ impl Node {
         for one in receiving.iter_mut() {
             link.ask(now.monotonic, &mut one.arrivals);
         }
+        link.ask_other(now.monotonic, collisions);
         link.flush();
         if let Some(tcp) = &mut self.tcp {
             has_more |= tcp.turn(now)?;
@@ -596,7 +601,8 @@ impl Node {
         let tcp = self.tcp.iter().filter_map(Tcp::poll_timeout);
         let senders = senders.map(|next| self.link.due(now, next));
         let awaited = self.awaited.iter().map(Awaited::poll_timeout);
-        let next = senders.chain(receiving).chain(tcp).chain(awaited).min();
+        let other = self.collisions.poll_timeout();
+        let next = senders.chain(receiving).chain(tcp).chain(awaited).chain(other).min();
         next.or(Some(now.after(LONGEST_SLEEP_NS)))
     }
 

@@ -165,6 +165,7 @@ impl Replay {
             source: Source(u32::from_le_bytes([a, b, c, d])),
             session: Session(1),
             instance,
+            is_observed: false,
             interfaces: Vec::new(),
             sockets: Options::default(),
             claim: None,

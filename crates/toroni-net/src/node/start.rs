@@ -324,6 +324,7 @@ pub(crate) fn member(
         source,
         session,
         instance: random().map_err(StartError::Random)?,
+        is_observed: config.is_observed,
         sockets: sockets(config, &interfaces),
         interfaces,
         claim: Some(Arc::new(claim)),

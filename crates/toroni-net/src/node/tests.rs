@@ -22,6 +22,7 @@ fn sending(config: &Config, state: &Arc<State>) -> Settings {
         session: Session(1),
         claim: None,
         instance: [1; 16],
+        is_observed: false,
         interfaces: vec![lo],
         sockets: Options { ttl: 1, is_looped: true, ..Options::default() },
     };

@@ -151,10 +151,10 @@ impl Datagram {
         group: SocketAddr,
         on: &Interface,
         options: &Options,
-        (place, byte): (u8, u8),
+        (place, bytes): (u8, [u8; 2]),
     ) -> Result<Self, SocketError> {
         let socket = Self::group(group, on, options)?;
-        options::keep_only(&socket.descriptor, place, byte)
+        options::keep_only(&socket.descriptor, place, bytes)
             .map_err(|error| SocketError::new("configure", socket.address, on, error))?;
         Ok(socket)
     }

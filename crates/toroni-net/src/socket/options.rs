@@ -43,9 +43,9 @@ pub(crate) fn set(socket: &impl AsFd, name: Name, value: libc::c_int) -> io::Res
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Makes the kernel drop all datagrams but those with this byte at this place (`SO_ATTACH_FILTER`, man 7 socket, and
+/// Makes the kernel drop all datagrams but those with one of these bytes at this place (`SO_ATTACH_FILTER`, man 7 socket, and
 /// Documentation/networking/filter.rst of the kernel).
-pub(super) fn keep_only(socket: &impl AsFd, place: u8, byte: u8) -> io::Result<()> {
+pub(super) fn keep_only(socket: &impl AsFd, place: u8, bytes: [u8; 2]) -> io::Result<()> {
     // A filter of a UDP socket reads from the header of UDP on.
     const UDP_HEADER_BYTES: u32 = 8;
     let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
@@ -54,14 +54,15 @@ pub(super) fn keep_only(socket: &impl AsFd, place: u8, byte: u8) -> io::Result<(
             .map(|code| u16::try_from(code).unwrap_or(0));
     let mut program = [
         step(load, 0, 0, UDP_HEADER_BYTES + u32::from(place)),
-        step(jump, 0, 1, u32::from(byte)),
+        step(jump, 1, 0, u32::from(bytes[0])),
+        step(jump, 0, 1, u32::from(bytes[1])),
         step(give, 0, 0, u32::MAX),
         step(give, 0, 0, 0),
     ];
-    let filter = libc::sock_fprog { len: 4, filter: program.as_mut_ptr() };
+    let filter = libc::sock_fprog { len: 5, filter: program.as_mut_ptr() };
     let length = u32::try_from(size_of_val(&filter)).unwrap_or(0);
     let descriptor = socket.as_fd().as_raw_fd();
-    // SAFETY: the descriptor is open while it is borrowed. The kernel reads `length` bytes of `filter` and copies the four
+    // SAFETY: the descriptor is open while it is borrowed. The kernel reads `length` bytes of `filter` and copies the five
     // steps of `program`, which both live until the call returns.
     let result = unsafe {
         libc::setsockopt(

@@ -145,6 +145,7 @@ pub(crate) fn settings(interfaces: &[&str], name: &str, source: u32) -> Settings
         source: Source(source),
         session: Session(1),
         instance: [u8::try_from(source).unwrap(); 16],
+        is_observed: false,
         interfaces: interfaces.iter().map(|name| interface::named(name).unwrap()).collect(),
         sockets: Options { ttl: 1, is_looped: true, ..Options::default() },
         claim: None,

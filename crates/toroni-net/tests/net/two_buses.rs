@@ -16,7 +16,7 @@ use toroni_proto::random::Random;
 use toroni_proto::receiver::Me;
 use toroni_proto::sender::Identity;
 use toroni_proto::time::{MILLISECOND, Monotonic, SECOND, Wall};
-use toroni_proto::wire::{Address, Flags, Header, NodeName, Receiver, Repairers};
+use toroni_proto::wire::{Address, Flags, Header, LegAddresses, NodeName, Receiver, Repairers};
 use toroni_testkit::Directory;
 
 const REALM: Realm = Realm(7);
@@ -132,6 +132,7 @@ impl Rig {
             series: Series(0),
             begins: Number::ZERO,
             patterns: &[],
+            legs: LegAddresses::NONE,
             repairers: Repairers::default(),
             listen: 0,
             required: &[],

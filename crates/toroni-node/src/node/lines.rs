@@ -461,6 +461,15 @@ fn arrivals(node: &Node, event: &arrivals::Event) -> Line {
             );
             Line::new(Level::Warn, "collision", text).with("address", other)
         }
+        arrivals::Event::Unlisted(flow, address) => {
+            let text = format!(
+                "{} comes from {}, which is no address of its host: what is asked goes to those, and if the network between \
+                 translates addresses, set `announce = \"observed\"` there",
+                shown(flow),
+                to_socket(*address)
+            );
+            about(Level::Warn, "unlisted_address", text, flow).by("address", to_socket(*address))
+        }
         arrivals::Event::LegBehind(flow, leg) => {
             let text =
                 format!("interface {} brings less of {} than others", leg.index(), shown(flow));

@@ -149,6 +149,11 @@ const ALL: &[Metric] = &[
         "Such answers that were dropped, because an eighth of the retransmission rate allowed no more",
         |it| it.counters.ncfs_dropped,
     ),
+    sent(
+        "toroni_net_echoes_sent",
+        "Datagrams that show receivers that the sender lives, before they follow it",
+        |it| it.counters.echoes,
+    ),
     sent("toroni_net_topics_sent", "Datagrams with names of topics that were asked for", |it| {
         it.counters.topics
     }),

@@ -283,7 +283,7 @@ impl Notices {
             }
             arrivals::Event::Exceeded(exceeded) => self.publish(topic::BUDGET, excess(exceeded)),
             // `stats` has what each leg brings.
-            arrivals::Event::LegBehind(..) => {}
+            arrivals::Event::LegBehind(..) | arrivals::Event::Unlisted(..) => {}
         }
     }
 }

@@ -4,28 +4,36 @@
 //!   datagram ──► header, MAC ──► whose? ──► ours: echo, or another node with our id
 //!                                  │
 //!                                  ├──► a session that is followed ──► its receiver
-//!                                  ├──► a later session: followed once the current one is silent or ended
-//!                                  └──► a new source: a receiver that joins
+//!                                  ├──► another session: with a key, followed once it has shown that it lives
+//!                                  └──► a new source: a receiver that joins, with a key in the same way
 //! ```
 //!
-//! One forged datagram cannot silence a source: a later session replaces the current one only when that has
-//! been silent for longer than it promised in its last SESSION, with a key at once. Without a key it is left
-//! again if the one before is heard before it has sent a SESSION. An earlier session (a clock that went back)
-//! replaces the current one when that was silent for `activity` and two SESSIONs, a second apart, named the
-//! earlier one.
+//! With a key, a session is followed once it has repeated a nonce ([`proof`]). Then a later one replaces the current one at
+//! once, and an earlier one (a clock that went back) when the current one has been silent for longer than it promised.
+//!
+//! Without a key, a host that can forge a datagram can also answer, so nothing is asked. One forged datagram cannot silence a source
+//! nevertheless: a later session replaces the current one only when that has been silent for longer than it promised in its last
+//! SESSION, and is left again if the one before is heard before it has sent a SESSION. An earlier session replaces the current
+//! one when that was silent for `activity` and two SESSIONs, a second apart, named the earlier one. The same holds with a key for
+//! a receiver that has no way back to its senders, and cannot ask.
 //!
 //! A receiver is allocated when more sources than ever before are followed. There are at most `sources` of them,
 //! and as many for sessions that another one has just replaced. Their memory is used again and never given back.
 
 mod collisions;
 mod counts;
+mod proof;
 mod sessions;
 #[cfg(test)]
 mod tests;
 
-pub use self::collisions::{Collision, Collisions};
+use self::collisions::Collision;
+pub use self::collisions::Collisions;
 pub use self::counts::Backlog;
-use self::sessions::{Entry, Spare};
+use self::proof::{Asks, Nonces};
+use self::sessions::{Entry, Place, Spare};
+use core::cmp::Ordering;
+
 use crate::audience::Name;
 use crate::budget::{Exceeded, Limits};
 use crate::config::Config;
@@ -34,7 +42,7 @@ use crate::id::{Realm, Series, Session, Source, Stream};
 use crate::legs::{Leg, Path};
 use crate::random::Random;
 use crate::reassembly::{Buffer, Deliver, Loss, Message, Pool};
-use crate::receiver::{Arrived, End, Mark, Me};
+use crate::receiver::{Arrived, End, Mark, Me, Receiver};
 use crate::time::{MILLISECOND, Monotonic};
 use crate::wire::{
     self, Address, Body, Flags, Keys, Kind, LostReason, MAC_BYTES, Reject, Rules, SessionInfo,
@@ -122,6 +130,9 @@ pub enum Event {
     },
     /// Repairs or the order of a stream took longer than their budget.
     Exceeded(Exceeded),
+    /// What a source sends comes from an address that it does not list: perhaps there is a translation of addresses between. Once for
+    /// each session.
+    Unlisted(Flow, Address),
     /// A leg brings less of a stream than another: 1,000 datagrams or 1 s.
     LegBehind(Flow, Leg),
 }
@@ -151,6 +162,10 @@ pub struct Arrivals {
     no_buffer: u64,
     events_dropped: u64,
     collisions: Collisions,
+    nonces: Nonces,
+    /// Which question the next session is asked of which nothing is known.
+    question: u64,
+    asks: Asks,
     turn: usize,
     events: Vec<Event>,
 }
@@ -198,7 +213,7 @@ impl Arrivals {
             random,
             pool: Pool::new(buffers, datagram),
             entries: Vec::with_capacity(sources),
-            spare: Spare::new(sources.saturating_mul(2)),
+            spare: Spare::new(sources.saturating_mul(3)),
             joining_max: (buffers as usize / JOINING_SHARE).max(1),
             kernel_dropped: 0,
             limits: Limits::default(),
@@ -206,7 +221,10 @@ impl Arrivals {
             no_entry: 0,
             no_buffer: 0,
             events_dropped: 0,
-            collisions: Collisions::new(me.id, instance),
+            collisions: Collisions::new(me, instance, realm, keys, config.ttl),
+            nonces: Nonces::new(me.id, &instance),
+            question: 0,
+            asks: Asks::default(),
             turn: 0,
             events: Vec::with_capacity(MAX_EVENTS),
             config: config.clone(),
@@ -216,8 +234,9 @@ impl Arrivals {
     /// Notes where a series continues, from what the caller has kept. A receiver that follows it begins again there with the next
     /// SESSION. If the source is not heard for `activity`, that is reported: it may have sent more. Returns whether there was room.
     pub fn remember(&mut self, now: Monotonic, source: Source, stream: Stream, mark: Mark) -> bool {
-        // With a key, no stranger can make us believe a session that is over by sending it again.
-        let session = if self.keys.is_some() { mark.session } else { Session(0) };
+        // Where a session need not show that it lives, no stranger can make us believe one that is over.
+        let is_sure = self.keys.is_some() && !self.asks_for_proof();
+        let session = if is_sure { mark.session } else { Session(0) };
         // What it displaces was not heard by this process.
         let Some((at, _)) = self.entry(source, stream, session, now) else {
             return false;
@@ -225,6 +244,7 @@ impl Arrivals {
         let entry = &mut self.entries[at];
         entry.release(&mut self.pool, &mut self.spare);
         (entry.mark, entry.complete, entry.left) = (Some(mark), None, None);
+        entry.unwanted = None;
         entry.awaited = Some(now).filter(|_| !mutant("remembered_not_awaited"));
         true
     }
@@ -327,7 +347,7 @@ impl Arrivals {
         let datagram = wire::parse(bytes, &rules, |kind, header| {
             if kind.is_for_sender() || kind == Kind::Probe {
                 Err(Reject::Stream)
-            } else if header.source == ours && kind != Kind::Session {
+            } else if header.source == ours && !matches!(kind, Kind::Session | Kind::Echo) {
                 Err(Reject::Echo)
             } else {
                 Ok(())
@@ -335,17 +355,22 @@ impl Arrivals {
         })?;
         let header = datagram.header;
         if header.source == ours {
-            let Body::Session(info) = datagram.body else { return Err(Reject::Echo) };
-            let has_key = self.keys.is_some();
-            let seen = self.collisions.session(now, header.session, &info, has_key);
-            if let Some(stop) = seen.reported() {
-                self.event(Event::Collision { address: from.address, stop });
+            let seen = self.collisions.handle(now, from, &datagram);
+            if let Collision::Reported { address, stop } = seen {
+                self.event(Event::Collision { address, stop });
             }
             return Err(if seen == Collision::Echo { Reject::Echo } else { Reject::Collision });
         }
+        if let Body::Echo(echo) = &datagram.body {
+            if self.asks_for_proof() && self.is_repeated(now, &header, echo) {
+                let sent = echo.sent;
+                return self.proven(now, &header, sent, out);
+            }
+            return Ok(());
+        }
         if let Body::Data(data) = datagram.body {
             let (trail, topics_end) = (data.trail, data.topics_end);
-            let at = self.follow(now, &header, false, out)?;
+            let (at, place) = self.follow(now, &header, false, out)?;
             if self.is_stranger_too_many(at) {
                 self.no_buffer += 1;
                 return Ok(());
@@ -358,7 +383,7 @@ impl Arrivals {
             let arrived = Arrived { sequence, again, trail, topics_end, buffer, length };
             let entry = &mut self.entries[at];
             let mut labelled = Labelled { flow: entry.flow(), out };
-            let Some(receiver) = &mut entry.receiver else {
+            let Some(receiver) = entry.receiver_at(place) else {
                 self.pool.give(arrived.buffer);
                 return Ok(());
             };
@@ -371,9 +396,40 @@ impl Arrivals {
         let Some(copied) = copy.get_mut(..length) else { return Err(Reject::TooLong) };
         copied.copy_from_slice(bytes);
         let is_session = matches!(datagram.body, Body::Session(_));
-        let at = self.follow(now, &header, is_session, out)?;
-        let datagram = wire::parse(copied, &rules, |_, _| Ok(()))?;
+        let (at, place) = self.follow(now, &header, is_session, out)?;
+        match place {
+            Place::Followed => self.control(now, at, from, copied, out),
+            Place::Candidate if is_session => self.introduce(now, at, from, copied, out),
+            // What else it says counts once it is followed.
+            Place::Candidate => Ok(()),
+        }
+    }
+
+    /// Takes SESSION, NCF or TOPICS of a session that is followed.
+    fn control(
+        &mut self,
+        now: Monotonic,
+        at: usize,
+        from: Path,
+        bytes: &[u8],
+        out: &mut impl Inbox,
+    ) -> Result<(), Reject> {
+        let keys = self.keys;
+        let rules = Rules { realm: self.realm, keys: keys.as_ref(), message_max: 0 };
+        let datagram = wire::parse(bytes, &rules, |_, _| Ok(()))?;
+        let has_key = keys.is_some();
         let entry = &mut self.entries[at];
+        if let Body::Session(info) = &datagram.body
+            && let Some(receiver) = entry.receiver.as_mut().filter(|it| !it.is_joining())
+            && has_key
+            && !mutant("session_repeated")
+        {
+            match receiver.compare(now, from, info.sent) {
+                Ordering::Greater => {}
+                Ordering::Equal => return Ok(()),
+                Ordering::Less => return Err(Reject::Old),
+            }
+        }
         // The flow's series is known from the first SESSION on.
         let mut flow = entry.flow();
         if let Body::Session(info) = &datagram.body {
@@ -382,7 +438,7 @@ impl Arrivals {
                 && receiver.is_joining()
             {
                 flow.series = info.series;
-                if !out.wants(flow, from.address, info) {
+                if !out.wants(flow, receiver.back(from).address, info) {
                     entry.leave(&mut self.pool, &mut self.spare);
                     return Err(Reject::Session);
                 }
@@ -397,17 +453,31 @@ impl Arrivals {
         let Some(receiver) = &mut entry.receiver else { return Ok(()) };
         let mark = entry.mark;
         receiver.control(now, from, &datagram, mark, &mut self.pool, &mut labelled);
+        if matches!(datagram.body, Body::Session(_)) {
+            self.note_address(at, Place::Followed, flow, from);
+        }
         self.after(now, at, out);
         Ok(())
     }
 
+    /// Reports once for each session that it comes from an address that it does not list.
+    fn note_address(&mut self, at: usize, place: Place, flow: Flow, from: Path) {
+        let entry = &mut self.entries[at];
+        let is_unlisted = entry.receiver_at(place).is_some_and(|it| it.is_unlisted(from));
+        if is_unlisted && entry.unlisted != Some(flow.session) {
+            entry.unlisted = Some(flow.session);
+            self.event(Event::Unlisted(flow, from.address));
+        }
+    }
+
     /// Whether a receiver that joins would hold more than all those that join may hold.
     fn is_stranger_too_many(&self, at: usize) -> bool {
-        let joins = |entry: &Entry| {
-            entry.receiver.as_ref().filter(|one| one.is_joining()).map(|one| one.held())
+        let joins = |entry: &Entry| entry.receivers().any(Receiver::is_joining);
+        let joining = |entry: &Entry| {
+            entry.receivers().filter(|one| one.is_joining()).map(Receiver::held).sum::<usize>()
         };
-        joins(&self.entries[at]).is_some()
-            && self.entries.iter().filter_map(joins).sum::<usize>() >= self.joining_max
+        joins(&self.entries[at])
+            && self.entries.iter().map(joining).sum::<usize>() >= self.joining_max
             && !mutant("strangers_take_all")
     }
 
@@ -501,28 +571,49 @@ impl Arrivals {
     pub fn poll_transmit(&mut self, now: Monotonic) -> Option<(Path, &[u8])> {
         // The borrow checker cannot see that the loop ends with the first datagram, so the place is found
         // before it is borrowed for the caller.
+        if self.collisions.is_due(now) {
+            return self.collisions.poll_transmit(now);
+        }
         for _ in 0..self.entries.len() {
             self.turn = (self.turn + 1) % self.entries.len();
-            let found = match &mut self.entries[self.turn].receiver {
-                Some(receiver) => receiver.prepare(now),
-                None => None,
-            };
-            if let Some(length) = found {
-                // The same receiver may have more.
-                let at = self.turn;
-                self.turn = (at + self.entries.len() - 1) % self.entries.len();
-                return self.entries[at].receiver.as_ref()?.prepared(length);
-            }
+            let Some((place, length)) = self.prepare(now, self.turn) else { continue };
+            // The same receiver may have more.
+            let at = self.turn;
+            self.turn = (at + self.entries.len() - 1) % self.entries.len();
+            return self.entries[at].receiver_at(place)?.prepared(length);
         }
         None
+    }
+
+    /// Makes the next datagram of a stream's receiver, or for its candidate.
+    fn prepare(&mut self, now: Monotonic, at: usize) -> Option<(Place, usize)> {
+        let entry = &mut self.entries[at];
+        if let Some(length) = entry.receiver.as_mut().and_then(|it| it.prepare(now, 0)) {
+            return Some((Place::Followed, length));
+        }
+        let (source, stream, is_known) = (entry.source, entry.stream, entry.mark.is_some());
+        let candidate = entry.candidate.as_mut()?;
+        if candidate.receiver.status_due() > now {
+            return None;
+        }
+        if !is_known && !self.asks.take(now) {
+            candidate.receiver.ask_later(now);
+            return None;
+        }
+        let question = entry.question;
+        let nonce = self.nonces.draw(now, question, source, stream, candidate.session);
+        Some((Place::Candidate, candidate.receiver.prepare(now, nonce)?))
     }
 
     /// Returns when [`Self::handle_timeout`] or [`Self::poll_transmit`] has something to do.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Monotonic> {
-        let receivers = self.entries.iter().filter_map(|entry| entry.receiver.as_ref());
+        let receivers = self.entries.iter().flat_map(|entry| {
+            entry.receiver.iter().chain(entry.candidate.iter().map(|it| &it.receiver))
+        });
         let silences = self.entries.iter().filter_map(|entry| self.silent_at(entry));
-        receivers.filter_map(|receiver| receiver.poll_timeout()).chain(silences).min()
+        let receivers = receivers.filter_map(|receiver| receiver.poll_timeout());
+        receivers.chain(silences).chain(self.collisions.poll_timeout()).min()
     }
 
     /// When the silence of a source is reported that was known before and not heard since.
@@ -541,6 +632,7 @@ impl Arrivals {
                 receiver.handle_timeout(now, &mut self.pool, &mut labelled);
                 self.after(now, at, out);
             }
+            self.candidate_timeout(now, at, out);
             if self.silent_at(&self.entries[at]).is_some_and(|due| due <= now) {
                 let entry = &mut self.entries[at];
                 entry.awaited = None;
@@ -569,6 +661,9 @@ impl Arrivals {
             entry.awaited = entry.awaited.map(|since| since.after(by_ns));
             if let Some(receiver) = &mut entry.receiver {
                 receiver.postpone(by_ns);
+            }
+            if let Some(candidate) = &mut entry.candidate {
+                candidate.postpone(by_ns);
             }
         }
     }

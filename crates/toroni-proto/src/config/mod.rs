@@ -78,6 +78,9 @@ pub struct Config {
     pub loopback: bool,
     /// The order in which a receiver delivers.
     pub order: Order,
+    /// Whether a receiver in a realm with a key asks a session to show that it lives before it follows it. `false` is for a receiver
+    /// that has no way back to its senders: it then believes recordings.
+    pub proof: bool,
     /// With the policy slowest: how many required receivers must be there before the first datagram.
     pub group_min: u64,
     /// With the policy slowest: how long a required receiver may hold the sender.
@@ -120,6 +123,7 @@ impl Default for Config {
             ttl: 16,
             loopback: false,
             order: Order::Source,
+            proof: true,
             group_min: 0,
             hold_limit_ns: 5 * SECOND,
             sources: 256,

@@ -10,7 +10,7 @@
 //! given up. So each count is exact, although the messages after it were delivered before.
 
 use super::slots::{self, AHEAD, Slots, Turned, place};
-use super::{Arrival, Bound, Buffer, Deliver, Loss, Message, Parts, Pool, Refused, Turn};
+use super::{Arrival, Bound, Buffer, Counted, Deliver, Loss, Message, Parts, Pool, Refused, Turn};
 use crate::id::{MessageNumber, Number, Sequence};
 use crate::time::Monotonic;
 use crate::wire::{Chunk, Data, LostReason, Range};
@@ -36,6 +36,8 @@ struct Seen {
     message: MessageNumber,
     /// The number of the next message after it.
     after: MessageNumber,
+    /// How many losses of unknown size the source has reported before it, and in it.
+    unsure: [u16; 2],
     /// The numbers of all messages before it are below this one.
     until: Number,
     /// The greatest number of the whole messages in it, and of what the source missed.
@@ -65,21 +67,21 @@ impl ByArrival {
     /// messages that are not complete. The other arguments are those of
     /// [`InOrder::new`](super::InOrder::new).
     #[must_use]
-    pub fn new(first: Sequence, message: Option<MessageNumber>, held_max: usize) -> Self {
+    pub fn new(first: Sequence, counted: Option<Counted>, held_max: usize) -> Self {
         Self {
             slots: Slots::new(first, held_max),
             seen: vec![None; AHEAD].into(),
             waiting: 0,
             open: false,
-            turn: Turn::at(message),
+            turn: Turn::at(counted),
         }
     }
 
     /// Begins another session in the same memory; see [`Self::new`].
-    pub fn restart(&mut self, pool: &mut Pool, first: Sequence, message: Option<MessageNumber>) {
+    pub fn restart(&mut self, pool: &mut Pool, first: Sequence, counted: Option<Counted>) {
         self.clear(pool);
         self.slots.jump(first);
-        self.turn = Turn::at(message);
+        self.turn = Turn::at(counted);
     }
 
     /// Returns the first sequence that was not accounted yet: all before it have arrived or were
@@ -87,6 +89,12 @@ impl ByArrival {
     #[must_use]
     pub const fn next(&self) -> Sequence {
         self.slots.next
+    }
+
+    /// Returns what was counted there, if anything was received.
+    #[must_use]
+    pub fn counted(&self) -> Option<Counted> {
+        self.turn.counted()
     }
 
     /// Returns the first message that was neither delivered nor reported as lost, if anything was received.
@@ -258,15 +266,15 @@ impl ByArrival {
         &mut self,
         pool: &mut Pool,
         sequence: Sequence,
-        message: MessageNumber,
+        counted: Counted,
         number: Number,
         out: &mut impl Deliver,
     ) {
         let Some(due) = self.turn.message.filter(|_| self.next() == sequence) else { return };
         // The message that is open has started. Its other parts are still to be sent.
-        let started = if self.open { message.minus(1) } else { message };
-        if started > due {
-            self.turn.catch_up(started, number, out);
+        let message = counted.message.minus(u64::from(self.open));
+        if message > due {
+            self.turn.catch_up(Counted { message, ..counted }, number, out);
             self.open = false;
             self.free(pool, self.next());
         }
@@ -286,6 +294,7 @@ impl ByArrival {
         let mut seen = Seen {
             message: data.message,
             after: data.message,
+            unsure: [data.unsure, 0],
             until: data.number,
             last: None,
             rest: Rest::None,
@@ -314,6 +323,8 @@ impl ByArrival {
                     let after = seen.last;
                     let bound = Bound::Exact;
                     out.loss(Loss { message, count, bound, reason, after, until: Some(until) });
+                    let is_unsure = reason == LostReason::Overtaken;
+                    seen.unsure[1] = seen.unsure[1].wrapping_add(u16::from(is_unsure));
                     seen.last = until.before().or(after);
                     seen.after = message.plus(count);
                 }
@@ -448,13 +459,15 @@ impl ByArrival {
         let continues = self.open && seen.rest == Rest::Further;
         if let Some(number) = seen.completed {
             let message = seen.message.minus(1);
-            self.turn.catch_up(message, seen.until, out);
+            self.turn.catch_up(Counted { message, unsure: seen.unsure[0] }, seen.until, out);
             if self.turn.is_due(message) {
                 self.turn.delivered(message, number);
             }
         } else if !continues {
-            self.turn.catch_up(seen.message, seen.until, out);
+            let counted = Counted { message: seen.message, unsure: seen.unsure[0] };
+            self.turn.catch_up(counted, seen.until, out);
         }
+        self.turn.unsure = seen.unsure[0].wrapping_add(seen.unsure[1]);
         if !continues {
             self.turn.lost = None;
             // The message that starts at the end is due until its last part is accounted.

@@ -1,6 +1,6 @@
 //! Reassembly in the order that the configuration asks for.
 
-use super::{Arrival, Buffer, ByArrival, Deliver, InOrder, Pool, Refused};
+use super::{Arrival, Buffer, ByArrival, Counted, Deliver, InOrder, Pool, Refused};
 use crate::config::Order;
 use crate::id::{MessageNumber, Number, Sequence};
 use crate::time::Monotonic;
@@ -33,13 +33,8 @@ impl Reassembly {
     }
 
     /// Begins a session at `first`; see [`InOrder::new`].
-    pub(crate) fn restart(
-        &mut self,
-        pool: &mut Pool,
-        first: Sequence,
-        message: Option<MessageNumber>,
-    ) {
-        either!(self, one => one.restart(pool, first, message));
+    pub(crate) fn restart(&mut self, pool: &mut Pool, first: Sequence, counted: Option<Counted>) {
+        either!(self, one => one.restart(pool, first, counted));
     }
 
     /// The first sequence whose turn has not come.
@@ -50,6 +45,11 @@ impl Reassembly {
     /// The first message that was neither delivered nor reported as lost, if anything was received.
     pub(crate) const fn next_message(&self) -> Option<MessageNumber> {
         either!(self, one => one.next_message())
+    }
+
+    /// What was counted there.
+    pub(crate) fn counted(&self) -> Option<Counted> {
+        either!(self, one => one.counted())
     }
 
     /// By arrival, the greatest number before which nothing is open.
@@ -114,11 +114,11 @@ impl Reassembly {
         &mut self,
         pool: &mut Pool,
         sequence: Sequence,
-        message: MessageNumber,
+        counted: Counted,
         number: Number,
         out: &mut impl Deliver,
     ) {
-        either!(self, one => one.session(pool, sequence, message, number, out));
+        either!(self, one => one.session(pool, sequence, counted, number, out));
     }
 
     pub(crate) fn clear(&mut self, pool: &mut Pool) {

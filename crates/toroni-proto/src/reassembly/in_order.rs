@@ -1,7 +1,9 @@
 //! Delivers in the order of the source: what is behind a gap waits.
 
 use super::slots::{self, Slots, Turned};
-use super::{Arrival, Buffer, Collected, Deliver, Message, Parts, Pool, Refused, Turn};
+use super::{
+    Arrival, Bound, Buffer, Collected, Counted, Deliver, Message, Parts, Pool, Refused, Turn,
+};
 use crate::id::{MessageNumber, Number, Sequence};
 use crate::time::Monotonic;
 use crate::wire::{Chunk, Data, LostReason, Range};
@@ -16,25 +18,31 @@ pub struct InOrder {
 impl InOrder {
     /// Allocates what one stream needs. It holds at most `held_max` buffers.
     ///
-    /// `first` is the first sequence that it delivers. `message` is the message number at that place,
+    /// `first` is the first sequence that it delivers. `counted` is what was counted at that place,
     /// before which nothing is reported as lost. If the stream is joined in the middle, it is `None`:
     /// then the first message is the first that starts in the first datagram.
     #[must_use]
-    pub fn new(first: Sequence, message: Option<MessageNumber>, held_max: usize) -> Self {
-        Self { slots: Slots::new(first, held_max), turn: Turn::at(message) }
+    pub fn new(first: Sequence, counted: Option<Counted>, held_max: usize) -> Self {
+        Self { slots: Slots::new(first, held_max), turn: Turn::at(counted) }
     }
 
     /// Begins another session in the same memory; see [`Self::new`].
-    pub fn restart(&mut self, pool: &mut Pool, first: Sequence, message: Option<MessageNumber>) {
+    pub fn restart(&mut self, pool: &mut Pool, first: Sequence, counted: Option<Counted>) {
         self.clear(pool);
         self.slots.jump(first);
-        self.turn = Turn::at(message);
+        self.turn = Turn::at(counted);
     }
 
     /// Returns the sequence whose turn it is: all before it was delivered or given up.
     #[must_use]
     pub const fn next(&self) -> Sequence {
         self.slots.next
+    }
+
+    /// Returns what was counted there, if anything was received.
+    #[must_use]
+    pub fn counted(&self) -> Option<Counted> {
+        self.turn.counted()
     }
 
     /// Returns the first message that was neither delivered nor reported as lost, if anything was received.
@@ -141,14 +149,14 @@ impl InOrder {
         }
     }
 
-    /// Takes what SESSION states: `sequence` is the next datagram, before which `message` messages
-    /// have started, with numbers below `number`. If all datagrams before it had their turn, the messages that are missing are
+    /// Takes what SESSION states: `sequence` is the next datagram, before which that many messages
+    /// have started as `counted` says, with numbers below `number`. If all datagrams before it had their turn, the messages that are missing are
     /// lost.
     pub fn session(
         &mut self,
         pool: &mut Pool,
         sequence: Sequence,
-        message: MessageNumber,
+        counted: Counted,
         number: Number,
         out: &mut impl Deliver,
     ) {
@@ -156,7 +164,8 @@ impl InOrder {
             return;
         }
         // The message that is being collected has started. Its other parts are still to be sent.
-        let started = if self.turn.collected.is_some() { message.minus(1) } else { message };
+        let open = u64::from(self.turn.collected.is_some());
+        let started = Counted { message: counted.message.minus(open), ..counted };
         self.turn.catch_up(started, number, out);
         self.turn.lost = None;
         if self.turn.collected.is_none() {
@@ -241,7 +250,8 @@ impl InOrder {
                 .next()
                 .is_some_and(|placed| turn.continues(placed.message, &placed.chunk));
         if !continues {
-            turn.catch_up(data.message, data.number, out);
+            let counted = Counted { message: data.message, unsure: data.unsure };
+            turn.catch_up(counted, data.number, out);
             turn.collected = None;
         }
         turn.lost = None;
@@ -278,11 +288,12 @@ impl InOrder {
                 }
                 Chunk::Topic { number, name } => out.topic(number, name),
                 Chunk::Lost { count, until, reason } => {
+                    turn.missed(reason);
                     let after = message.plus(count);
                     let due = turn.message.unwrap_or(message).max(message);
                     if after > due {
                         turn.message = Some(due);
-                        turn.report(after.since(due), reason, until, out);
+                        turn.report(after.since(due), Bound::Exact, reason, until, out);
                         turn.message = Some(after);
                     }
                 }

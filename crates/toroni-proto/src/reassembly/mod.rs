@@ -83,6 +83,15 @@ pub struct Message<'a> {
     pub parts: Parts<'a>,
 }
 
+/// What a sender states of a place in its session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counted {
+    /// How many messages have started before, lost ones included.
+    pub message: MessageNumber,
+    /// How many losses of unknown size were reported before, modulo 2¹⁶.
+    pub unsure: u16,
+}
+
 /// Lost messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Loss {
@@ -90,7 +99,8 @@ pub struct Loss {
     pub message: MessageNumber,
     /// How many.
     pub count: u64,
-    /// How exact that is. Within a session, it is exact.
+    /// How exact that is. Within a session, it is exact, unless what is missing may have said that the sender does not know how much
+    /// it missed, or is so much that a count of that has come round.
     pub bound: Bound,
     /// Why.
     pub reason: LostReason,
@@ -234,34 +244,57 @@ struct Turn {
     number: Option<Number>,
     /// The message of which parts have arrived. It has the message number `message`.
     collected: Option<Collected>,
+    /// How many losses of unknown size the sender has reported in the datagrams whose turn has come, modulo 2¹⁶.
+    unsure: u16,
     /// Datagrams were given up for this reason, and what was in them was not reported yet.
     lost: Option<LostReason>,
 }
 
 impl Turn {
-    const fn at(message: Option<MessageNumber>) -> Self {
-        Self { message, number: None, collected: None, lost: None }
+    const fn at(counted: Option<Counted>) -> Self {
+        let (message, unsure) = match counted {
+            Some(Counted { message, unsure }) => (Some(message), unsure),
+            None => (None, 0),
+        };
+        Self { message, number: None, collected: None, unsure, lost: None }
     }
 
-    /// Reports the messages below `message` that were not delivered. All of them have numbers below
+    fn counted(&self) -> Option<Counted> {
+        self.message.map(|message| Counted { message, unsure: self.unsure })
+    }
+
+    /// Reports the messages below that of `counted` that were not delivered. All of them have numbers below
     /// `until`.
-    fn catch_up(&mut self, message: MessageNumber, until: Number, out: &mut impl Deliver) {
+    fn catch_up(&mut self, counted: Counted, until: Number, out: &mut impl Deliver) {
+        let Counted { message, unsure } = counted;
         let due = *self.message.get_or_insert(message);
         if message > due {
             let reason = self.lost.unwrap_or(LostReason::Gone);
             let count = if mutant("loss_counts_datagrams") { 1 } else { message.since(due) };
-            self.report(count, reason, until, out);
+            // After a jump, the count of unsure losses may have come round.
+            let is_sure = unsure == self.unsure && reason != LostReason::Jump;
+            let is_sure = is_sure || mutant("unsure_not_compared");
+            let bound = if is_sure { Bound::Exact } else { Bound::AtMost };
+            self.report(count, bound, reason, until, out);
             self.message = Some(message);
             self.collected = None;
         }
+        self.unsure = unsure;
     }
 
-    fn report(&mut self, count: u64, reason: LostReason, until: Number, out: &mut impl Deliver) {
+    fn report(
+        &mut self,
+        count: u64,
+        bound: Bound,
+        reason: LostReason,
+        until: Number,
+        out: &mut impl Deliver,
+    ) {
         let message = self.message.unwrap_or_default();
         // A sender that contradicts itself gets an empty range of numbers, and not a reversed one.
         let least = self.number.map_or(Number::ZERO, |number| number.plus(1));
         let until = until.max(least);
-        let (after, bound) = (self.number, Bound::Exact);
+        let after = self.number;
         out.loss(Loss { message, count, bound, reason, after, until: Some(until) });
         self.all_below(until);
     }
@@ -269,6 +302,13 @@ impl Turn {
     /// Notes that all numbers below this one were delivered or reported as lost.
     fn all_below(&mut self, number: Number) {
         self.number = self.number.max(number.before());
+    }
+
+    /// The source has missed messages, and says so.
+    fn missed(&mut self, reason: LostReason) {
+        if reason == LostReason::Overtaken {
+            self.unsure = self.unsure.wrapping_add(1);
+        }
     }
 
     fn is_due(&self, message: MessageNumber) -> bool {

@@ -56,12 +56,13 @@ impl Receiver {
     }
 
     fn finish(&mut self, reason: LostReason, pool: &mut Pool, out: &mut impl Deliver) {
-        if let Some(Position { message, .. }) = self.give_up_all(reason, pool, out)
+        if let Some(Position { counted, .. }) = self.give_up_all(reason, pool, out)
             && !mutant("silence_not_told")
         {
             // What was sent last and lost with the host is unknown.
             let after = self.delivery.mark.and_then(Number::before);
             let bound = Bound::AtLeast;
+            let message = counted.message;
             out.loss(Loss { message, count: 0, bound, reason, after, until: None });
         }
     }

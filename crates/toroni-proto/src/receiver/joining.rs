@@ -3,9 +3,9 @@
 use super::live::Stated;
 use super::{Mark, Phase, Position, Receiver};
 use crate::hook::mutant;
-use crate::id::{MessageNumber, Number, Sequence};
+use crate::id::{Number, Sequence};
 use crate::random::Random;
-use crate::reassembly::{Buffer, Deliver, Pool};
+use crate::reassembly::{Buffer, Counted, Deliver, Pool};
 use crate::repair::MAX_QUEUED;
 use crate::time::{MILLISECOND, Monotonic};
 use crate::wire::{Data, Header, LostReason, SessionInfo};
@@ -20,11 +20,13 @@ const JOIN_NS: u64 = 200 * MILLISECOND;
 pub(super) struct Joining {
     held: Vec<(Sequence, Buffer, u16)>,
     since: Option<Monotonic>,
+    /// The first SESSION of the session came: it began while this process ran.
+    pub(super) from_start: bool,
 }
 
 impl Joining {
     pub(super) fn new() -> Self {
-        Self { held: Vec::with_capacity(JOIN_HELD), since: None }
+        Self { held: Vec::with_capacity(JOIN_HELD), since: None, from_start: false }
     }
 
     pub(super) const fn held(&self) -> usize {
@@ -83,8 +85,8 @@ impl Joining {
 /// Where a receiver begins in a session.
 struct Start {
     sequence: Sequence,
-    /// The message number there, if it is known.
-    message: Option<MessageNumber>,
+    /// What was counted there, if it is known.
+    counted: Option<Counted>,
     /// What is received has numbers from this one on.
     number: Number,
     /// Where the same session was left, if it continues there.
@@ -109,21 +111,30 @@ impl Receiver {
             && sequence.since(info.first) <= JOIN_HELD as u64;
         let left = self.resume.filter(|left| left.sequence >= info.first);
         if let Some((left, mark)) = left.zip(known) {
-            let message = Some(left.message);
-            return Start { sequence: left.sequence, message, number: mark.next, left: Some(left) };
+            let Position { sequence, counted, .. } = left;
+            let (counted, left) = (Some(counted), Some(left));
+            return Start { sequence, counted, number: mark.next, left };
         }
-        let (sequence, message, number) = match held.first() {
-            _ if (known.is_some() && is_near) || is_whole => {
-                (info.first, Some(MessageNumber::ZERO), info.begins)
+        let is_known = known.is_some() || self.joining.from_start;
+        // An old datagram of the session that somebody repeats does not belong to those that come now.
+        let run = held.windows(2).rposition(|pair| pair[0].0.plus(1) != pair[1].0);
+        let run = run.map_or(0, |before| before + 1);
+        let run = if mutant("joins_at_any_datagram") { 0 } else { run };
+        let (sequence, counted, number) = match held.get(run) {
+            _ if (is_known && is_near) || is_whole => {
+                (info.first, Some(Counted::default()), info.begins)
             }
             Some((at, buffer, length)) => {
                 let bytes = pool.get(buffer).get(..usize::from(*length)).unwrap_or_default();
                 let number = Data::reopen(bytes).map_or(info.begins, |data| data.number);
                 (*at, None, number)
             }
-            None => (sequence, Some(info.message), info.number),
+            None => {
+                let counted = Counted { message: info.message, unsure: info.unsure };
+                (sequence, Some(counted), info.number)
+            }
         };
-        Start { sequence, message, number, left: None }
+        Start { sequence, counted, number, left: None }
     }
 
     /// Leaves the phase JOINING.
@@ -145,8 +156,8 @@ impl Receiver {
         let first = start.sequence;
         self.phase = Phase::Live;
         let live = &mut self.live;
-        let stated = Stated::new(now, header, info).before(first, start.message, info.begins);
-        live.begin(random, first, start.message, stated, pool);
+        let stated = Stated::new(now, header, info).before(first, start.counted, info.begins);
+        live.begin(random, first, start.counted, stated, pool);
         let mut out = self.delivery.to(out);
         if let Some(loss) = before {
             out.report(loss);
@@ -160,10 +171,15 @@ impl Receiver {
             live.skip_to(least, reason, pool, &mut out);
         }
         for (at, buffer, length) in self.joining.held.drain(..) {
+            if at < first {
+                pool.give(buffer);
+                continue;
+            }
             live.data(now, at, buffer, length, pool, &mut out);
         }
         // Until the names so far have come, what uses them waits.
         live.names_due = info.topics;
         self.requests.want_names(now);
+        self.requests.status_due = now;
     }
 }

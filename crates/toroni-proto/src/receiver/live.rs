@@ -7,17 +7,16 @@ use crate::gaps::{Gaps, GivenUp};
 use crate::hook::mutant;
 use crate::id::{MessageNumber, Number, Sequence};
 use crate::random::Random;
-use crate::reassembly::{AHEAD, Arrival, Buffer, Deliver, Pool, Reassembly, Refused};
-use crate::time::{MILLISECOND, Monotonic, Wall};
+use crate::reassembly::{AHEAD, Arrival, Buffer, Counted, Deliver, Pool, Reassembly, Refused};
+use crate::time::{MILLISECOND, Monotonic};
 use crate::wire::{Flags, Header, LostReason, Ncf, Policy, Range, Repairers, SessionInfo};
 
 /// What SESSION said last.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Stated {
     sequence: Sequence,
-    message: MessageNumber,
+    counted: Counted,
     number: Number,
-    pub(super) sent: Wall,
     pub(super) arrived: Monotonic,
     pub(super) policy: Policy,
     pub(super) receivers: u16,
@@ -31,9 +30,8 @@ pub(super) struct Stated {
 impl Stated {
     const NOTHING: Self = Self {
         sequence: Sequence::ZERO,
-        message: MessageNumber::ZERO,
+        counted: Counted { message: MessageNumber::ZERO, unsure: 0 },
         number: Number::ZERO,
-        sent: Wall::from_ns(0),
         arrived: Monotonic::from_ns(0),
         policy: Policy::Bounded,
         receivers: 0,
@@ -46,9 +44,8 @@ impl Stated {
     pub(super) fn new(now: Monotonic, header: &Header, info: &SessionInfo<'_>) -> Self {
         Self {
             sequence: header.sequence,
-            message: info.message,
+            counted: Counted { message: info.message, unsure: info.unsure },
             number: info.number,
-            sent: info.sent,
             arrived: now,
             policy: info.policy,
             receivers: info.receivers,
@@ -60,14 +57,9 @@ impl Stated {
     }
 
     /// The same without its counts: what was before `first` is not missing, and the rest is taken in its turn.
-    pub(super) fn before(
-        self,
-        first: Sequence,
-        message: Option<MessageNumber>,
-        begins: Number,
-    ) -> Self {
-        let message = message.unwrap_or_default();
-        Self { sequence: first, message, number: begins, ended: false, ..self }
+    pub(super) fn before(self, first: Sequence, counted: Option<Counted>, begins: Number) -> Self {
+        let counted = counted.unwrap_or_default();
+        Self { sequence: first, counted, number: begins, ended: false, ..self }
     }
 }
 
@@ -103,16 +95,16 @@ impl Live {
         }
     }
 
-    /// Begins a session at `first`. `message` is the message number there, if it is known.
+    /// Begins a session at `first`. `counted` is what was counted there, if that is known.
     pub(super) fn begin(
         &mut self,
         random: Random,
         first: Sequence,
-        message: Option<MessageNumber>,
+        counted: Option<Counted>,
         stated: Stated,
         pool: &mut Pool,
     ) {
-        self.reassembly.restart(pool, first, message);
+        self.reassembly.restart(pool, first, counted);
         self.gaps.restart(random);
         self.next = first;
         self.jump = None;
@@ -217,7 +209,7 @@ impl Live {
     ) {
         let sequence = header.sequence;
         // One that was overtaken by a later one says nothing new.
-        if sequence < self.stated.sequence || info.message < self.stated.message {
+        if sequence < self.stated.sequence || info.message < self.stated.counted.message {
             return;
         }
         if sequence >= self.next.plus(AHEAD as u64) {
@@ -348,8 +340,8 @@ impl Live {
     ) -> Position {
         self.skip_to(self.next, reason, pool, out);
         self.after_turn(pool, out);
-        let message = self.reassembly.next_message().unwrap_or(self.stated.message);
-        Position { sequence: self.next, message, skip: out.delivery.skip }
+        let counted = self.reassembly.counted().unwrap_or(self.stated.counted);
+        Position { sequence: self.next, counted, skip: out.delivery.skip }
     }
 
     /// Whether the session has ended, with all that came before.
@@ -360,11 +352,11 @@ impl Live {
 
     /// If all before the last SESSION had their turn, what is missing is lost, although no datagram follows.
     fn after_turn<D: Deliver>(&mut self, pool: &mut Pool, out: &mut Out<'_, D>) {
-        let Stated { sequence, message, number, .. } = self.stated;
+        let Stated { sequence, counted, number, .. } = self.stated;
         if self.reassembly.next() == sequence {
-            self.reassembly.session(pool, sequence, message, number, out);
+            self.reassembly.session(pool, sequence, counted, number, out);
             // If nothing is being collected, all that the source has taken from its bus had its turn.
-            if self.reassembly.next_message() == Some(message) {
+            if self.reassembly.next_message() == Some(counted.message) {
                 out.delivery.raise_mark(Some(number));
             }
         }

@@ -22,6 +22,8 @@ mod requests;
 pub(crate) mod tests;
 mod timing;
 
+use core::cmp::Ordering;
+
 use self::delivery::Delivery;
 pub use self::ending::Over;
 pub use self::joining::JOIN_HELD;
@@ -32,15 +34,18 @@ use crate::audience::Name;
 use crate::budget::{Budget, Exceeded, Limits};
 use crate::config::Config;
 use crate::hook::mutant;
-use crate::id::{MessageNumber, Number, Sequence, Series, Session};
-use crate::legs::{Leg, LegCounters, Path};
+use crate::id::{Number, Sequence, Series, Session};
+use crate::legs::{Leg, LegCounters, Legs, Path};
 use crate::random::Random;
-use crate::reassembly::{Buffer, Deliver, Pool};
-use crate::time::{self, Monotonic};
+use crate::reassembly::{Buffer, Counted, Deliver, Pool};
+use crate::time::{self, MILLISECOND, Monotonic, Wall};
 use crate::wire::{
     Body, Datagram, Header, Keys, NcfReason, Policy, Receiver as Id, SessionInfo, TopicNumber,
     Topics,
 };
+
+/// How much later a receiver asks that had to let others ask first.
+const ASK_LATER_NS: u64 = 10 * MILLISECOND;
 
 /// Who receives.
 #[derive(Debug, Clone, Copy)]
@@ -108,7 +113,7 @@ pub struct Position {
     /// All datagrams before had their turn.
     pub sequence: Sequence,
     /// All messages before were delivered or reported as lost.
-    pub message: MessageNumber,
+    pub counted: Counted,
     /// Messages with lower numbers came in an earlier session.
     pub skip: Number,
 }
@@ -144,7 +149,28 @@ pub struct Receiver {
     series: Option<Series>,
     /// Where this session was left, when it was silent.
     resume: Option<Position>,
+    /// When something came last that had not come before.
     heard: Monotonic,
+    /// The `sent` of the last SESSION.
+    sent: Wall,
+}
+
+/// Something came. A copy, which anybody can send, is no sign that the sender lives.
+fn hear(
+    heard: &mut Monotonic,
+    legs: &mut Legs,
+    now: Monotonic,
+    from: Path,
+    is_sender: bool,
+    is_new: bool,
+) {
+    if is_new || mutant("duplicate_is_heard") {
+        *heard = now;
+        legs.hear_any(from);
+    }
+    if is_sender {
+        legs.hear(now, from, is_new);
+    }
 }
 
 impl Receiver {
@@ -170,6 +196,7 @@ impl Receiver {
             series: None,
             resume: None,
             heard: now,
+            sent: Wall::default(),
         }
     }
 
@@ -182,6 +209,8 @@ impl Receiver {
         self.series = None;
         self.resume = None;
         self.heard = now;
+        self.sent = Wall::default();
+        self.joining.from_start = false;
     }
 
     /// Returns what happened so far.
@@ -320,17 +349,21 @@ impl Receiver {
         self.delivery.timing.now = now;
         // On a feed, others repair. Only the sender says what is new, and where its window begins.
         let is_sender = !again || !self.requests.is_feed();
-        self.hear(now, from, is_sender);
         self.requests.taken += u64::from(length);
         match self.phase {
             Phase::Ended(_) => pool.give(buffer),
-            Phase::Joining => self.joining.hold(now, sequence, again, buffer, length, pool),
+            Phase::Joining => {
+                self.hear(now, from, is_sender, true);
+                self.joining.hold(now, sequence, again, buffer, length, pool);
+            }
             Phase::Live => {
                 let live = &mut self.live;
                 let mut out = self.delivery.arriving(sequence, topics_end, out);
                 let is_new = live.data(now, sequence, buffer, length, pool, &mut out);
+                let legs = &mut self.requests.legs;
+                hear(&mut self.heard, legs, now, from, is_sender, is_new);
                 if !again {
-                    self.requests.legs.count(now, from.leg, is_new);
+                    legs.count(now, from.leg, is_new);
                 }
                 if is_sender && !live.gaps.is_empty() {
                     live.gaps.trail(now, trail);
@@ -351,11 +384,10 @@ impl Receiver {
         pool: &mut Pool,
         out: &mut impl Deliver,
     ) {
-        let is_session = matches!(datagram.body, Body::Session(_));
         self.delivery.timing.now = now;
-        self.hear(now, from, is_session || !self.requests.is_feed());
         match &datagram.body {
             Body::Session(info) => {
+                self.introduce(now, from, &datagram.header, info);
                 self.session(now, &datagram.header, info, known_series, pool, out);
             }
             Body::Ncf(ncf) if self.is_live() => {
@@ -374,12 +406,52 @@ impl Receiver {
         self.settle(now, pool);
     }
 
-    fn hear(&mut self, now: Monotonic, from: Path, is_sender: bool) {
-        self.heard = now;
-        self.requests.legs.hear_any(from);
-        if is_sender {
-            self.requests.legs.hear(now, from);
+    fn hear(&mut self, now: Monotonic, from: Path, is_sender: bool, is_new: bool) {
+        hear(&mut self.heard, &mut self.requests.legs, now, from, is_sender, is_new);
+    }
+
+    /// Takes from a SESSION who sends it and where that is. While the sender has not shown that it lives, that is all it takes.
+    pub(crate) fn introduce(
+        &mut self,
+        now: Monotonic,
+        from: Path,
+        header: &Header,
+        info: &SessionInfo<'_>,
+    ) {
+        self.requests.legs.list(info.legs);
+        self.hear(now, from, true, true);
+        self.sent = info.sent;
+        self.joining.from_start |= header.sequence == info.first;
+    }
+
+    /// Compares a SESSION with the last one: it must have been sent later. A copy of the last one shows that its leg is alive, and
+    /// nothing else.
+    pub(crate) fn compare(&mut self, now: Monotonic, from: Path, sent: Wall) -> Ordering {
+        let order = sent.cmp(&self.sent);
+        if order == Ordering::Equal {
+            self.hear(now, from, true, false);
         }
+        order
+    }
+
+    /// Returns where the sender takes the answer to something that came this way.
+    pub(crate) fn back(&self, from: Path) -> Path {
+        self.requests.legs.back(from)
+    }
+
+    /// Whether the sender states other addresses than this one.
+    pub(crate) fn is_unlisted(&self, from: Path) -> bool {
+        !self.requests.legs.is_listed(from.address)
+    }
+
+    /// Returns when it sends its next STATUS.
+    pub(crate) const fn status_due(&self) -> Monotonic {
+        self.requests.status_due
+    }
+
+    /// Asks later, because others ask.
+    pub(crate) fn ask_later(&mut self, now: Monotonic) {
+        self.requests.status_due = now.after(ASK_LATER_NS);
     }
 
     fn session(

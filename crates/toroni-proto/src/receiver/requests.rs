@@ -15,6 +15,8 @@ use crate::wire::{
 const ASK_NS: u64 = 20 * MILLISECOND;
 /// The longest pause between two requests that were not answered.
 const ASK_MAX_NS: u64 = 2 * SECOND;
+/// The same of requests for a sign that the sender lives.
+const PROOF_MAX_NS: u64 = 200 * MILLISECOND;
 /// The shortest pause between two NAKs.
 const NAK_NS: u64 = MILLISECOND;
 /// The memory for a NAK, STATUS or TOPICS_WANTED.
@@ -41,6 +43,8 @@ pub(super) struct Requests {
     /// Bytes that came since the last STATUS.
     pub(super) taken: u64,
     pub(super) kernel_dropped: u32,
+    /// The `count` of the last STATUS: the time, so that it grows however often this object starts over.
+    count: u64,
     scratch: Box<[u8]>,
 }
 
@@ -60,6 +64,7 @@ impl Requests {
             topics_pause_ns: ASK_NS,
             taken: 0,
             kernel_dropped: 0,
+            count: 0,
             scratch: vec![0; SCRATCH_BYTES].into(),
         };
         requests.restart(header, now);
@@ -128,7 +133,7 @@ impl Requests {
 impl Receiver {
     /// Returns the next datagram for the sender or a repairer, and where it goes.
     pub fn poll_transmit(&mut self, now: Monotonic) -> Option<(Path, &[u8])> {
-        let length = self.prepare(now)?;
+        let length = self.prepare(now, 0)?;
         self.prepared(length)
     }
 
@@ -137,15 +142,15 @@ impl Receiver {
         Some((self.requests.to, self.requests.scratch.get(..length)?))
     }
 
-    /// Makes the next datagram, if there is one, and returns its length.
-    pub(crate) fn prepare(&mut self, now: Monotonic) -> Option<usize> {
+    /// Makes the next datagram, if there is one, and returns its length. While it joins, it asks the sender to repeat `nonce`.
+    pub(crate) fn prepare(&mut self, now: Monotonic, nonce: u64) -> Option<usize> {
         if let Some(length) = self.nak(now) {
             return Some(length);
         }
         if let Some(length) = self.topics_wanted(now) {
             return Some(length);
         }
-        self.status(now)
+        self.status(now, nonce)
     }
 
     /// A leg that was silent for longer is not used.
@@ -177,10 +182,10 @@ impl Receiver {
         let start = self.requests.me.id.source.0;
         self.requests.to = self.requests.legs.to_repair(since, asked.tries, start, &repairers);
         self.delivery.counters.naks += 1;
-        let header = self.header_now();
+        let (header, sent) = (self.header_now(), self.sent);
         let Requests { me, keys, nak_after, scratch, .. } = &mut self.requests;
         *nak_after = now.after(NAK_NS);
-        Nak::encode(&header, me.id, ranges, keys.as_ref(), scratch).ok()
+        Nak::encode(&header, me.id, sent, ranges, keys.as_ref(), scratch).ok()
     }
 
     fn topics_wanted(&mut self, now: Monotonic) -> Option<usize> {
@@ -192,19 +197,19 @@ impl Receiver {
         let blocked = live.reassembly.is_blocked();
         let end = if blocked { live.names_due.max(first + 1) } else { live.names_due };
         let header = self.header_now();
-        let since = self.heard_since(now);
+        let (since, echo) = (self.heard_since(now), self.sent);
         let Requests { me, keys, topics_due, topics_pause_ns, scratch, .. } = &mut self.requests;
         *topics_due = Some(now.after(*topics_pause_ns));
         *topics_pause_ns = (*topics_pause_ns * 2).min(ASK_MAX_NS);
         let count = end.min(MAX_TABLE_NAMES).checked_sub(first).filter(|count| *count > 0)?;
         let first = TopicNumber::new(first)?;
-        let wanted = TopicsWanted { receiver: me.id, first, count };
+        let wanted = TopicsWanted { receiver: me.id, first, count, echo };
         let length = wanted.encode(&header, keys.as_ref(), scratch).ok()?;
         self.requests.take_next_leg(since);
         Some(length)
     }
 
-    fn status(&mut self, now: Monotonic) -> Option<usize> {
+    fn status(&mut self, now: Monotonic, nonce: u64) -> Option<usize> {
         // More than the reassembly remembers cannot wait here.
         let most = (AHEAD as u64).saturating_mul(self.config.datagram_bytes);
         let window_bytes = self.config.reorder_memory_bytes.min(most);
@@ -216,7 +221,9 @@ impl Receiver {
             // What a stranger forges must not make us ask for long.
             Phase::Joining if is_due => {
                 let pause = requests.ask_ns;
-                requests.ask_ns = (pause * 2).min(ASK_MAX_NS);
+                // Only a recording makes it ask in vain where there is a key, and those who ask are few.
+                let most = if nonce == 0 { ASK_MAX_NS } else { PROOF_MAX_NS };
+                requests.ask_ns = (pause * 2).min(most);
                 (pause, Wall::default(), 0)
             }
             Phase::Joining => return None,
@@ -230,7 +237,7 @@ impl Receiver {
                 let group = u64::from(stated.receivers) * 10 * MILLISECOND;
                 let pause = self.config.status_ns.max(group);
                 let pause = if slowest { STATUS_OF_SLOWEST_NS } else { pause };
-                (pause, stated.sent, now.since(stated.arrived))
+                (pause, self.sent, now.since(stated.arrived))
             }
         };
         requests.taken = 0;
@@ -239,7 +246,8 @@ impl Receiver {
         let held = self.held() as u64 * self.config.datagram_bytes;
         let new = self.is_joining();
         self.requests.take_next_leg(self.heard_since(now));
-        let Requests { me, keys, kernel_dropped, scratch, .. } = &mut self.requests;
+        let Requests { me, keys, kernel_dropped, count, scratch, .. } = &mut self.requests;
+        *count = now.ns().max(count.saturating_add(1));
         let name = me.name;
         let status = Status {
             receiver: me.id,
@@ -251,6 +259,8 @@ impl Receiver {
             echo,
             held_us: u32::try_from(held_ns / MICROSECOND).unwrap_or(u32::MAX),
             dropped: *kernel_dropped,
+            count: *count,
+            nonce: if new { nonce } else { 0 },
             name: name.as_node_name(),
         };
         status.encode(&header, keys.as_ref(), scratch).ok()

@@ -3,7 +3,7 @@
 //! ```text
 //!  byte 32                40                48                56        60       62      64
 //!       +-----------------+-----------------+-----------------+---------+--------+-------+--------+
-//!       | sent_ns (u64)   | message (u64)   | number (u64)    | behind  | chunks | 0     | chunks |
+//!       | sent_ns (u64)   | message (u64)   | number (u64)    | behind  | chunks | unsure| chunks |
 //!       |                 |                 |                 | u32     | u16 ≥ 1| u16   |        |
 //!       +-----------------+-----------------+-----------------+---------+--------+-------+--------+
 //!
@@ -14,6 +14,8 @@
 //!           what comes has this number or a greater one
 //!  behind   the sequence of this datagram less the trail, the first that can be sent again;
 //!           2³² − 1 if it is more
+//!  unsure   how many LOST with the reason Overtaken, whose count is an upper bound, stand in earlier datagrams of this
+//!           session, modulo 2¹⁶: if that is the same before and after a gap, the gap is counted exactly
 //! ```
 //!
 //! Chunks fill the datagram in order. A message that does not fit the rest of a datagram begins in the
@@ -48,6 +50,8 @@ pub struct Data<'a> {
     pub trail: Sequence,
     /// The greatest topic of a message that starts here, plus 1; [`u32::MAX`] if it was not computed.
     pub topics_end: u32,
+    /// How many losses of unknown size the sender has reported in the datagrams before, modulo 2¹⁶.
+    pub unsure: u16,
     count: u16,
     feed: bool,
     bytes: &'a [u8],
@@ -78,22 +82,18 @@ impl<'a> Data<'a> {
         let sent = Wall::from_ns(reader.u64()?);
         let (message, number) = (reader.u64()?, reader.u64()?);
         let behind = u64::from(reader.u32()?);
-        let count = reader.u16()?;
-        let reserved = reader.u16()?;
+        let (count, unsure) = (reader.u16()?, reader.u16()?);
         if behind > sequence.get() {
             return Err(Reject::Sequence);
         }
         let trail = sequence.minus(behind);
         let message = MessageNumber::new(message).ok_or(Reject::Number)?;
         let number = Number::new(number).ok_or(Reject::Number)?;
-        if reserved != 0 {
-            return Err(Reject::Reserved);
-        }
         if count == 0 {
             return Err(Reject::Count);
         }
         let (bytes, topics_end) = (reader.rest(), u32::MAX);
-        Ok(Self { sent, message, number, trail, topics_end, count, feed, bytes })
+        Ok(Self { sent, message, number, trail, topics_end, unsure, count, feed, bytes })
     }
 
     #[inline]
@@ -451,6 +451,7 @@ impl DataWriter {
         header: &Header,
         sent: Wall,
         trail: Sequence,
+        unsure: u16,
         keys: Option<&Keys>,
         buffer: &mut [u8],
     ) -> Result<usize, NoRoom> {
@@ -463,6 +464,7 @@ impl DataWriter {
         fields[16..24].copy_from_slice(&self.number.get().to_le_bytes());
         fields[24..28].copy_from_slice(&behind(header.sequence, trail).to_le_bytes());
         fields[28..30].copy_from_slice(&self.count.to_le_bytes());
+        fields[30..].copy_from_slice(&unsure.to_le_bytes());
         let mut writer = Writer::new(buffer);
         writer.bytes(&header.to_bytes(Kind::Data))?;
         writer.bytes(&fields)?;
@@ -522,7 +524,7 @@ mod tests {
         let header = samples::header(1_000);
         let sent = Wall::from_ns(7);
         let length =
-            writer.finish(&header, sent, samples::sequence(900), None, &mut buffer).unwrap();
+            writer.finish(&header, sent, samples::sequence(900), 0, None, &mut buffer).unwrap();
         buffer.truncate(length);
         buffer
     }
@@ -551,12 +553,13 @@ mod tests {
         golden(
             Kind::Data,
             &[
-                "544e 01 01 00 10 7000 44332211 0700 0000 04030201 08070605 e803000000000000",
+                "544e 02 01 00 10 7000 44332211 0700 0000 04030201 08070605 e803000000000000",
                 "1817161514131211",                                      // sent_ns
                 "0a00000000000000",                                      // message
                 "6400000000000000",                                      // number
                 "64000000",                                              // behind: the trail is 900
-                "0300 0000",                                             // chunks
+                "0300",                                                  // chunks
+                "0300",                                                  // unsure
                 "0300 03 00 02000000 612f62",                            // TOPIC 2: a/b
                 "0500 01 04 02000000 68656c6c6f", // MESSAGE, to descendants: hello
                 "1000 01 48 02000000 6900000000000000 2827262524232221", // number 105, timestamp
@@ -715,7 +718,8 @@ mod tests {
     fn a_datagram_without_chunks_is_never_finished() {
         let writer = DataWriter::new(MessageNumber::ZERO, Number::ZERO);
         let header = samples::header(0);
-        let finished = writer.finish(&header, Wall::default(), Sequence::ZERO, None, &mut [0; 200]);
+        let finished =
+            writer.finish(&header, Wall::default(), Sequence::ZERO, 0, None, &mut [0; 200]);
         assert_eq!(finished, Err(NoRoom));
     }
 
@@ -740,7 +744,7 @@ mod tests {
             }
             let header = Header { flags: Flags::FEED, ..samples::header(1 << 62) };
             let length = writer
-                .finish(&header, Wall::from_ns(1), samples::sequence(9), None, &mut buffer)
+                .finish(&header, Wall::from_ns(1), samples::sequence(9), 0, None, &mut buffer)
                 .unwrap();
             let parsed = parse(&buffer[..length], &RULES, |_, _| Ok(()));
             let Ok(parsed) = parsed else { panic!("{parsed:?}") };

@@ -4,7 +4,7 @@
 //!  byte 0         2       3      4      5      6         8         12       14       16
 //!       +---------+-------+------+------+------+---------+---------+--------+--------+
 //!       | "TN"    |version| type | flags| ttl  | length  | realm   | stream | 0      |
-//!       |         | u8, 1 | u8   | u8   | u8   | u16     | u32     | u16    | u16    |
+//!       |         | u8, 2 | u8   | u8   | u8   | u16     | u32     | u16    | u16    |
 //!       +---------+-------+------+------+------+---------+---------+--------+--------+
 //!  byte 16        20        24                  32
 //!       +---------+---------+-------------------+
@@ -27,7 +27,7 @@ use crate::id::{Realm, Sequence, Session, Source, Stream};
 pub const HEADER_BYTES: usize = 32;
 
 /// The version of the protocol that this crate speaks.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
 const MAGIC: [u8; 2] = *b"TN";
 const TYPE_AT: usize = 3;
@@ -54,11 +54,13 @@ pub enum Kind {
     TopicsWanted = 7,
     /// Tests which hosts reach each other.
     Probe = 8,
+    /// The sender repeats what receivers have drawn, to show that it lives.
+    Echo = 9,
 }
 
 impl Kind {
     /// All types, by their number.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Data,
         Self::Session,
         Self::Nak,
@@ -67,6 +69,7 @@ impl Kind {
         Self::Topics,
         Self::TopicsWanted,
         Self::Probe,
+        Self::Echo,
     ];
 
     /// Whether a receiver asks a sender for something, or tells it about itself.
@@ -149,7 +152,7 @@ pub struct Header {
     pub source: Source,
     /// The session of the source.
     pub session: Session,
-    /// DATA: the number of this datagram. SESSION, NCF, TOPICS: the next new one. NAK, STATUS,
+    /// DATA: the number of this datagram. SESSION, ECHO, NCF, TOPICS: the next new one. NAK, STATUS,
     /// TOPICS_WANTED: the first that the receiver still expects. PROBE: the number of the probe.
     pub sequence: Sequence,
 }
@@ -321,7 +324,7 @@ mod tests {
     fn each_type_has_a_number_of_its_own_and_unknown_ones_are_refused() {
         for number in 0..=u8::MAX {
             let found = Kind::from_number(number);
-            assert_eq!(found.map(|kind| kind as u8), (1..=8).contains(&number).then_some(number));
+            assert_eq!(found.map(|kind| kind as u8), (1..=9).contains(&number).then_some(number));
         }
     }
 

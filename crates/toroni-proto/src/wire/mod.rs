@@ -13,6 +13,7 @@
 pub mod chunk;
 mod cursor;
 pub mod data;
+pub mod echo;
 pub mod header;
 pub mod mac;
 pub mod nak;
@@ -34,6 +35,7 @@ mod tests;
 pub use self::chunk::{Bound, Chunk, LostReason, Start, TopicNumber};
 pub use self::cursor::NoRoom;
 pub use self::data::{Chunks, Data, DataWriter, FirstSent, Placed};
+pub use self::echo::Echo;
 pub(crate) use self::header::claimed_stream;
 pub use self::header::{Flags, HEADER_BYTES, Header, Kind, VERSION};
 pub use self::mac::{Key, Keys, MAC_BYTES};
@@ -43,7 +45,9 @@ pub use self::ncf::{Ncf, NcfReason};
 pub use self::probe::{Probe, ProbeKind};
 pub use self::ranges::{MAX_RANGES, Range, Ranges};
 pub use self::reject::Reject;
-pub use self::session::{Address, MAX_PATTERNS, Policy, Repairers, SessionInfo};
+pub use self::session::{
+    Address, Addresses, LegAddresses, MAX_PATTERNS, Policy, Repairers, SessionInfo,
+};
 pub use self::status::Status;
 pub use self::topics::{MAX_TABLE_NAMES, Topics, TopicsWanted};
 
@@ -75,6 +79,10 @@ pub struct Datagram<'a> {
 
 /// The contents of a datagram, by type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one at a time, and no memory to put it elsewhere"
+)]
 pub enum Body<'a> {
     /// Messages.
     Data(Data<'a>),
@@ -92,6 +100,8 @@ pub enum Body<'a> {
     TopicsWanted(TopicsWanted),
     /// A test of reachability.
     Probe(Probe<'a>),
+    /// What receivers have drawn.
+    Echo(Echo<'a>),
 }
 
 /// A receiver, as it names itself in what it sends.
@@ -143,6 +153,7 @@ pub fn parse<'a>(
         Kind::Topics => Body::Topics(Topics::parse(bytes)?),
         Kind::TopicsWanted => Body::TopicsWanted(TopicsWanted::parse(bytes)?),
         Kind::Probe => Body::Probe(Probe::parse(bytes)?),
+        Kind::Echo => Body::Echo(Echo::parse(bytes)?),
     };
     Ok(Datagram { header, body })
 }

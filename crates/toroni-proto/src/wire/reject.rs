@@ -90,11 +90,15 @@ pub enum Reject {
     /// A frame of TCP whose type, stream or message number cannot come at this place of the connection.
     #[error("not what can come at this place of its connection")]
     Unexpected,
+    /// It was sent before something that has come already, or answers something that was sent long ago: somebody repeats
+    /// it. Only in a realm with a key.
+    #[error("repeats what was sent long ago")]
+    Old,
 }
 
 impl Reject {
     /// All reasons, in order.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::Short,
         Self::Length,
         Self::Magic,
@@ -122,6 +126,7 @@ impl Reject {
         Self::Fragment,
         Self::TooLong,
         Self::Unexpected,
+        Self::Old,
     ];
 
     /// Returns its name in metrics and messages, such as `mac_wrong`.
@@ -155,6 +160,7 @@ impl Reject {
             Self::Fragment => "fragment",
             Self::TooLong => "too_long",
             Self::Unexpected => "unexpected",
+            Self::Old => "old",
         }
     }
 

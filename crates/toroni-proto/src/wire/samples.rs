@@ -3,9 +3,9 @@
 use super::chunk::tests::{start, topic};
 use super::ranges::tests::range;
 use super::{
-    Address, Chunk, Data, DataWriter, Datagram, Flags, Header, Key, Keys, Kind, Nak, Ncf,
-    NcfReason, NoRoom, NodeName, Policy, Probe, ProbeKind, Receiver, Reject, Repairers, Rules,
-    SessionInfo, Start, Status, TableName, Topics, TopicsWanted, parse as parse_with,
+    Address, Chunk, Data, DataWriter, Datagram, Echo, Flags, Header, Key, Keys, Kind, LegAddresses,
+    Nak, Ncf, NcfReason, NoRoom, NodeName, Policy, Probe, ProbeKind, Receiver, Reject, Repairers,
+    Rules, SessionInfo, Start, Status, TableName, Topics, TopicsWanted, parse as parse_with,
 };
 use crate::id::{MessageNumber, Number, Realm, Sequence, Series, Session, Source, Stream};
 use crate::time::Wall;
@@ -80,6 +80,7 @@ pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
 }
 
 const SENT: Wall = Wall::from_ns(0x1112_1314_1516_1718);
+const NONCES: [u64; 2] = [0x0123_4567_89ab_cdef, 0x1020_3040_5060_7080];
 const RECEIVER: Receiver = Receiver { source: Source(0xa1b2_c3d4), session: Session(0x0a0b_0c0d) };
 
 fn encode(kind: Kind, keys: Option<&Keys>, buffer: &mut [u8]) -> Result<usize, NoRoom> {
@@ -92,7 +93,7 @@ fn encode(kind: Kind, keys: Option<&Keys>, buffer: &mut [u8]) -> Result<usize, N
         }
         Kind::Nak => {
             let missing = [range(1_000, 5), range(1_024, 1)];
-            Nak::encode(&header, RECEIVER, &missing, keys, buffer)
+            Nak::encode(&header, RECEIVER, SENT, &missing, keys, buffer)
         }
         Kind::Ncf => Ncf::encode(&header, NcfReason::Delayed, &[range(994, 6)], keys, buffer),
         Kind::Status => status().encode(&header, keys, buffer),
@@ -102,12 +103,17 @@ fn encode(kind: Kind, keys: Option<&Keys>, buffer: &mut [u8]) -> Result<usize, N
             if count == 2 { Ok(length) } else { Err(NoRoom) }
         }
         Kind::TopicsWanted => {
-            let wanted = TopicsWanted { receiver: RECEIVER, first: topic(2), count: 64 };
+            let wanted =
+                TopicsWanted { receiver: RECEIVER, first: topic(2), count: 64, echo: SENT };
             wanted.encode(&header, keys, buffer)
         }
         Kind::Probe => {
             let kind = ProbeKind::Answer { asker: RECEIVER.source, heard: 95, of: 100 };
             Probe { sent: SENT, kind, name: name("line-4") }.encode(&header, keys, buffer)
+        }
+        Kind::Echo => {
+            let (length, count) = Echo::encode(&header, SENT, NONCES, keys, buffer)?;
+            if count == 2 { Ok(length) } else { Err(NoRoom) }
         }
     }
 }
@@ -128,12 +134,17 @@ fn data(header: &Header, keys: Option<&Keys>, buffer: &mut [u8]) -> Result<usize
         },
     ];
     chunks.iter().try_for_each(|chunk| writer.push(chunk, buffer))?;
-    writer.finish(header, SENT, sequence(900), keys, buffer)
+    writer.finish(header, SENT, sequence(900), 3, keys, buffer)
+}
+
+fn v4_of(host: u8) -> [u8; 16] {
+    let mut ip = [0; 16];
+    ip[10..].copy_from_slice(&[0xff, 0xff, 10, 0, 0, host]);
+    ip
 }
 
 fn session() -> SessionInfo<'static> {
-    let mut v4 = [0; 16];
-    v4[10..].copy_from_slice(&[0xff, 0xff, 10, 0, 0, 2]);
+    let v4 = v4_of(2);
     let mut v6 = [0; 16];
     (v6[0], v6[15]) = (0xfd, 1);
     let repairers = [Address { ip: v4, port: 4479 }, Address { ip: v6, port: 4480 }];
@@ -157,6 +168,8 @@ fn session() -> SessionInfo<'static> {
         instance: core::array::from_fn(|index| 0xa0 + u8::try_from(index).unwrap()),
         policy: Policy::Bounded,
         patterns: 2,
+        unsure: 9,
+        legs: LegAddresses::new(&[Address { ip: v4_of(1), port: 4479 }]).unwrap(),
         repairers: Repairers::new(&repairers).unwrap(),
         name: name("line-3"),
     }
@@ -173,6 +186,8 @@ fn status() -> Status<'static> {
         echo: SENT,
         held_us: 300,
         dropped: 7,
+        count: 4,
+        nonce: NONCES[0],
         name: name("line-4"),
     }
 }
@@ -187,7 +202,7 @@ pub(crate) fn encode_again(datagram: &Datagram<'_>) -> Vec<u8> {
         Body::Session(session) => session.encode(header, None, &mut buffer),
         Body::Nak(nak) => {
             let ranges: Vec<_> = nak.ranges.iter().collect();
-            Nak::encode(header, nak.receiver, &ranges, None, &mut buffer)
+            Nak::encode(header, nak.receiver, nak.echo, &ranges, None, &mut buffer)
         }
         Body::Ncf(ncf) => {
             let ranges: Vec<_> = ncf.ranges.iter().collect();
@@ -200,6 +215,8 @@ pub(crate) fn encode_again(datagram: &Datagram<'_>) -> Vec<u8> {
         }
         Body::TopicsWanted(wanted) => wanted.encode(header, None, &mut buffer),
         Body::Probe(probe) => probe.encode(header, None, &mut buffer),
+        Body::Echo(echo) => Echo::encode(header, echo.sent, echo.nonces(), None, &mut buffer)
+            .map(|(length, _)| length),
     };
     buffer.truncate(length.unwrap());
     buffer
@@ -208,5 +225,5 @@ pub(crate) fn encode_again(datagram: &Datagram<'_>) -> Vec<u8> {
 fn encode_data(header: &Header, data: &Data<'_>, buffer: &mut [u8]) -> Result<usize, NoRoom> {
     let mut writer = DataWriter::new(data.message, data.number);
     data.chunks().try_for_each(|placed| writer.push(&placed.chunk, buffer))?;
-    writer.finish(header, data.sent, data.trail, None, buffer)
+    writer.finish(header, data.sent, data.trail, data.unsure, None, buffer)
 }

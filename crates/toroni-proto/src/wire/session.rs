@@ -16,19 +16,23 @@
 //!       | kbit   | kbit           | ms     | u16     | u16     | 16 bytes         |
 //!       | u32    | u32            | u32    |         |         |                  |
 //!       +--------+----------------+--------+---------+---------+------------------+
-//!  byte 124     125      126       127         128
-//!       +-------+--------+---------+-----------+---------------------------+-----------------+
-//!       | policy|patterns|repairers|name length| repairers, 18 bytes each: | name            |
-//!       | u8    | u8     | u8      | u8        | IPv6 address 16, port u16 |                 |
-//!       +-------+--------+---------+-----------+---------------------------+-----------------+
+//!  byte 124     125      126       127         128       130     131    132
+//!       +-------+--------+---------+-----------+---------+-------+------+---------------------------+-----------+------+
+//!       | policy|patterns|repairers|name length| unsure  | legs  | 0    | legs, 18 bytes each:      | repairers,| name |
+//!       | u8    | u8     | u8      | u8        | u16     | u8    | u8   | IPv6 address 16, port u16 | the same  |      |
+//!       +-------+--------+---------+-----------+---------+-------+------+---------------------------+-----------+------+
 //! ```
+//!
+//! `sent_ns` grows with each SESSION and ECHO of a session: the sender's calendar at its first SESSION, plus the time since
+//! then. `legs` are the addresses at which the sender takes NAK, STATUS and TOPICS_WANTED. Without any, it does not know
+//! them, and receivers answer to where its datagrams come from.
 //!
 //! An IPv4 address is sent as the IPv6 address ::ffff:a.b.c.d. The bytes of an address have the order
 //! of the network, and the port is little-endian like every other number.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
-use super::cursor::{NoRoom, Reader};
+use super::cursor::{NoRoom, Reader, Writer};
 use super::data::behind;
 use super::header::{Header, Kind};
 use super::mac::Keys;
@@ -64,27 +68,46 @@ pub struct Address {
     pub port: u16,
 }
 
-/// Up to 4 addresses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Repairers {
-    count: u8,
-    addresses: [Address; Self::MAX],
+impl Address {
+    /// Whether it is an IPv4 address.
+    #[must_use]
+    pub fn is_v4(&self) -> bool {
+        self.ip.starts_with(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff])
+    }
 }
 
-impl Repairers {
-    /// The greatest number of repairers.
-    pub const MAX: usize = 4;
-    /// No repairer.
-    pub const NONE: Self =
-        Self { count: 0, addresses: [Address { ip: [0; 16], port: 0 }; Self::MAX] };
+/// Up to `MAX` addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Addresses<const MAX: usize> {
+    count: u8,
+    addresses: [Address; MAX],
+}
+
+/// Who repairs a stream, besides its sender.
+pub type Repairers = Addresses<4>;
+
+/// Where a sender takes what receivers answer: one address for each interface.
+pub type LegAddresses = Addresses<8>;
+
+impl<const MAX: usize> Default for Addresses<MAX> {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
+impl<const MAX: usize> Addresses<MAX> {
+    /// The greatest number.
+    pub const MAX: usize = MAX;
+    /// No address.
+    pub const NONE: Self = Self { count: 0, addresses: [Address { ip: [0; 16], port: 0 }; MAX] };
 
     /// Returns `None` if there are too many.
     #[must_use]
     pub fn new(addresses: &[Address]) -> Option<Self> {
-        let mut repairers = Self::default();
-        repairers.addresses.get_mut(..addresses.len())?.copy_from_slice(addresses);
-        repairers.count = u8::try_from(addresses.len()).ok()?;
-        Some(repairers)
+        let mut all = Self::NONE;
+        all.addresses.get_mut(..addresses.len())?.copy_from_slice(addresses);
+        all.count = u8::try_from(addresses.len()).ok()?;
+        Some(all)
     }
 
     /// Returns the addresses.
@@ -92,12 +115,27 @@ impl Repairers {
     pub fn as_slice(&self) -> &[Address] {
         self.addresses.get(..usize::from(self.count)).unwrap_or_default()
     }
+
+    fn parse(reader: &mut Reader<'_>, count: u8) -> Result<Self, Reject> {
+        let mut all = Self { count, ..Self::NONE };
+        for address in all.addresses.get_mut(..usize::from(count)).ok_or(Reject::Count)? {
+            *address = Address { ip: reader.array()?, port: reader.u16()? };
+        }
+        Ok(all)
+    }
+
+    fn write(&self, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
+        self.as_slice().iter().try_for_each(|address| {
+            writer.bytes(&address.ip)?;
+            writer.u16(address.port)
+        })
+    }
 }
 
 /// The state of a stream. The header's `sequence` is the next that will be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionInfo<'a> {
-    /// When this was sent.
+    /// When this was sent. Grows with each SESSION and ECHO of a session.
     pub sent: Wall,
     /// The number of the next message.
     pub message: MessageNumber,
@@ -135,6 +173,10 @@ pub struct SessionInfo<'a> {
     pub policy: Policy,
     /// How many names at the start of the table are the stream's patterns.
     pub patterns: u8,
+    /// How many losses of unknown size the sender has reported in the datagrams before, modulo 2¹⁶.
+    pub unsure: u16,
+    /// Where the sender takes answers, if it knows that.
+    pub legs: LegAddresses,
     /// Who repairs, besides the sender.
     pub repairers: Repairers,
     /// The name of the node.
@@ -160,11 +202,10 @@ impl<'a> SessionInfo<'a> {
         let instance = reader.array()?;
         let policy = reader.u8()?;
         let (patterns, repairers, name) = (reader.u8()?, reader.u8()?, reader.u8()?);
-        let mut addresses = [Address::default(); Repairers::MAX];
-        let addresses = addresses.get_mut(..usize::from(repairers)).ok_or(Reject::Count)?;
-        for address in addresses.iter_mut() {
-            *address = Address { ip: reader.array()?, port: reader.u16()? };
-        }
+        let (unsure, legs) = (reader.u16()?, reader.u8()?);
+        reader.zeros::<1>()?;
+        let legs = LegAddresses::parse(&mut reader, legs)?;
+        let repairers = Repairers::parse(&mut reader, repairers)?;
         let name = reader.bytes(usize::from(name))?;
         reader.end()?;
         // Nothing was sent before the first, and nothing that was not sent can be sent again.
@@ -198,7 +239,9 @@ impl<'a> SessionInfo<'a> {
             instance,
             policy: policy.ok_or(Reject::Code)?,
             patterns,
-            repairers: Repairers::new(addresses).ok_or(Reject::Count)?,
+            unsure,
+            legs,
+            repairers,
             name: NodeName::parse(name)?,
         })
     }
@@ -234,10 +277,10 @@ impl<'a> SessionInfo<'a> {
             writer.bytes(&self.instance)?;
             writer.bytes(&[self.policy as u8, self.patterns])?;
             writer.bytes(&[self.repairers.count, self.name.length()])?;
-            for address in self.repairers.as_slice() {
-                writer.bytes(&address.ip)?;
-                writer.u16(address.port)?;
-            }
+            writer.u16(self.unsure)?;
+            writer.bytes(&[self.legs.count, 0])?;
+            self.legs.write(writer)?;
+            self.repairers.write(writer)?;
             writer.bytes(self.name.as_str().as_bytes())
         })
     }
@@ -253,7 +296,7 @@ mod tests {
         golden(
             Kind::Session,
             &[
-                "544e 01 02 02 10 aa00 44332211 0700 0000 04030201 08070605 e803000000000000",
+                "544e 02 02 02 10 c000 44332211 0700 0000 04030201 08070605 e803000000000000",
                 "1817161514131211",                      // sent_ns
                 "0a00000000000000",                      // message
                 "6700000000000000",                      // number
@@ -275,6 +318,9 @@ mod tests {
                 "02",                                    // patterns
                 "02",                                    // repairers
                 "06",                                    // name length
+                "0900",                                  // unsure
+                "01 00",                                 // legs
+                "00000000000000000000ffff0a000001 7f11", // [::ffff:10.0.0.1]:4479
                 "00000000000000000000ffff0a000002 7f11", // [::ffff:10.0.0.2]:4479
                 "fd000000000000000000000000000001 8011", // [fd00::1]:4480
                 "6c696e652d33",                          // line-3
@@ -309,9 +355,11 @@ mod tests {
         assert_eq!(with(126, &[5]), Err(Reject::Count));
         assert_eq!(with(126, &[3]), Err(Reject::Truncated));
         assert_eq!(with(126, &[1]), Err(Reject::Trailing));
+        assert_eq!(with(130, &[9]), Err(Reject::Count));
+        assert_eq!(with(131, &[1]), Err(Reject::Reserved));
         assert_eq!(with(127, &[5]), Err(Reject::Trailing));
         assert_eq!(with(127, &[7]), Err(Reject::Truncated));
-        assert_eq!(with(165, b"\n"), Err(Reject::Name));
+        assert_eq!(with(187, b"\n"), Err(Reject::Name));
     }
 
     #[test]

@@ -7,17 +7,22 @@
 //!       |         | session | u32     | u16   | length  |
 //!       +---------+---------+---------+-------+---------+
 //!  byte 48                56                64                72        76        80
-//!       +-----------------+-----------------+-----------------+---------+---------+-------+
-//!       | lost (u64)      | naks (u64)      | echo_ns (u64)   | held_us | dropped | name  |
-//!       |                 |                 |                 | u32     | u32     |       |
-//!       +-----------------+-----------------+-----------------+---------+---------+-------+
+//!       +-----------------+-----------------+-----------------+---------+---------+
+//!       | lost (u64)      | naks (u64)      | echo_ns (u64)   | held_us | dropped |
+//!       |                 |                 |                 | u32     | u32     |
+//!       +-----------------+-----------------+-----------------+---------+---------+
+//!  byte 80                88                96
+//!       +-----------------+-----------------+-------+
+//!       | count (u64)     | nonce (u64)     | name  |
+//!       +-----------------+-----------------+-------+
 //!
 //!  flags  1 required: the sender waits for this receiver, if its policy is Slowest
-//!         2 new: the receiver has no SESSION yet, and asks for one
+//!         2 new: the receiver does not follow the session yet, and asks for ECHO and SESSION
 //! ```
 //!
 //! The header's `sequence` is the first that the receiver still expects. The sender computes the round
-//! trip: now − `echo_ns` − `held_us`.
+//! trip: now − `echo_ns` − `held_us`. `count` grows with each STATUS of a receiver's session to a stream. A `nonce` that is
+//! not 0 comes back in an [ECHO](super::Echo).
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
@@ -42,7 +47,7 @@ pub struct Status<'a> {
     /// Whether the sender should wait for this receiver, if its policy is
     /// [`Policy::Slowest`](super::Policy::Slowest).
     pub required: bool,
-    /// Whether the receiver has no SESSION yet, and asks for one.
+    /// Whether the receiver does not follow the session yet, and asks for ECHO and SESSION. Nothing else of it counts then.
     pub new: bool,
     /// How many messages the receiver has lost so far.
     pub lost: u64,
@@ -54,6 +59,10 @@ pub struct Status<'a> {
     pub held_us: u32,
     /// How many datagrams its kernel has dropped so far.
     pub dropped: u32,
+    /// Grows with each STATUS of the receiver's session to this stream.
+    pub count: u64,
+    /// What an ECHO must repeat, or 0.
+    pub nonce: u64,
     /// The name of its node.
     pub name: NodeName<'a>,
 }
@@ -66,6 +75,7 @@ impl<'a> Status<'a> {
         let (flags, length) = (reader.u16()?, reader.u16()?);
         let (lost, naks, echo) = (reader.u64()?, reader.u64()?, Wall::from_ns(reader.u64()?));
         let (held_us, dropped) = (reader.u32()?, reader.u32()?);
+        let (count, nonce) = (reader.u64()?, reader.u64()?);
         let name = reader.bytes(usize::from(length))?;
         reader.end()?;
         if flags & !(REQUIRED | NEW) != 0 {
@@ -81,6 +91,8 @@ impl<'a> Status<'a> {
             echo,
             held_us,
             dropped,
+            count,
+            nonce,
             name: NodeName::parse(name)?,
         })
     }
@@ -108,6 +120,8 @@ impl<'a> Status<'a> {
             writer.u64(self.echo.ns())?;
             writer.u32(self.held_us)?;
             writer.u32(self.dropped)?;
+            writer.u64(self.count)?;
+            writer.u64(self.nonce)?;
             writer.bytes(self.name.as_str().as_bytes())
         })
     }
@@ -123,7 +137,7 @@ mod tests {
         golden(
             Kind::Status,
             &[
-                "544e 01 05 00 10 5600 44332211 0700 0000 04030201 08070605 e803000000000000",
+                "544e 02 05 00 10 6600 44332211 0700 0000 04030201 08070605 e803000000000000",
                 "d4c3b2a1",         // receiver
                 "0d0c0b0a",         // receiver's session
                 "00001000",         // window: 1 MiB
@@ -134,6 +148,8 @@ mod tests {
                 "1817161514131211", // echo_ns
                 "2c010000",         // held_us
                 "07000000",         // dropped
+                "0400000000000000", // count
+                "efcdab8967452301", // nonce
                 "6c696e652d34",     // line-4
             ],
         );
@@ -148,8 +164,8 @@ mod tests {
             (46, 5, Reject::Trailing),
             (46, 7, Reject::Truncated),
             (47, 1, Reject::Truncated),
-            (80, 0, Reject::Name),
-            (80, 0xff, Reject::Name),
+            (96, 0, Reject::Name),
+            (96, 0xff, Reject::Name),
         ] {
             let mut wrong = bytes.clone();
             wrong[at] = value;

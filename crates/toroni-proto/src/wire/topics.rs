@@ -9,11 +9,11 @@
 //!       +---------+-------+-------+---------------------------------------+
 //!
 //!  TOPICS_WANTED, to the sender
-//!  byte 32        36        40        44        48
-//!       +---------+---------+---------+---------+
-//!       | receiver| receiver| first   | count   |
-//!       |         | session | u32     | u32 ≥ 1 |
-//!       +---------+---------+---------+---------+
+//!  byte 32        36        40        44        48                56
+//!       +---------+---------+---------+---------+-----------------+
+//!       | receiver| receiver| first   | count   | echo_ns (u64)   |
+//!       |         | session | u32     | u32 ≥ 1 |                 |
+//!       +---------+---------+---------+---------+-----------------+
 //! ```
 //!
 //! The table of a session only grows. Its first names are the patterns of the stream, as many as
@@ -27,6 +27,7 @@ use super::mac::Keys;
 use super::name::TableName;
 use super::reject::Reject;
 use super::{Receiver, TopicNumber};
+use crate::time::Wall;
 
 /// The greatest number of names in the table of a stream.
 pub const MAX_TABLE_NAMES: u32 = 1 << 20;
@@ -127,6 +128,8 @@ pub struct TopicsWanted {
     pub first: TopicNumber,
     /// How many it asks for, at least one.
     pub count: u32,
+    /// The `sent` of the last SESSION that it received, by the clock of the sender.
+    pub echo: Wall,
 }
 
 impl TopicsWanted {
@@ -134,8 +137,9 @@ impl TopicsWanted {
         let mut reader = Reader::new(bytes);
         let receiver = Receiver::parse(&mut reader)?;
         let (first, count) = (reader.u32()?, reader.u32()?);
+        let echo = Wall::from_ns(reader.u64()?);
         reader.end()?;
-        Ok(Self { receiver, first: in_table(first, count)?, count })
+        Ok(Self { receiver, first: in_table(first, count)?, count, echo })
     }
 
     /// Encodes a TOPICS_WANTED.
@@ -152,7 +156,8 @@ impl TopicsWanted {
         header.datagram(Kind::TopicsWanted, keys, buffer, |writer| {
             self.receiver.write(writer)?;
             writer.u32(self.first.get())?;
-            writer.u32(self.count)
+            writer.u32(self.count)?;
+            writer.u64(self.echo.ns())
         })
     }
 }
@@ -168,7 +173,7 @@ mod tests {
         golden(
             Kind::Topics,
             &[
-                "544e 01 06 00 10 3500 44332211 0700 0000 04030201 08070605 e803000000000000",
+                "544e 02 06 00 10 3500 44332211 0700 0000 04030201 08070605 e803000000000000",
                 "02000000",            // first
                 "0200 0000",           // count
                 "03 612f62",           // a/b
@@ -182,11 +187,12 @@ mod tests {
         golden(
             Kind::TopicsWanted,
             &[
-                "544e 01 07 00 10 3000 44332211 0700 0000 04030201 08070605 e803000000000000",
-                "d4c3b2a1", // receiver
-                "0d0c0b0a", // receiver's session
-                "02000000", // first
-                "40000000", // count
+                "544e 02 07 00 10 3800 44332211 0700 0000 04030201 08070605 e803000000000000",
+                "d4c3b2a1",         // receiver
+                "0d0c0b0a",         // receiver's session
+                "02000000",         // first
+                "40000000",         // count
+                "1817161514131211", // echo_ns
             ],
         );
     }

@@ -17,8 +17,8 @@ use toroni_proto::receiver::{Me, Receiver};
 use toroni_proto::sender::{Identity, Sender};
 use toroni_proto::time::{MILLISECOND, Monotonic, SECOND, Wall};
 use toroni_proto::wire::{
-    Address, Flags, Header, Key, Keys, LostReason, NodeName, Policy, Receiver as Id, Repairers,
-    Start, TableName, TopicNumber,
+    Address, Flags, Header, Key, Keys, LegAddresses, LostReason, NodeName, Policy, Receiver as Id,
+    Repairers, Start, TableName, TopicNumber,
 };
 use toroni_testkit::allocations::{Counting, allocations};
 
@@ -125,6 +125,7 @@ impl World {
             series: Series(series),
             begins: Number::new(begins).unwrap(),
             patterns: &[TableName::new("plant/**").unwrap()],
+            legs: LegAddresses::NONE,
             repairers: Repairers::default(),
             listen: 0,
             required: &[NodeName::new("receiver").unwrap()],

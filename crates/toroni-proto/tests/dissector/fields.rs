@@ -83,7 +83,12 @@ pub(super) const NAMES: &[&str] = &[
     "toroni.status.new",
     "toroni.status.lost",
     "toroni.status.naks",
-    "toroni.status.echo_ns",
+    "toroni.echo_ns",
+    "toroni.status.count",
+    "toroni.nonce",
+    "toroni.unsure",
+    "toroni.legs",
+    "toroni.leg",
     "toroni.status.held_us",
     "toroni.status.dropped",
     "toroni.table.first",
@@ -199,6 +204,7 @@ impl Fields {
                 fields.decimal("toroni.number", data.number.get());
                 fields.decimal("toroni.behind", header.sequence.since(data.trail));
                 fields.decimal("toroni.chunks", data.chunk_count());
+                fields.decimal("toroni.unsure", data.unsure);
                 data.chunks().for_each(|placed| fields.chunk(&placed));
             }
             Body::Session(session) => {
@@ -206,6 +212,7 @@ impl Fields {
             }
             Body::Nak(nak) => {
                 fields.receiver(nak.receiver);
+                fields.decimal("toroni.echo_ns", nak.echo.ns());
                 fields.ranges(nak.ranges);
             }
             Body::Ncf(ncf) => {
@@ -225,6 +232,7 @@ impl Fields {
                 fields.receiver(wanted.receiver);
                 fields.decimal("toroni.table.first", wanted.first.get());
                 fields.decimal("toroni.table.count", wanted.count);
+                fields.decimal("toroni.echo_ns", wanted.echo.ns());
             }
             Body::Probe(probe) => {
                 fields.decimal("toroni.sent_ns", probe.sent.ns());
@@ -240,6 +248,10 @@ impl Fields {
                 fields.decimal("toroni.probe.heard", heard);
                 fields.decimal("toroni.probe.of", of);
                 fields.text("toroni.name", probe.name.as_str());
+            }
+            Body::Echo(echo) => {
+                fields.decimal("toroni.sent_ns", echo.sent.ns());
+                echo.nonces().for_each(|nonce| fields.nonce(nonce));
             }
         }
         fields
@@ -386,9 +398,17 @@ impl Fields {
         self.decimal("toroni.policy", session.policy as u8);
         self.decimal("toroni.patterns", session.patterns);
         self.decimal("toroni.repairers", session.repairers.as_slice().len());
-        for Address { ip, port } in session.repairers.as_slice() {
-            let ip = std::net::Ipv6Addr::from(*ip).to_canonical();
-            self.text("toroni.repairer", &std::net::SocketAddr::new(ip, *port).to_string());
+        self.decimal("toroni.unsure", session.unsure);
+        self.decimal("toroni.legs", session.legs.as_slice().len());
+        let named = [
+            ("toroni.leg", session.legs.as_slice()),
+            ("toroni.repairer", session.repairers.as_slice()),
+        ];
+        for (name, addresses) in named {
+            for Address { ip, port } in addresses {
+                let ip = std::net::Ipv6Addr::from(*ip).to_canonical();
+                self.text(name, &std::net::SocketAddr::new(ip, *port).to_string());
+            }
         }
         self.text("toroni.name", session.name.as_str());
     }
@@ -400,10 +420,16 @@ impl Fields {
         self.bit("toroni.status.new", status.new);
         self.decimal("toroni.status.lost", status.lost);
         self.decimal("toroni.status.naks", status.naks);
-        self.decimal("toroni.status.echo_ns", status.echo.ns());
+        self.decimal("toroni.echo_ns", status.echo.ns());
         self.decimal("toroni.status.held_us", status.held_us);
         self.decimal("toroni.status.dropped", status.dropped);
+        self.decimal("toroni.status.count", status.count);
+        self.nonce(status.nonce);
         self.text("toroni.name", status.name.as_str());
+    }
+
+    fn nonce(&mut self, nonce: u64) {
+        self.push("toroni.nonce", format!("0x{nonce:016x}"));
     }
 
     fn receiver(&mut self, receiver: Receiver) {
@@ -501,5 +527,6 @@ fn kind_of(body: &Body<'_>) -> crate::wire::Kind {
         Body::Topics(_) => Kind::Topics,
         Body::TopicsWanted(_) => Kind::TopicsWanted,
         Body::Probe(_) => Kind::Probe,
+        Body::Echo(_) => Kind::Echo,
     }
 }

@@ -36,7 +36,7 @@ pub(super) fn datagrams() -> Vec<Packet> {
             let mut bytes = changed(&bytes, &mut random);
             let length = u16::try_from(bytes.len()).unwrap().to_le_bytes();
             bytes[6..8].copy_from_slice(&length);
-            bytes[..3].copy_from_slice(b"TN\x01");
+            bytes[..3].copy_from_slice(b"TN\x02");
             bytes[8..12].copy_from_slice(&RULES.realm.0.to_le_bytes());
             packets.push(datagram(bytes, None));
         }
@@ -162,7 +162,8 @@ fn data(keys: Option<&Keys>) -> impl Iterator<Item = Vec<u8>> + use<> {
         chunks.iter().for_each(|chunk| writer.push(chunk, &mut buffer).unwrap());
         let header = Header { flags, ..header(1_000) };
         let sent = Wall::from_ns(1_700_000_000_000_000_001);
-        let length = writer.finish(&header, sent, sequence(1), keys.as_ref(), &mut buffer).unwrap();
+        let length =
+            writer.finish(&header, sent, sequence(1), 5, keys.as_ref(), &mut buffer).unwrap();
         buffer.truncate(length);
         buffer
     })

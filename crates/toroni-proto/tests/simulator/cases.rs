@@ -102,6 +102,18 @@ fn whatever_a_stranger_sends_the_machines_keep_their_bounds() {
     }
 }
 
+/// With a key, a stranger can only repeat what others have sent: any of it, at any time, to any node and from any address.
+#[test]
+fn whatever_a_recorder_plays_a_realm_with_a_key_keeps_its_promises() {
+    for seed in 0..60 {
+        let mut scenario = Scenario::from_seed(seed);
+        (scenario.keyed, scenario.repairers) = (true, 0);
+        scenario.faults.push(fault(Kind::Recorder, 100, 2_500, 0));
+        super::world::run(&scenario)
+            .unwrap_or_else(|Failure { text, .. }| panic!("seed {seed}: {text}"));
+    }
+}
+
 /// Two required receivers, of which the second may hold the sender.
 fn slowest() -> Scenario {
     let mut scenario = Scenario::quiet(2, 50_000_000);

@@ -97,6 +97,8 @@ pub(super) enum Kind {
     Hostile,
     /// A stranger sends datagrams that were changed anywhere, also where no node has a key.
     Noise,
+    /// A stranger sends again what any node has sent before, to any node and from any address. All nodes have a key.
+    Recorder,
     /// A stranger sends 100,000 NAKs in a second from one address.
     Flood,
 }

@@ -12,7 +12,8 @@ use crate::receiver::Me;
 use crate::sender::{Identity, Sender};
 use crate::time::{MICROSECOND, MILLISECOND, Monotonic, Wall};
 use crate::wire::{
-    Address, Flags, Header, NodeName, Receiver, Repairers, Start, TableName, TopicNumber,
+    Address, Flags, Header, LegAddresses, NodeName, Receiver, Repairers, Start, TableName,
+    TopicNumber,
 };
 
 #[derive(Default)]
@@ -65,6 +66,7 @@ fn naks(seed: u64, after: u64) -> u64 {
         series: Series(1),
         begins: Number::ZERO,
         patterns: &[],
+        legs: LegAddresses::NONE,
         repairers: Repairers::default(),
         listen: 0,
         required: &[],

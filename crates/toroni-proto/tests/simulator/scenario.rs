@@ -6,7 +6,7 @@ use crate::random::Random;
 use crate::time::{MICROSECOND, MILLISECOND, SECOND};
 use crate::wire::Policy;
 
-use super::fault::Fault;
+use super::fault::{Fault, Kind};
 
 #[derive(Debug, Clone)]
 pub(super) struct Publish {
@@ -105,7 +105,17 @@ impl Scenario {
                 list
             })
             .collect();
+        if one.keyed && random.below(2) == 0 {
+            let from = random.below(one.faults_end / 2);
+            let (kind, until) = (Kind::Recorder, one.faults_end);
+            one.faults.push(Fault { kind, from, until, who: 0 });
+        }
         one
+    }
+
+    /// Whether a stranger records what is sent.
+    pub(super) fn is_recorded(&self) -> bool {
+        self.faults.iter().any(|fault| fault.kind == Kind::Recorder)
     }
 
     fn vary_config(&mut self, random: &mut Random) {

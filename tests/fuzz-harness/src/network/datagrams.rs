@@ -3,7 +3,8 @@
 use super::{KEYS, REALM, completed};
 use toroni_proto::id::Realm;
 use toroni_proto::wire::{
-    self, Body, Data, DataWriter, Datagram, Keys, Nak, Ncf, NoRoom, Placed, Reject, Rules, Topics,
+    self, Body, Data, DataWriter, Datagram, Echo, Keys, Nak, Ncf, NoRoom, Placed, Reject, Rules,
+    Topics,
 };
 
 /// The lowest bits of the first byte say whether the header is completed, so that it passes the first checks, and
@@ -32,12 +33,14 @@ pub fn fuzz(bytes: &[u8]) {
     assert_eq!(encoded(&reparsed, keys).unwrap(), again);
 }
 
-type Contents<'a> = (u64, u64, u64, u64, Vec<Placed<'a>>);
+type Contents<'a> = ([u64; 5], Vec<Placed<'a>>);
 
 fn contents<'a>(data: &Data<'a>) -> Contents<'a> {
     let chunks: Vec<Placed<'a>> = data.chunks().collect();
     assert_eq!(chunks.len(), usize::from(data.chunk_count()), "all that were checked are there");
-    (data.sent.ns(), data.message.get(), data.number.get(), data.trail.get(), chunks)
+    let Data { sent, message, number, trail, unsure, .. } = data;
+    let unsure = u64::from(*unsure);
+    ([sent.ns(), message.get(), number.get(), trail.get(), unsure], chunks)
 }
 
 fn encoded(datagram: &Datagram<'_>, keys: Option<&Keys>) -> Result<Vec<u8>, NoRoom> {
@@ -47,12 +50,12 @@ fn encoded(datagram: &Datagram<'_>, keys: Option<&Keys>) -> Result<Vec<u8>, NoRo
         Body::Data(data) => {
             let mut writer = DataWriter::new(data.message, data.number);
             data.chunks().try_for_each(|placed| writer.push(&placed.chunk, &mut buffer))?;
-            writer.finish(header, data.sent, data.trail, keys, &mut buffer)?
+            writer.finish(header, data.sent, data.trail, data.unsure, keys, &mut buffer)?
         }
         Body::Session(session) => session.encode(header, keys, &mut buffer)?,
         Body::Nak(nak) => {
             let ranges: Vec<_> = nak.ranges.iter().collect();
-            Nak::encode(header, nak.receiver, &ranges, keys, &mut buffer)?
+            Nak::encode(header, nak.receiver, nak.echo, &ranges, keys, &mut buffer)?
         }
         Body::Ncf(ncf) => {
             let ranges: Vec<_> = ncf.ranges.iter().collect();
@@ -68,6 +71,12 @@ fn encoded(datagram: &Datagram<'_>, keys: Option<&Keys>) -> Result<Vec<u8>, NoRo
         }
         Body::TopicsWanted(wanted) => wanted.encode(header, keys, &mut buffer)?,
         Body::Probe(probe) => probe.encode(header, keys, &mut buffer)?,
+        Body::Echo(echo) => {
+            let (length, count) =
+                Echo::encode(header, echo.sent, echo.nonces(), keys, &mut buffer)?;
+            assert_eq!(count, echo.nonces().count(), "all nonces fit again");
+            length
+        }
     };
     buffer.truncate(length);
     Ok(buffer)

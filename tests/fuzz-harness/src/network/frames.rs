@@ -8,7 +8,7 @@ use toroni_proto::wire::tcp::{
     self, Body, Context, Direction, Frame, FrameData, FrameWriter, HEADER_BYTES, Header, Hello,
     Incoming, Kind, Names, Nonces, Resume, Seal,
 };
-use toroni_proto::wire::{Keys, MAC_BYTES, NoRoom, Placed, Reject, Rules, TableName};
+use toroni_proto::wire::{self, Keys, MAC_BYTES, NoRoom, Placed, Reject, Rules, TableName};
 
 /// The memory for one frame: little, so that lengths beyond it occur.
 const FRAME_MAX: usize = 600;
@@ -189,7 +189,7 @@ fn completed(input: &mut Input<'_>, keys: Option<&Keys>) -> Vec<u8> {
         if let Some(preamble) = frame.get_mut(MAGIC_AT..PREAMBLE_REALM_AT + 4)
             && [Kind::Hello as u8, Kind::Welcome as u8].contains(&kind)
         {
-            preamble[..3].copy_from_slice(b"TN\x01");
+            preamble[..3].copy_from_slice(&[b'T', b'N', wire::VERSION]);
             preamble[4..].copy_from_slice(&Realm::of(REALM).0.to_le_bytes());
         }
         let whole = frame.len() + keys.map_or(0, |_| MAC_BYTES);

@@ -7,7 +7,7 @@ pub mod frames;
 pub mod streams;
 
 use toroni_proto::id::Realm;
-use toroni_proto::wire::{HEADER_BYTES, Key, Keys, MAC_BYTES};
+use toroni_proto::wire::{self, HEADER_BYTES, Key, Keys, MAC_BYTES};
 
 const REALM: &str = "plant";
 const KEYS: Keys = Keys { first: Key::new([7; Key::BYTES]), next: None };
@@ -35,7 +35,7 @@ fn completed(bytes: &[u8], signed: bool) -> Vec<u8> {
     let Ok(length) = u16::try_from(datagram.len() + mac) else { return datagram };
     let realm = Realm::of(REALM);
     datagram[..VERSION_AT].copy_from_slice(b"TN");
-    datagram[VERSION_AT] = 1;
+    datagram[VERSION_AT] = wire::VERSION;
     datagram[LENGTH_AT..REALM_AT].copy_from_slice(&length.to_le_bytes());
     datagram[REALM_AT..REALM_AT + 4].copy_from_slice(&realm.0.to_le_bytes());
     if signed {

@@ -46,6 +46,8 @@ pub struct Node {
     pub stall: Duration,
     /// How long the node goes on sending when it is stopped.
     pub drain: Duration,
+    /// Whether receivers answer to where its datagrams come from.
+    pub is_observed: bool,
     /// The least important messages that it logs.
     pub log: String,
     /// The streams that it sends.
@@ -259,6 +261,7 @@ impl Node {
             strict_buffers: node.flag("strict_buffers")?,
             stall: node.time("stall")?,
             drain: node.time("drain")?,
+            is_observed: node.text("announce")? == "observed",
             log: node.text("log")?,
             sends: collect(document.all("send"), Outgoing::of)?,
             receives: collect(document.all("receive"), |values| Incoming::of(values, node))?,
@@ -351,6 +354,7 @@ impl Incoming {
         let mut config = values.stream_config(OF_RECEIVERS);
         node.apply(OF_NODES, &mut config);
         config.order = order(&values.text("order")?);
+        config.proof = values.flag("proof")?;
         Some(Self {
             group: values.address("group")?,
             accept: values.patterns("accept")?,

@@ -349,6 +349,13 @@ fn node() -> Section {
             "How long the node goes on sending what is on the bus when it is stopped",
         ),
         with(
+            "announce",
+            Kind::Choice(&["interfaces", "observed"]),
+            "\"interfaces\"",
+            "Where receivers send what they ask: to the addresses of the interfaces, or to where datagrams come from, which is for \
+             a network that translates addresses",
+        ),
+        with(
             "log",
             Kind::Choice(&["error", "warn", "info", "debug", "trace"]),
             "\"info\"",
@@ -490,6 +497,13 @@ fn receive() -> Section {
             Kind::Flag,
             "false",
             "Whether senders with the policy slowest wait for this node",
+        ),
+        with(
+            "proof",
+            Kind::Flag,
+            "true",
+            "With a key: whether a stream is taken only after its sender has answered. `false` is for a node that can send nothing \
+             to it, and believes recordings",
         ),
         with("sources", Kind::Names, "[]", "The nodes whose streams are taken; empty: all"),
         without(

@@ -92,15 +92,16 @@ impl Follower {
 
 impl Link {
     /// Opens sockets again whose interface has another address than the one from which they send. Call it before anything
-    /// else in a turn.
-    pub fn follow(&mut self, now: Monotonic) {
+    /// else in a turn. Returns whether it did, so that [`Self::addresses`] are others.
+    pub fn follow(&mut self, now: Monotonic) -> bool {
         if !self.follower.must_look(now) {
-            return;
+            return false;
         }
         let Ok(all) = interface::all() else {
             self.follower.retry = Some(now.after(RETRY_NS));
-            return;
+            return false;
         };
+        let before = self.follower.reopened;
         let Self { legs, plan, follower, .. } = self;
         for sockets in legs {
             let name = &sockets.interface.name;
@@ -125,6 +126,7 @@ impl Link {
             };
             follower.report(report);
         }
+        self.follower.reopened != before
     }
 
     /// Takes what [`Self::follow`] has done.

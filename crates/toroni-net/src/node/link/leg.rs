@@ -10,8 +10,8 @@ use std::ops::{Deref, Range};
 use toroni_proto::legs::Leg;
 use toroni_proto::wire::Kind;
 
-/// Where a datagram has its type, and that of a SESSION.
-const SESSION_PLACE: (u8, u8) = (3, Kind::Session as u8);
+/// Where a datagram has its type, and those that show whether another node has our source id.
+const COLLISION_PLACE: (u8, [u8; 2]) = (3, [Kind::Session as u8, Kind::Echo as u8]);
 
 /// Which sockets each leg has.
 pub(super) struct Plan {
@@ -19,7 +19,7 @@ pub(super) struct Plan {
     pub(super) family: IpAddr,
     /// The groups that are received.
     pub(super) received: Vec<SocketAddr>,
-    /// The groups of which only SESSIONs are.
+    /// The groups of which only SESSIONs and ECHOs are.
     watched: Vec<SocketAddr>,
     options: Options,
 }
@@ -60,7 +60,7 @@ impl Plan {
         let received =
             self.received.iter().map(|group| Datagram::group(*group, interface, &self.options));
         let watched = self.watched.iter().map(|group| {
-            let place = SESSION_PLACE;
+            let place = COLLISION_PLACE;
             Datagram::group_filtered(*group, interface, &small, place)
         });
         received.chain(watched).collect()

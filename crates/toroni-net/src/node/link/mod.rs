@@ -31,12 +31,12 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 use thiserror::Error;
-use toroni_proto::arrivals::Arrivals;
+use toroni_proto::arrivals::{Arrivals, Collisions};
 use toroni_proto::batcher::Now;
 use toroni_proto::legs::{Leg, MAX_LEGS, Path};
 use toroni_proto::sender::Sender;
 use toroni_proto::time::{MILLISECOND, Monotonic, SECOND};
-use toroni_proto::wire::Address;
+use toroni_proto::wire::{Address, LegAddresses};
 
 /// How often a turn reads all sockets, or packs for a stream, before others have their turn.
 pub(crate) const ROUNDS: usize = 8;
@@ -125,7 +125,7 @@ impl Link {
     /// Opens the sockets: on each interface one for each group that is received, and one that sends, also to `peers`.
     /// `datagram_bytes` is the longest datagram of any stream.
     ///
-    /// A group among the peers is joined, too. The kernel passes only its SESSIONs on, which show whether another node has
+    /// A group among the peers is joined, too. The kernel passes only its SESSIONs and ECHOs on, which show whether another node has
     /// the same source id. And with a TTL of 0, Linux keeps datagrams on the host only if a socket of it is in the group.
     ///
     /// # Errors
@@ -279,6 +279,23 @@ impl Link {
         {
             self.send(path, datagram);
         }
+    }
+
+    /// The same for what a node asks another one that may have its source id.
+    pub fn ask_other(&mut self, now: Monotonic, collisions: &mut Collisions) {
+        while !self.is_full()
+            && let Some((path, datagram)) = collisions.poll_transmit(now)
+        {
+            self.send(path, datagram);
+        }
+    }
+
+    /// Returns the addresses from which it sends, and at which it takes what receivers ask.
+    #[must_use]
+    pub fn addresses(&self) -> LegAddresses {
+        let all: Vec<Address> =
+            self.legs.iter().map(|sockets| to_address(sockets.unicast.address())).collect();
+        LegAddresses::new(&all).unwrap_or_default()
     }
 
     /// Puts a datagram for a group, or for one peer that all legs reach, into the outbox of each leg.

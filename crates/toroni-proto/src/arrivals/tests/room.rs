@@ -194,38 +194,27 @@ fn a_source_that_is_not_wanted_costs_nothing_after_its_first_session() {
 
 #[test]
 fn a_node_that_only_sends_notices_another_with_its_source_id() {
-    let me = Id { source: crate::id::Source(1), session: Session(100) };
-    let mut collisions = Collisions::new(me, [9; 16]);
+    let id = Id { source: crate::id::Source(1), session: Session(100) };
+    let me = Me { id, name: Name::new(NodeName::new("line-9").unwrap()), required: false };
+    let from = Path::single(Address { ip: [7; 16], port: 7 });
+    let sessions = |own: &mut Collisions, other: &mut Source, all: &[u64]| -> Vec<Event> {
+        let heard = all.iter().flat_map(|ms| other.sent(*ms).into_iter().map(|bytes| (*ms, bytes)));
+        heard
+            .filter_map(|(ms, bytes)| own.handle_datagram(now(ms).monotonic, from, &bytes))
+            .collect()
+    };
+    let collision = [Event::Collision { address: from.address, stop: false }];
+    let new = |instance| Collisions::new(me, [instance; 16], RULES.realm, None, 1);
     let mut other = ORIGIN.start();
-    let from = Address { ip: [7; 16], port: 7 };
-    let mut events = Vec::new();
-    for ms in [0, 21, 62, 143, 304] {
-        for bytes in other.sent(ms) {
-            let now = now(ms).monotonic;
-            events.extend(collisions.handle_datagram(now, from, &bytes, RULES.realm, None));
-        }
-    }
     // Without a key, it only reports.
-    assert_eq!(events, [Event::Collision { address: from, stop: false }]);
-    let mut own = Collisions::new(me, [1; 16]);
-    let bytes = ORIGIN.start().sent(0);
-    let body = parse(&bytes[0], &RULES, |_, _| Ok(())).unwrap().body;
-    let Body::Session(mut info) = body else { panic!("{body:?}") };
-    info.instance = [1; 16];
-    let echo = own.session(now(0).monotonic, Session(100), &info, true);
-    assert_eq!(echo, Collision::Echo);
-    info.instance = [9; 16];
-    let mut sessions =
-        |all: [u64; 3]| all.map(|ms| own.session(now(ms).monotonic, Session(99), &info, true));
-    // With a key, the one that came later stops.
-    let reported = [Collision::Foreign, Collision::Foreign, Collision::Reported { stop: true }];
-    assert_eq!(sessions([0, 0, 0]), reported);
-    // The other one may have sent nothing else for a long time, so that its SESSIONs are far apart.
-    info.next_ms = 2_000;
-    let mut sessions =
-        |all: [u64; 3]| all.map(|ms| own.session(now(ms).monotonic, Session(99), &info, true));
-    assert_eq!(sessions([10_000, 12_000, 14_000]), reported);
-    // One of them may be lost.
-    assert_eq!(sessions([20_000, 24_000, 26_000]), reported);
-    assert_eq!(sessions([30_000, 32_000, 38_001]), [Collision::Foreign; 3]);
+    assert_eq!(sessions(&mut new(9), &mut other, &[0, 21, 62, 143, 304]), collision);
+    assert_eq!(sessions(&mut new(1), &mut ORIGIN.start(), &[0, 21, 62, 143, 304]), [], "its own");
+    // The other one may have sent nothing else for a long time, so that its SESSIONs are far apart. One of them may be lost.
+    let mut own = new(9);
+    for ms in (700..20_000).step_by(100) {
+        other.sent(ms);
+    }
+    assert_eq!(sessions(&mut own, &mut other, &[22_000, 24_000]), []);
+    assert_eq!(sessions(&mut own, &mut other, &[28_000]), collision);
+    assert_eq!(sessions(&mut own, &mut other, &[30_000, 32_000, 38_001]), []);
 }

@@ -154,7 +154,7 @@ trait Machine {
     /// Whether messages come in the order of the source.
     const ORDERED: bool;
 
-    fn new(first: Sequence, message: Option<MessageNumber>, held_max: usize) -> Self;
+    fn new(first: Sequence, counted: Option<Counted>, held_max: usize) -> Self;
     fn datagram(
         &mut self,
         pool: &mut Pool,
@@ -168,7 +168,7 @@ trait Machine {
         &mut self,
         pool: &mut Pool,
         sequence: Sequence,
-        message: MessageNumber,
+        counted: Counted,
         number: Number,
         out: &mut Recorder,
     );
@@ -180,8 +180,8 @@ macro_rules! machine {
         impl Machine for $name {
             const ORDERED: bool = $ordered;
 
-            fn new(first: Sequence, message: Option<MessageNumber>, held_max: usize) -> Self {
-                Self::new(first, message, held_max)
+            fn new(first: Sequence, counted: Option<Counted>, held_max: usize) -> Self {
+                Self::new(first, counted, held_max)
             }
             fn datagram(
                 &mut self,
@@ -206,11 +206,11 @@ macro_rules! machine {
                 &mut self,
                 pool: &mut Pool,
                 sequence: Sequence,
-                message: MessageNumber,
+                counted: Counted,
                 number: Number,
                 out: &mut Recorder,
             ) {
-                self.session(pool, sequence, message, number, out);
+                self.session(pool, sequence, counted, number, out);
             }
             fn held(&self) -> usize {
                 self.held()
@@ -235,9 +235,10 @@ impl<M: Machine> Receiver<M> {
     }
 
     fn with(datagrams: Vec<Vec<u8>>, message: Option<u64>, held_max: usize) -> Self {
-        let message = message.map(|message| MessageNumber::new(message).unwrap());
+        let counted = message
+            .map(|message| Counted { message: MessageNumber::new(message).unwrap(), unsure: 0 });
         Self {
-            reassembly: M::new(sequence(FIRST), message, held_max),
+            reassembly: M::new(sequence(FIRST), counted, held_max),
             pool: Pool::new(100, DATAGRAM),
             out: Recorder { ordered: M::ORDERED, ..Recorder::default() },
             datagrams,
@@ -273,7 +274,8 @@ impl<M: Machine> Receiver<M> {
         let message = MessageNumber::new(message).unwrap();
         let at = sequence(FIRST + place);
         let number = Number::new((message.get() * 3).saturating_sub(2)).unwrap();
-        self.reassembly.session(&mut self.pool, at, message, number, &mut self.out);
+        let counted = Counted { message, unsure: 0 };
+        self.reassembly.session(&mut self.pool, at, counted, number, &mut self.out);
     }
 
     /// What was delivered since the last call.

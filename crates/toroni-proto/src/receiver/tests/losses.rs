@@ -183,7 +183,7 @@ fn a_jump_is_believed_when_it_is_continued_and_then_it_is_one_loss() {
     assert_eq!((bench.given(22), bench.receiver.open_gaps()), (vec!["M41".to_owned()], 0));
     // A later SESSION that is not below it confirms it.
     bench.hears(40, &at(FIRST + 2 + far, &session));
-    let wanted = format!("Jump={far} in 42..{}", 42 + far);
+    let wanted = format!("Jump<={far} in 42..{}", 42 + far);
     assert_eq!((bench.given(40), bench.receiver.open_gaps()), (vec![wanted], 0));
     assert_eq!(bench.times(3, 40..100), [0; 0], "no NAK for it");
 }
@@ -222,7 +222,7 @@ fn silence_tells_what_is_missing_and_that_there_may_be_more() {
     assert_eq!(bench.given(13_499), ["Budget=1 in 41..42", "M42"]);
     assert_eq!(bench.given(13_500), ["Silent>=0 in 43.."]);
     let left = bench.receiver.left().unwrap();
-    assert_eq!((left.message.get(), bench.receiver.ended()), (3, Some(End::Silent)));
+    assert_eq!((left.counted.message.get(), bench.receiver.ended()), (3, Some(End::Silent)));
 
     let (mut source, mut bench) = live(&Config { generation_ns: 9_999 * MILLISECOND, ..config() });
     source.publish(1, 41, 5);

@@ -7,13 +7,15 @@ mod requests;
 use super::*;
 use crate::batcher::Now;
 use crate::config::Order;
-use crate::id::Source as SourceId;
+use crate::id::{MessageNumber, Source as SourceId};
 use crate::reassembly::{Bound, Loss, Message};
 use crate::sender::{Identity, Sender};
 use crate::time::{MILLISECOND, SECOND, Wall};
 use crate::wire::chunk::tests::start;
 use crate::wire::samples::{self, header};
-use crate::wire::{Address, Flags, Key, NodeName, Range, Repairers, Start, TableName};
+use crate::wire::{
+    Address, Flags, Key, LegAddresses, NodeName, Range, Repairers, Start, TableName,
+};
 
 pub(crate) const LONGEST: usize = 10_000;
 pub(crate) const KEYS: Keys = Keys { first: Key::new([7; 32]), next: None };
@@ -75,6 +77,7 @@ impl Origin {
             series: Series(self.series),
             begins: number(self.begins),
             patterns: &[],
+            legs: LegAddresses::NONE,
             repairers,
             listen: 0,
             required: &[],

@@ -18,7 +18,7 @@ fn the_bytes_are_as_drawn() {
         Kind::Hello,
         &[
             "5b000000 01 00 0000 0000000000000000",
-            "544e 01 06 44332211 d4c3b2a1 0d0c0b0a", // magic, version, name, realm, source, session
+            "544e 02 06 44332211 d4c3b2a1 0d0c0b0a", // magic, version, name, realm, source, session
             "5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a",      // nonce
             "0200 0100",                             // patterns, resumes
             "04030201 04034050 6700000000000000 0700 0000", // source, series, number, stream
@@ -30,7 +30,7 @@ fn the_bytes_are_as_drawn() {
         Kind::Welcome,
         &[
             "5d000000 02 00 0000 0000000000000000",
-            "544e 01 01 44332211 04030201 08070605", // magic, version, streams, realm, source, session
+            "544e 02 01 44332211 04030201 08070605", // magic, version, streams, realm, source, session
             "a0a1a2a3a4a5a6a7a8a9aaabacadaeaf 0900 e803", // instance, set, beat_ms
             "04030201 08070605 04034050 0700 01 00", // source, session, series, stream, patterns
             "6700000000000000 0a00000000000000",     // number, message
@@ -192,7 +192,7 @@ fn flags_streams_and_message_numbers_are_refused_where_they_mean_nothing() {
 fn fields_that_make_no_sense_are_refused() {
     for (kind, at, value, wanted) in [
         (Kind::Hello, 16, b't', Reject::Magic),
-        (Kind::Hello, 18, 2, Reject::Version),
+        (Kind::Hello, 18, 1, Reject::Version),
         (Kind::Hello, 20, 0, Reject::Realm),
         (Kind::Hello, 48, 0, Reject::Count),
         (Kind::Hello, 50, 65, Reject::Count),

@@ -39,7 +39,7 @@ impl World<'_> {
                 let step = self.random.below(2 * longest).cast_signed();
                 node.wall_step = step - longest.cast_signed();
             }
-            Kind::Hostile | Kind::Noise | Kind::Flood => {
+            Kind::Hostile | Kind::Noise | Kind::Flood | Kind::Recorder => {
                 self.at(self.now, Event::Foreign { fault })
             }
             Kind::Twin => {

@@ -5,11 +5,13 @@ use super::super::network::Node;
 use super::nodes::{FIRST, REALM, STREAM};
 use super::{Event, World};
 use crate::id::{Sequence, Session, Source};
-use crate::time::{MICROSECOND, MILLISECOND};
+use crate::time::{MICROSECOND, MILLISECOND, Wall};
 use crate::wire::{Flags, Header, Nak, Range, Receiver};
 
 /// How many of the latest datagrams a stranger has heard.
 const CAPTURED: usize = 64;
+/// How many datagrams a stranger records. Then each new one takes the place of another.
+const TAPE: usize = 4_096;
 /// The stranger that floods.
 const FLOODER: usize = 50;
 
@@ -19,6 +21,39 @@ impl World<'_> {
             self.captured.pop_front();
         }
         self.captured.push_back(bytes.to_vec());
+    }
+
+    pub(super) fn record(&mut self, bytes: &[u8]) {
+        if !self.scenario.is_recorded() {
+            return;
+        }
+        if self.tape.len() < TAPE {
+            self.tape.push(bytes.to_vec());
+        } else {
+            let at = self.below(TAPE);
+            self.tape[at] = bytes.to_vec();
+        }
+    }
+
+    /// A stranger plays something that it has recorded.
+    fn play(&mut self) {
+        if self.tape.is_empty() {
+            return;
+        }
+        let at = self.below(self.tape.len());
+        let bytes = self.tape[at].clone();
+        let (senders, receivers) = (self.senders.len(), self.receivers.len());
+        let to = match self.random.below(2) {
+            0 => Node::Sender(self.below(senders)),
+            _ => Node::Receiver(self.below(receivers)),
+        };
+        let from = match self.random.below(3) {
+            0 => Node::Sender(self.below(senders)),
+            1 => Node::Receiver(self.below(receivers)),
+            _ => Node::Stranger(self.below(40)),
+        };
+        let leg = self.below(self.scenario.legs);
+        self.at(self.now + self.scenario.delay, Event::Arrive { to, from, leg, bytes });
     }
 
     pub(super) fn foreign(&mut self, fault: usize) {
@@ -39,6 +74,10 @@ impl World<'_> {
                 let to = Node::Sender(sender);
                 self.at(self.now, Event::Arrive { to, from, leg: 0, bytes });
                 10 * MICROSECOND
+            }
+            Kind::Recorder => {
+                self.play();
+                self.random.below(2 * MILLISECOND)
             }
             _ => {
                 self.hostile(what.who, what.kind);
@@ -125,7 +164,8 @@ impl World<'_> {
         };
         let id = Receiver { source, session: Session(1) };
         let mut buffer = vec![0; 200];
-        let length = Nak::encode(&header, id, &[range], None, &mut buffer).unwrap();
+        let length =
+            Nak::encode(&header, id, Wall::default(), &[range], None, &mut buffer).unwrap();
         buffer.truncate(length);
         buffer
     }

@@ -13,7 +13,7 @@ use super::fault::Kind;
 use super::network::{Network, Node, Way, node, path};
 use super::oracle::{Broken, Failure, Truth};
 use super::scenario::Scenario;
-use crate::arrivals;
+use crate::arrivals::{self, Arrivals};
 use crate::batcher::Now;
 use crate::random::Random;
 use crate::sender;
@@ -100,6 +100,8 @@ pub(super) struct World<'a> {
     /// What was published when all was over: source, series, number.
     late: Vec<(usize, u32, u64)>,
     captured: VecDeque<Vec<u8>>,
+    /// What any node has sent, if a stranger records it.
+    tape: Vec<Vec<u8>>,
     jumped: bool,
     last_session: u32,
     /// The second node that each fault has made.
@@ -136,6 +138,7 @@ impl<'a> World<'a> {
             topics: vec![BTreeMap::new(); scenario.publishes.len()],
             late: Vec::new(),
             captured: VecDeque::new(),
+            tape: Vec::new(),
             jumped: false,
             last_session: 1_000,
             twins: BTreeMap::new(),
@@ -181,7 +184,8 @@ impl<'a> World<'a> {
 
     /// Starts a session that is later than all others.
     fn start_sender(&mut self, at: usize) {
-        self.last_session += 1;
+        // Between two there is room for one of a sender that forgets: no session number is used twice.
+        self.last_session += 8;
         let (session, now) = (self.last_session, self.monotonic());
         self.senders[at].start(self.scenario, session, now);
     }
@@ -239,7 +243,9 @@ impl<'a> World<'a> {
 
     fn sender_due(&self, at: usize) -> Option<Monotonic> {
         let node = &self.senders[at];
-        let due = node.sender.as_ref().filter(|_| node.process.runs())?.poll_timeout()?;
+        let sender = node.sender.as_ref().filter(|_| node.process.runs())?;
+        let ears = node.ears.as_ref().and_then(Arrivals::poll_timeout);
+        let due = sender.poll_timeout().into_iter().chain(ears).min()?;
         Some(due.after(self.lateness(Node::Sender(at)).0))
     }
 
@@ -265,6 +271,9 @@ impl<'a> World<'a> {
                 && let Some(sender) = &mut self.senders[at].sender
             {
                 sender.handle_timeout(now);
+                if let Some(ears) = &mut self.senders[at].ears {
+                    ears.handle_timeout(monotonic, &mut Nothing);
+                }
                 self.senders[at].process.due = true;
             }
         }
@@ -324,8 +333,17 @@ impl<'a> World<'a> {
             self.reports.push((self.now, at, event));
         }
         sending.said_end &= sent.is_empty() || sender.is_ending();
+        let mut asked = Vec::new();
+        while let Some((to, bytes)) =
+            sending.ears.as_mut().and_then(|ears| ears.poll_transmit(now.monotonic))
+        {
+            asked.extend(node(to).map(|to| (to, bytes.to_vec())));
+        }
         // There may be room for more now.
         sending.process.due = sending.pump(self.scenario, now);
+        for ((to, leg), bytes) in asked {
+            self.send(Node::Sender(at), to, leg, &bytes);
+        }
         for bytes in sent {
             self.capture(&bytes);
             for leg in 0..self.scenario.legs {
@@ -345,11 +363,18 @@ impl<'a> World<'a> {
     }
 
     fn send(&mut self, from: Node, to: Node, leg: usize, bytes: &[u8]) {
-        // A stranger may have stated the addresses of repairers.
-        if matches!(to, Node::Repairer(at) if at >= self.repairers.len()) {
+        // A stranger may have stated any address.
+        let is_there = match to {
+            Node::Sender(at) => at < self.senders.len(),
+            Node::Receiver(at) => at < self.receivers.len(),
+            Node::Repairer(at) => at < self.repairers.len(),
+            Node::Stranger(_) => true,
+        };
+        if !is_there {
             return;
         }
         self.summary.datagrams += 1;
+        self.record(bytes);
         let way = Way { from, to, leg, bytes: bytes.len() };
         for (delay, changed) in self.network.carry(self.scenario, self.now, way) {
             let mut bytes = bytes.to_vec();

@@ -13,8 +13,8 @@ use crate::receiver::{End, Mark, Me};
 use crate::sender::{Identity, Sender};
 use crate::time::{MILLISECOND, Monotonic};
 use crate::wire::{
-    self, Body, Flags, Header, Key, Keys, LostReason, NodeName, Receiver, Repairers, Rules, Start,
-    TableName, TopicNumber,
+    self, Body, Flags, Header, Key, Keys, LegAddresses, LostReason, NodeName, Receiver, Repairers,
+    Rules, Start, TableName, TopicNumber,
 };
 
 use super::super::network::{Node, path};
@@ -115,6 +115,8 @@ impl SenderNode {
         let required: Vec<_> = names.iter().map(|name| NodeName::new(name).unwrap()).collect();
         let repairers: Vec<_> =
             (0..scenario.repairers).map(|at| path(Node::Repairer(at), 0).address).collect();
+        let legs: Vec<_> =
+            (0..scenario.legs).map(|leg| path(Node::Sender(self.instance), leg).address).collect();
         let instance = [u8::try_from(self.instance).unwrap(); 16];
         let source = Source(u32::try_from(self.source).unwrap());
         let identity = Identity {
@@ -133,6 +135,7 @@ impl SenderNode {
             series: Series(self.series),
             begins: Number::new(begins).unwrap(),
             patterns: &[TableName::new("plant/**").unwrap()],
+            legs: LegAddresses::new(&legs).unwrap(),
             repairers: Repairers::new(&repairers).unwrap(),
             listen: 0,
             required: &required,

@@ -17,8 +17,8 @@ use toroni_proto::receiver::Me;
 use toroni_proto::sender::{Identity, Sender};
 use toroni_proto::time::{MILLISECOND, Monotonic, SECOND, Wall};
 use toroni_proto::wire::{
-    Address, Flags, HEADER_BYTES, Header, LostReason, NodeName, Policy, Receiver, Repairers, Start,
-    TableName,
+    Address, Flags, HEADER_BYTES, Header, LegAddresses, LostReason, NodeName, Policy, Receiver,
+    Repairers, Start, TableName,
 };
 
 const SOURCE: Source = Source(7);
@@ -77,6 +77,7 @@ impl World {
             series: Series(3),
             begins: Number::ZERO,
             patterns: &[],
+            legs: LegAddresses::NONE,
             repairers: Repairers::default(),
             listen: 0,
             required: &[],
