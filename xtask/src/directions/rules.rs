@@ -756,6 +756,7 @@ const CHECKED_IN_NET: Checked = Checked {
         "direct.rs",
         "endpoint.rs",
         "inlet/awaited.rs",
+        "inlet/known.rs",
         "inlet/loss.rs",
         "inlet/stage.rs",
         "latency/missing.rs",

@@ -107,7 +107,6 @@ fn later<T>(result: Result<T, PublishError>) -> Result<Option<T>, InletError> {
     match result {
         Ok(done) => Ok(Some(done)),
         Err(error) if is_full(&error) || concerns_one(&error) => Ok(None),
-        Err(PublishError::Exclusive { .. }) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }

@@ -1,7 +1,9 @@
 //! The streams of an inlet, and the names of their topics.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use super::Inlet;
-use toroni::{InletTopic, Pattern};
+use toroni::{InletTopic, Lost, Pattern};
 use toroni_proto::arrivals::Flow;
 use toroni_proto::config::Order;
 use toroni_proto::id::{Series, Session, Source, Stream};
@@ -35,6 +37,12 @@ pub(super) struct Known {
     pub(super) end: u64,
     /// Another process brings it.
     pub(super) is_standby: bool,
+    /// The bus could not be asked how far it has arrived. Until then, nothing of it is published.
+    pub(super) is_unclaimed: bool,
+    /// What had to be let go meanwhile.
+    pub(super) missed: Option<Lost>,
+    /// The series that this process brought of the stream before, and how far.
+    pub(super) before: Option<(Series, u64)>,
 }
 
 impl Known {
@@ -48,8 +56,21 @@ impl Known {
         let scope = vec![None; usize::from(patterns)];
         let Flow { source, session, stream, series } = flow;
         let (stream, names) = ((source, stream), Vec::new());
-        let (open_from, end, is_standby) = (0, 0, false);
-        Self { stream, series, session, lane, names, patterns, scope, open_from, end, is_standby }
+        Self {
+            stream,
+            series,
+            session,
+            lane,
+            names,
+            patterns,
+            scope,
+            open_from: 0,
+            end: 0,
+            is_standby: false,
+            is_unclaimed: false,
+            missed: None,
+            before: None,
+        }
     }
 }
 
@@ -85,8 +106,9 @@ impl Inlet {
                 at
             }
             None => {
+                let at = self.known.len();
                 self.known.push(known);
-                self.known.len() - 1
+                at
             }
         }
     }
@@ -94,7 +116,7 @@ impl Inlet {
     /// Frees the place of a stream.
     pub(super) fn forget(&mut self, at: usize) {
         let names = std::mem::take(&mut self.known[at].names);
-        self.names -= names.len();
+        self.names = self.names.saturating_sub(names.len());
         self.free.push(at);
     }
 

@@ -45,6 +45,17 @@ impl Inlet {
         Some(Staged { stream, origin, open_from, since: self.delivered(), began: None, item })
     }
 
+    /// Notes what had to be let go of a stream while the bus could not be asked how far that has arrived.
+    pub(super) fn miss(&mut self, stream: usize, lost: Option<Staged>) {
+        let Some(Staged { item: Item::Loss(lost), .. }) = lost else { return };
+        if let Some(known) = self.known.get_mut(stream) {
+            match &mut known.missed {
+                Some(before) => join(before, &lost),
+                none => *none = Some(*lost),
+            }
+        }
+    }
+
     /// Returns patterns of all topics that may be missing: the first segments of the stream's patterns, because a post to
     /// descendants may be among them, as far as they are accepted.
     pub(super) fn scope_of(&self, stream: Option<usize>) -> Vec<Pattern> {
@@ -148,6 +159,21 @@ impl Selection {
         let wide = if first.contains('*') { "**".to_owned() } else { format!("{first}/**") };
         Pattern::new(&wide).unwrap_or_else(|_| Pattern::everything())
     }
+}
+
+/// Adds a loss to one before it of the same series.
+pub(super) fn join(lost: &mut Lost, more: &Lost) {
+    let (one, other) = (lost.bound, more.bound);
+    let (messages, bound) = match (one, other) {
+        (LostBound::AtLeast, LostBound::AtMost) => (lost.messages, LostBound::AtLeast),
+        (LostBound::AtMost, LostBound::AtLeast) => (more.messages, LostBound::AtLeast),
+        _ => {
+            let bound = if one == LostBound::Exact { other } else { one };
+            (lost.messages.saturating_add(more.messages), bound)
+        }
+    };
+    (lost.messages, lost.bound) = (messages, bound);
+    lost.until = lost.until.max(more.until);
 }
 
 /// Returns the loss that says that more may be missing from this number on.

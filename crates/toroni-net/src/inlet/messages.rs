@@ -23,6 +23,10 @@ impl Inlet {
         if known.is_standby {
             return;
         }
+        if known.is_unclaimed {
+            let lost = self.one_lost(stream, origin, open_from, toroni::LostReason::Memory);
+            return self.miss(stream, lost);
+        }
         let lane = known.lane;
         let is_current = known.session == flow.session;
         let name = known.names.get(start.topic.get() as usize).filter(|_| is_current);
@@ -43,6 +47,10 @@ impl Inlet {
         let length = message.parts.length();
         if self.lanes[lane].length() + length > STAGE_BYTES {
             self.publish_lane(lane);
+        }
+        if self.lanes[lane].is_beyond(length) {
+            let lost = self.one_lost(stream, origin, open_from, toroni::LostReason::Memory);
+            return self.stage(lane, lost);
         }
         let began: Option<Wall> = start.published.or(message.sent);
         let since = self.delivered();

@@ -45,7 +45,7 @@ use toroni::{
 use toroni_proto::arrivals::{Flow, Inbox};
 use toroni_proto::budget::{Budget, Exceeded, Limits};
 use toroni_proto::config::Order;
-use toroni_proto::id::{Number, Series, Source, Stream};
+use toroni_proto::id::{Number, Source, Stream};
 use toroni_proto::reassembly::{Loss, Message};
 use toroni_proto::receiver::{End, Mark};
 use toroni_proto::time::{Monotonic, SECOND};
@@ -115,6 +115,17 @@ impl Counters {
     }
 }
 
+/// A process that alone may publish on a bus, so that nothing can be brought there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exclusive {
+    /// The name of the bus.
+    pub bus: String,
+    /// What the process calls itself.
+    pub name: String,
+    /// Its process id, in its own PID namespace.
+    pub pid: u32,
+}
+
 /// Whether the sender of a stream waits for its receivers: the place of its lane.
 const HASTY: usize = 0;
 const PATIENT: usize = 1;
@@ -156,6 +167,10 @@ pub struct Inlet {
     times: Committed,
     /// When the first of this turn was delivered.
     delivered_at: Option<Monotonic>,
+    /// Who publishes exclusively, as the bus has said when it was asked last.
+    exclusive: Option<Exclusive>,
+    /// Of some stream, the bus could not be asked how far it has arrived.
+    is_unclaimed: bool,
     /// The last refusal, for the log.
     refusal: Option<PublishError>,
     failed: Option<InletError>,
@@ -194,6 +209,8 @@ impl Inlet {
             losses: Losses::default(),
             times: Committed::default(),
             delivered_at: None,
+            exclusive: None,
+            is_unclaimed: false,
             refusal: None,
             failed: None,
             unlisted: (Monotonic::default(), Vec::new()),
@@ -261,13 +278,20 @@ impl Inlet {
     /// [`Self::next_attempt`], and what waits in receive buffers is delivered once this returns `false`.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.lanes.iter().any(|lane| !lane.has_room())
+        self.is_unclaimed || self.lanes.iter().any(|lane| !lane.has_room())
+    }
+
+    /// Returns which process publishes exclusively on the bus, if that is why something waits.
+    #[must_use]
+    pub const fn exclusive(&self) -> Option<&Exclusive> {
+        self.exclusive.as_ref()
     }
 
     /// Returns when to call [`Self::publish`] again, if something waits for room.
     #[must_use]
     pub fn next_attempt(&self) -> Option<Monotonic> {
-        self.lanes.iter().filter_map(Lane::due).min()
+        let claims = self.is_unclaimed.then_some(self.looks);
+        self.lanes.iter().filter_map(Lane::due).chain(claims).min()
     }
 
     /// Returns how many bytes of messages wait for room in the ring, and when the oldest of what waits was delivered.
@@ -341,18 +365,27 @@ impl Inlet {
         [HASTY, PATIENT].into_iter().find(|lane| self.lanes[*lane].has(is_of_it)).unwrap_or(wanted)
     }
 
-    /// Asks the bus how far a stream has arrived. If another process brings it, this one stands by.
+    /// Asks the bus how far a stream has arrived. If another process brings it, this one stands by. If the bus cannot be asked
+    /// now, it is asked again.
     fn claim(&mut self, at: usize) -> Option<Arrived> {
-        let stream = origin_of(self.known[at].flow(), 0).into();
-        match self.bus.claim(stream, Limit::Policy) {
+        let flow = self.known[at].flow();
+        let ended =
+            if self.known[at].is_unclaimed { self.end_other_series(at, flow) } else { Ok(()) };
+        let claimed = ended.and_then(|()| self.bus.claim(origin_of(flow, 0).into(), Limit::Policy));
+        let known = &mut self.known[at];
+        match claimed {
             Ok(arrived) => {
-                self.known[at].is_standby = false;
+                (known.is_standby, known.is_unclaimed) = (false, false);
                 Some(arrived)
             }
             Err(error) => {
-                let was_standby = self.known[at].is_standby;
-                self.known[at].is_standby = matches!(error, PublishError::Taken { .. });
-                if !(was_standby && self.known[at].is_standby) {
+                let was_standby = known.is_standby;
+                known.is_standby = matches!(error, PublishError::Taken { .. });
+                known.is_unclaimed = is_full(&error);
+                if known.is_unclaimed {
+                    self.is_unclaimed = true;
+                    self.note_exclusive(&error);
+                } else if !(was_standby && self.known[at].is_standby) {
                     self.note_error(error);
                 }
                 None
@@ -360,35 +393,88 @@ impl Inlet {
         }
     }
 
-    /// Takes over streams that other processes have brought and no longer do, once a second. Returns where each continues: what
-    /// came since then is asked for again.
+    /// Takes over streams that other processes have brought and no longer do, and those of which the bus could not be asked, once
+    /// a second. Returns where each continues: what came since then is asked for again.
     pub(crate) fn take_over(&mut self, now: Monotonic) -> Vec<(Source, Stream, Mark)> {
         if now < self.looks || mutant("standby_never_rejoins") {
             return Vec::new();
         }
         self.looks = now.after(SECOND);
-        let standing_by = self.streams.values().copied().filter(|at| self.known[*at].is_standby);
-        let standing_by: Vec<usize> = standing_by.collect();
+        self.is_unclaimed = false;
+        let comes = |stream| self.way.1.has(stream);
+        let waits = |at: &usize| {
+            let known = &self.known[*at];
+            known.is_standby || (known.is_unclaimed && comes(known.stream))
+        };
+        let waiting: Vec<usize> = self.streams.values().copied().filter(waits).collect();
         let mut taken = Vec::new();
-        for at in standing_by {
+        for at in waiting {
+            let was_unclaimed = self.known[at].is_unclaimed;
             let Some(arrived) = self.claim(at) else { continue };
             let Flow { source, session, stream, series } = self.known[at].flow();
+            let next = self.continues_at(at, Some(arrived));
             let known = &mut self.known[at];
-            known.end = arrived.highest;
-            known.open_from = arrived.next;
-            // If the bus has nothing of it, the stream goes on where it is.
-            if let Some(next) = Number::new(arrived.next).filter(|next| *next > Number::ZERO) {
-                taken.push((source, stream, Mark { session, series, next }));
+            let missed = known.missed.take();
+            // What this process has brought itself, it continues.
+            let continues = was_unclaimed && known.before.is_some_and(|(it, _)| it == series);
+            // If the bus has nothing of it, the stream goes on where it is, too.
+            match Number::new(next).filter(|next| !continues && *next > Number::ZERO) {
+                Some(next) => taken.push((source, stream, Mark { session, series, next })),
+                None => {
+                    let (lane, open_from) = (known.lane, self.open_from(at));
+                    let lost = missed.and_then(|lost| self.loss_of(at, lost, open_from));
+                    self.stage(lane, lost);
+                }
             }
         }
         taken
     }
 
+    /// A session follows one of the stream at this place. Returns whether the bus could not be asked about that one, and still
+    /// must be: the way by which the stream comes does not know that more is wanted than what follows.
+    fn unclaimed_before(&mut self, at: usize, follows: &mut Known) -> bool {
+        let known = &mut self.known[at];
+        if !known.is_unclaimed {
+            follows.before = Some((known.series, known.end));
+            return false;
+        }
+        (follows.before, known.is_unclaimed) = (known.before, false);
+        let missed = known.missed.take();
+        if known.series == follows.series {
+            follows.missed = missed;
+            self.is_unclaimed = true;
+            return true;
+        }
+        let (lane, open_from) = (known.lane, self.open_from(at));
+        let lost = missed.and_then(|lost| self.loss_of(at, lost, open_from));
+        self.stage(lane, lost);
+        false
+    }
+
+    /// Returns where a stream continues of which the bus has said how far it has arrived: 0 where it is.
+    fn continues_at(&mut self, at: usize, arrived: Option<Arrived>) -> u64 {
+        let (next, highest) = arrived.map_or((0, 0), |arrived| (arrived.next, arrived.highest));
+        let known = &self.known[at];
+        let end = known.before.filter(|(series, _)| *series == known.series).map(|(_, end)| end);
+        let mut continues_at = next;
+        if self.selection.order == Order::Arrival && !mutant("gaps_fetched_by_arrival") {
+            // What came above the mark would come again. A process that has not brought it itself does not know which.
+            continues_at = end.unwrap_or(0).max(highest);
+            if end.is_none() && highest > next {
+                self.stage_gone(at, next, highest);
+            }
+        }
+        let known = &mut self.known[at];
+        known.open_from = continues_at;
+        known.end = end.unwrap_or(0).max(highest);
+        continues_at
+    }
+
     /// A stream begins, of which the bus may have another series. More of that may have been published than has come: says so,
     /// unless that was said already.
-    fn end_other_series(&mut self, at: usize, flow: Flow, before: Option<(Series, u64)>) {
-        let open = self.bus.open_streams(Limit::Policy);
-        let open = open.map_err(|error| self.note_error(error)).unwrap_or_default();
+    fn end_other_series(&mut self, at: usize, flow: Flow) -> Result<(), PublishError> {
+        let open = self.bus.open_streams(Limit::Policy)?;
+        let before = self.known[at].before;
         let is_other = |it: &Origin| {
             (it.source, it.stream) == (flow.source.0, flow.stream.0) && it.series != flow.series.0
         };
@@ -400,6 +486,18 @@ impl Inlet {
             self.stage_open_end(at, origin, LostReason::Restart);
             self.stage_release(at, origin, false);
         }
+        Ok(())
+    }
+
+    /// Notes which process publishes exclusively, if that is why the bus must wait.
+    fn note_exclusive(&mut self, error: &PublishError) {
+        self.exclusive = match error {
+            PublishError::Exclusive { name, pid } => {
+                let bus = self.bus.bus().name().to_owned();
+                Some(Exclusive { bus, name: name.clone(), pid: *pid })
+            }
+            _ => None,
+        };
     }
 
     /// Notes why the bus did not do something that concerns one stream.
@@ -429,10 +527,11 @@ impl Inbox for Inlet {
     #[inline]
     fn has_room(&mut self, flow: Flow) -> bool {
         // The usual case first.
-        if self.lanes.iter().all(Lane::has_room) {
+        if !self.is_unclaimed && self.lanes.iter().all(Lane::has_room) {
             return true;
         }
-        self.place_of(flow).is_none_or(|at| self.lanes[self.known[at].lane].has_room())
+        let Some(at) = self.place_of(flow) else { return true };
+        !self.known[at].is_unclaimed && self.lanes[self.known[at].lane].has_room()
     }
 
     fn begins(&mut self, flow: Flow, patterns: u8) -> Option<Mark> {
@@ -446,25 +545,15 @@ impl Inbox for Inlet {
         }
         // The bus then knows all that came before, as far as it has room.
         self.publish_staged();
-        let before = self.streams.get(&stream).map(|at| &self.known[*at]);
-        let before = before.map(|known| (known.series, known.end));
         let lane = self.lane_of(stream);
-        let at = self.enter(Known::new(flow, lane, patterns));
-        self.end_other_series(at, flow, before);
-        let arrived = self.claim(at);
-        let (next, highest) = arrived.map_or((0, 0), |arrived| (arrived.next, arrived.highest));
-        let end = before.filter(|(series, _)| *series == flow.series).map(|(_, end)| end);
-        let mut continues_at = next;
-        if self.selection.order == Order::Arrival && !mutant("gaps_fetched_by_arrival") {
-            // What came above the mark would come again. A process that has not brought it itself does not know which.
-            continues_at = end.unwrap_or(0).max(highest);
-            if end.is_none() && highest > next {
-                self.stage_gone(at, next, highest);
-            }
+        let mut known = Known { is_unclaimed: true, ..Known::new(flow, lane, patterns) };
+        let mut still_unclaimed = false;
+        if let Some(at) = self.streams.get(&stream).copied() {
+            still_unclaimed = self.unclaimed_before(at, &mut known);
         }
-        let known = &mut self.known[at];
-        known.open_from = continues_at;
-        known.end = end.unwrap_or(0).max(highest);
+        let at = self.enter(known);
+        let arrived = if still_unclaimed { None } else { self.claim(at) };
+        let continues_at = self.continues_at(at, arrived);
         // The bus has nothing of a series that is new to it: the stream is joined where it is.
         let (session, series) = (flow.session, flow.series);
         let next = Number::new(continues_at).filter(|next| *next > Number::ZERO);
@@ -528,6 +617,12 @@ impl Inbox for Inlet {
         let open_from = self.open_from(stream).filter(|_| !is_open_end);
         let from = lost.from;
         let (lane, lost) = (self.known[stream].lane, self.loss_of(stream, lost, open_from));
+        if self.known[stream].is_unclaimed {
+            if !is_open_end {
+                self.miss(stream, lost);
+            }
+            return;
+        }
         self.stage(lane, lost);
         if is_open_end && loss.reason == wire::LostReason::Restart {
             self.stage_release(stream, from, false);

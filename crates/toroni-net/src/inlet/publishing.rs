@@ -44,9 +44,13 @@ impl Inlet {
             self.counters.lost = self.counters.lost.saturating_add(taken.lost);
             self.counters.overwriting += taken.overwriting;
             match attempt {
-                Attempt::Done => return,
-                Attempt::Full => {
+                Attempt::Done => {
+                    self.exclusive = None;
+                    return;
+                }
+                Attempt::Full(error) => {
                     self.counters.full += 1;
+                    self.note_exclusive(&error);
                     return;
                 }
                 Attempt::Failed(error) => {
@@ -85,7 +89,7 @@ impl Inlet {
 }
 
 /// Whether an error says that something must wait: for a slow subscriber, which may be an outlet of the same thread, or for
-/// another publisher.
+/// another publisher, which may keep the bus for itself for long.
 pub(super) fn is_full(error: &PublishError) -> bool {
     matches!(
         error,
@@ -93,6 +97,7 @@ pub(super) fn is_full(error: &PublishError) -> bool {
             | PublishError::Busy
             | PublishError::Timeout
             | PublishError::WouldWaitForItself
+            | PublishError::Exclusive { .. }
     )
 }
 

@@ -9,9 +9,14 @@
 //! A lane never blocks its node. If the ring has no room, because a subscriber is slow, what is staged stays. The lane then
 //! has no room for more, so that messages wait in the receive buffers of their streams. Once its patience is over, the lane
 //! overwrites: the slow subscribers learn how much they have missed.
+//!
+//! An exclusive publisher keeps the bus for itself for as long as it likes. Overwriting does not help then, so the lane waits,
+//! and what is beyond its memory becomes a loss for each stream, which is reported once that publisher has ended.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
+use super::loss::join;
+use std::collections::HashMap;
 use std::time::Duration;
 use toroni::{Entry, InletTopic, Limit, Lost, Origin, Policy, PublishError};
 use toroni_proto::time::{MILLISECOND, Monotonic, Wall};
@@ -21,7 +26,7 @@ pub(super) const LONG_BYTES: usize = 16 << 10;
 /// When this many bytes are staged, they are published.
 pub(super) const STAGE_BYTES: usize = 256 << 10;
 /// What receivers must give up, because their memory is short, is staged although there is no room. Beyond this it
-/// overwrites.
+/// overwrites, or is lost if that does not help.
 const MOST_BYTES: usize = 64 << 20;
 /// How long the streams wait whose senders do not wait for them, and in which time.
 const HASTY_NS: u64 = 10 * MILLISECOND;
@@ -104,8 +109,8 @@ impl Staged {
 pub(super) enum Attempt {
     /// The bus has everything.
     Done,
-    /// The rest must wait.
-    Full,
+    /// The rest must wait, and why.
+    Full(PublishError),
     /// The bus refuses the first of the rest.
     Refused(PublishError),
     /// The bus cannot be written.
@@ -126,6 +131,10 @@ pub(super) struct Lane {
     waits: Option<Waiting>,
     /// When the interval of the patience has begun, and how long the lane has waited in it.
     interval: (Monotonic, u64),
+    /// Where the loss of each stream is to which more can be added.
+    losses: HashMap<usize, usize>,
+    /// How much may wait for an exclusive publisher.
+    pub(super) most_bytes: usize,
 }
 
 #[derive(Clone, Copy)]
@@ -133,6 +142,8 @@ struct Waiting {
     since: Monotonic,
     counted: Monotonic,
     due: Monotonic,
+    /// It waits for an exclusive publisher, which takes no part of its patience.
+    is_exclusive: bool,
 }
 
 impl Lane {
@@ -146,6 +157,8 @@ impl Lane {
             entries: Vec::new(),
             waits: None,
             interval: (Monotonic::default(), 0),
+            losses: HashMap::new(),
+            most_bytes: MOST_BYTES,
         }
     }
 
@@ -180,7 +193,36 @@ impl Lane {
         (from, self.bytes.len())
     }
 
+    /// Returns whether a message of this length must be lost, because there is no memory in which it could wait for an
+    /// exclusive publisher.
+    pub(super) fn is_beyond(&self, length: usize) -> bool {
+        let items = self.staged.len().saturating_mul(size_of::<Staged>());
+        let needed = self.bytes.len().saturating_add(items).saturating_add(length);
+        self.is_exclusive() && needed > self.most_bytes
+    }
+
+    fn is_exclusive(&self) -> bool {
+        self.waits.is_some_and(|waits| waits.is_exclusive)
+    }
+
     pub(super) fn push(&mut self, staged: Staged) {
+        let stream = staged.stream;
+        let is_loss = matches!(&staged.item, Item::Loss(lost) if lost.until > lost.from.number);
+        if !is_loss {
+            self.losses.remove(&stream);
+        } else if self.is_exclusive() {
+            let before = self.losses.get(&stream).filter(|at| **at >= self.done);
+            let before = before.and_then(|at| self.staged.get_mut(*at));
+            if let Some(Staged { item: Item::Loss(lost), open_from, origin, .. }) = before
+                && let Item::Loss(more) = &staged.item
+                && origin.series == staged.origin.series
+            {
+                join(lost, more);
+                *open_from = staged.open_from;
+                return;
+            }
+            self.losses.insert(stream, self.staged.len());
+        }
         self.staged.push(staged);
     }
 
@@ -232,21 +274,18 @@ impl Lane {
             if taken.any() && self.patience.per_ns.is_none() {
                 self.interval.1 = 0;
             }
-            match attempt {
-                Attempt::Full if !overwrites => {
-                    let at = now();
-                    self.wait(at);
-                    if !self.is_over(at) {
-                        break Attempt::Full;
-                    }
-                    overwrites = true;
-                }
-                other => break other,
+            let Attempt::Full(error) = attempt else { break attempt };
+            let at = now();
+            self.wait(at, matches!(error, PublishError::Exclusive { .. }));
+            if overwrites || !self.is_over(at) {
+                break Attempt::Full(error);
             }
+            overwrites = true;
         };
         if self.is_empty() {
             self.staged.clear();
             self.bytes.clear();
+            self.losses.clear();
             (self.done, self.waits) = (0, None);
         }
         (attempt, taken)
@@ -311,7 +350,7 @@ impl Lane {
             };
             match result {
                 Ok(()) => {}
-                Err(error) if super::publishing::is_full(&error) => return Attempt::Full,
+                Err(error) if super::publishing::is_full(&error) => return Attempt::Full(error),
                 Err(error) if super::publishing::concerns_one(&error) => {
                     return Attempt::Refused(error);
                 }
@@ -322,9 +361,13 @@ impl Lane {
     }
 
     /// Notes that there is no room.
-    fn wait(&mut self, now: Monotonic) {
+    fn wait(&mut self, now: Monotonic, is_exclusive: bool) {
         self.roll(now);
-        let waits = self.waits.get_or_insert(Waiting { since: now, counted: now, due: now });
+        let waits = Waiting { since: now, counted: now, due: now, is_exclusive };
+        let waits = self.waits.get_or_insert(waits);
+        if is_exclusive || waits.is_exclusive {
+            (waits.is_exclusive, waits.counted) = (is_exclusive, now);
+        }
         let long = now.since(waits.since) > HASTY_PER_NS;
         waits.due = now.after(if long { LONG_PAUSE_NS } else { PAUSE_NS });
     }
@@ -340,7 +383,9 @@ impl Lane {
     /// Counts the time until now. Returns whether the patience is over.
     fn is_over(&mut self, now: Monotonic) -> bool {
         self.roll(now);
-        let Some(waits) = &mut self.waits else { return false };
+        let Some(waits) = self.waits.as_mut().filter(|waits| !waits.is_exclusive) else {
+            return false;
+        };
         self.interval.1 = self.interval.1.saturating_add(now.since(waits.counted));
         waits.counted = now;
         self.patience.budget_ns.is_some_and(|budget| self.interval.1 >= budget)
@@ -460,14 +505,14 @@ mod tests {
     #[test]
     fn a_stream_whose_sender_does_not_wait_waits_10_ms_in_each_100_ms() {
         let mut lane = lane(Patience::hasty(Policy::Wait { limit: None }));
-        lane.wait(at(0));
+        lane.wait(at(0), false);
         assert!(!lane.is_over(at(0)) && !lane.is_over(at(9)));
         assert!(lane.is_over(at(10)));
         // There was room for a while: that changes nothing in this interval.
         lane.waits = None;
-        lane.wait(at(50));
+        lane.wait(at(50), false);
         assert!(lane.is_over(at(50)));
-        lane.wait(at(100));
+        lane.wait(at(100), false);
         assert!(!lane.is_over(at(100)), "another interval");
         assert!(lane.is_over(at(110)));
     }
@@ -476,28 +521,40 @@ mod tests {
     fn a_stream_whose_sender_waits_waits_as_long_as_a_publisher() {
         let second = Some(Duration::from_secs(1));
         let mut lane = lane(Patience::of_bus(Policy::Wait { limit: second }));
-        lane.wait(at(0));
+        lane.wait(at(0), false);
         assert!(!lane.is_over(at(999)) && lane.is_over(at(1_000)));
         let mut lane = self::lane(Patience::of_bus(Policy::Wait { limit: None }));
-        lane.wait(at(0));
+        lane.wait(at(0), false);
         assert!(!lane.is_over(at(1_000_000)));
         let mut lane = self::lane(Patience::of_bus(Policy::Overwrite));
-        lane.wait(at(0));
+        lane.wait(at(0), false);
         assert!(lane.is_over(at(0)));
         let per = Duration::from_secs(1);
         let bounded = Policy::Bounded { budget: Duration::from_millis(50), per };
         let mut lane = self::lane(Patience::of_bus(bounded));
-        lane.wait(at(0));
+        lane.wait(at(0), false);
         assert!(!lane.is_over(at(49)) && lane.is_over(at(50)));
         assert_eq!(Patience::hasty(Policy::Overwrite).budget_ns, Some(0));
     }
 
     #[test]
+    fn the_wait_for_an_exclusive_publisher_takes_nothing_of_the_patience() {
+        let mut lane = lane(Patience::hasty(Policy::Wait { limit: None }));
+        lane.wait(at(0), true);
+        assert!(!lane.is_over(at(50)) && !lane.is_beyond(MOST_BYTES));
+        assert!(lane.is_beyond(MOST_BYTES + 1));
+        // It has ended, and a subscriber is slow.
+        lane.wait(at(60), false);
+        assert!(!lane.is_over(at(69)) && !lane.is_beyond(MOST_BYTES + 1));
+        assert!(lane.is_over(at(70)));
+    }
+
+    #[test]
     fn one_that_waits_for_long_tries_less_often() {
         let mut lane = lane(Patience::of_bus(Policy::Wait { limit: None }));
-        lane.wait(at(0));
+        lane.wait(at(0), false);
         assert_eq!(lane.due(), Some(at(1)));
-        lane.wait(at(500));
+        lane.wait(at(500), false);
         assert_eq!(lane.due(), Some(at(510)));
         assert!(!lane.has_room());
     }

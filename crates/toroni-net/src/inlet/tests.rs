@@ -4,7 +4,7 @@ use super::awaited::Awaited;
 use super::*;
 use std::sync::atomic::{AtomicU64, Ordering};
 use toroni::{Bus, BusConfig, ReceiveError, Start, Subscriber};
-use toroni_proto::id::{MessageNumber, Session};
+use toroni_proto::id::{MessageNumber, Series, Session};
 use toroni_proto::reassembly::{Bound, Parts};
 use toroni_proto::wire::Start as Wire;
 use toroni_testkit::Directory;
@@ -313,6 +313,94 @@ fn a_stream_keeps_its_lane_while_something_of_it_waits() {
     assert_eq!(inlet.lane_of((first.source, first.stream)), PATIENT);
     inlet.publish(std::iter::empty()).unwrap();
     assert_eq!(inlet.lane_of((first.source, first.stream)), HASTY);
+}
+
+/// Until the exclusive publisher ends, everything waits, as far as there is memory. The rest is one loss for each stream.
+#[test]
+fn an_exclusive_publisher_makes_the_bus_full_until_it_ends() {
+    let mut scene = Scene::new(256);
+    let mut inlet = scene.inlet(Order::Source);
+    let (one, other) = (scene.begin(1, 1), scene.begin(2, 1));
+    join(&mut inlet, one);
+    join(&mut inlet, other);
+    let mut exclusive = Some(scene.bus.exclusive().unwrap());
+    deliver(&mut inlet, one, [1]);
+    deliver(&mut inlet, other, [7]);
+    publish(&mut inlet, one, 2);
+    assert!(inlet.is_full() && !inlet.has_room(one) && inlet.next_attempt().is_some());
+    let pid = inlet.exclusive().map(|it| (it.bus.as_str(), it.pid));
+    assert_eq!(pid, Some(("bus", std::process::id())));
+    inlet.lanes.iter_mut().for_each(|lane| lane.most_bytes = 1);
+    for number in 2..100 {
+        deliver(&mut inlet, one, [number]);
+        deliver(&mut inlet, other, [number + 6]);
+    }
+    inlet.loss(one, Loss { count: 3, until: Some(self::number(103)), ..perhaps_more(99) });
+    assert!(inlet.lanes[HASTY].has(|it| matches!(it.item, stage::Item::Message { .. })));
+    assert!(inlet.staged().1.is_some());
+    exclusive.take();
+    while inlet.is_full() {
+        publish(&mut inlet, one, 100);
+    }
+    assert_eq!(inlet.exclusive(), None);
+    deliver(&mut inlet, one, [103]);
+    publish(&mut inlet, one, 104);
+    assert_eq!(scene.told(), ["1", "7", "Memory 101 from 2", "Memory 98 from 8", "103"]);
+}
+
+/// While a process publishes exclusively, the bus does not say how far a stream has arrived.
+#[test]
+fn a_stream_that_begins_under_an_exclusive_publisher_continues_where_the_bus_is() {
+    let mut scene = Scene::new(256);
+    let mut inlet = scene.inlet(Order::Source);
+    let known = scene.begin(1, 1);
+    join(&mut inlet, known);
+    deliver(&mut inlet, known, [4]);
+    publish(&mut inlet, known, 5);
+    drop(inlet);
+    let mut inlet = scene.inlet(Order::Source);
+    let exclusive = scene.bus.exclusive().unwrap();
+    let (again, new) = (scene.begin(1, 1), scene.begin(2, 1));
+    assert_eq!((join(&mut inlet, again), join(&mut inlet, new)), (None, None));
+    assert!(inlet.is_full() && !inlet.has_room(again) && !inlet.has_room(new));
+    // Memory is short, so something is delivered although there is no room.
+    deliver(&mut inlet, again, [9]);
+    deliver(&mut inlet, new, [2, 3]);
+    publish(&mut inlet, again, 10);
+    let later = |seconds: u64| now().monotonic.after(seconds * SECONDS);
+    assert!(inlet.take_over(later(2)).is_empty() && inlet.exclusive().is_some());
+    // The connection by which it comes is lost and made again.
+    inlet.ends(again, End::Silent);
+    drop(exclusive);
+    let again = scene.begin(1, 1);
+    assert_eq!(join(&mut inlet, again), None);
+    let [(source, _, mark)] = inlet.take_over(later(4))[..] else { panic!("one stream") };
+    assert_eq!((source, mark.next.get()), (Source(1), 5));
+    assert!(!inlet.is_full() && inlet.has_room(again) && inlet.has_room(new));
+    deliver(&mut inlet, new, [4]);
+    deliver(&mut inlet, again, [5, 9]);
+    publish(&mut inlet, again, 10);
+    assert_eq!(scene.told(), ["4", "Memory 2 from 2", "4", "5", "9"]);
+}
+
+/// What the source has published meanwhile may be missing, which the bus could not be told at once.
+#[test]
+fn another_series_that_begins_under_an_exclusive_publisher_is_told_of_later() {
+    let mut scene = Scene::new(256);
+    let mut inlet = scene.inlet(Order::Source);
+    let first = scene.begin(1, 1);
+    join(&mut inlet, first);
+    deliver(&mut inlet, first, [4]);
+    publish(&mut inlet, first, 5);
+    let exclusive = scene.bus.exclusive().unwrap();
+    let second = scene.begin(1, 2);
+    assert_eq!(join(&mut inlet, second), None);
+    drop(exclusive);
+    let later = |seconds: u64| now().monotonic.after(seconds * SECONDS);
+    assert!(inlet.take_over(later(2)).is_empty());
+    deliver(&mut inlet, second, [0]);
+    publish(&mut inlet, second, 1);
+    assert_eq!(scene.told(), ["4", "Restart 0 from 5", "0"]);
 }
 
 impl Scene {

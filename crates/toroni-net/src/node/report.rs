@@ -71,6 +71,8 @@ pub struct Report {
     pub inlet: Option<inlet::Counters>,
     /// Bytes of messages that wait for room in the ring of the bus, and for how long the oldest has waited, in nanoseconds.
     pub staged: (u64, u64),
+    /// Which process alone may publish on a bus, so that nothing can be brought there.
+    pub exclusive: Option<inlet::Exclusive>,
     /// What was fetched that sources had sent before.
     pub fetched: fetch::Counters,
     /// What it serves over TCP, if it listens.
@@ -338,6 +340,9 @@ impl Report {
             }
             let sum = self.inlet.get_or_insert_default();
             *sum = sum.plus(&inlet.counters());
+            if self.exclusive.is_none() {
+                self.exclusive = inlet.exclusive().cloned();
+            }
             let (bytes, since) = inlet.staged();
             self.staged =
                 (self.staged.0.saturating_add(bytes), self.staged.1.max(age_ns(now, since)));

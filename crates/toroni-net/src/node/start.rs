@@ -126,7 +126,7 @@ impl StartError {
     }
 }
 
-/// What a node may lack when it starts, and get without a change of its file.
+/// What a node may lack when it starts, or later, and get without a change of its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lack {
     /// An interface, its address, or an MTU that its streams need.
@@ -139,12 +139,20 @@ pub enum Lack {
     Listen,
     /// Its source id, which another process has.
     Source,
+    /// The right to publish on a bus, which another process has for itself. Only a node that works lacks that.
+    Exclusive,
 }
 
 impl Lack {
     /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::Interface, Self::Publisher, Self::Subscriber, Self::Listen, Self::Source];
+    pub const ALL: [Self; 6] = [
+        Self::Interface,
+        Self::Publisher,
+        Self::Subscriber,
+        Self::Listen,
+        Self::Source,
+        Self::Exclusive,
+    ];
 
     /// Returns its name in metrics and in the log.
     #[must_use]
@@ -155,6 +163,7 @@ impl Lack {
             Self::Subscriber => "subscriber",
             Self::Listen => "listen",
             Self::Source => "source",
+            Self::Exclusive => "exclusive",
         }
     }
 

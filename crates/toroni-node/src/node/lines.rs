@@ -5,6 +5,7 @@ use super::notices::put_out;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::time::Duration;
+use toroni_net::inlet::Exclusive;
 use toroni_net::losses::Lost;
 use toroni_net::node::fetch::Fetched;
 use toroni_net::node::host_port::HostPort;
@@ -306,6 +307,10 @@ pub(super) fn status(report: &Report) -> String {
             let _ =
                 write!(status, "; stream {} waits for {}", sent.stream, awaited.absent.join(", "));
         }
+    }
+    if let Some(Exclusive { bus, name, pid }) = &report.exclusive {
+        let _ =
+            write!(status, "; waits: {name:?}, process {pid}, publishes exclusively on bus {bus}");
     }
     status
 }

@@ -97,7 +97,7 @@ enum Source {
     Times,
     /// How often each part took longer than its limit.
     Exceeded,
-    /// For each thing that a node may lack when it starts, whether it waits for it.
+    /// For each thing that a node may lack, whether it waits for it.
     Waiting,
 }
 
@@ -512,8 +512,8 @@ const ALL: &[Metric] = &[
         "toroni_net_waiting",
         Kind::Gauge,
         &["realm", "for"],
-        "1 if the node waits for this and does nothing else, else 0: interface, publisher or subscriber (a place on the bus), \
-         listen (its address), source (its id)",
+        "1 if the node waits for this, else 0: interface, publisher or subscriber (a place on the bus), listen (its address), \
+         source (its id), exclusive (the end of an exclusive publisher of the bus; all else goes on)",
         Source::Waiting,
     ),
 ];

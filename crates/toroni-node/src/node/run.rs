@@ -7,7 +7,7 @@ use super::metrics::{Latest, Reports};
 use super::notices::{Identity, Notices};
 use super::sequencer::Sequencer;
 use super::silence::Silence;
-use super::waiting::{AGAIN, Waiting};
+use super::waiting::{AGAIN, Kept, Waiting};
 use super::wishes::Wishes;
 use rustix::fd::AsFd;
 use sd_notify::NotifyState;
@@ -21,6 +21,7 @@ use toroni_http::Request;
 use toroni_net::node::config::{self, Severity};
 use toroni_net::node::link::to_socket;
 use toroni_net::node::report::{Awaited, Report};
+use toroni_net::node::start::Lack;
 use toroni_net::node::{Event, Node, scheduling, start, tcp};
 use toroni_proto::arrivals;
 use toroni_proto::budget::{Limits, Part};
@@ -138,6 +139,7 @@ pub(crate) fn serve(
         awaited: BTreeMap::new(),
         status: String::new(),
         silence: (!is_service).then(Silence::default),
+        kept: Kept::default(),
         term: None,
         due: Instant::now(),
     };
@@ -290,6 +292,8 @@ struct Observer {
     status: String,
     /// Says once that no other host answers, if that is to be said.
     silence: Option<Silence>,
+    /// Says that an exclusive publisher keeps the bus for itself.
+    kept: Kept,
     /// The term of the member of a feed, and its leader.
     term: Option<Term>,
     due: Instant,
@@ -334,6 +338,9 @@ impl Observer {
             }
         }
         self.groups(&report);
+        if let Some(line) = self.kept.line(report.exclusive.as_ref()) {
+            self.log.line(line);
+        }
         let silence = self.silence.as_mut();
         if let Some(text) = silence.and_then(|it| it.notice(Instant::now(), &report)) {
             self.log.line(Line::new(Level::Warn, "silence", text));
@@ -347,7 +354,8 @@ impl Observer {
         self.notices.report(&report, sequencer.clone());
         self.log.line(lines::counters(&report));
         let identity = Some(self.identity.clone());
-        self.latest.set(Reports { lack: None, identity, node: report, sequencer });
+        let lack = report.exclusive.as_ref().map(|_| Lack::Exclusive);
+        self.latest.set(Reports { lack, identity, node: report, sequencer });
         if let Some(problem) = self.notices.problem() {
             self.log.line(Line::new(Level::Warn, "notices", problem));
         }

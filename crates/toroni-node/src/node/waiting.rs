@@ -1,9 +1,11 @@
-//! Waiting: a node lacks something that may come without a change of its file, such as an interface.
+//! Waiting: a node lacks something that may come without a change of its file, such as an interface, or a bus on which it may
+//! publish.
 
 use super::log::{Level, Line, Log};
 use super::metrics::{Latest, Reports};
 use sd_notify::NotifyState;
 use std::time::{Duration, Instant};
+use toroni_net::inlet::Exclusive;
 use toroni_net::node::start::{Lack, StartError};
 
 /// How long a node waits before it tries to start again.
@@ -31,6 +33,40 @@ impl Waiting {
             let text = format!("the node waits, and tries again each second: {error}");
             log.line(Line::new(Level::Warn, "waiting", text).by("for", lack.name()));
             self.said = Some((lack, Instant::now()));
+        }
+    }
+}
+
+/// Says that an exclusive publisher keeps a node that works from bringing messages to a bus.
+#[derive(Default)]
+pub(super) struct Kept(Option<(Exclusive, Instant)>);
+
+impl Kept {
+    /// Returns what to say of the present state: when it begins, each 60 s, and when it is over.
+    pub(super) fn line(&mut self, exclusive: Option<&Exclusive>) -> Option<Line> {
+        match (&self.0, exclusive) {
+            (Some((before, said)), Some(now)) if before == now && said.elapsed() < SAID_EVERY => {
+                None
+            }
+            (_, Some(now)) => {
+                self.0 = Some((now.clone(), Instant::now()));
+                let Exclusive { bus, name, pid } = now;
+                let text = format!(
+                    "messages from other hosts wait: only {name:?}, process {pid}, can publish on bus {bus}, because it \
+                     publishes exclusively: end that process, or choose another bus"
+                );
+                let line =
+                    Line::new(Level::Warn, "waiting", text).by("for", Lack::Exclusive.name());
+                Some(line.by("bus", bus).by("pid", pid))
+            }
+            (Some((Exclusive { bus, .. }, _)), None) => {
+                let text = format!("the node publishes on bus {bus} again");
+                let line = Line::new(Level::Info, "waited", text).by("for", Lack::Exclusive.name());
+                let line = line.by("bus", bus);
+                self.0 = None;
+                Some(line)
+            }
+            (None, None) => None,
         }
     }
 }

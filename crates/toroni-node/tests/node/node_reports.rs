@@ -376,6 +376,35 @@ fn in_the_order_of_arrival_a_receiver_that_was_killed_delivers_nothing_twice() {
     pair.leave();
 }
 
+/// The node that receives waits until that publisher has ended, and says which one it is.
+#[test]
+fn an_exclusive_publisher_of_the_receiving_bus_delays_messages_and_ends_no_node() {
+    each(|way, end| {
+        let mut pair = Pair::new(way, LONG);
+        let exclusive = pair.to.exclusive().unwrap();
+        pair.publish(5);
+        let pid = std::process::id();
+        let receiver = pair.receiver.as_ref().unwrap();
+        receiver.wait_for_error(&format!("event=waiting for=exclusive bus=b pid={pid}"));
+        assert!(receiver.errors().contains("because it publishes exclusively"));
+        receiver.signal(Signal::USR1);
+        receiver.wait_for_error("for=\"exclusive\"} 1");
+        if end == End::Killed {
+            // One that starts meanwhile does not know yet what the bus has.
+            pair.end_receiver(end);
+            pair.publish(5);
+            pair.start_receiver();
+        }
+        assert_eq!(pair.next(Duration::from_millis(200)), None);
+        drop(exclusive);
+        pair.publish(1);
+        let wanted: Vec<_> = (5..pair.next).map(|number| number.to_string()).collect();
+        assert_eq!(pair.told(wanted.len()), wanted, "{way:?}, {end:?}");
+        pair.receiver.as_ref().unwrap().wait_for_error("event=waited for=exclusive bus=b");
+        pair.leave();
+    });
+}
+
 /// Two nodes of one host bring the same streams to its bus. The one that has come first is killed; the other one knows what it
 /// had brought.
 #[test]
