@@ -3,7 +3,7 @@
 //! Each check does what the node would do, and undoes it: its result holds for the user who runs the check.
 
 use super::{Finding, hosts};
-use crate::node::{keys, read, shown, user};
+use crate::node::{keys, read, shown, user, users_of_new_bus};
 use rustix::fs::{Access, access};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -86,6 +86,7 @@ impl Wanted {
         let Self { mut findings, keys, node } = self;
         let Some(node) = node else { return findings };
         findings.extend(keys);
+        findings.extend(bus(&node));
         findings.extend(state(&node));
         findings.extend(receive_buffer(&node, rate));
         findings.extend(scheduling(&node));
@@ -110,6 +111,41 @@ fn key(path: &Path, reading: &Reading) -> Vec<Finding> {
         Finding::ok(CHECK, text)
     };
     files.map(usable).collect()
+}
+
+/// Checks whether this user may use the bus as the node must. If the node would create it, says for whom.
+fn bus(node: &Node) -> Option<Finding> {
+    const CHECK: &str = "bus";
+    let (name, directory) = (&node.bus.name, node.bus.directory.as_deref());
+    let root = directory.map_or_else(toroni::admin::default_directory, Path::to_owned);
+    if !root.join(name).exists() {
+        let (who, is_shared) = users_of_new_bus(node)?;
+        let text = format!("the node will create {name}, for {who}");
+        return Some(if is_shared {
+            Finding::ok(CHECK, text)
+        } else {
+            let remedy = "if other users are to publish or subscribe, name their groups as `writers` and `readers` in the bus of \
+                          the file, or start the node with the umask 007";
+            Finding::warn(CHECK, text, remedy)
+        });
+    }
+    let rights = toroni::admin::rights(directory, name);
+    let (mut wanted, mut refused) = (Vec::new(), None);
+    if !node.receives.is_empty() || !node.connects.is_empty() {
+        wanted.push("publish");
+        refused = rights.publish.err();
+    }
+    if !node.sends.is_empty() || node.listen.is_some() {
+        wanted.push("subscribe");
+        refused = refused.or(rights.subscribe.err());
+    }
+    Some(match refused {
+        Some(error) => {
+            Finding::fail(CHECK, format!("{name}: {error}"), "check as the user of the node")
+        }
+        None if wanted.is_empty() => return None,
+        None => Finding::ok(CHECK, format!("{name}: {} may {}", user(), wanted.join(" and "))),
+    })
 }
 
 /// Checks whether the directory of the state can be written, or made.

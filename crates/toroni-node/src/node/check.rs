@@ -18,7 +18,8 @@ use toroni_shell::output::Output;
   toroni node check - < node.toml > all-values.toml
 
 It prints a file with all values in force on standard output, and every finding on standard error. It also compares the file \
-with the interfaces of this host, and checks whether the user who runs it can use the key files: run it as the user of the node.")]
+with the interfaces of this host, checks whether the user who runs it can use the key files, and says who may use a bus that it \
+creates with its umask: run it as the user of the node.")]
 pub(crate) struct Check {
     /// The file; - is standard input
     #[arg(value_hint = ValueHint::FilePath)]
@@ -43,6 +44,9 @@ pub(crate) fn run(arguments: &Check) -> Result<(), Failure> {
         let mut derived = config::derived(node);
         if !arguments.no_host {
             state_receive_buffer(&mut derived, node);
+            let (what, value) = ("who may use it, if the node creates it", users_of_new_bus(node));
+            let of = format!("bus {}", node.bus.name);
+            derived.extend(value.map(|(value, _)| Derived { of, what, value }));
         }
         derived
     });
@@ -117,17 +121,43 @@ pub(crate) fn keys(reading: &Reading) -> Vec<Finding> {
 /// Returns who runs this process: `the user toroni (997)`.
 pub(crate) fn user() -> String {
     let id = rustix::process::geteuid().as_raw();
-    // A user of a directory service has only a number here.
-    let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
-    let name = users.lines().find_map(|line| {
+    format!("the user {}", named("/etc/passwd", id))
+}
+
+/// Returns the name that a file of users or groups has for a number, and the number.
+fn named(file: &str, id: u32) -> String {
+    // One of a directory service has only a number here.
+    let all = std::fs::read_to_string(file).unwrap_or_default();
+    let name = all.lines().find_map(|line| {
         let mut fields = line.split(':');
         let name = fields.next()?;
         (fields.nth(1)?.parse() == Ok(id)).then_some(name)
     });
-    match name {
-        Some(name) => format!("the user {name} ({id})"),
-        None => format!("the user {id}"),
+    name.map_or_else(|| id.to_string(), |name| format!("{name} ({id})"))
+}
+
+/// Returns who may publish and subscribe on a bus that the node creates, if its file names no groups: the umask decides. Also
+/// returns whether other users than that of the node may. `None` if the file names groups, or the umask is not known.
+pub(crate) fn users_of_new_bus(node: &config::Node) -> Option<(String, bool)> {
+    if node.bus.writers.is_some() || node.bus.readers.is_some() {
+        return None;
     }
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let mask = status.lines().find_map(|line| line.strip_prefix("Umask:"))?;
+    let mask = u32::from_str_radix(mask.trim(), 8).ok()?;
+    let group = rustix::process::getegid().as_raw();
+    Some(shown_users(mask, &user(), &named("/etc/group", group)))
+}
+
+/// A class of users gets both rights of a bus, or none.
+fn shown_users(mask: u32, user: &str, group: &str) -> (String, bool) {
+    let (group_may, others_may) = (mask & 0o060 == 0, mask & 0o006 == 0);
+    let who = match (group_may, others_may) {
+        (_, true) => "all users".to_owned(),
+        (true, false) => format!("{user}, and the group {group}"),
+        (false, false) => format!("only {user}"),
+    };
+    (format!("{who}, by the umask {mask:03o} of this process"), group_may || others_may)
 }
 
 fn text_of(path: &Path) -> Result<String, Failure> {
@@ -233,5 +263,26 @@ fn propose(findings: &mut [Finding], links: &[Link]) {
         if finding.setting.ends_with(": data_rate") && finding.problem.starts_with("is missing") {
             finding.problem.push_str(&format!("; half of {name} would be \"{rate}\""));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_umask_says_who_may_use_a_new_bus() {
+        for (mask, wanted, is_shared) in [
+            (0o022, "only the user a (1), by the umask 022 of this process", false),
+            (0o026, "only the user a (1), by the umask 026 of this process", false),
+            (0o007, "the user a (1), and the group b (2), by the umask 007 of this process", true),
+            (0o002, "the user a (1), and the group b (2), by the umask 002 of this process", true),
+            (0o000, "all users, by the umask 000 of this process", true),
+        ] {
+            let shown = shown_users(mask, "the user a (1)", "b (2)");
+            assert_eq!(shown, (wanted.to_owned(), is_shared));
+        }
+        assert!(named("/etc/group", 0).ends_with("root (0)"));
+        assert_eq!(named("/etc/group", 3_999_999_999), "3999999999");
     }
 }

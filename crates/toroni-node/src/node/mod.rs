@@ -13,7 +13,7 @@ mod waiting;
 mod wishes;
 
 pub(crate) use check::configuration;
-pub(crate) use check::{keys, read, shown, user};
+pub(crate) use check::{keys, read, shown, user, users_of_new_bus};
 pub(crate) use log::Format;
 pub(crate) use run::{Way, serve};
 

@@ -214,6 +214,47 @@ fn the_doctor_checks_what_hosts_need() {
     assert!(buses.succeed(&["doctor"]).contains("toroni node doctor"));
 }
 
+/// A bus without groups is for those whom the umask leaves both rights.
+#[test]
+fn the_check_and_the_doctor_say_who_may_use_the_bus() {
+    let buses = Buses::new();
+    let path = crate::nodes::file(&buses, "a", &crate::nodes::receiving("239.192.84.79:4479"));
+    let with_umask = |mask: &str, arguments: &[&str]| {
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", "umask $1; shift; exec \"$@\"", "sh", mask]).arg(crate::program());
+        command.args(arguments).env_remove("TORONI_BUS").env("TORONI_DIR", buses.path());
+        String::from_utf8(command.output().unwrap().stdout).unwrap()
+    };
+    let found = |mask: &str| {
+        let checked = with_umask(mask, &["node", "check", "--json", &path]);
+        let objects = checked.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let mut values =
+            objects.filter(|it| it["what"] == "who may use it, if the node creates it");
+        let value = values.next().map(|it| it["value"].as_str().unwrap().to_owned());
+        let examined = with_umask(mask, &["node", "doctor", "--json", &path]);
+        let objects = examined.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let bus = objects.filter(|finding| finding["check"] == "bus");
+        let bus = bus.map(|it| format!("{} {}", it["status"], it["message"]).replace('"', ""));
+        (value, bus.collect::<Vec<_>>())
+    };
+    let (value, bus) = found("022");
+    let value = value.unwrap();
+    assert!(value.starts_with("only the user "), "{value}");
+    assert!(value.ends_with(" by the umask 022 of this process"), "{value}");
+    assert_eq!(bus, [format!("warn the node will create a, for {value}")]);
+    let (value, bus) = found("007");
+    let value = value.unwrap();
+    assert!(value.contains(", and the group "), "{value}");
+    assert_eq!(bus, [format!("ok the node will create a, for {value}")]);
+    buses.succeed(&["create", "a"]);
+    let (_, bus) = found("022");
+    assert!(bus[0].starts_with("ok a: the user ") && bus[0].ends_with(" may publish"), "{bus:?}");
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text.replace("bus = 'a'", "bus = { name = 'b', writers = 'root' }"))
+        .unwrap();
+    assert_eq!(found("022"), (None, Vec::new()));
+}
+
 /// Runs the doctor in a network namespace with these interfaces, and returns its findings.
 fn doctor_with(namespace: &Namespace) -> Vec<Value> {
     let (code, findings) = doctor_of(namespace, &Buses::new(), &[]);
