@@ -44,6 +44,7 @@
 //! | [`node::tcp`] | what a node serves and receives over TCP |
 //! | [`probe`] | which hosts hear one another in a group, and how well |
 //! | [`latency`] | how long datagrams take to this host, by running streams |
+//! | [`nodes`] | which nodes send to a group, and what |
 //! | [`membership`] | who a process is in its realm |
 //! | [`outlet`] | from a bus to a stream |
 //! | [`inlet`] | from streams to a bus |
@@ -72,6 +73,7 @@ pub mod latency;
 pub mod losses;
 pub mod membership;
 pub mod node;
+pub mod nodes;
 mod now;
 pub mod outlet;
 pub mod probe;

@@ -587,6 +587,7 @@ const LAYERS_OF_NET: &[Layer] = &[
     },
     // Tests of the network, beside the nodes.
     Layer { module: "latency", uses: &["host", "socket"], ignorant_of: &["toroni"] },
+    Layer { module: "nodes", uses: &["host", "socket"], ignorant_of: &["toroni"] },
     Layer { module: "probe", uses: &["host", "now", "socket"], ignorant_of: &["toroni"] },
     Layer { module: "membership", uses: &["host", "socket"], ignorant_of: &["toroni"] },
     Layer { module: "now", uses: &[], ignorant_of: &["toroni"] },

@@ -4,6 +4,7 @@ mod address;
 mod buffer;
 mod latency;
 mod membership;
+mod nodes;
 mod probe;
 mod receive;
 mod replay;
@@ -20,6 +21,7 @@ use toroni_shell::location::BusLocation;
   toroni net send 'plant/**' --rate 100Mbit/s  send messages of a bus to other hosts
   toroni net receive                          print them there, and bring them to a bus
   toroni net replay --source line-3 --from 7  messages of another host from number 7 on
+  toroni net nodes --realm plant              which nodes send here, and what?
   toroni net probe                            which hosts hear one another? on each at once
   toroni net latency --realm plant            how long do datagrams take to this host?
   toroni net buffer --rate 200Mbit/s          how large must the receive buffer be?
@@ -37,6 +39,8 @@ enum Command {
     Receive(receive::Receive),
     /// Print history of a stream by number, or bring it to a bus
     Replay(replay::Replay),
+    /// List the nodes that send to a multicast group, and their streams
+    Nodes(nodes::NodesOf),
     /// Find out which hosts hear one another in a multicast group, and how well
     Probe(probe::Probe),
     /// Measure how long the datagrams of running streams take to this host, one way
@@ -53,6 +57,7 @@ pub(crate) fn run(location: &BusLocation, arguments: &Net) -> Result<(), Failure
         Command::Send(arguments) => send::run(location, arguments),
         Command::Receive(arguments) => receive::run(location, arguments),
         Command::Replay(arguments) => replay::run(location, arguments),
+        Command::Nodes(arguments) => nodes::run(arguments),
         Command::Probe(arguments) => probe::run(arguments),
         Command::Latency(arguments) => latency::run(arguments),
         Command::Buffer(arguments) => buffer::run(arguments),

@@ -6,7 +6,12 @@ use std::process::Command;
 
 /// Each command with those below it, whether its help shows `--bus`, and whether it shows `--dir`.
 const COMMANDS: &[(&str, &[&str], bool, bool)] = &[
-    ("net", &["send", "receive", "replay", "probe", "latency", "buffer", "address"], false, false),
+    (
+        "net",
+        &["send", "receive", "replay", "nodes", "probe", "latency", "buffer", "address"],
+        false,
+        false,
+    ),
     ("node", &["check", "doctor"], false, true),
     (
         "sequencer",

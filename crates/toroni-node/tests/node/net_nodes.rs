@@ -1,9 +1,9 @@
 //! `net send` and `net receive`: two terminals on two hosts, which are network namespaces.
 
-use crate::hosts::{publish, start};
+use crate::hosts::{on, publish, start};
 use crate::support::Buses;
 use rustix::process::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::process::Stdio;
 use toroni_testkit::Program;
 use toroni_testkit::network::{Namespace, Setup, skip};
@@ -268,4 +268,39 @@ fn who_hears_nothing_from_other_hosts_learns_what_to_run() {
     for heard in &good {
         assert!(!heard.errors().contains("event=silence"), "{}", heard.errors());
     }
+}
+
+/// A stream says who sends it and what it carries, and the host that lists it does not become one of its receivers.
+#[test]
+fn the_nodes_of_a_realm_are_listed_with_what_they_send() {
+    let Some(network) = Setup::new(3).bridged() else { return };
+    let [from, to, third] = &network.hosts[..] else { panic!("three hosts") };
+    let (a, b) = (Buses::new(), Buses::new());
+    let realm = ["--realm", "plant"];
+    let sends = ["net", "send", "plant/**", "office/*", "--rate", "10Mbit/s", "--name", "line-3"];
+    let _sender = start(from, &a, &[&sends[..], &realm].concat());
+    let receiver = start(to, &b, &[&["net", "receive", "--name", "line-4"][..], &realm].concat());
+    receiver.wait_for_error("follows stream 1 of line-3");
+    let list = |more: &[&str]| {
+        let arguments = [&["net", "nodes"], more, &realm].concat();
+        let output = Program::start(on(third, &a, &arguments)).finish();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    // The first list may be made before the sender knows its receiver.
+    let text = list(&[]);
+    assert!(text.contains("10 Mbit/s") && text.contains("plant/**, office/*"), "{text}");
+    let text = list(&["--json"]);
+    let node: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(node["node"], "line-3");
+    assert!(node["address"].as_str().unwrap().starts_with("10.77.0.1:"), "{node}");
+    assert_eq!(node["patterns"], json!(["plant/**", "office/*"]));
+    assert_eq!((&node["receivers"], &node["stream"]), (&1.into(), &1.into()));
+    assert_eq!(node["rate_bits"], 10_000_000);
+    assert_eq!(node["source"].as_str().unwrap().len(), 8);
+    let arguments = ["net", "nodes", "--realm", "other"];
+    let output = Program::start(on(third, &a, &arguments)).finish();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("no node of realm other was heard: "), "{error}");
 }
