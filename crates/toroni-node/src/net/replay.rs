@@ -119,6 +119,11 @@ pub(crate) fn run(location: &BusLocation, arguments: &Replay) -> Result<(), Fail
                 |inlet| !inlet.is_full(),
                 |inlet| {
                     inlet.publish(std::iter::empty()).map_err(failed)?;
+                    if let Some(inlet::Exclusive { bus, name, pid }) = inlet.exclusive() {
+                        return Err(failed(format!(
+                            "only {name:?}, process {pid}, can publish on bus {bus}, because it publishes exclusively"
+                        )));
+                    }
                     match inlet.refusal() {
                         Some(refusal) => Err(failed(refusal)),
                         None => Ok(inlet.is_full()),

@@ -164,5 +164,11 @@ fn what_cannot_be_had_is_said() {
     }
     let other = scene.buses.run(&["net", "replay", "--connect", &address, "--realm", "other"]);
     assert_eq!(other.status.code(), Some(1));
+    // A user waits for this command, so it does not wait for another process.
+    let copy = BusConfig::new().directory(scene.buses.path()).open("copy").unwrap();
+    let _exclusive = copy.exclusive().unwrap();
+    let (code, _, stderr) = scene.replay(&["--connect", &address, "--into", "copy"]);
+    let wanted = format!("process {}, can publish on bus copy", std::process::id());
+    assert!(code == 1 && stderr.contains(&wanted), "{code}, {stderr}");
     leave(scene.node);
 }
