@@ -31,6 +31,8 @@ pub(super) struct Known {
     /// How many patterns the stream has; what is known of them.
     pub(super) patterns: u8,
     pub(super) scope: Vec<Option<Pattern>>,
+    /// The patterns of a stream that comes over TCP, whose names do not begin with them.
+    pub(super) carried: Vec<Pattern>,
     /// Where the series continues: of messages that arrive in any order, all below have arrived.
     pub(super) open_from: u64,
     /// The number after the highest that has come, as a message or as a loss: 0 if the bus knows nothing of the series.
@@ -64,6 +66,7 @@ impl Known {
             names,
             patterns,
             scope,
+            carried: Vec::new(),
             open_from: 0,
             end: 0,
             is_standby: false,

@@ -63,6 +63,10 @@ impl Inlet {
             return scope.clone();
         }
         let known = stream.and_then(|at| self.known.get(at));
+        if let Some(known) = known.filter(|known| !known.carried.is_empty()) {
+            let scope = self.selection.scope_of(&known.carried);
+            return if scope.is_empty() { self.selection.scope() } else { scope };
+        }
         let patterns: Option<Vec<Pattern>> = known
             .filter(|known| known.patterns > 0)
             .and_then(|known| known.scope.iter().cloned().collect());
@@ -136,16 +140,20 @@ impl Selection {
         self.scope_of(&self.accept)
     }
 
-    /// Returns patterns of all topics that may be missing of a stream with these patterns, as far as they are accepted.
+    /// Returns patterns of all topics that may be missing of a stream with these patterns, as far as they are accepted. Of a
+    /// pattern of the stream and an accepted one, the narrower one counts.
     fn scope_of(&self, patterns: &[Pattern]) -> Vec<Pattern> {
         let mut scope: Vec<Pattern> = Vec::new();
         for pattern in patterns {
-            let wide = self.widened(pattern);
-            let is_new = scope.iter().all(|other| other.as_str() != wide.as_str());
             let below = Pattern::new(&format!("{pattern}/**")).unwrap_or_else(|_| pattern.clone());
-            let is_accepted = self.accept.iter().any(|it| it.intersects(&below));
-            if is_new && is_accepted {
-                scope.push(wide);
+            for accepted in self.accept.iter().filter(|it| it.intersects(&below)) {
+                let mut wide = self.widened(pattern);
+                if wide.as_str() == "**" {
+                    wide = self.widened(accepted);
+                }
+                if scope.iter().all(|other| other.as_str() != wide.as_str()) {
+                    scope.push(wide);
+                }
             }
         }
         if scope.len() > Lost::MOST_PATTERNS { vec![Pattern::everything()] } else { scope }

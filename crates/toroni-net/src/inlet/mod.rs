@@ -157,6 +157,8 @@ pub struct Inlet {
     latest: Option<usize>,
     /// A stream whose sender waits for its receivers, as its SESSION has just said.
     slowest: Option<(Source, Stream)>,
+    /// The patterns of the stream that begins next.
+    carried: Vec<Pattern>,
     /// How many names `known` holds.
     names: usize,
     lanes: [Lane; 2],
@@ -203,6 +205,7 @@ impl Inlet {
             retired: Vec::new(),
             latest: None,
             slowest: None,
+            carried: Vec::new(),
             names: 0,
             parts: Vec::new(),
             counters: Counters::default(),
@@ -524,6 +527,11 @@ impl Inbox for Inlet {
         self.sources.is_empty() || self.sources.iter().any(|source| source == name)
     }
 
+    fn carries(&mut self, _: Flow, pattern: TableName<'_>) {
+        let pattern = Pattern::new(pattern.as_str());
+        self.carried.push(pattern.unwrap_or_else(|_| Pattern::everything()));
+    }
+
     #[inline]
     fn has_room(&mut self, flow: Flow) -> bool {
         // The usual case first.
@@ -536,6 +544,7 @@ impl Inbox for Inlet {
 
     fn begins(&mut self, flow: Flow, patterns: u8) -> Option<Mark> {
         let stream = (flow.source, flow.stream);
+        let carried = std::mem::take(&mut self.carried);
         let (way, ways) = &self.way;
         if !ways.join(*way, stream, &self.selection) {
             self.aside.push(stream);
@@ -546,7 +555,7 @@ impl Inbox for Inlet {
         // The bus then knows all that came before, as far as it has room.
         self.publish_staged();
         let lane = self.lane_of(stream);
-        let mut known = Known { is_unclaimed: true, ..Known::new(flow, lane, patterns) };
+        let mut known = Known { is_unclaimed: true, carried, ..Known::new(flow, lane, patterns) };
         let mut still_unclaimed = false;
         if let Some(at) = self.streams.get(&stream).copied() {
             still_unclaimed = self.unclaimed_before(at, &mut known);

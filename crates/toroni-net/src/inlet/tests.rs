@@ -173,6 +173,38 @@ fn a_stream_whose_patterns_are_not_known_may_lack_all_that_is_accepted() {
     assert_eq!(texts(prefixed.scope()), ["far/**"]);
 }
 
+/// Over TCP, a node states the patterns of each stream before what is lost of it. They may be wider than what is wanted.
+#[test]
+fn a_loss_over_tcp_is_for_subscribers_of_what_the_stream_carries_and_is_wanted() {
+    let scope_of = |accept: &[&str], carried: &[&str]| {
+        let scene = Scene::new(256);
+        let accept = accept.iter().map(|it| Pattern::new(it).unwrap()).collect();
+        let selection = Selection { accept, prefix: String::new(), order: Order::Source };
+        let inlet = Inlet::new(scene.bus.inlet().unwrap(), selection);
+        let mut inlet = inlet.selected_by_the_source();
+        let flow = scene.begin(1, 1);
+        carried.iter().for_each(|it| inlet.carries(flow, TableName::new(it).unwrap()));
+        join(&mut inlet, flow);
+        deliver(&mut inlet, flow, [1]);
+        let place = inlet.place_of(flow);
+        let scope = inlet.scope_of(place);
+        // They are those of one stream.
+        let other = scene.begin(2, 1);
+        join(&mut inlet, other);
+        let place = inlet.place_of(other);
+        assert_eq!(inlet.scope_of(place).len(), inlet.selection.scope().len());
+        scope.iter().map(|it| it.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(scope_of(&["**"], &["plant/a/**", "office/*"]), ["plant/**", "office/**"]);
+    assert_eq!(scope_of(&["plant/**"], &["plant/**", "office/*"]), ["plant/**"]);
+    assert_eq!(scope_of(&["plant/a", "print/*"], &["**"]), ["plant/**", "print/**"]);
+    assert_eq!(scope_of(&["*/a"], &["plant/**"]), ["plant/**"]);
+    assert_eq!(scope_of(&["*/a"], &["**"]), ["**"]);
+    // What the source says cannot be all.
+    assert_eq!(scope_of(&["plant/**"], &["office/*"]), ["plant/**"]);
+    assert_eq!(scope_of(&["plant/**"], &[]), ["plant/**"]);
+}
+
 /// Many runs of a program that sends, each with a series of its own.
 #[test]
 fn series_that_follow_one_another_need_no_more_room_than_two() {

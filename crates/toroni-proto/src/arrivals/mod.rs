@@ -78,6 +78,12 @@ pub trait Inbox {
         true
     }
 
+    /// A pattern of a stream that comes over TCP, whose names have no patterns among them: called for each before
+    /// [`Self::begins`].
+    fn carries(&mut self, flow: Flow, pattern: TableName<'_>) {
+        let _ = (flow, pattern);
+    }
+
     /// A session begins to be followed. The first `patterns` names of its table are the stream's patterns; no message
     /// of it comes before they are known. Returns where the series continues, if the caller has kept that and has not
     /// called [`Arrivals::remember`].

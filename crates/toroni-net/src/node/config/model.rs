@@ -189,7 +189,7 @@ pub struct Connect {
     pub retry: Duration,
     /// After how long without a connection its sources are gone.
     pub activity: Duration,
-    /// Which subscribers hear of losses; `None`: those of `patterns`.
+    /// Which subscribers hear of losses; `None`: those of the streams' patterns.
     pub lost_scope: Option<Vec<Pattern>>,
     /// From where.
     pub bind: Option<SocketAddr>,

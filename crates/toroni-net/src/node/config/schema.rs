@@ -613,7 +613,7 @@ fn connect() -> Section {
         without(
             "lost_scope",
             Kind::Patterns,
-            "`patterns`",
+            "the patterns of the stream",
             "Which subscribers hear of losses: those of these topics",
         ),
         without(

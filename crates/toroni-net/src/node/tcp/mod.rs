@@ -79,7 +79,7 @@ pub struct Connect {
     pub bind: Option<SocketAddr>,
     /// After how long without a connection its sources are gone.
     pub activity: Duration,
-    /// Which subscribers learn of losses: those of these topics, at most 16. `None`: those of `patterns`.
+    /// Which subscribers learn of losses: those of these topics, at most 16. `None`: those of the streams' patterns.
     pub lost_scope: Option<Vec<Pattern>>,
     /// Times, and the longest message.
     pub config: TcpConfig,

@@ -4,6 +4,7 @@ use super::Counters;
 use crate::arrivals::{Flow, Inbox};
 use crate::id::{MessageNumber, Number, Series, Session, Source, Stream};
 use crate::reassembly::{Bound, Loss, Message};
+use crate::receiver::Mark;
 use crate::topics::Known;
 use crate::wire::tcp::{Flags, Gap, Header, MAX_STREAMS, Replay, Resume, WelcomeStream};
 use crate::wire::{LostReason, MAC_BYTES, MAX_PATTERNS, NodeName, Reject, TableName, TopicNumber};
@@ -125,13 +126,9 @@ impl Lane {
         self.mode = Mode::Live;
         (self.floor, self.due) = (offer.number, offer.message);
         self.known.clear();
-        self.patterns.clear();
-        for name in offer.patterns() {
-            self.patterns.push(u8::try_from(name.as_str().len()).unwrap_or(0));
-            self.patterns.extend_from_slice(name.as_str().as_bytes());
-        }
+        self.keep_patterns(offer);
         (self.ask, self.asked, self.awaits) = (None, None, false);
-        let begins = self.flow().and_then(|flow| out.begins(flow, 0));
+        let begins = self.begins(out);
         match before {
             None => {
                 let kept = begins.filter(|mark| mark.series == offer.series);
@@ -159,10 +156,24 @@ impl Lane {
         self.mode = Mode::Ended;
         (self.mark, self.floor, self.due) = (offer.number, Number::ZERO, MessageNumber::ZERO);
         self.known.clear();
+        self.keep_patterns(offer);
         (self.ask, self.asked, self.awaits) = (None, None, false);
-        if let Some(flow) = self.flow() {
-            out.begins(flow, 0);
+        self.begins(out);
+    }
+
+    fn keep_patterns(&mut self, offer: &WelcomeStream<'_>) {
+        self.patterns.clear();
+        for name in offer.patterns() {
+            self.patterns.push(u8::try_from(name.as_str().len()).unwrap_or(0));
+            self.patterns.extend_from_slice(name.as_str().as_bytes());
         }
+    }
+
+    /// Tells the inbox what begins. Returns where that continues, if the inbox knows it.
+    fn begins(&self, out: &mut impl Inbox) -> Option<Mark> {
+        let flow = self.flow()?;
+        self.patterns().for_each(|pattern| out.carries(flow, pattern));
+        out.begins(flow, 0)
     }
 
     fn report(&self, loss: Loss, counters: &mut Counters, out: &mut impl Inbox) {

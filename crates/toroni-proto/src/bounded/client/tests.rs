@@ -336,9 +336,12 @@ fn what_lies_between_the_mark_of_the_inbox_and_what_is_live_is_asked_for_and_not
 
 /// Counts what begins.
 #[derive(Default)]
-struct Begun(Vec<(u32, u32)>);
+struct Begun(Vec<(u32, u32)>, Vec<String>);
 
 impl Inbox for Begun {
+    fn carries(&mut self, flow: Flow, pattern: TableName<'_>) {
+        self.1.push(format!("{} {}", flow.session.0, pattern.as_str()));
+    }
     fn begins(&mut self, flow: Flow, _: u8) -> Option<crate::receiver::Mark> {
         self.0.push((flow.session.0, flow.series.0));
         None
@@ -367,4 +370,6 @@ fn each_connection_begins_its_streams_again() {
         client.handle_timeout(at(now));
     }
     assert_eq!(out.0, [(2, 1), (2, 1), (3, 1), (3, 1), (3, 4)]);
+    assert_eq!(out.1.len(), 5 * 2, "{:?}", out.1);
+    assert_eq!(out.1[..4], ["2 plant/**", "2 a", "2 plant/**", "2 a"]);
 }
