@@ -186,6 +186,8 @@ pub struct Heard {
     pub session: Session,
     /// The name of its node, if a SESSION has come.
     pub name: Option<String>,
+    /// How many receivers its source knows, if a SESSION has come.
+    pub receivers: Option<u16>,
     /// What the receiver counted in this session.
     pub counters: receiver::Counters,
     /// Buffers that are held: datagrams that wait behind a gap.
@@ -317,6 +319,7 @@ impl Report {
                 stream,
                 session,
                 name,
+                receivers: arrivals.receivers_of(source, stream),
                 counters,
                 held,
                 held_ns: age_ns(now, held_since),

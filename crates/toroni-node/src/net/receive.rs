@@ -35,7 +35,7 @@ use toroni_shell::ready::ReadyFd;
 It does what `toroni node` does with the file that --print shows: it brings what `toroni net send` and other nodes of the \
 realm send from now on to the bus, where every subscriber gets it. Besides, it prints what came from other hosts. Losses go to \
 standard error; with --json they are objects with the field lost, between the messages. If nothing comes from another host \
-within 5 s, it says so and what to run.")]
+within 5 s, or no other host hears this one, it says so and what to run.")]
 pub(crate) struct Receive {
     /// Topics to receive, such as plant/** [default: **]
     #[arg(value_name = "PATTERN", hide_default_value = true, default_value = "**", add = ArgValueCompleter::new(complete::topics))]

@@ -6,6 +6,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::process::Stdio;
 use toroni_testkit::Program;
+use toroni_testkit::network::switch::{Direction, Faults, Loss, Reach};
 use toroni_testkit::network::{Namespace, Setup, skip};
 
 #[test]
@@ -268,6 +269,28 @@ fn who_hears_nothing_from_other_hosts_learns_what_to_run() {
     for heard in &good {
         assert!(!heard.errors().contains("event=silence"), "{}", heard.errors());
     }
+}
+
+/// A packet filter often lets the datagrams of a group in, and not what receivers send to the host of a stream.
+#[test]
+fn a_receiver_whose_answers_do_not_arrive_learns_that() {
+    let Some(network) = Setup::new(2).switched(0x616e_7377) else { return };
+    let [from, to] = &network.hosts[..] else { panic!("two hosts") };
+    let loss = Loss::Bernoulli(1.0);
+    network.switch().set_faults(
+        1,
+        Direction::In,
+        &Faults { reach: Reach::Udp, loss, ..Faults::default() },
+    );
+    let [here, there] = [Buses::new(), Buses::new()];
+    let realm = ["--realm", "deaf"];
+    let sends = ["net", "send", "t", "--rate", "1Mbit/s", "--name", "line-3"];
+    let sender = start(from, &here, &[&sends[..], &realm].concat());
+    let receiver = start(to, &there, &[&["net", "receive"][..], &realm].concat());
+    publish(from, &here, "t", "1");
+    receiver.wait_for_error("none of them has counted this host as a receiver: ");
+    sender.wait_for_error("messages were sent 5 s ago, and no receiver has answered: ");
+    assert_eq!(receiver.errors().matches("event=silence").count(), 1, "{}", receiver.errors());
 }
 
 /// A stream says who sends it and what it carries, and the host that lists it does not become one of its receivers.

@@ -73,6 +73,13 @@ impl Arrivals {
         })
     }
 
+    /// Returns how many receivers the source of a stream knows, as its last SESSION has stated.
+    #[must_use]
+    pub fn receivers_of(&self, source: Source, stream: Stream) -> Option<u16> {
+        let entry = self.entries.iter().find(|entry| entry.key() == (source, stream))?;
+        entry.receiver.as_ref()?.audience()
+    }
+
     /// Returns what each leg has brought of each session.
     pub fn legs(&self) -> impl Iterator<Item = (Source, Stream, Leg, LegCounters)> {
         self.entries.iter().flat_map(|entry| {

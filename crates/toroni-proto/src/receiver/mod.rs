@@ -273,6 +273,11 @@ impl Receiver {
         if self.is_live() { self.live.stated.next_ns } else { 0 }
     }
 
+    /// Returns how many receivers its sender knows, as it said last.
+    pub(crate) fn audience(&self) -> Option<u16> {
+        self.is_live().then_some(self.live.stated.receivers)
+    }
+
     /// Returns how many buffers are held.
     #[must_use]
     pub fn held(&self) -> usize {
