@@ -94,9 +94,13 @@ impl Connection {
         report: &mut impl FnMut(Event),
     ) -> Result<bool, TcpError> {
         let Self { dial, inlet, ends } = self;
-        dial.complete(now, nonce)?;
         // What the bus has no room for stays in the socket, and the other node leaves out what becomes too old.
-        if !inlet.is_full() {
+        let waits = inlet.is_full();
+        if waits && dial.has_input() {
+            dial.client.postpone(now);
+        }
+        dial.complete(now, nonce)?;
+        if !waits {
             dial.read(now, inlet, |_| true);
         }
         inlet.publish(std::iter::empty())?;

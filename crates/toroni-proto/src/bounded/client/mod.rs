@@ -397,6 +397,11 @@ impl Client {
         }
     }
 
+    /// Notes that something has come that the caller does not take yet: the server is not silent.
+    pub const fn postpone(&mut self, now: Monotonic) {
+        self.heard = now;
+    }
+
     /// Takes this many bytes that were received into [`Self::room`].
     pub fn received(&mut self, now: Monotonic, length: usize, out: &mut impl Inbox) {
         self.heard = now;

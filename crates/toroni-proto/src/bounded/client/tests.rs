@@ -132,6 +132,11 @@ fn a_connection_without_an_answer_or_that_falls_silent_is_given_up() {
     assert_eq!(client.poll_event(), Some(Event::Live));
     give(&mut client, 7_000, &beat(5));
     assert_eq!(client.poll_timeout(), Some(at(7_000).after(5 * SECOND)));
+    // Something has come, and is not taken.
+    client.postpone(at(11_000));
+    client.handle_timeout(at(12_000));
+    assert_eq!(client.poll_event(), None);
+    client.postpone(at(7_000));
     client.handle_timeout(at(12_000));
     assert_eq!(client.poll_event(), Some(Event::Down(Bye::Silent)));
     assert_eq!(client.marks().next().map(|mark| mark.next.get()), Some(5));
