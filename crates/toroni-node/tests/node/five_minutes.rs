@@ -5,8 +5,8 @@
 //! commands are those of a user who has just logged in.
 
 use std::path::Path;
-use std::process::Stdio;
-use toroni_testkit::network::{Host, Setup};
+use std::process::{Command, Stdio};
+use toroni_testkit::network::{Host, Setup, skip};
 use toroni_testkit::{Program, wait};
 
 const DOCUMENT: &str = include_str!("../../../../docs/network.md");
@@ -136,6 +136,12 @@ fn as_typed(command: &str) -> String {
 
 #[test]
 fn two_hosts_in_five_minutes() {
+    const TOOLS: &str = "unshare hostname mount useradd usermod setpriv install";
+    let are_there = format!("for tool in {TOOLS}; do command -v $tool || exit 1; done");
+    let found = Command::new("sh").args(["-c", &are_there]).output().unwrap();
+    if !found.status.success() {
+        return skip(&format!("users and groups cannot be made here without {TOOLS}"));
+    }
     let Some(network) = Setup::new(2).bridged() else { return };
     let mut shells = [0, 1].map(|at| Shell::start(&network.hosts[at], at + 3));
     let blocks = blocks("Two hosts in five minutes");
