@@ -14,6 +14,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 use thiserror::Error;
 use toroni_proto::id::{Realm, Sequence, Session, Source, Stream};
+use toroni_proto::time::Wall;
 use toroni_proto::wire::{self, Body, Header, Keys, Rules, SessionInfo, TopicNumber, TopicsWanted};
 
 /// Streams beyond are not listed.
@@ -164,7 +165,8 @@ impl Nodes {
                             if is_due && arrival.from.port() > 0 {
                                 known.asked = Some(Instant::now());
                                 let (me, keys) = (self.me, self.keys.as_ref());
-                                let asked = ask(&header, me, known.patterns.len(), keys);
+                                let asked =
+                                    ask(&header, me, session.sent, known.patterns.len(), keys);
                                 if let Some((bytes, length)) = asked {
                                     let to = arrival.from;
                                     let bytes = &bytes[..length];
@@ -215,6 +217,7 @@ impl Nodes {
 fn ask(
     header: &Header,
     receiver: wire::Receiver,
+    echo: Wall,
     patterns: usize,
     keys: Option<&Keys>,
 ) -> Option<([u8; ASK_BYTES], usize)> {
@@ -225,6 +228,7 @@ fn ask(
     };
     let (first, count) = (TopicNumber::new(0)?, u32::try_from(patterns).ok()?);
     let mut bytes = [0; ASK_BYTES];
-    let length = TopicsWanted { receiver, first, count }.encode(&header, keys, &mut bytes).ok()?;
+    let length =
+        TopicsWanted { receiver, first, count, echo }.encode(&header, keys, &mut bytes).ok()?;
     Some((bytes, length))
 }
