@@ -16,6 +16,7 @@ mod node_budgets;
 mod node_faults;
 mod node_observed;
 mod node_policies;
+mod node_recorded;
 mod node_reports;
 mod node_restart;
 mod node_settings;

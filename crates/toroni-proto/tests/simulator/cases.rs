@@ -112,6 +112,19 @@ fn whatever_a_recorder_plays_a_realm_with_a_key_keeps_its_promises() {
         super::world::run(&scenario)
             .unwrap_or_else(|Failure { text, .. }| panic!("seed {seed}: {text}"));
     }
+    // A sender is off for longer than it promised, and its lives before are played.
+    for seed in 0..20 {
+        let mut scenario = Scenario::quiet(seed, 20_000_000);
+        scenario.keyed = true;
+        scenario.publishes = vec![steady(100 * MS, 2_400 * MS, 10 * MS, 100)];
+        scenario.faults = vec![
+            fault(Kind::NewSeries, 300, 320, 0),
+            fault(Kind::NewSeries, 800, 1_600, 0),
+            fault(Kind::Recorder, 0, 2_500, 0),
+        ];
+        super::world::run(&scenario)
+            .unwrap_or_else(|Failure { text, .. }| panic!("seed {seed}: {text}"));
+    }
 }
 
 /// Two required receivers, of which the second may hold the sender.
