@@ -24,6 +24,8 @@ pub(crate) fn config() -> Config {
     Config {
         policy: Policy::Uncontrolled,
         retransmit_rate: Some(1_000_000_000_000),
+        // What is measured begins after a session is followed.
+        proof: false,
         naks_each: 1_000_000,
         naks_all: 1_000_000,
         ..Config::default()

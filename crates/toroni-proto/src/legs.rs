@@ -72,7 +72,9 @@ pub struct LegCounters {
 
 #[derive(Debug, Clone, Copy)]
 struct Heard {
-    /// The sender's address as it is seen there.
+    /// Where it comes from, as it is seen there.
+    from: Address,
+    /// Where the sender takes the answer.
     address: Address,
     at: Monotonic,
     first: u64,
@@ -97,8 +99,8 @@ pub(crate) struct Legs {
 
 impl Legs {
     /// Something of the stream came, but perhaps not from its sender.
-    pub(crate) fn hear_any(&mut self, path: Path) {
-        self.any = self.back(path);
+    pub(crate) const fn hear_any(&mut self, path: Path) {
+        self.any = path;
     }
 
     /// The sender states where it takes answers.
@@ -107,15 +109,7 @@ impl Legs {
             return;
         }
         self.listed = listed;
-        self.any = self.back(self.any);
-        for leg in 0..self.used {
-            if let (Some(leg), Some(Heard { address, .. })) = (Leg::new(leg), self.heard[leg]) {
-                let back = self.back(Path { leg, address });
-                if let Some(heard) = &mut self.heard[leg.index()] {
-                    heard.address = back.address;
-                }
-            }
-        }
+        (0..self.used).for_each(|leg| self.find_back(leg));
     }
 
     /// Whether the sender lists this address, or does not know its own.
@@ -138,28 +132,38 @@ impl Legs {
     /// Something came from the sender. `is_new` says that it had not come before: a copy, which anybody can send, does not change
     /// where the sender is.
     pub(crate) fn hear(&mut self, now: Monotonic, path: Path, is_new: bool) {
-        let address = self.back(path).address;
-        if self.used <= path.leg.index() {
-            self.used = path.leg.index() + 1;
+        if let Some(heard) = &mut self.heard[path.leg.index()] {
+            heard.at = now;
+            // As nearly all do.
+            if heard.from == path.address {
+                return;
+            }
+            if is_new || !self.listed.as_slice().is_empty() {
+                heard.from = path.address;
+                self.find_back(path.leg.index());
+            }
+            return;
         }
-        match &mut self.heard[path.leg.index()] {
-            Some(heard) => {
-                heard.at = now;
-                if is_new || !self.listed.as_slice().is_empty() {
-                    heard.address = address;
-                }
-            }
-            none => {
-                *none = Some(Heard {
-                    address,
-                    at: now,
-                    first: 0,
-                    duplicates: 0,
-                    others: 0,
-                    others_since: None,
-                    reported: false,
-                });
-            }
+        self.heard[path.leg.index()] = Some(Heard {
+            from: path.address,
+            address: self.back(path).address,
+            at: now,
+            first: 0,
+            duplicates: 0,
+            others: 0,
+            others_since: None,
+            reported: false,
+        });
+        self.used = self.used.max(path.leg.index() + 1);
+    }
+
+    /// Decides where what is asked over a leg goes.
+    fn find_back(&mut self, leg: usize) {
+        let from = self.heard[leg].as_ref().map(|heard| heard.from);
+        let Some((leg, address)) = Leg::new(leg).zip(from) else { return };
+        let back = self.back(Path { leg, address }).address;
+        if let Some(heard) = &mut self.heard[leg.index()] {
+            heard.address = back;
         }
     }
 
@@ -248,7 +252,7 @@ impl Legs {
     }
 
     fn nth(&self, since: Monotonic, place: usize) -> Path {
-        self.lively(since).nth(place).unwrap_or(self.any)
+        self.lively(since).nth(place).unwrap_or_else(|| self.back(self.any))
     }
 }
 

@@ -496,7 +496,9 @@ impl Sender {
         if let Some(length) = self.ncf(now.monotonic) {
             return Some(Chosen::Scratch(length));
         }
-        if let Some(length) = self.echo(now) {
+        if self.echoes.is_due(now.monotonic)
+            && let Some(length) = self.echo(now)
+        {
             return Some(Chosen::Scratch(length));
         }
         if self.session_at().is_some_and(|due| due <= now.monotonic)
@@ -648,6 +650,7 @@ impl Sender {
         }
     }
 
+    #[inline(never)]
     fn session(&mut self, now: Now) -> Option<usize> {
         let mut flags = self.header.flags;
         let mut closes = None;
@@ -702,8 +705,8 @@ impl Sender {
             policy: self.config.policy,
             patterns: self.patterns,
             unsure,
-            legs: self.legs,
-            repairers: self.repairers,
+            legs: (&self.legs).into(),
+            repairers: (&self.repairers).into(),
             name: self.name.as_node_name(),
         };
         let encoded = info.encode(&header, self.keys.as_ref(), &mut self.scratch);
@@ -728,10 +731,8 @@ impl Sender {
     }
 
     /// Encodes an ECHO if receivers wait for one. A SESSION follows at once: it is what they begin with.
+    #[inline(never)]
     fn echo(&mut self, now: Now) -> Option<usize> {
-        if !self.echoes.is_due(now.monotonic) {
-            return None;
-        }
         let header = Header { sequence: self.window.unsent(), ..self.header };
         let (sent, keys) = (self.stamp(now), self.keys.as_ref());
         let nonces = self.echoes.nonces();

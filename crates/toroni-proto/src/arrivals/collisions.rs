@@ -129,7 +129,7 @@ impl Collisions {
         let pauses_ns = PAUSES * u64::from(info.next_ms) * MILLISECOND;
         let until = now.after(pauses_ns.max(APART_NS));
         let mut legs = Legs::default();
-        legs.list(info.legs);
+        legs.list(info.legs.into());
         let to = legs.back(from);
         match &mut self.asked {
             Some(asked) if asked.header.session == header.session => {

@@ -45,8 +45,8 @@ use crate::reassembly::{Buffer, Deliver, Loss, Message, Pool};
 use crate::receiver::{Arrived, End, Mark, Me, Receiver};
 use crate::time::{MILLISECOND, Monotonic};
 use crate::wire::{
-    self, Address, Body, Flags, Keys, Kind, LostReason, MAC_BYTES, Reject, Rules, SessionInfo,
-    TableName, TopicNumber,
+    self, Address, Body, Data, Flags, Header, Keys, Kind, LostReason, MAC_BYTES, Reject, Rules,
+    SessionInfo, TableName, TopicNumber,
 };
 
 /// Receivers that join may hold this part of all buffers.
@@ -350,6 +350,32 @@ impl Arrivals {
         let message_max = u32::try_from(self.config.message_max_bytes).unwrap_or(u32::MAX);
         let rules = Rules { realm: self.realm, keys: keys.as_ref(), message_max };
         let bytes = self.pool.get(buffer).get(..length).unwrap_or_default();
+        let is_ours = |header: &Header| {
+            if header.source == ours { Err(Reject::Echo) } else { Ok(()) }
+        };
+        if let Some(parsed) = wire::parse_data(bytes, &rules, is_ours) {
+            let (header, Data { trail, topics_end, .. }) = parsed?;
+            let (at, place) = self.follow(now, &header, false, out)?;
+            if self.is_stranger_too_many(at, place) {
+                self.no_buffer += 1;
+                return Ok(());
+            }
+            let Some(buffer) = kept.take() else { return Ok(()) };
+            let mac = if self.keys.is_some() { MAC_BYTES } else { 0 };
+            let length = u16::try_from(length - mac).unwrap_or(u16::MAX);
+            let sequence = header.sequence;
+            let again = header.flags.has(Flags::RETRANSMISSION);
+            let arrived = Arrived { sequence, again, trail, topics_end, buffer, length };
+            let entry = &mut self.entries[at];
+            let mut labelled = Labelled { flow: entry.flow(), out };
+            let Some(receiver) = entry.receiver_at(place) else {
+                self.pool.give(arrived.buffer);
+                return Ok(());
+            };
+            receiver.data(now, from, arrived, &mut self.pool, &mut labelled);
+            self.after(now, at, out);
+            return Ok(());
+        }
         let datagram = wire::parse(bytes, &rules, |kind, header| {
             if kind.is_for_sender() || kind == Kind::Probe {
                 Err(Reject::Stream)
@@ -372,29 +398,6 @@ impl Arrivals {
                 let sent = echo.sent;
                 return self.proven(now, &header, sent, out);
             }
-            return Ok(());
-        }
-        if let Body::Data(data) = datagram.body {
-            let (trail, topics_end) = (data.trail, data.topics_end);
-            let (at, place) = self.follow(now, &header, false, out)?;
-            if self.is_stranger_too_many(at) {
-                self.no_buffer += 1;
-                return Ok(());
-            }
-            let Some(buffer) = kept.take() else { return Ok(()) };
-            let mac = if self.keys.is_some() { MAC_BYTES } else { 0 };
-            let length = u16::try_from(length - mac).unwrap_or(u16::MAX);
-            let sequence = header.sequence;
-            let again = header.flags.has(Flags::RETRANSMISSION);
-            let arrived = Arrived { sequence, again, trail, topics_end, buffer, length };
-            let entry = &mut self.entries[at];
-            let mut labelled = Labelled { flow: entry.flow(), out };
-            let Some(receiver) = entry.receiver_at(place) else {
-                self.pool.give(arrived.buffer);
-                return Ok(());
-            };
-            receiver.data(now, from, arrived, &mut self.pool, &mut labelled);
-            self.after(now, at, out);
             return Ok(());
         }
         // The receiver takes buffers of the pool while it reads this, so it reads a copy.
@@ -477,13 +480,17 @@ impl Arrivals {
     }
 
     /// Whether a receiver that joins would hold more than all those that join may hold.
-    fn is_stranger_too_many(&self, at: usize) -> bool {
-        let joins = |entry: &Entry| entry.receivers().any(Receiver::is_joining);
+    fn is_stranger_too_many(&mut self, at: usize, place: Place) -> bool {
+        let receiver = self.entries[at].receiver_at(place);
+        receiver.is_some_and(|receiver| receiver.is_joining()) && self.are_joining_too_many()
+    }
+
+    #[inline(never)]
+    fn are_joining_too_many(&self) -> bool {
         let joining = |entry: &Entry| {
             entry.receivers().filter(|one| one.is_joining()).map(Receiver::held).sum::<usize>()
         };
-        joins(&self.entries[at])
-            && self.entries.iter().map(joining).sum::<usize>() >= self.joining_max
+        self.entries.iter().map(joining).sum::<usize>() >= self.joining_max
             && !mutant("strangers_take_all")
     }
 

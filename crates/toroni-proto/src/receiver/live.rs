@@ -52,7 +52,7 @@ impl Stated {
             next_ns: u64::from(info.next_ms) * MILLISECOND,
             ended: header.flags.has(Flags::END),
             sealed: header.flags.has(Flags::SEALED),
-            repairers: info.repairers,
+            repairers: info.repairers.into(),
         }
     }
 

@@ -156,6 +156,7 @@ pub struct Receiver {
 }
 
 /// Something came. A copy, which anybody can send, is no sign that the sender lives.
+#[inline]
 fn hear(
     heard: &mut Monotonic,
     legs: &mut Legs,
@@ -423,7 +424,7 @@ impl Receiver {
         header: &Header,
         info: &SessionInfo<'_>,
     ) {
-        self.requests.legs.list(info.legs);
+        self.requests.legs.list(info.legs.into());
         self.hear(now, from, true, true);
         self.sent = info.sent;
         self.joining.from_start |= header.sequence == info.first;

@@ -46,7 +46,7 @@ pub use self::probe::{Probe, ProbeKind};
 pub use self::ranges::{MAX_RANGES, Range, Ranges};
 pub use self::reject::Reject;
 pub use self::session::{
-    Address, Addresses, LegAddresses, MAX_PATTERNS, Policy, Repairers, SessionInfo,
+    Address, AddressList, Addresses, LegAddresses, MAX_PATTERNS, Policy, Repairers, SessionInfo,
 };
 pub use self::status::Status;
 pub use self::topics::{MAX_TABLE_NAMES, Topics, TopicsWanted};
@@ -79,10 +79,6 @@ pub struct Datagram<'a> {
 
 /// The contents of a datagram, by type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "there is one at a time, and no memory to put it elsewhere"
-)]
 pub enum Body<'a> {
     /// Messages.
     Data(Data<'a>),
@@ -122,6 +118,30 @@ impl Receiver {
         writer.u32(self.source.0)?;
         writer.u32(self.session.0)
     }
+}
+
+/// Checks a DATA datagram, as [`parse`] does. Nearly all datagrams are DATA, and need not be moved with room for the others.
+/// `None` if it is of another type.
+///
+/// # Errors
+///
+/// As [`parse`].
+#[inline]
+pub fn parse_data<'a>(
+    bytes: &'a [u8],
+    rules: &Rules<'_>,
+    believe: impl FnOnce(&Header) -> Result<(), Reject>,
+) -> Option<Result<(Header, Data<'a>), Reject>> {
+    if Kind::of(bytes) != Some(Kind::Data) {
+        return None;
+    }
+    let parse = || {
+        let (_, unchecked, bytes) = Header::open(bytes, rules)?;
+        believe(&unchecked.header)?;
+        let header = unchecked.check()?;
+        Ok((header, Data::parse(bytes, &header, rules.message_max)?))
+    };
+    Some(parse())
 }
 
 /// Checks a datagram.

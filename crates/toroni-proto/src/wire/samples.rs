@@ -3,9 +3,9 @@
 use super::chunk::tests::{start, topic};
 use super::ranges::tests::range;
 use super::{
-    Address, Chunk, Data, DataWriter, Datagram, Echo, Flags, Header, Key, Keys, Kind, LegAddresses,
-    Nak, Ncf, NcfReason, NoRoom, NodeName, Policy, Probe, ProbeKind, Receiver, Reject, Repairers,
-    Rules, SessionInfo, Start, Status, TableName, Topics, TopicsWanted, parse as parse_with,
+    Address, AddressList, Chunk, Data, DataWriter, Datagram, Echo, Flags, Header, Key, Keys, Kind,
+    Nak, Ncf, NcfReason, NoRoom, NodeName, Policy, Probe, ProbeKind, Receiver, Reject, Rules,
+    SessionInfo, Start, Status, TableName, Topics, TopicsWanted, parse as parse_with,
 };
 use crate::id::{MessageNumber, Number, Realm, Sequence, Series, Session, Source, Stream};
 use crate::time::Wall;
@@ -169,8 +169,8 @@ fn session() -> SessionInfo<'static> {
         policy: Policy::Bounded,
         patterns: 2,
         unsure: 9,
-        legs: LegAddresses::new(&[Address { ip: v4_of(1), port: 4479 }]).unwrap(),
-        repairers: Repairers::new(&repairers).unwrap(),
+        legs: AddressList::of(&[Address { ip: v4_of(1), port: 4479 }]),
+        repairers: AddressList::of(&repairers),
         name: name("line-3"),
     }
 }

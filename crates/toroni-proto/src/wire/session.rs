@@ -69,6 +69,12 @@ pub struct Address {
 }
 
 impl Address {
+    fn decode(bytes: &[u8; ADDRESS_BYTES]) -> Self {
+        let (ip, port) = bytes.split_first_chunk().unwrap_or((&[0; 16], &[]));
+        let port = port.first_chunk().copied().unwrap_or_default();
+        Self { ip: *ip, port: u16::from_le_bytes(port) }
+    }
+
     /// Whether it is an IPv4 address.
     #[must_use]
     pub fn is_v4(&self) -> bool {
@@ -115,20 +121,89 @@ impl<const MAX: usize> Addresses<MAX> {
     pub fn as_slice(&self) -> &[Address] {
         self.addresses.get(..usize::from(self.count)).unwrap_or_default()
     }
+}
 
-    fn parse(reader: &mut Reader<'_>, count: u8) -> Result<Self, Reject> {
-        let mut all = Self { count, ..Self::NONE };
-        for address in all.addresses.get_mut(..usize::from(count)).ok_or(Reject::Count)? {
-            *address = Address { ip: reader.array()?, port: reader.u16()? };
-        }
-        Ok(all)
+/// The length of an address, in bytes.
+const ADDRESS_BYTES: usize = 18;
+
+/// Addresses as a SESSION states them. They are read from its bytes when they are asked for: most datagrams are no SESSION, and
+/// should not be moved with room for one.
+#[derive(Debug, Clone, Copy)]
+pub struct AddressList<'a>(Listed<'a>);
+
+#[derive(Debug, Clone, Copy)]
+enum Listed<'a> {
+    Encoded(&'a [[u8; ADDRESS_BYTES]]),
+    Known(&'a [Address]),
+}
+
+impl<'a> AddressList<'a> {
+    /// No address.
+    pub const NONE: Self = Self(Listed::Known(&[]));
+
+    fn parse(reader: &mut Reader<'a>, count: u8, most: usize) -> Result<Self, Reject> {
+        let count = usize::from(count);
+        let bytes = count.checked_mul(ADDRESS_BYTES).filter(|_| count <= most);
+        let (addresses, _) = reader.bytes(bytes.ok_or(Reject::Count)?)?.as_chunks();
+        Ok(Self(Listed::Encoded(addresses)))
     }
 
     fn write(&self, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
-        self.as_slice().iter().try_for_each(|address| {
+        self.iter().try_for_each(|address| {
             writer.bytes(&address.ip)?;
             writer.u16(address.port)
         })
+    }
+
+    fn count(&self) -> u8 {
+        let count = match self.0 {
+            Listed::Encoded(all) => all.len(),
+            Listed::Known(all) => all.len(),
+        };
+        u8::try_from(count).unwrap_or(u8::MAX)
+    }
+
+    /// Returns the addresses.
+    pub fn iter(&self) -> impl Iterator<Item = Address> + use<'a> {
+        let (encoded, known): (&[_], &[_]) = match self.0 {
+            Listed::Encoded(all) => (all, &[]),
+            Listed::Known(all) => (&[], all),
+        };
+        encoded.iter().map(Address::decode).chain(known.iter().copied())
+    }
+}
+
+#[cfg(test)]
+impl AddressList<'static> {
+    /// A list for a test, which is never given back.
+    pub(crate) fn of(addresses: &[Address]) -> Self {
+        Self(Listed::Known(addresses.to_vec().leak()))
+    }
+}
+
+impl PartialEq for AddressList<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for AddressList<'_> {}
+
+impl<'a, const MAX: usize> From<&'a Addresses<MAX>> for AddressList<'a> {
+    fn from(all: &'a Addresses<MAX>) -> Self {
+        Self(Listed::Known(all.as_slice()))
+    }
+}
+
+impl<const MAX: usize> From<AddressList<'_>> for Addresses<MAX> {
+    /// Takes as many as there may be.
+    fn from(list: AddressList<'_>) -> Self {
+        let mut all = Self::NONE;
+        for (place, address) in all.addresses.iter_mut().zip(list.iter()) {
+            *place = address;
+            all.count = all.count.saturating_add(1);
+        }
+        all
     }
 }
 
@@ -176,9 +251,9 @@ pub struct SessionInfo<'a> {
     /// How many losses of unknown size the sender has reported in the datagrams before, modulo 2¹⁶.
     pub unsure: u16,
     /// Where the sender takes answers, if it knows that.
-    pub legs: LegAddresses,
+    pub legs: AddressList<'a>,
     /// Who repairs, besides the sender.
-    pub repairers: Repairers,
+    pub repairers: AddressList<'a>,
     /// The name of the node.
     pub name: NodeName<'a>,
 }
@@ -204,8 +279,8 @@ impl<'a> SessionInfo<'a> {
         let (patterns, repairers, name) = (reader.u8()?, reader.u8()?, reader.u8()?);
         let (unsure, legs) = (reader.u16()?, reader.u8()?);
         reader.zeros::<1>()?;
-        let legs = LegAddresses::parse(&mut reader, legs)?;
-        let repairers = Repairers::parse(&mut reader, repairers)?;
+        let legs = AddressList::parse(&mut reader, legs, LegAddresses::MAX)?;
+        let repairers = AddressList::parse(&mut reader, repairers, Repairers::MAX)?;
         let name = reader.bytes(usize::from(name))?;
         reader.end()?;
         // Nothing was sent before the first, and nothing that was not sent can be sent again.
@@ -276,9 +351,9 @@ impl<'a> SessionInfo<'a> {
             writer.u16(self.datagram)?;
             writer.bytes(&self.instance)?;
             writer.bytes(&[self.policy as u8, self.patterns])?;
-            writer.bytes(&[self.repairers.count, self.name.length()])?;
+            writer.bytes(&[self.repairers.count(), self.name.length()])?;
             writer.u16(self.unsure)?;
-            writer.bytes(&[self.legs.count, 0])?;
+            writer.bytes(&[self.legs.count(), 0])?;
             self.legs.write(writer)?;
             self.repairers.write(writer)?;
             writer.bytes(self.name.as_str().as_bytes())

@@ -236,8 +236,8 @@ fn sessions() -> impl Strategy<Value = SessionInfo<'static>> {
             policy: Policy::ALL[policy],
             patterns,
             unsure: datagram ^ listen,
-            legs: LegAddresses::new(&addresses).unwrap(),
-            repairers: Repairers::new(&addresses[addresses.len() / 2..]).unwrap(),
+            legs: AddressList::of(&addresses),
+            repairers: AddressList::of(&addresses[addresses.len() / 2..]),
             name: NodeName::new("node").unwrap(),
         }
     })

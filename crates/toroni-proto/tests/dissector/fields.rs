@@ -397,17 +397,15 @@ impl Fields {
         self.bytes("toroni.instance", &session.instance);
         self.decimal("toroni.policy", session.policy as u8);
         self.decimal("toroni.patterns", session.patterns);
-        self.decimal("toroni.repairers", session.repairers.as_slice().len());
+        self.decimal("toroni.repairers", session.repairers.iter().count());
         self.decimal("toroni.unsure", session.unsure);
-        self.decimal("toroni.legs", session.legs.as_slice().len());
-        let named = [
-            ("toroni.leg", session.legs.as_slice()),
-            ("toroni.repairer", session.repairers.as_slice()),
-        ];
-        for (name, addresses) in named {
-            for Address { ip, port } in addresses {
-                let ip = std::net::Ipv6Addr::from(*ip).to_canonical();
-                self.text(name, &std::net::SocketAddr::new(ip, *port).to_string());
+        self.decimal("toroni.legs", session.legs.iter().count());
+        for (name, addresses) in
+            [("toroni.leg", session.legs), ("toroni.repairer", session.repairers)]
+        {
+            for Address { ip, port } in addresses.iter() {
+                let ip = std::net::Ipv6Addr::from(ip).to_canonical();
+                self.text(name, &std::net::SocketAddr::new(ip, port).to_string());
             }
         }
         self.text("toroni.name", session.name.as_str());

@@ -251,6 +251,14 @@ impl Rules<'_> {
             let problem = "is true, and a [[send]] has the policy slowest: two hosts would wait for each other";
             self.refuse(values, "required", problem);
         }
+        if values.flag("proof") == Some(false) {
+            let problem = if node.has("key_file") {
+                "is false: a host that has recorded datagrams of the realm can send them again, and their messages reach the bus"
+            } else {
+                "has no effect: without key_file, no sender has to answer"
+            };
+            self.warn(values, "proof", problem);
+        }
         self.lost_scope(values);
     }
 

@@ -381,7 +381,7 @@ fn what_comes_from_an_unlisted_address_is_answered_where_the_sender_is() {
     let list = source.publish(0, 40, 5);
     let body = parse(&list[0], &crate::wire::Rules { keys: Some(&KEYS), ..RULES }, |_, _| Ok(()));
     let Body::Session(info) = body.unwrap().body else { panic!() };
-    assert_eq!(info.legs, listed);
+    assert_eq!(LegAddresses::from(info.legs), listed);
     let mut sink = asking();
     let stranger = Path { leg: Leg::new(0).unwrap(), address: address(66) };
     let to = |sink: &mut Sink, ms| {

@@ -548,6 +548,24 @@ fn what_is_doubtful_is_a_warning_and_the_file_is_accepted() {
 }
 
 #[test]
+fn a_receiver_that_asks_for_no_proof_is_warned_of_recordings() {
+    let text = |node: &str| format!("[node]\nrealm = 'plant'\n{node}[[receive]]\nproof = false\n");
+    assert_found(
+        &text("key_file = 'key'\n"),
+        &[
+            "5:1: warning: [[receive]] 1: proof: is false: a host that has recorded datagrams of the realm can send them again, \
+             and their messages reach the bus",
+        ],
+    );
+    assert_found(
+        &text(""),
+        &[
+            "4:1: warning: [[receive]] 1: proof: has no effect: without key_file, no sender has to answer",
+        ],
+    );
+}
+
+#[test]
 fn what_has_no_effect_or_stays_on_the_host_is_a_warning() {
     assert_of_send(
         "data_rate = '1Mbit/s'\nttl = 0",
