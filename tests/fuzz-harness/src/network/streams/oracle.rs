@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use toroni_proto::arrivals::{Flow, Inbox};
 use toroni_proto::reassembly::{Bound, Loss, Message};
-use toroni_proto::wire::{TableName, TopicNumber};
+use toroni_proto::wire::{LostReason, TableName, TopicNumber};
 
 /// The output so far, and what was published.
 pub(super) struct Oracle {
@@ -13,6 +13,8 @@ pub(super) struct Oracle {
     ordered: bool,
     /// Whether nothing was forged, so that the output must be the truth.
     pub(super) is_honest: bool,
+    /// Whether the source has reported a loss of unknown size.
+    pub(super) is_unsure: bool,
     /// The next message of the true session, once one was delivered or reported.
     next: Option<u64>,
     /// Without order: which messages were delivered or reported.
@@ -27,6 +29,7 @@ impl Oracle {
             published: Vec::new(),
             ordered,
             is_honest: true,
+            is_unsure: false,
             next: None,
             seen: BTreeSet::new(),
             truth,
@@ -96,8 +99,10 @@ impl Inbox for Oracle {
         if !self.is_truth(flow) {
             return;
         }
-        // What was sent last and lost with its source has no count.
-        let is_counted = loss.bound == Bound::Exact;
+        // What was sent last and lost with its source has no count. What may hide a loss of unknown size is an upper bound; here all
+        // sizes are known, so it is the count.
+        let is_unsure = self.is_unsure || loss.reason == LostReason::Jump;
+        let is_counted = loss.bound == Bound::Exact || (loss.bound == Bound::AtMost && is_unsure);
         assert!(is_counted || loss.count == 0, "{loss:?}");
         if is_counted {
             self.account(first, first + loss.count);

@@ -303,6 +303,7 @@ impl World {
                 let (count, until) = (u64::from(choice >> 2) + 1, self.number + 64);
                 let until_number = Number::new(until).unwrap();
                 if self.sender.lost(now, count, until_number, LostReason::Overtaken).is_ok() {
+                    self.oracle.is_unsure = true;
                     self.number = until;
                     let lost = (0..count).map(|_| Vec::new());
                     self.oracle.published.extend(lost);
