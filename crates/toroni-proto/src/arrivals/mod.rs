@@ -8,7 +8,7 @@
 //!                                  └──► a new source: a receiver that joins, with a key in the same way
 //! ```
 //!
-//! With a key, a session is followed once it has repeated a nonce ([`proof`]). Then a later one replaces the current one at
+//! With a key, a session is followed once it has repeated a nonce. Then a later one replaces the current one at
 //! once, and an earlier one (a clock that went back) when the current one has been silent for longer than it promised.
 //!
 //! Without a key, a host that can forge a datagram can also answer, so nothing is asked. One forged datagram cannot silence a source

@@ -448,7 +448,6 @@ impl Arrivals {
         let key = (header.source, header.stream);
         let at = self.entries.binary_search_by_key(&key, Entry::key);
         let question = at.map_or(self.question, |at| self.entries[at].question);
-
         self.nonces.is_repeated(now, question, header, echo)
     }
 
