@@ -157,7 +157,7 @@ local f = {
     lost = decimal(64, "status.lost", "Messages lost so far"),
     naks = decimal(64, "status.naks", "NAKs sent so far"),
     status_count = decimal(64, "status.count", "Grows with each STATUS"),
-    nonce = hexadecimal(64, "nonce", "Nonce"),
+    drawn = hexadecimal(64, "nonce", "Nonce"),
     echo_ns = decimal(64, "echo_ns", "Echo: the last SESSION was sent at (ns since 1970)"),
     held_us = decimal(32, "status.held_us", "Echo was held for (µs)"),
     dropped = decimal(32, "status.dropped", "Datagrams that the kernel dropped"),
@@ -531,7 +531,7 @@ function bodies.STATUS(tree, reader)
     reader:u32(tree, f.held_us)
     reader:u32(tree, f.dropped)
     reader:u64(tree, f.status_count)
-    reader:u64(tree, f.nonce)
+    reader:u64(tree, f.drawn)
     local name = reader:text(tree, f.name, length)
     reader:finish()
     return name .. ", lost " .. tostring(lost)
@@ -564,7 +564,7 @@ function bodies.ECHO(tree, reader)
     reader:time(tree, f.sent_ns)
     local count = 0
     while reader:left() > 0 do
-        reader:u64(tree, f.nonce)
+        reader:u64(tree, f.drawn)
         count = count + 1
     end
     return count .. (count == 1 and " nonce" or " nonces")
