@@ -35,7 +35,7 @@ impl Echoes {
         Self { asked: Vec::with_capacity(MOST), limiter, due: Monotonic::default() }
     }
 
-    /// A receiver waits for this nonce. A later question of it replaces the one before, but not one that somebody has recorded.
+    /// A receiver waits for this nonce. A later question of it replaces the one before, but a recording of an earlier one does not.
     pub(crate) fn ask(&mut self, receiver: Receiver, count: u64, nonce: u64) {
         if mutant("echo_refused") {
             return;

@@ -8,6 +8,8 @@ use std::fmt::Write;
 use std::path::Path;
 use toroni_net::host::interface::{self, Interface};
 use toroni_net::node::config::{self, Severity};
+use toroni_net::node::start;
+use toroni_proto::wire::Keys;
 use toroni_shell::failure::Failure;
 use toroni_shell::location::BusLocation;
 use toroni_shell::note;
@@ -34,6 +36,13 @@ pub(super) struct Membership {
     /// Write a line to this inherited file descriptor when the sockets are open
     #[arg(long, value_name = "FD")]
     pub(super) ready_fd: Option<i32>,
+}
+
+/// Reads the key of a realm for a command that makes no node.
+pub(super) fn keys(file: Option<&Path>) -> Result<Option<Keys>, Failure> {
+    let key = file.map(start::key).transpose();
+    let key = key.map_err(|error| Failure::Usage(error.to_string()))?;
+    Ok(key.map(|first| Keys { first, next: None }))
 }
 
 impl Membership {

@@ -1,6 +1,7 @@
 //! `toroni net nodes`: which nodes of a realm send to a group, and what.
 
 use super::address::{interface_for, parse_group};
+use super::membership;
 use super::probe::parse_minutes;
 use clap::Args;
 use rustix::fd::AsFd;
@@ -9,9 +10,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use toroni_net::host::address::DEFAULT_GROUP;
-use toroni_net::node::start;
 use toroni_net::nodes::Nodes;
-use toroni_proto::wire::Keys;
 use toroni_shell::failure::Failure;
 use toroni_shell::human;
 use toroni_shell::output::{Output, Table};
@@ -58,9 +57,7 @@ pub(crate) struct NodesOf {
 pub(crate) fn run(arguments: &NodesOf) -> Result<(), Failure> {
     let ready = ReadyFd::claim(arguments.ready_fd)?;
     let interface = interface_for(arguments.group, arguments.interface.as_deref())?;
-    let key = arguments.key_file.as_deref().map(start::key).transpose();
-    let key = key.map_err(|error| Failure::Usage(error.to_string()))?;
-    let keys = key.map(|first| Keys { first, next: None });
+    let keys = membership::keys(arguments.key_file.as_deref())?;
     let stop = Stop::install(GracePeriod::OneSecond("writing to standard output".to_owned()))?;
     let failed = |error: &dyn std::fmt::Display| Failure::Failed(format!("cannot listen: {error}"));
     let mut nodes = Nodes::open(arguments.group, &interface, &arguments.realm, keys)

@@ -1,6 +1,7 @@
 //! `toroni net replay`: history of a stream by number, from the node that sends it.
 
 use super::address::{interface_for, parse_group};
+use super::membership;
 use clap::Args;
 use rustix::fd::AsFd;
 use std::collections::HashMap;
@@ -11,7 +12,6 @@ use toroni::Pattern;
 use toroni_net::host::address::DEFAULT_GROUP;
 use toroni_net::inlet::{self, Inlet};
 use toroni_net::node::replay::{self, Asked, Replay as History};
-use toroni_net::node::start;
 use toroni_proto::arrivals::{Flow, Inbox};
 use toroni_proto::config::Order;
 use toroni_proto::id::{Number, Realm, Source, Stream};
@@ -81,9 +81,7 @@ pub(crate) struct Replay {
 
 /// Prints or publishes history until all of it has come, or a signal arrives.
 pub(crate) fn run(location: &BusLocation, arguments: &Replay) -> Result<(), Failure> {
-    let key = arguments.key_file.as_deref().map(start::key).transpose();
-    let key = key.map_err(|error| Failure::Usage(error.to_string()))?;
-    let keys = key.map(|first| Keys { first, next: None });
+    let keys = membership::keys(arguments.key_file.as_deref())?;
     let [first, last] = [Some(arguments.from), arguments.to].map(|number| number.map(numbered));
     let (first, last) = (first.transpose()?.unwrap_or_default(), last.transpose()?);
     if last.is_some_and(|last| last < first) {

@@ -71,6 +71,12 @@ struct Asked {
     until: Monotonic,
 }
 
+/// Until when another SESSION counts with this one.
+fn counts_until(now: Monotonic, info: &SessionInfo<'_>) -> Monotonic {
+    let pauses_ns = PAUSES * u64::from(info.next_ms) * MILLISECOND;
+    now.after(pauses_ns.max(APART_NS))
+}
+
 impl Collisions {
     /// Returns one that has seen nothing. `me` and `instance` are what our own SESSIONs state.
     #[must_use]
@@ -126,8 +132,7 @@ impl Collisions {
 
     /// Asks a node whether it lives.
     fn ask(&mut self, now: Monotonic, from: Path, header: &Header, info: &SessionInfo<'_>) {
-        let pauses_ns = PAUSES * u64::from(info.next_ms) * MILLISECOND;
-        let until = now.after(pauses_ns.max(APART_NS));
+        let until = counts_until(now, info);
         let mut legs = Legs::default();
         legs.list(info.legs.into());
         let to = legs.back(from);
@@ -162,8 +167,7 @@ impl Collisions {
             Some((count, until)) if now <= until => count + 1,
             _ => 1,
         };
-        let pauses_ns = PAUSES * u64::from(info.next_ms) * MILLISECOND;
-        self.seen = Some((count, now.after(pauses_ns.max(APART_NS))));
+        self.seen = Some((count, counts_until(now, info)));
         if count < COLLISIONS {
             return Collision::Foreign;
         }

@@ -45,8 +45,8 @@ use crate::reassembly::{Buffer, Deliver, Loss, Message, Pool};
 use crate::receiver::{Arrived, End, Mark, Me, Receiver};
 use crate::time::{MILLISECOND, Monotonic};
 use crate::wire::{
-    self, Address, Body, Data, Flags, Header, Keys, Kind, LostReason, MAC_BYTES, Reject, Rules,
-    SessionInfo, TableName, TopicNumber,
+    self, Address, Body, Data, Datagram, Flags, Header, Keys, Kind, LostReason, MAC_BYTES, Reject,
+    Rules, SessionInfo, TableName, TopicNumber,
 };
 
 /// Receivers that join may hold this part of all buffers.
@@ -414,6 +414,12 @@ impl Arrivals {
         }
     }
 
+    /// Reads the copy of a datagram that was checked and is not DATA.
+    fn reparsed<'b>(&self, bytes: &'b [u8]) -> Result<Datagram<'b>, Reject> {
+        let rules = Rules { realm: self.realm, keys: self.keys.as_ref(), message_max: 0 };
+        wire::parse(bytes, &rules, |_, _| Ok(()))
+    }
+
     /// Takes SESSION, NCF or TOPICS of a session that is followed.
     fn control(
         &mut self,
@@ -423,10 +429,8 @@ impl Arrivals {
         bytes: &[u8],
         out: &mut impl Inbox,
     ) -> Result<(), Reject> {
-        let keys = self.keys;
-        let rules = Rules { realm: self.realm, keys: keys.as_ref(), message_max: 0 };
-        let datagram = wire::parse(bytes, &rules, |_, _| Ok(()))?;
-        let has_key = keys.is_some();
+        let datagram = self.reparsed(bytes)?;
+        let has_key = self.keys.is_some();
         let entry = &mut self.entries[at];
         if let Body::Session(info) = &datagram.body
             && let Some(receiver) = entry.receiver.as_mut().filter(|it| !it.is_joining())

@@ -10,9 +10,7 @@ use crate::random::Random;
 use crate::reassembly::{Bound, Loss, Pool};
 use crate::receiver::{End, Mark, Over, Position, Receiver};
 use crate::time::{MILLISECOND, Monotonic, SECOND, Wall};
-use crate::wire::{
-    self, Body, Datagram, Echo, Flags, Header, LostReason, Reject, Rules, SessionInfo,
-};
+use crate::wire::{Body, Datagram, Echo, Flags, Header, LostReason, Reject, SessionInfo};
 
 /// A later session replaces one that was silent for this long beyond the time within which it promised a SESSION.
 const REPLACE_NS: u64 = 50 * MILLISECOND;
@@ -485,9 +483,7 @@ impl Arrivals {
         bytes: &[u8],
         out: &mut impl Inbox,
     ) -> Result<(), Reject> {
-        let keys = self.keys;
-        let rules = Rules { realm: self.realm, keys: keys.as_ref(), message_max: 0 };
-        let Datagram { header, body } = wire::parse(bytes, &rules, |_, _| Ok(()))?;
+        let Datagram { header, body } = self.reparsed(bytes)?;
         let Body::Session(info) = body else { return Ok(()) };
         let entry = &mut self.entries[at];
         let flow = Flow { session: header.session, series: info.series, ..entry.flow() };

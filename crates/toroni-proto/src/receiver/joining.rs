@@ -116,7 +116,7 @@ impl Receiver {
             return Start { sequence, counted, number: mark.next, left };
         }
         let is_known = known.is_some() || self.joining.from_start;
-        // An old datagram of the session that somebody repeats does not belong to those that come now.
+        // An old datagram of the session that is repeated does not belong to those that come now.
         let run = held.windows(2).rposition(|pair| pair[0].0.plus(1) != pair[1].0);
         let run = run.map_or(0, |before| before + 1);
         let run = if mutant("joins_at_any_datagram") { 0 } else { run };

@@ -90,8 +90,8 @@ pub enum Reject {
     /// A frame of TCP whose type, stream or message number cannot come at this place of the connection.
     #[error("not what can come at this place of its connection")]
     Unexpected,
-    /// It was sent before something that has come already, or answers something that was sent long ago: somebody repeats
-    /// it. Only in a realm with a key.
+    /// It was sent before something that has come already, or answers something that was sent long ago, as a recording does. Only in
+    /// a realm with a key.
     #[error("repeats what was sent long ago")]
     Old,
 }

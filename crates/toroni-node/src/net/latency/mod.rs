@@ -3,6 +3,7 @@
 mod plot;
 
 use super::address::{interface_for, parse_group};
+use super::membership;
 use super::probe::parse_minutes;
 use super::screen::Screen;
 use clap::Args;
@@ -13,8 +14,6 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use toroni_net::host::address::DEFAULT_GROUP;
 use toroni_net::latency::Listener;
-use toroni_net::node::start;
-use toroni_proto::wire::Keys;
 use toroni_shell::failure::Failure;
 use toroni_shell::human;
 use toroni_shell::output::{Output, Table};
@@ -71,9 +70,7 @@ pub(crate) fn run(arguments: &Latency) -> Result<(), Failure> {
     let ready = ReadyFd::claim(arguments.ready_fd)?;
     plot::check(arguments.plot.as_deref())?;
     let interface = interface_for(arguments.group, arguments.interface.as_deref())?;
-    let key = arguments.key_file.as_deref().map(start::key).transpose();
-    let key = key.map_err(|error| Failure::Usage(error.to_string()))?;
-    let keys = key.map(|first| Keys { first, next: None });
+    let keys = membership::keys(arguments.key_file.as_deref())?;
     let stop = Stop::install(GracePeriod::OneSecond("writing to standard output".to_owned()))?;
     let failed = |error: &dyn std::fmt::Display| Failure::Failed(format!("cannot listen: {error}"));
     let mut listener = Listener::open(arguments.group, &interface, &arguments.realm, keys)
