@@ -173,16 +173,19 @@ pub(crate) struct Pair {
 impl Pair {
     /// Makes both hosts. If that is impossible here, says so and returns `None`.
     pub(crate) fn new() -> Option<Self> {
-        Self::listening(&["**"])
+        Self::exporting("", &["**"])
     }
 
-    /// As [`Self::new`], with a listener to these patterns, one of which is `hello`.
-    pub(crate) fn listening(patterns: &[&str]) -> Option<Self> {
+    /// As [`Self::new`], with more settings of the export as in a file, and a listener to these patterns, one of which
+    /// is `hello`.
+    pub(crate) fn exporting(settings: &str, patterns: &[&str]) -> Option<Self> {
         let network = Network::new(2)?;
         let [a, b] = &network.hosts[..] else { unreachable!() };
         a.create_bus();
         b.create_bus();
-        let exporter = a.bridge(&["--export", "**"]);
+        let file = a.path().join("bridge.toml");
+        std::fs::write(&file, format!("[[export]]\npatterns = ['**']\n{settings}")).unwrap();
+        let exporter = a.bridge(&["--config", file.to_str().unwrap()]);
         let importer = b.bridge(&["--import", "**"]);
         let listener = b.listen(patterns);
         meet(a, "hello", &[&listener]);
