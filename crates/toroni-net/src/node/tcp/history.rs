@@ -16,7 +16,7 @@ use toroni_proto::batcher::Now;
 use toroni_proto::bounded::server::{ClientId, Full, Server, Wanted};
 use toroni_proto::id::Number;
 use toroni_proto::reassembly::Bound;
-use toroni_proto::time::{MILLISECOND, Monotonic};
+use toroni_proto::time::MILLISECOND;
 use toroni_proto::wire::{self, LostReason};
 
 /// The greatest number of subscribers. Further replays take turns, and look their places up again.
@@ -71,8 +71,6 @@ pub(super) struct History {
     readers: Vec<Reader>,
     /// Keeps a place for the first reader while there is none.
     reserve: Option<Subscriber>,
-    /// When to look for a place again.
-    retry: Option<Monotonic>,
     pieces: u64,
     scratch: String,
 }
@@ -81,18 +79,13 @@ impl History {
     pub(super) fn new(bus: &Bus) -> Result<Self, SubscriberError> {
         let reserve = Some(reserve(bus)?);
         let (readers, scratch) = (Vec::new(), String::new());
-        Ok(Self { bus: bus.clone(), readers, reserve, retry: None, pieces: 0, scratch })
+        Ok(Self { bus: bus.clone(), readers, reserve, pieces: 0, scratch })
     }
 
     /// Forgets where a client is.
     pub(super) fn leave(&mut self, client: ClientId) {
         self.readers.retain(|reader| reader.client != client);
         self.keep_a_place();
-    }
-
-    /// Returns when it must have a turn next.
-    pub(super) fn poll_timeout(&self) -> Option<Monotonic> {
-        self.retry
     }
 
     fn keep_a_place(&mut self) {
@@ -109,10 +102,6 @@ impl History {
         server: &mut Server,
         sets: &Sets,
     ) -> Result<bool, ReceiveError> {
-        if self.retry.is_some_and(|due| now.monotonic < due) {
-            return Ok(false);
-        }
-        self.retry = None;
         for _ in 0..PIECES_PER_TURN {
             let Some(wanted) = server.next_replay(now.monotonic) else { return Ok(false) };
             let reached = self.piece(now, &wanted, streams, server, sets)?;
@@ -120,9 +109,6 @@ impl History {
             if reached >= wanted.end {
                 self.readers.retain(|it| (it.client, it.stream) != (wanted.client, wanted.stream));
                 self.keep_a_place();
-            }
-            if self.retry.is_some() {
-                return Ok(false);
             }
         }
         Ok(true)
@@ -146,7 +132,7 @@ impl History {
                 return Ok(lose(now, wanted, server, wanted.from, until).unwrap_or(wanted.from));
             }
             Place::None => {
-                self.retry = Some(now.monotonic.after(RETRY_NS));
+                server.postpone_replays(now.monotonic.after(RETRY_NS));
                 return Ok(wanted.from);
             }
         };
@@ -338,7 +324,89 @@ fn lose(
 mod tests {
     use super::*;
     use toroni::{BusConfig, Pattern};
+    use toroni_proto::arrivals::{Flow, Inbox};
+    use toroni_proto::audience::Name;
+    use toroni_proto::bounded::client::{self, Client};
+    use toroni_proto::bounded::server::{self, Served};
+    use toroni_proto::config::tcp::TcpConfig;
+    use toroni_proto::id::{Realm, Series, Session, Source, Stream};
+    use toroni_proto::random::Random;
+    use toroni_proto::reassembly::Loss;
+    use toroni_proto::time::{Monotonic, Wall};
+    use toroni_proto::wire::{NodeName, TableName, TopicNumber};
     use toroni_testkit::Directory;
+
+    struct Out;
+
+    impl Inbox for Out {
+        fn message(&mut self, _: Flow, _: toroni_proto::reassembly::Message<'_>) {}
+        fn topic(&mut self, _: Flow, _: TopicNumber, _: TableName<'_>) {}
+        fn loss(&mut self, _: Flow, _: Loss) {}
+    }
+
+    fn at(ms: u64) -> Now {
+        let ns = ms * MILLISECOND;
+        Now { monotonic: Monotonic::from_ns(ns), wall: Wall::from_ns(ns) }
+    }
+
+    /// A server whose only client has asked for the whole history.
+    fn asked(sets: &mut Sets) -> Server {
+        let (realm, source, session) = (Realm(1), Source(1), Session(1));
+        let (config, now) = (TcpConfig::default(), at(0).monotonic);
+        let identity = server::Identity { realm, keys: None, source, session, instance: [0; 16] };
+        let (series, stream, next) = (Series(1), Stream(0), number(100));
+        let served = Served { source, session, series, stream, feed: false, next, patterns: &[] };
+        let mut server = Server::new(&config, &identity, &[served], Random::new(1), now).unwrap();
+        let name = Name::new(NodeName::new("n").unwrap());
+        let identity = client::Identity { realm, keys: None, source: Source(2), session, name };
+        let patterns = [TableName::new("**").unwrap()];
+        let client = Client::new(&config, &identity, &patterns, Random::new(1), now).unwrap();
+        let mut client = client.only_history();
+        client.poll_event();
+        client.connected(now, [0; 16]);
+        let id = server.accept(now, [0; 16]).unwrap();
+        for _ in 0..2 {
+            while let Some(bytes) = client.transmit() {
+                let length = bytes.len();
+                server.room(id)[..length].copy_from_slice(bytes);
+                client.wrote(length);
+                server.received(now, id, length, sets);
+            }
+            while let Some(bytes) = server.transmit(now, id) {
+                let length = bytes.len();
+                client.room()[..length].copy_from_slice(bytes);
+                server.wrote(now, id, length);
+                client.received(now, length, &mut Out);
+            }
+            client.replay(source, stream, number(0), Some(next));
+        }
+        server
+    }
+
+    /// The server must not spin until there is a place.
+    #[test]
+    fn while_the_bus_has_no_place_for_a_reader_nothing_is_due() {
+        let directory = Directory::new();
+        let config = BusConfig::new().directory(directory.path()).max_subscribers(1);
+        let bus = config.create("b").unwrap();
+        let streams = Streams::new(&[], &[Pattern::everything()]);
+        let (mut history, mut sets) = (History::new(&bus).unwrap(), Sets::new(1));
+        let mut server = asked(&mut sets);
+        let due = server.poll_timeout();
+        assert!(due.is_some_and(|due| due <= at(0).monotonic), "{due:?}");
+        history.reserve = None;
+        let other = bus.subscribe("t").unwrap();
+        for ms in [0, 250] {
+            assert!(!history.turn(at(ms), &streams, &mut server, &sets).unwrap());
+            assert_eq!(server.poll_timeout(), Some(at(ms + 250).monotonic));
+        }
+        drop(other);
+        bus.publisher("t").unwrap().publish("m").unwrap();
+        history.turn(at(499), &streams, &mut server, &sets).unwrap();
+        assert!(history.readers.is_empty());
+        history.turn(at(500), &streams, &mut server, &sets).unwrap();
+        assert_eq!(server.next_replay(at(500).monotonic), None, "it has got its piece");
+    }
 
     fn wanted(from: u64) -> Wanted {
         let [from, end] = [from, 100].map(|number| Number::new(number).unwrap());

@@ -342,8 +342,7 @@ impl Listener {
     /// Returns when it must have a turn next.
     pub(super) fn poll_timeout(&self) -> Option<Monotonic> {
         let leaving = self.leaving.front().map(|(until, _)| *until);
-        let history = self.history.poll_timeout();
-        [self.server.poll_timeout(), self.paused, leaving, history].into_iter().flatten().min()
+        [self.server.poll_timeout(), self.paused, leaving].into_iter().flatten().min()
     }
 
     /// Returns what wakes it when something is published, unless it waits for a client.

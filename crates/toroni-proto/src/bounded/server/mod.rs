@@ -187,6 +187,8 @@ pub struct Server {
     order: Vec<u16>,
     replay_next: usize,
     replay_rate: Limiter,
+    /// No history is brought before.
+    replay_from: Monotonic,
     random: Random,
     ended: bool,
     farewell: [u8; 64],
@@ -248,6 +250,7 @@ impl Server {
                 config.batch_bytes,
                 now,
             ),
+            replay_from: now,
             random,
             ended: false,
             farewell: [0; 64],

@@ -19,8 +19,8 @@ use crate::hook::mutant;
 use crate::id::{MessageNumber, Number};
 use crate::reassembly::Bound;
 use crate::time::Monotonic;
-use crate::wire::tcp::{Flags, FrameWriter, Gap, Replay};
-use crate::wire::{Chunk, LostReason, Reject, Start};
+use crate::wire::tcp::{Flags, FrameWriter, Gap, Replay, Seal};
+use crate::wire::{Chunk, LostReason, NoRoom, Reject, Start};
 
 /// The client cannot take more now. [`Server::next_replay`] returns it when it can.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -99,6 +99,9 @@ impl Server {
     /// [`Self::replay_message`] and [`Self::replay_lost`] for what it has, and then by
     /// [`Self::replay_to`], before it asks for the next one.
     pub fn next_replay(&mut self, now: Monotonic) -> Option<Wanted> {
+        if now < self.replay_from {
+            return None;
+        }
         let may = self.replay_rate.has(now, self.config.batch_bytes);
         let count = self.slots.len();
         for step in 0..count {
@@ -112,6 +115,11 @@ impl Server {
             }
         }
         None
+    }
+
+    /// Notes that the caller can bring no history until then.
+    pub const fn postpone_replays(&mut self, until: Monotonic) {
+        self.replay_from = until;
     }
 
     fn wanted(&self, at: usize, stream: usize) -> Option<Wanted> {
@@ -142,10 +150,12 @@ impl Server {
         begun.or_else(|| (0..slot.queue.lanes.len()).find_map(is_replay))
     }
 
-    /// Whether a replay waits for its rate, and until when.
+    /// Returns when a client can take a piece of history.
     pub(super) fn replay_due(&self) -> Option<Monotonic> {
-        let waits = (0..self.slots.len()).any(|at| self.replay_stream(at).is_some());
-        waits.then(|| self.replay_rate.next(self.config.batch_bytes))
+        let rate = self.replay_rate.next(self.config.batch_bytes);
+        let waiting = (0..self.slots.len()).filter(|at| self.replay_stream(*at).is_some());
+        let due = |at: usize| if self.slots[at].part.is_some() { self.replay_from } else { rate };
+        waiting.map(due).min().map(|due| due.max(self.replay_from))
     }
 
     /// Sends a message of history, in the order of numbers. The topic's number is that of [`Self::topic`].
@@ -259,9 +269,7 @@ impl Server {
         *next = until;
         slot.part = None;
         let index = u16::try_from(wanted.stream).unwrap_or(u16::MAX);
-        slot.build(self.identity.keys.as_ref(), |seal, own| {
-            gap.encode(index, Flags::REPLAY, after, seal, own)
-        });
+        self.build_replay(now, at, |seal, own| gap.encode(index, Flags::REPLAY, after, seal, own));
         Ok(())
     }
 
@@ -315,12 +323,23 @@ impl Server {
         let feed = self.streams[building.stream].feed;
         let flags = if feed { Flags::REPLAY.with(Flags::FEED) } else { Flags::REPLAY };
         let index = u16::try_from(building.stream).unwrap_or(u16::MAX);
-        let mut length = 0;
-        slot.build(self.identity.keys.as_ref(), |seal, own| {
-            length = building.writer.finish(index, flags, now.wall, seal, own)?;
-            Ok(length)
-        });
         slot.replay_turn = false;
-        self.replay_rate.take(now.monotonic, length as u64);
+        self.build_replay(now, at, |seal, own| {
+            building.writer.finish(index, flags, now.wall, seal, own)
+        });
+    }
+
+    /// Builds a frame of a replay. Its bytes count for the rate, even if it did not wait for the rate.
+    fn build_replay(
+        &mut self,
+        now: Now,
+        at: usize,
+        encode: impl FnOnce(&Seal<'_>, &mut [u8]) -> Result<usize, NoRoom>,
+    ) {
+        let slot = &mut self.slots[at];
+        slot.build(self.identity.keys.as_ref(), encode);
+        if let Sending::Own { to, .. } = slot.sending {
+            self.replay_rate.charge(now.monotonic, to as u64);
+        }
     }
 }

@@ -136,9 +136,9 @@ impl Bench {
         self.connect(client, 0)
     }
 
-    /// Moves all bytes in both directions, one turn long.
-    fn exchange(&mut self, peer: &mut Peer, ms: u64) {
-        let now = at(ms).monotonic;
+    /// Moves all bytes in both directions, one turn long. Returns how many the server sent.
+    fn exchange(&mut self, peer: &mut Peer, ms: u64) -> usize {
+        let (now, mut sent) = (at(ms).monotonic, 0);
         while let Some(bytes) = peer.client.transmit() {
             let (length, bytes) = (bytes.len(), bytes.to_vec());
             peer.client.wrote(length);
@@ -150,10 +150,44 @@ impl Bench {
         while let Some(bytes) = self.server.transmit(now, peer.id) {
             let (length, bytes) = (bytes.len(), bytes.to_vec());
             self.server.wrote(now, peer.id, length);
+            sent += length;
             if let Some(room) = peer.client.room().get_mut(..length) {
                 room.copy_from_slice(&bytes);
                 peer.client.received(now, length, &mut peer.out);
             }
+        }
+        sent
+    }
+
+    /// Brings all the history that a client can take now: messages of this length, or losses. Returns how many bytes the server
+    /// sent.
+    fn bring(&mut self, peer: &mut Peer, ms: u64, length: Option<usize>) -> usize {
+        let topic = self.server.topic(0, TableName::new("a/b").unwrap()).unwrap();
+        let mut sent = self.exchange(peer, ms);
+        loop {
+            let due = self.server.replay_due();
+            let Some(wanted) = self.server.next_replay(at(ms).monotonic) else { return sent };
+            assert!(due.is_some_and(|due| due <= at(ms).monotonic), "{ms} ms: {due:?}");
+            let mut reached = wanted.end;
+            for value in wanted.from.get()..wanted.end.get() {
+                let (number, published, origin) = (number(value), None, None);
+                let start = Start { topic, number, to_descendants: false, published, origin };
+                let (until, reason) = (number.plus(1), LostReason::Topic);
+                let given = match length {
+                    Some(length) => {
+                        self.server.replay_message(at(ms), &wanted, start, &vec![1; length])
+                    }
+                    None => {
+                        self.server.replay_lost(at(ms), &wanted, 1, Bound::Exact, until, reason)
+                    }
+                };
+                if given.is_err() {
+                    reached = wanted.from;
+                    break;
+                }
+            }
+            self.server.replay_to(at(ms), &wanted, reached);
+            sent += self.exchange(peer, ms);
         }
     }
 
@@ -656,4 +690,46 @@ fn a_client_that_wants_only_history_gets_nothing_but_what_it_asks_for() {
         assert!(!peer.client.is_live());
         assert_eq!(bench.server.next_replay(at(2).monotonic), None);
     }
+}
+
+#[test]
+fn replays_exceed_their_rate_by_no_more_than_a_message_that_was_begun() {
+    // 1,250 bytes in 10 ms.
+    let config = TcpConfig { replay_rate: Some(1_000_000), ..config() };
+    for length in [Some(5), Some(900), Some(20_000), None] {
+        let mut bench = bench(&config, None);
+        let mut peer = bench.historian();
+        bench.server.taken(0, number(9_000));
+        assert!(peer.client.replay(Source(1), Stream(0), number(100), Some(number(9_000))));
+        let sent: usize = (0..1_000).map(|ms| bench.bring(&mut peer, ms, length)).sum();
+        let most = 125_000 + 2 * 1_250 + 22_000;
+        assert!((30_000..most).contains(&sent), "{sent} bytes of {length:?} in a second");
+        assert!(peer.got().len() > 5);
+    }
+}
+
+#[test]
+fn a_client_that_asks_again_and_again_for_nothing_gets_two_frames_each_time() {
+    let mut bench = bench(&config(), None);
+    let mut peer = bench.join(0, 0);
+    for _ in 0..100 {
+        assert!(peer.client.replay(Source(1), Stream(0), number(100), None));
+        assert_eq!(bench.bring(&mut peer, 1, Some(5)), 2 * 32);
+        assert_eq!(bench.server.replay_due(), None);
+    }
+}
+
+#[test]
+fn while_the_caller_has_no_history_to_bring_nothing_is_due() {
+    let mut bench = bench(&config(), None);
+    let mut peer = bench.historian();
+    bench.server.taken(0, number(103));
+    assert!(peer.client.replay(Source(1), Stream(0), number(100), Some(number(103))));
+    bench.exchange(&mut peer, 0);
+    assert!(bench.server.next_replay(at(0).monotonic).is_some());
+    bench.server.postpone_replays(at(250).monotonic);
+    assert_eq!(bench.server.poll_timeout(), Some(at(250).monotonic));
+    assert_eq!(bench.bring(&mut peer, 249, Some(5)), 0);
+    bench.bring(&mut peer, 250, Some(5));
+    assert_eq!(peer.got(), ["0 is a/b", "0:100 5", "0:101 5", "0:102 5"]);
 }

@@ -5,6 +5,9 @@ use super::world::World;
 use toroni_proto::bounded::client;
 use toroni_proto::bounded::server::Event;
 
+/// What a client says to cause a replay, at least: a resume point in HELLO.
+const RESUME_BYTES: usize = 20;
+
 impl World {
     /// Does a turn of the server. Each connection takes at most `most` bytes (0 is no limit), if it has room.
     pub(super) fn serve(&mut self, most: u16) {
@@ -26,6 +29,13 @@ impl World {
                 let room = self.buffer.saturating_sub(one.to_client.len()).min(left);
                 let length = bytes.len().min(room);
                 one.to_client.extend(&bytes[..length]);
+                let before = one.by_server.history;
+                one.by_server.count(bytes, length);
+                self.replayed += one.by_server.history - before;
+                assert!(
+                    one.by_server.replays <= 2 * one.heard / RESUME_BYTES,
+                    "a replay has one beginning and one end"
+                );
                 left -= length;
                 self.server.wrote(now.monotonic, client, length);
                 if length == 0 {
@@ -36,6 +46,11 @@ impl World {
                 assert!(count < 20_000, "a server that never comes to an end");
             }
         }
+        assert!(
+            self.replayed <= self.replay_most(),
+            "{} bytes of history are beyond `replay_rate`",
+            self.replayed
+        );
         self.close_ended();
     }
 
@@ -102,6 +117,7 @@ impl World {
         };
         let was_empty = one.to_server.is_empty();
         let length = receive(&mut one.to_server, most, self.server.room(client));
+        one.heard += length;
         if length > 0 {
             self.server.received(now, client, length, &mut self.history.sets);
         } else if was_empty && one.peer.is_none() {
@@ -120,7 +136,7 @@ impl World {
     fn write_to_server(&mut self, at: usize, most: usize) {
         let one = &mut self.connections[at];
         let Some(peer) = one.peer else { return };
-        let (client, mut left, mut count) = (&mut self.peers[peer].client, most, 0);
+        let (client, mut left) = (&mut self.peers[peer].client, most);
         while let Some(bytes) = client.transmit() {
             let length = bytes.len().min(left);
             one.to_server.extend(&bytes[..length]);
@@ -128,12 +144,13 @@ impl World {
                 self.said.extend(&bytes[..length]);
             }
             left -= length;
+            one.by_client.count(bytes, length);
+            // HELLO, and a REPLAY each time its caller wants one. Nothing that the server says makes it send a frame.
+            assert!(one.by_client.frames <= 1 + one.asked, "a client answers without end");
             client.wrote(length);
             if length == 0 {
                 break;
             }
-            count += 1;
-            assert!(count < 100, "a client that never comes to an end");
         }
     }
 

@@ -23,6 +23,8 @@ impl World {
         if peer.client.replay(SOURCE, mark.stream, number(first), None) {
             let known = peer.oracle.marks[stream].unwrap_or(first);
             peer.oracle.asked[stream] = Some(first..known);
+            let one = self.connections.iter_mut().find(|one| one.peer == Some(at));
+            one.expect("a client that is live has a connection").asked += 1;
         }
     }
 
@@ -131,6 +133,7 @@ impl World {
         self.history.begin();
         let now = self.now().monotonic;
         self.server = server(&self.config, self.keyed, self.session, &self.history, now);
+        (self.served_ns, self.replayed) = (self.now_ns, 0);
         self.connections.iter_mut().for_each(|one| one.server = None);
         self.forget_connections();
     }

@@ -90,6 +90,12 @@ impl History {
         sent.map(|sent| (OVERHEAD_BYTES + sent.length).div_ceil(buffer.min(FRAME_BYTES))).sum()
     }
 
+    /// How many bytes of frames bring all messages once.
+    pub(super) fn frame_bytes(&self) -> u64 {
+        let sent = self.lists.iter().flat_map(List::values);
+        sent.map(|sent| of_frames(sent.length)).sum()
+    }
+
     /// Gives the server what is new. A client may hold it.
     pub(super) fn feed(&mut self, server: &mut Server, now: Now) {
         self.sets.fixed = 0;
@@ -157,6 +163,11 @@ impl History {
         }
         server.replay_to(now, wanted, reached);
     }
+}
+
+/// How many bytes of frames bring a message of this length, at most, with what the rate counts besides.
+pub(super) const fn of_frames(length: usize) -> u64 {
+    3 * (OVERHEAD_BYTES + length) as u64
 }
 
 fn offer(

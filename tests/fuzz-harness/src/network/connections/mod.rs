@@ -7,7 +7,8 @@
 //!                └─ replay ─┘   ══ bytes ══► strangers
 //! ```
 //!
-//! Whatever happens: nothing panics, and neither end talks without end. Unless bytes of its own connection were changed
+//! Whatever happens: nothing panics, and neither end talks without end. A client sends HELLO and what its caller asks for. A
+//! server begins and ends each replay once, and sends history at its rate. Unless bytes of its own connection were changed
 //! without a key, a client gets every message that it wants, once and in order, or hears how many it lost. What strangers
 //! do changes nothing of that, and with a key no stranger can change anything.
 

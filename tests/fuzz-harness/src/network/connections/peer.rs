@@ -11,8 +11,13 @@ use toroni_proto::config::tcp::TcpConfig;
 use toroni_proto::id::{Realm, Session, Source};
 use toroni_proto::random::Random;
 use toroni_proto::time::Monotonic;
-use toroni_proto::wire::tcp::Resume;
+use toroni_proto::wire::tcp::{Kind, Resume};
 use toroni_proto::wire::{NodeName, TableName};
+
+/// Where the header of a frame has its type and its flags, and the flag of replays.
+const KIND_AT: usize = 4;
+const FLAGS_AT: usize = 5;
+const REPLAY: u8 = 1;
 
 /// What the clients want. Two of them share a set of patterns.
 pub(super) const PATTERNS: [&[&str]; 3] = [&["**"], &["t/1", "t/2"], &["**"]];
@@ -25,11 +30,53 @@ pub(super) struct Connection {
     pub(super) server: Option<ClientId>,
     pub(super) to_server: VecDeque<u8>,
     pub(super) to_client: VecDeque<u8>,
+    /// What each end has sent.
+    pub(super) by_client: Said,
+    pub(super) by_server: Said,
+    /// How often the caller of the client has asked for history.
+    pub(super) asked: usize,
+    /// How many bytes the server has received.
+    pub(super) heard: usize,
+}
+
+/// How many frames one end of a connection has begun to send.
+#[derive(Default)]
+pub(super) struct Said {
+    pub(super) frames: usize,
+    /// Frames that say that a replay begins or ends.
+    pub(super) replays: usize,
+    /// Bytes of frames that bring history.
+    pub(super) history: u64,
+    is_within: bool,
+}
+
+impl Said {
+    /// Counts a frame if it begins with these bytes, of which the connection takes `length`.
+    pub(super) fn count(&mut self, bytes: &[u8], length: usize) {
+        if !self.is_within {
+            let in_replay = bytes[FLAGS_AT] & REPLAY != 0;
+            self.frames += 1;
+            self.replays += usize::from(bytes[KIND_AT] == Kind::Replay as u8);
+            if in_replay && [Kind::Data as u8, Kind::Gap as u8].contains(&bytes[KIND_AT]) {
+                self.history += bytes.len() as u64;
+            }
+        }
+        self.is_within = length < bytes.len();
+    }
 }
 
 impl Connection {
-    pub(super) const fn new(peer: Option<usize>, server: Option<ClientId>) -> Self {
-        Self { peer, server, to_server: VecDeque::new(), to_client: VecDeque::new() }
+    pub(super) fn new(peer: Option<usize>, server: Option<ClientId>) -> Self {
+        Self {
+            peer,
+            server,
+            to_server: VecDeque::new(),
+            to_client: VecDeque::new(),
+            by_client: Said::default(),
+            by_server: Said::default(),
+            asked: 0,
+            heard: 0,
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The server, its clients, and what lies on the connections between them.
 
 use super::super::{KEYS, REALM};
-use super::history::{History, SETS, number};
+use super::history::{History, SETS, number, of_frames};
 use super::oracle::Sent;
 use super::peer::{Connection, PATTERNS, Peer};
 use toroni_proto::batcher::Now;
@@ -30,6 +30,9 @@ pub(super) struct World {
     pub(super) session: u32,
     /// Whether the server was told to end.
     pub(super) is_ended: bool,
+    /// Since when this server runs, and how many bytes of history it has sent.
+    pub(super) served_ns: u64,
+    pub(super) replayed: u64,
     pub(super) history: History,
     pub(super) peers: Vec<Peer>,
     pub(super) connections: Vec<Connection>,
@@ -111,6 +114,8 @@ impl World {
             server: server(&config, keyed, 1, &history, Monotonic::from_ns(now)),
             session: 1,
             is_ended: false,
+            served_ns: now,
+            replayed: 0,
             history,
             peers: (0..PATTERNS.len())
                 .map(|at| Peer::new(at, STREAMS, &config, keyed, now))
@@ -129,6 +134,14 @@ impl World {
             monotonic: Monotonic::from_ns(self.now_ns),
             wall: Wall::from_ns(1_700_000_000_000_000_000 + self.now_ns),
         }
+    }
+
+    /// How many bytes of history the server may have sent until now. Each client may get the rest of a message that was begun.
+    pub(super) fn replay_most(&self) -> u64 {
+        let allowed_ns = self.now_ns - self.served_ns + 10 * MILLISECOND;
+        let bits =
+            u128::from(self.config.replay_rate()) * u128::from(allowed_ns) / u128::from(SECOND);
+        u64::try_from(bits / 8).unwrap() + self.config.clients * of_frames(LONGEST)
     }
 
     pub(super) fn nonce(&mut self) -> [u8; 16] {
@@ -197,6 +210,18 @@ impl World {
         }
     }
 
+    /// How long all clients take to hear everything from replays, as often as [`Self::talk`] says.
+    fn replays_ns(&self) -> u64 {
+        let bytes = 3 * self.peers.len() as u64 * self.history.frame_bytes();
+        let ns = u128::from(8 * bytes) * u128::from(SECOND) / u128::from(self.config.replay_rate());
+        u64::try_from(ns).unwrap()
+    }
+
+    /// Whether every honest client gets what is new.
+    fn is_live(&self) -> bool {
+        self.peers.iter().all(|one| !one.oracle.is_honest || one.client.is_live())
+    }
+
     /// Lets everybody talk without faults. Then every honest client is live, and has or missed everything.
     pub(super) fn finish(mut self) {
         if self.is_ended {
@@ -211,7 +236,8 @@ impl World {
         self.buffer = 1 << 20;
         for round in 0..2 {
             let end = self.now_ns + QUIET_NS;
-            while self.now_ns < end {
+            let latest = end + self.replays_ns();
+            while self.now_ns < end || (self.now_ns < latest && !self.is_live()) {
                 self.advance(10 * MILLISECOND);
                 self.talk();
                 self.check();
