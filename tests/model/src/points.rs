@@ -42,6 +42,8 @@ pub const POINTS: &[(&str, Place)] = &[
     ("arrival-pending", NO_ARRIVALS),
     ("before-mark", NO_ARRIVALS),
     ("mid-mark", NO_ARRIVALS),
+    ("mid-rewind", NO_ARRIVALS),
+    ("after-rewind", NO_ARRIVALS),
     ("after-mark", NO_ARRIVALS),
     ("proposing", Publisher("LoadJoins")),
     ("before-withdrawing", Publisher("Withdraw")),

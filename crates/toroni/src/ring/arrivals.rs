@@ -21,6 +21,10 @@
 //! the record was committed, and the words are stored. Otherwise the note is void. It must not remain: the next record
 //! starts at the same position.
 //!
+//! Numbers only grow, as long as the source remembers which it has used. One that was restored from a backup has forgotten
+//! some, and uses them again for other messages. So an entry has the *session* in which the stream last began to come: a source that
+//! begins a new one says which it remembers, and the marks go back if it has forgotten that one ([`Arrivals::begin_session`]).
+//!
 //! A stream gets its entry with the first record that is committed. What is only claimed has none, so nothing fills the table
 //! that has brought nothing. The table is a hash table with linear probing. Entries are never removed, only replaced once
 //! the table is full, so an entry that is found once stays within its probing distance. What may be missing of a stream is reported
@@ -99,9 +103,11 @@ impl Reach {
 pub(crate) struct Arrival {
     /// The place of its entry, if it has one.
     index: Option<usize>,
-    /// The stream and who brings it, if the entry is made with its first record.
-    new: Option<(StreamKey, Bringing)>,
+    /// The stream, who brings it, and its session, if the entry is made with its first record.
+    new: Option<(StreamKey, Bringing, u32)>,
     pub(crate) reach: Reach,
+    /// The session in which it last began to come, or 0.
+    pub(crate) session: u32,
     /// Who brought the stream before, if the caller has just taken over.
     pub(crate) taken_over: Option<Bringer>,
 }
@@ -112,8 +118,8 @@ impl Arrival {
         self.index.is_some()
     }
 
-    fn of(index: usize, reach: Reach) -> Self {
-        Self { index: Some(index), new: None, reach, taken_over: None }
+    fn of(index: usize, reach: Reach, session: u32) -> Self {
+        Self { index: Some(index), new: None, reach, session, taken_over: None }
     }
 }
 
@@ -210,7 +216,7 @@ impl Arrivals<'_> {
         if let Some(index) = self.find(key)
             && self.entries[index].bringer() == Some(me.by)
         {
-            return Ok(Arrival::of(index, self.reach(index)?));
+            return Ok(self.arrival(index)?);
         }
         self.take(key, me, has_left)
     }
@@ -237,13 +243,13 @@ impl Arrivals<'_> {
         }
         let Some(index) = found else {
             let reach = Reach::default();
-            return Ok(Arrival { index: None, new: None, reach, taken_over: None });
+            return Ok(Arrival { index: None, new: None, reach, session: 0, taken_over: None });
         };
         // Checked before it is taken: a hostile mark stays where it is found again.
-        let reach = self.reach(index)?;
+        let arrival = self.arrival(index)?;
         let entry = &self.entries[index];
         entry.set_bringer(me);
-        Ok(Arrival { taken_over: own, ..Arrival::of(index, reach) })
+        Ok(Arrival { taken_over: own, ..arrival })
     }
 
     /// Notes that the record at `tail`, the end of the stream, takes `arrival` to `reach`. Makes the entry of a stream that is
@@ -251,8 +257,8 @@ impl Arrivals<'_> {
     #[inline]
     pub(crate) fn begin(&self, arrival: &Arrival, reach: &Reach, tail: u64, now_ns: u64) {
         let Some(index) = arrival.index else { return };
-        if let Some((key, me)) = arrival.new {
-            self.entries[index].make(key, me, now_ns);
+        if let Some((key, me, session)) = arrival.new {
+            self.entries[index].make(key, me, session, now_ns);
         }
         if mutant("mark_before_commit") {
             self.entries[index].mark.store(reach.word(), Ordering::Relaxed);
@@ -294,12 +300,33 @@ impl Arrivals<'_> {
     pub(crate) fn raise(&self, arrival: &Arrival, mark: u64, now_ns: u64) {
         let Some(index) = arrival.index else { return };
         let entry = &self.entries[index];
-        if let Some((key, me)) = arrival.new {
-            entry.make(key, me, now_ns);
+        if let Some((key, me, session)) = arrival.new {
+            entry.make(key, me, session, now_ns);
         }
         let reach = Reach { mark: mark.max(arrival.reach.mark), ..arrival.reach };
         entry.mark.store(reach.word(), Ordering::Release);
         entry.reached_ns.store(now_ns, Ordering::Relaxed);
+    }
+
+    /// States in which session the stream comes from now on. If `back_to` is given, everything that was known of earlier ones is void:
+    /// the stream continues at this number, below the mark or above it. A session that has begun already changes nothing.
+    pub(crate) fn begin_session(&self, arrival: &Arrival, session: u32, back_to: Option<u64>) {
+        let Some(index) = arrival.index else { return };
+        let entry = &self.entries[index];
+        if arrival.session == session {
+            return;
+        }
+        if let Some(number) = back_to {
+            // The highest first: a mark above it counts for both. The session last: an owner that dies before leaves the old one,
+            // so its successor finds the same and goes back again.
+            let word = Reach { mark: number, ..arrival.reach }.word();
+            let highest = number.min(arrival.reach.mark);
+            entry.highest.store(highest, Ordering::Release);
+            hook::point(CrashPoint::MidRewind);
+            entry.mark.store(word, Ordering::Release);
+            hook::point(CrashPoint::AfterRewind);
+        }
+        entry.session.store(session, Ordering::Release);
     }
 
     /// States that `me` no longer brings a stream. `is_over` says that nothing follows in it, so nothing more can be missing.
@@ -342,6 +369,12 @@ impl Arrivals<'_> {
         Ok(open)
     }
 
+    #[inline]
+    fn arrival(&self, index: usize) -> Result<Arrival, Corrupt> {
+        let session = self.entries[index].session.load(Ordering::Relaxed);
+        Ok(Arrival::of(index, self.reach(index)?, session))
+    }
+
     fn reach(&self, index: usize) -> Result<Reach, Corrupt> {
         let entry = &self.entries[index];
         let word = entry.mark.load(Ordering::Relaxed);
@@ -377,15 +410,15 @@ impl Arrivals<'_> {
     pub(crate) fn room_for<E>(
         &self,
         key: StreamKey,
-        me: Bringing,
+        (me, session): (Bringing, u32),
         now_ns: u64,
         mut has_left: impl FnMut(Bringer) -> Result<bool, E>,
     ) -> Result<Room, Refused<E>> {
         let is_free =
             |index: &usize| self.entries[*index].state.load(Ordering::Relaxed) != ARRIVAL_USED;
         let here = |index| {
-            let new = Some((key, me));
-            Room::Here(Arrival { new, ..Arrival::of(index, Reach::default()) })
+            let new = Some((key, me, session));
+            Room::Here(Arrival { new, ..Arrival::of(index, Reach::default(), session) })
         };
         if let Some(index) = self.probe(key).find(is_free) {
             return Ok(here(index));
@@ -427,7 +460,7 @@ impl Arrivals<'_> {
         if rank.1 || mutant("evict_untold") {
             return Ok(here(index));
         }
-        Ok(Room::Tell(self.entries[index].key(), Arrival::of(index, self.reach(index)?)))
+        Ok(Room::Tell(self.entries[index].key(), self.arrival(index)?))
     }
 }
 
@@ -484,7 +517,7 @@ impl ArrivalEntry {
 
     /// Makes the entry that of a new stream. An owner that dies in the middle leaves an entry that others pass on their
     /// way to theirs, and that can be made again.
-    fn make(&self, key: StreamKey, bringing: Bringing, now_ns: u64) {
+    fn make(&self, key: StreamKey, bringing: Bringing, session: u32, now_ns: u64) {
         self.state.store(ARRIVAL_REPLACED, Ordering::Relaxed);
         fence(Ordering::Release);
         self.source.store(key.source, Ordering::Relaxed);
@@ -493,6 +526,7 @@ impl ArrivalEntry {
         self.mark.store(0, Ordering::Relaxed);
         self.highest.store(0, Ordering::Relaxed);
         self.flags.store(0, Ordering::Relaxed);
+        self.session.store(session, Ordering::Relaxed);
         self.reached_ns.store(now_ns, Ordering::Relaxed);
         self.set_bringer(bringing);
         hook::point(CrashPoint::MidArrival);
@@ -572,13 +606,13 @@ mod tests {
         }
 
         fn room(&self, key: StreamKey, now_ns: u64) -> Result<Room, Refused<Infallible>> {
-            self.arrivals().room_for(key, awaits(ME), now_ns, all_have_left)
+            self.arrivals().room_for(key, (awaits(ME), 0), now_ns, all_have_left)
         }
 
         fn commit(&self, key: StreamKey, who: Bringer, reach: Reach, now_ns: u64) {
             let mut arrival = self.claim(key, who).unwrap();
             if !arrival.has_room() {
-                let room = self.arrivals().room_for(key, awaits(who), now_ns, all_have_left);
+                let room = self.arrivals().room_for(key, (awaits(who), 0), now_ns, all_have_left);
                 let Ok(Room::Here(here)) = room else { panic!("{room:?}") };
                 arrival = here;
             }
@@ -624,6 +658,29 @@ mod tests {
         table.raise(key(1, 1, 0), 5, 0);
         table.raise(key(2, 1, 0), 6, 0);
         assert!(table.claim(key(2, 1, 0), ME).unwrap().has_room());
+    }
+
+    #[test]
+    fn a_stream_goes_back_or_on_when_its_source_has_forgotten_the_session() {
+        let table = Table::new(4);
+        let key = key(1, 1, 0);
+        table.commit(key, ME, Reach { mark: 9, highest: 12, is_told: true }, 0);
+        let begins = |session, back_to| {
+            let arrival = table.claim(key, ME).unwrap();
+            table.arrivals().begin_session(&arrival, session, back_to);
+            table.claim(key, ME).unwrap()
+        };
+        assert_eq!(begins(5, None).session, 5);
+        let back = begins(6, Some(3));
+        assert_eq!(back.reach, Reach { mark: 3, highest: 3, is_told: true });
+        assert_eq!(back.session, 6);
+        assert_eq!(begins(6, Some(1)).reach.mark, 3, "it has begun already");
+        assert_eq!(begins(7, Some(40)).reach, Reach { mark: 40, highest: 40, is_told: true });
+        let table = Table::new(1);
+        let room = table.arrivals().room_for(key, (awaits(ME), 6), 0, all_have_left);
+        let Ok(Room::Here(arrival)) = room else { panic!("{room:?}") };
+        table.arrivals().begin(&arrival, &Reach::default(), 0, 0);
+        assert_eq!(table.claim(key, ME).unwrap().session, 6);
     }
 
     #[test]
@@ -714,7 +771,7 @@ mod tests {
         table.raise(key(1, 1, 0), 10, 100);
         table.tell(key(1, 1, 0), 100);
         let room =
-            |left| table.arrivals().room_for(key(7, 1, 0), awaits(OTHER), u64::MAX, |_| left);
+            |left| table.arrivals().room_for(key(7, 1, 0), (awaits(OTHER), 0), u64::MAX, |_| left);
         assert_eq!(room(Ok(false)), Err(Refused::Full));
         assert_eq!(room(Err("blind")), Err(Refused::Unknown("blind")));
         assert!(matches!(room(Ok(true)), Ok(Room::Here(_))));
@@ -726,7 +783,7 @@ mod tests {
         let entries = usize::try_from(MOST_ARRIVALS).unwrap();
         let table = Table::new(entries);
         for (source, entry) in (0..).zip(&table.entries) {
-            entry.make(key(source, 1, 0), awaits(OTHER), 0);
+            entry.make(key(source, 1, 0), awaits(OTHER), 0, 0);
         }
         // What this thread uses, whatever else the processors do.
         let used = || clock_gettime(ClockId::ThreadCPUTime).tv_sec;
@@ -737,7 +794,8 @@ mod tests {
                 asked += 1;
                 Ok::<_, Infallible>(false)
             };
-            let room = table.arrivals().room_for(key(source, 2, 0), awaits(ME), u64::MAX, has_left);
+            let room =
+                table.arrivals().room_for(key(source, 2, 0), (awaits(ME), 0), u64::MAX, has_left);
             assert_eq!(room, Err(Refused::Full));
         }
         assert_eq!(asked, 3, "each asks the kernel once");
@@ -799,10 +857,10 @@ mod tests {
         table.tell(key(2, 1, 0), 0);
         table.raise(key(3, 1, 0), 7, 0);
         table.arrivals().release(key(3, 1, 0), ME, true).unwrap();
-        table.entries[6].make(key(4, 1, 0), Bringing { by: ME, awaits: false }, 0);
+        table.entries[6].make(key(4, 1, 0), Bringing { by: ME, awaits: false }, 0, 0);
         table.entries[6].mark.store(9, Ordering::Relaxed);
         // Its owner died before the first record.
-        table.entries[7].make(key(5, 1, 0), awaits(ME), 0);
+        table.entries[7].make(key(5, 1, 0), awaits(ME), 0, 0);
         let open = |who, has_left| {
             let open = table.arrivals().open(who, |_| Ok::<_, Infallible>(has_left)).unwrap();
             open.iter().map(|(key, reach)| (key.source, reach.mark)).collect::<Vec<_>>()

@@ -332,6 +332,8 @@ pub(crate) struct ArrivalEntry {
     pub(crate) highest: AtomicU64,
     /// [`ARRIVAL_AWAITED`] and [`ARRIVAL_OVER`].
     pub(crate) flags: AtomicU32,
+    /// The life of its source in which it last began to come, or 0 if that is not known.
+    pub(crate) session: AtomicU32,
 }
 
 /// The bit of [`ArrivalEntry::mark`] that says: the newest record of the stream states that more may be missing after it, or

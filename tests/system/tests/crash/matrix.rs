@@ -57,9 +57,13 @@ pub(crate) fn victim_of(point: CrashPoint) -> Victim {
         | P::MidWake
         | P::TopicAppend
         | P::MidBurst => Victim::Publisher,
-        P::MidArrival | P::ArrivalPending | P::BeforeMark | P::MidMark | P::AfterMark => {
-            Victim::Inlet
-        }
+        P::MidArrival
+        | P::ArrivalPending
+        | P::BeforeMark
+        | P::MidMark
+        | P::AfterMark
+        | P::MidRewind
+        | P::AfterRewind => Victim::Inlet,
         P::Proposing
         | P::BeforeWithdrawing
         | P::RegisteringWait

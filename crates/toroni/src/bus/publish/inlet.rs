@@ -24,8 +24,12 @@ use crate::shm::lock::Blind;
 use crate::sync::{AtomicU64, Ordering};
 use crate::topic::frame::{Extensions, MAX_EXTENSIONS_BYTES, Tag, TopicId};
 use crate::topic::{Lost, LostBound, LostReason, Origin, Pattern, Topic};
+use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// An inlet keeps the sessions of as many streams. Beyond, it forgets them: a stream of which nothing has come yet is then known without.
+const MOST_BEGUN: usize = 4_096;
 
 /// What a record has besides its payload, at most.
 const LONGEST_OVERHEAD: u64 = ALIGNMENT + MAX_EXTENSIONS_BYTES as u64;
@@ -77,6 +81,8 @@ pub struct Inlet {
     policy: Policy,
     awaits: bool,
     duplicates: AtomicU64,
+    /// The sessions of streams, for those that have no entry in the table of arrivals yet.
+    begun: Mutex<HashMap<StreamKey, u32>>,
 }
 
 /// A topic on which an [`Inlet`] publishes. It does not keep the inlet alive.
@@ -146,6 +152,8 @@ pub struct Arrived {
     /// The number after the highest that has arrived. It is above `next` only where messages come in any order
     /// ([`Entry::open_from`]). Between the two, some have arrived, and the bus does not know which.
     pub highest: u64,
+    /// The session in which it last began to come, as [`Inlet::begin_session`] was told, or 0.
+    pub session: u32,
     /// Whether another inlet brought the stream until now.
     pub taken_over: bool,
 }
@@ -210,7 +218,7 @@ impl Inlet {
     pub(in crate::bus) fn new(bus: Bus, publishing: Publishing) -> Self {
         let policy = publishing.bus_policy();
         let (publishing, duplicates) = (Arc::new(publishing), AtomicU64::new(0));
-        Self { bus, publishing, policy, awaits: false, duplicates }
+        Self { bus, publishing, policy, awaits: false, duplicates, begun: Mutex::default() }
     }
 
     /// Says that what this inlet brings is awaited: its source sends on whether this process runs or not, and another inlet
@@ -280,9 +288,33 @@ impl Inlet {
             let StreamKey { source, series, stream } = stream;
             call.advance(Origin { source, series, stream, number: 0 })?;
         }
-        let Arrival { reach, taken_over, .. } = call.admit(stream)?;
+        let Arrival { reach, session, taken_over, .. } = call.admit(stream)?;
         let Reach { mark: next, highest, .. } = reach;
-        Ok(Arrived { next, highest, taken_over: taken_over.is_some() })
+        Ok(Arrived { next, highest, session, taken_over: taken_over.is_some() })
+    }
+
+    /// States that a stream comes in another session of its source from now on: a number that the source draws when it starts, not
+    /// 0. [`Self::claim`] returns it.
+    ///
+    /// Numbers only grow while the source remembers which it has used. A source that was restored from a backup has forgotten
+    /// some, and uses them again. If the program knows that, `back_to` is the number at which the stream continues, below
+    /// those that have arrived or above them. What may be missing before is [reported](Self::publish_lost) first. A session
+    /// that the bus knows already changes nothing, so two ways that notice the same go back once.
+    ///
+    /// The call waits for other publishers, and for no subscriber. A process that dies during it has done all of it, or its
+    /// successor finds the session before.
+    ///
+    /// # Errors
+    /// [`PublishError::OriginNumber`] if `back_to` is above the limit of numbers; see [`Self::claim`].
+    pub fn begin_session(
+        &self,
+        stream: StreamKey,
+        session: u32,
+        back_to: Option<u64>,
+        limit: impl Into<Limit>,
+    ) -> Result<(), PublishError> {
+        check_open_from(back_to)?;
+        Call::begin(self, &self.terms(limit.into()))?.begin_session(stream, session, back_to)
     }
 
     /// Returns the streams of which more may be missing than subscribers know, each with the lowest number that has not arrived.
@@ -415,6 +447,10 @@ impl Inlet {
         Ok(())
     }
 
+    fn begun(&self) -> MutexGuard<'_, HashMap<StreamKey, u32>> {
+        self.begun.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn terms(&self, limit: Limit) -> Terms {
         Terms::shared(self.policy, limit)
     }
@@ -502,7 +538,9 @@ impl<'a> Call<'a> {
     #[cold]
     fn find_room(&mut self, key: StreamKey) -> Result<Option<Arrival>, PublishError> {
         let claim = &self.participant().claim;
-        let room = self.table().room_for(key, self.me, self.now_ns, |it| claim.has_left(it));
+        let session = self.inlet.begun().get(&key).copied().unwrap_or(0);
+        let me = (self.me, session);
+        let room = self.table().room_for(key, me, self.now_ns, |it| claim.has_left(it));
         let (stream, arrival) = match room.map_err(|refused| self.refusal(key, refused))? {
             Room::Here(arrival) => return Ok(Some(arrival)),
             Room::Tell(stream, arrival) => (stream, arrival),
@@ -552,6 +590,22 @@ impl<'a> Call<'a> {
             Err(Refused::Corrupt(corrupt)) => Err(corrupt.into()),
             Err(_) => Err(PublishError::LeaseLost),
         }
+    }
+
+    fn begin_session(
+        &self,
+        key: StreamKey,
+        session: u32,
+        back_to: Option<u64>,
+    ) -> Result<(), PublishError> {
+        self.table().begin_session(&self.admit(key)?, session, back_to);
+        // Its entry may come with the first record.
+        let mut begun = self.inlet.begun();
+        if begun.len() >= MOST_BEGUN {
+            begun.clear();
+        }
+        begun.insert(key, session);
+        Ok(())
     }
 
     fn release(&self, key: StreamKey, is_over: bool) -> Result<(), PublishError> {
@@ -778,11 +832,11 @@ mod tests {
             let inlet = bring(&bus, 0..6).unwrap();
             assert_eq!(
                 inlet.claim(stream(0), Limit::Policy).unwrap(),
-                Arrived { next: 6, highest: 6, taken_over: false }
+                Arrived { next: 6, highest: 6, session: 0, taken_over: false }
             );
             assert_eq!(
                 inlet.claim(stream(1), Limit::Policy).unwrap(),
-                Arrived { next: 5, highest: 5, taken_over: false }
+                Arrived { next: 5, highest: 5, session: 0, taken_over: false }
             );
             for number in 0..6 {
                 let message = subscriber.receive().unwrap();
@@ -878,6 +932,57 @@ mod tests {
         }
     }
 
+    /// The source was restored from a backup: it has forgotten its last session, and uses the numbers from 2 on again. An inlet
+    /// goes back, and dies at each step of that in turn. Another one then does the same.
+    #[test]
+    fn a_stream_goes_back_once_wherever_its_inlet_died() {
+        let mut seen = Vec::new();
+        for step in 1.. {
+            let root = TempDir::new();
+            let (bus, doomed, mut subscriber) = mortal(&root);
+            let message = |inlet: &Inlet, number| {
+                let (topic, origin) = (inlet.topic("a").unwrap(), Some(origin(1, number)));
+                inlet.publish(&[Entry { origin, ..Entry::new(&topic, &[]) }], Limit::Policy)
+            };
+            let before = bus.inlet().unwrap().awaiting();
+            before.begin_session(stream(1), 7, None, Limit::Policy).unwrap();
+            (0..5).for_each(|number| message(&before, number).unwrap());
+            assert_eq!(before.claim(stream(1), Limit::Policy).unwrap().session, 7);
+            drop(before);
+            let bring = |bus: &Bus| {
+                let inlet = bus.inlet().unwrap().awaiting();
+                let Arrived { next, session, .. } = inlet.claim(stream(1), Limit::Policy).unwrap();
+                if session == 7 {
+                    inlet.publish_lost(&open_end(next), None, Limit::Policy).unwrap();
+                    inlet.begin_session(stream(1), 8, Some(2), Limit::Policy).unwrap();
+                }
+                (2..6).for_each(|number| message(&inlet, number).unwrap());
+                inlet
+            };
+            let dies = move |reached: &[CrashPoint]| reached.len() == step;
+            let (reached, lived) = rehearsal::act(dies, || bring(&doomed));
+            seen.extend(reached.last());
+            let has_lived = lived.is_some();
+            rehearsal::bury((lived, doomed));
+
+            let inlet = bring(&bus);
+            let arrived = Arrived { next: 6, highest: 6, session: 8, taken_over: false };
+            assert_eq!(inlet.claim(stream(1), Limit::Policy).unwrap(), arrived);
+            // Another way notices the same later.
+            inlet.begin_session(stream(1), 8, Some(2), Limit::Policy).unwrap();
+            message(&inlet, 5).unwrap();
+            let old = (0..5).map(Ok).chain([Err(5)]);
+            let expected: Vec<_> = old.chain((2..6).map(Ok)).collect();
+            assert_eq!(received(&mut subscriber), expected, "died at {:?}", reached.last());
+            if has_lived {
+                break;
+            }
+        }
+        for point in [CrashPoint::MidRewind, CrashPoint::AfterRewind, CrashPoint::AfterMark] {
+            assert!(seen.contains(&point), "{point:?} is not on its way");
+        }
+    }
+
     #[test]
     fn what_is_told_unlisted_is_told_each_time_and_takes_no_entry() {
         let root = TempDir::new();
@@ -953,7 +1058,7 @@ mod tests {
         drop(inlet);
         assert_eq!(
             second.claim(stream(1), Limit::Policy).unwrap(),
-            Arrived { next: 7, highest: 7, taken_over: true }
+            Arrived { next: 7, highest: 7, session: 0, taken_over: true }
         );
         assert!(subscriber.try_receive().unwrap().is_none());
         assert_eq!(bus.stats().unwrap().sequence, 0);
@@ -1043,7 +1148,7 @@ mod tests {
         assert!(inlet.duplicates() > 20);
         assert_eq!(
             inlet.claim(stream(0), Limit::Policy).unwrap(),
-            Arrived { next: 80, highest: 80, taken_over: false }
+            Arrived { next: 80, highest: 80, session: 0, taken_over: false }
         );
     }
 

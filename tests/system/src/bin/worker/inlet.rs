@@ -3,7 +3,8 @@
 //! The messages of all streams are in one order: the n-th is of stream `n % STREAMS` and has the number `n / STREAMS`
 //! there. It begins with the first one, or, with `overlap`, that many before the first that has not arrived. With
 //! `phase=ignored` it brings those below `count`, whatever the test asks. With `topics=many` each call has a new topic.
-//! With `losses=k` every k-th message does not come, but the news that it was lost.
+//! With `losses=k` every k-th message does not come, but the news that it was lost. Before each call one of the streams begins
+//! another session, and goes back to where it is.
 
 use crate::options::Options;
 use std::ops::Range;
@@ -55,6 +56,7 @@ pub(crate) fn run(options: &Options) {
             bringing.topics[stream] = topic(&bringing.inlet, &format!("{source}/new/{next}"));
         }
         let end = count.min(next + bringing.random.between(1, BUNDLE as u64));
+        bringing.begin_session(next % STREAMS);
         bringing.bring(next..end);
         next = end;
         counters.set_count(id, next);
@@ -97,6 +99,16 @@ impl Bringing {
             }
         };
         (0..STREAMS).map(next_of).min().expect("there are streams")
+    }
+
+    /// A stream goes back to where it is: a process that dies meanwhile has changed nothing that another one could notice.
+    fn begin_session(&mut self, stream: u64) {
+        let stream = u16::try_from(stream).expect("a stream");
+        let key = StreamKey { source: self.source, series: SERIES, stream };
+        let next = self.inlet.claim(key, Limit::Policy).expect("a claim").next;
+        let session = self.random.between(1, u64::from(u32::MAX));
+        let session = u32::try_from(session).expect("32 bits");
+        self.inlet.begin_session(key, session, Some(next), Limit::Policy).expect("begun");
     }
 
     /// Publishes the messages, those between two losses in one call.
