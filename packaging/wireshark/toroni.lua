@@ -138,6 +138,8 @@ local f = {
     policy = decimal(8, "policy", "Policy", policies),
     patterns = decimal(16, "patterns", "Patterns"),
     unsure = decimal(16, "unsure", "Losses of unknown size before"),
+    head = decimal(64, "head", "Next number when the session began"),
+    prior = decimal(32, "prior", "Session before"),
     legs = decimal(8, "legs", "Addresses of the sender"),
     leg = text_of("leg", "Address of the sender"),
     repairers = decimal(8, "repairers", "Repairers"),
@@ -493,6 +495,8 @@ function bodies.SESSION(tree, reader, _, source)
     reader:u16(tree, f.unsure)
     local legs = reader:u8(tree, f.legs)
     reader:skip(1)
+    reader:u64(tree, f.head)
+    reader:u32(tree, f.prior)
     addresses(tree, reader, f.leg, legs)
     addresses(tree, reader, f.repairer, repairers)
     local name = reader:text(tree, f.name, length)
@@ -696,7 +700,7 @@ function frames.WELCOME(tree, reader)
     reader:u16(tree, f.set)
     reader:u16(tree, f.beat_ms)
     for place = 0, streams - 1 do
-        local item = tree:add(toroni, reader.tvb(reader.at, math.min(32, reader:left())), "Stream " .. place)
+        local item = tree:add(toroni, reader.tvb(reader.at, math.min(44, reader:left())), "Stream " .. place)
         reader:u32(item, f.source)
         reader:u32(item, f.session)
         reader:u32(item, f.series)
@@ -705,6 +709,8 @@ function frames.WELCOME(tree, reader)
         reader:skip(1)
         reader:u64(item, f.number)
         reader:u64(item, f.message)
+        reader:u64(item, f.head)
+        reader:u32(item, f.prior)
         frame_patterns(item, reader, patterns)
     end
     reader:finish()

@@ -6,6 +6,7 @@ use std::net::Ipv4Addr;
 use toroni_proto::batcher::Now;
 use toroni_proto::config::Config;
 use toroni_proto::id::{Number, Realm, Sequence, Series, Session, Source, Stream};
+use toroni_proto::past::Past;
 use toroni_proto::sender::{Identity, Sender};
 use toroni_proto::time::{MILLISECOND, Monotonic, Wall};
 use toroni_proto::wire::{
@@ -80,6 +81,7 @@ impl Packer {
             instance: [1; 16],
             series: Series(1),
             begins: Number::ZERO,
+            past: Past::NONE,
             patterns: &[],
             legs: LegAddresses::NONE,
             repairers: Repairers::default(),

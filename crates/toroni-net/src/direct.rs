@@ -64,7 +64,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thiserror::Error;
-use toroni_proto::arrivals::{self, Arrivals, Collisions, Flow, Inbox};
+use toroni_proto::arrivals::{self, Arrivals, Collisions, Flow, Inbox, Opening};
 use toroni_proto::batcher::Now;
 use toroni_proto::config::Config;
 use toroni_proto::id::{MessageNumber, Number, Series, Session, Source, Stream};
@@ -689,7 +689,7 @@ impl Inbox for Queue {
         self.has_space()
     }
 
-    fn begins(&mut self, flow: Flow, _: u8) -> Option<Mark> {
+    fn begins(&mut self, flow: Flow, _: &Opening) -> Option<Mark> {
         let names = Names { session: flow.session, topics: Vec::new() };
         self.names.insert((flow.source, flow.stream), names);
         None

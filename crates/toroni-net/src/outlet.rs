@@ -15,7 +15,7 @@ use toroni::{Bus, Message, Pattern, ReceiveError, Start, Subscriber, SubscriberE
 use toroni_proto::batcher::Now;
 use toroni_proto::budget::{Budget, Exceeded, Limits};
 use toroni_proto::config::Config;
-use toroni_proto::id::{Number, Realm, Series};
+use toroni_proto::id::{Number, Realm};
 use toroni_proto::sender::{Identity, Sender, TooManyPatterns};
 use toroni_proto::time::{MILLISECOND, Monotonic, SECOND, Wall};
 use toroni_proto::wire::{self, LostReason, TableName, TopicNumber};
@@ -103,15 +103,15 @@ pub struct Outlet {
 struct Drain {
     /// The messages of the bus below this sequence.
     goal: u64,
-    /// But not after this time.
-    until: Monotonic,
+    /// But not after this time. `None` once that has come.
+    until: Option<Monotonic>,
     /// No other process continues the stream.
     for_good: bool,
 }
 
 impl Outlet {
     /// Starts a stream with the messages of a bus from `start` on. If it gates, publishers of the bus wait for it. The
-    /// configuration was checked by [`Config::check_sender`]. Of the identity, `patterns`, `series` and `begins` are set here.
+    /// configuration was checked by [`Config::check_sender`]. Of the identity, `patterns` and `begins` are set here.
     ///
     /// # Errors
     /// See [`OutletError`].
@@ -139,9 +139,8 @@ impl Outlet {
         let builder = bus.subscriber().start(start).gating(is_gating).local_only(true).name(label);
         let builder = patterns.iter().fold(builder, |all, pattern| all.pattern(pattern.as_str()));
         let subscriber = builder.build()?;
-        let (series, begins) =
-            (Series::of_bus(&bus.id().to_string()), number(subscriber.sequence()));
-        let identity = Identity { series, begins, patterns: &table, ..*identity };
+        let begins = number(subscriber.sequence());
+        let identity = Identity { begins, patterns: &table, ..*identity };
         let sender = Sender::new(config, &identity, now)?;
         let ahead_bytes = config.data_rate.map_or(u64::MAX, |rate| {
             let bytes = u128::from(rate).saturating_mul(AHEAD_NS.into()) / NS_OF_A_BYTE;
@@ -231,21 +230,24 @@ impl Outlet {
             let head = self.bus.stats().map_or(0, |stats| stats.sequence);
             let goal = if mutant("end_without_drain") { 0 } else { head };
             let goal = goal.max(self.subscriber.sequence());
-            self.drain = Some(Drain { goal, until: now.monotonic.after(longest_ns), for_good });
+            let until = Some(now.monotonic.after(longest_ns));
+            self.drain = Some(Drain { goal, until, for_good });
             self.finish(now);
         }
     }
 
     /// Ends the session, if it is time.
     fn finish(&mut self, now: Now) {
-        let Some(Drain { goal, until, for_good }) = self.drain else { return };
+        let Some(Drain { goal, until, for_good }) = &mut self.drain else { return };
+        let is_over = until.take_if(|until| *until <= now.monotonic).is_some();
+        let (goal, for_good) = (*goal, *for_good);
         let taken = self.subscriber.sequence();
         if taken >= goal && !self.sender.is_ending() {
             self.sender.taken(number(taken));
             // Otherwise others may publish on the bus, and the next process sends that.
             self.sender.end(now, for_good);
         }
-        if until <= now.monotonic && !self.sender.is_closed() {
+        if is_over && !self.sender.is_closed() {
             let sent = self.sender.unsent_from().get();
             if self.sender.abandon() || taken < goal {
                 self.unsent = Some(goal.saturating_sub(sent));
@@ -260,7 +262,8 @@ impl Outlet {
 
     /// Returns when it must have a turn next.
     pub(crate) fn poll_timeout(&self) -> Option<Monotonic> {
-        let until = self.drain.map(|drain| drain.until).filter(|_| !self.sender.is_closed());
+        let until = self.drain.and_then(|drain| drain.until);
+        let until = until.filter(|_| !self.sender.is_closed());
         self.sender.poll_timeout().into_iter().chain(until).min()
     }
 
@@ -380,7 +383,8 @@ pub(crate) fn topic_of<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use toroni_proto::id::{Sequence, Session, Source, Stream};
+    use toroni_proto::id::{Sequence, Series, Session, Source, Stream};
+    use toroni_proto::past::Past;
     use toroni_proto::random::Random;
     use toroni_proto::wire::{Flags, Header, LegAddresses, NodeName, Repairers};
 
@@ -390,6 +394,11 @@ mod tests {
     }
 
     fn sender(config: &Config) -> Sender {
+        let table = [TableName::new("**").unwrap()];
+        Sender::new(config, &identity(&table), now(0).monotonic).unwrap()
+    }
+
+    fn identity<'a>(patterns: &'a [TableName<'a>]) -> Identity<'a> {
         let header = Header {
             flags: Flags::NONE,
             ttl: 16,
@@ -399,20 +408,46 @@ mod tests {
             session: Session(1),
             sequence: Sequence::ZERO,
         };
-        let identity = Identity {
+        Identity {
             header,
             keys: None,
             name: NodeName::new("a").unwrap(),
             instance: [1; 16],
             series: Series(1),
             begins: Number::ZERO,
-            patterns: &[TableName::new("**").unwrap()],
+            past: Past::NONE,
+            patterns,
             legs: LegAddresses::NONE,
             repairers: Repairers::default(),
             listen: 0,
             required: &[],
-        };
-        Sender::new(config, &identity, now(0).monotonic).unwrap()
+        }
+    }
+
+    /// Receivers may ask for longer than that what they miss.
+    #[test]
+    fn nothing_is_due_at_once_after_the_time_for_what_is_unsent_is_over() {
+        let directory = toroni_testkit::Directory::new();
+        let bus = toroni::BusConfig::new().directory(directory.path()).open("bus").unwrap();
+        let config = Config { generation_ns: 9 * SECOND, ..Config::with_rate(80_000_000) };
+        let patterns = vec![Pattern::everything()];
+        let selection = Selection { patterns, prefix: String::new(), express: Vec::new() };
+        let at = now(0).monotonic;
+        let start = Start::Latest;
+        let identity = identity(&[]);
+        let mut outlet =
+            Outlet::new(&bus, &selection, &config, &identity, start, false, at).unwrap();
+        outlet.end(now(0), SECOND, false);
+        let mut is_said = false;
+        for ms in 0..2_000 {
+            assert!(!outlet.turn(now(ms)).unwrap());
+            outlet.sender().handle_timeout(now(ms));
+            while outlet.sender().poll_transmit(now(ms)).is_some() {}
+            is_said |= outlet.sender().is_ending();
+            let due = outlet.poll_timeout().expect("it closes once");
+            assert!(due > now(ms).monotonic, "at {ms} ms it is due at {due:?}");
+        }
+        assert!(is_said && !outlet.sender().is_closed() && outlet.unsent().is_none());
     }
 
     fn start(of: u64) -> wire::Start {

@@ -141,6 +141,7 @@ pub mod histogram;
 pub mod id;
 pub mod legs;
 pub mod limiter;
+pub mod past;
 pub mod random;
 pub mod reassembly;
 pub mod receiver;

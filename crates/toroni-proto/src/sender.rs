@@ -26,6 +26,7 @@ use crate::echoes::Echoes;
 use crate::hook::mutant;
 use crate::id::{MessageNumber, Number, Sequence, Series};
 use crate::limiter::Limiter;
+use crate::past::Past;
 use crate::repair::{Next, Repair};
 use crate::time::{self, MILLISECOND, Monotonic, SECOND, Wall};
 use crate::topics::Table;
@@ -64,6 +65,8 @@ pub struct Identity<'a> {
     pub series: Series,
     /// The session brings no message below this number.
     pub begins: Number,
+    /// What the sender remembers of earlier sessions.
+    pub past: Past,
     /// The stream's patterns, at most 16.
     pub patterns: &'a [TableName<'a>],
     /// Where it takes what receivers answer. Without any, they answer to where its datagrams come from.
@@ -154,6 +157,7 @@ pub struct Sender {
     instance: [u8; 16],
     series: Series,
     begins: Number,
+    past: Past,
     patterns: u8,
     legs: LegAddresses,
     repairers: Repairers,
@@ -228,6 +232,7 @@ impl Sender {
             instance: identity.instance,
             series: identity.series,
             begins: identity.begins,
+            past: identity.past,
             patterns: u8::try_from(identity.patterns.len()).unwrap_or(0),
             legs: identity.legs,
             repairers: identity.repairers,
@@ -690,6 +695,7 @@ impl Sender {
             number: number.max(self.begins),
             first: self.header.sequence,
             begins: self.begins,
+            past: self.past,
             series: self.series,
             rtt_us: self.audience.rtt_us(),
             receivers: u16::try_from(self.audience.members().len()).unwrap_or(u16::MAX),
@@ -885,6 +891,7 @@ mod tests {
             instance: [1; 16],
             series: Series(1),
             begins: Number::ZERO,
+            past: Past::NONE,
             patterns: &[TableName::new("plant/**").unwrap()],
             legs: LegAddresses::NONE,
             repairers: Repairers::default(),

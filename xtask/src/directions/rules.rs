@@ -441,7 +441,7 @@ const MORE_THAN_COMPUTATION: &[&str] = &[
 ];
 
 /// Modules of the protocol that every other one may use.
-const BOTTOM_OF_PROTO: &[&str] = &["hook", "id", "time"];
+const BOTTOM_OF_PROTO: &[&str] = &["hook", "id", "past", "time"];
 
 /// The rules of all modules of the protocol.
 const LAYERS_OF_PROTO: &[Layer] = &[
@@ -505,6 +505,7 @@ const LAYERS_OF_PROTO: &[Layer] = &[
     Layer { module: "hook", uses: &[], ignorant_of: &[] },
     Layer { module: "histogram", uses: &[], ignorant_of: MORE_THAN_COMPUTATION },
     Layer { module: "id", uses: &[], ignorant_of: MORE_THAN_COMPUTATION },
+    Layer { module: "past", uses: &[], ignorant_of: MORE_THAN_COMPUTATION },
     Layer { module: "limiter", uses: &["config"], ignorant_of: MORE_THAN_COMPUTATION },
     Layer { module: "random", uses: &[], ignorant_of: MORE_THAN_COMPUTATION },
     // Its tests receive from senders.
@@ -764,6 +765,7 @@ const CHECKED_IN_NET: Checked = Checked {
         "losses.rs",
         "node/kernel.rs",
         "node/report.rs",
+        "node/lineage.rs",
         "node/state.rs",
         "node/tcp/feed.rs",
         "node/tcp/history.rs",

@@ -981,6 +981,28 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ],
     },
     Mutant {
+        name: "prior_ignored",
+        mistake: "a receiver does not notice that its sender has forgotten a session or numbers",
+        noticed_by: &[
+            Protocol(
+                "a_sender_that_has_forgotten_a_session_or_numbers_is_followed_from_where_it_began",
+            ),
+            Protocol(
+                "a_server_that_has_forgotten_a_session_or_numbers_is_asked_from_where_it_began",
+            ),
+            Protocol(
+                "a_sender_that_goes_back_to_a_backup_is_noticed_once_and_what_follows_arrives",
+            ),
+        ],
+    },
+    Mutant {
+        name: "forgotten_session_kept",
+        mistake: "a node that starts keeps the mark of a session that its sender has forgotten",
+        noticed_by: &[Network(
+            "a_source_that_has_forgotten_its_last_session_is_followed_from_where_it_began",
+        )],
+    },
+    Mutant {
         name: "echo_counts_twice",
         mistake: "the ECHO that has made a session be followed brings it back later",
         noticed_by: &[Protocol("an_echo_does_not_bring_an_earlier_session_back")],

@@ -6,7 +6,8 @@ use super::Inlet;
 use toroni::{InletTopic, Lost, Pattern};
 use toroni_proto::arrivals::Flow;
 use toroni_proto::config::Order;
-use toroni_proto::id::{Series, Session, Source, Stream};
+use toroni_proto::id::{Number, Series, Session, Source, Stream};
+use toroni_proto::past::Past;
 use toroni_proto::wire::MAX_PATTERNS;
 
 /// A topic of a stream.
@@ -26,6 +27,9 @@ pub(super) struct Known {
     pub(super) stream: (Source, Stream),
     pub(super) series: Series,
     pub(super) session: Session,
+    /// What the sender remembers of earlier sessions, and how far this one has come when it began here.
+    pub(super) past: Past,
+    pub(super) taken: Number,
     pub(super) lane: usize,
     pub(super) names: Vec<Name>,
     /// How many patterns the stream has; what is known of them.
@@ -43,11 +47,27 @@ pub(super) struct Known {
     pub(super) is_unclaimed: bool,
     /// What had to be let go meanwhile.
     pub(super) missed: Option<Lost>,
-    /// The series that this process brought of the stream before, and how far.
-    pub(super) before: Option<(Series, u64)>,
+    /// What this process brought of the stream before, and how far.
+    pub(super) before: Option<Before>,
+    /// The sender has forgotten its session, and uses its numbers again. What is staged of it is not published any more.
+    pub(super) is_void: bool,
+}
+
+/// How far a session has come that was followed before.
+#[derive(Clone, Copy)]
+pub(super) struct Before {
+    pub(super) session: Session,
+    pub(super) series: Series,
+    pub(super) end: u64,
 }
 
 impl Known {
+    /// What another session finds of it.
+    pub(super) const fn as_before(&self) -> Before {
+        let Self { session, series, end, .. } = *self;
+        Before { session, series, end }
+    }
+
     pub(super) fn flow(&self) -> Flow {
         let Self { stream: (source, stream), series, session, .. } = *self;
         Flow { source, session, stream, series }
@@ -62,6 +82,8 @@ impl Known {
             stream,
             series,
             session,
+            past: Past::NONE,
+            taken: Number::ZERO,
             lane,
             names,
             patterns,
@@ -73,6 +95,7 @@ impl Known {
             is_unclaimed: false,
             missed: None,
             before: None,
+            is_void: false,
         }
     }
 }

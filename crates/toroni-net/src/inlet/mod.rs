@@ -28,10 +28,10 @@ pub(crate) use self::awaited::Awaited;
 pub use self::loss::lost_of;
 pub(crate) use self::ways::Ways;
 
-use self::known::Known;
+use self::known::{Before, Known};
 use self::loss::origin_of;
 use self::publishing::{concerns_one, is_full};
-use self::stage::{Lane, Patience, Staged};
+use self::stage::{Item, Lane, Patience, Staged};
 use crate::hook::mutant;
 use crate::losses::Losses;
 use crate::now::now;
@@ -42,10 +42,10 @@ use thiserror::Error;
 use toroni::{
     Arrived, Limit, LostBound, LostReason, Origin, Pattern, PublishError, PublisherError,
 };
-use toroni_proto::arrivals::{Flow, Inbox};
+use toroni_proto::arrivals::{Flow, Inbox, Opening};
 use toroni_proto::budget::{Budget, Exceeded, Limits};
 use toroni_proto::config::Order;
-use toroni_proto::id::{Number, Source, Stream};
+use toroni_proto::id::{Number, Session, Source, Stream};
 use toroni_proto::reassembly::{Loss, Message};
 use toroni_proto::receiver::{End, Mark};
 use toroni_proto::time::{Monotonic, SECOND};
@@ -178,6 +178,8 @@ pub struct Inlet {
     failed: Option<InletError>,
     /// Of which streams it was told since then that the bus cannot remember them.
     unlisted: (Monotonic, Vec<(Source, Stream)>),
+    /// How often streams had gone back when it last looked.
+    gone_back: u64,
     /// When it looks again whether another process still brings what it could bring.
     looks: Monotonic,
 }
@@ -217,6 +219,7 @@ impl Inlet {
             refusal: None,
             failed: None,
             unlisted: (Monotonic::default(), Vec::new()),
+            gone_back: 0,
             looks: Monotonic::default(),
         }
     }
@@ -419,7 +422,7 @@ impl Inlet {
             let known = &mut self.known[at];
             let missed = known.missed.take();
             // What this process has brought itself, it continues.
-            let continues = was_unclaimed && known.before.is_some_and(|(it, _)| it == series);
+            let continues = was_unclaimed && known.before.is_some_and(|it| it.series == series);
             // If the bus has nothing of it, the stream goes on where it is, too.
             match Number::new(next).filter(|next| !continues && *next > Number::ZERO) {
                 Some(next) => taken.push((source, stream, Mark { session, series, next })),
@@ -438,7 +441,7 @@ impl Inlet {
     fn unclaimed_before(&mut self, at: usize, follows: &mut Known) -> bool {
         let known = &mut self.known[at];
         if !known.is_unclaimed {
-            follows.before = Some((known.series, known.end));
+            follows.before = Some(known.as_before());
             return false;
         }
         (follows.before, known.is_unclaimed) = (known.before, false);
@@ -458,7 +461,11 @@ impl Inlet {
     fn continues_at(&mut self, at: usize, arrived: Option<Arrived>) -> u64 {
         let (next, highest) = arrived.map_or((0, 0), |arrived| (arrived.next, arrived.highest));
         let known = &self.known[at];
-        let end = known.before.filter(|(series, _)| *series == known.series).map(|(_, end)| end);
+        let before = known.before.filter(|before| before.series == known.series);
+        let end = before.map(|before| before.end);
+        if let Some(number) = arrived.and_then(|arrived| self.begin_session(at, arrived, before)) {
+            return number;
+        }
         let mut continues_at = next;
         if self.selection.order == Order::Arrival && !mutant("gaps_fetched_by_arrival") {
             // What came above the mark would come again. A process that has not brought it itself does not know which.
@@ -473,6 +480,40 @@ impl Inlet {
         continues_at
     }
 
+    /// Has the bus note the session of a stream that it knows. Returns where that continues if its sender has forgotten an
+    /// earlier one, of which the bus has something.
+    fn begin_session(
+        &mut self,
+        at: usize,
+        arrived: Arrived,
+        before: Option<Before>,
+    ) -> Option<u64> {
+        let known = &self.known[at];
+        let (flow, taken, past) = (known.flow(), known.taken, known.past);
+        let here = before.map(|before| (before.session, before.end));
+        let mut reached = here.into_iter().chain([(Session(arrived.session), arrived.next)]);
+        let is_forgotten = |(reached, next): &(Session, u64)| {
+            let next = Number::new(*next).unwrap_or(Number::MAX);
+            next > Number::ZERO && past.has_forgotten(flow.session, *reached, next)
+        };
+        let forgotten = reached.find(is_forgotten).filter(|_| !mutant("forgotten_session_kept"));
+        let back_to =
+            forgotten.map(|(reached, _)| past.continues_at(flow.session, reached, taken).get());
+        if let Some(number) = back_to {
+            let end = before.map_or(0, |before| before.end).max(arrived.highest);
+            self.stage_open_end(at, origin_of(flow, end), LostReason::Diverged);
+            let known = &mut self.known[at];
+            (known.before, known.open_from, known.end) = (None, number, number);
+        }
+        let item = Item::Begin { session: flow.session.0, back_to };
+        let (lane, since, origin) = (self.known[at].lane, self.delivered(), origin_of(flow, 0));
+        self.stage(
+            lane,
+            Some(Staged { stream: at, origin, open_from: None, since, began: None, item }),
+        );
+        back_to
+    }
+
     /// A stream begins, of which the bus may have another series. More of that may have been published than has come: says so,
     /// unless that was said already.
     fn end_other_series(&mut self, at: usize, flow: Flow) -> Result<(), PublishError> {
@@ -483,8 +524,8 @@ impl Inlet {
         };
         for origin in open.into_iter().filter(is_other) {
             // What is staged comes before this.
-            let staged = before.filter(|(series, _)| series.0 == origin.series);
-            let number = staged.map_or(0, |(_, end)| end).max(origin.number);
+            let staged = before.filter(|before| before.series.0 == origin.series);
+            let number = staged.map_or(0, |before| before.end).max(origin.number);
             let origin = Origin { number, ..origin };
             self.stage_open_end(at, origin, LostReason::Restart);
             self.stage_release(at, origin, false);
@@ -542,7 +583,8 @@ impl Inbox for Inlet {
         !self.known[at].is_unclaimed && self.lanes[self.known[at].lane].has_room()
     }
 
-    fn begins(&mut self, flow: Flow, patterns: u8) -> Option<Mark> {
+    fn begins(&mut self, flow: Flow, opening: &Opening) -> Option<Mark> {
+        let Opening { patterns, past, taken } = *opening;
         let stream = (flow.source, flow.stream);
         let carried = std::mem::take(&mut self.carried);
         let (way, ways) = &self.way;
@@ -555,7 +597,8 @@ impl Inbox for Inlet {
         // The bus then knows all that came before, as far as it has room.
         self.publish_staged();
         let lane = self.lane_of(stream);
-        let mut known = Known { is_unclaimed: true, carried, ..Known::new(flow, lane, patterns) };
+        let mut known =
+            Known { past, taken, is_unclaimed: true, carried, ..Known::new(flow, lane, patterns) };
         let mut still_unclaimed = false;
         if let Some(at) = self.streams.get(&stream).copied() {
             still_unclaimed = self.unclaimed_before(at, &mut known);

@@ -5,6 +5,7 @@ use super::stage::{Attempt, Item, Lane, Staged};
 use super::{HASTY, Inlet, PATIENT};
 use crate::now::now;
 use toroni::{Origin, PublishError};
+use toroni_proto::id::Session;
 
 impl Inlet {
     /// Publishes all that is staged and finds room. If the bus refuses something, what follows is published nevertheless.
@@ -21,15 +22,19 @@ impl Inlet {
     }
 
     pub(super) fn publish_lane(&mut self, lane: usize) {
+        self.look_back();
         while !self.lanes[lane].is_empty()
             && self.lanes[lane].due().is_none_or(|due| due <= now().monotonic)
         {
-            let Self { lanes, known, bus, losses, times, .. } = self;
+            let Self { lanes, known, bus, losses, times, way: (_, ways), .. } = self;
             let topic = |staged: &Staged| topic_of(known, staged);
             let mut clock = None;
             let committed = |staged: &Staged| match &staged.item {
                 Item::Loss(lost) => losses.note(lost),
-                Item::Release { .. } => {}
+                Item::Release { .. } | Item::Begin { back_to: None, .. } => {}
+                Item::Begin { back_to: Some(_), session } => {
+                    ways.go_back(known[staged.stream].stream, Session(*session));
+                }
                 Item::Message { .. } => {
                     let at = *clock.get_or_insert_with(now);
                     let waited_ns = at.monotonic.since(staged.since);
@@ -66,6 +71,22 @@ impl Inlet {
                 }
             }
         }
+    }
+
+    /// Forgets what is staged of sessions that their senders have forgotten, if another way has noticed that: it is older than what
+    /// the bus has by now.
+    fn look_back(&mut self) {
+        let gone_back = self.way.1.gone_back();
+        if gone_back == self.gone_back {
+            return;
+        }
+        self.gone_back = gone_back;
+        let Self { known, lanes, way: (_, ways), .. } = self;
+        for known in &mut *known {
+            known.is_void |=
+                ways.since(known.stream).is_some_and(|session| known.session < session);
+        }
+        lanes.iter_mut().for_each(|lane| lane.discard(|staged| known[staged.stream].is_void));
     }
 
     /// Counts what the bus refused. Returns the loss in its place, if the bus takes that.

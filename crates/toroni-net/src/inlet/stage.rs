@@ -94,13 +94,18 @@ pub(super) enum Item {
     Release {
         is_over: bool,
     },
+    /// The stream comes in this session from now on. If its sender has forgotten earlier ones, it continues at this number.
+    Begin {
+        session: u32,
+        back_to: Option<u64>,
+    },
 }
 
 impl Staged {
     fn length(&self) -> usize {
         match &self.item {
             Item::Message { from, to, .. } => to.saturating_sub(*from),
-            Item::Loss(_) | Item::Release { .. } => 0,
+            Item::Loss(_) | Item::Release { .. } | Item::Begin { .. } => 0,
         }
     }
 }
@@ -244,6 +249,18 @@ impl Lane {
         self.staged.get(self.done)
     }
 
+    /// Forgets what waits for the bus and is void.
+    pub(super) fn discard(&mut self, is_void: impl Fn(&Staged) -> bool) {
+        let mut at = 0_usize;
+        let done = self.done;
+        self.staged.retain(|staged| {
+            at = at.saturating_add(1);
+            at <= done || !is_void(staged)
+        });
+        self.losses.clear();
+        self.tidy();
+    }
+
     /// Puts this in the place of the first that the bus does not have, or removes that.
     pub(super) fn replace_first(&mut self, by: Option<Staged>) {
         match (self.staged.get_mut(self.done), by) {
@@ -282,13 +299,18 @@ impl Lane {
             }
             overwrites = true;
         };
+        self.tidy();
+        (attempt, taken)
+    }
+
+    /// Frees its memory if nothing waits.
+    fn tidy(&mut self) {
         if self.is_empty() {
             self.staged.clear();
             self.bytes.clear();
             self.losses.clear();
             (self.done, self.waits) = (0, None);
         }
-        (attempt, taken)
     }
 
     fn attempt<'a>(
@@ -314,6 +336,15 @@ impl Lane {
                 Item::Release { is_over } => {
                     let result = release(bus, first.origin, *is_over);
                     if result.is_ok() {
+                        self.done = self.done.saturating_add(1);
+                    }
+                    result
+                }
+                Item::Begin { session, back_to } => {
+                    let stream = first.origin.into();
+                    let result = bus.begin_session(stream, *session, *back_to, LOCK_WAIT);
+                    if result.is_ok() {
+                        committed(first);
                         self.done = self.done.saturating_add(1);
                     }
                     result
@@ -431,7 +462,7 @@ fn run_of(rest: &[Staged]) -> usize {
 fn bytes_of<'a>(staged: &Staged, bytes: &'a [u8]) -> &'a [u8] {
     match staged.item {
         Item::Message { from, to, .. } => &bytes[from..to],
-        Item::Loss(_) | Item::Release { .. } => &[],
+        Item::Loss(_) | Item::Release { .. } | Item::Begin { .. } => &[],
     }
 }
 
@@ -443,7 +474,7 @@ pub(super) fn entry<'a>(
 ) -> Entry<'a> {
     let (to_descendants, published_ns) = match staged.item {
         Item::Message { to_descendants, published_ns, .. } => (to_descendants, published_ns),
-        Item::Loss(_) | Item::Release { .. } => (false, None),
+        Item::Loss(_) | Item::Release { .. } | Item::Begin { .. } => (false, None),
     };
     let Staged { origin, open_from, .. } = *staged;
     let origin = Some(origin);

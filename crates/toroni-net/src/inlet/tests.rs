@@ -5,6 +5,7 @@ use super::*;
 use std::sync::atomic::{AtomicU64, Ordering};
 use toroni::{Bus, BusConfig, ReceiveError, Start, Subscriber};
 use toroni_proto::id::{MessageNumber, Series, Session};
+use toroni_proto::past::Past;
 use toroni_proto::reassembly::{Bound, Parts};
 use toroni_proto::wire::Start as Wire;
 use toroni_testkit::Directory;
@@ -67,7 +68,13 @@ impl Scene {
 
 /// Begins a session, and returns where the bus says that it continues.
 fn join(inlet: &mut Inlet, flow: Flow) -> Option<u64> {
-    let mark = inlet.begins(flow, 0);
+    join_after(inlet, flow, Past::NONE)
+}
+
+/// The same of a session that remembers this of earlier ones.
+fn join_after(inlet: &mut Inlet, flow: Flow, past: Past) -> Option<u64> {
+    let opening = Opening { patterns: 0, past, taken: past.head };
+    let mark = inlet.begins(flow, &opening);
     inlet.topic(flow, TopicNumber::new(0).unwrap(), TableName::new("t").unwrap());
     mark.map(|mark| mark.next.get())
 }
@@ -114,6 +121,70 @@ fn names_of_streams_that_are_gone_are_freed() {
     }
     assert_eq!((inlet.names, inlet.known.len(), inlet.streams.len()), (0, 1, 0));
     assert_eq!(inlet.way.1.count(), 0);
+}
+
+/// The source was restored from a backup, and uses the numbers from 2 on again.
+#[test]
+fn a_source_that_has_forgotten_its_last_session_is_followed_from_where_it_began() {
+    for order in [Order::Source, Order::Arrival] {
+        for restarts in [false, true] {
+            let mut scene = Scene::new(256);
+            let mut inlet = scene.inlet(order);
+            let flows = [0; 4].map(|_| scene.begin(1, 1));
+            let prior = |of: usize| Session(flows[of].session.0);
+            let past = |of, head| Past { head: number(head), prior: prior(of) };
+            join(&mut inlet, flows[0]);
+            deliver(&mut inlet, flows[0], 0..3);
+            publish(&mut inlet, flows[0], 3);
+            assert_eq!(join_after(&mut inlet, flows[1], past(0, 3)), Some(3), "it remembers all");
+            deliver(&mut inlet, flows[1], 3..5);
+            publish(&mut inlet, flows[1], 5);
+            if restarts {
+                drop(inlet);
+                inlet = scene.inlet(order);
+            }
+            assert_eq!(join_after(&mut inlet, flows[2], past(0, 2)), Some(2));
+            deliver(&mut inlet, flows[2], 1..6);
+            publish(&mut inlet, flows[2], 6);
+            assert_eq!(join_after(&mut inlet, flows[3], past(2, 6)), Some(6));
+            publish(&mut inlet, flows[3], 6);
+            let told: Vec<&str> = "0 1 2 3 4 Diverged 0 from 5 2 3 4 5".split(' ').collect();
+            assert_eq!(scene.told().join(" ").split(' ').collect::<Vec<_>>(), told);
+        }
+    }
+}
+
+/// Two ways bring the source. One still has messages of the session that it has forgotten: they are none of the new one.
+#[test]
+fn what_another_way_has_of_a_forgotten_session_is_not_published() {
+    let mut scene = Scene::new(256);
+    let shared = Arc::new(scene.bus.inlet().unwrap().awaiting());
+    let ways = Ways::default();
+    let mut inlets = [0, 1].map(|way| {
+        let (accept, prefix) = (vec![Pattern::everything()], String::new());
+        let selection = Selection { accept, prefix, order: Order::Source };
+        Inlet::new(Arc::clone(&shared), selection).by_way(way, &ways)
+    });
+    let [one, other] = &mut inlets;
+    let (first, second) = (scene.begin(1, 1), scene.begin(1, 1));
+    join(one, first);
+    join(other, first);
+    deliver(one, first, 0..3);
+    publish(one, first, 3);
+    let exclusive = scene.bus.exclusive().unwrap();
+    deliver(other, first, 3..9);
+    publish(other, first, 9);
+    drop(exclusive);
+    let past = Past { head: number(2), prior: Session(0) };
+    assert_eq!(join_after(one, second, past), Some(2));
+    deliver(one, second, 2..4);
+    publish(one, second, 4);
+    while other.is_full() {
+        publish(other, first, 9);
+    }
+    deliver(one, second, 4..6);
+    publish(one, second, 6);
+    assert_eq!(scene.told(), ["0", "1", "2", "Diverged 0 from 3", "2", "3", "4", "5"]);
 }
 
 #[test]

@@ -6,10 +6,11 @@
 
 use super::Selection;
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use toroni::Pattern;
 use toroni_proto::config::Order;
-use toroni_proto::id::{Source, Stream};
+use toroni_proto::id::{Session, Source, Stream};
 
 /// How many streams that rest are remembered.
 const MOST_RESTING: usize = 4_096;
@@ -24,13 +25,22 @@ struct Brought {
 
 /// The ways on which messages come to one bus. Its clones are the same.
 #[derive(Clone, Default)]
-pub(crate) struct Ways(Arc<Mutex<Streams>>);
+pub(crate) struct Ways(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    streams: Mutex<Streams>,
+    /// How often a stream has gone back.
+    gone_back: AtomicU64,
+}
 
 #[derive(Default)]
 struct Streams {
     coming: HashMap<(Source, Stream), Coming>,
     /// Those that have ended in order, and are likely to come back.
     resting: HashSet<(Source, Stream)>,
+    /// In which session streams went back because their senders had forgotten earlier ones.
+    since: HashMap<(Source, Stream), Session>,
 }
 
 /// A stream that comes.
@@ -98,8 +108,28 @@ impl Ways {
         self.all().resting.contains(&stream)
     }
 
+    /// A stream went back when this session began.
+    pub(super) fn go_back(&self, stream: (Source, Stream), session: Session) {
+        let mut all = self.all();
+        if all.since.len() >= MOST_RESTING {
+            all.since.clear();
+        }
+        all.since.insert(stream, session);
+        self.0.gone_back.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns how often a stream has gone back.
+    pub(super) fn gone_back(&self) -> u64 {
+        self.0.gone_back.load(Ordering::Relaxed)
+    }
+
+    /// Returns the session in which a stream went back last.
+    pub(super) fn since(&self, stream: (Source, Stream)) -> Option<Session> {
+        self.all().since.get(&stream).copied()
+    }
+
     fn all(&self) -> MutexGuard<'_, Streams> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     #[cfg(test)]

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use toroni_proto::arrivals::Collisions;
 use toroni_proto::audience::Name;
 use toroni_proto::id::{Number, Realm, Sequence, Series, Session, Source, Stream};
+use toroni_proto::past::Past;
 use toroni_proto::random::Random;
 use toroni_proto::receiver::Me;
 use toroni_proto::sender::Identity;
@@ -80,6 +81,7 @@ impl Membership {
             instance: self.instance,
             series,
             begins: Number::ZERO,
+            past: Past::NONE,
             patterns,
             legs: LegAddresses::NONE,
             repairers: Repairers::default(),

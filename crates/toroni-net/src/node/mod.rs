@@ -17,6 +17,7 @@ mod crash_tests;
 pub mod fetch;
 pub mod host_port;
 pub mod kernel;
+pub mod lineage;
 pub mod link;
 pub mod overlap;
 mod receiving;
@@ -40,6 +41,7 @@ use crate::outlet::{self, Outlet, OutletError};
 use crate::times::{self, Received};
 use crash_point::{CrashPoint, point};
 use kernel::{Attribution, Kernel};
+use lineage::{Doubt, Lineage, LineageError};
 use link::{LONGEST_SLEEP_NS, Link, LinkError, Moved, ROUNDS, STALL_NS, To, TooLong};
 use overlap::Overlap;
 use state::{Journal, State, StateError};
@@ -56,7 +58,7 @@ use toroni_proto::arrivals::{self, Arrivals, Collisions};
 use toroni_proto::batcher::Now;
 use toroni_proto::budget::{Exceeded, Limits};
 use toroni_proto::config::Config;
-use toroni_proto::id::{Realm, Sequence, Series, Source, Stream};
+use toroni_proto::id::{Realm, Sequence, Source, Stream};
 use toroni_proto::legs::Path;
 use toroni_proto::sender::{self, Identity};
 use toroni_proto::time::{MILLISECOND, Monotonic, Wall};
@@ -200,6 +202,9 @@ pub enum NodeError {
         /// What helps.
         change: String,
     },
+    /// It cannot say which series it sends.
+    #[error(transparent)]
+    Lineage(#[from] LineageError),
     /// It cannot keep its state.
     #[error(transparent)]
     State(#[from] StateError),
@@ -240,6 +245,8 @@ pub enum Event {
     Stranger(Stranger),
     /// A journal cannot be written: a restart would begin at an earlier checkpoint.
     Journal(io::Error),
+    /// The bus may not be as this node left it, so its messages are another series from now on.
+    NewSeries(Doubt),
     /// A journal can be written again. States how many checkpoints have failed since the last one.
     JournalAgain(u64),
     /// Messages that were reported as lost since the last such event, and where their datagrams may have gone.
@@ -279,9 +286,9 @@ pub struct Node {
     stalled: Option<u64>,
     /// When the last turn began.
     turned: Monotonic,
-    /// Keeps other nodes out of its directory,
-    _state: Option<Arc<State>>,
-    /// and from its source id.
+    /// Has the state, and so keeps other nodes out of its directory.
+    lineage: Lineage,
+    /// Keeps other nodes from its source id.
     _claim: Arc<Claim>,
 }
 
@@ -395,10 +402,16 @@ impl Node {
         }
         let mut inlets = Inlets::default();
         let bus_inlet = if settings.connect.is_empty() { None } else { Some(inlets.of(bus)?) };
+        let checkpoint = |meaning| {
+            let journals = settings.send.iter().filter_map(|it| journal_of(settings, it, meaning));
+            let greatest = journals.map(|journal| journal.map(|it| it.greatest()));
+            greatest.collect::<Result<Vec<_>, _>>().map(|all| all.into_iter().max().unwrap_or(0))
+        };
+        let lineage = Lineage::begin(bus, settings.state.as_ref(), member.session, checkpoint)?;
         let tcp = if settings.listen.is_some() || !settings.connect.is_empty() {
             let what = (settings.listen.as_ref(), &settings.connect[..], &settings.send[..]);
             let inlet = bus_inlet.as_ref().map(|(inlet, ways)| (inlet, ways));
-            Some(Tcp::open(bus, inlet, what, member, name, now)?)
+            Some(Tcp::open(bus, inlet, what, (member, name), &lineage, now)?)
         } else {
             None
         };
@@ -410,15 +423,11 @@ impl Node {
                 .iter()
                 .map(|name| NodeName::new(name).ok_or_else(|| NodeError::Required(name.clone())));
             let required = required.collect::<Result<Vec<_>, _>>()?;
-            // The outlet knows the series and the patterns.
-            let identity = member.identity(name, *stream, Series(0), &[]);
-            let legs = member.legs(link.addresses());
-            let identity = Identity { listen, legs, required: &required, ..identity };
-            let journal = settings.state.as_ref().map(|state| {
-                let bus = state::hash(bus.id().to_string().as_bytes());
-                state.journal(*stream, bus, meaning_of(selection), config.generation_ns)
-            });
-            let journal = journal.transpose()?;
+            // The outlet knows the patterns.
+            let identity = member.identity(name, *stream, lineage.series, &[]);
+            let (past, legs) = (lineage.past, member.legs(link.addresses()));
+            let identity = Identity { past, listen, legs, required: &required, ..identity };
+            let journal = journal_of(settings, send, lineage.meaning).transpose()?;
             let resumed = journal.as_ref().and_then(Journal::resume);
             let begin = |start| {
                 Outlet::new(bus, selection, config, &identity, start, *is_gating, now.monotonic)
@@ -480,7 +489,7 @@ impl Node {
             drain_ns: u64::try_from(settings.drain.as_nanos()).unwrap_or(u64::MAX),
             stalled: None,
             turned: now.monotonic,
-            _state: settings.state.clone(),
+            lineage,
             _claim: claim,
         })
     }
@@ -638,6 +647,7 @@ impl Node {
     pub fn end(&mut self, for_good: bool) {
         let (now, drain_ns) = (now(), self.drain_ns);
         self.outlets.iter_mut().for_each(|it| it.outlet.end(now, drain_ns, for_good));
+        self.lineage.ends = true;
         self.tcp.iter_mut().for_each(|tcp| tcp.end(now));
     }
 
@@ -650,6 +660,11 @@ impl Node {
     /// Returns the next thing to report.
     pub fn event(&mut self) -> Option<Event> {
         let now = self.turned;
+        let listener = self.tcp.as_ref().and_then(Tcp::listener);
+        let sends = !self.outlets.is_empty() || listener.is_some();
+        if let Some(doubt) = self.lineage.doubt.take_if(|_| sends) {
+            return Some(Event::NewSeries(doubt));
+        }
         if let Some(stalled) = self.stalled.take() {
             return Some(Event::Stalled(stalled));
         }
@@ -795,6 +810,12 @@ fn refuse_small_buffers(link: &Link) -> Result<(), NodeError> {
     let Some(small) = link.buffers().find(|grant| !grant.is_enough()) else { return Ok(()) };
     let change = small.change().map_or_else(String::new, |change| change.to_string());
     Err(NodeError::Buffer { granted: small.granted, requested: small.requested, change })
+}
+
+/// Returns the journal of a stream, if the node keeps one. Its sequences are those of a bus with this meaning.
+fn journal_of(settings: &Settings, send: &Send, bus: u64) -> Option<Result<Journal, StateError>> {
+    let state = settings.state.as_ref()?;
+    Some(state.journal(send.stream, bus, meaning_of(&send.selection), send.config.generation_ns))
 }
 
 /// Returns a hash of what the numbers of a stream mean: which messages of the bus they name.

@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 use thiserror::Error;
-use toroni_proto::arrivals::{Flow, Inbox};
+use toroni_proto::arrivals::{Flow, Inbox, Opening};
 use toroni_proto::config::Config;
 use toroni_proto::id::{Number, Realm, Session, Source, Stream};
 use toroni_proto::reassembly::{Loss, Message};
@@ -281,8 +281,8 @@ struct Only<'a, I> {
 }
 
 impl<I: Inbox> Inbox for Only<'_, I> {
-    fn begins(&mut self, flow: Flow, patterns: u8) -> Option<Mark> {
-        if self.asked.is_about(flow) { self.inbox.begins(flow, patterns) } else { None }
+    fn begins(&mut self, flow: Flow, opening: &Opening) -> Option<Mark> {
+        if self.asked.is_about(flow) { self.inbox.begins(flow, opening) } else { None }
     }
 
     fn message(&mut self, flow: Flow, message: Message<'_>) {

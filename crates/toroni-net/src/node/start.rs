@@ -523,7 +523,7 @@ pub fn receive_buffer(rate: u64, stall: Duration) -> u64 {
     Load::new(rate, USUAL_DATAGRAM, Charge::of(USUAL_DATAGRAM).bytes).request(stall)
 }
 
-fn random() -> io::Result<[u8; 16]> {
+pub(super) fn random() -> io::Result<[u8; 16]> {
     let mut bytes = [0; 16];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(bytes)

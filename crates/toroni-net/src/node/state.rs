@@ -3,6 +3,7 @@
 //! ```text
 //!   lock       held by the node that runs, with its process id as text
 //!   session    the last session, as text
+//!   bus        what the bus was like then, as text: see `lineage.rs`
 //!   stream-N   the journal of a stream: 65 places of 32 bytes
 //!
 //!   place 0    magic (u64)     bus (u64)       patterns (u64)     checksum (u64)
@@ -36,8 +37,8 @@ const CHECKPOINTS: u64 = 64;
 const PLACE_BYTES: u64 = 32;
 /// No journal has written this many checkpoints: a greater serial number is damage.
 const MOST_CHECKPOINTS: u64 = 1 << 60;
-/// More than a line of a file of the state has.
-const LINE_BYTES: u64 = 64;
+/// More than a file of text has.
+const TEXT_BYTES: u64 = 1_024;
 /// `TORONI-J` as the bytes of the file.
 const MAGIC: u64 = u64::from_le_bytes(*b"TORONI-J");
 /// Checkpoints of a stream are at least so far apart,
@@ -119,7 +120,7 @@ impl State {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(rustix::io::Errno::WOULDBLOCK) => {
-                let pid = read_line(&lock).unwrap_or_default();
+                let pid = read_text(&lock).unwrap_or_default();
                 let pid = pid.trim().chars().filter(char::is_ascii_digit).take(10).collect();
                 return Err(StateError::InUse { path: path.to_owned(), pid });
             }
@@ -142,26 +143,40 @@ impl State {
             let path = path.clone();
             move |source| StateError::File { action, path, source }
         };
-        let last = match read_line(&path) {
-            Ok(text) => Some(text.trim().parse::<u32>().map_err(|_| {
+        let last = self.read("session")?.map(|text| {
+            text.trim().parse::<u32>().map_err(|_| {
                 let wrong =
                     format!("{:?} is no session", text.chars().take(20).collect::<String>());
                 failed("understand")(io::Error::new(ErrorKind::InvalidData, wrong))
-            })?),
-            Err(error) if error.kind() == ErrorKind::NotFound => None,
-            Err(error) => return Err(failed("read")(error)),
-        };
+            })
+        });
+        let last = last.transpose()?;
         let session = Session::begin(now, last.map(Session)).ok_or_else(|| {
             StateError::NoSession { last: last.unwrap_or_default(), path: path.clone() }
         })?;
-        // Replaced as a whole: a crash leaves the old number or the new one.
-        let new = self.path.join("session.new");
+        self.write("session", &format!("{}\n", session.0))?;
+        Ok(session)
+    }
+
+    /// Reads a file of text, if there is one.
+    pub(super) fn read(&self, name: &str) -> Result<Option<String>, StateError> {
+        let path = self.path.join(name);
+        match read_text(&path) {
+            Ok(text) => Ok(Some(text)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(StateError::File { action: "read", path, source }),
+        }
+    }
+
+    /// Replaces a file of text as a whole: a crash leaves the old one or the new one.
+    pub(super) fn write(&self, name: &str, text: &str) -> Result<(), StateError> {
+        let (path, new) = (self.path.join(name), self.path.join(format!("{name}.new")));
         let written = File::create(&new).and_then(|file| {
-            file.write_all_at(format!("{}\n", session.0).as_bytes(), 0)?;
+            file.write_all_at(text.as_bytes(), 0)?;
             file.sync_all()
         });
-        written.and_then(|()| std::fs::rename(&new, &path)).map_err(failed("write"))?;
-        Ok(session)
+        let written = written.and_then(|()| std::fs::rename(&new, &path));
+        written.map_err(|source| StateError::File { action: "write", path, source })
     }
 
     /// Opens the journal of a stream with this generation interval. `bus` and `patterns` are hashes of what its numbers
@@ -251,6 +266,11 @@ impl Journal {
         young.into_iter().chain(before).map(|it| it.sequence).min()
     }
 
+    /// Returns the greatest sequence of its checkpoints, or 0.
+    pub(super) fn greatest(&self) -> u64 {
+        self.checkpoints.iter().map(|it| it.sequence).max().unwrap_or(0)
+    }
+
     /// Returns whether it is time for another checkpoint.
     #[must_use]
     pub fn is_due(&self, now: Monotonic) -> bool {
@@ -275,11 +295,11 @@ const fn place_of(serial: u64) -> u64 {
     (serial % CHECKPOINTS).saturating_add(1)
 }
 
-/// Reads a file of one line. Refuses a longer one, and does not read all of it.
-fn read_line(path: &Path) -> io::Result<String> {
+/// Reads a short file of text. Refuses a longer one, and does not read all of it.
+fn read_text(path: &Path) -> io::Result<String> {
     let mut text = String::new();
-    File::open(path)?.take(LINE_BYTES + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > LINE_BYTES {
+    File::open(path)?.take(TEXT_BYTES + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > TEXT_BYTES {
         return Err(io::Error::new(ErrorKind::InvalidData, "it is too long"));
     }
     Ok(text)

@@ -50,7 +50,8 @@ fn a_node_that_goes_back_says_so_before_it_sends_anything() {
     let bus = BusConfig::new().directory(directory.path()).create("b").unwrap();
     let state = Arc::new(State::open(&directory.path().join("state")).unwrap());
     let config = Config::with_rate(20_000_000);
-    let hash = state::hash(bus.id().to_string().as_bytes());
+    // That of the first series of the bus.
+    let hash = state::hash(format!("{}/00000000", bus.id()).as_bytes());
     let journal = |generation_ns| {
         state.journal(Stream(1), hash, meaning_of(&selection()), generation_ns).unwrap()
     };
@@ -62,6 +63,7 @@ fn a_node_that_goes_back_says_so_before_it_sends_anything() {
     drop(node);
     assert_eq!(newest(), Some(latest), "a first life, too");
     // An earlier one that was killed had sent all of it.
+    (0..5).for_each(|_| _ = publisher.publish([7; 100]).unwrap());
     let later = now().monotonic.after(10 * config.generation_ns);
     journal(config.generation_ns).note(later, latest + 5).unwrap();
     assert_eq!(
@@ -97,7 +99,7 @@ fn a_checkpoint_names_only_what_was_given_to_the_kernel() {
         let (packed, unsent) = (sender.packed_until(), sender.window().unsent());
         ahead += u32::from(packed > unsent);
         // The newest checkpoint, as the next process would find it.
-        let bus = state::hash(bus.id().to_string().as_bytes());
+        let bus = state::hash(format!("{}/00000000", bus.id()).as_bytes());
         let journal = state.journal(Stream(1), bus, meaning_of(&selection()), 0).unwrap();
         noted = journal.resume().unwrap_or(first);
         let sent = unsent.since(lead);

@@ -12,6 +12,7 @@ use toroni_proto::batcher::Now;
 use toroni_proto::config::{Config, Order};
 use toroni_proto::id::{Number, Realm, Sequence, Series, Session, Source, Stream};
 use toroni_proto::legs::Path;
+use toroni_proto::past::Past;
 use toroni_proto::random::Random;
 use toroni_proto::receiver::Me;
 use toroni_proto::sender::Identity;
@@ -131,6 +132,7 @@ impl Rig {
             instance: [1; 16],
             series: Series(0),
             begins: Number::ZERO,
+            past: Past::NONE,
             patterns: &[],
             legs: LegAddresses::NONE,
             repairers: Repairers::default(),

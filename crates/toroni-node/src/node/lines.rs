@@ -76,6 +76,12 @@ impl Lines {
                     format!("cannot write the journal: {error}; a restart would send more again");
                 Line::new(Level::Warn, "journal", text)
             }
+            Event::NewSeries(doubt) => {
+                let text = format!(
+                    "sends another series: the bus may not be as this node left it, because {doubt}; receivers report that more may be missing"
+                );
+                Line::new(Level::Warn, "new_series", text)
+            }
             Event::JournalAgain(failures) => {
                 let text = format!(
                     "writes the journal again: {failures} checkpoints could not be written"

@@ -233,6 +233,7 @@ impl Notices {
             | Event::Stranger(_)
             | Event::Journal(_)
             | Event::JournalAgain(_)
+            | Event::NewSeries(_)
             | Event::Stalled(_) => {}
         }
     }

@@ -12,6 +12,7 @@ mod net_probe;
 mod net_replay;
 mod node;
 mod node_archive;
+mod node_backups;
 mod node_budgets;
 mod node_faults;
 mod node_observed;

@@ -394,6 +394,7 @@ fn an_exclusive_publisher_of_the_receiving_bus_delays_messages_and_ends_no_node(
             pair.end_receiver(end);
             pair.publish(5);
             pair.start_receiver();
+            pair.receiver.as_ref().unwrap().wait_for_error("event=waiting for=exclusive bus=b");
         }
         // A connection that is not read for longer than 5 s is not silent.
         let is_long = way == Way::Tcp && end == End::InOrder;

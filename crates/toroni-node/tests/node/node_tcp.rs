@@ -22,7 +22,7 @@ pub(crate) fn listen(address: SocketAddr) -> String {
     format!("[listen]\naddress = '{address}'\nlatency_bound = '9s'\n")
 }
 
-fn connect(address: SocketAddr) -> String {
+pub(crate) fn connect(address: SocketAddr) -> String {
     format!("[[connect]]\naddress = '{address}'\nretry = '20ms'\n")
 }
 

@@ -38,8 +38,9 @@ use crate::audience::Name;
 use crate::budget::{Exceeded, Limits};
 use crate::config::Config;
 use crate::hook::mutant;
-use crate::id::{Realm, Series, Session, Source, Stream};
+use crate::id::{Number, Realm, Series, Session, Source, Stream};
 use crate::legs::{Leg, Path};
+use crate::past::Past;
 use crate::random::Random;
 use crate::reassembly::{Buffer, Deliver, Loss, Message, Pool};
 use crate::receiver::{Arrived, End, Mark, Me, Receiver};
@@ -69,6 +70,17 @@ pub struct Flow {
     pub series: Series,
 }
 
+/// What a session states when it begins to be followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Opening {
+    /// How many names at the start of its table are the stream's patterns. No message comes before they are known.
+    pub patterns: u8,
+    /// What the sender remembers of earlier sessions.
+    pub past: Past,
+    /// The sender has taken all messages of the stream below this number from its bus.
+    pub taken: Number,
+}
+
 /// Receives what arrives from all sources.
 pub trait Inbox {
     /// A source states what its session is, before that is followed, from this address. Returns whether it is wanted. If not,
@@ -84,11 +96,10 @@ pub trait Inbox {
         let _ = (flow, pattern);
     }
 
-    /// A session begins to be followed. The first `patterns` names of its table are the stream's patterns; no message
-    /// of it comes before they are known. Returns where the series continues, if the caller has kept that and has not
+    /// A session begins to be followed. Returns where the series continues, if the caller has kept that and has not
     /// called [`Arrivals::remember`].
-    fn begins(&mut self, flow: Flow, patterns: u8) -> Option<Mark> {
-        let _ = (flow, patterns);
+    fn begins(&mut self, flow: Flow, opening: &Opening) -> Option<Mark> {
+        let _ = (flow, opening);
         None
     }
 
@@ -456,7 +467,9 @@ impl Arrivals {
                     return Err(Reject::Session);
                 }
                 entry.begins(info, &mut self.pool, &mut self.spare, out);
-                let known = out.begins(flow, info.patterns);
+                let opening =
+                    Opening { patterns: info.patterns, past: info.past, taken: info.number };
+                let known = out.begins(flow, &opening);
                 entry.mark = known.filter(|known| known.series == info.series).or(entry.mark);
             } else if flow.series != info.series {
                 return Err(Reject::Session);

@@ -20,7 +20,7 @@ const EPOCH_NS: u64 = 4 * SECOND;
 /// A candidate gives way to another session after this time.
 const CANDIDATE_NS: u64 = 200 * MILLISECOND;
 /// The longest SESSION: header and fields, 8 legs and 4 repairers, a name, a MAC.
-const SESSION_BYTES: usize = 132 + 12 * 18 + 64 + 16;
+const SESSION_BYTES: usize = 144 + 12 * 18 + 64 + 16;
 /// How many questions a second go to sources of which nothing is known.
 const ASKS: u32 = 100;
 

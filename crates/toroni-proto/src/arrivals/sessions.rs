@@ -163,7 +163,7 @@ impl Entry {
     }
 
     /// The session that is followed states its series. Reports what is missing of the session before, and
-    /// whether the series is another one.
+    /// whether the series is another one, or the sender has forgotten what came of it.
     pub(super) fn begins(
         &mut self,
         info: &SessionInfo<'_>,
@@ -182,6 +182,15 @@ impl Entry {
             self.perhaps_more(LostReason::Restart, out);
         }
         self.complete = None;
+        let mark = self.mark.filter(|mark| mark.series == info.series);
+        if let Some(mark) =
+            mark.filter(|it| info.past.has_forgotten(self.session, it.session, it.next))
+            && !mutant("prior_ignored")
+        {
+            self.perhaps_more(LostReason::Diverged, out);
+            let next = info.past.continues_at(self.session, mark.session, info.number);
+            self.mark = Some(Mark { session: self.session, next, ..mark });
+        }
     }
 
     /// The session that was to be followed is not wanted. It is not looked at again.

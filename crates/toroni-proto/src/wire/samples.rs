@@ -8,7 +8,10 @@ use super::{
     SessionInfo, Start, Status, TableName, Topics, TopicsWanted, parse as parse_with,
 };
 use crate::id::{MessageNumber, Number, Realm, Sequence, Series, Session, Source, Stream};
+use crate::past::Past;
 use crate::time::Wall;
+
+pub(crate) const PAST: Past = Past { head: Number::ZERO.plus(0x46), prior: Session(0x0807_0605) };
 
 pub(crate) const KEYS: Keys = Keys { first: Key::new([7; 32]), next: Some(Key::new([9; 32])) };
 
@@ -169,6 +172,7 @@ fn session() -> SessionInfo<'static> {
         policy: Policy::Bounded,
         patterns: 2,
         unsure: 9,
+        past: PAST,
         legs: AddressList::of(&[Address { ip: v4_of(1), port: 4479 }]),
         repairers: AddressList::of(&repairers),
         name: name("line-3"),

@@ -16,16 +16,22 @@
 //!       | kbit   | kbit           | ms     | u16     | u16     | 16 bytes         |
 //!       | u32    | u32            | u32    |         |         |                  |
 //!       +--------+----------------+--------+---------+---------+------------------+
-//!  byte 124     125      126       127         128       130     131    132
-//!       +-------+--------+---------+-----------+---------+-------+------+---------------------------+-----------+------+
-//!       | policy|patterns|repairers|name length| unsure  | legs  | 0    | legs, 18 bytes each:      | repairers,| name |
-//!       | u8    | u8     | u8      | u8        | u16     | u8    | u8   | IPv6 address 16, port u16 | the same  |      |
-//!       +-------+--------+---------+-----------+---------+-------+------+---------------------------+-----------+------+
+//!  byte 124     125      126       127         128       130     131    132                140
+//!       +-------+--------+---------+-----------+---------+-------+------+------------------+-------------------+
+//!       | policy|patterns|repairers|name length| unsure  | legs  | 0    | head (u64)       | prior (u32)       |
+//!       | u8    | u8     | u8      | u8        | u16     | u8    | u8   |                  |                   |
+//!       +-------+--------+---------+-----------+---------+-------+------+------------------+-------------------+
+//!  byte 144
+//!       +---------------------------+-----------+------+
+//!       | legs, 18 bytes each:      | repairers,| name |
+//!       | IPv6 address 16, port u16 | the same  |      |
+//!       +---------------------------+-----------+------+
 //! ```
 //!
 //! `sent_ns` grows with each SESSION and ECHO of a session: the sender's calendar at its first SESSION, plus the time since
 //! then. `legs` are the addresses at which the sender takes NAK, STATUS and TOPICS_WANTED. Without any, it does not know
-//! them, and receivers answer to where its datagrams come from.
+//! them, and receivers answer to where its datagrams come from. `head` and `prior` say what the sender remembers of earlier
+//! sessions, see [`Past`].
 //!
 //! An IPv4 address is sent as the IPv6 address ::ffff:a.b.c.d. The bytes of an address have the order
 //! of the network, and the port is little-endian like every other number.
@@ -39,7 +45,8 @@ use super::mac::Keys;
 use super::name::NodeName;
 use super::reject::Reject;
 use super::topics::MAX_TABLE_NAMES;
-use crate::id::{MessageNumber, Number, Sequence, Series};
+use crate::id::{MessageNumber, Number, Sequence, Series, Session};
+use crate::past::Past;
 use crate::time::Wall;
 
 /// What the sender does about receivers that are slower than it.
@@ -250,12 +257,26 @@ pub struct SessionInfo<'a> {
     pub patterns: u8,
     /// How many losses of unknown size the sender has reported in the datagrams before, modulo 2¹⁶.
     pub unsure: u16,
+    /// What the sender remembers of earlier sessions.
+    pub past: Past,
     /// Where the sender takes answers, if it knows that.
     pub legs: AddressList<'a>,
     /// Who repairs, besides the sender.
     pub repairers: AddressList<'a>,
     /// The name of the node.
     pub name: NodeName<'a>,
+}
+
+impl Past {
+    pub(super) fn parse(reader: &mut Reader<'_>) -> Result<Self, Reject> {
+        let head = Number::new(reader.u64()?).ok_or(Reject::Number)?;
+        Ok(Self { head, prior: Session(reader.u32()?) })
+    }
+
+    pub(super) fn write(&self, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
+        writer.u64(self.head.get())?;
+        writer.u32(self.prior.0)
+    }
 }
 
 /// The greatest number of patterns of a stream.
@@ -279,6 +300,7 @@ impl<'a> SessionInfo<'a> {
         let (patterns, repairers, name) = (reader.u8()?, reader.u8()?, reader.u8()?);
         let (unsure, legs) = (reader.u16()?, reader.u8()?);
         reader.zeros::<1>()?;
+        let past = Past::parse(&mut reader)?;
         let legs = AddressList::parse(&mut reader, legs, LegAddresses::MAX)?;
         let repairers = AddressList::parse(&mut reader, repairers, Repairers::MAX)?;
         let name = reader.bytes(usize::from(name))?;
@@ -315,6 +337,7 @@ impl<'a> SessionInfo<'a> {
             policy: policy.ok_or(Reject::Code)?,
             patterns,
             unsure,
+            past,
             legs,
             repairers,
             name: NodeName::parse(name)?,
@@ -354,6 +377,7 @@ impl<'a> SessionInfo<'a> {
             writer.bytes(&[self.repairers.count(), self.name.length()])?;
             writer.u16(self.unsure)?;
             writer.bytes(&[self.legs.count(), 0])?;
+            self.past.write(writer)?;
             self.legs.write(writer)?;
             self.repairers.write(writer)?;
             writer.bytes(self.name.as_str().as_bytes())
@@ -371,7 +395,7 @@ mod tests {
         golden(
             Kind::Session,
             &[
-                "544e 02 02 02 10 c000 44332211 0700 0000 04030201 08070605 e803000000000000",
+                "544e 02 02 02 10 cc00 44332211 0700 0000 04030201 08070605 e803000000000000",
                 "1817161514131211",                      // sent_ns
                 "0a00000000000000",                      // message
                 "6700000000000000",                      // number
@@ -395,6 +419,8 @@ mod tests {
                 "06",                                    // name length
                 "0900",                                  // unsure
                 "01 00",                                 // legs
+                "4600000000000000",                      // head
+                "05060708",                              // prior
                 "00000000000000000000ffff0a000001 7f11", // [::ffff:10.0.0.1]:4479
                 "00000000000000000000ffff0a000002 7f11", // [::ffff:10.0.0.2]:4479
                 "fd000000000000000000000000000001 8011", // [fd00::1]:4480
@@ -421,6 +447,7 @@ mod tests {
         assert_eq!(u64s(56, 901), Err(Reject::Sequence), "the trail is before the first");
         assert_eq!(u64s(56, 900), Ok(()));
         assert_eq!(u64s(64, 1 << 48), Err(Reject::Number));
+        assert_eq!(u64s(132, 1 << 48), Err(Reject::Number));
         assert_eq!(with(88, &[1, 0, 0, 0]), Err(Reject::Count), "more patterns than names");
         assert_eq!(with(88, &[1, 0, 16, 0]), Err(Reject::Count), "more names than a table has");
         assert_eq!(with(88, &[0, 0, 16, 0]), Ok(()));
@@ -434,7 +461,7 @@ mod tests {
         assert_eq!(with(131, &[1]), Err(Reject::Reserved));
         assert_eq!(with(127, &[5]), Err(Reject::Trailing));
         assert_eq!(with(127, &[7]), Err(Reject::Truncated));
-        assert_eq!(with(187, b"\n"), Err(Reject::Name));
+        assert_eq!(with(199, b"\n"), Err(Reject::Name));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use super::ranges::tests::ranges;
 use super::samples::{self, KEYS, RULES};
 use super::*;
 use crate::id::{MessageNumber, Number, Sequence, Series, Stream};
+use crate::past::Past;
 use crate::time::Wall;
 
 fn result(bytes: &[u8], rules: &Rules<'_>) -> Result<(), Reject> {
@@ -236,6 +237,7 @@ fn sessions() -> impl Strategy<Value = SessionInfo<'static>> {
             policy: Policy::ALL[policy],
             patterns,
             unsure: datagram ^ listen,
+            past: Past { head: Number::new(other).unwrap(), prior: Session(rtt_us) },
             legs: AddressList::of(&addresses),
             repairers: AddressList::of(&addresses[addresses.len() / 2..]),
             name: NodeName::new("node").unwrap(),

@@ -11,6 +11,7 @@ use toroni_proto::batcher::Now;
 use toroni_proto::config::{Config, Order};
 use toroni_proto::id::{Number, Realm, Sequence, Series, Session, Source, Stream};
 use toroni_proto::legs::{Leg, Path};
+use toroni_proto::past::Past;
 use toroni_proto::random::Random;
 use toroni_proto::reassembly::{Loss, Message};
 use toroni_proto::receiver::{Me, Receiver};
@@ -124,6 +125,7 @@ impl World {
             instance: [u8::try_from(source).unwrap(); 16],
             series: Series(series),
             begins: Number::new(begins).unwrap(),
+            past: Past::NONE,
             patterns: &[TableName::new("plant/**").unwrap()],
             legs: LegAddresses::NONE,
             repairers: Repairers::default(),

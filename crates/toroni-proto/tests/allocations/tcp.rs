@@ -10,6 +10,7 @@ use toroni_proto::bounded::client::{self, Client};
 use toroni_proto::bounded::server::{self, ClientId, Door, Server, Wanted};
 use toroni_proto::config::tcp::{Pace, TcpConfig};
 use toroni_proto::id::{Number, Realm, Series, Session, Source, Stream};
+use toroni_proto::past::Past;
 use toroni_proto::random::Random;
 use toroni_proto::reassembly::Bound;
 use toroni_proto::time::{MILLISECOND, Monotonic, SECOND, Wall};
@@ -96,6 +97,7 @@ impl World {
             stream: Stream(stream),
             feed: false,
             next: number(1_000),
+            past: Past::NONE,
             patterns: &patterns,
         };
         let mut made = 0;

@@ -10,6 +10,7 @@ use crate::bounded::client::{self, Client};
 use crate::bounded::server::{self, ClientId, Door, Server};
 use crate::config::tcp::Pace;
 use crate::id::{Number, Realm, Series, Session, Source, Stream};
+use crate::past::Past;
 use crate::random::Random;
 use crate::reassembly::{Bound, Loss, Message};
 use crate::time::{MILLISECOND, Monotonic, SECOND, Wall};
@@ -184,6 +185,7 @@ fn server(
             stream: Stream(stream),
             feed: false,
             next: number(*next),
+            past: Past::NONE,
             patterns: &pattern,
         })
         .collect();

@@ -87,6 +87,8 @@ pub(super) const NAMES: &[&str] = &[
     "toroni.status.count",
     "toroni.nonce",
     "toroni.unsure",
+    "toroni.head",
+    "toroni.prior",
     "toroni.legs",
     "toroni.leg",
     "toroni.status.held_us",
@@ -399,6 +401,8 @@ impl Fields {
         self.decimal("toroni.patterns", session.patterns);
         self.decimal("toroni.repairers", session.repairers.iter().count());
         self.decimal("toroni.unsure", session.unsure);
+        self.decimal("toroni.head", session.past.head.get());
+        self.decimal("toroni.prior", session.past.prior.0);
         self.decimal("toroni.legs", session.legs.iter().count());
         for (name, addresses) in
             [("toroni.leg", session.legs), ("toroni.repairer", session.repairers)]
@@ -479,6 +483,8 @@ impl Fields {
             self.decimal("toroni.number", stream.number.get());
             // After that of the frame's header.
             self.decimal("toroni.message", stream.message.get());
+            self.decimal("toroni.head", stream.past.head.get());
+            self.decimal("toroni.prior", stream.past.prior.0);
             stream.patterns().for_each(|pattern| self.text("toroni.tcp.pattern", pattern.as_str()));
         }
     }

@@ -390,6 +390,36 @@ fn a_source_that_dies_is_reported_when_it_was_silent_for_long() {
     judge(world);
 }
 
+/// In both orders, and also for a receiver that was killed meanwhile. Its last session but one is forgotten, too, or not.
+#[test]
+fn a_sender_that_goes_back_to_a_backup_is_noticed_once_and_what_follows_arrives() {
+    for (order, back, killed) in [
+        (Order::Source, 0, false),
+        (Order::Source, 1, false),
+        (Order::Source, 0, true),
+        (Order::Arrival, 0, false),
+        (Order::Arrival, 1, false),
+    ] {
+        for keyed in [false, true] {
+            let mut scenario = Scenario::quiet(12, 20_000_000);
+            (scenario.keyed, scenario.config.order) = (keyed, order);
+            scenario.faults = vec![
+                fault(Kind::RestartSender, 400, 500, 0),
+                fault(Kind::RestartSender, 900, 1_000, 0),
+                fault(Kind::Revert { back, again: 10 }, 1_500, 1_700, 0),
+            ];
+            if killed {
+                let kill = Kind::KillReceiver { remembers: true };
+                scenario.faults.push(fault(kill, 1_550, 1_560, 0));
+            }
+            scenario.publishes = vec![steady(100 * MS, 2_400 * MS, 10 * MS, 100)];
+            let world = run(&scenario);
+            assert_eq!(reasons(&world, 0), [LostReason::Diverged], "{order:?} {back} {killed}");
+            judge(world);
+        }
+    }
+}
+
 #[test]
 fn the_repairers_of_a_feed_repair_it_although_its_source_hears_nothing() {
     for repairers in 1..=3 {

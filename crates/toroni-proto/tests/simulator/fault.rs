@@ -85,6 +85,12 @@ pub(super) enum Kind {
     RestartSender,
     /// A sender's bus was emptied: it comes back with another series.
     NewSeries,
+    /// A sender is killed, and its bus and state are restored from a backup: it comes back with numbers that it has used.
+    Revert {
+        /// How many sessions older than the last backup.
+        back: usize,
+        again: u64,
+    },
     /// A receiver is killed and comes back, with or without what it had received.
     KillReceiver {
         remembers: bool,
@@ -106,7 +112,14 @@ pub(super) enum Kind {
 impl Kind {
     /// Whether it ends the life of a sender.
     pub(super) fn ends_a_sender(self) -> bool {
-        matches!(self, Self::KillSender { .. } | Self::NewSeries | Self::RestartSender | Self::Die)
+        matches!(
+            self,
+            Self::KillSender { .. }
+                | Self::NewSeries
+                | Self::Revert { .. }
+                | Self::RestartSender
+                | Self::Die
+        )
     }
 
     /// For how long after its end a source may not be believed.
@@ -123,7 +136,7 @@ impl Kind {
 
     fn draw(random: &mut Random) -> Self {
         let coin = |random: &mut Random| random.below(2) == 0;
-        match random.below(31) {
+        match random.below(33) {
             0 | 1 => Self::Loss { permille: random.between(1, 300) },
             2 | 3 => Self::Bursts { permille: random.between(1, 50) },
             4 => Self::Burst { count: 10_u64.pow(u32::from(coin(random)) + 1) },
@@ -154,6 +167,10 @@ impl Kind {
             26 | 27 => Self::KillReceiver { remembers: coin(random) },
             28 => Self::Hostile,
             29 => Self::DeafSender,
+            30 | 31 => Self::Revert {
+                back: usize::try_from(random.below(3)).unwrap(),
+                again: random.below(2) * random.below(40),
+            },
             _ => Self::Twin,
         }
     }

@@ -6,6 +6,7 @@ use crate::batcher::Now;
 use crate::config::Config;
 use crate::id::{Number, Realm, Sequence, Series, Session, Source, Stream};
 use crate::legs::Path;
+use crate::past::Past;
 use crate::random::Random;
 use crate::reassembly::{Loss, Message};
 use crate::receiver::Me;
@@ -65,6 +66,7 @@ fn naks(seed: u64, after: u64) -> u64 {
         instance: [1; 16],
         series: Series(1),
         begins: Number::ZERO,
+        past: Past::NONE,
         patterns: &[],
         legs: LegAddresses::NONE,
         repairers: Repairers::default(),

@@ -37,9 +37,15 @@ pub(super) enum Given {
 }
 
 impl Given {
-    const fn series(&self) -> u32 {
+    pub(super) const fn series(&self) -> u32 {
         match self {
             Self::Message { series, .. } | Self::Loss { series, .. } => *series,
+        }
+    }
+
+    pub(super) const fn set_series(&mut self, to: u32) {
+        match self {
+            Self::Message { series, .. } | Self::Loss { series, .. } => *series = to,
         }
     }
 }
@@ -205,9 +211,13 @@ fn in_order(truth: &Truth, given: &[Given], to_the_end: bool) -> Result<(), Fail
                 losses.clear();
                 last = Some(*number);
             }
-            Given::Loss { count, after, until, .. } => {
+            Given::Loss { count, after, until, reason, .. } => {
                 within(truth, *after, *until, *count)?;
                 losses.push(*count);
+                // Only a stranger makes a series go back that continues nevertheless. Then messages may come again.
+                if *reason == LostReason::Diverged {
+                    last = None;
+                }
             }
         }
     }
@@ -229,9 +239,13 @@ fn by_arrival(truth: &Truth, given: &[Given], to_the_end: bool) -> Result<(), Fa
                     return Err(Broken::Doubled.because(format!("number {number} twice")));
                 }
             }
-            Given::Loss { count, after, until, .. } => {
+            Given::Loss { count, after, until, reason, .. } => {
                 within(truth, *after, *until, *count)?;
                 losses.push(*count);
+                // Only a stranger makes a series go back that continues nevertheless. Then messages may come again.
+                if *reason == LostReason::Diverged {
+                    numbers.clear();
+                }
             }
         }
     }

@@ -7,7 +7,7 @@ use crate::inlet::Inlet;
 use crate::node::config::Join;
 use crate::node::link::to_socket;
 use crate::now::now;
-use toroni_proto::arrivals::{Flow, Inbox};
+use toroni_proto::arrivals::{Flow, Inbox, Opening};
 use toroni_proto::config::Order;
 use toroni_proto::id::{Number, Source, Stream};
 use toroni_proto::reassembly::{Loss, Message};
@@ -48,11 +48,11 @@ impl Inbox for CatchUp<'_> {
         self.inlet.wants(flow, from, session)
     }
 
-    fn begins(&mut self, flow: Flow, patterns: u8) -> Option<Mark> {
+    fn begins(&mut self, flow: Flow, opening: &Opening) -> Option<Mark> {
         let stream = (flow.source, flow.stream);
         let before = self.fetches.courses.get(&stream).map(|course| course.flow.series);
         self.abandon(stream, before == Some(flow.series));
-        let known = self.inlet.begins(flow, patterns);
+        let known = self.inlet.begins(flow, opening);
         let Self { inlet, fetches } = self;
         fetches.courses.remove(&stream);
         let Settings { join, limit_ns, .. } = fetches.settings;

@@ -6,7 +6,7 @@ use super::AGAIN_NS;
 use super::missing::Missing;
 use crate::inlet::Inlet;
 use std::net::SocketAddr;
-use toroni_proto::arrivals::{Flow, Inbox};
+use toroni_proto::arrivals::{Flow, Inbox, Opening};
 use toroni_proto::bounded::client::Identity;
 use toroni_proto::random::Random;
 use toroni_proto::reassembly::{Bound, Loss, Message};
@@ -98,7 +98,7 @@ impl<'a> Progress<'a> {
 }
 
 impl Inbox for Progress<'_> {
-    fn begins(&mut self, flow: Flow, _: u8) -> Option<Mark> {
+    fn begins(&mut self, flow: Flow, _: &Opening) -> Option<Mark> {
         if self.is_wanted(flow) {
             self.is_other |= flow.series != self.live.series;
             self.inlet.begin_history(flow);

@@ -330,6 +330,7 @@ mod tests {
     use toroni_proto::bounded::server::{self, Served};
     use toroni_proto::config::tcp::TcpConfig;
     use toroni_proto::id::{Realm, Series, Session, Source, Stream};
+    use toroni_proto::past::Past;
     use toroni_proto::random::Random;
     use toroni_proto::reassembly::Loss;
     use toroni_proto::time::{Monotonic, Wall};
@@ -355,7 +356,8 @@ mod tests {
         let (config, now) = (TcpConfig::default(), at(0).monotonic);
         let identity = server::Identity { realm, keys: None, source, session, instance: [0; 16] };
         let (series, stream, next) = (Series(1), Stream(0), number(100));
-        let served = Served { source, session, series, stream, feed: false, next, patterns: &[] };
+        let (feed, past, patterns) = (false, Past::NONE, &[][..]);
+        let served = Served { source, session, series, stream, feed, next, past, patterns };
         let mut server = Server::new(&config, &identity, &[served], Random::new(1), now).unwrap();
         let name = Name::new(NodeName::new("n").unwrap());
         let identity = client::Identity { realm, keys: None, source: Source(2), session, name };

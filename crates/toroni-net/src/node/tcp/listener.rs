@@ -9,6 +9,7 @@ use super::streams::Streams;
 use super::{Event, Listen, Poller, TcpError, Token, socket};
 use crate::membership::Membership;
 use crate::node::Send;
+use crate::node::lineage::Lineage;
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -19,7 +20,6 @@ use toroni_proto::batcher::Now;
 use toroni_proto::bounded::server::{self, ClientId, Identity, Server, Waiting};
 use toroni_proto::budget::Budget;
 use toroni_proto::config::tcp::Pace;
-use toroni_proto::id::Series;
 use toroni_proto::time::{MILLISECOND, Monotonic, SECOND};
 use toroni_proto::wire::tcp::{Bye, NONCE_BYTES};
 
@@ -65,7 +65,7 @@ impl Listener {
         bus: &Bus,
         listen: &Listen,
         senders: &[Send],
-        member: &Membership,
+        (member, lineage): (&Membership, &Lineage),
         poller: &Poller,
         now: Now,
     ) -> Result<Self, TcpError> {
@@ -84,8 +84,7 @@ impl Listener {
             session: member.session,
             instance: member.instance,
         };
-        let series = Series::of_bus(&bus.id().to_string());
-        let server = streams.describe(member, series, feed.next(), |served| {
+        let server = streams.describe(member, lineage, feed.next(), |served| {
             Server::new(config, &identity, served, member.random(), now.monotonic)
         })?;
         let failed = |source| TcpError::Listen { address: listen.address, source };

@@ -26,6 +26,7 @@ pub use self::streams::BEYOND;
 
 use super::Send;
 use super::host_port::HostPort;
+use super::lineage::Lineage;
 use crate::inlet::{self, InletError, Ways};
 use crate::membership::Membership;
 use rustix::event::Timespec;
@@ -319,12 +320,12 @@ impl Tcp {
         bus: &Bus,
         inlet: Option<(&Arc<toroni::Inlet>, &Ways)>,
         (listen, connects, senders): (Option<&Listen>, &[Connect], &[Send]),
-        member: &Membership,
-        name: NodeName<'_>,
+        (member, name): (&Membership, NodeName<'_>),
+        lineage: &Lineage,
         now: Now,
     ) -> Result<Self, TcpError> {
         let poller = Poller::new().map_err(TcpError::Watch)?;
-        let open = |listen| Listener::open(bus, listen, senders, member, &poller, now);
+        let open = |listen| Listener::open(bus, listen, senders, (member, lineage), &poller, now);
         let listener = listen.map(open).transpose()?;
         let connections = inlet.into_iter().flat_map(|(inlet, ways)| {
             connects.iter().enumerate().map(move |(index, connect)| {

@@ -3,11 +3,12 @@
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 use super::super::Send;
+use super::super::lineage::Lineage;
 use crate::membership::Membership;
 use crate::outlet;
 use toroni::{Message, Pattern};
 use toroni_proto::bounded::server::Served;
-use toroni_proto::id::{Number, Series, Stream};
+use toroni_proto::id::{Number, Stream};
 use toroni_proto::wire::{MAX_PATTERNS, TableName};
 
 /// The stream of what a server offers beyond the streams that its node sends to groups.
@@ -58,7 +59,7 @@ impl Streams {
     pub(super) fn describe<T>(
         &self,
         member: &Membership,
-        series: Series,
+        lineage: &Lineage,
         next: Number,
         then: impl FnOnce(&[Served<'_>]) -> T,
     ) -> T {
@@ -66,10 +67,11 @@ impl Streams {
         let served = self.0.iter().zip(&tables).map(|(one, patterns)| Served {
             source: member.source,
             session: member.session,
-            series,
+            series: lineage.series,
             stream: one.stream,
             feed: false,
             next,
+            past: lineage.past,
             patterns,
         });
         then(&served.collect::<Vec<_>>())

@@ -1,6 +1,7 @@
 //! A source returns: with the same series or another one, while gaps are open.
 
 use super::*;
+use crate::past::Past;
 
 const KEYED: Origin = Origin { keys: Some(KEYS), ..ORIGIN };
 
@@ -100,6 +101,56 @@ fn what_the_same_series_does_not_bring_again_is_counted_and_what_was_held_delive
             assert_eq!(sink.given(30), wanted, "begins at {begins}, stated: {stated}");
         }
     }
+}
+
+/// The bus of the sender was restored from a backup. It uses the numbers from 42 on for other messages.
+#[test]
+fn a_sender_that_has_forgotten_a_session_or_numbers_is_followed_from_where_it_began() {
+    let forgets = |session, prior, head| {
+        let mut source = KEYED.start();
+        let mut sink = Sink::with(&config(), 9, Some(KEYS));
+        for number in 40..44 {
+            sink.hears_all(0, &source.publish(0, number, 5));
+        }
+        assert_eq!(sink.given(0), ["M40", "M41", "M42", "M43"]);
+        let past = Past { head: number(head), prior: Session(prior) };
+        // What was sent before the backup is sent again.
+        let mut source = Origin { session, begins: 41, past, ..KEYED }.start();
+        for number in 41..46 {
+            sink.hears_all(20, &source.publish(20, number, 5));
+        }
+        sink.given(20)
+    };
+    assert_eq!(forgets(101, 100, 44), ["M44", "M45"], "it remembers all");
+    let wanted = ["Diverged>=0 in 44..", "M42", "M43", "M44", "M45"];
+    assert_eq!(forgets(101, 99, 42), wanted, "not the session");
+    assert_eq!(forgets(101, 100, 42), wanted, "not the numbers");
+    // The bus was right, and only the state is old: what lies before the session is not sent again.
+    assert_eq!(forgets(101, 99, 45), ["Diverged>=0 in 44..", "M45"]);
+}
+
+/// Without a key, one that returns to a session after another was followed continues where it is: it was followed before.
+#[test]
+fn a_session_that_is_followed_again_after_a_later_one_repeats_nothing() {
+    let past = Past { head: number(40), prior: Session(99) };
+    let mut source = Origin { past, ..ORIGIN }.start();
+    let mut sink = Sink::new(&config());
+    for number in 40..43 {
+        sink.hears_all(0, &source.publish(0, number, 5));
+    }
+    let mut forged = Origin { session: 200, begins: 43, ..ORIGIN }.start();
+    sink.hears_all(300, &forged.publish(300, 70, 5));
+    let silent = 300 + config().activity_ns / MILLISECOND;
+    for ms in [silent, silent + 1_000] {
+        let _ = sink.hears(ms, &source.session(ms));
+    }
+    let given = sink.given(silent + 1_001);
+    assert!(given.contains(&"Diverged>=0 in 71..".to_owned()), "{given:?}");
+    let messages: Vec<&str> =
+        given.iter().map(String::as_str).filter(|it| it.starts_with('M')).collect();
+    assert_eq!(messages, ["M40", "M41", "M42", "M70"], "{given:?}");
+    let continues_at = sink.arrivals.marks().next().map(|(.., mark)| (mark.session, mark.next));
+    assert_eq!(continues_at, Some((Session(100), number(43))));
 }
 
 #[test]

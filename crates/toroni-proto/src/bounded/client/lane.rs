@@ -1,7 +1,8 @@
 //! One stream, as a client receives it.
 
 use super::Counters;
-use crate::arrivals::{Flow, Inbox};
+use crate::arrivals::{Flow, Inbox, Opening};
+use crate::hook::mutant;
 use crate::id::{MessageNumber, Number, Series, Session, Source, Stream};
 use crate::reassembly::{Bound, Loss, Message};
 use crate::receiver::Mark;
@@ -114,12 +115,19 @@ impl Lane {
         counters: &mut Counters,
         out: &mut impl Inbox,
     ) {
-        let before = self.series;
-        if before.is_some_and(|before| before != offer.series) {
-            // What the other series brought last is unknown.
+        let before = self.before();
+        let continues = before.filter(|mark| mark.series == offer.series);
+        let WelcomeStream { past, session, .. } = *offer;
+        let forgotten = continues.filter(|it| past.has_forgotten(session, it.session, it.next));
+        let forgotten = forgotten.filter(|_| !mutant("prior_ignored"));
+        let why = match forgotten {
+            Some(_) => Some(LostReason::Diverged),
+            None => (before.is_some() && continues.is_none()).then_some(LostReason::Restart),
+        };
+        if let Some(reason) = why {
+            // What the other series, or the life that is forgotten, brought last is unknown.
             let (after, until) = (self.mark.before(), None);
-            let (reason, bound) = (LostReason::Restart, Bound::AtLeast);
-            let (message, count) = (self.due, 0);
+            let (message, count, bound) = (self.due, 0, Bound::AtLeast);
             self.report(Loss { message, count, bound, reason, after, until }, counters, out);
         }
         (self.series, self.session) = (Some(offer.series), Some(offer.session));
@@ -128,17 +136,32 @@ impl Lane {
         self.known.clear();
         self.keep_patterns(offer);
         (self.ask, self.asked, self.awaits) = (None, None, false);
-        let begins = self.begins(out);
-        match before {
-            None => {
-                let kept = begins.filter(|mark| mark.series == offer.series);
-                self.mark = kept.map_or(offer.number, |mark| mark.next);
-                if self.mark < offer.number {
-                    (self.ask, self.awaits) = (Some((self.mark, None)), true);
-                }
+        let begins = self.begins(offer, out);
+        let kept = begins.filter(|mark| mark.series == offer.series);
+        match (forgotten, continues) {
+            (Some(mark), _) => {
+                self.wait_for(past.continues_at(session, mark.session, offer.number));
             }
-            Some(before) if before != offer.series => self.mark = offer.number,
-            Some(_) => {}
+            (None, Some(_)) => {}
+            _ => {
+                // Another series is wanted from where its session began. One that is the first is joined where it is.
+                let new = if before.is_some() { past.head.min(offer.number) } else { offer.number };
+                self.wait_for(kept.map_or(new, |mark| mark.next));
+            }
+        }
+    }
+
+    /// Where the series continued until now.
+    fn before(&self) -> Option<Mark> {
+        let session = self.session.unwrap_or(Session(0));
+        Some(Mark { session, series: self.series?, next: self.mark })
+    }
+
+    /// The stream continues here. If that is before what is live, asks for what is between.
+    const fn wait_for(&mut self, next: Number) {
+        self.mark = next;
+        if next.get() < self.floor.get() {
+            (self.ask, self.awaits) = (Some((next, None)), true);
         }
     }
 
@@ -158,7 +181,7 @@ impl Lane {
         self.known.clear();
         self.keep_patterns(offer);
         (self.ask, self.asked, self.awaits) = (None, None, false);
-        self.begins(out);
+        self.begins(offer, out);
     }
 
     fn keep_patterns(&mut self, offer: &WelcomeStream<'_>) {
@@ -170,10 +193,10 @@ impl Lane {
     }
 
     /// Tells the inbox what begins. Returns where that continues, if the inbox knows it.
-    fn begins(&self, out: &mut impl Inbox) -> Option<Mark> {
+    fn begins(&self, offer: &WelcomeStream<'_>, out: &mut impl Inbox) -> Option<Mark> {
         let flow = self.flow()?;
         self.patterns().for_each(|pattern| out.carries(flow, pattern));
-        out.begins(flow, 0)
+        out.begins(flow, &Opening { patterns: 0, past: offer.past, taken: offer.number })
     }
 
     fn report(&self, loss: Loss, counters: &mut Counters, out: &mut impl Inbox) {

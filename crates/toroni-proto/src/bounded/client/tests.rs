@@ -1,5 +1,7 @@
 use super::*;
+use crate::arrivals::Opening;
 use crate::id::Series;
+use crate::past::Past;
 use crate::reassembly::Loss;
 use crate::time::SECOND;
 use crate::wire::samples::RULES;
@@ -57,6 +59,10 @@ fn welcome(series: u32, next: u64) -> Vec<u8> {
 }
 
 fn welcome_of(session: Session, series: u32, next: u64) -> Vec<u8> {
+    welcome_with(session, series, next, Past::NONE)
+}
+
+fn welcome_with(session: Session, series: u32, next: u64, past: Past) -> Vec<u8> {
     let about = About {
         realm: RULES.realm,
         source: Source(1),
@@ -73,6 +79,7 @@ fn welcome_of(session: Session, series: u32, next: u64) -> Vec<u8> {
         stream: Stream(7),
         number: number(next),
         message: MessageNumber::ZERO,
+        past,
         patterns: &patterns,
     };
     let mut buffer = vec![0; 1_000];
@@ -170,6 +177,38 @@ fn another_series_is_a_loss_of_an_unknown_number_of_messages() {
     connect(&mut client, 400);
     assert_eq!(give(&mut client, 400, &welcome(2, 7)), ["0 AtLeast Restart"]);
     assert_eq!(client.marks().next().map(|mark| mark.next.get()), Some(7));
+    client.disconnected(at(401));
+    client.handle_timeout(client.poll_timeout().unwrap());
+    client.poll_event();
+    connect(&mut client, 900);
+    let past = Past { head: number(3), prior: Session(0) };
+    let welcome = welcome_with(Session(4), 3, 7, past);
+    assert_eq!(give(&mut client, 900, &welcome), ["0 AtLeast Restart"]);
+    let mark = client.marks().next().map(|mark| mark.next.get());
+    assert_eq!(mark, Some(3), "from where its session began");
+}
+
+/// The bus of the server was restored from a backup. It uses the numbers from 60 on for other messages.
+#[test]
+fn a_server_that_has_forgotten_a_session_or_numbers_is_asked_from_where_it_began() {
+    let forgets = |prior, head, next| {
+        let mut client = client();
+        connect(&mut client, 0);
+        give(&mut client, 0, &welcome_of(Session(10), 1, 90));
+        give(&mut client, 1, &beat(100));
+        client.disconnected(at(2));
+        client.handle_timeout(client.poll_timeout().unwrap());
+        client.poll_event();
+        connect(&mut client, 400);
+        let past = Past { head: number(head), prior: Session(prior) };
+        let given = give(&mut client, 400, &welcome_with(Session(12), 1, next, past));
+        (given, client.marks().next().unwrap().next.get())
+    };
+    assert_eq!(forgets(10, 100, 100), (vec![], 100), "it remembers all");
+    let told = vec!["0 AtLeast Diverged".to_owned()];
+    assert_eq!(forgets(9, 60, 70), (told.clone(), 60), "not the session");
+    assert_eq!(forgets(10, 60, 70), (told.clone(), 60), "not the numbers");
+    assert_eq!(forgets(9, 120, 130), (told, 120), "its state is old, its bus is not");
 }
 
 #[test]
@@ -294,7 +333,7 @@ fn replay_begins(client: &mut Client, at_ms: u64, first: u64) {
 struct Knows(Out, u64);
 
 impl Inbox for Knows {
-    fn begins(&mut self, flow: Flow, _: u8) -> Option<crate::receiver::Mark> {
+    fn begins(&mut self, flow: Flow, _: &Opening) -> Option<crate::receiver::Mark> {
         let Flow { session, series, .. } = flow;
         Some(crate::receiver::Mark { session, series, next: number(self.1) })
     }
@@ -347,7 +386,7 @@ impl Inbox for Begun {
     fn carries(&mut self, flow: Flow, pattern: TableName<'_>) {
         self.1.push(format!("{} {}", flow.session.0, pattern.as_str()));
     }
-    fn begins(&mut self, flow: Flow, _: u8) -> Option<crate::receiver::Mark> {
+    fn begins(&mut self, flow: Flow, _: &Opening) -> Option<crate::receiver::Mark> {
         self.0.push((flow.session.0, flow.series.0));
         None
     }

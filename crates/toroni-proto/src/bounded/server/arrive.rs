@@ -150,6 +150,7 @@ impl Server {
                 stream: one.stream,
                 number,
                 message,
+                past: one.past,
                 patterns: &one.patterns,
             }
         });

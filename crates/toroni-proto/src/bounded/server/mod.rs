@@ -35,6 +35,7 @@ use crate::config::tcp::TcpConfig;
 use crate::hook::mutant;
 use crate::id::{MessageNumber, Number, Realm, Series, Session, Source, Stream};
 use crate::limiter::Limiter;
+use crate::past::Past;
 use crate::random::Random;
 use crate::time::{MILLISECOND, Monotonic, SECOND};
 use crate::topics::Table;
@@ -78,6 +79,8 @@ pub struct Served<'a> {
     pub feed: bool,
     /// What is sent has this number or a greater one.
     pub next: Number,
+    /// What the server remembers of earlier sessions.
+    pub past: Past,
     /// The stream's patterns, at most 16.
     pub patterns: &'a [TableName<'a>],
 }
@@ -153,6 +156,7 @@ struct Offered {
     patterns: Box<[Box<str>]>,
     /// All messages below were added to all sets that they match.
     next: Number,
+    past: Past,
     names: Table,
 }
 
@@ -227,6 +231,7 @@ impl Server {
                 feed: one.feed,
                 patterns: one.patterns.iter().map(|pattern| pattern.as_str().into()).collect(),
                 next: one.next,
+                past: one.past,
                 names: Table::new(topics),
             })
             .collect();

@@ -5,6 +5,7 @@ use crate::arrivals::{Flow, Inbox};
 use crate::audience::Name;
 use crate::bounded::client::{self, Client};
 use crate::config::tcp::Pace;
+use crate::past::Past;
 use crate::reassembly::{Bound, Loss, Message};
 use crate::time::{MILLISECOND, Wall};
 use crate::wire::samples::KEYS;
@@ -83,6 +84,7 @@ fn bench(config: &TcpConfig, keys: Option<Keys>) -> Bench {
         stream: Stream(stream),
         feed: false,
         next: number(100),
+        past: Past::NONE,
         patterns: &[],
     };
     let streams = [served(0), served(1)];
@@ -555,6 +557,7 @@ fn streams_and_patterns_are_limited() {
             stream: Stream(0),
             feed: false,
             next: Number::ZERO,
+            past: Past::NONE,
             patterns: &patterns,
         };
         let streams = vec![one; count];

@@ -8,6 +8,7 @@ use super::*;
 use crate::batcher::Now;
 use crate::config::Order;
 use crate::id::{MessageNumber, Source as SourceId};
+use crate::past::Past;
 use crate::reassembly::{Bound, Loss, Message};
 use crate::sender::{Identity, Sender};
 use crate::time::{MILLISECOND, SECOND, Wall};
@@ -51,12 +52,20 @@ pub(crate) struct Origin {
     pub(crate) session: u32,
     pub(crate) series: u32,
     pub(crate) begins: u64,
+    pub(crate) past: Past,
     pub(crate) instance: u8,
     pub(crate) keys: Option<Keys>,
 }
 
-pub(crate) const ORIGIN: Origin =
-    Origin { source: 1, session: 100, series: 1, begins: 40, instance: 1, keys: None };
+pub(crate) const ORIGIN: Origin = Origin {
+    source: 1,
+    session: 100,
+    series: 1,
+    begins: 40,
+    past: Past::NONE,
+    instance: 1,
+    keys: None,
+};
 
 impl Origin {
     pub(crate) fn start(&self) -> Source {
@@ -76,6 +85,7 @@ impl Origin {
             instance: [self.instance; 16],
             series: Series(self.series),
             begins: number(self.begins),
+            past: self.past,
             patterns: &[],
             legs: LegAddresses::NONE,
             repairers,

@@ -1,7 +1,7 @@
 //! One valid frame of each type, for tests.
 
 use super::super::chunk::tests::{start, topic};
-use super::super::samples::{KEYS, RULES};
+use super::super::samples::{KEYS, PAST, RULES};
 use super::super::{Bound, Chunk, Keys, LostReason, NoRoom, NodeName, Start, TableName};
 use super::welcome::{About, Offer};
 use super::*;
@@ -71,6 +71,7 @@ pub(crate) fn encode(kind: Kind, seal: &Seal<'_>, buffer: &mut [u8]) -> Result<u
                 stream: Stream(7),
                 number: number(0x67),
                 message,
+                past: PAST,
                 patterns: &patterns,
             };
             Welcome::encode(&about, [offer].into_iter(), seal, buffer)
@@ -148,6 +149,7 @@ pub(crate) fn encode_again(frame: &Frame<'_>) -> Vec<u8> {
                     stream: one.stream,
                     number: one.number,
                     message: one.message,
+                    past: one.past,
                     patterns,
                 })
                 .collect();

@@ -29,11 +29,12 @@ fn the_bytes_are_as_drawn() {
     golden(
         Kind::Welcome,
         &[
-            "5d000000 02 00 0000 0000000000000000",
+            "69000000 02 00 0000 0000000000000000",
             "544e 02 01 44332211 04030201 08070605", // magic, version, streams, realm, source, session
             "a0a1a2a3a4a5a6a7a8a9aaabacadaeaf 0900 e803", // instance, set, beat_ms
             "04030201 08070605 04034050 0700 01 00", // source, session, series, stream, patterns
             "6700000000000000 0a00000000000000",     // number, message
+            "4600000000000000 05060708",             // head, prior
             "08 706c616e742f2a2a",                   // plant/**
         ],
     );

@@ -4,17 +4,23 @@
 //!  byte 16      18        19         20      24        28         32            48      50        52
 //!       +-------+---------+----------+-------+---------+----------+-------------+-------+---------+
 //!       | "TN"  | version | streams  | realm | source  | session  | instance    | set   | beat_ms |
-//!       |       | u8, 1   | u8       | u32   | u32     | u32      | 16 bytes    | u16   | u16     |
+//!       |       | u8, 2   | u8       | u32   | u32     | u32      | 16 bytes    | u16   | u16     |
 //!       +-------+---------+----------+-------+---------+----------+-------------+-------+---------+
 //!       each stream:
 //!       +---------+----------+---------+---------+----------+----+--------------+--------------+---------------+
-//!       | source  | session  | series  | stream  | patterns | 0  | number (u64) | message      | patterns:     |
-//!       | u32     | u32      | u32     | u16     | u8 ≤ 16  | u8 |              | (u64)        | length, text  |
+//!       | source  | session  | series  | stream  | patterns | 0  | number (u64) | message      | head (u64)    |
+//!       | u32     | u32      | u32     | u16     | u8 ≤ 16  | u8 |              | (u64)        |               |
 //!       +---------+----------+---------+---------+----------+----+--------------+--------------+---------------+
+//!       +-------------+---------------+
+//!       | prior (u32) | patterns:     |
+//!       |             | length, text  |
+//!       +-------------+---------------+
 //!
 //!  beat_ms  a HEARTBEAT comes within this time, in milliseconds
 //!  number   what is sent from now on has this number or a greater one
 //!  message  the message number of the first that is sent
+//!  head     the number of the next message of the bus when the session began
+//!  prior    the session before
 //! ```
 //!
 //! A stream has its place in this list as its number in the other frames of the connection.
@@ -27,6 +33,7 @@ use super::super::topics::write_name;
 use super::hello::{Listed, MAGIC, preamble};
 use super::{Header, Kind, MAX_STREAMS, Reject, Seal, frame};
 use crate::id::{MessageNumber, Number, Realm, Series, Session, Source, Stream};
+use crate::past::Past;
 
 /// The first frame of a server, unless there is a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +67,8 @@ pub struct WelcomeStream<'a> {
     pub number: Number,
     /// The message number of the first that is sent.
     pub message: MessageNumber,
+    /// What the server remembers of earlier sessions.
+    pub past: Past,
     patterns: Listed<'a>,
 }
 
@@ -71,11 +80,12 @@ impl<'a> WelcomeStream<'a> {
         reader.zeros::<1>()?;
         let number = Number::new(reader.u64()?).ok_or(Reject::Number)?;
         let message = MessageNumber::new(reader.u64()?).ok_or(Reject::Number)?;
+        let past = Past::parse(reader)?;
         if patterns > MAX_PATTERNS {
             return Err(Reject::Count);
         }
         let patterns = Listed::parse(reader, patterns.into())?;
-        Ok(Self { source, session, series, stream, number, message, patterns })
+        Ok(Self { source, session, series, stream, number, message, past, patterns })
     }
 
     /// Returns the stream's patterns.
@@ -93,6 +103,7 @@ pub(crate) struct Offer<'a> {
     pub(crate) stream: Stream,
     pub(crate) number: Number,
     pub(crate) message: MessageNumber,
+    pub(crate) past: Past,
     pub(crate) patterns: &'a [Box<str>],
 }
 
@@ -160,6 +171,7 @@ impl<'a> Welcome<'a> {
                 writer.u8(0)?;
                 writer.u64(one.number.get())?;
                 writer.u64(one.message.get())?;
+                one.past.write(writer)?;
                 for pattern in one.patterns {
                     write_name(TableName::new(pattern).ok_or(NoRoom)?, writer)?;
                 }

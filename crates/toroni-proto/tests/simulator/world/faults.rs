@@ -15,6 +15,11 @@ impl Scenario {
     pub(super) fn has_twins(&self) -> bool {
         self.faults.iter().any(|fault| fault.kind == Kind::Twin)
     }
+
+    /// Members of a feed agree on it, and it has no bus. A change of keys restarts senders.
+    fn can_revert(&self) -> bool {
+        self.repairers == 0 && !self.rekeys
+    }
 }
 
 impl World<'_> {
@@ -24,8 +29,9 @@ impl World<'_> {
         let receiver = what.who % self.receivers.len();
         let node = &mut self.senders[at];
         match what.kind {
-            _ if (node.ended || node.gone) && what.kind.ends_a_sender() => {}
-            Kind::KillSender { .. } | Kind::NewSeries => node.sender = None,
+            _ if node.is_final() && what.kind.ends_a_sender() => {}
+            Kind::Revert { .. } if !self.scenario.can_revert() => {}
+            Kind::KillSender { .. } | Kind::NewSeries | Kind::Revert { .. } => node.sender = None,
             Kind::Die => (node.sender, node.gone) = (None, true),
             Kind::EndSender => {
                 let ended = self.end_sender(at, true);
@@ -61,7 +67,7 @@ impl World<'_> {
         let receiver = what.who % self.receivers.len();
         let node = &mut self.senders[at];
         match what.kind {
-            _ if (node.ended || node.gone) && what.kind.ends_a_sender() => {}
+            _ if node.is_final() && what.kind.ends_a_sender() => {}
             Kind::KillSender { again, skip, forgets } if node.sender.is_none() => {
                 node.cursor = node.cursor.saturating_sub(usize::try_from(again).unwrap());
                 if again == 0 {
@@ -69,6 +75,7 @@ impl World<'_> {
                     node.cursor = (node.cursor + ahead).min(node.bus.len());
                 }
                 if forgets {
+                    node.prior = None;
                     let (session, now) = (node.session - 3, self.monotonic());
                     self.senders[at].start(self.scenario, session, now);
                 } else {
@@ -79,7 +86,15 @@ impl World<'_> {
             Kind::NewSeries if node.sender.is_none() => {
                 node.series += 1;
                 node.bus.clear();
+                node.backups.clear();
                 (node.cursor, node.number) = (0, 0);
+                self.start_sender(at);
+            }
+            Kind::Revert { .. } if !self.scenario.can_revert() => {}
+            Kind::Revert { back, again } if node.sender.is_none() => {
+                self.revert(at, back);
+                let node = &mut self.senders[at];
+                node.cursor = node.bus.len().saturating_sub(usize::try_from(again).unwrap());
                 self.start_sender(at);
             }
             Kind::Stop => self.continue_receiver(receiver),
@@ -91,6 +106,28 @@ impl World<'_> {
             }
             _ => {}
         }
+    }
+
+    /// The bus and the state of a sender go back to a backup, `back` sessions before the last one.
+    fn revert(&mut self, at: usize, back: usize) {
+        let node = &mut self.senders[at];
+        let (source, before) = (node.source, node.series());
+        let Some(last) = node.backups.len().checked_sub(1) else { return };
+        node.backups.truncate(last.saturating_sub(back) + 1);
+        let Some(backup) = node.backups.pop() else { return };
+        (node.number, node.prior) = (backup.number, Some(backup.prior));
+        node.bus.truncate(backup.entries);
+        node.age += 1;
+        let (number, after) = (node.number, node.series());
+        let truths = self.truths[source].get(&before).cloned().unwrap_or_default();
+        let kept = truths.into_iter().filter(|(it, _)| *it < number).collect();
+        self.truths[source].insert(after, kept);
+        let topics: Vec<_> = self.topics[source]
+            .range((before, 0)..(before, number))
+            .map(|((_, number), it)| ((after, *number), it.clone()))
+            .collect();
+        self.topics[source].extend(topics);
+        self.again_from[source].insert(after, number);
     }
 
     /// Ends a session in order, if all was sent.

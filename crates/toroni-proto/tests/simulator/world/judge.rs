@@ -1,12 +1,15 @@
 //! Checks the bounds of the machines during a run, and asks the oracle after it.
 
+use std::collections::BTreeSet;
+
 use super::super::fault::Kind;
 use super::super::oracle::{self, Broken, Case, Failure, Given};
-use super::{Summary, World};
+use super::{Summary, World, nodes};
 use crate::config::Order;
 use crate::gaps::MAX_GAPS;
 use crate::legs::LegCounters;
 use crate::sender::{Event, Sender};
+use crate::wire::LostReason;
 
 impl World<'_> {
     /// Memory is within what the configuration states, and no state is without a timer that leads out of it.
@@ -113,7 +116,7 @@ impl World<'_> {
         let (node, sender) = (&self.receivers[receiver], &self.senders[source]);
         let (mut delivered, mut lost) = (0, 0);
         for life in 0..=node.record.life {
-            let given = &node.record.of(source, life);
+            let given = &of_one_age(node.record.of(source, life));
             let is_last = life == node.record.life;
             let topics = |series, number| {
                 let named = self.topics[source].get(&(series, number));
@@ -126,7 +129,7 @@ impl World<'_> {
                 ordered: self.scenario.config.order == Order::Source,
                 quiet_after: self.scenario.settled(),
                 faultless: self.is_faultless(),
-                last_series: is_complete.then_some(sender.series),
+                last_series: is_complete.then_some(sender.series()),
                 silenced: is_last && sender.gone && !sender.said_end,
                 impersonated: self.is_forged() || self.scenario.has_twins(),
                 topics: &topics,
@@ -134,11 +137,27 @@ impl World<'_> {
             let (more, missing) =
                 oracle::judge(&case).map_err(|error| error.at(format!("life {life}")))?;
             (delivered, lost) = (delivered + more, lost + missing);
+            self.repeats_nothing(source, given)?;
             if is_complete {
                 self.has_all_late(source, given)?;
             }
         }
         Ok((delivered, lost))
+    }
+
+    /// What a sender had sent before it went back to a backup, it may send again, but no receiver gets it again.
+    fn repeats_nothing(&self, source: usize, given: &[Given]) -> Result<(), Failure> {
+        let mut got = BTreeSet::new();
+        for one in given {
+            let Given::Message { series, number, .. } = one else { continue };
+            let is_old = self.again_from[source].get(series).is_some_and(|from| number < from);
+            if is_old && got.contains(&(nodes::ageless(*series), *number)) {
+                let text = format!("number {number} came again after its sender was reverted");
+                return Err(Broken::Doubled.because(text));
+            }
+            got.insert((nodes::ageless(*series), *number));
+        }
+        Ok(())
     }
 
     fn is_faultless(&self) -> bool {
@@ -210,4 +229,19 @@ impl World<'_> {
     pub(in super::super) fn stopped_by_collision(&self, at: usize) -> bool {
         self.senders[at].collided
     }
+}
+
+/// A receiver to which it was not said that a sender went back to a backup must have had nothing that the sender has forgotten. Then
+/// what it was given before is of the present age as well.
+fn of_one_age(mut given: Vec<Given>) -> Vec<Given> {
+    for at in 1..given.len() {
+        let (before, series) = (given[at - 1].series(), given[at].series());
+        let is_told = matches!(&given[at - 1], Given::Loss { reason: LostReason::Diverged, .. });
+        if before == series || nodes::ageless(before) != nodes::ageless(series) || is_told {
+            continue;
+        }
+        let earlier = given[..at].iter_mut().rev().take_while(|one| one.series() == before);
+        earlier.for_each(|one| one.set_series(series));
+    }
+    given
 }

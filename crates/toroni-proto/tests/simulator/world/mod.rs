@@ -97,6 +97,8 @@ pub(super) struct World<'a> {
     /// By source.
     truths: Vec<BTreeMap<u32, Truth>>,
     topics: Vec<BTreeMap<(u32, u64), (u64, String)>>,
+    /// The first number that a series used again, in another age of its sender.
+    again_from: Vec<BTreeMap<u32, u64>>,
     /// What was published when all was over: source, series, number.
     late: Vec<(usize, u32, u64)>,
     captured: VecDeque<Vec<u8>>,
@@ -136,6 +138,7 @@ impl<'a> World<'a> {
             repairers: (0..scenario.repairers).map(|_| RepairerNode::default()).collect(),
             truths: vec![BTreeMap::new(); scenario.publishes.len()],
             topics: vec![BTreeMap::new(); scenario.publishes.len()],
+            again_from: vec![BTreeMap::new(); scenario.publishes.len()],
             late: Vec::new(),
             captured: VecDeque::new(),
             tape: Vec::new(),
@@ -468,7 +471,7 @@ impl<'a> World<'a> {
     fn put_on_bus(&mut self, at: usize, skip: u64, topic: usize, length: Option<usize>) {
         let now = self.clock(at);
         let node = &mut self.senders[at];
-        let (source, series) = (node.source, node.series);
+        let (source, series) = (node.source, node.series());
         let number = node.number + skip;
         node.number = number + 1;
         let topic = format!("plant/{source}/{topic}");

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::arrivals::{Arrivals, Flow, Inbox};
+use crate::arrivals::{Arrivals, Flow, Inbox, Opening};
 use crate::audience::Name;
 use crate::batcher::Now;
 use crate::id::{Number, Realm, Sequence, Series, Session, Source, Stream};
 use crate::legs::Path;
+use crate::past::Past;
 use crate::random::Random;
 use crate::reassembly::{Bound, Loss, Message};
 use crate::receiver::{End, Mark, Me};
@@ -29,11 +30,33 @@ pub(super) const STREAM: Stream = Stream(1);
 /// How many datagrams wait in the socket of a process that does not run.
 const SOCKET: usize = 300;
 
+/// Sessions of a sender that was reverted as often begin here.
+const AGE: u32 = 1 << 20;
+/// Series with the same number in another age of their sender differ by this.
+const AGED: u32 = 1_000;
+
+/// Returns the series of a session, as the judge knows it: once its sender has gone back to a backup, it numbers other messages.
+pub(super) const fn series_of(session: u32, series: u32) -> u32 {
+    series + session / AGE * AGED
+}
+
+/// Returns the series as it is on the wire.
+pub(super) const fn ageless(series: u32) -> u32 {
+    series % AGED
+}
+
 /// A message as it stands on the bus of a sender.
 pub(super) struct Entry {
     pub(super) number: u64,
     pub(super) topic: String,
     pub(super) bytes: Option<Vec<u8>>,
+}
+
+/// How much a sender had on its bus, and the last session in its state.
+pub(super) struct Backup {
+    pub(super) entries: usize,
+    pub(super) number: u64,
+    pub(super) prior: u32,
 }
 
 /// Whether a process runs, and what waits in its socket if not.
@@ -73,6 +96,12 @@ pub(super) struct SenderNode {
     pub(super) cursor: usize,
     pub(super) published: usize,
     pub(super) number: u64,
+    /// The session before, as its state has it, if its state was not lost.
+    pub(super) prior: Option<u32>,
+    /// What its host had before each session.
+    pub(super) backups: Vec<Backup>,
+    /// How often it went back to a backup.
+    pub(super) age: u32,
     /// By how many nanoseconds its calendar is wrong.
     pub(super) wall_step: i64,
     /// It has ended in order, for good.
@@ -98,6 +127,9 @@ impl SenderNode {
             cursor: 0,
             published: 0,
             number: NUMBERS,
+            prior: None,
+            backups: Vec::new(),
+            age: 0,
             wall_step: 0,
             ended: false,
             said_end: false,
@@ -106,9 +138,29 @@ impl SenderNode {
         }
     }
 
+    /// Whether nothing ends or restarts it any more. One that went back to a backup and is restarted again is not noticed by a receiver
+    /// that has heard nothing in between: its last session is one that the receiver cannot tell from those that it remembers.
+    pub(super) const fn is_final(&self) -> bool {
+        self.ended || self.gone || self.age > 0
+    }
+
+    /// The series that it sends, as the judge knows it.
+    pub(super) const fn series(&self) -> u32 {
+        series_of(self.age * AGE, self.series)
+    }
+
     /// Starts a session, and sends from where it is on its bus.
     pub(super) fn start(&mut self, scenario: &Scenario, session: u32, now: Monotonic) {
-        self.session = session;
+        let session = session % AGE + self.age * AGE;
+        let past = Past {
+            head: Number::new(self.number).unwrap(),
+            prior: self.prior.map_or(Past::NONE.prior, Session),
+        };
+        // A feed has no bus, and another member may continue it.
+        let past = if scenario.repairers > 0 { Past::NONE } else { past };
+        let (entries, number) = (self.bus.len(), self.number);
+        self.backups.extend(self.prior.map(|prior| Backup { entries, number, prior }));
+        (self.session, self.prior) = (session, Some(session));
         let begins = self.bus.get(self.cursor).map_or(self.number, |entry| entry.number);
         let name = format!("sender-{}", self.source);
         let names: Vec<String> = (0..scenario.required).map(receiver_name).collect();
@@ -134,6 +186,7 @@ impl SenderNode {
             instance,
             series: Series(self.series),
             begins: Number::new(begins).unwrap(),
+            past,
             patterns: &[TableName::new("plant/**").unwrap()],
             legs: LegAddresses::new(&legs).unwrap(),
             repairers: Repairers::new(&repairers).unwrap(),
@@ -321,7 +374,7 @@ impl Inbox for Record {
         let key = (flow.source.0, flow.session.0, message.start.topic.get());
         let given = Given::Message {
             at: self.now,
-            series: flow.series.0,
+            series: series_of(flow.session.0, flow.series.0),
             number: message.start.number.get(),
             topic: self.names.get(&key).cloned(),
             bytes: message.parts.flatten().copied().collect(),
@@ -329,14 +382,15 @@ impl Inbox for Record {
         self.push(flow, given);
     }
 
-    fn begins(&mut self, flow: Flow, _: u8) -> Option<Mark> {
+    fn begins(&mut self, flow: Flow, _: &Opening) -> Option<Mark> {
         self.absent.remove(&(flow.source.0 as usize, self.life));
         None
     }
 
     fn ends(&mut self, flow: Flow, end: End) {
         if end == End::Complete {
-            let (series, count) = (flow.series.0, Count::AtLeast(0));
+            let series = series_of(flow.session.0, flow.series.0);
+            let count = Count::AtLeast(0);
             let (at, reason) = (self.now, LostReason::Silent);
             let absent = Given::Loss { at, series, count, reason, after: None, until: None };
             self.absent.insert((flow.source.0 as usize, self.life), absent);
@@ -351,7 +405,7 @@ impl Inbox for Record {
     fn loss(&mut self, flow: Flow, loss: Loss) {
         let given = Given::Loss {
             at: self.now,
-            series: flow.series.0,
+            series: series_of(flow.session.0, flow.series.0),
             count: match loss.bound {
                 Bound::Exact => Count::Exact(loss.count),
                 Bound::AtLeast => Count::AtLeast(loss.count),

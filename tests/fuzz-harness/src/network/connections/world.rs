@@ -8,6 +8,7 @@ use toroni_proto::batcher::Now;
 use toroni_proto::bounded::server::{Identity, Served, Server};
 use toroni_proto::config::tcp::{Pace, TcpConfig};
 use toroni_proto::id::{Number, Realm, Series, Session, Source, Stream};
+use toroni_proto::past::Past;
 use toroni_proto::random::Random;
 use toroni_proto::time::{MILLISECOND, Monotonic, SECOND, Wall};
 use toroni_proto::wire::TableName;
@@ -88,6 +89,7 @@ pub(super) fn server(
             stream: Stream(stream),
             feed: false,
             next: number(*next),
+            past: Past::NONE,
             patterns: &pattern,
         })
         .collect();

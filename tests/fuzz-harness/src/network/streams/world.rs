@@ -12,6 +12,7 @@ use toroni_proto::batcher::{Full, Now};
 use toroni_proto::config::{Config, Order};
 use toroni_proto::id::{Number, Realm, Sequence, Series, Session, Source, Stream};
 use toroni_proto::legs::Path;
+use toroni_proto::past::Past;
 use toroni_proto::random::Random;
 use toroni_proto::receiver::Me;
 use toroni_proto::sender::{Identity, Sender};
@@ -76,6 +77,7 @@ impl World {
             instance: [1; 16],
             series: Series(3),
             begins: Number::ZERO,
+            past: Past::NONE,
             patterns: &[],
             legs: LegAddresses::NONE,
             repairers: Repairers::default(),
