@@ -193,8 +193,10 @@ impl Arrivals {
     /// Takes what was committed. The stream must have been entered.
     pub fn take(&mut self, name: StreamName, arrival: Arrival) {
         let reach = &mut self.streams.get_mut(&name).unwrap().reach;
-        reach.missing = reach.missing.max(arrival.open_from.unwrap_or(arrival.end));
-        reach.highest = reach.highest.max(reach.missing).max(arrival.end);
+        // What lies before the number of a loss without numbers may still come.
+        let end = if arrival.is_open_end() { 0 } else { arrival.end };
+        reach.missing = reach.missing.max(arrival.open_from.unwrap_or(end));
+        reach.highest = reach.highest.max(reach.missing).max(end);
         reach.is_told = arrival.is_open_end();
     }
 

@@ -460,12 +460,12 @@ impl Inlet {
     /// Returns where a stream continues of which the bus has said how far it has arrived: 0 where it is.
     fn continues_at(&mut self, at: usize, arrived: Option<Arrived>) -> u64 {
         let (next, highest) = arrived.map_or((0, 0), |arrived| (arrived.next, arrived.highest));
+        if let Some(number) = arrived.and_then(|arrived| self.begin_session(at, arrived)) {
+            return number;
+        }
         let known = &self.known[at];
         let before = known.before.filter(|before| before.series == known.series);
         let end = before.map(|before| before.end);
-        if let Some(number) = arrived.and_then(|arrived| self.begin_session(at, arrived, before)) {
-            return number;
-        }
         let mut continues_at = next;
         if self.selection.order == Order::Arrival && !mutant("gaps_fetched_by_arrival") {
             // What came above the mark would come again. A process that has not brought it itself does not know which.
@@ -482,14 +482,18 @@ impl Inlet {
 
     /// Has the bus note the session of a stream that it knows. Returns where that continues if its sender has forgotten an
     /// earlier one, of which the bus has something.
-    fn begin_session(
-        &mut self,
-        at: usize,
-        arrived: Arrived,
-        before: Option<Before>,
-    ) -> Option<u64> {
-        let known = &self.known[at];
+    fn begin_session(&mut self, at: usize, arrived: Arrived) -> Option<u64> {
+        let known = &mut self.known[at];
         let (flow, taken, past) = (known.flow(), known.taken, known.past);
+        if arrived.session == flow.session.0 {
+            // Another way has begun it. What this one brought of a session that is forgotten says nothing more.
+            known.before = known.before.filter(|before| {
+                let end = Number::new(before.end).unwrap_or(Number::MAX);
+                !past.has_forgotten(flow.session, before.session, end)
+            });
+            return None;
+        }
+        let before = known.before.filter(|before| before.series == known.series);
         let here = before.map(|before| (before.session, before.end));
         let mut reached = here.into_iter().chain([(Session(arrived.session), arrived.next)]);
         let is_forgotten = |(reached, next): &(Session, u64)| {
@@ -649,6 +653,10 @@ impl Inbox for Inlet {
             return;
         }
         let is_open_end = loss.until.is_none() && loss.count == 0;
+        if is_open_end && loss.reason == wire::LostReason::Diverged {
+            // What the bus has decides, and is told when the session begins: another way may have brought that already.
+            return;
+        }
         if is_open_end {
             let (way, ways) = &self.way;
             let nothing_came = known.series == flow.series && known.end == 0;

@@ -185,6 +185,13 @@ fn what_another_way_has_of_a_forgotten_session_is_not_published() {
     deliver(one, second, 4..6);
     publish(one, second, 6);
     assert_eq!(scene.told(), ["0", "1", "2", "Diverged 0 from 3", "2", "3", "4", "5"]);
+    // The other way begins it later, and the protocol says what it knows of the first session.
+    let loss = Loss { reason: wire::LostReason::Diverged, ..perhaps_more(8) };
+    other.loss(first, loss);
+    assert_eq!(join_after(other, second, past), Some(6));
+    deliver(other, second, 5..8);
+    publish(other, second, 8);
+    assert_eq!(scene.told(), ["6", "7"]);
 }
 
 #[test]

@@ -114,7 +114,10 @@ impl State {
             let end = ends.entry(name).or_default();
             let last = number.max(until.saturating_sub(1));
             assert!(self.unordered.contains(&name) || last >= *end, "{last} of {name:?} again");
-            *end = until.max(*end);
+            // What lies before the number of a loss without numbers may still come.
+            if until > number {
+                *end = until.max(*end);
+            }
         }
     }
 

@@ -184,10 +184,11 @@ impl Passage {
         // An empty loss says that messages from `from` on may be missing. It is no duplicate while none of those has
         // arrived.
         let highest_mark = lost.from.number.max(lost.until.saturating_sub(1));
-        let until = if mutant("loss_raises_no_mark") { 0 } else { lost.until };
+        let is_open_end = lost.until == lost.from.number;
+        // What lies before an empty one may still come.
+        let until = if is_open_end || mutant("loss_raises_no_mark") { 0 } else { lost.until };
         let raises_to = open_from.unwrap_or(until);
-        let (key, end, is_open_end) = (lost.from.into(), until, lost.until == lost.from.number);
-        Self { key, highest_mark, raises_to, end, is_open_end }
+        Self { key: lost.from.into(), highest_mark, raises_to, end: until, is_open_end }
     }
 
     /// Whether this has arrived already.
@@ -373,8 +374,8 @@ impl Inlet {
     /// Reports to subscribers that messages were lost on the way here. Those whose patterns intersect the scope get
     /// [`ReceiveError::Lost`](crate::ReceiveError::Lost) at this place of the order. The numbers of the loss count as
     /// arrived: if all of them have arrived before, the loss is dropped as a duplicate. A loss without numbers (`until` is
-    /// that of `from`) says that more may be missing from there on. It is dropped if that number has arrived, or if no message
-    /// has come since the last such loss.
+    /// that of `from`) says that more may be missing from there on. No number counts as arrived by it. It is dropped if that number
+    /// has arrived, or if no message has come since the last such loss.
     ///
     /// `open_from` is what [`Entry::open_from`] is for messages.
     ///
