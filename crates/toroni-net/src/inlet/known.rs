@@ -27,8 +27,9 @@ pub(super) struct Known {
     pub(super) stream: (Source, Stream),
     pub(super) series: Series,
     pub(super) session: Session,
-    /// What the sender remembers of earlier sessions, and how far this one has come when it began here.
+    /// What the sender remembers of earlier sessions.
     pub(super) past: Past,
+    /// How far this one had come when it began here.
     pub(super) taken: Number,
     pub(super) lane: usize,
     pub(super) names: Vec<Name>,
@@ -49,7 +50,7 @@ pub(super) struct Known {
     pub(super) missed: Option<Lost>,
     /// What this process brought of the stream before, and how far.
     pub(super) before: Option<Before>,
-    /// The sender has forgotten its session, and uses its numbers again. What is staged of it is not published any more.
+    /// The sender has forgotten its session, and uses its numbers again. Nothing of it is published any more.
     pub(super) is_void: bool,
 }
 

@@ -20,7 +20,7 @@ impl Inlet {
         let origin = origin_of(flow, start.number.get());
         let open_from = self.open_from(stream);
         let known = &mut self.known[stream];
-        if known.is_standby {
+        if known.is_standby || known.is_void {
             return;
         }
         if known.is_unclaimed {
@@ -61,6 +61,10 @@ impl Inlet {
             Staged { stream, origin, open_from, since, began, item }
         };
         if length > LONG_BYTES && self.lanes[lane].is_empty() {
+            self.discard_void();
+            if self.known[stream].is_void {
+                return;
+            }
             let mut parts: Vec<&[u8]> = std::mem::take(&mut self.parts);
             parts.extend(message.parts.clone());
             let staged = staged(0, 0);

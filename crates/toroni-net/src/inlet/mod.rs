@@ -28,7 +28,7 @@ pub(crate) use self::awaited::Awaited;
 pub use self::loss::lost_of;
 pub(crate) use self::ways::Ways;
 
-use self::known::{Before, Known};
+use self::known::Known;
 use self::loss::origin_of;
 use self::publishing::{concerns_one, is_full};
 use self::stage::{Item, Lane, Patience, Staged};
@@ -410,7 +410,8 @@ impl Inlet {
         let comes = |stream| self.way.1.has(stream);
         let waits = |at: &usize| {
             let known = &self.known[*at];
-            known.is_standby || (known.is_unclaimed && comes(known.stream))
+            let is_unclaimed = known.is_unclaimed && comes(known.stream);
+            !known.is_void && (known.is_standby || is_unclaimed)
         };
         let waiting: Vec<usize> = self.streams.values().copied().filter(waits).collect();
         let mut taken = Vec::new();
@@ -418,7 +419,7 @@ impl Inlet {
             let was_unclaimed = self.known[at].is_unclaimed;
             let Some(arrived) = self.claim(at) else { continue };
             let Flow { source, session, stream, series } = self.known[at].flow();
-            let next = self.continues_at(at, Some(arrived));
+            let next = self.continues_at(at, Some(arrived), false);
             let known = &mut self.known[at];
             let missed = known.missed.take();
             // What this process has brought itself, it continues.
@@ -457,10 +458,11 @@ impl Inlet {
         false
     }
 
-    /// Returns where a stream continues of which the bus has said how far it has arrived: 0 where it is.
-    fn continues_at(&mut self, at: usize, arrived: Option<Arrived>) -> u64 {
+    /// Returns where a stream continues of which the bus has said how far it has arrived: 0 where it is. `is_new` says that its
+    /// session has just been heard.
+    fn continues_at(&mut self, at: usize, arrived: Option<Arrived>, is_new: bool) -> u64 {
         let (next, highest) = arrived.map_or((0, 0), |arrived| (arrived.next, arrived.highest));
-        if let Some(number) = arrived.and_then(|arrived| self.begin_session(at, arrived)) {
+        if let Some(number) = arrived.and_then(|arrived| self.begin_session(at, arrived, is_new)) {
             return number;
         }
         let known = &self.known[at];
@@ -482,9 +484,13 @@ impl Inlet {
 
     /// Has the bus note the session of a stream that it knows. Returns where that continues if its sender has forgotten an
     /// earlier one, of which the bus has something.
-    fn begin_session(&mut self, at: usize, arrived: Arrived) -> Option<u64> {
+    fn begin_session(&mut self, at: usize, arrived: Arrived, is_new: bool) -> Option<u64> {
         let known = &mut self.known[at];
         let (flow, taken, past) = (known.flow(), known.taken, known.past);
+        if arrived.session > flow.session.0 && !is_new {
+            // Another way has begun a later one meanwhile.
+            return None;
+        }
         if arrived.session == flow.session.0 {
             // Another way has begun it. What this one brought of a session that is forgotten says nothing more.
             known.before = known.before.filter(|before| {
@@ -495,7 +501,7 @@ impl Inlet {
         }
         let before = known.before.filter(|before| before.series == known.series);
         let here = before.map(|before| (before.session, before.end));
-        let mut reached = here.into_iter().chain([(Session(arrived.session), arrived.next)]);
+        let mut reached = here.into_iter().chain([(Session(arrived.session), arrived.highest)]);
         let is_forgotten = |(reached, next): &(Session, u64)| {
             let next = Number::new(*next).unwrap_or(Number::MAX);
             next > Number::ZERO && past.has_forgotten(flow.session, *reached, next)
@@ -609,7 +615,7 @@ impl Inbox for Inlet {
         }
         let at = self.enter(known);
         let arrived = if still_unclaimed { None } else { self.claim(at) };
-        let continues_at = self.continues_at(at, arrived);
+        let continues_at = self.continues_at(at, arrived, true);
         // The bus has nothing of a series that is new to it: the stream is joined where it is.
         let (session, series) = (flow.session, flow.series);
         let next = Number::new(continues_at).filter(|next| *next > Number::ZERO);
@@ -649,12 +655,13 @@ impl Inbox for Inlet {
         // Else another way brings it.
         let Some(stream) = self.place_of(flow) else { return };
         let known = &mut self.known[stream];
-        if known.is_standby {
+        if known.is_standby || known.is_void {
             return;
         }
         let is_open_end = loss.until.is_none() && loss.count == 0;
         if is_open_end && loss.reason == wire::LostReason::Diverged {
-            // What the bus has decides, and is told when the session begins: another way may have brought that already.
+            // The inlet reports this when the session begins, if the bus has something that is forgotten: another way may have
+            // begun it already.
             return;
         }
         if is_open_end {

@@ -22,7 +22,7 @@ impl Inlet {
     }
 
     pub(super) fn publish_lane(&mut self, lane: usize) {
-        self.look_back();
+        self.discard_void();
         while !self.lanes[lane].is_empty()
             && self.lanes[lane].due().is_none_or(|due| due <= now().monotonic)
         {
@@ -75,7 +75,7 @@ impl Inlet {
 
     /// Forgets what is staged of sessions that their senders have forgotten, if another way has noticed that: it is older than what
     /// the bus has by now.
-    fn look_back(&mut self) {
+    pub(super) fn discard_void(&mut self) {
         let gone_back = self.way.1.gone_back();
         if gone_back == self.gone_back {
             return;

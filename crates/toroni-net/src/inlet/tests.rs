@@ -185,13 +185,67 @@ fn what_another_way_has_of_a_forgotten_session_is_not_published() {
     deliver(one, second, 4..6);
     publish(one, second, 6);
     assert_eq!(scene.told(), ["0", "1", "2", "Diverged 0 from 3", "2", "3", "4", "5"]);
-    // The other way begins it later, and the protocol says what it knows of the first session.
+    // More of the first session waited in its socket.
+    deliver(other, first, 9..12);
+    other.loss(first, Loss { count: 3, until: Some(self::number(15)), ..perhaps_more(11) });
+    publish(other, first, 15);
+    assert_eq!(scene.told(), [""; 0]);
+    // It begins the second one later, and the protocol says what it knows of the first.
     let loss = Loss { reason: wire::LostReason::Diverged, ..perhaps_more(8) };
     other.loss(first, loss);
     assert_eq!(join_after(other, second, past), Some(6));
     deliver(other, second, 5..8);
     publish(other, second, 8);
     assert_eq!(scene.told(), ["6", "7"]);
+}
+
+/// Both ways begin a session while the bus cannot be asked. One of them begins the next session as well, the other one has lost its
+/// connection.
+#[test]
+fn a_way_that_still_has_an_earlier_session_does_not_take_the_bus_back() {
+    let mut scene = Scene::new(256);
+    let shared = Arc::new(scene.bus.inlet().unwrap().awaiting());
+    let ways = Ways::default();
+    let [mut one, mut other] = [0, 1].map(|way| {
+        let (accept, prefix) = (vec![Pattern::everything()], String::new());
+        let selection = Selection { accept, prefix, order: Order::Source };
+        Inlet::new(Arc::clone(&shared), selection).by_way(way, &ways)
+    });
+    let exclusive = scene.bus.exclusive().unwrap();
+    let (first, second) = (scene.begin(1, 1), scene.begin(1, 1));
+    let new = Past { head: number(0), prior: Session(0) };
+    let joined = [&mut one, &mut other].map(|inlet| join_after(inlet, first, new));
+    assert_eq!(joined, [None, None]);
+    other.ends(first, End::Silent);
+    drop(exclusive);
+    let past = Past { head: number(4), prior: first.session };
+    join_after(&mut one, second, past);
+    one.take_over(now().monotonic.after(2 * SECONDS));
+    deliver(&mut one, second, 4..7);
+    publish(&mut one, second, 7);
+    other.take_over(now().monotonic.after(2 * SECONDS));
+    publish(&mut other, first, 0);
+    deliver(&mut one, second, 7..8);
+    publish(&mut one, second, 8);
+    assert_eq!(scene.told(), ["4", "5", "6", "7"]);
+}
+
+/// In the order of arrival, the source may use numbers again that lie between the mark and the highest one that has come.
+#[test]
+fn numbers_above_the_mark_that_are_used_again_are_noticed() {
+    let mut scene = Scene::new(256);
+    let mut inlet = scene.inlet(Order::Arrival);
+    let (first, second) = (scene.begin(1, 1), scene.begin(1, 1));
+    join(&mut inlet, first);
+    deliver(&mut inlet, first, [0, 1, 5]);
+    publish(&mut inlet, first, 2);
+    drop(inlet);
+    let mut inlet = scene.inlet(Order::Arrival);
+    let past = Past { head: number(4), prior: first.session };
+    assert_eq!(join_after(&mut inlet, second, past), Some(4));
+    deliver(&mut inlet, second, 4..7);
+    publish(&mut inlet, second, 7);
+    assert_eq!(scene.told(), ["0", "1", "5", "Diverged 0 from 6", "4", "5", "6"]);
 }
 
 #[test]

@@ -12,8 +12,7 @@
 //!   boot ID            the boot in which this was written
 //!   salt SALT          tells the series from others of the bus; 0 for the first of a bus in memory
 //!   head NUMBER        the sequence of the next message
-//!   session NUMBER     the last session
-//!   prior NUMBER       the one before
+//!   session NUMBER     the last session of which something may have been sent
 //!   ended yes|no       whether that session has ended in order
 //! ```
 
@@ -26,7 +25,7 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 use thiserror::Error;
-use toroni::{Bus, FileError};
+use toroni::{Bus, FileError, Start, SubscriberError};
 use toroni_proto::id::{Number, Series, Session};
 use toroni_proto::past::Past;
 
@@ -60,7 +59,7 @@ pub enum Doubt {
     Replaced,
     /// The bus has fewer messages.
     Behind,
-    /// The machine was switched off while the node ran.
+    /// The machine was started again, and the node had not ended in order.
     Interrupted,
     /// What the node has written cannot be read.
     Damaged,
@@ -73,7 +72,9 @@ impl fmt::Display for Doubt {
         formatter.write_str(match self {
             Self::Replaced => "its file was replaced, as by a copy",
             Self::Behind => "it has fewer messages than when this node last sent it",
-            Self::Interrupted => "the machine was switched off while this node ran",
+            Self::Interrupted => {
+                "the machine was started again, and this node had not ended in order"
+            }
             Self::Damaged => "the file `bus` in the state of this node cannot be read",
             Self::Unknown => "it is on a disk, and this node has no `state` that knows it",
         })
@@ -93,7 +94,8 @@ pub(crate) struct Lineage {
     pub(crate) ends: bool,
     bus: Bus,
     state: Option<Arc<State>>,
-    written: Record,
+    record: Record,
+    is_written: bool,
 }
 
 /// The contents of the file.
@@ -105,7 +107,6 @@ struct Record {
     salt: u32,
     head: u64,
     session: u32,
-    prior: u32,
     has_ended: bool,
 }
 
@@ -119,13 +120,13 @@ impl Record {
         let boot = value("boot")?.to_owned();
         let salt = u32::from_str_radix(value("salt")?, 16).ok()?;
         let head = value("head")?.parse().ok()?;
-        let (session, prior) = (value("session")?.parse().ok()?, value("prior")?.parse().ok()?);
+        let session = value("session")?.parse().ok()?;
         let has_ended = match value("ended")? {
             "yes" => true,
             "no" => false,
             _ => return None,
         };
-        Some(Self { bus, ring, boot, salt, head, session, prior, has_ended })
+        Some(Self { bus, ring, boot, salt, head, session, has_ended })
     }
 
     /// Why the bus may not be the one that was sent before, whose numbers only grow.
@@ -156,18 +157,17 @@ impl Record {
 
 impl fmt::Display for Record {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { bus, ring: (inode, born), boot, salt, head, session, prior, has_ended } = self;
+        let Self { bus, ring: (inode, born), boot, salt, head, session, has_ended } = self;
         let ended = if *has_ended { "yes" } else { "no" };
         write!(
             formatter,
-            "bus {bus}\nring {inode} {born}\nboot {boot}\nsalt {salt:08x}\nhead {head}\nsession {session}\n\
-             prior {prior}\nended {ended}\n"
+            "bus {bus}\nring {inode} {born}\nboot {boot}\nsalt {salt:08x}\nhead {head}\nsession {session}\nended {ended}\n"
         )
     }
 }
 
 impl Lineage {
-    /// Begins a session of a bus, and writes that. `checkpoint` returns the greatest sequence in journals in which sequences mean
+    /// Finds out what is known of a bus at the start of a session. `checkpoint` returns the greatest sequence in journals in which sequences mean
     /// this.
     pub(crate) fn begin(
         bus: &Bus,
@@ -181,11 +181,11 @@ impl Lineage {
             ring: ring_of(bus)?,
             boot: boot_id()?,
             salt: 0,
-            head: stats.sequence,
+            head: end_of(bus, stats.sequence),
             session: session.0,
-            prior: Past::NONE.prior.0,
             has_ended: false,
         };
+        let mut prior = Past::NONE.prior;
         let found = match state.map_or(Ok(None), |state| state.read(FILE)) {
             Ok(text) => text.as_deref().map(Record::parse),
             Err(StateError::File { source, .. }) if source.kind() == ErrorKind::InvalidData => {
@@ -198,9 +198,7 @@ impl Lineage {
             Some(Some(found)) if found.bus == now.bus => {
                 doubt = found.doubt(&now, checkpoint(found.meaning())?);
                 now.salt = if doubt.is_some() { salt()? } else { found.salt };
-                // An earlier attempt to start may have written this session.
-                let is_begun = found.session == session.0;
-                now.prior = if is_begun { found.prior } else { found.session };
+                prior = Session(found.session);
             }
             Some(None) => (doubt, now.salt) = (Some(Doubt::Damaged), salt()?),
             // What is in memory lives no longer than its identity. Of what is on a disk no process knows what was sent before.
@@ -209,21 +207,27 @@ impl Lineage {
             }
             _ => {}
         }
-        let lineage = Self {
+        Ok(Self {
             series: now.series(),
-            past: Past {
-                head: Number::new(now.head).unwrap_or(Number::MAX),
-                prior: Session(now.prior),
-            },
+            past: Past { head: Number::new(now.head).unwrap_or(Number::MAX), prior },
             doubt,
             meaning: now.meaning(),
             ends: false,
             bus: bus.clone(),
             state: state.cloned(),
-            written: now,
-        };
-        lineage.write(&lineage.written)?;
-        Ok(lineage)
+            record: now,
+            is_written: false,
+        })
+    }
+
+    /// Notes that something of the session may be sent from now on. A start that fails before counts as no session: otherwise each
+    /// attempt of a host that was restored would take the place of the session that it has to name.
+    pub(crate) fn sends(&mut self) -> Result<(), StateError> {
+        if !self.is_written {
+            self.write(&self.record)?;
+            self.is_written = true;
+        }
+        Ok(())
     }
 
     fn write(&self, record: &Record) -> Result<(), StateError> {
@@ -235,10 +239,19 @@ impl Lineage {
 impl Drop for Lineage {
     /// Without this, the session counts as interrupted by the next boot: that costs receivers one report.
     fn drop(&mut self) {
-        if let (true, Ok(stats)) = (self.ends, self.bus.stats()) {
-            let head = stats.sequence;
-            let _ = self.write(&Record { head, has_ended: true, ..self.written.clone() });
+        if self.ends && self.is_written {
+            let head = end_of(&self.bus, self.record.head);
+            let _ = self.write(&Record { head, has_ended: true, ..self.record.clone() });
         }
+    }
+}
+
+/// Returns the sequence that the next message of a bus gets, or this one if all places for subscribers are taken. A publisher that died
+/// just after a message leaves counters without it.
+fn end_of(bus: &Bus, counted: u64) -> u64 {
+    match bus.subscriber().gating(false).start(Start::Sequence(u64::MAX)).build() {
+        Err(SubscriberError::SequenceAhead { end, .. }) => end,
+        _ => counted,
     }
 }
 
@@ -288,8 +301,11 @@ mod tests {
         }
 
         fn begin(&self, session: u32, checkpoint: u64) -> Lineage {
-            Lineage::begin(&self.bus, Some(&self.state), Session(session), |_| Ok(checkpoint))
-                .unwrap()
+            let begun =
+                Lineage::begin(&self.bus, Some(&self.state), Session(session), |_| Ok(checkpoint));
+            let mut begun = begun.unwrap();
+            begun.sends().unwrap();
+            begun
         }
 
         /// Changes the value of a line of the file.
@@ -318,18 +334,19 @@ mod tests {
         assert_eq!((first.series, first.past.prior), (of_bus, Session(u32::MAX)));
         drop(first);
         publish(&scene.bus, 3);
-        // The second attempt to start has the same session.
-        for _ in 0..2 {
-            let second = scene.begin(7, 3);
-            let past = Past { head: Number::new(3).unwrap(), prior: Session(5) };
-            assert_eq!((second.series, second.past, second.doubt), (of_bus, past, None));
-        }
+        let text = || std::fs::read_to_string(&scene.file).unwrap();
+        let before = text();
+        let failed = Lineage::begin(&scene.bus, Some(&scene.state), Session(6), |_| Ok(3)).unwrap();
+        assert_eq!((failed.past.prior, text()), (Session(5), before), "a start that fails");
+        drop(failed);
+        let second = scene.begin(7, 3);
+        let past = Past { head: Number::new(3).unwrap(), prior: Session(5) };
+        assert_eq!((second.series, second.past, second.doubt), (of_bus, past, None));
         let mut third = scene.begin(8, 0);
         third.ends = true;
         publish(&scene.bus, 1);
         drop(third);
-        let text = std::fs::read_to_string(&scene.file).unwrap();
-        assert!(text.contains("\nhead 4\nsession 8\nprior 7\nended yes\n"), "{text}");
+        assert!(text().contains("\nhead 4\nsession 8\nended yes\n"), "{}", text());
         scene.write("boot", "another");
         assert_eq!(scene.begin(9, 0).doubt, None, "it was left in order");
     }

@@ -499,6 +499,7 @@ impl Node {
     /// # Errors
     /// If the bus or a socket cannot be used any more.
     pub fn turn(&mut self) -> Result<bool, NodeError> {
+        self.lineage.sends()?;
         let now = now();
         self.turned = now.monotonic;
         if self.link.follow(now.monotonic) && !self.is_observed {

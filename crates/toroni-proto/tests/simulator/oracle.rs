@@ -145,7 +145,8 @@ pub(super) fn judge(case: &Case<'_>) -> Result<(u64, u64), Failure> {
         let to_the_end =
             if is_last { case.last_series == Some(series) } else { !case.impersonated };
         let judged = if case.ordered { in_order } else { by_arrival };
-        judged(truth, part, to_the_end).map_err(|error| error.at(format!("series {series}")))?;
+        judged(truth, part, to_the_end, case.impersonated)
+            .map_err(|error| error.at(format!("series {series}")))?;
     }
     let says_more = |given: &Given| matches!(given, Given::Loss { count: Count::AtLeast(_), .. });
     if case.silenced && delivered > 0 && !case.given.last().is_some_and(says_more) {
@@ -191,7 +192,12 @@ fn compare(missing: u64, losses: &[Count]) -> Result<(), Failure> {
 }
 
 /// In the order of the source: between two messages exactly what was reported is missing.
-fn in_order(truth: &Truth, given: &[Given], to_the_end: bool) -> Result<(), Failure> {
+fn in_order(
+    truth: &Truth,
+    given: &[Given],
+    to_the_end: bool,
+    impersonated: bool,
+) -> Result<(), Failure> {
     let mut last: Option<u64> = None;
     let mut losses = Vec::new();
     for one in given {
@@ -214,8 +220,8 @@ fn in_order(truth: &Truth, given: &[Given], to_the_end: bool) -> Result<(), Fail
             Given::Loss { count, after, until, reason, .. } => {
                 within(truth, *after, *until, *count)?;
                 losses.push(*count);
-                // Only a stranger makes a series go back that continues nevertheless. Then messages may come again.
-                if *reason == LostReason::Diverged {
+                // A stranger makes receivers go back in a series that continues. Then messages come again.
+                if impersonated && *reason == LostReason::Diverged {
                     last = None;
                 }
             }
@@ -229,7 +235,12 @@ fn in_order(truth: &Truth, given: &[Given], to_the_end: bool) -> Result<(), Fail
 }
 
 /// By arrival: each message once, and what is missing was reported.
-fn by_arrival(truth: &Truth, given: &[Given], to_the_end: bool) -> Result<(), Failure> {
+fn by_arrival(
+    truth: &Truth,
+    given: &[Given],
+    to_the_end: bool,
+    impersonated: bool,
+) -> Result<(), Failure> {
     let mut numbers = BTreeSet::new();
     let mut losses = Vec::new();
     for one in given {
@@ -242,8 +253,8 @@ fn by_arrival(truth: &Truth, given: &[Given], to_the_end: bool) -> Result<(), Fa
             Given::Loss { count, after, until, reason, .. } => {
                 within(truth, *after, *until, *count)?;
                 losses.push(*count);
-                // Only a stranger makes a series go back that continues nevertheless. Then messages may come again.
-                if *reason == LostReason::Diverged {
+                // A stranger makes receivers go back in a series that continues. Then messages come again.
+                if impersonated && *reason == LostReason::Diverged {
                     numbers.clear();
                 }
             }

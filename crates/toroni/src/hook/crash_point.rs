@@ -37,8 +37,8 @@ crash_points! {
     ArrivalPending = "arrival-pending", "A record that raises a mark of the table is noted; it is not committed.";
     BeforeMark = "before-mark", "The record is committed; the mark is not raised.";
     MidMark = "mid-mark", "The highest number that has arrived is stored; the mark is not raised.";
-    MidRewind = "mid-rewind", "The highest number of a stream that goes back is lowered; its mark is not.";
-    AfterRewind = "after-rewind", "Its mark is, too; its session is still the one before.";
+    MidRewind = "mid-rewind", "The mark of a stream that goes back is lowered; its highest number is not.";
+    AfterRewind = "after-rewind", "The highest number is, too; its session is still the one before.";
     AfterMark = "after-mark", "The mark is raised; the note is not cleared.";
     Proposing = "proposing", "A writer has stored its proposal; it has read no slot.";
     BeforeWithdrawing = "before-withdrawing", "A reader is in the way; the writer's proposal is not withdrawn.";

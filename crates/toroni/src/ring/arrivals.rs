@@ -317,13 +317,12 @@ impl Arrivals<'_> {
             return;
         }
         if let Some(number) = back_to {
-            // The highest first: a mark above it counts for both. The session last: an owner that dies before leaves the old one,
-            // so its successor finds the same and goes back again.
+            // The highest number shows that the source uses numbers again, and so does the session. They are stored after the mark:
+            // an owner that dies before leaves them, so its successor finds the same and goes back again.
             let word = Reach { mark: number, ..arrival.reach }.word();
-            let highest = number.min(arrival.reach.mark);
-            entry.highest.store(highest, Ordering::Release);
-            hook::point(CrashPoint::MidRewind);
             entry.mark.store(word, Ordering::Release);
+            hook::point(CrashPoint::MidRewind);
+            entry.highest.store(number, Ordering::Release);
             hook::point(CrashPoint::AfterRewind);
         }
         entry.session.store(session, Ordering::Release);
