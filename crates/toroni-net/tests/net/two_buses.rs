@@ -130,7 +130,7 @@ impl Rig {
             keys: None,
             name: NodeName::new("from").unwrap(),
             instance: [1; 16],
-            series: Series(0),
+            series: Series::of_bus(&self.from.id().to_string()),
             begins: Number::ZERO,
             past: Past::NONE,
             patterns: &[],
