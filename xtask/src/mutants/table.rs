@@ -1126,10 +1126,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "complete_silences_series",
         mistake: "after END, another series is followed as if nothing could have been lost with the one before",
-        noticed_by: &[
-            Protocol("after_its_end_another_series_is_no_loss_if_the_end_was_sealed"),
-            Protocol("seeds_deliver_every_message_or_report_it"),
-        ],
+        noticed_by: &[Protocol("after_its_end_another_series_is_no_loss_if_the_end_was_sealed")],
     },
     Mutant {
         name: "sealed_series_told",
