@@ -125,8 +125,12 @@ impl Inlet {
 
     /// Stages that a series does not come any more.
     pub(super) fn stage_release(&mut self, at: usize, origin: Origin, is_over: bool) {
+        self.stage_item(at, origin, Item::Release { is_over });
+    }
+
+    /// Stages something that is neither a message nor a loss.
+    pub(super) fn stage_item(&mut self, at: usize, origin: Origin, item: Item) {
         let (lane, since) = (self.known[at].lane, self.delivered());
-        let item = Item::Release { is_over };
         self.stage(
             lane,
             Some(Staged { stream: at, origin, open_from: None, since, began: None, item }),

@@ -491,22 +491,20 @@ impl Inlet {
             // Another way has begun a later one meanwhile.
             return None;
         }
+        let has_forgotten = |reached: Session, next: u64| {
+            let next = Number::new(next).unwrap_or(Number::MAX);
+            next > Number::ZERO && past.has_forgotten(flow.session, reached, next)
+        };
         if arrived.session == flow.session.0 {
             // Another way has begun it. What this one brought of a session that is forgotten says nothing more.
-            known.before = known.before.filter(|before| {
-                let end = Number::new(before.end).unwrap_or(Number::MAX);
-                !past.has_forgotten(flow.session, before.session, end)
-            });
+            known.before = known.before.filter(|it| !has_forgotten(it.session, it.end));
             return None;
         }
         let before = known.before.filter(|before| before.series == known.series);
         let here = before.map(|before| (before.session, before.end));
         let mut reached = here.into_iter().chain([(Session(arrived.session), arrived.highest)]);
-        let is_forgotten = |(reached, next): &(Session, u64)| {
-            let next = Number::new(*next).unwrap_or(Number::MAX);
-            next > Number::ZERO && past.has_forgotten(flow.session, *reached, next)
-        };
-        let forgotten = reached.find(is_forgotten).filter(|_| !mutant("forgotten_session_kept"));
+        let forgotten = reached.find(|(reached, next)| has_forgotten(*reached, *next));
+        let forgotten = forgotten.filter(|_| !mutant("forgotten_session_kept"));
         let back_to =
             forgotten.map(|(reached, _)| past.continues_at(flow.session, reached, taken).get());
         if let Some(number) = back_to {
@@ -515,12 +513,7 @@ impl Inlet {
             let known = &mut self.known[at];
             (known.before, known.open_from, known.end) = (None, number, number);
         }
-        let item = Item::Begin { session: flow.session.0, back_to };
-        let (lane, since, origin) = (self.known[at].lane, self.delivered(), origin_of(flow, 0));
-        self.stage(
-            lane,
-            Some(Staged { stream: at, origin, open_from: None, since, began: None, item }),
-        );
+        self.stage_item(at, origin_of(flow, 0), Item::Begin { session: flow.session.0, back_to });
         back_to
     }
 

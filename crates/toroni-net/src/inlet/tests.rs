@@ -43,6 +43,17 @@ impl Scene {
         Inlet::new(self.bus.inlet().unwrap().awaiting(), Selection { accept, prefix, order })
     }
 
+    /// Returns the inlets of two ways, which share that of the bus.
+    fn two_ways(&self) -> [Inlet; 2] {
+        let shared = Arc::new(self.bus.inlet().unwrap().awaiting());
+        let ways = Ways::default();
+        [0, 1].map(|way| {
+            let (accept, prefix) = (vec![Pattern::everything()], String::new());
+            let selection = Selection { accept, prefix, order: Order::Source };
+            Inlet::new(Arc::clone(&shared), selection).by_way(way, &ways)
+        })
+    }
+
     /// Returns a flow of a session that is new.
     fn begin(&self, source: u32, series: u32) -> Flow {
         let session = self.session.fetch_add(1, Ordering::Relaxed);
@@ -158,14 +169,7 @@ fn a_source_that_has_forgotten_its_last_session_is_followed_from_where_it_began(
 #[test]
 fn what_another_way_has_of_a_forgotten_session_is_not_published() {
     let mut scene = Scene::new(256);
-    let shared = Arc::new(scene.bus.inlet().unwrap().awaiting());
-    let ways = Ways::default();
-    let mut inlets = [0, 1].map(|way| {
-        let (accept, prefix) = (vec![Pattern::everything()], String::new());
-        let selection = Selection { accept, prefix, order: Order::Source };
-        Inlet::new(Arc::clone(&shared), selection).by_way(way, &ways)
-    });
-    let [one, other] = &mut inlets;
+    let [one, other] = &mut scene.two_ways();
     let (first, second) = (scene.begin(1, 1), scene.begin(1, 1));
     join(one, first);
     join(other, first);
@@ -204,13 +208,7 @@ fn what_another_way_has_of_a_forgotten_session_is_not_published() {
 #[test]
 fn a_way_that_still_has_an_earlier_session_does_not_take_the_bus_back() {
     let mut scene = Scene::new(256);
-    let shared = Arc::new(scene.bus.inlet().unwrap().awaiting());
-    let ways = Ways::default();
-    let [mut one, mut other] = [0, 1].map(|way| {
-        let (accept, prefix) = (vec![Pattern::everything()], String::new());
-        let selection = Selection { accept, prefix, order: Order::Source };
-        Inlet::new(Arc::clone(&shared), selection).by_way(way, &ways)
-    });
+    let [mut one, mut other] = scene.two_ways();
     let exclusive = scene.bus.exclusive().unwrap();
     let (first, second) = (scene.begin(1, 1), scene.begin(1, 1));
     let new = Past { head: number(0), prior: Session(0) };
