@@ -168,8 +168,8 @@ impl Lane {
     /// What has come since this number was not delivered: asks for it.
     pub(super) fn rejoin(&mut self, next: Number) {
         if self.mode == Mode::Live && next < self.mark {
-            (self.floor, self.mark) = (self.mark, next);
-            (self.ask, self.awaits) = (Some((next, None)), true);
+            self.floor = self.mark;
+            self.wait_for(next);
         }
     }
 
