@@ -319,12 +319,12 @@ pub(crate) fn member(
     let realm = Realm::of(&config.realm);
     // Before the session begins: see `full_second`.
     let claim = Claim::take(realm, source)?;
+    let is_sending = !config.sends.is_empty() || config.sequencer.is_some();
+    let last = state.map(State::last_session).transpose()?.flatten();
+    let now = if is_sending && last.is_none() { full_second() } else { now().wall };
     let session = match state {
-        Some(state) => state.begin_session(now().wall)?,
-        None if config.sends.is_empty() && config.sequencer.is_none() => {
-            Session::begin(now().wall, None).ok_or(StartError::Clock)?
-        }
-        None => full_second()?,
+        Some(state) => state.begin_session(now)?,
+        None => Session::begin(now, None).ok_or(StartError::Clock)?,
     };
     Ok(Membership {
         realm,
@@ -361,14 +361,14 @@ fn identity(config: &config::Node) -> Result<(String, Source), StartError> {
     Ok((name, source))
 }
 
-/// Returns the session of a process that does not know its last one: it begins with the next full second, for which this
-/// waits. The process has claimed its source id, so no other one can have begun with that second and sent something.
-fn full_second() -> Result<Session, StartError> {
+/// Returns when the session of a process begins that does not know its last one, as without `state`, or if that was lost: with the next
+/// full second, for which this waits. The process has claimed its source id, so no other one can have begun with that second and
+/// sent something. Whatever the clock says then: it may have been set meanwhile.
+fn full_second() -> Wall {
     let now = now().wall;
     let next = now.seconds().saturating_add(1).saturating_mul(SECOND);
-    std::thread::sleep(Duration::from_nanos(next - now.ns()));
-    // Whatever the clock says now: it may have been set meanwhile.
-    Session::begin(Wall::from_ns(next), None).ok_or(StartError::Clock)
+    std::thread::sleep(Duration::from_nanos(next.saturating_sub(now.ns())));
+    Wall::from_ns(next)
 }
 
 /// A setting that a program does not act on. It is refused rather than ignored.

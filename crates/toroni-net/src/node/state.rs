@@ -133,26 +133,28 @@ impl State {
         Ok(Self { path: path.to_owned(), lock: file })
     }
 
+    /// Returns the session that was begun last, if this directory has seen one.
+    ///
+    /// # Errors
+    /// An error of the file, or it contains no session.
+    pub fn last_session(&self) -> Result<Option<Session>, StateError> {
+        let Some(text) = self.read("session")? else { return Ok(None) };
+        text.trim().parse().map(|session| Some(Session(session))).map_err(|_| {
+            let wrong = format!("{:?} is no session", text.chars().take(20).collect::<String>());
+            let source = io::Error::new(ErrorKind::InvalidData, wrong);
+            StateError::File { action: "understand", path: self.path.join("session"), source }
+        })
+    }
+
     /// Begins a session: later than all that this directory has seen, whatever the clock says.
     ///
     /// # Errors
     /// [`StateError::NoSession`], or an error of the files.
     pub fn begin_session(&self, now: Wall) -> Result<Session, StateError> {
-        let path = self.path.join("session");
-        let failed = |action| {
-            let path = path.clone();
-            move |source| StateError::File { action, path, source }
-        };
-        let last = self.read("session")?.map(|text| {
-            text.trim().parse::<u32>().map_err(|_| {
-                let wrong =
-                    format!("{:?} is no session", text.chars().take(20).collect::<String>());
-                failed("understand")(io::Error::new(ErrorKind::InvalidData, wrong))
-            })
-        });
-        let last = last.transpose()?;
-        let session = Session::begin(now, last.map(Session)).ok_or_else(|| {
-            StateError::NoSession { last: last.unwrap_or_default(), path: path.clone() }
+        let last = self.last_session()?;
+        let session = Session::begin(now, last).ok_or_else(|| StateError::NoSession {
+            last: last.map_or(0, |last| last.0),
+            path: self.path.join("session"),
         })?;
         self.write("session", &format!("{}\n", session.0))?;
         Ok(session)
@@ -375,7 +377,9 @@ mod tests {
         let state = State::open(directory.path()).unwrap();
         let now = Wall::from_ns(1_800_000_000 * SECOND);
         let before = Wall::from_ns(1_700_000_000 * SECOND);
+        assert_eq!(state.last_session().unwrap(), None);
         let first = state.begin_session(now).unwrap();
+        assert_eq!(state.last_session().unwrap(), Some(first));
         let second = state.begin_session(before).unwrap();
         assert_eq!(second.0, first.0 + 1);
         assert_eq!(state.begin_session(before).unwrap().0, first.0 + 2);
