@@ -15,6 +15,7 @@ mod node_archive;
 mod node_backups;
 mod node_budgets;
 mod node_faults;
+mod node_matrix;
 mod node_observed;
 mod node_policies;
 mod node_recorded;

@@ -1,59 +1,60 @@
-//! What the subscribers of a receiving host learn when nodes end, come back, or do not: real processes on the loopback
-//! interface. Five messages have been delivered, and others are published while a node is away.
+//! Two hosts, of which nodes end, come back, or do not, and what subscribers of the receiving one learn: real processes on the
+//! loopback interface. `node_matrix.rs` has the table of all that may become of them.
 
+use crate::node_backups::{Restored, copy};
 use crate::node_tcp::{address, bus, leave, listen};
 use crate::nodes::{file, group, start};
 use crate::support::{Buses, LIMIT};
 use rustix::process::Signal;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 use toroni::{Bus, LostBound, ReceiveError, Subscriber};
 use toroni_testkit::Program;
 
 const CAPACITY: u64 = 1 << 20;
 /// After this time without a source, its silence is reported, where a test waits for that.
-const SHORT: Duration = Duration::from_secs(3);
+pub(crate) const SHORT: Duration = Duration::from_secs(3);
 /// Longer than a node is away on any machine.
-const LONG: Duration = Duration::from_secs(60);
+pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Way {
+pub(crate) enum Way {
     Multicast,
     Tcp,
+    Both,
 }
 
 /// How a node ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum End {
+pub(crate) enum End {
     Killed,
     InOrder,
 }
 
 /// Two hosts, of which one sends to the other.
-struct Pair {
-    buses: Buses,
+pub(crate) struct Pair {
+    pub(crate) buses: Buses,
     way: Way,
     group: String,
     address: SocketAddr,
     activity: Duration,
     order: &'static str,
-    /// The name of the receiving node.
-    name: &'static str,
-    from: Option<Bus>,
-    to: Bus,
+    pub(crate) from: Option<Bus>,
+    pub(crate) to: Bus,
     subscriber: Subscriber,
-    sender: Option<Program>,
-    receiver: Option<Program>,
-    next: u32,
+    pub(crate) sender: Option<Program>,
+    pub(crate) receiver: Option<Program>,
+    pub(crate) next: u32,
 }
 
 impl Pair {
     /// Five messages are delivered. A source that is silent for `activity` is gone.
-    fn new(way: Way, activity: Duration) -> Self {
+    pub(crate) fn new(way: Way, activity: Duration) -> Self {
         Self::in_order(way, activity, "source")
     }
 
-    fn in_order(way: Way, activity: Duration, order: &'static str) -> Self {
+    pub(crate) fn in_order(way: Way, activity: Duration, order: &'static str) -> Self {
         let buses = Buses::new();
         let to = bus(&buses, "b", CAPACITY);
         let subscriber = to.subscribe("**").unwrap();
@@ -65,7 +66,6 @@ impl Pair {
             address: address(),
             activity,
             order,
-            name: "b",
             to,
             subscriber,
             sender: None,
@@ -79,76 +79,130 @@ impl Pair {
         pair
     }
 
-    fn start_sender(&mut self) {
+    pub(crate) fn start_sender(&mut self) {
         self.start_sender_with("data_rate = '20Mbit/s'", "");
     }
 
-    fn start_sender_with(&mut self, rate: &str, of_node: &str) {
+    pub(crate) fn start_sender_with(&mut self, rate: &str, of_node: &str) {
         let (group, activity) = (&self.group, self.activity.as_secs());
-        let section = match self.way {
-            Way::Multicast => format!(
+        let mut sections = String::new();
+        if self.way != Way::Tcp {
+            sections += &format!(
                 "[[send]]\nstream = 1\npatterns = ['**']\ngroup = '{group}'\n{rate}\n\
                  generation = '500ms'\nsession_max = '200ms'\nactivity = '{activity}s'\nttl = 0\nloop = true\n"
-            ),
-            Way::Tcp => listen(self.address),
-        };
-        self.sender =
-            Some(start(&self.buses, &file(&self.buses, "a", &format!("{of_node}\n{section}"))));
+            );
+        }
+        if self.way != Way::Multicast {
+            sections += &listen(self.address);
+            sections += "patterns = ['**']\n";
+        }
+        let path = file(&self.buses, "a", &format!("{of_node}\n{sections}"));
+        self.sender = Some(start(&self.buses, &path));
     }
 
-    fn start_receiver(&mut self) {
-        let Self { group, address, activity, order, .. } = &*self;
-        let activity = activity.as_secs();
-        let (section, begins) = match self.way {
-            Way::Multicast => (
-                format!(
-                    "[[receive]]\ngroup = '{group}'\ngeneration = '500ms'\nsession_max = '200ms'\n\
-                     activity = '{activity}s'\norder = '{order}'\n"
-                ),
-                "follows",
-            ),
-            Way::Tcp => (
-                format!(
-                    "[[connect]]\naddress = '{address}'\nretry = '20ms'\nactivity = '{activity}s'\n"
-                ),
-                "connected to",
-            ),
-        };
-        let path = file(&self.buses, self.name, &section);
-        let text = std::fs::read_to_string(&path).unwrap();
-        std::fs::write(&path, text.replace("bus = 'c'", "bus = 'b'")).unwrap();
-        let receiver = start(&self.buses, &path);
+    pub(crate) fn start_receiver(&mut self) {
+        let receiver = self.start_receiver_as("b");
         if self.sender.is_some() {
+            let begins = if self.way == Way::Tcp { "connected to" } else { "follows" };
             receiver.wait_for_error(begins);
         }
         self.receiver = Some(receiver);
     }
 
-    fn publish(&mut self, count: u32) {
+    /// Starts a node of this name that receives to the bus.
+    pub(crate) fn start_receiver_as(&self, name: &str) -> Program {
+        let Self { group, address, activity, order, .. } = self;
+        let activity = activity.as_secs();
+        let mut sections = String::new();
+        if self.way != Way::Tcp {
+            sections += &format!(
+                "[[receive]]\ngroup = '{group}'\ngeneration = '500ms'\nsession_max = '200ms'\n\
+                 activity = '{activity}s'\norder = '{order}'\n"
+            );
+        }
+        if self.way != Way::Multicast {
+            sections += &format!(
+                "[[connect]]\naddress = '{address}'\nretry = '20ms'\nactivity = '{activity}s'\n"
+            );
+        }
+        let path = file(&self.buses, name, &sections);
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, text.replace(&format!("bus = '{name}'"), "bus = 'b'")).unwrap();
+        start(&self.buses, &path)
+    }
+
+    pub(crate) fn publish(&mut self, count: u32) {
+        self.publish_padded(count, 0);
+    }
+
+    /// Publishes so many numbers, each with that many spaces after it.
+    pub(crate) fn publish_padded(&mut self, count: u32, spaces: usize) {
         let publisher = self.from.as_ref().unwrap().publisher("t/a").unwrap();
         for _ in 0..count {
-            publisher.publish(self.next.to_string()).unwrap();
+            publisher.publish(self.next.to_string() + &" ".repeat(spaces)).unwrap();
             self.next += 1;
         }
     }
 
-    fn end_sender(&mut self, end: End) {
+    pub(crate) fn end_sender(&mut self, end: End) {
         self::end(self.sender.take().unwrap(), end);
     }
 
-    fn end_receiver(&mut self, end: End) {
+    pub(crate) fn end_receiver(&mut self, end: End) {
         self::end(self.receiver.take().unwrap(), end);
     }
 
     /// As after a reboot: the bus of the sending host is a new one.
-    fn empty_bus(&mut self) {
+    pub(crate) fn empty_bus(&mut self) {
         self.from = None;
         std::fs::remove_dir_all(self.buses.path().join("a")).unwrap();
         self.from = Some(bus(&self.buses, "a", CAPACITY));
     }
 
+    /// Copies the bus and the state of the sending host, which no process uses.
+    pub(crate) fn back_up(&mut self) {
+        self.from = None;
+        self.kept().iter().for_each(|(path, backup)| copy(path, backup));
+        self.from = Some(bus(&self.buses, "a", CAPACITY));
+    }
+
+    /// Puts both back.
+    pub(crate) fn restore(&mut self, how: Restored) {
+        self.from = None;
+        for (path, backup) in self.kept() {
+            if how == Restored::Copied {
+                std::fs::remove_dir_all(&path).unwrap();
+            }
+            copy(&backup, &path);
+        }
+        self.from = Some(bus(&self.buses, "a", CAPACITY));
+    }
+
+    pub(crate) fn restore_state(&mut self) {
+        let [_, (path, backup)] = self.kept();
+        copy(&backup, &path);
+    }
+
+    pub(crate) fn lose_state(&mut self) {
+        let [_, (path, _)] = self.kept();
+        std::fs::remove_dir_all(path).unwrap();
+    }
+
+    /// The directories of the bus and of the state, and where copies of them are.
+    fn kept(&self) -> [(PathBuf, PathBuf); 2] {
+        let path = |name: &str| self.buses.path().join(name);
+        ["a", "state-a"].map(|name| (path(name), path(&format!("{name}.bak"))))
+    }
+
+    /// As after a reboot of the receiving host: its bus and the subscriber are new ones.
+    pub(crate) fn empty_receiving_bus(&mut self) {
+        std::fs::remove_dir_all(self.buses.path().join("b")).unwrap();
+        self.to = bus(&self.buses, "b", CAPACITY);
+        self.subscriber = self.to.subscribe("**").unwrap();
+    }
+
     /// Returns the next messages and losses, until there are that many messages.
-    fn told(&mut self, messages: usize) -> Vec<String> {
+    pub(crate) fn told(&mut self, messages: usize) -> Vec<String> {
         let mut all = Vec::new();
         while all.iter().filter(|it: &&String| it.parse::<u32>().is_ok()).count() < messages {
             all.extend(self.next(LIMIT));
@@ -156,8 +210,19 @@ impl Pair {
         all
     }
 
+    /// Returns the next messages and losses, up to this one, or to the time when there should have been one.
+    pub(crate) fn told_until(&mut self, last: &str) -> Vec<String> {
+        let mut all = Vec::new();
+        while all.last().is_none_or(|it| it != last)
+            && let Some(next) = self.next(LIMIT)
+        {
+            all.push(next);
+        }
+        all
+    }
+
     /// Returns the next message or loss, if there is one in time.
-    fn next(&mut self, limit: Duration) -> Option<String> {
+    pub(crate) fn next(&mut self, limit: Duration) -> Option<String> {
         match self.subscriber.receive_timeout(limit) {
             Ok(message) => Some(message?.text().trim().to_owned()),
             Err(ReceiveError::Lost(lost)) => {
@@ -177,11 +242,11 @@ impl Pair {
     }
 
     /// Nothing more is reported, for longer than it takes to notice that a source is silent.
-    fn nothing_more(&mut self) {
+    pub(crate) fn nothing_more(&mut self) {
         assert_eq!(self.next(SHORT + Duration::from_secs(2)), None);
     }
 
-    fn leave(mut self) {
+    pub(crate) fn leave(mut self) {
         for node in [self.receiver.take(), self.sender.take()].into_iter().flatten() {
             leave(node);
         }
@@ -190,7 +255,7 @@ impl Pair {
     }
 }
 
-fn end(mut node: Program, end: End) {
+pub(crate) fn end(mut node: Program, end: End) {
     match end {
         End::InOrder => leave(node),
         End::Killed => {
@@ -212,19 +277,6 @@ fn each(test: impl Fn(Way, End) + Sync) {
                 scope.spawn(move || test(way, end));
             }
         }
-    });
-}
-
-#[test]
-fn a_sender_that_comes_back_on_its_bus_loses_nothing() {
-    each(|way, end| {
-        let mut pair = Pair::new(way, LONG);
-        pair.end_sender(end);
-        pair.publish(5);
-        pair.start_sender();
-        pair.publish(1);
-        assert_eq!(pair.told(6), ["5", "6", "7", "8", "9", "10"], "{way:?}, {end:?}");
-        pair.leave();
     });
 }
 
@@ -272,51 +324,6 @@ fn a_sender_that_is_stopped_and_has_no_time_to_send_everything_says_so() {
     pair.leave();
 }
 
-/// What was published last may be lost with the bus, however the session has ended.
-#[test]
-fn a_sender_that_comes_back_with_an_empty_bus_may_have_lost_messages() {
-    each(|way, end| {
-        let mut pair = Pair::new(way, LONG);
-        pair.end_sender(end);
-        pair.publish(5);
-        pair.empty_bus();
-        pair.start_sender();
-        assert_eq!(pair.next(LIMIT).as_deref(), Some(">=0 Restart"), "{way:?}, {end:?}");
-        pair.publish(2);
-        assert_eq!(pair.told(2), ["10", "11"], "{way:?}, {end:?}");
-        pair.leave();
-    });
-}
-
-#[test]
-fn a_receiver_that_was_away_gets_what_its_sender_still_has() {
-    each(|way, end| {
-        let mut pair = Pair::new(way, LONG);
-        pair.end_receiver(end);
-        pair.publish(5);
-        pair.start_receiver();
-        pair.publish(1);
-        assert_eq!(pair.told(6), ["5", "6", "7", "8", "9", "10"], "{way:?}, {end:?}");
-        pair.leave();
-    });
-}
-
-#[test]
-fn a_receiver_that_was_away_while_its_sender_came_back_with_an_empty_bus_is_told() {
-    each(|way, end| {
-        let mut pair = Pair::new(way, LONG);
-        pair.end_receiver(end);
-        pair.publish(5);
-        pair.end_sender(end);
-        pair.empty_bus();
-        pair.start_sender();
-        pair.start_receiver();
-        pair.publish(2);
-        assert_eq!(pair.told(2), [">=0 Restart", "10", "11"], "{way:?}, {end:?}");
-        pair.leave();
-    });
-}
-
 /// It learns that once, however often the receiver starts again.
 #[test]
 fn a_receiver_that_was_away_and_never_hears_its_sender_again_is_told_once() {
@@ -358,24 +365,6 @@ fn a_sender_that_is_killed_and_does_not_come_back_is_reported() {
     });
 }
 
-/// In the order of arrival, only the bus knows what was delivered above the mark.
-#[test]
-fn in_the_order_of_arrival_a_receiver_that_was_killed_delivers_nothing_twice() {
-    let mut pair = Pair::in_order(Way::Multicast, LONG, "arrival");
-    for _ in 0..3 {
-        pair.end_receiver(End::Killed);
-        pair.publish(5);
-        pair.start_receiver();
-        pair.publish(1);
-        let first = pair.next - 6;
-        let wanted: Vec<_> = (first..pair.next).map(|number| number.to_string()).collect();
-        let mut told = pair.told(6);
-        told.sort_by_key(|it| it.parse::<u32>().ok());
-        assert_eq!(told, wanted);
-    }
-    pair.leave();
-}
-
 /// The node that receives waits until that publisher has ended, and says which one it is.
 #[test]
 fn an_exclusive_publisher_of_the_receiving_bus_delays_messages_and_ends_no_node() {
@@ -406,25 +395,6 @@ fn an_exclusive_publisher_of_the_receiving_bus_delays_messages_and_ends_no_node(
         let wanted: Vec<_> = (5..pair.next).map(|number| number.to_string()).collect();
         assert_eq!(pair.told(wanted.len()), wanted, "{way:?}, {end:?}");
         pair.receiver.as_ref().unwrap().wait_for_error("event=waited for=exclusive bus=b");
-        pair.leave();
-    });
-}
-
-/// Two nodes of one host bring the same streams to its bus. The one that has come first is killed; the other one knows what it
-/// had brought.
-#[test]
-fn a_second_node_takes_over_from_one_that_is_killed_and_loses_nothing() {
-    each(|way, end| {
-        let mut pair = Pair::new(way, LONG);
-        let first = pair.receiver.take().unwrap();
-        pair.name = "c";
-        pair.start_receiver();
-        pair.receiver.as_ref().unwrap().wait_for_error("already brings");
-        pair.publish(5);
-        assert_eq!(pair.told(5), ["5", "6", "7", "8", "9"], "{way:?}, {end:?}");
-        self::end(first, end);
-        pair.publish(5);
-        assert_eq!(pair.told(5), ["10", "11", "12", "13", "14"], "{way:?}, {end:?}");
         pair.leave();
     });
 }
