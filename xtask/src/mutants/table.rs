@@ -1129,6 +1129,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: &[Protocol("after_its_end_another_series_is_no_loss_if_the_end_was_sealed")],
     },
     Mutant {
+        name: "end_is_believed",
+        mistake: "without a key, an END that a stranger has said keeps a living session out until its sender restarts",
+        noticed_by: &[Protocol("an_end_that_a_stranger_has_said_ends_nothing")],
+    },
+    Mutant {
         name: "sealed_series_told",
         mistake: "a series that is over for good is reported when another one follows",
         noticed_by: &[Protocol("after_its_end_another_series_is_no_loss_if_the_end_was_sealed")],

@@ -366,7 +366,7 @@ impl Arrivals {
         };
         if let Some(parsed) = wire::parse_data(bytes, &rules, is_ours) {
             let (header, Data { trail, topics_end, .. }) = parsed?;
-            let (at, place) = self.follow(now, &header, false, out)?;
+            let (at, place) = self.follow(now, &header, Kind::Data, out)?;
             if self.is_stranger_too_many(at, place) {
                 self.no_buffer += 1;
                 return Ok(());
@@ -387,7 +387,9 @@ impl Arrivals {
             self.after(now, at, out);
             return Ok(());
         }
-        let datagram = wire::parse(bytes, &rules, |kind, header| {
+        let mut kind = Kind::Data;
+        let datagram = wire::parse(bytes, &rules, |parsed, header| {
+            kind = parsed;
             if kind.is_for_sender() || kind == Kind::Probe {
                 Err(Reject::Stream)
             } else if header.source == ours && !matches!(kind, Kind::Session | Kind::Echo) {
@@ -415,11 +417,10 @@ impl Arrivals {
         let mut copy = [0; CONTROL_BYTES];
         let Some(copied) = copy.get_mut(..length) else { return Err(Reject::TooLong) };
         copied.copy_from_slice(bytes);
-        let is_session = matches!(datagram.body, Body::Session(_));
-        let (at, place) = self.follow(now, &header, is_session, out)?;
+        let (at, place) = self.follow(now, &header, kind, out)?;
         match place {
             Place::Followed => self.control(now, at, from, copied, out),
-            Place::Candidate if is_session => self.introduce(now, at, from, copied, out),
+            Place::Candidate if kind == Kind::Session => self.introduce(now, at, from, copied, out),
             // What else it says counts once it is followed.
             Place::Candidate => Ok(()),
         }

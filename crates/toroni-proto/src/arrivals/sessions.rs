@@ -10,7 +10,7 @@ use crate::random::Random;
 use crate::reassembly::{Bound, Loss, Pool};
 use crate::receiver::{End, Mark, Over, Position, Receiver};
 use crate::time::{MILLISECOND, Monotonic, SECOND, Wall};
-use crate::wire::{Body, Datagram, Echo, Flags, Header, LostReason, Reject, SessionInfo};
+use crate::wire::{Body, Datagram, Echo, Flags, Header, Kind, LostReason, Reject, SessionInfo};
 
 /// A later session replaces one that was silent for this long beyond the time within which it promised a SESSION.
 const REPLACE_NS: u64 = 50 * MILLISECOND;
@@ -54,7 +54,7 @@ pub(super) struct Entry {
     /// How the last session ended, with END and all before it.
     pub(super) complete: Option<End>,
     pub(super) heard: Monotonic,
-    /// Where this session was left, when it was silent.
+    /// Where this session was left, when it was silent or had ended.
     pub(super) left: Option<Position>,
     /// What of it was refused, by reason.
     pub(super) rejects: Rejects,
@@ -259,6 +259,12 @@ impl Entry {
         out.loss(flow, loss);
     }
 
+    /// Whether DATA of a session that has ended was not sent before its END. Then the session lives, and without a key a stranger has
+    /// said that it ends.
+    fn is_after_end(&self, header: &Header) -> bool {
+        self.left.is_some_and(|left| header.sequence >= left.sequence) && !mutant("end_is_believed")
+    }
+
     /// Whether this is the session before, and the one that follows has not stated its series.
     fn returns_to(&self, session: Session) -> bool {
         let mark = self.previous.as_ref().and_then(|previous| previous.mark());
@@ -315,7 +321,7 @@ impl Arrivals {
         &mut self,
         now: Monotonic,
         header: &Header,
-        is_session: bool,
+        kind: Kind,
         out: &mut impl Inbox,
     ) -> Result<(usize, Place), Reject> {
         let session = header.session;
@@ -342,8 +348,11 @@ impl Arrivals {
         let promised = entry.receiver.as_ref().map_or(0, |receiver| receiver.promised_ns());
         if session == entry.session {
             if ended && entry.complete.is_some() {
-                // Late repairs of a session that has ended.
-                return Err(Reject::Session);
+                if kind != Kind::Data || !entry.is_after_end(header) {
+                    // Late repairs of a session that has ended.
+                    return Err(Reject::Session);
+                }
+                entry.complete = None;
             }
             entry.heard = now;
         } else if !has_key && entry.returns_to(session) && !mutant("stranger_ends_session") {
@@ -365,7 +374,7 @@ impl Arrivals {
                 let broke = silent >= promised.saturating_add(REPLACE_NS);
                 ended || is_sure || broke || mutant("later_session_at_once")
             } else {
-                silent >= activity_ns && is_session && entry.named_again(now, session)
+                silent >= activity_ns && kind == Kind::Session && entry.named_again(now, session)
             };
             if !replaces {
                 return Err(Reject::Session);

@@ -340,8 +340,13 @@ impl Live {
     ) -> Position {
         self.skip_to(self.next, reason, pool, out);
         self.after_turn(pool, out);
+        self.position(out.delivery.skip)
+    }
+
+    /// Returns where the session is, if nothing is missing.
+    pub(super) fn position(&self, skip: Number) -> Position {
         let counted = self.reassembly.counted().unwrap_or(self.stated.counted);
-        Position { sequence: self.next, counted, skip: out.delivery.skip }
+        Position { sequence: self.next, counted, skip }
     }
 
     /// Whether the session has ended, with all that came before.

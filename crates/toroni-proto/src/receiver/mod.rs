@@ -238,7 +238,7 @@ impl Receiver {
         self.resume = position;
     }
 
-    /// Returns where the session was left, if it has ended in silence.
+    /// Returns where the session was left, if it has ended.
     #[must_use]
     pub const fn left(&self) -> Option<Position> {
         self.resume
@@ -521,6 +521,7 @@ impl Receiver {
             self.requests.has_names();
         }
         if live.is_complete() {
+            self.resume = Some(live.position(self.delivery.skip));
             live.reassembly.clear(pool);
             let end = if live.stated.sealed { End::Sealed } else { End::Complete };
             self.phase = Phase::Ended(end);

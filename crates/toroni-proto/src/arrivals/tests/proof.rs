@@ -19,7 +19,7 @@ fn asking() -> Sink {
 }
 
 /// Brings what a sink sends to a sender, and what that sends then to the sink. Returns what the sender sent.
-fn exchange(sink: &mut Sink, source: &mut Source, ms: u64) -> Vec<Vec<u8>> {
+pub(super) fn exchange(sink: &mut Sink, source: &mut Source, ms: u64) -> Vec<Vec<u8>> {
     while let Some((to, bytes)) = sink.arrivals.poll_transmit(now(ms).monotonic) {
         let _ = source.sender.handle_datagram(now(ms), to.address, bytes);
     }

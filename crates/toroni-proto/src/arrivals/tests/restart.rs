@@ -207,6 +207,33 @@ fn after_its_end_another_series_is_no_loss_if_the_end_was_sealed() {
     assert_eq!(sink.given(20_030), [""; 0]);
 }
 
+/// Without a key, anybody can say END. What the sender sends after it is delivered, and nothing is missing.
+#[test]
+fn an_end_that_a_stranger_has_said_ends_nothing() {
+    for sealed in [false, true] {
+        let [mut source, mut forger] = [ORIGIN.start(), ORIGIN.start()];
+        let mut sink = Sink::new(&config());
+        sink.hears_all(0, &source.publish(0, 40, 5));
+        forger.publish(0, 40, 5);
+        forger.sender.end(now(1), sealed);
+        sink.hears_all(21, &forger.sent(21));
+        let mut events = core::iter::from_fn(|| sink.arrivals.poll_event());
+        assert!(events.any(|event| matches!(event, Event::Ended(..))));
+        assert_eq!(sink.given(21), ["M40"]);
+        // The first datagram after it does not arrive.
+        source.publish(30, 41, 5);
+        sink.hears_all(31, &source.publish(31, 42, 5));
+        let given: Vec<_> = (32..200)
+            .step_by(10)
+            .flat_map(|ms| {
+                proof::exchange(&mut sink, &mut source, ms);
+                sink.given(ms)
+            })
+            .collect();
+        assert_eq!(given, ["M41", "M42"], "sealed: {sealed}");
+    }
+}
+
 #[test]
 fn a_gap_of_the_session_before_makes_room_when_memory_is_short() {
     let memory = Config { receive_memory_bytes: 1 << 16, ..config() };
