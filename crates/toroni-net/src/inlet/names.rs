@@ -6,8 +6,9 @@ use super::stage::{Item, Staged};
 use toroni::{InletTopic, Pattern, Topic};
 use toroni_proto::wire::{TableName, TopicNumber};
 
-/// How many names of topics an inlet knows, of all sources together. Messages on others are reported as lost.
-const MAX_NAMES: usize = 1 << 18;
+/// How many names of topics an inlet knows, of all streams together, and each stream at most half of what the others leave. Messages on
+/// other topics are reported as lost.
+pub(super) const MAX_NAMES: usize = 1 << 18;
 
 impl Inlet {
     /// Returns what a name of a stream is on this bus.
@@ -44,20 +45,19 @@ impl Inlet {
         name: TableName<'_>,
     ) {
         let at = number.get() as usize;
-        let resolved = self.resolve(name);
         let Some(place) = place else { return };
+        let resolved = self.resolve(name);
         let known = &mut self.known[place];
         if let Some(scope) = known.scope.get_mut(at) {
             *scope = Pattern::new(name.as_str()).ok();
         }
-        let more = (at + 1).saturating_sub(known.names.len());
-        if self.names + more > MAX_NAMES {
+        let of_others = self.names - known.names.len();
+        let own = known.names.len().max(at + 1);
+        if own > (MAX_NAMES - of_others) / 2 {
             return;
         }
-        self.names += more;
-        if more > 0 {
-            known.names.resize_with(at + 1, || Name::Unknown);
-        }
+        self.names = of_others + own;
+        known.names.resize_with(own, || Name::Unknown);
         known.names[at] = resolved;
     }
 }

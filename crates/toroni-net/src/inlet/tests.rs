@@ -1,6 +1,7 @@
 //! Tests of an inlet on a real bus: what it makes of streams that begin, end, and are another process's.
 
 use super::awaited::Awaited;
+use super::names::MAX_NAMES;
 use super::*;
 use std::sync::atomic::{AtomicU64, Ordering};
 use toroni::{Bus, BusConfig, ReceiveError, Start, Subscriber};
@@ -92,17 +93,16 @@ fn join_after(inlet: &mut Inlet, flow: Flow, past: Past) -> Option<u64> {
 
 fn deliver(inlet: &mut Inlet, flow: Flow, numbers: impl IntoIterator<Item = u64>) {
     for it in numbers {
-        let topic = TopicNumber::new(0).unwrap();
-        let start = Wire {
-            topic,
-            number: number(it),
-            to_descendants: false,
-            published: None,
-            origin: None,
-        };
-        let (message, parts) = (MessageNumber::ZERO, Parts::one(b""));
-        inlet.message(flow, Message { message, start, sent: None, parts });
+        deliver_on(inlet, flow, TopicNumber::new(0).unwrap(), it);
     }
+}
+
+/// A message on a topic that has this number in the stream.
+fn deliver_on(inlet: &mut Inlet, flow: Flow, topic: TopicNumber, at: u64) {
+    let number = number(at);
+    let start = Wire { topic, number, to_descendants: false, published: None, origin: None };
+    let (message, parts) = (MessageNumber::ZERO, Parts::one(b""));
+    inlet.message(flow, Message { message, start, sent: None, parts });
 }
 
 /// Ends a turn. `mark` is that of the receiver.
@@ -135,6 +135,26 @@ fn names_of_streams_that_are_gone_are_freed() {
 }
 
 /// The source was restored from a backup, and uses the numbers from 2 on again.
+/// Without a bound, one source with ever new topics would leave no names to those that come later.
+#[test]
+fn a_stream_takes_at_most_half_of_the_names_that_others_leave() {
+    let mut scene = Scene::new(256);
+    let mut inlet = scene.inlet(Order::Source);
+    let name = |number: u32| (TopicNumber::new(number).unwrap(), format!("t/{number}"));
+    let half = u32::try_from(MAX_NAMES / 2).unwrap();
+    let (greedy, later) = (scene.begin(1, 1), scene.begin(2, 1));
+    for (numbers, flow) in [([half - 1, half], greedy), ([half / 2 - 1, half / 2], later)] {
+        join(&mut inlet, flow);
+        for (at, number) in (0..).zip(numbers) {
+            let (topic, name) = name(number);
+            inlet.topic(flow, topic, TableName::new(&name).unwrap());
+            deliver_on(&mut inlet, flow, topic, at);
+        }
+        publish(&mut inlet, flow, 2);
+        assert_eq!(scene.told(), ["0", "Topic 1 from 1"]);
+    }
+}
+
 #[test]
 fn a_source_that_has_forgotten_its_last_session_is_followed_from_where_it_began() {
     for order in [Order::Source, Order::Arrival] {

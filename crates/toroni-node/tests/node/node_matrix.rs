@@ -1,4 +1,4 @@
-//! What the subscribers of a receiving host are told, whatever becomes of the two nodes and their hosts: real processes on the
+//! What the subscribers of a receiving host learn, whatever becomes of the two nodes and their hosts: real processes on the
 //! loopback interface. [`expected`] is the table; `docs/network.md` says the same in words.
 //!
 //! The messages 0 to 4 have been delivered. 5 to 9 are published while a node is away, or wait unsent. 10 and 11 follow when all that
@@ -97,7 +97,7 @@ impl Sender {
     }
 }
 
-/// What subscribers are told after message 4.
+/// What subscribers get after message 4.
 fn expected(case: &Case) -> (Part, Vec<&'static str>) {
     let delivered = [&MISSED[..], &LATER].concat();
     let after = |told: &'static str| [&[told], &LATER[..]].concat();
@@ -297,7 +297,7 @@ fn cases() -> Vec<Case> {
 
 /// Some cases, or all as a long test, or those whose text contains `$TORONI_CASE`.
 #[test]
-fn subscribers_are_told_what_the_table_says() {
+fn subscribers_learn_what_the_table_says() {
     let mut random = Random::from_environment();
     let wanted = std::env::var("TORONI_CASE").ok();
     let cases: Vec<_> = cases()

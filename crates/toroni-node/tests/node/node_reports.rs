@@ -135,7 +135,7 @@ impl Pair {
         self.publish_padded(count, 0);
     }
 
-    /// Publishes so many numbers, each with that many spaces after it.
+    /// Publishes the next numbers, each with that many spaces after it.
     pub(crate) fn publish_padded(&mut self, count: u32, spaces: usize) {
         let publisher = self.from.as_ref().unwrap().publisher("t/a").unwrap();
         for _ in 0..count {
