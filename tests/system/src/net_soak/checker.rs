@@ -52,7 +52,7 @@ pub struct Missing {
     pub missing: u64,
     /// The least number that the reports allow.
     least: u64,
-    /// The greatest number that the reports allow; [`u64::MAX`] if a report gave no upper bound.
+    /// The greatest number that the reports allow.
     most: u64,
 }
 
@@ -63,6 +63,8 @@ struct Publisher {
     gaps: Vec<Range<u64>>,
     /// Whether a message came after the last report about its host. Only then is it known what is missing before.
     has_followed: bool,
+    /// Whether any number may be missing before its next message: a report gave no upper bound, or what came before is not known.
+    is_open: bool,
 }
 
 /// The messages of all hosts, as one of them receives them.
@@ -72,6 +74,11 @@ pub struct Checker {
     host: usize,
     publishers: Vec<Vec<Publisher>>,
     missing: Vec<Missing>,
+    /// How many were missing before the bus became another one.
+    missing_before: u64,
+    /// Of each host, whether all its publishers were heard since the bus became another one. Before that, neither what is missing
+    /// nor reports count.
+    is_known: Vec<bool>,
     /// Messages that were overwritten in the bus before they were read, of any host.
     lapped: u64,
     /// How many messages came from other hosts.
@@ -97,6 +104,8 @@ impl Checker {
             host,
             publishers: (0..hosts).map(|_| of_host().collect()).collect(),
             missing: vec![Missing::default(); hosts],
+            missing_before: 0,
+            is_known: vec![true; hosts],
             lapped: 0,
             received: 0,
             reports: [0; 3],
@@ -115,6 +124,7 @@ impl Checker {
         };
         self.received += u64::from(host != self.host);
         let next = publisher.next.unwrap_or(number);
+        let is_open = std::mem::take(&mut publisher.is_open);
         if number < next {
             let is_late = publisher.gaps.iter().any(|gap| gap.contains(&number));
             let kind = if is_late { Kind::Disordered } else { Kind::Doubled };
@@ -124,13 +134,35 @@ impl Checker {
         publisher.has_followed = true;
         if number > next {
             publisher.gaps.push(next..number);
+        }
+        if number > next && self.is_known[host] {
             let missing = &mut self.missing[host];
             missing.missing += number - next;
+            if is_open {
+                missing.most = missing.most.saturating_add(number - next);
+            }
             self.compare(host, &format!("{host}/{at}: {next} to {}", number - 1));
+        }
+        if !self.is_known[host] && self.hears(host) {
+            self.is_known[host] = true;
+            self.publishers[host].iter_mut().for_each(|publisher| publisher.is_open = true);
         }
         if self.is_settled(host) {
             self.compare_least(host);
         }
+    }
+
+    /// The bus of this host is another one, or another state of it. Of each publisher, the first message that comes may have any
+    /// number, and those that came before may come again.
+    pub fn begin_again(&mut self) {
+        for of_host in &mut self.publishers {
+            of_host.iter_mut().for_each(|publisher| *publisher = Publisher::default());
+        }
+        for missing in &mut self.missing {
+            self.missing_before += missing.missing;
+            *missing = Missing::default();
+        }
+        self.is_known.fill(false);
     }
 
     /// Takes the report of a loss. The source of a host is its number plus 1.
@@ -140,7 +172,7 @@ impl Checker {
             return self.damaged(&format!("a loss of source {}: {lost}", lost.from.source));
         }
         // What was lost before the first message came shows in no number.
-        if !self.hears(host) {
+        if !self.hears(host) || !self.is_known[host] {
             return;
         }
         let missing = &mut self.missing[host];
@@ -148,9 +180,11 @@ impl Checker {
         if lost.bound != LostBound::AtMost {
             missing.least += lost.messages;
         }
-        let most = if lost.bound == LostBound::AtLeast { u64::MAX } else { lost.messages };
-        missing.most = missing.most.saturating_add(most);
-        self.publishers[host].iter_mut().for_each(|publisher| publisher.has_followed = false);
+        missing.most = missing.most.saturating_add(lost.messages);
+        for publisher in &mut self.publishers[host] {
+            publisher.has_followed = false;
+            publisher.is_open |= lost.bound == LostBound::AtLeast;
+        }
     }
 
     /// Takes the report that this number of messages were overwritten in this bus before they were read.
@@ -163,10 +197,16 @@ impl Checker {
         self.violation(Kind::Damaged, 1, what);
     }
 
-    /// Whether a message of this host's last publisher came.
+    /// Whether it is known of each publisher of this host which number must come next.
     #[must_use]
     pub fn hears(&self, host: usize) -> bool {
-        self.publishers[host].last().is_none_or(|publisher| publisher.next.is_some())
+        self.publishers[host].iter().all(|publisher| publisher.next.is_some())
+    }
+
+    /// Whether a message of this host's last publisher came that has at least this number.
+    #[must_use]
+    pub fn has_heard(&self, host: usize, number: u64) -> bool {
+        self.publishers[host].last().is_none_or(|publisher| publisher.next > Some(number))
     }
 
     /// Whether a message from this number on came of each publisher, and all reports were compared with what is missing.
@@ -197,7 +237,7 @@ impl Checker {
     /// How many messages of other hosts are missing.
     #[must_use]
     pub fn missing(&self) -> u64 {
-        self.missing.iter().map(|of_host| of_host.missing).sum()
+        self.missing_before + self.missing.iter().map(|of_host| of_host.missing).sum::<u64>()
     }
 
     /// How many messages were overwritten before they were read.
@@ -348,6 +388,32 @@ mod tests {
         assert_eq!(counts(&checker), [0; 5]);
         checker.message(worker(0, 1), 11);
         assert_eq!(counts(&checker), [1, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn a_loss_without_an_upper_bound_is_for_the_next_message_of_each_publisher() {
+        let mut checker = checker(2);
+        (0..2).for_each(|publisher| checker.message(worker(0, publisher), 0));
+        checker.lost(&lost(0, 0, LostBound::AtLeast));
+        checker.message(worker(0, 0), 7);
+        checker.message(worker(0, 1), 9);
+        assert_eq!(counts(&checker), [0; 5]);
+        checker.message(worker(0, 1), 11);
+        assert_eq!(counts(&checker), [1, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn on_another_bus_any_number_may_be_the_first_and_then_all_count() {
+        let mut checker = given(&[0, 1, 2]);
+        checker.message(worker(1, 0), 0);
+        checker.begin_again();
+        checker.lost(&lost(0, 5, LostBound::Exact));
+        // What came before may come again, as from a backup.
+        [1, 4].iter().for_each(|number| checker.message(worker(0, 0), *number));
+        assert_eq!((counts(&checker), checker.missing()), ([0; 5], 2));
+        checker.message(worker(0, 0), 7);
+        checker.message(worker(0, 0), 7);
+        assert_eq!(counts(&checker), [2, 1, 0, 0, 0]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The result of a soak between hosts, as a table and as JSON.
 
 use super::checker::{Checker, Kind};
+use super::site::Disturbance;
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::time::Duration;
@@ -18,10 +19,8 @@ pub struct Figures {
     pub duration: Duration,
     /// Messages that all hosts published.
     pub published: u64,
-    /// Nodes that were killed (SIGKILL) and started again.
-    pub kills: u64,
-    /// Nodes that were stopped (SIGSTOP) for up to 0.4 s.
-    pub stops: u64,
+    /// How often each [`Disturbance`] happened.
+    pub disturbances: [u64; Disturbance::ALL.len()],
     /// The most memory that a node had.
     pub memory_kib: u64,
     /// Whether all nodes ended in order at last.
@@ -95,10 +94,12 @@ impl Figures {
         for (name, value) in [
             ("duration", format!("{seconds:.1} s")),
             ("messages published", format!("{} ({rate:.0}/s)", grouped(self.published))),
-            ("nodes killed / stopped", format!("{} / {}", self.kills, self.stops)),
             ("most memory of a node", format!("{} KiB", grouped(self.memory_kib))),
         ] {
             let _ = writeln!(table, "{name:<44} {value}");
+        }
+        for (what, count) in Disturbance::ALL.into_iter().zip(self.disturbances) {
+            let _ = writeln!(table, "{:<44} {count}", what.words());
         }
         let crybaby = self.receivers.len().saturating_sub(1);
         let head = |at| if at == crybaby { "crybaby".to_owned() } else { format!("host {at}") };
@@ -149,11 +150,13 @@ impl Figures {
                 "violation_counts": counts.collect::<serde_json::Map<_, _>>(),
             })
         };
+        let disturbances = Disturbance::ALL.into_iter().zip(self.disturbances);
+        let disturbances =
+            disturbances.map(|(what, count)| (what.words().to_owned(), json!(count)));
         json!({
             "seconds": self.duration.as_secs_f64(),
             "published": self.published,
-            "kills": self.kills,
-            "stops": self.stops,
+            "disturbances": disturbances.collect::<serde_json::Map<_, _>>(),
             "memory_kib": self.memory_kib,
             "receivers": self.receivers.iter().map(receiver).collect::<Vec<_>>(),
             "violations": self.violations(),

@@ -9,7 +9,8 @@
 //! ```
 //!
 //! Hosts are network namespaces. The last one, the *crybaby*, only receives, and loses so much that it asks for
-//! repairs all the time.
+//! repairs all the time. Hosts are rebooted and restored from backups, too. All have a key, and a stranger without it sends again
+//! what it has recorded.
 //!
 //! - [`checker`]: what one host's bus must bring: each message once, in its publisher's order, and what is missing as
 //!   reported.
@@ -18,5 +19,5 @@
 
 pub mod checker;
 pub mod figures;
-mod site;
+pub mod site;
 pub mod supervisor;

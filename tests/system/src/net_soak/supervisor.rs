@@ -2,14 +2,18 @@
 
 use super::checker::{Checker, worker};
 use super::figures::{Figures, Received};
-use super::site::Site;
+use super::site::{Disturbance, Site};
 use crate::soak::program::INTERRUPTED;
 use crate::{Random, TempRoot, payload};
 use rustix::process::Signal;
+use std::fs::Permissions;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use toroni::{Bus, ReceiveError, Subscriber};
+use toroni_testkit::network::flood::{Flood, Rate};
 use toroni_testkit::network::switch::{Direction, Faults, Loss, Reordering};
 use toroni_testkit::network::{Network, Setup};
 use toroni_testkit::wait;
@@ -20,6 +24,10 @@ const TICK: Duration = Duration::from_millis(2);
 const HELLO: Duration = Duration::from_millis(20);
 /// The longest message, without its head.
 const LONGEST: usize = 600;
+/// The group of all streams: the default one.
+const GROUP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(239, 192, 84, 79)), 4479);
+/// How many datagrams a stranger keeps.
+const RECORDED: usize = 20_000;
 /// Nothing takes this long, unless something is broken.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -42,6 +50,10 @@ pub struct Plan {
     pub crybaby_loss: f64,
     /// The mean time between two disturbances of nodes.
     pub calm: Duration,
+    /// Whether hosts are rebooted, with another bus, and restored from backups.
+    pub reboots: bool,
+    /// How many recorded datagrams a stranger sends again in a second.
+    pub recorder: u64,
     /// A mistake that must be noticed: `drop`, `double` or `swap` hides, repeats or exchanges a message before the check.
     pub sabotage: Option<String>,
 }
@@ -53,6 +65,8 @@ struct Shared {
     published: Vec<Vec<AtomicU64>>,
     /// Of each receiver.
     checkers: Vec<Mutex<Checker>>,
+    /// Of each host, whether its programs may have its bus open.
+    doors: Vec<Door>,
     /// Whether all publishers publish, and whether all ends.
     is_begun: AtomicBool,
     is_over: AtomicBool,
@@ -74,6 +88,55 @@ impl Shared {
     }
 }
 
+/// Lets the programs of a host close its bus, and open it again.
+#[derive(Debug, Default)]
+struct Door {
+    is_shut: AtomicBool,
+    inside: Mutex<usize>,
+    left: Condvar,
+}
+
+impl Door {
+    fn inside(&self) -> MutexGuard<'_, usize> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_shut(&self) -> bool {
+        self.is_shut.load(Ordering::Relaxed)
+    }
+
+    /// Does something with the bus, again and again, until all is over. It ends when the door is shut.
+    fn work(&self, shared: &Shared, mut work: impl FnMut()) {
+        while !shared.is_over() {
+            if self.is_shut() {
+                std::thread::sleep(TICK);
+                continue;
+            }
+            *self.inside() += 1;
+            let _leave = OnDrop(|| {
+                *self.inside() -= 1;
+                self.left.notify_all();
+            });
+            // It may have been shut before this one was counted.
+            if !self.is_shut() {
+                work();
+            }
+        }
+    }
+
+    /// Does something while no program has the bus open.
+    fn while_shut(&self, work: impl FnOnce()) {
+        self.is_shut.store(true, Ordering::Relaxed);
+        let mut inside = self.inside();
+        while *inside > 0 {
+            inside = self.left.wait(inside).unwrap_or_else(PoisonError::into_inner);
+        }
+        drop(inside);
+        work();
+        self.is_shut.store(false, Ordering::Relaxed);
+    }
+}
+
 /// Runs the plan. `None` if there can be no network namespaces here.
 ///
 /// # Panics
@@ -81,8 +144,13 @@ impl Shared {
 #[must_use]
 pub fn run(plan: &Plan) -> Option<Figures> {
     let receivers = plan.hosts + 1;
-    let network = Setup::new(u8::try_from(receivers).expect("few hosts")).switched(plan.seed)?;
+    // The last one is the stranger's.
+    let hosts = u8::try_from(receivers + 1).expect("few hosts");
+    let network = Setup::new(hosts).switched(plan.seed)?;
     let root = TempRoot::new();
+    let key = root.file("key");
+    std::fs::write(&key, [7; 32]).expect("the key");
+    std::fs::set_permissions(&key, Permissions::from_mode(0o600)).expect("its mode");
     disturb_network(&network, plan);
     let mut sites: Vec<Site> = (0..receivers)
         .map(|number| Site::new(&root, &network.hosts[number], number, plan))
@@ -95,27 +163,80 @@ pub fn run(plan: &Plan) -> Option<Figures> {
         checkers: (0..receivers)
             .map(|number| Mutex::new(Checker::new(number, plan.hosts, plan.publishers)))
             .collect(),
+        doors: (0..receivers).map(|_| Door::default()).collect(),
         is_begun: AtomicBool::new(false),
         is_over: AtomicBool::new(false),
     };
-    let subscribers: Vec<Subscriber> =
-        sites.iter().map(|site| site.bus.subscribe("**").expect("a subscriber")).collect();
+    let mut subscribers: Vec<Option<Subscriber>> =
+        sites.iter().map(|site| Some(site.open().subscribe("**").expect("a subscriber"))).collect();
     sites.iter_mut().for_each(Site::start);
+    let stranger = Flood::open(&network.hosts[receivers], GROUP).expect("a socket");
+    let recorded: Mutex<Vec<Vec<u8>>> = Mutex::default();
 
     let figures = std::thread::scope(|scope| {
         let shared = &shared;
         // However this ends, the threads must end.
         let _end = OnDrop(|| shared.is_over.store(true, Ordering::Relaxed));
-        for (receiver, subscriber) in subscribers.into_iter().enumerate() {
-            scope.spawn(move || receive(subscriber, receiver, shared));
+        for (receiver, (site, subscriber)) in sites.iter().zip(&mut subscribers).enumerate() {
+            let (open, door) = (site.opener(), &shared.doors[receiver]);
+            let mut first = subscriber.take();
+            let mut saboteur =
+                Saboteur::new(shared.plan.sabotage.as_deref().filter(|_| receiver == 0));
+            scope.spawn(move || {
+                door.work(shared, || {
+                    let subscriber = first.take().unwrap_or_else(|| {
+                        shared.checker(receiver).begin_again();
+                        open().subscribe("**").expect("a subscriber")
+                    });
+                    receive(subscriber, receiver, shared, &mut saboteur);
+                });
+            });
         }
         for (host, site) in sites.iter().take(plan.hosts).enumerate() {
-            let bus = site.bus.clone();
-            scope.spawn(move || publish(&bus, host, shared));
+            let (open, door) = (site.opener(), &shared.doors[host]);
+            let mut random = Random::new(plan.seed ^ (host as u64) << 32);
+            scope.spawn(move || {
+                door.work(shared, || publish(&open(), host, shared, &mut random));
+            });
+        }
+        if plan.recorder > 0 {
+            let (stranger, recorded) = (&stranger, &recorded);
+            scope.spawn(move || record(stranger, recorded, shared));
+            scope.spawn(move || {
+                let mut random = Random::new(plan.seed ^ 0x5265_636f_7264);
+                stranger.run(Rate::Datagrams(plan.recorder), &shared.is_over, |datagram| {
+                    let recorded = recorded.lock().unwrap_or_else(PoisonError::into_inner);
+                    datagram.clear();
+                    if !recorded.is_empty() {
+                        datagram.extend(random.pick(&recorded));
+                    }
+                    GROUP
+                });
+            });
         }
         supervise(&network, &mut sites, shared)
     });
     Some(figures)
+}
+
+/// A stranger hears the group, and keeps some of all that was ever sent.
+fn record(stranger: &Flood, recorded: &Mutex<Vec<Vec<u8>>>, shared: &Shared) {
+    let mut random = Random::new(shared.plan.seed ^ 0x4b65_6570);
+    let mut heard = 0;
+    while !shared.is_over() {
+        let outcome = stranger.listen(HELLO, |_, bytes| {
+            heard += 1;
+            let mut recorded = recorded.lock().unwrap_or_else(PoisonError::into_inner);
+            let at = random.index(heard);
+            if recorded.len() < RECORDED {
+                recorded.push(bytes.to_vec());
+            } else if let Some(kept) = recorded.get_mut(at) {
+                *kept = bytes.to_vec();
+            }
+            true
+        });
+        outcome.expect("a socket that can be read");
+    }
 }
 
 struct OnDrop<F: Fn()>(F);
@@ -157,17 +278,9 @@ fn supervise(network: &Network, sites: &mut [Site], shared: &Shared) -> Figures 
             sites.iter_mut().for_each(Site::weigh);
         }
         let at = random.index(sites.len());
-        let site = &mut sites[at];
-        if random.below(4) == 0 {
-            site.node().stop();
-            std::thread::sleep(Duration::from_millis(random.between(20, 400)));
-            site.node().resume();
-            figures.stops += 1;
-        } else {
-            site.kill();
-            site.start();
-            figures.kills += 1;
-        }
+        let what = Disturbance::draw(&mut random, sites[at].has_backup(), plan);
+        disturb(sites, at, what, &mut random, shared);
+        figures.disturbances[what as usize] += 1;
     }
     figures.duration = begin.elapsed();
     // What came while the network lost and nodes died.
@@ -199,13 +312,48 @@ fn supervise(network: &Network, sites: &mut [Site], shared: &Shared) -> Figures 
     figures
 }
 
-/// Publishes at the plan's rate, each message by the next publisher of the host.
-fn publish(bus: &Bus, host: usize, shared: &Shared) {
+/// Does this to a host.
+fn disturb(sites: &mut [Site], at: usize, what: Disturbance, random: &mut Random, shared: &Shared) {
+    let (site, door) = (&mut sites[at], &shared.doors[at]);
+    match what {
+        Disturbance::Stop => {
+            site.node().stop();
+            std::thread::sleep(Duration::from_millis(random.between(20, 400)));
+            return site.node().resume();
+        }
+        Disturbance::Kill => site.kill(),
+        Disturbance::End => site.end(),
+        // However its node has ended.
+        _ if random.below(2) == 0 => site.end(),
+        _ => site.kill(),
+    }
+    match what {
+        Disturbance::Reboot => door.while_shut(|| site.reboot()),
+        Disturbance::BackUp => door.while_shut(|| site.back_up()),
+        Disturbance::Restore => {
+            // The second of the last session must be over: see "Backups" in docs/network.md.
+            std::thread::sleep(Duration::from_secs(1));
+            door.while_shut(|| site.restore(random.below(2) == 0));
+        }
+        _ => {}
+    }
+    site.start();
+    if what == Disturbance::Restore && at < shared.plan.hosts {
+        // The others must hear it before it is started again: see there, too.
+        let number = shared.numbers()[at][shared.plan.publishers];
+        wait_until(sites, "every host hears the one that was restored", || {
+            (0..shared.checkers.len()).all(|other| shared.checker(other).has_heard(at, number))
+        });
+    }
+}
+
+/// Publishes at the plan's rate, each message by the next publisher of the host, until the bus is to be closed.
+fn publish(bus: &Bus, host: usize, shared: &Shared, random: &mut Random) {
     let plan = &shared.plan;
     let publishers: Vec<_> = (0..=plan.publishers)
         .map(|number| bus.publisher(&format!("host-{host}/{number}")).expect("a publisher"))
         .collect();
-    let mut random = Random::new(plan.seed ^ (host as u64) << 32);
+    let door = &shared.doors[host];
     let mut bytes = Vec::new();
     let mut publish = |at: usize| {
         let number = &shared.published[host][at];
@@ -215,28 +363,27 @@ fn publish(bus: &Bus, host: usize, shared: &Shared) {
         publishers[at].publish(&bytes).expect("a bus that takes messages");
         number.store(counter + 1, Ordering::Relaxed);
     };
-    let (mut begin, mut count, mut greeted) = (Instant::now(), 0_u64, None);
-    while !shared.is_over() {
+    let (mut begin, mut count, mut greeted) = (None, 0_u64, None);
+    while !shared.is_over() && !door.is_shut() {
         if greeted.is_none_or(|at: Instant| at.elapsed() >= HELLO) {
             greeted = Some(Instant::now());
             publish(plan.publishers);
         }
-        if !shared.is_begun.load(Ordering::Relaxed) {
-            begin = Instant::now();
-        }
-        let wanted = begin.elapsed().as_secs_f64() * plan.rate as f64;
-        while (count as f64) < wanted {
-            publish(usize::try_from(count).unwrap_or(0) % plan.publishers);
-            count += 1;
+        if shared.is_begun.load(Ordering::Relaxed) {
+            let begin = begin.get_or_insert_with(Instant::now);
+            let wanted = begin.elapsed().as_secs_f64() * plan.rate as f64;
+            while (count as f64) < wanted {
+                publish(usize::try_from(count).unwrap_or(0) % plan.publishers);
+                count += 1;
+            }
         }
         std::thread::sleep(TICK);
     }
 }
 
-/// Gives a host's checker all that comes.
-fn receive(mut subscriber: Subscriber, receiver: usize, shared: &Shared) {
-    let mut saboteur = Saboteur::new(shared.plan.sabotage.as_deref().filter(|_| receiver == 0));
-    while !shared.is_over() {
+/// Gives a host's checker all that comes, until the bus is to be closed.
+fn receive(mut subscriber: Subscriber, receiver: usize, shared: &Shared, saboteur: &mut Saboteur) {
+    while !shared.is_over() && !shared.doors[receiver].is_shut() {
         let outcome = subscriber.receive_timeout(Duration::from_millis(100));
         let mut checker = shared.checker(receiver);
         match outcome {

@@ -2,7 +2,8 @@
 //!
 //! `seconds`, `seed`, `hosts` (beside the crybaby), `publishers` (of each host), `rate` (messages in a second, of each
 //! host), `data_mbit` (each node's `data_rate`), `loss` and `crybaby_loss` (probabilities), `calm_ms` (mean time between
-//! two disturbances), `json` (a file), `sabotage` (`drop`, `double` or `swap`: a mistake that must be noticed).
+//! two disturbances), `reboots` (whether hosts are rebooted and restored from backups), `recorder` (how many recorded datagrams a
+//! stranger sends again in a second), `json` (a file), `sabotage` (`drop`, `double` or `swap`: a mistake that must be noticed).
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -32,6 +33,8 @@ fn plan(options: &Options) -> Plan {
         loss: options.or("loss", 0.05),
         crybaby_loss: options.or("crybaby_loss", 0.3),
         calm: Duration::from_millis(options.or("calm_ms", 1_000)),
+        reboots: options.or("reboots", true),
+        recorder: options.or("recorder", 200),
         sabotage: options.find("sabotage"),
     }
 }
