@@ -750,14 +750,14 @@ function frames.GAP(tree, reader)
     return lost .. ", " .. (lost_reasons[reason] or reason)
 end
 
-function frames.HEARTBEAT(tree, reader)
+function frames.HEARTBEAT(tree, reader, _, _, flags)
     local count = reader:u16(tree, f.beat_streams)
     reader:skip(6)
     for _ = 1, count do
         reader:u64(tree, f.number)
     end
     reader:finish()
-    return ""
+    return set(flags, 2) and "everything was sent" or ""
 end
 
 function frames.REPLAY(tree, reader)

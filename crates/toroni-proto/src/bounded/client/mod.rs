@@ -135,6 +135,8 @@ pub struct Client {
     /// The lanes in the order of WELCOME. Never grows beyond [`MAX_STREAMS`], for which it has memory.
     places: Vec<usize>,
     collected: Option<Collected>,
+    /// The server has said that it has sent everything, and ends.
+    is_complete: bool,
     assembly: Box<[u8]>,
     retry_ns: u64,
     heard: Monotonic,
@@ -177,6 +179,7 @@ impl Client {
             lanes: (0..MAX_STREAMS).map(|_| Lane::new()).collect(),
             places: Vec::with_capacity(MAX_STREAMS),
             collected: None,
+            is_complete: false,
             assembly: vec![0; message_max].into(),
             retry_ns: config.retry_ns,
             heard: now,
@@ -291,6 +294,7 @@ impl Client {
         self.unsent = (0, 0);
         self.places.clear();
         self.collected = None;
+        self.is_complete = false;
         self.heard = now;
         let keyed = self.identity.keys.is_some();
         self.state = State::Greeting { since: now, greeted: !keyed };
@@ -453,6 +457,8 @@ impl Client {
                     self.welcome(&welcome, out)?;
                 }
                 (_, Body::Bye(reason)) => self.down(now, reason),
+                // Only BYE follows the end.
+                _ if self.is_complete => return Err(Reject::Unexpected),
                 (State::Live, Body::Data(data)) => self.data(&header, &data, out)?,
                 (State::Live, Body::Gap(gap)) => self.gap(&header, &gap, out)?,
                 (State::Live, Body::Topics(names)) => {
@@ -465,10 +471,18 @@ impl Client {
                     if beat.numbers().len() != self.places.len() {
                         return Err(Reject::Unexpected);
                     }
-                    for (place, number) in beat.numbers().enumerate() {
-                        let place = self.places[place];
-                        self.lanes[place].heartbeat(number, &mut self.counters, out);
+                    let is_end = header.flags.has(Flags::END);
+                    if is_end && self.collected.is_some() {
+                        return Err(Reject::Unexpected);
                     }
+                    for (place, number) in beat.numbers().enumerate() {
+                        let lane = &mut self.lanes[self.places[place]];
+                        lane.heartbeat(number, &mut self.counters, out);
+                        if is_end {
+                            lane.complete(out);
+                        }
+                    }
+                    self.is_complete = is_end;
                 }
                 (State::Live, Body::Replay(replay)) => {
                     let place = *self.places.get(stream).ok_or(Reject::Stream)?;

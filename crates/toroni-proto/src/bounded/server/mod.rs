@@ -15,8 +15,11 @@
 //!
 //! A client gets, in this order: what begins or ends its replays and what was left out, HEARTBEAT, names,
 //! and frames, the oldest first. Between two frames of other streams, a replay may send one of its own.
+//!
+//! A server that ends first sends what the caller says that it owes: see [`Server::drain`].
 
 mod arrive;
+mod drain;
 mod publish;
 mod replay;
 mod slot;
@@ -26,6 +29,7 @@ mod transmit;
 
 pub use self::replay::{Full, Wanted};
 
+use self::drain::Drain;
 use self::slot::{Slot, State};
 use super::batch::{Batch, Room};
 use super::frames::Frames;
@@ -194,7 +198,10 @@ pub struct Server {
     /// No history is brought before.
     replay_from: Monotonic,
     random: Random,
+    /// It accepts no client any more.
     ended: bool,
+    /// What it still sends before it ends.
+    drain: Option<Drain>,
     farewell: [u8; 64],
     /// From the first message of a frame until a client's connection has taken it.
     queueing: Budget,
@@ -258,6 +265,7 @@ impl Server {
             replay_from: now,
             random,
             ended: false,
+            drain: None,
             farewell: [0; 64],
             queueing: Budget::new(Part::TcpQueue),
             counters: Counters {
@@ -361,7 +369,11 @@ impl Server {
         }
         self.leave_set(at);
         let slot = &mut self.slots[at];
-        slot.state = State::Closing(reason, now.after(CLOSING_NS));
+        let until = now.after(CLOSING_NS);
+        // A client that was sent everything may take its time to hear that.
+        let drain = self.drain.filter(|_| slot.state == State::Live && reason == Bye::Ended);
+        let until = drain.map_or(until, |drain| drain.until.max(until));
+        slot.state = State::Closing(reason, until);
         slot.queue.clear(&mut self.frames);
         slot.building = None;
         if mutant("begun_frame_dropped") {
@@ -409,9 +421,10 @@ impl Server {
         }
     }
 
-    /// Ends all connections, and accepts none any more. Messages that wait are not sent.
+    /// Ends all connections, and accepts none any more. Messages that wait are not sent: clients that were not sent all of them
+    /// find that their connection is lost, and ask for the rest when a server is back.
     pub fn end(&mut self, now: Monotonic) {
-        self.ended = true;
+        (self.ended, self.drain) = (true, None);
         (0..self.slots.len()).for_each(|at| self.close(now, at, Bye::Ended));
     }
 

@@ -324,6 +324,7 @@ impl Server {
         let flags = if feed { Flags::REPLAY.with(Flags::FEED) } else { Flags::REPLAY };
         let index = u16::try_from(building.stream).unwrap_or(u16::MAX);
         slot.replay_turn = false;
+        slot.begun = Some(building.writer.number());
         self.build_replay(now, at, |seal, own| {
             building.writer.finish(index, flags, now.wall, seal, own)
         });

@@ -65,7 +65,7 @@ fn the_bytes_are_as_drawn() {
     golden(
         Kind::Heartbeat,
         &[
-            "28000000 06 00 0000 0000000000000000",
+            "28000000 06 02 0000 0000000000000000",
             "0200 000000000000 6400000000000000 0700000000000000",
         ],
     );
@@ -171,6 +171,7 @@ fn flags_streams_and_message_numbers_are_refused_where_they_mean_nothing() {
                 Kind::Data => flag == 1 || flag == 8,
                 Kind::Gap | Kind::Hello => flag == 1,
                 Kind::Replay => flag <= 2,
+                Kind::Heartbeat => flag == 2,
                 _ => false,
             };
             let wanted = if allowed { Ok(()) } else { Err(Reject::Flags) };

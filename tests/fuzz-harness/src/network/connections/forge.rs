@@ -98,7 +98,7 @@ pub(super) fn frame(input: &mut Input<'_>, keyed: bool) -> Vec<u8> {
         }
         5 => {
             let numbers: Vec<Number> = (0..input.byte() % 4).map(|_| near(input)).collect();
-            Heartbeat::encode(numbers.into_iter(), &seal, &mut buffer)
+            Heartbeat::encode(numbers.into_iter(), flags, &seal, &mut buffer)
         }
         6 | 7 => {
             let replay = Replay { first: near(input), until: near(input) };
