@@ -183,6 +183,7 @@ local f = {
     frame_mac = bit_of(8, 0x80, "tcp.flags.mac", "MAC"),
     frame_stream = decimal(16, "tcp.stream", "Place in WELCOME"),
     nonce = bytes_of("tcp.nonce", "Nonce"),
+    message_max = decimal(32, "tcp.message_max", "Longest message that it takes"),
     pattern = text_of("tcp.pattern", "Pattern"),
     resumes = decimal(16, "tcp.resumes", "Streams that it continues"),
     resume_number = decimal(64, "tcp.resume.number", "Continues at the number"),
@@ -673,6 +674,7 @@ function frames.HELLO(tree, reader, _, _, flags)
     local source = reader:u32(tree, f.source)
     reader:u32(tree, f.session)
     reader:bytes(tree, f.nonce, 16)
+    reader:u32(tree, f.message_max)
     local patterns = reader:u16(tree, f.patterns)
     local resumes = reader:u16(tree, f.resumes)
     for _ = 1, resumes do

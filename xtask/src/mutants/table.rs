@@ -1146,6 +1146,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: &[Network("one_that_stands_by_delivers_nothing_until_the_other_one_has_left")],
     },
     Mutant {
+        name: "message_max_ignored",
+        mistake: "a server sends a client messages that are longer than it takes",
+        noticed_by: &[
+            Protocol("a_client_gets_no_message_that_is_longer_than_it_takes"),
+            Protocol("over_tcp_every_message_is_delivered_or_reported"),
+        ],
+    },
+    Mutant {
         name: "end_within_a_replay",
         mistake: "a server says END to a client that has asked for history which has not come",
         noticed_by: &[Protocol(

@@ -8,7 +8,7 @@ use crate::audience::Name;
 use crate::batcher::Now;
 use crate::bounded::client::{self, Client};
 use crate::bounded::server::{self, ClientId, Door, Server};
-use crate::config::tcp::Pace;
+use crate::config::tcp::{Pace, TcpConfig};
 use crate::id::{Number, Realm, Series, Session, Source, Stream};
 use crate::past::Past;
 use crate::random::Random;
@@ -21,6 +21,8 @@ use crate::wire::{Keys, LostReason, NodeName, Reject, Start, TableName, TopicNum
 const TICK: u64 = MILLISECOND;
 const REALM: Realm = Realm(7);
 const SOURCE: Source = Source(0x0102_0304);
+/// The longest message that a client takes, in turn: as long as those of the server, and shorter.
+const LONGEST: [u64; 2] = [20_000, 8_000];
 
 #[derive(Debug, Default, Clone)]
 pub(super) struct Summary {
@@ -45,22 +47,25 @@ impl Summary {
     }
 }
 
-/// Decides about HELLOs: each different list of patterns is a set.
+/// Decides about HELLOs: each different list of patterns is a set, for clients that take messages of the same length.
 #[derive(Debug, Default)]
 struct Sets {
     lists: Vec<Vec<String>>,
+    longest: Vec<u32>,
     most: usize,
 }
 
 impl Door for Sets {
     fn hello(&mut self, _: ClientId, hello: &Hello<'_>) -> Option<usize> {
         let list: Vec<String> = hello.patterns().map(|name| name.as_str().to_owned()).collect();
-        if let Some(set) = self.lists.iter().position(|one| *one == list) {
+        let mut all = self.lists.iter().zip(&self.longest);
+        if let Some(set) = all.position(|one| one == (&list, &hello.message_max)) {
             return Some(set);
         }
         let room = self.lists.len() < self.most;
         room.then(|| {
             self.lists.push(list);
+            self.longest.push(hello.message_max);
             self.lists.len() - 1
         })
     }
@@ -199,10 +204,11 @@ fn server(
 fn new_client(
     scenario: &Scenario,
     keys: Option<Keys>,
-    patterns: &[String],
+    (who, patterns): (usize, &[String]),
     seed: u64,
     now: u64,
 ) -> Client {
+    let config = TcpConfig { message_max_bytes: LONGEST[who % 2], ..scenario.config.clone() };
     let identity = client::Identity {
         realm: REALM,
         keys,
@@ -213,7 +219,7 @@ fn new_client(
     let patterns: Vec<TableName<'_>> =
         patterns.iter().map(|name| TableName::new(name).unwrap()).collect();
     let random = Random::new(scenario.seed ^ seed);
-    Client::new(&scenario.config, &identity, &patterns, random, Monotonic::from_ns(now)).unwrap()
+    Client::new(&config, &identity, &patterns, random, Monotonic::from_ns(now)).unwrap()
 }
 
 pub(super) fn run(scenario: &Scenario) -> Result<Summary, String> {
@@ -235,7 +241,7 @@ impl<'a> World<'a> {
                     false => peer.topics.iter().map(|topic| format!("t/{topic}")).collect(),
                 };
                 Receiver {
-                    client: new_client(scenario, keys, &patterns, at as u64, 0),
+                    client: new_client(scenario, keys, (at, &patterns), at as u64, 0),
                     out: Out { streams: vec![Vec::new(); scenario.streams], ..Out::default() },
                     patterns,
                     first: vec![None; scenario.streams],
@@ -256,7 +262,7 @@ impl<'a> World<'a> {
             numbers,
             session: 1,
             down_until: 0,
-            sets: Sets { lists: Vec::new(), most: 4 },
+            sets: Sets { most: 4, ..Sets::default() },
             receivers,
             connections: Vec::new(),
             done: vec![false; scenario.faults.len()],
@@ -308,8 +314,13 @@ impl<'a> World<'a> {
                     let receiver = &mut self.receivers[who];
                     let marks: Vec<Resume> = receiver.client.marks().collect();
                     let seed = self.now;
-                    receiver.client =
-                        new_client(self.scenario, self.keys, &receiver.patterns, seed, self.now);
+                    receiver.client = new_client(
+                        self.scenario,
+                        self.keys,
+                        (who, &receiver.patterns),
+                        seed,
+                        self.now,
+                    );
                     for mark in marks {
                         assert!(receiver.client.remember(mark));
                     }
@@ -320,6 +331,7 @@ impl<'a> World<'a> {
                     self.down_until = fault.until;
                     self.connections.iter_mut().for_each(|one| one.gone = true);
                     self.sets.lists.clear();
+                    self.sets.longest.clear();
                 }
                 Kind::Stranger => self.stranger(),
                 Kind::Replay => self.ask_again(who),

@@ -141,6 +141,7 @@ fn encoded(frame: &Frame<'_>, keys: Option<&Keys>) -> Option<Result<Vec<u8>, NoR
             (hello.source, hello.session),
             flags,
             hello.nonce,
+            hello.message_max,
             hello.name,
             hello.patterns().collect::<Vec<TableName<'_>>>().into_iter(),
             hello.resumes().collect::<Vec<Resume>>().into_iter(),

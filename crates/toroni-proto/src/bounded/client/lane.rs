@@ -11,7 +11,7 @@ use crate::wire::tcp::{Flags, Gap, Header, MAX_STREAMS, Replay, Resume, WelcomeS
 use crate::wire::{LostReason, MAC_BYTES, MAX_PATTERNS, NodeName, Reject, TableName, TopicNumber};
 
 /// What a HELLO needs besides its patterns, at most.
-pub(super) const HELLO_BYTES: usize = 52 + 20 * MAX_STREAMS + NodeName::MAX_BYTES + MAC_BYTES;
+pub(super) const HELLO_BYTES: usize = 56 + 20 * MAX_STREAMS + NodeName::MAX_BYTES + MAC_BYTES;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {

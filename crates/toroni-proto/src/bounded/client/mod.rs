@@ -333,6 +333,11 @@ impl Client {
         self.state = State::Ended;
     }
 
+    /// The longest message that it takes, in bytes.
+    fn message_max(&self) -> u32 {
+        u32::try_from(self.config.message_max_bytes).unwrap_or(u32::MAX)
+    }
+
     fn hello(&mut self) {
         let Identity { realm, keys, source, session, name } = self.identity;
         let patterns = self.patterns.iter().filter_map(|name| TableName::new(name));
@@ -347,6 +352,7 @@ impl Client {
             (source, session),
             flags,
             self.nonces.client,
+            self.message_max(),
             name.as_node_name(),
             patterns,
             resumes,
@@ -426,7 +432,7 @@ impl Client {
         out: &mut impl Inbox,
     ) -> Result<(), Reject> {
         let keys = self.identity.keys;
-        let message_max = u32::try_from(self.config.message_max_bytes).unwrap_or(u32::MAX);
+        let message_max = self.message_max();
         let rules = Rules { realm: self.identity.realm, keys: keys.as_ref(), message_max };
         while matches!(self.state, State::Greeting { .. } | State::Live)
             && let Some(bytes) = incoming.next_frame()?

@@ -95,8 +95,8 @@ pub struct ClientId(pub u16);
 
 /// Decides what clients ask for.
 pub trait Door {
-    /// A client has said HELLO. Returns the set of patterns that it belongs to, or `None` if there is no
-    /// place for its patterns.
+    /// A client has said HELLO. Returns the set that it belongs to, or `None` if there is no place for it. Clients of a set have
+    /// the same patterns and the same `message_max`, which is never above that of the server here.
     fn hello(&mut self, client: ClientId, hello: &Hello<'_>) -> Option<usize>;
 }
 
@@ -177,6 +177,8 @@ struct Lane {
 struct Set {
     batch: Batch,
     members: Option<u16>,
+    /// The longest message that its clients take. A longer one is lost for them.
+    message_max_bytes: u64,
 }
 
 /// Serves streams to clients.
@@ -245,11 +247,15 @@ impl Server {
         let (sets, clients) = (count(config.sets), count(config.clients));
         let lanes = sets * streams.len();
         let signed = identity.keys.is_some();
-        let batch = || Set { batch: Batch::new(count(config.batch_bytes)), members: None };
+        let set = || Set {
+            batch: Batch::new(count(config.batch_bytes)),
+            members: None,
+            message_max_bytes: config.message_max_bytes,
+        };
         let server = Self {
             config: config.clone(),
             identity: *identity,
-            sets: (0..sets).map(|_| batch()).collect(),
+            sets: (0..sets).map(|_| set()).collect(),
             lanes: vec![Lane::default(); lanes].into(),
             room: Room { chunks_end: Self::chunks_end(config.batch_bytes, signed) },
             frames: Frames::new(count(config.frame_memory_bytes), lanes),

@@ -171,7 +171,7 @@ impl Server {
         payload: &[u8],
     ) -> Result<(), Full> {
         let Wanted { stream, .. } = *wanted;
-        if payload.len() as u64 > self.config.message_max_bytes {
+        if self.is_too_long(wanted.set, payload) {
             let until = start.number.plus(1);
             return self.replay_lost(now, wanted, 1, Bound::Exact, until, LostReason::TooLong);
         }

@@ -107,6 +107,10 @@ impl Bench {
 
     /// A client that waits to be connected.
     fn waiting(&self, set: usize, ms: u64) -> Client {
+        self.waiting_with(&config(), set, ms)
+    }
+
+    fn waiting_with(&self, config: &TcpConfig, set: usize, ms: u64) -> Client {
         let identity = client::Identity {
             realm: REALM,
             keys: self.keys,
@@ -117,7 +121,7 @@ impl Bench {
         let pattern = format!("s/{set}");
         let patterns = [TableName::new(&pattern).unwrap()];
         let now = at(ms).monotonic;
-        Client::new(&config(), &identity, &patterns, Random::new(2), now).unwrap()
+        Client::new(config, &identity, &patterns, Random::new(2), now).unwrap()
     }
 
     fn join(&mut self, set: usize, ms: u64) -> Peer {
@@ -136,7 +140,11 @@ impl Bench {
 
     /// Joins with a client that wants only history.
     fn historian(&mut self) -> Peer {
-        let mut client = self.waiting(0, 0).only_history();
+        let client = self.waiting(0, 0).only_history();
+        self.join_with(client)
+    }
+
+    fn join_with(&mut self, mut client: Client) -> Peer {
         assert_eq!(client.poll_event(), Some(client::Event::Connect));
         client.connected(at(0).monotonic, [5; 16]);
         self.connect(client, 0)
@@ -823,4 +831,68 @@ fn a_client_that_was_sent_everything_may_take_its_time_to_hear_that() {
     bench.server.writable(peer.id);
     bench.exchange(&mut peer, 4_999);
     assert_eq!(peer.got(), ENDED);
+}
+
+#[test]
+fn a_client_gets_no_message_that_is_longer_than_it_takes() {
+    let mut bench = bench(&config(), None);
+    let short = TcpConfig { message_max_bytes: 900, ..config() };
+    let client = bench.waiting_with(&short, 1, 0);
+    let (mut all, mut some) = (bench.join(0, 0), bench.join_with(client));
+    // Some share a frame, and the last but one goes in parts.
+    for length in [10, 901, 10, 900, 5_000, 10] {
+        bench.give(1, 0, 0, length).unwrap();
+        bench.publish(1, 0, 1, length).unwrap();
+    }
+    for peer in [&mut all, &mut some] {
+        bench.exchange(peer, 1);
+    }
+    let wanted =
+        ["0 is a/b", "0:100 10", "0:101 901", "0:102 10", "0:103 900", "0:104 5000", "0:105 10"];
+    assert_eq!(all.got(), wanted);
+    let lost = |until| format!("0: 1 Exact TooLong below {until}");
+    let (one, other) = (lost(102), lost(105));
+    let wanted = [wanted[0], wanted[1], &one, wanted[3], wanted[4], &other, wanted[6]];
+    assert_eq!(some.got(), wanted);
+    // History as well.
+    bench.server.disconnected(some.id);
+    assert_eq!(bench.closed(), Some(Bye::Lost));
+    let client = bench.waiting_with(&short, 1, 0).only_history();
+    let mut some = bench.join_with(client);
+    assert!(some.client.replay(Source(1), Stream(0), number(100), Some(number(103))));
+    bench.bring(&mut some, 2, Some(901));
+    assert_eq!(some.got(), [101, 102, 103].map(lost));
+    for peer in [all, some] {
+        assert!(!peer.client.counters().rejects.iter().any(|count| *count > 0));
+    }
+}
+
+/// Sees what clients take.
+struct Seen(Vec<u32>);
+
+impl Door for Seen {
+    fn hello(&mut self, _: ClientId, hello: &Hello<'_>) -> Option<usize> {
+        self.0.push(hello.message_max);
+        Some(0)
+    }
+}
+
+/// So they share frames.
+#[test]
+fn clients_that_take_more_than_the_server_sends_are_alike() {
+    let mut bench = bench(&config(), None);
+    let mut seen = Seen(Vec::new());
+    for most in [900, 20_000, 20_001, u64::MAX] {
+        let config = TcpConfig { message_max_bytes: most.min(1 << 20), ..config() };
+        let mut client = bench.waiting_with(&config, 0, 0);
+        client.poll_event();
+        client.connected(at(0).monotonic, [5; 16]);
+        let id = bench.server.accept(at(0).monotonic, [6; 16]).unwrap();
+        let hello = client.transmit().unwrap();
+        bench.server.room(id)[..hello.len()].copy_from_slice(hello);
+        bench.server.received(at(0).monotonic, id, hello.len(), &mut seen);
+        bench.server.disconnected(id);
+        bench.closed();
+    }
+    assert_eq!(seen.0, [900, 20_000, 20_000, 20_000]);
 }

@@ -42,6 +42,7 @@ pub(crate) fn encode(kind: Kind, seal: &Seal<'_>, buffer: &mut [u8]) -> Result<u
             (Source(0xa1b2_c3d4), Session(0x0a0b_0c0d)),
             Flags::NONE,
             NONCES.client,
+            0x0012_3456,
             NodeName::new("line-4").unwrap(),
             [name("plant/**"), name("a/b")].into_iter(),
             [Resume {
@@ -128,6 +129,7 @@ pub(crate) fn encode_again(frame: &Frame<'_>) -> Vec<u8> {
                 (hello.source, hello.session),
                 flags,
                 hello.nonce,
+                hello.message_max,
                 hello.name,
                 patterns.into_iter(),
                 resumes.into_iter(),
