@@ -183,6 +183,7 @@ local f = {
     frame_mac = bit_of(8, 0x80, "tcp.flags.mac", "MAC"),
     frame_stream = decimal(16, "tcp.stream", "Place in WELCOME"),
     nonce = bytes_of("tcp.nonce", "Nonce"),
+    message_max = decimal(32, "tcp.message_max", "Longest message that it takes"),
     pattern = text_of("tcp.pattern", "Pattern"),
     resumes = decimal(16, "tcp.resumes", "Streams that it continues"),
     resume_number = decimal(64, "tcp.resume.number", "Continues at the number"),
@@ -673,6 +674,7 @@ function frames.HELLO(tree, reader, _, _, flags)
     local source = reader:u32(tree, f.source)
     reader:u32(tree, f.session)
     reader:bytes(tree, f.nonce, 16)
+    reader:u32(tree, f.message_max)
     local patterns = reader:u16(tree, f.patterns)
     local resumes = reader:u16(tree, f.resumes)
     for _ = 1, resumes do
@@ -750,14 +752,14 @@ function frames.GAP(tree, reader)
     return lost .. ", " .. (lost_reasons[reason] or reason)
 end
 
-function frames.HEARTBEAT(tree, reader)
+function frames.HEARTBEAT(tree, reader, _, _, flags)
     local count = reader:u16(tree, f.beat_streams)
     reader:skip(6)
     for _ = 1, count do
         reader:u64(tree, f.number)
     end
     reader:finish()
-    return ""
+    return set(flags, 2) and "everything was sent" or ""
 end
 
 function frames.REPLAY(tree, reader)

@@ -65,6 +65,7 @@
 //! | [`host::clock`] | whether the clock follows a better one |
 
 pub mod direct;
+mod drain;
 pub mod endpoint;
 mod hook;
 pub mod host;

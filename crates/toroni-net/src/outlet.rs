@@ -7,7 +7,7 @@
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
-use crate::hook::mutant;
+use crate::drain::Drain;
 use crate::times::Taken;
 use std::time::UNIX_EPOCH;
 use thiserror::Error;
@@ -94,19 +94,10 @@ pub struct Outlet {
     times: Taken,
     bus: Bus,
     drain: Option<Drain>,
+    /// No other process continues the stream.
+    is_for_good: bool,
     /// How many messages of the bus were not sent when it ended.
     unsent: Option<u64>,
-}
-
-/// The end of a stream: what was published before is still sent.
-#[derive(Clone, Copy, Debug)]
-struct Drain {
-    /// The messages of the bus below this sequence.
-    goal: u64,
-    /// But not after this time. `None` once that has come.
-    until: Option<Monotonic>,
-    /// No other process continues the stream.
-    for_good: bool,
 }
 
 impl Outlet {
@@ -159,6 +150,7 @@ impl Outlet {
             times: Taken::new(identity.header.source, identity.header.stream),
             bus: bus.clone(),
             drain: None,
+            is_for_good: false,
             unsent: None,
         })
     }
@@ -218,7 +210,7 @@ impl Outlet {
     pub fn wants_more(&self) -> bool {
         let window = self.sender.window();
         let is_ahead = window.unsent_total() >= self.ahead_bytes || !window.is_half_free();
-        let is_done = self.drain.is_some_and(|drain| self.subscriber.sequence() >= drain.goal);
+        let is_done = self.drain.is_some_and(|drain| drain.is_taken(self.subscriber.sequence()));
         !is_ahead && !is_done && !self.sender.is_ending()
     }
 
@@ -227,29 +219,33 @@ impl Outlet {
     /// does.
     pub fn end(&mut self, now: Now, longest_ns: u64, for_good: bool) {
         if self.drain.is_none() {
-            let head = self.bus.stats().map_or(0, |stats| stats.sequence);
-            let goal = if mutant("end_without_drain") { 0 } else { head };
-            let goal = goal.max(self.subscriber.sequence());
-            let until = Some(now.monotonic.after(longest_ns));
-            self.drain = Some(Drain { goal, until, for_good });
+            let taken = self.subscriber.sequence();
+            self.drain = Some(Drain::begin(&self.bus, taken, now.monotonic, longest_ns));
+            self.is_for_good = for_good;
             self.finish(now);
         }
     }
 
+    /// Ends the session at once, after [`Self::end`].
+    pub(crate) fn abandon(&mut self, now: Now) {
+        self.drain.iter_mut().for_each(|drain| drain.hurry(now.monotonic));
+        self.finish(now);
+    }
+
     /// Ends the session, if it is time.
     fn finish(&mut self, now: Now) {
-        let Some(Drain { goal, until, for_good }) = &mut self.drain else { return };
-        let is_over = until.take_if(|until| *until <= now.monotonic).is_some();
-        let (goal, for_good) = (*goal, *for_good);
+        let Some(drain) = &mut self.drain else { return };
+        let is_over = drain.take_end(now.monotonic);
         let taken = self.subscriber.sequence();
-        if taken >= goal && !self.sender.is_ending() {
+        let (goal, is_taken) = (drain.goal(), drain.is_taken(taken));
+        if is_taken && !self.sender.is_ending() {
             self.sender.taken(number(taken));
             // Otherwise others may publish on the bus, and the next process sends that.
-            self.sender.end(now, for_good);
+            self.sender.end(now, self.is_for_good);
         }
         if is_over && !self.sender.is_closed() {
             let sent = self.sender.unsent_from().get();
-            if self.sender.abandon() || taken < goal {
+            if self.sender.abandon() || !is_taken {
                 self.unsent = Some(goal.saturating_sub(sent));
             }
         }
@@ -262,7 +258,7 @@ impl Outlet {
 
     /// Returns when it must have a turn next.
     pub(crate) fn poll_timeout(&self) -> Option<Monotonic> {
-        let until = self.drain.and_then(|drain| drain.until);
+        let until = self.drain.and_then(|drain| drain.until());
         let until = until.filter(|_| !self.sender.is_closed());
         self.sender.poll_timeout().into_iter().chain(until).min()
     }

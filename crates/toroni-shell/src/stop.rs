@@ -7,7 +7,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long a command may take to end after the signal.
@@ -18,7 +18,8 @@ pub enum GracePeriod {
     OneSecond(String),
     /// Like `OneSecond`. Before the process exits, the function is called.
     OneSecondAnd(String, fn()),
-    /// For commands that have files to remove, and that never block for long.
+    /// For commands that have files to remove, and that never block for long. One that may take its time checks
+    /// [`Stop::is_repeated`].
     Unlimited,
 }
 
@@ -39,6 +40,8 @@ pub const CHECK_EVERY: Duration = Duration::from_millis(200);
 pub struct Stop {
     /// The first signal that arrived, or 0.
     signal: Arc<AtomicI32>,
+    /// Whether another one arrived later.
+    repeated: Arc<AtomicBool>,
     /// Reports a hang-up from the first signal on.
     wake: OwnedFd,
     /// The other end of `wake`, if no thread owns it.
@@ -64,6 +67,8 @@ impl Stop {
         let mut signals = Signals::new(signals).map_err(failed)?;
         let first = Arc::new(AtomicI32::new(0));
         let arrived = Arc::clone(&first);
+        let repeated = Arc::new(AtomicBool::new(false));
+        let again = Arc::clone(&repeated);
         std::thread::Builder::new()
             .name("signals".to_owned())
             .spawn(move || {
@@ -75,23 +80,35 @@ impl Stop {
                     GracePeriod::OneSecondAnd(doing, last) => {
                         end_soon(&mut signals, signal, &doing, last);
                     }
-                    GracePeriod::Unlimited => {}
+                    GracePeriod::Unlimited => {
+                        std::thread::sleep(TICK * ECHO_TICKS);
+                        // Those that came meanwhile belong to the first one.
+                        signals.pending().for_each(drop);
+                        again.store(signals.forever().next().is_some(), Ordering::Relaxed);
+                    }
                 }
             })
             .map_err(failed)?;
-        Ok(Self { signal: first, wake, writer: None })
+        Ok(Self { signal: first, repeated, wake, writer: None })
     }
 
     /// Returns a `Stop` that no signal sets.
     pub fn never() -> Self {
         let (wake, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
             .expect("the fuzz harness has descriptors left");
-        Self { signal: Arc::default(), wake, writer: Some(writer) }
+        let repeated = Arc::default();
+        Self { signal: Arc::default(), repeated, wake, writer: Some(writer) }
     }
 
     /// Whether a signal arrived.
     pub fn is_set(&self) -> bool {
         self.signal.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether another signal arrived more than 200 ms after the first one: the command should not take its time any more. Only with
+    /// [`GracePeriod::Unlimited`].
+    pub fn is_repeated(&self) -> bool {
+        self.repeated.load(Ordering::Relaxed)
     }
 
     /// Returns a descriptor that becomes readable with the first signal. Nothing may be read from it.

@@ -565,13 +565,29 @@ const LAYERS_OF_NET: &[Layer] = &[
         uses: &["losses", "now", "times"],
         ignorant_of: &["std::net", "rustix", "libc"],
     },
-    Layer { module: "outlet", uses: &["times"], ignorant_of: &["std::net", "rustix", "libc"] },
+    Layer {
+        module: "outlet",
+        uses: &["drain", "times"],
+        ignorant_of: &["std::net", "rustix", "libc"],
+    },
+    // How far what leaves a bus is sent before its end. It reads no clock.
+    Layer { module: "drain", uses: &[], ignorant_of: &["std::net", "rustix", "libc"] },
     // What they count. They read no clock.
     Layer { module: "losses", uses: &[], ignorant_of: THE_SYSTEM },
     Layer { module: "times", uses: &[], ignorant_of: THE_SYSTEM },
     Layer {
         module: "node",
-        uses: &["host", "inlet", "losses", "membership", "now", "outlet", "socket", "times"],
+        uses: &[
+            "drain",
+            "host",
+            "inlet",
+            "losses",
+            "membership",
+            "now",
+            "outlet",
+            "socket",
+            "times",
+        ],
         ignorant_of: &[],
     },
     // The loop of a node without a bus.
@@ -756,6 +772,7 @@ const CHECKED_IN_PROTO: Checked = Checked {
 const CHECKED_IN_NET: Checked = Checked {
     files: &[
         "direct.rs",
+        "drain.rs",
         "endpoint.rs",
         "inlet/awaited.rs",
         "inlet/known.rs",

@@ -1151,6 +1151,28 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: &[Network("one_that_stands_by_delivers_nothing_until_the_other_one_has_left")],
     },
     Mutant {
+        name: "message_max_ignored",
+        mistake: "a server sends a client messages that are longer than it takes",
+        noticed_by: &[
+            Protocol("a_client_gets_no_message_that_is_longer_than_it_takes"),
+            Protocol("over_tcp_every_message_is_delivered_or_reported"),
+        ],
+    },
+    Mutant {
+        name: "end_within_a_replay",
+        mistake: "a server says END to a client that has asked for history which has not come",
+        noticed_by: &[Protocol(
+            "a_server_that_is_stopped_ends_no_client_before_its_history_has_come",
+        )],
+    },
+    Mutant {
+        name: "end_before_history",
+        mistake: "a client takes END for the end of a stream although it waits for history",
+        noticed_by: &[Protocol(
+            "a_stream_has_not_ended_before_the_history_that_was_asked_for_has_come",
+        )],
+    },
+    Mutant {
         name: "end_without_drain",
         mistake: "a node that is stopped says END although its bus has messages that it has not sent",
         noticed_by: &[Network("a_node_that_ends_sends_what_is_on_its_bus_or_says_what_is_left")],

@@ -356,9 +356,11 @@ impl Inlet {
         *self.delivered_at.get_or_insert_with(|| now().monotonic)
     }
 
-    /// The connection by which the streams come is lost.
+    /// The connection by which the streams come is lost. Those that have ended in order are not silent.
     pub(crate) fn lose_way(&mut self) {
+        let (way, ways) = &self.way;
         let known = self.streams.values().map(|at| &self.known[*at]);
+        let known = known.filter(|known| ways.comes_by(*way, known.stream));
         let flows: Vec<Flow> = known.map(Known::flow).collect();
         flows.into_iter().for_each(|flow| self.ends(flow, End::Silent));
     }

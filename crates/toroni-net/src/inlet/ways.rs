@@ -92,6 +92,11 @@ impl Ways {
         remain
     }
 
+    /// Returns whether a stream comes by this way.
+    pub(crate) fn comes_by(&self, way: usize, stream: (Source, Stream)) -> bool {
+        self.all().coming.get(&stream).is_some_and(|coming| coming.ways.contains(&way))
+    }
+
     /// Returns whether a stream comes by any way but this one.
     pub(crate) fn has_other(&self, way: usize, stream: (Source, Stream)) -> bool {
         let all = self.all();

@@ -649,7 +649,14 @@ impl Node {
         let (now, drain_ns) = (now(), self.drain_ns);
         self.outlets.iter_mut().for_each(|it| it.outlet.end(now, drain_ns, for_good));
         self.lineage.ends = true;
-        self.tcp.iter_mut().for_each(|tcp| tcp.end(now));
+        self.tcp.iter_mut().for_each(|tcp| tcp.end(now, drain_ns));
+    }
+
+    /// Ends at once, after [`Self::end`]: what was not sent is not waited for. It must take one more turn, and then be dropped.
+    pub fn abandon(&mut self) {
+        let now = now();
+        self.outlets.iter_mut().for_each(|it| it.outlet.abandon(now));
+        self.tcp.iter_mut().for_each(|tcp| tcp.abandon(now));
     }
 
     /// Returns whether all streams have ended.

@@ -171,6 +171,36 @@ fn a_message_as_long_as_the_stream_takes_is_fetched() {
     assert_eq!(given(&mut subscriber, last), [Given::Messages(10, last)]);
 }
 
+/// The receiver reserves memory for shorter ones only.
+#[test]
+fn a_message_that_is_longer_than_the_receiver_takes_is_lost_and_the_rest_is_fetched() {
+    let mut scene = Scene::new(|settings| serving(settings, free()));
+    let receive = &mut scene.receiving.receive[0];
+    (receive.config.message_max_bytes, receive.fetch.message_max_bytes) = (64 << 10, 64 << 10);
+    let mut subscriber = scene.to.subscribe("**").unwrap();
+    let receiver = scene.receiver();
+    scene.publish(10);
+    assert_eq!(given(&mut subscriber, 9), [Given::Messages(0, 9)]);
+    receiver.die();
+    for _ in 0..2 {
+        let long = " ".repeat(64 << 10) + &scene.published.to_string();
+        scene.from.publisher("t").unwrap().publish(long).unwrap();
+        scene.published += 1;
+        scene.publish(MISSED / 2);
+    }
+    scene.sender.has_sent(scene.published);
+    let _receiver = scene.receiver();
+    scene.publish(100);
+    let (second, last) = (11 + MISSED / 2, scene.published - 1);
+    let wanted = [
+        Given::Lost(1, LostBound::Exact),
+        Given::Messages(11, second - 1),
+        Given::Lost(1, LostBound::Exact),
+        Given::Messages(second + 1, last),
+    ];
+    assert_eq!(given(&mut subscriber, last), wanted);
+}
+
 #[test]
 fn without_a_server_exactly_what_was_missed_is_reported() {
     let mut scene = Scene::new(|settings| settings);

@@ -93,6 +93,11 @@ impl Running {
         reaches(&self.connections[0], times, "the node does not connect");
     }
 
+    /// Returns how many connections have ended.
+    pub(crate) fn disconnections(&self) -> usize {
+        self.connections[1].load(Ordering::Relaxed)
+    }
+
     /// Waits until this many connections have ended.
     pub(crate) fn has_disconnected(&self, times: usize) {
         reaches(&self.connections[1], times, "the connection does not end");

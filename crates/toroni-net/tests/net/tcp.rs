@@ -1,10 +1,11 @@
 //! Nodes on TCP: beside multicast, and over a cable that is cut.
 
 use crate::support::{
-    Running, buses, config, everything, group, receive, receiving, sending, settings,
+    PATIENCE, Running, buses, config, everything, group, receive, receiving, sending, settings,
 };
 use std::net::SocketAddr;
 use std::time::Duration;
+use toroni::{LostBound, LostReason, ReceiveError};
 use toroni_net::node::Settings;
 use toroni_net::node::tcp::{Connect, Listen};
 use toroni_proto::config::tcp::TcpConfig;
@@ -76,6 +77,48 @@ fn what_comes_by_two_ways_arrives_once() {
     // What came again by the slower way would stand before this.
     publisher.publish("last").unwrap();
     assert_eq!(receive(&mut subscriber, 1)[0].1, b"last");
+}
+
+/// What is too long for it is lost, and only that. Other clients get it.
+#[test]
+fn a_client_that_takes_shorter_messages_than_the_server_sends_keeps_its_connection() {
+    const MOST: u64 = 1_000;
+    let directory = Directory::new();
+    let [from, to] = buses(&directory);
+    let other = toroni::BusConfig::new().directory(directory.path()).open("other").unwrap();
+    let mut subscribers = [&to, &other].map(|bus| bus.subscribe("**").unwrap());
+    let address = free();
+    let server = Running::start(&from, &listening(settings(&["lo"], "a", 1), address));
+    let mut short = connecting(settings(&["lo"], "b", 2), address);
+    short.connect[0].config.message_max_bytes = MOST;
+    let clients = [
+        Running::start(&to, &short),
+        Running::start(&other, &connecting(settings(&["lo"], "c", 3), address)),
+    ];
+    clients.iter().for_each(|client| client.has_connected(1));
+    let publisher = from.publisher("t").unwrap();
+    // Of each length, some that share a frame with others, and some that go in parts.
+    let lengths = [10, MOST, MOST + 1, 20, 100_000, 30];
+    let lengths: Vec<usize> = lengths.map(|it| usize::try_from(it).unwrap()).repeat(10);
+    for length in &lengths {
+        publisher.publish(vec![7; *length]).unwrap();
+    }
+    let most = usize::try_from(MOST).unwrap();
+    for (at, subscriber) in subscribers.iter_mut().enumerate() {
+        for length in &lengths {
+            match subscriber.receive_timeout(PATIENCE) {
+                Ok(message) => assert_eq!(message.unwrap().payload().len(), *length),
+                Err(ReceiveError::Lost(lost)) => {
+                    assert!(at == 0 && *length > most, "{lost}");
+                    let said = (lost.messages, lost.bound, lost.reason);
+                    assert_eq!(said, (1, LostBound::Exact, LostReason::TooLong));
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+    clients.iter().for_each(|client| assert_eq!(client.disconnections(), 0));
+    drop(server);
 }
 
 /// While the cable is cut, messages wait in the ring of the source.

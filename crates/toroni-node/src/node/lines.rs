@@ -116,6 +116,12 @@ impl Lines {
                 let text = format!("node {name} at {address} is disconnected: {reason}");
                 about(Level::Info, "client_out", text, address)
             }
+            tcp::Event::Undrained { name, address, unsent } => {
+                let text = format!(
+                    "stops with up to {unsent} messages of the bus unsent to node {name} at {address}: it gets them after a restart, if the bus still has them"
+                );
+                about(Level::Warn, "undrained", text, address).with("messages", unsent)
+            }
             tcp::Event::Full(address) => {
                 let text = format!(
                     "no place for {address}: as many nodes have connected as `clients` in [listen] says"

@@ -209,6 +209,10 @@ pub(crate) fn serve(
             let _ = sd_notify::notify(&[NotifyState::Stopping]);
             node.end(!is_service);
         }
+        let is_urgent = ends && stop.is_repeated();
+        if is_urgent {
+            node.abandon();
+        }
         let has_more = node.turn().map_err(|error| failed(&error))?;
         while let Some(event) = node.event() {
             if let Event::Arrivals(arrivals::Event::Collision { address, stop: true }) = event {
@@ -240,6 +244,9 @@ pub(crate) fn serve(
         {
             let _ = sd_notify::notify(&[NotifyState::Watchdog]);
             fed = Instant::now();
+        }
+        if is_urgent {
+            break;
         }
         if !(has_more || config.is_busy || ends && node.is_closed()) {
             // Once it ends, the descriptor stays readable.

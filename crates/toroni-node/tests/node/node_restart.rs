@@ -184,6 +184,46 @@ fn an_archive_that_is_killed_while_it_fetches_continues_there() {
     assert!(numbers.eq(0..counted.next), "all of it, once and in order");
 }
 
+/// It reserves memory for shorter ones. What follows them is fetched over the same connection.
+#[test]
+fn a_receiver_that_was_away_loses_only_the_messages_that_are_longer_than_it_takes() {
+    const LONG: u64 = 3;
+    let buses = Buses::new();
+    let [a, b] = ["a", "b"].map(|name| bus(&buses, name, 64 << 20));
+    let (mut checked, mut counted) = (Checked::new(&b), Counted::new(&a, "t"));
+    let group = group();
+    let sending = format!(
+        "[[send]]\nstream = 1\npatterns = ['**']\ndata_rate = '40Mbit/s'\nloop = true\nttl = 0\n\
+         group = '{group}'\n{}",
+        listen(address())
+    );
+    let path = file(&buses, "a", &sending);
+    with(&path, OBSERVED);
+    let sender = start(&buses, &path);
+    let receiving = format!(
+        "[[receive]]\ngroup = '{group}'\nmessage_max = '64KiB'\nreorder_memory = '256KiB'\n"
+    );
+    let path = file(&buses, "b", &receiving);
+    let receiver = start(&buses, &path);
+    receiver.wait_for_error("follows stream 1 of ");
+    counted.publish(10, BYTES);
+    checked.receive_all_to(10);
+    kill(receiver);
+    for _ in 0..LONG {
+        counted.publish(1, 100_000);
+        counted.publish(MISSED / LONG, BYTES);
+    }
+    has_sent(counted.next, || metrics(&metrics_address(&sender)));
+    std::thread::sleep(GENERATION);
+    let receiver = start(&buses, &path);
+    receiver.wait_for_error("fetched ");
+    counted.publish(100, BYTES);
+    checked.receive_to(counted.next);
+    assert_eq!(checked.lost, LONG);
+    leave(receiver);
+    leave(sender);
+}
+
 /// A receiver that is back after it has missed [`MISSED`] messages, and its sender, which serves them slowly.
 struct Missed {
     buses: Buses,

@@ -7,6 +7,7 @@ use rustix::process::Signal;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use toroni::{Bus, BusConfig, LostBound, Policy, ReceiveError, Subscriber};
 use toroni_testkit::Program;
@@ -306,16 +307,26 @@ fn with_the_pace_of_the_receivers_a_client_that_stops_for_a_while_loses_nothing(
     counted.publish(10, 1_000);
     checked.receive_all_to(10);
     client.stop();
+    let (publisher, _) = hold(&a, counted);
+    client.resume();
+    checked.receive_all_to(20_010);
+    assert_eq!(publisher.join().unwrap(), 20_010);
+    leave(client);
+    leave(server);
+}
+
+/// Publishes more than all buffers on the way to a client take that stands still. Returns how many messages the bus has when
+/// publishers wait.
+fn hold(bus: &Bus, mut counted: Counted) -> (JoinHandle<u64>, u64) {
     let publisher = std::thread::spawn(move || {
         counted.publish(20_000, 1_000);
         counted.next
     });
-    // More than all buffers on the way take: publishers wait.
     let begin = Instant::now();
     let mut before = 0;
     loop {
         std::thread::sleep(Duration::from_millis(200));
-        let now = a.stats().unwrap().sequence;
+        let now = bus.stats().unwrap().sequence;
         if now == before && now > 100 {
             break;
         }
@@ -323,11 +334,37 @@ fn with_the_pace_of_the_receivers_a_client_that_stops_for_a_while_loses_nothing(
         assert!(begin.elapsed() < LIMIT);
     }
     assert!(!publisher.is_finished());
+    (publisher, before)
+}
+
+/// What waits for the client, in the server and on its bus, is sent.
+#[test]
+fn a_server_that_is_stopped_waits_for_a_client_that_stands_still() {
+    let buses = Buses::new();
+    let address = address();
+    let (a, b) = (bus(&buses, "a", 1 << 20), bus(&buses, "b", 64 << 20));
+    let mut checked = Checked::new(&b);
+    let more = "queue_bytes = '256KiB'\npace = 'receiver'\nhold_limit = '30s'\nstall = '40s'\n";
+    let path = file(&buses, "a", &(listen(address) + more));
+    with(&path, "drain = '60s'");
+    let server = start(&buses, &path);
+    let client = start(&buses, &file(&buses, "b", &connect(address)));
+    client.wait_for_error("connected to");
+    let mut counted = Counted::new(&a, "t");
+    counted.publish(10, 1_000);
+    checked.receive_all_to(10);
+    client.stop();
+    let (publisher, goal) = hold(&a, counted);
+    server.signal(Signal::TERM);
+    // One that comes now is refused: it would delay the end. The kernel gives the other connection up after 10 s.
+    let late = TcpStream::connect(address).unwrap();
+    assert!(!said(&late).is_empty(), "BYE says why");
     client.resume();
-    checked.receive_all_to(20_010);
+    leave(server);
+    checked.receive_all_to(goal);
+    // Those that are published afterwards are for the next node.
     assert_eq!(publisher.join().unwrap(), 20_010);
     leave(client);
-    leave(server);
 }
 
 #[test]

@@ -44,6 +44,11 @@ impl Pipe {
         self.buffer.len() < self.capacity
     }
 
+    /// Whether all bytes were read.
+    pub(super) fn is_empty(&self) -> bool {
+        self.buffer.is_empty() && self.flight.is_empty() && self.arrived.is_empty()
+    }
+
     /// Moves bytes, unless the link stands still. The receiver's kernel takes what it has room for.
     pub(super) fn advance(&mut self, now: u64, by_ns: u64, stopped: bool) {
         if !stopped {

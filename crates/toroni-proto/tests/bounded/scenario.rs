@@ -29,6 +29,8 @@ pub(super) enum Kind {
     Kill,
     /// The server is killed, and comes back with the same series.
     KillServer,
+    /// The server is stopped: it has until the end to send what it has, and comes back later.
+    StopServer,
     /// One byte changes.
     Corrupt,
     /// A stranger connects, and sends nothing, garbage, or a frame that a client has sent.
@@ -103,8 +105,12 @@ impl Scenario {
         let publishes = publishes(&mut random, streams);
         let peers = (0..random.between(1, 4)).map(|_| peer(&mut random)).collect();
         let keyed = random.below(3) == 0;
-        let faults = (0..random.below(6)).map(|_| fault(&mut random, keyed)).collect();
+        let mut faults: Vec<Fault> =
+            (0..random.below(6)).map(|_| fault(&mut random, keyed)).collect();
         let history = usize::try_from(random.between(20, 2_000)).unwrap();
+        if random.below(6) == 0 {
+            faults.push(Fault { kind: Kind::StopServer, ..fault(&mut random, false) });
+        }
         Self { seed, config, keyed, streams, publishes, peers, faults, history }
     }
 

@@ -8,19 +8,24 @@ use crate::audience::Name;
 use crate::batcher::Now;
 use crate::bounded::client::{self, Client};
 use crate::bounded::server::{self, ClientId, Door, Server};
-use crate::config::tcp::Pace;
+use crate::config::tcp::{Pace, TcpConfig};
 use crate::id::{Number, Realm, Series, Session, Source, Stream};
 use crate::past::Past;
 use crate::random::Random;
 use crate::reassembly::{Bound, Loss, Message};
+use crate::receiver::End;
 use crate::time::{MILLISECOND, Monotonic, SECOND, Wall};
 use crate::wire::samples::KEYS;
 use crate::wire::tcp::{Bye, Hello, Resume};
 use crate::wire::{Keys, LostReason, NodeName, Reject, Start, TableName, TopicNumber};
 
 const TICK: u64 = MILLISECOND;
+/// Longer than any way takes.
+const GOODBYE: u64 = 60 * MILLISECOND;
 const REALM: Realm = Realm(7);
 const SOURCE: Source = Source(0x0102_0304);
+/// The longest message that a client takes, in turn: as long as those of the server, and shorter.
+const LONGEST: [u64; 2] = [20_000, 8_000];
 
 #[derive(Debug, Default, Clone)]
 pub(super) struct Summary {
@@ -31,6 +36,8 @@ pub(super) struct Summary {
     pub(super) replayed: u64,
     pub(super) refused: u64,
     pub(super) slow: u64,
+    /// Streams that have ended in order.
+    pub(super) ended: u64,
 }
 
 impl Summary {
@@ -42,25 +49,29 @@ impl Summary {
         self.replayed += other.replayed;
         self.refused += other.refused;
         self.slow += other.slow;
+        self.ended += other.ended;
     }
 }
 
-/// Decides about HELLOs: each different list of patterns is a set.
+/// Decides about HELLOs: each different list of patterns is a set, for clients that take messages of the same length.
 #[derive(Debug, Default)]
 struct Sets {
     lists: Vec<Vec<String>>,
+    longest: Vec<u32>,
     most: usize,
 }
 
 impl Door for Sets {
     fn hello(&mut self, _: ClientId, hello: &Hello<'_>) -> Option<usize> {
         let list: Vec<String> = hello.patterns().map(|name| name.as_str().to_owned()).collect();
-        if let Some(set) = self.lists.iter().position(|one| *one == list) {
+        let mut all = self.lists.iter().zip(&self.longest);
+        if let Some(set) = all.position(|one| one == (&list, &hello.message_max)) {
             return Some(set);
         }
         let room = self.lists.len() < self.most;
         room.then(|| {
             self.lists.push(list);
+            self.longest.push(hello.message_max);
             self.lists.len() - 1
         })
     }
@@ -75,6 +86,8 @@ struct Out {
     streams: Vec<Vec<Got>>,
     names: std::collections::BTreeMap<(Flow2, u32), String>,
     now: u64,
+    /// Streams that have ended in order since it was looked at last.
+    ended: Vec<usize>,
 }
 
 type Flow2 = (u32, u16);
@@ -100,6 +113,11 @@ impl Inbox for Out {
         let until = loss.until.unwrap().get();
         self.streams[usize::from(flow.stream.0)].push(Got::Loss { from, until, count, bound });
     }
+
+    fn ends(&mut self, flow: Flow, end: End) {
+        assert_eq!(end, End::Complete);
+        self.ended.push(flow.stream.0.into());
+    }
 }
 
 /// A connection between a peer, or a stranger, and the server.
@@ -113,6 +131,8 @@ struct Connection {
     /// When it arrives at the server.
     at: u64,
     gone: bool,
+    /// The server has closed it, and what it has sent is still on its way.
+    ends: bool,
     /// What a stranger sends.
     garbage: Vec<u8>,
 }
@@ -157,6 +177,9 @@ pub(super) struct World<'a> {
     server: Server,
     session: u32,
     down_until: u64,
+    /// When the time of a server is over that was stopped, and up to where it sends what it has.
+    stops: Option<u64>,
+    goal: u64,
     sets: Sets,
     receivers: Vec<Receiver>,
     connections: Vec<Connection>,
@@ -199,10 +222,11 @@ fn server(
 fn new_client(
     scenario: &Scenario,
     keys: Option<Keys>,
-    patterns: &[String],
+    (who, patterns): (usize, &[String]),
     seed: u64,
     now: u64,
 ) -> Client {
+    let config = TcpConfig { message_max_bytes: LONGEST[who % 2], ..scenario.config.clone() };
     let identity = client::Identity {
         realm: REALM,
         keys,
@@ -213,7 +237,7 @@ fn new_client(
     let patterns: Vec<TableName<'_>> =
         patterns.iter().map(|name| TableName::new(name).unwrap()).collect();
     let random = Random::new(scenario.seed ^ seed);
-    Client::new(&scenario.config, &identity, &patterns, random, Monotonic::from_ns(now)).unwrap()
+    Client::new(&config, &identity, &patterns, random, Monotonic::from_ns(now)).unwrap()
 }
 
 pub(super) fn run(scenario: &Scenario) -> Result<Summary, String> {
@@ -235,7 +259,7 @@ impl<'a> World<'a> {
                     false => peer.topics.iter().map(|topic| format!("t/{topic}")).collect(),
                 };
                 Receiver {
-                    client: new_client(scenario, keys, &patterns, at as u64, 0),
+                    client: new_client(scenario, keys, (at, &patterns), at as u64, 0),
                     out: Out { streams: vec![Vec::new(); scenario.streams], ..Out::default() },
                     patterns,
                     first: vec![None; scenario.streams],
@@ -256,7 +280,9 @@ impl<'a> World<'a> {
             numbers,
             session: 1,
             down_until: 0,
-            sets: Sets { lists: Vec::new(), most: 4 },
+            stops: None,
+            goal: 0,
+            sets: Sets { most: 4, ..Sets::default() },
             receivers,
             connections: Vec::new(),
             done: vec![false; scenario.faults.len()],
@@ -308,19 +334,26 @@ impl<'a> World<'a> {
                     let receiver = &mut self.receivers[who];
                     let marks: Vec<Resume> = receiver.client.marks().collect();
                     let seed = self.now;
-                    receiver.client =
-                        new_client(self.scenario, self.keys, &receiver.patterns, seed, self.now);
+                    receiver.client = new_client(
+                        self.scenario,
+                        self.keys,
+                        (who, &receiver.patterns),
+                        seed,
+                        self.now,
+                    );
                     for mark in marks {
                         assert!(receiver.client.remember(mark));
                     }
                     receiver.killed_until = fault.until;
                 }
-                Kind::KillServer => {
-                    self.session += 1;
-                    self.down_until = fault.until;
-                    self.connections.iter_mut().for_each(|one| one.gone = true);
-                    self.sets.lists.clear();
+                Kind::KillServer => self.kill_server(fault.until),
+                Kind::StopServer if self.down_until == 0 && self.stops.is_none() => {
+                    self.goal = self.numbers.iter().copied().min().unwrap_or(0);
+                    let until = Monotonic::from_ns(fault.until);
+                    self.server.drain(self.now().monotonic, number(self.goal), until);
+                    self.stops = Some(fault.until);
                 }
+                Kind::StopServer => {}
                 Kind::Stranger => self.stranger(),
                 Kind::Replay => self.ask_again(who),
                 Kind::Corrupt => {
@@ -332,12 +365,27 @@ impl<'a> World<'a> {
                 Kind::Stop | Kind::Rate(_) => {}
             }
         }
+        if self.stops == Some(self.now) {
+            self.server.end(self.now().monotonic);
+        }
+        // Then it has a moment to say goodbye.
+        if self.stops.is_some_and(|at| at + GOODBYE <= self.now) {
+            self.kill_server(self.now + GOODBYE);
+        }
         // A server that comes back takes from its bus what is new.
         if self.down_until > 0 && self.now >= self.down_until {
             self.down_until = 0;
             self.server = server(self.scenario, self.keys, self.session, &self.numbers, self.now);
             self.taken = self.lists.iter().map(|list| (list.len(), 0)).collect();
         }
+    }
+
+    fn kill_server(&mut self, until: u64) {
+        self.session += 1;
+        (self.down_until, self.stops) = (until, None);
+        self.connections.iter_mut().for_each(|one| one.gone = true);
+        self.sets.lists.clear();
+        self.sets.longest.clear();
     }
 
     fn cut(&mut self, who: usize) {
@@ -377,7 +425,17 @@ impl<'a> World<'a> {
         let (to_server, to_client) = (pipe(), pipe());
         let at = self.now;
         let (peer, client, gone) = (None, None, false);
-        self.connections.push(Connection { peer, client, to_server, to_client, at, gone, garbage });
+        let ends = false;
+        self.connections.push(Connection {
+            peer,
+            client,
+            to_server,
+            to_client,
+            at,
+            gone,
+            ends,
+            garbage,
+        });
     }
 
     fn publish(&mut self) {
@@ -458,7 +516,7 @@ impl<'a> World<'a> {
                 }
                 continue;
             }
-            if one.client.is_none() && one.at <= self.now {
+            if one.client.is_none() && !one.ends && one.at <= self.now {
                 let nonce = [u8::try_from(self.random.below(256)).unwrap(); 16];
                 one.client = self.server.accept(now.monotonic, nonce);
                 if one.client.is_none() {
@@ -496,7 +554,8 @@ impl<'a> World<'a> {
             for one in &mut self.connections {
                 if one.client == Some(client) {
                     one.client = None;
-                    one.gone = true;
+                    one.ends = reason == Bye::Ended;
+                    one.gone = !one.ends;
                 }
             }
         }
@@ -594,6 +653,7 @@ impl<'a> World<'a> {
                     receiver.client.received(now, length, &mut receiver.out);
                     receiver.note_first();
                 }
+                one.gone |= one.ends && one.to_client.is_empty();
                 if one.gone {
                     receiver.client.disconnected(now);
                 }
@@ -607,6 +667,14 @@ impl<'a> World<'a> {
                         break;
                     }
                 }
+            }
+            for stream in core::mem::take(&mut receiver.out.ended) {
+                let Some(first) = receiver.first[stream] else { continue };
+                let wants = |topic| matches(&receiver.patterns, topic);
+                let (list, got) = (&self.lists[stream], &receiver.out.streams[stream]);
+                let judged = oracle::check(list, stream, wants, (first, self.goal), got);
+                judged.map_err(|why| format!("client {who}, stream {stream} has ended: {why}"))?;
+                self.summary.ended += 1;
             }
             receiver.client.handle_timeout(now);
             while let Some(event) = receiver.client.poll_event() {
@@ -634,6 +702,7 @@ impl<'a> World<'a> {
                             to_client: pipe(),
                             at: self.now + peer.delay,
                             gone: false,
+                            ends: false,
                             garbage: Vec::new(),
                         });
                         let nonce = [u8::try_from(self.random.below(256)).unwrap(); 16];

@@ -110,6 +110,7 @@ pub(super) const NAMES: &[&str] = &[
     "toroni.tcp.flags.mac",
     "toroni.tcp.stream",
     "toroni.tcp.nonce",
+    "toroni.tcp.message_max",
     "toroni.tcp.pattern",
     "toroni.tcp.resumes",
     "toroni.tcp.resume.number",
@@ -453,6 +454,7 @@ impl Fields {
         self.hexadecimal("toroni.source", hello.source.0);
         self.decimal("toroni.session", hello.session.0);
         self.bytes("toroni.tcp.nonce", &hello.nonce);
+        self.decimal("toroni.tcp.message_max", hello.message_max);
         self.decimal("toroni.patterns", hello.patterns().count());
         self.decimal("toroni.tcp.resumes", hello.resumes().count());
         for resume in hello.resumes() {

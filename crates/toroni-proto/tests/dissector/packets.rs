@@ -75,6 +75,7 @@ pub(super) fn historian(keys: Option<&Keys>) -> Vec<u8> {
         who,
         tcp::Flags::REPLAY,
         nonce,
+        1 << 20,
         name,
         patterns,
         [].into_iter(),

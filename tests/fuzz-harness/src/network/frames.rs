@@ -141,6 +141,7 @@ fn encoded(frame: &Frame<'_>, keys: Option<&Keys>) -> Option<Result<Vec<u8>, NoR
             (hello.source, hello.session),
             flags,
             hello.nonce,
+            hello.message_max,
             hello.name,
             hello.patterns().collect::<Vec<TableName<'_>>>().into_iter(),
             hello.resumes().collect::<Vec<Resume>>().into_iter(),
@@ -163,7 +164,7 @@ fn encoded(frame: &Frame<'_>, keys: Option<&Keys>) -> Option<Result<Vec<u8>, NoR
             })
         }
         Body::Gap(gap) => gap.encode(stream, flags, message, &seal, &mut buffer),
-        Body::Heartbeat(beat) => tcp::Heartbeat::encode(beat.numbers(), &seal, &mut buffer),
+        Body::Heartbeat(beat) => tcp::Heartbeat::encode(beat.numbers(), flags, &seal, &mut buffer),
         Body::Replay(replay) => replay.encode(stream, flags, message, &seal, &mut buffer),
         Body::Bye(bye) => bye.encode(&seal, &mut buffer),
         Body::Challenge(challenge) => challenge.encode(&seal, &mut buffer),

@@ -84,15 +84,21 @@ impl Missing {
         self.until.is_some_and(|until| self.next >= until)
     }
 
-    /// The source does not have what lies below this number, which is at most `most` messages. Returns the loss.
-    pub(super) fn gone(&mut self, below: Number, most: u64, reason: LostReason) -> Option<Loss> {
+    /// The source does not bring what this loss is about. Returns the loss of what is missing of it.
+    pub(super) fn gone(&mut self, lost: &Loss) -> Option<Loss> {
+        let Loss { bound, reason, .. } = *lost;
+        let below = lost.until?;
         let until = self.until.map_or(below, |until| below.min(until));
         if until <= self.next {
             return None;
         }
         let after = self.next.before();
+        let most = if bound == Bound::AtLeast { u64::MAX } else { lost.count };
+        let is_missing = lost.after >= after && until == below;
         let is_rest = Some(until) == self.until;
         let (count, bound) = match (self.bound, is_rest) {
+            // The source knows how many these are, and all of them are missing.
+            _ if bound == Bound::Exact && is_missing => (most, bound),
             (Bound::Exact, true) => (self.count, Bound::Exact),
             (Bound::Exact, false) => (most.min(self.count), Bound::AtMost),
             _ => (most.min(until.since(self.next)), Bound::AtMost),
@@ -113,8 +119,9 @@ impl Missing {
 
     /// Nothing more is brought. Returns the loss of the rest.
     pub(super) fn rest(mut self) -> Option<Loss> {
-        let reason = self.reason;
-        self.gone(self.until?, u64::MAX, reason)
+        let (reason, until, count) = (self.reason, self.until, u64::MAX);
+        let (message, bound, after) = (MessageNumber::ZERO, Bound::AtMost, None);
+        self.gone(&Loss { message, count, bound, reason, after, until })
     }
 
     /// All of it was brought, as the source says. Returns the loss of what it has not brought although it was counted.

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use toroni_proto::arrivals::{Flow, Inbox, Opening};
 use toroni_proto::bounded::client::Identity;
 use toroni_proto::random::Random;
-use toroni_proto::reassembly::{Bound, Loss, Message};
+use toroni_proto::reassembly::{Loss, Message};
 use toroni_proto::receiver::Mark;
 use toroni_proto::time::Monotonic;
 use toroni_proto::wire::{TableName, TopicNumber};
@@ -120,11 +120,10 @@ impl Inbox for Progress<'_> {
     }
 
     fn loss(&mut self, flow: Flow, loss: Loss) {
-        let Some(until) = loss.until.filter(|_| self.is_wanted(flow) && !self.is_other) else {
-            return;
-        };
-        let most = if loss.bound == Bound::AtLeast { u64::MAX } else { loss.count };
-        if let Some(lost) = self.missing.gone(until, most, loss.reason) {
+        if self.is_wanted(flow)
+            && !self.is_other
+            && let Some(lost) = self.missing.gone(&loss)
+        {
             self.inlet.loss(self.live, lost);
         }
     }

@@ -5,6 +5,7 @@ use super::{Connect, Event, Poller, TcpError, Token};
 use crate::inlet::{Inlet, Ways};
 use crate::membership::Membership;
 use crate::node::host_port::HostPort;
+use crate::now::now;
 use std::io;
 use std::sync::Arc;
 use toroni_proto::audience::Name;
@@ -12,14 +13,13 @@ use toroni_proto::bounded::client::{Client, Identity};
 use toroni_proto::id::{Source, Stream};
 use toroni_proto::random::Random;
 use toroni_proto::time::Monotonic;
-use toroni_proto::wire::tcp::{Bye, NONCE_BYTES};
+use toroni_proto::wire::tcp::NONCE_BYTES;
 use toroni_proto::wire::{NodeName, TableName};
 
 /// A connection to another node, which is made again when it is lost.
 pub struct Connection {
     dial: Dial,
     inlet: Inlet,
-    ends: bool,
 }
 
 impl Connection {
@@ -44,7 +44,6 @@ impl Connection {
                 .selected_by_the_source()
                 .by_way(index + 1, ways)
                 .with_lost_scope(connect.lost_scope.clone()),
-            ends: false,
         })
     }
 
@@ -93,7 +92,7 @@ impl Connection {
         nonce: &mut impl FnMut() -> io::Result<[u8; NONCE_BYTES]>,
         report: &mut impl FnMut(Event),
     ) -> Result<bool, TcpError> {
-        let Self { dial, inlet, ends } = self;
+        let Self { dial, inlet } = self;
         // What the bus has no room for stays in the socket, and the other node leaves out what becomes too old.
         let waits = inlet.is_full();
         if waits && dial.has_input() {
@@ -111,7 +110,6 @@ impl Connection {
             let address = dial.host().clone();
             match change {
                 Change::Live => report(Event::Connected(address)),
-                Change::Down(Bye::Ended, _) if *ends => {}
                 Change::Down(reason, error) => {
                     inlet.lose_way();
                     report(Event::Disconnected { address, reason, error });
@@ -127,11 +125,12 @@ impl Connection {
         let attempt = self.inlet.next_attempt();
         self.dial.client.poll_timeout().into_iter().chain(attempt).min()
     }
+}
 
-    /// Says goodbye, and does not connect again.
-    pub(super) fn end(&mut self, now: Monotonic) {
-        self.ends = true;
-        self.dial.end(now);
+/// A node receives until it is gone: another one of its host takes over then.
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.dial.end(now().monotonic);
     }
 }
 

@@ -60,6 +60,8 @@ pub(super) struct Feed {
     version: u64,
     waiting: Option<Waiting>,
     delays: bool,
+    /// It takes the messages of the bus below this sequence, and then no more.
+    goal: Option<u64>,
     name: String,
     /// Messages of the whole bus that were overwritten before they were read.
     overtaken: u64,
@@ -84,6 +86,7 @@ impl Feed {
             version: 0,
             waiting: None,
             delays,
+            goal: None,
             name: String::new(),
             overtaken: 0,
         })
@@ -97,6 +100,16 @@ impl Feed {
     /// Returns whether a client holds it: it goes on when that has taken something, or is gone.
     pub(super) fn is_held(&self) -> bool {
         self.waiting.is_some()
+    }
+
+    /// Takes no more than what is on the bus below this sequence.
+    pub(super) const fn end_at(&mut self, goal: u64) {
+        self.goal = Some(goal);
+    }
+
+    /// Returns whether it has taken all that it will take.
+    pub(super) fn has_ended(&self) -> bool {
+        self.waiting.is_none() && self.goal.is_some_and(|goal| self.subscriber.sequence() >= goal)
     }
 
     pub(super) fn subscriber(&mut self) -> &mut Subscriber {
@@ -117,7 +130,7 @@ impl Feed {
     ) -> Result<bool, ReceiveError> {
         let more = self.take(now, streams, server, sets);
         sets.keep(self.waiting.as_ref().map_or(0, Waiting::given));
-        if !self.delays && !matches!(more, Ok(true)) {
+        if (!self.delays || self.has_ended()) && !matches!(more, Ok(true)) {
             server.flush(now);
         }
         more
@@ -141,6 +154,10 @@ impl Feed {
             return Ok(false);
         }
         for _ in 0..MESSAGES_PER_TURN {
+            if self.has_ended() {
+                self.note_taken(streams, server);
+                return Ok(false);
+            }
             match self.subscriber.try_receive() {
                 Ok(Some(message)) => {
                     let Self { routes, name, .. } = self;
@@ -151,8 +168,7 @@ impl Feed {
                     }
                 }
                 Ok(None) => {
-                    let next = self.next();
-                    (0..streams.count()).for_each(|stream| server.taken(stream, next));
+                    self.note_taken(streams, server);
                     return Ok(false);
                 }
                 Err(ReceiveError::Lapped { lost_messages, .. }) => {
@@ -169,9 +185,14 @@ impl Feed {
                 Err(error) => return Err(error),
             }
         }
+        self.note_taken(streams, server);
+        Ok(true)
+    }
+
+    /// Says that all streams have what was taken from the bus.
+    fn note_taken(&self, streams: &Streams, server: &mut Server) {
         let next = self.next();
         (0..streams.count()).for_each(|stream| server.taken(stream, next));
-        Ok(true)
     }
 }
 

@@ -7,9 +7,11 @@ use super::history::History;
 use super::sets::Sets;
 use super::streams::Streams;
 use super::{Event, Listen, Poller, TcpError, Token, socket};
+use crate::drain::Drain;
 use crate::membership::Membership;
 use crate::node::Send;
 use crate::node::lineage::Lineage;
+use crate::outlet::number;
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -47,6 +49,7 @@ struct Peer {
 pub struct Listener {
     socket: TcpListener,
     address: SocketAddr,
+    bus: Bus,
     streams: Streams,
     server: Server,
     sets: Sets,
@@ -57,7 +60,7 @@ pub struct Listener {
     /// Until when no connection is taken.
     paused: Option<Monotonic>,
     leaving: VecDeque<(Monotonic, TcpStream)>,
-    ends: bool,
+    drain: Option<Drain>,
 }
 
 impl Listener {
@@ -95,6 +98,7 @@ impl Listener {
         Ok(Self {
             socket,
             address,
+            bus: bus.clone(),
             streams,
             server,
             sets: Sets::new(usize::try_from(config.sets).unwrap_or(usize::MAX)),
@@ -104,7 +108,7 @@ impl Listener {
             has_arrivals: true,
             paused: None,
             leaving: VecDeque::new(),
-            ends: false,
+            drain: None,
         })
     }
 
@@ -181,9 +185,11 @@ impl Listener {
             self.write(now.monotonic);
             self.server.handle_timeout(now);
         }
+        self.finish(now.monotonic, report);
         self.close_ended(now.monotonic, report);
+        let is_over = self.is_over();
         let Self { streams, server, sets, feed, history, .. } = self;
-        if !self.ends {
+        if !is_over {
             has_more |= feed.turn(now, streams, server, sets)?;
             has_more |= history.turn(now, streams, server, sets)?;
         }
@@ -234,7 +240,9 @@ impl Listener {
             let Some(client) = self.server.accept(now, nonce().map_err(TcpError::Random)?) else {
                 let _ = socket.write(self.server.farewell());
                 self.leave(now, socket);
-                report(Event::Full(address));
+                if self.drain.is_none() {
+                    report(Event::Full(address));
+                }
                 continue;
             };
             if let Err(error) = poller.add(&socket, Token::Client(client)) {
@@ -341,26 +349,57 @@ impl Listener {
     /// Returns when it must have a turn next.
     pub(super) fn poll_timeout(&self) -> Option<Monotonic> {
         let leaving = self.leaving.front().map(|(until, _)| *until);
-        [self.server.poll_timeout(), self.paused, leaving].into_iter().flatten().min()
+        let until = self.drain.and_then(|drain| drain.until()).filter(|_| !self.is_closed());
+        [self.server.poll_timeout(), self.paused, leaving, until].into_iter().flatten().min()
     }
 
     /// Returns what wakes it when something is published, unless it waits for a client.
     pub(super) fn wakes(&mut self) -> Result<Option<BorrowedFd<'_>>, FileError> {
-        if self.ends || self.feed.is_held() {
+        if self.is_over() || self.feed.is_held() || self.feed.has_ended() {
             return Ok(None);
         }
         self.feed.subscriber().fd().map(Some)
     }
 
-    /// Sends all clients away.
-    pub(super) fn end(&mut self, now: Now) {
-        self.ends = true;
-        self.server.end(now.monotonic);
+    /// Sends clients what is on the bus now, for at most `longest_ns`, and then sends them away.
+    pub(super) fn end(&mut self, now: Now, longest_ns: u64) {
+        if self.drain.is_none() {
+            let now = now.monotonic;
+            let taken = self.feed.subscriber().sequence();
+            let drain = Drain::begin(&self.bus, taken, now, longest_ns);
+            self.feed.end_at(drain.goal());
+            self.server.drain(now, number(drain.goal()), now.after(longest_ns));
+            self.drain = Some(drain);
+        }
+    }
+
+    /// Sends all clients away with the next turn, after [`Self::end`].
+    pub(super) fn abandon(&mut self, now: Now) {
+        self.drain.iter_mut().for_each(|drain| drain.hurry(now.monotonic));
+    }
+
+    /// Sends the clients away for which the time was too short, and says what they were not sent.
+    fn finish(&mut self, now: Monotonic, report: &mut impl FnMut(Event)) {
+        if !self.drain.as_mut().is_some_and(|drain| drain.take_end(now)) {
+            return;
+        }
+        for (client, unsent) in self.server.unsent() {
+            if let Some(Peer { address, name, .. }) = self.peers.get(&client) {
+                let (address, name) = (*address, name.clone());
+                report(Event::Undrained { name, address, unsent });
+            }
+        }
+        self.server.end(now);
+    }
+
+    /// Returns whether nothing more is sent.
+    fn is_over(&self) -> bool {
+        self.drain.is_some_and(|drain| drain.until().is_none())
     }
 
     /// Returns whether all have left.
     pub(super) fn is_closed(&self) -> bool {
-        self.ends && self.peers.is_empty()
+        self.drain.is_some() && self.peers.is_empty()
     }
 }
 

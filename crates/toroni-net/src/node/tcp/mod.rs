@@ -178,6 +178,16 @@ pub enum Event {
         /// Why.
         reason: Bye,
     },
+    /// This node ends, and had no time to send everything to a client: at most that many messages. It gets them after a restart, if
+    /// the bus still has them.
+    Undrained {
+        /// Its name.
+        name: String,
+        /// From where it had connected.
+        address: SocketAddr,
+        /// How many messages, at most.
+        unsent: u64,
+    },
     /// There was no place for another client.
     Full(SocketAddr),
     /// The kernel did not hand a connection over.
@@ -398,10 +408,15 @@ impl Tcp {
         Ok((self.poller.wakes(), bus))
     }
 
-    /// Sends all clients away, and ends all connections.
-    pub(super) fn end(&mut self, now: Now) {
-        self.listener.iter_mut().for_each(|listener| listener.end(now));
-        self.connections.iter_mut().for_each(|connection| connection.end(now.monotonic));
+    /// Sends clients what is on the bus now, for at most `longest_ns`, and then sends them away. Connections to other nodes stay until
+    /// this node is gone.
+    pub(super) fn end(&mut self, now: Now, longest_ns: u64) {
+        self.listener.iter_mut().for_each(|listener| listener.end(now, longest_ns));
+    }
+
+    /// Sends all clients away with the next turn, after [`Self::end`].
+    pub(super) fn abandon(&mut self, now: Now) {
+        self.listener.iter_mut().for_each(|listener| listener.abandon(now));
     }
 
     /// Returns whether all clients have left.

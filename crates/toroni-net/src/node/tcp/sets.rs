@@ -1,4 +1,4 @@
-//! The sets of patterns that clients have: frames are made once for all clients of a set.
+//! The sets of clients: frames are made once for all clients with the same patterns, which take messages of the same length.
 
 use super::streams::has;
 use std::collections::HashMap;
@@ -11,6 +11,8 @@ const MAX_CLIENT_PATTERNS: usize = 1_024;
 
 struct Set {
     patterns: Vec<Pattern>,
+    /// The longest message that its clients take, in bytes.
+    message_max: u32,
     members: usize,
 }
 
@@ -72,15 +74,16 @@ impl Sets {
         self.joined.pop()
     }
 
-    fn place(&mut self, patterns: Vec<Pattern>) -> Option<usize> {
+    fn place(&mut self, patterns: Vec<Pattern>, message_max: u32) -> Option<usize> {
         let same = |set: &Set| {
-            set.patterns.iter().map(Pattern::as_str).eq(patterns.iter().map(Pattern::as_str))
+            set.message_max == message_max
+                && set.patterns.iter().map(Pattern::as_str).eq(patterns.iter().map(Pattern::as_str))
         };
         if let Some(found) = self.all.iter().position(same) {
             return Some(found);
         }
         self.version += 1;
-        let set = Set { patterns, members: 0 };
+        let set = Set { patterns, message_max, members: 0 };
         if self.all.len() < self.most {
             self.all.push(set);
             return Some(self.all.len() - 1);
@@ -102,7 +105,7 @@ impl Door for Sets {
         }
         patterns.sort_unstable_by(|a, b| a.as_str().cmp(b.as_str()));
         patterns.dedup_by(|a, b| a.as_str() == b.as_str());
-        let set = self.place(patterns)?;
+        let set = self.place(patterns, hello.message_max)?;
         self.all[set].members += 1;
         self.of_client.insert(client, set);
         self.joined.push((client, hello.name.as_str().to_owned()));

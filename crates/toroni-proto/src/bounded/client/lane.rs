@@ -5,13 +5,13 @@ use crate::arrivals::{Flow, Inbox, Opening};
 use crate::hook::mutant;
 use crate::id::{MessageNumber, Number, Series, Session, Source, Stream};
 use crate::reassembly::{Bound, Loss, Message};
-use crate::receiver::Mark;
+use crate::receiver::{End, Mark};
 use crate::topics::Known;
 use crate::wire::tcp::{Flags, Gap, Header, MAX_STREAMS, Replay, Resume, WelcomeStream};
 use crate::wire::{LostReason, MAC_BYTES, MAX_PATTERNS, NodeName, Reject, TableName, TopicNumber};
 
 /// What a HELLO needs besides its patterns, at most.
-pub(super) const HELLO_BYTES: usize = 52 + 20 * MAX_STREAMS + NodeName::MAX_BYTES + MAC_BYTES;
+pub(super) const HELLO_BYTES: usize = 56 + 20 * MAX_STREAMS + NodeName::MAX_BYTES + MAC_BYTES;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
@@ -305,6 +305,18 @@ impl Lane {
         self.settle(counters, out);
         if !self.awaits {
             self.mark = self.mark.max(number);
+        }
+    }
+
+    /// The server has sent everything. If the history has come that was asked for, the stream has ended in order.
+    pub(super) fn complete(&self, out: &mut impl Inbox) {
+        let waits = self.awaits || self.ask.is_some() || self.asked.is_some();
+        let waits = waits && !mutant("end_before_history");
+        if self.mode == Mode::Live
+            && !waits
+            && let Some(flow) = self.flow()
+        {
+            out.ends(flow, End::Complete);
         }
     }
 

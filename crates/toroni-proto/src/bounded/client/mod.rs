@@ -135,6 +135,8 @@ pub struct Client {
     /// The lanes in the order of WELCOME. Never grows beyond [`MAX_STREAMS`], for which it has memory.
     places: Vec<usize>,
     collected: Option<Collected>,
+    /// The server has said that it has sent everything, and ends.
+    is_complete: bool,
     assembly: Box<[u8]>,
     retry_ns: u64,
     heard: Monotonic,
@@ -177,6 +179,7 @@ impl Client {
             lanes: (0..MAX_STREAMS).map(|_| Lane::new()).collect(),
             places: Vec::with_capacity(MAX_STREAMS),
             collected: None,
+            is_complete: false,
             assembly: vec![0; message_max].into(),
             retry_ns: config.retry_ns,
             heard: now,
@@ -291,6 +294,7 @@ impl Client {
         self.unsent = (0, 0);
         self.places.clear();
         self.collected = None;
+        self.is_complete = false;
         self.heard = now;
         let keyed = self.identity.keys.is_some();
         self.state = State::Greeting { since: now, greeted: !keyed };
@@ -329,6 +333,11 @@ impl Client {
         self.state = State::Ended;
     }
 
+    /// The longest message that it takes, in bytes.
+    fn message_max(&self) -> u32 {
+        u32::try_from(self.config.message_max_bytes).unwrap_or(u32::MAX)
+    }
+
     fn hello(&mut self) {
         let Identity { realm, keys, source, session, name } = self.identity;
         let patterns = self.patterns.iter().filter_map(|name| TableName::new(name));
@@ -343,6 +352,7 @@ impl Client {
             (source, session),
             flags,
             self.nonces.client,
+            self.message_max(),
             name.as_node_name(),
             patterns,
             resumes,
@@ -422,7 +432,7 @@ impl Client {
         out: &mut impl Inbox,
     ) -> Result<(), Reject> {
         let keys = self.identity.keys;
-        let message_max = u32::try_from(self.config.message_max_bytes).unwrap_or(u32::MAX);
+        let message_max = self.message_max();
         let rules = Rules { realm: self.identity.realm, keys: keys.as_ref(), message_max };
         while matches!(self.state, State::Greeting { .. } | State::Live)
             && let Some(bytes) = incoming.next_frame()?
@@ -453,6 +463,8 @@ impl Client {
                     self.welcome(&welcome, out)?;
                 }
                 (_, Body::Bye(reason)) => self.down(now, reason),
+                // Only BYE follows the end.
+                _ if self.is_complete => return Err(Reject::Unexpected),
                 (State::Live, Body::Data(data)) => self.data(&header, &data, out)?,
                 (State::Live, Body::Gap(gap)) => self.gap(&header, &gap, out)?,
                 (State::Live, Body::Topics(names)) => {
@@ -465,10 +477,18 @@ impl Client {
                     if beat.numbers().len() != self.places.len() {
                         return Err(Reject::Unexpected);
                     }
-                    for (place, number) in beat.numbers().enumerate() {
-                        let place = self.places[place];
-                        self.lanes[place].heartbeat(number, &mut self.counters, out);
+                    let is_end = header.flags.has(Flags::END);
+                    if is_end && self.collected.is_some() {
+                        return Err(Reject::Unexpected);
                     }
+                    for (place, number) in beat.numbers().enumerate() {
+                        let lane = &mut self.lanes[self.places[place]];
+                        lane.heartbeat(number, &mut self.counters, out);
+                        if is_end {
+                            lane.complete(out);
+                        }
+                    }
+                    self.is_complete = is_end;
                 }
                 (State::Live, Body::Replay(replay)) => {
                     let place = *self.places.get(stream).ok_or(Reject::Stream)?;

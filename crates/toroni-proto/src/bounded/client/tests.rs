@@ -3,6 +3,7 @@ use crate::arrivals::Opening;
 use crate::id::Series;
 use crate::past::Past;
 use crate::reassembly::Loss;
+use crate::receiver::End;
 use crate::time::SECOND;
 use crate::wire::samples::RULES;
 use crate::wire::tcp::{About, Offer};
@@ -19,6 +20,9 @@ impl Inbox for Out {
     fn loss(&mut self, _: Flow, loss: Loss) {
         let Loss { count, bound, reason, .. } = loss;
         self.0.push(format!("{count} {bound:?} {reason:?}"));
+    }
+    fn ends(&mut self, _: Flow, end: End) {
+        self.0.push(format!("{end:?}"));
     }
 }
 
@@ -89,9 +93,13 @@ fn welcome_with(session: Session, series: u32, next: u64, past: Past) -> Vec<u8>
 }
 
 fn beat(next: u64) -> Vec<u8> {
+    beat_with(next, Flags::NONE)
+}
+
+fn beat_with(next: u64, flags: Flags) -> Vec<u8> {
     let mut buffer = vec![0; 100];
     let numbers = [number(next)].into_iter();
-    let length = tcp::Heartbeat::encode(numbers, &seal(), &mut buffer).unwrap();
+    let length = tcp::Heartbeat::encode(numbers, flags, &seal(), &mut buffer).unwrap();
     buffer.truncate(length);
     buffer
 }
@@ -344,6 +352,9 @@ impl Inbox for Knows {
     fn loss(&mut self, flow: Flow, loss: Loss) {
         self.0.loss(flow, loss);
     }
+    fn ends(&mut self, flow: Flow, end: End) {
+        self.0.ends(flow, end);
+    }
 }
 
 #[test]
@@ -416,4 +427,89 @@ fn each_connection_begins_its_streams_again() {
     assert_eq!(out.0, [(2, 1), (2, 1), (3, 1), (3, 1), (3, 4)]);
     assert_eq!(out.1.len(), 5 * 2, "{:?}", out.1);
     assert_eq!(out.1[..4], ["2 plant/**", "2 a", "2 plant/**", "2 a"]);
+}
+
+fn end(next: u64) -> Vec<u8> {
+    beat_with(next, Flags::END)
+}
+
+fn bye(reason: Bye) -> Vec<u8> {
+    let mut buffer = vec![0; 100];
+    let length = reason.encode(&seal(), &mut buffer).unwrap();
+    buffer.truncate(length);
+    buffer
+}
+
+#[test]
+fn a_server_that_has_sent_everything_ends_its_streams_in_order_and_one_that_has_not_does_not() {
+    for (bytes, wanted) in [
+        (end(103), &["3 AtMost Gone", "Complete"][..]),
+        (beat(103), &["3 AtMost Gone"]),
+        (Vec::new(), &[]),
+    ] {
+        let mut client = client();
+        let (source, series, stream) = (Source(1), Series(1), Stream(7));
+        assert!(client.remember(Resume { source, series, stream, next: number(100) }));
+        connect(&mut client, 0);
+        give(&mut client, 0, &welcome(1, 103));
+        assert_eq!(client.poll_event(), Some(Event::Live));
+        assert_eq!(give(&mut client, 1, &[bytes, bye(Bye::Ended)].concat()), wanted);
+        assert_eq!(client.poll_event(), Some(Event::Down(Bye::Ended)));
+        assert!(client.poll_timeout().is_some(), "it connects again");
+    }
+}
+
+#[test]
+fn nothing_but_bye_follows_the_end_on_a_connection() {
+    let mut client = client();
+    for (ms, first) in [(0, end(100)), (10_000, welcome(1, 100))] {
+        client.handle_timeout(at(ms));
+        connect(&mut client, ms);
+        if ms == 0 {
+            assert!(give(&mut client, ms, &welcome(1, 100)).is_empty());
+            assert_eq!(give(&mut client, ms, &first), ["Complete"]);
+            assert!(give(&mut client, ms, &beat(101)).is_empty());
+            assert_eq!(client.counters().rejects[Reject::Unexpected.index()], 1);
+            while client.poll_event().is_some() {}
+        } else {
+            assert!(give(&mut client, ms, &first).is_empty());
+            assert!(give(&mut client, ms, &beat(101)).is_empty());
+            assert_eq!(
+                client.poll_event(),
+                Some(Event::Live),
+                "the next connection is another one"
+            );
+        }
+    }
+}
+
+/// The server did not know that it was asked for more.
+#[test]
+fn a_stream_has_not_ended_before_the_history_that_was_asked_for_has_come() {
+    let zero = MessageNumber::ZERO;
+    let replay = |first, flags| {
+        let replay = Replay { first: number(first), until: Number::ZERO };
+        let mut buffer = vec![0; 100];
+        let length = replay.encode(0, flags, zero, &seal(), &mut buffer).unwrap();
+        buffer.truncate(length);
+        buffer
+    };
+    for comes in [false, true] {
+        let mut client = client();
+        let mut out = Knows(Out::default(), 40);
+        connect(&mut client, 0);
+        let mut give = |client: &mut Client, bytes: &[u8]| {
+            client.room()[..bytes.len()].copy_from_slice(bytes);
+            client.received(at(1), bytes.len(), &mut out);
+            std::mem::take(&mut out.0.0)
+        };
+        assert!(give(&mut client, &welcome(1, 100)).is_empty());
+        write(&mut client);
+        if comes {
+            let both = [replay(40, Flags::REPLAY), replay(100, Flags::NONE)].concat();
+            assert!(give(&mut client, &both).is_empty());
+        }
+        let wanted: &[&str] = if comes { &["Complete"] } else { &[] };
+        assert_eq!(give(&mut client, &end(100)), wanted);
+    }
 }

@@ -88,7 +88,11 @@ impl Server {
         if self.slots[at].sending != Sending::Nothing {
             return Err(Reject::Unexpected);
         }
-        let set = door.hello(client, hello).filter(|set| *set < self.sets.len());
+        // What no message of the server exceeds makes no difference.
+        let most = u32::try_from(self.config.message_max_bytes).unwrap_or(u32::MAX);
+        let mut hello = *hello;
+        hello.message_max = hello.message_max.min(most);
+        let set = door.hello(client, &hello).filter(|set| *set < self.sets.len());
         let Some(set) = set else {
             self.close(now, at, Bye::Patterns);
             return Ok(());
@@ -97,7 +101,13 @@ impl Server {
         slot.nonces.client = hello.nonce;
         slot.state = State::Live;
         slot.set = set;
-        slot.next_member = self.sets[set].members.replace(client.0);
+        let of_set = &mut self.sets[set];
+        let most = hello.message_max.into();
+        of_set.message_max_bytes = match of_set.members {
+            None => most,
+            Some(_) => of_set.message_max_bytes.min(most),
+        };
+        slot.next_member = of_set.members.replace(client.0);
         slot.beat_due = now.after(self.config.heartbeat_ns);
         let mut own = core::mem::take(&mut slot.own);
         let seal = Seal { keys: self.identity.keys.as_ref(), context: slot.context() };

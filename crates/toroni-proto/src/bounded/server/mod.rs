@@ -15,8 +15,11 @@
 //!
 //! A client gets, in this order: what begins or ends its replays and what was left out, HEARTBEAT, names,
 //! and frames, the oldest first. Between two frames of other streams, a replay may send one of its own.
+//!
+//! A server that ends first sends what the caller says that it owes: see [`Server::drain`].
 
 mod arrive;
+mod drain;
 mod publish;
 mod replay;
 mod slot;
@@ -26,6 +29,7 @@ mod transmit;
 
 pub use self::replay::{Full, Wanted};
 
+use self::drain::Drain;
 use self::slot::{Slot, State};
 use super::batch::{Batch, Room};
 use super::frames::Frames;
@@ -91,8 +95,8 @@ pub struct ClientId(pub u16);
 
 /// Decides what clients ask for.
 pub trait Door {
-    /// A client has said HELLO. Returns the set of patterns that it belongs to, or `None` if there is no
-    /// place for its patterns.
+    /// A client has said HELLO. Returns the set that it belongs to, or `None` if there is no place for it. Clients of a set have
+    /// the same patterns and the same `message_max`, which is never above that of the server here.
     fn hello(&mut self, client: ClientId, hello: &Hello<'_>) -> Option<usize>;
 }
 
@@ -173,6 +177,8 @@ struct Lane {
 struct Set {
     batch: Batch,
     members: Option<u16>,
+    /// The longest message that its clients take. A longer one is lost for them.
+    message_max_bytes: u64,
 }
 
 /// Serves streams to clients.
@@ -194,7 +200,10 @@ pub struct Server {
     /// No history is brought before.
     replay_from: Monotonic,
     random: Random,
+    /// It accepts no client any more.
     ended: bool,
+    /// What it still sends before it ends.
+    drain: Option<Drain>,
     farewell: [u8; 64],
     /// From the first message of a frame until a client's connection has taken it.
     queueing: Budget,
@@ -238,11 +247,15 @@ impl Server {
         let (sets, clients) = (count(config.sets), count(config.clients));
         let lanes = sets * streams.len();
         let signed = identity.keys.is_some();
-        let batch = || Set { batch: Batch::new(count(config.batch_bytes)), members: None };
+        let set = || Set {
+            batch: Batch::new(count(config.batch_bytes)),
+            members: None,
+            message_max_bytes: config.message_max_bytes,
+        };
         let server = Self {
             config: config.clone(),
             identity: *identity,
-            sets: (0..sets).map(|_| batch()).collect(),
+            sets: (0..sets).map(|_| set()).collect(),
             lanes: vec![Lane::default(); lanes].into(),
             room: Room { chunks_end: Self::chunks_end(config.batch_bytes, signed) },
             frames: Frames::new(count(config.frame_memory_bytes), lanes),
@@ -258,6 +271,7 @@ impl Server {
             replay_from: now,
             random,
             ended: false,
+            drain: None,
             farewell: [0; 64],
             queueing: Budget::new(Part::TcpQueue),
             counters: Counters {
@@ -361,7 +375,11 @@ impl Server {
         }
         self.leave_set(at);
         let slot = &mut self.slots[at];
-        slot.state = State::Closing(reason, now.after(CLOSING_NS));
+        let until = now.after(CLOSING_NS);
+        // A client that was sent everything may take its time to hear that.
+        let drain = self.drain.filter(|_| slot.state == State::Live && reason == Bye::Ended);
+        let until = drain.map_or(until, |drain| drain.until.max(until));
+        slot.state = State::Closing(reason, until);
         slot.queue.clear(&mut self.frames);
         slot.building = None;
         if mutant("begun_frame_dropped") {
@@ -409,9 +427,10 @@ impl Server {
         }
     }
 
-    /// Ends all connections, and accepts none any more. Messages that wait are not sent.
+    /// Ends all connections, and accepts none any more. Messages that wait are not sent: clients that were not sent all of them
+    /// find that their connection is lost, and ask for the rest when a server is back.
     pub fn end(&mut self, now: Monotonic) {
-        self.ended = true;
+        (self.ended, self.drain) = (true, None);
         (0..self.slots.len()).for_each(|at| self.close(now, at, Bye::Ended));
     }
 

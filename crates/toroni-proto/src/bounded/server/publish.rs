@@ -6,6 +6,7 @@ use super::slot::State;
 use super::{Held, Server};
 use crate::batcher::Now;
 use crate::config::tcp::Pace;
+use crate::hook::mutant;
 use crate::id::Number;
 use crate::time::Monotonic;
 use crate::wire::tcp::{Context, Flags, FrameWriter, Seal};
@@ -17,7 +18,7 @@ const FRAME_OVERHEAD_BYTES: usize = 128;
 impl Server {
     /// Adds a message of a stream to the frames of a set of patterns that it matches. The caller does so
     /// for each such set, and then calls [`Self::taken`]. Numbers grow from message to message. A message
-    /// that is too long is reported as lost.
+    /// that is too long for the server, or for the clients of the set, is reported as lost.
     ///
     /// # Errors
     ///
@@ -32,7 +33,7 @@ impl Server {
         start: Start,
         payload: &[u8],
     ) -> Result<(), Held> {
-        if payload.len() as u64 > self.config.message_max_bytes {
+        if self.is_too_long(set, payload) {
             return self.lost(now, stream, set, 1, start.number.plus(1), LostReason::TooLong);
         }
         if self.sets[set].members.is_none() {
@@ -59,6 +60,13 @@ impl Server {
         }
         self.close_batch(now, set);
         Ok(())
+    }
+
+    /// Whether the clients of a set do not take a message.
+    pub(super) fn is_too_long(&self, set: usize, payload: &[u8]) -> bool {
+        let most = self.sets[set].message_max_bytes;
+        let most = if mutant("message_max_ignored") { self.config.message_max_bytes } else { most };
+        payload.len() as u64 > most
     }
 
     /// Reports messages that the source itself missed, at least one, to a set of patterns. Their numbers

@@ -171,7 +171,7 @@ impl Server {
         payload: &[u8],
     ) -> Result<(), Full> {
         let Wanted { stream, .. } = *wanted;
-        if payload.len() as u64 > self.config.message_max_bytes {
+        if self.is_too_long(wanted.set, payload) {
             let until = start.number.plus(1);
             return self.replay_lost(now, wanted, 1, Bound::Exact, until, LostReason::TooLong);
         }
@@ -324,6 +324,7 @@ impl Server {
         let flags = if feed { Flags::REPLAY.with(Flags::FEED) } else { Flags::REPLAY };
         let index = u16::try_from(building.stream).unwrap_or(u16::MAX);
         slot.replay_turn = false;
+        slot.begun = Some(building.writer.number());
         self.build_replay(now, at, |seal, own| {
             building.writer.finish(index, flags, now.wall, seal, own)
         });

@@ -86,6 +86,8 @@ pub(super) struct Slot {
     pub(super) building: Option<Building>,
     /// The message of a replay that was begun.
     pub(super) part: Option<Part>,
+    /// No message in the frame that is being sent has a number below this one.
+    pub(super) begun: Option<Number>,
 }
 
 impl Slot {
@@ -112,6 +114,7 @@ impl Slot {
             replay_turn: false,
             building: None,
             part: None,
+            begun: None,
         }
     }
 
@@ -128,7 +131,7 @@ impl Slot {
         self.blocked = false;
         (self.blocked_since, self.held_since) = (None, None);
         self.replay_turn = false;
-        (self.building, self.part) = (None, None);
+        (self.building, self.part, self.begun) = (None, None, None);
     }
 
     /// Forgets what was to be sent.

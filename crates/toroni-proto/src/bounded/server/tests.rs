@@ -7,6 +7,7 @@ use crate::bounded::client::{self, Client};
 use crate::config::tcp::Pace;
 use crate::past::Past;
 use crate::reassembly::{Bound, Loss, Message};
+use crate::receiver::End;
 use crate::time::{MILLISECOND, Wall};
 use crate::wire::samples::KEYS;
 use crate::wire::{LostReason, NodeName, Start};
@@ -37,6 +38,9 @@ impl Inbox for Out {
         let Loss { count, bound, reason, until, .. } = loss;
         let until = until.map_or(0, Number::get);
         self.0.push(format!("{}: {count} {bound:?} {reason:?} below {until}", flow.stream));
+    }
+    fn ends(&mut self, flow: Flow, end: End) {
+        self.0.push(format!("{} has ended: {end:?}", flow.stream));
     }
 }
 
@@ -103,6 +107,10 @@ impl Bench {
 
     /// A client that waits to be connected.
     fn waiting(&self, set: usize, ms: u64) -> Client {
+        self.waiting_with(&config(), set, ms)
+    }
+
+    fn waiting_with(&self, config: &TcpConfig, set: usize, ms: u64) -> Client {
         let identity = client::Identity {
             realm: REALM,
             keys: self.keys,
@@ -113,7 +121,7 @@ impl Bench {
         let pattern = format!("s/{set}");
         let patterns = [TableName::new(&pattern).unwrap()];
         let now = at(ms).monotonic;
-        Client::new(&config(), &identity, &patterns, Random::new(2), now).unwrap()
+        Client::new(config, &identity, &patterns, Random::new(2), now).unwrap()
     }
 
     fn join(&mut self, set: usize, ms: u64) -> Peer {
@@ -132,7 +140,11 @@ impl Bench {
 
     /// Joins with a client that wants only history.
     fn historian(&mut self) -> Peer {
-        let mut client = self.waiting(0, 0).only_history();
+        let client = self.waiting(0, 0).only_history();
+        self.join_with(client)
+    }
+
+    fn join_with(&mut self, mut client: Client) -> Peer {
         assert_eq!(client.poll_event(), Some(client::Event::Connect));
         client.connected(at(0).monotonic, [5; 16]);
         self.connect(client, 0)
@@ -735,4 +747,152 @@ fn while_the_caller_has_no_history_to_bring_nothing_is_due() {
     assert_eq!(bench.bring(&mut peer, 249, Some(5)), 0);
     bench.bring(&mut peer, 250, Some(5));
     assert_eq!(peer.got(), ["0 is a/b", "0:100 5", "0:101 5", "0:102 5"]);
+}
+
+const ENDED: [&str; 2] = ["0 has ended: Complete", "1 has ended: Complete"];
+
+/// A client lags, and more is to be taken from the bus.
+#[test]
+fn a_server_that_is_stopped_sends_everything_and_then_says_that_it_has() {
+    for keys in [None, Some(KEYS)] {
+        let mut bench = bench(&config(), keys);
+        let (mut quick, mut slow) = (bench.join(0, 0), bench.join(1, 0));
+        for set in [0, 1, 1] {
+            bench.publish(1, 0, set, 5).unwrap();
+        }
+        bench.exchange(&mut quick, 1);
+        assert_eq!(quick.got(), ["0 is a/b", "0:100 5"]);
+        bench.server.taken(1, number(bench.next));
+        let goal = number(bench.next + 1);
+        bench.server.drain(at(1).monotonic, goal, at(5_000).monotonic);
+        assert_eq!(bench.server.accept(at(1).monotonic, [0; 16]), None);
+        let unsent = |bench: &Bench| bench.server.unsent().map(|(_, it)| it).collect::<Vec<_>>();
+        assert_eq!(unsent(&bench), [1, 3], "one is not taken from the bus");
+        assert_eq!(bench.exchange(&mut quick, 1), 0);
+        bench.publish(2, 0, 0, 7).unwrap();
+        assert_eq!(unsent(&bench), [1, 3]);
+        bench.exchange(&mut quick, 2);
+        assert_eq!(quick.got(), ["0:103 7"], "the other stream has not got so far");
+        bench.server.taken(1, goal);
+        bench.exchange(&mut quick, 2);
+        assert_eq!(quick.got(), ENDED);
+        assert_eq!(quick.client.poll_event(), Some(client::Event::Down(Bye::Ended)));
+        bench.server.handle_timeout(at(100));
+        bench.exchange(&mut slow, 100);
+        assert_eq!(slow.got(), [&["0 is a/b", "0:101 5", "0:102 5"][..], &ENDED].concat());
+        assert_eq!([bench.closed(), bench.closed()], [Some(Bye::Ended); 2]);
+        assert_eq!(bench.closed(), None);
+    }
+}
+
+#[test]
+fn a_client_for_which_the_time_was_over_is_not_told_that_it_has_everything() {
+    let mut bench = bench(&config(), None);
+    let mut peer = bench.join(0, 0);
+    bench.publish(1, 0, 0, 5).unwrap();
+    let goal = number(bench.next);
+    bench.server.taken(1, goal);
+    bench.server.drain(at(1).monotonic, goal, at(50).monotonic);
+    assert_eq!(bench.server.unsent().map(|(_, unsent)| unsent).collect::<Vec<_>>(), [1]);
+    bench.server.end(at(50).monotonic);
+    bench.exchange(&mut peer, 50);
+    assert!(peer.got().is_empty());
+    assert_eq!(bench.closed(), Some(Bye::Ended));
+}
+
+#[test]
+fn a_server_that_is_stopped_ends_no_client_before_its_history_has_come() {
+    let mut bench = bench(&config(), None);
+    let mut peer = bench.join(0, 0);
+    bench.exchange(&mut peer, 0);
+    let goal = number(bench.next);
+    assert!(peer.client.replay(Source(1), Stream(0), number(90), None));
+    bench.exchange(&mut peer, 1);
+    bench.server.drain(at(1).monotonic, goal, at(5_000).monotonic);
+    assert_eq!(bench.server.unsent().map(|(_, unsent)| unsent).collect::<Vec<_>>(), [10]);
+    assert!(!peer.got().iter().any(|it| it.contains("ended")));
+    bench.bring(&mut peer, 2, Some(10));
+    let got = peer.got();
+    assert_eq!(got.len(), 1 + 10 + 2, "{got:?}");
+    assert_eq!(got[11..], ENDED);
+}
+
+/// Its connection takes nothing at that time.
+#[test]
+fn a_client_that_was_sent_everything_may_take_its_time_to_hear_that() {
+    let mut bench = bench(&config(), None);
+    let mut peer = bench.join(0, 0);
+    let goal = number(bench.next);
+    let now = at(1).monotonic;
+    bench.server.drain(now, goal, at(5_000).monotonic);
+    assert!(bench.server.transmit(now, peer.id).is_some());
+    bench.server.blocked(now, peer.id);
+    bench.server.handle_timeout(at(4_999));
+    bench.server.writable(peer.id);
+    bench.exchange(&mut peer, 4_999);
+    assert_eq!(peer.got(), ENDED);
+}
+
+#[test]
+fn a_client_gets_no_message_that_is_longer_than_it_takes() {
+    let mut bench = bench(&config(), None);
+    let short = TcpConfig { message_max_bytes: 900, ..config() };
+    let client = bench.waiting_with(&short, 1, 0);
+    let (mut all, mut some) = (bench.join(0, 0), bench.join_with(client));
+    // Some share a frame, and the last but one goes in parts.
+    for length in [10, 901, 10, 900, 5_000, 10] {
+        bench.give(1, 0, 0, length).unwrap();
+        bench.publish(1, 0, 1, length).unwrap();
+    }
+    for peer in [&mut all, &mut some] {
+        bench.exchange(peer, 1);
+    }
+    let wanted =
+        ["0 is a/b", "0:100 10", "0:101 901", "0:102 10", "0:103 900", "0:104 5000", "0:105 10"];
+    assert_eq!(all.got(), wanted);
+    let lost = |until| format!("0: 1 Exact TooLong below {until}");
+    let (one, other) = (lost(102), lost(105));
+    let wanted = [wanted[0], wanted[1], &one, wanted[3], wanted[4], &other, wanted[6]];
+    assert_eq!(some.got(), wanted);
+    // History as well.
+    bench.server.disconnected(some.id);
+    assert_eq!(bench.closed(), Some(Bye::Lost));
+    let client = bench.waiting_with(&short, 1, 0).only_history();
+    let mut some = bench.join_with(client);
+    assert!(some.client.replay(Source(1), Stream(0), number(100), Some(number(103))));
+    bench.bring(&mut some, 2, Some(901));
+    assert_eq!(some.got(), [101, 102, 103].map(lost));
+    for peer in [all, some] {
+        assert!(!peer.client.counters().rejects.iter().any(|count| *count > 0));
+    }
+}
+
+/// Sees what clients take.
+struct Seen(Vec<u32>);
+
+impl Door for Seen {
+    fn hello(&mut self, _: ClientId, hello: &Hello<'_>) -> Option<usize> {
+        self.0.push(hello.message_max);
+        Some(0)
+    }
+}
+
+/// So they share frames.
+#[test]
+fn clients_that_take_more_than_the_server_sends_are_alike() {
+    let mut bench = bench(&config(), None);
+    let mut seen = Seen(Vec::new());
+    for most in [900, 20_000, 20_001, u64::MAX] {
+        let config = TcpConfig { message_max_bytes: most.min(1 << 20), ..config() };
+        let mut client = bench.waiting_with(&config, 0, 0);
+        client.poll_event();
+        client.connected(at(0).monotonic, [5; 16]);
+        let id = bench.server.accept(at(0).monotonic, [6; 16]).unwrap();
+        let hello = client.transmit().unwrap();
+        bench.server.room(id)[..hello.len()].copy_from_slice(hello);
+        bench.server.received(at(0).monotonic, id, hello.len(), &mut seen);
+        bench.server.disconnected(id);
+        bench.closed();
+    }
+    assert_eq!(seen.0, [900, 20_000, 20_000, 20_000]);
 }

@@ -10,7 +10,7 @@ use crate::hook::mutant;
 use crate::id::{MessageNumber, Number};
 use crate::time::Monotonic;
 use crate::wire::Chunk;
-use crate::wire::tcp::{self, Flags, FrameData, Heartbeat, MAX_STREAMS, Names, Replay, Seal};
+use crate::wire::tcp::{self, Bye, Flags, FrameData, Heartbeat, MAX_STREAMS, Names, Replay, Seal};
 
 impl Server {
     /// Begins a turn: draws an order of all clients.
@@ -48,6 +48,7 @@ impl Server {
                 slot.sending != Sending::Nothing
                     || slot.has_news()
                     || (slot.queue.oldest().is_some() && !slot.waits_for_replay())
+                    || self.is_drained(at)
             }
         };
         has_work && !slot.blocked
@@ -80,6 +81,7 @@ impl Server {
                 *from = from.saturating_add(length);
                 if from >= to {
                     slot.sending = Sending::Nothing;
+                    slot.begun = None;
                 }
             }
             Sending::Shared { handle, written } => {
@@ -92,6 +94,7 @@ impl Server {
                     self.queueing.record(Case { source, stream, number, took_ns });
                     self.frames.release(*handle);
                     slot.sending = Sending::Nothing;
+                    slot.begun = None;
                     slot.held_since = None;
                 }
             }
@@ -145,6 +148,10 @@ impl Server {
         }
         let Some((stream, handle)) = slot.queue.oldest().filter(|_| !slot.waits_for_replay())
         else {
+            if self.is_drained(at) {
+                self.build_beat(at, Flags::END);
+                self.close(now, at, Bye::Ended);
+            }
             return;
         };
         if !mutant("topics_dropped") && self.choose_names(at, stream, handle) {
@@ -153,6 +160,7 @@ impl Server {
         let slot = &mut self.slots[at];
         slot.queue.start(&self.frames, stream, handle);
         slot.sending = Sending::Shared { handle, written: 0 };
+        slot.begun = Some(self.frames.about(handle).first);
         slot.held_since = None;
         let waited = now.since(self.frames.about(handle).made);
         self.counters.waited_max_ns = self.counters.waited_max_ns.max(waited);
@@ -194,7 +202,14 @@ impl Server {
         }
         slot.beat = false;
         slot.beat_due = now.after(self.config.heartbeat_ns);
-        let set = slot.set;
+        self.build_beat(at, Flags::NONE);
+        true
+    }
+
+    /// Builds HEARTBEAT, with END if nothing follows.
+    fn build_beat(&mut self, at: usize, flags: Flags) {
+        let keys = self.identity.keys.as_ref();
+        let set = self.slots[at].set;
         let mut numbers = [Number::ZERO; MAX_STREAMS];
         for (stream, number) in numbers.iter_mut().enumerate().take(self.streams.len()) {
             let (end, _) = self.lane_start(set, stream);
@@ -202,8 +217,7 @@ impl Server {
         }
         let numbers = numbers.get(..self.streams.len()).unwrap_or_default();
         self.slots[at]
-            .build(keys, |seal, own| Heartbeat::encode(numbers.iter().copied(), seal, own));
-        true
+            .build(keys, |seal, own| Heartbeat::encode(numbers.iter().copied(), flags, seal, own));
     }
 
     /// Builds TOPICS with the names that a frame uses and the client does not know.

@@ -15,7 +15,8 @@
 //!       |            |            |            | u8     | u8    | 6 bytes |
 //!       +------------+------------+------------+--------+-------+---------+
 //!
-//!  HEARTBEAT, from the server: what comes has these numbers or greater ones
+//!  HEARTBEAT, from the server: what comes has these numbers or greater ones. With END, nothing comes: the server
+//!  ends, and has sent everything that it had taken
 //!  byte 16      18      24
 //!       +-------+-------+----------------------------+
 //!       | count | 0     | for each stream of WELCOME |
@@ -213,17 +214,18 @@ impl<'a> Heartbeat<'a> {
         self.numbers.iter().map(|bytes| Number::ZERO.plus(u64::from_le_bytes(*bytes)))
     }
 
-    /// Encodes a HEARTBEAT.
+    /// Encodes a HEARTBEAT. With [`Flags::END`], nothing comes after it.
     ///
     /// # Errors
     ///
     /// If it does not fit.
     pub fn encode(
         numbers: impl ExactSizeIterator<Item = Number>,
+        flags: Flags,
         seal: &Seal<'_>,
         buffer: &mut [u8],
     ) -> Result<usize, NoRoom> {
-        frame(&Header::of(Kind::Heartbeat), seal, buffer, |writer| {
+        frame(&Header { flags, ..Header::of(Kind::Heartbeat) }, seal, buffer, |writer| {
             writer.u16(u16::try_from(numbers.len()).map_err(|_| NoRoom)?)?;
             writer.bytes(&[0; 6])?;
             for number in numbers {

@@ -1,12 +1,12 @@
 //! HELLO: who the client is, which patterns it wants, and where it continues.
 //!
 //! ```text
-//!  byte 16      18        19         20      24        28         32                48          50
-//!       +-------+---------+----------+-------+---------+----------+-----------------+-----------+---------+
-//!       | "TN"  | version | name     | realm | source  | session  | nonce           | patterns  | resumes |
-//!       |       | u8, 1   | length   | u32   | u32     | u32      | 16 bytes        | u16 ≥ 1   | u16     |
-//!       +-------+---------+----------+-------+---------+----------+-----------------+-----------+---------+
-//!  byte 52
+//!  byte 16      18        19         20      24        28         32                48            52          54
+//!       +-------+---------+----------+-------+---------+----------+-----------------+-------------+-----------+---------+
+//!       | "TN"  | version | name     | realm | source  | session  | nonce           | message_max | patterns  | resumes |
+//!       |       | u8, 2   | length   | u32   | u32     | u32      | 16 bytes        | u32 ≥ 1     | u16 ≥ 1   | u16     |
+//!       +-------+---------+----------+-------+---------+----------+-----------------+-------------+-----------+---------+
+//!  byte 56
 //!       +--------------------------------------------------------+----------------------------+---------+
 //!       | resumes, 20 bytes each: source u32, series u32,        | patterns: length (u8),     | name    |
 //!       | number u64, stream u16, 0 u16                          | text                       |         |
@@ -56,6 +56,8 @@ pub struct Hello<'a> {
     pub session: Session,
     /// Drawn by the client for this connection.
     pub nonce: [u8; NONCE_BYTES],
+    /// The longest message that the client takes, in bytes: at least 1.
+    pub message_max: u32,
     /// The name of the client's node.
     pub name: NodeName<'a>,
     patterns: Listed<'a>,
@@ -91,9 +93,9 @@ impl<'a> Hello<'a> {
         let mut reader = Reader::new(bytes);
         let name = preamble(&mut reader, realm)?;
         let (source, session) = (Source(reader.u32()?), Session(reader.u32()?));
-        let nonce = reader.array()?;
+        let (nonce, message_max) = (reader.array()?, reader.u32()?);
         let (patterns, resumes) = (reader.u16()?, usize::from(reader.u16()?));
-        if patterns == 0 || resumes > MAX_STREAMS {
+        if message_max == 0 || patterns == 0 || resumes > MAX_STREAMS {
             return Err(Reject::Count);
         }
         let resumes = reader.arrays(resumes)?;
@@ -101,7 +103,7 @@ impl<'a> Hello<'a> {
         let patterns = Listed::parse(&mut reader, patterns)?;
         let name = NodeName::parse(reader.bytes(usize::from(name))?)?;
         reader.end()?;
-        Ok(Self { source, session, nonce, name, patterns, resumes })
+        Ok(Self { source, session, nonce, message_max, name, patterns, resumes })
     }
 
     /// Returns the patterns, at least one. A client gets what matches any of them.
@@ -126,6 +128,7 @@ impl<'a> Hello<'a> {
         (source, session): (Source, Session),
         flags: Flags,
         nonce: [u8; NONCE_BYTES],
+        message_max: u32,
         name: NodeName<'_>,
         patterns: impl Iterator<Item = TableName<'n>>,
         resumes: impl Iterator<Item = Resume>,
@@ -140,6 +143,7 @@ impl<'a> Hello<'a> {
             writer.u32(source.0)?;
             writer.u32(session.0)?;
             writer.bytes(&nonce)?;
+            writer.u32(message_max)?;
             let counts_at = writer.written();
             writer.u32(0)?;
             let mut counts = [0_u16; 2];

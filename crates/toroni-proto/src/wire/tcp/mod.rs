@@ -106,6 +106,7 @@ impl Kind {
             Self::Data => Flags::REPLAY.0 | Flags::FEED.0,
             Self::Gap | Self::Hello => Flags::REPLAY.0,
             Self::Replay => Flags::REPLAY.0 | Flags::END.0,
+            Self::Heartbeat => Flags::END.0,
             _ => 0,
         }
     }
@@ -129,7 +130,8 @@ impl Flags {
     /// HELLO: the client wants only the history that it asks for. DATA and GAP: part of a replay. REPLAY from a server: the
     /// replay begins.
     pub const REPLAY: Self = Self(1);
-    /// REPLAY: after the replay, nothing more of the stream is sent.
+    /// REPLAY: after the replay, nothing more of the stream is sent. HEARTBEAT: the server ends, and has sent everything that it
+    /// had taken.
     pub const END: Self = Self(2);
     /// DATA of a feed: messages have origins.
     pub const FEED: Self = Self(8);

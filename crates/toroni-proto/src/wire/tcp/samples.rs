@@ -42,6 +42,7 @@ pub(crate) fn encode(kind: Kind, seal: &Seal<'_>, buffer: &mut [u8]) -> Result<u
             (Source(0xa1b2_c3d4), Session(0x0a0b_0c0d)),
             Flags::NONE,
             NONCES.client,
+            0x0012_3456,
             NodeName::new("line-4").unwrap(),
             [name("plant/**"), name("a/b")].into_iter(),
             [Resume {
@@ -101,7 +102,10 @@ pub(crate) fn encode(kind: Kind, seal: &Seal<'_>, buffer: &mut [u8]) -> Result<u
                 buffer,
             )
         }
-        Kind::Heartbeat => Heartbeat::encode([number(100), number(7)].into_iter(), seal, buffer),
+        Kind::Heartbeat => {
+            let numbers = [number(100), number(7)].into_iter();
+            Heartbeat::encode(numbers, Flags::END, seal, buffer)
+        }
         Kind::Replay => {
             let replay = Replay { first: number(100), until: number(120) };
             replay.encode(1, Flags::END, message, seal, buffer)
@@ -125,6 +129,7 @@ pub(crate) fn encode_again(frame: &Frame<'_>) -> Vec<u8> {
                 (hello.source, hello.session),
                 flags,
                 hello.nonce,
+                hello.message_max,
                 hello.name,
                 patterns.into_iter(),
                 resumes.into_iter(),
@@ -166,7 +171,7 @@ pub(crate) fn encode_again(frame: &Frame<'_>) -> Vec<u8> {
             Names::encode(stream, names.entries(), &seal, &mut buffer).map(|(length, _)| length)
         }
         Body::Gap(gap) => gap.encode(stream, flags, message, &seal, &mut buffer),
-        Body::Heartbeat(beat) => Heartbeat::encode(beat.numbers(), &seal, &mut buffer),
+        Body::Heartbeat(beat) => Heartbeat::encode(beat.numbers(), flags, &seal, &mut buffer),
         Body::Replay(replay) => replay.encode(stream, flags, message, &seal, &mut buffer),
         Body::Bye(bye) => bye.encode(&seal, &mut buffer),
         Body::Challenge(challenge) => challenge.encode(&seal, &mut buffer),

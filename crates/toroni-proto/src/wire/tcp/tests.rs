@@ -17,9 +17,10 @@ fn the_bytes_are_as_drawn() {
     golden(
         Kind::Hello,
         &[
-            "5b000000 01 00 0000 0000000000000000",
+            "5f000000 01 00 0000 0000000000000000",
             "544e 02 06 44332211 d4c3b2a1 0d0c0b0a", // magic, version, name, realm, source, session
             "5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a",      // nonce
+            "56341200",                              // message_max
             "0200 0100",                             // patterns, resumes
             "04030201 04034050 6700000000000000 0700 0000", // source, series, number, stream
             "08 706c616e742f2a2a 03 612f62",         // plant/**, a/b
@@ -65,7 +66,7 @@ fn the_bytes_are_as_drawn() {
     golden(
         Kind::Heartbeat,
         &[
-            "28000000 06 00 0000 0000000000000000",
+            "28000000 06 02 0000 0000000000000000",
             "0200 000000000000 6400000000000000 0700000000000000",
         ],
     );
@@ -171,6 +172,7 @@ fn flags_streams_and_message_numbers_are_refused_where_they_mean_nothing() {
                 Kind::Data => flag == 1 || flag == 8,
                 Kind::Gap | Kind::Hello => flag == 1,
                 Kind::Replay => flag <= 2,
+                Kind::Heartbeat => flag == 2,
                 _ => false,
             };
             let wanted = if allowed { Ok(()) } else { Err(Reject::Flags) };
@@ -195,12 +197,12 @@ fn fields_that_make_no_sense_are_refused() {
         (Kind::Hello, 16, b't', Reject::Magic),
         (Kind::Hello, 18, 1, Reject::Version),
         (Kind::Hello, 20, 0, Reject::Realm),
-        (Kind::Hello, 48, 0, Reject::Count),
-        (Kind::Hello, 50, 65, Reject::Count),
-        (Kind::Hello, 66, 1, Reject::Number),
-        (Kind::Hello, 70, 1, Reject::Reserved),
-        (Kind::Hello, 73, b'+', Reject::Name),
-        (Kind::Hello, 84, 7, Reject::Name),
+        (Kind::Hello, 52, 0, Reject::Count),
+        (Kind::Hello, 54, 65, Reject::Count),
+        (Kind::Hello, 70, 1, Reject::Number),
+        (Kind::Hello, 74, 1, Reject::Reserved),
+        (Kind::Hello, 77, b'+', Reject::Name),
+        (Kind::Hello, 88, 7, Reject::Name),
         (Kind::Welcome, 19, 65, Reject::Count),
         (Kind::Welcome, 66, 17, Reject::Count),
         (Kind::Welcome, 67, 1, Reject::Reserved),
@@ -236,6 +238,17 @@ fn fields_that_make_no_sense_are_refused() {
         bytes[at] = value;
         assert_eq!(result(&bytes, None), Err(wanted), "{kind:?} byte {at} = {value}");
     }
+}
+
+#[test]
+fn a_client_that_takes_no_message_is_refused() {
+    let mut bytes = of(Kind::Hello);
+    bytes[48..52].copy_from_slice(&[1, 0, 0, 0]);
+    assert_eq!(result(&bytes, None), Ok(()));
+    bytes[48] = 0;
+    assert_eq!(result(&bytes, None), Err(Reject::Count));
+    bytes[48..52].fill(0xff);
+    assert_eq!(result(&bytes, None), Ok(()), "no server sends such a message");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use super::history::number;
 use super::peer::{Connection, Peer};
 use super::world::{FIRST, SOURCE, STREAMS, World, server};
 use crate::input::Input;
+use toroni_proto::time::SECOND;
 
 impl World {
     /// Asks for history again, from `back / 4` numbers before the mark.
@@ -118,9 +119,15 @@ impl World {
 
     pub(super) fn seldom(&mut self, choice: u8) {
         match choice % 4 {
-            0 => {
+            0 if choice & 4 == 0 => {
                 self.server.end(self.now().monotonic);
                 self.is_ended = true;
+            }
+            0 => {
+                let now = self.now().monotonic;
+                let goal = self.history.next.iter().copied().min().unwrap_or(0);
+                self.server.drain(now, number(goal), now.after(SECOND));
+                self.is_draining = true;
             }
             _ => self.server_starts_again(),
         }
@@ -129,7 +136,7 @@ impl World {
     /// Kills the server. The next one takes from its bus what is new, and has the same numbers.
     pub(super) fn server_starts_again(&mut self) {
         self.session += 1;
-        self.is_ended = false;
+        (self.is_ended, self.is_draining) = (false, false);
         self.history.begin();
         let now = self.now().monotonic;
         self.server = server(&self.config, self.keyed, self.session, &self.history, now);

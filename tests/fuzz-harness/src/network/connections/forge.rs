@@ -65,10 +65,13 @@ pub(super) fn frame(input: &mut Input<'_>, keyed: bool) -> Vec<u8> {
                 })
                 .collect();
             let who = (Source(66), Session(1));
+            // None, less than a message, as usual, and more than there is.
+            let most = [0, 10, 100_000, u32::MAX][usize::from(input.byte()) % 4];
             let (name, nonce) = (NodeName::new("stranger").unwrap(), [6; 16]);
             let (names, resumes) = (names.into_iter(), resumes.into_iter());
             let realm = Realm::of(REALM);
-            Hello::encode(realm, who, flags, nonce, name, names, resumes, &seal, &mut buffer)
+            let (seal, into) = (&seal, &mut buffer[..]);
+            Hello::encode(realm, who, flags, nonce, most, name, names, resumes, seal, into)
         }
         1 | 2 => {
             let mut next = near(input);
@@ -98,7 +101,7 @@ pub(super) fn frame(input: &mut Input<'_>, keyed: bool) -> Vec<u8> {
         }
         5 => {
             let numbers: Vec<Number> = (0..input.byte() % 4).map(|_| near(input)).collect();
-            Heartbeat::encode(numbers.into_iter(), &seal, &mut buffer)
+            Heartbeat::encode(numbers.into_iter(), flags, &seal, &mut buffer)
         }
         6 | 7 => {
             let replay = Replay { first: near(input), until: near(input) };

@@ -18,7 +18,8 @@ const OVERHEAD_BYTES: usize = 200;
 /// Which client belongs to which set of patterns. A set without clients is used again, with other patterns.
 #[derive(Default)]
 pub(super) struct Sets {
-    lists: [Vec<String>; SETS],
+    /// The patterns of each set, and the longest message that its clients take.
+    lists: [(Vec<String>, u32); SETS],
     members: BTreeMap<ClientId, usize>,
     /// Sets below this one have a message that others do not have yet, so they keep their patterns.
     fixed: usize,
@@ -32,7 +33,8 @@ impl Sets {
 
 impl Door for Sets {
     fn hello(&mut self, client: ClientId, hello: &Hello<'_>) -> Option<usize> {
-        let list: Vec<String> = hello.patterns().map(|name| name.as_str().to_owned()).collect();
+        let names: Vec<String> = hello.patterns().map(|name| name.as_str().to_owned()).collect();
+        let list = (names, hello.message_max);
         let is_free = |set: &usize| self.members.values().all(|used| used != set);
         let same = (0..SETS).find(|set| self.lists[*set] == list);
         let set = same.or_else(|| (self.fixed..SETS).find(is_free))?;
@@ -110,7 +112,7 @@ impl History {
         let (from, mut set) = self.given[stream];
         for (&at, sent) in self.lists[stream].range(from..) {
             while set < SETS {
-                if matches(&self.sets.lists[set], sent.topic) {
+                if matches(&self.sets.lists[set].0, sent.topic) {
                     offer(server, now, (stream, set), at, *sent)?;
                 }
                 set += 1;
@@ -140,7 +142,7 @@ impl History {
         }
         let mut reached = wanted.end;
         for (&at, sent) in list.range(wanted.from.get()..wanted.end.get()) {
-            if !matches(&self.sets.lists[wanted.set], sent.topic) {
+            if !matches(&self.sets.lists[wanted.set].0, sent.topic) {
                 continue;
             }
             let topic = topic_name(sent.topic);

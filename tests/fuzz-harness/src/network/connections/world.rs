@@ -29,8 +29,9 @@ pub(super) struct World {
     pub(super) keyed: bool,
     pub(super) server: Server,
     pub(super) session: u32,
-    /// Whether the server was told to end.
+    /// Whether the server was told to end, and whether it still sends what it has.
     pub(super) is_ended: bool,
+    pub(super) is_draining: bool,
     /// Since when this server runs, and how many bytes of history it has sent.
     pub(super) served_ns: u64,
     pub(super) replayed: u64,
@@ -116,6 +117,7 @@ impl World {
             server: server(&config, keyed, 1, &history, Monotonic::from_ns(now)),
             session: 1,
             is_ended: false,
+            is_draining: false,
             served_ns: now,
             replayed: 0,
             history,
@@ -226,7 +228,7 @@ impl World {
 
     /// Lets everybody talk without faults. Then every honest client is live, and has or missed everything.
     pub(super) fn finish(mut self) {
-        if self.is_ended {
+        if self.is_ended || self.is_draining {
             self.server_starts_again();
         }
         for at in 0..self.connections.len() {
