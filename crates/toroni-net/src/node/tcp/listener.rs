@@ -60,6 +60,8 @@ pub struct Listener {
     /// Until when no connection is taken.
     paused: Option<Monotonic>,
     leaving: VecDeque<(Monotonic, TcpStream)>,
+    /// How long a client may stand still.
+    patience_ns: u64,
     drain: Option<Drain>,
 }
 
@@ -108,6 +110,7 @@ impl Listener {
             has_arrivals: true,
             paused: None,
             leaving: VecDeque::new(),
+            patience_ns: config.stall_ns.max(config.hold_limit_ns),
             drain: None,
         })
     }
@@ -233,7 +236,7 @@ impl Listener {
                     return Ok(false);
                 }
             };
-            if let Err(error) = socket::prepare(&socket) {
+            if let Err(error) = socket::prepare(&socket, self.patience_ns) {
                 report(Event::Unaccepted(error));
                 continue;
             }

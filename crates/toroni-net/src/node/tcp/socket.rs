@@ -6,25 +6,33 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use toroni_proto::time::{MILLISECOND, SECOND};
 
 /// What the kernel may hold for one connection, in bytes: what is on the way, without an acknowledgement. The kernel
 /// doubles it for its own bookkeeping.
 const SEND_BUFFER: usize = 256 << 10;
 /// While the kernel has this many bytes that were never sent, it takes no more.
 const UNSENT_BYTES: i32 = 16 << 10;
-/// After this many milliseconds without an acknowledgement the connection is lost; see `TCP_USER_TIMEOUT` in tcp(7).
-const USER_TIMEOUT_MS: u32 = 10_000;
+/// After this time without an acknowledgement the connection is lost; see `TCP_USER_TIMEOUT` in tcp(7).
+const USER_TIMEOUT_NS: u64 = 10 * SECOND;
+/// The kernel takes no more.
+const MOST_MS: u32 = i32::MAX.unsigned_abs();
 
 /// What else a node has open: files of the bus, sockets of groups, standard streams.
 const OTHER_DESCRIPTORS: u64 = 256;
 
-/// Prepares a connection: it never waits, and holds little.
-pub(super) fn prepare(socket: &TcpStream) -> io::Result<()> {
+/// Prepares a connection: it never waits, and holds little. `patience_ns` is the longest time for which its peer may stand still. The
+/// kernel counts a window that stays closed as a time without an acknowledgement, so it must wait for longer.
+pub(super) fn prepare(socket: &TcpStream, patience_ns: u64) -> io::Result<()> {
     socket.set_nonblocking(true)?;
     socket.set_nodelay(true)?;
     sockopt::set_socket_send_buffer_size(socket, SEND_BUFFER)?;
     options::set(socket, UNSENT_LOW_WATER, UNSENT_BYTES)?;
-    sockopt::set_tcp_user_timeout(socket, USER_TIMEOUT_MS)?;
+    let timeout_ms = USER_TIMEOUT_NS.max(patience_ns.saturating_mul(2)) / MILLISECOND;
+    sockopt::set_tcp_user_timeout(
+        socket,
+        u32::try_from(timeout_ms).unwrap_or(MOST_MS).min(MOST_MS),
+    )?;
     Ok(())
 }
 
@@ -52,7 +60,7 @@ pub(super) fn begin_connect(to: SocketAddr, from: Option<SocketAddr>) -> io::Res
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let descriptor: OwnedFd = socket_with(family, SocketType::STREAM, flags, None)?;
     let socket = TcpStream::from(descriptor);
-    prepare(&socket)?;
+    prepare(&socket, 0)?;
     if let Some(from) = from {
         // The port may still belong to the connection before.
         sockopt::set_socket_reuseaddr(&socket, true)?;
@@ -61,5 +69,23 @@ pub(super) fn begin_connect(to: SocketAddr, from: Option<SocketAddr>) -> io::Res
     match connect(&socket, &to) {
         Ok(()) | Err(rustix::io::Errno::INPROGRESS) => Ok(socket),
         Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Else the kernel cuts a client that may stand still for longer.
+    #[test]
+    fn the_kernel_waits_for_longer_than_a_peer_may_stand_still() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        for (patience, wanted) in
+            [(0, 10_000), (60 * SECOND, 120_000), (u64::MAX, i32::MAX.unsigned_abs())]
+        {
+            prepare(&socket, patience).unwrap();
+            assert_eq!(sockopt::tcp_user_timeout(&socket).unwrap(), wanted);
+        }
     }
 }
