@@ -51,14 +51,22 @@ impl Inlet {
         if let Some(scope) = known.scope.get_mut(at) {
             *scope = Pattern::new(name.as_str()).ok();
         }
-        let of_others = self.names - known.names.len();
-        let own = known.names.len().max(at + 1);
-        if own > (MAX_NAMES - of_others) / 2 {
-            return;
+        if at < known.names.len() {
+            known.names[at] = resolved;
+        } else if self.has_names(place, at + 1) {
+            let known = &mut self.known[place];
+            self.names += at + 1 - known.names.len();
+            known.names.resize_with(at, || Name::Unknown);
+            known.names.push(resolved);
         }
-        self.names = of_others + own;
-        known.names.resize_with(own, || Name::Unknown);
-        known.names[at] = resolved;
+    }
+
+    /// Whether the stream at this place may have that many names. What is left of its session before does not count.
+    fn has_names(&self, place: usize, wanted: usize) -> bool {
+        let stream = self.known[place].stream;
+        let fits = |of_others: usize| wanted <= MAX_NAMES.saturating_sub(of_others) / 2;
+        let others = self.known.iter().filter(|known| known.stream != stream);
+        fits(self.names) || fits(others.map(|known| known.names.len()).sum())
     }
 }
 

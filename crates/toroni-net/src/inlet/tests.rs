@@ -134,7 +134,6 @@ fn names_of_streams_that_are_gone_are_freed() {
     assert_eq!(inlet.way.1.count(), 0);
 }
 
-/// The source was restored from a backup, and uses the numbers from 2 on again.
 /// Without a bound, one source with ever new topics would leave no names to those that come later.
 #[test]
 fn a_stream_takes_at_most_half_of_the_names_that_others_leave() {
@@ -153,8 +152,21 @@ fn a_stream_takes_at_most_half_of_the_names_that_others_leave() {
         publish(&mut inlet, flow, 2);
         assert_eq!(scene.told(), ["0", "Topic 1 from 1"]);
     }
+    // What it has room for already, it may still learn. Nor does its own session before count.
+    let again = Flow { session: Session(9), ..greedy };
+    for (flow, number, at) in [(greedy, 5, 2), (again, half / 2, 3)] {
+        let (topic, name) = name(number);
+        if flow == again {
+            join(&mut inlet, flow);
+        }
+        inlet.topic(flow, topic, TableName::new(&name).unwrap());
+        deliver_on(&mut inlet, flow, topic, at);
+        publish(&mut inlet, flow, at + 1);
+        assert_eq!(scene.told(), [at.to_string()]);
+    }
 }
 
+/// The source was restored from a backup, and uses the numbers from 2 on again.
 #[test]
 fn a_source_that_has_forgotten_its_last_session_is_followed_from_where_it_began() {
     for order in [Order::Source, Order::Arrival] {

@@ -122,7 +122,10 @@ fn expected(case: &Case) -> (Part, Vec<&'static str>) {
         | Sender::Killed(Back::Comes) => (Part::None, delivered),
         // It has said that there is nothing more. Publishers of its bus may still add to that, which is reported a minute later.
         Sender::Drained(Back::Never) if lives => (Part::None, Vec::new()),
-        Sender::Undrained(Back::Never) if lives => (Part::Beginning, vec![SILENT]),
+        // Also of a node that takes over.
+        Sender::Undrained(Back::Never) if case.receiver != Receiver::Killed => {
+            (Part::Beginning, vec![SILENT])
+        }
         Sender::Drained(Back::Never)
         | Sender::Undrained(Back::Never)
         | Sender::Killed(Back::Never) => (Part::None, vec![SILENT]),
@@ -167,7 +170,7 @@ fn play(case: &Case) {
         }
         Sender::Undrained(_) => {
             pair.end_sender(End::Killed);
-            pair.publish_padded(5, 4_096);
+            pair.publish_padded(5, 12_000);
             pair.start_sender_with("50kbit/s", "drain = '0s'");
             pair.end_sender(End::InOrder);
         }
@@ -305,8 +308,9 @@ fn subscribers_learn_what_the_table_says() {
             None => long::is_asked() || (random.below(8) == 0 && !case.is_slow()),
         })
         .collect();
+    assert!(!cases.is_empty(), "no case is like {wanted:?}");
     let next = AtomicUsize::new(0);
-    let at_once = std::thread::available_parallelism().map_or(2, NonZero::get) * 4;
+    let at_once = std::thread::available_parallelism().map_or(2, NonZero::get) * 3;
     let failed = std::sync::Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for _ in 0..at_once {

@@ -335,7 +335,7 @@ impl Pair {
     fn gets_the_rest_later(mut self, wanted: &[String]) {
         let mut told = Vec::new();
         while told.last().is_none_or(|last: &String| last != ">=0 Silent") {
-            told.extend(self.next(LIMIT));
+            told.push(self.next(LIMIT).expect("its silence is reported"));
         }
         told.pop();
         assert!(wanted.starts_with(&told), "{:?}: {told:?}", self.way);

@@ -347,7 +347,7 @@ fn a_server_that_is_stopped_waits_for_a_client_that_stands_still() {
     let more = "queue_bytes = '256KiB'\npace = 'receiver'\nhold_limit = '30s'\nstall = '40s'\n";
     let path = file(&buses, "a", &(listen(address) + more));
     with(&path, "drain = '60s'");
-    let server = start(&buses, &path);
+    let mut server = start(&buses, &path);
     let client = start(&buses, &file(&buses, "b", &connect(address)));
     client.wait_for_error("connected to");
     let mut counted = Counted::new(&a, "t");
@@ -356,11 +356,11 @@ fn a_server_that_is_stopped_waits_for_a_client_that_stands_still() {
     client.stop();
     let (publisher, goal) = hold(&a, counted);
     server.signal(Signal::TERM);
-    // One that comes now is refused: it would delay the end. The kernel gives the other connection up after 10 s.
+    // One that comes now is refused: it would delay the end.
     let late = TcpStream::connect(address).unwrap();
     assert!(!said(&late).is_empty(), "BYE says why");
     client.resume();
-    leave(server);
+    assert!(server.wait().success(), "{}", server.errors());
     checked.receive_all_to(goal);
     // Those that are published afterwards are for the next node.
     assert_eq!(publisher.join().unwrap(), 20_010);

@@ -325,6 +325,10 @@ impl Arrivals {
         out: &mut impl Inbox,
     ) -> Result<(usize, Place), Reject> {
         let session = header.session;
+        // What else comes says neither where a session is nor where its sender takes answers.
+        if !matches!(kind, Kind::Data | Kind::Session) && !self.hears(header) {
+            return Err(Reject::Session);
+        }
         let at = self.entry_of(now, header, out)?;
         let asks_for_proof = self.asks_for_proof();
         let has_key = self.keys.is_some();
@@ -386,6 +390,14 @@ impl Arrivals {
             self.entries[at].takes(receiver);
         }
         Ok((at, Place::Followed))
+    }
+
+    /// Whether something has come of the session of a datagram before.
+    fn hears(&self, header: &Header) -> bool {
+        let at = self.entries.binary_search_by_key(&(header.source, header.stream), Entry::key);
+        let Some(entry) = at.ok().and_then(|at| self.entries.get(at)) else { return false };
+        let is_candidate = entry.candidate.as_ref().is_some_and(|it| it.session == header.session);
+        is_candidate || (entry.session == header.session && entry.receiver.is_some())
     }
 
     /// Whether a session must show that it lives before it is followed.

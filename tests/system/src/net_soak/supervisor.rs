@@ -331,8 +331,9 @@ fn disturb(sites: &mut [Site], at: usize, what: Disturbance, random: &mut Random
         Disturbance::Reboot => door.while_shut(|| site.reboot()),
         Disturbance::BackUp => door.while_shut(|| site.back_up()),
         Disturbance::Restore => {
-            // The second of the last session must be over: see "Backups" in docs/network.md.
-            std::thread::sleep(Duration::from_secs(1));
+            // The second of the last session must be over: see "Backups" in docs/network.md. It may be ahead of the clock by one, if the
+            // node was started twice in a second.
+            std::thread::sleep(Duration::from_secs(2));
             door.while_shut(|| site.restore(random.below(2) == 0));
         }
         _ => {}

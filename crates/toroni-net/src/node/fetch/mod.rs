@@ -304,6 +304,8 @@ impl Fetches {
                     Change::Down(reason @ (Bye::Refused | Bye::Patterns), _) => {
                         failure = Some(Failure::Refused(reason));
                     }
+                    // It is back soon, and has what is missing.
+                    Change::Down(Bye::Ended, _) => fetch.moved = now,
                     Change::Down(_, error) => fetch.error = error.or(fetch.error.take()),
                 }
             }

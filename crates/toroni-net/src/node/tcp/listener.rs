@@ -188,7 +188,6 @@ impl Listener {
             self.write(now.monotonic);
             self.server.handle_timeout(now);
         }
-        self.finish(now.monotonic, report);
         self.close_ended(now.monotonic, report);
         let is_over = self.is_over();
         let Self { streams, server, sets, feed, history, .. } = self;
@@ -198,6 +197,7 @@ impl Listener {
         }
         let was_held = self.feed.is_held();
         has_more |= self.write(now.monotonic) && was_held;
+        self.finish(now.monotonic, report);
         self.close_ended(now.monotonic, report);
         while self.leaving.front().is_some_and(|(until, _)| *until <= now.monotonic) {
             self.leaving.pop_front();
@@ -393,6 +393,7 @@ impl Listener {
             }
         }
         self.server.end(now);
+        self.write(now);
     }
 
     /// Returns whether nothing more is sent.

@@ -5,7 +5,7 @@ use crate::batcher::Now;
 use crate::config::Order;
 use crate::legs::Leg;
 use crate::receiver::End;
-use crate::wire::{LegAddresses, parse};
+use crate::wire::{LegAddresses, Ncf, NcfReason, Range, Rules, parse};
 
 const KEYED: Origin = Origin { keys: Some(KEYS), ..ORIGIN };
 
@@ -306,6 +306,24 @@ fn after_its_end_a_session_is_not_asked_again() {
     assert!(ended.any(|event| matches!(event, Event::Ended(_, End::Complete))));
     assert_eq!(sink.hears(24, &late[0]), Err(Reject::Session));
     assert!(sink.arrivals.poll_transmit(now(24).monotonic).is_none());
+}
+
+/// It says neither where the session is nor where to ask.
+#[test]
+fn an_answer_of_a_session_of_which_nothing_else_came_is_not_asked_about() {
+    for (origin, keys) in [(ORIGIN, None), (KEYED, Some(KEYS))] {
+        let first = origin.start().publish(0, 40, 5);
+        let rules = Rules { keys: keys.as_ref(), ..RULES };
+        let header = parse(&first[0], &rules, |_, _| Ok(())).unwrap().header;
+        let mut buffer = [0; 200];
+        let gone = [Range::new(header.sequence, 1).unwrap()];
+        let header = Header { sequence: header.sequence.plus(1), ..header };
+        let length = Ncf::encode(&header, NcfReason::Gone, &gone, keys.as_ref(), &mut buffer);
+        let mut sink = Sink::of(&config(), me(9), keys);
+        assert_eq!(sink.hears(2, &buffer[..length.unwrap()]), Err(Reject::Session));
+        assert!(sink.arrivals.poll_transmit(now(2).monotonic).is_none());
+        assert!(sink.arrivals.poll_timeout().is_none());
+    }
 }
 
 #[test]

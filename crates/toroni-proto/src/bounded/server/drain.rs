@@ -1,7 +1,7 @@
 //! The end of a server: what it has is still sent, for a limited time.
 //!
-//! A client that was sent everything gets HEARTBEAT with the flag END, and then BYE. So it knows that nothing is missing, however long
-//! the server stays away. The others only get BYE: for them, the connection is lost.
+//! A client that was sent everything gets HEARTBEAT with the flag END, and then BYE. So it knows that nothing is missing of what was
+//! on the bus then. The others only get BYE: for them, the connection is lost.
 
 use super::super::queue::Mode;
 use super::slot::State;

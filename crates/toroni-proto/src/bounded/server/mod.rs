@@ -328,7 +328,7 @@ impl Server {
     pub fn accept(&mut self, now: Monotonic, nonce: [u8; NONCE_BYTES]) -> Option<ClientId> {
         let free = self.slots.iter().position(|slot| slot.state == State::Free);
         let Some(at) = free.filter(|_| !self.ended) else {
-            self.counters.full += 1;
+            self.counters.full += u64::from(!self.ended);
             return None;
         };
         self.counters.accepted += 1;
