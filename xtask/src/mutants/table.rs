@@ -1129,6 +1129,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: &[Protocol("after_its_end_another_series_is_no_loss_if_the_end_was_sealed")],
     },
     Mutant {
+        name: "question_not_postponed",
+        mistake: "while a node cannot ask who else has its source id, each turn moves the deadlines of all streams",
+        noticed_by: &[Protocol("a_question_that_cannot_leave_moves_no_deadline_twice")],
+    },
+    Mutant {
         name: "end_is_believed",
         mistake: "without a key, an END that a stranger has said keeps a living session out until its sender restarts",
         noticed_by: &[Protocol("an_end_that_a_stranger_has_said_ends_nothing")],

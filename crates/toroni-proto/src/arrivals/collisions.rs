@@ -205,6 +205,13 @@ impl Collisions {
         self.asked.as_ref().filter(|asked| asked.due < asked.until).map(|asked| asked.due)
     }
 
+    /// Moves its deadlines by the time that this process did not run.
+    pub(super) fn postpone(&mut self, by_ns: u64) {
+        if let Some(asked) = &mut self.asked {
+            (asked.due, asked.until) = (asked.due.after(by_ns), asked.until.after(by_ns));
+        }
+    }
+
     pub(super) fn is_due(&self, now: Monotonic) -> bool {
         self.poll_timeout().is_some_and(|due| due <= now)
     }

@@ -687,6 +687,9 @@ impl Arrivals {
 
     /// Moves all deadlines by the time that this process did not run.
     pub fn postpone(&mut self, by_ns: u64) {
+        if !mutant("question_not_postponed") {
+            self.collisions.postpone(by_ns);
+        }
         for entry in &mut self.entries {
             entry.heard = entry.heard.after(by_ns);
             entry.awaited = entry.awaited.map(|since| since.after(by_ns));

@@ -382,6 +382,21 @@ fn another_node_with_our_source_must_show_that_it_lives_and_the_later_one_stops(
     }
 }
 
+/// The caller has no room for what is to be sent, so the question stays due.
+#[test]
+fn a_question_that_cannot_leave_moves_no_deadline_twice() {
+    let mut source = KEYED.start();
+    let mut sink = following(&mut source);
+    let mut before = Origin { source: 9, instance: 3, ..KEYED }.start();
+    let (at, recorded) = session(&mut before, 2);
+    let _ = sink.hears(at, &recorded);
+    let later = at + 1_000;
+    assert!(sink.arrivals.begin_turn(now(later).monotonic).is_some());
+    for ms in later..later + 15 {
+        assert_eq!(sink.arrivals.begin_turn(now(ms).monotonic), None);
+    }
+}
+
 #[test]
 fn a_receiver_without_a_way_back_believes_a_key_alone() {
     let config = Config { proof: false, order: Order::Source, ..config() };
