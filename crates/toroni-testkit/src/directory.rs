@@ -22,6 +22,24 @@ const TEST_PREFIX: &str = "toroni-test-";
 /// All directories of this process that exist, for [`remove_all`].
 static EXISTING: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
+/// Copies the files of a directory and of those below it, as a backup does, and puts them back. Files that are there already remain the
+/// same ones, with other content. What is no file, such as a socket, is left out.
+///
+/// # Panics
+/// If the file system refuses.
+pub fn copy(from: &Path, to: &Path) {
+    create_dir_all(to).expect("a directory");
+    for entry in read_dir(from).expect("a directory") {
+        let entry = entry.expect("an entry");
+        let (kind, target) = (entry.file_type().expect("its type"), to.join(entry.file_name()));
+        if kind.is_dir() {
+            copy(&entry.path(), &target);
+        } else if kind.is_file() {
+            std::fs::copy(entry.path(), target).expect("a copy");
+        }
+    }
+}
+
 /// A new, empty directory. Dropping it removes it with its content.
 #[derive(Debug)]
 pub struct Directory {

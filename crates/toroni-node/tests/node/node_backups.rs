@@ -3,7 +3,6 @@
 use crate::node_tcp::{address, bus, connect, leave, listen};
 use crate::nodes::{file, start};
 use crate::support::Buses;
-use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use toroni::{BusConfig, LostReason, ReceiveError, Subscriber};
 use toroni_testkit::{Directory, wait};
@@ -15,20 +14,6 @@ pub(crate) enum Restored {
     Copied,
     /// As a disk that goes back to a snapshot: the files are the same ones.
     Reverted,
-}
-
-/// Copies the files of a directory. Files that are there already remain the same ones.
-pub(crate) fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy(&entry.path(), &target);
-        } else {
-            std::fs::copy(entry.path(), target).unwrap();
-        }
-    }
 }
 
 fn receive(subscriber: &mut Subscriber, count: usize) -> Vec<String> {

@@ -1,7 +1,7 @@
 //! Two hosts, of which nodes end, come back, or do not, and what subscribers of the receiving one learn: real processes on the
 //! loopback interface. `node_matrix.rs` has the table of all that may become of them.
 
-use crate::node_backups::{Restored, copy};
+use crate::node_backups::Restored;
 use crate::node_tcp::{address, bus, leave, listen};
 use crate::nodes::{file, group, start};
 use crate::support::{Buses, LIMIT, wait_until};
@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use toroni::{Bus, LostBound, ReceiveError, Subscriber};
 use toroni_testkit::Program;
+use toroni_testkit::directory::copy;
 
 const CAPACITY: u64 = 1 << 20;
 /// After this time without a source, its silence is reported, where a test waits for that.

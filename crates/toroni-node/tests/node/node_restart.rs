@@ -133,33 +133,63 @@ fn kill_after_a_burst() -> Option<bool> {
     Some(true)
 }
 
+/// A receiver with little memory, which was killed after 10 messages, and its sender, which has a server for history.
+struct Away {
+    buses: Buses,
+    sending: String,
+    receiving: String,
+    sender: Program,
+    counted: Counted,
+    checked: Checked,
+}
+
+impl Away {
+    /// `more` is of the server. Without state, the sender does not know its last session when it is started again.
+    fn new(more: &str, has_state: bool) -> Self {
+        let buses = Buses::new();
+        let [a, b] = ["a", "b"].map(|name| bus(&buses, name, 64 << 20));
+        let (mut checked, mut counted) = (Checked::new(&b), Counted::new(&a, "t"));
+        let group = group();
+        let sending = format!(
+            "[[send]]\nstream = 1\npatterns = ['**']\ndata_rate = '40Mbit/s'\nloop = true\nttl = 0\n\
+             group = '{group}'\n{}{more}",
+            listen(address())
+        );
+        let sending = file(&buses, "a", &sending);
+        with(&sending, OBSERVED);
+        if !has_state {
+            let text = std::fs::read_to_string(&sending).unwrap();
+            std::fs::write(&sending, text.replace("state = 'state-a'\n", "")).unwrap();
+        }
+        let sender = start(&buses, &sending);
+        let receiving = format!(
+            "[[receive]]\ngroup = '{group}'\nmessage_max = '64KiB'\nreorder_memory = '256KiB'\n"
+        );
+        let receiving = file(&buses, "b", &receiving);
+        let receiver = start(&buses, &receiving);
+        receiver.wait_for_error("follows stream 1 of ");
+        counted.publish(10, BYTES);
+        checked.receive_all_to(10);
+        kill(receiver);
+        Self { buses, sending, receiving, sender, counted, checked }
+    }
+
+    /// Waits until all that was published was sent.
+    fn has_sent_all(&self) {
+        has_sent(self.counted.next, || metrics(&metrics_address(&self.sender)));
+    }
+}
+
+const SLOW_HISTORY: &str = "replay_rate = '40Mbit/s'\n";
+
 /// A node as an archive: its bus has all that came, whatever happened to the node, for later subscribers. What it holds
 /// behind a gap is far less.
 #[test]
 fn an_archive_that_is_killed_while_it_fetches_continues_there() {
-    let buses = Buses::new();
-    let [a, b] = ["a", "b"].map(|name| bus(&buses, name, 64 << 20));
-    let (mut checked, mut counted) = (Checked::new(&b), Counted::new(&a, "t"));
-    let group = group();
-    let sending = format!(
-        "[[send]]\nstream = 1\npatterns = ['**']\ndata_rate = '40Mbit/s'\nloop = true\nttl = 0\n\
-         group = '{group}'\n{}replay_rate = '40Mbit/s'\n",
-        listen(address())
-    );
-    let path = file(&buses, "a", &sending);
-    with(&path, OBSERVED);
-    let sender = start(&buses, &path);
-    let receiving = format!(
-        "[[receive]]\ngroup = '{group}'\nmessage_max = '64KiB'\nreorder_memory = '256KiB'\n"
-    );
-    let path = file(&buses, "b", &receiving);
-    let receiver = start(&buses, &path);
-    receiver.wait_for_error("follows stream 1 of ");
-    counted.publish(10, BYTES);
-    checked.receive_all_to(10);
-    kill(receiver);
-    counted.publish(MISSED, BYTES);
-    has_sent(counted.next, || metrics(&metrics_address(&sender)));
+    let mut away = Away::new(SLOW_HISTORY, true);
+    away.counted.publish(MISSED, BYTES);
+    away.has_sent_all();
+    let Away { buses, receiving: path, sender, mut counted, mut checked, .. } = away;
     std::thread::sleep(GENERATION);
     // It is killed in the middle of what it fetches, again and again. Meanwhile more is sent.
     for round in 1..=4 {
@@ -188,34 +218,15 @@ fn an_archive_that_is_killed_while_it_fetches_continues_there() {
 #[test]
 fn a_receiver_that_was_away_loses_only_the_messages_that_are_longer_than_it_takes() {
     const LONG: u64 = 3;
-    let buses = Buses::new();
-    let [a, b] = ["a", "b"].map(|name| bus(&buses, name, 64 << 20));
-    let (mut checked, mut counted) = (Checked::new(&b), Counted::new(&a, "t"));
-    let group = group();
-    let sending = format!(
-        "[[send]]\nstream = 1\npatterns = ['**']\ndata_rate = '40Mbit/s'\nloop = true\nttl = 0\n\
-         group = '{group}'\n{}",
-        listen(address())
-    );
-    let path = file(&buses, "a", &sending);
-    with(&path, OBSERVED);
-    let sender = start(&buses, &path);
-    let receiving = format!(
-        "[[receive]]\ngroup = '{group}'\nmessage_max = '64KiB'\nreorder_memory = '256KiB'\n"
-    );
-    let path = file(&buses, "b", &receiving);
-    let receiver = start(&buses, &path);
-    receiver.wait_for_error("follows stream 1 of ");
-    counted.publish(10, BYTES);
-    checked.receive_all_to(10);
-    kill(receiver);
+    let mut away = Away::new("", true);
     for _ in 0..LONG {
-        counted.publish(1, 100_000);
-        counted.publish(MISSED / LONG, BYTES);
+        away.counted.publish(1, 100_000);
+        away.counted.publish(MISSED / LONG, BYTES);
     }
-    has_sent(counted.next, || metrics(&metrics_address(&sender)));
+    away.has_sent_all();
     std::thread::sleep(GENERATION);
-    let receiver = start(&buses, &path);
+    let Away { buses, receiving, sender, mut counted, mut checked, .. } = away;
+    let receiver = start(&buses, &receiving);
     receiver.wait_for_error("fetched ");
     counted.publish(100, BYTES);
     checked.receive_to(counted.next);
@@ -238,37 +249,10 @@ struct Missed {
 impl Missed {
     fn new(has_state: bool, seed: u64) -> Self {
         println!("seed {seed:#x}");
-        let buses = Buses::new();
-        let [a, b] = ["a", "b"].map(|name| bus(&buses, name, 64 << 20));
-        let (mut checked, mut counted) = (Checked::new(&b), Counted::new(&a, "t"));
-        let group = group();
-        let sending = format!(
-            "[[send]]\nstream = 1\npatterns = ['**']\ndata_rate = '40Mbit/s'\nloop = true\nttl = 0\n\
-             group = '{group}'\n{}replay_rate = '40Mbit/s'\n",
-            listen(address())
-        );
-        let sending = file(&buses, "a", &sending);
-        with(&sending, "metrics = '127.0.0.1:0'\n");
-        if !has_state {
-            let text = std::fs::read_to_string(&sending).unwrap();
-            std::fs::write(&sending, text.replace("state = 'state-a'\n", "")).unwrap();
-        }
-        let sender = start(&buses, &sending);
-        let receiving = format!(
-            "[[receive]]\ngroup = '{group}'\nmessage_max = '64KiB'\nreorder_memory = '256KiB'\n"
-        );
-        let receiving = file(&buses, "b", &receiving);
-        let receiver = start(&buses, &receiving);
-        receiver.wait_for_error("follows stream 1 of ");
-        counted.publish(10, BYTES);
-        checked.receive_all_to(10);
-        kill(receiver);
-        counted.publish(MISSED, BYTES);
-        let source = metrics_address(&sender);
-        wait_until("the sender has sent what the receiver misses", || {
-            let sent = metrics(&source).value("toroni_net_sent_messages_total", &[("stream", "1")]);
-            sent == Some((10 + MISSED) as f64)
-        });
+        let mut away = Away::new(SLOW_HISTORY, has_state);
+        away.counted.publish(MISSED, BYTES);
+        away.has_sent_all();
+        let Away { buses, sending, receiving, sender, counted, checked } = away;
         let receiver = start(&buses, &receiving);
         let random = Random::new(seed);
         let sender = Some(sender);

@@ -293,21 +293,59 @@ fn what_was_overwritten_while_a_client_was_away_is_reported() {
     leave(server);
 }
 
+/// A server with the pace of its client, which stands still. Publishers of the server's bus wait.
+struct Held {
+    address: SocketAddr,
+    server: Program,
+    client: Program,
+    checked: Checked,
+    publisher: JoinHandle<u64>,
+    /// How many messages the bus has.
+    head: u64,
+    _buses: Buses,
+}
+
+impl Held {
+    /// Publishes more than all buffers on the way to the client take.
+    fn new(of_node: &str) -> Self {
+        let buses = Buses::new();
+        let address = address();
+        let (a, b) = (bus(&buses, "a", 1 << 20), bus(&buses, "b", 64 << 20));
+        let mut checked = Checked::new(&b);
+        let more = "queue_bytes = '256KiB'\npace = 'receiver'\nhold_limit = '30s'\nstall = '40s'\n";
+        let path = file(&buses, "a", &(listen(address) + more));
+        with(&path, of_node);
+        let server = start(&buses, &path);
+        let client = start(&buses, &file(&buses, "b", &connect(address)));
+        client.wait_for_error("connected to");
+        let mut counted = Counted::new(&a, "t");
+        counted.publish(10, 1_000);
+        checked.receive_all_to(10);
+        client.stop();
+        let publisher = std::thread::spawn(move || {
+            counted.publish(20_000, 1_000);
+            counted.next
+        });
+        let begin = Instant::now();
+        let mut head = 0;
+        loop {
+            std::thread::sleep(Duration::from_millis(200));
+            let now = a.stats().unwrap().sequence;
+            if now == head && now > 100 {
+                break;
+            }
+            head = now;
+            assert!(begin.elapsed() < LIMIT);
+        }
+        assert!(!publisher.is_finished());
+        Self { address, server, client, checked, publisher, head, _buses: buses }
+    }
+}
+
 #[test]
 fn with_the_pace_of_the_receivers_a_client_that_stops_for_a_while_loses_nothing() {
-    let buses = Buses::new();
-    let address = address();
-    let (a, b) = (bus(&buses, "a", 1 << 20), bus(&buses, "b", 64 << 20));
-    let mut checked = Checked::new(&b);
-    let more = "queue_bytes = '256KiB'\npace = 'receiver'\nhold_limit = '30s'\nstall = '40s'\n";
-    let server = start(&buses, &file(&buses, "a", &(listen(address) + more)));
-    let client = start(&buses, &file(&buses, "b", &connect(address)));
-    client.wait_for_error("connected to");
-    let mut counted = Counted::new(&a, "t");
-    counted.publish(10, 1_000);
-    checked.receive_all_to(10);
-    client.stop();
-    let (publisher, _) = hold(&a, counted);
+    let held = Held::new("");
+    let Held { server, client, mut checked, publisher, .. } = held;
     client.resume();
     checked.receive_all_to(20_010);
     assert_eq!(publisher.join().unwrap(), 20_010);
@@ -315,53 +353,18 @@ fn with_the_pace_of_the_receivers_a_client_that_stops_for_a_while_loses_nothing(
     leave(server);
 }
 
-/// Publishes more than all buffers on the way to a client take that stands still. Returns how many messages the bus has when
-/// publishers wait.
-fn hold(bus: &Bus, mut counted: Counted) -> (JoinHandle<u64>, u64) {
-    let publisher = std::thread::spawn(move || {
-        counted.publish(20_000, 1_000);
-        counted.next
-    });
-    let begin = Instant::now();
-    let mut before = 0;
-    loop {
-        std::thread::sleep(Duration::from_millis(200));
-        let now = bus.stats().unwrap().sequence;
-        if now == before && now > 100 {
-            break;
-        }
-        before = now;
-        assert!(begin.elapsed() < LIMIT);
-    }
-    assert!(!publisher.is_finished());
-    (publisher, before)
-}
-
 /// What waits for the client, in the server and on its bus, is sent.
 #[test]
 fn a_server_that_is_stopped_waits_for_a_client_that_stands_still() {
-    let buses = Buses::new();
-    let address = address();
-    let (a, b) = (bus(&buses, "a", 1 << 20), bus(&buses, "b", 64 << 20));
-    let mut checked = Checked::new(&b);
-    let more = "queue_bytes = '256KiB'\npace = 'receiver'\nhold_limit = '30s'\nstall = '40s'\n";
-    let path = file(&buses, "a", &(listen(address) + more));
-    with(&path, "drain = '60s'");
-    let mut server = start(&buses, &path);
-    let client = start(&buses, &file(&buses, "b", &connect(address)));
-    client.wait_for_error("connected to");
-    let mut counted = Counted::new(&a, "t");
-    counted.publish(10, 1_000);
-    checked.receive_all_to(10);
-    client.stop();
-    let (publisher, goal) = hold(&a, counted);
+    let held = Held::new("drain = '60s'");
+    let Held { address, mut server, client, mut checked, publisher, head, .. } = held;
     server.signal(Signal::TERM);
     // One that comes now is refused: it would delay the end.
     let late = TcpStream::connect(address).unwrap();
     assert!(!said(&late).is_empty(), "BYE says why");
     client.resume();
     assert!(server.wait().success(), "{}", server.errors());
-    checked.receive_all_to(goal);
+    checked.receive_all_to(head);
     // Those that are published afterwards are for the next node.
     assert_eq!(publisher.join().unwrap(), 20_010);
     leave(client);

@@ -4,9 +4,10 @@ use super::supervisor::Plan;
 use crate::{Program, Random, TempRoot, program};
 use rustix::process::Signal;
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Stdio;
 use toroni::{Bus, BusConfig, Policy};
+use toroni_testkit::directory::copy;
 use toroni_testkit::network::Host;
 
 /// Larger than what all hosts publish while a node is away.
@@ -195,21 +196,6 @@ impl Site {
     /// The most memory that one of its nodes had, in KiB.
     pub(super) fn most_memory(&self) -> u64 {
         self.memory[0].max(self.memory[1])
-    }
-}
-
-/// Copies the files of a directory. Files that are there already remain the same ones.
-fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).expect("a directory");
-    for entry in std::fs::read_dir(from).expect("a directory") {
-        let entry = entry.expect("an entry");
-        let target = to.join(entry.file_name());
-        let kind = entry.file_type().expect("its type");
-        if kind.is_dir() {
-            copy(&entry.path(), &target);
-        } else if kind.is_file() {
-            std::fs::copy(entry.path(), target).expect("a copy");
-        }
     }
 }
 
