@@ -67,8 +67,9 @@ conformance! {
 
 fn wakes_a_sleeper(kind: Kind) {
     let fixture = Fixture::new(kind);
+    let mut subscriber = fixture.subscriber(0);
     thread::scope(|scope| {
-        let sleeper = scope.spawn(|| fixture.subscriber(0).receive(0, 0));
+        let sleeper = scope.spawn(|| subscriber.receive(0, 0));
         fixture.until_armed(1);
         assert_eq!(fixture.publish(&fixture.wakers(), 0, 7), 1);
         assert_eq!(sleeper.join().unwrap(), 7);
@@ -77,8 +78,9 @@ fn wakes_a_sleeper(kind: Kind) {
 
 fn wakes_sleepers_of_before_the_publisher(kind: Kind) {
     let fixture = Fixture::new(kind);
+    let mut subscriber = fixture.subscriber(0);
     thread::scope(|scope| {
-        let sleeper = scope.spawn(|| fixture.subscriber(0).receive(0, 0));
+        let sleeper = scope.spawn(|| subscriber.receive(0, 0));
         fixture.until_armed(1);
         thread::sleep(Duration::from_millis(10));
         // A new publisher knows nothing of earlier notifications.
@@ -124,12 +126,11 @@ fn ping_pong_of_processes(kind: Kind) {
 
 fn wakes_many_threads_at_once(kind: Kind) {
     let fixture = Fixture::new(kind);
+    let mut subscribers: Vec<_> = (0..12).map(|slot| fixture.subscriber(slot)).collect();
     thread::scope(|scope| {
-        let sleepers: Vec<_> = (0..12)
-            .map(|slot| {
-                let fixture = &fixture;
-                scope.spawn(move || fixture.subscriber(slot).receive(0, 0))
-            })
+        let sleepers: Vec<_> = subscribers
+            .iter_mut()
+            .map(|subscriber| scope.spawn(|| subscriber.receive(0, 0)))
             .collect();
         fixture.until_armed(12);
         let expected = if kind == Kind::Datagram { 12 } else { 1 };
@@ -221,11 +222,9 @@ fn a_killed_sleeper_costs_one_wake(kind: Kind) {
     let mut victim = fixture.spawn("receive", 0);
     fixture.until_armed(1);
     victim.kill();
+    let mut subscriber = fixture.subscriber(1);
     thread::scope(|scope| {
-        let survivor = scope.spawn(|| {
-            let mut subscriber = fixture.subscriber(1);
-            (subscriber.receive(0, 0), subscriber.receive(0, 1))
-        });
+        let survivor = scope.spawn(|| (subscriber.receive(0, 0), subscriber.receive(0, 1)));
         fixture.until_armed(2);
         assert!(fixture.publish(&wakers, 0, 1) <= 2);
         fixture.until_armed(3);
@@ -567,6 +566,9 @@ struct Subscriber<'a> {
 
 impl Subscriber<'_> {
     /// Waits until a record is not `old` any more, and returns its value.
+    ///
+    /// A subscriber that is armed may find the record before it sleeps. A test that counts datagrams keeps the
+    /// subscriber until it has counted, because nothing is sent to one that has left.
     fn receive(&mut self, record: usize, old: u64) -> u64 {
         self.any(&[record], [old])[0]
     }
