@@ -757,6 +757,7 @@ function frames.HEARTBEAT(tree, reader, _, _, flags)
     reader:skip(6)
     for _ = 1, count do
         reader:u64(tree, f.number)
+        reader:u64(tree, f.message)
     end
     reader:finish()
     return set(flags, 2) and "everything was sent" or ""

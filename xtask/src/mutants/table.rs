@@ -1109,6 +1109,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ],
     },
     Mutant {
+        name: "heartbeat_count_unchecked",
+        mistake: "a client takes what a host on the path has taken out for sent, because HEARTBEAT follows",
+        noticed_by: &[
+            Protocol("messages_that_were_taken_out_before_a_heartbeat_are_asked_for"),
+            Protocol("over_tcp_every_message_is_delivered_or_reported"),
+        ],
+    },
+    Mutant {
         name: "replay_joins_early",
         mistake: "a client gets what is new before the replay has brought everything",
         noticed_by: &[Protocol("over_tcp_every_message_is_delivered_or_reported")],

@@ -16,7 +16,7 @@ use crate::id::{MessageNumber, Number};
 use crate::reassembly::Bound;
 use crate::time::Monotonic;
 use crate::wire::LostReason;
-use crate::wire::tcp::Gap;
+use crate::wire::tcp::{Gap, Reached};
 
 /// What a client gets of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -218,14 +218,19 @@ impl Queue {
         count
     }
 
-    /// Returns the number below which everything was sent or reported, once what was left out is reported.
-    /// `end` is where the stream is if nothing waits.
-    pub(super) fn position(&self, frames: &Frames, stream: usize, end: Number) -> Number {
+    /// Returns how far a stream is, once what was left out is reported. `end` is where it is if nothing waits.
+    pub(super) fn position(&self, frames: &Frames, stream: usize, end: Reached) -> Reached {
         let lane = &self.lanes[stream];
-        match lane.mode {
-            Mode::Live if mutant("heartbeat_skips_what_waits") => end,
-            Mode::Live => lane.next.map_or(end, |handle| frames.about(handle).first),
-            Mode::Replay { next, .. } | Mode::Ended(next) => next,
+        match (lane.mode, lane.next) {
+            (Mode::Live, None) => end,
+            (Mode::Live, Some(handle)) => {
+                let about = frames.about(handle);
+                let skips = mutant("heartbeat_skips_what_waits");
+                let number = if skips { end.number } else { about.first };
+                Reached { number, message: about.message }
+            }
+            (Mode::Replay { next, message, .. }, _) => Reached { number: next, message },
+            (Mode::Ended(next), _) => Reached { number: next, message: MessageNumber::ZERO },
         }
     }
 

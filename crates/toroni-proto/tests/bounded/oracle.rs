@@ -56,13 +56,16 @@ pub(super) fn check(
             as u64
     };
     let (mut mark, mut delivered, mut lost) = (first, 0, 0);
-    let mut asked = None;
+    let mut asked: Vec<u64> = Vec::new();
     for one in got {
         if let Got::Message { number: from, .. } | Got::Loss { from, .. } = one
             && *from < mark
-            && let Some(number) = asked.take()
         {
-            mark = number;
+            // A question that follows another one at once takes its place, and both may be answered.
+            let answered = (0..asked.len()).filter(|at| asked[*at] <= *from);
+            if let Some(at) = answered.max_by_key(|at| asked[*at]) {
+                mark = asked.swap_remove(at);
+            }
         }
         match one {
             Got::Message { number, topic, payload, .. } => {
@@ -98,7 +101,7 @@ pub(super) fn check(
                 mark = mark.max(*until);
                 lost += really;
             }
-            Got::Asked { number } => asked = Some(*number),
+            Got::Asked { number } => asked.push(*number),
         }
     }
     let silent = missing(mark, end);

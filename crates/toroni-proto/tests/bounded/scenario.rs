@@ -33,6 +33,8 @@ pub(super) enum Kind {
     StopServer,
     /// One byte changes.
     Corrupt,
+    /// A host on the path takes frames of messages out.
+    TakeOut,
     /// A stranger connects, and sends nothing, garbage, or a frame that a client has sent.
     Stranger,
     /// A client asks for history again.
@@ -212,7 +214,7 @@ fn peer(random: &mut Random) -> Peer {
 fn fault(random: &mut Random, keyed: bool) -> Fault {
     let from = random.below(2_000) * MILLISECOND;
     let until = (from + random.between(1, 1_200) * MILLISECOND).min(FAULTS_END);
-    let kind = match random.below(12) {
+    let kind = match random.below(13) {
         0..3 => Kind::Stop,
         3..5 => Kind::Rate(random.between(2_000, 100_000)),
         5 | 6 => Kind::Cut,
@@ -220,6 +222,7 @@ fn fault(random: &mut Random, keyed: bool) -> Fault {
         8 => Kind::KillServer,
         9 if keyed => Kind::Corrupt,
         9 | 10 => Kind::Stranger,
+        11 => Kind::TakeOut,
         _ => Kind::Replay,
     };
     Fault { kind, from, until, who: usize::try_from(random.below(4)).unwrap() }

@@ -16,7 +16,7 @@ use crate::reassembly::{Bound, Loss, Message};
 use crate::receiver::End;
 use crate::time::{MILLISECOND, Monotonic, SECOND, Wall};
 use crate::wire::samples::KEYS;
-use crate::wire::tcp::{Bye, Hello, Resume};
+use crate::wire::tcp::{self, Bye, Hello, Resume};
 use crate::wire::{Keys, LostReason, NodeName, Reject, Start, TableName, TopicNumber};
 
 const TICK: u64 = MILLISECOND;
@@ -38,6 +38,8 @@ pub(super) struct Summary {
     pub(super) slow: u64,
     /// Streams that have ended in order.
     pub(super) ended: u64,
+    /// Frames that a host on the path has taken out.
+    pub(super) taken_out: u64,
 }
 
 impl Summary {
@@ -50,6 +52,7 @@ impl Summary {
         self.refused += other.refused;
         self.slow += other.slow;
         self.ended += other.ended;
+        self.taken_out += other.taken_out;
     }
 }
 
@@ -128,6 +131,8 @@ struct Connection {
     client: Option<ClientId>,
     to_server: Pipe,
     to_client: Pipe,
+    /// A frame of the server is written in part.
+    begun: bool,
     /// When it arrives at the server.
     at: u64,
     gone: bool,
@@ -362,7 +367,7 @@ impl<'a> World<'a> {
                         one.to_server.corrupt(&mut self.random);
                     }
                 }
-                Kind::Stop | Kind::Rate(_) => {}
+                Kind::Stop | Kind::Rate(_) | Kind::TakeOut => {}
             }
         }
         if self.stops == Some(self.now) {
@@ -434,6 +439,7 @@ impl<'a> World<'a> {
             at,
             gone,
             ends,
+            begun: false,
             garbage,
         });
     }
@@ -539,8 +545,11 @@ impl<'a> World<'a> {
         }
         self.close_ended();
         self.feed();
-        self.replay();
-        self.turn()?;
+        // A server that has something to do does not wait for the next tick.
+        for _ in 0..8 {
+            self.replay();
+            self.turn()?;
+        }
         if self.server.poll_timeout().is_some_and(|due| due <= now.monotonic) {
             self.server.handle_timeout(now);
         }
@@ -614,10 +623,22 @@ impl<'a> World<'a> {
         let now = self.now().monotonic;
         self.server.begin_turn();
         while let Some(client) = self.server.next_ready() {
-            let one = self.connections.iter_mut().find(|one| one.client == Some(client));
-            let Some(one) = one else { return Err(format!("{client:?} has no connection")) };
+            let found = self.connections.iter().position(|one| one.client == Some(client));
+            let Some(place) = found else { return Err(format!("{client:?} has no connection")) };
+            let peer = self.connections[place].peer;
+            let is_hit = |who| self.fault(who, |kind| kind == Kind::TakeOut).is_some();
+            let is_hit = peer.is_some_and(is_hit);
+            let one = &mut self.connections[place];
             while let Some(bytes) = self.server.transmit(now, client) {
+                let may_hit = is_hit && !one.begun && is_new_data(bytes);
+                if may_hit && self.random.below(3) == 0 {
+                    self.summary.taken_out += 1;
+                    let length = bytes.len();
+                    self.server.wrote(now, client, length);
+                    continue;
+                }
                 let length = one.to_client.write(bytes);
+                one.begun = length < bytes.len() && (one.begun || length > 0);
                 self.server.wrote(now, client, length);
                 if length == 0 {
                     self.server.blocked(now, client);
@@ -703,6 +724,7 @@ impl<'a> World<'a> {
                             at: self.now + peer.delay,
                             gone: false,
                             ends: false,
+                            begun: false,
                             garbage: Vec::new(),
                         });
                         let nonce = [u8::try_from(self.random.below(256)).unwrap(); 16];
@@ -716,13 +738,15 @@ impl<'a> World<'a> {
     }
 
     fn judge(mut self) -> Result<Summary, String> {
-        let corrupted = self.scenario.faults.iter().any(|fault| fault.kind == Kind::Corrupt);
+        let faults = &self.scenario.faults;
+        let disturbed =
+            faults.iter().any(|fault| matches!(fault.kind, Kind::Corrupt | Kind::TakeOut));
         self.summary.left_out = self.server.counters().left_out;
         self.summary.refused += self.server.counters().rejects.iter().sum::<u64>();
         for (who, receiver) in self.receivers.iter().enumerate() {
             let refused: u64 = receiver.client.counters().rejects.iter().sum();
             self.summary.refused += refused;
-            if refused > 0 && !corrupted {
+            if refused > 0 && !disturbed {
                 let reasons: Vec<Reject> = Reject::ALL
                     .into_iter()
                     .filter(|one| receiver.client.counters().rejects[one.index()] > 0)
@@ -775,6 +799,12 @@ impl World<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether a frame brings messages that are new.
+fn is_new_data(frame: &[u8]) -> bool {
+    let [kind, flags] = [frame[4], frame[5]];
+    kind == tcp::Kind::Data as u8 && flags & 1 == 0
 }
 
 fn offer(

@@ -308,8 +308,11 @@ impl Fields {
                 fields.decimal("toroni.tcp.gap.bound", bound);
             }
             tcp::Body::Heartbeat(beat) => {
-                fields.decimal("toroni.tcp.beat.streams", beat.numbers().len());
-                beat.numbers().for_each(|number| fields.decimal("toroni.number", number.get()));
+                fields.decimal("toroni.tcp.beat.streams", beat.streams().len());
+                for reached in beat.streams() {
+                    fields.decimal("toroni.number", reached.number.get());
+                    fields.decimal("toroni.message", reached.message.get());
+                }
             }
             tcp::Body::Replay(replay) => {
                 fields.decimal("toroni.tcp.replay.first", replay.first.get());

@@ -164,7 +164,7 @@ fn encoded(frame: &Frame<'_>, keys: Option<&Keys>) -> Option<Result<Vec<u8>, NoR
             })
         }
         Body::Gap(gap) => gap.encode(stream, flags, message, &seal, &mut buffer),
-        Body::Heartbeat(beat) => tcp::Heartbeat::encode(beat.numbers(), flags, &seal, &mut buffer),
+        Body::Heartbeat(beat) => tcp::Heartbeat::encode(beat.streams(), flags, &seal, &mut buffer),
         Body::Replay(replay) => replay.encode(stream, flags, message, &seal, &mut buffer),
         Body::Bye(bye) => bye.encode(&seal, &mut buffer),
         Body::Challenge(challenge) => challenge.encode(&seal, &mut buffer),

@@ -90,6 +90,10 @@ enum State {
     Ended,
 }
 
+/// How many times the silence that it bears a client waits for the rest of a frame, and for the answer to a REPLAY. Bytes that
+/// come meanwhile do not prove that more does: the length of the frame may have been changed on its way, or the REPLAY taken out.
+const PATIENCE: u64 = 4;
+
 /// A message of which some parts have arrived.
 #[derive(Debug, Clone, Copy)]
 struct Collected {
@@ -140,6 +144,10 @@ pub struct Client {
     assembly: Box<[u8]>,
     retry_ns: u64,
     heard: Monotonic,
+    /// Since when it has a part of a frame.
+    begun_since: Option<Monotonic>,
+    /// Since when the server owes an answer to a REPLAY.
+    asked_since: Option<Monotonic>,
     counters: Counters,
 }
 
@@ -183,6 +191,8 @@ impl Client {
             assembly: vec![0; message_max].into(),
             retry_ns: config.retry_ns,
             heard: now,
+            begun_since: None,
+            asked_since: None,
             counters: Counters {
                 messages: 0,
                 lost: 0,
@@ -296,6 +306,7 @@ impl Client {
         self.collected = None;
         self.is_complete = false;
         self.heard = now;
+        (self.begun_since, self.asked_since) = (None, None);
         let keyed = self.identity.keys.is_some();
         self.state = State::Greeting { since: now, greeted: !keyed };
         if !keyed {
@@ -384,6 +395,7 @@ impl Client {
             if let Some((place, lane, (first, until))) = asked {
                 self.lanes[lane].ask = None;
                 self.lanes[lane].asked = Some(first);
+                self.asked_since.get_or_insert(self.heard);
                 let flags = if until.is_some() { Flags::END } else { Flags::NONE };
                 let replay = Replay { first, until: until.unwrap_or_default() };
                 let (place, zero) = (u16::try_from(place).unwrap_or(u16::MAX), MessageNumber::ZERO);
@@ -408,8 +420,10 @@ impl Client {
     }
 
     /// Notes that something has come that the caller does not take yet: the server is not silent.
-    pub const fn postpone(&mut self, now: Monotonic) {
+    pub fn postpone(&mut self, now: Monotonic) {
         self.heard = now;
+        self.begun_since = self.begun_since.map(|_| now);
+        self.asked_since = self.asked_since.map(|_| now);
     }
 
     /// Takes this many bytes that were received into [`Self::room`].
@@ -417,7 +431,12 @@ impl Client {
         self.heard = now;
         let mut incoming = core::mem::take(&mut self.incoming);
         incoming.received(length);
+        let before = self.begun_since.take();
         let taken = self.frames(now, &mut incoming, out);
+        if incoming.is_within_a_frame() {
+            let goes_on = before.filter(|_| matches!(taken, Ok(false)));
+            self.begun_since = Some(goes_on.unwrap_or(now));
+        }
         self.incoming = incoming;
         if let Err(reason) = taken {
             self.counters.rejects[reason.index()] += 1;
@@ -425,18 +444,21 @@ impl Client {
         }
     }
 
+    /// Takes all frames that have come. Returns whether there was one.
     fn frames(
         &mut self,
         now: Monotonic,
         incoming: &mut Incoming,
         out: &mut impl Inbox,
-    ) -> Result<(), Reject> {
+    ) -> Result<bool, Reject> {
+        let mut any = false;
         let keys = self.identity.keys;
         let message_max = self.message_max();
         let rules = Rules { realm: self.identity.realm, keys: keys.as_ref(), message_max };
         while matches!(self.state, State::Greeting { .. } | State::Live)
             && let Some(bytes) = incoming.next_frame()?
         {
+            any = true;
             let (instance, set, count) = (self.instance, self.set, self.received);
             let (mut nonces, live) = (self.nonces, self.state == State::Live);
             let mut shared = false;
@@ -474,16 +496,22 @@ impl Client {
                     }
                 }
                 (State::Live, Body::Heartbeat(beat)) => {
-                    if beat.numbers().len() != self.places.len() {
+                    let streams = || self.places.iter().zip(beat.streams());
+                    let has_come = |(place, reached): (&usize, tcp::Reached)| {
+                        let mut begun = self.collected.iter().filter(|one| one.place == *place);
+                        self.lanes[*place].has_come(reached.message)
+                            && begun.all(|one| one.start.number >= reached.number)
+                    };
+                    if beat.streams().len() != self.places.len() || !streams().all(has_come) {
                         return Err(Reject::Unexpected);
                     }
                     let is_end = header.flags.has(Flags::END);
                     if is_end && self.collected.is_some() {
                         return Err(Reject::Unexpected);
                     }
-                    for (place, number) in beat.numbers().enumerate() {
-                        let lane = &mut self.lanes[self.places[place]];
-                        lane.heartbeat(number, &mut self.counters, out);
+                    for (place, reached) in streams() {
+                        let lane = &mut self.lanes[*place];
+                        lane.heartbeat(reached.number, &mut self.counters, out);
                         if is_end {
                             lane.complete(out);
                         }
@@ -495,11 +523,13 @@ impl Client {
                     self.collected = self.collected.filter(|one| one.place != place);
                     let lane = &mut self.lanes[place];
                     lane.replay(&header, &replay, &mut self.counters, out)?;
+                    let owes = self.places.iter().any(|place| self.lanes[*place].asked.is_some());
+                    self.asked_since = owes.then_some(now);
                 }
                 _ => return Err(Reject::Unexpected),
             }
         }
-        Ok(())
+        Ok(any)
     }
 
     fn lane_at(&mut self, stream: usize) -> Result<&mut Lane, Reject> {
@@ -629,7 +659,11 @@ impl Client {
             State::Greeting { since, .. } => Some(since.after(self.config.hello_ns)),
             State::Live => {
                 let silence = self.config.silence_ns.max(self.beat_ns.saturating_mul(3));
-                Some(self.heard.after(silence))
+                let patience = silence.saturating_mul(PATIENCE);
+                let owed = [self.begun_since, self.asked_since].into_iter().flatten();
+                let owed = owed.map(|since| since.after(patience)).min();
+                let silent = self.heard.after(silence);
+                Some(owed.map_or(silent, |owed| owed.min(silent)))
             }
             State::Connecting { .. } | State::Ended => None,
         }

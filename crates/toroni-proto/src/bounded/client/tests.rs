@@ -4,10 +4,10 @@ use crate::id::Series;
 use crate::past::Past;
 use crate::reassembly::Loss;
 use crate::receiver::End;
-use crate::time::SECOND;
+use crate::time::{SECOND, Wall};
 use crate::wire::samples::RULES;
 use crate::wire::tcp::{About, Offer};
-use crate::wire::{NodeName, TopicNumber};
+use crate::wire::{NodeName, Start, TopicNumber};
 
 #[derive(Default)]
 struct Out(Vec<String>);
@@ -29,6 +29,9 @@ impl Inbox for Out {
 fn at(ms: u64) -> Monotonic {
     Monotonic::from_ns(ms * MILLISECOND)
 }
+
+/// `silence` of the default configuration.
+const SILENCE_MS: u64 = 5_000;
 
 fn client() -> Client {
     let identity = Identity {
@@ -97,9 +100,15 @@ fn beat(next: u64) -> Vec<u8> {
 }
 
 fn beat_with(next: u64, flags: Flags) -> Vec<u8> {
+    beat_after(next, 0, flags)
+}
+
+/// A HEARTBEAT of a server that continues with this message number.
+fn beat_after(next: u64, messages: u64, flags: Flags) -> Vec<u8> {
     let mut buffer = vec![0; 100];
-    let numbers = [number(next)].into_iter();
-    let length = tcp::Heartbeat::encode(numbers, flags, &seal(), &mut buffer).unwrap();
+    let message = MessageNumber::new(messages).unwrap();
+    let streams = [tcp::Reached { number: number(next), message }].into_iter();
+    let length = tcp::Heartbeat::encode(streams, flags, &seal(), &mut buffer).unwrap();
     buffer.truncate(length);
     buffer
 }
@@ -245,6 +254,106 @@ fn a_server_that_contradicts_itself_is_left() {
     assert_eq!(answer(&welcome(1, 100)), refused);
     assert_eq!(answer(&tcp::samples::of(tcp::Kind::Challenge)), refused);
     assert_eq!(answer(&tcp::samples::of(tcp::Kind::Heartbeat)), refused, "of two streams");
+}
+
+/// The MAC of frames that clients share does not say where in a connection they belong.
+#[test]
+fn messages_that_were_taken_out_before_a_heartbeat_are_asked_for() {
+    for flags in [Flags::NONE, Flags::END] {
+        let after = |messages| {
+            let mut client = client();
+            connect(&mut client, 0);
+            give(&mut client, 0, &welcome(1, 100));
+            client.poll_event();
+            let got = give(&mut client, 0, &beat_after(103, messages, flags));
+            let next = client.marks().next().unwrap().next.get();
+            (got, next, client.poll_event())
+        };
+        let ends: &[&str] = if flags == Flags::END { &["Complete"] } else { &[] };
+        assert_eq!(after(0), (ends.iter().map(ToString::to_string).collect(), 103, None));
+        assert_eq!(after(3), (Vec::new(), 100, Some(Event::Down(Bye::Refused))), "it asks again");
+    }
+}
+
+#[test]
+fn the_rest_of_a_message_that_was_taken_out_before_a_heartbeat_is_asked_for() {
+    let begun = {
+        let mut buffer = vec![0; 200];
+        let (number, topic) = (number(100), TopicNumber::new(1).unwrap());
+        let start = Start { topic, number, to_descendants: false, published: None, origin: None };
+        let mut writer = tcp::FrameWriter::new(MessageNumber::ZERO, number);
+        let first = Chunk::First { start, total: 9, payload: b"begun" };
+        writer.push(&first, &mut buffer).unwrap();
+        let (flags, sent) = (Flags::NONE, Wall::default());
+        let length = writer.finish(0, flags, sent, &seal(), &mut buffer).unwrap();
+        buffer.truncate(length);
+        buffer
+    };
+    for (number, refused) in [(100, None), (101, Some(Event::Down(Bye::Refused)))] {
+        let mut client = client();
+        connect(&mut client, 0);
+        give(&mut client, 0, &welcome(1, 100));
+        client.poll_event();
+        let both = [&begun[..], &beat_after(number, 1, Flags::NONE)].concat();
+        assert!(give(&mut client, 0, &both).is_empty());
+        assert_eq!(client.marks().next().unwrap().next.get(), 100);
+        assert_eq!(client.poll_event(), refused);
+    }
+}
+
+/// The length of a frame can have been changed on its way.
+#[test]
+fn a_frame_that_is_not_complete_in_time_ends_the_connection_although_bytes_come() {
+    let mut client = client();
+    connect(&mut client, 0);
+    give(&mut client, 0, &welcome(1, 100));
+    client.poll_event();
+    let mut begun = beat(100);
+    begun[2] = 8;
+    let (mut ms, wanted) = (1_000, 1_000 + 4 * SILENCE_MS);
+    give(&mut client, ms, &begun);
+    while ms < wanted {
+        assert_eq!(client.poll_event(), None, "after {ms} ms");
+        ms += 1_000;
+        give(&mut client, ms, &beat(100));
+        client.handle_timeout(at(ms));
+    }
+    assert_eq!(client.poll_event(), Some(Event::Down(Bye::Silent)));
+}
+
+#[test]
+fn a_replay_that_is_not_answered_ends_the_connection() {
+    let mut client = client();
+    connect(&mut client, 0);
+    write(&mut client);
+    give(&mut client, 0, &welcome(1, 100));
+    client.poll_event();
+    assert!(client.replay(Source(1), Stream(7), number(40), None));
+    write(&mut client);
+    for second in 1..=4 * SILENCE_MS / 1_000 {
+        assert_eq!(client.poll_event(), None, "after {second} s");
+        let ms = second * 1_000;
+        give(&mut client, ms, &beat(100));
+        client.handle_timeout(at(ms));
+    }
+    assert_eq!(client.poll_event(), Some(Event::Down(Bye::Silent)));
+}
+
+#[test]
+fn a_caller_that_takes_nothing_for_a_while_does_not_blame_the_server() {
+    let mut client = client();
+    connect(&mut client, 0);
+    give(&mut client, 0, &welcome(1, 100));
+    client.poll_event();
+    let whole = beat(100);
+    give(&mut client, 1_000, &whole[..20]);
+    for ms in (1_000..100_000).step_by(1_000) {
+        client.postpone(at(ms));
+        client.handle_timeout(at(ms));
+    }
+    give(&mut client, 100_000, &whole[20..]);
+    client.handle_timeout(at(100_000));
+    assert_eq!(client.poll_event(), None);
 }
 
 #[test]

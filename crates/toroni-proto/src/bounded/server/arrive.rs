@@ -5,7 +5,8 @@ use super::slot::{Sending, State};
 use super::{ClientId, Door, Server};
 use crate::time::{MILLISECOND, Monotonic};
 use crate::wire::tcp::{
-    self, About, Body, Bye, Context, Direction, Flags, Hello, Incoming, Offer, Seal, Welcome,
+    self, About, Body, Bye, Context, Direction, Flags, Hello, Incoming, Offer, Reached, Seal,
+    Welcome,
 };
 use crate::wire::{NoRoom, Reject, Rules};
 
@@ -33,8 +34,15 @@ impl Server {
         let Some(slot) = self.slots.get_mut(at) else { return };
         let mut incoming = core::mem::take(&mut slot.incoming);
         incoming.received(length);
+        let count = slot.received;
         let taken = self.frames_of(now, client, &mut incoming, door);
-        self.slots[at].incoming = incoming;
+        let slot = &mut self.slots[at];
+        if slot.state == State::Live {
+            let goes_on = slot.awaited_since.filter(|_| slot.received == count);
+            let since = goes_on.unwrap_or(now);
+            slot.awaited_since = incoming.is_within_a_frame().then_some(since);
+        }
+        slot.incoming = incoming;
         if let Err(reason) = taken {
             self.counters.rejects[reason.index()] += 1;
             self.close(now, at, Bye::Refused);
@@ -117,8 +125,8 @@ impl Server {
         slot.send(built);
         if flags.has(Flags::REPLAY) {
             for stream in 0..self.streams.len() {
-                let (start, _) = self.lane_start(set, stream);
-                self.slots[at].queue.lanes[stream].mode = Mode::Ended(start);
+                let start = self.lane_start(set, stream);
+                self.slots[at].queue.lanes[stream].mode = Mode::Ended(start.number);
             }
             return Ok(());
         }
@@ -128,7 +136,7 @@ impl Server {
                     == (resume.source, resume.stream, resume.series)
             });
             if let Some(stream) = found
-                && resume.next < self.lane_start(set, stream).0
+                && resume.next < self.lane_start(set, stream).number
             {
                 self.begin_replay(at, stream, resume.next, None);
             }
@@ -152,7 +160,7 @@ impl Server {
             beat_ms: u16::try_from(beat_ms).unwrap_or(u16::MAX),
         };
         let offers = self.streams.iter().enumerate().map(|(stream, one)| {
-            let (number, message) = self.lane_start(set, stream);
+            let Reached { number, message } = self.lane_start(set, stream);
             Offer {
                 source: one.source,
                 session: one.session,

@@ -61,9 +61,9 @@ impl Server {
         let Some(Drain { goal, .. }) = self.drain else { return 0 };
         let slot = &self.slots[at];
         let owed = (0..self.streams.len()).filter_map(|stream| {
-            let (end, _) = self.lane_start(slot.set, stream);
+            let end = self.lane_start(slot.set, stream);
             let lane = &slot.queue.lanes[stream];
-            let from = slot.queue.position(&self.frames, stream, end);
+            let from = slot.queue.position(&self.frames, stream, end).number;
             // What was left out, and not reported yet, is sent when the client asks for it.
             let from = lane.left_out.map_or(from, |left_out| from.min(left_out.gap.first));
             match lane.mode {

@@ -44,7 +44,7 @@ use crate::random::Random;
 use crate::time::{MILLISECOND, Monotonic, SECOND};
 use crate::topics::Table;
 use crate::wire::tcp::{
-    self, Bye, Challenge, Context, Direction, Hello, MAX_STREAMS, NONCE_BYTES, Seal,
+    self, Bye, Challenge, Context, Direction, Hello, MAX_STREAMS, NONCE_BYTES, Reached, Seal,
 };
 use crate::wire::{Keys, Reject, TableName, TopicNumber};
 
@@ -359,11 +359,16 @@ impl Server {
         self.streams[stream].next.max(self.lanes[self.lane(set, stream)].given)
     }
 
-    /// What the next frame of a lane begins with: number and message number.
-    fn lane_start(&self, set: usize, stream: usize) -> (Number, MessageNumber) {
+    /// What the next frame of a lane begins with.
+    fn lane_start(&self, set: usize, stream: usize) -> Reached {
         match &self.sets[set].batch.open {
-            Some(open) if open.stream == stream => (open.writer.number(), open.message),
-            _ => (self.lane_end(set, stream), self.lanes[self.lane(set, stream)].message),
+            Some(open) if open.stream == stream => {
+                Reached { number: open.writer.number(), message: open.message }
+            }
+            _ => Reached {
+                number: self.lane_end(set, stream),
+                message: self.lanes[self.lane(set, stream)].message,
+            },
         }
     }
 
@@ -445,15 +450,16 @@ impl Server {
 
     fn deadline(&self, slot: &Slot) -> Option<Monotonic> {
         let stalled = slot.blocked_since.map(|since| since.after(self.config.stall_ns));
+        let late = slot.awaited_since.map(|since| since.after(self.config.hello_ns));
         match slot.state {
             State::Free | State::Closed(_) => None,
-            State::Opening => Some(slot.opened.after(self.config.hello_ns)),
+            State::Opening => late,
             State::Closing(_, until) => Some(until),
             State::Live => {
                 let held = slot.held_since.map(|since| since.after(self.config.hold_limit_ns));
                 // While it is blocked, it is not told that it lives.
                 let beat = (!slot.beat).then_some(slot.beat_due);
-                [stalled, held, beat].into_iter().flatten().min()
+                [stalled, held, late, beat].into_iter().flatten().min()
             }
         }
     }
@@ -467,7 +473,7 @@ impl Server {
             };
             match slot.state {
                 State::Free | State::Closed(_) => {}
-                State::Opening if due(Some(slot.opened), self.config.hello_ns) => {
+                State::Opening | State::Live if due(slot.awaited_since, self.config.hello_ns) => {
                     self.close(now.monotonic, at, Bye::Late);
                 }
                 State::Opening => {}

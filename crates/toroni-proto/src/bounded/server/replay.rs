@@ -63,9 +63,9 @@ impl Server {
             self.begin_replay(at, stream, asked.first.min(until), Some(until));
         } else {
             // What waits is not sent, so the replay begins there at the latest.
-            let (end, _) = self.lane_start(self.slots[at].set, stream);
+            let end = self.lane_start(self.slots[at].set, stream);
             let position = self.slots[at].queue.position(&self.frames, stream, end);
-            self.begin_replay(at, stream, asked.first.min(position), None);
+            self.begin_replay(at, stream, asked.first.min(position.number), None);
         }
         Ok(())
     }
@@ -299,7 +299,7 @@ impl Server {
             }
             None if next >= end || mutant("replay_joins_early") => {
                 lane.mode = Mode::Live;
-                lane.announce = Some(Announce::Live(next, start.1));
+                lane.announce = Some(Announce::Live(next, start.message));
             }
             _ => {}
         }

@@ -74,7 +74,8 @@ pub(super) struct Slot {
     pub(super) next_member: Option<u16>,
     pub(super) bye: bool,
     pub(super) beat: bool,
-    pub(super) opened: Monotonic,
+    /// Since when HELLO is awaited, or the rest of a frame that the client has begun.
+    pub(super) awaited_since: Option<Monotonic>,
     pub(super) beat_due: Monotonic,
     pub(super) blocked: bool,
     /// Since when nothing could be written, although something is there.
@@ -106,7 +107,7 @@ impl Slot {
             next_member: None,
             bye: false,
             beat: false,
-            opened: Monotonic::default(),
+            awaited_since: None,
             beat_due: Monotonic::default(),
             blocked: false,
             blocked_since: None,
@@ -127,7 +128,7 @@ impl Slot {
         self.queue.restart();
         self.next_member = None;
         (self.bye, self.beat) = (false, false);
-        self.opened = now;
+        self.awaited_since = Some(now);
         self.blocked = false;
         (self.blocked_since, self.held_since) = (None, None);
         self.replay_turn = false;

@@ -363,6 +363,29 @@ fn more_clients_than_there_may_be_are_told_so() {
     }
 }
 
+/// Its REPLAY would never be answered if the length of the frame was changed on its way.
+#[test]
+fn a_client_that_does_not_complete_a_frame_in_time_is_disconnected() {
+    for complete in [true, false] {
+        let mut bench = bench(&config(), None);
+        let mut peer = bench.join(0, 0);
+        assert!(peer.client.replay(Source(1), Stream(0), number(40), None));
+        let replay = peer.client.transmit().unwrap().to_vec();
+        let (first, rest) = replay.split_at(20);
+        bench.server.room(peer.id)[..20].copy_from_slice(first);
+        bench.server.received(at(1_000).monotonic, peer.id, 20, &mut Open);
+        if complete {
+            bench.server.room(peer.id)[..rest.len()].copy_from_slice(rest);
+            bench.server.received(at(2_000).monotonic, peer.id, rest.len(), &mut Open);
+        }
+        bench.server.handle_timeout(at(5_999));
+        assert_eq!(bench.closed(), None);
+        bench.server.handle_timeout(at(6_000));
+        bench.server.handle_timeout(at(7_000));
+        assert_eq!(bench.closed(), (!complete).then_some(Bye::Late));
+    }
+}
+
 #[test]
 fn a_stranger_who_says_nothing_or_garbage_is_disconnected() {
     let mut bench = bench(&config(), None);

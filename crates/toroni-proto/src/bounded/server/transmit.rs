@@ -10,7 +10,9 @@ use crate::hook::mutant;
 use crate::id::{MessageNumber, Number};
 use crate::time::Monotonic;
 use crate::wire::Chunk;
-use crate::wire::tcp::{self, Bye, Flags, FrameData, Heartbeat, MAX_STREAMS, Names, Replay, Seal};
+use crate::wire::tcp::{
+    self, Bye, Flags, FrameData, Heartbeat, MAX_STREAMS, Names, Reached, Replay, Seal,
+};
 
 impl Server {
     /// Begins a turn: draws an order of all clients.
@@ -210,14 +212,14 @@ impl Server {
     fn build_beat(&mut self, at: usize, flags: Flags) {
         let keys = self.identity.keys.as_ref();
         let set = self.slots[at].set;
-        let mut numbers = [Number::ZERO; MAX_STREAMS];
-        for (stream, number) in numbers.iter_mut().enumerate().take(self.streams.len()) {
-            let (end, _) = self.lane_start(set, stream);
-            *number = self.slots[at].queue.position(&self.frames, stream, end);
+        let mut reached = [Reached::ZERO; MAX_STREAMS];
+        for (stream, reached) in reached.iter_mut().enumerate().take(self.streams.len()) {
+            let end = self.lane_start(set, stream);
+            *reached = self.slots[at].queue.position(&self.frames, stream, end);
         }
-        let numbers = numbers.get(..self.streams.len()).unwrap_or_default();
+        let reached = reached.get(..self.streams.len()).unwrap_or_default();
         self.slots[at]
-            .build(keys, |seal, own| Heartbeat::encode(numbers.iter().copied(), flags, seal, own));
+            .build(keys, |seal, own| Heartbeat::encode(reached.iter().copied(), flags, seal, own));
     }
 
     /// Builds TOPICS with the names that a frame uses and the client does not know.

@@ -15,13 +15,13 @@
 //!       |            |            |            | u8     | u8    | 6 bytes |
 //!       +------------+------------+------------+--------+-------+---------+
 //!
-//!  HEARTBEAT, from the server: what comes has these numbers or greater ones. With END, nothing comes: the server
-//!  ends, and has sent everything that it had taken
+//!  HEARTBEAT, from the server: what comes has these numbers or greater ones, and continues with these message
+//!  numbers. With END, nothing comes: the server ends, and has sent everything that it had taken
 //!  byte 16      18      24
-//!       +-------+-------+----------------------------+
-//!       | count | 0     | for each stream of WELCOME |
-//!       | u16   | 6 b.  | in order: number (u64)     |
-//!       +-------+-------+----------------------------+
+//!       +-------+-------+----------------------------------------------------+
+//!       | count | 0     | for each stream of WELCOME in order: number (u64), |
+//!       | u16   | 6 b.  | message (u64)                                      |
+//!       +-------+-------+----------------------------------------------------+
 //!
 //!  REPLAY, both                           BYE, both                     CHALLENGE, from the server
 //!  byte 16           24           32      byte 16      17      24       byte 16        32
@@ -185,10 +185,30 @@ impl Gap {
     }
 }
 
+/// How far a stream of a connection is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reached {
+    /// Everything below this number was sent, or left out and told.
+    pub number: Number,
+    /// The message number of what comes next. So the receiver notices that a frame is missing, even if none follows.
+    pub message: MessageNumber,
+}
+
+impl Reached {
+    /// Nothing was sent.
+    pub const ZERO: Self = Self { number: Number::ZERO, message: MessageNumber::ZERO };
+
+    fn parse(reader: &mut Reader<'_>) -> Result<Self, Reject> {
+        let number = Number::new(reader.u64()?).ok_or(Reject::Number)?;
+        let message = MessageNumber::new(reader.u64()?).ok_or(Reject::Number)?;
+        Ok(Self { number, message })
+    }
+}
+
 /// Where the streams are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Heartbeat<'a> {
-    numbers: &'a [[u8; 8]],
+    streams: &'a [[u8; 16]],
 }
 
 impl<'a> Heartbeat<'a> {
@@ -199,19 +219,19 @@ impl<'a> Heartbeat<'a> {
         if count > MAX_STREAMS {
             return Err(Reject::Count);
         }
-        let numbers = reader.arrays(count)?;
+        let streams = reader.arrays(count)?;
         reader.end()?;
-        for number in numbers {
-            Number::new(u64::from_le_bytes(*number)).ok_or(Reject::Number)?;
+        for bytes in streams {
+            Reached::parse(&mut Reader::new(bytes))?;
         }
-        Ok(Self { numbers })
+        Ok(Self { streams })
     }
 
-    /// Returns, for each stream of WELCOME in order, a number: everything below it was sent, or left out
-    /// and told.
-    pub fn numbers(&self) -> impl ExactSizeIterator<Item = Number> + use<'a> {
-        // `parse` has compared all of them with the limit.
-        self.numbers.iter().map(|bytes| Number::ZERO.plus(u64::from_le_bytes(*bytes)))
+    /// Returns how far each stream of WELCOME is, in order.
+    pub fn streams(&self) -> impl ExactSizeIterator<Item = Reached> + use<'a> {
+        // `parse` has read all of them.
+        let reached = |bytes| Reached::parse(&mut Reader::new(bytes)).unwrap_or(Reached::ZERO);
+        self.streams.iter().map(move |bytes| reached(bytes))
     }
 
     /// Encodes a HEARTBEAT. With [`Flags::END`], nothing comes after it.
@@ -220,16 +240,17 @@ impl<'a> Heartbeat<'a> {
     ///
     /// If it does not fit.
     pub fn encode(
-        numbers: impl ExactSizeIterator<Item = Number>,
+        streams: impl ExactSizeIterator<Item = Reached>,
         flags: Flags,
         seal: &Seal<'_>,
         buffer: &mut [u8],
     ) -> Result<usize, NoRoom> {
         frame(&Header { flags, ..Header::of(Kind::Heartbeat) }, seal, buffer, |writer| {
-            writer.u16(u16::try_from(numbers.len()).map_err(|_| NoRoom)?)?;
+            writer.u16(u16::try_from(streams.len()).map_err(|_| NoRoom)?)?;
             writer.bytes(&[0; 6])?;
-            for number in numbers {
+            for Reached { number, message } in streams {
                 writer.u64(number.get())?;
+                writer.u64(message.get())?;
             }
             Ok(())
         })

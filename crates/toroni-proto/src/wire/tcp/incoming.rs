@@ -35,6 +35,12 @@ impl Incoming {
         self.to = self.to.saturating_add(length).min(self.bytes.len());
     }
 
+    /// Whether a part of a frame has arrived that is not complete.
+    #[must_use]
+    pub const fn is_within_a_frame(&self) -> bool {
+        self.from < self.to
+    }
+
     /// Forgets everything, for a new connection.
     pub const fn clear(&mut self) {
         self.from = 0;

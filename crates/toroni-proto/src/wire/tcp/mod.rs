@@ -35,7 +35,7 @@ pub(crate) mod samples;
 mod tests;
 mod welcome;
 
-pub use self::control::{Bye, Challenge, Gap, Heartbeat, Names, Replay};
+pub use self::control::{Bye, Challenge, Gap, Heartbeat, Names, Reached, Replay};
 pub use self::data::{CHUNKS_AT, FrameData, FrameWriter};
 pub use self::hello::{Hello, Resume};
 pub use self::incoming::Incoming;

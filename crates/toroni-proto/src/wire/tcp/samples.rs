@@ -103,8 +103,11 @@ pub(crate) fn encode(kind: Kind, seal: &Seal<'_>, buffer: &mut [u8]) -> Result<u
             )
         }
         Kind::Heartbeat => {
-            let numbers = [number(100), number(7)].into_iter();
-            Heartbeat::encode(numbers, Flags::END, seal, buffer)
+            let streams = [(100, 40), (7, 3)].map(|(at, next)| Reached {
+                number: number(at),
+                message: MessageNumber::ZERO.plus(next),
+            });
+            Heartbeat::encode(streams.into_iter(), Flags::END, seal, buffer)
         }
         Kind::Replay => {
             let replay = Replay { first: number(100), until: number(120) };
@@ -171,7 +174,7 @@ pub(crate) fn encode_again(frame: &Frame<'_>) -> Vec<u8> {
             Names::encode(stream, names.entries(), &seal, &mut buffer).map(|(length, _)| length)
         }
         Body::Gap(gap) => gap.encode(stream, flags, message, &seal, &mut buffer),
-        Body::Heartbeat(beat) => Heartbeat::encode(beat.numbers(), flags, &seal, &mut buffer),
+        Body::Heartbeat(beat) => Heartbeat::encode(beat.streams(), flags, &seal, &mut buffer),
         Body::Replay(replay) => replay.encode(stream, flags, message, &seal, &mut buffer),
         Body::Bye(bye) => bye.encode(&seal, &mut buffer),
         Body::Challenge(challenge) => challenge.encode(&seal, &mut buffer),

@@ -66,8 +66,10 @@ fn the_bytes_are_as_drawn() {
     golden(
         Kind::Heartbeat,
         &[
-            "28000000 06 02 0000 0000000000000000",
-            "0200 000000000000 6400000000000000 0700000000000000",
+            "38000000 06 02 0000 0000000000000000",
+            "0200 000000000000",
+            "6400000000000000 2800000000000000",
+            "0700000000000000 0300000000000000",
         ],
     );
     golden(
@@ -228,6 +230,7 @@ fn fields_that_make_no_sense_are_refused() {
         (Kind::Heartbeat, 16, 65, Reject::Count),
         (Kind::Heartbeat, 18, 1, Reject::Reserved),
         (Kind::Heartbeat, 30, 1, Reject::Number),
+        (Kind::Heartbeat, 39, 0x80, Reject::Number),
         (Kind::Replay, 22, 1, Reject::Number),
         (Kind::Replay, 30, 1, Reject::Number),
         (Kind::Bye, 16, 0, Reject::Code),

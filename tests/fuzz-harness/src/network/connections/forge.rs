@@ -9,7 +9,7 @@ use toroni_proto::reassembly::Bound;
 use toroni_proto::time::Wall;
 use toroni_proto::wire::tcp::{
     Bye, Challenge, Context, Direction, Flags, FrameWriter, Gap, Heartbeat, Hello, Names, Nonces,
-    Replay, Resume, Seal,
+    Reached, Replay, Resume, Seal,
 };
 use toroni_proto::wire::{Chunk, LostReason, NodeName, Start, TableName, TopicNumber};
 
@@ -100,8 +100,10 @@ pub(super) fn frame(input: &mut Input<'_>, keyed: bool) -> Vec<u8> {
             gap.encode(stream, flags, message(input), &seal, &mut buffer)
         }
         5 => {
-            let numbers: Vec<Number> = (0..input.byte() % 4).map(|_| near(input)).collect();
-            Heartbeat::encode(numbers.into_iter(), flags, &seal, &mut buffer)
+            let streams: Vec<Reached> = (0..input.byte() % 4)
+                .map(|_| Reached { number: near(input), message: message(input) })
+                .collect();
+            Heartbeat::encode(streams.into_iter(), flags, &seal, &mut buffer)
         }
         6 | 7 => {
             let replay = Replay { first: near(input), until: near(input) };
