@@ -1,6 +1,6 @@
 //! `cargo xtask simulate`: applies lists of operations, with deaths, to a bus and to a model of it, and compares them.
-//! The lists come from seeds. With `--net`, it simulates senders, receivers and a bad network instead, and an oracle
-//! compares what was published with what was delivered and reported.
+//! The lists come from seeds. With `--net`, it simulates senders, receivers and a bad network instead, and a server
+//! over TCP with its clients. An oracle compares what was published with what was delivered and reported.
 //!
 //! The library is built with its crash points and its asserts (`hooked.rs`).
 
@@ -46,10 +46,10 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     run_command(Command::new(hooked::program("simulate")?).args([length, seed.to_string()]))
 }
 
-/// Runs the simulator of the protocol, which is a test: at least one seed.
+/// Runs the simulators of the protocol and of its TCP, which are tests: each at least one seed.
 fn net(runs: Option<u64>, seconds: f64, seed: u64) -> Result<(), Failure> {
     let mut command = cargo(["test", "--locked", "-p", "toroni-proto", "--lib", "--"]);
-    command.args(["--ignored", "--nocapture", "simulator::for_long"]);
+    command.args(["--ignored", "--nocapture", "simulator::for_long", "tcp_runs::for_long"]);
     match runs {
         Some(runs) => command.env("TORONI_SIMULATE_SEEDS", runs.to_string()),
         None => command.env("TORONI_SIMULATE_SECONDS", format!("{seconds:.0}")),

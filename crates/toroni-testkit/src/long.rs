@@ -1,5 +1,7 @@
 //! How long tests may take: a test that repeats something repeats it more often with `TORONI_LONG_TESTS=1`.
 
+use std::time::{Duration, Instant};
+
 /// The variable of the environment that asks for long tests.
 pub const LONG: &str = "TORONI_LONG_TESTS";
 
@@ -22,4 +24,33 @@ pub fn or_skip() -> bool {
         eprintln!("SKIPPED: set {LONG}=1");
     }
     is_asked()
+}
+
+/// Runs a simulation with the seeds from `TORONI_SEED` on, up to the first that fails: `TORONI_SIMULATE_SEEDS` many, or else for
+/// `TORONI_SIMULATE_SECONDS`. Returns how many seeds ran, and how the last one ended.
+///
+/// # Panics
+///
+/// If a variable of the environment is no number.
+pub fn seeds(mut run: impl FnMut(u64) -> Result<(), String>) -> (u64, Result<(), String>) {
+    let number = |name| {
+        let text = std::env::var(name).ok()?;
+        Some(text.parse::<u64>().unwrap_or_else(|_| panic!("{name}={text} is no number")))
+    };
+    let first = number("TORONI_SEED").unwrap_or(1_000_000);
+    let most = number("TORONI_SIMULATE_SEEDS");
+    let limit = Duration::from_secs(number("TORONI_SIMULATE_SECONDS").unwrap_or(60));
+    let start = Instant::now();
+    println!("from seed {first}:");
+    for count in 1.. {
+        let ended = run(first.wrapping_add(count - 1));
+        if count.is_multiple_of(1_000) {
+            println!("{count} seeds, {} s", start.elapsed().as_secs());
+        }
+        let is_last = most.map_or_else(|| start.elapsed() >= limit, |most| count >= most);
+        if is_last || ended.is_err() {
+            return (count, ended);
+        }
+    }
+    unreachable!("there are more seeds than time")
 }

@@ -14,7 +14,7 @@ mod world;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use self::oracle::{Broken, Failure};
 use self::scenario::Scenario;
@@ -102,33 +102,13 @@ fn seeds_deliver_every_message_or_report_it() {
     }
 }
 
-/// Runs for `TORONI_SIMULATE_SECONDS`, or `TORONI_SIMULATE_SEEDS` many seeds, from `TORONI_SEED` on.
 #[test]
 #[ignore = "runs for as long as the environment says"]
 fn for_long() {
-    let number = |name, default| std::env::var(name).map_or(default, |text| text.parse().unwrap());
-    let first: u64 = number("TORONI_SEED", 1_000_000);
-    let limit = Duration::from_secs(number("TORONI_SIMULATE_SECONDS", 60));
-    // With a number of seeds, the time limit does not apply.
-    let most = std::env::var("TORONI_SIMULATE_SEEDS").ok().map(|text| text.parse::<u64>().unwrap());
-    let start = Instant::now();
     let mut report = Report::default();
-    let failure = (first..).find_map(|seed| {
-        let failure = report.run(seed).err();
-        if report.seeds.is_multiple_of(1_000) {
-            println!("{} seeds, {} s", report.seeds, start.elapsed().as_secs());
-        }
-        match failure {
-            None if most.map_or(start.elapsed() >= limit, |most| report.seeds >= most) => {
-                Some(None)
-            }
-            None => None,
-            found => Some(found),
-        }
-    });
-    println!("\nfrom seed {first}:");
+    let (_, ended) = long::seeds(|seed| report.run(seed));
     report.print();
-    if let Some(Some(text)) = failure {
+    if let Err(text) = ended {
         panic!("{text}");
     }
 }
