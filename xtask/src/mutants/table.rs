@@ -1117,6 +1117,28 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ],
     },
     Mutant {
+        name: "heartbeat_within_a_message",
+        mistake: "a client takes a message whose rest was taken out for sent, because HEARTBEAT follows",
+        noticed_by: &[Protocol(
+            "the_rest_of_a_message_that_was_taken_out_before_a_heartbeat_is_asked_for",
+        )],
+    },
+    Mutant {
+        name: "data_counts_as_heartbeat",
+        mistake: "a client that gets only messages does not notice that everything else is taken out",
+        noticed_by: &[Protocol("a_connection_that_brings_only_messages_ends")],
+    },
+    Mutant {
+        name: "question_without_end",
+        mistake: "a client waits without end for the answer to a question that was taken out",
+        noticed_by: &[Protocol("a_replay_that_is_not_answered_ends_the_connection")],
+    },
+    Mutant {
+        name: "frame_of_client_without_end",
+        mistake: "a server waits without end for the rest of a client's frame, as long as bytes come",
+        noticed_by: &[Protocol("a_client_that_does_not_complete_a_frame_in_time_is_disconnected")],
+    },
+    Mutant {
         name: "replay_joins_early",
         mistake: "a client gets what is new before the replay has brought everything",
         noticed_by: &[Protocol("over_tcp_every_message_is_delivered_or_reported")],

@@ -397,6 +397,48 @@ fn a_server_that_does_not_exist_is_given_up() {
     all_is_lost(&mut scene);
 }
 
+/// Passes the frames of a server on, but for one.
+fn pass_without(mut from: TcpStream, mut to: TcpStream, left_out: usize) {
+    for number in 0.. {
+        let mut frame = vec![0; 4];
+        if from.read_exact(&mut frame).is_err() {
+            break;
+        }
+        let length = u32::from_le_bytes(frame[..].try_into().unwrap());
+        frame.resize(length.try_into().unwrap(), 0);
+        if from.read_exact(&mut frame[4..]).is_err()
+            || (number != left_out && to.write_all(&frame).is_err())
+        {
+            break;
+        }
+    }
+    for socket in [from, to] {
+        let _ = socket.shutdown(std::net::Shutdown::Both);
+    }
+}
+
+/// That a frame was refused does not mean that the server is another one, once it has brought something.
+#[test]
+fn a_frame_that_was_taken_out_of_what_is_fetched_costs_nothing() {
+    let mut taken = Arc::default();
+    let (mut scene, _relay) = behind_a_relay(|real| {
+        let (port, count) = server(move |number, socket| {
+            let upstream = TcpStream::connect(real).unwrap();
+            let (back, up) = (socket.try_clone().unwrap(), upstream.try_clone().unwrap());
+            std::thread::spawn(move || pass(socket, up, usize::MAX));
+            let left_out = if number < 2 { 10 } else { usize::MAX };
+            std::thread::spawn(move || pass_without(upstream, back, left_out));
+        });
+        taken = count;
+        port
+    });
+    let mut subscriber = scene.to.subscribe("**").unwrap();
+    let _receiver = scene.restart(&mut subscriber);
+    let last = scene.published - 1;
+    assert_eq!(given(&mut subscriber, last), [Given::Messages(10, last)]);
+    assert!(taken.load(Ordering::Relaxed) > 2);
+}
+
 /// Each connection brings a part, and the next one continues there.
 #[test]
 fn a_connection_that_is_cut_again_and_again_costs_nothing() {

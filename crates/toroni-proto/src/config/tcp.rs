@@ -41,7 +41,7 @@ pub struct TcpConfig {
     pub hold_limit_ns: u64,
     /// How long a client may take nothing.
     pub stall_ns: u64,
-    /// How long HELLO and WELCOME may take.
+    /// How long HELLO and WELCOME may take, and any other frame of a client.
     pub hello_ns: u64,
     /// How often a server sends HEARTBEAT.
     pub heartbeat_ns: u64,
@@ -140,7 +140,7 @@ pub const TCP_PARAMETERS: &[Parameter<TcpConfig>] = &[
     parameter!("heartbeat", Time, |config| Some(config.heartbeat_ns), 10 * MILLISECOND => 60 * SECOND,
         "How often the server sends HEARTBEAT. It moves the resume points of clients whose patterns match little"),
     parameter!("silence", Time, |config| Some(config.silence_ns), 30 * MILLISECOND => HOUR,
-        "A client connects again if it received nothing for that long, or if a frame takes 4 times as long"),
+        "A client connects again if it received nothing for that long, or no HEARTBEAT for 4 times as long"),
     parameter!("retry", Time, |config| Some(config.retry_ns), MILLISECOND => HOUR,
         "The pause before a client connects again. It doubles with each failure, and each is drawn between 75 % and 125 %"),
     parameter!("retry_max", Time, |config| Some(config.retry_max_ns), MILLISECOND => HOUR,

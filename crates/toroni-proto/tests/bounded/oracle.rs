@@ -64,7 +64,8 @@ pub(super) fn check(
             // A question that follows another one at once takes its place, and both may be answered.
             let answered = (0..asked.len()).filter(|at| asked[*at] <= *from);
             if let Some(at) = answered.max_by_key(|at| asked[*at]) {
-                mark = asked.swap_remove(at);
+                mark = asked[at];
+                asked.drain(..=at);
             }
         }
         match one {

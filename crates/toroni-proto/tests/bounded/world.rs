@@ -131,8 +131,8 @@ struct Connection {
     client: Option<ClientId>,
     to_server: Pipe,
     to_client: Pipe,
-    /// A frame of the server is written in part.
-    begun: bool,
+    /// A frame of the server, and one of the client, is written in part.
+    begun: [bool; 2],
     /// When it arrives at the server.
     at: u64,
     gone: bool,
@@ -439,7 +439,7 @@ impl<'a> World<'a> {
             at,
             gone,
             ends,
-            begun: false,
+            begun: [false; 2],
             garbage,
         });
     }
@@ -630,7 +630,9 @@ impl<'a> World<'a> {
             let is_hit = peer.is_some_and(is_hit);
             let one = &mut self.connections[place];
             while let Some(bytes) = self.server.transmit(now, client) {
-                let may_hit = is_hit && !one.begun && is_new_data(bytes);
+                // Without a key, such a host could as well change what counts them.
+                let may_hit =
+                    is_hit && !one.begun[0] && (self.keys.is_some() || is_new_data(bytes));
                 if may_hit && self.random.below(3) == 0 {
                     self.summary.taken_out += 1;
                     let length = bytes.len();
@@ -638,7 +640,7 @@ impl<'a> World<'a> {
                     continue;
                 }
                 let length = one.to_client.write(bytes);
-                one.begun = length < bytes.len() && (one.begun || length > 0);
+                one.begun[0] = length < bytes.len() && (one.begun[0] || length > 0);
                 self.server.wrote(now, client, length);
                 if length == 0 {
                     self.server.blocked(now, client);
@@ -659,6 +661,8 @@ impl<'a> World<'a> {
         for who in 0..self.receivers.len() {
             let cut = self.fault(who, |kind| kind == Kind::Cut).is_some();
             let down = cut || self.now < self.down_until;
+            let is_hit = self.fault(who, |kind| kind == Kind::TakeOut).is_some();
+            let is_hit = is_hit && self.keys.is_some();
             let receiver = &mut self.receivers[who];
             if self.now < receiver.killed_until {
                 continue;
@@ -679,7 +683,14 @@ impl<'a> World<'a> {
                     receiver.client.disconnected(now);
                 }
                 while let Some(bytes) = receiver.client.transmit() {
+                    if is_hit && !one.begun[1] && self.random.below(3) == 0 {
+                        self.summary.taken_out += 1;
+                        let length = bytes.len();
+                        receiver.client.wrote(length);
+                        continue;
+                    }
                     let length = one.to_server.write(bytes);
+                    one.begun[1] = length < bytes.len() && (one.begun[1] || length > 0);
                     if receiver.said.len() < 500 {
                         receiver.said.extend_from_slice(&bytes[..length]);
                     }
@@ -724,7 +735,7 @@ impl<'a> World<'a> {
                             at: self.now + peer.delay,
                             gone: false,
                             ends: false,
-                            begun: false,
+                            begun: [false; 2],
                             garbage: Vec::new(),
                         });
                         let nonce = [u8::try_from(self.random.below(256)).unwrap(); 16];

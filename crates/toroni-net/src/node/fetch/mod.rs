@@ -301,7 +301,9 @@ impl Fetches {
                         failure = Some(Failure::NoStream);
                     }
                     Change::Live => {}
-                    Change::Down(reason @ (Bye::Refused | Bye::Patterns), _) => {
+                    Change::Down(reason @ (Bye::Refused | Bye::Patterns), _)
+                        if server.dial.client.counters().connections == 0 =>
+                    {
                         failure = Some(Failure::Refused(reason));
                     }
                     // It is back soon, and has what is missing.

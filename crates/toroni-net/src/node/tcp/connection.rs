@@ -93,15 +93,10 @@ impl Connection {
         report: &mut impl FnMut(Event),
     ) -> Result<bool, TcpError> {
         let Self { dial, inlet } = self;
+        dial.complete(now, nonce)?;
         // What the bus has no room for stays in the socket, and the other node leaves out what becomes too old.
         let waits = inlet.is_full();
-        if waits && dial.has_input() {
-            dial.client.postpone(now);
-        }
-        dial.complete(now, nonce)?;
-        if !waits {
-            dial.read(now, inlet, |_| true);
-        }
+        dial.read(now, inlet, |_| !waits);
         inlet.publish(std::iter::empty())?;
         for (source, stream, mark) in inlet.take_over(now) {
             dial.client.rejoin(source, stream, mark.next);

@@ -133,8 +133,14 @@ impl Dial {
         inbox: &mut I,
         goes_on: impl Fn(&I) -> bool,
     ) {
-        for _ in 0..READS_PER_TURN {
-            if !self.has_input() || !goes_on(inbox) {
+        for round in 0..READS_PER_TURN {
+            if !self.has_input() {
+                return;
+            }
+            if !goes_on(inbox) {
+                if round == 0 {
+                    self.client.postpone(now);
+                }
                 return;
             }
             let (Some(socket), room) = (&mut self.socket, self.client.room()) else { return };

@@ -248,33 +248,28 @@ impl Lane {
         }
     }
 
-    /// Delivers a message, unless it came before.
+    /// Delivers a message, unless it came before. The server has told the name of its topic: if not, a host on the path has taken that
+    /// out.
     pub(super) fn message(
         &mut self,
         message: Message<'_>,
         counters: &mut Counters,
         out: &mut impl Inbox,
-    ) {
+    ) -> Result<(), Reject> {
         let number = message.start.number;
         if self.awaits {
-            return;
+            return Ok(());
         }
         if number < self.mark {
             counters.known += 1;
         } else if !self.known.has(message.start.topic) {
-            let (first, until) = (number, number.plus(1));
-            let (bound, reason) = (Bound::Exact, LostReason::Topic);
-            self.lost(
-                message.message,
-                &Gap { first, until, count: 1, bound, reason },
-                counters,
-                out,
-            );
+            return Err(Reject::Unexpected);
         } else if let Some(flow) = self.flow() {
             self.mark = number.plus(1);
             counters.messages += 1;
             out.message(flow, message);
         }
+        Ok(())
     }
 
     /// Reports a loss, unless it lies below the mark.

@@ -21,6 +21,7 @@ use self::lane::{Lane, Mode};
 use crate::arrivals::{Flow, Inbox};
 use crate::audience::Name;
 use crate::config::tcp::TcpConfig;
+use crate::hook::mutant;
 use crate::id::{MessageNumber, Number, Realm, Session, Source, Stream};
 use crate::random::Random;
 use crate::reassembly::{Bound, Message, Parts};
@@ -90,8 +91,9 @@ enum State {
     Ended,
 }
 
-/// How many times the silence that it bears a client waits for the rest of a frame, and for the answer to a REPLAY. Bytes that
-/// come meanwhile do not prove that more does: the length of the frame may have been changed on its way, or the REPLAY taken out.
+/// How many times the silence that it bears a client waits for a frame of this connection alone, as HEARTBEAT is, and for the answer
+/// to a REPLAY. Other bytes prove nothing: a host on the path may have changed the length of a frame, so that they complete nothing,
+/// or taken out all but the DATA of another stream.
 const PATIENCE: u64 = 4;
 
 /// A message of which some parts have arrived.
@@ -144,8 +146,8 @@ pub struct Client {
     assembly: Box<[u8]>,
     retry_ns: u64,
     heard: Monotonic,
-    /// Since when it has a part of a frame.
-    begun_since: Option<Monotonic>,
+    /// When the last frame of this connection alone came, whose MAC says that none before it is missing.
+    counted: Monotonic,
     /// Since when the server owes an answer to a REPLAY.
     asked_since: Option<Monotonic>,
     counters: Counters,
@@ -191,7 +193,7 @@ impl Client {
             assembly: vec![0; message_max].into(),
             retry_ns: config.retry_ns,
             heard: now,
-            begun_since: None,
+            counted: now,
             asked_since: None,
             counters: Counters {
                 messages: 0,
@@ -305,8 +307,8 @@ impl Client {
         self.places.clear();
         self.collected = None;
         self.is_complete = false;
-        self.heard = now;
-        (self.begun_since, self.asked_since) = (None, None);
+        (self.heard, self.counted) = (now, now);
+        self.asked_since = None;
         let keyed = self.identity.keys.is_some();
         self.state = State::Greeting { since: now, greeted: !keyed };
         if !keyed {
@@ -419,11 +421,12 @@ impl Client {
         }
     }
 
-    /// Notes that something has come that the caller does not take yet: the server is not silent.
+    /// Notes that something has come that the caller does not take yet: the server is not silent, and what it owes may be there.
     pub fn postpone(&mut self, now: Monotonic) {
+        let pause = now.since(self.heard);
         self.heard = now;
-        self.begun_since = self.begun_since.map(|_| now);
-        self.asked_since = self.asked_since.map(|_| now);
+        self.counted = self.counted.after(pause);
+        self.asked_since = self.asked_since.map(|since| since.after(pause));
     }
 
     /// Takes this many bytes that were received into [`Self::room`].
@@ -431,12 +434,7 @@ impl Client {
         self.heard = now;
         let mut incoming = core::mem::take(&mut self.incoming);
         incoming.received(length);
-        let before = self.begun_since.take();
         let taken = self.frames(now, &mut incoming, out);
-        if incoming.is_within_a_frame() {
-            let goes_on = before.filter(|_| matches!(taken, Ok(false)));
-            self.begun_since = Some(goes_on.unwrap_or(now));
-        }
         self.incoming = incoming;
         if let Err(reason) = taken {
             self.counters.rejects[reason.index()] += 1;
@@ -444,27 +442,24 @@ impl Client {
         }
     }
 
-    /// Takes all frames that have come. Returns whether there was one.
     fn frames(
         &mut self,
         now: Monotonic,
         incoming: &mut Incoming,
         out: &mut impl Inbox,
-    ) -> Result<bool, Reject> {
-        let mut any = false;
+    ) -> Result<(), Reject> {
         let keys = self.identity.keys;
         let message_max = self.message_max();
         let rules = Rules { realm: self.identity.realm, keys: keys.as_ref(), message_max };
         while matches!(self.state, State::Greeting { .. } | State::Live)
             && let Some(bytes) = incoming.next_frame()?
         {
-            any = true;
             let (instance, set, count) = (self.instance, self.set, self.received);
             let (mut nonces, live) = (self.nonces, self.state == State::Live);
-            let mut shared = false;
+            let is_shared =
+                |kind, flags: Flags| kind == tcp::Kind::Data && !flags.has(Flags::REPLAY);
             let frame = tcp::parse(bytes, &rules, |kind, flags| {
-                shared = kind == tcp::Kind::Data && !flags.has(Flags::REPLAY);
-                if shared {
+                if is_shared(kind, flags) {
                     return Context::of_set(instance, set);
                 }
                 if !live && kind != tcp::Kind::Welcome {
@@ -472,6 +467,10 @@ impl Client {
                 }
                 Context::of_connection(&nonces, Direction::ToClient, count)
             })?;
+            let shared = is_shared(frame.header.kind, frame.header.flags);
+            if !shared || mutant("data_counts_as_heartbeat") {
+                self.counted = now;
+            }
             self.received += u64::from(!shared);
             let stream = usize::from(frame.header.stream);
             let header = frame.header;
@@ -498,9 +497,11 @@ impl Client {
                 (State::Live, Body::Heartbeat(beat)) => {
                     let streams = || self.places.iter().zip(beat.streams());
                     let has_come = |(place, reached): (&usize, tcp::Reached)| {
+                        // Nor is the rest missing of a message that was begun.
                         let mut begun = self.collected.iter().filter(|one| one.place == *place);
                         self.lanes[*place].has_come(reached.message)
-                            && begun.all(|one| one.start.number >= reached.number)
+                            && (begun.all(|one| one.start.number >= reached.number)
+                                || mutant("heartbeat_within_a_message"))
                     };
                     if beat.streams().len() != self.places.len() || !streams().all(has_come) {
                         return Err(Reject::Unexpected);
@@ -529,7 +530,7 @@ impl Client {
                 _ => return Err(Reject::Unexpected),
             }
         }
-        Ok(any)
+        Ok(())
     }
 
     fn lane_at(&mut self, stream: usize) -> Result<&mut Lane, Reject> {
@@ -598,7 +599,7 @@ impl Client {
                         let bytes = self.assembly.get(..end).unwrap_or_default();
                         let (start, parts) = (one.start, Parts::one(bytes));
                         let whole = Message { message, start, sent: None, parts };
-                        lane.message(whole, &mut self.counters, out);
+                        lane.message(whole, &mut self.counters, out)?;
                     } else {
                         self.collected = Some(one);
                     }
@@ -608,7 +609,7 @@ impl Client {
                 Chunk::Message { start, payload } => {
                     let parts = Parts::one(payload);
                     let whole = Message { message, start, sent: None, parts };
-                    lane.message(whole, &mut self.counters, out);
+                    lane.message(whole, &mut self.counters, out)?;
                     after = message.plus(1);
                 }
                 Chunk::First { start, total, payload } => {
@@ -660,10 +661,9 @@ impl Client {
             State::Live => {
                 let silence = self.config.silence_ns.max(self.beat_ns.saturating_mul(3));
                 let patience = silence.saturating_mul(PATIENCE);
-                let owed = [self.begun_since, self.asked_since].into_iter().flatten();
-                let owed = owed.map(|since| since.after(patience)).min();
-                let silent = self.heard.after(silence);
-                Some(owed.map_or(silent, |owed| owed.min(silent)))
+                let asked = self.asked_since.filter(|_| !mutant("question_without_end"));
+                let owed = asked.map_or(self.counted, |asked| asked.min(self.counted));
+                Some(owed.after(patience).min(self.heard.after(silence)))
             }
             State::Connecting { .. } | State::Ended => None,
         }

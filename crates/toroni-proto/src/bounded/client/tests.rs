@@ -275,20 +275,31 @@ fn messages_that_were_taken_out_before_a_heartbeat_are_asked_for() {
     }
 }
 
+/// A frame with these chunks, of the message with this number.
+fn data(message: u64, chunks: &[Chunk<'_>]) -> Vec<u8> {
+    let mut buffer = vec![0; 200];
+    let message = MessageNumber::new(message).unwrap();
+    let mut writer = tcp::FrameWriter::new(message, number(100 + message.get()));
+    chunks.iter().for_each(|chunk| writer.push(chunk, &mut buffer).unwrap());
+    let (flags, sent) = (Flags::NONE, Wall::default());
+    let length = writer.finish(0, flags, sent, &seal(), &mut buffer).unwrap();
+    buffer.truncate(length);
+    buffer
+}
+
+fn start(at: u64) -> Start {
+    let (number, topic) = (number(at), TopicNumber::new(1).unwrap());
+    Start { topic, number, to_descendants: false, published: None, origin: None }
+}
+
+/// The name of the topic of [`start`].
+fn named() -> Chunk<'static> {
+    Chunk::Topic { number: start(0).topic, name: TableName::new("a").unwrap() }
+}
+
 #[test]
 fn the_rest_of_a_message_that_was_taken_out_before_a_heartbeat_is_asked_for() {
-    let begun = {
-        let mut buffer = vec![0; 200];
-        let (number, topic) = (number(100), TopicNumber::new(1).unwrap());
-        let start = Start { topic, number, to_descendants: false, published: None, origin: None };
-        let mut writer = tcp::FrameWriter::new(MessageNumber::ZERO, number);
-        let first = Chunk::First { start, total: 9, payload: b"begun" };
-        writer.push(&first, &mut buffer).unwrap();
-        let (flags, sent) = (Flags::NONE, Wall::default());
-        let length = writer.finish(0, flags, sent, &seal(), &mut buffer).unwrap();
-        buffer.truncate(length);
-        buffer
-    };
+    let begun = data(0, &[Chunk::First { start: start(100), total: 9, payload: b"begun" }]);
     for (number, refused) in [(100, None), (101, Some(Event::Down(Bye::Refused)))] {
         let mut client = client();
         connect(&mut client, 0);
@@ -311,7 +322,7 @@ fn a_frame_that_is_not_complete_in_time_ends_the_connection_although_bytes_come(
     let mut begun = beat(100);
     begun[2] = 8;
     let (mut ms, wanted) = (1_000, 1_000 + 4 * SILENCE_MS);
-    give(&mut client, ms, &begun);
+    give(&mut client, ms, &[beat(100), begun].concat());
     while ms < wanted {
         assert_eq!(client.poll_event(), None, "after {ms} ms");
         ms += 1_000;
@@ -323,37 +334,86 @@ fn a_frame_that_is_not_complete_in_time_ends_the_connection_although_bytes_come(
 
 #[test]
 fn a_replay_that_is_not_answered_ends_the_connection() {
+    for is_answered in [false, true] {
+        let mut client = client();
+        connect(&mut client, 0);
+        write(&mut client);
+        give(&mut client, 0, &welcome(1, 100));
+        client.poll_event();
+        assert!(client.replay(Source(1), Stream(7), number(40), None));
+        write(&mut client);
+        if is_answered {
+            replay_begins(&mut client, 0, 40);
+        }
+        for second in 1..=4 * SILENCE_MS / 1_000 {
+            assert_eq!(client.poll_event(), None, "after {second} s");
+            let ms = second * 1_000;
+            give(&mut client, ms, &beat(40));
+            client.handle_timeout(at(ms));
+        }
+        let wanted = (!is_answered).then_some(Event::Down(Bye::Silent));
+        assert_eq!(client.poll_event(), wanted);
+    }
+}
+
+/// A host on the path can take out whatever is counted: then messages come, and nothing tells whether others are missing.
+#[test]
+fn a_connection_that_brings_only_messages_ends() {
     let mut client = client();
     connect(&mut client, 0);
-    write(&mut client);
     give(&mut client, 0, &welcome(1, 100));
     client.poll_event();
-    assert!(client.replay(Source(1), Stream(7), number(40), None));
-    write(&mut client);
     for second in 1..=4 * SILENCE_MS / 1_000 {
         assert_eq!(client.poll_event(), None, "after {second} s");
-        let ms = second * 1_000;
-        give(&mut client, ms, &beat(100));
-        client.handle_timeout(at(ms));
+        let message = Chunk::Message { start: start(99 + second), payload: b"" };
+        let got = give(&mut client, second * 1_000, &data(second - 1, &[named(), message]));
+        assert_eq!(got, [(99 + second).to_string()]);
+        client.handle_timeout(at(second * 1_000));
     }
     assert_eq!(client.poll_event(), Some(Event::Down(Bye::Silent)));
 }
 
 #[test]
-fn a_caller_that_takes_nothing_for_a_while_does_not_blame_the_server() {
-    let mut client = client();
-    connect(&mut client, 0);
-    give(&mut client, 0, &welcome(1, 100));
-    client.poll_event();
-    let whole = beat(100);
-    give(&mut client, 1_000, &whole[..20]);
-    for ms in (1_000..100_000).step_by(1_000) {
-        client.postpone(at(ms));
-        client.handle_timeout(at(ms));
+fn messages_whose_names_were_taken_out_are_asked_for() {
+    for name in [Some(named()), None] {
+        let mut client = client();
+        connect(&mut client, 0);
+        give(&mut client, 0, &welcome(1, 100));
+        client.poll_event();
+        let message = Chunk::Message { start: start(100), payload: b"" };
+        let chunks: Vec<_> = name.into_iter().chain([message]).collect();
+        let got = give(&mut client, 0, &data(0, &chunks));
+        let next = client.marks().next().unwrap().next.get();
+        let wanted = match name {
+            Some(_) => (vec!["100".to_owned()], 101, None),
+            None => (Vec::new(), 100, Some(Event::Down(Bye::Refused))),
+        };
+        assert_eq!((got, next, client.poll_event()), wanted);
     }
-    give(&mut client, 100_000, &whole[20..]);
-    client.handle_timeout(at(100_000));
-    assert_eq!(client.poll_event(), None);
+}
+
+/// What the caller did not read may be what the server owes. The time before counts.
+#[test]
+fn a_caller_that_takes_nothing_for_a_while_does_not_blame_the_server() {
+    for seconds_before in [10, 19] {
+        let mut client = client();
+        connect(&mut client, 0);
+        write(&mut client);
+        give(&mut client, 0, &welcome(1, 100));
+        client.poll_event();
+        assert!(client.replay(Source(1), Stream(7), number(40), None));
+        write(&mut client);
+        (1..=seconds_before).for_each(|s| drop(give(&mut client, s * 1_000, &beat(100))));
+        for second in seconds_before..100 {
+            client.postpone(at(second * 1_000));
+            client.handle_timeout(at(second * 1_000));
+        }
+        assert_eq!(client.poll_event(), None);
+        give(&mut client, 100_000, &beat(100));
+        client.handle_timeout(at(100_000));
+        let wanted = (seconds_before == 19).then_some(Event::Down(Bye::Silent));
+        assert_eq!(client.poll_event(), wanted);
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use super::super::queue::Mode;
 use super::slot::{Sending, State};
 use super::{ClientId, Door, Server};
+use crate::hook::mutant;
 use crate::time::{MILLISECOND, Monotonic};
 use crate::wire::tcp::{
     self, About, Body, Bye, Context, Direction, Flags, Hello, Incoming, Offer, Reached, Seal,
@@ -38,7 +39,8 @@ impl Server {
         let taken = self.frames_of(now, client, &mut incoming, door);
         let slot = &mut self.slots[at];
         if slot.state == State::Live {
-            let goes_on = slot.awaited_since.filter(|_| slot.received == count);
+            let is_rest = slot.received == count && !mutant("frame_of_client_without_end");
+            let goes_on = slot.awaited_since.filter(|_| is_rest);
             let since = goes_on.unwrap_or(now);
             slot.awaited_since = incoming.is_within_a_frame().then_some(since);
         }

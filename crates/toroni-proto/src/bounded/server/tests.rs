@@ -371,12 +371,11 @@ fn a_client_that_does_not_complete_a_frame_in_time_is_disconnected() {
         let mut peer = bench.join(0, 0);
         assert!(peer.client.replay(Source(1), Stream(0), number(40), None));
         let replay = peer.client.transmit().unwrap().to_vec();
-        let (first, rest) = replay.split_at(20);
-        bench.server.room(peer.id)[..20].copy_from_slice(first);
-        bench.server.received(at(1_000).monotonic, peer.id, 20, &mut Open);
-        if complete {
-            bench.server.room(peer.id)[..rest.len()].copy_from_slice(rest);
-            bench.server.received(at(2_000).monotonic, peer.id, rest.len(), &mut Open);
+        let (last, begin) = replay.split_last().unwrap();
+        let bytes = begin.chunks(10).chain(complete.then_some(std::slice::from_ref(last)));
+        for (ms, part) in (1_000..).step_by(1_000).zip(bytes) {
+            bench.server.room(peer.id)[..part.len()].copy_from_slice(part);
+            bench.server.received(at(ms).monotonic, peer.id, part.len(), &mut Open);
         }
         bench.server.handle_timeout(at(5_999));
         assert_eq!(bench.closed(), None);
