@@ -541,8 +541,8 @@ pub const PARAMETERS: &[Parameter] = &[
     parameter!("receivers", Count, |config| Some(config.receivers), 1 => 65_536,
         "How many receivers a sender knows"),
     parameter!("topics", Count, |config| Some(config.topics), 32 => 1_048_576,
-        "How many names a stream's table has, patterns included. Messages of further topics are reported as lost. It takes \
-         64 bytes for each name at the start"),
+        "How many names a stream's table has, patterns included. Messages of further topics are reported as lost. A \
+         receiver takes at most 131,072. It takes 64 bytes for each name at the start"),
     parameter!("naks_each", Count, |config| Some(config.naks_each), 1 => 1_000_000,
         "How many NAK datagrams of one address a sender reads in a second: twice what a receiver may send"),
     parameter!("naks_all", Count, |config| Some(config.naks_all), 1 => 10_000_000,

@@ -53,7 +53,7 @@ pub struct TcpConfig {
     pub retry_max_ns: u64,
     /// How many clients a server has.
     pub clients: u64,
-    /// How many different sets of patterns they have.
+    /// How many different sets they form: those with the same patterns and `message_max` are one.
     pub sets: u64,
     /// How many names the table of a stream has.
     pub topics: u64,
@@ -154,9 +154,9 @@ pub const TCP_PARAMETERS: &[Parameter<TcpConfig>] = &[
     parameter!("clients", Count, |config| Some(config.clients), 1 => 65_535,
         "How many clients a server has. For each it reserves 128 KiB of address space"),
     parameter!("sets", Count, |config| Some(config.sets), 1 => 65_535,
-        "How many different sets of patterns the clients have. For each it reserves `batch_bytes`"),
+        "How many sets the clients form: those with the same patterns and the same `message_max` are one. For each it reserves `batch_bytes`"),
     parameter!("topics", Count, |config| Some(config.topics), 32 => 1_048_576,
-        "How many names a stream's table has. Messages of further topics are reported as lost"),
+        "How many names a stream's table has. Messages of further topics are reported as lost. A receiver takes at most 131,072"),
 ];
 
 /// All rules about two parameters.

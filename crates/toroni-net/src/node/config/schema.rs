@@ -550,7 +550,7 @@ fn listen() -> Section {
             "batch_bytes",
             bytes(512, 64 * KIB),
             "\"16KiB\"",
-            "The length at which a frame is complete. The node keeps as many bytes for each different set of patterns",
+            "The length at which a frame is complete. The node keeps as many bytes for each different set of patterns and `message_max`",
         ),
         with(
             "batch_delay",
