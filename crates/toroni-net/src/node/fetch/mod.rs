@@ -301,6 +301,7 @@ impl Fetches {
                         failure = Some(Failure::NoStream);
                     }
                     Change::Live => {}
+                    // If it has served us, a frame was changed or taken out on its way.
                     Change::Down(reason @ (Bye::Refused | Bye::Patterns), _)
                         if server.dial.client.counters().connections == 0 =>
                     {

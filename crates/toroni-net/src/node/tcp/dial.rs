@@ -133,15 +133,12 @@ impl Dial {
         inbox: &mut I,
         goes_on: impl Fn(&I) -> bool,
     ) {
-        for round in 0..READS_PER_TURN {
+        for _ in 0..READS_PER_TURN {
             if !self.has_input() {
                 return;
             }
             if !goes_on(inbox) {
-                if round == 0 {
-                    self.client.postpone(now);
-                }
-                return;
+                return self.client.postpone(now);
             }
             let (Some(socket), room) = (&mut self.socket, self.client.room()) else { return };
             if room.is_empty() {

@@ -196,7 +196,7 @@ pub struct Reached {
 
 impl Reached {
     /// Nothing was sent.
-    pub const ZERO: Self = Self { number: Number::ZERO, message: MessageNumber::ZERO };
+    pub(crate) const ZERO: Self = Self { number: Number::ZERO, message: MessageNumber::ZERO };
 
     fn parse(reader: &mut Reader<'_>) -> Result<Self, Reject> {
         let number = Number::new(reader.u64()?).ok_or(Reject::Number)?;

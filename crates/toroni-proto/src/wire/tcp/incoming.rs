@@ -36,8 +36,7 @@ impl Incoming {
     }
 
     /// Whether a part of a frame has arrived that is not complete.
-    #[must_use]
-    pub const fn is_within_a_frame(&self) -> bool {
+    pub(crate) const fn is_within_a_frame(&self) -> bool {
         self.from < self.to
     }
 
