@@ -339,7 +339,11 @@ fn pass(mut from: TcpStream, mut to: TcpStream, most: usize) {
         }
         left -= length;
     }
-    for socket in [from, to] {
+    close([from, to]);
+}
+
+fn close(sockets: [TcpStream; 2]) {
+    for socket in sockets {
         let _ = socket.shutdown(std::net::Shutdown::Both);
     }
 }
@@ -412,53 +416,46 @@ fn pass_without(mut from: TcpStream, mut to: TcpStream, left_out: usize) {
             break;
         }
     }
-    for socket in [from, to] {
-        let _ = socket.shutdown(std::net::Shutdown::Both);
-    }
+    close([from, to]);
+}
+
+/// All that was missed arrives, although `back` stands between: it gets the number of a connection, and passes on what the server says.
+/// Returns how many connections there were.
+fn all_arrives(back: fn(usize, TcpStream, TcpStream)) -> usize {
+    let mut taken = Arc::default();
+    let (mut scene, _relay) = behind_a_relay(|real| {
+        let (port, count) = server(move |number, socket| {
+            let upstream = TcpStream::connect(real).unwrap();
+            let (to, up) = (socket.try_clone().unwrap(), upstream.try_clone().unwrap());
+            std::thread::spawn(move || pass(socket, up, usize::MAX));
+            std::thread::spawn(move || back(number, upstream, to));
+        });
+        taken = count;
+        port
+    });
+    let mut subscriber = scene.to.subscribe("**").unwrap();
+    let _receiver = scene.restart(&mut subscriber);
+    let last = scene.published - 1;
+    assert_eq!(given(&mut subscriber, last), [Given::Messages(10, last)]);
+    taken.load(Ordering::Relaxed)
 }
 
 /// That a frame was refused does not mean that the server is another one, once it has brought something.
 #[test]
 fn a_frame_that_was_taken_out_of_what_is_fetched_costs_nothing() {
-    let mut taken = Arc::default();
-    let (mut scene, _relay) = behind_a_relay(|real| {
-        let (port, count) = server(move |number, socket| {
-            let upstream = TcpStream::connect(real).unwrap();
-            let (back, up) = (socket.try_clone().unwrap(), upstream.try_clone().unwrap());
-            std::thread::spawn(move || pass(socket, up, usize::MAX));
-            let left_out = if number < 2 { 10 } else { usize::MAX };
-            std::thread::spawn(move || pass_without(upstream, back, left_out));
-        });
-        taken = count;
-        port
+    let taken = all_arrives(|number, from, to| {
+        pass_without(from, to, if number < 2 { 10 } else { usize::MAX });
     });
-    let mut subscriber = scene.to.subscribe("**").unwrap();
-    let _receiver = scene.restart(&mut subscriber);
-    let last = scene.published - 1;
-    assert_eq!(given(&mut subscriber, last), [Given::Messages(10, last)]);
-    assert!(taken.load(Ordering::Relaxed) > 2);
+    assert!(taken > 2);
 }
 
 /// Each connection brings a part, and the next one continues there.
 #[test]
 fn a_connection_that_is_cut_again_and_again_costs_nothing() {
-    let mut taken = Arc::default();
-    let (mut scene, _relay) = behind_a_relay(|real| {
-        let (port, count) = server(move |number, socket| {
-            let upstream = TcpStream::connect(real).unwrap();
-            let (back, up) = (socket.try_clone().unwrap(), upstream.try_clone().unwrap());
-            std::thread::spawn(move || pass(socket, up, usize::MAX));
-            let most = if number < 4 { 1 << 20 } else { usize::MAX };
-            std::thread::spawn(move || pass(upstream, back, most));
-        });
-        taken = count;
-        port
+    let taken = all_arrives(|number, from, to| {
+        pass(from, to, if number < 4 { 1 << 20 } else { usize::MAX });
     });
-    let mut subscriber = scene.to.subscribe("**").unwrap();
-    let _receiver = scene.restart(&mut subscriber);
-    let last = scene.published - 1;
-    assert_eq!(given(&mut subscriber, last), [Given::Messages(10, last)]);
-    assert!(taken.load(Ordering::Relaxed) >= 4);
+    assert!(taken >= 4);
 }
 
 /// The server brings some of it, slowly. At the limit, the rest is lost and the stream continues.

@@ -10,6 +10,8 @@ use crate::time::SECOND;
 pub(super) struct Pipe {
     /// What the kernel has taken, and not sent yet.
     buffer: VecDeque<u8>,
+    /// Of the frame that was written last, a part is missing.
+    pub(super) is_within_a_frame: bool,
     pub(super) capacity: usize,
     /// Bytes in a second.
     pub(super) rate: u64,
@@ -24,6 +26,7 @@ impl Pipe {
     pub(super) fn new(capacity: usize, rate: u64, delay: u64) -> Self {
         Self {
             buffer: VecDeque::new(),
+            is_within_a_frame: false,
             capacity,
             rate,
             credit: 0,
@@ -33,10 +36,11 @@ impl Pipe {
         }
     }
 
-    /// Takes as many of the bytes as there is room for.
+    /// Takes as many of the bytes as there is room for: a frame, or the rest of one.
     pub(super) fn write(&mut self, bytes: &[u8]) -> usize {
         let length = bytes.len().min(self.capacity - self.buffer.len());
         self.buffer.extend(&bytes[..length]);
+        self.is_within_a_frame = length < bytes.len() && (self.is_within_a_frame || length > 0);
         length
     }
 

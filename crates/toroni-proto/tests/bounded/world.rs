@@ -131,8 +131,6 @@ struct Connection {
     client: Option<ClientId>,
     to_server: Pipe,
     to_client: Pipe,
-    /// A frame of the server, and one of the client, is written in part.
-    begun: [bool; 2],
     /// When it arrives at the server.
     at: u64,
     gone: bool,
@@ -439,7 +437,6 @@ impl<'a> World<'a> {
             at,
             gone,
             ends,
-            begun: [false; 2],
             garbage,
         });
     }
@@ -547,8 +544,11 @@ impl<'a> World<'a> {
         self.feed();
         // A server that has something to do does not wait for the next tick.
         for _ in 0..8 {
-            self.replay();
+            let has_replayed = self.replay();
             self.turn()?;
+            if !has_replayed {
+                break;
+            }
         }
         if self.server.poll_timeout().is_some_and(|due| due <= now.monotonic) {
             self.server.handle_timeout(now);
@@ -570,9 +570,11 @@ impl<'a> World<'a> {
         }
     }
 
-    fn replay(&mut self) {
-        let now = self.now();
+    /// Returns whether a client wanted some.
+    fn replay(&mut self) -> bool {
+        let (now, mut any) = (self.now(), false);
         while let Some(wanted) = self.server.next_replay(now.monotonic) {
+            any = true;
             let list = &self.lists[wanted.stream];
             // What is older than the history is gone.
             let oldest = list.len().saturating_sub(self.scenario.history);
@@ -617,6 +619,7 @@ impl<'a> World<'a> {
             let reached = if whole { wanted.end } else { wanted.from };
             self.server.replay_to(now, &wanted, reached);
         }
+        any
     }
 
     fn turn(&mut self) -> Result<(), String> {
@@ -631,8 +634,9 @@ impl<'a> World<'a> {
             let one = &mut self.connections[place];
             while let Some(bytes) = self.server.transmit(now, client) {
                 // Without a key, such a host could as well change what counts them.
-                let may_hit =
-                    is_hit && !one.begun[0] && (self.keys.is_some() || is_new_data(bytes));
+                let may_hit = is_hit
+                    && !one.to_client.is_within_a_frame
+                    && (self.keys.is_some() || is_new_data(bytes));
                 if may_hit && self.random.below(3) == 0 {
                     self.summary.taken_out += 1;
                     let length = bytes.len();
@@ -640,7 +644,6 @@ impl<'a> World<'a> {
                     continue;
                 }
                 let length = one.to_client.write(bytes);
-                one.begun[0] = length < bytes.len() && (one.begun[0] || length > 0);
                 self.server.wrote(now, client, length);
                 if length == 0 {
                     self.server.blocked(now, client);
@@ -683,14 +686,13 @@ impl<'a> World<'a> {
                     receiver.client.disconnected(now);
                 }
                 while let Some(bytes) = receiver.client.transmit() {
-                    if is_hit && !one.begun[1] && self.random.below(3) == 0 {
+                    if is_hit && !one.to_server.is_within_a_frame && self.random.below(3) == 0 {
                         self.summary.taken_out += 1;
                         let length = bytes.len();
                         receiver.client.wrote(length);
                         continue;
                     }
                     let length = one.to_server.write(bytes);
-                    one.begun[1] = length < bytes.len() && (one.begun[1] || length > 0);
                     if receiver.said.len() < 500 {
                         receiver.said.extend_from_slice(&bytes[..length]);
                     }
@@ -735,7 +737,6 @@ impl<'a> World<'a> {
                             at: self.now + peer.delay,
                             gone: false,
                             ends: false,
-                            begun: [false; 2],
                             garbage: Vec::new(),
                         });
                         let nonce = [u8::try_from(self.random.below(256)).unwrap(); 16];

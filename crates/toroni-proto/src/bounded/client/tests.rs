@@ -118,6 +118,16 @@ fn connect(client: &mut Client, ms: u64) {
     client.connected(at(ms), [0; 16]);
 }
 
+/// A client with a connection, whose stream has the numbers from 100 on.
+fn live() -> Client {
+    let mut client = client();
+    connect(&mut client, 0);
+    write(&mut client);
+    give(&mut client, 0, &welcome(1, 100));
+    assert_eq!(client.poll_event(), Some(Event::Live));
+    client
+}
+
 #[test]
 fn the_pause_before_each_attempt_doubles_up_to_its_limit_and_is_drawn_around_it() {
     let mut client = client();
@@ -240,10 +250,7 @@ fn a_server_that_contradicts_itself_is_left() {
         buffer
     };
     let answer = |bytes: &[u8]| {
-        let mut client = client();
-        connect(&mut client, 0);
-        give(&mut client, 0, &welcome(1, 100));
-        client.poll_event();
+        let mut client = live();
         let got = give(&mut client, 0, bytes);
         (got, client.poll_event(), client.counters().rejects[Reject::Unexpected.index()])
     };
@@ -261,10 +268,7 @@ fn a_server_that_contradicts_itself_is_left() {
 fn messages_that_were_taken_out_before_a_heartbeat_are_asked_for() {
     for flags in [Flags::NONE, Flags::END] {
         let after = |messages| {
-            let mut client = client();
-            connect(&mut client, 0);
-            give(&mut client, 0, &welcome(1, 100));
-            client.poll_event();
+            let mut client = live();
             let got = give(&mut client, 0, &beat_after(103, messages, flags));
             let next = client.marks().next().unwrap().next.get();
             (got, next, client.poll_event())
@@ -301,10 +305,7 @@ fn named() -> Chunk<'static> {
 fn the_rest_of_a_message_that_was_taken_out_before_a_heartbeat_is_asked_for() {
     let begun = data(0, &[Chunk::First { start: start(100), total: 9, payload: b"begun" }]);
     for (number, refused) in [(100, None), (101, Some(Event::Down(Bye::Refused)))] {
-        let mut client = client();
-        connect(&mut client, 0);
-        give(&mut client, 0, &welcome(1, 100));
-        client.poll_event();
+        let mut client = live();
         let both = [&begun[..], &beat_after(number, 1, Flags::NONE)].concat();
         assert!(give(&mut client, 0, &both).is_empty());
         assert_eq!(client.marks().next().unwrap().next.get(), 100);
@@ -315,10 +316,7 @@ fn the_rest_of_a_message_that_was_taken_out_before_a_heartbeat_is_asked_for() {
 /// The length of a frame can have been changed on its way.
 #[test]
 fn a_frame_that_is_not_complete_in_time_ends_the_connection_although_bytes_come() {
-    let mut client = client();
-    connect(&mut client, 0);
-    give(&mut client, 0, &welcome(1, 100));
-    client.poll_event();
+    let mut client = live();
     let mut begun = beat(100);
     begun[2] = 8;
     let (mut ms, wanted) = (1_000, 1_000 + 4 * SILENCE_MS);
@@ -335,11 +333,7 @@ fn a_frame_that_is_not_complete_in_time_ends_the_connection_although_bytes_come(
 #[test]
 fn a_replay_that_is_not_answered_ends_the_connection() {
     for is_answered in [false, true] {
-        let mut client = client();
-        connect(&mut client, 0);
-        write(&mut client);
-        give(&mut client, 0, &welcome(1, 100));
-        client.poll_event();
+        let mut client = live();
         assert!(client.replay(Source(1), Stream(7), number(40), None));
         write(&mut client);
         if is_answered {
@@ -359,10 +353,7 @@ fn a_replay_that_is_not_answered_ends_the_connection() {
 /// A host on the path can take out whatever is counted: then messages come, and nothing tells whether others are missing.
 #[test]
 fn a_connection_that_brings_only_messages_ends() {
-    let mut client = client();
-    connect(&mut client, 0);
-    give(&mut client, 0, &welcome(1, 100));
-    client.poll_event();
+    let mut client = live();
     for second in 1..=4 * SILENCE_MS / 1_000 {
         assert_eq!(client.poll_event(), None, "after {second} s");
         let message = Chunk::Message { start: start(99 + second), payload: b"" };
@@ -376,10 +367,7 @@ fn a_connection_that_brings_only_messages_ends() {
 #[test]
 fn messages_whose_names_were_taken_out_are_asked_for() {
     for name in [Some(named()), None] {
-        let mut client = client();
-        connect(&mut client, 0);
-        give(&mut client, 0, &welcome(1, 100));
-        client.poll_event();
+        let mut client = live();
         let message = Chunk::Message { start: start(100), payload: b"" };
         let chunks: Vec<_> = name.into_iter().chain([message]).collect();
         let got = give(&mut client, 0, &data(0, &chunks));
@@ -396,11 +384,7 @@ fn messages_whose_names_were_taken_out_are_asked_for() {
 #[test]
 fn a_caller_that_takes_nothing_for_a_while_does_not_blame_the_server() {
     for seconds_before in [10, 19] {
-        let mut client = client();
-        connect(&mut client, 0);
-        write(&mut client);
-        give(&mut client, 0, &welcome(1, 100));
-        client.poll_event();
+        let mut client = live();
         assert!(client.replay(Source(1), Stream(7), number(40), None));
         write(&mut client);
         (1..=seconds_before).for_each(|s| drop(give(&mut client, s * 1_000, &beat(100))));
