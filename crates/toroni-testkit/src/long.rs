@@ -27,12 +27,16 @@ pub fn or_skip() -> bool {
 }
 
 /// Runs a simulation with the seeds from `TORONI_SEED` on, up to the first that fails: `TORONI_SIMULATE_SEEDS` many, or else for
-/// `TORONI_SIMULATE_SECONDS`. Returns how many seeds ran, and how the last one ended.
+/// `TORONI_SIMULATE_SECONDS`. `what` is said with what it prints, since several run side by side. Returns how many seeds ran, and how the
+/// last one ended.
 ///
 /// # Panics
 ///
 /// If a variable of the environment is no number.
-pub fn seeds(mut run: impl FnMut(u64) -> Result<(), String>) -> (u64, Result<(), String>) {
+pub fn seeds(
+    what: &str,
+    mut run: impl FnMut(u64) -> Result<(), String>,
+) -> (u64, Result<(), String>) {
     let number = |name| {
         let text = std::env::var(name).ok()?;
         Some(text.parse::<u64>().unwrap_or_else(|_| panic!("{name}={text} is no number")))
@@ -41,11 +45,11 @@ pub fn seeds(mut run: impl FnMut(u64) -> Result<(), String>) -> (u64, Result<(),
     let most = number("TORONI_SIMULATE_SEEDS");
     let limit = Duration::from_secs(number("TORONI_SIMULATE_SECONDS").unwrap_or(60));
     let start = Instant::now();
-    println!("from seed {first}:");
+    println!("{what}, from seed {first}");
     for count in 1.. {
         let ended = run(first.wrapping_add(count - 1));
         if count.is_multiple_of(1_000) {
-            println!("{count} seeds, {} s", start.elapsed().as_secs());
+            println!("{what}, {count} seeds, {} s", start.elapsed().as_secs());
         }
         let is_last = most.map_or_else(|| start.elapsed() >= limit, |most| count >= most);
         if is_last || ended.is_err() {

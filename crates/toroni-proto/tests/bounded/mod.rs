@@ -57,9 +57,9 @@ fn over_tcp_every_message_is_delivered_or_reported() {
 #[ignore = "runs for as long as the environment says"]
 fn for_long() {
     let mut total = world::Summary::default();
-    let (count, ended) = long::seeds(|seed| check(seed).map(|summary| total.add(&summary)));
+    let (count, ended) = long::seeds("TCP", |seed| check(seed).map(|summary| total.add(&summary)));
     let world::Summary { delivered, lost, connections, taken_out, .. } = total;
-    println!("over TCP, {count} seeds, {connections} connections, {taken_out} frames taken out:");
+    println!("TCP, {count} seeds, {connections} connections, {taken_out} frames taken out:");
     println!("{delivered} messages delivered, {lost} reported as lost");
     if let Err(text) = ended {
         panic!("{text}");

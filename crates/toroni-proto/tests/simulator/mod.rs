@@ -106,7 +106,7 @@ fn seeds_deliver_every_message_or_report_it() {
 #[ignore = "runs for as long as the environment says"]
 fn for_long() {
     let mut report = Report::default();
-    let (_, ended) = long::seeds(|seed| report.run(seed));
+    let (_, ended) = long::seeds("multicast", |seed| report.run(seed));
     report.print();
     if let Err(text) = ended {
         panic!("{text}");
