@@ -23,6 +23,7 @@ pub mod commands;
 pub mod entry;
 #[cfg(feature = "member")]
 pub mod feed;
+mod hook;
 pub mod log;
 pub mod machine;
 #[cfg(feature = "member")]

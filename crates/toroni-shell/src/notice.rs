@@ -183,9 +183,16 @@ impl Sequencer {
 pub struct OrderMember {
     pub name: String,
     pub number: u64,
+    /// Whether it leads, and has heard a majority of the members.
     pub leads: bool,
-    /// Whom it takes for the leader.
+    /// Whom it takes for the leader. None if it has not heard that one for too long.
     pub leader: Option<String>,
+    /// Whether it leads, but has heard no majority for too long.
+    #[serde(default)]
+    pub is_isolated: bool,
+    /// How long ago it heard a majority, if it leads, else its leader.
+    #[serde(default)]
+    pub contact_ns: u64,
     pub term: u64,
     /// How often it has seen a leader come into office.
     pub elections: u64,
@@ -218,6 +225,9 @@ pub struct Term {
     pub member: String,
     pub term: u64,
     pub leader: Option<String>,
+    /// Whether the member leads, but hears no majority.
+    #[serde(default)]
+    pub is_isolated: bool,
 }
 
 /// A stream that the node sends.

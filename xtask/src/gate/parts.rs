@@ -55,7 +55,7 @@ const fn one_of(of: u32) -> When {
 }
 
 /// Two of the kinds of mutants, which stand in a row.
-const TWO_KINDS: When = When::Sometimes { times: 2, of: 7 };
+const TWO_KINDS: When = When::Sometimes { times: 2, of: 8 };
 
 /// Cheap ones and those that have found most come first. The place of a part decides with the tree whether it runs, so
 /// parts that run equally often take turns.
@@ -176,6 +176,12 @@ pub(super) const PARTS: &[Part] = &[
         own: Own::Mutants("nodes"),
         when: TWO_KINDS,
         commands: |_, _| one("xtask mutants --kind nodes"),
+    },
+    Part {
+        name: "mutants: sequencer",
+        own: Own::Mutants("sequencer"),
+        when: TWO_KINDS,
+        commands: |_, _| one("xtask mutants --kind sequencer"),
     },
     Part {
         name: "sanitize",

@@ -1,4 +1,4 @@
-//! Compiles the tests of the library, of the proactor, of the network protocol and of its nodes with all mutants in them,
+//! Compiles the tests of the library, of the proactor, of the network protocol, of its nodes and of the sequencer with all mutants in them,
 //! and runs them with one mutant switched on.
 //!
 //! Only that crate gets the flag (`cargo rustc -- --cfg …`), so that it shares its dependencies with the ordinary
@@ -69,6 +69,7 @@ impl Harness {
             Checker::Proactor(_) | Checker::ProactorLoom(_) => &["-p", "toroni-proactor", "--lib"],
             Checker::Protocol(_) => &["-p", "toroni-proto", "--lib"],
             Checker::Network(_) => &["-p", "toroni-net", "--lib"],
+            Checker::Sequencer(_) => &["-p", "toroni-sequencer", "--lib"],
             Checker::Oracle(_) => &[
                 "-p",
                 "toroni-fuzz-harness",
@@ -89,7 +90,8 @@ impl Harness {
             Checker::Tests(_)
             | Checker::Proactor(_)
             | Checker::Protocol(_)
-            | Checker::Network(_) => {
+            | Checker::Network(_)
+            | Checker::Sequencer(_) => {
                 command.arg("test");
             }
             // The mutants are in a dependency, so every crate gets the flag, in a folder of its own. Its lists are

@@ -1,8 +1,8 @@
 //! `cargo xtask mutants`: tests the tests.
 //!
 //! Each mutant is one known way to get a protocol wrong. It is in the source of the library, of the proactor, of the
-//! network protocol or of its nodes, where the mistake would be made, inside `if mutant("NAME")`. This task compiles the
-//! tests of all four, the loom models, and the lists of the fuzz harness, once with all mutants in them. It runs the tests
+//! network protocol, of its nodes or of the sequencer, where the mistake would be made, inside `if mutant("NAME")`. This task
+//! compiles the tests of all five, the loom models, and the lists of the fuzz harness, once with all mutants in them. It runs the tests
 //! of the table without a mutant, and they must pass. Then it runs each of them with its mutant, and it must fail. If a
 //! mutant survives, no test checks that promise. If a model catches no mutant, it shows nothing.
 
@@ -172,9 +172,11 @@ impl Kind {
         let stop_at = match checker {
             // A model leaves no files.
             Checker::Loom(_) | Checker::ProactorLoom(_) => StopAt::FirstFailure,
-            Checker::Tests(_) | Checker::Protocol(_) | Checker::Network(_) | Checker::Oracle(_) => {
-                StopAt::End
-            }
+            Checker::Tests(_)
+            | Checker::Protocol(_)
+            | Checker::Network(_)
+            | Checker::Sequencer(_)
+            | Checker::Oracle(_) => StopAt::End,
             Checker::Proactor(_) => StopAt::FirstPanic,
         };
         let run = Run { tests: &tests, mutant: Some(mutant.name), stop_at };
@@ -192,7 +194,7 @@ fn every_mutant_stands_in_the_source(mutants: &[&Mutant]) -> Result<(), Failure>
     Err(Failure(format!("no source contains mutant(\"{}\")", missing.join("\"), mutant(\""))))
 }
 
-/// The names in `mutant("…")` and `weakened("…")`, anywhere in the library, the proactor or the protocol.
+/// The names in `mutant("…")` and `weakened("…")`, in the code of the crates that have mutants.
 fn mutants_in_the_source() -> Result<BTreeSet<String>, Failure> {
     let mut names = names_after("mutant(\"", '"')?;
     names.extend(names_after("weakened(\"", '"')?);
@@ -219,7 +221,7 @@ fn names_in(text: &str, start: &str, end: char) -> Vec<String> {
 /// The sources of the crates that have mutants.
 fn files() -> Result<Vec<PathBuf>, Failure> {
     let mut files = Vec::new();
-    for name in ["toroni", "toroni-proactor", "toroni-proto", "toroni-net"] {
+    for name in ["toroni", "toroni-proactor", "toroni-proto", "toroni-net", "toroni-sequencer"] {
         let folder = metadata::root().join("crates").join(name).join("src");
         files.extend(directions::rust_files(&folder)?);
     }

@@ -23,17 +23,19 @@ pub(super) enum Checker {
     Protocol(&'static str),
     /// An ordinary test of sockets and nodes.
     Network(&'static str),
+    /// An ordinary test of the sequencer.
+    Sequencer(&'static str),
     /// A test of the fuzz harness that compares a whole bus, whose participants die, with the oracle.
     Oracle(&'static str),
 }
 
-use Checker::{Loom, Network, Oracle, Proactor, ProactorLoom, Protocol, Tests};
+use Checker::{Loom, Network, Oracle, Proactor, ProactorLoom, Protocol, Sequencer, Tests};
 
 impl Checker {
     pub(super) fn name(self) -> &'static str {
         match self {
             Loom(name) | Tests(name) | Proactor(name) | ProactorLoom(name) | Protocol(name)
-            | Network(name) | Oracle(name) => name,
+            | Network(name) | Sequencer(name) | Oracle(name) => name,
         }
     }
 
@@ -47,6 +49,7 @@ impl Checker {
             Oracle(_) => "oracle",
             Protocol(_) => "protocol",
             Network(_) => "nodes",
+            Sequencer(_) => "sequencer",
         }
     }
 
@@ -59,13 +62,22 @@ impl Checker {
             Oracle(name) => format!("the fuzz harness's test {name}"),
             Protocol(name) => format!("the protocol's test {name}"),
             Network(name) => format!("the nodes' test {name}"),
+            Sequencer(name) => format!("the sequencer's test {name}"),
         }
     }
 }
 
 /// All kinds of checkers.
-pub(super) const KINDS: [&str; 7] =
-    ["library", "models", "oracle", "proactor", "proactor-models", "protocol", "nodes"];
+pub(super) const KINDS: [&str; 8] = [
+    "library",
+    "models",
+    "oracle",
+    "proactor",
+    "proactor-models",
+    "protocol",
+    "nodes",
+    "sequencer",
+];
 
 /// All mutants. `cargo test` fails for a mutant of the source that is missing here, and for a model that no mutant
 /// names.
@@ -1246,5 +1258,32 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "checkpoint_of_another_boot",
         mistake: "a checkpoint that contradicts the newest one counts",
         noticed_by: &[Network("checkpoints_of_an_earlier_boot_are_left_out")],
+    },
+    Mutant {
+        name: "no_barrier",
+        mistake: "a leader proposes before everything in its log is committed",
+        noticed_by: &[Sequencer(
+            "a_leader_that_is_started_again_proposes_nothing_before_its_log_is_committed",
+        )],
+    },
+    Mutant {
+        name: "permit_forgotten",
+        mistake: "an entry keeps its permit when it was answered",
+        noticed_by: &[Sequencer("each_batch_has_one_answer_however_often_the_office_changes")],
+    },
+    Mutant {
+        name: "isolated_leader_takes_commands",
+        mistake: "a leader that hears no majority takes commands",
+        noticed_by: &[Sequencer("a_leader_that_hears_nobody_takes_nothing_and_says_so")],
+    },
+    Mutant {
+        name: "read_of_before",
+        mistake: "a question is answered from what a majority confirmed before it was asked",
+        noticed_by: &[Sequencer("one_question_to_the_majority_serves_all_that_wait_for_one")],
+    },
+    Mutant {
+        name: "a_read_for_each",
+        mistake: "each question asks the majority anew",
+        noticed_by: &[Sequencer("one_question_to_the_majority_serves_all_that_wait_for_one")],
     },
 ];

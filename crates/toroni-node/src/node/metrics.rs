@@ -523,6 +523,7 @@ struct OfFeed {
     family: Family,
     /// None if there is no such value now.
     read: fn(&Sequencer) -> Option<u64>,
+    value: fn(u64) -> Value,
 }
 
 const fn of_feed(
@@ -531,7 +532,8 @@ const fn of_feed(
     help: &'static str,
     read: fn(&Sequencer) -> Option<u64>,
 ) -> OfFeed {
-    OfFeed { family: Family { name, kind, labels: &["realm", "feed"], help }, read }
+    let family = Family { name, kind, labels: &["realm", "feed"], help };
+    OfFeed { family, read, value: Value::Whole }
 }
 
 const OF_FEEDS: &[OfFeed] = &[
@@ -661,15 +663,27 @@ const OF_FEEDS: &[OfFeed] = &[
         "How often the member has seen a leader come into office",
         |it| Some(it.member.as_ref()?.elections),
     ),
-    of_feed("toroni_sequencer_leader", Kind::Gauge, "1 if the member leads, else 0", |it| {
-        Some(it.member.as_ref()?.leads.into())
-    }),
+    of_feed(
+        "toroni_sequencer_leader",
+        Kind::Gauge,
+        "1 if the member leads and hears a majority, else 0",
+        |it| Some(it.member.as_ref()?.leads.into()),
+    ),
     of_feed(
         "toroni_sequencer_has_leader",
         Kind::Gauge,
-        "1 if the member knows a leader, else 0",
+        "1 if the member hears its leader, or leads and hears a majority, else 0",
         |it| Some(it.member.as_ref()?.leader.is_some().into()),
     ),
+    OfFeed {
+        value: seconds,
+        ..of_feed(
+            "toroni_sequencer_contact_seconds",
+            Kind::Gauge,
+            "How long ago a member that leads heard a majority, or another member its leader",
+            |it| Some(it.member.as_ref()?.contact_ns),
+        )
+    },
     of_feed("toroni_sequencer_events", Kind::Counter, "Events that the member has applied", |it| {
         Some(it.member.as_ref()?.events)
     }),
@@ -721,7 +735,7 @@ impl OfFeed {
     fn samples(&self, reports: &Reports, realm: &str) -> Vec<Sample> {
         let sample = |sequencer: &Sequencer| {
             let labels = vec![realm.to_owned(), sequencer.feed.clone()];
-            (self.read)(sequencer).map(|value| (labels, Value::Whole(value)))
+            (self.read)(sequencer).map(|value| (labels, (self.value)(value)))
         };
         reports.sequencer.iter().filter_map(sample).collect()
     }

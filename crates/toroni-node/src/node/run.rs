@@ -391,6 +391,7 @@ impl Observer {
             member: member.name.clone(),
             term: member.term,
             leader: member.leader.clone(),
+            is_isolated: member.is_isolated,
         };
         if self.term.as_ref() != Some(&term) {
             self.log.line(lines::term(&term));

@@ -205,11 +205,15 @@ impl Sequencer {
 
     fn member(&self, member: &Group) -> notice::OrderMember {
         let status = member.status();
+        let leads = status.leader == Some(status.id);
+        let leader = status.leader.filter(|_| !status.is_out_of_contact);
         notice::OrderMember {
             name: self.feed.name_of(status.id),
             number: status.id,
-            leads: status.leader == Some(status.id),
-            leader: status.leader.map(|leader| self.feed.name_of(leader)),
+            leads: leader == Some(status.id),
+            leader: leader.map(|leader| self.feed.name_of(leader)),
+            is_isolated: leads && status.is_out_of_contact,
+            contact_ns: u64::try_from(status.contact.as_nanos()).unwrap_or(u64::MAX),
             term: status.term,
             elections: status.elections,
             series: status.series,

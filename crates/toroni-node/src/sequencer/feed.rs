@@ -221,6 +221,12 @@ impl Feed {
         answers.into_iter().map(status).collect()
     }
 
+    /// Asks a member whether a majority confirms that it leads.
+    pub(super) async fn is_confirmed(&self, id: u64) -> bool {
+        let Some(member) = self.members.iter().find(|member| member.id == id) else { return false };
+        matches!(self.ask(member, &Request::Confirm).await, Ok(Answer::Confirmed(_)))
+    }
+
     /// A member ends a connection that has another key, or another feed, without a word.
     fn explained(&self, error: &LinkError) -> String {
         let text = error.to_string();

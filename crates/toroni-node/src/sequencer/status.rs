@@ -31,11 +31,17 @@ pub(super) struct StatusOf {
 
 pub(super) fn run(arguments: &StatusOf) -> Result<(), Failure> {
     let OfNode { feed, .. } = arguments.reach.find()?;
-    let (statuses, archives) =
-        block_on(async { (feed.statuses().await, feed.archives_reach().await) })?;
+    let (statuses, archives, is_confirmed) = block_on(async {
+        let statuses = feed.statuses().await;
+        let is_confirmed = match leader(&statuses) {
+            Some(leader) => feed.is_confirmed(leader.id).await,
+            None => false,
+        };
+        (statuses, feed.archives_reach().await, is_confirmed)
+    })?;
     let archives: Vec<_> = feed.archives.iter().zip(&archives).collect();
     let all: Vec<_> = feed.members.iter().zip(&statuses).collect();
-    let leader = leader(&statuses);
+    let leader = leader(&statuses).map(|status| Leader { status, is_confirmed });
     let mut output = Output::new()?;
     if arguments.json {
         let mut object = object(&feed, &all, leader);
@@ -49,7 +55,12 @@ pub(super) fn run(arguments: &StatusOf) -> Result<(), Failure> {
     }
     output.flush()?;
     match leader {
-        Some(_) => Ok(()),
+        Some(Leader { is_confirmed: true, .. }) => Ok(()),
+        Some(Leader { status, .. }) => Err(Failure::Failed(format!(
+            "the feed {} has no leader now: no majority of the members confirms {}",
+            feed.name,
+            feed.name_of(status.id)
+        ))),
         None if statuses.iter().flatten().any(|status| status.term > 0) => {
             Err(Failure::Failed(format!("the feed {} has no leader now", feed.name)))
         }
@@ -61,10 +72,39 @@ pub(super) fn run(arguments: &StatusOf) -> Result<(), Failure> {
     }
 }
 
+/// A member that takes itself for the leader, and whether a majority has confirmed it.
+#[derive(Clone, Copy)]
+struct Leader<'a> {
+    status: &'a Status,
+    is_confirmed: bool,
+}
+
 /// Returns the status of the leader: of those that take themselves for one, that of the highest term.
 fn leader(statuses: &[Result<Status, String>]) -> Option<&Status> {
     let leads = |status: &&Status| status.leader == Some(status.id);
     statuses.iter().flatten().filter(leads).max_by_key(|status| status.term)
+}
+
+/// Says who leads, and whether that is so.
+fn leads(feed: &Feed, leader: Leader<'_>) -> String {
+    let Leader { status, is_confirmed } = leader;
+    let (name, term) = (feed.name_of(status.id), status.term);
+    if is_confirmed {
+        return format!(
+            "{name} leads in term {term}, confirmed by a majority, {} events in series {}, {} commands in flight",
+            status.next, status.series, status.in_flight
+        );
+    }
+    let what = if status.is_out_of_contact {
+        "it has heard no majority for"
+    } else {
+        "no majority has confirmed it, and it has heard one less than"
+    };
+    format!(
+        "{name} claims to lead in term {term}: {what} {:.1} s{}",
+        status.contact.as_secs_f64(),
+        if status.is_out_of_contact { ", and takes no commands" } else { " ago" },
+    )
 }
 
 /// Returns how many entries a member lacks.
@@ -146,8 +186,12 @@ fn hex(bytes: &[u8]) -> String {
 fn object(
     feed: &Feed,
     all: &[(&Member, &Result<Status, String>)],
-    leader: Option<&Status>,
+    leader: Option<Leader<'_>>,
 ) -> Value {
+    let confirmed = leader.filter(|leader| leader.is_confirmed);
+    let claims = leader.filter(|leader| !leader.is_confirmed);
+    let name = |leader: Option<Leader<'_>>| leader.map(|leader| feed.name_of(leader.status.id));
+    let leader = leader.map(|leader| leader.status);
     let member = |(member, status): &(&Member, &Result<Status, String>)| {
         let mut object = json!({
             "name": member.name,
@@ -169,6 +213,8 @@ fn object(
                 "digest": hex(&status.digest),
                 "elections": status.elections,
                 "in_flight": status.in_flight,
+                "contact_seconds": status.contact.as_secs_f64(),
+                "is_out_of_contact": status.is_out_of_contact,
                 "room_bytes": status.room,
                 "troubles": troubles(status),
             }),
@@ -180,7 +226,8 @@ fn object(
     };
     json!({
         "feed": feed.name,
-        "leader": leader.map(|status| feed.name_of(status.id)),
+        "leader": name(confirmed),
+        "unconfirmed_leader": name(claims),
         "term": leader.map(|status| status.term),
         "events": leader.map(|status| status.next),
         "members": all.iter().map(member).collect::<Vec<_>>(),
@@ -192,20 +239,13 @@ fn print(
     output: &mut Output,
     feed: &Feed,
     all: &[(&Member, &Result<Status, String>)],
-    leader: Option<&Status>,
+    leader: Option<Leader<'_>>,
 ) -> Result<(), Failure> {
     output.line(&match leader {
-        Some(status) => format!(
-            "feed {}: {} leads in term {}, {} events in series {}, {} commands in flight",
-            feed.name,
-            feed.name_of(status.id),
-            status.term,
-            status.next,
-            status.series,
-            status.in_flight
-        ),
+        Some(leader) => format!("feed {}: {}", feed.name, leads(feed, leader)),
         None => format!("feed {}: no leader", feed.name),
     })?;
+    let leader = leader.map(|leader| leader.status);
     let titles = ["MEMBER", "ADDRESS", "ROLE", ">TERM", ">EVENTS", ">FIRST", ">BEHIND", "DIGEST"];
     let mut table = Table::new(&titles);
     for (member, status) in all {
@@ -216,8 +256,11 @@ fn print(
                 row.resize(titles.len(), String::new());
             }
             Ok(status) => {
+                let out = status.is_out_of_contact;
                 let role = match status.leader {
+                    Some(leader) if leader == status.id && out => "hears no majority".to_owned(),
                     Some(leader) if leader == status.id => "leads".to_owned(),
+                    Some(leader) if out => format!("has lost {}", feed.name_of(leader)),
                     Some(leader) => format!("follows {}", feed.name_of(leader)),
                     None => "has no leader".to_owned(),
                 };

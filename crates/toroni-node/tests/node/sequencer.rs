@@ -485,6 +485,45 @@ fn metrics_and_notices_tell_of_the_feed() {
 }
 
 #[test]
+fn a_leader_that_hears_no_majority_does_not_look_healthy() {
+    use crate::node_observed;
+
+    let mut hosts = Hosts::new(3);
+    hosts.keys[0] = "metrics = '127.0.0.1:0'".to_owned();
+    let nodes = hosts.begin();
+    hosts.wait_until_equal();
+    let leads = hosts.wait_for_leader();
+    let address = node_observed::address(&nodes[leads]);
+    let realm = hosts.realm();
+    let value = |name: &str| {
+        let labels = [("realm", &*realm), ("feed", "orders")];
+        node_observed::metrics(&address).value(name, &labels)
+    };
+    wait_until("it leads", || value("toroni_sequencer_leader") == Some(1.0));
+    let others: Vec<_> = (0..3).filter(|host| *host != leads).collect();
+    others.iter().for_each(|host| nodes[*host].signal(Signal::STOP));
+    nodes[leads].wait_for_error("but hears no majority: it takes no commands");
+    wait_until("the metrics say so", || value("toroni_sequencer_leader") == Some(0.0));
+    assert_eq!(value("toroni_sequencer_has_leader"), Some(0.0));
+    assert!(value("toroni_sequencer_contact_seconds").unwrap() > 0.6);
+    let status = hosts.try_sequencer(0, &["status", "--json"]);
+    assert_eq!(status.status.code(), Some(1), "{status:?}");
+    assert!(error(&status).contains(&format!("no majority of the members confirms m{leads}")));
+    let status: Value = serde_json::from_slice(&status.stdout).unwrap();
+    assert_eq!(status["leader"], Value::Null);
+    assert_eq!(status["unconfirmed_leader"], format!("m{leads}"));
+    assert_eq!(status["members"][leads]["is_out_of_contact"], true);
+    let table = hosts.table_with(&["claims to lead in term ", "hears no majority"]);
+    assert!(table.contains("and takes no commands"), "{table}");
+
+    others.iter().for_each(|host| nodes[*host].signal(Signal::CONT));
+    hosts.wait_for_leader();
+    wait_until("the metrics say so", || value("toroni_sequencer_has_leader") == Some(1.0));
+    hosts.table_with(&["confirmed by a majority", "follows m"]);
+    nodes.into_iter().for_each(leave);
+}
+
+#[test]
 fn a_bus_that_was_restored_from_a_backup_ends_its_node() {
     let hosts = Hosts::new(1);
     let member = hosts.begin();

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use openraft::{Config, SnapshotPolicy};
@@ -21,7 +20,7 @@ use super::shared::Shared;
 use super::storage::LogStore;
 use super::timing::Timing;
 use super::types::Raft;
-use super::{doubt, elections, propose};
+use super::{contact, doubt, elections, propose};
 use crate::entry::MAX_MEMBERS;
 use crate::feed::{Live, distribute};
 use crate::log::{Log, LogError, Options};
@@ -65,9 +64,9 @@ pub enum GroupError {
     /// Raft does not start.
     #[error("{0}")]
     Raft(String),
-    /// The listener is none.
-    #[error("could not listen: {0}")]
-    Listen(#[from] io::Error),
+    /// A file of the log cannot be used.
+    #[error("could not use the log: {0}")]
+    Io(#[from] io::Error),
     /// A group cannot be recovered from a log that was in none.
     #[error("the log in {} was never part of a group: recover from that of another member", .0.display())]
     NoGroup(PathBuf),
@@ -75,7 +74,7 @@ pub enum GroupError {
 
 /// A running member.
 pub struct Group {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     tasks: JoinSet<()>,
 }
 
@@ -151,7 +150,7 @@ impl Group {
         tasks.spawn(propose::run(Arc::clone(&shared), queue));
         tasks.spawn(maintain(Arc::clone(&shared), snapshot_bytes, retain_bytes));
         tasks.spawn(elections::run(Arc::clone(&shared)));
-        tasks.spawn(count_elections(Arc::clone(&shared)));
+        tasks.spawn(contact::watch(Arc::clone(&shared)));
         tasks.spawn(doubt::resolve(Arc::clone(&shared)));
         Ok(Self { shared, tasks })
     }
@@ -175,7 +174,7 @@ impl Group {
     pub fn problem(&self) -> Option<String> {
         let metrics = self.shared.raft.metrics();
         let state = metrics.borrow().running_state.clone();
-        state.err().map(|error| error.to_string())
+        self.shared.problem.get().cloned().or_else(|| state.err().map(|error| error.to_string()))
     }
 
     /// Returns the length of the log's files, in bytes.
@@ -225,21 +224,6 @@ async fn maintain(shared: Arc<Shared>, snapshot_bytes: u64, retain_bytes: u64) {
             if purged.is_none_or(|purged| purged.index < upto) {
                 let _ = raft.trigger().purge_log(upto).await;
             }
-        }
-    }
-}
-
-async fn count_elections(shared: Arc<Shared>) {
-    let mut metrics = shared.raft.metrics();
-    let mut known = None;
-    while metrics.changed().await.is_ok() {
-        let now = {
-            let metrics = metrics.borrow_and_update();
-            metrics.current_leader.map(|leader| (metrics.current_term, leader))
-        };
-        if now.is_some() && now != known {
-            known = now;
-            shared.elections.fetch_add(1, Ordering::Relaxed);
         }
     }
 }

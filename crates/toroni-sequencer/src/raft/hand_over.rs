@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 
-use super::propose::IN_FLIGHT;
+use super::office::IN_FLIGHT;
 use super::shared::{Shared, failed};
 use super::types::{place_of, vote_of};
 use crate::entry::{Member, Place, Vote};
@@ -76,11 +76,13 @@ impl Shared {
 
     async fn hand_over_to(&self, id: u64, member: &Member) -> Result<(), String> {
         let _handing_over = HandingOver::begin(self);
-        let permits = u32::try_from(IN_FLIGHT).unwrap_or(u32::MAX);
+        let permits = self.permits();
+        let all = u32::try_from(IN_FLIGHT).unwrap_or(u32::MAX);
         // What is under way is finished, and nothing else begun.
-        let waits = timeout(CATCH_UP_TIME, self.in_flight.acquire_many(permits)).await;
-        let Ok(Ok(_none)) = waits else {
-            return Err("entries are under way that no majority has".to_owned());
+        let _none = match timeout(CATCH_UP_TIME, permits.acquire_many(all)).await {
+            Ok(Ok(all)) => all,
+            Ok(Err(_)) => return Err("the leader does not lead any more".to_owned()),
+            Err(_) => return Err("entries are under way that no majority has".to_owned()),
         };
         let has_all = timeout(CATCH_UP_TIME, async {
             while self.behind(id) != Some(0) {

@@ -6,10 +6,13 @@
 //! | `storage.rs` | the log as openraft wants it |
 //! | `applied.rs` | the state machine as openraft wants it, with its snapshot |
 //! | `network.rs` | our messages as openraft wants its network |
+//! | `office.rs` | the time in which this member leads |
 //! | `propose.rs` | batches of all callers become entries |
 //! | `group.rs` | starts a member, and takes care of its log |
 //! | `shared.rs` | what the tasks of a member share, and its status |
 //! | `service.rs` | what a member answers |
+//! | `reads.rs` | a majority confirms that this member leads |
+//! | `contact.rs` | whether a majority, or the leader, is heard |
 //! | `members.rs` | how a group begins, and how its members change |
 //! | `timing.rs` | how long members wait before they elect a leader |
 //! | `elections.rs` | when a member has itself elected |
@@ -23,13 +26,16 @@
 )]
 
 mod applied;
+mod contact;
 mod doubt;
 mod elections;
 mod group;
 mod hand_over;
 mod members;
 mod network;
+mod office;
 mod propose;
+mod reads;
 mod recover;
 mod service;
 mod shared;

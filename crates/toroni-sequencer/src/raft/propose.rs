@@ -1,27 +1,32 @@
 //! Batches from all callers become entries: what came while the entries before were under way, up to 256 KiB.
+//!
+//! Each batch that was taken is answered once. If nothing is known of it, because the office ended in which it was proposed,
+//! its `oneshot` is dropped: the caller learns that this member does not lead, and asks the next one how far the order has
+//! come.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use openraft::error::ClientWriteError;
-use openraft::raft::ClientWriteResult;
-use tokio::sync::{mpsc, oneshot};
-use tokio::time::Instant;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
 
+use super::office::{ended, vote_in_office};
 use super::shared::{Shared, failed};
-use super::types::{Proposal, Types};
+use super::types::Proposal;
 use crate::batch::{Batch, Builder, Command};
+use crate::hook::mutant;
 use crate::machine::Outcome;
 use crate::rpc::Answer;
 
-/// At most this many entries are under way. The rest waits, and is put together meanwhile. `recover.rs` concludes from
-/// this number what can be uncommitted in a log.
-pub(super) const IN_FLIGHT: usize = 2;
 /// At most this many batches wait. Then connections are not read any further.
 pub(super) const WAITING: usize = 64;
 /// A leader without room looks for another one at most this often.
 const GIVE_WAY_AGAIN: Duration = Duration::from_secs(5);
+/// A series that could not begin is tried again after this time.
+const BEGIN_AGAIN: Duration = Duration::from_millis(50);
 
 pub(super) struct Submitted {
     pub(super) batch: Arc<[u8]>,
@@ -32,8 +37,6 @@ pub(super) struct Submitted {
 #[derive(Default)]
 struct Next {
     builder: Builder,
-    /// How many commands of the leader itself come first.
-    own: usize,
     submitters: Vec<(usize, oneshot::Sender<Answer>)>,
 }
 
@@ -60,104 +63,189 @@ impl Next {
     }
 }
 
+/// Proposes what is submitted while this member leads, and says who leads while it does not.
 pub(super) async fn run(shared: Arc<Shared>, mut queue: mpsc::Receiver<Submitted>) {
     let mut metrics = shared.raft.metrics();
-    let mut checked_term = None;
-    let mut gave_way: Option<Instant> = None;
-    let mut left_over = None;
     loop {
-        let mut first = left_over.take();
-        if first.is_none() {
+        let vote = vote_in_office(&metrics.borrow_and_update());
+        let Some(vote) = vote else {
             tokio::select! {
                 submitted = queue.recv() => match submitted {
-                    Some(submitted) => first = Some(submitted),
+                    Some(Submitted { answer, .. }) => drop(answer.send(shared.not_leader())),
                     None => return,
                 },
                 changed = metrics.changed() => if changed.is_err() { return },
             }
-        }
-        let leads = {
-            let metrics = metrics.borrow_and_update();
-            (metrics.current_leader == Some(shared.id)).then_some(metrics.current_term)
+            continue;
         };
-        let mut next = Next::default();
-        if leads.is_some() && leads != checked_term && shared.leads().await.is_ok() {
-            checked_term = leads;
-            if let Some(series) = shared.wanted_series()
-                && next.builder.push(&Command::Begin { series }).is_ok()
-            {
-                next.own = 1;
+        let office = Office {
+            shared: &shared,
+            permits: shared.begin_office(),
+            flights: JoinSet::new(),
+            gave_way: None,
+        };
+        tokio::select! {
+            // First, so that nothing is proposed that belongs to the next office.
+            biased;
+            () = ended(&mut metrics, vote) => {}
+            () = office.serve(&mut queue) => return,
+        }
+    }
+}
+
+/// What this member does while it leads. Dropped at the end: callers whose entries are under way then are told to ask the
+/// next leader.
+struct Office<'a> {
+    shared: &'a Arc<Shared>,
+    permits: Arc<Semaphore>,
+    /// Tasks that wait for the answers to entries.
+    flights: JoinSet<()>,
+    gave_way: Option<Instant>,
+}
+
+impl Drop for Office<'_> {
+    fn drop(&mut self) {
+        self.permits.close();
+    }
+}
+
+impl Office<'_> {
+    /// Ends when the queue does.
+    async fn serve(mut self, queue: &mut mpsc::Receiver<Submitted>) {
+        self.shared.pass_barrier().await;
+        self.begin_series().await;
+        let mut left_over = None;
+        loop {
+            let mut first = match left_over.take() {
+                None => queue.recv().await,
+                some => some,
+            };
+            if first.is_none() {
+                return;
+            }
+            let permit = self.permit().await;
+            let mut next = Next::default();
+            while let Some(submitted) = first.take().or_else(|| queue.try_recv().ok()) {
+                left_over = next.take(submitted);
+                if left_over.is_some() {
+                    break;
+                }
+            }
+            if next.builder.is_empty() {
+                continue;
+            }
+            if self.has_room(&next.builder) {
+                self.propose(permit, next).await;
+            } else {
+                next.refuse(&failed("the leader's disk is full"));
             }
         }
-        if first.is_none() && next.own == 0 {
-            continue;
+    }
+
+    async fn permit(&self) -> OwnedSemaphorePermit {
+        match Arc::clone(&self.permits).acquire_owned().await {
+            Ok(permit) => permit,
+            // They are closed when this is dropped, and so not asked for any more.
+            Err(_) => std::future::pending().await,
         }
-        let Ok(permit) = shared.in_flight.acquire().await else { return };
-        while let Some(submitted) = first.take().or_else(|| queue.try_recv().ok()) {
-            left_over = next.take(submitted);
-            if left_over.is_some() {
-                break;
+    }
+
+    /// Returns whether the log has room for an entry. If not, another member may have.
+    fn has_room(&mut self, builder: &Builder) -> bool {
+        let has_room = self.shared.has_room(builder.len() + 128);
+        if !has_room && self.gave_way.is_none_or(|at| at.elapsed() > GIVE_WAY_AGAIN) {
+            self.gave_way = Some(Instant::now());
+            tokio::spawn(Arc::clone(self.shared).give_way());
+        }
+        has_room
+    }
+
+    /// Begins a series of the feed if the order has none, or this member may have lost events that no other one has.
+    async fn begin_series(&mut self) {
+        while let Some(series) = self.shared.wanted_series() {
+            let mut builder = Builder::new();
+            if builder.push(&Command::Begin { series }).is_ok() && self.has_room(&builder) {
+                let _permit = self.permit().await;
+                let begun = self.shared.agree(self.shared.write(builder).await).await;
+                if matches!(begun.as_deref(), Ok([Outcome::Sequenced(_)])) {
+                    if let Err(error) = self.shared.log.settle() {
+                        eprintln!("toroni: {error}");
+                    }
+                    return;
+                }
             }
+            sleep(BEGIN_AGAIN).await;
         }
-        if next.builder.is_empty() {
-            continue;
-        }
-        if !shared.has_room(next.builder.len() + 128) {
-            next.refuse(&failed("the leader's disk is full"));
-            if leads.is_some() && gave_way.is_none_or(|at| at.elapsed() > GIVE_WAY_AGAIN) {
-                gave_way = Some(Instant::now());
-                tokio::spawn(Arc::clone(&shared).give_way());
-            }
-            continue;
-        }
-        permit.forget();
-        let Next { builder, own, submitters } = next;
+    }
+
+    async fn propose(&mut self, permit: OwnedSemaphorePermit, next: Next) {
+        let Next { builder, submitters } = next;
         // In this loop, so that entries keep the order of their commands.
-        let written = match builder.finish() {
-            Ok(bytes) => shared.raft.client_write_ff(Proposal(bytes.into())).await.map_err(failed),
-            Err(error) => Err(failed(error)),
-        };
-        tokio::spawn(answer(Arc::clone(&shared), written, own, submitters));
+        let written = self.shared.write(builder).await;
+        let shared = Arc::clone(self.shared);
+        let waits = Waiting::of(&shared, submitters.iter().map(|(count, _)| *count as u64).sum());
+        while self.flights.try_join_next().is_some() {}
+        self.flights.spawn(async move {
+            let agreed = shared.agree(written).await;
+            // Another entry may be written before those that wait for this one are answered.
+            drop(waits);
+            if mutant("permit_forgotten") {
+                permit.forget();
+            } else {
+                drop(permit);
+            }
+            distribute(submitters, agreed);
+        });
     }
 }
 
-type Written = Result<oneshot::Receiver<ClientWriteResult<Types>>, Answer>;
-
-/// Waits until the group has agreed on an entry, and answers for its commands.
-async fn answer(
+/// Commands that wait for their answer, as the status counts them.
+struct Waiting {
     shared: Arc<Shared>,
-    written: Written,
-    own: usize,
-    submitters: Vec<(usize, oneshot::Sender<Answer>)>,
-) {
-    let count = submitters.iter().map(|(count, _)| *count as u64).sum();
-    shared.commands.fetch_add(count, Ordering::Relaxed);
-    let outcomes = agreed(written).await;
-    // Another entry may be written before those that wait for these are answered.
-    shared.in_flight.add_permits(1);
-    shared.commands.fetch_sub(count, Ordering::Relaxed);
-    if own > 0
-        && matches!(outcomes.as_deref(), Ok([Outcome::Sequenced(_), ..]))
-        && let Err(error) = shared.log.settle()
-    {
-        eprintln!("toroni: {error}");
-    }
-    distribute(own, submitters, outcomes);
+    commands: u64,
 }
 
-async fn agreed(written: Written) -> Result<Vec<Outcome>, Answer> {
-    match written?.await {
-        Ok(Ok(response)) => Ok(response.data),
-        Ok(Err(ClientWriteError::ForwardToLeader(to))) => {
-            let leader = to.leader_id.zip(to.leader_node.map(|member| member.address));
-            Err(Answer::NotLeader(leader))
-        }
-        Ok(Err(error)) => Err(failed(error)),
-        Err(_) => Err(failed("the member ends")),
+impl Waiting {
+    fn of(shared: &Arc<Shared>, commands: u64) -> Self {
+        shared.commands.fetch_add(commands, Ordering::Relaxed);
+        Self { shared: Arc::clone(shared), commands }
     }
 }
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.shared.commands.fetch_sub(self.commands, Ordering::Relaxed);
+    }
+}
+
+type Written =
+    Result<oneshot::Receiver<openraft::raft::ClientWriteResult<super::types::Types>>, Answer>;
 
 impl Shared {
+    async fn write(&self, builder: Builder) -> Written {
+        let bytes = builder.finish().map_err(failed)?;
+        self.raft.client_write_ff(Proposal(bytes.into())).await.map_err(failed)
+    }
+
+    /// Waits until the group has agreed on an entry.
+    async fn agree(&self, written: Written) -> Result<Vec<Outcome>, Answer> {
+        let answer = written?;
+        let answer = tokio::select! {
+            biased;
+            answer = answer => answer,
+            () = self.end_if_lost() => return Err(Answer::NotLeader(None)),
+        };
+        match answer {
+            Ok(Ok(response)) => Ok(response.data),
+            Ok(Err(ClientWriteError::ForwardToLeader(to))) => {
+                let leader = to.leader_id.zip(to.leader_node.map(|member| member.address));
+                Err(Answer::NotLeader(leader))
+            }
+            Ok(Err(error)) => Err(failed(error)),
+            Err(_) => Err(failed("the member ends")),
+        }
+    }
+
     /// Returns the series that a leader, which has applied everything, has to begin: the first of all, or a new one if
     /// it may have lost events that no other member has.
     fn wanted_series(&self) -> Option<u32> {
@@ -176,12 +264,10 @@ pub(super) fn series_after(series: u32) -> u32 {
 
 /// Gives each submitter the outcomes of its own commands.
 fn distribute(
-    own: usize,
     submitters: Vec<(usize, oneshot::Sender<Answer>)>,
     answers: Result<Vec<Outcome>, Answer>,
 ) {
     let mut outcomes = answers.as_deref().unwrap_or_default();
-    outcomes = outcomes.get(own..).unwrap_or_default();
     for (count, sender) in submitters {
         let answer = match &answers {
             Err(answer) => answer.clone(),

@@ -6,7 +6,8 @@ use std::sync::mpsc;
 
 use super::applied::Contents;
 use super::group::GroupError;
-use super::propose::{IN_FLIGHT, series_after};
+use super::office::IN_FLIGHT;
+use super::propose::series_after;
 use crate::batch::{Batch, Builder, Command};
 use crate::entry::{Entry, Member, Members, Payload, Place, Vote};
 use crate::log::{Log, LogError, Options};
@@ -67,7 +68,7 @@ pub fn recover(directory: &Path, options: Options) -> Result<Recovery, GroupErro
             let _ = sender.send(result);
         },
     )?;
-    done.recv().map_err(|_| LogError::Closed)?.map_err(GroupError::Listen)?;
+    done.recv().map_err(|_| LogError::Closed)?.map_err(GroupError::Io)?;
     log.save_vote(Vote { term, candidate: id, committed: false })?;
     log.close()?;
     let (certain, next) = (replayed.certain, replayed.machine.next());

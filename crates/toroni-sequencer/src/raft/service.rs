@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use openraft::raft::{AppendEntriesRequest, VoteRequest};
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::oneshot;
 
 use super::applied::describe;
@@ -10,6 +11,7 @@ use super::propose::Submitted;
 use super::shared::{Shared, failed};
 use super::types::{id_of, place_of, raft_entry_of, raft_vote_of, vote_of};
 use crate::entry::{Entry, MAX_MEMBERS, Place, Vote};
+use crate::hook::mutant;
 use crate::rpc::{Answer, Answering, Appended, Caller, Request, Serve, SourceState};
 
 #[derive(Clone)]
@@ -32,6 +34,7 @@ fn refusal(caller: Caller, request: &Request) -> Option<&'static str> {
         Request::Submit(_)
         | Request::Source(_)
         | Request::Status
+        | Request::Confirm
         | Request::Digest(_)
         | Request::Fetch(_)
         | Request::State => None,
@@ -48,12 +51,17 @@ impl Serve for Service {
             // Taken here and now, so that the commands of a connection stay in their order.
             Request::Submit(batch) => {
                 let (answer, answered) = oneshot::channel();
+                // Nothing would become of it here.
+                if shared.contact().1 && !mutant("isolated_leader_takes_commands") {
+                    return Box::pin(async { Answer::NotLeader(None) });
+                }
                 let submitted = shared.submitted.try_send(Submitted { batch, answer });
                 Box::pin(async move {
-                    if submitted.is_err() {
+                    if let Err(TrySendError::Full(_)) = submitted {
                         return failed("the leader has no room for more commands");
                     }
-                    answered.await.unwrap_or_else(|_| failed("the member ends"))
+                    // What was given up may have been taken: the next leader knows.
+                    answered.await.unwrap_or(Answer::NotLeader(None))
                 })
             }
             request => Box::pin(async move { shared.answer(caller.id, request).await }),
@@ -71,6 +79,7 @@ impl Shared {
             Request::Snapshot { vote, bytes } => self.install(vote, bytes).await,
             Request::Source(source) => self.source(source).await,
             Request::Status => Answer::Status(Box::new(self.status())),
+            Request::Confirm => self.confirm().await,
             Request::Digest(number) => {
                 let digest = self.applied.lock().machine.digest_after(number);
                 Answer::Digest(digest.map(|digest| *digest.as_bytes()))

@@ -2,16 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use openraft::error::{CheckIsLeaderError, RaftError};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 use toroni_proto::wire::Keys;
 
 use super::applied::Applied;
+use super::contact::Contact;
 use super::elections::Patience;
 use super::propose::Submitted;
+use super::reads::Reads;
 use super::timing::Timing;
 use super::types::{Raft, members_of};
 use crate::entry::{Members, Vote};
@@ -32,8 +33,12 @@ pub(super) struct Shared {
     pub(super) archive: Archive,
     pub(super) timing: Timing,
     pub(super) submitted: mpsc::Sender<Submitted>,
-    /// Permits for entries that are under way.
-    pub(super) in_flight: Semaphore,
+    /// Permits for entries that are under way in the last office.
+    pub(super) permits: Mutex<Arc<Semaphore>>,
+    pub(super) reads: Reads,
+    pub(super) contact: Contact,
+    /// Why the member has to end.
+    pub(super) problem: OnceLock<String>,
     /// Who changes the members.
     pub(super) changing: tokio::sync::Mutex<()>,
     pub(super) handing_over: tokio::sync::Mutex<()>,
@@ -78,7 +83,10 @@ impl Shared {
             archive,
             timing,
             submitted,
-            in_flight: Semaphore::new(super::propose::IN_FLIGHT),
+            permits: Mutex::new(Arc::new(Semaphore::new(0))),
+            reads: Reads::default(),
+            contact: Contact::new(),
+            problem: OnceLock::new(),
             changing: tokio::sync::Mutex::new(()),
             handing_over: tokio::sync::Mutex::new(()),
             hands_over: AtomicBool::new(false),
@@ -134,18 +142,6 @@ impl Shared {
         (!self.log.has_room(RESERVE_BYTES / 2)).then_some("its disk is full")
     }
 
-    /// Makes sure that this member leads, and that everything that was committed before is applied.
-    pub(super) async fn leads(&self) -> Result<(), Answer> {
-        match self.raft.ensure_linearizable().await {
-            Ok(_) => Ok(()),
-            Err(RaftError::APIError(CheckIsLeaderError::ForwardToLeader(to))) => {
-                let address = to.leader_node.map(|member| member.address);
-                Err(Answer::NotLeader(to.leader_id.zip(address)))
-            }
-            Err(error) => Err(failed(error)),
-        }
-    }
-
     pub(super) fn status(&self) -> Status {
         let metrics = self.raft.metrics().borrow().clone();
         let Members { voters, members } = members_of(metrics.membership_config.membership());
@@ -159,6 +155,7 @@ impl Shared {
             behind: behind.get(&id).copied().flatten(),
         });
         let (purged, last) = self.log.ends();
+        let (contact, is_out_of_contact) = self.contact();
         let state = self.applied.lock();
         Status {
             id: self.id,
@@ -178,6 +175,8 @@ impl Shared {
             uncertain: self.log.is_uncertain(),
             needs_recovery: self.needs_recovery.load(Ordering::Relaxed),
             hands_over: self.hands_over.load(Ordering::Relaxed),
+            contact,
+            is_out_of_contact,
             members: members.collect(),
         }
     }

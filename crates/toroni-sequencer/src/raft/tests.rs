@@ -1,6 +1,7 @@
 //! openraft's own suite for storage, on our log.
 
 mod cluster;
+mod pair;
 
 use openraft::testing::{StoreBuilder, Suite};
 use toroni_testkit::Directory;

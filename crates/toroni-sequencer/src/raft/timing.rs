@@ -38,6 +38,11 @@ impl Timing {
         self.lease() / 5
     }
 
+    /// A leader that no majority has acknowledged for this long does not say any more that it leads.
+    pub(super) fn isolated(&self) -> Duration {
+        self.lease() * 2
+    }
+
     /// A member that saw a longer log than its own leaves so much time to the one that has it.
     pub(super) fn gives_way(&self) -> Duration {
         self.lease() * 5 / 3

@@ -7,8 +7,8 @@
 //!       | u32     | u64         |                         | is a key       |
 //!       +---------+-------------+-------------------------+----------------+
 //!
-//!  the server says first:   "TNSQ" 1 · nonce 16                             plain
-//!  the caller answers:      "TNSQ" 1 · nonce 16 · feed 16 · from u64        as a frame of call 0
+//!  the server says first:   "TNSQ" 2 · nonce 16                             plain
+//!  the caller answers:      "TNSQ" 2 · nonce 16 · feed 16 · from u64        as a frame of call 0
 //!  the server ends that:    log 16 · id u64                                 as a frame of call 0
 //! ```
 //!
@@ -31,11 +31,12 @@ pub(crate) const MAX_FRAME_BYTES: usize = 2 << 20;
 const MAX_HELLO_BYTES: usize = 256;
 /// The beginning of a connection may last this long.
 pub(super) const HELLO_TIME: Duration = Duration::from_secs(2);
-const MAGIC: [u8; 5] = *b"TNSQ\x01";
+/// The second figure is the version of these messages.
+const MAGIC: [u8; 5] = *b"TNSQ\x02";
 const CONTEXT_BYTES: usize = 41;
 const HEADER_BYTES: usize = 12;
 
-fn invalid(why: &'static str) -> io::Error {
+fn invalid(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
@@ -180,8 +181,15 @@ pub(super) async fn call(
     let mut challenge = [0; 21];
     stream.read_exact(&mut challenge).await?;
     let (magic, server) = challenge.split_at(5);
+    if magic[..4] == MAGIC[..4] && magic != MAGIC {
+        return Err(invalid(format!(
+            "the other end is of version {} of the sequencer's messages, and this one of version {}: run the same \
+             version of toroni on all hosts",
+            magic[4], MAGIC[4]
+        )));
+    }
     if magic != MAGIC {
-        return Err(invalid("the other end is no sequencer of this version"));
+        return Err(invalid("the other end is no sequencer"));
     }
     let (own, server) = (nonce()?, server.try_into().unwrap_or_default());
     let (mut to, mut back) = directions(keys, server, own, false);

@@ -11,6 +11,7 @@
 //!  6 STATUS                                        6 STATUS     see status.rs
 //!  7 DIGEST    number u64                          7 DIGEST     known u8 · digest 32
 //!  8 INIT      members                             8 DONE
+//!  13 CONFIRM                                      13 CONFIRMED term u64
 //!                                                  9 NOT LEADER known u8 · leader u64 · address
 //!                                                  10 FAILED    reason
 //! ```
@@ -60,6 +61,8 @@ pub enum Request {
     Source(u32),
     /// How the member is.
     Status,
+    /// Have a majority confirm that the member leads.
+    Confirm,
     /// The digest after this event.
     Digest(u64),
     /// Begin a group of these members.
@@ -110,6 +113,8 @@ pub enum Answer {
     Source(Option<SourceState>),
     /// How the member is.
     Status(Box<Status>),
+    /// A majority has confirmed, after the request came, that the member leads in this term.
+    Confirmed(u64),
     /// The digest, if the member keeps it.
     Digest(Option<[u8; 32]>),
     /// It is done.
@@ -211,6 +216,7 @@ impl Request {
                 to.extend(source.to_le_bytes());
             }
             Self::Status => to.push(6),
+            Self::Confirm => to.push(13),
             Self::Digest(number) => {
                 to.push(7);
                 to.extend(number.to_le_bytes());
@@ -279,6 +285,7 @@ impl Request {
             }
             5 => Self::Source(fields.u32()?),
             6 => Self::Status,
+            13 => Self::Confirm,
             7 => Self::Digest(fields.u64()?),
             8 => Self::Init(Members::decode(&mut fields)?),
             16 => Self::Fetch(Fetch::decode(&mut fields)?),
@@ -347,6 +354,10 @@ impl Answer {
             Self::Status(status) => {
                 to.push(6);
                 status.encode(to);
+            }
+            Self::Confirmed(term) => {
+                to.push(13);
+                to.extend(term.to_le_bytes());
             }
             Self::Digest(digest) => {
                 to.extend([7, u8::from(digest.is_some())]);
@@ -417,6 +428,7 @@ impl Answer {
                 )?,
             }),
             6 => Self::Status(Box::new(Status::decode(&mut fields)?)),
+            13 => Self::Confirmed(fields.u64()?),
             7 => Self::Digest(match (fields.u8()?, fields.array()?) {
                 (0, digest) if digest == [0; 32] => None,
                 (1, digest) => Some(digest),

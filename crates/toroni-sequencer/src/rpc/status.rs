@@ -2,11 +2,14 @@
 //!
 //! ```text
 //!  id u64 · term u64 · leader 1 + u64 · last 1 + 24 · applied 1 + 24 · purged 1 + 24 · series u32 · next u64 · digest 32
-//!  first u64 · elections u64 · in flight u64 · room u64 · flags u8 (1 full, 2 uncertain, 4 needs recovery, 8 hands over)
+//!  first u64 · elections u64 · in flight u64 · room u64 · contact ms u32
+//!  flags u8 (1 full, 2 uncertain, 4 needs recovery, 8 hands over, 16 out of contact)
 //!  members u8 · each: id u64 · votes u8 · behind 1 + u64 · name, address: u8 and bytes
 //! ```
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
+use std::time::Duration;
 
 use super::message::optional;
 use crate::bytes::Fields;
@@ -50,6 +53,10 @@ pub struct Status {
     pub needs_recovery: bool,
     /// Whether it is about to hand over, and takes no commands meanwhile.
     pub hands_over: bool,
+    /// How long ago a leader heard a majority of the members, or any other member its leader, in milliseconds.
+    pub contact: Duration,
+    /// Whether that is too long ago. A leader takes no commands then, and its term may be over.
+    pub is_out_of_contact: bool,
     /// The members as this one knows them.
     pub members: Vec<MemberStatus>,
 }
@@ -88,7 +95,15 @@ impl Status {
         for count in [self.elections, self.in_flight, self.room] {
             to.extend(count.to_le_bytes());
         }
-        let flags = [self.full, self.uncertain, self.needs_recovery, self.hands_over];
+        let contact = u32::try_from(self.contact.as_millis()).unwrap_or(u32::MAX);
+        to.extend(contact.to_le_bytes());
+        let flags = [
+            self.full,
+            self.uncertain,
+            self.needs_recovery,
+            self.hands_over,
+            self.is_out_of_contact,
+        ];
         to.push((0..).zip(flags).map(|(bit, flag)| u8::from(flag) << bit).sum());
         to.push(u8::try_from(self.members.len()).unwrap_or(u8::MAX));
         for member in &self.members {
@@ -120,15 +135,17 @@ impl Status {
             elections: fields.u64()?,
             in_flight: fields.u64()?,
             room: fields.u64()?,
+            contact: Duration::from_millis(fields.u32()?.into()),
             ..Self::default()
         };
         let flags = fields.u8()?;
-        if flags >> 4 != 0 {
+        if flags >> 5 != 0 {
             return Err(EntryError::Impossible);
         }
         let flag = |bit: u8| flags & 1 << bit != 0;
         (status.full, status.uncertain) = (flag(0), flag(1));
         (status.needs_recovery, status.hands_over) = (flag(2), flag(3));
+        status.is_out_of_contact = flag(4);
         let count = fields.u8()?;
         if usize::from(count) > MAX_MEMBERS {
             return Err(EntryError::Impossible);

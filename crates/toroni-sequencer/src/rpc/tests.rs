@@ -78,6 +78,7 @@ fn request() -> impl Strategy<Value = Request> {
         any::<u32>().prop_map(|series| Request::Submit(batch(series))),
         any::<u32>().prop_map(Request::Source),
         Just(Request::Status),
+        Just(Request::Confirm),
         Just(Request::State),
         any::<u64>().prop_map(Request::Digest),
         members().prop_map(Request::Init),
@@ -112,14 +113,14 @@ fn events() -> impl Strategy<Value = Events> {
 
 fn status() -> impl Strategy<Value = Status> {
     let number = || option::of(any::<u64>());
-    let known = (number(), option::of(place()), any::<u64>(), any::<[bool; 4]>());
+    let known = (number(), option::of(place()), any::<u64>(), any::<[bool; 5]>());
     let member = (any::<(u64, bool)>(), ".{0,9}", ".{0,20}", number()).prop_map(
         |((id, votes), name, address, behind)| MemberStatus { id, name, address, votes, behind },
     );
-    let numbers = any::<(u64, u64, u32, u64, [u8; 32], [u64; 3])>();
+    let numbers = any::<(u64, u64, u32, u64, [u8; 32], [u64; 3], u32)>();
     (numbers, known, vec(member, 0..5)).prop_map(|(numbers, known, members)| {
-        let (id, term, series, next, digest, [elections, in_flight, room]) = numbers;
-        let (leader, last, first, [full, uncertain, needs_recovery, hands_over]) = known;
+        let (id, term, series, next, digest, [elections, in_flight, room], contact) = numbers;
+        let (leader, last, first, [full, uncertain, needs_recovery, hands_over, out]) = known;
         let (applied, purged) = (last.map(|place| Place { term: 1, ..place }), None);
         Status {
             id,
@@ -139,6 +140,8 @@ fn status() -> impl Strategy<Value = Status> {
             uncertain,
             needs_recovery,
             hands_over,
+            contact: Duration::from_millis(contact.into()),
+            is_out_of_contact: out,
             members,
         }
     })
@@ -169,6 +172,7 @@ fn answer() -> impl Strategy<Value = Answer> {
         vec(outcome, 0..9).prop_map(Answer::Outcomes),
         option::of(source).prop_map(Answer::Source),
         status().prop_map(|status| Answer::Status(Box::new(status))),
+        any::<u64>().prop_map(Answer::Confirmed),
         option::of(any::<[u8; 32]>()).prop_map(Answer::Digest),
         option::of((any::<u64>(), "[a-z:0-9]{0,20}")).prop_map(Answer::NotLeader),
         ".{0,40}".prop_map(Answer::Failed),

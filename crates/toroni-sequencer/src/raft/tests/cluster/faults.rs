@@ -1,10 +1,13 @@
-//! Members are stopped, and cut off from each other, in both directions or in one.
+//! Members are stopped, and cut off from each other, in both directions or in one. A leader that was cut off answers for
+//! everything that it took, and works again afterwards.
 
 use toroni_testkit::Random;
 use toroni_testkit::network;
 
-use super::senders::Load;
+use super::senders::{Load, submission};
 use super::*;
+use crate::batch::{CommandId, Open};
+use crate::machine::Outcome;
 
 /// Longer than an election takes. Afterwards, commands must come through before the fault is over.
 const FAULT: Duration = Duration::from_secs(2);
@@ -71,5 +74,154 @@ fn commands_keep_one_order_while_members_are_cut_off() {
             }
             load.end_and_check(&mut cluster, &[0, 1, 2]).await;
         });
+    });
+}
+
+/// A source that brings its commands to one member, whether that leads or not.
+struct Source {
+    id: u32,
+    next: u64,
+}
+
+impl Source {
+    fn open(&self) -> Request {
+        let (source, bus) = (self.id, [self.id.to_le_bytes()[0]; 16]);
+        submission(&[Command::Open(Open { source, series: 9, session: 1, bus })])
+    }
+
+    fn command(&mut self) -> Request {
+        let id = CommandId { source: self.id, series: 9, number: self.next };
+        self.next += 1;
+        let publish = Publish { id, to_descendants: false, topic: "t", payload: b"stale" };
+        submission(&[Command::Publish(publish)])
+    }
+
+    /// Opens the series with a member that leads.
+    async fn begin(&self, link: &Link) {
+        until("a series", async || match call(link, self.open()).await {
+            Some(Answer::Outcomes(_)) => Some(()),
+            _ => None,
+        })
+        .await;
+    }
+}
+
+/// Waits until a member says whether it is in contact. Returns how long that took.
+async fn until_contact(link: &Link, is_out: bool) -> Duration {
+    let begun = Instant::now();
+    until("contact is noticed", async || {
+        status(link).await.filter(|status| status.is_out_of_contact == is_out)
+    })
+    .await;
+    begun.elapsed()
+}
+
+/// The entries that a leader that is cut off has proposed are replaced by a snapshot when it comes back, so openraft never
+/// answers for them.
+#[test]
+fn a_leader_that_was_cut_off_and_got_a_snapshot_answers_and_leads_again() {
+    let mut random = Random::from_environment();
+    let Some(network) = network::Setup::new(4).switched(random.number()) else { return };
+    network.hosts[3].enter(|| {
+        let setup = Setup { hosts: &network.hosts[..3], segment: SMALL, ..Setup::default() };
+        let mut cluster = Cluster::new(3, setup);
+        runtime(2).block_on(async {
+            let (links, leads) = init(&cluster).await;
+            let mut source = Source { id: 70, next: 0 };
+            source.begin(&links[leads]).await;
+            let others: Vec<_> = (0..3).filter(|id| *id != leads).collect();
+            network.switch().partition(&[leads], &others);
+            // As many as may be under way, each of which becomes an entry, and one that waits.
+            let mut stale = vec![];
+            for _ in 0..3 {
+                let (link, request) = (links[leads].clone(), source.command());
+                stale.push(tokio::spawn(async move { link.call(&request).await }));
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            let noticed = until_contact(&links[leads], true).await;
+            // It takes nothing more, and says so at once.
+            let refused = call(&links[leads], source.command()).await;
+            assert_eq!(refused, Some(Answer::NotLeader(None)));
+            let unconfirmed = control(&links[leads], Request::Confirm).await;
+            assert!(!matches!(unconfirmed, Answer::Confirmed(_)), "{unconfirmed:?}");
+            let stale_term = asked(&links[leads]).await.term;
+
+            let load = Load::start(&cluster, &mut random);
+            let next_leader = until("another leader", async || {
+                let mut found = None;
+                for id in &others {
+                    let confirmed = call(&links[*id], Request::Confirm).await;
+                    found = found.or(matches!(confirmed, Some(Answer::Confirmed(term)) if term > stale_term).then_some(*id));
+                }
+                found
+            })
+            .await;
+            let last = asked(&links[leads]).await.last.expect("it has entries").index;
+            until("the others purge what it has", async || {
+                status(&links[next_leader]).await?.purged.filter(|place| place.index > last + 9)
+            })
+            .await;
+            // What is on its way over connections of the time before would cut off the entries, for which openraft answers. The
+            // kernel gives it up after some time.
+            if toroni_testkit::long::is_asked() {
+                tokio::time::sleep(Duration::from_secs(10)).await;
+            }
+            network.switch().heal();
+            let healed = until_contact(&links[leads], false).await;
+            for answer in stale {
+                // Each has an answer, and none that says that it is an event.
+                let answer = tokio::time::timeout(wait::LIMIT, answer).await.expect("answered");
+                let answer = answer.expect("not cancelled").expect("the connection lives");
+                assert!(matches!(answer, Answer::NotLeader(_)), "{answer:?}");
+            }
+            change(&links, Request::HandOver(format!("m{leads}"))).await;
+            load.progress().await;
+            load.end().await;
+            // It takes commands like any leader.
+            let mut source = Source { id: 71, next: 0 };
+            source.begin(&links[leads]).await;
+            let answer = call(&links[leads], source.command()).await;
+            assert!(
+                matches!(&answer, Some(Answer::Outcomes(all)) if matches!(all[..], [Outcome::Sequenced(_)])),
+                "{answer:?}"
+            );
+            assert_eq!(asked(&links[leads]).await.in_flight, 0);
+            // And it hands over again, for which nothing may be under way.
+            change(&links, Request::HandOver(format!("m{next_leader}"))).await;
+            equal(&links).await;
+            println!("isolated: seen after {noticed:?}, over after {healed:?}");
+            (0..3).for_each(|id| cluster.kill(id));
+        });
+    });
+}
+
+#[test]
+fn members_without_a_majority_or_a_leader_say_so_and_recover_without_help() {
+    let mut random = Random::from_environment();
+    let cluster = Cluster::new(3, Setup::default());
+    runtime(2).block_on(async {
+        let (links, leads) = init(&cluster).await;
+        let others: Vec<_> = (0..3).filter(|id| *id != leads).collect();
+        let load = Load::start(&cluster, &mut random);
+        load.progress().await;
+        others.iter().for_each(|id| cluster.signal(*id, Signal::STOP));
+        until_contact(&links[leads], true).await;
+        others.iter().for_each(|id| cluster.signal(*id, Signal::CONT));
+        load.progress().await;
+        for link in &links {
+            until_contact(link, false).await;
+        }
+        // A follower whose leader and whose peer are silent.
+        let leads = until("a leader", async || leader(&links).await).await;
+        let others: Vec<_> = (0..3).filter(|id| *id != leads).collect();
+        [leads, others[0]].iter().for_each(|id| cluster.signal(*id, Signal::STOP));
+        until_contact(&links[others[1]], true).await;
+        assert_eq!(asked(&links[others[1]]).await.in_flight, 0);
+        [leads, others[0]].iter().for_each(|id| cluster.signal(*id, Signal::CONT));
+        load.progress().await;
+        for link in &links {
+            until_contact(link, false).await;
+        }
+        load.end().await;
     });
 }

@@ -1,10 +1,12 @@
 //! Hosts reboot before entries were synced. What the log recorded of the boot is changed on the disk, and entries that were
 //! answered are cut off, as after a power failure.
 
-use toroni_testkit::Random;
+use toroni_testkit::{Random, network};
 
-use super::senders::Load;
+use super::super::super::recover;
+use super::senders::{Load, submission};
 use super::*;
+use crate::batch::Open;
 use crate::log::Log;
 
 const LOOSE: Setup<'_> = Setup { segment: LARGE, sync: Sync::OFTEN, hosts: &[], small_disk: None };
@@ -52,7 +54,7 @@ fn a_member_that_lost_answered_entries_does_not_vote_before_it_has_them() {
         cluster.start(behind);
         // Together they would be a majority, and have not what was committed. Neither leads.
         let term = until("uncertain", async || {
-            status(&links[has_all]).await.filter(|status| status.uncertain)
+            status(&links[has_all]).await.filter(|status| status.uncertain && status.term > 0)
         })
         .await
         .term;
@@ -125,5 +127,49 @@ fn a_member_alone_begins_a_new_series_after_a_power_failure() {
         })
         .await;
         assert_eq!(again.series, after.series);
+    });
+}
+
+/// A leader that is killed leads on when it is started again. Whatever it proposes then, `recover` must not take what no
+/// majority had for certain.
+#[test]
+fn a_leader_that_was_killed_while_it_was_cut_off_makes_nothing_certain() {
+    let mut random = Random::from_environment();
+    let Some(network) = network::Setup::new(4).switched(random.number()) else { return };
+    network.hosts[3].enter(|| {
+        let setup = Setup { hosts: &network.hosts[..3], ..Setup::default() };
+        let mut cluster = Cluster::new(3, setup);
+        runtime(2).block_on(async {
+            let (links, leads) = init(&cluster).await;
+            let committed = equal(&links).await.0;
+            let others: Vec<_> = (0..3).filter(|id| *id != leads).collect();
+            network.switch().partition(&[leads], &others);
+            let mut sources = 10..;
+            for life in 0..2 {
+                if life > 0 {
+                    cluster.kill(leads);
+                    cluster.start(leads);
+                }
+                let before = asked(&links[leads]).await.last.expect("it has entries").index;
+                let begun = Instant::now();
+                // Each opens a series, which becomes an entry while there are permits.
+                while begun.elapsed() < Duration::from_secs(1) {
+                    let source = sources.next().expect("no end");
+                    let open =
+                        Open { source, series: 9, session: 1, bus: [source.to_le_bytes()[0]; 16] };
+                    let (link, request) =
+                        (links[leads].clone(), submission(&[Command::Open(open)]));
+                    tokio::spawn(async move { link.call(&request).await });
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+                let entries = asked(&links[leads]).await.last.expect("it has them").index - before;
+                println!("life {life}: {entries} entries that no majority has");
+                assert!(life > 0 || entries > 0, "the fault did not happen");
+            }
+            (0..3).for_each(|id| cluster.kill(id));
+            let found = recover(&cluster.log(leads), Options::default()).expect("a log of a group");
+            assert!(found.next > committed, "{found:?}");
+            assert!(found.certain <= committed, "{found:?}, and {committed} were committed");
+        });
     });
 }

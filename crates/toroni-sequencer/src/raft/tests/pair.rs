@@ -1,0 +1,356 @@
+//! A member in this process, alone or with another one that the test plays: what a member does in its office, and when
+//! nobody hears it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use openraft::raft::AppendEntriesRequest;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
+use toroni_testkit::{Directory, Random, wait};
+
+use super::super::office::{IN_FLIGHT, vote_in_office};
+use super::super::service::Service;
+use super::super::{Group, GroupOptions, Timing, feed_id};
+use super::Ignored;
+use crate::batch::{Builder, Command, Open};
+use crate::entry::{Member, Members, Place, Vote};
+use crate::log::Options;
+use crate::machine::{Machine, Outcome};
+use crate::rpc::{Answer, Answering, Appended, Caller, Identity, Peer, Request, Serve, listen};
+
+fn run(test: impl Future<Output = ()>) {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    runtime.expect("a runtime").block_on(test);
+}
+
+async fn bound() -> (TcpListener, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+    let address = listener.local_addr().expect("bound").to_string();
+    (listener, address)
+}
+
+fn member(name: &str, address: &str, log: [u8; 16]) -> Member {
+    Member { name: name.to_owned(), address: address.to_owned(), log }
+}
+
+/// Starts member 0.
+async fn start(directory: &Directory) -> (Group, String) {
+    let (listener, address) = bound().await;
+    let group = Group::start(GroupOptions {
+        feed: "orders".to_owned(),
+        id: 0,
+        listener,
+        keys: None,
+        directory: directory.path().to_owned(),
+        log: Options { segment_bytes: 1 << 20, ..Options::default() },
+        snapshot_bytes: 1 << 20,
+        retain_bytes: 1,
+        timing: Timing::default(),
+        events: Box::new(Ignored),
+    });
+    (group.await.expect("started"), address)
+}
+
+/// Starts member 0, which becomes the first of a group with these others.
+async fn begin(directory: &Directory, mut members: BTreeMap<u64, Member>) -> Group {
+    let (group, address) = start(directory).await;
+    members.insert(0, member("a", &address, [0; 16]));
+    let members = Members { voters: vec![], members };
+    assert_eq!(group.request(Request::Init(members)).await, Answer::Done);
+    group
+}
+
+fn open(source: u32) -> Request {
+    let bus = [source.to_le_bytes()[0]; 16];
+    let mut builder = Builder::new();
+    let open = Command::Open(Open { source, series: 1, session: 1, bus });
+    builder.push(&open).expect("short");
+    Request::Submit(builder.finish().expect("a command").into())
+}
+
+/// Asks a member as if over a connection, in a task of its own.
+fn ask(group: &Group, request: Request) -> JoinHandle<Answer> {
+    let caller = Caller { id: 1, is_trusted: true };
+    tokio::spawn(Service(Arc::clone(&group.shared)).serve(caller, request))
+}
+
+/// No answer takes longer, on a busy machine either. Mutants wait for it in vain.
+const ANSWER_TIME: Duration = Duration::from_secs(20);
+
+async fn answer_of(asked: JoinHandle<Answer>) -> Answer {
+    let answer = timeout(ANSWER_TIME, asked).await;
+    answer.expect("each has an answer").expect("no panic")
+}
+
+/// Another leader is heard, in the next term.
+async fn depose(group: &Group) {
+    let term = group.shared.raft.metrics().borrow().current_term + 1;
+    let heard = AppendEntriesRequest {
+        vote: openraft::Vote::new_committed(term, 1),
+        prev_log_id: None,
+        entries: vec![],
+        leader_commit: None,
+    };
+    group.shared.raft.append_entries(heard).await.expect("it runs");
+}
+
+#[test]
+fn each_batch_has_one_answer_however_often_the_office_changes() {
+    let mut random = Random::from_environment();
+    let directory = Directory::below("/dev/shm");
+    run(async {
+        let group = begin(&directory, BTreeMap::new()).await;
+        let mut asked = vec![];
+        let mut offices = BTreeSet::new();
+        for round in 0..1_000 {
+            asked.push(ask(&group, open(round)));
+            if random.below(3) == 0 {
+                depose(&group).await;
+                sleep(Duration::from_micros(random.below(300))).await;
+                group.shared.raft.trigger().elect().await.expect("it runs");
+                sleep(Duration::from_micros(random.below(6_000))).await;
+            }
+            let vote = vote_in_office(&group.shared.raft.metrics().borrow());
+            offices.extend(vote.map(|vote| vote.term));
+        }
+        let mut events = 0;
+        for asked in asked {
+            match answer_of(asked).await {
+                Answer::Outcomes(_) => events += 1,
+                Answer::NotLeader(_) | Answer::Failed(_) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        println!("{} offices seen, {events} of 1000 batches became events", offices.len());
+        assert!(offices.len() > 30 && events > 0);
+        // The last office has all of its permits, and nothing is under way.
+        group.shared.pass_barrier().await;
+        let permits = group.shared.permits();
+        let all = permits.acquire_many(u32::try_from(IN_FLIGHT).expect("few"));
+        let all = timeout(ANSWER_TIME, all).await;
+        drop(all.expect("all permits come back").expect("in office"));
+        assert_eq!(permits.available_permits(), IN_FLIGHT);
+        assert_eq!(group.status().in_flight, 0);
+        assert_eq!(group.problem(), None);
+        group.close().await.expect("closed");
+    });
+}
+
+/// The other member of two: votes for everybody, and takes entries while it hears.
+struct Other {
+    hears: AtomicBool,
+    /// How often it was asked whether the leader leads: appends without entries.
+    asked: AtomicUsize,
+}
+
+impl Serve for Arc<Other> {
+    fn serve(&self, _: Caller, request: Request) -> Answering {
+        let hears = self.hears.load(Ordering::Relaxed);
+        if matches!(&request, Request::Append { entries, .. } if entries.is_empty()) {
+            self.asked.fetch_add(1, Ordering::Relaxed);
+        }
+        Box::pin(async move {
+            match request {
+                Request::Vote { vote, .. } => Answer::Voted { vote, granted: true, last: None },
+                Request::Append { .. } if hears => Answer::Appended(Appended::All),
+                _ => std::future::pending().await,
+            }
+        })
+    }
+}
+
+impl Other {
+    fn set(&self, hears: bool) {
+        self.hears.store(hears, Ordering::Relaxed);
+    }
+}
+
+/// A group of two.
+async fn pair(directory: &Directory) -> (Group, Arc<Other>) {
+    let (listener, address) = bound().await;
+    let other = Arc::new(Other { hears: AtomicBool::new(true), asked: AtomicUsize::new(0) });
+    let own = Peer { log: [1; 16], id: 1 };
+    let identity = Identity { feed: feed_id("orders"), keys: None, own };
+    // Ends with the runtime.
+    tokio::spawn(listen(listener, identity, Arc::new(Arc::clone(&other))));
+    let group = begin(directory, BTreeMap::from([(1, member("b", &address, [1; 16]))])).await;
+    (group, other)
+}
+
+/// Waits until the member takes commands, and returns what became of the one that it took.
+async fn takes(group: &Group, source: u32) -> Vec<Outcome> {
+    let begun = Instant::now();
+    loop {
+        if let Answer::Outcomes(outcomes) = answer_of(ask(group, open(source))).await {
+            return outcomes;
+        }
+        assert!(begun.elapsed() < ANSWER_TIME, "it does not lead");
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Submits three batches, of which two become entries that nobody has.
+async fn strand(group: &Group) -> (u64, Vec<JoinHandle<Answer>>) {
+    let before = group.shared.log.ends().1.expect("it has entries").index;
+    let mut asked = vec![];
+    for source in 10..13 {
+        asked.push(ask(group, open(source)));
+        sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(group.shared.log.ends().1.map(|last| last.index), Some(before + 2));
+    (before, asked)
+}
+
+/// A snapshot of a state after an entry of another leader.
+fn snapshot_after(last: Place, members: &Members) -> Arc<[u8]> {
+    let mut bytes = vec![];
+    Place::encode_option(Some(last), &mut bytes);
+    Place::encode_option(Some(last), &mut bytes);
+    let mut encoded = vec![];
+    members.encode(&mut encoded);
+    bytes.extend(u32::try_from(encoded.len()).expect("short").to_le_bytes());
+    bytes.extend(encoded);
+    let mut machine = Machine::new();
+    let mut builder = Builder::new();
+    builder.push(&Command::Begin { series: 1 }).expect("short");
+    let batch = builder.finish().expect("a command");
+    machine.apply(crate::batch::Batch::check(&batch).expect("made here"), |_| (), |_, _| ());
+    bytes.extend(machine.snapshot());
+    bytes.into()
+}
+
+/// openraft never answers for entries that it purges for a snapshot of another leader.
+#[test]
+fn entries_for_which_a_snapshot_stands_are_answered() {
+    let directory = Directory::below("/dev/shm");
+    run(async {
+        let (group, other) = pair(&directory).await;
+        takes(&group, 1).await;
+        other.set(false);
+        let (before, asked) = strand(&group).await;
+        let members = group.shared.members();
+        let term = group.status().term + 1;
+        let vote = Vote { term, candidate: 1, committed: true };
+        let last = Place { term, leader: 1, index: before + 50 };
+        let bytes = snapshot_after(last, &members);
+        let installed = answer_of(ask(&group, Request::Snapshot { vote, bytes })).await;
+        assert_eq!(installed, Answer::Installed(vote));
+        for asked in asked {
+            let answer = answer_of(asked).await;
+            assert!(matches!(answer, Answer::NotLeader(_)), "{answer:?}");
+        }
+        assert_eq!(group.status().in_flight, 0);
+
+        // When it leads again, it takes as much as before.
+        other.set(true);
+        assert!(matches!(takes(&group, 20).await[..], [Outcome::Sequenced(_)]));
+        assert_eq!(group.shared.permits().available_permits(), IN_FLIGHT);
+        group.close().await.expect("closed");
+    });
+}
+
+/// It leads on with the same vote, and its old entries may still be lost.
+#[test]
+fn a_leader_that_is_started_again_proposes_nothing_before_its_log_is_committed() {
+    let directory = Directory::below("/dev/shm");
+    run(async {
+        let (group, other) = pair(&directory).await;
+        takes(&group, 1).await;
+        other.set(false);
+        let (before, asked) = strand(&group).await;
+        group.close().await.expect("closed");
+        for asked in asked {
+            // Its end is none of an answer's business: the next leader knows.
+            assert!(matches!(answer_of(asked).await, Answer::NotLeader(_) | Answer::Failed(_)));
+        }
+        let (group, _) = start(&directory).await;
+        let asked: Vec<_> = (20..24).map(|source| ask(&group, open(source))).collect();
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_millis(300) {
+            let last = group.shared.log.ends().1.expect("it has entries").index;
+            assert_eq!(last, before + 2, "it proposes more");
+            sleep(Duration::from_millis(10)).await;
+        }
+        other.set(true);
+        for asked in asked {
+            let answer = answer_of(asked).await;
+            assert!(matches!(answer, Answer::Outcomes(_) | Answer::NotLeader(_)), "{answer:?}");
+        }
+        takes(&group, 30).await;
+        group.close().await.expect("closed");
+    });
+}
+
+#[test]
+fn a_leader_that_hears_nobody_takes_nothing_and_says_so() {
+    let directory = Directory::below("/dev/shm");
+    run(async {
+        let (group, other) = pair(&directory).await;
+        takes(&group, 1).await;
+        let until_contact = async |is_out: bool| {
+            let begun = Instant::now();
+            while group.status().is_out_of_contact != is_out {
+                assert!(begun.elapsed() < ANSWER_TIME, "{:?}", group.status());
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        until_contact(false).await;
+        let term = group.status().term;
+        assert_eq!(group.request(Request::Confirm).await, Answer::Confirmed(term));
+        other.set(false);
+        until_contact(true).await;
+        assert_eq!(answer_of(ask(&group, open(2))).await, Answer::NotLeader(None));
+        assert!(matches!(group.request(Request::Confirm).await, Answer::Failed(_)));
+        assert!(matches!(group.request(Request::Source(1)).await, Answer::Failed(_)));
+        let status = group.status();
+        assert!(status.contact >= Duration::from_millis(600), "{status:?}");
+        assert_eq!(status.leader, Some(0), "it goes on to show that it lives");
+        other.set(true);
+        until_contact(false).await;
+        takes(&group, 2).await;
+        assert_eq!(group.status().term, term, "no election was needed");
+        group.close().await.expect("closed");
+    });
+}
+
+#[test]
+fn one_question_to_the_majority_serves_all_that_wait_for_one() {
+    let directory = Directory::below("/dev/shm");
+    run(async {
+        let (group, other) = pair(&directory).await;
+        takes(&group, 1).await;
+        other.asked.store(0, Ordering::Relaxed);
+        let begun = Instant::now();
+        let asked: Vec<_> = (0..200).map(|_| ask(&group, Request::Source(1))).collect();
+        for asked in asked {
+            assert!(matches!(answer_of(asked).await, Answer::Source(Some(_))));
+        }
+        let heartbeats = begun.elapsed().div_duration_f64(Timing::default().heartbeat);
+        let questions = other.asked.load(Ordering::Relaxed);
+        assert!((questions as f64) < 60.0 + heartbeats, "{questions} for 200");
+        // A later one is not answered from an earlier one.
+        other.set(false);
+        assert!(matches!(group.request(Request::Source(1)).await, Answer::Failed(_)));
+        other.set(true);
+        group.close().await.expect("closed");
+    });
+}
+
+#[test]
+fn an_answer_that_does_not_come_although_everything_is_applied_ends_the_member() {
+    let directory = Directory::below("/dev/shm");
+    run(async {
+        let group = begin(&directory, BTreeMap::new()).await;
+        let lost = group.shared.answer_is_lost(Duration::from_millis(10));
+        timeout(wait::LIMIT, lost).await.expect("noticed");
+        group.shared.end_because("first".to_owned());
+        group.shared.end_because("second".to_owned());
+        assert_eq!(group.problem().as_deref(), Some("first"));
+        group.close().await.expect("closed");
+    });
+}
