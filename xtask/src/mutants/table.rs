@@ -1286,4 +1286,23 @@ pub(super) const MUTANTS: &[Mutant] = &[
         mistake: "each question asks the majority anew",
         noticed_by: &[Sequencer("one_question_to_the_majority_serves_all_that_wait_for_one")],
     },
+    Mutant {
+        name: "purge_before_snapshot",
+        mistake: "a log is purged before the snapshot that stands for it is on the disk",
+        noticed_by: &[Sequencer(
+            "the_log_is_purged_only_as_far_as_the_snapshot_on_the_disk_reaches",
+        )],
+    },
+    Mutant {
+        name: "replication_from_the_first_entry",
+        mistake: "a follower gets the first entries that there are in place of those that were purged",
+        noticed_by: &[Sequencer(
+            "replication_gets_nothing_in_place_of_what_is_gone_and_an_error_when_it_asks_on",
+        )],
+    },
+    Mutant {
+        name: "read_clamped",
+        mistake: "a log passes over what was purged, and says nothing",
+        noticed_by: &[Sequencer("what_was_purged_is_not_passed_over")],
+    },
 ];

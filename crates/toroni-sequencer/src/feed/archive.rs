@@ -315,9 +315,12 @@ impl Archive {
         let mut chunks: Vec<Chunk> = vec![];
         let mut bytes = 0;
         'reading: while index < until {
-            let entries = log.read(index..until, READ_BYTES)?;
-            // What was purged meanwhile is no longer read.
-            if entries.first().is_none_or(|entry| entry.place.index != index) {
+            let entries = match log.read(index..until, READ_BYTES) {
+                // Purged meanwhile.
+                Err(LogError::Gone { .. }) => break,
+                entries => entries?,
+            };
+            if entries.is_empty() {
                 break;
             }
             for entry in entries {

@@ -150,6 +150,9 @@ fn is_in(log: &Log, place: Place) -> Result<bool, LogError> {
     if log.ends().0 == Some(place) {
         return Ok(true);
     }
-    let found = log.read(place.index..place.index.saturating_add(1), 0)?;
+    let found = match log.read(place.index..place.index.saturating_add(1), 0) {
+        Err(LogError::Gone { .. }) => return Ok(false),
+        found => found?,
+    };
     Ok(found.first().is_some_and(|entry| entry.place == place))
 }

@@ -32,6 +32,7 @@ crash_points! {
     BeforeCut = "log-before-cut", "The cut is noted; no entry is removed.";
     MidCut = "log-mid-cut", "Some entries after the cut are removed.";
     AfterCut = "log-after-cut", "All entries after the cut are removed; the note stands.";
+    PurgeNoted = "log-purge-noted", "What is purged is noted; no segment is removed.";
     MidPurge = "log-mid-purge", "Some purged segments are removed.";
     BeforeSnapshotName = "log-before-snapshot-name", "A snapshot is written, but not in place of the last one.";
     AfterSnapshotName = "log-after-snapshot-name", "The snapshot is in place, and no caller knows it.";

@@ -41,6 +41,20 @@ pub enum LogError {
     /// The log was closed.
     #[error("the log was closed")]
     Closed,
+    /// An entry that was purged.
+    #[error("entry {wanted} was purged: the log begins with {first}")]
+    Gone {
+        /// The index that was asked for.
+        wanted: u64,
+        /// That of the first entry that there is, or comes next.
+        first: u64,
+    },
+    /// Entries that are neither in the log nor in the snapshot.
+    #[error(
+        "entries up to {0} are neither in the log nor in a snapshot: remove this member from the group, start it with an \
+         empty log, and add it again"
+    )]
+    Gap(u64),
     /// An entry that does not follow the last one, or a place that is not in the log.
     #[error("index {0} is not in the log, or does not follow it")]
     Order(u64),

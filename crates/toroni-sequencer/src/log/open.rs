@@ -95,6 +95,7 @@ pub(super) fn open(directory: &Path, options: Options) -> Result<(Found, Inner),
         last,
         recent: VecDeque::new(),
         recent_bytes: 0,
+        snapshots: 0,
         spare: None,
     };
     restart_after_purge(&mut inner, directory, options)?;

@@ -14,12 +14,14 @@ use openraft::{
     StorageIOError, StoredMembership,
 };
 
+use super::gate::Gate;
+use super::group::GroupError;
 use super::types::{Proposal, StorageError, Types, id_of, members_of, membership_of, place_of};
 use crate::batch::Batch;
 use crate::bytes::Fields;
 use crate::entry::{EntryError, Member, Members, Place};
 use crate::feed::{Applying, Archive};
-use crate::log::{Log, LogError};
+use crate::log::{Log, LogError, NewSnapshot};
 use crate::machine::{Event, Machine, Outcome};
 
 /// Receives events, in their order. After a restart, it receives the events since the last snapshot again.
@@ -32,12 +34,19 @@ pub trait Events: Send {
 
 /// The state machine with what Raft wants to know of it. Clones are handles of the same.
 #[derive(Clone)]
-pub(super) struct Applied(Arc<Mutex<State>>);
+pub(super) struct Applied {
+    state: Arc<Mutex<State>>,
+    pub(super) gate: Gate,
+}
 
 pub(super) struct State {
     log: Log,
     pub(super) machine: Machine,
     pub(super) last: Option<Place>,
+    /// The last entry that the snapshot covers, which may not be synced yet.
+    snapshot: Option<Place>,
+    /// A snapshot that was received, and is to be installed.
+    received: Option<(Place, NewSnapshot)>,
     members: StoredMembership<u64, Member>,
     events: Box<dyn Events>,
     pub(super) archive: Archive,
@@ -94,29 +103,88 @@ pub fn machine_of_snapshot(bytes: &[u8]) -> Result<(Option<Place>, Machine), Unr
 
 impl Applied {
     /// Starts with the snapshot of the log, if there is one.
-    pub(super) fn open(log: Log, events: Box<dyn Events>) -> Result<Self, StorageError> {
+    pub(super) fn open(log: Log, events: Box<dyn Events>) -> Result<Self, GroupError> {
         let machine = Machine::new();
-        let archive = Archive::open(log.clone(), &machine, None)
-            .map_err(|error| StorageIOError::read_state_machine(AnyError::new(&error)))?;
+        let archive = Archive::open(log.clone(), &machine, None)?;
         let mut state = State {
             log,
             machine,
             last: None,
+            snapshot: None,
+            received: None,
             members: StoredMembership::default(),
             events,
             archive,
         };
-        let stored = state.log.snapshot();
-        if let Some(bytes) =
-            stored.map_err(|error| StorageIOError::read_snapshot(None, AnyError::new(&error)))?
-        {
-            state.restore(&bytes)?;
+        if let Some(bytes) = state.log.snapshot()? {
+            state.restore(&bytes).map_err(|error| GroupError::Raft(error.to_string()))?;
+            state.snapshot = state.last;
         }
-        Ok(Self(Arc::new(Mutex::new(state))))
+        check_gap(&state.log, state.last)?;
+        let gate = Gate::new(state.snapshot);
+        Ok(Self { state: Arc::new(Mutex::new(state)), gate })
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a snapshot that was received and is on the disk, before openraft learns of it: its task waits for the
+    /// installation, and no disk may hold it up for long.
+    pub(super) fn receive(&self, last: Place, new: NewSnapshot) {
+        self.lock().received = Some((last, new));
+    }
+
+    /// Gives up a snapshot that was received and not installed: openraft did not need it.
+    pub(super) fn give_up_received(&self) {
+        let received = self.lock().received.take();
+        // Its file is removed, and not under the lock.
+        drop(received);
+    }
+
+    /// Replaces the snapshot by one that was written and covers everything up to `last`, unless there is a later one.
+    fn replace(&self, last: Option<Place>, new: NewSnapshot) -> Result<(), LogError> {
+        let log = {
+            let mut state = self.lock();
+            if state.snapshot >= last {
+                return Ok(());
+            }
+            state.log.replace_snapshot(new)?;
+            state.snapshot = last;
+            state.log.clone()
+        };
+        log.sync_snapshot()?;
+        self.gate.raise(last);
+        Ok(())
+    }
+
+    /// Puts a snapshot on the disk. Does not take the lock meanwhile.
+    async fn keep(&self, last: Option<Place>, bytes: Arc<[u8]>) -> Result<(), LogError> {
+        let (applied, log) = (self.clone(), self.lock().log.clone());
+        beside(move || {
+            let new = log.new_snapshot(bytes.len())?;
+            new.write(&bytes)?;
+            applied.replace(last, new)
+        })
+        .await
+    }
+}
+
+/// Runs what waits for a disk where it holds up nobody.
+pub(super) async fn beside<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, LogError> + Send + 'static,
+) -> Result<T, LogError> {
+    // It is given up only when the process ends, and panics only with a fault of this program, which was printed.
+    tokio::task::spawn_blocking(work).await.unwrap_or(Err(LogError::Closed))
+}
+
+/// Makes sure that the snapshot reaches as far as the log was purged.
+pub(super) fn check_gap(log: &Log, snapshot: Option<Place>) -> Result<(), LogError> {
+    match log.ends().0 {
+        Some(purged) if snapshot.is_none_or(|last| last.index < purged.index) => {
+            Err(LogError::Gap(purged.index))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -185,12 +253,6 @@ impl State {
             stored.map_err(|error| StorageIOError::read_snapshot(None, AnyError::new(&error)))?;
         stored.map(describe).transpose()
     }
-
-    /// Puts a snapshot on the disk.
-    fn keep(&self, bytes: &[u8]) -> Result<(), StorageError> {
-        let saved = self.log.save_snapshot(bytes);
-        saved.map_err(|error| StorageIOError::write_snapshot(None, AnyError::new(&error)).into())
-    }
 }
 
 impl RaftStateMachine<Types> for Applied {
@@ -222,12 +284,24 @@ impl RaftStateMachine<Types> for Applied {
 
     async fn install_snapshot(
         &mut self,
-        _: &SnapshotMeta<u64, Member>,
+        meta: &SnapshotMeta<u64, Member>,
         snapshot: Box<Arc<[u8]>>,
     ) -> Result<(), StorageError> {
-        let mut state = self.lock();
-        state.restore(&snapshot)?;
-        state.keep(&snapshot)
+        // First on the disk: the log is purged then, and must not be before.
+        let passage = self.gate.passage();
+        let last = meta.last_log_id.as_ref().map(place_of);
+        let received = self.lock().received.take().filter(|(place, _)| Some(*place) == last);
+        let kept = match received {
+            Some((_, new)) => {
+                let applied = self.clone();
+                beside(move || applied.replace(last, new)).await
+            }
+            None => self.keep(last, Arc::clone(&snapshot)).await,
+        };
+        kept.map_err(|error| StorageIOError::write_snapshot(None, AnyError::new(&error)))?;
+        self.lock().restore(&snapshot)?;
+        passage.done();
+        Ok(())
     }
 
     async fn get_current_snapshot(&mut self) -> Result<Option<Snapshot<Types>>, StorageError> {
@@ -254,13 +328,15 @@ pub(super) fn describe(bytes: Vec<u8>) -> Result<Snapshot<Types>, StorageError> 
 
 impl RaftSnapshotBuilder<Types> for Applied {
     async fn build_snapshot(&mut self) -> Result<Snapshot<Types>, StorageError> {
-        let state = self.lock();
-        let bytes = state.encode();
-        // Under the lock, so that an older snapshot does not replace one that was installed.
-        match state.log.save_snapshot(&bytes) {
-            Ok(()) => Ok(Snapshot { meta: state.meta(), snapshot: Box::new(bytes.into()) }),
+        let (bytes, meta): (Arc<[u8]>, _) = {
+            let state = self.lock();
+            (state.encode().into(), state.meta())
+        };
+        let last = meta.last_log_id.as_ref().map(place_of);
+        match self.keep(last, Arc::clone(&bytes)).await {
+            Ok(()) => Ok(Snapshot { meta, snapshot: Box::new(bytes) }),
             // An error would stop openraft for good. It passes over a snapshot that is not newer than the last one.
-            Err(LogError::Full(_)) => Ok(state.stored()?.unwrap_or_else(nothing)),
+            Err(LogError::Full(_)) => Ok(self.lock().stored()?.unwrap_or_else(nothing)),
             Err(error) => Err(StorageIOError::write_snapshot(None, AnyError::new(&error)).into()),
         }
     }

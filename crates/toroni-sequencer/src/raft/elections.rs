@@ -57,7 +57,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
     loop {
         sleep(TICK).await;
         let Some(silence) = silence(&shared) else { continue };
-        if shared.heard().elapsed() < silence {
+        if shared.heard().elapsed() < silence || shared.installs() {
             attempts = 0;
             continue;
         }

@@ -133,14 +133,20 @@ impl Group {
         let log = Log::open(&directory, log)?;
         doubt::abdicate(&log, id)?;
         let raft_error = |error: &dyn std::fmt::Display| GroupError::Raft(error.to_string());
-        let applied = Applied::open(log.clone(), events).map_err(|error| raft_error(&error))?;
+        let applied = Applied::open(log.clone(), events)?;
         let patience = Arc::new(elections::Patience::new(&timing));
         let links = BTreeMap::new();
         let network = Network { feed: name, keys, own: id, patience: Arc::clone(&patience), links };
         let config = config(&feed, &timing).validate().map_err(|error| raft_error(&error))?;
-        let raft = Raft::new(id, Arc::new(config), network, LogStore(log.clone()), applied.clone())
-            .await
-            .map_err(|error| raft_error(&error))?;
+        let raft = Raft::new(
+            id,
+            Arc::new(config),
+            network,
+            LogStore::behind(log.clone(), applied.gate.clone()),
+            applied.clone(),
+        )
+        .await
+        .map_err(|error| raft_error(&error))?;
         let (submitted, queue) = mpsc::channel(propose::WAITING);
         let identity = Identity { feed: name, keys, own: Peer { log: log.found().log, id } };
         let elections = (timing, patience);

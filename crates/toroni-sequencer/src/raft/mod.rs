@@ -5,6 +5,7 @@
 //! | `types.rs` | openraft's types, and ours beside them |
 //! | `storage.rs` | the log as openraft wants it |
 //! | `applied.rs` | the state machine as openraft wants it, with its snapshot |
+//! | `gate.rs` | the log is not purged before the snapshot is on the disk |
 //! | `network.rs` | our messages as openraft wants its network |
 //! | `office.rs` | the time in which this member leads |
 //! | `propose.rs` | batches of all callers become entries |
@@ -29,6 +30,7 @@ mod applied;
 mod contact;
 mod doubt;
 mod elections;
+mod gate;
 mod group;
 mod hand_over;
 mod members;

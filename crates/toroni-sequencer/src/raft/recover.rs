@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::mpsc;
 
-use super::applied::Contents;
+use super::applied::{Contents, check_gap};
 use super::group::GroupError;
 use super::office::IN_FLIGHT;
 use super::propose::series_after;
@@ -89,6 +89,7 @@ impl Replayed {
             Some(bytes) => Some(Contents::decode(&bytes).map_err(|error| unusable(&error))?),
             None => None,
         };
+        check_gap(log, snapshot.as_ref().and_then(|found| found.last))?;
         let (mut machine, mut members, mut index) = match snapshot {
             Some(found) => {
                 let next = found.last.map_or(0, |last| last.index + 1);

@@ -6,12 +6,13 @@ use openraft::raft::{AppendEntriesRequest, VoteRequest};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::oneshot;
 
-use super::applied::describe;
+use super::applied::{beside, describe};
 use super::propose::Submitted;
 use super::shared::{Shared, failed};
 use super::types::{id_of, place_of, raft_entry_of, raft_vote_of, vote_of};
 use crate::entry::{Entry, MAX_MEMBERS, Place, Vote};
 use crate::hook::mutant;
+use crate::log::LogError;
 use crate::rpc::{Answer, Answering, Appended, Caller, Request, Serve, SourceState};
 
 #[derive(Clone)]
@@ -156,20 +157,40 @@ impl Shared {
     }
 
     async fn install(&self, vote: Vote, bytes: Arc<[u8]>) -> Answer {
+        // Two would use the room that one has taken.
+        let _only = self.installing.lock().await;
+        let snapshot = match describe(bytes.to_vec()) {
+            Err(error) => return failed(error),
+            Ok(snapshot) => snapshot,
+        };
+        let last = snapshot.meta.last_log_id.as_ref().map(place_of);
         // As with an append: a full disk must not reach openraft.
-        if !self.log.reserve_snapshot(bytes.len()) || !self.has_room(0) {
+        if !self.has_room(0) {
             return failed("its disk is full");
         }
-        match describe(bytes.to_vec()) {
-            Err(error) => failed(error),
-            Ok(snapshot) => {
-                self.hear(None);
-                let last = snapshot.meta.last_log_id.as_ref().map(place_of);
-                let installed = self.raft.install_full_snapshot(raft_vote_of(vote), snapshot).await;
-                self.hear(last.filter(|_| installed.is_ok()).map(|place| (vote, place.index)));
-                installed.map_or_else(failed, |response| Answer::Installed(vote_of(&response.vote)))
+        if let Some(last) = last {
+            let log = self.log.clone();
+            let received = beside(move || {
+                let new = log.reserve_snapshot(bytes.len())?;
+                new.write(&bytes)?;
+                Ok(new)
+            });
+            match received.await {
+                Ok(new) => self.applied.receive(last, new),
+                Err(LogError::Full(_)) => return failed("its disk is full"),
+                Err(error) => return failed(error),
             }
         }
+        self.hear(None);
+        let installed = self.raft.install_full_snapshot(raft_vote_of(vote), snapshot).await;
+        self.applied.give_up_received();
+        self.hear(last.filter(|_| installed.is_ok()).map(|place| (vote, place.index)));
+        installed.map_or_else(failed, |response| Answer::Installed(vote_of(&response.vote)))
+    }
+
+    /// Whether a snapshot of a leader is being installed. The leader is alive, though it can say nothing else meanwhile.
+    pub(super) fn installs(&self) -> bool {
+        self.installing.try_lock().is_err()
     }
 
     /// What is known of a source, as a leader knows it: all that was committed before is applied.

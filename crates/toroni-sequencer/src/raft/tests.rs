@@ -26,8 +26,8 @@ impl StoreBuilder<Types, LogStore, Applied, Directory> for OnDisk {
         let directory = Directory::below("/dev/shm");
         let options = Options { segment_bytes: 4096, sync: Sync::Always };
         let log = Log::open(directory.path(), options).expect("an empty directory");
-        let applied = Applied::open(log.clone(), Box::new(Ignored))?;
-        Ok((directory, LogStore(log), applied))
+        let applied = Applied::open(log.clone(), Box::new(Ignored)).expect("an empty log");
+        Ok((directory, LogStore::of(log), applied))
     }
 }
 

@@ -346,11 +346,15 @@ fn a_log_that_left_its_group_has_another_id_and_the_same_entries() {
 fn room_for_a_snapshot_is_reserved() {
     let directory = in_memory();
     let log = open(directory.path());
-    assert!(log.reserve_snapshot(100_000));
-    assert!(directory.join("snapshot.tmp").metadata().expect("allocated").len() >= 100_000);
-    log.save_snapshot(b"shorter").expect("kept");
+    let new = log.reserve_snapshot(100_000).expect("room");
+    let path = directory.join("snapshot-1.tmp");
+    assert!(path.metadata().expect("allocated").len() >= 100_000);
+    new.write(b"shorter").expect("room");
+    log.replace_snapshot(new).expect("renamed");
     assert_eq!(log.snapshot().expect("readable").as_deref(), Some(&b"shorter"[..]));
-    assert!(!log.reserve_snapshot(1 << 50), "no disk is that large");
+    drop(log.reserve_snapshot(10).expect("room"));
+    assert!(!directory.join("snapshot-2.tmp").exists(), "it was given up");
+    assert!(log.reserve_snapshot(1 << 50).is_err(), "no disk is that large");
 }
 
 #[test]
@@ -375,5 +379,21 @@ fn a_log_can_begin_after_a_place_that_it_never_had() {
             assert_eq!(log.ends(), (Some(place(1, begin)), Some(place(1, begin + 200))));
             assert_eq!(all(&log), entries);
         }
+    }
+}
+
+#[test]
+fn what_was_purged_is_not_passed_over() {
+    let directory = in_memory();
+    let log = open(directory.path());
+    let entries: Vec<_> = (0..10).map(|index| entry(place(1, index))).collect();
+    append(&log, &entries);
+    log.purge(place(1, 5)).expect("purged");
+    for start in 1..6 {
+        let error = log.read(start..10, usize::MAX).expect_err("it is gone");
+        assert!(matches!(error, LogError::Gone { wanted, first: 6 } if wanted == start), "{error}");
+    }
+    for start in [0, 6] {
+        assert_eq!(log.read(start..10, usize::MAX).expect("readable"), entries[6..]);
     }
 }

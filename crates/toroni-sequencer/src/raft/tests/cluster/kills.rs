@@ -61,6 +61,70 @@ fn a_member_that_was_away_for_longer_than_the_log_gets_a_snapshot() {
     });
 }
 
+/// What was purged must not pass what the snapshot on the disk covers, or the member goes on without the state of everything
+/// before. The leader dies, too, so that only the victim and one other member are left to show it.
+#[test]
+fn a_member_that_dies_while_it_takes_a_snapshot_lacks_nothing() {
+    let mut random = Random::from_environment();
+    let mut points = vec![
+        "log-before-snapshot-name",
+        "log-after-snapshot-name",
+        "log-purge-noted",
+        "log-mid-purge",
+    ];
+    // Each takes some seconds.
+    let count = toroni_testkit::long::repetitions(1, 4);
+    while points.len() > usize::try_from(count).expect("few") {
+        points.swap_remove(random.index(points.len()));
+    }
+    for point in points {
+        dies_at(point, &mut random);
+    }
+}
+
+fn dies_at(point: &str, random: &mut Random) {
+    println!("dies at {point}");
+    let (first, victim, other) = (0, 1, 2);
+    let setup = Setup { segment: SMALL, keeps_all: Some(other), ..Setup::default() };
+    let mut cluster = Cluster::new(3, setup);
+    runtime(2).block_on(async {
+        let (links, _) = init(&cluster).await;
+        let first_leads = async || {
+            let leads = leader(&links).await?;
+            if leads != first {
+                control(&links[leads], Request::HandOver(format!("m{first}"))).await;
+            }
+            (leads == first).then_some(())
+        };
+        until("the member that purges leads", first_leads).await;
+        let load = Load::start(&cluster, random);
+        load.progress().await;
+        let had = asked(&links[victim]).await.last.expect("it has entries").index;
+        cluster.kill(victim);
+        until("what the victim lacks is purged", async || {
+            first_leads().await?;
+            status(&links[first]).await?.purged.filter(|place| place.index > had)
+        })
+        .await;
+        cluster.start_until(victim, Some(point));
+        until("the victim dies", async || {
+            first_leads().await;
+            let victim = cluster.members[victim].as_mut().expect("started");
+            victim.ended().expect("it can be asked")
+        })
+        .await;
+        cluster.kill(first);
+        cluster.start(victim);
+        // The two that are left agree on what comes next.
+        load.progress().await;
+        load.end_and_check(&mut cluster, &[other]).await;
+        // And on the state that all of it makes, which each now has from its own disk.
+        cluster.start(victim);
+        cluster.start(other);
+        equal(&links[victim..]).await;
+    });
+}
+
 #[test]
 fn a_member_alone_goes_on_after_a_kill() {
     let mut cluster = Cluster::new(1, Setup::default());

@@ -121,11 +121,13 @@ struct Setup<'a> {
     hosts: &'a [Host],
     /// The member whose directory lies on a small disk, and the size of that disk in KiB.
     small_disk: Option<(usize, u32)>,
+    /// The member that purges nothing, whatever the others do.
+    keeps_all: Option<usize>,
 }
 
 impl Default for Setup<'_> {
     fn default() -> Self {
-        Self { segment: LARGE, sync: Sync::Always, hosts: &[], small_disk: None }
+        Self { segment: LARGE, sync: Sync::Always, hosts: &[], small_disk: None, keeps_all: None }
     }
 }
 
@@ -186,6 +188,11 @@ impl<'a> Cluster<'a> {
 
     /// Starts a member, which may be a new one.
     fn start(&mut self, id: usize) {
+        self.start_until(id, None);
+    }
+
+    /// Starts a member, which dies when it comes to this point of its log.
+    fn start_until(&mut self, id: usize, point: Option<&str>) {
         if id == self.members.len() {
             self.members.push(None);
             self.lives.push(0);
@@ -196,11 +203,14 @@ impl<'a> Cluster<'a> {
         program
             .args(["--exact", "raft::tests::cluster::member", "--ignored"])
             .env(ID, id.to_string())
-            .env(SEGMENT, self.setup.segment)
+            .env(SEGMENT, if self.setup.keeps_all == Some(id) { LARGE } else { self.setup.segment })
             .env(ADDRESS, &self.addresses[id])
             .env(DIRECTORY, self.log(id))
             .env(EVENTS, self.events(id))
             .stdout(std::process::Stdio::null());
+        if let Some(point) = point {
+            program.env(toroni_testkit::crash::CRASH, format!("{point}:1"));
+        }
         if matches!(self.setup.sync, Sync::Interval(_)) {
             program.env(INTERVAL, "yes");
         }

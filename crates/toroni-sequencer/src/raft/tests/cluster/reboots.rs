@@ -9,7 +9,8 @@ use super::*;
 use crate::batch::Open;
 use crate::log::Log;
 
-const LOOSE: Setup<'_> = Setup { segment: LARGE, sync: Sync::OFTEN, hosts: &[], small_disk: None };
+const LOOSE: Setup<'_> =
+    Setup { segment: LARGE, sync: Sync::OFTEN, hosts: &[], small_disk: None, keeps_all: None };
 
 /// Kills a member, and has it lose its last entries and its boot.
 fn lose_power(cluster: &mut Cluster<'_>, id: usize, entries: u64) {
