@@ -1305,4 +1305,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
         mistake: "a log passes over what was purged, and says nothing",
         noticed_by: &[Sequencer("what_was_purged_is_not_passed_over")],
     },
+    Mutant {
+        name: "committed_forgotten",
+        mistake: "a member that starts again waits for a leader to tell it what was committed",
+        noticed_by: &[Sequencer(
+            "a_member_that_is_started_again_has_applied_what_it_knew_to_be_committed",
+        )],
+    },
+    Mutant {
+        name: "committed_beyond_the_log",
+        mistake: "what was committed is believed although the log does not have it",
+        noticed_by: &[Sequencer("what_is_committed_is_a_lower_bound_that_is_in_the_log")],
+    },
 ];

@@ -123,7 +123,7 @@ impl Kept {
     /// Reads it. None if it cannot be believed.
     pub(super) fn load(&self, log: &Log) -> Result<Option<Machine>, LogError> {
         let Some((machine, last)) = load(&self.path, log.files()) else { return Ok(None) };
-        let is_right = machine.next() == self.next && last.index == self.index && is_in(log, last)?;
+        let is_right = machine.next() == self.next && last.index == self.index && log.has(last)?;
         Ok(is_right.then_some(machine))
     }
 }
@@ -143,16 +143,4 @@ fn load(path: &Path, log: [u8; 16]) -> Option<(Machine, Place)> {
     let last = Place::decode(&mut fields).ok()?;
     // It ends in a hash of its own.
     Machine::from_snapshot(fields.rest()).ok().zip(Some(last))
-}
-
-/// Returns whether the log has this entry, or has purged up to it.
-fn is_in(log: &Log, place: Place) -> Result<bool, LogError> {
-    if log.ends().0 == Some(place) {
-        return Ok(true);
-    }
-    let found = match log.read(place.index..place.index.saturating_add(1), 0) {
-        Err(LogError::Gone { .. }) => return Ok(false),
-        found => found?,
-    };
-    Ok(found.first().is_some_and(|entry| entry.place == place))
 }

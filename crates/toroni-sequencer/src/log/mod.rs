@@ -5,6 +5,7 @@
 //!    state                      vote, what was purged, a cut under way: two copies (state.rs)
 //!    0000000000000000.log …     segments with entries, allocated ahead (segment.rs)
 //!    snapshot                   the state of the machine (snapshot.rs)
+//!    committed                  up to where it was committed, at least (committed.rs)
 //!    states/                    states of the machine in between, of the module `feed`
 //!    *.tmp                      what was not finished; removed at the next start
 //! ```
@@ -18,6 +19,7 @@
 //! **A failed `fdatasync` ends the process.** The kernel may have dropped the pages, so no later one would tell the truth
 //! (Rebello et al.: "Can Applications Recover from fsync Failures?", USENIX ATC 2020).
 
+mod committed;
 mod crash_point;
 mod error;
 pub mod inspect;
@@ -39,6 +41,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use self::committed::Committed;
 use self::crash_point::{CrashPoint, point};
 pub use self::error::LogError;
 use self::segment::{HEADER_BYTES, RECORD_BYTES, Segment, Walk, encode_record, record_bytes};
@@ -117,6 +120,7 @@ struct Inner {
     /// The last entries.
     recent: VecDeque<Entry>,
     recent_bytes: usize,
+    committed: Committed,
     /// How many snapshots were begun.
     snapshots: u64,
     /// A segment without a header and a number.
@@ -420,11 +424,63 @@ impl Log {
         oldest.map(|place| place.index)
     }
 
-    /// Returns where the log ends, in bytes that only grow while entries are appended.
+    /// Returns how much follows an entry, or all of it: at least so many bytes, and the number of entries. After a start, the
+    /// bytes may include up to a segment from before the entry.
     #[must_use]
-    pub fn end_bytes(&self) -> u64 {
+    pub fn after(&self, place: Option<Place>) -> (u64, u64) {
         let inner = self.shared.lock();
-        inner.segment().number * self.shared.options.segment_bytes + inner.tail
+        let next = place.map_or(0, |place| place.index + 1);
+        let entries = inner.last.map_or(0, |last| (last.index + 1).saturating_sub(next));
+        if entries == 0 {
+            return (0, 0);
+        }
+        let first = inner.segments.partition_point(|segment| segment.first() <= next);
+        let first = first.saturating_sub(1);
+        let mut bytes = 0;
+        for (at, segment) in inner.segments.iter().enumerate().skip(first) {
+            let is_last = at + 1 == inner.segments.len();
+            let end = if is_last { inner.tail } else { segment.capacity };
+            let begin = if at == first { segment.near(next).1 } else { HEADER_BYTES };
+            bytes += end.saturating_sub(begin);
+        }
+        (bytes, entries)
+    }
+
+    /// Notes up to where the log is committed. It is on the disk some time later, or when the log is closed.
+    pub fn note_committed(&self, place: Place) {
+        let Shared { directory, options, .. } = &*self.shared;
+        let mut inner = self.shared.lock();
+        let inner = &mut *inner;
+        let end = inner.segment().number * options.segment_bytes + inner.tail;
+        inner.committed.note(place, end, directory, inner.state.state.log);
+    }
+
+    /// Returns up to where the log was committed, at least. None if that is not known.
+    ///
+    /// # Errors
+    ///
+    /// If the log cannot be read.
+    pub fn committed(&self) -> Result<Option<Place>, LogError> {
+        let id = self.shared.lock().state.state.log;
+        let place = committed::load(&self.shared.directory, id);
+        let Some(place) = place.filter(|_| !mutant("committed_forgotten")) else { return Ok(None) };
+        // A power failure may have taken it.
+        Ok((self.has(place)? || mutant("committed_beyond_the_log")).then_some(place))
+    }
+
+    /// Returns whether the log has this entry, or was purged up to it.
+    ///
+    /// # Errors
+    ///
+    /// If the log cannot be read.
+    pub fn has(&self, place: Place) -> Result<bool, LogError> {
+        if self.ends().0 == Some(place) {
+            return Ok(true);
+        }
+        match self.read(place.index..place.index.saturating_add(1), 0) {
+            Err(LogError::Gone { .. }) => Ok(false),
+            found => Ok(found?.first().is_some_and(|entry| entry.place == place)),
+        }
     }
 
     /// Returns the length of all segments, in bytes.

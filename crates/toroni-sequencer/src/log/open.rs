@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::committed::Committed;
 use super::crash_point::{CrashPoint, point};
 use super::error::LogError;
 use super::segment::{HEADER_BYTES, RECORD_BYTES, Segment, Walk};
@@ -95,6 +96,7 @@ pub(super) fn open(directory: &Path, options: Options) -> Result<(Found, Inner),
         last,
         recent: VecDeque::new(),
         recent_bytes: 0,
+        committed: Committed::default(),
         snapshots: 0,
         spare: None,
     };

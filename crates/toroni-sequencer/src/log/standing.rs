@@ -39,6 +39,8 @@ impl Log {
         inner.sync();
         let end = Position { segment: inner.segment().number, offset: inner.tail };
         inner.check_open()?;
+        let id = inner.state.state.log;
+        inner.committed.write(&self.shared.directory, id);
         inner.state.state.closed = Some(end);
         inner.state.save()?;
         inner.closed = true;

@@ -16,13 +16,18 @@ use openraft::{
 
 use super::gate::Gate;
 use super::group::GroupError;
-use super::types::{Proposal, StorageError, Types, id_of, members_of, membership_of, place_of};
+use super::types::{
+    Proposal, StorageError, Types, id_of, members_of, membership_of, place_of, raft_entry_of,
+};
 use crate::batch::Batch;
 use crate::bytes::Fields;
 use crate::entry::{EntryError, Member, Members, Place};
 use crate::feed::{Applying, Archive};
 use crate::log::{Log, LogError, NewSnapshot};
 use crate::machine::{Event, Machine, Outcome};
+
+/// The log is replayed in pieces of this many bytes.
+const REPLAY_BYTES: usize = 1 << 20;
 
 /// Receives events, in their order. After a restart, it receives the events since the last snapshot again.
 pub trait Events: Send {
@@ -102,7 +107,8 @@ pub fn machine_of_snapshot(bytes: &[u8]) -> Result<(Option<Place>, Machine), Unr
 }
 
 impl Applied {
-    /// Starts with the snapshot of the log, if there is one.
+    /// Starts with the snapshot of the log, if there is one, and with what is known to be committed after it. openraft would
+    /// read all of that at once.
     pub(super) fn open(log: Log, events: Box<dyn Events>) -> Result<Self, GroupError> {
         let machine = Machine::new();
         let archive = Archive::open(log.clone(), &machine, None)?;
@@ -121,6 +127,9 @@ impl Applied {
             state.snapshot = state.last;
         }
         check_gap(&state.log, state.last)?;
+        if let Some(committed) = state.log.committed()? {
+            state.replay(committed)?;
+        }
         let gate = Gate::new(state.snapshot);
         Ok(Self { state: Arc::new(Mutex::new(state)), gate })
     }
@@ -199,6 +208,29 @@ impl State {
         bytes.extend(members);
         bytes.extend(self.machine.snapshot());
         bytes
+    }
+
+    /// Applies the entries of the log up to this one.
+    fn replay(&mut self, upto: Place) -> Result<(), GroupError> {
+        let mut next = self.last.map_or(0, |last| last.index.saturating_add(1));
+        let end = upto.index.saturating_add(1);
+        while next < end {
+            let entries = self.log.read(next..end, REPLAY_BYTES)?;
+            if entries.is_empty() {
+                return Err(LogError::Order(next).into());
+            }
+            for entry in entries {
+                next = entry.place.index.saturating_add(1);
+                let applied = self.apply(raft_entry_of(entry));
+                applied.map_err(|error| GroupError::Raft(error.to_string()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The last entry that the snapshot covers.
+    pub(super) const fn snapshot(&self) -> Option<Place> {
+        self.snapshot
     }
 
     fn restore(&mut self, bytes: &[u8]) -> Result<(), StorageError> {

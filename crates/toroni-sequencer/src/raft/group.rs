@@ -10,7 +10,7 @@ use openraft::{Config, SnapshotPolicy};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval};
 use toroni_proto::wire::Keys;
 
 use super::applied::{Applied, Events};
@@ -21,12 +21,16 @@ use super::storage::LogStore;
 use super::timing::Timing;
 use super::types::Raft;
 use super::{contact, doubt, elections, propose};
-use crate::entry::MAX_MEMBERS;
+use crate::entry::{MAX_MEMBERS, Place};
 use crate::feed::{Live, distribute};
 use crate::log::{Log, LogError, Options};
 use crate::rpc::{Answer, Caller, Identity, Peer, Request, Serve, Status, listen};
 
 const MAINTENANCE: Duration = Duration::from_secs(1);
+/// A snapshot is taken after this many entries of log, however short they are: each takes its time when it is applied again.
+const SNAPSHOT_ENTRIES: u64 = 1 << 18;
+/// A snapshot that had no room is tried again after this time.
+const TRY_AGAIN: Duration = Duration::from_secs(10);
 
 /// What a member is started with.
 pub struct GroupOptions {
@@ -209,18 +213,23 @@ impl Group {
     }
 }
 
-/// Takes snapshots and purges the log, by bytes, and sees whether the disk has room.
+/// Takes snapshots and purges the log, and sees whether the disk has room. What a start has to replay is bounded by what
+/// follows the snapshot on the disk, however often the member was started since.
 async fn maintain(shared: Arc<Shared>, snapshot_bytes: u64, retain_bytes: u64) {
-    let Shared { raft, log, .. } = &*shared;
+    let Shared { raft, log, applied, .. } = &*shared;
     let mut ticks = interval(MAINTENANCE);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut snapshot_at = log.end_bytes();
+    let mut tried: Option<(Option<Place>, Instant)> = None;
     loop {
         ticks.tick().await;
         shared.has_room(0);
-        let end = log.end_bytes();
-        if end >= snapshot_at + snapshot_bytes && raft.trigger().snapshot().await.is_ok() {
-            snapshot_at = end;
+        let covered = applied.lock().snapshot();
+        let (bytes, entries) = log.after(covered);
+        // One that is not there is being written, or had no room.
+        let may_try = tried.is_none_or(|(at, since)| at != covered || since.elapsed() >= TRY_AGAIN);
+        if may_try && (bytes >= snapshot_bytes || entries >= SNAPSHOT_ENTRIES) {
+            tried = Some((covered, Instant::now()));
+            let _ = raft.trigger().snapshot().await;
         }
         let snapshot = raft.metrics().borrow().snapshot;
         let purged = log.ends().0;

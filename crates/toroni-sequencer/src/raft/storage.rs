@@ -131,6 +131,17 @@ impl RaftLogStorage<Types> for LogStore {
         Ok(self.log.vote().map(raft_vote_of))
     }
 
+    async fn save_committed(&mut self, committed: Option<LogId<u64>>) -> Result<(), StorageError> {
+        if let Some(committed) = committed {
+            self.log.note_committed(place_of(&committed));
+        }
+        Ok(())
+    }
+
+    async fn read_committed(&mut self) -> Result<Option<LogId<u64>>, StorageError> {
+        Ok(self.log.committed().map_err(reading)?.map(id_of))
+    }
+
     async fn append<I>(
         &mut self,
         entries: I,

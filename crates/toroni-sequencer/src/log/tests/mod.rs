@@ -397,3 +397,74 @@ fn what_was_purged_is_not_passed_over() {
         assert_eq!(log.read(start..10, usize::MAX).expect("readable"), entries[6..]);
     }
 }
+
+#[test]
+fn what_is_committed_is_a_lower_bound_that_is_in_the_log() {
+    let directory = in_memory();
+    let open_new = || {
+        Log::open(directory.path(), Options { segment_bytes: 64 << 10, ..SMALL }).expect("opened")
+    };
+    let log = open_new();
+    assert_eq!(log.committed().expect("readable"), None);
+    let entries: Vec<_> = (0..100).map(|index| entry_of(place(1, index), 1000)).collect();
+    for entry in &entries {
+        append(&log, std::slice::from_ref(entry));
+        log.note_committed(entry.place);
+    }
+    // Without a close, as after a kill: some of the last ones may be missing.
+    drop(log);
+    let log = open_new();
+    let found = log.committed().expect("readable").expect("known");
+    assert!((60..100).contains(&found.index), "{found:?}");
+    assert_eq!(found, place(1, found.index));
+    // With a close, none is.
+    log.note_committed(place(1, 99));
+    log.close().expect("closed");
+    drop(log);
+    let log = open_new();
+    assert_eq!(log.committed().expect("readable"), Some(place(1, 99)));
+    // One that the log does not have, or has otherwise, is not believed.
+    log.truncate(99).expect("cut");
+    assert_eq!(log.committed().expect("readable"), None);
+    append(&log, &[entry(place(2, 99))]);
+    assert_eq!(log.committed().expect("readable"), None);
+    log.note_committed(place(2, 99));
+    log.leave().expect("written");
+    assert_eq!(log.committed().expect("readable"), None, "it is another log now");
+    // Nor is a damaged one.
+    log.note_committed(place(2, 99));
+    log.close().expect("closed");
+    drop(log);
+    assert!(open_new().committed().expect("readable").is_some());
+    let path = directory.join("committed");
+    let bytes = std::fs::read(&path).expect("readable");
+    for at in 0..bytes.len() {
+        let mut wrong = bytes.clone();
+        wrong[at] ^= 1;
+        std::fs::write(&path, wrong).expect("written");
+        assert_eq!(open_new().committed().expect("readable"), None, "byte {at}");
+    }
+    std::fs::write(&path, &bytes[..40]).expect("written");
+    assert_eq!(open_new().committed().expect("readable"), None);
+}
+
+#[test]
+fn what_follows_an_entry_is_known() {
+    let directory = in_memory();
+    let log = open(directory.path());
+    assert_eq!(log.after(None), (0, 0));
+    let entries: Vec<_> = (0..200).map(|index| entry_of(place(1, index), 1000)).collect();
+    append(&log, &entries);
+    let (all, count) = log.after(None);
+    assert!(count == 200 && (200_000..400_000).contains(&all), "{all} bytes, {count} entries");
+    let (half, count) = log.after(Some(place(1, 99)));
+    assert!(count == 100 && half < all && half >= 100_000, "{half} bytes, {count} entries");
+    assert_eq!(log.after(Some(place(1, 199))), (0, 0));
+    // After a start, no less.
+    drop(log);
+    let log = open(directory.path());
+    let (again, count) = log.after(Some(place(1, 99)));
+    assert!(count == 100 && again >= half && again <= all, "{again} bytes, {count} entries");
+    log.purge(place(1, 199)).expect("purged");
+    assert_eq!(log.after(Some(place(1, 199))), (0, 0));
+}

@@ -286,6 +286,26 @@ fn a_leader_that_is_started_again_proposes_nothing_before_its_log_is_committed()
     });
 }
 
+/// It need not wait for a leader, nor read everything at once.
+#[test]
+fn a_member_that_is_started_again_has_applied_what_it_knew_to_be_committed() {
+    let directory = Directory::below("/dev/shm");
+    run(async {
+        let (group, other) = pair(&directory).await;
+        for source in 0..20 {
+            takes(&group, source).await;
+        }
+        let before = group.status();
+        other.set(false);
+        group.close().await.expect("closed");
+        let (group, _) = start(&directory).await;
+        let after = group.status();
+        assert_eq!((after.next, after.digest), (before.next, before.digest));
+        assert_eq!(after.applied, before.applied);
+        group.close().await.expect("closed");
+    });
+}
+
 #[test]
 fn a_leader_that_hears_nobody_takes_nothing_and_says_so() {
     let directory = Directory::below("/dev/shm");

@@ -3,9 +3,8 @@
 use toroni_testkit::Random;
 
 use super::super::super::recover;
-use super::senders::{Load, submission};
+use super::senders::Load;
 use super::*;
-use crate::batch::Open;
 use crate::machine::Outcome;
 
 fn add(cluster: &Cluster<'_>, id: usize) -> Request {

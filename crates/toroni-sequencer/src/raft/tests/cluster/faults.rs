@@ -4,9 +4,8 @@
 use toroni_testkit::Random;
 use toroni_testkit::network;
 
-use super::senders::{Load, submission};
+use super::senders::Load;
 use super::*;
-use crate::batch::{CommandId, Open};
 use crate::machine::Outcome;
 
 /// Longer than an election takes. Afterwards, commands must come through before the fault is over.
@@ -77,35 +76,6 @@ fn commands_keep_one_order_while_members_are_cut_off() {
     });
 }
 
-/// A source that brings its commands to one member, whether that leads or not.
-struct Source {
-    id: u32,
-    next: u64,
-}
-
-impl Source {
-    fn open(&self) -> Request {
-        let (source, bus) = (self.id, [self.id.to_le_bytes()[0]; 16]);
-        submission(&[Command::Open(Open { source, series: 9, session: 1, bus })])
-    }
-
-    fn command(&mut self) -> Request {
-        let id = CommandId { source: self.id, series: 9, number: self.next };
-        self.next += 1;
-        let publish = Publish { id, to_descendants: false, topic: "t", payload: b"stale" };
-        submission(&[Command::Publish(publish)])
-    }
-
-    /// Opens the series with a member that leads.
-    async fn begin(&self, link: &Link) {
-        until("a series", async || match call(link, self.open()).await {
-            Some(Answer::Outcomes(_)) => Some(()),
-            _ => None,
-        })
-        .await;
-    }
-}
-
 /// Waits until a member says whether it is in contact. Returns how long that took.
 async fn until_contact(link: &Link, is_out: bool) -> Duration {
     let begun = Instant::now();
@@ -127,20 +97,20 @@ fn a_leader_that_was_cut_off_and_got_a_snapshot_answers_and_leads_again() {
         let mut cluster = Cluster::new(3, setup);
         runtime(2).block_on(async {
             let (links, leads) = init(&cluster).await;
-            let mut source = Source { id: 70, next: 0 };
+            let mut source = Source::of(70);
             source.begin(&links[leads]).await;
             let others: Vec<_> = (0..3).filter(|id| *id != leads).collect();
             network.switch().partition(&[leads], &others);
             // As many as may be under way, each of which becomes an entry, and one that waits.
             let mut stale = vec![];
             for _ in 0..3 {
-                let (link, request) = (links[leads].clone(), source.command());
+                let (link, request) = (links[leads].clone(), source.next_command());
                 stale.push(tokio::spawn(async move { link.call(&request).await }));
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
             let noticed = until_contact(&links[leads], true).await;
             // It takes nothing more, and says so at once.
-            let refused = call(&links[leads], source.command()).await;
+            let refused = call(&links[leads], source.next_command()).await;
             assert_eq!(refused, Some(Answer::NotLeader(None)));
             let unconfirmed = control(&links[leads], Request::Confirm).await;
             assert!(!matches!(unconfirmed, Answer::Confirmed(_)), "{unconfirmed:?}");
@@ -178,9 +148,9 @@ fn a_leader_that_was_cut_off_and_got_a_snapshot_answers_and_leads_again() {
             load.progress().await;
             load.end().await;
             // It takes commands like any leader.
-            let mut source = Source { id: 71, next: 0 };
+            let mut source = Source::of(71);
             source.begin(&links[leads]).await;
-            let answer = call(&links[leads], source.command()).await;
+            let answer = call(&links[leads], source.next_command()).await;
             assert!(
                 matches!(&answer, Some(Answer::Outcomes(all)) if matches!(all[..], [Outcome::Sequenced(_)])),
                 "{answer:?}"

@@ -2,9 +2,8 @@
 
 use toroni_testkit::Random;
 
-use super::senders::{Load, submission};
+use super::senders::Load;
 use super::*;
-use crate::batch::{CommandId, Open};
 use crate::machine::Outcome;
 
 #[test]
@@ -122,6 +121,47 @@ fn dies_at(point: &str, random: &mut Random) {
         cluster.start(victim);
         cluster.start(other);
         equal(&links[victim..]).await;
+    });
+}
+
+/// What was written in earlier lives counts.
+#[test]
+fn a_log_does_not_grow_over_restarts() {
+    let mut cluster = Cluster::new(1, Setup { segment: SMALL, ..Setup::default() });
+    runtime(2).block_on(async {
+        let (links, _) = init(&cluster).await;
+        let mut source = Source::of(1);
+        source.begin(&links[0]).await;
+        let payload = vec![7; 12 << 10];
+        for _ in 0..12 {
+            // Less than what a snapshot is taken after.
+            for _ in 0..5 {
+                let answer = until("an event", async || {
+                    call(&links[0], source.command_with(&payload)).await
+                })
+                .await;
+                assert!(matches!(answer, Answer::Outcomes(_)), "{answer:?}");
+                source.next += 1;
+            }
+            cluster.kill(0);
+            cluster.start(0);
+            until("a leader", async || leader(&links).await).await;
+        }
+        // Twelve lives wrote 720 KiB.
+        until("the log is purged", async || status(&links[0]).await?.purged).await;
+        let segments = fs::read_dir(cluster.log(0)).expect("a directory");
+        let segments = segments.filter(|entry| {
+            let path = entry.as_ref().expect("readable").path();
+            path.extension().is_some_and(|extension| extension == "log")
+        });
+        assert!(segments.count() <= 2);
+        // Nothing was forgotten.
+        let next = asked(&links[0]).await.next;
+        cluster.kill(0);
+        cluster.start(0);
+        let again =
+            until("all events", async || status(&links[0]).await.filter(|it| it.next > 0)).await;
+        assert_eq!(again.next, next);
     });
 }
 

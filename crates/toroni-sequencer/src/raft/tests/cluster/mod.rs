@@ -28,8 +28,9 @@ use toroni_proto::wire::{Key, Keys};
 use toroni_testkit::network::Host;
 use toroni_testkit::{Directory, Place, Places, Process, wait};
 
+use self::senders::submission;
 use super::super::{Events, Group, GroupOptions, Timing, feed_id};
-use crate::batch::{Command, Publish};
+use crate::batch::{Command, CommandId, Open, Publish};
 use crate::entry::{Member, Members};
 use crate::log::{Options, Sync};
 use crate::machine::Event;
@@ -230,6 +231,44 @@ impl<'a> Cluster<'a> {
 
     fn links(&self) -> Vec<Link> {
         links(&self.addresses)
+    }
+}
+
+/// A source that brings its commands to one member, whether that leads or not.
+struct Source {
+    id: u32,
+    /// The number of its next command.
+    next: u64,
+}
+
+impl Source {
+    const fn of(id: u32) -> Self {
+        Self { id, next: 0 }
+    }
+
+    fn open(&self) -> Request {
+        let (source, bus) = (self.id, [self.id.to_le_bytes()[0]; 16]);
+        submission(&[Command::Open(Open { source, series: 9, session: 1, bus })])
+    }
+
+    fn command_with(&self, payload: &[u8]) -> Request {
+        let id = CommandId { source: self.id, series: 9, number: self.next };
+        submission(&[Command::Publish(Publish { id, to_descendants: false, topic: "t", payload })])
+    }
+
+    fn next_command(&mut self) -> Request {
+        let command = self.command_with(b"next");
+        self.next += 1;
+        command
+    }
+
+    /// Opens the series with a member that leads.
+    async fn begin(&self, link: &Link) {
+        until("a series", async || match call(link, self.open()).await {
+            Some(Answer::Outcomes(_)) => Some(()),
+            _ => None,
+        })
+        .await;
     }
 }
 

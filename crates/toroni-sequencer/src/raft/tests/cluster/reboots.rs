@@ -4,9 +4,8 @@
 use toroni_testkit::{Random, network};
 
 use super::super::super::recover;
-use super::senders::{Load, submission};
+use super::senders::Load;
 use super::*;
-use crate::batch::Open;
 use crate::log::Log;
 
 const LOOSE: Setup<'_> =
