@@ -1317,4 +1317,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         mistake: "what was committed is believed although the log does not have it",
         noticed_by: &[Sequencer("what_is_committed_is_a_lower_bound_that_is_in_the_log")],
     },
+    Mutant {
+        name: "no_room_counts",
+        mistake: "a member that may lack entries counts those for which it had no room",
+        noticed_by: &[Sequencer(
+            "a_member_without_room_hears_its_leader_and_counts_only_what_it_has",
+        )],
+    },
 ];

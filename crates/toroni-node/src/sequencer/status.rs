@@ -133,6 +133,9 @@ fn differences(feed: &Feed, leader: &Status) -> Vec<String> {
     if leader.members.is_empty() {
         return vec![];
     }
+    if let Some(moved) = moved(feed, leader) {
+        return vec![moved];
+    }
     let named = |id: u64| feed.members.iter().find(|member| member.id == id);
     let more = leader.members.iter().filter_map(|member| match named(member.id) {
         None => Some(format!(
@@ -152,6 +155,23 @@ fn differences(feed: &Feed, leader: &Status) -> Vec<String> {
         format!("{} ({}) is in the list, and no member of the group", member.name, member.id)
     });
     more.chain(fewer).collect()
+}
+
+/// Returns how the order of the list differs from the group, if the names are the same and the numbers are not: the number
+/// of a member is its place in the list.
+fn moved(feed: &Feed, leader: &Status) -> Option<String> {
+    let mut moved = None;
+    for member in &leader.members {
+        let here = feed.members.iter().find(|known| known.name == member.name)?;
+        if here.id != member.id {
+            moved.get_or_insert((member, here));
+        }
+    }
+    let (member, here) = moved.filter(|_| feed.members.len() == leader.members.len())?;
+    Some(format!(
+        "the list has another order than the group: {} is {} in the group, and {} in the list",
+        member.name, member.id, here.id
+    ))
 }
 
 /// An archive as the file names it, and how far it reaches.
@@ -322,6 +342,11 @@ mod tests {
         let status = |members| Status { members, ..Status::default() };
         assert_eq!(differences(&feed, &status(same)), [""; 0]);
         assert_eq!(differences(&feed, &status(vec![])), [""; 0]);
+        let moved = vec![known(1, "a", 0), known(2, "b", 1), known(0, "c", 2)];
+        assert_eq!(
+            differences(&feed, &status(moved)),
+            ["the list has another order than the group: a is 1 in the group, and 0 in the list"]
+        );
         let others = vec![known(0, "a", 7), known(1, "x", 1), known(3, "d", 3)];
         assert_eq!(
             differences(&feed, &status(others)),

@@ -31,6 +31,9 @@ impl Shared {
 
     /// Begins a group. The id of each log is asked for at its address, so that later no other log joins under its name.
     pub(super) async fn init(&self, members: Members) -> Answer {
+        if let Some(wrong) = members.members.values().find_map(|member| unfit(member)) {
+            return failed(wrong);
+        }
         let mut found: BTreeMap<u64, Member> = BTreeMap::new();
         for (id, member) in members.members {
             match identify(&self.target(&member.address, None)).await {
@@ -52,23 +55,29 @@ impl Shared {
         if names.len() != found.len() {
             return failed("two of the members have the same name");
         }
+        for (_, member) in found.iter().filter(|(id, _)| **id != self.id) {
+            if let Err(reason) = self.is_empty(member).await {
+                return failed(reason);
+            }
+        }
         self.raft.initialize(found).await.map_or_else(failed, |()| Answer::Done)
     }
 
     /// Takes a member into the group: first without a vote, and with one when it has the log.
     pub(super) async fn add(&self, name: String, address: String) -> Answer {
         let Ok(_change) = self.changing.try_lock() else { return is_changing() };
-        if name.is_empty() || name.len() > MAX_TEXT_BYTES || address.len() > MAX_TEXT_BYTES {
-            return failed("a member's name has 1 to 255 bytes, and its address at most 255");
+        let mut member = Member { name, address, log: [0; 16] };
+        if let Some(wrong) = unfit(&member) {
+            return failed(wrong);
         }
         if let Err(answer) = self.leads().await {
             return answer;
         }
-        let peer = match identify(&self.target(&address, None)).await {
+        let peer = match identify(&self.target(&member.address, None)).await {
             Ok(peer) => peer,
             Err(error) => return failed(error),
         };
-        let member = Member { name, address, log: peer.log };
+        member.log = peer.log;
         let id = peer.id;
         match may_join(&self.members(), id, &member) {
             Err(reason) => return failed(reason),
@@ -161,6 +170,13 @@ impl Shared {
             _ => Err(format!("{name} at {address} did not say how it is")),
         }
     }
+}
+
+/// Why this is no member, if it is none.
+fn unfit(member: &Member) -> Option<&'static str> {
+    let Member { name, address, .. } = member;
+    (name.is_empty() || name.len() > MAX_TEXT_BYTES || address.len() > MAX_TEXT_BYTES)
+        .then_some("a member's name has 1 to 255 bytes, and its address at most 255")
 }
 
 fn is_changing() -> Answer {

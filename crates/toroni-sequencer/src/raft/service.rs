@@ -104,12 +104,14 @@ impl Shared {
         commit: Option<Place>,
         entries: Vec<Entry>,
     ) -> Answer {
-        // Any error of storage stops openraft for good, so a full disk must not reach it.
+        // Any error of storage stops openraft for good, so a full disk must not reach it. Its leader is heard all the same: who
+        // hears none stands for election, and disturbs those who have room.
         let bytes: usize = entries.iter().map(|entry| entry.weight() + 64).sum();
-        if !entries.is_empty() && !self.has_room(bytes) {
-            return Answer::Appended(Appended::NoRoom);
-        }
-        let matched = entries.last().map(|entry| entry.place).or(previous);
+        let has_room = entries.is_empty() || self.has_room(bytes);
+        let last = entries.last().map(|entry| entry.place);
+        let entries = if has_room { entries } else { vec![] };
+        // Only what is in the log: a member that may lack entries votes again when it has what its leader has.
+        let matched = last.filter(|_| has_room || mutant("no_room_counts")).or(previous);
         let rpc = AppendEntriesRequest {
             vote: raft_vote_of(vote),
             prev_log_id: previous.map(id_of),
@@ -120,7 +122,7 @@ impl Shared {
         Answer::Appended(match self.raft.append_entries(rpc).await {
             Ok(Response::Success) => {
                 self.hear(matched.map(|place| (vote, place.index)));
-                Appended::All
+                if has_room { Appended::All } else { Appended::NoRoom }
             }
             Ok(Response::PartialSuccess(id)) => {
                 self.hear(None);

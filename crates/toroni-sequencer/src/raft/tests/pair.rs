@@ -17,7 +17,7 @@ use super::super::service::Service;
 use super::super::{Group, GroupOptions, Timing, feed_id};
 use super::Ignored;
 use crate::batch::{Builder, Command, Open};
-use crate::entry::{Member, Members, Place, Vote};
+use crate::entry::{Entry, Member, Members, Payload, Place, Vote};
 use crate::log::Options;
 use crate::machine::{Machine, Outcome};
 use crate::rpc::{Answer, Answering, Appended, Caller, Identity, Peer, Request, Serve, listen};
@@ -157,6 +157,7 @@ impl Serve for Arc<Other> {
         Box::pin(async move {
             match request {
                 Request::Vote { vote, .. } => Answer::Voted { vote, granted: true, last: None },
+                Request::Status => Answer::Status(Box::default()),
                 Request::Append { .. } if hears => Answer::Appended(Appended::All),
                 _ => std::future::pending().await,
             }
@@ -302,6 +303,46 @@ fn a_member_that_is_started_again_has_applied_what_it_knew_to_be_committed() {
         let after = group.status();
         assert_eq!((after.next, after.digest), (before.next, before.digest));
         assert_eq!(after.applied, before.applied);
+        group.close().await.expect("closed");
+    });
+}
+
+/// It votes again when it has what its leader has, so it must not count what it had no room for.
+#[test]
+fn a_member_without_room_hears_its_leader_and_counts_only_what_it_has() {
+    let directory = Directory::below("/dev/shm");
+    run(async {
+        let (group, other) = pair(&directory).await;
+        takes(&group, 1).await;
+        other.set(false);
+        let before = group.shared.log.ends().1.expect("it has entries");
+        let vote = Vote { term: group.status().term + 1, candidate: 1, committed: true };
+        let place = |after| Place { term: vote.term, leader: 1, index: before.index + after };
+        let append = |previous, entries| Request::Append {
+            vote,
+            previous: Some(previous),
+            commit: None,
+            entries,
+        };
+        let one = vec![Entry { place: place(1), payload: Payload::Blank }];
+        let taken = answer_of(ask(&group, append(before, one))).await;
+        assert_eq!(taken, Answer::Appended(Appended::All));
+        sleep(Timing::default().heartbeat).await;
+        let silent = group.shared.heard().elapsed();
+        // More than a segment holds.
+        let bytes: Arc<[u8]> = vec![0; 256 << 10].into();
+        let payload = Payload::Batch(bytes);
+        let many = (2..7).map(|after| Entry { place: place(after), payload: payload.clone() });
+        let refused = answer_of(ask(&group, append(place(1), many.collect()))).await;
+        assert_eq!(refused, Answer::Appended(Appended::NoRoom));
+        assert!(group.shared.heard().elapsed() < silent);
+        assert_eq!(group.shared.matched(), Some((vote, place(1).index)));
+        assert_eq!(group.shared.log.ends().1, Some(place(1)));
+        assert!(group.status().full);
+        // An entry that does not follow is answered as ever.
+        let far = vec![Entry { place: place(90), payload }];
+        let conflict = answer_of(ask(&group, append(place(89), far))).await;
+        assert_eq!(conflict, Answer::Appended(Appended::Conflict));
         group.close().await.expect("closed");
     });
 }

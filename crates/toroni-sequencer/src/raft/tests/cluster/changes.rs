@@ -83,7 +83,7 @@ fn a_member_is_replaced_by_one_with_an_empty_log_while_commands_flow() {
 
 #[test]
 fn a_member_that_has_entries_of_its_own_is_refused() {
-    let cluster = Cluster::new(2, Setup::default());
+    let mut cluster = Cluster::new(2, Setup::default());
     runtime(2).block_on(async {
         // Two groups of the same feed.
         begin(&cluster.addresses, 0..1).await;
@@ -91,6 +91,23 @@ fn a_member_that_has_entries_of_its_own_is_refused() {
         let links = cluster.links();
         until("a leader", async || status(&links[0]).await?.leader).await;
         refused(&links[..1], |_| add(&cluster, 1), "start it with an empty directory").await;
+        // Nor does a new group begin with it.
+        cluster.kill(0);
+        fs::remove_dir_all(cluster.log(0)).expect("removed");
+        cluster.start(0);
+        let all = |id: usize| {
+            let address = cluster.addresses[id].clone();
+            (id as u64, Member { name: format!("m{id}"), address, log: [0; 16] })
+        };
+        let members = Members { voters: vec![], members: (0..2).map(all).collect() };
+        until("it is refused", async || {
+            match control(&links[0], Request::Init(members.clone())).await {
+                Answer::Failed(why) if why.contains("has entries already") => Some(()),
+                Answer::Done => panic!("a log with entries joined"),
+                _ => None,
+            }
+        })
+        .await;
     });
 }
 
