@@ -1283,7 +1283,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "a_read_for_each",
-        mistake: "each question asks the majority anew",
+        mistake: "each question asks the majority again",
         noticed_by: &[Sequencer("one_question_to_the_majority_serves_all_that_wait_for_one")],
     },
     Mutant {

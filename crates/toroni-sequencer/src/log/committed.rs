@@ -18,7 +18,7 @@ use crate::entry::Place;
 const MAGIC: [u8; 8] = *b"TNSEQCM\x01";
 const NAME: &str = "committed";
 const COVERED_BYTES: usize = 48;
-/// After so many bytes of log, it is written again.
+/// After this many bytes of log, it is written again.
 const EVERY: u64 = if cfg!(test) { 16 << 10 } else { 4 << 20 };
 
 /// What is known to be committed, and was written.

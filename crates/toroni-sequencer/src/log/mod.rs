@@ -424,7 +424,7 @@ impl Log {
         oldest.map(|place| place.index)
     }
 
-    /// Returns how much follows an entry, or all of it: at least so many bytes, and the number of entries. After a start, the
+    /// Returns how much follows an entry, or all of it: its length in bytes at least, and the number of entries. After a start, the
     /// bytes may include up to a segment from before the entry.
     #[must_use]
     pub fn after(&self, place: Option<Place>) -> (u64, u64) {

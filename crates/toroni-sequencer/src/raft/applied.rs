@@ -179,7 +179,7 @@ impl Applied {
     }
 }
 
-/// Runs what waits for a disk where it holds up nobody.
+/// Runs what waits for a disk where it holds up no other task.
 pub(super) async fn beside<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, LogError> + Send + 'static,
 ) -> Result<T, LogError> {

@@ -15,14 +15,14 @@ use super::shared::Shared;
 use super::timing::Timing;
 use crate::entry::Vote;
 
-/// A leader is in contact again after so many acknowledgements in a row.
+/// A leader is in contact again after this many acknowledgements in a row.
 const IN_A_ROW: u32 = 3;
 
 /// What a leader knows of its majority.
 pub(super) struct Contact(Mutex<State>);
 
 struct State {
-    /// The office, and where its members were set. For others, it has to be acknowledged anew.
+    /// The office, and where its members were set. For others, it has to be acknowledged again.
     of: Option<(Vote, Option<LogId<u64>>)>,
     /// When a majority acknowledged last that this member leads.
     acknowledged: Instant,
@@ -84,7 +84,7 @@ impl Shared {
         }
         let contact = self.contact.lock();
         let since = contact.acknowledged.elapsed();
-        // It hears nobody while it hands over: it shows no life.
+        // It hears no member while it hands over: it shows no life.
         let is_isolated = contact.in_a_row < IN_A_ROW || since > self.timing.isolated();
         (since, is_isolated && !self.hands_over.load(Ordering::Relaxed))
     }

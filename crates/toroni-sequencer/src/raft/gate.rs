@@ -24,7 +24,7 @@ struct Reached {
     has_failed: bool,
 }
 
-/// Fails those who wait, unless it is told that the snapshot is on the disk. It is dropped when the state machine returns an
+/// Fails those who wait, unless it learns that the snapshot is on the disk. It is dropped when the state machine returns an
 /// error, and also when it panics.
 pub(super) struct Passage<'a>(&'a Gate);
 

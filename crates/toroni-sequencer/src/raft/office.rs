@@ -87,11 +87,11 @@ impl Shared {
         sleep(after).await;
     }
 
-    /// Ends the member if an answer was lost, since whoever waits for it would wait for ever.
+    /// Ends the member if an answer was lost, since its caller would wait for ever.
     pub(super) async fn end_if_lost(&self) {
         self.answer_is_lost(LOST_AFTER).await;
         self.end_because(format!(
-            "commands were applied {LOST_AFTER:?} ago and more, and nobody was answered"
+            "commands were applied {LOST_AFTER:?} ago and more, and no caller has an answer"
         ));
     }
 

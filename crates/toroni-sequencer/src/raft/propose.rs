@@ -93,7 +93,7 @@ pub(super) async fn run(shared: Arc<Shared>, mut queue: mpsc::Receiver<Submitted
     }
 }
 
-/// What this member does while it leads. Dropped at the end: callers whose entries are under way then are told to ask the
+/// What this member does while it leads. Dropped at the end: callers whose entries are under way then learn that they have to ask the
 /// next leader.
 struct Office<'a> {
     shared: &'a Arc<Shared>,

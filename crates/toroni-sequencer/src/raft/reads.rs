@@ -30,7 +30,7 @@ pub(super) struct Reads {
 /// The last read.
 #[derive(Default)]
 struct Last {
-    /// It began after so many were asked for.
+    /// It began after this many were asked for.
     serves: u64,
     found: Option<Result<(), Answer>>,
 }

@@ -233,7 +233,7 @@ mod tests {
             .map(|(wanted, since)| (wanted, since.checked_sub(GONE_TIME).expect("later")));
         let error = store.limited_get_log_entries(2, 10).await.expect_err("for a second");
         assert!(error.to_string().contains("the log begins with 5"), "{error}");
-        // Another reader begins anew.
+        // Another reader begins again.
         let mut other = store.get_log_reader().await;
         other.limited_get_log_entries(2, 10).await.expect("no error");
     }

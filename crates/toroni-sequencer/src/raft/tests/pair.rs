@@ -1,5 +1,5 @@
 //! A member in this process, alone or with another one that the test plays: what a member does in its office, and when
-//! nobody hears it.
+//! no other member hears it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -195,7 +195,7 @@ async fn takes(group: &Group, source: u32) -> Vec<Outcome> {
     }
 }
 
-/// Submits three batches, of which two become entries that nobody has.
+/// Submits three batches, of which two become entries that no other member has.
 async fn strand(group: &Group) -> (u64, Vec<JoinHandle<Answer>>) {
     let before = group.shared.log.ends().1.expect("it has entries").index;
     let mut asked = vec![];
