@@ -4,6 +4,7 @@
 //! - [`allocations`]: counts allocations, for code that must not allocate.
 //! - [`crash`]: kills a process at a step that its code names.
 //! - [`directory`]: temporary directories. The next run removes what a killed run left.
+//! - [`history`]: checks what the sequencer promises, by what its senders, hosts and logs have recorded.
 //! - [`program`]: a child process that is killed with its parent. It panics on each failure, and shows what the child
 //!   printed.
 //! - [`long`]: whether tests may take longer than usual.
@@ -24,6 +25,7 @@
 pub mod allocations;
 pub mod crash;
 pub mod directory;
+pub mod history;
 pub mod long;
 #[cfg(feature = "network")]
 pub mod network;
