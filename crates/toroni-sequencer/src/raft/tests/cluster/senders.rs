@@ -1,6 +1,5 @@
-//! Senders that never give up, what they were told, and the checker.
+//! Senders that never give up, and what they record.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -9,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinHandle;
 use toroni_testkit::Random;
+use toroni_testkit::history::{Event, History, Id, Sent, Trace, now};
 
 use super::{Cluster, call, equal, links, until};
 use crate::batch::{Builder, Command, CommandId, Open, Publish};
@@ -40,8 +40,17 @@ impl Acknowledged {
     }
 }
 
+const SERIES: u32 = 9;
+const TOPIC: &str = "t";
+
 fn payload(source: u32, number: u64) -> String {
     format!("command {number} of {source}")
+}
+
+/// A command that is sent now.
+fn sent(source: u32, number: u64) -> Sent {
+    let id = Id { source, series: SERIES, number };
+    Sent::new(id, TOPIC, payload(source, number).as_bytes(), now())
 }
 
 pub(super) fn submission(commands: &[Command<'_>]) -> Request {
@@ -50,23 +59,23 @@ pub(super) fn submission(commands: &[Command<'_>]) -> Request {
     Request::Submit(builder.finish().expect("commands").into())
 }
 
-/// Sends commands until it is stopped, and returns the event numbers that it was told, by number of the command.
+/// Sends commands until it is stopped, and returns them.
 async fn send(
     source: u32,
     addresses: Vec<String>,
     since: Instant,
     acknowledged: Arc<Acknowledged>,
     seed: u64,
-) -> BTreeMap<u64, u64> {
+) -> Vec<Sent> {
     let mut random = Random::new(seed);
     let links = links(&addresses);
-    let mut told = BTreeMap::new();
+    let mut all = vec![];
     let mut number = 0;
     let mut at = 0;
     let mut silent = None;
     while !acknowledged.stops.load(Ordering::Relaxed) {
         // Where the series continues, as any new leader knows it.
-        let open = Open { source, series: 9, session: 1, bus: [3; 16] };
+        let open = Open { source, series: SERIES, session: 1, bus: [3; 16] };
         match call(&links[at], submission(&[Command::Open(open)])).await {
             Some(Answer::Outcomes(_)) => {}
             answer => {
@@ -92,7 +101,11 @@ async fn send(
         }
         match call(&links[at], Request::Source(source)).await {
             // What is known beyond the answers was sequenced, and the answer lost.
-            Some(Answer::Source(Some(state))) => number = state.next.max(number),
+            Some(Answer::Source(Some(state))) => {
+                let events = (number..state.next).map(|number| sent(source, number));
+                all.extend(events.map(|sent| Sent { answered: Some(now()), ..sent }));
+                number = state.next.max(number);
+            }
             _ => continue,
         }
         while !acknowledged.stops.load(Ordering::Relaxed) {
@@ -102,11 +115,13 @@ async fn send(
             let commands: Vec<_> = (number..)
                 .zip(&payloads)
                 .map(|(number, payload)| {
-                    let id = CommandId { source, series: 9, number };
+                    let id = CommandId { source, series: SERIES, number };
                     let payload = payload.as_bytes();
-                    Command::Publish(Publish { id, to_descendants: false, topic: "t", payload })
+                    Command::Publish(Publish { id, to_descendants: false, topic: TOPIC, payload })
                 })
                 .collect();
+            let first = all.len();
+            all.extend((number..number + count).map(|number| sent(source, number)));
             let outcomes = match call(&links[at], submission(&commands)).await {
                 Some(Answer::Outcomes(outcomes)) => outcomes,
                 Some(_) => break,
@@ -117,37 +132,50 @@ async fn send(
                 }
             };
             assert_eq!(outcomes.len(), commands.len());
-            let before = told.len();
-            for (command, outcome) in (number..).zip(outcomes) {
+            let answered = Some(now());
+            let mut events = 0;
+            for (sent, outcome) in all[first..].iter_mut().zip(outcomes) {
                 match outcome {
                     Outcome::Sequenced(event) => {
-                        assert_eq!(told.insert(command, event), None);
+                        (sent.answered, sent.event) = (answered, Some(event));
+                        events += 1;
                     }
-                    Outcome::Duplicate => {}
+                    Outcome::Duplicate => sent.answered = answered,
                     // Commands of before a reconnection arrived later than those after it.
                     Outcome::Refused(Refusal::Wanted(_)) => break,
                     Outcome::Refused(refusal) => panic!("{refusal}"),
                 }
-                number = command + 1;
+                number = sent.id.number + 1;
             }
-            let events = (told.len() - before) as u64;
             acknowledged.told[source as usize].fetch_add(events, Ordering::Relaxed);
             acknowledged.note(since, count);
         }
     }
-    told
+    all
 }
 
 /// The events of a member's last life, which has seen all: no snapshot was taken.
-fn events_of(path: &Path) -> Vec<String> {
+fn trace(name: String, path: &Path, next: u64) -> Trace {
+    let event = |line: &str| {
+        let mut words = line.splitn(4, ' ');
+        let mut word = || words.next().expect("a word");
+        let number = word().parse().expect("a number");
+        let Ok(source) = word().parse() else {
+            return Event::new(number, None, "", line.as_bytes());
+        };
+        let id = Id { source, series: SERIES, number: word().parse().expect("a number") };
+        Event::new(number, Some(id), TOPIC, word().trim_matches('"').as_bytes())
+    };
     let text = fs::read_to_string(path).expect("readable");
-    text.lines().map(str::to_owned).collect()
+    let events: Vec<_> = text.lines().map(event).collect();
+    assert_eq!(events.len() as u64, next, "{name}");
+    Trace::new(name, 0..next, events)
 }
 
 /// Senders that bring commands to a cluster.
 pub(super) struct Load {
     acknowledged: Arc<Acknowledged>,
-    senders: Vec<JoinHandle<BTreeMap<u64, u64>>>,
+    senders: Vec<JoinHandle<Vec<Sent>>>,
 }
 
 impl Load {
@@ -174,14 +202,21 @@ impl Load {
         self.acknowledged.stall_ms.swap(0, Ordering::Relaxed)
     }
 
-    /// Ends the senders, and returns what each was told.
-    pub(super) async fn end(self) -> Vec<BTreeMap<u64, u64>> {
+    /// Ends the senders, and returns the commands of each that became events, as it was told.
+    pub(super) async fn end(self) -> Vec<Vec<Sent>> {
+        let mut all = self.end_with_all().await;
+        all.iter_mut().for_each(|sent| sent.retain(|sent| sent.event.is_some()));
+        all
+    }
+
+    /// Ends the senders, and returns all that each sent.
+    async fn end_with_all(self) -> Vec<Vec<Sent>> {
         self.acknowledged.stops.store(true, Ordering::Relaxed);
-        let mut told = vec![];
+        let mut all = vec![];
         for sender in self.senders {
-            told.push(sender.await.expect("a sender does not fail"));
+            all.push(sender.await.expect("a sender does not fail"));
         }
-        told
+        all
     }
 
     /// Ends the senders, waits until these members have the same, kills all, and checks what they and the senders saw.
@@ -192,43 +227,14 @@ impl Load {
             self.acknowledged.told.iter().all(has_some).then_some(())
         })
         .await;
-        let told = self.end().await;
+        let sent = self.end_with_all().await.concat();
         let all = cluster.links();
         let links: Vec<_> = ids.iter().map(|id| all[*id].clone()).collect();
         let (next, _) = equal(&links).await;
         (0..cluster.members.len()).for_each(|id| cluster.kill(id));
-        let orders: Vec<_> = ids.iter().map(|id| events_of(&cluster.events(*id))).collect();
-        assert!(orders.windows(2).all(|pair| pair[0] == pair[1]));
-        check(&orders[0], next, &told);
+        let trace = |id: &usize| trace(format!("m{id}"), &cluster.events(*id), next);
+        let traces = ids.iter().map(trace).collect();
+        History { sent, traces, ..History::default() }.check();
         next
-    }
-}
-
-/// Knows no Raft: each event has its number, each source's commands are there once and in order, and what was told is so.
-fn check(order: &[String], next: u64, told: &[BTreeMap<u64, u64>]) {
-    assert_eq!(order.len() as u64, next);
-    let mut wanted = BTreeMap::new();
-    let mut places = BTreeMap::new();
-    for (number, line) in order.iter().enumerate() {
-        let mut words = line.splitn(4, ' ');
-        let mut word = || words.next().expect("a word");
-        assert_eq!(word(), number.to_string());
-        let Ok(source) = word().parse::<u32>() else { continue };
-        let command: u64 = word().parse().expect("a number");
-        assert_eq!(word(), format!("{:?}", payload(source, command)));
-        let next = wanted.entry(source).or_insert(0);
-        assert_eq!(command, *next, "of source {source}");
-        *next += 1;
-        places.insert((source, command), number as u64);
-    }
-    for (source, told) in (0..).zip(told) {
-        assert!(told.len() as u64 > FEWEST, "source {source}");
-        for (command, event) in told {
-            assert_eq!(
-                places.get(&(source, *command)),
-                Some(event),
-                "command {command} of {source}"
-            );
-        }
     }
 }
