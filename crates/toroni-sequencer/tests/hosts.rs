@@ -1,5 +1,5 @@
 //! Three members, two hosts and ten senders, each a process, any of which is killed: the same events are on both hosts, and
-//! every command whose event was seen is among them once. The checker knows no Raft.
+//! every command whose event was seen is among them once.
 //!
 //! `TORONI_KILLS` says how many are killed, and `TORONI_SEED` repeats a run.
 
@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
-use toroni::{Bus, BusConfig, Origin, Policy, ReceiveError, Start, Subscriber};
+use toroni::{Bus, BusConfig, Policy, ReceiveError, Start, Subscriber};
 use toroni_proto::wire::{Key, Keys};
 use toroni_sequencer::commands::{Commands, Courier, CourierOptions};
 use toroni_sequencer::entry::{Member, Members};
@@ -22,9 +22,10 @@ use toroni_sequencer::feed::{
     FeedStart, Follower, FollowerOptions, OnDivergence, RewindOptions, rewind,
 };
 use toroni_sequencer::log::Options;
-use toroni_sequencer::machine::Event;
+use toroni_sequencer::machine;
 use toroni_sequencer::raft::{Events, Group, GroupOptions, Timing, feed_id};
 use toroni_sequencer::rpc::{Answer, Link, Request, Status, Target};
+use toroni_testkit::history::{Event, History, Id, Sent, Trace, now};
 use toroni_testkit::{Directory, Process, Random, wait};
 
 const FEED: &str = "orders";
@@ -33,8 +34,9 @@ const ID: &str = "TORONI_FEED_ID";
 const LIFE: &str = "TORONI_FEED_LIFE";
 const DIRECTORY: &str = "TORONI_FEED_DIRECTORY";
 const MEMBERS: &str = "TORONI_FEED_MEMBERS";
-/// Where a sender writes which events it has seen.
+/// Where a sender writes which of its commands are events.
 const SEEN: &str = "TORONI_FEED_SEEN";
+const TOPIC: &str = "order/new";
 const HOSTS: usize = 2;
 const SENDERS: usize = 10;
 /// At most this many commands of a sender wait for their events.
@@ -85,7 +87,7 @@ fn child() {
 struct Ignores;
 
 impl Events for Ignores {
-    fn event(&mut self, _: Event<'_>) {}
+    fn event(&mut self, _: machine::Event<'_>) {}
     fn skipped(&mut self, _: u64) {}
 }
 
@@ -153,8 +155,9 @@ fn sender() {
         let mut waiting = BTreeMap::new();
         for _ in 0..BURST {
             let payload = format!("{id} {life} {count}");
-            let sent = commands.send("order/new", &payload).expect("sent");
-            waiting.insert(sent.number, payload);
+            let before = now();
+            let sent = commands.send(TOPIC, &payload).expect("sent");
+            waiting.insert(sent.number, (before, payload));
             count += 1;
         }
         while !waiting.is_empty() {
@@ -164,21 +167,21 @@ fn sender() {
             }
             let origin = message.origin().expect("a command's");
             // Others on this host send, too.
-            if let Some(payload) = waiting.remove(&origin.number) {
-                assert_eq!(message.payload(), payload.as_bytes());
+            if let Some((sent, payload)) = waiting.remove(&origin.number) {
                 let event = message.number().expect("an event");
-                seen.write_all(format!("{event} {payload}\n").as_bytes()).expect("written");
+                let (sent, answered) = (sent.as_nanos(), now().as_nanos());
+                let (source, series, number) = (origin.source, origin.series, origin.number);
+                let line =
+                    format!("{sent} {answered} {source} {series} {number} {event} {payload}\n");
+                seen.write_all(line.as_bytes()).expect("written");
             }
         }
     }
 }
 
-/// An event as a host has it.
-type Seen = (u64, Origin, String);
-
 /// A subscriber of a host, which sees everything.
 struct Observer {
-    seen: Arc<Mutex<Vec<Seen>>>,
+    seen: Arc<Mutex<Vec<Event>>>,
     count: Arc<AtomicU64>,
     ends: Arc<AtomicBool>,
     thread: JoinHandle<()>,
@@ -194,11 +197,13 @@ impl Observer {
             while !ended.load(Ordering::Relaxed) {
                 let found = match reader.receive_timeout(Duration::from_millis(50)) {
                     Ok(None) => continue,
-                    Ok(Some(message)) => (
-                        message.number().expect("an event"),
-                        message.origin().expect("a command's"),
-                        message.text().into_owned(),
-                    ),
+                    Ok(Some(message)) => {
+                        let origin = message.origin().expect("a command's");
+                        let (source, series) = (origin.source, origin.series);
+                        let id = Id { source, series, number: origin.number };
+                        let event = message.number().expect("an event");
+                        Event::new(event, Some(id), message.topic(), message.payload())
+                    }
                     Err(ReceiveError::Lost(lost)) => panic!("{lost:?}"),
                     Err(error) => panic!("{error}"),
                 };
@@ -209,7 +214,7 @@ impl Observer {
         Self { seen, count, ends, thread }
     }
 
-    fn end(self) -> Vec<Seen> {
+    fn end(self) -> Vec<Event> {
         self.ends.store(true, Ordering::Relaxed);
         self.thread.join().expect("no loss");
         std::mem::take(&mut *self.seen.lock().expect("no panic"))
@@ -267,15 +272,20 @@ impl World {
         process.wait_within(wait::LIMIT).expect("waited").expect("a killed process ends");
     }
 
-    /// What senders have seen: the event's number, and the payload.
-    fn seen(&self) -> Vec<(u64, String)> {
+    /// The commands whose events their senders have seen.
+    fn sent(&self) -> Vec<Sent> {
         let mut all = vec![];
         for name in self.directory.entries().iter().filter(|name| name.starts_with("seen-")) {
             let text = fs::read_to_string(self.directory.join(name)).expect("readable");
             // The last line may have been cut by a kill.
             for line in text.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
-                let (event, payload) = line.trim_end().split_once(' ').expect("two words");
-                all.push((event.parse().expect("a number"), payload.to_owned()));
+                let words: Vec<_> = line.trim_end().splitn(7, ' ').collect();
+                let number = |at: usize| words[at].parse().expect("a number");
+                let small = |at: usize| words[at].parse().expect("a small number");
+                let [sent, answered] = [0, 1].map(|at| Duration::from_nanos(number(at)));
+                let id = Id { source: small(2), series: small(3), number: number(4) };
+                let sent = Sent::new(id, TOPIC, words[6].as_bytes(), sent);
+                all.push(Sent { answered: Some(answered), event: Some(number(5)), ..sent });
             }
         }
         all
@@ -412,35 +422,25 @@ fn hosts_see_one_order_whoever_is_killed() {
         from: None,
     });
     assert_eq!(again.map(|rewound| (rewound.from, rewound.until)).ok(), Some((0, before.0)));
-    let orders: Vec<_> = observers.into_iter().map(Observer::end).collect();
-    assert_eq!(orders[0], orders[1]);
+    let mut orders: Vec<_> = observers.into_iter().map(Observer::end).collect();
     let again = config(world.directory.path()).open("again").expect("opened");
     let again = Observer::start(again);
+    let count = orders[0].len();
     wait::until("all of the rewind is read", || {
-        again.count.load(Ordering::Relaxed) == orders[0].len() as u64
+        again.count.load(Ordering::Relaxed) == count as u64
     });
-    assert_eq!(again.end(), orders[0], "what was rewound");
-    check(&orders[0], &world.seen());
-    println!("{kills} killed, {} events of {} numbers", orders[0].len(), before.0);
-}
+    orders.push(again.end());
 
-/// Each number once, each source's commands without a gap and in order, and what was seen is there once.
-fn check(order: &[Seen], seen: &[(u64, String)]) {
-    let mut wanted = BTreeMap::new();
-    let mut payloads = BTreeMap::new();
-    let mut last = None;
-    for (number, origin, payload) in order {
-        assert!(last < Some(*number), "{number} after {last:?}");
-        last = Some(*number);
-        let next = wanted.entry((origin.source, origin.series)).or_insert(0);
-        assert_eq!(origin.number, *next, "of source {}", origin.source);
-        *next += 1;
-        assert_eq!(payloads.insert(payload.clone(), *number), None, "{payload} is there twice");
-    }
-    let sources: BTreeSet<_> = wanted.keys().map(|(source, _)| *source).collect();
+    let sources: BTreeSet<_> =
+        orders[0].iter().map(|event| event.command.map(|id| id.source)).collect();
     assert_eq!(sources.len(), HOSTS);
-    assert!(seen.len() > 100, "{}", seen.len());
-    for (number, payload) in seen {
-        assert_eq!(payloads.get(payload), Some(number), "{payload}");
-    }
+    let contents: BTreeSet<_> = orders[0].iter().map(|event| event.content).collect();
+    assert_eq!(contents.len(), count, "a payload is there twice");
+    let sent = world.sent();
+    assert!(sent.len() > 100, "{}", sent.len());
+    let names = ["host 0", "host 1", "the rewound bus"];
+    let traces = names.into_iter().zip(orders);
+    let traces = traces.map(|(name, events)| Trace::new(name, 0..before.0, events)).collect();
+    History { sent, traces, ..History::default() }.check();
+    println!("{kills} killed, {count} events of {} numbers", before.0);
 }
