@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use toroni::{Bus, BusConfig};
 use toroni_sequencer::commands::Commands;
 use toroni_testkit::Random;
+use toroni_testkit::history::{Event, History, Id, Sent, Trace, now};
 use toroni_testkit::network::Setup;
 
 const SENDERS: usize = 10;
@@ -28,7 +29,7 @@ fn the_leader_dies_ten_times_and_every_command_is_in_the_order_once() {
     let mut nodes = hosts.begin();
     let ends = AtomicBool::new(false);
     let stall_ms = AtomicU64::new(0);
-    let (sent, seen) = std::thread::scope(|scope| {
+    let (mut sent, mut seen) = std::thread::scope(|scope| {
         let senders: Vec<_> = (0..SENDERS)
             .map(|sender| {
                 let (hosts, ends) = (&hosts, &ends);
@@ -50,69 +51,76 @@ fn the_leader_dies_ten_times_and_every_command_is_in_the_order_once() {
             nodes[leader] = hosts.start(leader);
         }
         ends.store(true, Ordering::Relaxed);
-        let sent: usize = senders.into_iter().map(|sender| sender.join().unwrap()).sum();
-        (sent, observer.join().unwrap())
+        let sent = senders.into_iter().flat_map(|sender| sender.join().unwrap());
+        (sent.collect::<Vec<_>>(), observer.join().unwrap())
     });
     let events = |host: usize| -> Vec<Value> {
         let printed = hosts.buses.succeed(&["sequencer", "log", &hosts.log(host), "--json"]);
         let all = json_lines(printed.as_bytes());
         all.into_iter().filter(|command| command["outcome"] == "event").collect()
     };
+    let is_of_sender =
+        |event: &Value| event["topic"].as_str().is_some_and(|topic| topic.starts_with("from/"));
     wait_until("all members have all commands", || {
         hosts.are_equal()
-            && events(0).iter().filter(|event| event["kind"] == "publish").count() >= sent
+            && events(0).iter().filter(|event| is_of_sender(event)).count() >= sent.len()
     });
     for reader in &readers {
-        wait_until("each host has all events", || reader.events().len() >= sent + seen.len());
+        wait_until("each host has all events", || reader.events().len() >= sent.len() + seen.len());
     }
     let digest = hosts.digests();
     assert_eq!(digest["equal"], true, "{digest}");
     nodes.clear();
 
     let all = events(0);
-    for (number, event) in all.iter().enumerate() {
-        assert_eq!(event["event"], number);
-    }
     for host in 1..3 {
         let others = events(host);
         // The same event may be in an entry of another term only if it is the same entry.
         assert_eq!(others, all, "the logs of members 0 and {host} differ");
     }
-    let published = all.iter().filter(|event| event["kind"] == "publish");
-    let published: Vec<(u64, String)> = published
-        .map(|event| {
-            (event["event"].as_u64().unwrap(), event["payload"].as_str().unwrap().to_owned())
-        })
-        .collect();
+    let (senders, watched) = (sent.len(), seen.len());
+    assert!(watched > 0);
+    // All of these are events by now.
+    sent.iter_mut().for_each(|sent| sent.answered = Some(now()));
+    sent.append(&mut seen);
+    let log: Vec<_> = all.iter().map(event_of).collect();
+    let sources: BTreeMap<_, _> =
+        log.iter().filter_map(|event| event.command).map(|id| (id.series, id.source)).collect();
+    assert_eq!(sources.len(), 3, "each host has one series");
+    for sent in &mut sent {
+        sent.id.source = sources[&sent.id.series];
+    }
+    let contents: BTreeSet<_> = log.iter().map(|event| event.content).collect();
+    assert_eq!(contents.len(), log.len(), "a payload is there twice");
+    let mut traces = vec![Trace::new("the log", 0..all.len() as u64, log)];
     for (host, reader) in readers.iter().enumerate() {
         let events = reader.events();
-        assert_eq!(events[..], published[..events.len()], "host {host} saw another order");
+        let next = events.last().unwrap().number + 1;
+        traces.push(Trace::new(format!("host {host}"), 0..next, events));
     }
-    // By source and series: the number that comes next.
-    let mut places = BTreeMap::new();
-    let mut payloads = BTreeSet::new();
-    for event in all.iter().filter(|event| event["kind"] != "open" && event["kind"] != "begin") {
-        assert_eq!(event["kind"], "publish", "commands were lost: {event}");
-        let series = (event["source"].as_u64().unwrap(), event["series"].as_u64().unwrap());
-        let next = places.entry(series).or_insert(0);
-        assert_eq!(event["number"], *next, "{event}");
-        *next += 1;
-        assert!(payloads.insert(event["payload"].as_str().unwrap().to_owned()), "twice: {event}");
-    }
-    assert_eq!(places.len(), 3, "each host has one series");
-    let (own, others): (Vec<_>, Vec<_>) =
-        payloads.iter().partition(|payload| payload.starts_with("observed "));
-    assert_eq!(others.len(), sent);
-    for (payload, event) in &seen {
-        let found = &all[usize::try_from(*event).unwrap()];
-        assert_eq!(found["payload"], **payload, "event {event} was seen with another payload");
-    }
-    assert!(own.len() >= seen.len() && !seen.is_empty());
+    History { sent, traces, ..History::default() }.check();
     println!(
-        "{sent} commands of {SENDERS} senders, {} of them watched, {KILLS} kills of the leader: longest stall {} ms",
-        seen.len(),
+        "{senders} commands of {SENDERS} senders, {watched} more watched, {KILLS} kills of the leader: longest stall {} ms",
         stall_ms.load(Ordering::Relaxed)
     );
+}
+
+/// An event as `toroni sequencer log --json` prints it.
+fn event_of(event: &Value) -> Event {
+    let number = event["event"].as_u64().unwrap();
+    match (event["topic"].as_str(), event["payload"].as_str()) {
+        (Some(topic), Some(payload)) => {
+            Event::new(number, Some(id(event)), topic, payload.as_bytes())
+        }
+        _ => Event::new(number, None, "", event.to_string().as_bytes()),
+    }
+}
+
+/// The command of an event, as it is printed. Its sender does not name the source.
+fn id(printed: &Value) -> Id {
+    let number = |key: &str| printed[key].as_u64().unwrap_or_default();
+    let small = |key: &str| number(key).try_into().unwrap();
+    Id { source: small("source"), series: small("series"), number: number("number") }
 }
 
 /// The bus of events of a host. Before the node does, so that it is large: when a node is back, it brings everything at once,
@@ -122,7 +130,7 @@ fn events_bus(hosts: &Hosts, host: usize) -> Bus {
 }
 
 /// Reads all events from the bus of a host, over all deaths of its node.
-struct Reader(Arc<Mutex<Vec<(u64, String)>>>);
+struct Reader(Arc<Mutex<Vec<Event>>>);
 
 impl Reader {
     fn start(hosts: &Hosts, host: usize) -> Self {
@@ -132,35 +140,43 @@ impl Reader {
         std::thread::spawn(move || {
             while let Some(seen) = seen.upgrade() {
                 let event = subscriber.receive_timeout(Duration::from_millis(200)).unwrap();
-                let event = event.map(|event| (event.number().unwrap(), event.text().into_owned()));
+                let event = event.map(|event| {
+                    let origin = event.origin().unwrap();
+                    let (source, series) = (origin.source, origin.series);
+                    let id = Id { source, series, number: origin.number };
+                    Event::new(event.number().unwrap(), Some(id), event.topic(), event.payload())
+                });
                 seen.lock().unwrap().extend(event);
             }
         });
         Self(events)
     }
 
-    fn events(&self) -> Vec<(u64, String)> {
+    fn events(&self) -> Vec<Event> {
         self.0.lock().unwrap().clone()
     }
 }
 
-/// Sends commands from one of the hosts. Returns how many.
-fn send(hosts: &Hosts, sender: usize, ends: &AtomicBool) -> usize {
+/// Sends commands from one of the hosts, and returns them.
+fn send(hosts: &Hosts, sender: usize, ends: &AtomicBool) -> Vec<Sent> {
     let config = BusConfig::new().directory(hosts.directory(sender % 3));
     let commands = Commands::open_with(config, "orders").unwrap();
-    let mut count = 0;
+    let topic = format!("from/{sender}");
+    let mut all = vec![];
     while !ends.load(Ordering::Relaxed) {
-        let topic = format!("from/{sender}");
-        commands.send(&topic, format!("{sender} {count}")).unwrap();
-        count += 1;
+        let payload = format!("{sender} {}", all.len());
+        let before = now();
+        let command = commands.send(&topic, &payload).unwrap();
+        let id = Id { source: 0, series: command.series, number: command.number };
+        all.push(Sent::new(id, &topic, payload.as_bytes(), before));
         // Few enough that the ring does not fill while no node takes them, even if a node starts slowly.
         std::thread::sleep(Duration::from_millis(10));
     }
-    count
+    all
 }
 
-/// Sends commands one after another, each when the event of the last one was seen. Returns their payloads and events.
-fn observe(hosts: &Hosts, ends: &AtomicBool, stall_ms: &AtomicU64) -> Vec<(String, u64)> {
+/// Sends commands one after another, each when the event of the last one was seen. Returns those whose events were seen.
+fn observe(hosts: &Hosts, ends: &AtomicBool, stall_ms: &AtomicU64) -> Vec<Sent> {
     let mut seen = vec![];
     let mut last = Instant::now();
     for number in 0.. {
@@ -168,12 +184,15 @@ fn observe(hosts: &Hosts, ends: &AtomicBool, stall_ms: &AtomicU64) -> Vec<(Strin
             break;
         }
         let payload = format!("observed {number}");
+        let before = now();
         let output =
             hosts.try_sequencer(number % 3, &["send", "t", &payload, "--json", "--timeout", "30"]);
         // Between the kill of a member and its return, no member may have answered.
         if output.status.success() {
-            let sent: Value = serde_json::from_slice(&output.stdout).unwrap();
-            seen.push((payload, sent["event"].as_u64().unwrap()));
+            let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+            let sent = Sent::new(id(&printed), "t", payload.as_bytes(), before);
+            let event = printed["event"].as_u64();
+            seen.push(Sent { answered: Some(now()), event, ..sent });
             let stall = u64::try_from(last.elapsed().as_millis()).unwrap();
             stall_ms.fetch_max(stall, Ordering::Relaxed);
             last = Instant::now();
