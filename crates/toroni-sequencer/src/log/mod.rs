@@ -45,7 +45,7 @@ use self::committed::Committed;
 use self::crash_point::{CrashPoint, point};
 pub use self::error::LogError;
 use self::segment::{HEADER_BYTES, RECORD_BYTES, Segment, Walk, encode_record, record_bytes};
-pub use self::snapshot::NewSnapshot;
+pub(crate) use self::snapshot::NewSnapshot;
 pub use self::standing::Found;
 use self::state::{Position, StateFile};
 use self::sync::Syncer;
@@ -251,25 +251,49 @@ impl Log {
     ///
     /// [`LogError::Gone`] if the range begins with an entry that was purged, or if entries cannot be read or have changed.
     pub fn read(&self, range: Range<u64>, max_bytes: usize) -> Result<Vec<Entry>, LogError> {
+        loop {
+            if let Some(found) = self.read_unless_cut(&range, max_bytes)? {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// Reads entries. None if entries were cut off meanwhile: others may be in their place. Files are read without the lock, so
+    /// that a slow disk holds up nothing else.
+    fn read_unless_cut(
+        &self,
+        range: &Range<u64>,
+        max_bytes: usize,
+    ) -> Result<Option<Vec<Entry>>, LogError> {
+        let cuts = self.shared.lock().cuts;
+        let is_cut = |inner: &Inner| inner.cuts != cuts && !mutant("cut_while_reading");
         let mut found = vec![];
         let mut weight = 0;
         let mut next = range.start;
         loop {
             let (segment, end, last) = {
                 let inner = self.shared.lock();
+                if is_cut(&inner) {
+                    return Ok(None);
+                }
                 let purged = inner.state.state.purged.map_or(0, |place| place.index + 1);
                 let first = purged.max(inner.segments.front().map_or(0, |segment| segment.first()));
                 if next < first {
-                    // Between two pieces, entries may have been purged that were not read.
-                    if (range.start > 0 || !found.is_empty()) && !mutant("read_clamped") {
+                    // Purged since the piece before was read.
+                    if !found.is_empty() {
+                        return Ok(Some(found));
+                    }
+                    if range.start > 0 && !mutant("read_clamped") {
                         return Err(LogError::Gone { wanted: next, first });
                     }
                     next = first;
                 }
-                let Some(last) = inner.last.map(|place| place.index) else { return Ok(found) };
+                let Some(last) = inner.last.map(|place| place.index) else {
+                    return Ok(Some(found));
+                };
                 let until = range.end.min(last + 1);
                 if next >= until {
-                    return Ok(found);
+                    return Ok(Some(found));
                 }
                 if let Some(oldest) = inner.recent.front().map(|entry| entry.place.index)
                     && oldest <= next
@@ -284,34 +308,27 @@ impl Log {
                         weight += entry.weight();
                         found.push(entry.clone());
                     }
-                    return Ok(found);
+                    return Ok(Some(found));
                 }
                 let after = inner.segments.partition_point(|segment| segment.first() <= next);
                 let place = after.saturating_sub(1);
-                let Some(segment) = inner.segments.get(place) else { return Ok(found) };
+                let Some(segment) = inner.segments.get(place) else { return Ok(Some(found)) };
                 let following = inner.segments.get(place + 1).map(|segment| segment.first());
                 let end = if following.is_none() { inner.tail } else { segment.capacity };
                 (Arc::clone(segment), end, until.min(following.unwrap_or(until)))
             };
-            let (mut index, offset) = segment.near(next);
-            let mut walk = Walk::new(&segment, offset, end);
-            while index < last {
-                let at = walk.at();
-                let rotten = || LogError::Rotten { path: segment.path.clone(), offset: at };
-                let Some((_, bytes)) = walk.next()? else { return Err(rotten()) };
-                if index >= next {
-                    let entry = Entry::decode(bytes).map_err(|_| rotten())?;
-                    if entry.place.index != index {
-                        return Err(rotten());
-                    }
-                    if weight > 0 && weight + entry.weight() > max_bytes {
-                        return Ok(found);
-                    }
-                    weight += entry.weight();
-                    found.push(entry);
-                }
-                segment.remember(index, at);
-                index += 1;
+            let piece = segment.read_entries(next..last, end, max_bytes, &mut weight);
+            let inner = self.shared.lock();
+            // First of all: what was read of a cut may look like rot.
+            if is_cut(&inner) {
+                return Ok(None);
+            }
+            let piece = piece?;
+            piece.places.into_iter().for_each(|(index, at)| segment.remember(index, at));
+            drop(inner);
+            found.extend(piece.entries);
+            if piece.is_full {
+                return Ok(Some(found));
             }
             next = last;
         }
@@ -427,7 +444,7 @@ impl Log {
     /// Returns how much follows an entry, or all of it: its length in bytes at least, and the number of entries. After a start, the
     /// bytes may include up to a segment from before the entry.
     #[must_use]
-    pub fn after(&self, place: Option<Place>) -> (u64, u64) {
+    pub(crate) fn after(&self, place: Option<Place>) -> (u64, u64) {
         let inner = self.shared.lock();
         let next = place.map_or(0, |place| place.index + 1);
         let entries = inner.last.map_or(0, |last| (last.index + 1).saturating_sub(next));
@@ -447,7 +464,7 @@ impl Log {
     }
 
     /// Notes up to where the log is committed. It is on the disk some time later, or when the log is closed.
-    pub fn note_committed(&self, place: Place) {
+    pub(crate) fn note_committed(&self, place: Place) {
         let Shared { directory, options, .. } = &*self.shared;
         let mut inner = self.shared.lock();
         let inner = &mut *inner;
@@ -460,7 +477,7 @@ impl Log {
     /// # Errors
     ///
     /// If the log cannot be read.
-    pub fn committed(&self) -> Result<Option<Place>, LogError> {
+    pub(crate) fn committed(&self) -> Result<Option<Place>, LogError> {
         let id = self.shared.lock().state.state.log;
         let place = committed::load(&self.shared.directory, id);
         let Some(place) = place.filter(|_| !mutant("committed_forgotten")) else { return Ok(None) };
@@ -473,7 +490,7 @@ impl Log {
     /// # Errors
     ///
     /// If the log cannot be read.
-    pub fn has(&self, place: Place) -> Result<bool, LogError> {
+    pub(crate) fn has(&self, place: Place) -> Result<bool, LogError> {
         if self.ends().0 == Some(place) {
             return Ok(true);
         }
@@ -495,7 +512,7 @@ impl Log {
     /// # Errors
     ///
     /// If there is none.
-    pub fn reserve_snapshot(&self, bytes: usize) -> Result<NewSnapshot, LogError> {
+    pub(crate) fn reserve_snapshot(&self, bytes: usize) -> Result<NewSnapshot, LogError> {
         let Shared { directory, options, .. } = &*self.shared;
         self.shared.lock().make_spare(directory, options.segment_bytes)?;
         self.new_snapshot(bytes)
@@ -506,7 +523,7 @@ impl Log {
     /// # Errors
     ///
     /// If there is no room for it.
-    pub fn new_snapshot(&self, bytes: usize) -> Result<NewSnapshot, LogError> {
+    pub(crate) fn new_snapshot(&self, bytes: usize) -> Result<NewSnapshot, LogError> {
         let (number, files) = {
             let mut inner = self.shared.lock();
             inner.check_open()?;
@@ -523,7 +540,7 @@ impl Log {
     /// # Errors
     ///
     /// If it cannot be renamed.
-    pub fn replace_snapshot(&self, new: NewSnapshot) -> Result<(), LogError> {
+    pub(crate) fn replace_snapshot(&self, new: NewSnapshot) -> Result<(), LogError> {
         let inner = self.shared.lock();
         inner.check_open()?;
         new.replace(&self.shared.directory)
@@ -534,7 +551,7 @@ impl Log {
     /// # Errors
     ///
     /// If the directory cannot be synced.
-    pub fn sync_snapshot(&self) -> Result<(), LogError> {
+    pub(crate) fn sync_snapshot(&self) -> Result<(), LogError> {
         sync_directory(&self.shared.directory)?;
         point(CrashPoint::AfterSnapshotName);
         Ok(())

@@ -20,13 +20,14 @@
 //! ```
 
 use std::fs::{File, OpenOptions};
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use super::error::LogError;
 use crate::bytes::{Fields, TooShort};
-use crate::entry::{MAX_ENTRY_BYTES, Place};
+use crate::entry::{Entry, MAX_ENTRY_BYTES, Place};
 
 pub(super) const HEADER_BYTES: u64 = 96;
 pub(super) const RECORD_BYTES: usize = 32;
@@ -53,6 +54,16 @@ pub(super) struct Segment {
     pub(super) path: PathBuf,
     /// Where entries are: (index, offset), some of them, in order.
     pub(super) sparse: Mutex<Vec<(u64, u64)>>,
+}
+
+/// Entries that were read from a segment.
+#[derive(Debug, Default)]
+pub(super) struct Piece {
+    pub(super) entries: Vec<Entry>,
+    /// Where some of them are: (index, offset).
+    pub(super) places: Vec<(u64, u64)>,
+    /// Whether another one would have been too much.
+    pub(super) is_full: bool,
 }
 
 /// What precedes the entry of a record.
@@ -231,6 +242,42 @@ impl Segment {
             .and_then(|place| sparse.get(place))
             .copied()
             .unwrap_or((self.first(), HEADER_BYTES))
+    }
+
+    /// Reads the entries of this range, up to the byte `end`, which may be cut off meanwhile. `weight` is that of what was read
+    /// before. At least one entry is read in all.
+    pub(super) fn read_entries(
+        &self,
+        range: Range<u64>,
+        end: u64,
+        max_bytes: usize,
+        weight: &mut usize,
+    ) -> Result<Piece, LogError> {
+        let mut piece = Piece::default();
+        let (mut index, offset) = self.near(range.start);
+        let mut walk = Walk::new(self, offset, end);
+        while index < range.end {
+            let at = walk.at();
+            let rotten = || LogError::Rotten { path: self.path.clone(), offset: at };
+            let Some((_, bytes)) = walk.next()? else { return Err(rotten()) };
+            if index >= range.start {
+                let entry = Entry::decode(bytes).map_err(|_| rotten())?;
+                if entry.place.index != index {
+                    return Err(rotten());
+                }
+                if *weight > 0 && *weight + entry.weight() > max_bytes {
+                    piece.is_full = true;
+                    return Ok(piece);
+                }
+                *weight += entry.weight();
+                piece.entries.push(entry);
+            }
+            if piece.places.last().is_none_or(|(_, last)| at >= last + SPARSE_BYTES) {
+                piece.places.push((index, at));
+            }
+            index += 1;
+        }
+        Ok(piece)
     }
 
     /// Returns whether a whole record with its own place and a right CRC is in these bytes, which are the segment from

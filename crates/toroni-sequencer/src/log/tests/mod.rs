@@ -6,7 +6,9 @@ mod damage;
 mod inspect;
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 
 use toroni_testkit::{Directory, Random, wait};
@@ -467,4 +469,44 @@ fn what_follows_an_entry_is_known() {
     assert!(count == 100 && again >= half && again <= all, "{again} bytes, {count} entries");
     log.purge(place(1, 199)).expect("purged");
     assert_eq!(log.after(Some(place(1, 199))), (0, 0));
+}
+
+/// A member that leads again after a kill reads from the disk for its followers, while the next leader cuts its log.
+#[test]
+fn what_is_cut_off_while_it_is_read_is_read_again() {
+    let directory = in_memory();
+    let options = Options { segment_bytes: 256 << 10, sync: Sync::OFTEN };
+    let entries = |indices: Range<u64>, term| -> Vec<_> {
+        indices.map(|index| entry_of(place(term, index), 50 + 7 * (index % 40))).collect()
+    };
+    let log = Log::open(directory.path(), options).expect("opened");
+    append(&log, &entries(0..500, 1));
+    drop(log);
+    // Nothing of it is in memory.
+    let log = Log::open(directory.path(), options).expect("opened");
+    let ends = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut reads = 0;
+            while !ends.load(Ordering::Relaxed) {
+                let found = log.read(100..u64::MAX, usize::MAX).expect("nothing is rotten");
+                for (index, entry) in (100..).zip(&found) {
+                    assert_eq!(entry.place.index, index);
+                }
+                assert!(found.is_sorted_by_key(|entry| entry.place.term));
+                assert!(found.len() >= 200);
+                reads += 1;
+            }
+            reads
+        });
+        for term in 2..60 {
+            log.truncate(300).expect("cut");
+            append(&log, &entries(300..420, term));
+            if reader.is_finished() {
+                break;
+            }
+        }
+        ends.store(true, Ordering::Relaxed);
+        assert!(reader.join().expect("the reader does not fail") > 0);
+    });
 }
