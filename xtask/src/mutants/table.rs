@@ -1324,4 +1324,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "a_member_without_room_hears_its_leader_and_counts_only_what_it_has",
         )],
     },
+    Mutant {
+        name: "cut_while_reading",
+        mistake: "a reader takes what is cut off meanwhile for rot, or returns it",
+        noticed_by: &[Sequencer("what_is_cut_off_while_it_is_read_is_read_again")],
+    },
+    Mutant {
+        name: "snapshot_of_earlier_leader_counts",
+        mistake: "a member takes the refused snapshot of an earlier leader for what it has",
+        noticed_by: &[Sequencer("a_snapshot_of_an_earlier_leader_says_nothing_about_the_log")],
+    },
 ];

@@ -222,8 +222,7 @@ impl Feed {
     }
 
     /// Asks a member whether a majority confirms that it leads.
-    pub(super) async fn is_confirmed(&self, id: u64) -> bool {
-        let Some(member) = self.members.iter().find(|member| member.id == id) else { return false };
+    pub(super) async fn is_confirmed(&self, member: &Member) -> bool {
         matches!(self.ask(member, &Request::Confirm).await, Ok(Answer::Confirmed(_)))
     }
 

@@ -33,8 +33,12 @@ pub(super) fn run(arguments: &StatusOf) -> Result<(), Failure> {
     let OfNode { feed, .. } = arguments.reach.find()?;
     let (statuses, archives, is_confirmed) = block_on(async {
         let statuses = feed.statuses().await;
-        let is_confirmed = match leader(&statuses) {
-            Some(leader) => feed.is_confirmed(leader.id).await,
+        // By its place: the list may have another order than the group.
+        let claims = leader(&statuses).map(|leader| leader.id);
+        let answers = feed.members.iter().zip(&statuses);
+        let mut found = answers.filter_map(|(member, it)| Some((member, it.as_ref().ok()?.id)));
+        let is_confirmed = match found.find(|(_, id)| Some(*id) == claims) {
+            Some((member, _)) => feed.is_confirmed(member).await,
             None => false,
         };
         (statuses, feed.archives_reach().await, is_confirmed)
@@ -57,7 +61,7 @@ pub(super) fn run(arguments: &StatusOf) -> Result<(), Failure> {
     match leader {
         Some(Leader { is_confirmed: true, .. }) => Ok(()),
         Some(Leader { status, .. }) => Err(Failure::Failed(format!(
-            "the feed {} has no leader now: no majority of the members confirms {}",
+            "no majority of the members of the feed {} confirms {}, which claims to lead",
             feed.name,
             feed.name_of(status.id)
         ))),
@@ -95,16 +99,13 @@ fn leads(feed: &Feed, leader: Leader<'_>) -> String {
             status.next, status.series, status.in_flight
         );
     }
-    let what = if status.is_out_of_contact {
-        "it has heard no majority for"
+    let why = if status.is_out_of_contact {
+        let seconds = status.contact.as_secs_f64();
+        format!("it has heard no majority for {seconds:.1} s, and takes no commands")
     } else {
-        "no majority has confirmed it, and it has heard one less than"
+        "no majority has confirmed it within a second".to_owned()
     };
-    format!(
-        "{name} claims to lead in term {term}: {what} {:.1} s{}",
-        status.contact.as_secs_f64(),
-        if status.is_out_of_contact { ", and takes no commands" } else { " ago" },
-    )
+    format!("{name} claims to lead in term {term}: {why}")
 }
 
 /// Returns how many entries a member lacks.

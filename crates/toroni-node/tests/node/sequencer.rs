@@ -508,7 +508,8 @@ fn a_leader_that_hears_no_majority_does_not_look_healthy() {
     assert!(value("toroni_sequencer_contact_seconds").unwrap() > 0.6);
     let status = hosts.try_sequencer(0, &["status", "--json"]);
     assert_eq!(status.status.code(), Some(1), "{status:?}");
-    assert!(error(&status).contains(&format!("no majority of the members confirms m{leads}")));
+    let wanted = format!("no majority of the members of the feed orders confirms m{leads}");
+    assert!(error(&status).contains(&wanted), "{status:?}");
     let status: Value = serde_json::from_slice(&status.stdout).unwrap();
     assert_eq!(status["leader"], Value::Null);
     assert_eq!(status["unconfirmed_leader"], format!("m{leads}"));

@@ -45,7 +45,7 @@ use self::committed::Committed;
 use self::crash_point::{CrashPoint, point};
 pub use self::error::LogError;
 use self::segment::{HEADER_BYTES, RECORD_BYTES, Segment, Walk, encode_record, record_bytes};
-pub(crate) use self::snapshot::NewSnapshot;
+pub use self::snapshot::NewSnapshot;
 pub use self::standing::Found;
 use self::state::{Position, StateFile};
 use self::sync::Syncer;
@@ -444,7 +444,7 @@ impl Log {
     /// Returns how much follows an entry, or all of it: its length in bytes at least, and the number of entries. After a start, the
     /// bytes may include up to a segment from before the entry.
     #[must_use]
-    pub(crate) fn after(&self, place: Option<Place>) -> (u64, u64) {
+    pub fn after(&self, place: Option<Place>) -> (u64, u64) {
         let inner = self.shared.lock();
         let next = place.map_or(0, |place| place.index + 1);
         let entries = inner.last.map_or(0, |last| (last.index + 1).saturating_sub(next));
@@ -464,7 +464,7 @@ impl Log {
     }
 
     /// Notes up to where the log is committed. It is on the disk some time later, or when the log is closed.
-    pub(crate) fn note_committed(&self, place: Place) {
+    pub fn note_committed(&self, place: Place) {
         let Shared { directory, options, .. } = &*self.shared;
         let mut inner = self.shared.lock();
         let inner = &mut *inner;
@@ -477,7 +477,7 @@ impl Log {
     /// # Errors
     ///
     /// If the log cannot be read.
-    pub(crate) fn committed(&self) -> Result<Option<Place>, LogError> {
+    pub fn committed(&self) -> Result<Option<Place>, LogError> {
         let id = self.shared.lock().state.state.log;
         let place = committed::load(&self.shared.directory, id);
         let Some(place) = place.filter(|_| !mutant("committed_forgotten")) else { return Ok(None) };
@@ -490,7 +490,7 @@ impl Log {
     /// # Errors
     ///
     /// If the log cannot be read.
-    pub(crate) fn has(&self, place: Place) -> Result<bool, LogError> {
+    pub fn has(&self, place: Place) -> Result<bool, LogError> {
         if self.ends().0 == Some(place) {
             return Ok(true);
         }
@@ -512,7 +512,7 @@ impl Log {
     /// # Errors
     ///
     /// If there is none.
-    pub(crate) fn reserve_snapshot(&self, bytes: usize) -> Result<NewSnapshot, LogError> {
+    pub fn reserve_snapshot(&self, bytes: usize) -> Result<NewSnapshot, LogError> {
         let Shared { directory, options, .. } = &*self.shared;
         self.shared.lock().make_spare(directory, options.segment_bytes)?;
         self.new_snapshot(bytes)
@@ -523,7 +523,7 @@ impl Log {
     /// # Errors
     ///
     /// If there is no room for it.
-    pub(crate) fn new_snapshot(&self, bytes: usize) -> Result<NewSnapshot, LogError> {
+    pub fn new_snapshot(&self, bytes: usize) -> Result<NewSnapshot, LogError> {
         let (number, files) = {
             let mut inner = self.shared.lock();
             inner.check_open()?;
@@ -540,7 +540,7 @@ impl Log {
     /// # Errors
     ///
     /// If it cannot be renamed.
-    pub(crate) fn replace_snapshot(&self, new: NewSnapshot) -> Result<(), LogError> {
+    pub fn replace_snapshot(&self, new: NewSnapshot) -> Result<(), LogError> {
         let inner = self.shared.lock();
         inner.check_open()?;
         new.replace(&self.shared.directory)
@@ -551,7 +551,7 @@ impl Log {
     /// # Errors
     ///
     /// If the directory cannot be synced.
-    pub(crate) fn sync_snapshot(&self) -> Result<(), LogError> {
+    pub fn sync_snapshot(&self) -> Result<(), LogError> {
         sync_directory(&self.shared.directory)?;
         point(CrashPoint::AfterSnapshotName);
         Ok(())

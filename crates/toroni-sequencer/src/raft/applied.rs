@@ -125,6 +125,8 @@ impl Applied {
         if let Some(bytes) = state.log.snapshot()? {
             state.restore(&bytes).map_err(|error| GroupError::Raft(error.to_string()))?;
             state.snapshot = state.last;
+            // A process that was killed may have renamed it only in memory, and the log is purged behind it.
+            state.log.sync_snapshot()?;
         }
         check_gap(&state.log, state.last)?;
         if let Some(committed) = state.log.committed()? {
@@ -141,7 +143,9 @@ impl Applied {
     /// Takes a snapshot that was received and is on the disk, before openraft learns of it: its task waits for the
     /// installation, and no disk may hold it up for long.
     pub(super) fn receive(&self, last: Place, new: NewSnapshot) {
-        self.lock().received = Some((last, new));
+        let before = self.lock().received.replace((last, new));
+        // A file is removed, and not under the lock.
+        drop(before);
     }
 
     /// Gives up a snapshot that was received and not installed: openraft did not need it.
@@ -322,13 +326,13 @@ impl RaftStateMachine<Types> for Applied {
         // First on the disk: the log is purged then, and must not be before.
         let passage = self.gate.passage();
         let last = meta.last_log_id.as_ref().map(place_of);
-        let received = self.lock().received.take().filter(|(place, _)| Some(*place) == last);
+        let received = self.lock().received.take();
         let kept = match received {
-            Some((_, new)) => {
+            Some((place, new)) if Some(place) == last => {
                 let applied = self.clone();
                 beside(move || applied.replace(last, new)).await
             }
-            None => self.keep(last, Arc::clone(&snapshot)).await,
+            _ => self.keep(last, Arc::clone(&snapshot)).await,
         };
         kept.map_err(|error| StorageIOError::write_snapshot(None, AnyError::new(&error)))?;
         self.lock().restore(&snapshot)?;

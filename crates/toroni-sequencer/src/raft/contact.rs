@@ -77,20 +77,28 @@ impl Shared {
     /// Returns when a leader's majority was heard last, or the leader of any other member, and whether that is too long
     /// ago.
     pub(super) fn contact(&self) -> (Duration, bool) {
-        let is_leader = self.raft.metrics().borrow().state.is_leader();
-        if !is_leader {
+        let metrics = self.raft.metrics();
+        let office = vote_in_office(&metrics.borrow());
+        let Some(office) = office else {
             let since = self.heard().elapsed();
             return (since, since > 2 * self.timing.silence());
-        }
+        };
         let contact = self.contact.lock();
+        if contact.of.is_none_or(|(known, _)| known != office) {
+            // The office has just begun.
+            return (Duration::ZERO, false);
+        }
         let since = contact.acknowledged.elapsed();
-        // It hears no member while it hands over: it shows no life.
-        let is_isolated = contact.in_a_row < IN_A_ROW || since > self.timing.isolated();
-        (since, is_isolated && !self.hands_over.load(Ordering::Relaxed))
+        (since, contact.in_a_row < IN_A_ROW || since > self.timing.isolated())
     }
 
     fn note_contact(&self, metrics: Option<&Metrics>) {
         let (now, mut contact) = (Instant::now(), self.contact.lock());
+        // It shows no life, so no member answers.
+        if self.hands_over.load(Ordering::Relaxed) {
+            contact.acknowledged = now;
+            return;
+        }
         match metrics.map(|metrics| (metrics, vote_in_office(metrics))) {
             Some((metrics, Some(vote))) => {
                 let of = (vote, *metrics.membership_config.log_id());

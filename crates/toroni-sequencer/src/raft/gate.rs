@@ -61,7 +61,7 @@ impl Gate {
                 Err(format!("the snapshot that stands for the entries up to {index} was not kept"))
             }
             Err(_) => Err(format!(
-                "the snapshot that stands for the entries up to {index} was not on the disk within {LIMIT:?}"
+                "the snapshot that stands for the entries up to {index} was not on the disk within {LIMIT:?}, or the state machine has ended"
             )),
         }
     }

@@ -20,7 +20,7 @@ use super::shared::Shared;
 use super::storage::LogStore;
 use super::timing::Timing;
 use super::types::Raft;
-use super::{contact, doubt, elections, propose};
+use super::{contact, doubt, elections, propose, reads};
 use crate::entry::{MAX_MEMBERS, Place};
 use crate::feed::{Live, distribute};
 use crate::log::{Log, LogError, Options};
@@ -161,6 +161,7 @@ impl Group {
         tasks.spawn(maintain(Arc::clone(&shared), snapshot_bytes, retain_bytes));
         tasks.spawn(elections::run(Arc::clone(&shared)));
         tasks.spawn(contact::watch(Arc::clone(&shared)));
+        tasks.spawn(reads::run(Arc::clone(&shared)));
         tasks.spawn(doubt::resolve(Arc::clone(&shared)));
         Ok(Self { shared, tasks })
     }

@@ -1,11 +1,12 @@
 //! Quorum reads: this member asks a majority whether it leads, and has then applied everything that was committed before it
 //! was asked. What decides what is sent next is answered from such a read, never from a lease.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use openraft::error::{CheckIsLeaderError, RaftError};
-use tokio::sync::Mutex;
+use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use super::shared::{Shared, failed};
@@ -20,45 +21,69 @@ pub(super) const READ_TIME: Duration = Duration::from_millis(500);
 const CONFIRM_TIME: Duration = Duration::from_secs(1);
 const AGAIN: Duration = Duration::from_millis(10);
 
-/// The reads of a member. A read takes a message to each member, so one serves all that wait for it.
-#[derive(Default)]
+/// The reads of a member. A read takes a message to each member, so one serves all that wait for it. It is made by a task of its own,
+/// so that it goes on when those who wait for it give up.
 pub(super) struct Reads {
-    asked: AtomicU64,
-    last: Mutex<Last>,
+    asked: watch::Sender<u64>,
+    done: watch::Sender<Done>,
 }
 
 /// The last read.
-#[derive(Default)]
-struct Last {
+struct Done {
     /// It began after this many were asked for.
     serves: u64,
-    found: Option<Result<(), Answer>>,
+    found: Result<(), Answer>,
+}
+
+impl Default for Reads {
+    fn default() -> Self {
+        let done = Done { serves: 0, found: Err(failed("no majority was asked yet")) };
+        Self { asked: watch::Sender::new(0), done: watch::Sender::new(done) }
+    }
+}
+
+/// Asks a majority whenever that is asked for.
+pub(super) async fn run(shared: Arc<Shared>) {
+    let mut asked = shared.reads.asked.subscribe();
+    let mut served = 0;
+    loop {
+        let Ok(serves) = asked.wait_for(|asked| *asked > served).await.map(|asked| *asked) else {
+            return;
+        };
+        served = if mutant("a_read_for_each") { served + 1 } else { serves };
+        let found = shared.ask_majority().await;
+        shared.reads.done.send_replace(Done { serves: served, found });
+    }
 }
 
 impl Shared {
-    /// Asks a majority once, unless a read that begins after this call serves it, too.
-    pub(super) async fn read_from_quorum(&self) -> Result<(), Answer> {
-        let own = self.reads.asked.fetch_add(1, Ordering::Relaxed) + 1;
-        let mut last = self.reads.last.lock().await;
-        if (last.serves >= own || mutant("read_of_before"))
-            && let Some(found) = &last.found
-        {
-            return found.clone();
+    async fn ask_majority(&self) -> Result<(), Answer> {
+        // A question is a sign of life, which is not to be shown now.
+        if self.hands_over.load(Ordering::Relaxed) {
+            return Err(failed("the leader hands over"));
         }
-        let serves = match mutant("a_read_for_each") {
-            true => own,
-            false => self.reads.asked.load(Ordering::Relaxed),
-        };
-        let found = match self.raft.ensure_linearizable().await {
+        match self.raft.ensure_linearizable().await {
             Ok(_) => Ok(()),
             Err(RaftError::APIError(CheckIsLeaderError::ForwardToLeader(_))) => {
                 Err(self.not_leader())
             }
             Err(error) => Err(failed(error)),
-        };
-        // Only now: who gives up this call leaves nothing behind.
-        *last = Last { serves, found: Some(found.clone()) };
-        found
+        }
+    }
+
+    /// Asks a majority once, or waits for a read that begins after this call.
+    pub(super) async fn read_from_quorum(&self) -> Result<(), Answer> {
+        let mut done = self.reads.done.subscribe();
+        let mut own = 0;
+        self.reads.asked.send_modify(|asked| {
+            *asked += 1;
+            own = *asked;
+        });
+        let serves = |done: &Done| done.serves >= own || mutant("read_of_before");
+        match done.wait_for(serves).await {
+            Ok(done) => done.found.clone(),
+            Err(_) => Err(failed("the member ends")),
+        }
     }
 
     /// Makes sure that this member leads, and that everything that was committed before is applied.

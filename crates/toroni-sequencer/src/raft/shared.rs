@@ -15,7 +15,6 @@ use super::propose::Submitted;
 use super::reads::Reads;
 use super::timing::Timing;
 use super::types::{Raft, members_of};
-use crate::batch::MAX_BATCH_BYTES;
 use crate::entry::{Members, Vote};
 use crate::feed::Archive;
 use crate::log::Log;
@@ -142,8 +141,8 @@ impl Shared {
         if self.log.is_uncertain() {
             return Some("it may lack entries since its host rebooted");
         }
-        // As much as an append may bring: a member that takes none would hand over at once.
-        (!self.log.has_room(MAX_BATCH_BYTES + RESERVE_BYTES)).then_some("its disk is full")
+        // A leader begins with an entry of its own.
+        (!self.log.has_room(RESERVE_BYTES / 2)).then_some("its disk is full")
     }
 
     pub(super) fn status(&self) -> Status {

@@ -53,7 +53,7 @@ pub struct Status {
     pub needs_recovery: bool,
     /// Whether it is about to hand over, and takes no commands meanwhile.
     pub hands_over: bool,
-    /// How long ago a leader heard a majority of the members, or any other member its leader, in milliseconds.
+    /// How long ago a leader heard a majority of the members, or any other member its leader. In whole milliseconds on the way.
     pub contact: Duration,
     /// Whether that is too long ago. A leader takes no commands then, and its term may be over.
     pub is_out_of_contact: bool,

@@ -141,7 +141,7 @@ fn each_batch_has_one_answer_however_often_the_office_changes() {
     });
 }
 
-/// The other member of two: votes for everybody, and takes entries while it hears.
+/// The other member of two: while it hears, it takes entries, and votes for who asks.
 struct Other {
     hears: AtomicBool,
     /// How often it was asked whether the leader leads: appends without entries.
@@ -156,7 +156,7 @@ impl Serve for Arc<Other> {
         }
         Box::pin(async move {
             match request {
-                Request::Vote { vote, .. } => Answer::Voted { vote, granted: true, last: None },
+                Request::Vote { vote, .. } => Answer::Voted { vote, granted: hears, last: None },
                 Request::Status => Answer::Status(Box::default()),
                 Request::Append { .. } if hears => Answer::Appended(Appended::All),
                 _ => std::future::pending().await,
@@ -199,11 +199,14 @@ async fn takes(group: &Group, source: u32) -> Vec<Outcome> {
 async fn strand(group: &Group) -> (u64, Vec<JoinHandle<Answer>>) {
     let before = group.shared.log.ends().1.expect("it has entries").index;
     let mut asked = vec![];
-    for source in 10..13 {
+    for (source, entries) in (10..13).zip([1, 2, 2]) {
         asked.push(ask(group, open(source)));
-        sleep(Duration::from_millis(20)).await;
+        let begun = Instant::now();
+        while group.shared.log.ends().1.map(|last| last.index) != Some(before + entries) {
+            assert!(begun.elapsed() < ANSWER_TIME, "no entry of {source}");
+            sleep(Duration::from_millis(1)).await;
+        }
     }
-    assert_eq!(group.shared.log.ends().1.map(|last| last.index), Some(before + 2));
     (before, asked)
 }
 
@@ -307,6 +310,34 @@ fn a_member_that_is_started_again_has_applied_what_it_knew_to_be_committed() {
     });
 }
 
+/// openraft answers it with the later vote, as if all were well.
+#[test]
+fn a_snapshot_of_an_earlier_leader_says_nothing_about_the_log() {
+    let directory = Directory::below("/dev/shm");
+    run(async {
+        let (group, other) = pair(&directory).await;
+        takes(&group, 1).await;
+        other.set(false);
+        let before = group.shared.log.ends().1.expect("it has entries").index;
+        let term = group.status().term;
+        let vote = |term| Vote { term, candidate: 1, committed: true };
+        let heard =
+            Request::Append { vote: vote(term + 2), previous: None, commit: None, entries: vec![] };
+        let later = answer_of(ask(&group, heard)).await;
+        assert_eq!(later, Answer::Appended(Appended::All));
+        let (heard, matched) = (group.shared.heard(), group.shared.matched());
+        let last = Place { term: term + 1, leader: 1, index: before + 50 };
+        let bytes = snapshot_after(last, &group.shared.members());
+        let late = Request::Snapshot { vote: vote(term + 1), bytes };
+        assert_eq!(answer_of(ask(&group, late)).await, Answer::Installed(vote(term + 2)));
+        assert_eq!((group.shared.heard(), group.shared.matched()), (heard, matched));
+        group.close().await.expect("closed");
+        let left = std::fs::read_dir(directory.path()).expect("a directory");
+        let mut names = left.map(|entry| entry.expect("readable").file_name());
+        assert!(names.all(|name| !name.to_string_lossy().starts_with("snapshot-")));
+    });
+}
+
 /// It votes again when it has what its leader has, so it must not count what it had no room for.
 #[test]
 fn a_member_without_room_hears_its_leader_and_counts_only_what_it_has() {
@@ -327,15 +358,14 @@ fn a_member_without_room_hears_its_leader_and_counts_only_what_it_has() {
         let one = vec![Entry { place: place(1), payload: Payload::Blank }];
         let taken = answer_of(ask(&group, append(before, one))).await;
         assert_eq!(taken, Answer::Appended(Appended::All));
-        sleep(Timing::default().heartbeat).await;
-        let silent = group.shared.heard().elapsed();
+        let heard = group.shared.heard();
         // More than a segment holds.
         let bytes: Arc<[u8]> = vec![0; 256 << 10].into();
         let payload = Payload::Batch(bytes);
         let many = (2..7).map(|after| Entry { place: place(after), payload: payload.clone() });
         let refused = answer_of(ask(&group, append(place(1), many.collect()))).await;
         assert_eq!(refused, Answer::Appended(Appended::NoRoom));
-        assert!(group.shared.heard().elapsed() < silent);
+        assert!(group.shared.heard() > heard);
         assert_eq!(group.shared.matched(), Some((vote, place(1).index)));
         assert_eq!(group.shared.log.ends().1, Some(place(1)));
         assert!(group.status().full);
@@ -393,7 +423,7 @@ fn one_question_to_the_majority_serves_all_that_wait_for_one() {
         }
         let heartbeats = begun.elapsed().div_duration_f64(Timing::default().heartbeat);
         let questions = other.asked.load(Ordering::Relaxed);
-        assert!((questions as f64) < 60.0 + heartbeats, "{questions} for 200");
+        assert!((questions as f64) < 150.0 + heartbeats, "{questions} for 200");
         // A later one is not answered from an earlier one.
         other.set(false);
         assert!(matches!(group.request(Request::Source(1)).await, Answer::Failed(_)));
