@@ -13,8 +13,9 @@ use crate::rpc::{Events, Fetch, Fetched};
 const RUN_BYTES: u32 = 64 << 10;
 /// If no events come, this member checks this often whether it leads.
 const LOOK: Duration = Duration::from_millis(100);
-/// A new leader sends again what it has learnt within this time: the leader before may have died before it sent that.
-const AGAIN: Duration = Duration::from_secs(1);
+/// A new leader sends again what it has learnt within this time: the leader before may have died before it sent that. On a busy
+/// machine, a second passes between two steps of a test.
+const AGAIN: Duration = Duration::from_secs(if cfg!(test) { 60 } else { 1 });
 /// But it sends at most this many bytes of that again.
 const AGAIN_BYTES: usize = 4 << 20;
 
