@@ -248,7 +248,7 @@ pub(super) const TREES: &[Tree] = &[
     Tree {
         folder: "crates/toroni-sequencer/src",
         layers: LAYERS_OF_SEQUENCER,
-        bottom: &["bytes"],
+        bottom: &["bytes", "hook"],
         // Entries have commands in them.
         // The tests of commands run a member, with its log.
         in_tests: &["batch", "entry", "log", "raft"],
@@ -614,6 +614,8 @@ const LAYERS_OF_NET: &[Layer] = &[
 
 /// The rules of the modules of the sequencer.
 const LAYERS_OF_SEQUENCER: &[Layer] = &[
+    // Mutants.
+    Layer { module: "hook", uses: &[], ignorant_of: THE_SYSTEM },
     Layer { module: "bytes", uses: &[], ignorant_of: MORE_THAN_COMPUTATION },
     Layer { module: "batch", uses: &[], ignorant_of: MORE_THAN_COMPUTATION },
     // What is stored and sent. It does not know where.
@@ -803,6 +805,7 @@ const CHECKED_IN_SEQUENCER: Checked = Checked {
         "entry.rs",
         "feed/event_bus.rs",
         "feed/states.rs",
+        "log/committed.rs",
         "log/state.rs",
         "machine/mod.rs",
         "raft/applied.rs",

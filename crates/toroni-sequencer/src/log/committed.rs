@@ -8,6 +8,8 @@
 //! It is a lower bound, written now and then and never synced: what is old, torn or lost costs time alone. It has the id by
 //! which the group knows the log, so it says nothing about a log that has left its group.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
