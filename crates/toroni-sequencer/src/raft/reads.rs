@@ -9,6 +9,7 @@ use openraft::error::{CheckIsLeaderError, RaftError};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
+use super::office::{ended, vote_in_office};
 use super::shared::{Shared, failed};
 use super::types::vote_of;
 use crate::hook::mutant;
@@ -45,13 +46,22 @@ impl Default for Reads {
 /// Asks a majority whenever that is asked for.
 pub(super) async fn run(shared: Arc<Shared>) {
     let mut asked = shared.reads.asked.subscribe();
+    let mut metrics = shared.raft.metrics();
     let mut served = 0;
     loop {
         let Ok(serves) = asked.wait_for(|asked| *asked > served).await.map(|asked| *asked) else {
             return;
         };
         served = if mutant("a_read_for_each") { served + 1 } else { serves };
-        let found = shared.ask_majority().await;
+        let vote = vote_in_office(&metrics.borrow_and_update());
+        let found = match vote {
+            // openraft waits without end for what the office has proposed, which a later leader may replace.
+            Some(vote) => tokio::select! {
+                found = shared.ask_majority() => found,
+                () = ended(&mut metrics, vote) => Err(shared.not_leader()),
+            },
+            None => Err(shared.not_leader()),
+        };
         shared.reads.done.send_replace(Done { serves: served, found });
     }
 }

@@ -66,9 +66,14 @@ impl Serve for Service {
                 })
             }
             // In a task of its own: a connection that ends takes what it asked for with it, and must not leave openraft alone with
-            // a snapshot for which it waits.
+            // a snapshot for which it waits. One at a time, since two would use the room that one has taken. The others wait
+            // here, so that they end with their connections.
             Request::Snapshot { vote, bytes } => Box::pin(async move {
-                let installs = tokio::spawn(async move { shared.install(vote, bytes).await });
+                let only = Arc::clone(&shared.installing).lock_owned().await;
+                let installs = tokio::spawn(async move {
+                    let _only = only;
+                    shared.install(vote, bytes).await
+                });
                 installs.await.unwrap_or_else(failed)
             }),
             request => Box::pin(async move { shared.answer(caller.id, request).await }),
@@ -164,8 +169,6 @@ impl Shared {
     }
 
     async fn install(&self, vote: Vote, bytes: Arc<[u8]>) -> Answer {
-        // Two would use the room that one has taken.
-        let _only = self.installing.lock().await;
         let snapshot = match describe(bytes.to_vec()) {
             Err(error) => return failed(error),
             Ok(snapshot) => snapshot,

@@ -43,7 +43,7 @@ pub(super) struct Shared {
     pub(super) changing: tokio::sync::Mutex<()>,
     pub(super) handing_over: tokio::sync::Mutex<()>,
     /// Who installs a snapshot.
-    pub(super) installing: tokio::sync::Mutex<()>,
+    pub(super) installing: Arc<tokio::sync::Mutex<()>>,
     pub(super) hands_over: AtomicBool,
     pub(super) needs_recovery: AtomicBool,
     pub(super) full: AtomicBool,
@@ -91,7 +91,7 @@ impl Shared {
             problem: OnceLock::new(),
             changing: tokio::sync::Mutex::new(()),
             handing_over: tokio::sync::Mutex::new(()),
-            installing: tokio::sync::Mutex::new(()),
+            installing: Arc::default(),
             hands_over: AtomicBool::new(false),
             needs_recovery: AtomicBool::new(false),
             full: AtomicBool::new(false),

@@ -293,6 +293,25 @@ async fn who_has_another_key_feed_or_log_is_refused() {
 }
 
 #[tokio::test]
+async fn a_member_of_another_version_is_named_with_both() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("bound").to_string();
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.expect("a caller");
+            stream.write_all(b"TNSQ\x01").await.expect("sent");
+            stream.write_all(&[7; 16]).await.expect("sent");
+        }
+    });
+    let error = identify(&target(&address, keys(1))).await.expect_err("another version");
+    let text = error.to_string();
+    assert!(
+        text.contains("is of version 1 of the sequencer's messages, and this one of version 2")
+    );
+    assert!(text.contains("run the same version of toroni on all hosts"), "{text}");
+}
+
+#[tokio::test]
 async fn a_call_that_is_given_up_disturbs_no_other() {
     let (address, counts) = serve(keys(1)).await;
     let link = Link::new(target(&address, keys(1)));
