@@ -1,5 +1,5 @@
-//! Up to where the log was committed, as a member that starts again may rely on: it applies so much before anybody tells it
-//! more, in pieces.
+//! Up to where the log was committed, at least. A member that starts again applies this much in pieces, before a leader tells
+//! it more.
 //!
 //! ```text
 //!  committed    "TNSEQCM" 1 · log 16 · place 24 · CRC-32C u32

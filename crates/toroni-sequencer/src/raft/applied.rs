@@ -49,7 +49,7 @@ pub(super) struct State {
     pub(super) machine: Machine,
     pub(super) last: Option<Place>,
     /// The last entry that the snapshot covers, which may not be synced yet.
-    snapshot: Option<Place>,
+    pub(super) snapshot: Option<Place>,
     /// A snapshot that was received, and is to be installed.
     received: Option<(Place, NewSnapshot)>,
     members: StoredMembership<u64, Member>,
@@ -230,11 +230,6 @@ impl State {
             }
         }
         Ok(())
-    }
-
-    /// The last entry that the snapshot covers.
-    pub(super) const fn snapshot(&self) -> Option<Place> {
-        self.snapshot
     }
 
     fn restore(&mut self, bytes: &[u8]) -> Result<(), StorageError> {

@@ -224,7 +224,7 @@ async fn maintain(shared: Arc<Shared>, snapshot_bytes: u64, retain_bytes: u64) {
     loop {
         ticks.tick().await;
         shared.has_room(0);
-        let covered = applied.lock().snapshot();
+        let covered = applied.lock().snapshot;
         let (bytes, entries) = log.after(covered);
         // One that is not there is being written, or had no room.
         let may_try = tried.is_none_or(|(at, since)| at != covered || since.elapsed() >= TRY_AGAIN);

@@ -7,7 +7,7 @@ use openraft::ChangeMembers;
 use openraft::error::{ClientWriteError, RaftError};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::shared::{Shared, failed};
+use super::shared::{Shared, failed, forwarded};
 use crate::entry::{MAX_MEMBERS, MAX_TEXT_BYTES, Member, Members};
 use crate::rpc::{Answer, Link, Request, Target, identify};
 
@@ -131,7 +131,7 @@ impl Shared {
         match timeout(CHANGE_TIME, self.raft.change_membership(changes, false)).await {
             Ok(Ok(_)) => None,
             Ok(Err(RaftError::APIError(ClientWriteError::ForwardToLeader(to)))) => {
-                Some(Answer::NotLeader(to.leader_id.zip(to.leader_node.map(|node| node.address))))
+                Some(forwarded(to))
             }
             Ok(Err(error)) => Some(failed(error)),
             Err(_) => Some(failed(

@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use super::office::{ended, vote_in_office};
-use super::shared::{Shared, failed};
+use super::shared::{Shared, failed, forwarded};
 use super::types::Proposal;
 use crate::batch::{Batch, Builder, Command};
 use crate::hook::mutant;
@@ -237,10 +237,7 @@ impl Shared {
         };
         match answer {
             Ok(Ok(response)) => Ok(response.data),
-            Ok(Err(ClientWriteError::ForwardToLeader(to))) => {
-                let leader = to.leader_id.zip(to.leader_node.map(|member| member.address));
-                Err(Answer::NotLeader(leader))
-            }
+            Ok(Err(ClientWriteError::ForwardToLeader(to))) => Err(forwarded(to)),
             Ok(Err(error)) => Err(failed(error)),
             Err(_) => Err(failed("the member ends")),
         }

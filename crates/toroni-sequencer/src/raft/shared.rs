@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use openraft::error::ForwardToLeader;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 use toroni_proto::wire::Keys;
@@ -15,7 +16,7 @@ use super::propose::Submitted;
 use super::reads::Reads;
 use super::timing::Timing;
 use super::types::{Raft, members_of};
-use crate::entry::{Members, Vote};
+use crate::entry::{Member, Members, Vote};
 use crate::feed::Archive;
 use crate::log::Log;
 use crate::rpc::{Answer, MemberStatus, Status};
@@ -63,6 +64,11 @@ struct Heard {
 
 pub(super) fn failed(error: impl std::fmt::Display) -> Answer {
     Answer::Failed(error.to_string())
+}
+
+/// Says who leads instead of this member, as openraft does.
+pub(super) fn forwarded(to: ForwardToLeader<u64, Member>) -> Answer {
+    Answer::NotLeader(to.leader_id.zip(to.leader_node.map(|member| member.address)))
 }
 
 impl Shared {

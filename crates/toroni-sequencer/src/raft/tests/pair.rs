@@ -192,6 +192,25 @@ async fn pair(directory: &Directory) -> (Group, Arc<Other>) {
     (group, other)
 }
 
+/// Runs a test with a group of two whose member 0 takes commands. Closes the member that the test returns.
+fn with_pair(test: impl AsyncFnOnce(&Directory, Group, &Other) -> Group) {
+    let directory = Directory::below("/dev/shm");
+    run(async {
+        let (group, other) = pair(&directory).await;
+        takes(&group, 1).await;
+        test(&directory, group, &other).await.close().await.expect("closed");
+    });
+}
+
+/// Waits until something is so.
+async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < ANSWER_TIME, "waited in vain: {what}");
+        sleep(Duration::from_millis(1)).await;
+    }
+}
+
 /// Waits until the member takes commands, and returns what became of the one that it took.
 async fn takes(group: &Group, source: u32) -> Vec<Outcome> {
     let begun = Instant::now();
@@ -210,11 +229,8 @@ async fn strand(group: &Group) -> (u64, Vec<JoinHandle<Answer>>) {
     let mut asked = vec![];
     for (source, entries) in (10..13).zip([1, 2, 2]) {
         asked.push(ask(group, open(source)));
-        let begun = Instant::now();
-        while group.shared.log.ends().1.map(|last| last.index) != Some(before + entries) {
-            assert!(begun.elapsed() < ANSWER_TIME, "no entry of {source}");
-            sleep(Duration::from_millis(1)).await;
-        }
+        let last = || group.shared.log.ends().1.map(|last| last.index);
+        until("its entry", || last() == Some(before + entries)).await;
     }
     (before, asked)
 }
@@ -240,10 +256,7 @@ fn snapshot_after(last: Place, members: &Members) -> Arc<[u8]> {
 /// openraft never answers for entries that it purges for a snapshot of another leader.
 #[test]
 fn entries_for_which_a_snapshot_stands_are_answered() {
-    let directory = Directory::below("/dev/shm");
-    run(async {
-        let (group, other) = pair(&directory).await;
-        takes(&group, 1).await;
+    with_pair(async |_, group, other| {
         other.set(false);
         let (before, asked) = strand(&group).await;
         let members = group.shared.members();
@@ -263,17 +276,14 @@ fn entries_for_which_a_snapshot_stands_are_answered() {
         other.set(true);
         assert!(matches!(takes(&group, 20).await[..], [Outcome::Sequenced(_)]));
         assert_eq!(group.shared.permits().available_permits(), IN_FLIGHT);
-        group.close().await.expect("closed");
+        group
     });
 }
 
 /// It leads on with the same vote, and its old entries may still be lost.
 #[test]
 fn a_leader_that_is_started_again_proposes_nothing_before_its_log_is_committed() {
-    let directory = Directory::below("/dev/shm");
-    run(async {
-        let (group, other) = pair(&directory).await;
-        takes(&group, 1).await;
+    with_pair(async |directory, group, other| {
         other.set(false);
         let (before, asked) = strand(&group).await;
         group.close().await.expect("closed");
@@ -281,7 +291,7 @@ fn a_leader_that_is_started_again_proposes_nothing_before_its_log_is_committed()
             // Its end is none of an answer's business: the next leader knows.
             assert!(matches!(answer_of(asked).await, Answer::NotLeader(_) | Answer::Failed(_)));
         }
-        let (group, _) = start(&directory).await;
+        let (group, _) = start(directory).await;
         let asked: Vec<_> = (20..24).map(|source| ask(&group, open(source))).collect();
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_millis(300) {
@@ -295,7 +305,7 @@ fn a_leader_that_is_started_again_proposes_nothing_before_its_log_is_committed()
             assert!(matches!(answer, Answer::Outcomes(_) | Answer::NotLeader(_)), "{answer:?}");
         }
         takes(&group, 30).await;
-        group.close().await.expect("closed");
+        group
     });
 }
 
@@ -322,20 +332,13 @@ fn a_member_that_is_started_again_has_applied_what_it_knew_to_be_committed() {
 /// openraft waits without end for the first entry of an office, which the other member has no room for.
 #[test]
 fn a_question_to_the_majority_ends_with_the_office() {
-    let directory = Directory::below("/dev/shm");
-    run(async {
-        let (group, other) = pair(&directory).await;
-        takes(&group, 1).await;
+    with_pair(async |_, group, other| {
         other.is_full.store(true, Ordering::Relaxed);
         let term = group.status().term;
         depose(&group).await;
         group.shared.raft.trigger().elect().await.expect("it runs");
         let in_office = || vote_in_office(&group.shared.raft.metrics().borrow());
-        let begun = Instant::now();
-        while in_office().is_none_or(|vote| vote.term <= term) {
-            assert!(begun.elapsed() < ANSWER_TIME, "it is not elected");
-            sleep(Duration::from_millis(1)).await;
-        }
+        until("it is elected", || in_office().is_some_and(|vote| vote.term > term)).await;
         let waits = group.request(Request::Source(1)).await;
         assert!(matches!(waits, Answer::Failed(_)), "{waits:?}");
         depose(&group).await;
@@ -348,17 +351,14 @@ fn a_question_to_the_majority_ends_with_the_office() {
             }
             assert!(begun.elapsed() < ANSWER_TIME, "it never says so");
         }
-        group.close().await.expect("closed");
+        group
     });
 }
 
 /// openraft answers it with the later vote, as if all were well.
 #[test]
 fn a_snapshot_of_an_earlier_leader_says_nothing_about_the_log() {
-    let directory = Directory::below("/dev/shm");
-    run(async {
-        let (group, other) = pair(&directory).await;
-        takes(&group, 1).await;
+    with_pair(async |directory, group, other| {
         other.set(false);
         let before = group.shared.log.ends().1.expect("it has entries").index;
         let term = group.status().term;
@@ -373,20 +373,17 @@ fn a_snapshot_of_an_earlier_leader_says_nothing_about_the_log() {
         let late = Request::Snapshot { vote: vote(term + 1), bytes };
         assert_eq!(answer_of(ask(&group, late)).await, Answer::Installed(vote(term + 2)));
         assert_eq!((group.shared.heard(), group.shared.matched()), (heard, matched));
-        group.close().await.expect("closed");
         let left = std::fs::read_dir(directory.path()).expect("a directory");
         let mut names = left.map(|entry| entry.expect("readable").file_name());
         assert!(names.all(|name| !name.to_string_lossy().starts_with("snapshot-")));
+        group
     });
 }
 
 /// It votes again when it has what its leader has, so it must not count what it had no room for.
 #[test]
 fn a_member_without_room_hears_its_leader_and_counts_only_what_it_has() {
-    let directory = Directory::below("/dev/shm");
-    run(async {
-        let (group, other) = pair(&directory).await;
-        takes(&group, 1).await;
+    with_pair(async |_, group, other| {
         other.set(false);
         let before = group.shared.log.ends().1.expect("it has entries");
         let vote = Vote { term: group.status().term + 1, candidate: 1, committed: true };
@@ -415,22 +412,15 @@ fn a_member_without_room_hears_its_leader_and_counts_only_what_it_has() {
         let far = vec![Entry { place: place(90), payload }];
         let conflict = answer_of(ask(&group, append(place(89), far))).await;
         assert_eq!(conflict, Answer::Appended(Appended::Conflict));
-        group.close().await.expect("closed");
+        group
     });
 }
 
 #[test]
 fn a_leader_that_hears_nobody_takes_nothing_and_says_so() {
-    let directory = Directory::below("/dev/shm");
-    run(async {
-        let (group, other) = pair(&directory).await;
-        takes(&group, 1).await;
+    with_pair(async |_, group, other| {
         let until_contact = async |is_out: bool| {
-            let begun = Instant::now();
-            while group.status().is_out_of_contact != is_out {
-                assert!(begun.elapsed() < ANSWER_TIME, "{:?}", group.status());
-                sleep(Duration::from_millis(10)).await;
-            }
+            until("contact", || group.status().is_out_of_contact == is_out).await;
         };
         until_contact(false).await;
         let term = group.status().term;
@@ -447,16 +437,13 @@ fn a_leader_that_hears_nobody_takes_nothing_and_says_so() {
         until_contact(false).await;
         takes(&group, 2).await;
         assert_eq!(group.status().term, term, "no election was needed");
-        group.close().await.expect("closed");
+        group
     });
 }
 
 #[test]
 fn one_question_to_the_majority_serves_all_that_wait_for_one() {
-    let directory = Directory::below("/dev/shm");
-    run(async {
-        let (group, other) = pair(&directory).await;
-        takes(&group, 1).await;
+    with_pair(async |_, group, other| {
         other.asked.store(0, Ordering::Relaxed);
         let begun = Instant::now();
         let asked: Vec<_> = (0..200).map(|_| ask(&group, Request::Source(1))).collect();
@@ -470,7 +457,7 @@ fn one_question_to_the_majority_serves_all_that_wait_for_one() {
         other.set(false);
         assert!(matches!(group.request(Request::Source(1)).await, Answer::Failed(_)));
         other.set(true);
-        group.close().await.expect("closed");
+        group
     });
 }
 
