@@ -24,6 +24,7 @@ mod crash_point;
 mod error;
 pub mod inspect;
 mod open;
+mod reach;
 mod segment;
 mod snapshot;
 mod standing;
@@ -44,6 +45,7 @@ use std::time::Duration;
 use self::committed::Committed;
 use self::crash_point::{CrashPoint, point};
 pub use self::error::LogError;
+pub use self::reach::{Glance, Reach};
 use self::segment::{HEADER_BYTES, RECORD_BYTES, Segment, Walk, encode_record, record_bytes};
 pub use self::snapshot::NewSnapshot;
 pub use self::standing::Found;
@@ -97,7 +99,11 @@ struct Shared {
     options: Options,
     /// How the log was found.
     found: Found,
+    /// Of this opening alone.
+    life: [u8; 16],
     inner: Mutex<Inner>,
+    /// What was last shown of it.
+    seen: Mutex<Glance>,
 }
 
 #[derive(Debug)]
@@ -109,6 +115,10 @@ struct Inner {
     tail: u64,
     /// Up to where the last segment is synced.
     synced: u64,
+    /// The last entry that is synced, or the last one that was purged.
+    last_synced: Option<Place>,
+    /// How far the log had come when it was opened, or what else it was compared with.
+    opened: Reach,
     /// Whether it was closed, and may belong to another process.
     closed: bool,
     /// How often entries were cut off.
@@ -151,11 +161,21 @@ impl Log {
     /// If synced bytes have changed, a file is foreign, another process uses the log, or the disk is full.
     pub fn open(directory: &Path, options: Options) -> Result<Self, LogError> {
         let (found, inner) = open::open(directory, options)?;
-        let shared =
-            Shared { directory: directory.to_owned(), options, found, inner: Mutex::new(inner) };
-        let shared = Arc::new(shared);
+        let life =
+            standing::random_id().map_err(LogError::io("read random bytes for", directory))?;
+        let shared = Arc::new(Shared {
+            directory: directory.to_owned(),
+            options,
+            found,
+            life,
+            inner: Mutex::new(inner),
+            seen: Mutex::default(),
+        });
         let syncer = Arc::new(Syncer::start(Arc::clone(&shared))?);
-        Ok(Self { shared, syncer })
+        let log = Self { shared, syncer };
+        // So that there is something to show.
+        let _ = log.glance();
+        Ok(log)
     }
 
     /// Returns its directory.
@@ -386,6 +406,7 @@ impl Log {
         segment.forget(offset);
         (inner.tail, inner.synced, inner.crc) = (offset, offset, crc);
         inner.last = before.first().map(|entry| entry.place);
+        inner.last_synced = inner.ends().1;
         while inner.recent.back().is_some_and(|entry| entry.place.index >= index) {
             inner.recent_bytes -= inner.recent.pop_back().map_or(0, |entry| entry.weight());
         }
@@ -637,6 +658,7 @@ impl Inner {
             let segment = self.segment();
             sync_or_die(&segment.file, &segment.path);
             self.synced = self.tail;
+            self.last_synced = self.ends().1;
         }
     }
 
@@ -673,6 +695,7 @@ impl Inner {
             open::name_segment(directory, "long.tmp", log, number, capacity, before)?
         };
         (self.tail, self.synced, self.crc) = (HEADER_BYTES, HEADER_BYTES, segment.crc);
+        self.last_synced = self.ends().1;
         self.segments.push_back(Arc::new(segment));
         Ok(())
     }

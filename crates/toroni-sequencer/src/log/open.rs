@@ -11,7 +11,7 @@ use super::crash_point::{CrashPoint, point};
 use super::error::LogError;
 use super::segment::{HEADER_BYTES, RECORD_BYTES, Segment, Walk};
 use super::state::{State, StateFile};
-use super::{Found, Inner, Options, Sync, sync_directory};
+use super::{Found, Inner, Options, Reach, Sync, sync_directory};
 use crate::entry::{Entry, MAX_ENTRY_BYTES, Place};
 
 pub(super) fn open(directory: &Path, options: Options) -> Result<(Found, Inner), LogError> {
@@ -78,6 +78,7 @@ pub(super) fn open(directory: &Path, options: Options) -> Result<(Found, Inner),
     };
     // A member that is started again before it was brought up is as uncertain as before.
     file.state.uncertain |= found.rebooted && !found.closed && file.state.loose;
+    let generation = file.state.generation;
     file.state.boot = boot;
     file.state.loose = matches!(options.sync, Sync::Interval(_));
     (file.state.cut, file.state.closed) = (None, None);
@@ -85,11 +86,15 @@ pub(super) fn open(directory: &Path, options: Options) -> Result<(Found, Inner),
 
     let has_entries = segments.len() > 1 || tail.last.is_some();
     let last = tail.last.or(last_segment.before).filter(|_| has_entries);
+    // The tail was synced above.
+    let synced = last.or(file.state.purged);
     let mut inner = Inner {
         state: file,
         segments,
         tail: tail.at,
         synced: tail.at,
+        last_synced: synced,
+        opened: Reach { generation, last: synced },
         closed: false,
         cuts: 0,
         crc: tail.crc,

@@ -67,9 +67,10 @@ fn run(shared: &Shared, queue: &(Mutex<Queue>, Condvar)) {
             }
             std::mem::take(&mut queue.waiting)
         };
-        let (segment, tail, synced, cuts) = {
+        let (segment, (tail, last), synced, cuts) = {
             let inner = shared.lock();
-            (Arc::clone(inner.segment()), inner.tail, inner.synced, inner.cuts)
+            let end = (inner.tail, inner.ends().1);
+            (Arc::clone(inner.segment()), end, inner.synced, inner.cuts)
         };
         if synced < tail {
             sync_or_die(&segment.file, &segment.path);
@@ -77,7 +78,7 @@ fn run(shared: &Shared, queue: &(Mutex<Queue>, Condvar)) {
             // After a cut, other bytes may be there. A later segment begins synced.
             if inner.segment().number == segment.number && inner.cuts == cuts && inner.synced < tail
             {
-                inner.synced = tail;
+                (inner.synced, inner.last_synced) = (tail, last);
             }
         }
         point(CrashPoint::BeforeAnswer);

@@ -4,6 +4,7 @@
 mod crash;
 mod damage;
 mod inspect;
+mod reach;
 
 use std::collections::VecDeque;
 use std::ops::Range;
