@@ -1334,4 +1334,28 @@ pub(super) const MUTANTS: &[Mutant] = &[
         mistake: "a member takes the refused snapshot of an earlier leader for what it has",
         noticed_by: &[Sequencer("a_snapshot_of_an_earlier_leader_says_nothing_about_the_log")],
     },
+    Mutant {
+        name: "no_pre_vote",
+        mistake: "a member stands for election, whatever the others would answer",
+        noticed_by: &[Sequencer("a_member_that_no_majority_would_vote_for_does_not_stand")],
+    },
+    Mutant {
+        name: "probe_says_yes",
+        mistake: "a member would vote for any other one",
+        noticed_by: &[Sequencer(
+            "a_member_would_vote_for_another_only_without_a_leader_and_with_no_longer_log",
+        )],
+    },
+    Mutant {
+        name: "leader_without_majority_counts",
+        mistake: "a member waits for a leader that says that it has no majority",
+        noticed_by: &[Sequencer("a_leader_that_says_that_it_has_no_majority_is_not_waited_for")],
+    },
+    Mutant {
+        name: "backup_not_noticed",
+        mistake: "a member does not compare its log with what the others remember of it",
+        noticed_by: &[Sequencer(
+            "a_member_that_was_restored_from_a_backup_does_not_vote_before_it_has_what_it_had",
+        )],
+    },
 ];

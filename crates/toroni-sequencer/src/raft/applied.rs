@@ -136,6 +136,11 @@ impl Applied {
         Ok(Self { state: Arc::new(Mutex::new(state)), gate })
     }
 
+    /// Returns the members, as the last entry that was applied says.
+    pub(super) fn members(&self) -> Members {
+        super::types::members_of(self.lock().members.membership())
+    }
+
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

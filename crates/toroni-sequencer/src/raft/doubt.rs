@@ -63,7 +63,7 @@ pub(super) async fn resolve(shared: Arc<Shared>) {
 }
 
 async fn ask(shared: &Shared, members: &Members, id: u64) -> Option<Status> {
-    let link = shared.link_to(members.members.get(&id)?);
+    let link = shared.peers.signals(id, members.members.get(&id)?);
     match timeout(ANSWER_TIME, link.call(&Request::Status)).await {
         Ok(Ok(Answer::Status(status))) => Some(*status),
         _ => None,

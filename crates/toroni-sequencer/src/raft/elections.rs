@@ -3,16 +3,27 @@
 //! openraft draws one time for the life of a process, so two members whose times are close split the votes again and again.
 //! Here, those who are left take turns: the next one after the lost leader first, as soon as the others may vote. One that
 //! learns that another has a longer log gives way to it.
+//!
+//! Before an election, a member asks the others whether they would vote for it (Ongaro: "Consensus: Bridging Theory and Practice",
+//! section 9.6). An election is held only if a majority would. The question compares no terms and changes nothing, so it can
+//! only keep elections from being held.
 
+use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
 
+use super::office::vote_in_office;
+use super::peers::is_majority;
 use super::shared::Shared;
 use super::timing::Timing;
 use crate::entry::Place;
+use crate::hook::mutant;
+use crate::rpc::{Answer, Request};
 
 const TICK: Duration = Duration::from_millis(10);
 const MOST_DOUBLINGS: u32 = 1;
@@ -30,6 +41,12 @@ impl Patience {
 
     fn set(&self, wait: Duration) {
         *self.until.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now() + wait;
+    }
+
+    /// Sets the time to wait, unless it is longer already.
+    fn at_least(&self, wait: Duration) {
+        let mut until = self.until.lock().unwrap_or_else(PoisonError::into_inner);
+        *until = (*until).max(Instant::now() + wait);
     }
 
     fn is_over(&self) -> bool {
@@ -57,14 +74,19 @@ pub(super) async fn run(shared: Arc<Shared>) {
     loop {
         sleep(TICK).await;
         let Some(silence) = silence(&shared) else { continue };
-        if shared.heard().elapsed() < silence || shared.installs() {
+        if shared.since_leader() < silence || shared.installs() {
             attempts = 0;
             continue;
         }
-        if !shared.patience.is_over() {
+        if !shared.patience.is_over() || shared.takes_over.load(Ordering::Relaxed) {
             continue;
         }
         if !shared.is_alone() && shared.cannot_lead().is_some() {
+            continue;
+        }
+        if !would_win(&shared).await {
+            // Asking changes nothing, so it is soon done again.
+            shared.patience.at_least(shared.timing.turn());
             continue;
         }
         let again = shared.timing.again() * (1 << attempts.min(MOST_DOUBLINGS));
@@ -74,6 +96,71 @@ pub(super) async fn run(shared: Arc<Shared>) {
         if shared.raft.trigger().elect().await.is_err() {
             return;
         }
+    }
+}
+
+/// Whether a majority would vote for this member now. Without that question, a member that cannot win would end the term of a
+/// leader that the others hear.
+async fn would_win(shared: &Shared) -> bool {
+    let members = shared.members();
+    let last = shared.log.glance().last;
+    let voters: BTreeSet<u64> = members.voters.iter().flatten().copied().collect();
+    let mut asked = JoinSet::new();
+    for (id, member) in members.members.iter().filter(|(id, _)| voters.contains(id)) {
+        if *id != shared.id {
+            let (id, link) = (*id, shared.peers.signals(*id, member));
+            asked.spawn(async move { (id, link.call(&Request::Probe(last)).await) });
+        }
+    }
+    let mut yes = BTreeSet::from([shared.id]);
+    let wins = async {
+        while !is_majority(&members, &yes) {
+            match asked.join_next().await {
+                None => return false,
+                Some(Ok((id, Ok(Answer::Probed { yes: true, .. })))) => drop(yes.insert(id)),
+                Some(Ok((_, Ok(Answer::Probed { last: other, .. })))) => {
+                    shared.patience.compare(last, other);
+                }
+                Some(_) => {}
+            }
+        }
+        true
+    };
+    timeout(shared.timing.lease(), wins).await.unwrap_or(false) || mutant("no_pre_vote")
+}
+
+impl Shared {
+    /// How long ago the leader was heard. One that says that it has no majority counts as heard a lease ago: others may reach
+    /// more members than it does.
+    fn since_leader(&self) -> Duration {
+        let leader = self.raft.metrics().borrow().current_leader;
+        let lacks_majority = leader.and_then(|leader| self.peers.lacks_majority(leader));
+        let heard = self.heard().elapsed();
+        let lacks_majority = lacks_majority.filter(|_| !mutant("leader_without_majority_counts"));
+        lacks_majority.map_or(heard, |since| heard.max(since + self.timing.lease()))
+    }
+
+    /// Says whether this member would vote for one whose log ends at `last`.
+    pub(super) fn probe(&self, last: Option<Place>) -> Answer {
+        let own = self.log.glance();
+        let yes = own.last <= last
+            && !own.is_uncertain
+            && self.peers.may_vote()
+            && !self.holds_to_leader()
+            || mutant("probe_says_yes");
+        Answer::Probed { yes, last: own.last }
+    }
+
+    /// Whether there is a leader that another member must not replace: this one, the one that it hears, or the one that it is about to
+    /// become.
+    fn holds_to_leader(&self) -> bool {
+        if self.hands_over.load(Ordering::Relaxed) || self.takes_over.load(Ordering::Relaxed) {
+            return true;
+        }
+        if vote_in_office(&self.raft.metrics().borrow()).is_some() {
+            return !self.contact().1;
+        }
+        self.installs() || self.since_leader() < self.timing.lease()
     }
 }
 

@@ -1,6 +1,5 @@
 //! A running member: Raft, its log, its messages, and what becomes of commands.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,12 +14,13 @@ use toroni_proto::wire::Keys;
 
 use super::applied::{Applied, Events};
 use super::network::Network;
+use super::peers::Peers;
 use super::service::Service;
 use super::shared::Shared;
 use super::storage::LogStore;
 use super::timing::Timing;
 use super::types::Raft;
-use super::{contact, doubt, elections, propose, reads};
+use super::{contact, doubt, elections, peers, propose, reads};
 use crate::entry::{MAX_MEMBERS, Place};
 use crate::feed::{Live, distribute};
 use crate::log::{Log, LogError, Options};
@@ -135,12 +135,16 @@ impl Group {
         }
         let name = feed_id(&feed);
         let log = Log::open(&directory, log)?;
-        doubt::abdicate(&log, id)?;
         let raft_error = |error: &dyn std::fmt::Display| GroupError::Raft(error.to_string());
         let applied = Applied::open(log.clone(), events)?;
+        let peers = Arc::new(Peers::new(id, name, keys, log.clone()));
+        if log.vote().is_some_and(|vote| vote.committed && vote.candidate == id) {
+            let members = applied.members();
+            peers.ask_before_start(&members).await;
+        }
+        doubt::abdicate(&log, id)?;
         let patience = Arc::new(elections::Patience::new(&timing));
-        let links = BTreeMap::new();
-        let network = Network { feed: name, keys, own: id, patience: Arc::clone(&patience), links };
+        let network = Network { peers: Arc::clone(&peers), patience: Arc::clone(&patience) };
         let config = config(&feed, &timing).validate().map_err(|error| raft_error(&error))?;
         let raft = Raft::new(
             id,
@@ -154,11 +158,12 @@ impl Group {
         let (submitted, queue) = mpsc::channel(propose::WAITING);
         let identity = Identity { feed: name, keys, own: Peer { log: log.found().log, id } };
         let elections = (timing, patience);
-        let shared = Shared::new(id, name, keys, (raft, log, applied), submitted, elections);
+        let shared = Shared::new(id, peers, (raft, log, applied), submitted, elections);
         let mut tasks = JoinSet::new();
         tasks.spawn(listen(listener, identity, Arc::new(Service(Arc::clone(&shared)))));
         tasks.spawn(propose::run(Arc::clone(&shared), queue));
         tasks.spawn(maintain(Arc::clone(&shared), snapshot_bytes, retain_bytes));
+        tasks.spawn(peers::run(Arc::clone(&shared)));
         tasks.spawn(elections::run(Arc::clone(&shared)));
         tasks.spawn(contact::watch(Arc::clone(&shared)));
         tasks.spawn(reads::run(Arc::clone(&shared)));

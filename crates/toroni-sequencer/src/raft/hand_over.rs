@@ -44,6 +44,22 @@ impl Drop for HandingOver<'_> {
     }
 }
 
+/// While it lives, this member is to lead, and no other.
+struct TakingOver<'a>(&'a Shared);
+
+impl<'a> TakingOver<'a> {
+    fn begin(shared: &'a Shared) -> Self {
+        shared.takes_over.store(true, Ordering::Relaxed);
+        Self(shared)
+    }
+}
+
+impl Drop for TakingOver<'_> {
+    fn drop(&mut self) {
+        self.0.takes_over.store(false, Ordering::Relaxed);
+    }
+}
+
 impl Shared {
     fn election_time(&self) -> Duration {
         self.timing.silence() + ELECTION_TIME
@@ -98,7 +114,8 @@ impl Shared {
         let vote = vote_of(&self.raft.metrics().borrow().vote);
         let request = Request::TakeOver { vote, last: self.log.ends().1 };
         self.raft.runtime_config().heartbeat(false);
-        match timeout(2 * self.election_time(), self.link_to(member).call(&request)).await {
+        let link = self.peers.signals(id, member);
+        match timeout(2 * self.election_time(), link.call(&request)).await {
             Ok(Ok(Answer::Done)) => {}
             Ok(Ok(Answer::Failed(reason))) => return Err(reason),
             Ok(Ok(_)) => return Err("it answered another question".to_owned()),
@@ -126,6 +143,7 @@ impl Shared {
         if let Some(reason) = self.cannot_lead() {
             return failed(reason);
         }
+        let _taking_over = TakingOver::begin(self);
         let begun = Instant::now();
         while begun.elapsed() < self.election_time() {
             if self.raft.metrics().borrow().current_leader == Some(self.id) {
@@ -153,12 +171,10 @@ impl Shared {
     /// Hands over to a member whose disk has room, since this one's has none.
     pub(super) async fn give_way(self: Arc<Self>) {
         let members = self.members();
-        let others = members.members.iter().filter(|(id, _)| **id != self.id);
-        for (_, member) in others {
-            let asked = timeout(ELECTION_TIME, self.link_to(member).call(&Request::Status)).await;
-            if let Ok(Ok(Answer::Status(status))) = asked
-                && !status.full
-                && !status.uncertain
+        for (id, state) in self.peers.lately() {
+            if let Some(member) = members.members.get(&id)
+                && !state.is_full
+                && !state.is_uncertain
                 && self.hand_over(&member.name).await == Answer::Done
             {
                 return;

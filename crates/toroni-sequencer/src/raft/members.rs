@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::shared::{Shared, failed, forwarded};
 use crate::entry::{MAX_MEMBERS, MAX_TEXT_BYTES, Member, Members};
-use crate::rpc::{Answer, Link, Request, Target, identify};
+use crate::rpc::{Answer, Link, Request, identify};
 
 /// The leader waits this long for a majority to accept a change. A later majority may still make it happen.
 const CHANGE_TIME: Duration = Duration::from_secs(10);
@@ -19,16 +19,6 @@ const CATCH_UP_TIME: Duration = Duration::from_secs(10);
 const NEAR: u64 = 16;
 
 impl Shared {
-    pub(super) fn target(&self, address: &str, log: Option<[u8; 16]>) -> Target {
-        let address = address.to_owned();
-        Target { address, feed: self.feed, keys: self.keys, from: self.id, log }
-    }
-
-    /// Makes a link to a member that the group knows.
-    pub(super) fn link_to(&self, member: &Member) -> Link {
-        Link::new(self.target(&member.address, Some(member.log)))
-    }
-
     /// Begins a group. The id of each log is asked for at its address, so that later no other log joins under its name.
     pub(super) async fn init(&self, members: Members) -> Answer {
         if let Some(wrong) = members.members.values().find_map(|member| unfit(member)) {
@@ -36,7 +26,7 @@ impl Shared {
         }
         let mut found: BTreeMap<u64, Member> = BTreeMap::new();
         for (id, member) in members.members {
-            match identify(&self.target(&member.address, None)).await {
+            match identify(&self.peers.target(&member.address, None)).await {
                 Ok(peer) if peer.id == id => found.insert(id, Member { log: peer.log, ..member }),
                 Ok(peer) => {
                     return failed(format!(
@@ -73,7 +63,7 @@ impl Shared {
         if let Err(answer) = self.leads().await {
             return answer;
         }
-        let peer = match identify(&self.target(&member.address, None)).await {
+        let peer = match identify(&self.peers.target(&member.address, None)).await {
             Ok(peer) => peer,
             Err(error) => return failed(error),
         };
@@ -161,8 +151,10 @@ impl Shared {
 
     /// Entries of another group could have the same places as entries of this one, so only an empty log joins.
     async fn is_empty(&self, member: &Member) -> Result<(), String> {
-        let Member { name, address, .. } = member;
-        match timeout(CHANGE_TIME, self.link_to(member).call(&Request::Status)).await {
+        let Member { name, address, log } = member;
+        // It does not belong to the group yet.
+        let link = Link::new(self.peers.target(address, Some(*log)));
+        match timeout(CHANGE_TIME, link.call(&Request::Status)).await {
             Ok(Ok(Answer::Status(status))) if status.last.is_none() => Ok(()),
             Ok(Ok(Answer::Status(_))) => Err(format!(
                 "the log of {name} at {address} has entries already: start it with an empty directory"

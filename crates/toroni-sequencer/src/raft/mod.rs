@@ -7,6 +7,7 @@
 //! | `applied.rs` | the state machine as openraft wants it, with its snapshot |
 //! | `gate.rs` | the log is not purged before the snapshot is on the disk |
 //! | `network.rs` | our messages as openraft wants its network |
+//! | `peers.rs` | the connections to the other members, and how they are |
 //! | `office.rs` | the time in which this member leads |
 //! | `propose.rs` | batches of all callers become entries |
 //! | `group.rs` | starts a member, and takes care of its log |
@@ -36,6 +37,7 @@ mod hand_over;
 mod members;
 mod network;
 mod office;
+mod peers;
 mod propose;
 mod reads;
 mod recover;

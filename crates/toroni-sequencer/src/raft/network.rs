@@ -1,6 +1,5 @@
 //! Our messages as openraft wants its network.
 
-use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,29 +12,26 @@ use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse,
 };
 use openraft::{OptionalSend, Snapshot, Vote};
-use toroni_proto::wire::Keys;
 
 use super::elections::Patience;
+use super::peers::Peers;
 use super::types::{Types, entry_of, id_of, place_of, raft_vote_of, vote_of};
 use crate::entry::Member;
-use crate::rpc::{Answer, Appended, Link, LinkError, Request, Target};
+use crate::rpc::{Answer, Appended, Link, LinkError, Request};
 
 /// A member that cannot be reached is tried again after this time. openraft's own would be 500 ms.
 const AGAIN: Duration = Duration::from_millis(50);
 
-/// Makes links to members.
+/// Finds the connections to members.
 pub(super) struct Network {
-    pub(super) feed: [u8; 16],
-    pub(super) keys: Option<Keys>,
-    pub(super) own: u64,
+    pub(super) peers: Arc<Peers>,
     pub(super) patience: Arc<Patience>,
-    /// openraft makes clients at each election: they share the connections.
-    pub(super) links: BTreeMap<u64, (Member, Link)>,
 }
 
 /// The way to one member.
 pub(super) struct Peer {
-    link: Link,
+    work: Link,
+    signals: Link,
     patience: Arc<Patience>,
 }
 
@@ -43,21 +39,11 @@ impl RaftNetworkFactory<Types> for Network {
     type Network = Peer;
 
     async fn new_client(&mut self, target: u64, member: &Member) -> Peer {
-        let patience = Arc::clone(&self.patience);
-        if let Some((known, link)) = self.links.get(&target)
-            && known == member
-        {
-            return Peer { link: link.clone(), patience };
+        Peer {
+            work: self.peers.work(target, member),
+            signals: self.peers.signals(target, member),
+            patience: Arc::clone(&self.patience),
         }
-        let link = Link::new(Target {
-            address: member.address.clone(),
-            feed: self.feed,
-            keys: self.keys,
-            from: self.own,
-            log: Some(member.log),
-        });
-        self.links.insert(target, (member.clone(), link.clone()));
-        Peer { link, patience }
     }
 }
 
@@ -66,7 +52,9 @@ type RpcError = RPCError<u64, Member, RaftError<u64>>;
 fn failed(error: LinkError) -> RpcError {
     match error {
         LinkError::Ended | LinkError::Busy => NetworkError::new(&error).into(),
-        LinkError::Unreachable(_) | LinkError::Foreign(_) => Unreachable::new(&error).into(),
+        LinkError::Unreachable(_) | LinkError::Absent(_) | LinkError::Foreign(_) => {
+            Unreachable::new(&error).into()
+        }
     }
 }
 
@@ -92,7 +80,7 @@ impl RaftNetwork<Types> for Peer {
             commit: rpc.leader_commit.as_ref().map(place_of),
             entries: rpc.entries.iter().map(entry_of).collect(),
         };
-        match self.link.call(&request).await.map_err(failed)? {
+        match self.work.call(&request).await.map_err(failed)? {
             Answer::Appended(Appended::All) => Ok(AppendEntriesResponse::Success),
             Answer::Appended(Appended::Part(place)) => {
                 Ok(AppendEntriesResponse::PartialSuccess(place.map(id_of)))
@@ -114,7 +102,7 @@ impl RaftNetwork<Types> for Peer {
             vote: vote_of(&rpc.vote),
             last: rpc.last_log_id.as_ref().map(place_of),
         };
-        match self.link.call(&request).await.map_err(failed)? {
+        match self.signals.call(&request).await.map_err(failed)? {
             Answer::Voted { vote, granted, last } => {
                 let own = rpc.last_log_id.as_ref().map(place_of);
                 let asked = rpc.vote.leader_id;
@@ -140,7 +128,7 @@ impl RaftNetwork<Types> for Peer {
     ) -> Result<SnapshotResponse<u64>, StreamingError<Types, Fatal<u64>>> {
         let request = Request::Snapshot { vote: vote_of(&vote), bytes: *snapshot.snapshot };
         let answer = tokio::select! {
-            answer = self.link.call(&request) => answer,
+            answer = self.work.call(&request) => answer,
             closed = cancel => return Err(closed.into()),
         };
         match answer {

@@ -24,6 +24,8 @@ fn refusal(caller: Caller, request: &Request) -> Option<&'static str> {
         Request::Append { .. }
         | Request::Vote { .. }
         | Request::Snapshot { .. }
+        | Request::Peer(_)
+        | Request::Probe(_)
         | Request::TakeOver { .. } => {
             (caller.id >= MAX_MEMBERS as u64).then_some("only members replicate")
         }
@@ -91,6 +93,8 @@ impl Shared {
             Request::Source(source) => self.source(source).await,
             Request::Status => Answer::Status(Box::new(self.status())),
             Request::Confirm => self.confirm().await,
+            Request::Peer(state) => self.peer(from, &state),
+            Request::Probe(last) => self.probe(last),
             Request::Digest(number) => {
                 let digest = self.applied.lock().machine.digest_after(number);
                 Answer::Digest(digest.map(|digest| *digest.as_bytes()))
@@ -148,8 +152,11 @@ impl Shared {
     }
 
     async fn vote(&self, vote: Vote, last: Option<Place>) -> Answer {
+        if !self.peers.may_vote() {
+            return failed("it was just started, and asks the other members what they remember");
+        }
         if self.log.is_uncertain() {
-            return failed("it may lack entries since its host rebooted, so it does not vote");
+            return failed("it may lack entries that it had, so it does not vote");
         }
         self.patience.compare(self.log.ends().1, last);
         match self.raft.vote(VoteRequest::new(raft_vote_of(vote), last.map(id_of))).await {

@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use openraft::error::ForwardToLeader;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
-use toroni_proto::wire::Keys;
 
 use super::applied::Applied;
 use super::contact::Contact;
 use super::elections::Patience;
+use super::peers::Peers;
 use super::propose::Submitted;
 use super::reads::Reads;
 use super::timing::Timing;
@@ -26,8 +26,7 @@ pub(super) const RESERVE_BYTES: usize = 16 << 10;
 
 pub(super) struct Shared {
     pub(super) id: u64,
-    pub(super) feed: [u8; 16],
-    pub(super) keys: Option<Keys>,
+    pub(super) peers: Arc<Peers>,
     pub(super) raft: Raft,
     pub(super) log: Log,
     pub(super) applied: Applied,
@@ -46,6 +45,8 @@ pub(super) struct Shared {
     /// Who installs a snapshot.
     pub(super) installing: Arc<tokio::sync::Mutex<()>>,
     pub(super) hands_over: AtomicBool,
+    /// Whether its leader has asked it to have itself elected.
+    pub(super) takes_over: AtomicBool,
     pub(super) needs_recovery: AtomicBool,
     pub(super) full: AtomicBool,
     pub(super) commands: AtomicU64,
@@ -74,8 +75,7 @@ pub(super) fn forwarded(to: ForwardToLeader<u64, Member>) -> Answer {
 impl Shared {
     pub(super) fn new(
         id: u64,
-        feed: [u8; 16],
-        keys: Option<Keys>,
+        peers: Arc<Peers>,
         (raft, log, applied): (Raft, Log, Applied),
         submitted: mpsc::Sender<Submitted>,
         (timing, patience): (Timing, Arc<Patience>),
@@ -83,8 +83,7 @@ impl Shared {
         let archive = applied.lock().archive.clone();
         Arc::new(Self {
             id,
-            feed,
-            keys,
+            peers,
             raft,
             log,
             applied,
@@ -99,6 +98,7 @@ impl Shared {
             handing_over: tokio::sync::Mutex::new(()),
             installing: Arc::default(),
             hands_over: AtomicBool::new(false),
+            takes_over: AtomicBool::new(false),
             needs_recovery: AtomicBool::new(false),
             full: AtomicBool::new(false),
             commands: AtomicU64::new(0),
@@ -145,7 +145,10 @@ impl Shared {
     /// Why this member must not be elected, if there is a reason.
     pub(super) fn cannot_lead(&self) -> Option<&'static str> {
         if self.log.is_uncertain() {
-            return Some("it may lack entries since its host rebooted");
+            return Some("it may lack entries that it had");
+        }
+        if !self.peers.may_vote() {
+            return Some("it was just started");
         }
         // A leader begins with an entry of its own.
         (!self.log.has_room(RESERVE_BYTES / 2)).then_some("its disk is full")

@@ -30,6 +30,9 @@ pub enum LinkError {
     /// The member cannot be reached.
     #[error("{0}")]
     Unreachable(String),
+    /// No process listens at the address.
+    #[error("{0}: no process listens there")]
+    Absent(String),
     /// The connection ended before the answer.
     #[error("the connection ended before the answer")]
     Ended,
@@ -117,7 +120,11 @@ struct Connection {
 async fn connect(target: &Target) -> Result<Connection, LinkError> {
     let unreachable =
         |error: io::Error| LinkError::Unreachable(format!("{}: {error}", target.address));
-    let mut stream = TcpStream::connect(&target.address).await.map_err(unreachable)?;
+    let mut stream =
+        TcpStream::connect(&target.address).await.map_err(|error| match error.kind() {
+            io::ErrorKind::ConnectionRefused => LinkError::Absent(target.address.clone()),
+            _ => unreachable(error),
+        })?;
     socket::prepare(&stream).map_err(unreachable)?;
     let begun = frame::call(&mut stream, target.keys.as_ref(), target.feed, target.from).await;
     let (to, back, peer) = begun.map_err(unreachable)?;

@@ -12,6 +12,8 @@
 //!  7 DIGEST    number u64                          7 DIGEST     known u8 · digest 32
 //!  8 INIT      members                             8 DONE
 //!  13 CONFIRM                                      13 CONFIRMED term u64
+//!  14 PEER     see peer.rs                         14 PEER      see peer.rs
+//!  15 PROBE    last                                15 PROBED    yes u8 · last
 //!                                                  9 NOT LEADER known u8 · leader u64 · address
 //!                                                  10 FAILED    reason
 //! ```
@@ -21,10 +23,12 @@
 use std::sync::Arc;
 
 use super::fetch::{Fetch, Fetched};
+use super::peer::{PeerState, decode_shown, encode_shown};
 use super::status::Status;
 use crate::batch::Batch;
 use crate::bytes::{Fields, TooShort};
 use crate::entry::{Entry, EntryError, Members, Place, Vote, decode_text, encode_text};
+use crate::log::Reach;
 use crate::machine::{Outcome, Refusal};
 
 /// A request to a member.
@@ -63,6 +67,10 @@ pub enum Request {
     Status,
     /// Have a majority confirm that the member leads.
     Confirm,
+    /// How the member that asks is, and how are you? Answered at once, whatever the disk does.
+    Peer(PeerState),
+    /// Would you vote for the member that asks, whose log ends here? Changes nothing.
+    Probe(Option<Place>),
     /// The digest after this event.
     Digest(u64),
     /// Begin a group of these members.
@@ -115,6 +123,15 @@ pub enum Answer {
     Status(Box<Status>),
     /// A majority has confirmed, after the request came, that the member leads in this term.
     Confirmed(u64),
+    /// How the member is, and how far earlier lives of the log that asks had come, as it has shown itself.
+    Peer(PeerState, Option<Reach>),
+    /// Whether the member would vote for the one that asks.
+    Probed {
+        /// Whether it would.
+        yes: bool,
+        /// The end of the member's log.
+        last: Option<Place>,
+    },
     /// The digest, if the member keeps it.
     Digest(Option<[u8; 32]>),
     /// It is done.
@@ -217,6 +234,14 @@ impl Request {
             }
             Self::Status => to.push(6),
             Self::Confirm => to.push(13),
+            Self::Peer(state) => {
+                to.push(14);
+                state.encode(to);
+            }
+            Self::Probe(last) => {
+                to.push(15);
+                Place::encode_option(*last, to);
+            }
             Self::Digest(number) => {
                 to.push(7);
                 to.extend(number.to_le_bytes());
@@ -286,6 +311,8 @@ impl Request {
             5 => Self::Source(fields.u32()?),
             6 => Self::Status,
             13 => Self::Confirm,
+            14 => Self::Peer(PeerState::decode(&mut fields)?),
+            15 => Self::Probe(Place::decode_option(&mut fields)?),
             7 => Self::Digest(fields.u64()?),
             8 => Self::Init(Members::decode(&mut fields)?),
             16 => Self::Fetch(Fetch::decode(&mut fields)?),
@@ -359,6 +386,15 @@ impl Answer {
                 to.push(13);
                 to.extend(term.to_le_bytes());
             }
+            Self::Peer(state, shown) => {
+                to.push(14);
+                state.encode(to);
+                encode_shown(*shown, to);
+            }
+            Self::Probed { yes, last } => {
+                to.extend([15, u8::from(*yes)]);
+                Place::encode_option(*last, to);
+            }
             Self::Digest(digest) => {
                 to.extend([7, u8::from(digest.is_some())]);
                 to.extend(digest.unwrap_or_default());
@@ -429,6 +465,14 @@ impl Answer {
             }),
             6 => Self::Status(Box::new(Status::decode(&mut fields)?)),
             13 => Self::Confirmed(fields.u64()?),
+            14 => {
+                let state = PeerState::decode(&mut fields)?;
+                Self::Peer(state, decode_shown(&mut fields)?)
+            }
+            15 => Self::Probed {
+                yes: optional(fields.u8()?, ())?.is_some(),
+                last: Place::decode_option(&mut fields)?,
+            },
             7 => Self::Digest(match (fields.u8()?, fields.array()?) {
                 (0, digest) if digest == [0; 32] => None,
                 (1, digest) => Some(digest),

@@ -7,6 +7,7 @@
 //! | `frame.rs` | frames, the MAC, and how a connection begins |
 //! | `in_turn.rs` | for threads: members that are asked one after another |
 //! | `link.rs` | the caller's end |
+//! | `peer.rs` | how members are, as they show each other |
 //! | `server.rs` | the answering end |
 //! | `status.rs` | how a member is, as bytes |
 //! | `socket.rs` | what their sockets are set to |
@@ -16,6 +17,7 @@ mod frame;
 mod in_turn;
 mod link;
 mod message;
+mod peer;
 mod server;
 mod socket;
 mod status;
@@ -27,5 +29,6 @@ pub use self::frame::Peer;
 pub(crate) use self::in_turn::InTurn;
 pub use self::link::{Link, LinkError, Target, identify};
 pub use self::message::{Answer, Appended, Request, SourceState};
+pub use self::peer::PeerState;
 pub use self::server::{Answering, Caller, Identity, Serve, listen};
 pub use self::status::{MemberStatus, Status};

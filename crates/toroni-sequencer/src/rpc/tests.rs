@@ -18,6 +18,7 @@ use super::*;
 use crate::batch::{Builder, Command};
 use crate::bytes::Fields;
 use crate::entry::{Entry, MOST_ENTRIES, Member, Members, Payload, Place, Vote};
+use crate::log::Reach;
 use crate::machine::{Chain, Outcome, Refusal};
 
 fn place() -> impl Strategy<Value = Place> {
@@ -80,6 +81,8 @@ fn request() -> impl Strategy<Value = Request> {
         Just(Request::Status),
         Just(Request::Confirm),
         Just(Request::State),
+        peer().prop_map(Request::Peer),
+        option::of(place()).prop_map(Request::Probe),
         any::<u64>().prop_map(Request::Digest),
         members().prop_map(Request::Init),
         (".{0,9}", ".{0,20}").prop_map(|(name, address)| Request::Add { name, address }),
@@ -147,6 +150,29 @@ fn status() -> impl Strategy<Value = Status> {
     })
 }
 
+fn reach() -> impl Strategy<Value = Reach> {
+    (0..MOST_ENTRIES, option::of(place())).prop_map(|(generation, last)| Reach { generation, last })
+}
+
+fn peer() -> impl Strategy<Value = PeerState> {
+    let numbers = any::<([u8; 16], [u8; 16], u64, Option<u64>, [bool; 4])>();
+    (numbers, reach(), option::of(place())).prop_map(|(numbers, reach, last)| {
+        let (log, life, term, leader, [is_full, is_uncertain, leads, lacks_majority]) = numbers;
+        PeerState {
+            log,
+            life,
+            reach,
+            last,
+            term,
+            leader,
+            is_full,
+            is_uncertain,
+            leads,
+            lacks_majority,
+        }
+    })
+}
+
 fn answer() -> impl Strategy<Value = Answer> {
     let outcome = prop_oneof![
         any::<u64>().prop_map(Outcome::Sequenced),
@@ -173,6 +199,8 @@ fn answer() -> impl Strategy<Value = Answer> {
         option::of(source).prop_map(Answer::Source),
         status().prop_map(|status| Answer::Status(Box::new(status))),
         any::<u64>().prop_map(Answer::Confirmed),
+        (peer(), option::of(reach())).prop_map(|(state, shown)| Answer::Peer(state, shown)),
+        (any::<bool>(), option::of(place())).prop_map(|(yes, last)| Answer::Probed { yes, last }),
         option::of(any::<[u8; 32]>()).prop_map(Answer::Digest),
         option::of((any::<u64>(), "[a-z:0-9]{0,20}")).prop_map(Answer::NotLeader),
         ".{0,40}".prop_map(Answer::Failed),

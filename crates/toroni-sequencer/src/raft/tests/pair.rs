@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use openraft::raft::AppendEntriesRequest;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
@@ -20,7 +19,9 @@ use crate::batch::{Builder, Command, Open};
 use crate::entry::{Entry, Member, Members, Payload, Place, Vote};
 use crate::log::Options;
 use crate::machine::{Machine, Outcome};
-use crate::rpc::{Answer, Answering, Appended, Caller, Identity, Peer, Request, Serve, listen};
+use crate::rpc::{
+    Answer, Answering, Appended, Caller, Identity, Peer, PeerState, Request, Serve, listen,
+};
 
 fn run(test: impl Future<Output = ()>) {
     let runtime =
@@ -87,16 +88,18 @@ async fn answer_of(asked: JoinHandle<Answer>) -> Answer {
     answer.expect("each has an answer").expect("no panic")
 }
 
+/// What a leader sends that only shows that it lives.
+fn heartbeat(term: u64) -> Request {
+    let vote = Vote { term, candidate: 1, committed: true };
+    Request::Append { vote, previous: None, commit: None, entries: vec![] }
+}
+
 /// Another leader is heard, in the next term.
 async fn depose(group: &Group) {
     let term = group.shared.raft.metrics().borrow().current_term + 1;
-    let heard = AppendEntriesRequest {
-        vote: openraft::Vote::new_committed(term, 1),
-        prev_log_id: None,
-        entries: vec![],
-        leader_commit: None,
-    };
-    group.shared.raft.append_entries(heard).await.expect("it runs");
+    // It may have been elected again meanwhile.
+    let answer = answer_of(ask(group, heartbeat(term))).await;
+    assert!(matches!(answer, Answer::Appended(Appended::All | Appended::Higher(_))), "{answer:?}");
 }
 
 #[test]
@@ -149,6 +152,12 @@ fn each_batch_has_one_answer_however_often_the_office_changes() {
 struct Other {
     hears: AtomicBool,
     is_full: AtomicBool,
+    /// It would not vote for the member, though it does when it is asked to.
+    says_no: AtomicBool,
+    /// Whether it says that it leads without a majority.
+    lacks_majority: AtomicBool,
+    /// How often it was asked for its vote.
+    votes: AtomicUsize,
     /// How often it was asked whether the leader leads: appends without entries.
     asked: AtomicUsize,
 }
@@ -157,12 +166,22 @@ impl Serve for Arc<Other> {
     fn serve(&self, _: Caller, request: Request) -> Answering {
         let hears = self.hears.load(Ordering::Relaxed);
         let is_full = self.is_full.load(Ordering::Relaxed);
+        let lacks_majority = self.lacks_majority.load(Ordering::Relaxed);
+        let yes = hears && !self.says_no.load(Ordering::Relaxed);
+        if matches!(request, Request::Vote { .. }) {
+            self.votes.fetch_add(1, Ordering::Relaxed);
+        }
         if matches!(&request, Request::Append { entries, .. } if entries.is_empty()) {
             self.asked.fetch_add(1, Ordering::Relaxed);
         }
         Box::pin(async move {
             match request {
                 Request::Vote { vote, .. } => Answer::Voted { vote, granted: hears, last: None },
+                Request::Probe(_) => Answer::Probed { yes, last: None },
+                Request::Peer(_) if hears => Answer::Peer(
+                    PeerState { log: [1; 16], lacks_majority, ..PeerState::default() },
+                    None,
+                ),
                 Request::Status => Answer::Status(Box::default()),
                 Request::Append { entries, .. } if is_full && !entries.is_empty() => {
                     Answer::Appended(Appended::NoRoom)
@@ -363,9 +382,7 @@ fn a_snapshot_of_an_earlier_leader_says_nothing_about_the_log() {
         let before = group.shared.log.ends().1.expect("it has entries").index;
         let term = group.status().term;
         let vote = |term| Vote { term, candidate: 1, committed: true };
-        let heard =
-            Request::Append { vote: vote(term + 2), previous: None, commit: None, entries: vec![] };
-        let later = answer_of(ask(&group, heard)).await;
+        let later = answer_of(ask(&group, heartbeat(term + 2))).await;
         assert_eq!(later, Answer::Appended(Appended::All));
         let (heard, matched) = (group.shared.heard(), group.shared.matched());
         let last = Place { term: term + 1, leader: 1, index: before + 50 };
@@ -472,5 +489,80 @@ fn an_answer_that_does_not_come_although_everything_is_applied_ends_the_member()
         group.shared.end_because("second".to_owned());
         assert_eq!(group.problem().as_deref(), Some("first"));
         group.close().await.expect("closed");
+    });
+}
+
+/// It would end the term of a leader that the others hear.
+#[test]
+fn a_member_that_no_majority_would_vote_for_does_not_stand() {
+    with_pair(async |_, group, other| {
+        other.says_no.store(true, Ordering::Relaxed);
+        depose(&group).await;
+        until("it follows", || group.status().leader == Some(1)).await;
+        let (term, votes) = (group.status().term, other.votes.load(Ordering::Relaxed));
+        // It would have stood some times.
+        sleep(5 * Timing::default().silence()).await;
+        assert_eq!(group.status().term, term);
+        assert_eq!(other.votes.load(Ordering::Relaxed), votes);
+        other.says_no.store(false, Ordering::Relaxed);
+        takes(&group, 2).await;
+        assert!(group.status().term > term);
+        group
+    });
+}
+
+#[test]
+fn a_member_would_vote_for_another_only_without_a_leader_and_with_no_longer_log() {
+    with_pair(async |_, group, other| {
+        let last = group.shared.log.ends().1.expect("it has entries");
+        let longer = Some(Place { index: last.index + 9, ..last });
+        let would_vote = async |last| match answer_of(ask(&group, Request::Probe(last))).await {
+            Answer::Probed { yes, last: own } => {
+                assert_eq!(own, group.shared.log.ends().1);
+                yes
+            }
+            answer => panic!("{answer:?}"),
+        };
+        assert!(!would_vote(longer).await, "it leads");
+        other.set(false);
+        until("it is isolated", || group.status().is_out_of_contact).await;
+        assert!(would_vote(Some(last)).await);
+        assert!(!would_vote(None).await, "its own log is longer");
+        let elsewhere = Some(Place { index: last.index - 1, ..last });
+        assert!(!would_vote(elsewhere).await, "its own log is longer");
+        other.says_no.store(true, Ordering::Relaxed);
+        depose(&group).await;
+        assert!(!would_vote(longer).await, "it hears another leader");
+        sleep(2 * Timing::default().lease()).await;
+        assert!(would_vote(longer).await);
+        group.shared.takes_over.store(true, Ordering::Relaxed);
+        assert!(!would_vote(longer).await, "its leader hands over to it");
+        group
+    });
+}
+
+/// A follower may be the only one that reaches all others, and would wait for that leader without end.
+#[test]
+fn a_leader_that_says_that_it_has_no_majority_is_not_waited_for() {
+    with_pair(async |_, group, other| {
+        other.says_no.store(true, Ordering::Relaxed);
+        let last = group.shared.log.ends().1.expect("it has entries");
+        let longer = Some(Place { index: last.index + 9, ..last });
+        let term = group.status().term + 1;
+        for lacks_majority in [false, true] {
+            other.lacks_majority.store(lacks_majority, Ordering::Relaxed);
+            let noticed = || group.shared.peers.lacks_majority(1).is_some() == lacks_majority;
+            until("it says so", noticed).await;
+            assert_eq!(
+                answer_of(ask(&group, heartbeat(term))).await,
+                Answer::Appended(Appended::All)
+            );
+            let probed = answer_of(ask(&group, Request::Probe(longer))).await;
+            assert!(
+                matches!(probed, Answer::Probed { yes, .. } if yes == lacks_majority),
+                "{probed:?}"
+            );
+        }
+        group
     });
 }

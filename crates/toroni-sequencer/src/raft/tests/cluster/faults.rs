@@ -165,6 +165,67 @@ fn a_leader_that_was_cut_off_and_got_a_snapshot_answers_and_leads_again() {
     });
 }
 
+/// Without a question before each election, its term would have grown, and would end that of the leader.
+#[test]
+fn a_follower_that_was_cut_off_causes_no_election_when_it_comes_back() {
+    let mut random = Random::from_environment();
+    let Some(network) = network::Setup::new(4).switched(random.number()) else { return };
+    network.hosts[3].enter(|| {
+        let cluster = Cluster::new(3, Setup { hosts: &network.hosts[..3], ..Setup::default() });
+        runtime(2).block_on(async {
+            let (links, leads) = init(&cluster).await;
+            let load = Load::start(&cluster, &mut random);
+            load.progress().await;
+            let before = asked(&links[leads]).await.term;
+            for follower in (0..3).filter(|id| *id != leads) {
+                let others: Vec<_> = (0..3).filter(|id| *id != follower).collect();
+                network.switch().partition(&[follower], &others);
+                until_contact(&links[follower], true).await;
+                tokio::time::sleep(FAULT).await;
+                assert_eq!(asked(&links[follower]).await.term, before);
+                network.switch().heal();
+                until_contact(&links[follower], false).await;
+                load.progress().await;
+                for link in &links {
+                    assert_eq!(asked(link).await.term, before);
+                }
+            }
+            load.end().await;
+        });
+    });
+}
+
+/// The leader reaches one follower, and that one reaches all. The others hear no leader, and cannot be elected without the one that
+/// hears it.
+#[test]
+fn the_only_member_that_reaches_all_others_comes_to_lead() {
+    let mut random = Random::from_environment();
+    let Some(network) = network::Setup::new(5).switched(random.number()) else { return };
+    network.hosts[4].enter(|| {
+        let cluster = Cluster::new(4, Setup { hosts: &network.hosts[..4], ..Setup::default() });
+        runtime(2).block_on(async {
+            let (links, leads) = init(&cluster).await;
+            let load = Load::start(&cluster, &mut random);
+            load.progress().await;
+            let middle = (leads + 1) % 4;
+            let ends: Vec<_> = (0..4).filter(|id| *id != middle).collect();
+            for (at, end) in ends.iter().enumerate() {
+                network.switch().partition(&[*end], &ends[at + 1..]);
+            }
+            until("the one in the middle leads", async || {
+                match call(&links[middle], Request::Confirm).await? {
+                    Answer::Confirmed(_) => Some(()),
+                    _ => None,
+                }
+            })
+            .await;
+            load.progress().await;
+            network.switch().heal();
+            load.end().await;
+        });
+    });
+}
+
 #[test]
 fn members_without_a_majority_or_a_leader_say_so_and_recover_without_help() {
     let mut random = Random::from_environment();

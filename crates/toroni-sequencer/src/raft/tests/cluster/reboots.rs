@@ -100,6 +100,56 @@ fn a_majority_that_lost_power_waits_for_a_recovery_and_says_so() {
     });
 }
 
+/// Nothing on its disk tells that it has answered for more. The others know.
+#[test]
+fn a_member_that_was_restored_from_a_backup_does_not_vote_before_it_has_what_it_had() {
+    let mut random = Random::from_environment();
+    let mut cluster = Cluster::new(3, Setup::default());
+    let backup = Directory::new();
+    let copy = |from: PathBuf, to: PathBuf| {
+        let copied = Program::new("cp").arg("-a").arg(from.join(".")).arg(to).status();
+        assert!(copied.expect("cp runs").success());
+    };
+    runtime(2).block_on(async {
+        let (links, leads) = init(&cluster).await;
+        let load = Load::start(&cluster, &mut random);
+        load.progress().await;
+        let restored = (leads + 1) % 3;
+        cluster.kill(restored);
+        copy(cluster.log(restored), backup.path().to_owned());
+        cluster.start(restored);
+        load.progress().await;
+        load.end().await;
+        let leads = until("a leader", async || leader(&links).await).await;
+        assert_ne!(leads, restored, "it was away");
+        let before = equal(&links).await;
+        // It shows the others how far it has come.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        cluster.kill(restored);
+        fs::remove_dir_all(cluster.log(restored)).expect("removed");
+        fs::create_dir(cluster.log(restored)).expect("created");
+        copy(backup.path().to_owned(), cluster.log(restored));
+        // With the third one, it would be a majority.
+        cluster.signal(leads, Signal::STOP);
+        cluster.start(restored);
+        until("it learns what it has lost", async || {
+            status(&links[restored]).await.filter(|status| status.uncertain)
+        })
+        .await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        for id in [restored, 3 - leads - restored] {
+            assert_ne!(asked(&links[id]).await.leader, Some(id as u64), "{id} leads");
+        }
+        cluster.signal(leads, Signal::CONT);
+        until("certain", async || {
+            status(&links[restored]).await.filter(|status| !status.uncertain)
+        })
+        .await;
+        assert_eq!(equal(&links).await, before);
+        (0..3).for_each(|id| cluster.kill(id));
+    });
+}
+
 #[test]
 fn a_member_alone_begins_a_new_series_after_a_power_failure() {
     let mut random = Random::from_environment();
