@@ -47,6 +47,7 @@ impl Hosts {
                 id: 0,
                 listener,
                 keys: None,
+                others: vec![],
                 directory: directory.join("log"),
                 log: Options { segment_bytes: 4 << 20, ..Options::default() },
                 snapshot_bytes: u64::MAX / 2,

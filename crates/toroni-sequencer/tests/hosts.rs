@@ -102,6 +102,7 @@ fn member() {
             id: id.into(),
             listener,
             keys: own.keys,
+            others: vec![],
             directory: variable(DIRECTORY).into(),
             log: Options::default(),
             snapshot_bytes: 256 << 10,

@@ -187,9 +187,9 @@ pub struct OrderMember {
     pub leads: bool,
     /// Whom it takes for the leader. None if it has not heard that one for too long.
     pub leader: Option<String>,
-    /// Whether it leads, but has heard no majority for too long.
+    /// Why it takes no commands although it leads, or belongs to no group although there is one.
     #[serde(default)]
-    pub is_isolated: bool,
+    pub hindrance: Option<String>,
     /// How long ago it heard a majority, if it leads, else its leader.
     #[serde(default)]
     pub contact_ns: u64,
@@ -225,9 +225,9 @@ pub struct Term {
     pub member: String,
     pub term: u64,
     pub leader: Option<String>,
-    /// Whether the member leads, but hears no majority.
+    /// Why the member takes no commands although it leads, or belongs to no group although there is one.
     #[serde(default)]
-    pub is_isolated: bool,
+    pub hindrance: Option<String>,
 }
 
 /// A stream that the node sends.

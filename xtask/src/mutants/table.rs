@@ -1358,4 +1358,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "a_member_that_was_restored_from_a_backup_does_not_vote_before_it_has_what_it_had",
         )],
     },
+    Mutant {
+        name: "change_without_majority",
+        mistake: "a change of the members begins, whoever would be left",
+        noticed_by: &[Sequencer("a_change_that_would_leave_no_majority_is_refused")],
+    },
+    Mutant {
+        name: "change_not_finished",
+        mistake: "a leader leaves a change of the members that another one has begun",
+        noticed_by: &[Sequencer("a_change_of_the_members_is_finished_by_the_next_leader")],
+    },
 ];

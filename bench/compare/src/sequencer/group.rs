@@ -65,6 +65,7 @@ pub(crate) fn member(options: SequencerMember) -> Result<(), Failure> {
             id: options.id,
             listener,
             keys: None,
+            others: vec![],
             directory: options.directory,
             log: Options { sync, ..Options::default() },
             snapshot_bytes: 64 << 20,

@@ -205,7 +205,7 @@ fn stranger(Stranger { address, reason }: &Stranger) -> Line {
 
 /// Returns the line about another term of a feed, or another leader.
 pub(super) fn term(term: &Term) -> Line {
-    let Term { feed, member, term, leader, is_isolated } = term;
+    let Term { feed, member, term, leader, hindrance } = term;
     let (level, text) = match leader {
         Some(leader) if leader == member => {
             (Level::Info, format!("leads the feed {feed} in term {term}"))
@@ -213,14 +213,17 @@ pub(super) fn term(term: &Term) -> Line {
         Some(leader) => {
             (Level::Info, format!("follows {leader} in the feed {feed}, in term {term}"))
         }
-        None if *is_isolated => (
-            Level::Warn,
-            format!(
-                "leads the feed {feed} in term {term}, but hears no majority: it takes no commands"
-            ),
-        ),
         None if *term == 0 => {
-            (Level::Warn, format!("the feed {feed} has not begun: toroni sequencer init begins it"))
+            let text = match hindrance {
+                Some(why) => format!("is no member of the group of the feed {feed}: {why}"),
+                None => format!("the feed {feed} has not begun: toroni sequencer init begins it"),
+            };
+            (Level::Warn, text)
+        }
+        None if let Some(why) = hindrance => {
+            let text =
+                format!("leads the feed {feed} in term {term}, but {why}: it takes no commands");
+            (Level::Warn, text)
         }
         None => (Level::Warn, format!("the feed {feed} has no leader, in term {term}")),
     };

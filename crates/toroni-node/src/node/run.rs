@@ -141,6 +141,7 @@ pub(crate) fn serve(
         silence: (!is_service).then(Silence::default),
         kept: Kept::default(),
         term: None,
+        begun: Instant::now(),
         due: Instant::now(),
     };
     observer.log.line(
@@ -303,6 +304,7 @@ struct Observer {
     kept: Kept,
     /// The term of the member of a feed, and its leader.
     term: Option<Term>,
+    begun: Instant,
     due: Instant,
 }
 
@@ -391,9 +393,12 @@ impl Observer {
             member: member.name.clone(),
             term: member.term,
             leader: member.leader.clone(),
-            is_isolated: member.is_isolated,
+            hindrance: member.hindrance.clone(),
         };
-        if self.term.as_ref() != Some(&term) {
+        // A member without a group asks the others first whether there is one.
+        let asks =
+            term.term == 0 && term.hindrance.is_none() && self.begun.elapsed() < REPORT_EVERY;
+        if self.term.as_ref() != Some(&term) && !asks {
             self.log.line(lines::term(&term));
             self.notices.term(&term);
             self.term = Some(term);

@@ -205,14 +205,13 @@ impl Sequencer {
 
     fn member(&self, member: &Group) -> notice::OrderMember {
         let status = member.status();
-        let leads = status.leader == Some(status.id);
         let leader = status.leader.filter(|_| !status.is_out_of_contact);
         notice::OrderMember {
             name: self.feed.name_of(status.id),
             number: status.id,
             leads: leader == Some(status.id),
             leader: leader.map(|leader| self.feed.name_of(leader)),
-            is_isolated: leads && status.is_out_of_contact,
+            hindrance: status.hindrance,
             contact_ns: u64::try_from(status.contact.as_nanos()).unwrap_or(u64::MAX),
             term: status.term,
             elections: status.elections,
@@ -352,6 +351,12 @@ fn start_member(
             id,
             listener,
             keys: feed.keys,
+            others: feed
+                .members
+                .iter()
+                .filter(|member| member.id != id)
+                .map(|member| member.address.to_string())
+                .collect(),
             directory: directory.clone(),
             log: log::Options {
                 sync: section.sync_interval.map_or(Sync::Always, Sync::Interval),

@@ -5,6 +5,7 @@
 use super::feed::{Feed, Member, OfNode, Reach, block_on};
 use clap::Args;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use toroni_net::node::host_port::HostPort;
 use toroni_sequencer::rpc::{Fetched, Status};
 use toroni_shell::failure::Failure;
@@ -99,13 +100,43 @@ fn leads(feed: &Feed, leader: Leader<'_>) -> String {
             status.next, status.series, status.in_flight
         );
     }
-    let why = if status.is_out_of_contact {
-        let seconds = status.contact.as_secs_f64();
-        format!("it has heard no majority for {seconds:.1} s, and takes no commands")
-    } else {
-        "no majority has confirmed it within a second".to_owned()
+    let why = match &status.hindrance {
+        Some(why) => {
+            let seconds = status.contact.as_secs_f64();
+            format!("{why}, so it has taken no commands for {seconds:.1} s")
+        }
+        None => "no majority has confirmed it within a second".to_owned(),
     };
     format!("{name} claims to lead in term {term}: {why}")
+}
+
+/// Returns the change of the members that is under way, if there is one, and who does not answer of those that it needs.
+fn change(feed: &Feed, all: &[(&Member, &Result<Status, String>)]) -> Option<String> {
+    let statuses = || all.iter().filter_map(|(_, status)| status.as_ref().ok());
+    // The one with the longest log knows best.
+    let newest = statuses().max_by_key(|status| status.last)?;
+    if newest.voters.len() < 2 {
+        return None;
+    }
+    let answers = |id: &u64| statuses().any(|status| status.id == *id);
+    let name = |id: &u64| {
+        let known = newest.members.iter().find(|member| member.id == *id);
+        known.map_or_else(|| feed.name_of(*id), |member| member.name.clone())
+    };
+    let sets = newest.voters.iter().map(|set| {
+        let names: Vec<_> = set.iter().map(name).collect();
+        format!("{{{}}}", names.join(", "))
+    });
+    let sets: Vec<_> = sets.collect();
+    let needed: BTreeSet<&u64> = newest.voters.iter().flatten().collect();
+    let silent: Vec<_> = needed.into_iter().filter(|id| !answers(id)).map(name).collect();
+    let mut text = format!("the members change: needs a majority of {}", sets.join(" and of "));
+    match &silent[..] {
+        [] => {}
+        [one] => text.push_str(&format!("; {one} does not answer")),
+        more => text.push_str(&format!("; {} do not answer", more.join(" and "))),
+    }
+    Some(text)
 }
 
 /// Returns how many entries a member lacks.
@@ -115,8 +146,11 @@ fn behind(status: &Status, leader: Option<&Status>) -> Option<u64> {
 }
 
 /// Returns what keeps a member from its work.
-fn troubles(status: &Status) -> Vec<&'static str> {
+fn troubles(status: &Status) -> Vec<&str> {
+    // What hinders a leader stands in the first line.
+    let apart = status.hindrance.as_deref().filter(|_| status.leader != Some(status.id));
     let all = [
+        (apart.is_some(), apart.unwrap_or_default()),
         (status.full, "its disk is full, so it takes no more"),
         (
             status.uncertain,
@@ -252,6 +286,7 @@ fn object(
         "term": leader.map(|status| status.term),
         "events": leader.map(|status| status.next),
         "members": all.iter().map(member).collect::<Vec<_>>(),
+        "change": change(feed, all),
         "differences": leader.map_or_else(Vec::new, |leader| differences(feed, leader)),
     })
 }
@@ -279,7 +314,7 @@ fn print(
             Ok(status) => {
                 let out = status.is_out_of_contact;
                 let role = match status.leader {
-                    Some(leader) if leader == status.id && out => "hears no majority".to_owned(),
+                    Some(leader) if leader == status.id && out => "takes no commands".to_owned(),
                     Some(leader) if leader == status.id => "leads".to_owned(),
                     Some(leader) if out => format!("has lost {}", feed.name_of(leader)),
                     Some(leader) => format!("follows {}", feed.name_of(leader)),
@@ -303,6 +338,9 @@ fn print(
             output.line(&format!("{}: {trouble}", member.name))?;
         }
     }
+    if let Some(change) = change(feed, all) {
+        output.line(&change)?;
+    }
     for difference in leader.iter().flat_map(|leader| differences(feed, leader)) {
         output.line(&difference)?;
     }
@@ -321,6 +359,46 @@ mod tests {
         let most = with(Some(Place { index: u64::MAX, ..Place::default() }));
         assert_eq!(behind(&with(None), Some(&most)), Some(u64::MAX));
         assert_eq!(behind(&most, Some(&with(None))), Some(0));
+    }
+
+    #[test]
+    fn a_change_of_the_members_says_whom_it_needs() {
+        let ids = |ids: &[u64]| ids.iter().copied().collect::<BTreeSet<u64>>();
+        let status = |index, voters: Vec<BTreeSet<u64>>| Status {
+            id: 0,
+            last: Some(Place { index, ..Place::default() }),
+            voters,
+            ..Status::default()
+        };
+        let named = |id: u64, name: &str| Member {
+            id,
+            name: name.to_owned(),
+            address: format!("10.0.0.{id}:4481").parse().unwrap(),
+        };
+        let members = vec![named(0, "a"), named(1, "b"), named(2, "c")];
+        let (keys, own, archives) = (None, None, vec![]);
+        let feed =
+            Feed { name: "orders".to_owned(), members: members.clone(), keys, own, archives };
+        let silent = || Err("it did not answer".to_owned());
+        let text = |statuses: [Result<Status, String>; 3]| {
+            let all: Vec<_> = members.iter().zip(&statuses).collect();
+            change(&feed, &all)
+        };
+        let sets = || vec![ids(&[0, 1, 2]), ids(&[0, 2])];
+        let older = Status { id: 1, ..status(4, vec![ids(&[0, 1, 2])]) };
+        assert_eq!(text([Ok(status(4, vec![ids(&[0, 1, 2])])), silent(), silent()]), None);
+        assert_eq!(
+            text([Ok(status(5, sets())), silent(), silent()]).as_deref(),
+            Some(
+                "the members change: needs a majority of {a, b, c} and of {a, c}; b and c do not answer"
+            )
+        );
+        assert_eq!(
+            text([Ok(status(5, sets())), Ok(older), silent()]).as_deref(),
+            Some(
+                "the members change: needs a majority of {a, b, c} and of {a, c}; c does not answer"
+            )
+        );
     }
 
     #[test]

@@ -502,7 +502,7 @@ fn a_leader_that_hears_no_majority_does_not_look_healthy() {
     wait_until("it leads", || value("toroni_sequencer_leader") == Some(1.0));
     let others: Vec<_> = (0..3).filter(|host| *host != leads).collect();
     others.iter().for_each(|host| nodes[*host].signal(Signal::STOP));
-    nodes[leads].wait_for_error("but hears no majority: it takes no commands");
+    nodes[leads].wait_for_error("but it hears no majority: it takes no commands");
     wait_until("the metrics say so", || value("toroni_sequencer_leader") == Some(0.0));
     assert_eq!(value("toroni_sequencer_has_leader"), Some(0.0));
     assert!(value("toroni_sequencer_contact_seconds").unwrap() > 0.6);
@@ -514,13 +514,34 @@ fn a_leader_that_hears_no_majority_does_not_look_healthy() {
     assert_eq!(status["leader"], Value::Null);
     assert_eq!(status["unconfirmed_leader"], format!("m{leads}"));
     assert_eq!(status["members"][leads]["is_out_of_contact"], true);
-    let table = hosts.table_with(&["claims to lead in term ", "hears no majority"]);
-    assert!(table.contains("and takes no commands"), "{table}");
+    let table = hosts.table_with(&["claims to lead in term ", "it hears no majority"]);
+    assert!(table.contains("so it has taken no commands for "), "{table}");
 
     others.iter().for_each(|host| nodes[*host].signal(Signal::CONT));
     hosts.wait_for_leader();
     wait_until("the metrics say so", || value("toroni_sequencer_has_leader") == Some(1.0));
     hosts.table_with(&["confirmed by a majority", "follows m"]);
+    nodes.into_iter().for_each(leave);
+}
+
+#[test]
+fn a_member_without_its_log_is_not_advised_to_begin_the_group() {
+    let hosts = Hosts::new(3);
+    let mut nodes = hosts.begin();
+    hosts.wait_until_equal();
+    leave(nodes.pop().unwrap());
+    std::fs::remove_dir_all(hosts.log(2)).unwrap();
+    let node = hosts.start(2);
+    node.wait_for_error(
+        "its log is empty, and the group has begun: add it with toroni sequencer members add",
+    );
+    assert!(!node.errors().contains("has not begun"), "{}", node.errors());
+    hosts.table_with(&["m2: its log is empty, and the group has begun"]);
+    // As it says.
+    hosts.change(&["members", "remove", "m2"]);
+    hosts.change(&["members", "add", &format!("m2={}", hosts.addresses[2])]);
+    hosts.wait_until_equal();
+    nodes.push(node);
     nodes.into_iter().for_each(leave);
 }
 

@@ -62,6 +62,7 @@ fn start_group(runtime: &Runtime, directory: &Directory, address: &str, seen: &S
             id: 0,
             listener,
             keys: None,
+            others: vec![],
             directory: directory.join("log"),
             log: Options { segment_bytes: 4 << 20, sync: Sync::Always },
             snapshot_bytes: u64::MAX / 2,

@@ -11,12 +11,16 @@ use openraft::LogId;
 use tokio::time::{Instant, timeout};
 
 use super::office::{Metrics, vote_in_office};
-use super::shared::Shared;
+use super::peers::is_majority;
+use super::shared::{Shared, failed};
 use super::timing::Timing;
 use crate::entry::Vote;
+use crate::rpc::Answer;
 
 /// A leader is in contact again after this many acknowledgements in a row.
 const IN_A_ROW: u32 = 3;
+
+const NO_MAJORITY: &str = "it hears no majority";
 
 /// What a leader knows of its majority.
 pub(super) struct Contact(Mutex<State>);
@@ -90,6 +94,45 @@ impl Shared {
         }
         let since = contact.acknowledged.elapsed();
         (since, contact.in_a_row < IN_A_ROW || since > self.timing.isolated())
+    }
+
+    /// Returns why this member takes no commands although it leads, or belongs to no group although there is one.
+    pub(super) fn hindrance(&self) -> Option<String> {
+        if self.peers.has_begun_elsewhere() {
+            return Some(
+                "its log is empty, and the group has begun: add it with toroni sequencer members add; if it belonged to the \
+                 group before, remove it first"
+                    .to_owned(),
+            );
+        }
+        let leads = vote_in_office(&self.raft.metrics().borrow()).is_some();
+        if !leads || !self.contact().1 {
+            return None;
+        }
+        let members = self.members();
+        if !is_majority(&members, &self.peers.heard_within(self.timing.isolated())) {
+            return Some(NO_MAJORITY.to_owned());
+        }
+        // The network is not the reason.
+        let full = self.peers.lately().into_iter().filter(|(_, state)| state.is_full);
+        let full = full.filter_map(|(id, _)| Some(members.members.get(&id)?.name.as_str()));
+        let full: Vec<&str> = full.collect();
+        Some(match &full[..] {
+            [] => "no majority takes its entries".to_owned(),
+            [one] => format!("the disk of {one} is full, and no majority takes its entries"),
+            more => format!("the disks of {} are full", more.join(" and ")),
+        })
+    }
+
+    /// Answers commands that come while this member is out of contact. If the network is not the reason, no other member is
+    /// to be asked for.
+    pub(super) fn takes_nothing(&self) -> Answer {
+        match self.hindrance() {
+            Some(why) if why != NO_MAJORITY => {
+                failed(format!("the leader takes no commands: {why}"))
+            }
+            _ => Answer::NotLeader(None),
+        }
     }
 
     fn note_contact(&self, metrics: Option<&Metrics>) {

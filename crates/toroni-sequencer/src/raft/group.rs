@@ -20,7 +20,7 @@ use super::shared::Shared;
 use super::storage::LogStore;
 use super::timing::Timing;
 use super::types::Raft;
-use super::{contact, doubt, elections, peers, propose, reads};
+use super::{contact, doubt, elections, members, peers, propose, reads};
 use crate::entry::{MAX_MEMBERS, Place};
 use crate::feed::{Live, distribute};
 use crate::log::{Log, LogError, Options};
@@ -42,6 +42,8 @@ pub struct GroupOptions {
     pub listener: TcpListener,
     /// The keys of the realm.
     pub keys: Option<Keys>,
+    /// Where other members may be, as the file says. While the log is empty, they are asked whether the group has begun.
+    pub others: Vec<String>,
     /// The directory of the log.
     pub directory: PathBuf,
     /// How the log is kept.
@@ -123,6 +125,7 @@ impl Group {
             id,
             listener,
             keys,
+            others,
             directory,
             log,
             snapshot_bytes,
@@ -164,6 +167,8 @@ impl Group {
         tasks.spawn(propose::run(Arc::clone(&shared), queue));
         tasks.spawn(maintain(Arc::clone(&shared), snapshot_bytes, retain_bytes));
         tasks.spawn(peers::run(Arc::clone(&shared)));
+        tasks.spawn(peers::watch_for_begin(Arc::clone(&shared), others));
+        tasks.spawn(members::complete(Arc::clone(&shared)));
         tasks.spawn(elections::run(Arc::clone(&shared)));
         tasks.spawn(contact::watch(Arc::clone(&shared)));
         tasks.spawn(reads::run(Arc::clone(&shared)));

@@ -1,20 +1,27 @@
 //! Who belongs to the group: its beginning, and changes of its members.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
-use openraft::ChangeMembers;
 use openraft::error::{ClientWriteError, RaftError};
+use openraft::{ChangeMembers, LogId};
 use tokio::time::{Instant, sleep, timeout};
 
+use super::office::vote_in_office;
 use super::shared::{Shared, failed, forwarded};
 use crate::entry::{MAX_MEMBERS, MAX_TEXT_BYTES, Member, Members};
+use crate::hook::mutant;
 use crate::rpc::{Answer, Link, Request, identify};
 
 /// The leader waits this long for a majority to accept a change. A later majority may still make it happen.
 const CHANGE_TIME: Duration = Duration::from_secs(10);
 /// A new member that takes no entry for this long is left without a vote.
 const CATCH_UP_TIME: Duration = Duration::from_secs(10);
+/// A member that has not answered by then does not count.
+const PREFLIGHT_TIME: Duration = Duration::from_secs(1);
+/// A change that was begun, and that this leader has not begun itself, is finished after this time.
+const FINISH_AFTER: Duration = Duration::from_secs(1);
 /// A new member is near enough if it lacks at most this many entries: what is left is on its way.
 const NEAR: u64 = 16;
 
@@ -90,6 +97,9 @@ impl Shared {
                 member.name
             ));
         }
+        if let Err(reason) = self.can_be(|set| set.insert(id)).await {
+            return failed(reason);
+        }
         let voters = ChangeMembers::AddVoterIds(BTreeSet::from([id]));
         self.change(voters).await.unwrap_or(Answer::Done)
     }
@@ -109,11 +119,37 @@ impl Shared {
         }
         let ids = BTreeSet::from([id]);
         let changes = if voters.iter().any(|set| set.contains(&id)) {
+            if let Err(reason) = self.can_be(|set| set.remove(&id)).await {
+                return failed(reason);
+            }
             ChangeMembers::RemoveVoters(ids)
         } else {
             ChangeMembers::RemoveNodes(ids)
         };
         self.change(changes).await.unwrap_or(Answer::Done)
+    }
+
+    /// Makes sure that a majority of the voters before a change, and of those after it, has answered lately. A change needs both to
+    /// end. Without the second, it could be neither finished nor taken back.
+    async fn can_be(&self, change: impl FnOnce(&mut BTreeSet<u64>) -> bool) -> Result<(), String> {
+        if mutant("change_without_majority") {
+            return Ok(());
+        }
+        let members = self.members();
+        let mut after = members.voters.last().cloned().unwrap_or_default();
+        change(&mut after);
+        let sets = members.voters.iter().chain([&after]);
+        let asked = Instant::now();
+        loop {
+            let answer: BTreeSet<u64> = self.peers.lately().into_keys().chain([self.id]).collect();
+            let lacks = |set: &&BTreeSet<u64>| set.intersection(&answer).count() <= set.len() / 2;
+            let Some(set) = sets.clone().find(lacks) else { return Ok(()) };
+            // One that was just added may not have been asked yet.
+            if asked.elapsed() >= PREFLIGHT_TIME {
+                return Err(without_majority(&members, set, &answer));
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
     }
 
     /// Has the group agree on a change. Returns an answer if it did not.
@@ -162,6 +198,60 @@ impl Shared {
             _ => Err(format!("{name} at {address} did not say how it is")),
         }
     }
+}
+
+/// Finishes changes that an earlier leader has begun. Until then, a majority of the voters before and after the change is
+/// needed for everything.
+pub(super) async fn complete(shared: Arc<Shared>) {
+    let mut since: Option<(LogId<u64>, Instant)> = None;
+    loop {
+        sleep(FINISH_AFTER / 4).await;
+        let (at, goal) = {
+            let metrics = shared.raft.metrics();
+            let metrics = metrics.borrow();
+            let membership = metrics.membership_config.membership();
+            let sets = membership.get_joint_config();
+            let leads = vote_in_office(&metrics).is_some();
+            let Some(goal) = sets.last().filter(|_| leads && sets.len() > 1) else {
+                since = None;
+                continue;
+            };
+            (*metrics.membership_config.log_id(), goal.clone())
+        };
+        let Some(at) = at else { continue };
+        let begun = since.filter(|(known, _)| *known == at).map_or_else(Instant::now, |(_, it)| it);
+        since = Some((at, begun));
+        if begun.elapsed() < FINISH_AFTER || mutant("change_not_finished") {
+            continue;
+        }
+        let Ok(_change) = shared.changing.try_lock() else { continue };
+        eprintln!("toroni: finishes a change of the members that another leader has begun");
+        // This member may be one that leaves. Its office ends then.
+        if let Some(Answer::Failed(reason)) =
+            shared.change(ChangeMembers::ReplaceAllVoters(goal)).await
+        {
+            eprintln!("toroni: the change of the members is not finished: {reason}");
+        }
+    }
+}
+
+/// Says which voters are missing for a change.
+fn without_majority(members: &Members, set: &BTreeSet<u64>, answer: &BTreeSet<u64>) -> String {
+    let name =
+        |id: &u64| members.members.get(id).map_or_else(|| id.to_string(), |it| it.name.clone());
+    let names = |ids: &mut dyn Iterator<Item = &u64>| ids.map(name).collect::<Vec<_>>();
+    let silent = names(&mut set.difference(answer));
+    let left = names(&mut set.intersection(answer));
+    let all = names(&mut set.iter());
+    let verb = if silent.len() == 1 { "does" } else { "do" };
+    format!(
+        "{} {verb} not answer: with this change, only {} of {{{}}} would be left. Start {}, or remove {} first",
+        silent.join(" and "),
+        left.join(" and "),
+        all.join(", "),
+        silent.join(" or "),
+        silent.join(" or "),
+    )
 }
 
 /// Why this is no member, if it is none.

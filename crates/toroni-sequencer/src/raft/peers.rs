@@ -47,6 +47,8 @@ pub(super) struct Peers {
     started: Instant,
     /// Whether the others were asked what they remember of this log.
     may_vote: AtomicBool,
+    /// Whether this log is empty, and another member has entries.
+    has_begun_elsewhere: AtomicBool,
     known: Mutex<BTreeMap<u64, Known>>,
 }
 
@@ -97,6 +99,7 @@ impl Peers {
             log,
             started: Instant::now(),
             may_vote: AtomicBool::new(false),
+            has_begun_elsewhere: AtomicBool::new(false),
             known: Mutex::default(),
         }
     }
@@ -149,7 +152,7 @@ impl Peers {
     }
 
     /// Returns which members have answered within this time. This one has.
-    fn heard_within(&self, limit: Duration) -> BTreeSet<u64> {
+    pub(super) fn heard_within(&self, limit: Duration) -> BTreeSet<u64> {
         let known = self.lock();
         let heard =
             known.iter().filter(|(_, known)| known.answered.is_some_and(|at| at.elapsed() < limit));
@@ -172,6 +175,11 @@ impl Peers {
     /// Whether the member may vote and lead: what others remember of its log was asked for.
     pub(super) fn may_vote(&self) -> bool {
         self.may_vote.load(Ordering::Relaxed)
+    }
+
+    /// Whether this log is empty, and the group has begun.
+    pub(super) fn has_begun_elsewhere(&self) -> bool {
+        self.has_begun_elsewhere.load(Ordering::Relaxed)
     }
 
     /// Asks a member how it is, and shows it how this one is. Returns true if this log has become uncertain by the answer.
@@ -326,6 +334,23 @@ pub(super) async fn run(shared: Arc<Shared>) {
         let again = if shared.peers.has_asked(&members) { EVERY } else { FIRST_AGAIN };
         sleep(again).await;
     }
+}
+
+/// While the log is empty, asks the members at these addresses whether the group has begun. The group does not know this one.
+pub(super) async fn watch_for_begin(shared: Arc<Shared>, addresses: Vec<String>) {
+    let link = |address: &String| Link::new(shared.peers.target(address, None));
+    let links: Vec<Link> = addresses.iter().map(link).collect();
+    while shared.log.glance().last.is_none() {
+        let mut has_begun = false;
+        for link in &links {
+            let request = Request::Peer(shared.peer_state());
+            let answer = timeout(ANSWER_TIME, link.call(&request)).await;
+            has_begun |= matches!(answer, Ok(Ok(Answer::Peer(state, _))) if state.last.is_some());
+        }
+        shared.peers.has_begun_elsewhere.store(has_begun, Ordering::Relaxed);
+        sleep(LATELY).await;
+    }
+    shared.peers.has_begun_elsewhere.store(false, Ordering::Relaxed);
 }
 
 async fn ask(shared: Arc<Shared>, id: u64, member: Member) {

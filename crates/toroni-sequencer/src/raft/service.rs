@@ -56,7 +56,7 @@ impl Serve for Service {
                 let (answer, answered) = oneshot::channel();
                 // Nothing would become of it here.
                 if shared.contact().1 && !mutant("isolated_leader_takes_commands") {
-                    return Box::pin(async { Answer::NotLeader(None) });
+                    return Box::pin(async move { shared.takes_nothing() });
                 }
                 let submitted = shared.submitted.try_send(Submitted { batch, answer });
                 Box::pin(async move {

@@ -1,6 +1,5 @@
 //! What the tasks of a member share, and how the member is.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -157,14 +156,16 @@ impl Shared {
     pub(super) fn status(&self) -> Status {
         let metrics = self.raft.metrics().borrow().clone();
         let Members { voters, members } = members_of(metrics.membership_config.membership());
-        let behind: BTreeMap<u64, Option<u64>> =
-            members.keys().map(|id| (*id, self.behind(*id))).collect();
+        let hindrance = self.hindrance();
+        let lately = self.peers.lately();
+        let own_is_full = self.full.load(Ordering::Relaxed);
         let members = members.into_iter().map(|(id, member)| MemberStatus {
             id,
             name: member.name,
             address: member.address,
-            votes: voters.iter().all(|set| set.contains(&id)),
-            behind: behind.get(&id).copied().flatten(),
+            answers: id == self.id || lately.contains_key(&id),
+            full: lately.get(&id).map_or(id == self.id && own_is_full, |state| state.is_full),
+            behind: self.behind(id),
         });
         let (purged, last) = self.log.ends();
         let (contact, is_out_of_contact) = self.contact();
@@ -183,12 +184,14 @@ impl Shared {
             elections: self.elections.load(Ordering::Relaxed),
             in_flight: self.commands.load(Ordering::Relaxed),
             room: self.log.free_bytes(),
-            full: self.full.load(Ordering::Relaxed),
+            full: own_is_full,
             uncertain: self.log.is_uncertain(),
             needs_recovery: self.needs_recovery.load(Ordering::Relaxed),
             hands_over: self.hands_over.load(Ordering::Relaxed),
             contact,
             is_out_of_contact,
+            hindrance,
+            voters,
             members: members.collect(),
         }
     }

@@ -174,7 +174,7 @@ pub struct SourceState {
     pub next: u64,
 }
 
-pub(super) fn optional<T>(there_is: u8, value: T) -> Result<Option<T>, EntryError> {
+fn optional<T>(there_is: u8, value: T) -> Result<Option<T>, EntryError> {
     match there_is {
         0 => Ok(None),
         1 => Ok(Some(value)),

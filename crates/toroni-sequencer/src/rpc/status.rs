@@ -3,15 +3,16 @@
 //! ```text
 //!  id u64 · term u64 · leader 1 + u64 · last 1 + 24 · applied 1 + 24 · purged 1 + 24 · series u32 · next u64 · digest 32
 //!  first u64 · elections u64 · in flight u64 · room u64 · contact ms u32
-//!  flags u8 (1 full, 2 uncertain, 4 needs recovery, 8 hands over, 16 out of contact)
-//!  members u8 · each: id u64 · votes u8 · behind 1 + u64 · name, address: u8 and bytes
+//!  flags u8 (1 full, 2 uncertain, 4 needs recovery, 8 hands over, 16 out of contact) · hindrance: u8 and bytes
+//!  sets of voters u8 · each: u8, a bit for each id
+//!  members u8 · each: id u64 · flags u8 (1 answers, 2 full) · behind 1 + u64 · name, address: u8 and bytes
 //! ```
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::message::optional;
 use crate::bytes::Fields;
 use crate::entry::{EntryError, MAX_MEMBERS, Place, decode_text, encode_text};
 
@@ -57,6 +58,10 @@ pub struct Status {
     pub contact: Duration,
     /// Whether that is too long ago. A leader takes no commands then, and its term may be over.
     pub is_out_of_contact: bool,
+    /// Why it takes no commands although it leads, or belongs to no group although there is one. A part of a sentence about it.
+    pub hindrance: Option<String>,
+    /// The sets of voters, of each of which a majority is needed. Two while the members change.
+    pub voters: Vec<BTreeSet<u64>>,
     /// The members as this one knows them.
     pub members: Vec<MemberStatus>,
 }
@@ -70,8 +75,10 @@ pub struct MemberStatus {
     pub name: String,
     /// The address and port of its messages.
     pub address: String,
-    /// Whether it votes. A member that was just added does not, until it has the log.
-    pub votes: bool,
+    /// Whether it has answered this one lately.
+    pub answers: bool,
+    /// Whether its disk is too full for more entries, as it said when it answered last.
+    pub full: bool,
     /// How many entries it lacks. Only the leader knows it, and of a member that has answered it.
     pub behind: Option<u64>,
 }
@@ -105,10 +112,15 @@ impl Status {
             self.is_out_of_contact,
         ];
         to.push((0..).zip(flags).map(|(bit, flag)| u8::from(flag) << bit).sum());
+        encode_text(self.hindrance.as_deref().unwrap_or_default(), to);
+        to.push(u8::try_from(self.voters.len()).unwrap_or(u8::MAX));
+        for set in &self.voters {
+            to.push(set.iter().fold(0, |mask, id| mask | bit_of(*id)));
+        }
         to.push(u8::try_from(self.members.len()).unwrap_or(u8::MAX));
         for member in &self.members {
             to.extend(member.id.to_le_bytes());
-            to.push(u8::from(member.votes));
+            to.push(u8::from(member.answers) | u8::from(member.full) << 1);
             number(to, member.behind);
             encode_text(&member.name, to);
             encode_text(&member.address, to);
@@ -146,14 +158,29 @@ impl Status {
         (status.full, status.uncertain) = (flag(0), flag(1));
         (status.needs_recovery, status.hands_over) = (flag(2), flag(3));
         status.is_out_of_contact = flag(4);
+        let hindrance = decode_text(fields)?;
+        status.hindrance = (!hindrance.is_empty()).then_some(hindrance);
+        let sets = fields.u8()?;
+        if usize::from(sets) > MAX_MEMBERS {
+            return Err(EntryError::Impossible);
+        }
+        for _ in 0..sets {
+            let mask = fields.u8()?;
+            status.voters.push((0..8).filter(|id| mask & bit_of(*id) != 0).collect());
+        }
         let count = fields.u8()?;
         if usize::from(count) > MAX_MEMBERS {
             return Err(EntryError::Impossible);
         }
         for _ in 0..count {
+            let (id, flags) = (fields.u64()?, fields.u8()?);
+            if flags >> 2 != 0 {
+                return Err(EntryError::Impossible);
+            }
             status.members.push(MemberStatus {
-                id: fields.u64()?,
-                votes: optional(fields.u8()?, ())?.is_some(),
+                id,
+                answers: flags & 1 != 0,
+                full: flags & 2 != 0,
                 behind: number(fields)?,
                 name: decode_text(fields)?,
                 address: decode_text(fields)?,
@@ -161,4 +188,9 @@ impl Status {
         }
         Ok(status)
     }
+}
+
+/// Returns the bit of a member in a set; none if no member has this id.
+fn bit_of(id: u64) -> u8 {
+    u32::try_from(id).ok().and_then(|id| 1_u8.checked_shl(id)).unwrap_or(0)
 }

@@ -117,11 +117,20 @@ fn events() -> impl Strategy<Value = Events> {
 fn status() -> impl Strategy<Value = Status> {
     let number = || option::of(any::<u64>());
     let known = (number(), option::of(place()), any::<u64>(), any::<[bool; 5]>());
-    let member = (any::<(u64, bool)>(), ".{0,9}", ".{0,20}", number()).prop_map(
-        |((id, votes), name, address, behind)| MemberStatus { id, name, address, votes, behind },
+    let member = (any::<(u64, bool, bool)>(), ".{0,9}", ".{0,20}", number()).prop_map(
+        |((id, answers, full), name, address, behind)| MemberStatus {
+            id,
+            name,
+            address,
+            answers,
+            full,
+            behind,
+        },
     );
+    let set = proptest::collection::btree_set(0..8_u64, 0..4).prop_map(BTreeSet::from_iter);
+    let more = (option::of(".{1,20}"), vec(set, 0..3), vec(member, 0..5));
     let numbers = any::<(u64, u64, u32, u64, [u8; 32], [u64; 3], u32)>();
-    (numbers, known, vec(member, 0..5)).prop_map(|(numbers, known, members)| {
+    (numbers, known, more).prop_map(|(numbers, known, (hindrance, voters, members))| {
         let (id, term, series, next, digest, [elections, in_flight, room], contact) = numbers;
         let (leader, last, first, [full, uncertain, needs_recovery, hands_over, out]) = known;
         let (applied, purged) = (last.map(|place| Place { term: 1, ..place }), None);
@@ -145,6 +154,8 @@ fn status() -> impl Strategy<Value = Status> {
             hands_over,
             contact: Duration::from_millis(contact.into()),
             is_out_of_contact: out,
+            hindrance,
+            voters,
             members,
         }
     })

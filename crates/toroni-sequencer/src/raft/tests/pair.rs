@@ -47,6 +47,7 @@ async fn start(directory: &Directory) -> (Group, String) {
         id: 0,
         listener,
         keys: None,
+        others: vec![],
         directory: directory.path().to_owned(),
         log: Options { segment_bytes: 1 << 20, ..Options::default() },
         snapshot_bytes: 1 << 20,
@@ -179,7 +180,7 @@ impl Serve for Arc<Other> {
                 Request::Vote { vote, .. } => Answer::Voted { vote, granted: hears, last: None },
                 Request::Probe(_) => Answer::Probed { yes, last: None },
                 Request::Peer(_) if hears => Answer::Peer(
-                    PeerState { log: [1; 16], lacks_majority, ..PeerState::default() },
+                    PeerState { log: [1; 16], lacks_majority, is_full, ..PeerState::default() },
                     None,
                 ),
                 Request::Status => Answer::Status(Box::default()),
@@ -563,6 +564,55 @@ fn a_leader_that_says_that_it_has_no_majority_is_not_waited_for() {
                 "{probed:?}"
             );
         }
+        group
+    });
+}
+
+/// The network is not the reason then, and no other member is to be asked.
+#[test]
+fn a_leader_whose_majority_has_no_room_says_so() {
+    with_pair(async |_, group, other| {
+        other.is_full.store(true, Ordering::Relaxed);
+        until("it shows it", || group.status().members[1].full).await;
+        let waits = ask(&group, open(2));
+        until("it is out of contact", || group.status().is_out_of_contact).await;
+        let why = "the disk of b is full, and no majority takes its entries";
+        until("it says why", || group.status().hindrance.as_deref() == Some(why)).await;
+        let refused = answer_of(ask(&group, open(3))).await;
+        assert_eq!(refused, Answer::Failed(format!("the leader takes no commands: {why}")));
+        other.is_full.store(false, Ordering::Relaxed);
+        assert!(matches!(answer_of(waits).await, Answer::Outcomes(_)));
+        until("it is in contact", || group.status().hindrance.is_none()).await;
+        other.set(false);
+        until("the other is silent", || !group.status().members[1].answers).await;
+        let why = "it hears no majority";
+        until("it says why", || group.status().hindrance.as_deref() == Some(why)).await;
+        other.set(true);
+        group
+    });
+}
+
+/// Until it is finished, a majority of the members before and after it is needed for everything.
+#[test]
+fn a_change_of_the_members_is_finished_by_the_next_leader() {
+    with_pair(async |_, group, _| {
+        let members = group.shared.members();
+        let last = group.shared.log.ends().1.expect("it has entries");
+        let vote = Vote { term: group.status().term + 1, candidate: 1, committed: true };
+        let place = Place { term: vote.term, leader: 1, index: last.index + 1 };
+        let voters = vec![BTreeSet::from([0, 1]), BTreeSet::from([0])];
+        let joint = Payload::Members(Members { voters: voters.clone(), ..members });
+        let append = Request::Append {
+            vote,
+            previous: Some(last),
+            commit: Some(place),
+            entries: vec![Entry { place, payload: joint }],
+        };
+        assert_eq!(answer_of(ask(&group, append)).await, Answer::Appended(Appended::All));
+        assert_eq!(group.status().voters, voters);
+        // Its leader is heard no more.
+        takes(&group, 2).await;
+        until("it is finished", || group.status().voters == [BTreeSet::from([0])]).await;
         group
     });
 }

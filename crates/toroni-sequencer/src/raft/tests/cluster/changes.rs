@@ -60,7 +60,8 @@ fn a_member_is_replaced_by_one_with_an_empty_log_while_commands_flow() {
         .await;
         change(&links, remove(lost)).await;
         let members = |status: Status| {
-            status.members.iter().map(|member| (member.id, member.votes)).collect::<Vec<_>>()
+            let votes = |id| status.voters.iter().all(|set| set.contains(&id));
+            status.members.iter().map(|member| (member.id, votes(member.id))).collect::<Vec<_>>()
         };
         until("two members", async || {
             (members(status(&links[leads]).await?).len() == 2).then_some(())
@@ -78,6 +79,36 @@ fn a_member_is_replaced_by_one_with_an_empty_log_while_commands_flow() {
         load.progress().await;
         cluster.start(other);
         load.end_and_check(&mut cluster, &[0, 1, 2]).await;
+    });
+}
+
+/// It could neither be finished nor taken back.
+#[test]
+fn a_change_that_would_leave_no_majority_is_refused() {
+    let mut random = Random::from_environment();
+    let mut cluster = Cluster::new(4, Setup::default());
+    runtime(2).block_on(async {
+        begin(&cluster.addresses, 0..3).await;
+        let links = cluster.links();
+        let leads = until("a leader", async || leader(&links).await).await;
+        let load = Load::start(&cluster, &mut random);
+        load.progress().await;
+        let (dead, lives) = ((leads + 1) % 3, (leads + 2) % 3);
+        cluster.kill(dead);
+        load.progress().await;
+        let name = |id: usize| format!("m{id}");
+        let why = format!("m{dead} does not answer: with this change, only ");
+        let other = |leads: usize| {
+            if leads == lives { (0..3).find(|id| ![leads, dead].contains(id)) } else { Some(lives) }
+        };
+        refused(&links, |leads| Request::Remove(name(other(leads).expect("three"))), &why).await;
+        load.progress().await;
+        // The dead one can be removed, and a new one takes its place.
+        change(&links, remove(dead)).await;
+        change(&links, add(&cluster, 3)).await;
+        load.progress().await;
+        load.end().await;
+        (0..4).for_each(|id| cluster.kill(id));
     });
 }
 

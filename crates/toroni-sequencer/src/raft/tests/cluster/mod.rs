@@ -96,6 +96,7 @@ fn member() {
             id: variable(ID).parse().expect("a number"),
             listener,
             keys: keys(),
+            others: vec![],
             directory: variable(DIRECTORY).into(),
             log: Options {
                 segment_bytes,
