@@ -1368,4 +1368,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
         mistake: "a leader leaves a change of the members that another one has begun",
         noticed_by: &[Sequencer("a_change_of_the_members_is_finished_by_the_next_leader")],
     },
+    Mutant {
+        name: "answer_without_memory",
+        mistake: "an answer is made without the memory that it needs",
+        noticed_by: &[Sequencer("hosts_that_take_no_answer_hold_little_and_not_for_long")],
+    },
+    Mutant {
+        name: "answers_without_shares",
+        mistake: "answers to one address take the memory of those to all others",
+        noticed_by: &[Sequencer("a_host_has_its_answers_while_those_at_another_address_take_none")],
+    },
 ];

@@ -6,7 +6,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Instant, timeout_at};
 
 use super::states::States;
@@ -14,12 +14,10 @@ use crate::batch::{Batch, commands_in};
 use crate::entry::{Payload, Place};
 use crate::log::{Log, LogError};
 use crate::machine::{Chain, Machine};
-use crate::rpc::{Answer, Events, Fetch, Fetched, Request};
+use crate::rpc::{ANSWER_BYTES, Answer, Events, Fetch, Fetched, Request, Room};
 
 /// At most this many bytes of events are kept in memory. In tests they are few, so that the log is read.
 const RECENT_BYTES: usize = if cfg!(test) { 16 << 10 } else { 4 << 20 };
-/// No answer is longer than this and one entry.
-const ANSWER_BYTES: usize = 512 << 10;
 /// No caller waits longer than this for the next event.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// A state is kept after this many bytes of log, or after sixteen times the length of the last state if that is more.
@@ -37,7 +35,7 @@ struct Shared {
     log: Log,
     inner: Mutex<Inner>,
     next: watch::Sender<u64>,
-    readers: Semaphore,
+    readers: Arc<Semaphore>,
 }
 
 struct Inner {
@@ -52,7 +50,23 @@ struct Inner {
     /// Bytes of log until the next state is kept.
     until_state: u64,
     /// Where readers of the log have stopped, and probably go on.
-    stopped: VecDeque<(Machine, u64)>,
+    stopped: VecDeque<Stopped>,
+}
+
+/// Where a reader of the log has stopped.
+struct Stopped {
+    machine: Machine,
+    /// The index of the entry that follows.
+    index: u64,
+    /// The events before that, for which the answer had no room.
+    rest: Option<Chunk>,
+}
+
+impl Stopped {
+    /// Returns the number of the event with which a reader goes on.
+    fn next(&self) -> u64 {
+        self.rest.as_ref().map_or(self.machine.next(), |rest| rest.before.next)
+    }
 }
 
 /// The events of one entry.
@@ -132,8 +146,8 @@ impl Archive {
             stopped: VecDeque::new(),
         };
         let (next, _) = watch::channel(machine.next());
-        let shared =
-            Shared { log, inner: Mutex::new(inner), next, readers: Semaphore::new(READERS) };
+        let readers = Arc::new(Semaphore::new(READERS));
+        let shared = Shared { log, inner: Mutex::new(inner), next, readers };
         let archive = Self(Arc::new(shared));
         archive.restart(machine, last);
         Ok(archive)
@@ -202,31 +216,72 @@ impl Archive {
     ///
     /// If the log cannot be read.
     pub async fn oldest(&self) -> Result<Option<Machine>, LogError> {
+        let turn = self.turn(&Request::State).await;
+        let archive = self.clone();
+        let reading = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            archive.load_oldest()
+        });
+        // It panics only with a fault of this program, and has printed it.
+        reading.await.unwrap_or(Ok(None))
+    }
+
+    fn load_oldest(&self) -> Result<Option<Machine>, LogError> {
         let Some(purged) = self.0.log.ends().0 else { return Ok(Some(Machine::new())) };
         let kept = {
             let inner = self.lock();
             inner.states.first(purged.index).and_then(|first| inner.states.before(first))
         };
-        let (Some(kept), Ok(_permit)) = (kept, self.0.readers.acquire().await) else {
-            return Ok(None);
+        kept.map_or(Ok(None), |kept| kept.load(&self.0.log))
+    }
+
+    /// Waits for a turn at the log, if the answer to this request has to be read from there.
+    pub(crate) async fn turn(&self, request: &Request) -> Option<OwnedSemaphorePermit> {
+        let reads = match request {
+            Request::Fetch(Fetch { from, .. }) => {
+                self.lock().known(*from, 0, &self.0.log).is_none()
+            }
+            Request::State => true,
+            _ => false,
         };
-        let log = self.0.log.clone();
-        let reading = tokio::task::spawn_blocking(move || kept.load(&log));
-        // It panics only with a fault of this program, and has printed it.
-        reading.await.unwrap_or(Ok(None))
+        // It does not fail: the semaphore is never closed.
+        if reads { Arc::clone(&self.0.readers).acquire_owned().await.ok() } else { None }
     }
 
     /// Answers what an archive knows. None if the request is about something else.
     pub(crate) async fn answer(&self, request: Request) -> Option<Answer> {
-        let answered = match request {
-            Request::Fetch(fetch) => self.fetch(fetch).await.map(Answer::Fetched),
-            Request::State => {
-                let oldest = self.oldest().await;
-                oldest.map(|machine| Answer::State(machine.map(|it| it.snapshot().into())))
+        if let Request::Fetch(fetch) = &request {
+            self.wait_for(fetch).await;
+        } else if !matches!(request, Request::State) {
+            return None;
+        }
+        loop {
+            let room = Room::with_turn(self.turn(&request).await);
+            if let Some((answer, _)) = self.answer_in(request.clone(), room).await {
+                return Some(answer);
             }
-            _ => return None,
+        }
+    }
+
+    /// The same, but waits for nothing. A thread that reads the log keeps `room` until it has read, even if no task waits for it any
+    /// more. Returns it with the answer. None if the answer has to be read from the log, and there is no turn in `room`.
+    pub(crate) async fn answer_in(&self, request: Request, room: Room) -> Option<(Answer, Room)> {
+        let answered = |answer: Result<Answer, LogError>| {
+            answer.unwrap_or_else(|error| Answer::Failed(error.to_string()))
         };
-        Some(answered.unwrap_or_else(|error| Answer::Failed(error.to_string())))
+        if let Request::Fetch(fetch) = request {
+            let (fetched, room) = self.fetch_in(fetch, room).await?;
+            return Some((answered(fetched.map(Answer::Fetched)), room));
+        }
+        let archive = self.clone();
+        let reading = tokio::task::spawn_blocking(move || {
+            let machine = archive.load_oldest();
+            let state = machine.map(|machine| machine.map(|it| it.snapshot().into()));
+            (state, room.without_turn())
+        });
+        // It panics only with a fault of this program, and has printed it.
+        let (state, room) = reading.await.unwrap_or_else(|_| (Ok(None), Room::default()));
+        Some((answered(state.map(Answer::State)), room))
     }
 
     /// Makes sure that events can be had if the log is purged up to this index: the first state from there on is on the disk
@@ -253,33 +308,52 @@ impl Archive {
     ///
     /// If the log cannot be read.
     pub async fn fetch(&self, fetch: Fetch) -> Result<Fetched, LogError> {
-        let Fetch { from, max_bytes, wait } = fetch;
-        let deadline = Instant::now() + wait.min(LONGEST_WAIT);
+        self.wait_for(&fetch).await;
+        loop {
+            let room = Room::with_turn(self.turn(&Request::Fetch(fetch)).await);
+            if let Some((fetched, _)) = self.fetch_in(fetch, room).await {
+                return fetched;
+            }
+        }
+    }
+
+    async fn fetch_in(
+        &self,
+        fetch: Fetch,
+        room: Room,
+    ) -> Option<(Result<Fetched, LogError>, Room)> {
+        let Fetch { from, max_bytes, .. } = fetch;
+        let max_bytes = usize::try_from(max_bytes).unwrap_or(usize::MAX).min(ANSWER_BYTES);
+        let known = self.lock().known(from, max_bytes, &self.0.log);
+        if let Some(Known { first, now, chunks }) = known {
+            let next = || (from == now.next).then(|| Events::check(now, []).ok()).flatten();
+            // Not under the lock, which the state machine waits for.
+            let joined = || join(&chunks, from, max_bytes).map(|(events, _)| events);
+            let events = if from >= now.next { next() } else { joined() };
+            return Some((Ok(Fetched { first, now, events }), room));
+        }
+        if !room.has_turn() {
+            return None;
+        }
+        let archive = self.clone();
+        let reading = tokio::task::spawn_blocking(move || {
+            let fetched = archive.read(from, max_bytes);
+            (fetched, room.without_turn())
+        });
+        // It panics only with a fault of this program, and has printed it.
+        Some(reading.await.unwrap_or_else(|_| (Ok(self.nothing()), Room::default())))
+    }
+
+    /// Waits for the next event, if the question is about that one, as long as the question says.
+    pub(crate) async fn wait_for(&self, fetch: &Fetch) {
+        let deadline = Instant::now() + fetch.wait.min(LONGEST_WAIT);
         let mut next = self.0.next.subscribe();
-        while *next.borrow_and_update() == from {
+        while *next.borrow_and_update() == fetch.from {
             // Time out, or the member ends.
             if !matches!(timeout_at(deadline, next.changed()).await, Ok(Ok(()))) {
                 break;
             }
         }
-        let max_bytes = usize::try_from(max_bytes).unwrap_or(usize::MAX).min(ANSWER_BYTES);
-        let known = self.lock().known(from, max_bytes, &self.0.log);
-        let Some(Known { first, now, chunks }) = known else {
-            return self.read_beside(from, max_bytes).await;
-        };
-        let next = || (from == now.next).then(|| Events::check(now, []).ok()).flatten();
-        // Not under the lock, which the state machine waits for.
-        let events = if from >= now.next { next() } else { join(&chunks, from) };
-        Ok(Fetched { first, now, events })
-    }
-
-    /// Reads events from the log, on another thread.
-    async fn read_beside(&self, from: u64, max_bytes: usize) -> Result<Fetched, LogError> {
-        let Ok(_permit) = self.0.readers.acquire().await else { return Ok(self.nothing()) };
-        let archive = self.clone();
-        let reading = tokio::task::spawn_blocking(move || archive.read(from, max_bytes));
-        // It panics only with a fault of this program, and has printed it.
-        reading.await.unwrap_or_else(|_| Ok(self.nothing()))
     }
 
     fn nothing(&self) -> Fetched {
@@ -287,34 +361,35 @@ impl Archive {
         Fetched { first: inner.first(&self.0.log), now: inner.now, events: None }
     }
 
-    /// Returns a machine of before an event, and the index of the entry where it goes on.
-    fn begin(&self, from: u64) -> Result<Option<(Machine, u64)>, LogError> {
+    /// Returns where a reader begins that wants the events from a number on.
+    fn begin(&self, from: u64) -> Result<Option<Stopped>, LogError> {
         let log = &self.0.log;
         let mut inner = self.lock();
-        let stopped = inner.stopped.iter().rposition(|(machine, _)| machine.next() == from);
-        if let Some(stopped) = stopped {
+        if let Some(stopped) = inner.stopped.iter().rposition(|stopped| stopped.next() == from) {
             return Ok(inner.stopped.remove(stopped));
         }
         while let Some(kept) = inner.states.before(from) {
             // Files are not read under the lock, which the state machine waits for.
             drop(inner);
             if let Some(machine) = kept.load(log)? {
-                return Ok(Some((machine, kept.index + 1)));
+                return Ok(Some(Stopped { machine, index: kept.index + 1, rest: None }));
             }
             inner = self.lock();
             inner.states.forget(kept.next);
         }
-        Ok(log.ends().0.is_none().then(|| (Machine::new(), 0)))
+        let is_whole = log.ends().0.is_none();
+        Ok(is_whole.then(|| Stopped { machine: Machine::new(), index: 0, rest: None }))
     }
 
     /// Reads events from the log.
     fn read(&self, from: u64, max_bytes: usize) -> Result<Fetched, LogError> {
         let log = &self.0.log;
         let until = self.lock().applied.map_or(0, |last| last + 1);
-        let Some((mut machine, mut index)) = self.begin(from)? else { return Ok(self.nothing()) };
-        let mut chunks: Vec<Chunk> = vec![];
-        let mut bytes = 0;
-        'reading: while index < until {
+        let Some(begin) = self.begin(from)? else { return Ok(self.nothing()) };
+        let Stopped { mut machine, mut index, rest } = begin;
+        let mut bytes = rest.as_ref().map_or(0, |rest| rest.commands.len());
+        let mut chunks: Vec<Chunk> = rest.into_iter().collect();
+        while index < until && (chunks.is_empty() || bytes < max_bytes) {
             let entries = match log.read(index..until, READ_BYTES) {
                 // Purged meanwhile.
                 Err(LogError::Gone { .. }) => break,
@@ -330,21 +405,23 @@ impl Archive {
                 let Ok(batch) = Batch::check(&batch) else { continue };
                 let mut applying = Applying::begin(&machine);
                 applying.apply(&mut machine, batch, |_| {}, |_| {});
-                if let Some(chunk) = applying.finish(&machine).filter(|chunk| chunk.end > from) {
+                let Some(chunk) = applying.finish(&machine) else { continue };
+                if chunk.end > from {
                     bytes += chunk.commands.len();
                     chunks.push(chunk);
-                }
-                if bytes >= max_bytes {
-                    break 'reading;
+                    if bytes >= max_bytes {
+                        break;
+                    }
                 }
             }
         }
-        let events = join(&chunks, from);
+        let (events, rest) = join(&chunks, from, max_bytes).unzip();
+        let rest = rest.flatten().map(|(entry, byte)| chunks[entry].from(byte));
         let mut inner = self.lock();
         if inner.stopped.len() == READERS * 2 {
             inner.stopped.pop_front();
         }
-        inner.stopped.push_back((machine, index));
+        inner.stopped.push_back(Stopped { machine, index, rest });
         Ok(Fetched { first: inner.first(log), now: inner.now, events })
     }
 }
@@ -386,18 +463,42 @@ impl Inner {
     }
 }
 
-/// Joins the events of entries, from a number on.
-fn join(chunks: &[Chunk], from: u64) -> Option<Events> {
-    let first = chunks.first()?;
-    let mut before = first.before;
-    let mut commands = vec![];
-    for (command, bytes) in commands_in(&first.commands) {
-        if before.next < from {
-            before.append(command, bytes);
-        } else {
-            commands.extend(bytes);
+/// Joins the events of entries, from a number on: as many as `max_bytes` has room for, and at least one. If it has not for all,
+/// returns also the entry, and the byte in it, of the first one that is left.
+fn join(chunks: &[Chunk], from: u64, max_bytes: usize) -> Option<(Events, Option<(usize, usize)>)> {
+    let mut before = chunks.first()?.before;
+    let mut taken: Vec<u8> = vec![];
+    let mut rest = None;
+    'all: for (entry, chunk) in chunks.iter().enumerate() {
+        let mut at = 0;
+        for (command, bytes) in commands_in(&chunk.commands) {
+            if before.next < from {
+                before.append(command, bytes);
+            } else if taken.is_empty() || taken.len() + bytes.len() <= max_bytes {
+                taken.extend(bytes);
+            } else {
+                rest = Some((entry, at));
+                break 'all;
+            }
+            at += bytes.len();
         }
     }
-    chunks[1..].iter().for_each(|chunk| commands.extend(&*chunk.commands));
-    Events::check(before, commands).ok().filter(|events| events.before().next == from)
+    let events = Events::check(before, taken).ok().filter(|events| events.before().next == from);
+    Some((events?, rest))
+}
+
+impl Chunk {
+    /// Returns the events whose commands begin at this byte.
+    fn from(&self, byte: usize) -> Self {
+        let mut before = self.before;
+        let mut at = 0;
+        for (command, bytes) in commands_in(&self.commands) {
+            if at >= byte {
+                break;
+            }
+            before.append(command, bytes);
+            at += bytes.len();
+        }
+        Self { before, end: self.end, commands: self.commands[at..].into() }
+    }
 }

@@ -9,7 +9,7 @@ use super::archive::Archive;
 use super::live::Live;
 use crate::rpc::{Events, Fetch, Fetched};
 
-/// The events of whole entries are handed on at once until they have this many bytes.
+/// Events are handed on at once until they have this many bytes.
 const RUN_BYTES: u32 = 64 << 10;
 /// If no events come, this member checks this often whether it leads.
 const LOOK: Duration = Duration::from_millis(100);

@@ -22,16 +22,20 @@ use toroni::{BusConfig, FileError, LostReason, OpenError, PublishError, Publishe
 use super::event_bus::EventBus;
 use super::live::Live;
 use crate::machine::Chain;
-use crate::rpc::{Answer, Events, Fetch, Fetched, InTurn, Request, Target};
+use crate::rpc::{Answer, Events, Fetch, Fetched, InTurn, LinkError, Request, Target};
 
 /// This many bytes of events are asked for at once.
 pub(super) const ASK_BYTES: u32 = 512 << 10;
+/// At least this many are, on the slowest way.
+const LEAST_ASK_BYTES: u32 = 32 << 10;
 /// The same while live events come.
 const LIVE_ASK_BYTES: u32 = 64 << 10;
 /// A member waits this long for the next event before another one is asked.
 pub(super) const WAIT: Duration = Duration::from_millis(500);
 /// A member that does not answer for this long counts as silent.
 pub(super) const ANSWER_TIME: Duration = Duration::from_secs(3);
+/// The same of an answer that may be long, however little is asked for: a state, or one long event on a way that is slow.
+pub(super) const LONG_ANSWER_TIME: Duration = Duration::from_secs(15);
 /// The same while live events come, which wait meanwhile. It doubles with each question that is not answered.
 const LIVE_ANSWER_TIME: Duration = Duration::from_millis(300);
 /// The pause after a member that could not help.
@@ -261,6 +265,49 @@ pub(super) fn in_turn(members: Vec<Target>, archives: Vec<Target>) -> Result<InT
     Ok(InTurn::new(members, archives)?)
 }
 
+/// How many bytes of events are asked for at once: as many as the way brings in time.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct AskBytes {
+    bytes: u32,
+    /// Whether even the least did not come in time: it may be one long event.
+    is_patient: bool,
+}
+
+impl Default for AskBytes {
+    fn default() -> Self {
+        Self { bytes: ASK_BYTES, is_patient: false }
+    }
+}
+
+impl AskBytes {
+    pub(super) const fn get(self) -> u32 {
+        self.bytes
+    }
+
+    /// Returns how long a member may take to answer.
+    pub(super) const fn limit(self) -> Duration {
+        if self.is_patient { LONG_ANSWER_TIME } else { ANSWER_TIME }
+    }
+
+    /// Takes what became of a question, and how long that took.
+    pub(super) fn note(&mut self, answer: &Result<Answer, LinkError>, took: Duration) {
+        match answer {
+            Err(LinkError::Late) => {
+                self.is_patient = self.bytes == LEAST_ASK_BYTES;
+                self.bytes = (self.bytes / 2).max(LEAST_ASK_BYTES);
+            }
+            // Twice as much would be half of what the time allows. One that had little to bring says nothing about the way.
+            Ok(Answer::Fetched(Fetched { events: Some(events), .. }))
+                if took < ANSWER_TIME / 4 && events.encoded_bytes() >= self.bytes as usize / 2 =>
+            {
+                self.is_patient = false;
+                self.bytes = (self.bytes * 2).min(ASK_BYTES);
+            }
+            _ => {}
+        }
+    }
+}
+
 /// Asks the member whose turn it is for events from a number on.
 pub(super) fn fetch(members: &InTurn, from: u64) -> Option<Fetched> {
     fetch_within(members, Fetch { from, max_bytes: ASK_BYTES, wait: WAIT }, ANSWER_TIME)
@@ -268,7 +315,11 @@ pub(super) fn fetch(members: &InTurn, from: u64) -> Option<Fetched> {
 
 /// The same for any question, with a time limit for the answer.
 fn fetch_within(members: &InTurn, fetch: Fetch, limit: Duration) -> Option<Fetched> {
-    match members.call(&Request::Fetch(fetch), limit) {
+    fetched(members.call(&Request::Fetch(fetch), limit))
+}
+
+fn fetched(answer: Result<Answer, LinkError>) -> Option<Fetched> {
+    match answer {
         Ok(Answer::Fetched(fetched)) => Some(fetched),
         _ => None,
     }
@@ -303,6 +354,7 @@ pub(super) struct Following {
     fresh: Instant,
     /// How long a member may take to answer while live events come.
     live_limit: Duration,
+    ask_bytes: AskBytes,
 }
 
 /// How members are asked after a look at live events.
@@ -333,6 +385,7 @@ impl Following {
             is_live: false,
             fresh: Instant::now(),
             live_limit: LIVE_ANSWER_TIME,
+            ask_bytes: AskBytes::default(),
         }
     }
 
@@ -353,8 +406,12 @@ impl Following {
         Ok(())
     }
 
-    fn fetch(&self, from: u64) -> Option<Fetched> {
-        fetch(&self.members, from)
+    fn fetch(&mut self, from: u64) -> Option<Fetched> {
+        let begun = Instant::now();
+        let fetch = Fetch { from, max_bytes: self.ask_bytes.get(), wait: WAIT };
+        let answer = self.members.call(&Request::Fetch(fetch), self.ask_bytes.limit());
+        self.ask_bytes.note(&answer, begun.elapsed());
+        fetched(answer)
     }
 
     /// Turns to the next member. Does not pause while live events come.
@@ -537,5 +594,41 @@ impl Following {
                 Ok(())
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::{Command, CommandId, Publish};
+
+    #[test]
+    fn a_slow_way_is_asked_for_less_and_a_fast_one_for_more_again() {
+        let now = Chain::default();
+        let of = |bytes: u32| {
+            let payload = vec![7; bytes as usize];
+            let id = CommandId { source: 1, series: 1, number: 0 };
+            let publish = Publish { id, to_descendants: false, topic: "t", payload: &payload };
+            let mut encoded = vec![];
+            Command::Publish(publish).encode(&mut encoded).expect("short");
+            let events = Some(Events::check(now, encoded).expect("a command"));
+            Ok(Answer::Fetched(Fetched { first: 0, now, events }))
+        };
+        let mut ask = AskBytes::default();
+        // Another reason than the way says nothing about it.
+        ask.note(&Err(LinkError::Ended), Duration::ZERO);
+        assert_eq!((ask.get(), ask.limit()), (ASK_BYTES, ANSWER_TIME));
+        (0..4).for_each(|_| ask.note(&Err(LinkError::Late), ANSWER_TIME));
+        assert_eq!((ask.get(), ask.limit()), (LEAST_ASK_BYTES, ANSWER_TIME));
+        // Perhaps it is one long event.
+        ask.note(&Err(LinkError::Late), ANSWER_TIME);
+        assert_eq!((ask.get(), ask.limit()), (LEAST_ASK_BYTES, LONG_ANSWER_TIME));
+        ask.note(&of(ASK_BYTES), ANSWER_TIME / 2);
+        ask.note(&of(10), Duration::ZERO);
+        assert_eq!((ask.get(), ask.limit()), (LEAST_ASK_BYTES, LONG_ANSWER_TIME));
+        ask.note(&of(ASK_BYTES), Duration::from_millis(1));
+        assert_eq!((ask.get(), ask.limit()), (2 * LEAST_ASK_BYTES, ANSWER_TIME));
+        (0..9).for_each(|_| ask.note(&of(ASK_BYTES), Duration::ZERO));
+        assert_eq!(ask.get(), ASK_BYTES);
     }
 }

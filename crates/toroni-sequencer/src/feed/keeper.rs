@@ -18,19 +18,19 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use toroni_proto::wire::Keys;
 
 use super::archive::{Applying, Archive};
-use super::follow::{ANSWER_TIME, ASK_BYTES, WAIT};
+use super::follow::{ASK_BYTES, AskBytes, LONG_ANSWER_TIME, WAIT};
 use super::states::States;
 use crate::batch::{Batch, BatchError, Builder};
 use crate::entry::{Entry, Payload, Place};
 use crate::log::{Log, LogError, Options, Sync};
 use crate::machine::{Chain, Machine};
 use crate::rpc::{
-    Answer, Answering, Caller, Events, Fetch, Fetched, Identity, Link, Peer, Request, Serve,
-    Target, listen,
+    Answer, Answering, Caller, Events, Fetch, Fetched, Identity, Link, LinkError, LongAnswering,
+    Peer, Request, Room, Serve, Target, Turning, Waiting, listen,
 };
 
 /// The pause after a member that could not help, and while the disk is full.
@@ -145,6 +145,7 @@ impl Keeper {
             last,
             members: members.into_iter().map(Link::new).collect(),
             at: 0,
+            ask_bytes: AskBytes::default(),
             is_blank,
             lacking: BTreeSet::new(),
             is_full: Arc::clone(&is_full),
@@ -209,6 +210,21 @@ impl Serve for Answers {
             archive.answer(request).await.unwrap_or_else(nothing_else)
         })
     }
+
+    fn until_there_is(&self, fetch: Fetch) -> Waiting {
+        let archive = self.0.clone();
+        Box::pin(async move { archive.wait_for(&fetch).await })
+    }
+
+    fn turn(&self, request: &Request) -> Turning {
+        let (archive, request) = (self.0.clone(), request.clone());
+        Box::pin(async move { archive.turn(&request).await })
+    }
+
+    fn serve_long(&self, _: Caller, request: Request, room: Room) -> LongAnswering {
+        let archive = self.0.clone();
+        Box::pin(async move { archive.answer_in(request, room).await })
+    }
 }
 
 /// What an archive has.
@@ -270,6 +286,7 @@ struct Keeping {
     members: Vec<Link>,
     /// Who is asked.
     at: usize,
+    ask_bytes: AskBytes,
     is_blank: bool,
     /// Members that no longer have the next event.
     lacking: BTreeSet<usize>,
@@ -286,15 +303,19 @@ impl Keeping {
         sleep(AGAIN).await;
     }
 
-    async fn ask(&self, request: &Request) -> Option<Answer> {
-        timeout(ANSWER_TIME, self.members.get(self.at)?.call(request)).await.ok()?.ok()
+    async fn ask(&self, request: &Request, limit: Duration) -> Result<Answer, LinkError> {
+        let member = self.members.get(self.at).ok_or(LinkError::Ended)?;
+        timeout(limit, member.call(request)).await.unwrap_or(Err(LinkError::Late))
     }
 
     /// Asks for the next events, and keeps what comes.
     async fn step(&mut self) -> Result<(), KeeperError> {
         let own = self.machine.chain();
-        let fetch = Fetch { from: own.next, max_bytes: ASK_BYTES, wait: WAIT };
-        let Some(Answer::Fetched(fetched)) = self.ask(&Request::Fetch(fetch)).await else {
+        let fetch = Fetch { from: own.next, max_bytes: self.ask_bytes.get(), wait: WAIT };
+        let begun = Instant::now();
+        let answer = self.ask(&Request::Fetch(fetch), self.ask_bytes.limit()).await;
+        self.ask_bytes.note(&answer, begun.elapsed());
+        let Ok(Answer::Fetched(fetched)) = answer else {
             self.turn().await;
             return Ok(());
         };
@@ -336,7 +357,8 @@ impl Keeping {
     async fn lacks(&mut self, own: Chain) -> Result<(), KeeperError> {
         if self.is_blank {
             // It begins where the member begins.
-            if let Some(Answer::State(Some(bytes))) = self.ask(&Request::State).await
+            let state = self.ask(&Request::State, LONG_ANSWER_TIME).await;
+            if let Ok(Answer::State(Some(bytes))) = state
                 && let Ok(machine) = Machine::from_snapshot(&bytes)
             {
                 return self.begin(machine).await;

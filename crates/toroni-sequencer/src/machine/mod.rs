@@ -25,6 +25,8 @@ use crate::batch::{Batch, Command, Lost, Open, Publish};
 
 pub use chain::Chain;
 pub use digest::{DIGEST_EVERY, DIGESTS_KEPT, Digest};
+#[cfg(feature = "member")]
+pub(crate) use snapshot::MAX_SNAPSHOT_BYTES;
 pub use snapshot::SnapshotError;
 
 /// The greatest number of sources. More are refused.

@@ -51,7 +51,7 @@ type RpcError = RPCError<u64, Member, RaftError<u64>>;
 
 fn failed(error: LinkError) -> RpcError {
     match error {
-        LinkError::Ended | LinkError::Busy => NetworkError::new(&error).into(),
+        LinkError::Ended | LinkError::Late | LinkError::Busy => NetworkError::new(&error).into(),
         LinkError::Unreachable(_) | LinkError::Absent(_) | LinkError::Foreign(_) => {
             Unreachable::new(&error).into()
         }

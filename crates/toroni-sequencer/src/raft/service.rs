@@ -13,7 +13,10 @@ use super::types::{id_of, place_of, raft_entry_of, raft_vote_of, vote_of};
 use crate::entry::{Entry, MAX_MEMBERS, Place, Vote};
 use crate::hook::mutant;
 use crate::log::LogError;
-use crate::rpc::{Answer, Answering, Appended, Caller, Request, Serve, SourceState};
+use crate::rpc::{
+    Answer, Answering, Appended, Caller, Fetch, LongAnswering, Request, Room, Serve, SourceState,
+    Turning, Waiting,
+};
 
 #[derive(Clone)]
 pub(super) struct Service(pub(super) Arc<Shared>);
@@ -80,6 +83,21 @@ impl Serve for Service {
             }),
             request => Box::pin(async move { shared.answer(caller.id, request).await }),
         }
+    }
+
+    fn until_there_is(&self, fetch: Fetch) -> Waiting {
+        let archive = self.0.archive.clone();
+        Box::pin(async move { archive.wait_for(&fetch).await })
+    }
+
+    fn turn(&self, request: &Request) -> Turning {
+        let (archive, request) = (self.0.archive.clone(), request.clone());
+        Box::pin(async move { archive.turn(&request).await })
+    }
+
+    fn serve_long(&self, _: Caller, request: Request, room: Room) -> LongAnswering {
+        let archive = self.0.archive.clone();
+        Box::pin(async move { archive.answer_in(request, room).await })
     }
 }
 

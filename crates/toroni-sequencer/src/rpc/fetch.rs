@@ -19,6 +19,9 @@ use crate::bytes::{Fields, TooShort};
 use crate::entry::EntryError;
 use crate::machine::{Chain, Digest};
 
+/// No member answers with more bytes of events than this, unless one event is longer.
+pub(crate) const ANSWER_BYTES: usize = 512 << 10;
+
 /// A question for events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fetch {

@@ -44,6 +44,35 @@ fn invalid(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Erro
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Length(pub(super) usize);
 
+/// A frame before it has a place on a connection.
+pub(super) struct Frame(Vec<u8>);
+
+impl Frame {
+    /// Makes a frame of what `encode` appends, which is about this long. Its bytes are in memory once.
+    pub(super) fn with(contents_bytes: usize, encode: impl FnOnce(&mut Vec<u8>)) -> Self {
+        let around = CONTEXT_BYTES.saturating_add(HEADER_BYTES);
+        let all = contents_bytes.saturating_add(around).saturating_add(MAC_BYTES);
+        let mut bytes = Vec::with_capacity(all);
+        bytes.resize(around, 0);
+        encode(&mut bytes);
+        Self(bytes)
+    }
+
+    /// Returns how many bytes it has, about.
+    pub(super) const fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// A frame as it is written.
+pub(super) struct Sealed(Vec<u8>);
+
+impl Sealed {
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        &self.0[CONTEXT_BYTES..]
+    }
+}
+
 /// One direction of a connection: signs or checks its frames.
 pub(super) struct Direction {
     keys: Option<Keys>,
@@ -63,6 +92,24 @@ impl Direction {
         context
     }
 
+    /// Completes a frame, which has to be written next.
+    pub(super) fn seal(&mut self, call: u64, Frame(mut bytes): Frame) -> io::Result<Sealed> {
+        let code = if self.keys.is_some() { MAC_BYTES } else { 0 };
+        let length = bytes.len().saturating_sub(CONTEXT_BYTES).saturating_add(code);
+        if length > MAX_FRAME_BYTES {
+            return Err(invalid("a frame would be too long"));
+        }
+        bytes[..CONTEXT_BYTES].copy_from_slice(&self.context());
+        let head = &mut bytes[CONTEXT_BYTES..CONTEXT_BYTES + HEADER_BYTES];
+        head[..4].copy_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes());
+        head[4..].copy_from_slice(&call.to_le_bytes());
+        if let Some(keys) = &self.keys {
+            let code = keys.sign(&bytes);
+            bytes.extend(code);
+        }
+        Ok(Sealed(bytes))
+    }
+
     /// Writes a frame.
     pub(super) async fn write(
         &mut self,
@@ -70,20 +117,8 @@ impl Direction {
         call: u64,
         contents: &[u8],
     ) -> io::Result<()> {
-        let code = if self.keys.is_some() { MAC_BYTES } else { 0 };
-        let length = contents.len().saturating_add(HEADER_BYTES).saturating_add(code);
-        if length > MAX_FRAME_BYTES {
-            return Err(invalid("a frame would be too long"));
-        }
-        let mut bytes = Vec::with_capacity(length.saturating_add(CONTEXT_BYTES));
-        bytes.extend(self.context());
-        bytes.extend(u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes());
-        bytes.extend(call.to_le_bytes());
-        bytes.extend(contents);
-        if let Some(keys) = &self.keys {
-            bytes.extend(keys.sign(&bytes));
-        }
-        to.write_all(&bytes[CONTEXT_BYTES..]).await
+        let frame = Frame::with(contents.len(), |bytes| bytes.extend(contents));
+        to.write_all(self.seal(call, frame)?.as_bytes()).await
     }
 
     /// Reads a frame: its call and its contents.

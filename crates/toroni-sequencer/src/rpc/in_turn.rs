@@ -31,7 +31,7 @@ pub(crate) struct InTurn {
 
 #[derive(Debug)]
 struct Asked {
-    address: String,
+    target: Target,
     link: Link,
     is_silent: Arc<AtomicBool>,
 }
@@ -44,8 +44,8 @@ impl InTurn {
         let members = {
             let _inside = runtime.enter();
             let asked = |target: Target| Asked {
-                address: target.address.clone(),
-                link: Link::new(target),
+                link: Link::new(target.clone()),
+                target,
                 is_silent: Arc::default(),
             };
             members.into_iter().chain(archives).map(asked).collect()
@@ -55,15 +55,14 @@ impl InTurn {
 
     /// Asks the member whose turn it is, and waits no longer than this.
     pub(crate) fn call(&self, request: &Request, limit: Duration) -> Result<Answer, LinkError> {
-        let Asked { link, is_silent, .. } = &self.members[self.at];
-        let late = || LinkError::Unreachable("no answer".to_owned());
+        let Asked { target, link, is_silent } = &self.members[self.at];
         let answer = self.runtime.block_on(async {
-            timeout(limit, link.call(request)).await.unwrap_or_else(|_| Err(late()))
+            timeout(limit, link.call(request)).await.unwrap_or(Err(LinkError::Late))
         });
         if answer.is_ok() {
             is_silent.store(false, Ordering::Relaxed);
         } else if !is_silent.swap(true, Ordering::Relaxed) {
-            self.runtime.spawn(until_it_answers(link.clone(), Arc::clone(is_silent)));
+            self.runtime.spawn(until_it_answers(target.clone(), Arc::clone(is_silent)));
         }
         answer
     }
@@ -102,7 +101,7 @@ impl InTurn {
         let members = self.members.len() - self.archives;
         let named = self.members[..members]
             .iter()
-            .position(|member| Some(member.address.as_str()) == leader);
+            .position(|member| Some(member.target.address.as_str()) == leader);
         // Until another one is elected, the others name the one that was lost.
         match named.filter(|named| *named != self.at && !self.is_silent(*named)) {
             Some(named) => self.at = named,
@@ -121,10 +120,15 @@ impl InTurn {
     }
 }
 
-/// Asks a silent member until it answers, or a call has found out that it does.
-async fn until_it_answers(link: Link, is_silent: Arc<AtomicBool>) {
-    while is_silent.load(Ordering::Relaxed) {
+/// Asks a silent member until it answers, or a call has found out that it does. Over a connection of its own: a second question
+/// on that of the calls would end it, and with it a long answer that is still on its way.
+async fn until_it_answers(target: Target, is_silent: Arc<AtomicBool>) {
+    let link = Link::new(target);
+    loop {
         sleep(ASK_AGAIN).await;
+        if !is_silent.load(Ordering::Relaxed) {
+            return;
+        }
         if let Ok(Ok(_)) = timeout(ANSWER_TIME, link.call(&Request::Status)).await {
             is_silent.store(false, Ordering::Relaxed);
         }

@@ -36,6 +36,9 @@ pub enum LinkError {
     /// The connection ended before the answer.
     #[error("the connection ended before the answer")]
     Ended,
+    /// The answer did not come in the time that the caller has.
+    #[error("no answer in time")]
+    Late,
     /// Too many calls wait for the member.
     #[error("too many calls wait for the member")]
     Busy,

@@ -413,7 +413,7 @@ impl Answer {
             }
             Self::State(state) => {
                 to.extend([17, u8::from(state.is_some())]);
-                to.extend(state.iter().flat_map(|bytes| bytes.iter()));
+                to.extend(state.as_deref().unwrap_or_default());
             }
             Self::Fetched(fetched) => {
                 to.push(16);

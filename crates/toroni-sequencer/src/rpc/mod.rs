@@ -8,14 +8,18 @@
 //! | `in_turn.rs` | for threads: members that are asked one after another |
 //! | `link.rs` | the caller's end |
 //! | `peer.rs` | how members are, as they show each other |
-//! | `server.rs` | the answering end |
+//! | `server.rs` | the answering end: who connects |
+//! | `connection.rs` | one connection there |
+//! | `memory.rs` | what requests and long answers may take of it |
 //! | `status.rs` | how a member is, as bytes |
 //! | `socket.rs` | what their sockets are set to |
 
+mod connection;
 mod fetch;
 mod frame;
 mod in_turn;
 mod link;
+mod memory;
 mod message;
 mod peer;
 mod server;
@@ -24,11 +28,15 @@ mod status;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use self::fetch::ANSWER_BYTES;
 pub use self::fetch::{Events, Fetch, Fetched};
 pub use self::frame::Peer;
 pub(crate) use self::in_turn::InTurn;
 pub use self::link::{Link, LinkError, Target, identify};
+pub use self::memory::Room;
 pub use self::message::{Answer, Appended, Request, SourceState};
 pub use self::peer::PeerState;
-pub use self::server::{Answering, Caller, Identity, Serve, listen};
+pub use self::server::{
+    Answering, Caller, Identity, LongAnswering, Serve, Turning, Waiting, listen,
+};
 pub use self::status::{MemberStatus, Status};

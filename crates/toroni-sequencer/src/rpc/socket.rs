@@ -22,6 +22,14 @@ pub(super) fn prepare(stream: &TcpStream) -> io::Result<()> {
     Ok(sockopt::set_socket_keepalive(stream, true)?)
 }
 
+/// What the kernel holds of answers to one host: with more, the answers of a thousand hosts that take nothing would be gigabytes.
+const UNSENT_BYTES: usize = 256 << 10;
+
+/// Limits what the kernel holds of answers that a host does not take.
+pub(super) fn limit_unsent(stream: &TcpStream) -> io::Result<()> {
+    Ok(sockopt::set_socket_send_buffer_size(stream, UNSENT_BYTES)?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::member::{Member, runtime};
 use crate::machine::Machine;
-use crate::rpc::Fetch;
+use crate::rpc::{Fetch, Request, Room};
 
 #[test]
 fn any_event_that_the_log_has_is_found_by_its_number() {
@@ -71,11 +71,11 @@ fn a_state_that_is_damaged_or_of_another_log_is_not_believed() {
     std::fs::write(states.join("state.tmp"), b"torn").expect("written");
     let (machine, last) = (member.machine.clone(), member.last);
     member.restart((machine, last));
-    for from in 0..member.machine.next() {
+    // Backwards, so that none goes on where another one has stopped.
+    for from in (0..member.machine.next()).rev() {
         assert_eq!(member.check(&runtime, from, 100), 0);
     }
-    // That of the start is right. The last of the others is not read if only the last event comes after it: that one is in the
-    // answer to the question before.
+    // That of the start is right. The last of the others is not read if no event comes after it.
     let left = files();
     assert!(left.len() <= 2, "damaged states are still there: {left:?}");
     assert!(found[..found.len() - 1].iter().all(|path| !left.contains(path)), "{left:?}");
@@ -103,4 +103,60 @@ fn who_asks_for_the_next_event_waits_for_it() {
     // What is beyond the next event is nothing to wait for.
     let fetched = member.fetch(&runtime, u64::MAX, 1000);
     assert_eq!((fetched.events, fetched.now), (None, member.machine.chain()));
+}
+
+#[test]
+fn a_turn_at_the_log_ends_with_the_reading_and_not_with_who_waits_for_it() {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    // The only thread that reads.
+    let runtime = builder.max_blocking_threads(1).enable_all().build().expect("a runtime");
+    let mut member = Member::new();
+    (0..200).for_each(|_| member.append());
+    let archive = &member.archive;
+    let question = Request::Fetch(Fetch { from: 0, max_bytes: 1000, wait: Duration::ZERO });
+    runtime.block_on(async {
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let busy = tokio::task::spawn_blocking(move || released.recv());
+        let turn = archive.turn(&question).await;
+        assert!(turn.is_some(), "the first event is in memory");
+        let reading = archive.answer_in(question.clone(), Room::with_turn(turn));
+        // Its connection ends.
+        tokio::time::timeout(Duration::from_millis(10), reading).await.expect_err("it waits");
+        let other = archive.turn(&question).await;
+        let third = tokio::time::timeout(Duration::from_millis(100), archive.turn(&question)).await;
+        assert!(third.is_err(), "the reading that goes on has given its turn back");
+        release.send(()).expect("it waits");
+        let _ = busy.await.expect("no panic");
+        assert!(archive.turn(&question).await.is_some());
+        drop(other);
+    });
+}
+
+#[test]
+fn an_answer_ends_inside_a_long_entry() {
+    use crate::batch::{Builder, Command, CommandId, Open, Publish};
+    let runtime = runtime();
+    let mut member = Member::new();
+    let mut builder = Builder::new();
+    let open = Command::Open(Open { source: 7, series: 9, session: 1, bus: [3; 16] });
+    builder.push(&open).expect("short");
+    for number in 0..100 {
+        let id = CommandId { source: 7, series: 9, number };
+        let publish = Publish { id, to_descendants: false, topic: "t", payload: &[7; 1000] };
+        builder.push(&Command::Publish(publish)).expect("short");
+    }
+    member.append_batch(builder);
+    // From memory, and then from the log.
+    for _ in 0..2 {
+        for max_bytes in [0, 1500, 5000] {
+            let mut next = 0;
+            while next < 100 {
+                member.check(&runtime, next, max_bytes);
+                let events =
+                    member.fetch(&runtime, next, max_bytes).events.expect("they are there");
+                next += events.count();
+            }
+        }
+        (0..100).for_each(|_| member.append());
+    }
 }

@@ -1,8 +1,9 @@
 //! Hosts that follow archives over TCP.
 
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::Runtime;
 use toroni::{Bus, BusConfig, LostReason, Origin, Policy, ReceiveError, Start, Subscriber};
 use toroni_testkit::{Directory, wait};
@@ -114,6 +115,63 @@ fn push(member: &mut Member, commands: &[Command<'_>]) {
     let mut builder = Builder::new();
     commands.iter().for_each(|command| builder.push(command).expect("short"));
     member.append_batch(builder);
+}
+
+/// A way to a member that brings this many bytes of answers per second.
+fn slow_way(runtime: &Runtime, served: &Served, bytes_per_second: f64) -> Target {
+    let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).expect("a port");
+    let address = listener.local_addr().expect("bound").to_string();
+    let member = served.target.address.clone();
+    runtime.spawn(async move {
+        while let Ok((near, _)) = listener.accept().await {
+            let far = tokio::net::TcpStream::connect(&member).await.expect("it listens");
+            let (mut from_near, mut to_near) = near.into_split();
+            let (mut from_far, mut to_far) = far.into_split();
+            tokio::spawn(async move { tokio::io::copy(&mut from_near, &mut to_far).await });
+            tokio::spawn(async move {
+                let mut bytes = vec![0; 8 << 10];
+                while let Ok(count @ 1..) = from_far.read(&mut bytes).await {
+                    let time = Duration::from_secs_f64(count as f64 / bytes_per_second);
+                    tokio::time::sleep(time).await;
+                    if to_near.write_all(&bytes[..count]).await.is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    Target { address, ..served.target.clone() }
+}
+
+/// What is asked for at once takes longer than a member has for an answer.
+#[test]
+fn a_host_behind_a_slow_way_gets_all_events() {
+    let (runtime, directory) = (runtime(), Directory::new());
+    let mut member = Member::new();
+    let served = Served::start(&runtime, &member.archive);
+    let open = Command::Open(Open { source: 1, series: 9, session: 1, bus: [3; 16] });
+    push(&mut member, &[open]);
+    let payload = vec![7; 4 << 10];
+    for number in 0..150 {
+        let id = CommandId { source: 1, series: 9, number };
+        let publish = Publish { id, to_descendants: false, topic: "t", payload: &payload };
+        push(&mut member, &[Command::Publish(publish)]);
+    }
+    let way = slow_way(&runtime, &served, 140e3);
+    let bus = config(directory.path()).open(FEED).expect("opened");
+    let mut subscriber = subscribe(&bus);
+    let started = Follower::start(FollowerOptions {
+        bus: config(directory.path()),
+        feed: FEED.to_owned(),
+        members: vec![way],
+        archives: vec![],
+        start: FeedStart::Oldest,
+        on_divergence: OnDivergence::Stop,
+        live: None,
+    });
+    let follower = started.expect("started");
+    assert_eq!(take(&mut subscriber, 150), expected(&member, 0));
+    follower.end().expect("it works");
 }
 
 #[test]

@@ -134,6 +134,9 @@ impl Member {
         let before = self.all.get(at).map_or(self.machine.chain(), |(before, _)| *before);
         assert_eq!(events.before(), before, "before {from}");
         assert_eq!(events.is_empty(), from == self.machine.next());
+        let bytes: usize = events.commands().map(|(_, bytes)| bytes.len()).sum();
+        let is_short = bytes <= usize::try_from(max_bytes).expect("a small number");
+        assert!(is_short || events.count() == 1, "{bytes} bytes instead of {max_bytes}");
         for ((_, found), (_, expected)) in events.commands().zip(&self.all[at..]) {
             assert_eq!(found, expected);
         }

@@ -1,5 +1,7 @@
 //! Messages as bytes, and what a connection with a wrong key, old frames or a caller that gives up comes to.
 
+mod answers;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -301,12 +303,15 @@ fn keys(byte: u8) -> Option<Keys> {
 }
 
 async fn serve(keys: Option<Keys>) -> (String, Arc<Counts>) {
+    serve_with(keys, Arc::new(Counts::default())).await
+}
+
+async fn serve_with<S: Serve>(keys: Option<Keys>, serve: Arc<S>) -> (String, Arc<S>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("bound").to_string();
-    let counts = Arc::new(Counts::default());
     let identity = Identity { feed: [1; 16], keys, own: Peer { log: [2; 16], id: 3 } };
-    tokio::spawn(listen(listener, identity, Arc::<Counts>::clone(&counts)));
-    (address, counts)
+    tokio::spawn(listen(listener, identity, Arc::<S>::clone(&serve)));
+    (address, serve)
 }
 
 fn target(address: &str, keys: Option<Keys>) -> Target {
@@ -489,6 +494,32 @@ fn a_silent_member_is_passed_over_until_it_answers() {
         members.turn();
     }
     members.call(&Request::Status, LIMIT).expect("answered");
+}
+
+/// Is slow with digests, and with nothing else.
+struct Slow;
+
+impl Serve for Slow {
+    fn serve(&self, _: Caller, request: Request) -> Answering {
+        Box::pin(async move {
+            if matches!(request, Request::Digest(_)) {
+                tokio::time::sleep(Duration::from_millis(2500)).await;
+            }
+            Answer::Done
+        })
+    }
+}
+
+#[test]
+fn whether_a_silent_member_answers_is_asked_beside_the_call_that_it_is_slow_with() {
+    let servers = tokio::runtime::Runtime::new().expect("a runtime");
+    let (address, _) = servers.block_on(serve_with(None, Arc::new(Slow)));
+    let members = InTurn::new(vec![target(&address, None)], vec![]).expect("a runtime");
+    let late = members.call(&Request::Digest(0), Duration::from_millis(200));
+    assert!(matches!(late, Err(LinkError::Late)), "{late:?}");
+    // It is asked in a second.
+    let answer = members.call(&Request::Digest(0), LIMIT);
+    assert!(matches!(answer, Ok(Answer::Done)), "{answer:?}");
 }
 
 proptest! {
