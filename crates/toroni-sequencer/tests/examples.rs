@@ -11,7 +11,7 @@ use toroni_sequencer::feed::{FeedStart, Follower, FollowerOptions, OnDivergence}
 use toroni_sequencer::log::Options;
 use toroni_sequencer::machine::Event;
 use toroni_sequencer::raft::{Events, Group, GroupOptions, Timing, feed_id};
-use toroni_sequencer::rpc::{Answer, Request, Target};
+use toroni_sequencer::rpc::{Answer, Request, Role, Target};
 use toroni_testkit::{Directory, Program, Random};
 
 struct Ignores;
@@ -65,7 +65,13 @@ impl Hosts {
         let feed = || "orders".to_owned();
         let members = || {
             let (address, feed) = (address.clone(), feed_id("orders"));
-            vec![Target { address, feed, keys: None, from: u64::MAX, log: None }]
+            vec![Target {
+                address,
+                feed,
+                keys: None,
+                role: Role::Follower { source: None },
+                log: None,
+            }]
         };
         let (mut couriers, mut followers) = (vec![], vec![]);
         for (host, source) in [("one", 1), ("two", 2)] {

@@ -24,7 +24,7 @@ use toroni_sequencer::feed::{
 use toroni_sequencer::log::Options;
 use toroni_sequencer::machine;
 use toroni_sequencer::raft::{Events, Group, GroupOptions, Timing, feed_id};
-use toroni_sequencer::rpc::{Answer, Link, Request, Status, Target};
+use toroni_sequencer::rpc::{Answer, Link, Request, Role, Status, Target};
 use toroni_testkit::history::{Event, History, Id, Sent, Trace, now};
 use toroni_testkit::{Directory, Process, Random, wait};
 
@@ -52,7 +52,13 @@ fn number(name: &str) -> u32 {
 
 fn target(address: &str) -> Target {
     let keys = Some(Keys { first: Key::new([7; 32]), next: None });
-    Target { address: address.to_owned(), feed: feed_id(FEED), keys, from: u64::MAX, log: None }
+    Target {
+        address: address.to_owned(),
+        feed: feed_id(FEED),
+        keys,
+        role: Role::Follower { source: None },
+        log: None,
+    }
 }
 
 fn targets() -> Vec<Target> {

@@ -32,6 +32,7 @@ use toroni_sequencer::feed::{
 use toroni_sequencer::log::{self, Sync};
 use toroni_sequencer::machine::Event;
 use toroni_sequencer::raft::{Events, Group, GroupOptions, Timing, feed_id};
+use toroni_sequencer::rpc::Role;
 use toroni_shell::notice;
 
 const THREADS: usize = 2;
@@ -94,16 +95,17 @@ impl Sequencer {
             multicast = Some(Multicast::receiver(section, &settings.member, group, &live)?);
         }
         let keeper = if section.archive {
-            Some(start_archive(&runtime, config, section, &feed)?)
+            Some(start_archive(&runtime, config, section, &feed, settings.member.source.0)?)
         } else {
             None
         };
+        let source = settings.member.source.0;
         let options = CourierOptions {
             bus: bus_config(&config.bus),
             feed: feed.name.clone(),
-            source: settings.member.source.0,
+            source,
             session: settings.member.session.0,
-            members: feed.targets(),
+            members: feed.targets(Role::Courier { source }),
             rate: section.command_rate,
         };
         let broken = |error: CourierError| courier_problem(&feed.name, &error);
@@ -111,11 +113,12 @@ impl Sequencer {
         let name = toroni_sequencer::commands::bus_name(&feed.name);
         let commands = bus_config(&config.bus).open_existing(&name);
         let commands = commands.map_err(|error| format!("cannot open the bus {name}: {error}"))?;
+        let role = Role::Follower { source: Some(source) };
         let options = FollowerOptions {
             bus: bus_config(&config.bus),
             feed: feed.name.clone(),
-            members: feed.targets(),
-            archives: feed.archives(),
+            members: feed.targets(role),
+            archives: feed.archives(role),
             start: FeedStart::Oldest,
             on_divergence: if section.stops_on_divergence {
                 OnDivergence::Stop
@@ -380,6 +383,7 @@ fn start_archive(
     config: &config::Node,
     section: &config::Sequencer,
     feed: &Feed,
+    source: u32,
 ) -> Result<Keeper, String> {
     let needed = (section.archive_address, section.archive_capacity, section.archive_place(config));
     let (Some(address), Some(capacity_bytes), Some(directory)) = needed else {
@@ -399,7 +403,7 @@ fn start_archive(
         directory,
         listener,
         keys: feed.keys,
-        members: feed.targets(),
+        members: feed.targets(Role::Follower { source: Some(source) }),
         capacity_bytes,
     });
     started.map_err(|error| format!("the archive does not start: {error}"))

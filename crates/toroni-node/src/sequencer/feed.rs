@@ -14,7 +14,9 @@ use toroni_net::node::host_port::HostPort;
 use toroni_net::node::{config, start};
 use toroni_proto::wire::Keys;
 use toroni_sequencer::raft::feed_id;
-use toroni_sequencer::rpc::{Answer, Fetch, Fetched, Link, LinkError, Request, Status, Target};
+use toroni_sequencer::rpc::{
+    Answer, Fetch, Fetched, Link, LinkError, Request, Role, Status, Target,
+};
 use toroni_shell::failure::Failure;
 
 /// A member that does not answer within this time does not answer.
@@ -122,23 +124,23 @@ impl Feed {
     }
 
     /// Returns how to reach each member, this node's own first.
-    pub(crate) fn targets(&self) -> Vec<Target> {
+    pub(crate) fn targets(&self, role: Role) -> Vec<Target> {
         let (own, others): (Vec<_>, Vec<_>) =
             self.members.iter().partition(|member| Some(member.id) == self.own);
-        own.into_iter().chain(others).map(|member| self.target(&member.address)).collect()
+        own.into_iter().chain(others).map(|member| self.target(&member.address, role)).collect()
     }
 
     /// Returns how to reach each archive.
-    pub(crate) fn archives(&self) -> Vec<Target> {
-        self.archives.iter().map(|address| self.target(address)).collect()
+    pub(crate) fn archives(&self, role: Role) -> Vec<Target> {
+        self.archives.iter().map(|address| self.target(address, role)).collect()
     }
 
-    fn target(&self, address: &HostPort) -> Target {
+    fn target(&self, address: &HostPort, role: Role) -> Target {
         Target {
             address: address.to_string(),
             feed: feed_id(&self.name),
             keys: self.keys,
-            from: u64::MAX,
+            role,
             log: None,
         }
     }
@@ -195,7 +197,7 @@ impl Feed {
         address: &HostPort,
         request: &Request,
     ) -> Result<Answer, String> {
-        let link = Link::new(self.target(address));
+        let link = Link::new(self.target(address, Role::Tool));
         let called = timeout(limit, link.call(request)).await;
         let answered = called.map_err(|_| format!("no answer within {limit:?}"))?;
         answered.map_err(|error| self.explained(&error))

@@ -4,6 +4,7 @@ use super::feed::{OfNode, Reach};
 use clap::Args;
 use toroni::{Bus, BusConfig, Policy, Start};
 use toroni_sequencer::feed::{FollowError, RewindOptions, Rewound, rewind};
+use toroni_sequencer::rpc::Role;
 use toroni_shell::failure::Failure;
 use toroni_shell::human::parse_bytes;
 use toroni_shell::location::BusLocation;
@@ -38,12 +39,13 @@ pub(super) fn run(location: &BusLocation, arguments: &Rewind) -> Result<(), Fail
     if let Some(capacity) = arguments.capacity {
         bus = BusConfig::capacity(bus, capacity);
     }
+    let role = Role::Follower { source: None };
     let options = RewindOptions {
         bus: bus.clone(),
         name: arguments.name.clone(),
         feed: feed.name.clone(),
-        members: feed.targets(),
-        archives: feed.archives(),
+        members: feed.targets(role),
+        archives: feed.archives(role),
         from: arguments.from,
     };
     let failed = |error: FollowError| {

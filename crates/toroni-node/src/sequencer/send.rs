@@ -12,7 +12,7 @@ use tokio::time::{sleep, timeout};
 use toroni::{Bus, BusConfig, ReceiveError, Subscriber};
 use toroni_sequencer::batch::{Command, Publish};
 use toroni_sequencer::commands::{COURIER, Commands, CommandsError, Sent};
-use toroni_sequencer::rpc::{Answer, Fetch, Link, Request};
+use toroni_sequencer::rpc::{Answer, Fetch, Link, Request, Role};
 use toroni_shell::failure::Failure;
 use toroni_shell::human;
 use toroni_shell::location::BusLocation;
@@ -186,7 +186,7 @@ fn event_of(
 /// Reads events from members until that of the command comes. Returns its number, or none after the limit or a signal.
 async fn find(feed: &Feed, mut from: u64, sent: Sent, limit: Duration, stop: &Stop) -> Option<u64> {
     let begun = Instant::now();
-    let links: Vec<Link> = feed.targets().into_iter().map(Link::new).collect();
+    let links: Vec<Link> = feed.targets(Role::Tool).into_iter().map(Link::new).collect();
     for link in links.iter().cycle() {
         while begun.elapsed() < limit && !stop.is_set() {
             let fetch = Request::Fetch(Fetch { from, max_bytes: FETCH_BYTES, wait: WAIT_TIME });

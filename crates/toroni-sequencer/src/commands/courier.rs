@@ -14,7 +14,7 @@ use toroni::{
 use super::{bytes_of, open_bus, series_of};
 use crate::batch::{BatchError, Builder, Command, CommandId, Lost, Open, Publish};
 use crate::machine::{Outcome, Refusal};
-use crate::rpc::{Answer, InTurn, Request, SourceState, Target};
+use crate::rpc::{Answer, InTurn, Request, Role, SourceState, Target};
 
 /// The name under which a courier subscribes to the bus of commands.
 pub const COURIER: &str = "courier";
@@ -38,7 +38,7 @@ pub struct CourierOptions {
     pub source: u32,
     /// The life of the node, greater than that of every earlier one.
     pub session: u32,
-    /// The members of the group.
+    /// The members of the group. They are called as courier of the source, whatever the targets say.
     pub members: Vec<Target>,
     /// How many bits of commands it brings in a second at most.
     pub rate: Option<u64>,
@@ -116,6 +116,8 @@ impl Courier {
         let bus = open_bus(bus, &feed)?;
         // Holds what is in the ring, so that nothing is overwritten before it is known what the order has.
         let holder = subscribe(&bus, Start::Oldest)?;
+        let role = Role::Courier { source };
+        let members = members.into_iter().map(|member| Target { role, ..member }).collect();
         let members = InTurn::new(members, vec![])?;
         let (ends, counts) = (Arc::new(AtomicBool::new(false)), CourierCounts::default());
         let mut work = Work {

@@ -15,7 +15,7 @@ use crate::entry::{Member, Members};
 use crate::log::{Options, Sync};
 use crate::machine::Event;
 use crate::raft::{Events, Group, GroupOptions, Timing, feed_id};
-use crate::rpc::{Answer, Request, Target};
+use crate::rpc::{Answer, Request, Role, Target};
 
 /// By event number: the source, series and number of the command, and its payload. Of lost commands: the last number, and no
 /// payload.
@@ -90,7 +90,7 @@ fn courier_of(directory: &Directory, address: &str, session: u32, rate: Option<u
         address: address.to_owned(),
         feed: feed_id("orders"),
         keys: None,
-        from: u64::MAX,
+        role: Role::Tool,
         log: None,
     };
     let options = CourierOptions {

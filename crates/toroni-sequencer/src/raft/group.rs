@@ -159,7 +159,8 @@ impl Group {
         .await
         .map_err(|error| raft_error(&error))?;
         let (submitted, queue) = mpsc::channel(propose::WAITING);
-        let identity = Identity { feed: name, keys, own: Peer { log: log.found().log, id } };
+        let own = Peer { log: log.found().log, id };
+        let identity = Identity { feed: name, keys, own };
         let elections = (timing, patience);
         let shared = Shared::new(id, peers, (raft, log, applied), submitted, elections);
         let mut tasks = JoinSet::new();

@@ -52,9 +52,10 @@ type RpcError = RPCError<u64, Member, RaftError<u64>>;
 fn failed(error: LinkError) -> RpcError {
     match error {
         LinkError::Ended | LinkError::Late | LinkError::Busy => NetworkError::new(&error).into(),
-        LinkError::Unreachable(_) | LinkError::Absent(_) | LinkError::Foreign(_) => {
-            Unreachable::new(&error).into()
-        }
+        LinkError::Unreachable(_)
+        | LinkError::Absent(_)
+        | LinkError::Refused(_)
+        | LinkError::Foreign(_) => Unreachable::new(&error).into(),
     }
 }
 

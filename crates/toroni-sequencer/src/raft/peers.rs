@@ -23,7 +23,7 @@ use super::timing::Timing;
 use crate::entry::{Member, Members};
 use crate::hook::mutant;
 use crate::log::{Glance, Log, Reach};
-use crate::rpc::{Answer, Link, LinkError, PeerState, Request, Target};
+use crate::rpc::{Answer, Link, LinkError, PeerState, Request, Role, Target};
 
 /// How often members show each other how they are.
 const EVERY: Duration = Duration::from_millis(250);
@@ -109,8 +109,8 @@ impl Peers {
     }
 
     pub(super) fn target(&self, address: &str, log: Option<[u8; 16]>) -> Target {
-        let address = address.to_owned();
-        Target { address, feed: self.feed, keys: self.keys, from: self.id, log }
+        let role = Role::Member { id: self.id, log: self.log.found().log };
+        Target { address: address.to_owned(), feed: self.feed, keys: self.keys, role, log }
     }
 
     /// Runs this with what is known of a member, and makes its connections before.

@@ -8,9 +8,14 @@
 //!       +---------+-------------+-------------------------+----------------+
 //!
 //!  the server says first:   "TNSQ" 2 · nonce 16                             plain
-//!  the caller answers:      "TNSQ" 2 · nonce 16 · feed 16 · from u64        as a frame of call 0
-//!  the server ends that:    log 16 · id u64                                 as a frame of call 0
+//!  the caller answers:      "TNSQ" 2 · nonce 16 · feed 16 · role            as a frame of call 0
+//!  the server ends that:    0 · log 16 · id u64, or 1 · reason              as a frame of call 0
+//!
+//!  role  1 MEMBER · id u64 · 0 u32 · log 16         2 COURIER · 0 u64 · source u32 · 0 16
+//!        3 FOLLOWER · 0 u64 · source or 0 · 0 16    4 TOOL · 0 u64 · 0 u32 · 0 16
 //! ```
+//!
+//! A server that refuses a caller says why, and ends the connection. One that does not know the caller's key cannot.
 //!
 //! The MAC covers, before the frame, both nonces, the direction, and how many frames went before in that direction. So a
 //! frame that was recorded fits no other connection, and no other place in its own.
@@ -23,12 +28,15 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use toroni_proto::wire::{Keys, MAC_BYTES};
 
-use crate::bytes::Fields;
+use crate::bytes::{Fields, TooShort};
+use crate::entry::MAX_MEMBERS;
 
 /// The greatest length of a frame, in bytes: a batch of the greatest length, or a snapshot, with room.
 pub(crate) const MAX_FRAME_BYTES: usize = 2 << 20;
 /// As long as the other end has not shown who it is.
 const MAX_HELLO_BYTES: usize = 256;
+/// The reason of a refusal is cut after this many bytes, so that it fits.
+const MAX_REASON_BYTES: usize = 200;
 /// The beginning of a connection may last this long.
 pub(super) const HELLO_TIME: Duration = Duration::from_secs(2);
 /// The second figure is the version of these messages.
@@ -206,51 +214,163 @@ pub struct Peer {
     pub id: u64,
 }
 
+/// As what a connection is made. Each role has places of its own at the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// A member of the group, or one that is to become one.
+    Member {
+        /// Its id in the group, 0 to 7.
+        id: u64,
+        /// The random id of its log.
+        log: [u8; 16],
+    },
+    /// The courier of a host's commands.
+    Courier {
+        /// The node.
+        source: u32,
+    },
+    /// A follower of events, or an archive.
+    Follower {
+        /// The node, if it is part of one.
+        source: Option<u32>,
+    },
+    /// A program that asks something, and ends within a minute.
+    Tool,
+}
+
+/// Why the role of a caller is refused.
+enum NoRole {
+    /// It is none that a caller of this version would write.
+    Malformed,
+    /// It may be one of a later version.
+    Unknown(u8),
+    /// Members have other ids.
+    Id(u64),
+}
+
+impl From<TooShort> for NoRole {
+    fn from(TooShort: TooShort) -> Self {
+        Self::Malformed
+    }
+}
+
+impl Role {
+    fn encode(self, to: &mut Vec<u8>) {
+        let (kind, id, source, log) = match self {
+            Self::Member { id, log } => (1, id, 0, log),
+            Self::Courier { source } => (2, 0, source, [0; 16]),
+            Self::Follower { source } => (3, 0, source.unwrap_or(0), [0; 16]),
+            Self::Tool => (4, 0, 0, [0; 16]),
+        };
+        to.push(kind);
+        to.extend(id.to_le_bytes());
+        to.extend(source.to_le_bytes());
+        to.extend(log);
+    }
+
+    fn decode(fields: &mut Fields<'_>) -> Result<Self, NoRole> {
+        let (kind, id, source) = (fields.u8()?, fields.u64()?, fields.u32()?);
+        let log: [u8; 16] = fields.array()?;
+        let role = match kind {
+            1 if id >= MAX_MEMBERS as u64 => return Err(NoRole::Id(id)),
+            1 => Self::Member { id, log },
+            2 => Self::Courier { source },
+            3 => Self::Follower { source: (source != 0).then_some(source) },
+            4 => Self::Tool,
+            other => return Err(NoRole::Unknown(other)),
+        };
+        // What a role does not have is zeros.
+        let (mut found, mut again) = (vec![kind], vec![]);
+        found.extend(id.to_le_bytes());
+        found.extend(source.to_le_bytes());
+        found.extend(log);
+        role.encode(&mut again);
+        if found == again { Ok(role) } else { Err(NoRole::Malformed) }
+    }
+}
+
+/// Why a connection does not begin.
+#[derive(Debug)]
+pub(super) enum NotBegun {
+    /// The connection fails, or the other end is no sequencer that can be understood.
+    Io(io::Error),
+    /// The server says why it does not take the caller.
+    Refused(String),
+}
+
+impl From<io::Error> for NotBegun {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
 /// Begins as the caller.
 pub(super) async fn call(
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
     keys: Option<&Keys>,
     feed: [u8; 16],
-    from: u64,
-) -> io::Result<(Direction, Direction, Peer)> {
+    role: Role,
+) -> Result<(Direction, Direction, Peer), NotBegun> {
     let mut challenge = [0; 21];
     stream.read_exact(&mut challenge).await?;
     let (magic, server) = challenge.split_at(5);
     if magic[..4] == MAGIC[..4] && magic != MAGIC {
-        return Err(invalid(format!(
+        return Err(NotBegun::Io(invalid(format!(
             "the other end is of version {} of the sequencer's messages, and this one of version {}: run the same \
              version of toroni on all hosts",
             magic[4], MAGIC[4]
-        )));
+        ))));
     }
     if magic != MAGIC {
-        return Err(invalid("the other end is no sequencer"));
+        return Err(NotBegun::Io(invalid("the other end is no sequencer")));
     }
     let (own, server) = (nonce()?, server.try_into().unwrap_or_default());
     let (mut to, mut back) = directions(keys, server, own, false);
     let mut hello = MAGIC.to_vec();
     hello.extend(own);
     hello.extend(feed);
-    hello.extend(from.to_le_bytes());
+    role.encode(&mut hello);
     // The server needs the nonce to check the frame it is in, so the nonce goes before it, too.
     stream.write_all(&own).await?;
     to.write(stream, 0, &hello).await?;
     let (_, welcome) = back.read(stream, MAX_HELLO_BYTES).await?;
-    let mut fields = Fields::of(&welcome);
-    let (log, id) = (fields.array(), fields.u64());
-    match (log, id) {
-        (Ok(log), Ok(id)) if fields.rest().is_empty() => Ok((to, back, Peer { log, id })),
+    match peer(&welcome)? {
+        Ok(peer) => Ok((to, back, peer)),
+        Err(reason) => Err(NotBegun::Refused(reason)),
+    }
+}
+
+/// Returns what the server says at the end of the beginning: who it is, or why it refuses the caller.
+fn peer(welcome: &[u8]) -> io::Result<Result<Peer, String>> {
+    let mut fields = Fields::of(welcome);
+    let is_refusal = fields.u8();
+    if is_refusal == Ok(1) {
+        // Any bytes that a server sends may be shown at a terminal.
+        let reason = String::from_utf8_lossy(fields.rest());
+        return Ok(Err(reason.chars().filter(|letter| !letter.is_control()).collect()));
+    }
+    match (is_refusal, fields.array(), fields.u64()) {
+        (Ok(0), Ok(log), Ok(id)) if fields.rest().is_empty() => Ok(Ok(Peer { log, id })),
         _ => Err(invalid("the other end's welcome is none")),
     }
 }
 
-/// Begins as the server. Returns who calls.
+/// A caller that has shown who it is, and does not know yet whether it is taken.
+pub(super) struct Begun {
+    /// To the caller.
+    pub(super) to: Direction,
+    /// From the caller.
+    pub(super) back: Direction,
+    /// As what it calls.
+    pub(super) role: Role,
+}
+
+/// Begins as the server. A caller that cannot be served is refused.
 pub(super) async fn answer(
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
     keys: Option<&Keys>,
     feed: [u8; 16],
-    own: Peer,
-) -> io::Result<(Direction, Direction, u64)> {
+) -> io::Result<Begun> {
     let server = nonce()?;
     let mut challenge = MAGIC.to_vec();
     challenge.extend(server);
@@ -264,15 +384,85 @@ pub(super) async fn answer(
     let magic: [u8; 5] = fields.array().map_err(|_| read())?;
     let again: [u8; 16] = fields.array().map_err(|_| read())?;
     let wanted: [u8; 16] = fields.array().map_err(|_| read())?;
-    let from = fields.u64().map_err(|_| read())?;
+    let role = Role::decode(&mut fields);
     if magic != MAGIC || again != caller || !fields.rest().is_empty() {
         return Err(read());
     }
-    if wanted != feed {
-        return Err(invalid("a caller wants another feed"));
-    }
-    let mut welcome = own.log.to_vec();
+    let why = match role {
+        _ if wanted != feed => "this is a member of another feed".to_owned(),
+        Ok(role) => return Ok(Begun { to, back, role }),
+        Err(NoRole::Malformed) => return Err(read()),
+        Err(NoRole::Unknown(role)) => format!("the role {role} is unknown here"),
+        Err(NoRole::Id(id)) => format!("a member's id is 0 to 7, not {id}"),
+    };
+    refuse(stream, &mut to, &why).await?;
+    Err(invalid(why))
+}
+
+/// Ends the beginning as the server: the caller is taken.
+pub(super) async fn welcome(
+    stream: &mut (impl AsyncWrite + Unpin),
+    to: &mut Direction,
+    own: Peer,
+) -> io::Result<()> {
+    let mut welcome = vec![0];
+    welcome.extend(own.log);
     welcome.extend(own.id.to_le_bytes());
-    to.write(stream, 0, &welcome).await?;
-    Ok((to, back, from))
+    to.write(stream, 0, &welcome).await
+}
+
+/// Ends the beginning as the server: the caller is not taken, for this reason.
+pub(super) async fn refuse(
+    stream: &mut (impl AsyncWrite + Unpin),
+    to: &mut Direction,
+    reason: &str,
+) -> io::Result<()> {
+    let mut length = reason.len().min(MAX_REASON_BYTES);
+    while !reason.is_char_boundary(length) {
+        length = length.saturating_sub(1);
+    }
+    let mut refusal = vec![1];
+    refusal.extend(&reason.as_bytes()[..length]);
+    to.write(stream, 0, &refusal).await?;
+    // So that it arrives although the connection ends with bytes that were not read.
+    stream.shutdown().await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_role_has_one_encoding() {
+        let roles = [
+            Role::Member { id: 7, log: [3; 16] },
+            Role::Courier { source: 9 },
+            Role::Follower { source: Some(9) },
+            Role::Follower { source: None },
+            Role::Tool,
+        ];
+        for role in roles {
+            let mut bytes = vec![];
+            role.encode(&mut bytes);
+            assert!(matches!(Role::decode(&mut Fields::of(&bytes)), Ok(found) if found == role));
+            for at in 0..bytes.len() {
+                let mut other = bytes.clone();
+                other[at] ^= 0x40;
+                if let Ok(found) = Role::decode(&mut Fields::of(&other)) {
+                    let mut again = vec![];
+                    found.encode(&mut again);
+                    assert_eq!(again, other);
+                }
+            }
+            assert!(Role::decode(&mut Fields::of(&bytes[1..])).is_err());
+        }
+        let member = |id: u64| {
+            let mut bytes = vec![1];
+            bytes.extend(id.to_le_bytes());
+            bytes.extend([0; 20]);
+            Role::decode(&mut Fields::of(&bytes))
+        };
+        assert!(member(7).is_ok());
+        assert!(matches!(member(8), Err(NoRole::Id(8))));
+    }
 }

@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 use toroni_proto::wire::Keys;
 
-use super::frame::{self, Direction, HELLO_TIME, MAX_FRAME_BYTES, Peer};
+use super::frame::{self, Direction, HELLO_TIME, MAX_FRAME_BYTES, NotBegun, Peer, Role};
 use super::message::{Answer, Request};
 use super::socket;
 
@@ -33,6 +33,9 @@ pub enum LinkError {
     /// No process listens at the address.
     #[error("{0}: no process listens there")]
     Absent(String),
+    /// The member does not take the connection, for this reason.
+    #[error("{0}")]
+    Refused(String),
     /// The connection ended before the answer.
     #[error("the connection ended before the answer")]
     Ended,
@@ -56,8 +59,8 @@ pub struct Target {
     pub feed: [u8; 16],
     /// The keys of the realm.
     pub keys: Option<Keys>,
-    /// The caller's id in the group; `u64::MAX` if it is no member.
-    pub from: u64,
+    /// As what it is called.
+    pub role: Role,
     /// The log that has to be there, if that is known.
     pub log: Option<[u8; 16]>,
 }
@@ -129,8 +132,13 @@ async fn connect(target: &Target) -> Result<Connection, LinkError> {
             _ => unreachable(error),
         })?;
     socket::prepare(&stream).map_err(unreachable)?;
-    let begun = frame::call(&mut stream, target.keys.as_ref(), target.feed, target.from).await;
-    let (to, back, peer) = begun.map_err(unreachable)?;
+    let begun = frame::call(&mut stream, target.keys.as_ref(), target.feed, target.role).await;
+    let (to, back, peer) = begun.map_err(|why| match why {
+        NotBegun::Io(error) => unreachable(error),
+        NotBegun::Refused(reason) => {
+            LinkError::Refused(format!("{} refuses the caller: {reason}", target.address))
+        }
+    })?;
     if target.log.is_some_and(|log| log != peer.log) {
         return Err(LinkError::Foreign(target.address.clone()));
     }

@@ -30,7 +30,7 @@ mod tests;
 
 pub(crate) use self::fetch::ANSWER_BYTES;
 pub use self::fetch::{Events, Fetch, Fetched};
-pub use self::frame::Peer;
+pub use self::frame::{Peer, Role};
 pub(crate) use self::in_turn::InTurn;
 pub use self::link::{Link, LinkError, Target, identify};
 pub use self::memory::Room;

@@ -14,11 +14,10 @@ use tokio::time::{sleep, timeout};
 use toroni_proto::wire::Keys;
 
 use super::fetch::Fetch;
-use super::frame::{self, HELLO_TIME, Peer};
+use super::frame::{self, Begun, HELLO_TIME, Peer, Role};
 use super::memory::{Memory, Room};
 use super::message::{Answer, Request};
 use super::{connection, socket};
-use crate::entry::MAX_MEMBERS;
 
 /// At most this many connections are served at once; further ones wait.
 const CONNECTIONS: usize = 256;
@@ -38,7 +37,7 @@ pub type Turning = Pin<Box<dyn Future<Output = Option<OwnedSemaphorePermit>> + S
 /// Who asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Caller {
-    /// The caller's id in the group, as it says; `u64::MAX` if it is no member.
+    /// The caller's id in the group, if it calls as a member; else `u64::MAX`.
     pub id: u64,
     /// Whether it has the key, or is on this host.
     pub is_trusted: bool,
@@ -118,19 +117,20 @@ async fn connection(
     serve: Arc<dyn Serve>,
 ) -> io::Result<()> {
     socket::prepare(&stream)?;
-    let begin = frame::answer(&mut stream, identity.keys.as_ref(), identity.feed, identity.own);
-    let (to, back, id) = timeout(HELLO_TIME, begin).await??;
-    let memory = if is_member(id) {
-        memory.of_member()
-    } else {
-        socket::limit_unsent(&stream)?;
-        memory.of_host(address.to_canonical())
+    let begin = async {
+        let mut begun = frame::answer(&mut stream, identity.keys.as_ref(), identity.feed).await?;
+        frame::welcome(&mut stream, &mut begun.to, identity.own).await?;
+        io::Result::Ok(begun)
+    };
+    let Begun { to, back, role } = timeout(HELLO_TIME, begin).await??;
+    let (id, memory) = match role {
+        Role::Member { id, .. } => (id, memory.of_member()),
+        Role::Courier { .. } | Role::Follower { .. } | Role::Tool => {
+            socket::limit_unsent(&stream)?;
+            (u64::MAX, memory.of_host(address.to_canonical()))
+        }
     };
     connection::run(stream, (to, back), Caller { id, is_trusted }, memory, serve).await
-}
-
-const fn is_member(id: u64) -> bool {
-    id < MAX_MEMBERS as u64
 }
 
 #[cfg(test)]

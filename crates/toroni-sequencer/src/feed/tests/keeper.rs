@@ -14,7 +14,7 @@ use super::member::{Member, OPTIONS, Served, runtime};
 use crate::batch::{Builder, Command};
 use crate::entry::Place;
 use crate::log::{Log, LogError};
-use crate::rpc::{Answer, Answering, Caller, Link, Request, Serve, Target};
+use crate::rpc::{Answer, Answering, Caller, Link, Request, Role, Serve, Target};
 
 const NAME: [u8; 16] = [9; 16];
 const LARGE: u64 = 1 << 30;
@@ -42,7 +42,13 @@ impl Archived {
             members: targets(members),
             capacity_bytes,
         })?;
-        let target = Target { address, feed: NAME, keys: None, from: u64::MAX, log: None };
+        let target = Target {
+            address,
+            feed: NAME,
+            keys: None,
+            role: Role::Follower { source: None },
+            log: None,
+        };
         Ok(Self { keeper, target })
     }
 

@@ -13,7 +13,7 @@ use crate::batch::{Batch, Builder, Command, CommandId, Open, Publish};
 use crate::entry::{Entry, Payload, Place};
 use crate::log::{Log, Options, Sync};
 use crate::machine::{Chain, Machine};
-use crate::rpc::{Fetch, Fetched, Identity, Peer, Serve, Target, listen};
+use crate::rpc::{Fetch, Fetched, Identity, Peer, Role, Serve, Target, listen};
 
 /// A member without Raft: what is appended is applied.
 pub(super) struct Member {
@@ -168,7 +168,13 @@ impl Served {
         let own = Peer { log: [1; 16], id: 0 };
         let identity = Identity { feed: [9; 16], keys: None, own };
         let task = runtime.spawn(listen(listener, identity, serve));
-        let target = Target { address, feed: [9; 16], keys: None, from: u64::MAX, log: None };
+        let target = Target {
+            address,
+            feed: [9; 16],
+            keys: None,
+            role: Role::Follower { source: None },
+            log: None,
+        };
         Self { target, task }
     }
 }

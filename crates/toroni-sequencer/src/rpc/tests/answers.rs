@@ -37,7 +37,7 @@ async fn connect_from(last: u8, address: &str) -> TcpStream {
 /// Connects from this address, asks for eight long answers, and takes none.
 async fn ask_and_take_nothing(last: u8, address: &str) -> TcpStream {
     let mut stream = connect_from(last, address).await;
-    let begun = frame::call(&mut stream, None, [1; 16], u64::MAX).await;
+    let begun = frame::call(&mut stream, None, [1; 16], Role::Follower { source: None }).await;
     let (mut to, ..) = begun.expect("the same feed");
     let mut request = vec![];
     Request::State.encode(&mut request);
@@ -82,7 +82,9 @@ async fn a_host_has_its_answers_while_those_at_another_address_take_none() {
     let (address, _) = serve_with(None, Arc::new(Long::default())).await;
     let mut good = connect_from(2, &address).await;
     let (mut to, mut back, _) =
-        frame::call(&mut good, None, [1; 16], u64::MAX).await.expect("the same feed");
+        frame::call(&mut good, None, [1; 16], Role::Follower { source: None })
+            .await
+            .expect("the same feed");
     let silent_ones_are_there = Arc::new(AtomicBool::new(true));
     let there = Arc::clone(&silent_ones_are_there);
     let mut streams = vec![];

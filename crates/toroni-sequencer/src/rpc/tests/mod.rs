@@ -315,7 +315,8 @@ async fn serve_with<S: Serve>(keys: Option<Keys>, serve: Arc<S>) -> (String, Arc
 }
 
 fn target(address: &str, keys: Option<Keys>) -> Target {
-    Target { address: address.to_owned(), feed: [1; 16], keys, from: 0, log: Some([2; 16]) }
+    let (address, role) = (address.to_owned(), Role::Member { id: 0, log: [4; 16] });
+    Target { address, feed: [1; 16], keys, role, log: Some([2; 16]) }
 }
 
 #[tokio::test]
@@ -330,6 +331,16 @@ async fn who_has_another_key_feed_or_log_is_refused() {
         Target { log: Some([9; 16]), ..right.clone() },
     ] {
         assert!(Link::new(wrong).call(&Request::Status).await.is_err());
+    }
+    // Who has the key learns why.
+    for (keys, address) in [(keys(1), address.clone()), (None, serve(None).await.0)] {
+        let wrong = Target { feed: [9; 16], ..target(&address, keys) };
+        let error = identify(&wrong).await.expect_err("another feed");
+        let expected = format!("{address} refuses the caller: this is a member of another feed");
+        assert_eq!(error.to_string(), expected);
+        let role = Role::Member { id: 8, log: [4; 16] };
+        let error = identify(&Target { role, ..target(&address, keys) }).await.expect_err("no id");
+        assert!(error.to_string().ends_with("a member's id is 0 to 7, not 8"), "{error}");
     }
     assert_eq!(counts.0.load(Ordering::Relaxed), 0);
     let answer = Link::new(right).call(&Request::Status).await.expect("answered");
@@ -431,11 +442,12 @@ async fn what_breaks_the_rules_costs_its_connection_only() {
 #[tokio::test]
 async fn requests_of_all_connections_share_a_bounded_memory() {
     let (address, counts) = serve(keys(1)).await;
-    let target = |from| Target { from, ..target(&address, keys(1)) };
+    let target = |role| Target { role, ..target(&address, keys(1)) };
+    let host = |source| Role::Courier { source };
     let large = Request::Snapshot { vote: Vote::default(), bytes: vec![0; 1 << 20].into() };
     let mut calls = tokio::task::JoinSet::new();
-    for _ in 0..40 {
-        let (target, large) = (target(u64::MAX), large.clone());
+    for source in 1..=40 {
+        let (target, large) = (target(host(source)), large.clone());
         // One call for each connection: a caller that calls again after half a second without an answer ends its connection,
         // and with it what was held. And again if the connection ends, as one does that got no memory for long.
         calls.spawn(async move {
@@ -454,12 +466,16 @@ async fn requests_of_all_connections_share_a_bounded_memory() {
     })
     .await
     .expect("as many as there is memory for");
-    let answer = timeout(LIMIT, Link::new(target(0)).call(&Request::Status)).await;
+    let answer = timeout(
+        LIMIT,
+        Link::new(target(Role::Member { id: 0, log: [4; 16] })).call(&Request::Status),
+    )
+    .await;
     assert!(matches!(answer, Ok(Ok(_))), "{answer:?}");
     // Those who give up release what they held.
     calls.abort_all();
     while calls.join_next().await.is_some() {}
-    let answer = timeout(LIMIT, Link::new(target(u64::MAX)).call(&Request::Status)).await;
+    let answer = timeout(LIMIT, Link::new(target(host(1))).call(&Request::Status)).await;
     assert!(matches!(answer, Ok(Ok(_))), "{answer:?}");
     assert_eq!(most_held(), 31);
 }

@@ -20,6 +20,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::Command as Program;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -34,7 +35,7 @@ use crate::batch::{Command, CommandId, Open, Publish};
 use crate::entry::{Member, Members};
 use crate::log::{Options, Sync};
 use crate::machine::Event;
-use crate::rpc::{Answer, Link, Request, Status, Target};
+use crate::rpc::{Answer, Link, Request, Role, Status, Target};
 
 const FEED: &str = "orders";
 const ID: &str = "TORONI_SEQUENCER_ID";
@@ -274,11 +275,14 @@ impl Source {
 }
 
 fn links(addresses: &[String]) -> Vec<Link> {
+    // Each has places of its own at the members.
+    static SOURCES: AtomicU32 = AtomicU32::new(1);
+    let role = Role::Courier { source: SOURCES.fetch_add(1, Ordering::Relaxed) };
     let target = |address: &String| Target {
         address: address.clone(),
         feed: feed_id(FEED),
         keys: keys(),
-        from: u64::MAX,
+        role,
         log: None,
     };
     addresses.iter().map(|address| Link::new(target(address))).collect()
