@@ -18,7 +18,7 @@ use crate::rpc::{Answer, Link, Request, identify};
 const CHANGE_TIME: Duration = Duration::from_secs(10);
 /// A new member that takes no entry for this long is left without a vote.
 const CATCH_UP_TIME: Duration = Duration::from_secs(10);
-/// A member that has not answered by then does not count.
+/// A member that has not answered within this time does not count.
 const PREFLIGHT_TIME: Duration = Duration::from_secs(1);
 /// A change that was begun, and that this leader has not begun itself, is finished after this time.
 const FINISH_AFTER: Duration = Duration::from_secs(1);
@@ -129,8 +129,7 @@ impl Shared {
         self.change(changes).await.unwrap_or(Answer::Done)
     }
 
-    /// Makes sure that a majority of the voters before a change, and of those after it, has answered lately. A change needs both to
-    /// end. Without the second, it could be neither finished nor taken back.
+    /// Makes sure that a majority of the voters before a change, and of those after it, answers now. A change needs both to end. Without the second, it could be neither finished nor taken back.
     async fn can_be(&self, change: impl FnOnce(&mut BTreeSet<u64>) -> bool) -> Result<(), String> {
         if mutant("change_without_majority") {
             return Ok(());
@@ -141,10 +140,10 @@ impl Shared {
         let sets = members.voters.iter().chain([&after]);
         let asked = Instant::now();
         loop {
-            let answer: BTreeSet<u64> = self.peers.lately().into_keys().chain([self.id]).collect();
+            // Only what was answered since: one that was killed just before has answered lately, too.
+            let answer = self.peers.heard_within(asked.elapsed());
             let lacks = |set: &&BTreeSet<u64>| set.intersection(&answer).count() <= set.len() / 2;
             let Some(set) = sets.clone().find(lacks) else { return Ok(()) };
-            // One that was just added may not have been asked yet.
             if asked.elapsed() >= PREFLIGHT_TIME {
                 return Err(without_majority(&members, set, &answer));
             }

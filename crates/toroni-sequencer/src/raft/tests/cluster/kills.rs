@@ -136,11 +136,14 @@ fn a_log_does_not_grow_over_restarts() {
         for _ in 0..12 {
             // Less than what a snapshot is taken after.
             for _ in 0..5 {
-                let answer = until("an event", async || {
-                    call(&links[0], source.command_with(&payload)).await
+                // On a busy machine, it may be out of contact with itself.
+                until("an event", async || {
+                    match call(&links[0], source.command_with(&payload)).await? {
+                        Answer::Outcomes(_) => Some(()),
+                        _ => None,
+                    }
                 })
                 .await;
-                assert!(matches!(answer, Answer::Outcomes(_)), "{answer:?}");
                 source.next += 1;
             }
             cluster.kill(0);
