@@ -36,6 +36,6 @@ pub(crate) const TABLE: &[Exits] = &[
          sequencer send: the command is not known to be part of the order\n\
          sequencer digest: the members differ, or one does not answer\n\
          sequencer rewind: no member has all of the events\nsequencer log: the log is damaged\n\
-         sequencer elect, members: the group is not known to have changed\nsequencer recover: the log cannot be used",
+         sequencer elect, members, sources: the group is not known to have changed\nsequencer recover: the log cannot be used",
     ),
 ];

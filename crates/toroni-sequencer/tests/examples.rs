@@ -83,6 +83,7 @@ impl Hosts {
                 session: 1,
                 members: members(),
                 rate: None,
+                buses: None,
             };
             couriers.push(Courier::start(courier).unwrap_or_else(|error| panic!("{error}")));
             let follower = FollowerOptions {

@@ -131,6 +131,7 @@ fn host() {
         session: number(LIFE),
         members: targets(),
         rate: None,
+        buses: Some(directory.join("buses")),
     });
     let _courier = courier.unwrap_or_else(|error| panic!("{error}"));
     let follower = Follower::start(FollowerOptions {

@@ -113,6 +113,9 @@ pub struct Sequencer {
     pub connections: u64,
     /// Commands in the ring that the order may not have, in bytes.
     pub waiting_bytes: u64,
+    /// Why the order takes no commands of this host, if that is so.
+    #[serde(default)]
+    pub refused: Option<String>,
     /// Events that were brought to the bus of the host: the number of the next one.
     #[serde(default)]
     pub delivered: u64,
@@ -197,6 +200,9 @@ pub struct OrderMember {
     /// How often it has seen a leader come into office.
     pub elections: u64,
     pub series: u32,
+    /// How many sources the order knows.
+    #[serde(default)]
+    pub sources: u64,
     /// The first event that it still has by its number, if it knows.
     pub first_event: Option<u64>,
     /// Events that it has applied: the number of the next one.

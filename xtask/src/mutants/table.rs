@@ -1378,4 +1378,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
         mistake: "answers to one address take the memory of those to all others",
         noticed_by: &[Sequencer("a_host_has_its_answers_while_those_at_another_address_take_none")],
     },
+    Mutant {
+        name: "any_bus_of_a_source",
+        mistake: "a source may open any bus, as another host with its name would",
+        noticed_by: &[Sequencer("each_command_is_admitted_as_a_naive_list_would")],
+    },
+    Mutant {
+        name: "removed_bus_not_closed",
+        mistake: "the bus of a source that was removed is not closed",
+        noticed_by: &[Sequencer("no_bus_of_a_source_that_was_removed_comes_back")],
+    },
 ];

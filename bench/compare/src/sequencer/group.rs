@@ -178,7 +178,7 @@ impl Cluster {
     fn find(&mut self) -> Result<(), Failure> {
         let begun = Instant::now();
         while begun.elapsed() < LIMIT {
-            let open = Open { source: 1, series: 1, session: 1, bus: [1; 16] };
+            let open = Open { source: 1, series: 1, session: 1, bus: [1; 16], earlier: Some(&[]) };
             let opened = self.runtime.block_on(self.call(&submission([Command::Open(open)])?));
             if matches!(opened, Some(Answer::Outcomes(_)))
                 && let Some(Answer::Source(Some(state))) =

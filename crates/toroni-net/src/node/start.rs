@@ -352,7 +352,10 @@ fn sockets(config: &config::Node, interfaces: &[Interface]) -> Options {
 }
 
 /// Returns the name of the node of a configuration, and its number as a source.
-fn identity(config: &config::Node) -> Result<(String, Source), StartError> {
+///
+/// # Errors
+/// [`StartError::HostName`] if it has the host's name, and that is none for a node.
+pub fn identity(config: &config::Node) -> Result<(String, Source), StartError> {
     let name = match &config.name {
         Some(name) => name.clone(),
         None => host_name()?,

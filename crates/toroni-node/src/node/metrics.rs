@@ -556,6 +556,12 @@ const OF_FEEDS: &[OfFeed] = &[
         |it| Some(it.waiting_bytes),
     ),
     of_feed(
+        "toroni_sequencer_courier_refused",
+        Kind::Gauge,
+        "1 if the order takes no commands of this host, else 0: the log says why",
+        |it| Some(it.refused.is_some().into()),
+    ),
+    of_feed(
         "toroni_sequencer_delivered",
         Kind::Counter,
         "Events that were brought to the bus of the host",
@@ -687,6 +693,12 @@ const OF_FEEDS: &[OfFeed] = &[
     of_feed("toroni_sequencer_events", Kind::Counter, "Events that the member has applied", |it| {
         Some(it.member.as_ref()?.events)
     }),
+    of_feed(
+        "toroni_sequencer_sources",
+        Kind::Gauge,
+        "How many sources the order knows, of at most 4,096",
+        |it| Some(it.member.as_ref()?.sources),
+    ),
     of_feed(
         "toroni_sequencer_first_event",
         Kind::Gauge,

@@ -107,6 +107,7 @@ impl Sequencer {
             session: settings.member.session.0,
             members: feed.targets(Role::Courier { source }),
             rate: section.command_rate,
+            buses: section.buses(config),
         };
         let broken = |error: CourierError| courier_problem(&feed.name, &error);
         let courier = Courier::start(options).map_err(broken)?;
@@ -194,6 +195,7 @@ impl Sequencer {
             brought: self.counts.brought(),
             connections: self.counts.connections(),
             waiting_bytes: waiting,
+            refused: self.counts.refused().map(|refused| refused.why),
             delivered: self.followed.chain().map_or(0, |chain| chain.next),
             lost: self.followed.lost(),
             divergences: self.followed.divergences(),
@@ -219,6 +221,7 @@ impl Sequencer {
             term: status.term,
             elections: status.elections,
             series: status.series,
+            sources: status.sources,
             first_event: Some(status.first),
             events: status.next,
             last_entry: status.last.map(|last| last.index),
@@ -293,23 +296,7 @@ fn follower_problem(feed: &str, error: &FollowError) -> String {
 }
 
 fn courier_problem(feed: &str, error: &CourierError) -> String {
-    let advice = match error {
-        CourierError::Refused(refusal) => {
-            use toroni_sequencer::machine::Refusal;
-            match refusal {
-                Refusal::Session(_) => {
-                    ": another node has the same source id, or the clock of this host went back. Give each node its own \
-                     `name`, and set `state` in [node]"
-                }
-                Refusal::Closed => {
-                    ": the bus was restored from a backup. Remove it, and a new one is created"
-                }
-                _ => "",
-            }
-        }
-        _ => "",
-    };
-    format!("the commands of the feed {feed} cannot be brought: {error}{advice}")
+    format!("the commands of the feed {feed} cannot be brought: {error}")
 }
 
 /// Returns the settings of the bus of commands: where the node's bus is, and for those who may use that.

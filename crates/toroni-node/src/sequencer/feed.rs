@@ -258,7 +258,7 @@ fn leader(statuses: &[Result<Status, String>]) -> Option<Member> {
 /// Describes an answer to another question.
 pub(super) fn unexpected(answer: &Answer) -> String {
     match answer {
-        Answer::Failed(reason) => reason.clone(),
+        Answer::Failed(reason) | Answer::Refused(reason) => reason.clone(),
         Answer::NotLeader(None) => "it knows no leader".to_owned(),
         Answer::NotLeader(Some((_, address))) => format!("the leader is at {address}"),
         _ => "it answered something else".to_owned(),
@@ -270,4 +270,9 @@ pub(super) fn block_on<T>(work: impl Future<Output = T>) -> Result<T, Failure> {
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
     Ok(runtime.block_on(work))
+}
+
+/// Returns bytes as text.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -2,6 +2,7 @@
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
+use super::feed::hex;
 use clap::{Args, ValueHint};
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -149,10 +150,6 @@ fn commands(
     result
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 /// Returns what became of a command: a word, the number of its event, and why it was refused.
 fn outcome_of(outcome: Option<Outcome>) -> (&'static str, Option<u64>, Option<String>) {
     match outcome {
@@ -206,13 +203,15 @@ impl Sink for Text<'_> {
                 if to_descendants { " and its descendants" } else { "" },
                 payload.len()
             ),
-            Command::Open(Open { source, series, session, bus }) => {
+            Command::Open(Open { source, series, session, bus, .. }) => {
                 format!("{source:08x}/{series:08x}  opened in session {session}, bus {}", hex(&bus))
             }
             Command::Lost(Lost { source, series, first, last }) => {
                 format!("{source:08x}/{series:08x}/{first} to {last}  never left their host")
             }
             Command::Begin { series } => format!("the feed begins series {series}"),
+            Command::Release { source } => format!("{source:08x}  may open any bus"),
+            Command::Remove { source } => format!("{source:08x}  is removed"),
         };
         self.0.line(&toroni_shell::output::printable(&format!("  {word}{event}{why}  {what}")))
     }
@@ -260,9 +259,15 @@ impl Sink for Json<'_> {
                     "to_descendants": to_descendants, "encoding": encoding, "payload": payload,
                 })
             }
-            Command::Open(Open { source, series, session, bus }) => {
-                json!({ "kind": "open", "source": source, "series": series, "session": session, "bus": hex(&bus) })
+            Command::Open(Open { source, series, session, bus, earlier }) => {
+                let earlier: Vec<_> = earlier.into_iter().flatten().map(|bus| hex(bus)).collect();
+                json!({
+                    "kind": "open", "source": source, "series": series, "session": session, "bus": hex(&bus),
+                    "earlier_buses": earlier,
+                })
             }
+            Command::Release { source } => json!({ "kind": "release", "source": source }),
+            Command::Remove { source } => json!({ "kind": "remove", "source": source }),
             Command::Lost(Lost { source, series, first, last }) => {
                 json!({ "kind": "lost", "source": source, "series": series, "first": first, "last": last })
             }
@@ -367,7 +372,10 @@ mod export {
                     };
                     self.begun(event)?.lost(event, &lost)
                 }
-                Command::Open(_) | Command::Begin { .. } => Ok(()),
+                Command::Open(_)
+                | Command::Begin { .. }
+                | Command::Release { .. }
+                | Command::Remove { .. } => Ok(()),
             }
         }
     }

@@ -8,6 +8,7 @@ mod members;
 mod recover;
 mod rewind;
 mod send;
+mod sources;
 mod status;
 
 use clap::{Args, Subcommand};
@@ -23,6 +24,7 @@ use toroni_shell::location::BusLocation;
   toroni sequencer rewind again --config node.toml
   toroni sequencer elect --member b --config node.toml
   toroni sequencer members add d=10.0.0.4:4481 --config node.toml
+  toroni sequencer sources --config node.toml
   toroni sequencer log /var/lib/toroni/orders/log
 
 `toroni node` runs the members: see the section [sequencer] of its file. The commands reach members over TCP, with the key \
@@ -48,6 +50,8 @@ enum Command {
     Elect(members::Elect),
     /// Add a member to the group, or remove one
     Members(members::Members),
+    /// Show from which hosts the order takes commands, and look after them
+    Sources(sources::Sources),
     /// Make a new group from one log, when a majority of the members is gone for ever
     Recover(recover::Recover),
     /// Print and check the log of a member, or export its events
@@ -64,6 +68,7 @@ pub(crate) fn run(location: &BusLocation, arguments: &Sequencer) -> Result<(), F
         Command::Rewind(arguments) => rewind::run(location, arguments),
         Command::Elect(arguments) => members::elect(arguments),
         Command::Members(arguments) => members::run(arguments),
+        Command::Sources(arguments) => sources::run(arguments),
         Command::Recover(arguments) => recover::run(arguments),
         Command::Log(arguments) => log::run(arguments),
     }

@@ -10,6 +10,7 @@ use serde_json::json;
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
 use toroni::{Bus, BusConfig, ReceiveError, Subscriber};
+use toroni_net::node::start;
 use toroni_sequencer::batch::{Command, Publish};
 use toroni_sequencer::commands::{COURIER, Commands, CommandsError, Sent};
 use toroni_sequencer::rpc::{Answer, Fetch, Link, Request, Role};
@@ -24,6 +25,8 @@ const ELSEWHERE: Duration = Duration::from_millis(20);
 /// A member waits this long for an event that is not there yet, and answers within a longer time.
 const WAIT_TIME: Duration = Duration::from_millis(500);
 const ANSWER_TIME: Duration = Duration::from_secs(2);
+/// A command that is no event after this time may be refused.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 const FETCH_BYTES: u32 = 256 << 10;
 
 #[derive(Args)]
@@ -59,6 +62,7 @@ enum Echo {
 pub(super) fn run(location: &BusLocation, arguments: &Send) -> Result<(), Failure> {
     let stop = Stop::install(GracePeriod::OneSecond("it waited for the order".to_owned()))?;
     let OfNode { node, feed } = arguments.reach.find()?;
+    let own = node.as_ref().and_then(|node| start::identity(node).ok()).map(|(_, own)| own.0);
     let mut config = location.config();
     if let Some(directory) = node.as_ref().and_then(|node| node.bus.directory.as_ref()) {
         config = config.directory(directory);
@@ -79,7 +83,8 @@ pub(super) fn run(location: &BusLocation, arguments: &Send) -> Result<(), Failur
     wait_for_courier(commands.bus(), &feed, arguments.timeout, &stop)?;
     let begun = Instant::now();
     let sent = commands.send(&arguments.topic, &arguments.payload).map_err(of_commands)?;
-    let event = wait(&mut echo, &feed, sent, arguments.timeout, &stop)?;
+    let is_refused = || own.is_some_and(|own| is_refused(&feed, own, commands.bus_bytes()));
+    let event = wait(&mut echo, &feed, sent, (arguments.timeout, &is_refused), &stop)?;
     let round_trip = begun.elapsed();
     let mut output = Output::new()?;
     if arguments.json {
@@ -141,18 +146,43 @@ fn wait(
     echo: &mut Echo,
     feed: &Feed,
     sent: Sent,
-    limit: Duration,
+    (limit, is_refused): (Duration, &dyn Fn() -> bool),
     stop: &Stop,
 ) -> Result<u64, Failure> {
-    let found = match echo {
-        Echo::Bus(subscriber) => event_of(subscriber, sent, limit, stop)?,
-        Echo::Members { next } => block_on(find(feed, *next, sent, limit, stop))?,
-    };
     let number = sent.number;
+    let begun = Instant::now();
+    let mut refused = 0_u8;
+    let mut found = None;
+    while found.is_none() && begun.elapsed() < limit && !stop.is_set() {
+        let slice = LOOK_EVERY.min(limit.saturating_sub(begun.elapsed()));
+        found = match echo {
+            Echo::Bus(subscriber) => event_of(subscriber, sent, slice, stop)?,
+            Echo::Members { next } => block_on(find(feed, *next, sent, slice, stop))?,
+        };
+        // Once, it may be that the node is about to open the bus.
+        refused = if found.is_none() && is_refused() { refused.saturating_add(1) } else { 0 };
+        if refused == 2 {
+            return Err(Failure::Failed(format!(
+                "command {number} of this host was sent, and the order takes no commands of this bus: another host has opened this \
+                 source, or a later bus of this host has. Its node keeps it and tries on; its log says why"
+            )));
+        }
+    }
     let text = format!(
         "command {number} of this host was sent, and is not known to be part of the order yet: its node keeps it and tries on"
     );
     found.ok_or_else(|| if stop.is_set() { stop.interrupted(text) } else { Failure::Failed(text) })
+}
+
+/// Whether the order has another bus of this host than this one.
+fn is_refused(feed: &Feed, own: u32, bus: [u8; 16]) -> bool {
+    let asked = block_on(feed.ask_leader(&Request::Sources(own)));
+    match asked {
+        Ok(Ok(Answer::Sources(sources))) => {
+            sources.first().is_some_and(|known| known.source == own && known.state.bus != bus)
+        }
+        _ => false,
+    }
 }
 
 /// Reads events of the bus until that of the command comes.

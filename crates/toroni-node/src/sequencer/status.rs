@@ -2,7 +2,7 @@
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
-use super::feed::{Feed, Member, OfNode, Reach, block_on};
+use super::feed::{Feed, Member, OfNode, Reach, block_on, hex};
 use clap::Args;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -232,10 +232,6 @@ fn archive_line((address, reach): &Archive<'_>) -> String {
         }
         Err(problem) => format!("archive at {address}: does not answer: {problem}"),
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn object(

@@ -546,7 +546,7 @@ fn a_member_without_its_log_is_not_advised_to_begin_the_group() {
 }
 
 #[test]
-fn a_bus_that_was_restored_from_a_backup_ends_its_node() {
+fn a_bus_that_was_restored_from_a_backup_brings_nothing_and_ends_no_node() {
     let hosts = Hosts::new(1);
     let member = hosts.begin();
     let (bus, backup) = (hosts.directory(1), hosts.buses.path().join("backup"));
@@ -563,9 +563,67 @@ fn a_bus_that_was_restored_from_a_backup_ends_its_node() {
     leave(node);
     std::fs::remove_dir_all(&bus).unwrap();
     std::fs::rename(&backup, &bus).unwrap();
+    let node = hosts.start(1);
+    node.wait_for_error(
+        "so this one was restored from a backup, or its source was removed. Remove the bus",
+    );
+    let events = hosts.status()["events"].as_u64().unwrap();
+    leave(node);
+    assert_eq!(hosts.status()["events"].as_u64(), Some(events));
+    // As it says.
+    std::fs::remove_dir_all(&bus).unwrap();
+    let node = hosts.start(1);
+    send("on the third");
+    leave(node);
+    member.into_iter().for_each(leave);
+}
+
+#[test]
+fn a_host_with_the_name_of_another_has_to_be_let_in() {
+    let hosts = Hosts::new(1);
+    let member = hosts.begin();
+    let send = |seconds: &str| hosts.try_sequencer(1, &["send", "t", "1", "--timeout", seconds]);
+    let sources = || {
+        let output = hosts.try_sequencer(1, &["sources", "--json"]);
+        let lines = String::from_utf8(output.stdout).unwrap();
+        let all: Vec<Value> = lines.lines().map(|it| serde_json::from_str(it).unwrap()).collect();
+        all
+    };
     let mut node = hosts.start(1);
-    node.wait_for_error("the bus was restored from a backup. Remove it, and a new one is created");
-    assert_eq!(node.wait().code(), Some(1));
+    // Neither the member nor this host has sent a command.
+    assert_eq!(sources(), [Value::Null; 0]);
+    assert!(send("60").status.success());
+    let [known] = &sources()[..] else { panic!("one source") };
+    assert_eq!((&known["node"], &known["next"]), (&"host-1".into(), &1.into()));
+    let source = known["source"].as_str().unwrap().to_owned();
+    leave(node);
+
+    // Its disk is lost, or another host has its name.
+    std::fs::remove_dir_all(hosts.directory(1)).unwrap();
+    std::fs::remove_dir_all(hosts.buses.path().join("state-1")).unwrap();
+    node = hosts.start(1);
+    let refused = send("60");
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    let why = "another host has opened this source";
+    assert!(error(&refused).contains(why), "{refused:?}");
+    node.wait_for_error(why);
+    let table = hosts.try_sequencer(1, &["sources", "release", &source]);
+    assert!(table.status.success(), "{table:?}");
+    // What it holds is brought.
+    wait_until("its commands are events", || {
+        let last = |one: &Value| one["next"].as_u64();
+        sources().first().and_then(last).is_some_and(|next| next > 0)
+            && sources()[0]["bus"] != known["bus"]
+    });
+    assert!(send("60").status.success());
+    leave(node);
+
+    hosts.change(&["sources", "remove", &source]);
+    assert_eq!(sources(), [Value::Null; 0]);
+    hosts.refused(0, &["sources", "release", &source], "the order knows no such source");
+    let node = hosts.start(1);
+    node.wait_for_error("or its source was removed");
+    leave(node);
     member.into_iter().for_each(leave);
 }
 

@@ -17,7 +17,12 @@
 //!  2 OPEN      0                                         source u32 · series u32 · session u32 · bus 16 bytes
 //!  3 LOST      0                                         source u32 · series u32 · first u64 · last u64
 //!  4 BEGIN     0                                         feed series u32
+//!  5 OPEN      0                                         as kind 2 · earlier buses: 16 bytes each, the payload
+//!  6 RELEASE   0                                         source u32
+//!  7 REMOVE    0                                         source u32
 //! ```
+//!
+//! Kind 2 is that of earlier versions. It stands in their logs and archives, so it is read as it was, and not written any more.
 //!
 //! A batch has one encoding only: [`Batch::check`] accepts nothing that [`Builder`] would not have written. The digest
 //! of [`machine`](crate::machine) is over these bytes.
@@ -38,6 +43,9 @@ pub const MAX_TOPIC_BYTES: usize = 255;
 /// The number of a command has this many bits, as in the origin of a message.
 pub const NUMBER_BITS: u32 = 48;
 
+/// An OPEN names at most this many earlier buses.
+pub const MAX_EARLIER: usize = 8;
+
 const HEADER_BYTES: usize = 4;
 const COMMAND_HEADER_BYTES: usize = 8;
 const VERSION: u8 = 1;
@@ -49,13 +57,23 @@ pub enum Command<'a> {
     /// A message that is to become an event.
     Publish(Publish<'a>),
     /// A source begins a series of commands, or continues it in a new session.
-    Open(Open),
+    Open(Open<'a>),
     /// Commands of a source never left their host.
     Lost(Lost),
     /// The feed begins a series that is greater than every earlier one.
     Begin {
         /// The series that begins.
         series: u32,
+    },
+    /// The next OPEN of a source may bring any bus: its host was installed again.
+    Release {
+        /// The source.
+        source: u32,
+    },
+    /// A source is gone for good. Its bus is closed.
+    Remove {
+        /// The source.
+        source: u32,
     },
 }
 
@@ -85,7 +103,7 @@ pub struct CommandId {
 
 /// The start of a series of commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Open {
+pub struct Open<'a> {
     /// The node whose host the commands come from.
     pub source: u32,
     /// The series: a hash of the bus's id.
@@ -94,6 +112,9 @@ pub struct Open {
     pub session: u32,
     /// The id of the command bus.
     pub bus: [u8; 16],
+    /// Buses that the node has had before, at most [`MAX_EARLIER`]. The bus that the order knows has to be among them. None in what
+    /// an earlier version has written: then any bus may take its place.
+    pub earlier: Option<&'a [[u8; 16]]>,
 }
 
 /// Commands that were overwritten before a node could read them.
@@ -136,6 +157,9 @@ pub enum BatchError {
     /// A number of 2^48 or more, or a range of numbers that ends before it begins.
     #[error("a command has an impossible number")]
     Number,
+    /// The earlier buses of an OPEN.
+    #[error("an OPEN names at most {MAX_EARLIER} earlier buses of 16 bytes")]
+    Earlier,
     /// A command longer than [`MAX_COMMAND_BYTES`].
     #[error("a command is longer than 1 MiB")]
     CommandTooLong,
@@ -158,9 +182,11 @@ impl<'a> Command<'a> {
             Self::Publish(publish) => {
                 publish.topic.len().saturating_add(publish.payload.len()).saturating_add(16)
             }
-            Self::Open(_) => 28,
+            Self::Open(open) => {
+                open.earlier.map_or(0, <[_]>::len).saturating_mul(16).saturating_add(28)
+            }
             Self::Lost(_) => 24,
-            Self::Begin { .. } => 4,
+            Self::Begin { .. } | Self::Release { .. } | Self::Remove { .. } => 4,
         };
         body.saturating_add(COMMAND_HEADER_BYTES)
     }
@@ -200,11 +226,18 @@ impl<'a> Command<'a> {
                 to.extend(*payload);
             }
             Self::Open(open) => {
-                header(to, 2, 0, 0, 0);
+                let earlier = open.earlier.unwrap_or_default();
+                if earlier.len() > MAX_EARLIER {
+                    return Err(BatchError::Earlier);
+                }
+                let bytes = u32::try_from(earlier.as_flattened().len());
+                let bytes = bytes.map_err(|_| BatchError::Earlier)?;
+                header(to, if open.earlier.is_some() { 5 } else { 2 }, 0, 0, bytes);
                 to.extend(open.source.to_le_bytes());
                 to.extend(open.series.to_le_bytes());
                 to.extend(open.session.to_le_bytes());
                 to.extend(open.bus);
+                to.extend(earlier.as_flattened());
             }
             Self::Lost(lost) => {
                 check_range(lost)?;
@@ -218,6 +251,14 @@ impl<'a> Command<'a> {
                 header(to, 4, 0, 0, 0);
                 to.extend(series.to_le_bytes());
             }
+            Self::Release { source } => {
+                header(to, 6, 0, 0, 0);
+                to.extend(source.to_le_bytes());
+            }
+            Self::Remove { source } => {
+                header(to, 7, 0, 0, 0);
+                to.extend(source.to_le_bytes());
+            }
         }
         Ok(())
     }
@@ -227,8 +268,9 @@ impl<'a> Command<'a> {
         let before = fields.rest().len();
         let (kind, flags) = (fields.u8()?, fields.u8()?);
         let (topic_bytes, payload_bytes) = (usize::from(fields.u16()?), fields.u32()?);
-        if kind != 1 && (flags != 0 || topic_bytes != 0 || payload_bytes != 0) {
-            return Err(if (2..=4).contains(&kind) {
+        let has_payload = matches!(kind, 1 | 5);
+        if kind != 1 && (flags != 0 || topic_bytes != 0 || !has_payload && payload_bytes != 0) {
+            return Err(if (2..=7).contains(&kind) {
                 BatchError::Reserved
             } else {
                 BatchError::Kind(kind)
@@ -258,11 +300,12 @@ impl<'a> Command<'a> {
                     payload,
                 })
             }
-            2 => Self::Open(Open {
+            2 | 5 => Self::Open(Open {
                 source: fields.u32()?,
                 series: fields.u32()?,
                 session: fields.u32()?,
                 bus: fields.array()?,
+                earlier: if kind == 5 { Some(earlier(fields, payload_bytes)?) } else { None },
             }),
             3 => {
                 let lost = Lost {
@@ -275,12 +318,26 @@ impl<'a> Command<'a> {
                 Self::Lost(lost)
             }
             4 => Self::Begin { series: fields.u32()? },
+            6 => Self::Release { source: fields.u32()? },
+            7 => Self::Remove { source: fields.u32()? },
             kind => return Err(BatchError::Kind(kind)),
         };
         if before.saturating_sub(fields.rest().len()) > MAX_COMMAND_BYTES {
             return Err(BatchError::CommandTooLong);
         }
         Ok(command)
+    }
+}
+
+/// Takes the earlier buses of an OPEN.
+fn earlier<'a>(fields: &mut Fields<'a>, bytes: u32) -> Result<&'a [[u8; 16]], BatchError> {
+    let bytes = usize::try_from(bytes).map_err(|_| BatchError::Earlier)?;
+    if bytes > MAX_EARLIER * 16 {
+        return Err(BatchError::Earlier);
+    }
+    match fields.take(bytes)?.as_chunks() {
+        (buses, []) => Ok(buses),
+        _ => Err(BatchError::Earlier),
     }
 }
 

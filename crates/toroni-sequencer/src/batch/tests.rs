@@ -6,9 +6,11 @@ use super::*;
 #[derive(Debug, Clone)]
 enum Owned {
     Publish(CommandId, bool, String, Vec<u8>),
-    Open(Open),
+    Open(Open<'static>, Option<Vec<[u8; 16]>>),
     Lost(Lost),
     Begin(u32),
+    Release(u32),
+    Remove(u32),
 }
 
 impl Owned {
@@ -20,9 +22,13 @@ impl Owned {
                 topic,
                 payload,
             }),
-            Self::Open(open) => Command::Open(*open),
+            Self::Open(open, earlier) => {
+                Command::Open(Open { earlier: earlier.as_deref(), ..*open })
+            }
             Self::Lost(lost) => Command::Lost(*lost),
             Self::Begin(series) => Command::Begin { series: *series },
+            Self::Release(source) => Command::Release { source: *source },
+            Self::Remove(source) => Command::Remove { source: *source },
         }
     }
 }
@@ -40,13 +46,17 @@ fn owned() -> impl Strategy<Value = Owned> {
             .prop_map(|((source, series), number, to_descendants, topic, payload)| {
                 Owned::Publish(CommandId { source, series, number }, to_descendants, topic, payload)
             }),
-        any::<(u32, u32, u32, [u8; 16])>().prop_map(|(source, series, session, bus)| Owned::Open(
-            Open { source, series, session, bus }
-        )),
+        (any::<(u32, u32, u32, [u8; 16])>(), proptest::option::of(vec(any::<[u8; 16]>(), 0..=8)))
+            .prop_map(|((source, series, session, bus), earlier)| Owned::Open(
+                Open { source, series, session, bus, earlier: None },
+                earlier
+            )),
         (any::<(u32, u32)>(), number.clone(), number).prop_map(|((source, series), one, other)| {
             Owned::Lost(Lost { source, series, first: one.min(other), last: one.max(other) })
         }),
         any::<u32>().prop_map(Owned::Begin),
+        any::<u32>().prop_map(Owned::Release),
+        any::<u32>().prop_map(Owned::Remove),
     ]
 }
 

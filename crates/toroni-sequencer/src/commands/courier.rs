@@ -2,8 +2,10 @@
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
-use std::sync::Arc;
+use std::io;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -11,6 +13,7 @@ use toroni::{
     Bus, BusConfig, HoldError, OpenError, ReceiveError, Start, Subscriber, SubscriberError,
 };
 
+use super::buses::Buses;
 use super::{bytes_of, open_bus, series_of};
 use crate::batch::{BatchError, Builder, Command, CommandId, Lost, Open, Publish};
 use crate::machine::{Outcome, Refusal};
@@ -26,6 +29,9 @@ const ANSWER_TIME: Duration = Duration::from_millis(700);
 /// How often the courier sees whether it must end.
 const IDLE_TIME: Duration = Duration::from_millis(50);
 const AGAIN_TIME: Duration = Duration::from_millis(20);
+/// A refused courier tries again after this time, and then after twice as long, up to the longest.
+const REFUSED_AGAIN: Duration = Duration::from_secs(1);
+const LONGEST_REFUSED_AGAIN: Duration = Duration::from_secs(30);
 
 /// What a courier is started with.
 #[derive(Debug)]
@@ -42,6 +48,9 @@ pub struct CourierOptions {
     pub members: Vec<Target>,
     /// How many bits of commands it brings in a second at most.
     pub rate: Option<u64>,
+    /// Where it notes which command buses this host has had. The order takes commands of another bus only from who knows the
+    /// one before. Without such a file, it takes those of the first bus alone.
+    pub buses: Option<PathBuf>,
 }
 
 /// Why a courier cannot work. What is about the network alone is tried again.
@@ -62,15 +71,51 @@ pub enum CourierError {
     /// Publishers do not wait for the courier.
     #[error(transparent)]
     Hold(#[from] HoldError),
-    /// The order does not take commands of this bus, and never will.
-    #[error("the order takes no commands of this bus: {0}")]
-    Refused(Refusal),
     /// A command that cannot be one.
     #[error(transparent)]
     Batch(#[from] BatchError),
     /// No runtime, or no thread.
     #[error("could not start: {0}")]
-    Start(#[from] std::io::Error),
+    Start(#[from] io::Error),
+    /// The file with the command buses of this host.
+    #[error("the file {} cannot be used: {error}", path.display())]
+    Buses {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        error: io::Error,
+    },
+}
+
+/// Why the order takes no commands of this host now. The courier holds them, and tries again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// What is so, and what to do.
+    pub why: String,
+    /// Since when.
+    pub since: Instant,
+}
+
+/// Says why the order does not take a command, and what to do.
+fn advice(refusal: Refusal) -> String {
+    let advice = match refusal {
+        Refusal::OtherHost => {
+            ": two nodes have this name, or this host was installed again. Give each node its own `name`; if the other host is gone, \
+             use toroni sequencer sources release"
+        }
+        Refusal::Session(_) => {
+            ": another node has the same source id, or the clock of this host went back. Give each node its own `name`"
+        }
+        Refusal::Closed => {
+            ": a later bus has taken its place, so this one was restored from a backup, or its source was removed. Remove the \
+             bus, and a new one is created"
+        }
+        Refusal::TooManySources => {
+            ": remove those that are gone with toroni sequencer sources remove"
+        }
+        Refusal::Wanted(_) | Refusal::NotOpen | Refusal::FeedSeries(_) => "",
+    };
+    format!("{refusal}{advice}")
 }
 
 /// What a courier has done, in numbers. Clones count the same.
@@ -78,6 +123,7 @@ pub enum CourierError {
 pub struct CourierCounts {
     brought: Arc<AtomicU64>,
     connections: Arc<AtomicU64>,
+    refused: Arc<Mutex<Option<Refused>>>,
 }
 
 impl CourierCounts {
@@ -91,6 +137,20 @@ impl CourierCounts {
     #[must_use]
     pub fn connections(&self) -> u64 {
         self.connections.load(Ordering::Relaxed)
+    }
+
+    /// Why the order takes no commands of this host, if that is so.
+    #[must_use]
+    pub fn refused(&self) -> Option<Refused> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_refused(&self, why: Option<String>) {
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        *refused = why.map(|why| match refused.take() {
+            Some(same) if same.why == why => same,
+            _ => Refused { why, since: Instant::now() },
+        });
     }
 }
 
@@ -109,7 +169,7 @@ impl Courier {
     ///
     /// If the bus cannot be opened, or no thread be started.
     pub fn start(options: CourierOptions) -> Result<Self, CourierError> {
-        let CourierOptions { bus, feed, source, session, members, rate } = options;
+        let CourierOptions { bus, feed, source, session, members, rate, buses } = options;
         if members.is_empty() {
             return Err(CourierError::NoMembers);
         }
@@ -120,8 +180,15 @@ impl Courier {
         let members = members.into_iter().map(|member| Target { role, ..member }).collect();
         let members = InTurn::new(members, vec![])?;
         let (ends, counts) = (Arc::new(AtomicBool::new(false)), CourierCounts::default());
+        let buses = match buses {
+            None => Buses::default(),
+            Some(path) => {
+                Buses::load(path.clone()).map_err(|error| CourierError::Buses { path, error })?
+            }
+        };
         let mut work = Work {
             series: series_of(&bus),
+            buses,
             bus,
             source,
             session,
@@ -179,8 +246,19 @@ struct Work {
     session: u32,
     members: InTurn,
     pace: Pace,
+    buses: Buses,
     ends: Arc<AtomicBool>,
     counts: CourierCounts,
+}
+
+/// What became of an OPEN.
+enum Opened {
+    /// The order wants the next number.
+    Known(SourceState),
+    /// The order does not take this bus, for this reason.
+    Refused(String),
+    /// No leader has answered.
+    Unknown,
 }
 
 /// Keeps commands to a rate: each batch takes its time, and the next one waits for that.
@@ -217,11 +295,24 @@ impl Work {
 
     /// Reads and brings commands. `holder` holds those that the order may not have.
     fn run(&mut self, mut holder: Subscriber) -> Result<(), CourierError> {
+        self.wait_for_the_first(&mut holder)?;
+        let mut again = REFUSED_AGAIN;
         while !self.ends() {
-            let Some(state) = self.open()? else {
-                std::thread::sleep(AGAIN_TIME);
-                continue;
+            let state = match self.open()? {
+                Opened::Known(state) => state,
+                Opened::Unknown => {
+                    std::thread::sleep(AGAIN_TIME);
+                    continue;
+                }
+                Opened::Refused(why) => {
+                    self.counts.set_refused(Some(why));
+                    self.rest(again);
+                    again = again.saturating_mul(2).min(LONGEST_REFUSED_AGAIN);
+                    continue;
+                }
             };
+            self.counts.set_refused(None);
+            again = REFUSED_AGAIN;
             self.counts.connections.fetch_add(1, Ordering::Relaxed);
             // A second subscriber begins where the order continues, while the first still holds that.
             let mut reader = match subscribe(&self.bus, Start::Sequence(state.next)) {
@@ -237,30 +328,58 @@ impl Work {
         Ok(())
     }
 
+    /// Waits until the bus has, or had, a command. A host that sends none is no source of the order.
+    fn wait_for_the_first(&self, holder: &mut Subscriber) -> Result<(), CourierError> {
+        if holder.sequence() > 0 {
+            return Ok(());
+        }
+        holder.hold(0)?;
+        while !self.ends() && holder.receive_timeout(IDLE_TIME)?.is_none() {}
+        Ok(())
+    }
+
+    fn rest(&self, time: Duration) {
+        let begun = Instant::now();
+        while !self.ends() && begun.elapsed() < time {
+            std::thread::sleep(IDLE_TIME);
+        }
+    }
+
     /// Opens the series with the leader. If this member does not lead, the next call asks the one that does, as this one
     /// says, or another one.
-    fn open(&mut self) -> Result<Option<SourceState>, CourierError> {
+    fn open(&mut self) -> Result<Opened, CourierError> {
         let (source, series, session) = (self.source, self.series, self.session);
-        let open = Open { source, series, session, bus: bytes_of(&self.bus) };
+        let bus = bytes_of(&self.bus);
+        // Before the order knows it: the next bus has to name it.
+        if let Err(error) = self.buses.note(bus) {
+            return Ok(Opened::Refused(format!("the bus of commands cannot be noted: {error}")));
+        }
+        let earlier = self.buses.earlier(bus);
+        let open = Open { source, series, session, bus, earlier: Some(&earlier) };
         let opened = self.members.call(&submission(&[Command::Open(open)])?, ANSWER_TIME);
-        if let Ok(Answer::Outcomes(outcomes)) = &opened {
-            if let Some(Outcome::Refused(refusal)) = outcomes.first() {
-                return Err(CourierError::Refused(*refusal));
+        match &opened {
+            Ok(Answer::Outcomes(outcomes)) => {
+                if let Some(Outcome::Refused(refusal)) = outcomes.first() {
+                    return Ok(Opened::Refused(advice(*refusal)));
+                }
+                if !outcomes.is_empty()
+                    && let Ok(Answer::Source(Some(state))) =
+                        self.members.call(&Request::Source(source), ANSWER_TIME)
+                    && state.series == series
+                {
+                    self.buses.opened(bus);
+                    return Ok(Opened::Known(state));
+                }
             }
-            if !outcomes.is_empty()
-                && let Ok(Answer::Source(Some(state))) =
-                    self.members.call(&Request::Source(source), ANSWER_TIME)
-                && state.series == series
-            {
-                return Ok(Some(state));
-            }
+            Ok(Answer::Refused(why)) => return Ok(Opened::Refused(why.clone())),
+            _ => {}
         }
         let leader = match &opened {
             Ok(Answer::NotLeader(Some((_, address)))) => Some(address.as_str()),
             _ => None,
         };
         self.members.turn_to(leader);
-        Ok(None)
+        Ok(Opened::Unknown)
     }
 
     /// Brings commands from `wanted` on, until the leader is gone. `first` is the first one that is in the ring. Returns
@@ -367,9 +486,8 @@ impl Work {
                     *next = *after;
                     self.counts.brought.fetch_add(1, Ordering::Relaxed);
                 }
-                // What was sent over an earlier connection came later. Ask again.
-                Outcome::Refused(Refusal::Wanted(_)) => return Ok(false),
-                Outcome::Refused(refusal) => return Err(CourierError::Refused(refusal)),
+                // What was sent over an earlier connection came later, or another host has taken the source. OPEN tells.
+                Outcome::Refused(_) => return Ok(false),
             }
         }
         Ok(true)

@@ -6,9 +6,11 @@
 //!                                       └─ held until ─────┘ the leader answers that it is an event
 //! ```
 //!
-//! A command's number is its sequence in the bus, and its series is that of the bus. So no state need be stored beside the
-//! bus: the order itself knows how far each series has come.
+//! A command's number is its sequence in the bus, and its series is that of the bus. So nothing of commands need be stored beside the
+//! bus: the order itself knows how far each series has come. Beside it, only the ids of earlier buses are noted (`buses.rs`).
 
+#[cfg(feature = "member")]
+mod buses;
 #[cfg(feature = "member")]
 mod courier;
 mod echo;
@@ -29,7 +31,7 @@ use toroni_proto::id::{Series, Source};
 use crate::batch::MAX_COMMAND_BYTES;
 
 #[cfg(feature = "member")]
-pub use self::courier::{COURIER, Courier, CourierCounts, CourierError, CourierOptions};
+pub use self::courier::{COURIER, Courier, CourierCounts, CourierError, CourierOptions, Refused};
 pub use self::echo::{Echo, Pending, Sent};
 
 /// Why commands cannot be sent.
@@ -84,6 +86,12 @@ impl Commands {
         let bus = open_bus(config, feed)?;
         let series = series_of(&bus);
         Ok(Self { bus, feed: feed.to_owned(), series, publishers: Mutex::default() })
+    }
+
+    /// Returns the id of the bus of commands, by which the order knows it.
+    #[must_use]
+    pub fn bus_bytes(&self) -> [u8; 16] {
+        bytes_of(&self.bus)
     }
 
     /// Sends a command, and returns how to know its event. Waits while the leader cannot take more.

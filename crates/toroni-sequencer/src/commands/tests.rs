@@ -100,6 +100,7 @@ fn courier_of(directory: &Directory, address: &str, session: u32, rate: Option<u
         session,
         members: vec![target],
         rate,
+        buses: Some(directory.join("commands-orders")),
     };
     Courier::start(options).unwrap_or_else(|error| panic!("{error}"))
 }

@@ -111,7 +111,10 @@ impl EventBus {
                         return Ok(false);
                     }
                 }
-                Command::Open(_) | Command::Begin { .. } => continue,
+                Command::Open(_)
+                | Command::Begin { .. }
+                | Command::Release { .. }
+                | Command::Remove { .. } => continue,
             }
             if !self.publish(&run, &ends)? {
                 return Ok(false);

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  source ─► bus, session, series, next number        next event number ─► digest ─► kept each 4,096 events
-//!        └─► buses that were closed for ever
+//!  buses that were closed for ever                     series of the feed, and where they began
 //! ```
 //!
 //! Of each source it accepts only the number after the last one. A lower number is a duplicate and dropped; a higher
@@ -22,6 +22,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::batch::{Batch, Command, Lost, Open, Publish};
+use crate::hook::mutant;
 
 pub use chain::Chain;
 pub use digest::{DIGEST_EVERY, DIGESTS_KEPT, Digest};
@@ -30,15 +31,23 @@ pub(crate) use snapshot::MAX_SNAPSHOT_BYTES;
 pub use snapshot::SnapshotError;
 
 /// The greatest number of sources. More are refused.
-pub const MAX_SOURCES: usize = 1024;
-/// How many closed buses of a source are remembered. An older one would count as new.
-pub const CLOSED_KEPT: usize = 64;
+pub const MAX_SOURCES: usize = 4096;
+/// How many closed buses of all sources are remembered. An older one would count as new.
+pub const CLOSED_KEPT: usize = 16_384;
+/// How many series of the feed are remembered.
+pub const SERIES_KEPT: usize = 64;
 
 /// The state: some kilobytes, whatever the number of events.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Machine {
     chain: Chain,
     sources: BTreeMap<u32, Source>,
+    /// The buses of sources that were closed, the oldest first.
+    closed: VecDeque<(u32, [u8; 16])>,
+    /// The last series of the feed, each with its first event.
+    begun: VecDeque<(u32, u64)>,
+    /// The first series from which on `begun` has all.
+    begun_from: u32,
     /// The digest after each 4,096th event, with the number of that event.
     kept: VecDeque<(u64, Digest)>,
 }
@@ -54,7 +63,10 @@ pub struct Source {
     pub series: u32,
     /// The number that is wanted next.
     pub next: u64,
-    closed: VecDeque<[u8; 16]>,
+    /// The last event of the source, if that is known.
+    pub last: Option<u64>,
+    /// Whether the next OPEN may bring any bus.
+    pub is_released: bool,
 }
 
 /// An event: a command with its place in the order.
@@ -94,6 +106,9 @@ pub enum Refusal {
     /// A later life of the node has opened a series.
     #[error("session {0} of the source has opened a series")]
     Session(u32),
+    /// The order knows another bus of the source, and the OPEN does not name it.
+    #[error("another host has opened this source")]
+    OtherHost,
     /// Too many sources.
     #[error("there are {MAX_SOURCES} sources already")]
     TooManySources,
@@ -143,6 +158,14 @@ impl Machine {
                 self.advance(source, series, first, last)
             }
             Command::Open(open) => self.open(open),
+            Command::Release { source } => Ok(self
+                .sources
+                .get_mut(&source)
+                .is_some_and(|known| !std::mem::replace(&mut known.is_released, true))),
+            Command::Remove { source } => Ok(self.sources.remove(&source).is_some_and(|known| {
+                self.close(source, known.bus);
+                true
+            })),
             Command::Begin { series } => match series.cmp(&self.chain.series) {
                 Ordering::Greater => Ok(true),
                 Ordering::Equal => Ok(false),
@@ -169,19 +192,26 @@ impl Machine {
             return Err(Refusal::Wanted(source.next));
         }
         source.next = last.saturating_add(1);
+        source.last = Some(self.chain.next);
         Ok(true)
     }
 
-    fn open(&mut self, Open { source, series, session, bus }: Open) -> Result<bool, Refusal> {
+    fn open(&mut self, open: Open<'_>) -> Result<bool, Refusal> {
+        let Open { source, series, session, bus, earlier } = open;
+        let is_closed = self.closed.contains(&(source, bus));
+        let last = Some(self.chain.next);
+        let new = Source { bus, session, series, next: 0, last, is_released: false };
         let Some(known) = self.sources.get_mut(&source) else {
-            if self.sources.len() == MAX_SOURCES {
+            if is_closed {
+                return Err(Refusal::Closed);
+            }
+            if self.sources.len() >= MAX_SOURCES {
                 return Err(Refusal::TooManySources);
             }
-            self.sources
-                .insert(source, Source { bus, session, series, next: 0, closed: VecDeque::new() });
+            self.sources.insert(source, new);
             return Ok(true);
         };
-        if known.closed.contains(&bus) {
+        if is_closed {
             return Err(Refusal::Closed);
         }
         if known.bus == bus && known.series == series {
@@ -189,7 +219,7 @@ impl Machine {
                 Ordering::Less => Err(Refusal::Session(known.session)),
                 Ordering::Equal => Ok(false),
                 Ordering::Greater => {
-                    known.session = session;
+                    *known = Source { next: known.next, ..new };
                     Ok(true)
                 }
             };
@@ -198,19 +228,38 @@ impl Machine {
         if known.bus == bus || known.series == series {
             return Err(Refusal::NotOpen);
         }
+        // Before the session, since that of another host says nothing.
+        let is_known = earlier.is_none_or(|earlier| earlier.contains(&known.bus));
+        if !is_known && !known.is_released && !mutant("any_bus_of_a_source") {
+            return Err(Refusal::OtherHost);
+        }
         if session <= known.session {
             return Err(Refusal::Session(known.session));
         }
-        if known.closed.len() == CLOSED_KEPT {
-            known.closed.pop_front();
-        }
-        known.closed.push_back(known.bus);
-        (known.bus, known.session, known.series, known.next) = (bus, session, series, 0);
+        let before = std::mem::replace(known, new);
+        self.close(source, before.bus);
         Ok(true)
+    }
+
+    fn close(&mut self, source: u32, bus: [u8; 16]) {
+        if mutant("removed_bus_not_closed") {
+            return;
+        }
+        if self.closed.len() >= CLOSED_KEPT {
+            self.closed.pop_front();
+        }
+        self.closed.push_back((source, bus));
     }
 
     fn append<'a>(&mut self, command: Command<'a>, bytes: &[u8]) -> Event<'a> {
         let event = self.chain.append(command, bytes);
+        if let Command::Begin { series } = command {
+            self.begun.push_back((series, event.number));
+            if self.begun.len() > SERIES_KEPT {
+                self.begun.pop_front();
+                self.begun_from = self.begun.front().map_or(series, |(series, _)| *series);
+            }
+        }
         if self.chain.next.is_multiple_of(DIGEST_EVERY) {
             if self.kept.len() == DIGESTS_KEPT {
                 self.kept.pop_front();
@@ -242,6 +291,11 @@ impl Machine {
     #[must_use]
     pub fn source(&self, source: u32) -> Option<&Source> {
         self.sources.get(&source)
+    }
+
+    /// Returns the sources from this one on, by their numbers.
+    pub fn sources_from(&self, first: u32) -> impl Iterator<Item = (u32, &Source)> {
+        self.sources.range(first..).map(|(number, source)| (*number, source))
     }
 
     /// Returns the digest of all events so far.

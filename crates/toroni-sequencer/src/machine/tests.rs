@@ -18,6 +18,8 @@ enum Step {
         source: u32,
         bus: u8,
         session: u32,
+        /// The earlier buses that it names; none if an earlier version wrote it.
+        earlier: Option<(usize, usize)>,
     },
     Lost {
         source: u32,
@@ -26,6 +28,8 @@ enum Step {
         length: u64,
     },
     Begin(u32),
+    Release(u32),
+    Remove(u32),
     /// The number that is wanted, of the bus that is open: what a node sends.
     Next(u32),
 }
@@ -33,16 +37,26 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => (0..3_u32, 0..3_u8, 0..6_u64).prop_map(|(source, bus, number)| Step::Publish { source, bus, number }),
-        3 => (0..3_u32, 0..3_u8, 0..5_u32).prop_map(|(source, bus, session)| Step::Open { source, bus, session }),
+        3 => (0..3_u32, 0..3_u8, 0..5_u32, proptest::option::of((0..=3_usize, 0..=3_usize))).prop_map(
+            |(source, bus, session, earlier)| Step::Open { source, bus, session, earlier }
+        ),
         1 => (0..3_u32, 0..3_u8, 0..6_u64, 0..3_u64)
             .prop_map(|(source, bus, first, length)| Step::Lost { source, bus, first, length }),
         1 => (0..4_u32).prop_map(Step::Begin),
+        1 => (0..3_u32).prop_map(Step::Release),
+        1 => (0..3_u32).prop_map(Step::Remove),
         8 => (0..3_u32).prop_map(Step::Next),
     ]
 }
 
 const fn bus(bus: u8) -> [u8; 16] {
     [bus; 16]
+}
+
+static BUSES: [[u8; 16]; 3] = [bus(0), bus(1), bus(2)];
+
+fn named((one, other): (usize, usize)) -> &'static [[u8; 16]] {
+    &BUSES[one.min(other)..one.max(other)]
 }
 
 fn series(bus: u8) -> u32 {
@@ -58,16 +72,41 @@ impl Naive {
     fn open(&self, of: u32) -> Option<(u8, usize, u32)> {
         let mut open = None;
         for (place, step) in self.0.iter().enumerate() {
-            if let Step::Open { source, bus, session } = *step
-                && source == of
-            {
-                open = match open {
-                    Some((last, begun, _)) if last == bus => Some((bus, begun, session)),
-                    _ => Some((bus, place, session)),
-                };
+            match *step {
+                Step::Open { source, bus, session, .. } if source == of => {
+                    open = match open {
+                        Some((last, begun, _)) if last == bus => Some((bus, begun, session)),
+                        _ => Some((bus, place, session)),
+                    };
+                }
+                Step::Remove(source) if source == of => open = None,
+                _ => {}
             }
         }
         open
+    }
+
+    /// Every bus that was open and is not any more.
+    fn closed(&self, of: u32) -> Vec<u8> {
+        let mut opened: Vec<u8> = vec![];
+        for step in &self.0 {
+            match *step {
+                Step::Open { source, bus, .. } if source == of => opened.push(bus),
+                _ => {}
+            }
+        }
+        let open = self.open(of).map(|(bus, ..)| bus);
+        opened.retain(|bus| Some(*bus) != open);
+        opened
+    }
+
+    fn is_released(&self, of: u32) -> bool {
+        let last = self.0.iter().rfind(|step| match step {
+            Step::Open { source, .. } => *source == of,
+            Step::Release(source) | Step::Remove(source) => *source == of,
+            _ => false,
+        });
+        matches!(last, Some(Step::Release(_)))
     }
 
     fn wanted(&self, of: u32, since: usize) -> u64 {
@@ -112,21 +151,26 @@ impl Naive {
                     last => Err(Refusal::FeedSeries(last)),
                 }
             }
-            Step::Open { source: of, bus: wanted, session } => {
-                let Some((open, since, last)) = self.open(of) else { return Ok(true) };
-                let before = self.0[..since].iter().any(
-                    |step| matches!(*step, Step::Open { source, bus, .. } if source == of && bus == wanted),
-                );
-                if open != wanted && before {
-                    Err(Refusal::Closed)
-                } else if open == wanted && session == last {
-                    Ok(false)
-                } else if session > last {
-                    Ok(true)
-                } else {
-                    Err(Refusal::Session(last))
+            Step::Open { source: of, bus: wanted, session, earlier } => {
+                if self.closed(of).contains(&wanted) {
+                    return Err(Refusal::Closed);
+                }
+                match self.open(of) {
+                    None => Ok(true),
+                    Some((open, _, last)) if open == wanted && session == last => Ok(false),
+                    Some((open, ..))
+                        if open != wanted
+                            && !self.is_released(of)
+                            && !earlier.is_none_or(|range| named(range).contains(&bus(open))) =>
+                    {
+                        Err(Refusal::OtherHost)
+                    }
+                    Some((.., last)) if session > last => Ok(true),
+                    Some((.., last)) => Err(Refusal::Session(last)),
                 }
             }
+            Step::Release(of) => Ok(self.open(of).is_some() && !self.is_released(of)),
+            Step::Remove(of) => Ok(self.open(of).is_some()),
             Step::Next(_) => unreachable!("made concrete before"),
         }
     }
@@ -140,9 +184,15 @@ fn command(step: &Step) -> Command<'static> {
             topic: "orders/new",
             payload: b"buy",
         }),
-        Step::Open { source, bus: id, session } => {
-            Command::Open(Open { source, series: series(id), session, bus: bus(id) })
-        }
+        Step::Open { source, bus: id, session, earlier } => Command::Open(Open {
+            source,
+            series: series(id),
+            session,
+            bus: bus(id),
+            earlier: earlier.map(named),
+        }),
+        Step::Release(source) => Command::Release { source },
+        Step::Remove(source) => Command::Remove { source },
         Step::Lost { source, bus, first, length } => {
             Command::Lost(Lost { source, series: series(bus), first, last: first + length })
         }
@@ -182,7 +232,7 @@ proptest! {
                     Some((bus, since, _)) => {
                         Step::Publish { source, bus, number: naive.wanted(source, since) }
                     }
-                    None => Step::Open { source, bus: 0, session: 1 },
+                    None => Step::Open { source, bus: 0, session: 1, earlier: None },
                 },
                 ref step => step.clone(),
             };
@@ -240,7 +290,8 @@ fn a_host_that_sees_the_events_alone_comes_to_the_same_digest() {
 
 fn machine_with_events(count: u64) -> Machine {
     let mut machine = Machine::new();
-    let open = Command::Open(Open { source: 1, series: 7, session: 1, bus: bus(1) });
+    let open =
+        Command::Open(Open { source: 1, series: 7, session: 1, bus: bus(1), earlier: Some(&[]) });
     apply(&mut machine, &batch(&[open]));
     for number in 0..count - 1 {
         let id = CommandId { source: 1, series: 7, number };
@@ -278,8 +329,15 @@ fn no_changed_byte_of_a_snapshot_goes_unnoticed() {
 #[test]
 fn a_restored_bus_cannot_double_its_commands() {
     let mut machine = Machine::new();
-    let open =
-        |id, session| Command::Open(Open { source: 1, series: series(id), session, bus: bus(id) });
+    let open = |id, session| {
+        Command::Open(Open {
+            source: 1,
+            series: series(id),
+            session,
+            bus: bus(id),
+            earlier: Some(&BUSES),
+        })
+    };
     assert_eq!(apply(&mut machine, &batch(&[open(1, 1)])), [Outcome::Sequenced(0)]);
     assert_eq!(apply(&mut machine, &batch(&[open(2, 2)])), [Outcome::Sequenced(1)]);
     assert_eq!(apply(&mut machine, &batch(&[open(1, 3)])), [Outcome::Refused(Refusal::Closed)]);
@@ -289,10 +347,95 @@ fn a_restored_bus_cannot_double_its_commands() {
 fn sources_are_bounded() {
     let mut machine = Machine::new();
     for source in 0..=u32::try_from(MAX_SOURCES).expect("a small number") {
-        let open = Command::Open(Open { source, series: 1, session: 1, bus: bus(1) });
+        let open =
+            Command::Open(Open { source, series: 1, session: 1, bus: bus(1), earlier: Some(&[]) });
         let outcome = apply(&mut machine, &batch(&[open]))[0];
         let full = usize::try_from(source).expect("a small number") == MAX_SOURCES;
         assert_eq!(outcome == Outcome::Refused(Refusal::TooManySources), full);
     }
     assert!(machine.snapshot().len() <= snapshot::MAX_SNAPSHOT_BYTES);
+}
+
+#[test]
+fn closed_buses_and_series_of_the_feed_are_bounded() {
+    let mut machine = Machine::new();
+    let buses = u32::try_from(CLOSED_KEPT).expect("a small number") + 3;
+    let bus = |number: u32| u128::from(number + 1).to_le_bytes();
+    for number in 0..buses {
+        // Each source has every second bus.
+        let earlier = [bus(number.saturating_sub(2))];
+        let open = Open {
+            source: number % 2,
+            series: number,
+            session: number,
+            bus: bus(number),
+            earlier: Some(&earlier),
+        };
+        let outcome = apply(&mut machine, &batch(&[Command::Open(open)]))[0];
+        assert!(matches!(outcome, Outcome::Sequenced(_)), "{number}: {outcome:?}");
+    }
+    for series in 1..100 {
+        apply(&mut machine, &batch(&[Command::Begin { series }]));
+    }
+    assert_eq!(machine.closed.len(), CLOSED_KEPT);
+    assert_eq!((machine.begun.len(), machine.begun_from), (SERIES_KEPT, 36));
+    assert!(machine.snapshot().len() <= snapshot::MAX_SNAPSHOT_BYTES);
+    assert_eq!(Machine::from_snapshot(&machine.snapshot()), Ok(machine));
+}
+
+/// What version 1 has written: two sources, of which one has closed a bus, and the second series of the feed.
+#[test]
+fn a_state_of_version_1_is_read_and_says_what_it_lacks() {
+    let mut bytes = b"TNSEQST\x01".to_vec();
+    let words = |bytes: &mut Vec<u8>, words: &[u32]| {
+        words.iter().for_each(|word| bytes.extend(word.to_le_bytes()));
+    };
+    words(&mut bytes, &[7, 2, 0]);
+    bytes.extend(5_u64.to_le_bytes());
+    bytes.extend(9_u64.to_le_bytes());
+    bytes.extend([3; 32]);
+    for (source, closed) in [(1_u32, &[][..]), (4, &[bus(1)])] {
+        words(&mut bytes, &[source, 11, series(2), u32::try_from(closed.len()).expect("few")]);
+        bytes.extend(6_u64.to_le_bytes());
+        bytes.extend(bus(2));
+        bytes.extend(closed.as_flattened());
+    }
+    bytes.extend(blake3::hash(&bytes).as_bytes());
+    let mut machine = Machine::from_snapshot(&bytes).expect("a state");
+    assert_eq!(machine.source(4).map(|source| (source.next, source.last)), Some((6, None)));
+    assert_eq!((&machine.begun, machine.begun_from), (&VecDeque::from([(7, 5)]), 7));
+    assert_eq!(Machine::from_snapshot(&machine.snapshot()), Ok(machine.clone()));
+    let open = |source, id, session, earlier| {
+        let open = Open { source, series: series(id), session, bus: bus(id), earlier };
+        Command::Open(open)
+    };
+    // Its logs go on with OPEN as it wrote it, which any greater session may take over.
+    assert_eq!(
+        apply(&mut machine, &batch(&[open(4, 1, 12, None), open(4, 0, 12, None)])),
+        [Outcome::Refused(Refusal::Closed), Outcome::Sequenced(9)]
+    );
+    assert_eq!(
+        apply(&mut machine, &batch(&[open(4, 2, 13, None), open(1, 0, 12, Some(&[]))])),
+        [Outcome::Refused(Refusal::Closed), Outcome::Refused(Refusal::OtherHost)]
+    );
+}
+
+#[test]
+fn no_bus_of_a_source_that_was_removed_comes_back() {
+    let mut machine = machine_with_events(5);
+    let open = |id, session| {
+        let earlier = Some(&BUSES[..]);
+        Command::Open(Open { source: 1, series: series(id), session, bus: bus(id), earlier })
+    };
+    let all =
+        [Command::Remove { source: 1 }, Command::Remove { source: 1 }, open(1, 9), open(2, 1)];
+    assert_eq!(
+        apply(&mut machine, &batch(&all)),
+        [
+            Outcome::Sequenced(5),
+            Outcome::Duplicate,
+            Outcome::Refused(Refusal::Closed),
+            Outcome::Sequenced(6)
+        ]
+    );
 }

@@ -13,6 +13,7 @@
 //! | `group.rs` | starts a member, and takes care of its log |
 //! | `shared.rs` | what the tasks of a member share, and its status |
 //! | `service.rs` | what a member answers |
+//! | `sources.rs` | what the order knows of its sources |
 //! | `reads.rs` | a majority confirms that this member leads |
 //! | `contact.rs` | whether a majority, or the leader, is heard |
 //! | `members.rs` | how a group begins, and how its members change |
@@ -43,6 +44,7 @@ mod reads;
 mod recover;
 mod service;
 mod shared;
+mod sources;
 mod storage;
 mod timing;
 mod types;

@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep};
 use super::office::{ended, vote_in_office};
 use super::shared::{Shared, failed, forwarded};
 use super::types::Proposal;
-use crate::batch::{Batch, Builder, Command};
+use crate::batch::{Batch, Builder, Command, Open};
 use crate::hook::mutant;
 use crate::machine::Outcome;
 use crate::rpc::Answer;
@@ -31,6 +31,8 @@ const BEGIN_AGAIN: Duration = Duration::from_millis(50);
 pub(super) struct Submitted {
     pub(super) batch: Arc<[u8]>,
     pub(super) answer: oneshot::Sender<Answer>,
+    /// Whether the leader itself proposes it.
+    pub(super) is_own: bool,
 }
 
 /// What the next entry is made of.
@@ -45,8 +47,9 @@ impl Next {
     fn take(&mut self, submitted: Submitted) -> Option<Submitted> {
         // It was checked when it arrived.
         let Ok(batch) = Batch::check(&submitted.batch) else { return None };
-        if batch.commands().any(|(command, _)| matches!(command, Command::Begin { .. })) {
-            let _ = submitted.answer.send(failed("only the leader begins a series of the feed"));
+        let unfit = || batch.commands().find_map(|(command, _)| unfit(&command));
+        if let Some(why) = (!submitted.is_own).then(unfit).flatten() {
+            let _ = submitted.answer.send(failed(why));
             return None;
         }
         if !self.builder.extend(batch) {
@@ -59,6 +62,22 @@ impl Next {
     fn refuse(self, answer: &Answer) {
         for (_, submitter) in self.submitters {
             let _ = submitter.send(answer.clone());
+        }
+    }
+}
+
+/// Why no courier may bring this command, if that is so.
+fn unfit(command: &Command<'_>) -> Option<&'static str> {
+    match command {
+        Command::Publish(_) | Command::Lost(_) | Command::Open(Open { earlier: Some(_), .. }) => {
+            None
+        }
+        Command::Open(_) => Some(
+            "OPEN does not say which buses the node had before: run the same version of toroni on all hosts",
+        ),
+        Command::Begin { .. } => Some("only the leader begins a series of the feed"),
+        Command::Release { .. } | Command::Remove { .. } => {
+            Some("sources are released and removed with toroni sequencer sources")
         }
     }
 }

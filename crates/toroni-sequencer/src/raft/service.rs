@@ -14,8 +14,8 @@ use crate::entry::{Entry, MAX_MEMBERS, Place, Vote};
 use crate::hook::mutant;
 use crate::log::LogError;
 use crate::rpc::{
-    Answer, Answering, Appended, Caller, Fetch, LongAnswering, Request, Room, Serve, SourceState,
-    Turning, Waiting,
+    Answer, Answering, Appended, Caller, Fetch, LongAnswering, Request, Room, Serve, Turning,
+    Waiting,
 };
 
 #[derive(Clone)]
@@ -32,13 +32,16 @@ fn refusal(caller: Caller, request: &Request) -> Option<&'static str> {
         | Request::TakeOver { .. } => {
             (caller.id >= MAX_MEMBERS as u64).then_some("only members replicate")
         }
-        Request::Init(_) | Request::Add { .. } | Request::Remove(_) | Request::HandOver(_) => {
-            (!caller.is_trusted).then_some(
-                "this changes the group: without a key, ask the member from its own host",
-            )
-        }
+        Request::Init(_)
+        | Request::Add { .. }
+        | Request::Remove(_)
+        | Request::HandOver(_)
+        | Request::ReleaseSource(_)
+        | Request::RemoveSource(_) => (!caller.is_trusted)
+            .then_some("this changes the group: without a key, ask the member from its own host"),
         Request::Submit(_)
         | Request::Source(_)
+        | Request::Sources(_)
         | Request::Status
         | Request::Confirm
         | Request::Digest(_)
@@ -61,7 +64,8 @@ impl Serve for Service {
                 if shared.contact().1 && !mutant("isolated_leader_takes_commands") {
                     return Box::pin(async move { shared.takes_nothing() });
                 }
-                let submitted = shared.submitted.try_send(Submitted { batch, answer });
+                let submitted = Submitted { batch, answer, is_own: false };
+                let submitted = shared.submitted.try_send(submitted);
                 Box::pin(async move {
                     if let Err(TrySendError::Full(_)) = submitted {
                         return failed("the leader has no room for more commands");
@@ -109,6 +113,9 @@ impl Shared {
             }
             Request::Vote { vote, last } => self.vote(vote, last).await,
             Request::Source(source) => self.source(source).await,
+            Request::Sources(from) => self.sources(from).await,
+            Request::ReleaseSource(source) => self.release_source(source).await,
+            Request::RemoveSource(source) => self.remove_source(source).await,
             Request::Status => Answer::Status(Box::new(self.status())),
             Request::Confirm => self.confirm().await,
             Request::Peer(state) => self.peer(from, &state),
@@ -232,20 +239,6 @@ impl Shared {
     /// Whether a snapshot of a leader is being installed. The leader is alive, though it can say nothing else meanwhile.
     pub(super) fn installs(&self) -> bool {
         self.installing.try_lock().is_err()
-    }
-
-    /// What is known of a source, as a leader knows it: all that was committed before is applied.
-    async fn source(&self, source: u32) -> Answer {
-        if let Err(answer) = self.leads().await {
-            return answer;
-        }
-        let state = self.applied.lock();
-        Answer::Source(state.machine.source(source).map(|source| SourceState {
-            bus: source.bus,
-            session: source.session,
-            series: source.series,
-            next: source.next,
-        }))
     }
 }
 

@@ -184,6 +184,7 @@ impl Shared {
             elections: self.elections.load(Ordering::Relaxed),
             in_flight: self.commands.load(Ordering::Relaxed),
             room: self.log.free_bytes(),
+            sources: state.machine.sources_from(0).count() as u64,
             full: own_is_full,
             uncertain: self.log.is_uncertain(),
             needs_recovery: self.needs_recovery.load(Ordering::Relaxed),

@@ -14,6 +14,11 @@
 //!  13 CONFIRM                                      13 CONFIRMED term u64
 //!  14 PEER     see peer.rs                         14 PEER      see peer.rs
 //!  15 PROBE    last                                15 PROBED    yes u8 · last
+//!  18 SOURCES  from u32                            18 SOURCES   count u32 · each: source u32 · bus 16 · session u32 ·
+//!                                                               series u32 · next u64 · last event + 1, or 0, u64 · released u8 ·
+//!                                                               address: u8 and bytes
+//!  19 RELEASE  source u32                          19 REFUSED   reason
+//!  20 REMOVE   source u32
 //!                                                  9 NOT LEADER known u8 · leader u64 · address
 //!                                                  10 FAILED    reason
 //! ```
@@ -63,6 +68,12 @@ pub enum Request {
     Submit(Arc<[u8]>),
     /// What the order knows of a source.
     Source(u32),
+    /// To the leader: the sources from this number on, as many as it likes.
+    Sources(u32),
+    /// To the leader: the next OPEN of this source may bring any bus.
+    ReleaseSource(u32),
+    /// To the leader: this source is gone for good.
+    RemoveSource(u32),
     /// How the member is.
     Status,
     /// Have a majority confirm that the member leads.
@@ -119,6 +130,10 @@ pub enum Answer {
     Outcomes(Vec<Outcome>),
     /// What is known of the source.
     Source(Option<SourceState>),
+    /// Sources, by their numbers. None if there are no more.
+    Sources(Vec<SourceInfo>),
+    /// The commands are refused for this reason, until something else has changed.
+    Refused(String),
     /// How the member is.
     Status(Box<Status>),
     /// A majority has confirmed, after the request came, that the member leads in this term.
@@ -174,6 +189,21 @@ pub struct SourceState {
     pub next: u64,
 }
 
+/// A source of the order, for those who look after them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceInfo {
+    /// Its number.
+    pub source: u32,
+    /// What the order knows of it.
+    pub state: SourceState,
+    /// Its last event, if that is known.
+    pub last: Option<u64>,
+    /// Whether its next OPEN may bring any bus.
+    pub is_released: bool,
+    /// The address of its courier, if that is connected with the leader.
+    pub address: Option<String>,
+}
+
 fn optional<T>(there_is: u8, value: T) -> Result<Option<T>, EntryError> {
     match there_is {
         0 => Ok(None),
@@ -193,6 +223,42 @@ fn size(length: usize) -> [u8; 4] {
 
 fn usize_of(fields: &mut Fields<'_>) -> Result<usize, TooShort> {
     fields.u32().map(|length| usize::try_from(length).unwrap_or(usize::MAX))
+}
+
+impl SourceState {
+    fn encode(&self, to: &mut Vec<u8>) {
+        to.extend(self.bus);
+        to.extend(self.session.to_le_bytes());
+        to.extend(self.series.to_le_bytes());
+        to.extend(self.next.to_le_bytes());
+    }
+
+    fn decode(fields: &mut Fields<'_>) -> Result<Self, TooShort> {
+        Ok(Self {
+            bus: fields.array()?,
+            session: fields.u32()?,
+            series: fields.u32()?,
+            next: fields.u64()?,
+        })
+    }
+}
+
+impl SourceInfo {
+    fn encode(&self, to: &mut Vec<u8>) {
+        to.extend(self.source.to_le_bytes());
+        self.state.encode(to);
+        to.extend(self.last.map_or(0, |last| last.saturating_add(1)).to_le_bytes());
+        to.push(u8::from(self.is_released));
+        encode_text(self.address.as_deref().unwrap_or_default(), to);
+    }
+
+    fn decode(fields: &mut Fields<'_>) -> Result<Self, EntryError> {
+        let (source, state) = (fields.u32()?, SourceState::decode(fields)?);
+        let (last, released) = (fields.u64()?.checked_sub(1), fields.u8()?);
+        let is_released = optional(released, ())?.is_some();
+        let address = Some(decode_text(fields)?).filter(|address| !address.is_empty());
+        Ok(Self { source, state, last, is_released, address })
+    }
 }
 
 impl Request {
@@ -230,6 +296,18 @@ impl Request {
             }
             Self::Source(source) => {
                 to.push(5);
+                to.extend(source.to_le_bytes());
+            }
+            Self::Sources(from) => {
+                to.push(18);
+                to.extend(from.to_le_bytes());
+            }
+            Self::ReleaseSource(source) => {
+                to.push(19);
+                to.extend(source.to_le_bytes());
+            }
+            Self::RemoveSource(source) => {
+                to.push(20);
                 to.extend(source.to_le_bytes());
             }
             Self::Status => to.push(6),
@@ -309,6 +387,9 @@ impl Request {
                 Self::Submit(bytes.into())
             }
             5 => Self::Source(fields.u32()?),
+            18 => Self::Sources(fields.u32()?),
+            19 => Self::ReleaseSource(fields.u32()?),
+            20 => Self::RemoveSource(fields.u32()?),
             6 => Self::Status,
             13 => Self::Confirm,
             14 => Self::Peer(PeerState::decode(&mut fields)?),
@@ -371,12 +452,18 @@ impl Answer {
             }
             Self::Source(source) => {
                 to.extend([5, u8::from(source.is_some())]);
-                if let Some(SourceState { bus, session, series, next }) = source {
-                    to.extend(bus);
-                    to.extend(session.to_le_bytes());
-                    to.extend(series.to_le_bytes());
-                    to.extend(next.to_le_bytes());
+                if let Some(state) = source {
+                    state.encode(to);
                 }
+            }
+            Self::Sources(sources) => {
+                to.push(18);
+                to.extend(size(sources.len()));
+                sources.iter().for_each(|source| source.encode(to));
+            }
+            Self::Refused(reason) => {
+                to.push(19);
+                to.extend(reason.as_bytes());
             }
             Self::Status(status) => {
                 to.push(6);
@@ -453,16 +540,16 @@ impl Answer {
             }
             5 => Self::Source(match fields.u8()? {
                 0 => None,
-                there_is => optional(
-                    there_is,
-                    SourceState {
-                        bus: fields.array()?,
-                        session: fields.u32()?,
-                        series: fields.u32()?,
-                        next: fields.u64()?,
-                    },
-                )?,
+                there_is => optional(there_is, SourceState::decode(&mut fields)?)?,
             }),
+            18 => {
+                let mut sources = vec![];
+                for _ in 0..fields.u32()? {
+                    sources.push(SourceInfo::decode(&mut fields)?);
+                }
+                Self::Sources(sources)
+            }
+            19 => Self::Refused(text(&mut fields)?),
             6 => Self::Status(Box::new(Status::decode(&mut fields)?)),
             13 => Self::Confirmed(fields.u64()?),
             14 => {
@@ -506,6 +593,7 @@ fn encode_outcome(outcome: Outcome) -> (u8, u64) {
         Outcome::Refused(Refusal::Session(session)) => (5, u64::from(session)),
         Outcome::Refused(Refusal::TooManySources) => (6, 0),
         Outcome::Refused(Refusal::FeedSeries(series)) => (7, u64::from(series)),
+        Outcome::Refused(Refusal::OtherHost) => (8, 0),
     }
 }
 
@@ -520,6 +608,7 @@ fn decode_outcome(what: u8, number: u64) -> Result<Outcome, EntryError> {
         5 => Outcome::Refused(Refusal::Session(small()?)),
         6 => Outcome::Refused(Refusal::TooManySources),
         7 => Outcome::Refused(Refusal::FeedSeries(small()?)),
+        8 => Outcome::Refused(Refusal::OtherHost),
         _ => return Err(EntryError::Impossible),
     };
     // What has no number has a zero there.

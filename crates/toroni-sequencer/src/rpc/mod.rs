@@ -34,7 +34,7 @@ pub use self::frame::{Peer, Role};
 pub(crate) use self::in_turn::InTurn;
 pub use self::link::{Link, LinkError, Target, identify};
 pub use self::memory::Room;
-pub use self::message::{Answer, Appended, Request, SourceState};
+pub use self::message::{Answer, Appended, Request, SourceInfo, SourceState};
 pub use self::peer::PeerState;
 pub use self::server::{
     Answering, Caller, Identity, LongAnswering, Serve, Turning, Waiting, listen,

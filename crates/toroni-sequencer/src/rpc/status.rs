@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  id u64 · term u64 · leader 1 + u64 · last 1 + 24 · applied 1 + 24 · purged 1 + 24 · series u32 · next u64 · digest 32
-//!  first u64 · elections u64 · in flight u64 · room u64 · contact ms u32
+//!  first u64 · elections u64 · in flight u64 · room u64 · sources u64 · contact ms u32
 //!  flags u8 (1 full, 2 uncertain, 4 needs recovery, 8 hands over, 16 out of contact) · hindrance: u8 and bytes
 //!  sets of voters u8 · each: u8, a bit for each id
 //!  members u8 · each: id u64 · flags u8 (1 answers, 2 full) · behind 1 + u64 · name, address: u8 and bytes
@@ -45,6 +45,8 @@ pub struct Status {
     pub in_flight: u64,
     /// How many bytes are free on the disk of its log.
     pub room: u64,
+    /// How many sources the order knows.
+    pub sources: u64,
     /// Whether the disk is too full for more entries.
     pub full: bool,
     /// Whether it may lack entries that it had answered for, because its host rebooted before they were synced. It neither
@@ -99,7 +101,7 @@ impl Status {
         to.extend(self.next.to_le_bytes());
         to.extend(self.digest);
         to.extend(self.first.to_le_bytes());
-        for count in [self.elections, self.in_flight, self.room] {
+        for count in [self.elections, self.in_flight, self.room, self.sources] {
             to.extend(count.to_le_bytes());
         }
         let contact = u32::try_from(self.contact.as_millis()).unwrap_or(u32::MAX);
@@ -147,6 +149,7 @@ impl Status {
             elections: fields.u64()?,
             in_flight: fields.u64()?,
             room: fields.u64()?,
+            sources: fields.u64()?,
             contact: Duration::from_millis(fields.u32()?.into()),
             ..Self::default()
         };

@@ -470,6 +470,12 @@ impl Sequencer {
         self.archive_directory.clone().or_else(|| Some(node.state.as_ref()?.join("archive")))
     }
 
+    /// Returns the file in which the node notes which buses of commands it has had.
+    #[must_use]
+    pub fn buses(&self, node: &Node) -> Option<PathBuf> {
+        Some(node.state.as_ref()?.join(format!("commands-{}", self.feed)))
+    }
+
     /// Returns the directory of a member's log.
     #[must_use]
     pub fn log_directory(&self, node: &Node) -> Option<PathBuf> {

@@ -560,6 +560,11 @@ impl Rules<'_> {
                 self.warn(values, key, "has no effect: it is for members, and `member` is missing");
             }
         }
+        if !node.has("state") {
+            let problem = "needs `state` in [node]: there, the node notes which buses of commands it has had. Without it, the order takes no \
+                           commands of a new bus";
+            self.refuse(values, "feed", problem);
+        }
         self.feed_by_multicast(values, node);
         self.archive(values, node);
         let is_reachable = |(_, address): &&(String, HostPort)| !address.is_loopback();

@@ -138,7 +138,8 @@ fn an_answer_ends_inside_a_long_entry() {
     let runtime = runtime();
     let mut member = Member::new();
     let mut builder = Builder::new();
-    let open = Command::Open(Open { source: 7, series: 9, session: 1, bus: [3; 16] });
+    let open =
+        Command::Open(Open { source: 7, series: 9, session: 1, bus: [3; 16], earlier: Some(&[]) });
     builder.push(&open).expect("short");
     for number in 0..100 {
         let id = CommandId { source: 7, series: 9, number };

@@ -96,7 +96,10 @@ pub(super) fn expected(member: &Member, from: u64) -> Vec<Found> {
                 let from = origin(CommandId { source, series, number: first });
                 found.push(Found::Lost(from, last + 1, LostReason::Overtaken));
             }
-            Command::Open(_) | Command::Begin { .. } => {}
+            Command::Open(_)
+            | Command::Begin { .. }
+            | Command::Release { .. }
+            | Command::Remove { .. } => {}
         }
     }
     found
@@ -149,7 +152,8 @@ fn a_host_behind_a_slow_way_gets_all_events() {
     let (runtime, directory) = (runtime(), Directory::new());
     let mut member = Member::new();
     let served = Served::start(&runtime, &member.archive);
-    let open = Command::Open(Open { source: 1, series: 9, session: 1, bus: [3; 16] });
+    let open =
+        Command::Open(Open { source: 1, series: 9, session: 1, bus: [3; 16], earlier: Some(&[]) });
     push(&mut member, &[open]);
     let payload = vec![7; 4 << 10];
     for number in 0..150 {
@@ -189,7 +193,7 @@ fn a_host_sees_every_event_once_whenever_its_follower_is_restarted() {
         if round % 3 == 0 {
             // Numbers of a commander that never left, and a new series of the feed.
             let first = 1_000 * (round + 1);
-            let open = Open { source: 50, series: 1, session: 1, bus: [7; 16] };
+            let open = Open { source: 50, series: 1, session: 1, bus: [7; 16], earlier: Some(&[]) };
             let lost = Lost {
                 source: 50,
                 series: 1,
@@ -272,7 +276,8 @@ fn two_histories(begins: bool) -> (Member, Member, u64) {
     let fork = old.machine.next();
     (0..5).for_each(|_| old.append());
     let series = if begins { vec![Command::Begin { series: 8 }] } else { vec![] };
-    let open = Command::Open(Open { source: 60, series: 1, session: 1, bus: [8; 16] });
+    let open =
+        Command::Open(Open { source: 60, series: 1, session: 1, bus: [8; 16], earlier: Some(&[]) });
     push(&mut new, &[&series[..], &[open]].concat());
     (old, new, fork)
 }
@@ -332,7 +337,8 @@ fn other_events_under_the_same_numbers_are_a_divergence() {
 fn an_event_that_the_bus_cannot_carry_is_one_loss() {
     let (runtime, directory) = (runtime(), Directory::new());
     let mut member = Member::new();
-    let open = Command::Open(Open { source: 1, series: 2, session: 1, bus: [1; 16] });
+    let open =
+        Command::Open(Open { source: 1, series: 2, session: 1, bus: [1; 16], earlier: Some(&[]) });
     let long = vec![7; 100 << 10];
     let publish = |number, topic, payload| {
         let id = CommandId { source: 1, series: 2, number };

@@ -45,7 +45,13 @@ impl Member {
     pub(super) fn append(&mut self) {
         let mut builder = Builder::new();
         for (source, wanted) in (0_u32..).zip(&mut self.wanted) {
-            let open = Command::Open(Open { source, series: 9, session: 1, bus: [3; 16] });
+            let open = Command::Open(Open {
+                source,
+                series: 9,
+                session: 1,
+                bus: [3; 16],
+                earlier: Some(&[]),
+            });
             builder.push(&open).expect("short");
             for _ in 0..self.random.below(4) {
                 // The one before is a duplicate, the one after is refused.

@@ -70,7 +70,7 @@ async fn begin(directory: &Directory, mut members: BTreeMap<u64, Member>) -> Gro
 fn open(source: u32) -> Request {
     let bus = [source.to_le_bytes()[0]; 16];
     let mut builder = Builder::new();
-    let open = Command::Open(Open { source, series: 1, session: 1, bus });
+    let open = Command::Open(Open { source, series: 1, session: 1, bus, earlier: Some(&[]) });
     builder.push(&open).expect("short");
     Request::Submit(builder.finish().expect("a command").into())
 }

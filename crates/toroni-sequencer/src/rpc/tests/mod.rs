@@ -80,6 +80,9 @@ fn request() -> impl Strategy<Value = Request> {
             .prop_map(|(vote, bytes)| Request::Snapshot { vote, bytes: bytes.into() }),
         any::<u32>().prop_map(|series| Request::Submit(batch(series))),
         any::<u32>().prop_map(Request::Source),
+        any::<u32>().prop_map(Request::Sources),
+        any::<u32>().prop_map(Request::ReleaseSource),
+        any::<u32>().prop_map(Request::RemoveSource),
         Just(Request::Status),
         Just(Request::Confirm),
         Just(Request::State),
@@ -131,9 +134,10 @@ fn status() -> impl Strategy<Value = Status> {
     );
     let set = proptest::collection::btree_set(0..8_u64, 0..4).prop_map(BTreeSet::from_iter);
     let more = (option::of(".{1,20}"), vec(set, 0..3), vec(member, 0..5));
-    let numbers = any::<(u64, u64, u32, u64, [u8; 32], [u64; 3], u32)>();
+    let numbers = any::<(u64, u64, u32, u64, [u8; 32], [u64; 4], u32)>();
     (numbers, known, more).prop_map(|(numbers, known, (hindrance, voters, members))| {
-        let (id, term, series, next, digest, [elections, in_flight, room], contact) = numbers;
+        let (id, term, series, next, digest, counts, contact) = numbers;
+        let [elections, in_flight, room, sources] = counts;
         let (leader, last, first, [full, uncertain, needs_recovery, hands_over, out]) = known;
         let (applied, purged) = (last.map(|place| Place { term: 1, ..place }), None);
         Status {
@@ -150,6 +154,7 @@ fn status() -> impl Strategy<Value = Status> {
             elections,
             in_flight,
             room,
+            sources,
             full,
             uncertain,
             needs_recovery,
@@ -201,15 +206,30 @@ fn answer() -> impl Strategy<Value = Answer> {
         vote().prop_map(Appended::Higher),
         Just(Appended::NoRoom),
     ];
-    let source = any::<([u8; 16], u32, u32, u64)>()
-        .prop_map(|(bus, session, series, next)| SourceState { bus, session, series, next });
+    let source =
+        || {
+            any::<([u8; 16], u32, u32, u64)>()
+                .prop_map(|(bus, session, series, next)| SourceState { bus, session, series, next })
+        };
+    let last = option::of(0..MOST_ENTRIES);
+    let info = (source(), any::<(u32, bool)>(), last, option::of(".{1,20}")).prop_map(
+        |(state, (source, is_released), last, address)| SourceInfo {
+            source,
+            state,
+            last,
+            is_released,
+            address,
+        },
+    );
     prop_oneof![
         appended.prop_map(Answer::Appended),
         (vote(), any::<bool>(), option::of(place()))
             .prop_map(|(vote, granted, last)| Answer::Voted { vote, granted, last }),
         vote().prop_map(Answer::Installed),
         vec(outcome, 0..9).prop_map(Answer::Outcomes),
-        option::of(source).prop_map(Answer::Source),
+        option::of(source()).prop_map(Answer::Source),
+        vec(info, 0..5).prop_map(Answer::Sources),
+        ".{0,40}".prop_map(Answer::Refused),
         status().prop_map(|status| Answer::Status(Box::new(status))),
         any::<u64>().prop_map(Answer::Confirmed),
         (peer(), option::of(reach())).prop_map(|(state, shown)| Answer::Peer(state, shown)),

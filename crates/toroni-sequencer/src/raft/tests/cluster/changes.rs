@@ -207,7 +207,13 @@ fn one_log_of_three_becomes_a_group_of_its_own() {
         .await;
         assert_eq!(recovered.next, before.0 + 1);
         assert_eq!(recovered.members.len(), 1);
-        let open = Command::Open(Open { source: 7, series: 9, session: 1, bus: [7; 16] });
+        let open = Command::Open(Open {
+            source: 7,
+            series: 9,
+            session: 1,
+            bus: [7; 16],
+            earlier: Some(&[]),
+        });
         let outcome =
             until("an event", async || match call(&links[kept], submission(&[open])).await? {
                 Answer::Outcomes(outcomes) => outcomes.first().copied(),

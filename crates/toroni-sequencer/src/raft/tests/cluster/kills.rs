@@ -173,7 +173,13 @@ fn a_member_alone_goes_on_after_a_kill() {
     let mut cluster = Cluster::new(1, Setup::default());
     runtime(2).block_on(async {
         let (links, _) = init(&cluster).await;
-        let open = Command::Open(Open { source: 1, series: 9, session: 1, bus: [3; 16] });
+        let open = Command::Open(Open {
+            source: 1,
+            series: 9,
+            session: 1,
+            bus: [3; 16],
+            earlier: Some(&[]),
+        });
         let answer = async || match call(&links[0], submission(&[open])).await {
             Some(Answer::Outcomes(outcomes)) => Some(outcomes),
             _ => None,
@@ -194,7 +200,13 @@ fn what_a_connection_submits_stays_in_its_order() {
     let cluster = Cluster::new(1, Setup::default());
     runtime(2).block_on(async {
         let (links, _) = init(&cluster).await;
-        let open = Command::Open(Open { source: 1, series: 9, session: 1, bus: [3; 16] });
+        let open = Command::Open(Open {
+            source: 1,
+            series: 9,
+            session: 1,
+            bus: [3; 16],
+            earlier: Some(&[]),
+        });
         until("a series", async || call(&links[0], submission(&[open])).await).await;
         let payload = vec![7; 60 << 10];
         for round in 0..60 {

@@ -250,7 +250,13 @@ impl Source {
 
     fn open(&self) -> Request {
         let (source, bus) = (self.id, [self.id.to_le_bytes()[0]; 16]);
-        submission(&[Command::Open(Open { source, series: 9, session: 1, bus })])
+        submission(&[Command::Open(Open {
+            source,
+            series: 9,
+            session: 1,
+            bus,
+            earlier: Some(&[]),
+        })])
     }
 
     fn command_with(&self, payload: &[u8]) -> Request {

@@ -209,8 +209,13 @@ fn a_leader_that_was_killed_while_it_was_cut_off_makes_nothing_certain() {
                 // Each opens a series, which becomes an entry while there are permits.
                 while begun.elapsed() < Duration::from_secs(1) {
                     let source = sources.next().expect("no end");
-                    let open =
-                        Open { source, series: 9, session: 1, bus: [source.to_le_bytes()[0]; 16] };
+                    let open = Open {
+                        source,
+                        series: 9,
+                        session: 1,
+                        bus: [source.to_le_bytes()[0]; 16],
+                        earlier: Some(&[]),
+                    };
                     let (link, request) =
                         (links[leads].clone(), submission(&[Command::Open(open)]));
                     tokio::spawn(async move { link.call(&request).await });

@@ -75,7 +75,7 @@ async fn send(
     let mut silent = None;
     while !acknowledged.stops.load(Ordering::Relaxed) {
         // Where the series continues, as any new leader knows it.
-        let open = Open { source, series: SERIES, session: 1, bus: [3; 16] };
+        let open = Open { source, series: SERIES, session: 1, bus: [3; 16], earlier: Some(&[]) };
         match call(&links[at], submission(&[Command::Open(open)])).await {
             Some(Answer::Outcomes(_)) => {}
             answer => {
