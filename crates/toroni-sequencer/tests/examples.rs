@@ -47,7 +47,7 @@ impl Hosts {
                 id: 0,
                 listener,
                 keys: None,
-                others: vec![],
+                listed: vec![],
                 directory: directory.join("log"),
                 log: Options { segment_bytes: 4 << 20, ..Options::default() },
                 snapshot_bytes: u64::MAX / 2,
@@ -71,6 +71,7 @@ impl Hosts {
                 keys: None,
                 role: Role::Follower { source: None },
                 log: None,
+                bind: None,
             }]
         };
         let (mut couriers, mut followers) = (vec![], vec![]);

@@ -58,6 +58,7 @@ fn target(address: &str) -> Target {
         keys,
         role: Role::Follower { source: None },
         log: None,
+        bind: None,
     }
 }
 
@@ -108,7 +109,7 @@ fn member() {
             id: id.into(),
             listener,
             keys: own.keys,
-            others: vec![],
+            listed: vec![],
             directory: variable(DIRECTORY).into(),
             log: Options::default(),
             snapshot_bytes: 256 << 10,

@@ -1374,6 +1374,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: &[Sequencer("hosts_that_take_no_answer_hold_little_and_not_for_long")],
     },
     Mutant {
+        name: "one_pool_for_all",
+        mistake: "a member has one limit for all connections, and takes no more when it is reached",
+        noticed_by: &[Sequencer("a_member_and_a_tool_are_served_whatever_others_hold")],
+    },
+    Mutant {
         name: "answers_without_shares",
         mistake: "answers to one address take the memory of those to all others",
         noticed_by: &[Sequencer("a_host_has_its_answers_while_those_at_another_address_take_none")],

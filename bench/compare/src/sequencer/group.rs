@@ -16,7 +16,7 @@ use toroni_sequencer::entry::{Member, Members};
 use toroni_sequencer::log::{Options, Sync};
 use toroni_sequencer::machine::{Event, Outcome};
 use toroni_sequencer::raft::{Events, Group, GroupOptions, Timing, feed_id};
-use toroni_sequencer::rpc::{Answer, Link, LinkError, Request, Target};
+use toroni_sequencer::rpc::{Answer, Link, LinkError, Request, Role, Target};
 use toroni_testkit::Process;
 
 use super::{Contender, PAYLOAD_BYTES};
@@ -65,7 +65,7 @@ pub(crate) fn member(options: SequencerMember) -> Result<(), Failure> {
             id: options.id,
             listener,
             keys: None,
-            others: vec![],
+            listed: vec![],
             directory: options.directory,
             log: Options { sync, ..Options::default() },
             snapshot_bytes: 64 << 20,
@@ -114,7 +114,8 @@ pub(super) fn start(
             address: address.clone(),
             feed: feed_id(FEED),
             keys: None,
-            from: u64::MAX,
+            role: Role::Courier { source: 1 },
+            bind: None,
             log: None,
         };
         addresses.iter().map(|address| Link::new(target(address))).collect()

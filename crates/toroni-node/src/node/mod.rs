@@ -1,6 +1,7 @@
 //! `toroni node …`: the process that connects the bus of a host with those of other hosts.
 
 mod check;
+mod descriptors;
 mod lines;
 mod log;
 mod metrics;

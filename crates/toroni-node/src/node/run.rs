@@ -172,6 +172,9 @@ pub(crate) fn serve(
     }
     if let Some(sequencer) = &sequencer {
         observer.log.line(Line::new(Level::Info, "sequencer", sequencer.description()));
+        if let Some(warning) = sequencer.warning() {
+            observer.log.line(Line::new(Level::Warn, "descriptors", warning));
+        }
     }
     if let Some(grant) = node.link().buffers().find(|grant| !grant.is_enough())
         && let Some(change) = grant.change()

@@ -11,6 +11,7 @@
 //! The member has two threads: a vote, or a new segment of the log, is synced to the disk where it is made, and meanwhile
 //! the other thread answers.
 
+use super::descriptors;
 use super::multicast::Multicast;
 use crate::sequencer::feed::Feed;
 use std::io;
@@ -32,7 +33,7 @@ use toroni_sequencer::feed::{
 use toroni_sequencer::log::{self, Sync};
 use toroni_sequencer::machine::Event;
 use toroni_sequencer::raft::{Events, Group, GroupOptions, Timing, feed_id};
-use toroni_sequencer::rpc::Role;
+use toroni_sequencer::rpc::{MAX_CONNECTIONS, Role};
 use toroni_shell::notice;
 
 const THREADS: usize = 2;
@@ -53,6 +54,8 @@ pub(super) struct Sequencer {
     multicast: Option<Multicast>,
     keeper: Option<Keeper>,
     commands: Bus,
+    /// What it may be short of.
+    warning: Option<String>,
 }
 
 /// Ignores events where they are applied: they are taken from the archive.
@@ -77,6 +80,11 @@ impl Sequencer {
             .build()
             .map_err(|error| format!("cannot start the threads of the sequencer: {error}"))?;
         let feed = Feed::of_node(section, settings.member.keys);
+        let listeners = usize::from(section.own().is_some()) + usize::from(section.archive);
+        let warning = match listeners {
+            0 => None,
+            _ => descriptors::raise_for(listeners * MAX_CONNECTIONS),
+        };
         let mut member = match section.own() {
             Some(_) => Some(start_member(&runtime, config, section, &feed)?),
             None => None,
@@ -141,6 +149,7 @@ impl Sequencer {
             keeper,
             courier: Some(courier),
             commands,
+            warning,
         }))
     }
 
@@ -162,6 +171,11 @@ impl Sequencer {
                 if self.keeper.is_some() { ", and to an archive" } else { "" }
             ),
         }
+    }
+
+    /// Returns what it may be short of, for the log.
+    pub(super) fn warning(&self) -> Option<&str> {
+        self.warning.as_deref()
     }
 
     /// Returns why the node cannot go on, if a part has ended by itself that has to work. Multicast and an archive need not: the
@@ -341,12 +355,7 @@ fn start_member(
             id,
             listener,
             keys: feed.keys,
-            others: feed
-                .members
-                .iter()
-                .filter(|member| member.id != id)
-                .map(|member| member.address.to_string())
-                .collect(),
+            listed: feed.members.iter().map(|member| member.address.to_string()).collect(),
             directory: directory.clone(),
             log: log::Options {
                 sync: section.sync_interval.map_or(Sync::Always, Sync::Interval),

@@ -142,6 +142,7 @@ impl Feed {
             keys: self.keys,
             role,
             log: None,
+            bind: None,
         }
     }
 

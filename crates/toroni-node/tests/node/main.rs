@@ -32,6 +32,7 @@ mod sequencer;
 mod sequencer_archive;
 mod sequencer_changes;
 mod sequencer_feed;
+mod sequencer_hostile;
 mod sequencer_kills;
 mod sequencer_log;
 mod sequencer_multicast;

@@ -62,7 +62,7 @@ fn start_group(runtime: &Runtime, directory: &Directory, address: &str, seen: &S
             id: 0,
             listener,
             keys: None,
-            others: vec![],
+            listed: vec![],
             directory: directory.join("log"),
             log: Options { segment_bytes: 4 << 20, sync: Sync::Always },
             snapshot_bytes: u64::MAX / 2,
@@ -92,6 +92,7 @@ fn courier_of(directory: &Directory, address: &str, session: u32, rate: Option<u
         keys: None,
         role: Role::Tool,
         log: None,
+        bind: None,
     };
     let options = CourierOptions {
         bus: bus(directory),

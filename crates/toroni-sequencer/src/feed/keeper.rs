@@ -132,7 +132,7 @@ impl Keeper {
         let Restored { machine, last, is_blank } = restore(&log)?;
         let archive = Archive::open(log.clone(), &machine, last)?;
         let own = Peer { log: log.found().log, id: u64::MAX };
-        let identity = Identity { feed, keys, own };
+        let identity = Identity { feed, keys, own, listed: vec![] };
         let mut serving = JoinSet::new();
         serving.spawn(listen(listener, identity, Arc::new(Answers(archive.clone()))));
         let is_full = Arc::new(AtomicBool::new(false));

@@ -42,8 +42,9 @@ pub struct GroupOptions {
     pub listener: TcpListener,
     /// The keys of the realm.
     pub keys: Option<Keys>,
-    /// Where other members may be, as the file says. While the log is empty, they are asked whether the group has begun.
-    pub others: Vec<String>,
+    /// The addresses and ports of members that the file of the node lists. Without a key, a member is known by its address: by one
+    /// of these, or one that the group has. While the log is empty, these are asked whether the group has begun.
+    pub listed: Vec<String>,
     /// The directory of the log.
     pub directory: PathBuf,
     /// How the log is kept.
@@ -125,7 +126,7 @@ impl Group {
             id,
             listener,
             keys,
-            others,
+            listed,
             directory,
             log,
             snapshot_bytes,
@@ -140,7 +141,10 @@ impl Group {
         let log = Log::open(&directory, log)?;
         let raft_error = |error: &dyn std::fmt::Display| GroupError::Raft(error.to_string());
         let applied = Applied::open(log.clone(), events)?;
-        let peers = Arc::new(Peers::new(id, name, keys, log.clone()));
+        // Without a key, others know it by the address at which it listens.
+        let bind = listener.local_addr()?.ip();
+        let bind = (keys.is_none() && !bind.is_unspecified()).then_some(bind);
+        let peers = Arc::new(Peers::new(id, name, (keys, bind), log.clone()));
         if log.vote().is_some_and(|vote| vote.committed && vote.candidate == id) {
             let members = applied.members();
             peers.ask_before_start(&members).await;
@@ -160,7 +164,7 @@ impl Group {
         .map_err(|error| raft_error(&error))?;
         let (submitted, queue) = mpsc::channel(propose::WAITING);
         let own = Peer { log: log.found().log, id };
-        let identity = Identity { feed: name, keys, own };
+        let identity = Identity { feed: name, keys, own, listed: listed.clone() };
         let elections = (timing, patience);
         let shared = Shared::new(id, peers, (raft, log, applied), submitted, elections);
         let mut tasks = JoinSet::new();
@@ -168,7 +172,7 @@ impl Group {
         tasks.spawn(propose::run(Arc::clone(&shared), queue));
         tasks.spawn(maintain(Arc::clone(&shared), snapshot_bytes, retain_bytes));
         tasks.spawn(peers::run(Arc::clone(&shared)));
-        tasks.spawn(peers::watch_for_begin(Arc::clone(&shared), others));
+        tasks.spawn(peers::watch_for_begin(Arc::clone(&shared), listed));
         tasks.spawn(members::complete(Arc::clone(&shared)));
         tasks.spawn(elections::run(Arc::clone(&shared)));
         tasks.spawn(contact::watch(Arc::clone(&shared)));

@@ -9,6 +9,7 @@
 //! everything. A member that was started waits for what the others remember, up to a second, before it votes or leads.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -43,6 +44,8 @@ pub(super) struct Peers {
     id: u64,
     feed: [u8; 16],
     keys: Option<Keys>,
+    /// The address from which it calls other members.
+    bind: Option<IpAddr>,
     log: Log,
     started: Instant,
     /// Whether the others were asked what they remember of this log.
@@ -91,11 +94,17 @@ impl Known {
 }
 
 impl Peers {
-    pub(super) fn new(id: u64, feed: [u8; 16], keys: Option<Keys>, log: Log) -> Self {
+    pub(super) fn new(
+        id: u64,
+        feed: [u8; 16],
+        (keys, bind): (Option<Keys>, Option<IpAddr>),
+        log: Log,
+    ) -> Self {
         Self {
             id,
             feed,
             keys,
+            bind,
             log,
             started: Instant::now(),
             may_vote: AtomicBool::new(false),
@@ -110,7 +119,8 @@ impl Peers {
 
     pub(super) fn target(&self, address: &str, log: Option<[u8; 16]>) -> Target {
         let role = Role::Member { id: self.id, log: self.log.found().log };
-        Target { address: address.to_owned(), feed: self.feed, keys: self.keys, role, log }
+        let address = address.to_owned();
+        Target { address, feed: self.feed, keys: self.keys, role, log, bind: self.bind }
     }
 
     /// Runs this with what is known of a member, and makes its connections before.
@@ -375,7 +385,7 @@ mod tests {
     async fn what_earlier_lives_have_shown_is_given_back() {
         let directory = toroni_testkit::Directory::below("/dev/shm");
         let log = Log::open(directory.path(), crate::log::Options::default()).expect("opened");
-        let peers = Peers::new(0, [1; 16], None, log);
+        let peers = Peers::new(0, [1; 16], (None, None), log);
         let member = Member { name: "b".to_owned(), address: "[::1]:1".to_owned(), log: [2; 16] };
         let state = |life, generation| PeerState {
             log: [2; 16],

@@ -10,12 +10,12 @@ use super::applied::{beside, describe};
 use super::propose::Submitted;
 use super::shared::{Shared, failed};
 use super::types::{id_of, place_of, raft_entry_of, raft_vote_of, vote_of};
-use crate::entry::{Entry, MAX_MEMBERS, Place, Vote};
+use crate::entry::{Entry, MAX_MEMBERS, Member, Place, Vote};
 use crate::hook::mutant;
 use crate::log::LogError;
 use crate::rpc::{
-    Answer, Answering, Appended, Caller, Fetch, LongAnswering, Request, Room, Serve, Turning,
-    Waiting,
+    Answer, Answering, Appended, Caller, Fetch, KnownMember, LongAnswering, Request, Room, Serve,
+    Turning, Waiting,
 };
 
 #[derive(Clone)]
@@ -87,6 +87,11 @@ impl Serve for Service {
             }),
             request => Box::pin(async move { shared.answer(caller.id, request).await }),
         }
+    }
+
+    fn members(&self) -> Vec<KnownMember> {
+        let members = self.0.members().members.into_iter();
+        members.map(|(id, Member { log, address, .. })| KnownMember { id, log, address }).collect()
     }
 
     fn until_there_is(&self, fetch: Fetch) -> Waiting {

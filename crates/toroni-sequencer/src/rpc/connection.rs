@@ -1,21 +1,22 @@
 //! One connection at the answering end, after it has begun: its requests, and the answers to them.
 
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
-use tokio::net::tcp::OwnedWriteHalf;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::fetch::{ANSWER_BYTES, Fetch};
-use super::frame::{Direction, Frame, MAX_FRAME_BYTES};
+use super::frame::{Direction, Frame, Length, MAX_FRAME_BYTES};
 use super::memory::{Budget, Room, acquired};
 use super::message::{Answer, Request};
-use super::server::{Caller, Serve};
+use super::server::{Caller, Place, Serve};
 use crate::batch::MAX_COMMAND_BYTES;
 use crate::machine::MAX_SNAPSHOT_BYTES;
 
@@ -52,6 +53,7 @@ pub(super) async fn run(
     caller: Caller,
     memory: Budget,
     serve: Arc<dyn Serve>,
+    place: &Place,
 ) -> io::Result<()> {
     let (mut read, mut write) = stream.into_split();
     let (answers, mut queue) = mpsc::channel::<io::Result<Made>>(REQUESTS);
@@ -71,7 +73,10 @@ pub(super) async fn run(
         let mut tasks = JoinSet::new();
         loop {
             let permit = acquired(&permits, 1).await?;
-            let length = back.read_length(&mut read, MAX_FRAME_BYTES).await?;
+            let Some(length) = next(&mut back, &mut read, place, &permits).await? else {
+                return Ok(());
+            };
+            place.touch();
             // A connection that waits is not read, so the server would not notice that the other end is gone.
             let room = timeout(MEMORY_TIME, memory.for_request(length.0)).await??;
             let (call, bytes) = timeout(FRAME_TIME, back.read_rest(&mut read, length)).await??;
@@ -108,6 +113,28 @@ pub(super) async fn run(
         ended = reading => ended,
         ended = writing => ended,
     }
+}
+
+/// Reads the length of the next request. None if the time of the connection is over; what was asked before is answered then.
+async fn next(
+    back: &mut Direction,
+    read: &mut OwnedReadHalf,
+    place: &Place,
+    permits: &Arc<Semaphore>,
+) -> io::Result<Option<Length>> {
+    let is_answered = || permits.available_permits() == REQUESTS - 1;
+    let mut length = pin!(back.read_length(read, MAX_FRAME_BYTES));
+    while let Some(left) = place.left() {
+        match timeout(left, length.as_mut()).await {
+            Ok(length) => return length.map(Some),
+            Err(late) if is_answered() && place.left().is_some() => return Err(late.into()),
+            // A caller that waits for an answer need not ask anything meanwhile.
+            Err(_) => {}
+        }
+    }
+    let others = u32::try_from(REQUESTS - 1).unwrap_or(u32::MAX);
+    let _all = acquired(permits, others).await?;
+    Ok(None)
 }
 
 /// Makes a long answer, when there is memory for it.

@@ -22,7 +22,9 @@
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
+use std::fs::File;
 use std::io;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -199,9 +201,17 @@ fn directions(
 
 /// Returns 16 random bytes.
 fn nonce() -> io::Result<[u8; 16]> {
-    use std::io::Read;
+    // Opened once: a process that has no descriptor left can still begin a connection that it has.
+    static RANDOM: OnceLock<File> = OnceLock::new();
+    let mut random = match RANDOM.get() {
+        Some(random) => random,
+        None => {
+            let opened = File::open("/dev/urandom")?;
+            RANDOM.get_or_init(|| opened)
+        }
+    };
     let mut nonce = [0; 16];
-    std::fs::File::open("/dev/urandom")?.read_exact(&mut nonce)?;
+    std::io::Read::read_exact(&mut random, &mut nonce)?;
     Ok(nonce)
 }
 

@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpSocket, TcpStream, lookup_host};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
@@ -21,6 +22,8 @@ const WRITE_TIME: Duration = Duration::from_secs(5);
 /// A peer that has answered nothing for this long, and is asked again, does not hear or is not heard. The connection
 /// ends: what is written to it could still arrive, for seconds, and make others believe that this end leads them.
 const SILENCE: Duration = Duration::from_millis(500);
+/// The server ends a connection of a host on which nothing is asked for twice as long. A call must not meet that end.
+const UNUSED_TIME: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 30 });
 /// At most this many calls wait for the connection.
 const CALLS: usize = 16;
 
@@ -63,6 +66,8 @@ pub struct Target {
     pub role: Role,
     /// The log that has to be there, if that is known.
     pub log: Option<[u8; 16]>,
+    /// The address of this host from which to call, if it matters.
+    pub bind: Option<IpAddr>,
 }
 
 type Waiting = oneshot::Sender<Result<Answer, LinkError>>;
@@ -126,11 +131,10 @@ struct Connection {
 async fn connect(target: &Target) -> Result<Connection, LinkError> {
     let unreachable =
         |error: io::Error| LinkError::Unreachable(format!("{}: {error}", target.address));
-    let mut stream =
-        TcpStream::connect(&target.address).await.map_err(|error| match error.kind() {
-            io::ErrorKind::ConnectionRefused => LinkError::Absent(target.address.clone()),
-            _ => unreachable(error),
-        })?;
+    let mut stream = reach(target).await.map_err(|error| match error.kind() {
+        io::ErrorKind::ConnectionRefused => LinkError::Absent(target.address.clone()),
+        _ => unreachable(error),
+    })?;
     socket::prepare(&stream).map_err(unreachable)?;
     let begun = frame::call(&mut stream, target.keys.as_ref(), target.feed, target.role).await;
     let (to, back, peer) = begun.map_err(|why| match why {
@@ -144,6 +148,27 @@ async fn connect(target: &Target) -> Result<Connection, LinkError> {
     }
     let (read, write) = stream.into_split();
     Ok(Connection { write, read, to, back, peer })
+}
+
+/// Connects to the first address that answers.
+async fn reach(target: &Target) -> io::Result<TcpStream> {
+    let Some(own) = target.bind else { return TcpStream::connect(&target.address).await };
+    let mut failure = io::Error::from(io::ErrorKind::AddrNotAvailable);
+    for address in lookup_host(&target.address).await? {
+        let socket = match address {
+            SocketAddr::V4(_) => TcpSocket::new_v4()?,
+            SocketAddr::V6(_) => TcpSocket::new_v6()?,
+        };
+        // An address of another family has another way.
+        if own.is_ipv4() == address.is_ipv4() {
+            socket.bind((own, 0).into())?;
+        }
+        match socket.connect(address).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure)
 }
 
 /// Calls that wait for their answers; none if the connection has ended.
@@ -162,6 +187,8 @@ struct Open {
     pending: Pending,
     reader: JoinHandle<()>,
     next: u64,
+    /// When the last call was made.
+    used: Instant,
 }
 
 impl Drop for Open {
@@ -198,13 +225,14 @@ impl Open {
             }
             end(&own);
         });
-        Self { write, to, pending, reader, next: 1 }
+        Self { write, to, pending, reader, next: 1, used: Instant::now() }
     }
 
     /// Writes a call. If the connection has ended, gives the call back.
     async fn send(&mut self, call: Call) -> Result<(), Call> {
         let number = self.next;
         self.next += 1;
+        self.used = Instant::now();
         {
             let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
             let Some(calls) = pending.as_mut() else { return Err(call) };
@@ -222,6 +250,13 @@ impl Open {
         Ok(())
     }
 
+    /// Whether the server may end the connection because nothing was asked on it for long. It does not while it owes an answer.
+    fn is_unused(&self) -> bool {
+        let pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        let waits = |calls: &Calls| calls.waiting.values().any(|waiting| !waiting.is_closed());
+        self.used.elapsed() >= UNUSED_TIME && !pending.as_ref().is_some_and(waits)
+    }
+
     fn has_ended(&self) -> bool {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner).is_none()
     }
@@ -229,11 +264,13 @@ impl Open {
 
 async fn run(target: Target, mut queue: mpsc::Receiver<Call>) {
     let mut open: Option<Open> = None;
+    let is_member = matches!(target.role, Role::Member { .. });
     while let Some(mut call) = queue.recv().await {
         if call.answer.is_closed() {
             continue;
         }
-        if let Some(connection) = open.as_mut().filter(|open| !open.has_ended()) {
+        let is_usable = |open: &Open| !open.has_ended() && (is_member || !open.is_unused());
+        if let Some(connection) = open.as_mut().filter(|open| is_usable(open)) {
             match connection.send(call).await {
                 Ok(()) => continue,
                 Err(back) => call = back,

@@ -9,15 +9,19 @@
 //! | `link.rs` | the caller's end |
 //! | `peer.rs` | how members are, as they show each other |
 //! | `server.rs` | the answering end: who connects |
+//! | `admission.rs` | which connections it keeps |
+//! | `known.rs` | which members it knows, and at which addresses |
 //! | `connection.rs` | one connection there |
 //! | `memory.rs` | what requests and long answers may take of it |
 //! | `status.rs` | how a member is, as bytes |
 //! | `socket.rs` | what their sockets are set to |
 
+mod admission;
 mod connection;
 mod fetch;
 mod frame;
 mod in_turn;
+mod known;
 mod link;
 mod memory;
 mod message;
@@ -28,10 +32,12 @@ mod status;
 #[cfg(test)]
 mod tests;
 
+pub use self::admission::MAX_CONNECTIONS;
 pub(crate) use self::fetch::ANSWER_BYTES;
 pub use self::fetch::{Events, Fetch, Fetched};
 pub use self::frame::{Peer, Role};
 pub(crate) use self::in_turn::InTurn;
+pub use self::known::KnownMember;
 pub use self::link::{Link, LinkError, Target, identify};
 pub use self::memory::Room;
 pub use self::message::{Answer, Appended, Request, SourceInfo, SourceState};

@@ -1,26 +1,33 @@
 //! The answering end: who connects, and how much of it at once.
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::task::JoinSet;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 use toroni_proto::wire::Keys;
 
+use super::admission::Admission;
 use super::fetch::Fetch;
 use super::frame::{self, Begun, HELLO_TIME, Peer, Role};
+use super::known::{Known, KnownMember};
 use super::memory::{Memory, Room};
 use super::message::{Answer, Request};
 use super::{connection, socket};
 
-/// At most this many connections are served at once; further ones wait.
-const CONNECTIONS: usize = 256;
+/// A connection of a host on which nothing is asked for this long ends. `Link` does not use one that is half as old.
+const IDLE_TIME: Duration = Duration::from_secs(if cfg!(test) { 4 } else { 60 });
+/// A connection of a tool takes no requests after this time, and ends when those that it took are answered.
+const TOOL_TIME: Duration = Duration::from_secs(if cfg!(test) { 6 } else { 60 });
+/// The pause after a connection for which the process has no descriptor.
+const OUT_OF_DESCRIPTORS: Duration = Duration::from_millis(100);
 
 /// An answer that is on its way.
 pub type Answering = Pin<Box<dyn Future<Output = Answer> + Send>>;
@@ -47,6 +54,11 @@ pub struct Caller {
 pub trait Serve: Send + Sync + 'static {
     /// Takes a request. Requests of a connection are taken in their order.
     fn serve(&self, caller: Caller, request: Request) -> Answering;
+
+    /// Returns the members of the group. Each has places for its connections.
+    fn members(&self) -> Vec<KnownMember> {
+        vec![]
+    }
 
     /// Waits until there is an answer to a question for events, as long as it says. An answer takes its memory afterwards.
     fn until_there_is(&self, _: Fetch) -> Waiting {
@@ -75,75 +87,242 @@ pub struct Identity {
     pub keys: Option<Keys>,
     /// This member.
     pub own: Peer,
+    /// The addresses of members that the file of the node lists. Without a key, members are known by their addresses.
+    pub listed: Vec<String>,
 }
 
 /// Serves all that connect, until it is dropped. Connections end with it.
 pub async fn listen(listener: TcpListener, identity: Identity, serve: Arc<dyn Serve>) {
-    let connections = Arc::new(Semaphore::new(CONNECTIONS));
-    let identity = Arc::new(identity);
-    let memory = Arc::new(Memory::new());
+    // What fails leaves the shorter queue that there was.
+    let _ = socket::lengthen_queue(&listener);
+    let known = Known::new(Arc::clone(&serve), identity.listed.clone());
+    let server =
+        Arc::new(Server { identity, serve, known, memory: Memory::new(), kept: Mutex::default() });
     let mut tasks = JoinSet::new();
-    // Ends with the semaphore, which is never closed.
-    while let Ok(permit) = Arc::clone(&connections).acquire_owned().await {
-        let Ok((stream, address)) = listener.accept().await else {
+    let names = Arc::clone(&server);
+    tasks.spawn(async move { names.known.look_up_names().await });
+    loop {
+        match listener.accept().await {
+            Ok((stream, address)) => {
+                server.take(stream, address.ip().to_canonical(), &mut tasks);
+            }
             // Out of descriptors, for example: it passes.
-            sleep(Duration::from_millis(100)).await;
-            continue;
-        };
-        let (identity, serve) = (Arc::clone(&identity), Arc::clone(&serve));
-        let memory = Arc::clone(&memory);
-        let own = stream.local_addr().ok();
-        let is_trusted = identity.keys.is_some() || is_local(address.ip(), own.map(|own| own.ip()));
+            Err(_) => sleep(OUT_OF_DESCRIPTORS).await,
+        }
         while tasks.try_join_next().is_some() {}
-        tasks.spawn(async move {
+    }
+}
+
+struct Server {
+    identity: Identity,
+    serve: Arc<dyn Serve>,
+    known: Known,
+    memory: Memory,
+    kept: Mutex<Kept>,
+}
+
+/// The connections that are kept, and how to close them.
+#[derive(Default)]
+struct Kept {
+    admission: Admission,
+    tasks: HashMap<u64, AbortHandle>,
+}
+
+/// The place of a connection. It is given back when this is dropped.
+pub(super) struct Place {
+    server: Arc<Server>,
+    number: u64,
+    /// When the connection ends, and after which time if nothing is asked on it.
+    ends: Option<Instant>,
+    idle_time: Duration,
+}
+
+impl Place {
+    /// Returns how long to wait for the next request. None if there is no more time for one.
+    pub(super) fn left(&self) -> Option<Duration> {
+        let left =
+            self.ends.map_or(Duration::MAX, |ends| ends.saturating_duration_since(Instant::now()));
+        (!left.is_zero()).then_some(left.min(self.idle_time))
+    }
+
+    /// Notes that the connection asks something.
+    pub(super) fn touch(&self) {
+        self.server.kept().admission.touch(self.number, Instant::now());
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut kept = self.server.kept();
+        kept.admission.end(self.number);
+        kept.tasks.remove(&self.number);
+    }
+}
+
+impl Server {
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a new connection, and closes another one if there is no place.
+    fn take(self: &Arc<Self>, stream: TcpStream, address: IpAddr, tasks: &mut JoinSet<()>) {
+        let of_member = self.known.addresses().contains(&address);
+        let (number, closed) = {
+            let mut kept = self.kept();
+            let (number, closed) = kept.admission.begin(address, of_member, Instant::now());
+            (number, closed.and_then(|closed| kept.tasks.remove(&closed)))
+        };
+        if let Some(closed) = closed {
+            closed.abort();
+        }
+        let server = Arc::clone(self);
+        let mut place = Place { server, number, ends: None, idle_time: Duration::MAX };
+        // Not under the lock: a runtime that ends drops it at once, and its place with it.
+        let task = tasks.spawn(async move {
             // Who breaks the rules loses the connection, and nothing else happens.
-            let _ = connection((stream, address.ip()), &identity, is_trusted, &memory, serve).await;
-            drop(permit);
+            let _ = place.run(stream, address).await;
         });
+        let mut kept = self.kept();
+        if kept.admission.keeps(number) {
+            kept.tasks.insert(number, task);
+        } else {
+            // It has ended, or was closed for another one.
+            drop(kept);
+            task.abort();
+        }
+    }
+
+    /// Admits a connection that has shown its role.
+    fn admit(
+        &self,
+        number: u64,
+        role: Role,
+        address: IpAddr,
+        is_local: bool,
+    ) -> Result<(), String> {
+        let mut is_known = false;
+        if let Role::Member { id, log } = role {
+            is_known = self.known.has(id, log);
+            let members = self.known.addresses();
+            if self.identity.keys.is_none() && !is_local && !members.contains(&address) {
+                let members: Vec<_> = members.iter().map(ToString::to_string).collect();
+                return Err(format!(
+                    "without a key, members are known by their addresses, and {address} is none of {}",
+                    members.join(", ")
+                ));
+            }
+        }
+        let mut kept = self.kept();
+        let admitted = kept.admission.admit(number, role, is_known, Instant::now());
+        let closed = admitted.map_err(|refused| refused.to_string())?;
+        let closed = closed.and_then(|closed| kept.tasks.remove(&closed));
+        drop(kept);
+        if let Some(closed) = closed {
+            closed.abort();
+        }
+        Ok(())
+    }
+}
+
+impl Place {
+    async fn run(&mut self, mut stream: TcpStream, address: IpAddr) -> io::Result<()> {
+        let server = Arc::clone(&self.server);
+        let Identity { feed, keys, own, .. } = &server.identity;
+        socket::prepare(&stream)?;
+        let is_local = is_local(address, stream.local_addr().ok().map(|own| own.ip()));
+        let begin = async {
+            let mut begun = frame::answer(&mut stream, keys.as_ref(), *feed).await?;
+            match server.admit(self.number, begun.role, address, is_local) {
+                Ok(()) => frame::welcome(&mut stream, &mut begun.to, *own).await?,
+                Err(reason) => {
+                    frame::refuse(&mut stream, &mut begun.to, &reason).await?;
+                    return Err(io::Error::other(reason));
+                }
+            }
+            io::Result::Ok(begun)
+        };
+        let Begun { to, back, role } = timeout(HELLO_TIME, begin).await??;
+        let (id, memory) = match role {
+            Role::Member { id, .. } => (id, server.memory.of_member()),
+            Role::Courier { .. } | Role::Follower { .. } | Role::Tool => {
+                self.idle_time = IDLE_TIME;
+                self.ends = (role == Role::Tool).then(|| Instant::now() + TOOL_TIME);
+                socket::limit_unsent(&stream)?;
+                (u64::MAX, server.memory.of_host(address))
+            }
+        };
+        let caller = Caller { id, is_trusted: keys.is_some() || is_local };
+        let serve = Arc::clone(&server.serve);
+        connection::run(stream, (to, back), caller, memory, serve, self).await
     }
 }
 
 /// Whether a caller is on this host. Only processes of this host can send from an address of the host itself: the kernel drops
 /// what comes from elsewhere with such a source.
 fn is_local(caller: IpAddr, own: Option<IpAddr>) -> bool {
-    caller.to_canonical().is_loopback() || own == Some(caller)
-}
-
-async fn connection(
-    (mut stream, address): (TcpStream, IpAddr),
-    identity: &Identity,
-    is_trusted: bool,
-    memory: &Memory,
-    serve: Arc<dyn Serve>,
-) -> io::Result<()> {
-    socket::prepare(&stream)?;
-    let begin = async {
-        let mut begun = frame::answer(&mut stream, identity.keys.as_ref(), identity.feed).await?;
-        frame::welcome(&mut stream, &mut begun.to, identity.own).await?;
-        io::Result::Ok(begun)
-    };
-    let Begun { to, back, role } = timeout(HELLO_TIME, begin).await??;
-    let (id, memory) = match role {
-        Role::Member { id, .. } => (id, memory.of_member()),
-        Role::Courier { .. } | Role::Follower { .. } | Role::Tool => {
-            socket::limit_unsent(&stream)?;
-            (u64::MAX, memory.of_host(address.to_canonical()))
-        }
-    };
-    connection::run(stream, (to, back), Caller { id, is_trusted }, memory, serve).await
+    caller.to_canonical().is_loopback()
+        || own.map(|own| own.to_canonical()) == Some(caller.to_canonical())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn ip(text: &str) -> IpAddr {
+        text.parse().expect("an address")
+    }
+
     #[test]
     fn callers_on_this_host_come_from_its_addresses() {
-        let ip = |text: &str| text.parse::<IpAddr>().expect("an address");
         assert!(is_local(ip("127.0.0.1"), None));
         assert!(is_local(ip("::ffff:127.0.0.2"), Some(ip("::1"))));
         assert!(is_local(ip("10.0.0.1"), Some(ip("10.0.0.1"))));
+        assert!(is_local(ip("10.0.0.1"), Some(ip("::ffff:10.0.0.1"))));
         assert!(!is_local(ip("10.0.0.2"), Some(ip("10.0.0.1"))));
         assert!(!is_local(ip("10.0.0.2"), None));
+    }
+
+    struct Group;
+
+    impl Serve for Group {
+        fn serve(&self, _: Caller, _: Request) -> Answering {
+            Box::pin(std::future::ready(Answer::Done))
+        }
+
+        fn members(&self) -> Vec<KnownMember> {
+            vec![KnownMember { id: 1, log: [4; 16], address: "10.0.0.2:4481".to_owned() }]
+        }
+    }
+
+    #[test]
+    fn without_a_key_a_member_has_an_address_of_the_file_or_of_the_group() {
+        let with = |keys| {
+            let own = Peer { log: [2; 16], id: 3 };
+            let listed = vec!["10.0.0.1:4481".to_owned()];
+            let identity = Identity { feed: [1; 16], keys, own, listed };
+            let serve: Arc<dyn Serve> = Arc::new(Group);
+            let known = Known::new(Arc::clone(&serve), identity.listed.clone());
+            Server { identity, serve, known, memory: Memory::new(), kept: Mutex::default() }
+        };
+        let admit = |server: &Server, address, role, is_local| {
+            let number = server.kept().admission.begin(address, false, Instant::now()).0;
+            server.admit(number, role, address, is_local)
+        };
+        let server = with(None);
+        // Whether the group knows the log decides about places alone.
+        for log in [[4; 16], [5; 16]] {
+            let role = Role::Member { id: 1, log };
+            for address in ["10.0.0.1", "10.0.0.2"] {
+                assert_eq!(admit(&server, ip(address), role, false), Ok(()));
+            }
+            let refused = admit(&server, ip("10.0.0.3"), role, false).expect_err("another address");
+            let expected = "10.0.0.3 is none of 10.0.0.1, 10.0.0.2";
+            assert!(refused.ends_with(expected), "{refused}");
+            assert_eq!(admit(&server, ip("127.0.0.1"), role, true), Ok(()));
+            let key = toroni_proto::wire::Key::new([7; 32]);
+            let with_key = with(Some(Keys { first: key, next: None }));
+            assert_eq!(admit(&with_key, ip("10.0.0.3"), role, false), Ok(()));
+        }
+        assert_eq!(admit(&server, ip("10.0.0.3"), Role::Tool, false), Ok(()));
     }
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use rustix::net::sockopt;
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 
 /// After this long without a byte from the other end, the kernel asks whether it is there.
 const IDLE: Duration = Duration::from_secs(10);
@@ -20,6 +20,14 @@ pub(super) fn prepare(stream: &TcpStream) -> io::Result<()> {
     sockopt::set_tcp_keepintvl(stream, ASK_EVERY)?;
     sockopt::set_tcp_keepcnt(stream, QUESTIONS)?;
     Ok(sockopt::set_socket_keepalive(stream, true)?)
+}
+
+/// This many connections wait to be accepted; the kernel has a limit of its own, `net.core.somaxconn`.
+const QUEUE: i32 = 4096;
+
+/// Lengthens the queue of a socket that listens already: a full one would hide members behind others.
+pub(super) fn lengthen_queue(listener: &TcpListener) -> io::Result<()> {
+    Ok(rustix::net::listen(listener, QUEUE)?)
 }
 
 /// What the kernel holds of answers to one host: with more, the answers of a thousand hosts that take nothing would be gigabytes.

@@ -48,6 +48,7 @@ impl Archived {
             keys: None,
             role: Role::Follower { source: None },
             log: None,
+            bind: None,
         };
         Ok(Self { keeper, target })
     }

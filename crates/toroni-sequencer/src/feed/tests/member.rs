@@ -172,7 +172,7 @@ impl Served {
         let address = listener.local_addr().expect("bound").to_string();
         let listener = tokio::net::TcpListener::from_std(listener).expect("a listener");
         let own = Peer { log: [1; 16], id: 0 };
-        let identity = Identity { feed: [9; 16], keys: None, own };
+        let identity = Identity { feed: [9; 16], keys: None, own, listed: vec![] };
         let task = runtime.spawn(listen(listener, identity, serve));
         let target = Target {
             address,
@@ -180,6 +180,7 @@ impl Served {
             keys: None,
             role: Role::Follower { source: None },
             log: None,
+            bind: None,
         };
         Self { target, task }
     }

@@ -47,7 +47,7 @@ async fn start(directory: &Directory) -> (Group, String) {
         id: 0,
         listener,
         keys: None,
-        others: vec![],
+        listed: vec![],
         directory: directory.path().to_owned(),
         log: Options { segment_bytes: 1 << 20, ..Options::default() },
         snapshot_bytes: 1 << 20,
@@ -205,7 +205,7 @@ async fn pair(directory: &Directory) -> (Group, Arc<Other>) {
     let (listener, address) = bound().await;
     let other = Arc::new(Other { hears: AtomicBool::new(true), ..Other::default() });
     let own = Peer { log: [1; 16], id: 1 };
-    let identity = Identity { feed: feed_id("orders"), keys: None, own };
+    let identity = Identity { feed: feed_id("orders"), keys: None, own, listed: vec![] };
     // Ends with the runtime.
     tokio::spawn(listen(listener, identity, Arc::new(Arc::clone(&other))));
     let group = begin(directory, BTreeMap::from([(1, member("b", &address, [1; 16]))])).await;

@@ -1,6 +1,7 @@
 //! Messages as bytes, and what a connection with a wrong key, old frames or a caller that gives up comes to.
 
 mod answers;
+mod hostile;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -322,6 +323,10 @@ fn keys(byte: u8) -> Option<Keys> {
     Some(Keys { first: Key::new([byte; 32]), next: None })
 }
 
+fn identity(keys: Option<Keys>) -> Identity {
+    Identity { feed: [1; 16], keys, own: Peer { log: [2; 16], id: 3 }, listed: vec![] }
+}
+
 async fn serve(keys: Option<Keys>) -> (String, Arc<Counts>) {
     serve_with(keys, Arc::new(Counts::default())).await
 }
@@ -329,14 +334,13 @@ async fn serve(keys: Option<Keys>) -> (String, Arc<Counts>) {
 async fn serve_with<S: Serve>(keys: Option<Keys>, serve: Arc<S>) -> (String, Arc<S>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("bound").to_string();
-    let identity = Identity { feed: [1; 16], keys, own: Peer { log: [2; 16], id: 3 } };
-    tokio::spawn(listen(listener, identity, Arc::<S>::clone(&serve)));
+    tokio::spawn(listen(listener, identity(keys), Arc::<S>::clone(&serve)));
     (address, serve)
 }
 
 fn target(address: &str, keys: Option<Keys>) -> Target {
     let (address, role) = (address.to_owned(), Role::Member { id: 0, log: [4; 16] });
-    Target { address, feed: [1; 16], keys, role, log: Some([2; 16]) }
+    Target { address, feed: [1; 16], keys, role, log: Some([2; 16]), bind: None }
 }
 
 #[tokio::test]
@@ -516,11 +520,10 @@ fn a_silent_member_is_passed_over_until_it_answers() {
         assert_eq!(members.at(), 1, "the silent member has its turn");
         members.call(&Request::Status, LIMIT).expect("answered");
     }
-    let identity = Identity { feed: [1; 16], keys: keys(1), own: Peer { log: [2; 16], id: 3 } };
     stopped.set_nonblocking(true).expect("set");
     servers.spawn(async move {
         let listener = TcpListener::from_std(stopped).expect("a listener");
-        listen(listener, identity, Arc::new(Counts::default())).await;
+        listen(listener, identity(keys(1)), Arc::new(Counts::default())).await;
     });
     let begun = std::time::Instant::now();
     while members.at() == 1 {

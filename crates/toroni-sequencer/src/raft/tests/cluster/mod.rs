@@ -97,7 +97,7 @@ fn member() {
             id: variable(ID).parse().expect("a number"),
             listener,
             keys: keys(),
-            others: vec![],
+            listed: vec![],
             directory: variable(DIRECTORY).into(),
             log: Options {
                 segment_bytes,
@@ -290,6 +290,7 @@ fn links(addresses: &[String]) -> Vec<Link> {
         keys: keys(),
         role,
         log: None,
+        bind: None,
     };
     addresses.iter().map(|address| Link::new(target(address))).collect()
 }
