@@ -1393,4 +1393,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         mistake: "the bus of a source that was removed is not closed",
         noticed_by: &[Sequencer("no_bus_of_a_source_that_was_removed_comes_back")],
     },
+    Mutant {
+        name: "two_couriers_of_a_source",
+        mistake: "a leader takes another bus of a source while the courier of the first one is connected",
+        noticed_by: &[Sequencer("a_source_belongs_to_one_courier_while_that_is_connected")],
+    },
 ];

@@ -75,8 +75,15 @@ pub(super) fn run(arguments: &Sources) -> Result<(), Failure> {
             Ok(())
         }
         Some(Change::Remove { source, reach }) => {
+            let known = block_on(reach.find()?.feed.ask_leader(&Request::Sources(*source)))?;
             let feed = change(reach, &Request::RemoveSource(*source))?;
-            note::remark(&format!("{source:08x} is no source of the feed {feed} any more"));
+            let bus = match known {
+                Ok(Answer::Sources(known)) => known.first().map(|known| known.state.bus),
+                _ => None,
+            };
+            let bus = bus
+                .map_or_else(String::new, |bus| format!(", and its bus {} is closed", hex(&bus)));
+            note::remark(&format!("{source:08x} is no source of the feed {feed} any more{bus}"));
             Ok(())
         }
     }

@@ -11,7 +11,7 @@ use openraft::LogId;
 use tokio::time::{Instant, timeout};
 
 use super::office::{Metrics, vote_in_office};
-use super::peers::is_majority;
+use super::peers::{NOW, is_majority};
 use super::shared::{Shared, failed};
 use super::timing::Timing;
 use crate::entry::Vote;
@@ -110,7 +110,7 @@ impl Shared {
             return None;
         }
         let members = self.members();
-        if !is_majority(&members, &self.peers.heard_within(self.timing.isolated())) {
+        if !is_majority(&members, &self.peers.heard_within(NOW)) {
             return Some(NO_MAJORITY.to_owned());
         }
         // The network is not the reason.

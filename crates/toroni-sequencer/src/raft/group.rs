@@ -24,7 +24,9 @@ use super::{contact, doubt, elections, members, peers, propose, reads};
 use crate::entry::{MAX_MEMBERS, Place};
 use crate::feed::{Live, distribute};
 use crate::log::{Log, LogError, Options};
-use crate::rpc::{Answer, Caller, Identity, Peer, Request, Serve, Status, listen};
+use crate::rpc::{
+    Answer, Caller, Connection, Identity, Peer, Request, Role, Serve, Status, listen,
+};
 
 const MAINTENANCE: Duration = Duration::from_secs(1);
 /// A snapshot is taken after this many entries of log, however short they are: each takes its time when it is applied again.
@@ -211,7 +213,9 @@ impl Group {
 
     /// Carries out a request as if it had come over a connection.
     pub async fn request(&self, request: Request) -> Answer {
-        let caller = Caller { id: u64::MAX, is_trusted: true };
+        let address = std::net::Ipv4Addr::LOCALHOST.into();
+        let connection = Arc::new(Connection { address, role: Role::Tool });
+        let caller = Caller { id: u64::MAX, is_trusted: true, connection };
         Service(Arc::clone(&self.shared)).serve(caller, request).await
     }
 

@@ -34,6 +34,8 @@ const ANSWER_TIME: Duration = Duration::from_millis(500);
 const FIRST_TIME: Duration = Duration::from_secs(1);
 /// Until then, those that have not answered are asked so often.
 const FIRST_AGAIN: Duration = Duration::from_millis(20);
+/// A member that has answered within this time can be reached now.
+pub(super) const NOW: Duration = Duration::from_millis(500);
 /// A member that has answered within this time can be counted on.
 const LATELY: Duration = Duration::from_secs(1);
 /// So many lives of a log are told apart.

@@ -14,15 +14,15 @@ use crate::entry::{Entry, MAX_MEMBERS, Member, Place, Vote};
 use crate::hook::mutant;
 use crate::log::LogError;
 use crate::rpc::{
-    Answer, Answering, Appended, Caller, Fetch, KnownMember, LongAnswering, Request, Room, Serve,
-    Turning, Waiting,
+    Answer, Answering, Appended, Caller, Fetch, KnownMember, LongAnswering, Request, Role, Room,
+    Serve, Turning, Waiting,
 };
 
 #[derive(Clone)]
 pub(super) struct Service(pub(super) Arc<Shared>);
 
 /// What a connection has to show for a request.
-fn refusal(caller: Caller, request: &Request) -> Option<&'static str> {
+fn refusal(caller: &Caller, request: &Request) -> Option<&'static str> {
     match request {
         Request::Append { .. }
         | Request::Vote { .. }
@@ -39,8 +39,9 @@ fn refusal(caller: Caller, request: &Request) -> Option<&'static str> {
         | Request::ReleaseSource(_)
         | Request::RemoveSource(_) => (!caller.is_trusted)
             .then_some("this changes the group: without a key, ask the member from its own host"),
-        Request::Submit(_)
-        | Request::Source(_)
+        Request::Submit(_) => (!matches!(caller.connection.role, Role::Courier { .. }))
+            .then_some("only the courier of a host brings commands"),
+        Request::Source(_)
         | Request::Sources(_)
         | Request::Status
         | Request::Confirm
@@ -52,7 +53,7 @@ fn refusal(caller: Caller, request: &Request) -> Option<&'static str> {
 
 impl Serve for Service {
     fn serve(&self, caller: Caller, request: Request) -> Answering {
-        if let Some(why) = refusal(caller, &request) {
+        if let Some(why) = refusal(&caller, &request) {
             return Box::pin(async move { failed(why) });
         }
         let shared = Arc::clone(&self.0);
@@ -63,6 +64,9 @@ impl Serve for Service {
                 // Nothing would become of it here.
                 if shared.contact().1 && !mutant("isolated_leader_takes_commands") {
                     return Box::pin(async move { shared.takes_nothing() });
+                }
+                if let Err(why) = shared.admit_courier(&caller.connection, &batch) {
+                    return Box::pin(async move { Answer::Refused(why) });
                 }
                 let submitted = Submitted { batch, answer, is_own: false };
                 let submitted = shared.submitted.try_send(submitted);
@@ -251,21 +255,27 @@ impl Shared {
 mod tests {
     use super::*;
     use crate::entry::Members;
+    use crate::rpc::Connection;
 
     #[test]
     fn who_is_not_trusted_changes_nothing() {
-        let stranger = Caller { id: u64::MAX, is_trusted: false };
+        let address = std::net::Ipv4Addr::LOCALHOST.into();
+        let connection = Arc::new(Connection { address, role: Role::Tool });
+        let stranger = Caller { id: u64::MAX, is_trusted: false, connection };
+        let trusted = Caller { is_trusted: true, ..stranger.clone() };
         for request in [
             Request::Init(Members::default()),
             Request::Add { name: "a".to_owned(), address: "b".to_owned() },
             Request::Remove("a".to_owned()),
             Request::HandOver("a".to_owned()),
+            Request::ReleaseSource(1),
+            Request::RemoveSource(1),
         ] {
-            assert!(refusal(stranger, &request).is_some(), "{request:?}");
-            assert!(refusal(Caller { is_trusted: true, ..stranger }, &request).is_none());
+            assert!(refusal(&stranger, &request).is_some(), "{request:?}");
+            assert!(refusal(&trusted, &request).is_none());
         }
         let take_over = Request::TakeOver { vote: Vote::default(), last: None };
-        assert!(refusal(Caller { is_trusted: true, ..stranger }, &take_over).is_some());
-        assert!(refusal(stranger, &Request::Status).is_none());
+        assert!(refusal(&trusted, &take_over).is_some());
+        assert!(refusal(&stranger, &Request::Status).is_none());
     }
 }

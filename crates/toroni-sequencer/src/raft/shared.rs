@@ -13,6 +13,7 @@ use super::elections::Patience;
 use super::peers::Peers;
 use super::propose::Submitted;
 use super::reads::Reads;
+use super::sources::Couriers;
 use super::timing::Timing;
 use super::types::{Raft, members_of};
 use crate::entry::{Member, Members, Vote};
@@ -36,6 +37,7 @@ pub(super) struct Shared {
     pub(super) permits: Mutex<Arc<Semaphore>>,
     pub(super) reads: Reads,
     pub(super) contact: Contact,
+    pub(super) couriers: Couriers,
     /// Why the member has to end.
     pub(super) problem: OnceLock<String>,
     /// Who changes the members.
@@ -92,6 +94,7 @@ impl Shared {
             permits: Mutex::new(Arc::new(Semaphore::new(0))),
             reads: Reads::default(),
             contact: Contact::new(),
+            couriers: Couriers::default(),
             problem: OnceLock::new(),
             changing: tokio::sync::Mutex::new(()),
             handing_over: tokio::sync::Mutex::new(()),

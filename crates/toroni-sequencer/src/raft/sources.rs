@@ -1,15 +1,62 @@
-//! What the order knows of its sources, and how they are looked after.
+//! What the order knows of its sources, which couriers are connected with the leader, and how sources are looked after.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use tokio::sync::oneshot;
 
+use super::office::vote_in_office;
 use super::propose::Submitted;
 use super::shared::{Shared, failed};
-use crate::batch::{Builder, Command};
-use crate::machine::{Outcome, Source};
-use crate::rpc::{Answer, SourceInfo, SourceState};
+use crate::batch::{Batch, Builder, Command, Open};
+use crate::hook::mutant;
+use crate::machine::{MAX_SOURCES, Outcome, Source};
+use crate::rpc::{Answer, Connection, SourceInfo, SourceState};
 
 /// An answer has at most this many sources: it is no long one.
 const SOURCES: usize = 256;
+
+/// The couriers that have opened a series with this leader.
+#[derive(Default)]
+pub(super) struct Couriers(Mutex<BTreeMap<u32, Courier>>);
+
+struct Courier {
+    bus: [u8; 16],
+    /// Gone when the connection has ended.
+    connection: Weak<Connection>,
+}
+
+impl Couriers {
+    /// Returns the connection of a source's courier, if there is one.
+    fn connection(&self, source: u32) -> Option<Arc<Connection>> {
+        let couriers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        couriers.get(&source)?.connection.upgrade()
+    }
+
+    /// Takes an OPEN that comes over this connection. Another bus is refused while the courier of the first one is connected.
+    /// With the same bus, the newer connection is that of a restart.
+    fn admit(&self, connection: &Arc<Connection>, open: &Open<'_>) -> Result<(), String> {
+        let mut couriers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = couriers.get(&open.source)
+            && known.bus != open.bus
+            && let Some(first) = known.connection.upgrade()
+            && !Arc::ptr_eq(&first, connection)
+            && !mutant("two_couriers_of_a_source")
+        {
+            return Err(format!(
+                "the source {:08x} is open from {}, with another bus: two nodes have its name, or this host was copied with its \
+                 state. Give each node its own `name` and `state`",
+                open.source, first.address
+            ));
+        }
+        if couriers.len() >= MAX_SOURCES {
+            couriers.retain(|_, courier| courier.connection.strong_count() > 0);
+        }
+        let courier = Courier { bus: open.bus, connection: Arc::downgrade(connection) };
+        couriers.insert(open.source, courier);
+        Ok(())
+    }
+}
 
 fn state_of(source: &Source) -> SourceState {
     let Source { bus, session, series, next, .. } = *source;
@@ -17,6 +64,24 @@ fn state_of(source: &Source) -> SourceState {
 }
 
 impl Shared {
+    /// Sees whether a courier may open the series that it wants to open.
+    pub(super) fn admit_courier(
+        &self,
+        connection: &Arc<Connection>,
+        batch: &[u8],
+    ) -> Result<(), String> {
+        let Ok(batch) = Batch::check(batch) else { return Ok(()) };
+        for (command, _) in batch.commands() {
+            if let Command::Open(open) = command
+                // Another member would know of none that is connected.
+                && vote_in_office(&self.raft.metrics().borrow()).is_some()
+            {
+                self.couriers.admit(connection, &open)?;
+            }
+        }
+        Ok(())
+    }
+
     /// What is known of a source, as a leader knows it: all that was committed before is applied.
     pub(super) async fn source(&self, source: u32) -> Answer {
         if let Err(answer) = self.leads().await {
@@ -37,7 +102,7 @@ impl Shared {
             state: state_of(known),
             last: known.last,
             is_released: known.is_released,
-            address: None,
+            address: self.couriers.connection(source).map(|it| it.address.to_string()),
         });
         Answer::Sources(infos.collect())
     }
@@ -49,6 +114,13 @@ impl Shared {
 
     /// Removes a source for good.
     pub(super) async fn remove_source(&self, source: u32) -> Answer {
+        // The commands in its bus could never be brought.
+        if let Some(connection) = self.couriers.connection(source) {
+            let address = connection.address;
+            return failed(format!(
+                "its courier is connected from {address}: stop that node first"
+            ));
+        }
         self.change_source(source, Command::Remove { source }).await
     }
 

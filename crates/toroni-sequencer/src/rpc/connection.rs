@@ -87,7 +87,7 @@ pub(super) async fn run(
             while tasks.try_join_next().is_some() {}
             let Some(bytes) = long_answer(&request) else {
                 // Here and now, so that requests are taken in their order.
-                let answering = serve.serve(caller, request);
+                let answering = serve.serve(caller.clone(), request);
                 tasks.spawn(async move {
                     let frame = framed(&answering.await);
                     let _ = answers.send(Ok(Made { call, frame, _held: held, _long: None })).await;
@@ -97,6 +97,7 @@ pub(super) async fn run(
             // Further ones stay in the socket, whose other end is to take its answers first.
             let long = timeout(LONG_TIME, acquired(&long, 1)).await??;
             let (serve, memory) = (Arc::clone(&serve), memory.clone());
+            let caller = caller.clone();
             tasks.spawn(async move {
                 let made = make(&*serve, caller, request, &memory, bytes).await;
                 let made = made.map(|(frame, room)| Made {
@@ -152,7 +153,9 @@ async fn make(
         let room = memory.for_answer(bytes, serve.turn(&request));
         let room = timeout(MEMORY_TIME, room).await??;
         // What was in memory may have to be read from the log by now.
-        let Some((answer, mut room)) = serve.serve_long(caller, request.clone(), room).await else {
+        let Some((answer, mut room)) =
+            serve.serve_long(caller.clone(), request.clone(), room).await
+        else {
             continue;
         };
         let frame = framed(&answer);

@@ -43,6 +43,6 @@ pub use self::memory::Room;
 pub use self::message::{Answer, Appended, Request, SourceInfo, SourceState};
 pub use self::peer::PeerState;
 pub use self::server::{
-    Answering, Caller, Identity, LongAnswering, Serve, Turning, Waiting, listen,
+    Answering, Caller, Connection, Identity, LongAnswering, Serve, Turning, Waiting, listen,
 };
 pub use self::status::{MemberStatus, Status};

@@ -42,12 +42,23 @@ pub type Waiting = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub type Turning = Pin<Box<dyn Future<Output = Option<OwnedSemaphorePermit>> + Send>>;
 
 /// Who asks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Caller {
     /// The caller's id in the group, if it calls as a member; else `u64::MAX`.
     pub id: u64,
     /// Whether it has the key, or is on this host.
     pub is_trusted: bool,
+    /// Its connection. It lives as long as this.
+    pub connection: Arc<Connection>,
+}
+
+/// A connection, for those who answer.
+#[derive(Debug)]
+pub struct Connection {
+    /// Where the caller is.
+    pub address: IpAddr,
+    /// As what it calls.
+    pub role: Role,
 }
 
 /// Who answers requests.
@@ -251,7 +262,11 @@ impl Place {
                 (u64::MAX, server.memory.of_host(address))
             }
         };
-        let caller = Caller { id, is_trusted: keys.is_some() || is_local };
+        let caller = Caller {
+            id,
+            is_trusted: keys.is_some() || is_local,
+            connection: Arc::new(Connection { address, role }),
+        };
         let serve = Arc::clone(&server.serve);
         connection::run(stream, (to, back), caller, memory, serve, self).await
     }

@@ -20,7 +20,8 @@ use crate::entry::{Entry, Member, Members, Payload, Place, Vote};
 use crate::log::Options;
 use crate::machine::{Machine, Outcome};
 use crate::rpc::{
-    Answer, Answering, Appended, Caller, Identity, Peer, PeerState, Request, Serve, listen,
+    Answer, Answering, Appended, Caller, Connection, Identity, Peer, PeerState, Request, Role,
+    Serve, listen,
 };
 
 fn run(test: impl Future<Output = ()>) {
@@ -77,7 +78,17 @@ fn open(source: u32) -> Request {
 
 /// Asks a member as if over a connection, in a task of its own.
 fn ask(group: &Group, request: Request) -> JoinHandle<Answer> {
-    let caller = Caller { id: 1, is_trusted: true };
+    ask_over(&courier(1), group, request)
+}
+
+/// A connection of a courier, from an address of its own.
+fn courier(number: u8) -> Arc<Connection> {
+    let address = std::net::Ipv4Addr::new(10, 0, 0, number).into();
+    Arc::new(Connection { address, role: Role::Courier { source: number.into() } })
+}
+
+fn ask_over(connection: &Arc<Connection>, group: &Group, request: Request) -> JoinHandle<Answer> {
+    let caller = Caller { id: 1, is_trusted: true, connection: Arc::clone(connection) };
     tokio::spawn(Service(Arc::clone(&group.shared)).serve(caller, request))
 }
 
@@ -445,6 +456,8 @@ fn a_leader_that_hears_nobody_takes_nothing_and_says_so() {
         assert_eq!(group.request(Request::Confirm).await, Answer::Confirmed(term));
         other.set(false);
         until_contact(true).await;
+        let why = "it hears no majority";
+        until("it says why", || group.status().hindrance.as_deref() == Some(why)).await;
         assert_eq!(answer_of(ask(&group, open(2))).await, Answer::NotLeader(None));
         assert!(matches!(group.request(Request::Confirm).await, Answer::Failed(_)));
         assert!(matches!(group.request(Request::Source(1)).await, Answer::Failed(_)));
@@ -613,6 +626,53 @@ fn a_change_of_the_members_is_finished_by_the_next_leader() {
         // Its leader is heard no more.
         takes(&group, 2).await;
         until("it is finished", || group.status().voters == [BTreeSet::from([0])]).await;
+        group
+    });
+}
+
+#[test]
+fn a_source_belongs_to_one_courier_while_that_is_connected() {
+    with_pair(async |_, group, _| {
+        let buses = [[7; 16], [8; 16]];
+        let opens = |bus: usize, session| {
+            let earlier = Some(&buses[..]);
+            let series = u32::from(buses[bus][0]);
+            let open = Open { source: 9, series, session, bus: buses[bus], earlier };
+            let mut builder = Builder::new();
+            builder.push(&Command::Open(open)).expect("short");
+            Request::Submit(builder.finish().expect("a command").into())
+        };
+        let over = async |connection: &Arc<Connection>, request| {
+            answer_of(ask_over(connection, &group, request)).await
+        };
+        let (first, again, other) = (courier(1), courier(2), courier(3));
+        assert!(matches!(over(&first, opens(0, 1)).await, Answer::Outcomes(_)));
+        let Answer::Refused(why) = over(&other, opens(1, 2)).await else { panic!("taken") };
+        assert!(why.starts_with("the source 00000009 is open from 10.0.0.1"), "{why}");
+        // A restart comes with the same bus, before the first connection has ended.
+        assert!(matches!(over(&again, opens(0, 3)).await, Answer::Outcomes(_)));
+        drop(first);
+        let Answer::Refused(why) = over(&other, opens(1, 4)).await else { panic!("taken") };
+        assert!(why.contains("is open from 10.0.0.2"), "{why}");
+        let tool = Connection { address: again.address, role: Role::Tool };
+        let refused = over(&Arc::new(tool), opens(0, 3)).await;
+        assert_eq!(refused, Answer::Failed("only the courier of a host brings commands".into()));
+
+        let Answer::Sources(sources) = group.request(Request::Sources(9)).await else {
+            panic!("no sources")
+        };
+        let found: Vec<_> = sources.iter().map(|it| (it.source, it.address.as_deref())).collect();
+        assert_eq!(found, [(9, Some("10.0.0.2"))]);
+        let removed = group.request(Request::RemoveSource(9)).await;
+        assert!(matches!(&removed, Answer::Failed(why) if why.contains("10.0.0.2")), "{removed:?}");
+        drop(again);
+        let taken = over(&other, opens(1, 5)).await;
+        assert!(
+            matches!(&taken, Answer::Outcomes(all) if matches!(all[..], [Outcome::Sequenced(_)]))
+        );
+        drop(other);
+        assert_eq!(group.request(Request::RemoveSource(9)).await, Answer::Done);
+        assert_eq!(group.request(Request::Sources(9)).await, Answer::Sources(vec![]));
         group
     });
 }

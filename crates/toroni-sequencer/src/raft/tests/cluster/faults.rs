@@ -109,6 +109,10 @@ fn a_leader_that_was_cut_off_and_got_a_snapshot_answers_and_leads_again() {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
             let noticed = until_contact(&links[leads], true).await;
+            until("it says why", async || {
+                status(&links[leads]).await?.hindrance.filter(|why| why == "it hears no majority")
+            })
+            .await;
             // It takes nothing more, and says so at once.
             let refused = call(&links[leads], source.next_command()).await;
             assert_eq!(refused, Some(Answer::NotLeader(None)));
