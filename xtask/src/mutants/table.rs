@@ -1379,6 +1379,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: &[Sequencer("a_member_and_a_tool_are_served_whatever_others_hold")],
     },
     Mutant {
+        name: "requests_without_shares",
+        mistake: "requests from one address take the memory of those from all others",
+        noticed_by: &[Sequencer(
+            "a_host_is_heard_while_those_at_another_address_hold_the_memory_for_requests",
+        )],
+    },
+    Mutant {
         name: "answers_without_shares",
         mistake: "answers to one address take the memory of those to all others",
         noticed_by: &[Sequencer("a_host_has_its_answers_while_those_at_another_address_take_none")],

@@ -23,7 +23,7 @@ use crate::machine::MAX_SNAPSHOT_BYTES;
 /// A connection that gets no memory for a request or an answer for this long ends, and gives back what the others of it hold.
 const MEMORY_TIME: Duration = Duration::from_secs(if cfg!(test) { 5 } else { 10 });
 /// A frame that was announced takes part of that memory, so it must be here soon.
-const FRAME_TIME: Duration = Duration::from_secs(5);
+pub(super) const FRAME_TIME: Duration = Duration::from_secs(5);
 /// At most this many requests of one connection are handled at once; further ones stay in its socket.
 const REQUESTS: usize = 16;
 /// The same of those whose answers are long.
@@ -42,7 +42,7 @@ const LEAST_BYTES_PER_SECOND: f64 = 256.0 * 1024.0;
 struct Made {
     call: u64,
     frame: Frame,
-    _held: (OwnedSemaphorePermit, OwnedSemaphorePermit),
+    _held: (OwnedSemaphorePermit, Room),
     _long: Option<(OwnedSemaphorePermit, Room)>,
 }
 

@@ -1,8 +1,8 @@
 //! The memory of requests and of long answers: a bounded amount for members, and one for hosts.
 //!
-//! Requests and answers that find none left wait in the order in which they came. Answers to hosts wait twice: first for a
+//! Requests and answers that find none left wait in the order in which they came. Those of hosts wait twice: first for a
 //! share of their address, then for what all addresses share. So those of one address never fill the second queue, and hosts that
-//! take no answers delay those at other addresses only if there are eight of them.
+//! send nothing of what they announce, or take no answers, delay those at other addresses only if there are eight of them.
 
 use std::collections::HashMap;
 use std::io;
@@ -18,8 +18,8 @@ const REQUEST_BYTES: usize = 32 << 20;
 /// The long answers to members take at most this much memory at once, and those to hosts twice as much.
 const MEMBER_ANSWER_BYTES: usize = 16 << 20;
 pub(super) const HOST_ANSWER_BYTES: usize = 32 << 20;
-/// Those to one address, if it is no member's, take at most this much of that.
-pub(super) const SHARE_BYTES: usize = HOST_ANSWER_BYTES / 8;
+/// The requests of hosts at one address, and the answers to them, each take at most this much of that.
+const SHARE_BYTES: usize = HOST_ANSWER_BYTES / 8;
 
 /// Takes permits. It does not fail: no semaphore of this file is closed.
 pub(super) async fn acquired(
@@ -37,7 +37,7 @@ fn budget(bytes: usize) -> Arc<Semaphore> {
     Arc::new(Semaphore::new(bytes / 1024))
 }
 
-/// What an answer holds while it is made, and until the kernel has it.
+/// What a request holds until it is answered, or an answer while it is made, and until the kernel has it.
 #[derive(Debug, Default)]
 pub struct Room {
     turn: Option<OwnedSemaphorePermit>,
@@ -75,7 +75,14 @@ pub(super) struct Memory {
     members: Budget,
     hosts: Budget,
     /// The shares of the addresses that have connections.
-    shares: Mutex<HashMap<IpAddr, Weak<Semaphore>>>,
+    shares: Mutex<HashMap<IpAddr, Weak<Share>>>,
+}
+
+/// What hosts at one address may take.
+#[derive(Debug)]
+struct Share {
+    requests: Arc<Semaphore>,
+    answers: Arc<Semaphore>,
 }
 
 /// The memory that a connection takes part of, with a permit for each KiB.
@@ -83,7 +90,7 @@ pub(super) struct Memory {
 pub(super) struct Budget {
     requests: Arc<Semaphore>,
     answers: Arc<Semaphore>,
-    share: Option<Arc<Semaphore>>,
+    share: Option<Arc<Share>>,
 }
 
 impl Memory {
@@ -105,7 +112,8 @@ impl Memory {
         let known = shares.get(&address).and_then(Weak::upgrade);
         let share = known.unwrap_or_else(|| {
             shares.retain(|_, share| share.strong_count() > 0);
-            let share = budget(SHARE_BYTES);
+            let (requests, answers) = (budget(SHARE_BYTES), budget(SHARE_BYTES));
+            let share = Arc::new(Share { requests, answers });
             shares.insert(address, Arc::downgrade(&share));
             share
         });
@@ -114,9 +122,14 @@ impl Memory {
 }
 
 impl Budget {
-    /// Takes the memory for a request of this length.
-    pub(super) async fn for_request(&self, bytes: usize) -> io::Result<OwnedSemaphorePermit> {
-        acquired(&self.requests, kib(bytes)).await
+    /// Takes room for a request of this length.
+    pub(super) async fn for_request(&self, bytes: usize) -> io::Result<Room> {
+        let mut memory = vec![];
+        if let Some(share) = self.share.as_ref().filter(|_| !mutant("requests_without_shares")) {
+            memory.push(acquired(&share.requests, kib(bytes)).await?);
+        }
+        memory.push(acquired(&self.requests, kib(bytes)).await?);
+        Ok(Room { turn: None, memory })
     }
 
     /// Takes room for an answer of at most this length. `turn` waits for what it needs besides memory: after the share, so that an
@@ -130,7 +143,7 @@ impl Budget {
         let share = self.share.as_ref().filter(|_| !mutant("answers_without_shares"));
         let mut memory = vec![];
         if let Some(share) = share {
-            memory.push(acquired(share, needed).await?);
+            memory.push(acquired(&share.answers, needed).await?);
         }
         let turn = turn.await;
         memory.push(acquired(&self.answers, needed).await?);
@@ -150,12 +163,16 @@ mod tests {
         let (one, again, other) =
             (memory.of_host(address(1)), memory.of_host(address(1)), memory.of_host(address(2)));
         let mut held = one.for_answer(SHARE_BYTES, no_turn()).await.expect("room");
-        assert!(again.share.as_ref().expect("a host").try_acquire().is_err());
+        assert!(again.share.as_ref().expect("a host").answers.try_acquire().is_err());
         other.for_answer(SHARE_BYTES, no_turn()).await.expect("room");
         // What an answer does not need is for others, also of its own address.
         held.keep(SHARE_BYTES / 2);
         again.for_answer(SHARE_BYTES / 2, no_turn()).await.expect("room");
-        drop((held, one, again, other));
+        // Requests have a share of their own.
+        let request = one.for_request(SHARE_BYTES).await.expect("room");
+        assert!(again.share.as_ref().expect("a host").requests.try_acquire().is_err());
+        other.for_request(SHARE_BYTES).await.expect("room");
+        drop((held, request, one, again, other));
         drop(memory.of_host(address(3)));
         assert_eq!(memory.shares.lock().expect("no panic").len(), 1);
         assert_eq!(memory.hosts.answers.available_permits(), HOST_ANSWER_BYTES / 1024);

@@ -17,6 +17,7 @@ use tokio::time::timeout;
 use toroni_proto::wire::{Key, Keys};
 use toroni_testkit::wait::LIMIT;
 
+use super::connection::FRAME_TIME;
 use super::*;
 use crate::batch::{Builder, Command};
 use crate::bytes::Fields;
@@ -471,7 +472,10 @@ async fn requests_of_all_connections_share_a_bounded_memory() {
     let large = Request::Snapshot { vote: Vote::default(), bytes: vec![0; 1 << 20].into() };
     let mut calls = tokio::task::JoinSet::new();
     for source in 1..=40 {
-        let (target, large) = (target(host(source)), large.clone());
+        // Each address has a share: two of them.
+        let last = u8::try_from(source / 2 + 2).expect("small");
+        let bind = Some(std::net::IpAddr::from([127, 0, 0, last]));
+        let (target, large) = (Target { bind, ..target(host(source)) }, large.clone());
         // One call for each connection: a caller that calls again after half a second without an answer ends its connection,
         // and with it what was held. And again if the connection ends, as one does that got no memory for long.
         calls.spawn(async move {
@@ -502,6 +506,31 @@ async fn requests_of_all_connections_share_a_bounded_memory() {
     let answer = timeout(LIMIT, Link::new(target(host(1))).call(&Request::Status)).await;
     assert!(matches!(answer, Ok(Ok(_))), "{answer:?}");
     assert_eq!(most_held(), 31);
+}
+
+/// Announces requests, and sends none of them: it holds memory for those until it is given up.
+#[tokio::test]
+async fn a_host_is_heard_while_those_at_another_address_hold_the_memory_for_requests() {
+    let (address, _) = serve(None).await;
+    let mut streams = vec![];
+    for source in 2..=40 {
+        let mut stream = TcpStream::connect(&address).await.expect("connected");
+        let role = Role::Courier { source };
+        frame::call(&mut stream, None, [1; 16], role).await.expect("it is taken");
+        stream.write_all(&(2_u32 << 20).to_le_bytes()).await.expect("sent");
+        streams.push(stream);
+    }
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let bind = Some(std::net::IpAddr::from([127, 0, 0, 2]));
+    let role = Role::Courier { source: 1 };
+    let link = Link::new(Target { bind, role, ..target(&address, None) });
+    for _ in 0..10 {
+        // Behind those others it would wait until they are given up, and they come again.
+        let answer = timeout(FRAME_TIME * 4 / 5, link.call(&Request::Status)).await;
+        answer.expect("in time").expect("it is heard");
+    }
+    let end = timeout(LIMIT, streams[0].read(&mut [0; 8])).await.expect("it is given up");
+    assert!(matches!(end, Ok(0) | Err(_)), "{end:?}");
 }
 
 #[test]
