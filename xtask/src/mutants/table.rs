@@ -1405,4 +1405,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         mistake: "a leader takes another bus of a source while the courier of the first one is connected",
         noticed_by: &[Sequencer("a_source_belongs_to_one_courier_while_that_is_connected")],
     },
+    Mutant {
+        name: "signals_wait_for_work",
+        mistake: "how a member is is answered by threads that may wait for a disk",
+        noticed_by: &[Sequencer("a_member_whose_threads_wait_for_the_disk_shows_how_it_is")],
+    },
 ];

@@ -3,13 +3,13 @@
 //!
 //! ```text
 //!   bus `<feed>.commands` ──► courier  (a thread of its own) ══► leader of the group
-//!                             member   (a runtime of two threads) ══ other members
+//!                             member   (a runtime of two threads, and a thread for signals) ══ other members
 //!                                │ live events     ╰─► multicast.rs ══► group
 //!   bus `<feed>`          ◄── follower (a thread of its own) ◄══ any member, or multicast.rs ◄══ group
 //! ```
 //!
 //! The member has two threads: a vote, or a new segment of the log, is synced to the disk where it is made, and meanwhile
-//! the other thread answers.
+//! the other thread answers. A third one, which waits for no disk, takes connections and shows the other members how this one is.
 
 use super::descriptors;
 use super::multicast::Multicast;

@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::net::TcpListener;
+use tokio::runtime::Handle;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
 use toroni_proto::wire::Keys;
@@ -134,7 +135,12 @@ impl Keeper {
         let own = Peer { log: log.found().log, id: u64::MAX };
         let identity = Identity { feed, keys, own, listed: vec![] };
         let mut serving = JoinSet::new();
-        serving.spawn(listen(listener, identity, Arc::new(Answers(archive.clone()))));
+        serving.spawn(listen(
+            listener,
+            identity,
+            Arc::new(Answers(archive.clone())),
+            Handle::current(),
+        ));
         let is_full = Arc::new(AtomicBool::new(false));
         let mut keeping = Keeping {
             archive: archive.clone(),

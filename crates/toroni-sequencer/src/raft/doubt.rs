@@ -29,8 +29,15 @@ pub(super) fn abdicate(log: &Log, id: u64) -> Result<(), LogError> {
     }
 }
 
-/// Waits until the member lacks nothing, and lets it take part then.
-pub(super) async fn resolve(shared: Arc<Shared>) {
+/// Whenever the log is uncertain, waits until the member lacks nothing, and lets it take part then.
+pub(super) async fn run(shared: Arc<Shared>) {
+    loop {
+        resolve(&shared).await;
+        shared.doubted.notified().await;
+    }
+}
+
+async fn resolve(shared: &Shared) {
     while shared.log.is_uncertain() {
         sleep(AGAIN).await;
         let members = shared.members();
@@ -44,7 +51,7 @@ pub(super) async fn resolve(shared: Arc<Shared>) {
             (metrics.current_leader, metrics.current_term)
         };
         if let Some(leader) = leader.filter(|leader| *leader != shared.id)
-            && brought_up(&shared, &members, leader, term).await
+            && brought_up(shared, &members, leader, term).await
         {
             if shared.log.settle().is_ok() {
                 shared.needs_recovery.store(false, Ordering::Relaxed);
@@ -52,7 +59,7 @@ pub(super) async fn resolve(shared: Arc<Shared>) {
             }
             continue;
         }
-        let is_stuck = is_stuck(&shared, &members).await;
+        let is_stuck = is_stuck(shared, &members).await;
         if is_stuck && !shared.needs_recovery.swap(is_stuck, Ordering::Relaxed) {
             eprintln!(
                 "toroni: too many members may have lost events in a reboot, and none can be elected: \

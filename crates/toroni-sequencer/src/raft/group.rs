@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use openraft::{Config, SnapshotPolicy};
 use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval};
@@ -85,6 +86,36 @@ pub enum GroupError {
 pub struct Group {
     pub(super) shared: Arc<Shared>,
     tasks: JoinSet<()>,
+    /// Ends with the member.
+    _signals: Signals,
+}
+
+/// The thread of a member that takes connections, and carries what members show and ask each other. It waits for no disk: a
+/// member whose disk is slow is not taken for dead.
+struct Signals(Option<Runtime>);
+
+impl Signals {
+    fn start() -> io::Result<Self> {
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("toroni-signals")
+            .enable_all()
+            .build()?;
+        Ok(Self(Some(runtime)))
+    }
+
+    fn handle(&self) -> Handle {
+        // It is taken when this is dropped.
+        self.0.as_ref().map_or_else(Handle::current, |runtime| runtime.handle().clone())
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 /// Returns the first bytes of the hash of a feed's name, by which members and nodes know that they mean the same.
@@ -146,7 +177,14 @@ impl Group {
         // Without a key, others know it by the address at which it listens.
         let bind = listener.local_addr()?.ip();
         let bind = (keys.is_none() && !bind.is_unspecified()).then_some(bind);
-        let peers = Arc::new(Peers::new(id, name, (keys, bind), log.clone()));
+        let signals = Signals::start()?;
+        let listener = {
+            let thread = signals.handle();
+            let _inside = thread.enter();
+            TcpListener::from_std(listener.into_std()?)?
+        };
+        let peers = Peers::new(id, name, (keys, bind), log.clone(), signals.handle());
+        let peers = Arc::new(peers);
         if log.vote().is_some_and(|vote| vote.committed && vote.candidate == id) {
             let members = applied.members();
             peers.ask_before_start(&members).await;
@@ -170,17 +208,18 @@ impl Group {
         let elections = (timing, patience);
         let shared = Shared::new(id, peers, (raft, log, applied), submitted, elections);
         let mut tasks = JoinSet::new();
-        tasks.spawn(listen(listener, identity, Arc::new(Service(Arc::clone(&shared)))));
+        let service = Arc::new(Service(Arc::clone(&shared)));
+        tasks.spawn_on(listen(listener, identity, service, Handle::current()), &signals.handle());
         tasks.spawn(propose::run(Arc::clone(&shared), queue));
         tasks.spawn(maintain(Arc::clone(&shared), snapshot_bytes, retain_bytes));
-        tasks.spawn(peers::run(Arc::clone(&shared)));
+        tasks.spawn_on(peers::run(Arc::clone(&shared)), &signals.handle());
         tasks.spawn(peers::watch_for_begin(Arc::clone(&shared), listed));
         tasks.spawn(members::complete(Arc::clone(&shared)));
         tasks.spawn(elections::run(Arc::clone(&shared)));
         tasks.spawn(contact::watch(Arc::clone(&shared)));
         tasks.spawn(reads::run(Arc::clone(&shared)));
-        tasks.spawn(doubt::resolve(Arc::clone(&shared)));
-        Ok(Self { shared, tasks })
+        tasks.spawn(doubt::run(Arc::clone(&shared)));
+        Ok(Self { shared, tasks, _signals: signals })
     }
 
     /// Hands events on as they happen: all of them to `local`, and to `to_send` those that happen while this member leads.

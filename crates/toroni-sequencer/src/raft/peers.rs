@@ -14,11 +14,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use toroni_proto::wire::Keys;
 
-use super::doubt;
 use super::shared::Shared;
 use super::timing::Timing;
 use crate::entry::{Member, Members};
@@ -49,6 +49,8 @@ pub(super) struct Peers {
     /// The address from which it calls other members.
     bind: Option<IpAddr>,
     log: Log,
+    /// What carries signals.
+    thread: Handle,
     started: Instant,
     /// Whether the others were asked what they remember of this log.
     may_vote: AtomicBool,
@@ -101,6 +103,7 @@ impl Peers {
         feed: [u8; 16],
         (keys, bind): (Option<Keys>, Option<IpAddr>),
         log: Log,
+        thread: Handle,
     ) -> Self {
         Self {
             id,
@@ -108,6 +111,7 @@ impl Peers {
             keys,
             bind,
             log,
+            thread,
             started: Instant::now(),
             may_vote: AtomicBool::new(false),
             has_begun_elsewhere: AtomicBool::new(false),
@@ -127,11 +131,16 @@ impl Peers {
 
     /// Runs this with what is known of a member, and makes its connections before.
     fn with<T>(&self, id: u64, member: &Member, run: impl FnOnce(&mut Known) -> T) -> T {
-        let link = || Link::new(self.target(&member.address, Some(member.log)));
+        let target = self.target(&member.address, Some(member.log));
+        let signals = || {
+            let _inside = self.thread.enter();
+            let role = Role::Signals { id: self.id, log: self.log.found().log };
+            Link::new(Target { role, ..target.clone() })
+        };
         let new = || Known {
             member: member.clone(),
-            work: link(),
-            signals: link(),
+            work: Link::new(target.clone()),
+            signals: signals(),
             is_asked: false,
             has_answered: false,
             answered: None,
@@ -375,7 +384,7 @@ async fn ask(shared: Arc<Shared>, id: u64, member: Member) {
         // openraft has no way to give up an office. Started again, the member does not lead on.
         shared.end_because("it led with a log that lacks what it has answered for".to_owned());
     } else {
-        doubt::resolve(shared).await;
+        shared.doubted.notify_one();
     }
 }
 
@@ -387,7 +396,7 @@ mod tests {
     async fn what_earlier_lives_have_shown_is_given_back() {
         let directory = toroni_testkit::Directory::below("/dev/shm");
         let log = Log::open(directory.path(), crate::log::Options::default()).expect("opened");
-        let peers = Peers::new(0, [1; 16], (None, None), log);
+        let peers = Peers::new(0, [1; 16], (None, None), log, Handle::current());
         let member = Member { name: "b".to_owned(), address: "[::1]:1".to_owned(), log: [2; 16] };
         let state = |life, generation| PeerState {
             log: [2; 16],

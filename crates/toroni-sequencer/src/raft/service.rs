@@ -89,6 +89,9 @@ impl Serve for Service {
                 });
                 installs.await.unwrap_or_else(failed)
             }),
+            // At once, by the thread that waits for no disk.
+            Request::Peer(state) => Box::pin(std::future::ready(shared.peer(caller.id, &state))),
+            Request::Probe(last) => Box::pin(std::future::ready(shared.probe(last))),
             request => Box::pin(async move { shared.answer(caller.id, request).await }),
         }
     }
@@ -127,8 +130,6 @@ impl Shared {
             Request::RemoveSource(source) => self.remove_source(source).await,
             Request::Status => Answer::Status(Box::new(self.status())),
             Request::Confirm => self.confirm().await,
-            Request::Peer(state) => self.peer(from, &state),
-            Request::Probe(last) => self.probe(last),
             Request::Digest(number) => {
                 let digest = self.applied.lock().machine.digest_after(number);
                 Answer::Digest(digest.map(|digest| *digest.as_bytes()))
@@ -141,7 +142,10 @@ impl Shared {
             Request::Fetch(_) | Request::State => {
                 self.archive.answer(request).await.unwrap_or_else(|| failed("no question"))
             }
-            Request::Submit(_) | Request::Snapshot { .. } => failed("it is answered elsewhere"),
+            Request::Submit(_)
+            | Request::Snapshot { .. }
+            | Request::Peer(_)
+            | Request::Probe(_) => failed("it is answered elsewhere"),
         }
     }
 

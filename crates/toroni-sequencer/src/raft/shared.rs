@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use openraft::error::ForwardToLeader;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::time::Instant;
 
 use super::applied::Applied;
@@ -48,6 +48,8 @@ pub(super) struct Shared {
     pub(super) hands_over: AtomicBool,
     /// Whether its leader has asked it to have itself elected.
     pub(super) takes_over: AtomicBool,
+    /// The log has become uncertain.
+    pub(super) doubted: Notify,
     pub(super) needs_recovery: AtomicBool,
     pub(super) full: AtomicBool,
     pub(super) commands: AtomicU64,
@@ -101,6 +103,7 @@ impl Shared {
             installing: Arc::default(),
             hands_over: AtomicBool::new(false),
             takes_over: AtomicBool::new(false),
+            doubted: Notify::new(),
             needs_recovery: AtomicBool::new(false),
             full: AtomicBool::new(false),
             commands: AtomicU64::new(0),

@@ -118,7 +118,7 @@ impl Admission {
             return Err(Refused::Closed);
         };
         let (pool, closed) = match role {
-            Role::Member { id, .. } => {
+            Role::Member { id, .. } | Role::Signals { id, .. } => {
                 let pool = Pool::Member { id, is_known };
                 let places = if is_known { OF_KNOWN_MEMBER } else { OF_UNKNOWN_MEMBER };
                 (pool, self.close_idle(places, |other| other.pool == pool))

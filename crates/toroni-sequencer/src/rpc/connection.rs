@@ -18,6 +18,7 @@ use super::memory::{Budget, Room, acquired};
 use super::message::{Answer, Request};
 use super::server::{Caller, Place, Serve};
 use crate::batch::MAX_COMMAND_BYTES;
+use crate::hook::mutant;
 use crate::machine::MAX_SNAPSHOT_BYTES;
 
 /// A connection that gets no memory for a request or an answer for this long ends, and gives back what the others of it hold.
@@ -87,18 +88,25 @@ pub(super) async fn run(
             while tasks.try_join_next().is_some() {}
             let Some(bytes) = long_answer(&request) else {
                 // Here and now, so that requests are taken in their order.
+                let is_signal = matches!(request, Request::Peer(_) | Request::Probe(_));
                 let answering = serve.serve(caller.clone(), request);
-                tasks.spawn(async move {
+                let answer = async move {
                     let frame = framed(&answering.await);
                     let _ = answers.send(Ok(Made { call, frame, _held: held, _long: None })).await;
-                });
+                };
+                // What may wait for a disk must not hold up signals.
+                if is_signal && !mutant("signals_wait_for_work") {
+                    tasks.spawn(answer);
+                } else {
+                    tasks.spawn_on(answer, place.work());
+                }
                 continue;
             };
             // Further ones stay in the socket, whose other end is to take its answers first.
             let long = timeout(LONG_TIME, acquired(&long, 1)).await??;
             let (serve, memory) = (Arc::clone(&serve), memory.clone());
             let caller = caller.clone();
-            tasks.spawn(async move {
+            let making = async move {
                 let made = make(&*serve, caller, request, &memory, bytes).await;
                 let made = made.map(|(frame, room)| Made {
                     call,
@@ -107,7 +115,8 @@ pub(super) async fn run(
                     _long: Some((long, room)),
                 });
                 let _ = answers.send(made).await;
-            });
+            };
+            tasks.spawn_on(making, place.work());
         }
     };
     tokio::select! {

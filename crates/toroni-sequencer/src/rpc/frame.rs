@@ -13,6 +13,7 @@
 //!
 //!  role  1 MEMBER · id u64 · 0 u32 · log 16         2 COURIER · 0 u64 · source u32 · 0 16
 //!        3 FOLLOWER · 0 u64 · source or 0 · 0 16    4 TOOL · 0 u64 · 0 u32 · 0 16
+//!        5 SIGNALS · as 1
 //! ```
 //!
 //! A server that refuses a caller says why, and ends the connection. One that does not know the caller's key cannot.
@@ -234,6 +235,13 @@ pub enum Role {
         /// The random id of its log.
         log: [u8; 16],
     },
+    /// The same, for what must not wait: votes, and how members are.
+    Signals {
+        /// Its id in the group, 0 to 7.
+        id: u64,
+        /// The random id of its log.
+        log: [u8; 16],
+    },
     /// The courier of a host's commands.
     Courier {
         /// The node.
@@ -268,6 +276,7 @@ impl Role {
     fn encode(self, to: &mut Vec<u8>) {
         let (kind, id, source, log) = match self {
             Self::Member { id, log } => (1, id, 0, log),
+            Self::Signals { id, log } => (5, id, 0, log),
             Self::Courier { source } => (2, 0, source, [0; 16]),
             Self::Follower { source } => (3, 0, source.unwrap_or(0), [0; 16]),
             Self::Tool => (4, 0, 0, [0; 16]),
@@ -282,8 +291,9 @@ impl Role {
         let (kind, id, source) = (fields.u8()?, fields.u64()?, fields.u32()?);
         let log: [u8; 16] = fields.array()?;
         let role = match kind {
-            1 if id >= MAX_MEMBERS as u64 => return Err(NoRole::Id(id)),
+            1 | 5 if id >= MAX_MEMBERS as u64 => return Err(NoRole::Id(id)),
             1 => Self::Member { id, log },
+            5 => Self::Signals { id, log },
             2 => Self::Courier { source },
             3 => Self::Follower { source: (source != 0).then_some(source) },
             4 => Self::Tool,
@@ -446,6 +456,7 @@ mod tests {
     fn a_role_has_one_encoding() {
         let roles = [
             Role::Member { id: 7, log: [3; 16] },
+            Role::Signals { id: 7, log: [3; 16] },
             Role::Courier { source: 9 },
             Role::Follower { source: Some(9) },
             Role::Follower { source: None },

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
@@ -16,9 +17,9 @@ use toroni_proto::wire::Keys;
 
 use super::admission::Admission;
 use super::fetch::Fetch;
-use super::frame::{self, Begun, HELLO_TIME, Peer, Role};
+use super::frame::{self, Begun, Direction, HELLO_TIME, Peer, Role};
 use super::known::{Known, KnownMember};
-use super::memory::{Memory, Room};
+use super::memory::{Budget, Memory, Room};
 use super::message::{Answer, Request};
 use super::{connection, socket};
 
@@ -103,25 +104,57 @@ pub struct Identity {
 }
 
 /// Serves all that connect, until it is dropped. Connections end with it.
-pub async fn listen(listener: TcpListener, identity: Identity, serve: Arc<dyn Serve>) {
+///
+/// What answers is run by `work`, which may wait for a disk. The runtime that runs this takes new connections, and carries those
+/// with signals: it waits for nothing.
+pub async fn listen(
+    listener: TcpListener,
+    identity: Identity,
+    serve: Arc<dyn Serve>,
+    work: Handle,
+) {
     // What fails leaves the shorter queue that there was.
     let _ = socket::lengthen_queue(&listener);
     let known = Known::new(Arc::clone(&serve), identity.listed.clone());
-    let server =
-        Arc::new(Server { identity, serve, known, memory: Memory::new(), kept: Mutex::default() });
+    let server = Arc::new(Server {
+        identity,
+        serve,
+        known,
+        memory: Memory::new(),
+        kept: Mutex::default(),
+        work,
+    });
     let mut tasks = JoinSet::new();
     let names = Arc::clone(&server);
-    tasks.spawn(async move { names.known.look_up_names().await });
+    tasks.spawn(async move {
+        names.known.look_up_names().await;
+        None
+    });
     loop {
-        match listener.accept().await {
-            Ok((stream, address)) => {
-                server.take(stream, address.ip().to_canonical(), &mut tasks);
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, address)) => {
+                    server.take(stream, address.ip().to_canonical(), &mut tasks);
+                }
+                // Out of descriptors, for example: it passes.
+                Err(_) => sleep(OUT_OF_DESCRIPTORS).await,
+            },
+            Some(ended) = tasks.join_next() => {
+                if let Ok(Some(admitted)) = ended {
+                    server.hand_over(admitted, &mut tasks);
+                }
             }
-            // Out of descriptors, for example: it passes.
-            Err(_) => sleep(OUT_OF_DESCRIPTORS).await,
         }
-        while tasks.try_join_next().is_some() {}
     }
+}
+
+/// A connection that has shown its role, and is carried by the runtime for work.
+struct Admitted {
+    stream: std::net::TcpStream,
+    directions: (Direction, Direction),
+    caller: Caller,
+    memory: Budget,
+    place: Place,
 }
 
 struct Server {
@@ -130,6 +163,7 @@ struct Server {
     known: Known,
     memory: Memory,
     kept: Mutex<Kept>,
+    work: Handle,
 }
 
 /// The connections that are kept, and how to close them.
@@ -176,7 +210,12 @@ impl Server {
     }
 
     /// Takes a new connection, and closes another one if there is no place.
-    fn take(self: &Arc<Self>, stream: TcpStream, address: IpAddr, tasks: &mut JoinSet<()>) {
+    fn take(
+        self: &Arc<Self>,
+        stream: TcpStream,
+        address: IpAddr,
+        tasks: &mut JoinSet<Option<Admitted>>,
+    ) {
         let of_member = self.known.addresses().contains(&address);
         let (number, closed) = {
             let mut kept = self.kept();
@@ -187,12 +226,33 @@ impl Server {
             closed.abort();
         }
         let server = Arc::clone(self);
-        let mut place = Place { server, number, ends: None, idle_time: Duration::MAX };
-        // Not under the lock: a runtime that ends drops it at once, and its place with it.
-        let task = tasks.spawn(async move {
-            // Who breaks the rules loses the connection, and nothing else happens.
-            let _ = place.run(stream, address).await;
-        });
+        let place = Place { server, number, ends: None, idle_time: Duration::MAX };
+        // Not under the lock: a runtime that ends drops it at once, and its place with it. Who breaks the rules loses the
+        // connection, and nothing else happens.
+        let task = tasks.spawn(async move { place.begin(stream, address).await.unwrap_or(None) });
+        self.keep(number, task);
+    }
+
+    /// Has a connection carried by the runtime for work.
+    fn hand_over(&self, admitted: Admitted, tasks: &mut JoinSet<Option<Admitted>>) {
+        let number = admitted.place.number;
+        let serve = Arc::clone(&self.serve);
+        let task = tasks.spawn_on(
+            async move {
+                let Admitted { stream, directions, caller, memory, place } = admitted;
+                if let Ok(stream) = TcpStream::from_std(stream) {
+                    let _ =
+                        connection::run(stream, directions, caller, memory, serve, &place).await;
+                }
+                None
+            },
+            &self.work,
+        );
+        self.keep(number, task);
+    }
+
+    /// Keeps how to close a connection, or closes it if its place is gone.
+    fn keep(&self, number: u64, task: AbortHandle) {
         let mut kept = self.kept();
         if kept.admission.keeps(number) {
             kept.tasks.insert(number, task);
@@ -212,7 +272,7 @@ impl Server {
         is_local: bool,
     ) -> Result<(), String> {
         let mut is_known = false;
-        if let Role::Member { id, log } = role {
+        if let Role::Member { id, log } | Role::Signals { id, log } = role {
             is_known = self.known.has(id, log);
             let members = self.known.addresses();
             if self.identity.keys.is_none() && !is_local && !members.contains(&address) {
@@ -236,7 +296,12 @@ impl Server {
 }
 
 impl Place {
-    async fn run(&mut self, mut stream: TcpStream, address: IpAddr) -> io::Result<()> {
+    /// Begins a connection. Returns it if it is to be carried by the runtime for work; otherwise, carries it until it ends.
+    async fn begin(
+        mut self,
+        mut stream: TcpStream,
+        address: IpAddr,
+    ) -> io::Result<Option<Admitted>> {
         let server = Arc::clone(&self.server);
         let Identity { feed, keys, own, .. } = &server.identity;
         socket::prepare(&stream)?;
@@ -254,7 +319,7 @@ impl Place {
         };
         let Begun { to, back, role } = timeout(HELLO_TIME, begin).await??;
         let (id, memory) = match role {
-            Role::Member { id, .. } => (id, server.memory.of_member()),
+            Role::Member { id, .. } | Role::Signals { id, .. } => (id, server.memory.of_member()),
             Role::Courier { .. } | Role::Follower { .. } | Role::Tool => {
                 self.idle_time = IDLE_TIME;
                 self.ends = (role == Role::Tool).then(|| Instant::now() + TOOL_TIME);
@@ -267,8 +332,19 @@ impl Place {
             is_trusted: keys.is_some() || is_local,
             connection: Arc::new(Connection { address, role }),
         };
+        let directions = (to, back);
+        if !matches!(role, Role::Signals { .. }) {
+            let stream = stream.into_std()?;
+            return Ok(Some(Admitted { stream, directions, caller, memory, place: self }));
+        }
         let serve = Arc::clone(&server.serve);
-        connection::run(stream, (to, back), caller, memory, serve, self).await
+        connection::run(stream, directions, caller, memory, serve, &self).await?;
+        Ok(None)
+    }
+
+    /// Returns the runtime that answers.
+    pub(super) fn work(&self) -> &Handle {
+        &self.server.work
     }
 }
 
@@ -309,15 +385,16 @@ mod tests {
         }
     }
 
-    #[test]
-    fn without_a_key_a_member_has_an_address_of_the_file_or_of_the_group() {
+    #[tokio::test]
+    async fn without_a_key_a_member_has_an_address_of_the_file_or_of_the_group() {
         let with = |keys| {
             let own = Peer { log: [2; 16], id: 3 };
             let listed = vec!["10.0.0.1:4481".to_owned()];
             let identity = Identity { feed: [1; 16], keys, own, listed };
             let serve: Arc<dyn Serve> = Arc::new(Group);
             let known = Known::new(Arc::clone(&serve), identity.listed.clone());
-            Server { identity, serve, known, memory: Memory::new(), kept: Mutex::default() }
+            let (memory, kept, work) = (Memory::new(), Mutex::default(), Handle::current());
+            Server { identity, serve, known, memory, kept, work }
         };
         let admit = |server: &Server, address, role, is_local| {
             let number = server.kept().admission.begin(address, false, Instant::now()).0;

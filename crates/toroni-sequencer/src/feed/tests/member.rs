@@ -173,7 +173,7 @@ impl Served {
         let listener = tokio::net::TcpListener::from_std(listener).expect("a listener");
         let own = Peer { log: [1; 16], id: 0 };
         let identity = Identity { feed: [9; 16], keys: None, own, listed: vec![] };
-        let task = runtime.spawn(listen(listener, identity, serve));
+        let task = runtime.spawn(listen(listener, identity, serve, runtime.handle().clone()));
         let target = Target {
             address,
             feed: [9; 16],

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::net::TcpListener;
+use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 use toroni_testkit::{Directory, Random, wait};
@@ -20,8 +21,8 @@ use crate::entry::{Entry, Member, Members, Payload, Place, Vote};
 use crate::log::Options;
 use crate::machine::{Machine, Outcome};
 use crate::rpc::{
-    Answer, Answering, Appended, Caller, Connection, Identity, Peer, PeerState, Request, Role,
-    Serve, listen,
+    Answer, Answering, Appended, Caller, Connection, Identity, Link, Peer, PeerState, Request,
+    Role, Serve, Target, listen,
 };
 
 fn run(test: impl Future<Output = ()>) {
@@ -218,7 +219,7 @@ async fn pair(directory: &Directory) -> (Group, Arc<Other>) {
     let own = Peer { log: [1; 16], id: 1 };
     let identity = Identity { feed: feed_id("orders"), keys: None, own, listed: vec![] };
     // Ends with the runtime.
-    tokio::spawn(listen(listener, identity, Arc::new(Arc::clone(&other))));
+    tokio::spawn(listen(listener, identity, Arc::new(Arc::clone(&other)), Handle::current()));
     let group = begin(directory, BTreeMap::from([(1, member("b", &address, [1; 16]))])).await;
     (group, other)
 }
@@ -673,6 +674,51 @@ fn a_source_belongs_to_one_courier_while_that_is_connected() {
         drop(other);
         assert_eq!(group.request(Request::RemoveSource(9)).await, Answer::Done);
         assert_eq!(group.request(Request::Sources(9)).await, Answer::Sources(vec![]));
+        group
+    });
+}
+
+/// It would be taken for dead, and a busy disk would cost an election.
+#[test]
+fn a_member_whose_threads_wait_for_the_disk_shows_how_it_is() {
+    with_pair(async |_, group, _| {
+        let address = group.shared.members().members[&0].address.clone();
+        let (held, disk) = std::sync::mpsc::channel::<()>();
+        let disk = Arc::new(std::sync::Mutex::new(disk));
+        let waiting = Arc::new(AtomicUsize::new(0));
+        // All threads of the runtime, however many there are.
+        for _ in 0..8 {
+            let (disk, waiting) = (Arc::clone(&disk), Arc::clone(&waiting));
+            tokio::spawn(async move {
+                waiting.fetch_add(1, Ordering::Relaxed);
+                // Until the test gives it up.
+                let _ = disk.lock().map(|disk| disk.recv());
+            });
+        }
+        // Not by a timer: those are carried by these threads.
+        wait::until("all threads wait", || waiting.load(Ordering::Relaxed) >= 2);
+        let target = Target {
+            address,
+            feed: feed_id("orders"),
+            keys: None,
+            role: Role::Signals { id: 1, log: [1; 16] },
+            log: None,
+            bind: None,
+        };
+        let answers = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.expect("a runtime").block_on(async {
+                let link = Link::new(target);
+                let state = PeerState { log: [1; 16], ..PeerState::default() };
+                let peer = timeout(ANSWER_TIME, link.call(&Request::Peer(state))).await;
+                let probed = timeout(ANSWER_TIME, link.call(&Request::Probe(None))).await;
+                (peer, probed)
+            })
+        });
+        let (peer, probed) = answers.join().expect("no panic");
+        drop(held);
+        assert!(matches!(peer, Ok(Ok(Answer::Peer(..)))), "{peer:?}");
+        assert!(matches!(probed, Ok(Ok(Answer::Probed { .. }))), "{probed:?}");
         group
     });
 }

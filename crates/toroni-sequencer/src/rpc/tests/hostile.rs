@@ -7,6 +7,7 @@ use std::time::Duration;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use toroni_proto::wire::Keys;
@@ -43,7 +44,7 @@ async fn serve_group() -> String {
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).expect("the hard one");
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("bound").to_string();
-    tokio::spawn(listen(listener, identity(keys(1)), Arc::new(Group)));
+    tokio::spawn(listen(listener, identity(keys(1)), Arc::new(Group), Handle::current()));
     address
 }
 

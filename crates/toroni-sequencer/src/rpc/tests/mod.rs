@@ -13,6 +13,7 @@ use proptest::option;
 use proptest::prelude::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Handle;
 use tokio::time::timeout;
 use toroni_proto::wire::{Key, Keys};
 use toroni_testkit::wait::LIMIT;
@@ -335,7 +336,7 @@ async fn serve(keys: Option<Keys>) -> (String, Arc<Counts>) {
 async fn serve_with<S: Serve>(keys: Option<Keys>, serve: Arc<S>) -> (String, Arc<S>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("bound").to_string();
-    tokio::spawn(listen(listener, identity(keys), Arc::<S>::clone(&serve)));
+    tokio::spawn(listen(listener, identity(keys), Arc::<S>::clone(&serve), Handle::current()));
     (address, serve)
 }
 
@@ -552,7 +553,7 @@ fn a_silent_member_is_passed_over_until_it_answers() {
     stopped.set_nonblocking(true).expect("set");
     servers.spawn(async move {
         let listener = TcpListener::from_std(stopped).expect("a listener");
-        listen(listener, identity(keys(1)), Arc::new(Counts::default())).await;
+        listen(listener, identity(keys(1)), Arc::new(Counts::default()), Handle::current()).await;
     });
     let begun = std::time::Instant::now();
     while members.at() == 1 {
