@@ -37,6 +37,16 @@ pub struct Place {
     pub index: u64,
 }
 
+/// How far a log has come. A later one is greater: the generation of the state grows with each cut, and between two of them
+/// the log only grows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Reach {
+    /// The generation of the log's state.
+    pub generation: u64,
+    /// The last entry that may have been answered.
+    pub last: Option<Place>,
+}
+
 /// What a member has promised: to follow this candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Vote {

@@ -800,6 +800,7 @@ const CHECKED_IN_NET: Checked = Checked {
 const CHECKED_IN_SEQUENCER: Checked = Checked {
     files: &[
         "batch/mod.rs",
+        "commands/buses.rs",
         "commands/courier.rs",
         "commands/echo.rs",
         "entry.rs",
@@ -812,6 +813,7 @@ const CHECKED_IN_SEQUENCER: Checked = Checked {
         "rpc/fetch.rs",
         "rpc/frame.rs",
         "rpc/message.rs",
+        "rpc/peer.rs",
         "rpc/status.rs",
     ],
     readers: &["crate::bytes::Fields"],
@@ -836,6 +838,7 @@ const CHECKED_IN_NODE: Checked = Checked {
         "sequencer/feed.rs",
         "sequencer/log.rs",
         "sequencer/send.rs",
+        "sequencer/sources.rs",
         "sequencer/status.rs",
     ],
     readers: READERS_OF_COUNTS,

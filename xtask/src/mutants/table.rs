@@ -1360,7 +1360,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "change_without_majority",
-        mistake: "a change of the members begins, whoever would be left",
+        mistake: "a change of the members begins, however few would be left",
         noticed_by: &[Sequencer("a_change_that_would_leave_no_majority_is_refused")],
     },
     Mutant {

@@ -45,13 +45,13 @@ use std::time::Duration;
 use self::committed::Committed;
 use self::crash_point::{CrashPoint, point};
 pub use self::error::LogError;
-pub use self::reach::{Glance, Reach};
+pub use self::reach::Glance;
 use self::segment::{HEADER_BYTES, RECORD_BYTES, Segment, Walk, encode_record, record_bytes};
 pub use self::snapshot::NewSnapshot;
 pub use self::standing::Found;
 use self::state::{Position, StateFile};
 use self::sync::Syncer;
-use crate::entry::{Entry, Place};
+use crate::entry::{Entry, Place, Reach};
 use crate::hook::mutant;
 
 /// When entries are synced to the disk.

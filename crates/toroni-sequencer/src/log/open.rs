@@ -11,8 +11,8 @@ use super::crash_point::{CrashPoint, point};
 use super::error::LogError;
 use super::segment::{HEADER_BYTES, RECORD_BYTES, Segment, Walk};
 use super::state::{State, StateFile};
-use super::{Found, Inner, Options, Reach, Sync, sync_directory};
-use crate::entry::{Entry, MAX_ENTRY_BYTES, Place};
+use super::{Found, Inner, Options, Sync, sync_directory};
+use crate::entry::{Entry, MAX_ENTRY_BYTES, Place, Reach};
 
 pub(super) fn open(directory: &Path, options: Options) -> Result<(Found, Inner), LogError> {
     fs::create_dir_all(directory).map_err(LogError::io("create", directory))?;

@@ -3,17 +3,7 @@
 
 use super::state::State;
 use super::{Inner, Log, LogError, Sync};
-use crate::entry::Place;
-
-/// How far a log has come. A later one is greater: the generation of the state grows with each cut, and between two of them
-/// the log only grows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub struct Reach {
-    /// The generation of the log's state.
-    pub generation: u64,
-    /// The last entry that may have been answered.
-    pub last: Option<Place>,
-}
+use crate::entry::{Place, Reach};
 
 /// What is shown of a log without a wait for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -21,9 +21,9 @@ use toroni_proto::wire::Keys;
 
 use super::shared::Shared;
 use super::timing::Timing;
-use crate::entry::{Member, Members};
+use crate::entry::{Member, Members, Reach};
 use crate::hook::mutant;
-use crate::log::{Glance, Log, Reach};
+use crate::log::{Glance, Log};
 use crate::rpc::{Answer, Link, LinkError, PeerState, Request, Role, Target};
 
 /// How often members show each other how they are.
@@ -38,7 +38,7 @@ const FIRST_AGAIN: Duration = Duration::from_millis(20);
 pub(super) const NOW: Duration = Duration::from_millis(500);
 /// A member that has answered within this time can be counted on.
 const LATELY: Duration = Duration::from_secs(1);
-/// So many lives of a log are told apart.
+/// The most lives of a log that are kept apart.
 const LIVES: usize = 4;
 
 /// The other members.

@@ -32,8 +32,7 @@ use super::peer::{PeerState, decode_shown, encode_shown};
 use super::status::Status;
 use crate::batch::Batch;
 use crate::bytes::{Fields, TooShort};
-use crate::entry::{Entry, EntryError, Members, Place, Vote, decode_text, encode_text};
-use crate::log::Reach;
+use crate::entry::{Entry, EntryError, Members, Place, Reach, Vote, decode_text, encode_text};
 use crate::machine::{Outcome, Refusal};
 
 /// A request to a member.

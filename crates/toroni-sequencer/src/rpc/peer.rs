@@ -10,8 +10,7 @@
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 use crate::bytes::Fields;
-use crate::entry::{EntryError, MOST_ENTRIES, Place};
-use crate::log::Reach;
+use crate::entry::{EntryError, MOST_ENTRIES, Place, Reach};
 
 /// How a member is. It is shown without a wait for the disk, so it may be somewhat old.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -22,8 +22,7 @@ use super::connection::FRAME_TIME;
 use super::*;
 use crate::batch::{Builder, Command};
 use crate::bytes::Fields;
-use crate::entry::{Entry, MOST_ENTRIES, Member, Members, Payload, Place, Vote};
-use crate::log::Reach;
+use crate::entry::{Entry, MOST_ENTRIES, Member, Members, Payload, Place, Reach, Vote};
 use crate::machine::{Chain, Outcome, Refusal};
 
 fn place() -> impl Strategy<Value = Place> {
