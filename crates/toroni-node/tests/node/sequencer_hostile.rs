@@ -1,4 +1,4 @@
-//! A host that holds connections to all members, while their leader dies.
+//! A host that holds connections to all members while their leader dies, or that would be a member itself.
 
 use crate::sequencer::{Hosts, error};
 use crate::support::wait_until;
@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 use toroni_proto::wire::{Key, Keys};
 use toroni_sequencer::raft::feed_id;
-use toroni_sequencer::rpc::{Answer, Link, Request, Role, Target};
+use toroni_sequencer::rpc::{Answer, Link, LinkError, Request, Role, Target, identify};
 use toroni_testkit::network::Setup;
 
 /// To each member: more than it had places for all callers once.
@@ -113,4 +113,49 @@ fn another_member_leads_while_a_host_holds_all_the_connections_that_it_can() {
         ends.store(true, Ordering::Relaxed);
         checked.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     });
+}
+
+/// Their hosts would call from other addresses by themselves.
+#[test]
+fn without_a_key_members_know_each_other_by_the_addresses_at_which_they_listen() {
+    let Some(network) = Setup::new(4).bridged() else { return };
+    let mut hosts = Hosts::on(network, 3);
+    hosts.keys = ["interfaces = ['eth0']".to_owned(), String::new()];
+    let network = hosts.network.as_ref().unwrap();
+    for (number, host) in (101..104).zip(&network.hosts) {
+        let other = format!("10.77.0.{number}");
+        host.namespace().ip(&[
+            format!("addr add {other}/24 dev eth0"),
+            format!("route change 10.77.0.0/24 dev eth0 src {other}"),
+        ]);
+    }
+    let mut nodes = hosts.begin();
+    hosts.wait_until_equal();
+    // It has all the rights of a caller, but those of a member.
+    let target = |role| Target {
+        address: hosts.addresses[0].to_string(),
+        feed: feed_id("orders"),
+        keys: None,
+        role,
+        log: None,
+        bind: None,
+    };
+    let (member, tool) = (target(Role::Member { id: 1, log: [7; 16] }), target(Role::Tool));
+    network.hosts[3].enter(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        wait_until("it is refused", || match runtime.block_on(identify(&member)) {
+            Err(LinkError::Refused(why)) => {
+                let addresses = "10.77.0.4 is none of 10.77.0.1, 10.77.0.2, 10.77.0.3";
+                assert!(why.contains(addresses), "{why}");
+                true
+            }
+            Ok(_) => panic!("it is a member"),
+            Err(_) => false,
+        });
+        wait_until("it is served", || runtime.block_on(identify(&tool)).is_ok());
+    });
+    // Also after another one leads.
+    let leader = hosts.wait_for_leader();
+    nodes[leader].kill();
+    wait_until("another one leads", || hosts.leader().is_some_and(|other| other != leader));
 }
