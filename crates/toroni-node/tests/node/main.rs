@@ -35,6 +35,7 @@ mod sequencer_feed;
 mod sequencer_hostile;
 mod sequencer_kills;
 mod sequencer_log;
+mod sequencer_memory;
 mod sequencer_multicast;
 
 #[allow(dead_code, reason = "each test program uses a part of it")]
