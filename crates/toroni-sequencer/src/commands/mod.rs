@@ -229,7 +229,6 @@ fn series_of(bus: &Bus) -> u32 {
     Series::of_bus(&bus.id().to_string()).0
 }
 
-#[cfg(feature = "member")]
 fn bytes_of(bus: &Bus) -> [u8; 16] {
     u128::from_str_radix(&bus.id().to_string(), 16).map_or([0; 16], u128::to_be_bytes)
 }
