@@ -157,7 +157,8 @@ fn handles_signals(pid: u32) -> bool {
 /// Whether it has both ends of the same pipe open. It may have its output open twice.
 fn has_both_ends_of_a_pipe(pid: u32) -> bool {
     let open = PathBuf::from(format!("/proc/{pid}/fd"));
-    let output = std::fs::read_link(open.join("1")).unwrap();
+    // It may have ended by now.
+    let Ok(output) = std::fs::read_link(open.join("1")) else { return false };
     let targets = std::fs::read_dir(open).unwrap();
     let targets = targets.filter_map(|it| std::fs::read_link(it.ok()?.path()).ok());
     let is_pipe = |it: &PathBuf| it.to_string_lossy().starts_with("pipe:") && *it != output;
