@@ -59,9 +59,10 @@ impl Buses {
         if self.opened == Some(bus) || self.noted.contains(&bus) {
             return Ok(());
         }
-        // The one that the order is known to have stays, however often a new bus finds no leader.
+        // The one that the order is known to have stays, however often a new bus finds no leader. So does the first one after it: the
+        // order may have it, if its answer was lost.
         if self.noted.len() >= MAX_EARLIER - 1 {
-            self.noted.remove(0);
+            self.noted.remove(1);
         }
         self.noted.push(bus);
         let saved = self.save();
@@ -91,7 +92,9 @@ impl Buses {
         let line = |word: &str, bus: &Bus| format!("{word} {:032x}\n", u128::from_be_bytes(*bus));
         let opened = self.opened.iter().map(|bus| line("opened", bus));
         let text: String = opened.chain(self.noted.iter().map(|bus| line("noted", bus))).collect();
-        let temporary = path.with_extension("tmp");
+        // A name that no feed's file has.
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let temporary = path.with_file_name(format!("unfinished-{name}"));
         let mut file = File::create(&temporary)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
@@ -129,6 +132,7 @@ mod tests {
             buses.note(bus(number)).expect("written");
             let earlier = load().earlier(bus(number));
             assert!(earlier.contains(&bus(1)) && !earlier.contains(&bus(number)), "{earlier:?}");
+            assert!(number == 2 || earlier.contains(&bus(2)), "{earlier:?}");
             assert_eq!(earlier.last(), Some(&bus(if number == 2 { 1 } else { number - 1 })));
             assert!(earlier.len() < MAX_EARLIER);
         }

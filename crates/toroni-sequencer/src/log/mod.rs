@@ -104,6 +104,8 @@ struct Shared {
     inner: Mutex<Inner>,
     /// What was last shown of it.
     seen: Mutex<Glance>,
+    /// How far the log had come when it was opened, or with what else it was compared.
+    opened: Mutex<Reach>,
 }
 
 #[derive(Debug)]
@@ -117,8 +119,6 @@ struct Inner {
     synced: u64,
     /// The last entry that is synced, or the last one that was purged.
     last_synced: Option<Place>,
-    /// How far the log had come when it was opened, or what else it was compared with.
-    opened: Reach,
     /// Whether it was closed, and may belong to another process.
     closed: bool,
     /// How often entries were cut off.
@@ -161,6 +161,8 @@ impl Log {
     /// If synced bytes have changed, a file is foreign, another process uses the log, or the disk is full.
     pub fn open(directory: &Path, options: Options) -> Result<Self, LogError> {
         let (found, inner) = open::open(directory, options)?;
+        let generation = inner.state.state.generation;
+        let opened = Reach { generation, last: inner.last_synced };
         let life =
             standing::random_id().map_err(LogError::io("read random bytes for", directory))?;
         let shared = Arc::new(Shared {
@@ -170,6 +172,7 @@ impl Log {
             life,
             inner: Mutex::new(inner),
             seen: Mutex::default(),
+            opened: Mutex::new(opened),
         });
         let syncer = Arc::new(Syncer::start(Arc::clone(&shared))?);
         let log = Self { shared, syncer };

@@ -12,7 +12,7 @@ use super::error::LogError;
 use super::segment::{HEADER_BYTES, RECORD_BYTES, Segment, Walk};
 use super::state::{State, StateFile};
 use super::{Found, Inner, Options, Sync, sync_directory};
-use crate::entry::{Entry, MAX_ENTRY_BYTES, Place, Reach};
+use crate::entry::{Entry, MAX_ENTRY_BYTES, Place};
 
 pub(super) fn open(directory: &Path, options: Options) -> Result<(Found, Inner), LogError> {
     fs::create_dir_all(directory).map_err(LogError::io("create", directory))?;
@@ -78,11 +78,11 @@ pub(super) fn open(directory: &Path, options: Options) -> Result<(Found, Inner),
     };
     // A member that is started again before it was brought up is as uncertain as before.
     file.state.uncertain |= found.rebooted && !found.closed && file.state.loose;
-    let generation = file.state.generation;
     file.state.boot = boot;
     file.state.loose = matches!(options.sync, Sync::Interval(_));
     (file.state.cut, file.state.closed) = (None, None);
-    file.save()?;
+    // Of the same generation: a log that is only opened again has come no further.
+    file.save_again()?;
 
     let has_entries = segments.len() > 1 || tail.last.is_some();
     let last = tail.last.or(last_segment.before).filter(|_| has_entries);
@@ -94,7 +94,6 @@ pub(super) fn open(directory: &Path, options: Options) -> Result<(Found, Inner),
         tail: tail.at,
         synced: tail.at,
         last_synced: synced,
-        opened: Reach { generation, last: synced },
         closed: false,
         cuts: 0,
         crc: tail.crc,

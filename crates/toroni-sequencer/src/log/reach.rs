@@ -1,9 +1,14 @@
 //! How far a log has come, as other members remember it. A directory that was restored from a backup, or a disk that was rolled
 //! back, is behind what they remember. Nothing on that disk can tell.
 
+use std::sync::PoisonError;
+
 use super::state::State;
 use super::{Inner, Log, LogError, Sync};
 use crate::entry::{Place, Reach};
+
+/// A generation that is further ahead than this is not believed.
+const MOST_AHEAD: u64 = 1 << 32;
 
 /// What is shown of a log without a wait for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -30,7 +35,7 @@ impl Log {
     /// Returns how the log is now or, if it is in use, was shortly before. Never waits for the disk.
     #[must_use]
     pub fn glance(&self) -> Glance {
-        let mut seen = self.shared.seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut seen = self.shared.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if let Ok(inner) = self.shared.inner.try_lock() {
             let State { uncertain: is_uncertain, .. } = inner.state.state;
             let reach = inner.reach(self.shared.options.sync);
@@ -46,19 +51,24 @@ impl Log {
     }
 
     /// Compares the log with what an earlier life of it has shown to another member. If it has lost some of that, it is
-    /// uncertain from now on; returns true if it was not before.
+    /// uncertain from now on; returns true if it was not before. Waits for the log only if it is behind.
     ///
     /// # Errors
     ///
     /// If that cannot be written.
     pub fn compare_with(&self, shown: Reach) -> Result<bool, LogError> {
-        let mut inner = self.shared.lock();
-        if shown <= inner.opened {
+        let opened = || self.shared.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        if shown <= *opened() {
             return Ok(false);
         }
+        let mut inner = self.shared.lock();
         inner.check_open()?;
-        inner.opened = shown;
         let state = &mut inner.state.state;
+        // No log has come that far since. Believed, it would be a generation that no state may have.
+        if shown.generation > state.generation.saturating_add(MOST_AHEAD) {
+            return Ok(false);
+        }
+        *opened() = shown;
         // What this life shows must be later than what that one has shown.
         state.generation = state.generation.max(shown.generation);
         let was_certain = !std::mem::replace(&mut state.uncertain, true);

@@ -152,6 +152,12 @@ impl StateFile {
     /// Writes the state to the disk, twice.
     pub(super) fn save(&mut self) -> Result<(), LogError> {
         self.state.generation = self.state.generation.saturating_add(1);
+        self.save_again()
+    }
+
+    /// The same for a state to which the one before leads each time that the log is opened: which of the two copies is read after a
+    /// crash makes no difference.
+    pub(super) fn save_again(&mut self) -> Result<(), LogError> {
         let bytes = self.state.encode();
         for (at, after) in
             COPY_AT.into_iter().zip([CrashPoint::BetweenCopies, CrashPoint::AfterCopies])

@@ -34,6 +34,10 @@ pub use snapshot::SnapshotError;
 pub const MAX_SOURCES: usize = 4096;
 /// How many closed buses of all sources are remembered. An older one would count as new.
 pub const CLOSED_KEPT: usize = 16_384;
+/// What the machine of version 1 kept: of each source, this many closed buses, and this many sources. It has answered by these
+/// limits, and its log is applied again.
+const CLOSED_KEPT_1: usize = 64;
+const MAX_SOURCES_1: usize = 1024;
 /// How many series of the feed are remembered.
 pub const SERIES_KEPT: usize = 64;
 
@@ -205,7 +209,8 @@ impl Machine {
             if is_closed {
                 return Err(Refusal::Closed);
             }
-            if self.sources.len() >= MAX_SOURCES {
+            let most = if earlier.is_some() { MAX_SOURCES } else { MAX_SOURCES_1 };
+            if self.sources.len() >= most {
                 return Err(Refusal::TooManySources);
             }
             self.sources.insert(source, new);
@@ -237,8 +242,21 @@ impl Machine {
             return Err(Refusal::Session(known.session));
         }
         let before = std::mem::replace(known, new);
+        if earlier.is_none() {
+            self.forget_closed_of(source);
+        }
         self.close(source, before.bus);
         Ok(true)
+    }
+
+    /// Makes room for one more closed bus of a source, as version 1 did.
+    fn forget_closed_of(&mut self, source: u32) {
+        let of = || self.closed.iter().filter(|(of, _)| *of == source);
+        if of().count() >= CLOSED_KEPT_1
+            && let Some(oldest) = self.closed.iter().position(|(of, _)| *of == source)
+        {
+            self.closed.remove(oldest);
+        }
     }
 
     fn close(&mut self, source: u32, bus: [u8; 16]) {

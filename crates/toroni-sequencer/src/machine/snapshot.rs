@@ -15,18 +15,14 @@
 //! that: closed u32 in place of flags, then next, bus, and 16 bytes for each.
 
 use super::{
-    CLOSED_KEPT, Chain, DIGEST_EVERY, DIGESTS_KEPT, Digest, MAX_SOURCES, Machine, SERIES_KEPT,
-    Source,
+    CLOSED_KEPT, CLOSED_KEPT_1, Chain, DIGEST_EVERY, DIGESTS_KEPT, Digest, MAX_SOURCES,
+    MAX_SOURCES_1, Machine, SERIES_KEPT, Source,
 };
 use crate::batch::NUMBER_BITS;
 use crate::bytes::{Fields, TooShort};
 
 const MAGIC: [u8; 8] = *b"TNSEQST\x02";
 const MAGIC_1: [u8; 8] = *b"TNSEQST\x01";
-/// What version 1 kept of each source.
-const CLOSED_KEPT_1: usize = 64;
-/// How many sources version 1 had at most.
-const MAX_SOURCES_1: usize = 1024;
 
 /// The greatest length of a snapshot, in bytes.
 pub(crate) const MAX_SNAPSHOT_BYTES: usize = MAX_BYTES_1;

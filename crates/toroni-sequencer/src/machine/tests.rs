@@ -439,3 +439,28 @@ fn no_bus_of_a_source_that_was_removed_comes_back() {
         ]
     );
 }
+
+/// Members go on from different snapshots of version 1, and must come to the same order.
+#[test]
+fn what_version_1_has_refused_is_refused_when_its_log_is_applied_again() {
+    let mut machine = Machine::new();
+    let open = |source, id: u32, session| Open {
+        source,
+        series: id,
+        session,
+        bus: u128::from(id).to_le_bytes(),
+        earlier: None,
+    };
+    for source in 0..=1024 {
+        let outcome = apply(&mut machine, &batch(&[Command::Open(open(source, 1, 1))]))[0];
+        assert_eq!(outcome == Outcome::Refused(Refusal::TooManySources), source == 1024);
+    }
+    for session in 2..70 {
+        let outcome = apply(&mut machine, &batch(&[Command::Open(open(7, session, session))]))[0];
+        assert!(matches!(outcome, Outcome::Sequenced(_)));
+    }
+    // Of 68 buses that were closed, it knew the last 64.
+    let outcomes =
+        [5, 4].map(|id| apply(&mut machine, &batch(&[Command::Open(open(7, id, 90))]))[0]);
+    assert!(matches!(outcomes, [Outcome::Refused(Refusal::Closed), Outcome::Sequenced(_)]));
+}

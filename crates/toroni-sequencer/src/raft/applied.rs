@@ -21,7 +21,7 @@ use super::types::{
 };
 use crate::batch::Batch;
 use crate::bytes::Fields;
-use crate::entry::{EntryError, Member, Members, Place};
+use crate::entry::{EntryError, Member, Members, Payload, Place};
 use crate::feed::{Applying, Archive};
 use crate::log::{Log, LogError, NewSnapshot};
 use crate::machine::{Event, Machine, Outcome};
@@ -136,9 +136,22 @@ impl Applied {
         Ok(Self { state: Arc::new(Mutex::new(state)), gate })
     }
 
-    /// Returns the members, as the last entry that was applied says.
-    pub(super) fn members(&self) -> Members {
-        super::types::members_of(self.lock().members.membership())
+    /// Returns the members, as the newest entry of the log says that sets them, applied or not.
+    pub(super) fn newest_members(&self) -> Result<Members, LogError> {
+        let state = self.lock();
+        let mut members = super::types::members_of(state.members.membership());
+        let mut next = state.last.map_or(0, |last| last.index.saturating_add(1));
+        // What follows is little: the log has a mark of what is committed.
+        loop {
+            let entries = state.log.read(next..u64::MAX, REPLAY_BYTES)?;
+            let Some(last) = entries.last() else { return Ok(members) };
+            next = last.place.index.saturating_add(1);
+            let set = entries.into_iter().filter_map(|entry| match entry.payload {
+                Payload::Members(members) => Some(members),
+                _ => None,
+            });
+            members = set.last().unwrap_or(members);
+        }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {

@@ -21,12 +21,8 @@ const CATCH_UP_TIME: Duration = Duration::from_secs(10);
 /// A leader that comes back continues to lead at once. One that may lack entries must not. So it votes for itself in
 /// the next term without asking another member, which ends its own term.
 pub(super) fn abdicate(log: &Log, id: u64) -> Result<(), LogError> {
-    match log.vote() {
-        Some(vote) if log.is_uncertain() && vote.committed && vote.candidate == id => {
-            log.save_vote(Vote { term: vote.term + 1, candidate: id, committed: false })
-        }
-        _ => Ok(()),
-    }
+    let term = log.vote().map_or(0, |vote| vote.term);
+    log.save_vote(Vote { term: term + 1, candidate: id, committed: false })
 }
 
 /// Whenever the log is uncertain, waits until the member lacks nothing, and lets it take part then.

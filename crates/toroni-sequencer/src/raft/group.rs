@@ -183,13 +183,13 @@ impl Group {
             let _inside = thread.enter();
             TcpListener::from_std(listener.into_std()?)?
         };
-        let peers = Peers::new(id, name, (keys, bind), log.clone(), signals.handle());
-        let peers = Arc::new(peers);
-        if log.vote().is_some_and(|vote| vote.committed && vote.candidate == id) {
-            let members = applied.members();
-            peers.ask_before_start(&members).await;
+        let known = (log.clone(), applied.newest_members()?);
+        let threads = (signals.handle(), Handle::current());
+        let peers = Arc::new(Peers::new(id, name, (keys, bind), known, threads));
+        let led = log.vote().is_some_and(|vote| vote.committed && vote.candidate == id);
+        if led && (!peers.ask_before_start().await || log.is_uncertain()) {
+            doubt::abdicate(&log, id)?;
         }
-        doubt::abdicate(&log, id)?;
         let patience = Arc::new(elections::Patience::new(&timing));
         let network = Network { peers: Arc::clone(&peers), patience: Arc::clone(&patience) };
         let config = config(&feed, &timing).validate().map_err(|error| raft_error(&error))?;

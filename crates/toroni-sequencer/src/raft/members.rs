@@ -203,34 +203,32 @@ impl Shared {
 /// needed for everything.
 pub(super) async fn complete(shared: Arc<Shared>) {
     let mut since: Option<(LogId<u64>, Instant)> = None;
+    let mut said = None;
     loop {
         sleep(FINISH_AFTER / 4).await;
-        let (at, goal) = {
-            let metrics = shared.raft.metrics();
-            let metrics = metrics.borrow();
-            let membership = metrics.membership_config.membership();
-            let sets = membership.get_joint_config();
-            let leads = vote_in_office(&metrics).is_some();
-            let Some(goal) = sets.last().filter(|_| leads && sets.len() > 1) else {
-                since = None;
-                continue;
-            };
-            (*metrics.membership_config.log_id(), goal.clone())
+        // Before it is committed, openraft refuses to go on from it.
+        let committed = shared.raft.with_raft_state(|state| {
+            let committed = state.membership_state.committed();
+            let goal = committed.membership().get_joint_config().get(1).cloned();
+            committed.log_id().zip(goal)
+        });
+        let Ok(committed) = committed.await else { return };
+        let leads = vote_in_office(&shared.raft.metrics().borrow()).is_some();
+        let Some((at, goal)) = committed.filter(|_| leads) else {
+            since = None;
+            continue;
         };
-        let Some(at) = at else { continue };
         let begun = since.filter(|(known, _)| *known == at).map_or_else(Instant::now, |(_, it)| it);
         since = Some((at, begun));
         if begun.elapsed() < FINISH_AFTER || mutant("change_not_finished") {
             continue;
         }
         let Ok(_change) = shared.changing.try_lock() else { continue };
-        eprintln!("toroni: finishes a change of the members that another leader has begun");
-        // This member may be one that leaves. Its office ends then.
-        if let Some(Answer::Failed(reason)) =
-            shared.change(ChangeMembers::ReplaceAllVoters(goal)).await
-        {
-            eprintln!("toroni: the change of the members is not finished: {reason}");
+        if said.replace(at) != Some(at) {
+            eprintln!("toroni: finishes a change of the members that was begun");
         }
+        // This member may be one that leaves. Its office ends then. What fails is tried again.
+        let _ = shared.change(ChangeMembers::ReplaceAllVoters(goal)).await;
     }
 }
 

@@ -30,6 +30,8 @@ use crate::rpc::{Answer, Link, LinkError, PeerState, Request, Role, Target};
 const EVERY: Duration = Duration::from_millis(250);
 /// A member that does not answer for this long is asked again.
 const ANSWER_TIME: Duration = Duration::from_millis(500);
+/// How often the connection for the log is used, whether there is something for it or not.
+const WARM_EVERY: Duration = Duration::from_secs(1);
 /// A member that was started votes after this time, whether all others have answered or not.
 const FIRST_TIME: Duration = Duration::from_secs(1);
 /// Until then, those that have not answered are asked so often.
@@ -49,8 +51,10 @@ pub(super) struct Peers {
     /// The address from which it calls other members.
     bind: Option<IpAddr>,
     log: Log,
-    /// What carries signals.
-    thread: Handle,
+    /// What carries signals, and all else.
+    threads: (Handle, Handle),
+    /// The members of the log, until openraft has read it.
+    found: Members,
     started: Instant,
     /// Whether the others were asked what they remember of this log.
     may_vote: AtomicBool,
@@ -67,6 +71,8 @@ struct Known {
     /// For what must not wait.
     signals: Link,
     is_asked: bool,
+    /// When the connection for the log was used last, so that it stays open.
+    warmed: Option<Instant>,
     /// Whether it has answered once, or does not run.
     has_answered: bool,
     answered: Option<Instant>,
@@ -102,8 +108,8 @@ impl Peers {
         id: u64,
         feed: [u8; 16],
         (keys, bind): (Option<Keys>, Option<IpAddr>),
-        log: Log,
-        thread: Handle,
+        (log, found): (Log, Members),
+        threads: (Handle, Handle),
     ) -> Self {
         Self {
             id,
@@ -111,7 +117,8 @@ impl Peers {
             keys,
             bind,
             log,
-            thread,
+            threads,
+            found,
             started: Instant::now(),
             may_vote: AtomicBool::new(false),
             has_begun_elsewhere: AtomicBool::new(false),
@@ -132,16 +139,21 @@ impl Peers {
     /// Runs this with what is known of a member, and makes its connections before.
     fn with<T>(&self, id: u64, member: &Member, run: impl FnOnce(&mut Known) -> T) -> T {
         let target = self.target(&member.address, Some(member.log));
+        let work = || {
+            let _inside = self.threads.1.enter();
+            Link::new(target.clone())
+        };
         let signals = || {
-            let _inside = self.thread.enter();
+            let _inside = self.threads.0.enter();
             let role = Role::Signals { id: self.id, log: self.log.found().log };
             Link::new(Target { role, ..target.clone() })
         };
         let new = || Known {
             member: member.clone(),
-            work: Link::new(target.clone()),
+            work: work(),
             signals: signals(),
             is_asked: false,
+            warmed: None,
             has_answered: false,
             answered: None,
             state: PeerState::default(),
@@ -151,7 +163,12 @@ impl Peers {
         let mut known = self.lock();
         let known = known.entry(id).or_insert_with(new);
         if known.member != *member {
-            *known = new();
+            // The memory is of the log, wherever its member is now.
+            let lives = match known.member.log == member.log {
+                true => std::mem::take(&mut known.lives),
+                false => vec![],
+            };
+            *known = Known { lives, ..new() };
         }
         run(known)
     }
@@ -205,6 +222,7 @@ impl Peers {
 
     /// Asks a member how it is, and shows it how this one is. Returns true if this log has become uncertain by the answer.
     async fn ask(&self, id: u64, member: &Member, state: PeerState) -> bool {
+        let _asked = Asked(self, id);
         let link = self.signals(id, member);
         let answer = timeout(ANSWER_TIME, link.call(&Request::Peer(state))).await;
         // Before it counts as answered: then this member may vote.
@@ -212,19 +230,28 @@ impl Peers {
             Ok(Ok(Answer::Peer(_, Some(shown)))) => self.compare(*shown),
             _ => false,
         };
-        self.with(id, member, |known| {
-            known.is_asked = false;
-            match answer {
-                Ok(Ok(Answer::Peer(state, _))) if state.log == member.log => {
-                    (known.answered, known.has_answered) = (Some(Instant::now()), true);
-                    known.note(&state);
-                }
-                // What does not run remembers nothing.
-                Ok(Err(LinkError::Absent(_))) => known.has_answered = true,
-                _ => {}
+        self.with(id, member, |known| match answer {
+            Ok(Ok(Answer::Peer(state, _))) if state.log == member.log => {
+                (known.answered, known.has_answered) = (Some(Instant::now()), true);
+                known.note(&state);
             }
+            // What does not run remembers nothing.
+            Ok(Err(LinkError::Absent(_))) => known.has_answered = true,
+            _ => {}
         });
         is_doubted
+    }
+
+    /// Keeps the connection for the log open, over which nothing may have been sent for long.
+    async fn warm(&self, id: u64, member: &Member, state: PeerState) {
+        let is_due = |known: &mut Known| {
+            let is_due = known.warmed.is_none_or(|at| at.elapsed() >= WARM_EVERY);
+            is_due.then(|| known.warmed = Some(Instant::now())).is_some()
+        };
+        if self.with(id, member, is_due) {
+            let link = self.work(id, member);
+            let _ = timeout(ANSWER_TIME, link.call(&Request::Peer(state))).await;
+        }
     }
 
     /// Returns the members that are to be asked now: all others but those that are being asked.
@@ -236,8 +263,10 @@ impl Peers {
     }
 
     /// Asks the others what they remember of this log, before Raft starts. A leader that was started again leads on at once, so
-    /// it has to know before.
-    pub(super) async fn ask_before_start(self: &Arc<Self>, members: &Members) {
+    /// it has to know before. Returns whether it may: without an answer of a majority, it could lead no other member, and may be about to learn
+    /// that it has lost something.
+    pub(super) async fn ask_before_start(self: &Arc<Self>) -> bool {
+        let members = &self.found;
         let mut tasks = JoinSet::new();
         while !self.has_asked(members) {
             for (id, member) in self.begin_to_ask(members) {
@@ -251,6 +280,7 @@ impl Peers {
             while tasks.try_join_next().is_some() {}
             sleep(FIRST_AGAIN).await;
         }
+        is_majority(members, &self.heard_within(FIRST_TIME))
     }
 
     /// Whether all others were asked, or it has been long enough.
@@ -285,6 +315,17 @@ impl Peers {
                 eprintln!("toroni: {error}");
                 false
             }
+        }
+    }
+}
+
+/// A member that is being asked. Also if the question is given up, it can be asked again.
+struct Asked<'a>(&'a Peers, u64);
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        if let Some(known) = self.0.lock().get_mut(&self.1) {
+            known.is_asked = false;
         }
     }
 }
@@ -346,13 +387,15 @@ pub(super) fn is_majority(members: &Members, these: &BTreeSet<u64>) -> bool {
 pub(super) async fn run(shared: Arc<Shared>) {
     let mut tasks = JoinSet::new();
     loop {
-        let members = shared.members();
+        // At first, openraft knows none.
+        let known = shared.members();
+        let members = if known.members.is_empty() { &shared.peers.found } else { &known };
         shared.peers.lock().retain(|id, _| members.members.contains_key(id));
-        for (id, member) in shared.peers.begin_to_ask(&members) {
+        for (id, member) in shared.peers.begin_to_ask(members) {
             tasks.spawn(ask(Arc::clone(&shared), id, member));
         }
         while tasks.try_join_next().is_some() {}
-        let again = if shared.peers.has_asked(&members) { EVERY } else { FIRST_AGAIN };
+        let again = if shared.peers.has_asked(members) { EVERY } else { FIRST_AGAIN };
         sleep(again).await;
     }
 }
@@ -377,11 +420,13 @@ pub(super) async fn watch_for_begin(shared: Arc<Shared>, addresses: Vec<String>)
 async fn ask(shared: Arc<Shared>, id: u64, member: Member) {
     let state = shared.peer_state();
     if !shared.peers.ask(id, &member, state).await {
+        shared.peers.warm(id, &member, state).await;
         return;
     }
     let leads = super::office::vote_in_office(&shared.raft.metrics().borrow()).is_some();
     if leads {
-        // openraft has no way to give up an office. Started again, the member does not lead on.
+        // openraft has no way to give up an office. Nothing more is proposed in it, and started again, the member does not lead on.
+        shared.permits().close();
         shared.end_because("it led with a log that lacks what it has answered for".to_owned());
     } else {
         shared.doubted.notify_one();
@@ -396,7 +441,8 @@ mod tests {
     async fn what_earlier_lives_have_shown_is_given_back() {
         let directory = toroni_testkit::Directory::below("/dev/shm");
         let log = Log::open(directory.path(), crate::log::Options::default()).expect("opened");
-        let peers = Peers::new(0, [1; 16], (None, None), log, Handle::current());
+        let threads = (Handle::current(), Handle::current());
+        let peers = Peers::new(0, [1; 16], (None, None), (log, Members::default()), threads);
         let member = Member { name: "b".to_owned(), address: "[::1]:1".to_owned(), log: [2; 16] };
         let state = |life, generation| PeerState {
             log: [2; 16],
@@ -424,6 +470,10 @@ mod tests {
         }
         assert_eq!(shown(peers.note(1, &state(20, 40))), Some(90));
         assert!(peers.lock()[&1].lives.len() <= LIVES);
+        // The memory is of the log, and not of its address.
+        let moved = Member { address: "[::1]:2".to_owned(), ..member };
+        peers.with(1, &moved, |_| ());
+        assert_eq!(shown(peers.note(1, &state(20, 40))), Some(90));
         // Another log under the same id is another matter.
         assert_eq!(peers.note(1, &PeerState { log: [3; 16], ..state(21, 1) }), None);
     }

@@ -187,7 +187,9 @@ impl Office<'_> {
                 let _permit = self.permit().await;
                 let begun = self.shared.agree(self.shared.write(builder).await).await;
                 if matches!(begun.as_deref(), Ok([Outcome::Sequenced(_)])) {
-                    if let Err(error) = self.shared.log.settle() {
+                    if self.shared.is_alone()
+                        && let Err(error) = self.shared.log.settle()
+                    {
                         eprintln!("toroni: {error}");
                     }
                     return;
@@ -266,7 +268,9 @@ impl Shared {
     /// it may have lost events that no other member has.
     fn wanted_series(&self) -> Option<u32> {
         let series = self.applied.lock().machine.series();
-        (series == 0 || self.log.is_uncertain()).then(|| series_after(series))
+        // With others, a leader brings what is lacking. A member that is uncertain does not lead them.
+        let has_lost = self.log.is_uncertain() && self.is_alone();
+        (series == 0 || has_lost).then(|| series_after(series))
     }
 }
 

@@ -65,9 +65,10 @@ impl Serve for Service {
                 if shared.contact().1 && !mutant("isolated_leader_takes_commands") {
                     return Box::pin(async move { shared.takes_nothing() });
                 }
-                if let Err(why) = shared.admit_courier(&caller.connection, &batch) {
+                if let Err(why) = shared.check_courier(&caller.connection, &batch) {
                     return Box::pin(async move { Answer::Refused(why) });
                 }
+                let opens = Arc::clone(&batch);
                 let submitted = Submitted { batch, answer, is_own: false };
                 let submitted = shared.submitted.try_send(submitted);
                 Box::pin(async move {
@@ -75,7 +76,9 @@ impl Serve for Service {
                         return failed("the leader has no room for more commands");
                     }
                     // What was given up may have been taken: the next leader knows.
-                    answered.await.unwrap_or(Answer::NotLeader(None))
+                    let answer = answered.await.unwrap_or(Answer::NotLeader(None));
+                    shared.note_courier(&caller.connection, &opens, &answer);
+                    answer
                 })
             }
             // In a task of its own: a connection that ends takes what it asked for with it, and must not leave openraft alone with

@@ -33,10 +33,15 @@ impl Couriers {
         couriers.get(&source)?.connection.upgrade()
     }
 
-    /// Takes an OPEN that comes over this connection. Another bus is refused while the courier of the first one is connected.
-    /// With the same bus, the newer connection is that of a restart.
-    fn admit(&self, connection: &Arc<Connection>, open: &Open<'_>) -> Result<(), String> {
-        let mut couriers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Forgets all, as another leader knows none.
+    #[cfg(test)]
+    pub(super) fn forget(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// Refuses an OPEN of another bus over this connection, while the courier of the first one is connected.
+    fn check(&self, connection: &Arc<Connection>, open: &Open<'_>) -> Result<(), String> {
+        let couriers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = couriers.get(&open.source)
             && known.bus != open.bus
             && let Some(first) = known.connection.upgrade()
@@ -49,13 +54,26 @@ impl Couriers {
                 open.source, first.address
             ));
         }
+        Ok(())
+    }
+
+    /// Notes whose source it is, now that the order has its bus. With the same bus, the newer connection is that of a restart.
+    fn note(&self, connection: &Arc<Connection>, source: u32, bus: [u8; 16]) {
+        let mut couriers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if couriers.len() >= MAX_SOURCES {
             couriers.retain(|_, courier| courier.connection.strong_count() > 0);
         }
-        let courier = Courier { bus: open.bus, connection: Arc::downgrade(connection) };
-        couriers.insert(open.source, courier);
-        Ok(())
+        couriers.insert(source, Courier { bus, connection: Arc::downgrade(connection) });
     }
+}
+
+/// Returns each OPEN of a batch, with its place.
+fn opens_in(batch: &[u8]) -> impl Iterator<Item = (usize, Open<'_>)> {
+    let commands = Batch::check(batch).into_iter().flat_map(|batch| batch.commands());
+    commands.enumerate().filter_map(|(at, (command, _))| match command {
+        Command::Open(open) => Some((at, open)),
+        _ => None,
+    })
 }
 
 fn state_of(source: &Source) -> SourceState {
@@ -65,21 +83,26 @@ fn state_of(source: &Source) -> SourceState {
 
 impl Shared {
     /// Sees whether a courier may open the series that it wants to open.
-    pub(super) fn admit_courier(
+    pub(super) fn check_courier(
         &self,
         connection: &Arc<Connection>,
         batch: &[u8],
     ) -> Result<(), String> {
-        let Ok(batch) = Batch::check(batch) else { return Ok(()) };
-        for (command, _) in batch.commands() {
-            if let Command::Open(open) = command
-                // Another member would know of none that is connected.
-                && vote_in_office(&self.raft.metrics().borrow()).is_some()
-            {
-                self.couriers.admit(connection, &open)?;
+        // Another member would know of none that is connected.
+        if vote_in_office(&self.raft.metrics().borrow()).is_none() {
+            return Ok(());
+        }
+        opens_in(batch).try_for_each(|(_, open)| self.couriers.check(connection, &open))
+    }
+
+    /// Notes which sources a courier has opened, as the answer says. What the order has refused belongs to another one.
+    pub(super) fn note_courier(&self, connection: &Arc<Connection>, batch: &[u8], answer: &Answer) {
+        let Answer::Outcomes(outcomes) = answer else { return };
+        for (at, open) in opens_in(batch) {
+            if let Some(Outcome::Sequenced(_) | Outcome::Duplicate) = outcomes.get(at) {
+                self.couriers.note(connection, open.source, open.bus);
             }
         }
-        Ok(())
     }
 
     /// What is known of a source, as a leader knows it: all that was committed before is applied.

@@ -56,6 +56,10 @@ fn a_log_is_behind_what_it_has_shown_only_if_it_was_rolled_back() {
         drop(log);
         if let Some(before) = copied.filter(|before| *before < shown) {
             rolled_back += 1;
+            // However often it was opened before others are asked.
+            for _ in 0..random.below(3) {
+                drop(Log::open(backup.path(), options).expect("opened"));
+            }
             let log = Log::open(backup.path(), options).expect("opened");
             assert!(!log.compare_with(before).expect("written"));
             assert!(log.compare_with(shown).expect("written"), "{before:?}, {shown:?}");
@@ -75,12 +79,25 @@ fn a_log_is_behind_what_it_has_shown_only_if_it_was_rolled_back() {
 fn a_glance_waits_for_nothing() {
     let directory = in_memory();
     let log = Log::open(directory.path(), SMALL).expect("opened");
+    let opened = log.glance().reach;
     append(&log, &[entry(place(1, 0))]);
     let before = log.glance();
     assert_eq!(before.last, Some(place(1, 0)));
     let held = log.shared.lock();
     assert_eq!(log.glance(), before);
+    assert!(!log.compare_with(opened).expect("nothing is written"));
     drop(held);
     append(&log, &[entry(place(1, 1))]);
     assert_eq!(log.glance().reach.last, Some(place(1, 1)));
+}
+
+#[test]
+fn a_generation_that_no_log_has_is_not_believed() {
+    let directory = in_memory();
+    let log = Log::open(directory.path(), SMALL).expect("opened");
+    let shown = Reach { generation: crate::entry::MOST_ENTRIES, last: None };
+    assert!(!log.compare_with(shown).expect("written"));
+    assert!(!log.is_uncertain());
+    drop(log);
+    Log::open(directory.path(), SMALL).expect("it opens again");
 }

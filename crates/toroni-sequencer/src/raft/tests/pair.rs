@@ -323,7 +323,12 @@ fn a_leader_that_is_started_again_proposes_nothing_before_its_log_is_committed()
             // Its end is none of an answer's business: the next leader knows.
             assert!(matches!(answer_of(asked).await, Answer::NotLeader(_) | Answer::Failed(_)));
         }
+        // The other member answers until it leads on, and hears nothing afterwards.
+        other.set(true);
+        other.is_full.store(true, Ordering::Relaxed);
         let (group, _) = start(directory).await;
+        let in_office = || vote_in_office(&group.shared.raft.metrics().borrow()).is_some();
+        until("it leads on", in_office).await;
         let asked: Vec<_> = (20..24).map(|source| ask(&group, open(source))).collect();
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_millis(300) {
@@ -331,7 +336,7 @@ fn a_leader_that_is_started_again_proposes_nothing_before_its_log_is_committed()
             assert_eq!(last, before + 2, "it proposes more");
             sleep(Duration::from_millis(10)).await;
         }
-        other.set(true);
+        other.is_full.store(false, Ordering::Relaxed);
         for asked in asked {
             let answer = answer_of(asked).await;
             assert!(matches!(answer, Answer::Outcomes(_) | Answer::NotLeader(_)), "{answer:?}");
@@ -647,6 +652,13 @@ fn a_source_belongs_to_one_courier_while_that_is_connected() {
             answer_of(ask_over(connection, &group, request)).await
         };
         let (first, again, other) = (courier(1), courier(2), courier(3));
+        assert!(matches!(over(&first, opens(0, 1)).await, Answer::Outcomes(_)));
+        // One that the order refuses takes nothing, however early it comes after a change of leaders.
+        group.shared.couriers.forget();
+        let refused = over(&other, opens(1, 1)).await;
+        assert!(
+            matches!(&refused, Answer::Outcomes(all) if matches!(all[..], [Outcome::Refused(_)]))
+        );
         assert!(matches!(over(&first, opens(0, 1)).await, Answer::Outcomes(_)));
         let Answer::Refused(why) = over(&other, opens(1, 2)).await else { panic!("taken") };
         assert!(why.starts_with("the source 00000009 is open from 10.0.0.1"), "{why}");

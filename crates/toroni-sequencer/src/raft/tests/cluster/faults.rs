@@ -199,6 +199,32 @@ fn a_follower_that_was_cut_off_causes_no_election_when_it_comes_back() {
     });
 }
 
+/// It asks the others before it leads on, and does not give up those that are silent then.
+#[test]
+fn a_leader_that_is_started_again_hears_a_member_that_was_stopped_meanwhile() {
+    let mut random = Random::from_environment();
+    let mut cluster = Cluster::new(3, Setup::default());
+    runtime(2).block_on(async {
+        let (links, leads) = init(&cluster).await;
+        let load = Load::start(&cluster, &mut random);
+        load.progress().await;
+        let stopped = (leads + 1) % 3;
+        cluster.signal(stopped, Signal::STOP);
+        cluster.kill(leads);
+        cluster.start(leads);
+        load.progress().await;
+        cluster.signal(stopped, Signal::CONT);
+        for link in &links {
+            until("all answer it", async || {
+                let members = status(link).await?.members;
+                members.iter().all(|member| member.answers).then_some(())
+            })
+            .await;
+        }
+        load.end_and_check(&mut cluster, &[0, 1, 2]).await;
+    });
+}
+
 /// The leader reaches one follower, and that one reaches all. The others hear no leader, and cannot be elected without the one that
 /// hears it.
 #[test]
