@@ -1410,4 +1410,31 @@ pub(super) const MUTANTS: &[Mutant] = &[
         mistake: "how a member is is answered by threads that may wait for a disk",
         noticed_by: &[Sequencer("a_member_whose_threads_wait_for_the_disk_shows_how_it_is")],
     },
+    Mutant {
+        name: "series_not_checked",
+        mistake: "a bus is continued by a later series, wherever that began",
+        noticed_by: &[Sequencer("another_series_behind_equal_messages_is_a_divergence")],
+    },
+    Mutant {
+        name: "no_recheck",
+        mistake: "a follower that starts does not compare the last events on its bus",
+        noticed_by: &[
+            Sequencer("other_messages_in_the_same_series_are_a_divergence"),
+            Sequencer("a_member_that_is_behind_or_has_purged_the_events_is_no_evidence"),
+        ],
+    },
+    Mutant {
+        name: "series_after_its_events",
+        mistake: "a bus has events of a series before it notes the series",
+        noticed_by: &[Sequencer(
+            "a_follower_that_is_killed_where_a_series_begins_continues_its_bus",
+        )],
+    },
+    Mutant {
+        name: "series_after_the_gap",
+        mistake: "a gap is reported before the bus notes the series that began in it",
+        noticed_by: &[Sequencer(
+            "a_series_that_began_in_a_purged_gap_is_no_divergence_whenever_the_follower_is_killed",
+        )],
+    },
 ];

@@ -342,7 +342,10 @@ impl Observer {
         self.due = Instant::now() + REPORT_EVERY;
         self.log.write_held();
         let report = node.report();
-        let sequencer = sequencer.map(Sequencer::report);
+        let sequencer = sequencer.map(|sequencer| {
+            sequencer.notes().for_each(|line| self.log.line(line));
+            sequencer.report()
+        });
         if let Some(sequencer) = &sequencer {
             self.term(sequencer);
             for line in lines::ways(sequencer) {

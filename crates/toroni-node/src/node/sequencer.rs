@@ -12,6 +12,7 @@
 //! the other thread answers. A third one, which waits for no disk, takes connections and shows the other members how this one is.
 
 use super::descriptors;
+use super::log::{Level, Line};
 use super::multicast::Multicast;
 use crate::sequencer::feed::Feed;
 use std::io;
@@ -27,7 +28,7 @@ use toroni_net::node::Settings;
 use toroni_net::node::config;
 use toroni_sequencer::commands::{COURIER, Courier, CourierCounts, CourierError, CourierOptions};
 use toroni_sequencer::feed::{
-    FeedStart, FollowError, Followed, Follower, FollowerOptions, Keeper, KeeperOptions, Live,
+    FeedStart, FollowError, Followed, Follower, FollowerOptions, Keeper, KeeperOptions, Live, Note,
     OnDivergence,
 };
 use toroni_sequencer::log::{self, Sync};
@@ -220,6 +221,14 @@ impl Sequencer {
             archive: self.keeper.as_ref().map(archive_report),
             member: self.member.as_ref().map(|member| self.member(member)),
         }
+    }
+
+    /// Returns lines about what the follower has found since the last call.
+    pub(super) fn notes(&self) -> impl Iterator<Item = Line> {
+        let feed = &self.feed.name;
+        self.followed.take_notes().into_iter().map(move |Note { kind, text }| {
+            Line::new(Level::Warn, kind, format!("feed {feed}: {text}"))
+        })
     }
 
     fn member(&self, member: &Group) -> notice::OrderMember {

@@ -166,7 +166,7 @@ impl Feed {
 
     /// Asks an archive how far it reaches.
     async fn ask_archive(&self, address: &HostPort) -> Result<Fetched, String> {
-        let nothing = Fetch { from: u64::MAX, max_bytes: 0, wait: Duration::ZERO };
+        let nothing = Fetch { from: u64::MAX, max_bytes: 0, wait: Duration::ZERO, series: None };
         match self.ask_at(ANSWER_TIME, address, &Request::Fetch(nothing)).await? {
             Answer::Fetched(fetched) => Ok(fetched),
             answer => Err(unexpected(&answer)),

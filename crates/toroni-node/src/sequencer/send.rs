@@ -219,7 +219,8 @@ async fn find(feed: &Feed, mut from: u64, sent: Sent, limit: Duration, stop: &St
     let links: Vec<Link> = feed.targets(Role::Tool).into_iter().map(Link::new).collect();
     for link in links.iter().cycle() {
         while begun.elapsed() < limit && !stop.is_set() {
-            let fetch = Request::Fetch(Fetch { from, max_bytes: FETCH_BYTES, wait: WAIT_TIME });
+            let (max_bytes, wait) = (FETCH_BYTES, WAIT_TIME);
+            let fetch = Request::Fetch(Fetch { from, max_bytes, wait, series: None });
             let Ok(Ok(Answer::Fetched(fetched))) = timeout(ANSWER_TIME, link.call(&fetch)).await
             else {
                 break;

@@ -13,7 +13,7 @@ use super::states::States;
 use crate::batch::{Batch, commands_in};
 use crate::entry::{Payload, Place};
 use crate::log::{Log, LogError};
-use crate::machine::{Chain, Machine};
+use crate::machine::{Chain, Departs, Lineage, Machine};
 use crate::rpc::{ANSWER_BYTES, Answer, Events, Fetch, Fetched, Request, Room};
 
 /// At most this many bytes of events are kept in memory. In tests they are few, so that the log is read.
@@ -45,6 +45,8 @@ struct Inner {
     recent_bytes: usize,
     /// How far the order has come.
     now: Chain,
+    /// The series of the feed, up to now.
+    lineage: Lineage,
     /// The last entry that was applied.
     applied: Option<u64>,
     /// Bytes of log until the next state is kept.
@@ -82,6 +84,7 @@ struct Chunk {
 struct Known {
     first: u64,
     now: Chain,
+    departs: Departs,
     /// The entries of the wanted events; none if the member does not have them.
     chunks: Vec<Chunk>,
 }
@@ -141,6 +144,7 @@ impl Archive {
             recent: VecDeque::new(),
             recent_bytes: 0,
             now: machine.chain(),
+            lineage: machine.lineage(),
             applied: None,
             until_state: STATE_EVERY,
             stopped: VecDeque::new(),
@@ -164,6 +168,7 @@ impl Archive {
         inner.recent_bytes = 0;
         inner.stopped.clear();
         inner.now = machine.chain();
+        inner.lineage = machine.lineage();
         inner.applied = last.map(|place| place.index);
         if let Some(last) = last {
             inner.keep_state(machine, last, &self.0.log);
@@ -183,6 +188,9 @@ impl Archive {
             {
                 inner.recent_bytes -= oldest.commands.len();
             }
+        }
+        if inner.now.series != machine.series() {
+            inner.lineage = machine.lineage();
         }
         inner.now = machine.chain();
         inner.applied = Some(last.index);
@@ -238,9 +246,7 @@ impl Archive {
     /// Waits for a turn at the log, if the answer to this request has to be read from there.
     pub(crate) async fn turn(&self, request: &Request) -> Option<OwnedSemaphorePermit> {
         let reads = match request {
-            Request::Fetch(Fetch { from, .. }) => {
-                self.lock().known(*from, 0, &self.0.log).is_none()
-            }
+            Request::Fetch(fetch) => self.lock().known(fetch, 0, &self.0.log).is_none(),
             Request::State => true,
             _ => false,
         };
@@ -324,24 +330,24 @@ impl Archive {
     ) -> Option<(Result<Fetched, LogError>, Room)> {
         let Fetch { from, max_bytes, .. } = fetch;
         let max_bytes = usize::try_from(max_bytes).unwrap_or(usize::MAX).min(ANSWER_BYTES);
-        let known = self.lock().known(from, max_bytes, &self.0.log);
-        if let Some(Known { first, now, chunks }) = known {
+        let known = self.lock().known(&fetch, max_bytes, &self.0.log);
+        if let Some(Known { first, now, departs, chunks }) = known {
             let next = || (from == now.next).then(|| Events::check(now, []).ok()).flatten();
             // Not under the lock, which the state machine waits for.
             let joined = || join(&chunks, from, max_bytes).map(|(events, _)| events);
             let events = if from >= now.next { next() } else { joined() };
-            return Some((Ok(Fetched { first, now, events }), room));
+            return Some((Ok(Fetched { first, now, departs, events }), room));
         }
         if !room.has_turn() {
             return None;
         }
         let archive = self.clone();
         let reading = tokio::task::spawn_blocking(move || {
-            let fetched = archive.read(from, max_bytes);
+            let fetched = archive.read(&fetch, max_bytes);
             (fetched, room.without_turn())
         });
         // It panics only with a fault of this program, and has printed it.
-        Some(reading.await.unwrap_or_else(|_| (Ok(self.nothing()), Room::default())))
+        Some(reading.await.unwrap_or_else(|_| (Ok(self.nothing(&fetch)), Room::default())))
     }
 
     /// Waits for the next event, if the question is about that one, as long as the question says.
@@ -356,9 +362,8 @@ impl Archive {
         }
     }
 
-    fn nothing(&self) -> Fetched {
-        let inner = self.lock();
-        Fetched { first: inner.first(&self.0.log), now: inner.now, events: None }
+    fn nothing(&self, fetch: &Fetch) -> Fetched {
+        self.lock().fetched(fetch, None, &self.0.log)
     }
 
     /// Returns where a reader begins that wants the events from a number on.
@@ -382,10 +387,11 @@ impl Archive {
     }
 
     /// Reads events from the log.
-    fn read(&self, from: u64, max_bytes: usize) -> Result<Fetched, LogError> {
+    fn read(&self, fetch: &Fetch, max_bytes: usize) -> Result<Fetched, LogError> {
+        let from = fetch.from;
         let log = &self.0.log;
         let until = self.lock().applied.map_or(0, |last| last + 1);
-        let Some(begin) = self.begin(from)? else { return Ok(self.nothing()) };
+        let Some(begin) = self.begin(from)? else { return Ok(self.nothing(fetch)) };
         let Stopped { mut machine, mut index, rest } = begin;
         let mut bytes = rest.as_ref().map_or(0, |rest| rest.commands.len());
         let mut chunks: Vec<Chunk> = rest.into_iter().collect();
@@ -422,7 +428,7 @@ impl Archive {
             inner.stopped.pop_front();
         }
         inner.stopped.push_back(Stopped { machine, index, rest });
-        Ok(Fetched { first: inner.first(log), now: inner.now, events })
+        Ok(inner.fetched(fetch, events, log))
     }
 }
 
@@ -440,8 +446,15 @@ impl Inner {
         self.states.first(purged.index).map_or(oldest, |first| first.min(oldest))
     }
 
+    /// Returns the answer to a question, with these events.
+    fn fetched(&self, fetch: &Fetch, events: Option<Events>, log: &Log) -> Fetched {
+        let departs = self.lineage.departs(fetch.series);
+        Fetched { first: self.first(log), now: self.now, departs, events }
+    }
+
     /// Returns what is known without the log. None if the events are not in memory, but may be in the log.
-    fn known(&self, from: u64, max_bytes: usize, log: &Log) -> Option<Known> {
+    fn known(&self, fetch: &Fetch, max_bytes: usize, log: &Log) -> Option<Known> {
+        let Fetch { from, series, .. } = *fetch;
         let (first, now) = (self.first(log), self.now);
         let after = self.recent.partition_point(|chunk| chunk.end <= from);
         let mut chunks = vec![];
@@ -459,7 +472,7 @@ impl Inner {
         } else if (first..now.next).contains(&from) {
             return None;
         }
-        Some(Known { first, now, chunks })
+        Some(Known { first, now, departs: self.lineage.departs(series), chunks })
     }
 }
 

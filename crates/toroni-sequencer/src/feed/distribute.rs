@@ -29,7 +29,7 @@ pub(crate) async fn run(
     let mut from = archive.now().next;
     let mut outgoing = to_send.map(Outgoing::new);
     loop {
-        match archive.fetch(Fetch { from, max_bytes: RUN_BYTES, wait: LOOK }).await {
+        match archive.fetch(Fetch { from, max_bytes: RUN_BYTES, wait: LOOK, series: None }).await {
             Ok(Fetched { events: Some(events), .. }) => {
                 from = events.end();
                 if let Some(outgoing) = &mut outgoing {

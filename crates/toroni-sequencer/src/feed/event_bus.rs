@@ -6,7 +6,9 @@
 //! | LOST | a loss of the commander's numbers, at this place of the order |
 //! | OPEN, BEGIN | nothing: there is no message of this number |
 //!
-//! The table of arrivals knows the feed as one stream, so the bus itself says with which event to go on.
+//! The table of arrivals knows the feed as one stream, so the bus itself says with which event to go on. The mark of a second stream
+//! is the series of the feed that the bus follows. It is raised before the bus has any event of that series: a series that is known
+//! too early says only that it continues this bus, which is so.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
@@ -20,7 +22,9 @@ use toroni::{
 use toroni_proto::id::Source;
 
 use super::FollowError;
+use super::recheck::Recheck;
 use crate::batch::{Command, Publish};
+use crate::hook::mutant;
 use crate::machine::Chain;
 use crate::rpc::Events;
 
@@ -32,23 +36,63 @@ const TOPICS: usize = 4096;
 const PATIENCE: Duration = Duration::from_millis(200);
 /// Divergences are a stream of their own: they go back behind what has arrived.
 const DIVERGENCES: u16 = 1;
+/// The stream whose mark is the series of the feed. It has no messages.
+const SERIES: u16 = 2;
+
+/// Kills the process here, if `TORONI_CRASH=NAME:N` asks for the N-th time.
+#[inline(always)]
+pub(super) fn point(name: &str) {
+    let _ = name;
+    #[cfg(test)]
+    toroni_testkit::crash::point(name);
+}
 
 /// The bus of a feed.
 pub(super) struct EventBus {
     inlet: Inlet,
     feed: u32,
     next: u64,
+    /// The series of the feed that it follows; 0 if it does not say.
+    series: u32,
     topics: HashMap<String, InletTopic>,
 }
 
 impl EventBus {
-    /// Opens the bus, and learns which event it wants next.
+    /// Opens the bus, and learns which event it wants next, and which series it follows.
     pub(super) fn open(config: &BusConfig, name: &str, feed: &str) -> Result<Self, FollowError> {
         let inlet = config.open(name)?.inlet()?;
         let feed = Source::of_feed(feed).0;
-        let next =
-            inlet.claim(StreamKey { source: feed, series: 0, stream: 0 }, Limit::Policy)?.next;
-        Ok(Self { inlet, feed, next, topics: HashMap::new() })
+        let claim = |stream| {
+            let arrived = inlet.claim(StreamKey { source: feed, series: 0, stream }, Limit::Policy);
+            arrived.map(|arrived| arrived.next)
+        };
+        // That of the events first: a second follower ends there.
+        let (next, series) = (claim(0)?, claim(SERIES)?);
+        let series = u32::try_from(series).unwrap_or(u32::MAX);
+        Ok(Self { inlet, feed, next, series, topics: HashMap::new() })
+    }
+
+    /// Returns the series of the feed that it follows, if it says so.
+    pub(super) fn series(&self) -> Option<u32> {
+        (self.series > 0).then_some(self.series)
+    }
+
+    /// Notes that it follows this series, or a later one.
+    pub(super) fn follow(&mut self, series: u32) -> Result<(), FollowError> {
+        if series <= self.series {
+            return Ok(());
+        }
+        point("feed-series-begins");
+        let mark = Origin { stream: SERIES, ..self.place(series.into()) };
+        self.inlet.advance(mark, Limit::Policy)?;
+        self.series = series;
+        point("feed-series-raised");
+        Ok(())
+    }
+
+    /// Reads the last events on it. None if there are none.
+    pub(super) fn tail(&self) -> Result<Option<Recheck>, String> {
+        Recheck::read(self.inlet.bus(), self.feed, self.next)
     }
 
     /// Returns the number of the event that it wants next.
@@ -65,8 +109,14 @@ impl EventBus {
         Origin { source: self.feed, series: 0, stream: 0, number }
     }
 
-    /// Goes on with this event. What is before was never wanted.
-    pub(super) fn skip_to(&mut self, next: u64) -> Result<(), FollowError> {
+    /// Begins with this event, which is in this series. What is before was never wanted.
+    pub(super) fn begin_with(&mut self, next: u64, series: u32) -> Result<(), FollowError> {
+        self.follow(series)?;
+        self.skip_to(next)
+    }
+
+    /// Goes on with this event. There is no message of those before.
+    fn skip_to(&mut self, next: u64) -> Result<(), FollowError> {
         self.inlet.advance(self.place(next), Limit::Policy)?;
         self.next = next;
         Ok(())
@@ -111,10 +161,18 @@ impl EventBus {
                         return Ok(false);
                     }
                 }
-                Command::Open(_)
-                | Command::Begin { .. }
-                | Command::Release { .. }
-                | Command::Remove { .. } => continue,
+                Command::Begin { series } => {
+                    // What is before it is of the earlier series.
+                    if !self.publish(&run, &ends)? {
+                        return Ok(false);
+                    }
+                    run.clear();
+                    if !mutant("series_after_its_events") {
+                        self.follow(series)?;
+                    }
+                    continue;
+                }
+                Command::Open(_) | Command::Release { .. } | Command::Remove { .. } => continue,
             }
             if !self.publish(&run, &ends)? {
                 return Ok(false);
@@ -123,6 +181,9 @@ impl EventBus {
         }
         if !self.publish(&run, &ends)? {
             return Ok(false);
+        }
+        if mutant("series_after_its_events") {
+            self.follow(chain.series)?;
         }
         // Events that are no messages.
         if self.next < chain.next {

@@ -1,6 +1,9 @@
 //! A host follows the feed: a thread takes events, and writes them to the bus of the feed.
 //!
 //! ```text
+//!  compares the last events on the bus (recheck.rs)
+//!       │
+//!       ▼
 //!      asks ── a live event is the next one, or was the last one ──────────────────────────► is live
 //!       ▲                                                                                       │
 //!       └── one is missing before a live event, or a member has one that did not come in time ──┘
@@ -10,8 +13,12 @@
 //! half a second, it asks the next one: no member can leave it behind for long. A follower that **is live** waits for live
 //! events, and asks only for what it lacks. A live event is taken if what was before it is what is on the bus, digest
 //! included. Whether the bus has diverged is decided by members alone: they answer over TCP.
+//!
+//! Each question names the series of the feed that the bus follows, and the answer says where the order departs from it. If that is
+//! before the end of the bus, the bus has diverged. A member in an earlier series than the bus has stayed behind, and is passed over.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -19,9 +26,11 @@ use std::time::{Duration, Instant};
 
 use toroni::{BusConfig, FileError, LostReason, OpenError, PublishError, PublisherError};
 
-use super::event_bus::EventBus;
+use super::event_bus::{EventBus, point};
 use super::live::Live;
-use crate::machine::Chain;
+use super::recheck::{Compared, Recheck};
+use crate::hook::mutant;
+use crate::machine::{Chain, Departs};
 use crate::rpc::{Answer, Events, Fetch, Fetched, InTurn, LinkError, Request, Target};
 
 /// This many bytes of events are asked for at once.
@@ -44,6 +53,10 @@ const AGAIN: Duration = Duration::from_millis(20);
 const SEARCH_TIME: Duration = Duration::from_secs(5);
 /// The same if there are archives: one that is restarted needs time.
 const ARCHIVE_SEARCH_TIME: Duration = Duration::from_secs(60);
+/// A follower that finds only members in an earlier series than its bus says so this often.
+const STALE_TIME: Duration = Duration::from_secs(60);
+/// At most this many lines for the log are kept until they are taken.
+const NOTES: usize = 16;
 
 /// With which event a bus begins that has none yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -134,6 +147,15 @@ pub enum FollowError {
     Start(#[from] std::io::Error),
 }
 
+/// What a follower has to say to who runs the host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Note {
+    /// What it is about, in one word.
+    pub kind: &'static str,
+    /// A sentence.
+    pub text: String,
+}
+
 /// How far a follower has come. Clones show the same.
 #[derive(Debug, Clone, Default)]
 pub struct Followed(Arc<Shown>);
@@ -146,6 +168,7 @@ struct Shown {
     came: AtomicU64,
     asked: AtomicU64,
     is_live: AtomicBool,
+    notes: Mutex<VecDeque<Note>>,
 }
 
 impl Followed {
@@ -183,6 +206,20 @@ impl Followed {
     #[must_use]
     pub fn is_live(&self) -> bool {
         self.0.is_live.load(Ordering::Relaxed)
+    }
+
+    /// Returns what is to be written to a log, and was not returned before.
+    #[must_use]
+    pub fn take_notes(&self) -> Vec<Note> {
+        self.0.notes.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect()
+    }
+
+    fn note(&self, kind: &'static str, text: String) {
+        let mut notes = self.0.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        if notes.len() >= NOTES {
+            notes.pop_front();
+        }
+        notes.push_back(Note { kind, text });
     }
 
     fn show(&self, chain: Option<Chain>) {
@@ -310,7 +347,8 @@ impl AskBytes {
 
 /// Asks the member whose turn it is for events from a number on.
 pub(super) fn fetch(members: &InTurn, from: u64) -> Option<Fetched> {
-    fetch_within(members, Fetch { from, max_bytes: ASK_BYTES, wait: WAIT }, ANSWER_TIME)
+    let fetch = Fetch { from, max_bytes: ASK_BYTES, wait: WAIT, series: None };
+    fetch_within(members, fetch, ANSWER_TIME)
 }
 
 /// The same for any question, with a time limit for the answer.
@@ -322,6 +360,37 @@ fn fetched(answer: Result<Answer, LinkError>) -> Option<Fetched> {
     match answer {
         Ok(Answer::Fetched(fetched)) => Some(fetched),
         _ => None,
+    }
+}
+
+/// Asks all members and archives which series of the feed an event is in, or would be, for a bus that follows this one and has the events
+/// up to `end`. None if none has it.
+pub(super) fn series_of(
+    members: &mut InTurn,
+    number: u64,
+    (series, end): (Option<u32>, u64),
+) -> Option<u32> {
+    let fetch = Fetch { from: number, max_bytes: 0, wait: Duration::ZERO, series };
+    for _ in 0..members.count() {
+        if let Some(Fetched { now, departs, events: Some(events), .. }) =
+            fetch_within(members, fetch, ANSWER_TIME)
+            && events.before().next == number
+            && series.is_none_or(|series| series <= now.series)
+            && !departs_before(departs, end)
+        {
+            return Some(events.before().series);
+        }
+        members.turn_to_any();
+    }
+    None
+}
+
+/// Returns whether the order has other events than a bus with this end.
+fn departs_before(departs: Departs, end: u64) -> bool {
+    match departs {
+        Departs::At { begun, .. } => begun < end,
+        Departs::Foreign { .. } => true,
+        Departs::Nowhere | Departs::Unknown => false,
     }
 }
 
@@ -341,6 +410,14 @@ pub(super) struct Following {
     chain: Option<Chain>,
     /// Up to here, a member has agreed with the bus.
     agreed: u64,
+    /// Whether the bus had events from the beginning.
+    had_events: bool,
+    /// What is to be compared before anything is written.
+    recheck: Option<Recheck>,
+    /// Up to here, the bus was reported as diverged.
+    reported: u64,
+    /// Since when all members that answer are in an earlier series, and when to say so.
+    stale: Option<(Instant, Duration)>,
     /// Members and archives that lack the next event, with the first one that they have, and since when.
     lacking: BTreeMap<usize, u64>,
     lacking_since: Option<Instant>,
@@ -377,6 +454,10 @@ impl Following {
             on_divergence: OnDivergence::Stop,
             chain: None,
             agreed,
+            had_events: agreed > 0,
+            recheck: None,
+            reported: 0,
+            stale: None,
             lacking: BTreeMap::new(),
             lacking_since: None,
             members_have: None,
@@ -389,15 +470,31 @@ impl Following {
         }
     }
 
+    /// Returns the series of the feed that the bus follows, if that is known.
+    fn series(&self) -> Option<u32> {
+        self.bus.series().or_else(|| self.chain.map(|own| own.series))
+    }
+
     fn ends(&self) -> bool {
         self.ends.load(Ordering::Relaxed)
     }
 
     fn begin(&mut self, start: FeedStart) -> Result<(), FollowError> {
+        if self.had_events && !mutant("no_recheck") {
+            match self.bus.tail() {
+                Ok(recheck) => self.recheck = recheck,
+                Err(error) => {
+                    let text = format!(
+                        "the last events on the bus are not compared with the order, because they cannot be read: {error}"
+                    );
+                    self.followed.note("bus_unread", text);
+                }
+            }
+        }
         if start == FeedStart::Live && self.bus.is_fresh()? {
             while !self.ends() {
                 if let Some(Fetched { now, .. }) = self.fetch(u64::MAX) {
-                    self.bus.skip_to(now.next)?;
+                    self.bus.begin_with(now.next, now.series)?;
                     break;
                 }
                 self.turn();
@@ -408,7 +505,8 @@ impl Following {
 
     fn fetch(&mut self, from: u64) -> Option<Fetched> {
         let begun = Instant::now();
-        let fetch = Fetch { from, max_bytes: self.ask_bytes.get(), wait: WAIT };
+        let series = self.series();
+        let fetch = Fetch { from, max_bytes: self.ask_bytes.get(), wait: WAIT, series };
         let answer = self.members.call(&Request::Fetch(fetch), self.ask_bytes.limit());
         self.ask_bytes.note(&answer, begun.elapsed());
         fetched(answer)
@@ -439,8 +537,8 @@ impl Following {
         let fetched = match ask {
             Ask::No => return Ok(()),
             Ask::Now => {
-                let wait = Duration::ZERO;
-                let fetch = Fetch { from: wanted, max_bytes: LIVE_ASK_BYTES, wait };
+                let (max_bytes, wait) = (LIVE_ASK_BYTES, Duration::ZERO);
+                let fetch = Fetch { from: wanted, max_bytes, wait, series: self.series() };
                 let fetched = fetch_within(&self.members, fetch, self.live_limit);
                 self.live_limit = match fetched {
                     Some(_) => LIVE_ANSWER_TIME,
@@ -450,30 +548,103 @@ impl Following {
                 self.fresh = Instant::now();
                 fetched
             }
-            Ask::AndWait => self.fetch(wanted),
+            Ask::AndWait => {
+                let at = self.members.at();
+                self.fetch(self.recheck.as_ref().map_or(wanted, |recheck| recheck.from(at)))
+            }
         };
+        let Some(fetched) = fetched else {
+            self.turn();
+            return Ok(());
+        };
+        if self.series().is_some_and(|own| fetched.now.series < own) {
+            self.note_stale(fetched.now.series);
+            self.turn();
+            return Ok(());
+        }
+        self.stale = None;
+        if let Departs::At { series, begun } = fetched.departs
+            && begun < wanted
+            && !mutant("series_not_checked")
+        {
+            return self.departed(series, begun);
+        }
+        if self.recheck.is_some() {
+            return self.compare(&fetched);
+        }
+        if let Departs::Foreign { series, begun } = fetched.departs {
+            return self.departed(series, begun.min(self.agreed));
+        }
         match fetched {
-            None => self.turn(),
-            // One that stayed behind in an earlier series.
-            Some(Fetched { now, .. }) if self.chain.is_some_and(|own| now.series < own.series) => {
-                self.turn();
+            Fetched { now, departs, events: Some(events), .. }
+                if events.before().next == wanted =>
+            {
+                self.take(now, departs, &events)?;
             }
-            Some(Fetched { now, events: Some(events), .. }) if events.before().next == wanted => {
-                self.take(now, &events)?;
-            }
-            Some(Fetched { now, .. }) if now.next <= wanted => {
-                // A later series that begins before what is here does not continue it.
-                if let Some(own) = self.chain
-                    && now.series > own.series
-                    && now.begun < wanted
-                {
-                    return self.diverged(now);
-                }
-                self.turn();
-            }
-            Some(Fetched { first, .. }) => self.lacks(first)?,
+            Fetched { now, .. } if now.next <= wanted => self.turn(),
+            Fetched { first, .. } => self.lacks(first)?,
         }
         Ok(())
+    }
+
+    /// A member has stayed in this earlier series. Says so if all have.
+    fn note_stale(&mut self, series: u32) {
+        let (since, again) = self.stale.get_or_insert_with(|| (Instant::now(), SEARCH_TIME));
+        if since.elapsed() < *again {
+            return;
+        }
+        *again = since.elapsed() + STALE_TIME;
+        let own = self.series().unwrap_or_default();
+        let text = format!(
+            "the bus follows series {own} of the feed. All members that answer are in earlier ones, such as {series}, and bring nothing"
+        );
+        self.followed.note("members_behind", text);
+    }
+
+    /// Compares the last events on the bus with those of a member, before anything is written.
+    fn compare(&mut self, fetched: &Fetched) -> Result<(), FollowError> {
+        let at = self.members.at();
+        let Some(recheck) = &mut self.recheck else { return Ok(()) };
+        let compared = recheck.compare(at, fetched);
+        if matches!(compared, Compared::Behind | Compared::Cannot)
+            && let Departs::Foreign { series, begun } = fetched.departs
+        {
+            return self.departed(series, begun.min(self.agreed));
+        }
+        match compared {
+            Compared::More => {}
+            Compared::Equal => self.recheck = None,
+            Compared::Differs(number) => return self.diverged(fetched.now.series, number),
+            Compared::Behind => self.turn(),
+            Compared::Cannot => {
+                self.members.turn_to_any();
+                std::thread::sleep(AGAIN);
+            }
+        }
+        let (count, patience) = (self.members.count(), self.patience());
+        if let Some(recheck) = self.recheck.take_if(|it| it.is_hopeless(count, patience)) {
+            let Range { start, end } = recheck.numbers();
+            let text = format!(
+                "the last events on the bus are not compared with the order, because no member has {start} to {last} any more",
+                last = end - 1
+            );
+            self.followed.note("bus_not_compared", text);
+        }
+        Ok(())
+    }
+
+    /// How long a member or archive that does not answer is waited for.
+    const fn patience(&self) -> Duration {
+        if self.members.has_archives() { ARCHIVE_SEARCH_TIME } else { SEARCH_TIME }
+    }
+
+    /// The order has gone on with this series, and with other events than the bus from this number on.
+    fn departed(&mut self, series: u32, from: u64) -> Result<(), FollowError> {
+        // All of it may have been reported already.
+        if self.bus.next() > self.reported {
+            self.diverged(series, from)?;
+        }
+        self.bus.follow(series)
     }
 
     /// Takes the next live event, if it has come or comes soon.
@@ -527,11 +698,12 @@ impl Following {
     }
 
     /// Takes the next events from a member, which has come this far.
-    fn take(&mut self, now: Chain, events: &Events) -> Result<(), FollowError> {
+    fn take(&mut self, now: Chain, departs: Departs, events: &Events) -> Result<(), FollowError> {
         let before = events.before();
         if self.chain.is_some_and(|own| own != before) {
-            return self.diverged(now);
+            return self.diverged(now.series, self.agreed);
         }
+        self.adopt(departs, (before.next, before.series))?;
         self.agreed = before.next;
         (self.lacking_since, self.lacking) = (None, BTreeMap::new());
         if events.is_empty() {
@@ -550,6 +722,22 @@ impl Following {
         self.write(events)
     }
 
+    /// Takes the series of the bus from a member, if neither the bus nor the member knows better.
+    fn adopt(&mut self, departs: Departs, (next, series): (u64, u32)) -> Result<(), FollowError> {
+        let why = match self.bus.series() {
+            None if series > 0 => "the bus does not say which series of the feed it follows".into(),
+            Some(own) if departs == Departs::Unknown && series > own => {
+                format!("the members no longer know series {own}, which the bus follows")
+            }
+            _ => return Ok(()),
+        };
+        if self.had_events {
+            let text = format!("{why}. A member says that event {next} is in series {series}");
+            self.followed.note("series_taken", text);
+        }
+        self.bus.follow(series)
+    }
+
     /// The member whose turn it is no longer has the next event. If none has it, it is lost.
     fn lacks(&mut self, first: u64) -> Result<(), FollowError> {
         self.lacking.insert(self.members.at(), first);
@@ -557,14 +745,23 @@ impl Following {
             self.members_have = Some(self.members_have.map_or(first, |known| known.min(first)));
         }
         let since = *self.lacking_since.get_or_insert_with(Instant::now);
-        let patience = if self.members.has_archives() { ARCHIVE_SEARCH_TIME } else { SEARCH_TIME };
+        let patience = self.patience();
         let all = self.lacking.len() == self.members.count();
         let nearest = self.lacking.values().min().copied().unwrap_or(first);
         let wanted = self.bus.next();
         if (all || since.elapsed() >= patience) && nearest > wanted {
+            // Before the loss: killed in between, the bus would have to have another series than the order.
+            let own = (self.series(), wanted);
+            let Some(series) = series_of(&mut self.members, nearest, own) else { return Ok(()) };
+            self.adopt(Departs::Nowhere, (nearest, series))?;
+            if !mutant("series_after_the_gap") {
+                self.bus.follow(series)?;
+            }
             let ends = Arc::clone(&self.ends);
             let stops = || ends.load(Ordering::Relaxed);
             if self.bus.lost(wanted, nearest, LostReason::Gone, &stops)? {
+                point("feed-loss-published");
+                self.bus.follow(series)?;
                 self.followed.0.lost.fetch_add(nearest - wanted, Ordering::Relaxed);
                 // The digest before what follows is a member's.
                 self.chain = None;
@@ -577,19 +774,17 @@ impl Following {
         Ok(())
     }
 
-    /// The order, which has come this far, has other events than the bus.
-    fn diverged(&mut self, now: Chain) -> Result<(), FollowError> {
+    /// The order, in this series, has other events than the bus from this number on.
+    fn diverged(&mut self, series: u32, from: u64) -> Result<(), FollowError> {
         let until = self.bus.next();
-        let is_later = self.chain.is_some_and(|own| now.series > own.series);
-        let from = if is_later && now.begun < until { now.begun } else { self.agreed };
         let from = from.min(until.saturating_sub(1));
         let ends = Arc::clone(&self.ends);
-        self.bus.diverged(now.series, from, until, &|| ends.load(Ordering::Relaxed))?;
+        self.bus.diverged(series, from, until, &|| ends.load(Ordering::Relaxed))?;
         self.followed.0.divergences.fetch_add(1, Ordering::Relaxed);
         match self.on_divergence {
             OnDivergence::Stop => Err(FollowError::Diverged { from, until }),
             OnDivergence::Report => {
-                self.chain = None;
+                (self.chain, self.recheck, self.reported) = (None, None, until);
                 self.followed.show(None);
                 Ok(())
             }
@@ -612,7 +807,8 @@ mod tests {
             let mut encoded = vec![];
             Command::Publish(publish).encode(&mut encoded).expect("short");
             let events = Some(Events::check(now, encoded).expect("a command"));
-            Ok(Answer::Fetched(Fetched { first: 0, now, events }))
+            let departs = Departs::Nowhere;
+            Ok(Answer::Fetched(Fetched { first: 0, now, departs, events }))
         };
         let mut ask = AskBytes::default();
         // Another reason than the way says nothing about it.

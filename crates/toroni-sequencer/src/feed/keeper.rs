@@ -28,7 +28,7 @@ use super::states::States;
 use crate::batch::{Batch, BatchError, Builder};
 use crate::entry::{Entry, Payload, Place};
 use crate::log::{Log, LogError, Options, Sync};
-use crate::machine::{Chain, Machine};
+use crate::machine::{Chain, Departs, Machine};
 use crate::rpc::{
     Answer, Answering, Caller, Events, Fetch, Fetched, Identity, Link, LinkError, LongAnswering,
     Peer, Request, Room, Serve, Target, Turning, Waiting, listen,
@@ -317,7 +317,12 @@ impl Keeping {
     /// Asks for the next events, and keeps what comes.
     async fn step(&mut self) -> Result<(), KeeperError> {
         let own = self.machine.chain();
-        let fetch = Fetch { from: own.next, max_bytes: self.ask_bytes.get(), wait: WAIT };
+        let fetch = Fetch {
+            from: own.next,
+            max_bytes: self.ask_bytes.get(),
+            wait: WAIT,
+            series: (own.next > 0).then_some(own.series),
+        };
         let begun = Instant::now();
         let answer = self.ask(&Request::Fetch(fetch), self.ask_bytes.limit()).await;
         self.ask_bytes.note(&answer, begun.elapsed());
@@ -325,6 +330,15 @@ impl Keeping {
             self.turn().await;
             return Ok(());
         };
+        let is_other = match fetched.departs {
+            Departs::At { begun, .. } => begun < own.next,
+            Departs::Foreign { .. } => true,
+            // The digest says it.
+            Departs::Nowhere | Departs::Unknown => false,
+        };
+        if is_other {
+            return Err(KeeperError::Diverged { directory: self.directory(), next: own.next });
+        }
         match fetched {
             Fetched { events: Some(events), .. } if events.before().next == own.next => {
                 if self.is_blank {
@@ -347,13 +361,7 @@ impl Keeping {
                 self.keep(&events).await?;
             }
             // One that is behind, or has other events; then another member says so.
-            Fetched { now, .. } if now.next <= own.next => {
-                if now.series > own.series && now.begun < own.next {
-                    let directory = self.directory();
-                    return Err(KeeperError::Diverged { directory, next: own.next });
-                }
-                self.turn().await;
-            }
+            Fetched { now, .. } if now.next <= own.next => self.turn().await,
             Fetched { .. } => self.lacks(own).await?,
         }
         Ok(())

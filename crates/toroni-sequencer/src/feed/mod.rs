@@ -14,6 +14,7 @@
 //! | `follow.rs` | a host's thread that takes live events, and asks members for those that it lacks |
 //! | `keeper.rs` | an archive on a host that is no member |
 //! | `live.rs` | events as they happen, in a queue |
+//! | `recheck.rs` | the last events on a bus, compared with those of the order |
 //! | `rewind.rs` | events once more, into a new bus |
 //! | `states.rs` | states of the machine on the disk, from which the log is read |
 
@@ -23,6 +24,7 @@ mod event_bus;
 mod follow;
 mod keeper;
 mod live;
+mod recheck;
 mod rewind;
 mod states;
 
@@ -32,7 +34,9 @@ mod tests;
 pub(crate) use self::archive::Applying;
 pub use self::archive::Archive;
 pub(crate) use self::distribute::run as distribute;
-pub use self::follow::{FeedStart, FollowError, Followed, Follower, FollowerOptions, OnDivergence};
+pub use self::follow::{
+    FeedStart, FollowError, Followed, Follower, FollowerOptions, Note, OnDivergence,
+};
 pub use self::keeper::{Keeper, KeeperError, KeeperOptions, Kept};
 pub use self::live::Live;
 pub use self::rewind::{RewindOptions, Rewound, rewind};

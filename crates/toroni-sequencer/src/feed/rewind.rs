@@ -7,7 +7,7 @@ use toroni::BusConfig;
 
 use super::FollowError;
 use super::event_bus::EventBus;
-use super::follow::{Following, fetch, in_turn, turn};
+use super::follow::{Following, fetch, in_turn, series_of, turn};
 use crate::rpc::{Fetched, InTurn, Target};
 
 /// All members are asked this many times before the feed counts as unavailable.
@@ -56,12 +56,20 @@ pub fn rewind(options: RewindOptions) -> Result<Rewound, FollowError> {
     if from < first || from > next {
         return Err(FollowError::NoEvent { wanted: from, first, next });
     }
+    let series = (0..ROUNDS).find_map(|_| {
+        let series = series_of(&mut members, from, (None, 0));
+        if series.is_none() {
+            turn(&mut members);
+        }
+        series
+    });
+    let series = series.ok_or(FollowError::NoAnswer)?;
     let bus = EventBus::open(&bus, &name, &feed)?;
     if !bus.is_fresh()? {
         return Err(FollowError::NotFresh(name));
     }
     let mut following = Following::new(bus, members, Arc::new(AtomicBool::new(false)));
-    following.bus.skip_to(from)?;
+    following.bus.begin_with(from, series)?;
     while following.bus.next() < next {
         following.step()?;
     }

@@ -14,6 +14,7 @@
 
 mod chain;
 mod digest;
+mod lineage;
 mod snapshot;
 #[cfg(test)]
 mod tests;
@@ -26,6 +27,7 @@ use crate::hook::mutant;
 
 pub use chain::Chain;
 pub use digest::{DIGEST_EVERY, DIGESTS_KEPT, Digest};
+pub use lineage::{Departs, Lineage};
 #[cfg(feature = "member")]
 pub(crate) use snapshot::MAX_SNAPSHOT_BYTES;
 pub use snapshot::SnapshotError;
@@ -297,6 +299,13 @@ impl Machine {
     #[must_use]
     pub const fn series(&self) -> u32 {
         self.chain.series
+    }
+
+    /// Returns the last series of the feed, each with its first event.
+    #[must_use]
+    pub fn lineage(&self) -> Lineage {
+        let begun = self.begun.iter().copied().collect();
+        Lineage { begun, complete_from: self.begun_from }
     }
 
     /// Returns the number of the next event.

@@ -1,8 +1,9 @@
 //! Events by number: what is asked for, and what a member has.
 //!
 //! ```text
-//!  FETCH   from u64 · greatest length u32 · wait in ms u32
-//!  EVENTS  first u64 · now (chain) · there u8 · [events]
+//!  FETCH   from u64 · greatest length u32 · wait in ms u32 · known u8 · [series u32]
+//!  EVENTS  first u64 · now (chain) · departs · there u8 · [events]
+//!  departs what u8 (0 nowhere, 1 at, 2 foreign, 3 unknown) · [series u32 · begun u64]
 //!  events  before (chain) · commands, one after another
 //!  chain   series u32 · begun u64 · next u64 · digest 32
 //! ```
@@ -15,9 +16,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::batch::{BatchError, Command, check_commands, commands_in};
-use crate::bytes::{Fields, TooShort};
+use crate::bytes::Fields;
 use crate::entry::EntryError;
-use crate::machine::{Chain, Digest};
+use crate::machine::{Chain, Departs, Digest};
 
 /// No member answers with more bytes of events than this, unless one event is longer.
 pub(crate) const ANSWER_BYTES: usize = 512 << 10;
@@ -31,6 +32,8 @@ pub struct Fetch {
     pub max_bytes: u32,
     /// If that event is the next one, the member waits for it, up to this time.
     pub wait: Duration,
+    /// The series of the feed that the asking side follows, if it knows.
+    pub series: Option<u32>,
 }
 
 /// What a member has of the events that were asked for.
@@ -40,6 +43,8 @@ pub struct Fetched {
     pub first: u64,
     /// How far the order has come, as the member knows it.
     pub now: Chain,
+    /// Where the order departs from the series that the asking side follows.
+    pub departs: Departs,
     /// Events from the wanted number on. None if the member no longer has that number, or does not have it yet.
     pub events: Option<Events>,
 }
@@ -162,16 +167,48 @@ fn decode_chain(fields: &mut Fields<'_>) -> Result<Chain, EntryError> {
     Ok(Chain { series, begun, next, digest })
 }
 
+fn encode_departs(departs: Departs, to: &mut Vec<u8>) {
+    let (what, place) = match departs {
+        Departs::Nowhere => (0, None),
+        Departs::At { series, begun } => (1, Some((series, begun))),
+        Departs::Foreign { series, begun } => (2, Some((series, begun))),
+        Departs::Unknown => (3, None),
+    };
+    to.push(what);
+    if let Some((series, begun)) = place {
+        to.extend(series.to_le_bytes());
+        to.extend(begun.to_le_bytes());
+    }
+}
+
+fn decode_departs(fields: &mut Fields<'_>) -> Result<Departs, EntryError> {
+    Ok(match fields.u8()? {
+        0 => Departs::Nowhere,
+        1 => Departs::At { series: fields.u32()?, begun: fields.u64()? },
+        2 => Departs::Foreign { series: fields.u32()?, begun: fields.u64()? },
+        3 => Departs::Unknown,
+        _ => return Err(EntryError::Impossible),
+    })
+}
+
 impl Fetch {
     pub(super) fn encode(&self, to: &mut Vec<u8>) {
         to.extend(self.from.to_le_bytes());
         to.extend(self.max_bytes.to_le_bytes());
         to.extend(u32::try_from(self.wait.as_millis()).unwrap_or(u32::MAX).to_le_bytes());
+        to.push(u8::from(self.series.is_some()));
+        to.extend(self.series.into_iter().flat_map(u32::to_le_bytes));
     }
 
-    pub(super) fn decode(fields: &mut Fields<'_>) -> Result<Self, TooShort> {
+    pub(super) fn decode(fields: &mut Fields<'_>) -> Result<Self, EntryError> {
         let (from, max_bytes) = (fields.u64()?, fields.u32()?);
-        Ok(Self { from, max_bytes, wait: Duration::from_millis(fields.u32()?.into()) })
+        let wait = Duration::from_millis(fields.u32()?.into());
+        let series = match fields.u8()? {
+            0 => None,
+            1 => Some(fields.u32()?),
+            _ => return Err(EntryError::Impossible),
+        };
+        Ok(Self { from, max_bytes, wait, series })
     }
 }
 
@@ -179,6 +216,7 @@ impl Fetched {
     pub(super) fn encode(&self, to: &mut Vec<u8>) {
         to.extend(self.first.to_le_bytes());
         encode_chain(&self.now, to);
+        encode_departs(self.departs, to);
         to.push(u8::from(self.events.is_some()));
         if let Some(events) = &self.events {
             events.encode(to);
@@ -187,11 +225,12 @@ impl Fetched {
 
     pub(super) fn decode(fields: &mut Fields<'_>) -> Result<Self, EntryError> {
         let (first, now) = (fields.u64()?, decode_chain(fields)?);
+        let departs = decode_departs(fields)?;
         let events = match fields.u8()? {
             0 => None,
             1 => Some(Events::decode(fields.take(fields.rest().len())?)?),
             _ => return Err(EntryError::Impossible),
         };
-        Ok(Self { first, now, events })
+        Ok(Self { first, now, departs, events })
     }
 }

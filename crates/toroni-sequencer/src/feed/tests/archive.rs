@@ -91,7 +91,10 @@ fn who_asks_for_the_next_event_waits_for_it() {
     runtime.block_on(async {
         let wait = Duration::from_secs(4);
         let asked = tokio::spawn(async move {
-            archive.fetch(Fetch { from: next, max_bytes: 1000, wait }).await.expect("readable")
+            archive
+                .fetch(Fetch { from: next, max_bytes: 1000, wait, series: None })
+                .await
+                .expect("readable")
         });
         tokio::task::yield_now().await;
         while member.machine.next() == next {
@@ -113,7 +116,8 @@ fn a_turn_at_the_log_ends_with_the_reading_and_not_with_who_waits_for_it() {
     let mut member = Member::new();
     (0..200).for_each(|_| member.append());
     let archive = &member.archive;
-    let question = Request::Fetch(Fetch { from: 0, max_bytes: 1000, wait: Duration::ZERO });
+    let question =
+        Request::Fetch(Fetch { from: 0, max_bytes: 1000, wait: Duration::ZERO, series: None });
     runtime.block_on(async {
         let (release, released) = std::sync::mpsc::channel::<()>();
         let busy = tokio::task::spawn_blocking(move || released.recv());

@@ -57,7 +57,7 @@ pub(super) enum Found {
     Lost(Origin, u64, LostReason),
 }
 
-fn next(subscriber: &mut Subscriber) -> Option<Found> {
+pub(super) fn next(subscriber: &mut Subscriber) -> Option<Found> {
     match subscriber.try_receive() {
         Ok(message) => message.map(|message| {
             let (number, origin) = (message.number(), message.origin());
@@ -114,7 +114,7 @@ pub(super) fn until_at(follower: &Follower, member: &Member) {
     wait::until("the bus is at the end of the order", there);
 }
 
-fn push(member: &mut Member, commands: &[Command<'_>]) {
+pub(super) fn push(member: &mut Member, commands: &[Command<'_>]) {
     let mut builder = Builder::new();
     commands.iter().for_each(|command| builder.push(command).expect("short"));
     member.append_batch(builder);

@@ -81,7 +81,7 @@ fn start(runtime: &Runtime, directory: &Directory, members: &[&Served]) -> Archi
 }
 
 /// Lets a member forget all but the last entries.
-fn forget(member: &mut Member, keep: u64) {
+pub(super) fn forget(member: &mut Member, keep: u64) {
     let snapshot = (member.machine.clone(), member.last);
     let index = member.last.expect("entries").index - keep;
     let entry = member.log.read(index..index + 1, 0).expect("readable");
@@ -199,7 +199,7 @@ fn an_archive_keeps_no_more_than_it_may() {
     let mut from = first;
     while from < member.machine.next() {
         let wait = Duration::ZERO;
-        let fetch = crate::rpc::Fetch { from, max_bytes: 4 << 10, wait };
+        let fetch = crate::rpc::Fetch { from, max_bytes: 4 << 10, wait, series: None };
         let answer = runtime.block_on(link.call(&Request::Fetch(fetch))).expect("an answer");
         let Answer::Fetched(fetched) = answer else { panic!("{answer:?}") };
         let events = fetched.events.unwrap_or_else(|| panic!("it lacks {from}"));

@@ -119,7 +119,8 @@ impl Member {
         max_bytes: u32,
     ) -> Fetched {
         let wait = Duration::ZERO;
-        let fetched = runtime.block_on(self.archive.fetch(Fetch { from, max_bytes, wait }));
+        let fetched =
+            runtime.block_on(self.archive.fetch(Fetch { from, max_bytes, wait, series: None }));
         fetched.unwrap_or_else(|error| panic!("{error}"))
     }
 
@@ -174,16 +175,14 @@ impl Served {
         let own = Peer { log: [1; 16], id: 0 };
         let identity = Identity { feed: [9; 16], keys: None, own, listed: vec![] };
         let task = runtime.spawn(listen(listener, identity, serve, runtime.handle().clone()));
-        let target = Target {
-            address,
-            feed: [9; 16],
-            keys: None,
-            role: Role::Follower { source: None },
-            log: None,
-            bind: None,
-        };
-        Self { target, task }
+        Self { target: target(address), task }
     }
+}
+
+/// A member at this address.
+pub(super) fn target(address: String) -> Target {
+    let role = Role::Follower { source: None };
+    Target { address, feed: [9; 16], keys: None, role, log: None, bind: None }
 }
 
 impl Drop for Served {

@@ -5,3 +5,4 @@ mod follow;
 mod keeper;
 mod live;
 mod member;
+mod series;

@@ -23,7 +23,7 @@ use super::*;
 use crate::batch::{Builder, Command};
 use crate::bytes::Fields;
 use crate::entry::{Entry, MOST_ENTRIES, Member, Members, Payload, Place, Reach, Vote};
-use crate::machine::{Chain, Outcome, Refusal};
+use crate::machine::{Chain, Departs, Outcome, Refusal};
 
 fn place() -> impl Strategy<Value = Place> {
     let fields = (any::<u64>(), any::<u64>(), 0..=MOST_ENTRIES);
@@ -96,8 +96,9 @@ fn request() -> impl Strategy<Value = Request> {
         ".{0,9}".prop_map(Request::Remove),
         ".{0,9}".prop_map(Request::HandOver),
         (vote(), option::of(place())).prop_map(|(vote, last)| Request::TakeOver { vote, last }),
-        any::<(u64, u32, u32)>().prop_map(|(from, max_bytes, wait)| {
-            Request::Fetch(Fetch { from, max_bytes, wait: Duration::from_millis(wait.into()) })
+        any::<(u64, u32, u32, Option<u32>)>().prop_map(|(from, max_bytes, wait, series)| {
+            let wait = Duration::from_millis(wait.into());
+            Request::Fetch(Fetch { from, max_bytes, wait, series })
         }),
     ]
 }
@@ -109,6 +110,16 @@ fn chain() -> impl Strategy<Value = Chain> {
         chain.append(Command::Begin { series: begin }, &[]);
         chain
     })
+}
+
+fn departs() -> impl Strategy<Value = Departs> {
+    let place = any::<(u32, u64)>();
+    prop_oneof![
+        Just(Departs::Nowhere),
+        Just(Departs::Unknown),
+        place.prop_map(|(series, begun)| Departs::At { series, begun }),
+        place.prop_map(|(series, begun)| Departs::Foreign { series, begun }),
+    ]
 }
 
 fn events() -> impl Strategy<Value = Events> {
@@ -239,8 +250,11 @@ fn answer() -> impl Strategy<Value = Answer> {
         option::of(any::<[u8; 32]>()).prop_map(Answer::Digest),
         option::of((any::<u64>(), "[a-z:0-9]{0,20}")).prop_map(Answer::NotLeader),
         ".{0,40}".prop_map(Answer::Failed),
-        (any::<u64>(), chain(), option::of(events()))
-            .prop_map(|(first, now, events)| Answer::Fetched(Fetched { first, now, events })),
+        (any::<u64>(), chain(), departs(), option::of(events())).prop_map(
+            |(first, now, departs, events)| {
+                Answer::Fetched(Fetched { first, now, departs, events })
+            }
+        ),
         option::of(vec(any::<u8>(), 0..20)).prop_map(|bytes| Answer::State(bytes.map(Into::into))),
     ]
 }
