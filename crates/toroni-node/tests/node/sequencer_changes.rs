@@ -1,7 +1,9 @@
 //! Groups of real nodes that change: another member leads, members come and go, and one log becomes a new group.
 
+use crate::nodes::start;
 use crate::sequencer::{Hosts, error, leave};
 use crate::support::wait_until;
+use toroni::{BusConfig, LostReason, Policy, ReceiveError, Start, Subscriber};
 use toroni_testkit::Program;
 
 fn members(hosts: &Hosts) -> usize {
@@ -98,4 +100,101 @@ fn one_log_becomes_a_group_that_others_join() {
     hosts.wait_until_equal();
     leave(first);
     others.into_iter().for_each(leave);
+}
+
+/// A message on the bus of a host, with its number, or the numbers of a divergence.
+#[derive(Debug, PartialEq)]
+enum Found {
+    Event(u64, String),
+    Diverged(u64, u64),
+}
+
+/// Returns what is there now.
+fn read(subscriber: &mut Subscriber) -> Vec<Found> {
+    let mut found = vec![];
+    loop {
+        match subscriber.try_receive() {
+            Ok(Some(message)) => {
+                found.push(Found::Event(message.number().unwrap(), message.text().into_owned()));
+            }
+            Err(ReceiveError::Lost(lost)) if lost.reason == LostReason::Diverged => {
+                found.push(Found::Diverged(lost.from.number, lost.until));
+            }
+            // Commands that the recovery has taken from their host.
+            Err(ReceiveError::Lost(_)) => {}
+            Ok(None) => return found,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+#[test]
+fn a_host_that_was_down_during_a_recovery_learns_which_of_its_events_are_no_more() {
+    let hosts = Hosts::new(3);
+    hosts.file(3, "", "");
+    let config = BusConfig::new().directory(hosts.directory(3));
+    let bus = config.policy(Policy::Wait { limit: None }).open("orders").unwrap();
+    let mut subscriber =
+        bus.subscriber().pattern("**").start(Start::Oldest).gating(true).build().unwrap();
+    let mut nodes: Vec<Option<Program>> = hosts.begin().into_iter().map(Some).collect();
+    let host = hosts.start(3);
+    send(&hosts, 0, "common");
+    hosts.wait_until_equal();
+    // The last member does not have what the others accept now.
+    nodes[2].take().unwrap().kill();
+    (0..5).for_each(|number| send(&hosts, 0, &format!("old {number}")));
+    let mut before = vec![];
+    wait_until("the host has all events", || {
+        before.extend(read(&mut subscriber));
+        before.len() == 6
+    });
+    let numbers: Vec<_> = before
+        .iter()
+        .map(|found| match found {
+            Found::Event(number, text) if text == "common" || text.starts_with("old ") => *number,
+            found => panic!("{found:?}"),
+        })
+        .collect();
+    let (from, until) = (numbers[0] + 1, numbers[5] + 1);
+    leave(host);
+    for member in &mut nodes[..2] {
+        member.take().unwrap().kill();
+    }
+
+    // Their buses have the same events, and would end their nodes.
+    for host in 0..2 {
+        std::fs::remove_dir_all(hosts.log(host)).unwrap();
+        std::fs::remove_dir_all(hosts.directory(host).join("orders")).unwrap();
+    }
+    let recovered = hosts.buses.run(&["sequencer", "recover", "--accept-loss", &hosts.log(2)]);
+    assert!(recovered.status.success(), "{recovered:?}");
+    nodes[2] = Some(hosts.start(2));
+    wait_until("it leads alone", || hosts.leader() == Some(2));
+    for (host, node) in nodes[..2].iter_mut().enumerate() {
+        *node = Some(hosts.start(host));
+        hosts.change(&["members", "add", &format!("m{host}={}", hosts.addresses[host])]);
+    }
+    // Enough that all numbers of the host are used again.
+    (0..10).for_each(|number| send(&hosts, 2, &format!("new {number}")));
+    hosts.wait_until_equal();
+
+    let said =
+        format!("the events {from} to {} of this host are not those of the order", until - 1);
+    for is_first in [true, false] {
+        let mut host = hosts.start(3);
+        assert_eq!(host.wait().code(), Some(1));
+        assert!(host.errors().contains(&said), "{}", host.errors());
+        let loss = is_first.then_some(Found::Diverged(from, until));
+        assert_eq!(read(&mut subscriber), Vec::from_iter(loss), "{is_first}");
+    }
+    // One that is to continue has what comes after that, and learns it once.
+    let host = start(&hosts.buses, &hosts.file(3, "", "on_divergence = 'report'"));
+    let mut after = vec![];
+    wait_until("the last event is there", || {
+        after.extend(read(&mut subscriber));
+        matches!(after.last(), Some(Found::Event(_, text)) if text == "new 9")
+    });
+    assert!(after.iter().all(|found| matches!(found, Found::Event(number, _) if *number >= until)));
+    leave(host);
+    nodes.into_iter().flatten().for_each(leave);
 }

@@ -416,6 +416,8 @@ pub(super) struct Following {
     recheck: Option<Recheck>,
     /// Up to here, the bus was reported as diverged.
     reported: u64,
+    /// Whether the log says that members do not know the series of the bus.
+    is_noted: bool,
     /// Since when all members that answer are in an earlier series, and when to say so.
     stale: Option<(Instant, Duration)>,
     /// Members and archives that lack the next event, with the first one that they have, and since when.
@@ -457,6 +459,7 @@ impl Following {
             had_events: agreed > 0,
             recheck: None,
             reported: 0,
+            is_noted: false,
             stale: None,
             lacking: BTreeMap::new(),
             lacking_since: None,
@@ -563,6 +566,13 @@ impl Following {
             return Ok(());
         }
         self.stale = None;
+        if fetched.departs == Departs::Unknown && !std::mem::replace(&mut self.is_noted, true) {
+            let own = self.series().unwrap_or_default();
+            let text = format!(
+                "members no longer know series {own} of the feed, which the bus follows: only its last events are compared"
+            );
+            self.followed.note("series_unknown", text);
+        }
         if let Departs::At { series, begun } = fetched.departs
             && begun < wanted
             && !mutant("series_not_checked")
@@ -724,18 +734,14 @@ impl Following {
 
     /// Takes the series of the bus from a member, if neither the bus nor the member knows better.
     fn adopt(&mut self, departs: Departs, (next, series): (u64, u32)) -> Result<(), FollowError> {
-        let why = match self.bus.series() {
-            None if series > 0 => "the bus does not say which series of the feed it follows".into(),
-            Some(own) if departs == Departs::Unknown && series > own => {
-                format!("the members no longer know series {own}, which the bus follows")
-            }
-            _ => return Ok(()),
-        };
-        if self.had_events {
-            let text = format!("{why}. A member says that event {next} is in series {series}");
+        let is_unnamed = self.bus.series().is_none() && series > 0;
+        if is_unnamed && self.had_events {
+            let text = format!(
+                "the bus does not say which series of the feed it follows. A member says that event {next} is in series {series}"
+            );
             self.followed.note("series_taken", text);
         }
-        self.bus.follow(series)
+        if is_unnamed || departs == Departs::Unknown { self.bus.follow(series) } else { Ok(()) }
     }
 
     /// The member whose turn it is no longer has the next event. If none has it, it is lost.

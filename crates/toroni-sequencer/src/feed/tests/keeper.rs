@@ -173,6 +173,36 @@ fn a_new_archive_begins_with_the_first_event_that_a_member_has() {
 }
 
 #[test]
+fn an_archive_knows_the_series_of_the_feed_whenever_it_is_restarted() {
+    let (runtime, directory) = (runtime(), Directory::new());
+    let mut member = Member::new();
+    let served = Served::start(&runtime, &member.archive);
+    for round in 0..4_u32 {
+        let archived = start(&runtime, &directory, &[&served]);
+        let mut builder = Builder::new();
+        builder.push(&Command::Begin { series: 2 * round + 2 }).expect("short");
+        member.append_batch(builder);
+        (0..20).for_each(|_| member.append());
+        archived.until_at(&member);
+        let link = {
+            let _inside = runtime.enter();
+            Link::new(archived.target.clone())
+        };
+        for series in (0..12).map(Some).chain([None]) {
+            // From memory, and from the log.
+            for from in [0, member.machine.next()] {
+                let fetch = crate::rpc::Fetch { from, max_bytes: 1, wait: Duration::ZERO, series };
+                let answer = runtime.block_on(link.call(&Request::Fetch(fetch)));
+                let Ok(Answer::Fetched(fetched)) = answer else { panic!("{answer:?}") };
+                let expected = member.machine.lineage().departs(series);
+                assert_eq!(fetched.departs, expected, "{series:?}");
+            }
+        }
+        archived.end(&runtime);
+    }
+}
+
+#[test]
 fn an_archive_keeps_no_more_than_it_may() {
     const CAPACITY: u64 = 64 << 10;
     let (runtime, directory) = (runtime(), Directory::new());

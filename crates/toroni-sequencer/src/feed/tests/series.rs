@@ -15,7 +15,7 @@ use super::follow::{FEED, Found, config, expected, next, push, subscribe, take};
 use super::keeper::forget;
 use super::member::{Member, Served, runtime, target};
 use crate::batch::{Command, CommandId, Open, Publish, commands_in};
-use crate::machine::Departs;
+use crate::machine::{Departs, Machine};
 use crate::rpc::{Fetch, Target};
 
 const DIRECTORY: &str = "TORONI_FEED_DIRECTORY";
@@ -602,5 +602,59 @@ fn each_difference_in_the_last_messages_is_found_at_its_number() {
         let is_found = is_other && other >= first;
         let expected = if is_found { Compared::Differs(other as u64) } else { Compared::Equal };
         assert_eq!(compared, expected, "round {round}");
+    }
+}
+
+/// The machine as version 1 of its snapshot kept it: of the series of the feed, it has only the last.
+fn with_the_last_series(machine: &Machine) -> Machine {
+    let chain = machine.chain();
+    let mut bytes = b"TNSEQST\x01".to_vec();
+    let count = u32::try_from(machine.sources_from(0).count()).expect("few");
+    [chain.series, count, 0].iter().for_each(|word| bytes.extend(word.to_le_bytes()));
+    bytes.extend(chain.begun.to_le_bytes());
+    bytes.extend(chain.next.to_le_bytes());
+    bytes.extend(chain.digest.as_bytes());
+    for (number, source) in machine.sources_from(0) {
+        let words = [number, source.session, source.series, 0];
+        words.iter().for_each(|word| bytes.extend(word.to_le_bytes()));
+        bytes.extend(source.next.to_le_bytes());
+        bytes.extend(source.bus);
+    }
+    bytes.extend(blake3::hash(&bytes).as_bytes());
+    Machine::from_snapshot(&bytes).unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn a_series_that_members_have_forgotten_is_no_divergence_but_its_last_events_are_compared() {
+    let (runtime, mut random) = (runtime(), Random::from_environment());
+    for is_other_tail in [false, true] {
+        let directory = Directory::new();
+        let Histories { old, mut new, from } = histories(&mut random, false, is_other_tail);
+        let bus = open_bus(&directory);
+        let mut subscriber = subscribe(&bus);
+        let served = Served::start(&runtime, &old.archive);
+        bring(&directory, &served, &old);
+        for series in [9, 10] {
+            begin(&mut new, series);
+            publish(&mut new, "later");
+        }
+        let (machine, last) = (with_the_last_series(&new.machine), new.last);
+        new.restart((machine, last));
+        let served = Served::start(&runtime, &new.archive);
+        let follower = follow(&directory, vec![served.target.clone()], OnDivergence::Stop);
+        let followed = follower.followed();
+        if is_other_tail {
+            let until = old.machine.next();
+            assert_eq!(until_diverged(follower, until), (from, until));
+        } else {
+            until_at(&follower, &new);
+            assert_eq!(followed.divergences(), 0);
+            let all = expected(&new, 0);
+            assert_eq!(take(&mut subscriber, all.len()), all);
+            follower.end().expect("it works");
+            assert_eq!(series_of(&directory), Some(10));
+        }
+        let notes = followed.take_notes();
+        assert!(notes.len() == 1 && notes[0].text.contains("know series 7"), "{notes:?}");
     }
 }
