@@ -93,7 +93,8 @@ impl Recheck {
             return Compared::Behind;
         }
         let from = self.from(member);
-        let Some(events) = fetched.events.as_ref().filter(|it| it.before().next == from) else {
+        let follows = |events: &&Events| events.before().next == from && !events.is_empty();
+        let Some(events) = fetched.events.as_ref().filter(follows) else {
             self.asked = None;
             self.cannot.insert(member);
             self.since.get_or_insert_with(Instant::now);

@@ -428,6 +428,18 @@ fn a_member_that_is_behind_or_has_purged_the_events_is_no_evidence() {
     let follower = follow(&directory, members, OnDivergence::Stop);
     let found = until_diverged(follower, until);
     assert_eq!(found, (from, until), "the other member has them");
+    // So may an archive.
+    let follower = Follower::start(FollowerOptions {
+        bus: config(directory.path()),
+        feed: FEED.to_owned(),
+        members: vec![purged.target.clone()],
+        archives: vec![whole.target.clone()],
+        start: FeedStart::Oldest,
+        on_divergence: OnDivergence::Stop,
+        live: None,
+    });
+    let follower = follower.unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(until_diverged(follower, until), (from, until), "an archive has them");
     // If it is the only one, nothing is known.
     let follower = follow(&directory, vec![purged.target.clone()], OnDivergence::Stop);
     until_at(&follower, &old);
@@ -493,6 +505,46 @@ fn a_bus_in_a_series_that_the_order_never_had_has_diverged() {
     assert_eq!(follower.followed().divergences(), 1);
     assert!(matches!(next(&mut subscriber), Some(Found::Lost(_, _, LostReason::Diverged))));
     assert_eq!(next(&mut subscriber), None);
+}
+
+#[test]
+fn a_bus_that_begins_late_and_one_that_is_filled_again_name_their_series() {
+    let (runtime, mut random) = (runtime(), Random::from_environment());
+    let mut member = member(&mut random, 7);
+    let middle = member.machine.next();
+    begin(&mut member, 8);
+    publish(&mut member, "8");
+    let served = Served::start(&runtime, &member.archive);
+    let late = Directory::new();
+    let follower = Follower::start(FollowerOptions {
+        bus: config(late.path()),
+        feed: FEED.to_owned(),
+        members: vec![served.target.clone()],
+        archives: vec![],
+        start: FeedStart::Live,
+        on_divergence: OnDivergence::Stop,
+        live: None,
+    });
+    let follower = follower.unwrap_or_else(|error| panic!("{error}"));
+    until_at(&follower, &member);
+    follower.end().expect("it works");
+    assert_eq!(series_of(&late), Some(8));
+    // The event itself may begin the next one.
+    for from in [0, middle, middle + 1, member.machine.next()] {
+        let again = Directory::new();
+        let rewound = rewind(RewindOptions {
+            bus: config(again.path()),
+            name: FEED.to_owned(),
+            feed: FEED.to_owned(),
+            members: vec![served.target.clone()],
+            archives: vec![],
+            from: Some(from),
+        });
+        rewound.unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(series_of(&again), Some(8), "from {from}");
+        // A follower continues it, and has nothing to say.
+        bring(&again, &served, &member);
+    }
 }
 
 /// What a member says of each series, after each of its starts.
