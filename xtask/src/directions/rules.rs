@@ -805,6 +805,7 @@ const CHECKED_IN_SEQUENCER: Checked = Checked {
         "commands/echo.rs",
         "entry.rs",
         "feed/event_bus.rs",
+        "feed/recheck.rs",
         "feed/states.rs",
         "log/committed.rs",
         "log/state.rs",

@@ -1,7 +1,5 @@
 //! Which series of the feed followed which: whether the order continues what a bus has is decided by that.
 
-#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
-
 /// The last series of the feed, each with its first event.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Lineage {
