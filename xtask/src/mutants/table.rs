@@ -1354,9 +1354,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "backup_not_noticed",
         mistake: "a member does not compare its log with what the others remember of it",
-        noticed_by: &[Sequencer(
-            "a_member_that_was_restored_from_a_backup_does_not_vote_before_it_has_what_it_had",
-        )],
+        noticed_by: &[Sequencer("a_log_that_lacks_what_others_remember_is_doubted_once")],
     },
     Mutant {
         name: "change_without_majority",

@@ -438,6 +438,21 @@ mod tests {
     use super::*;
 
     #[tokio::test]
+    async fn a_log_that_lacks_what_others_remember_is_doubted_once() {
+        let directory = toroni_testkit::Directory::below("/dev/shm");
+        let log = Log::open(directory.path(), crate::log::Options::default()).expect("opened");
+        let threads = (Handle::current(), Handle::current());
+        let found = (log.clone(), Members::default());
+        let peers = Peers::new(0, [1; 16], (None, None), found, threads);
+        let shown = log.glance().reach;
+        assert!(!peers.compare(shown));
+        let later = Reach { generation: shown.generation + 1, ..shown };
+        assert!(peers.compare(later));
+        assert!(log.is_uncertain());
+        assert!(!peers.compare(later));
+    }
+
+    #[tokio::test]
     async fn what_earlier_lives_have_shown_is_given_back() {
         let directory = toroni_testkit::Directory::below("/dev/shm");
         let log = Log::open(directory.path(), crate::log::Options::default()).expect("opened");

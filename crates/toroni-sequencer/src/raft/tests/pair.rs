@@ -722,15 +722,16 @@ fn a_member_whose_threads_wait_for_the_disk_shows_how_it_is() {
             runtime.expect("a runtime").block_on(async {
                 let link = Link::new(target);
                 let state = PeerState { log: [1; 16], ..PeerState::default() };
-                let peer = timeout(ANSWER_TIME, link.call(&Request::Peer(state))).await;
-                let probed = timeout(ANSWER_TIME, link.call(&Request::Probe(None))).await;
-                (peer, probed)
+                let (peer, probe) = (Request::Peer(state), Request::Probe(None));
+                let answers = async { tokio::join!(link.call(&peer), link.call(&probe)) };
+                timeout(ANSWER_TIME, answers).await
             })
         });
-        let (peer, probed) = answers.join().expect("no panic");
+        let answers = answers.join().expect("no panic");
         drop(held);
-        assert!(matches!(peer, Ok(Ok(Answer::Peer(..)))), "{peer:?}");
-        assert!(matches!(probed, Ok(Ok(Answer::Probed { .. }))), "{probed:?}");
+        let (peer, probed) = answers.expect("answered in time");
+        assert!(matches!(peer, Ok(Answer::Peer(..))), "{peer:?}");
+        assert!(matches!(probed, Ok(Answer::Probed { .. })), "{probed:?}");
         group
     });
 }

@@ -22,6 +22,9 @@ async fn refused(links: &[Link], request: impl Fn(usize) -> Request, why: &str) 
         match control(&links[leads], request(leads)).await {
             Answer::Failed(reason) if reason.contains(why) => Some(()),
             Answer::Done => panic!("done, and not: {why}"),
+            Answer::Failed(reason) if reason.contains("no majority has taken the change") => {
+                panic!("begun, and not: {why}")
+            }
             answer => {
                 println!("{answer:?}, and not yet: {why}");
                 None
