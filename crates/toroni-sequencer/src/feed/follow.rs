@@ -758,7 +758,13 @@ impl Following {
         if (all || since.elapsed() >= patience) && nearest > wanted {
             // Before the loss: killed in between, the bus would have to have another series than the order.
             let own = (self.series(), wanted);
-            let Some(series) = series_of(&mut self.members, nearest, own) else { return Ok(()) };
+            let Some(series) = series_of(&mut self.members, nearest, own) else {
+                // Those that had it answer no more, or have purged it. The others are asked again what they have.
+                self.lacking.retain(|_, first| *first > nearest);
+                self.members.turn_to_any();
+                std::thread::sleep(AGAIN);
+                return Ok(());
+            };
             self.adopt(Departs::Nowhere, (nearest, series))?;
             if !mutant("series_after_the_gap") {
                 self.bus.follow(series)?;

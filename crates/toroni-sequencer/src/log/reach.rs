@@ -68,6 +68,10 @@ impl Log {
         if shown.generation > state.generation.saturating_add(MOST_AHEAD) {
             return Ok(false);
         }
+        // Another answer may have come meanwhile.
+        if shown <= *opened() {
+            return Ok(false);
+        }
         *opened() = shown;
         // What this life shows must be later than what that one has shown.
         state.generation = state.generation.max(shown.generation);

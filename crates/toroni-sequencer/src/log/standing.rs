@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::sync::PoisonError;
 
 use super::state::Position;
 use super::{Log, LogError};
@@ -42,7 +43,8 @@ impl Log {
         let id = inner.state.state.log;
         inner.committed.write(&self.shared.directory, id);
         inner.state.state.closed = Some(end);
-        inner.state.save()?;
+        // Of the same generation, as when it is opened: see `reach.rs`. With the other copy, it counts as not closed.
+        inner.state.save_again()?;
         inner.closed = true;
         inner.spare = None;
         inner.state.unlock()
@@ -65,7 +67,13 @@ impl Log {
         // What was brought instead must not get lost in the same way.
         inner.sync();
         inner.state.state.uncertain = false;
-        inner.state.save()
+        inner.state.save()?;
+        // Others may say only later what earlier lives have shown. None of that is missing now.
+        let reach = inner.reach(self.shared.options.sync);
+        drop(inner);
+        let mut opened = self.shared.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        *opened = reach.max(*opened);
+        Ok(())
     }
 
     /// Takes the log out of its group: gives it a new id, by which no member of the group knows it. Returns the id.

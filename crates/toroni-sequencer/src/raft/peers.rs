@@ -33,7 +33,8 @@ const ANSWER_TIME: Duration = Duration::from_millis(500);
 /// How often the connection for the log is used, whether there is something for it or not.
 const WARM_EVERY: Duration = Duration::from_secs(1);
 /// A member that was started votes after this time, whether all others have answered or not.
-const FIRST_TIME: Duration = Duration::from_secs(1);
+/// In tests, the other member may be held up for longer.
+const FIRST_TIME: Duration = Duration::from_secs(if cfg!(test) { 5 } else { 1 });
 /// Until then, those that have not answered are asked so often.
 const FIRST_AGAIN: Duration = Duration::from_millis(20);
 /// A member that has answered within this time can be reached now.
@@ -222,7 +223,6 @@ impl Peers {
 
     /// Asks a member how it is, and shows it how this one is. Returns true if this log has become uncertain by the answer.
     async fn ask(&self, id: u64, member: &Member, state: PeerState) -> bool {
-        let _asked = Asked(self, id);
         let link = self.signals(id, member);
         let answer = timeout(ANSWER_TIME, link.call(&Request::Peer(state))).await;
         // Before it counts as answered: then this member may vote.
@@ -255,11 +255,12 @@ impl Peers {
     }
 
     /// Returns the members that are to be asked now: all others but those that are being asked.
-    fn begin_to_ask(&self, members: &Members) -> Vec<(u64, Member)> {
+    fn begin_to_ask(self: &Arc<Self>, members: &Members) -> Vec<(Asked, Member)> {
         let others = members.members.iter().filter(|(id, _)| **id != self.id);
         let begins = |known: &mut Known| !std::mem::replace(&mut known.is_asked, true);
         let asked = others.filter(|(id, member)| self.with(**id, member, begins));
-        asked.map(|(id, member)| (*id, member.clone())).collect()
+        let asked = asked.map(|(id, member)| (Asked(Arc::clone(self), *id), member.clone()));
+        asked.collect()
     }
 
     /// Asks the others what they remember of this log, before Raft starts. A leader that was started again leads on at once, so
@@ -269,12 +270,12 @@ impl Peers {
         let members = &self.found;
         let mut tasks = JoinSet::new();
         while !self.has_asked(members) {
-            for (id, member) in self.begin_to_ask(members) {
+            for (asked, member) in self.begin_to_ask(members) {
                 let peers = Arc::clone(self);
                 tasks.spawn(async move {
                     let term = peers.log.vote().map_or(0, |vote| vote.term);
                     let state = state_of(&peers.log.glance(), &peers.log, term);
-                    peers.ask(id, &member, state).await;
+                    peers.ask(asked.1, &member, state).await;
                 });
             }
             while tasks.try_join_next().is_some() {}
@@ -313,16 +314,16 @@ impl Peers {
             }
             Err(error) => {
                 eprintln!("toroni: {error}");
-                false
+                self.log.is_uncertain()
             }
         }
     }
 }
 
 /// A member that is being asked. Also if the question is given up, it can be asked again.
-struct Asked<'a>(&'a Peers, u64);
+struct Asked(Arc<Peers>, u64);
 
-impl Drop for Asked<'_> {
+impl Drop for Asked {
     fn drop(&mut self) {
         if let Some(known) = self.0.lock().get_mut(&self.1) {
             known.is_asked = false;
@@ -391,8 +392,8 @@ pub(super) async fn run(shared: Arc<Shared>) {
         let known = shared.members();
         let members = if known.members.is_empty() { &shared.peers.found } else { &known };
         shared.peers.lock().retain(|id, _| members.members.contains_key(id));
-        for (id, member) in shared.peers.begin_to_ask(members) {
-            tasks.spawn(ask(Arc::clone(&shared), id, member));
+        for (asked, member) in shared.peers.begin_to_ask(members) {
+            tasks.spawn(ask(Arc::clone(&shared), asked, member));
         }
         while tasks.try_join_next().is_some() {}
         let again = if shared.peers.has_asked(members) { EVERY } else { FIRST_AGAIN };
@@ -417,7 +418,8 @@ pub(super) async fn watch_for_begin(shared: Arc<Shared>, addresses: Vec<String>)
     shared.peers.has_begun_elsewhere.store(false, Ordering::Relaxed);
 }
 
-async fn ask(shared: Arc<Shared>, id: u64, member: Member) {
+async fn ask(shared: Arc<Shared>, asked: Asked, member: Member) {
+    let id = asked.1;
     let state = shared.peer_state();
     if !shared.peers.ask(id, &member, state).await {
         shared.peers.warm(id, &member, state).await;

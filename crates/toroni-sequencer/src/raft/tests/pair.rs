@@ -628,7 +628,7 @@ fn a_change_of_the_members_is_finished_by_the_next_leader() {
             entries: vec![Entry { place, payload: joint }],
         };
         assert_eq!(answer_of(ask(&group, append)).await, Answer::Appended(Appended::All));
-        assert_eq!(group.status().voters, voters);
+        until("it knows the change", || group.status().voters == voters).await;
         // Its leader is heard no more.
         takes(&group, 2).await;
         until("it is finished", || group.status().voters == [BTreeSet::from([0])]).await;
