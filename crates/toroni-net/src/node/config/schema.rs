@@ -291,7 +291,8 @@ fn node() -> Section {
             "memory",
             "Where the node remembers how far its streams were sent. Without it, what is published while a sending node is away is \
              lost, and receivers report it. If the bus is on a disk, each start without it is another series, and receivers report \
-             that more may be missing. A node that only receives needs none: its bus remembers what has arrived",
+             that more may be missing. A node that only receives needs none: its bus remembers what has arrived. A node with \
+             `[sequencer]` needs it: it notes there which buses of commands it has had",
         ),
         without(
             "key_file",
