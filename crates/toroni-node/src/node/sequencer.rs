@@ -14,7 +14,7 @@
 use super::descriptors;
 use super::log::{Level, Line};
 use super::multicast::Multicast;
-use crate::sequencer::feed::Feed;
+use crate::sequencer::feed::{Feed, hex};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -255,7 +255,7 @@ impl Sequencer {
             is_full: status.full,
             is_uncertain: status.uncertain,
             needs_recovery: status.needs_recovery,
-            digest: status.digest.iter().map(|byte| format!("{byte:02x}")).collect(),
+            digest: hex(&status.digest),
         }
     }
 

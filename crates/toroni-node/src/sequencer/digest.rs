@@ -1,6 +1,6 @@
 //! `toroni sequencer digest`: compares the digests of all members at one event.
 
-use super::feed::{Feed, Member, OfNode, Reach, block_on, unexpected};
+use super::feed::{Feed, Member, OfNode, Reach, block_on, hex, unexpected};
 use clap::Args;
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -54,8 +54,6 @@ pub(super) fn run(arguments: &DigestOf) -> Result<(), Failure> {
     };
     let are_equal = compared.digests.iter().collect::<BTreeSet<_>>().len() <= 1;
     let mut output = Output::new()?;
-    let hex =
-        |digest: &[u8; 32]| digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let all = feed.members.iter().zip(&compared.digests);
     if arguments.json {
         let digests: serde_json::Map<_, _> =

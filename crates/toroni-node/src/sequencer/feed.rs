@@ -164,6 +164,15 @@ impl Feed {
         answer.map_err(|problem| format!("the leader {}: {problem}", leader.name))
     }
 
+    /// Has the leader change something, and waits until it has.
+    pub(super) fn change(&self, request: &Request) -> Result<(), Failure> {
+        match block_on(self.ask_leader(request))? {
+            Ok(Answer::Done) => Ok(()),
+            Ok(answer) => Err(Failure::Failed(unexpected(&answer))),
+            Err(problem) => Err(Failure::Failed(problem)),
+        }
+    }
+
     /// Asks an archive how far it reaches.
     async fn ask_archive(&self, address: &HostPort) -> Result<Fetched, String> {
         let nothing = Fetch { from: u64::MAX, max_bytes: 0, wait: Duration::ZERO, series: None };
@@ -274,6 +283,6 @@ pub(super) fn block_on<T>(work: impl Future<Output = T>) -> Result<T, Failure> {
 }
 
 /// Returns bytes as text.
-pub(super) fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

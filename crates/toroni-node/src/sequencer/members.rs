@@ -1,9 +1,9 @@
 //! `toroni sequencer elect` and `members …`: who leads, and who belongs to the group.
 
-use super::feed::{OfNode, Reach, block_on, member, unexpected};
+use super::feed::{Reach, member};
 use clap::{Args, Subcommand};
 use toroni_net::node::host_port::HostPort;
-use toroni_sequencer::rpc::{Answer, Request};
+use toroni_sequencer::rpc::Request;
 use toroni_shell::failure::Failure;
 use toroni_shell::note;
 
@@ -56,33 +56,24 @@ enum Change {
 
 pub(super) fn elect(arguments: &Elect) -> Result<(), Failure> {
     let name = &arguments.member;
-    let feed = change(&arguments.reach, &Request::HandOver(name.clone()))?;
-    note::remark(&format!("{name} leads the feed {feed}"));
+    let feed = arguments.reach.find()?.feed;
+    feed.change(&Request::HandOver(name.clone()))?;
+    note::remark(&format!("{name} leads the feed {}", feed.name));
     Ok(())
 }
 
 pub(super) fn run(arguments: &Members) -> Result<(), Failure> {
     match &arguments.change {
         Change::Add { member: (name, address), reach } => {
-            let request = Request::Add { name: name.clone(), address: address.to_string() };
-            let feed = change(reach, &request)?;
-            note::remark(&format!("{name} is a member of the feed {feed}, and votes"));
+            let feed = reach.find()?.feed;
+            feed.change(&Request::Add { name: name.clone(), address: address.to_string() })?;
+            note::remark(&format!("{name} is a member of the feed {}, and votes", feed.name));
         }
         Change::Remove { name, reach } => {
-            let feed = change(reach, &Request::Remove(name.clone()))?;
-            note::remark(&format!("{name} is no longer a member of the feed {feed}"));
+            let feed = reach.find()?.feed;
+            feed.change(&Request::Remove(name.clone()))?;
+            note::remark(&format!("{name} is no longer a member of the feed {}", feed.name));
         }
     }
     Ok(())
-}
-
-/// Has the leader change the group. Returns the name of the feed.
-fn change(reach: &Reach, request: &Request) -> Result<String, Failure> {
-    let OfNode { feed, .. } = reach.find()?;
-    match block_on(feed.ask_leader(request))? {
-        Ok(Answer::Done) => Ok(feed.name),
-        Ok(answer) => Err(unexpected(&answer)),
-        Err(problem) => Err(problem),
-    }
-    .map_err(Failure::Failed)
 }

@@ -70,32 +70,26 @@ pub(super) fn run(arguments: &Sources) -> Result<(), Failure> {
     match &arguments.change {
         None => list(&arguments.reach, arguments.json),
         Some(Change::Release { source, reach }) => {
-            let feed = change(reach, &Request::ReleaseSource(*source))?;
-            note::remark(&format!("the feed {feed} takes the next bus that {source:08x} opens"));
+            let feed = reach.find()?.feed;
+            feed.change(&Request::ReleaseSource(*source))?;
+            let name = feed.name;
+            note::remark(&format!("the feed {name} takes the next bus that {source:08x} opens"));
             Ok(())
         }
         Some(Change::Remove { source, reach }) => {
-            let known = block_on(reach.find()?.feed.ask_leader(&Request::Sources(*source)))?;
-            let feed = change(reach, &Request::RemoveSource(*source))?;
+            let feed = reach.find()?.feed;
+            let known = block_on(feed.ask_leader(&Request::Sources(*source)))?;
+            feed.change(&Request::RemoveSource(*source))?;
             let bus = match known {
                 Ok(Answer::Sources(known)) => known.first().map(|known| known.state.bus),
                 _ => None,
             };
             let bus = bus
                 .map_or_else(String::new, |bus| format!(", and its bus {} is closed", hex(&bus)));
-            note::remark(&format!("{source:08x} is no source of the feed {feed} any more{bus}"));
+            let name = feed.name;
+            note::remark(&format!("{source:08x} is no source of the feed {name} any more{bus}"));
             Ok(())
         }
-    }
-}
-
-/// Has the leader change a source. Returns the name of the feed.
-fn change(reach: &Reach, request: &Request) -> Result<String, Failure> {
-    let OfNode { feed, .. } = reach.find()?;
-    match block_on(feed.ask_leader(request))? {
-        Ok(Answer::Done) => Ok(feed.name),
-        Ok(answer) => Err(Failure::Failed(unexpected(&answer))),
-        Err(problem) => Err(Failure::Failed(problem)),
     }
 }
 

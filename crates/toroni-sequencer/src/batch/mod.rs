@@ -406,6 +406,12 @@ impl<'a> Batch<'a> {
     }
 }
 
+/// Returns each command of a batch that was checked.
+#[cfg(feature = "member")]
+pub(crate) fn commands_of(batch: &[u8]) -> impl Iterator<Item = Command<'_>> {
+    commands_in(batch.get(HEADER_BYTES..).unwrap_or_default()).map(|(command, _)| command)
+}
+
 /// Checks bytes of any origin that should be commands, one after another. Returns how many there are.
 #[cfg(feature = "member")]
 pub(crate) fn check_commands(bytes: &[u8]) -> Result<u64, BatchError> {

@@ -13,7 +13,7 @@ use super::states::States;
 use crate::batch::{Batch, commands_in};
 use crate::entry::{Payload, Place};
 use crate::log::{Log, LogError};
-use crate::machine::{Chain, Departs, Lineage, Machine};
+use crate::machine::{Chain, Lineage, Machine};
 use crate::rpc::{ANSWER_BYTES, Answer, Events, Fetch, Fetched, Request, Room};
 
 /// At most this many bytes of events are kept in memory. In tests they are few, so that the log is read.
@@ -65,7 +65,7 @@ struct Stopped {
 }
 
 impl Stopped {
-    /// Returns the number of the event with which a reader goes on.
+    /// Returns the number of the event with which a reader continues.
     fn next(&self) -> u64 {
         self.rest.as_ref().map_or(self.machine.next(), |rest| rest.before.next)
     }
@@ -78,15 +78,6 @@ struct Chunk {
     /// The number after the last one.
     end: u64,
     commands: Arc<[u8]>,
-}
-
-/// What is known without the log.
-struct Known {
-    first: u64,
-    now: Chain,
-    departs: Departs,
-    /// The entries of the wanted events; none if the member does not have them.
-    chunks: Vec<Chunk>,
 }
 
 /// The events of an entry while it is applied.
@@ -144,7 +135,7 @@ impl Archive {
             recent: VecDeque::new(),
             recent_bytes: 0,
             now: machine.chain(),
-            lineage: machine.lineage(),
+            lineage: machine.lineage().clone(),
             applied: None,
             until_state: STATE_EVERY,
             stopped: VecDeque::new(),
@@ -168,7 +159,7 @@ impl Archive {
         inner.recent_bytes = 0;
         inner.stopped.clear();
         inner.now = machine.chain();
-        inner.lineage = machine.lineage();
+        inner.lineage = machine.lineage().clone();
         inner.applied = last.map(|place| place.index);
         if let Some(last) = last {
             inner.keep_state(machine, last, &self.0.log);
@@ -190,7 +181,7 @@ impl Archive {
             }
         }
         if inner.now.series != machine.series() {
-            inner.lineage = machine.lineage();
+            inner.lineage = machine.lineage().clone();
         }
         inner.now = machine.chain();
         inner.applied = Some(last.index);
@@ -256,38 +247,29 @@ impl Archive {
 
     /// Answers what an archive knows. None if the request is about something else.
     pub(crate) async fn answer(&self, request: Request) -> Option<Answer> {
-        if let Request::Fetch(fetch) = &request {
-            self.wait_for(fetch).await;
-        } else if !matches!(request, Request::State) {
-            return None;
-        }
-        loop {
-            let room = Room::with_turn(self.turn(&request).await);
-            if let Some((answer, _)) = self.answer_in(request.clone(), room).await {
-                return Some(answer);
-            }
-        }
+        let answered = match request {
+            Request::Fetch(fetch) => self.fetch(fetch).await.map(Answer::Fetched),
+            Request::State => self.oldest().await.map(state_of),
+            _ => return None,
+        };
+        Some(or_failed(answered))
     }
 
     /// The same, but waits for nothing. A thread that reads the log keeps `room` until it has read, even if no task waits for it any
     /// more. Returns it with the answer. None if the answer has to be read from the log, and there is no turn in `room`.
     pub(crate) async fn answer_in(&self, request: Request, room: Room) -> Option<(Answer, Room)> {
-        let answered = |answer: Result<Answer, LogError>| {
-            answer.unwrap_or_else(|error| Answer::Failed(error.to_string()))
-        };
         if let Request::Fetch(fetch) = request {
             let (fetched, room) = self.fetch_in(fetch, room).await?;
-            return Some((answered(fetched.map(Answer::Fetched)), room));
+            return Some((or_failed(fetched.map(Answer::Fetched)), room));
         }
         let archive = self.clone();
         let reading = tokio::task::spawn_blocking(move || {
-            let machine = archive.load_oldest();
-            let state = machine.map(|machine| machine.map(|it| it.snapshot().into()));
-            (state, room.without_turn())
+            (archive.load_oldest().map(state_of), room.without_turn())
         });
         // It panics only with a fault of this program, and has printed it.
-        let (state, room) = reading.await.unwrap_or_else(|_| (Ok(None), Room::default()));
-        Some((answered(state.map(Answer::State)), room))
+        let nothing = || (Ok(Answer::State(None)), Room::default());
+        let (state, room) = reading.await.unwrap_or_else(|_| nothing());
+        Some((or_failed(state), room))
     }
 
     /// Makes sure that events can be had if the log is purged up to this index: the first state from there on is on the disk
@@ -331,12 +313,13 @@ impl Archive {
         let Fetch { from, max_bytes, .. } = fetch;
         let max_bytes = usize::try_from(max_bytes).unwrap_or(usize::MAX).min(ANSWER_BYTES);
         let known = self.lock().known(&fetch, max_bytes, &self.0.log);
-        if let Some(Known { first, now, departs, chunks }) = known {
+        if let Some((fetched, chunks)) = known {
+            let now = fetched.now;
             let next = || (from == now.next).then(|| Events::check(now, []).ok()).flatten();
             // Not under the lock, which the state machine waits for.
             let joined = || join(&chunks, from, max_bytes).map(|(events, _)| events);
             let events = if from >= now.next { next() } else { joined() };
-            return Some((Ok(Fetched { first, now, departs, events }), room));
+            return Some((Ok(Fetched { events, ..fetched }), room));
         }
         if !room.has_turn() {
             return None;
@@ -452,10 +435,11 @@ impl Inner {
         Fetched { first: self.first(log), now: self.now, departs, events }
     }
 
-    /// Returns what is known without the log. None if the events are not in memory, but may be in the log.
-    fn known(&self, fetch: &Fetch, max_bytes: usize, log: &Log) -> Option<Known> {
-        let Fetch { from, series, .. } = *fetch;
-        let (first, now) = (self.first(log), self.now);
+    /// Returns the answer to a question, and the entries that are in memory of the events that belong into it; none if the member
+    /// does not have them. None at all if they are not in memory, but may be in the log.
+    fn known(&self, fetch: &Fetch, max_bytes: usize, log: &Log) -> Option<(Fetched, Vec<Chunk>)> {
+        let from = fetch.from;
+        let fetched = self.fetched(fetch, None, log);
         let after = self.recent.partition_point(|chunk| chunk.end <= from);
         let mut chunks = vec![];
         if let Some(chunk) = self.recent.get(after)
@@ -469,11 +453,19 @@ impl Inner {
                     break;
                 }
             }
-        } else if (first..now.next).contains(&from) {
+        } else if (fetched.first..fetched.now.next).contains(&from) {
             return None;
         }
-        Some(Known { first, now, departs: self.lineage.departs(series), chunks })
+        Some((fetched, chunks))
     }
+}
+
+fn state_of(machine: Option<Machine>) -> Answer {
+    Answer::State(machine.map(|machine| machine.snapshot().into()))
+}
+
+fn or_failed(answer: Result<Answer, LogError>) -> Answer {
+    answer.unwrap_or_else(|error| Answer::Failed(error.to_string()))
 }
 
 /// Joins the events of entries, from a number on: as many as `max_bytes` has room for, and at least one. If it has not for all,

@@ -115,7 +115,7 @@ impl EventBus {
         self.skip_to(next)
     }
 
-    /// Goes on with this event. There is no message of those before.
+    /// Continues with this event. There is no message of those before.
     fn skip_to(&mut self, next: u64) -> Result<(), FollowError> {
         self.inlet.advance(self.place(next), Limit::Policy)?;
         self.next = next;

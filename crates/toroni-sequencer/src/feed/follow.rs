@@ -376,22 +376,13 @@ pub(super) fn series_of(
             fetch_within(members, fetch, ANSWER_TIME)
             && events.before().next == number
             && series.is_none_or(|series| series <= now.series)
-            && !departs_before(departs, end)
+            && !departs.is_before(end)
         {
             return Some(events.before().series);
         }
         members.turn_to_any();
     }
     None
-}
-
-/// Returns whether the order has other events than a bus with this end.
-fn departs_before(departs: Departs, end: u64) -> bool {
-    match departs {
-        Departs::At { begun, .. } => begun < end,
-        Departs::Foreign { .. } => true,
-        Departs::Nowhere | Departs::Unknown => false,
-    }
 }
 
 /// Turns to the next member, after a pause.

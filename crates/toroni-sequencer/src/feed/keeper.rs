@@ -28,7 +28,7 @@ use super::states::States;
 use crate::batch::{Batch, BatchError, Builder};
 use crate::entry::{Entry, Payload, Place};
 use crate::log::{Log, LogError, Options, Sync};
-use crate::machine::{Chain, Departs, Machine};
+use crate::machine::{Chain, Machine};
 use crate::rpc::{
     Answer, Answering, Caller, Events, Fetch, Fetched, Identity, Link, LinkError, LongAnswering,
     Peer, Request, Room, Serve, Target, Turning, Waiting, listen,
@@ -330,13 +330,8 @@ impl Keeping {
             self.turn().await;
             return Ok(());
         };
-        let is_other = match fetched.departs {
-            Departs::At { begun, .. } => begun < own.next,
-            Departs::Foreign { .. } => true,
-            // The digest says it.
-            Departs::Nowhere | Departs::Unknown => false,
-        };
-        if is_other {
+        // Of a series that is unknown, the digest says it.
+        if fetched.departs.is_before(own.next) {
             return Err(KeeperError::Diverged { directory: self.directory(), next: own.next });
         }
         match fetched {

@@ -1,5 +1,8 @@
 //! Which series of the feed followed which: whether the order continues what a bus has is decided by that.
 
+/// How many series of the feed are remembered.
+pub const SERIES_KEPT: usize = 64;
+
 /// The last series of the feed, each with its first event.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Lineage {
@@ -32,7 +35,29 @@ pub enum Departs {
     Unknown,
 }
 
+impl Departs {
+    /// Returns whether the order has other events than a bus with this end.
+    #[must_use]
+    pub const fn is_before(self, end: u64) -> bool {
+        match self {
+            Self::At { begun, .. } => begun < end,
+            Self::Foreign { .. } => true,
+            // Of what is unknown, the contents decide.
+            Self::Nowhere | Self::Unknown => false,
+        }
+    }
+}
+
 impl Lineage {
+    /// Notes that a series begins with this event.
+    pub(super) fn begin(&mut self, series: u32, event: u64) {
+        self.begun.push((series, event));
+        if self.begun.len() > SERIES_KEPT {
+            self.begun.remove(0);
+            self.complete_from = self.begun.first().map_or(series, |(series, _)| *series);
+        }
+    }
+
     /// Returns where the order departs from a series.
     #[must_use]
     pub fn departs(&self, series: Option<u32>) -> Departs {

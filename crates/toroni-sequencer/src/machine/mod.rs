@@ -27,7 +27,7 @@ use crate::hook::mutant;
 
 pub use chain::Chain;
 pub use digest::{DIGEST_EVERY, DIGESTS_KEPT, Digest};
-pub use lineage::{Departs, Lineage};
+pub use lineage::{Departs, Lineage, SERIES_KEPT};
 #[cfg(feature = "member")]
 pub(crate) use snapshot::MAX_SNAPSHOT_BYTES;
 pub use snapshot::SnapshotError;
@@ -40,8 +40,6 @@ pub const CLOSED_KEPT: usize = 16_384;
 /// limits, and its log is applied again.
 const CLOSED_KEPT_1: usize = 64;
 const MAX_SOURCES_1: usize = 1024;
-/// How many series of the feed are remembered.
-pub const SERIES_KEPT: usize = 64;
 
 /// The state: some kilobytes, whatever the number of events.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -50,10 +48,7 @@ pub struct Machine {
     sources: BTreeMap<u32, Source>,
     /// The buses of sources that were closed, the oldest first.
     closed: VecDeque<(u32, [u8; 16])>,
-    /// The last series of the feed, each with its first event.
-    begun: VecDeque<(u32, u64)>,
-    /// The first series from which on `begun` has all.
-    begun_from: u32,
+    lineage: Lineage,
     /// The digest after each 4,096th event, with the number of that event.
     kept: VecDeque<(u64, Digest)>,
 }
@@ -274,11 +269,7 @@ impl Machine {
     fn append<'a>(&mut self, command: Command<'a>, bytes: &[u8]) -> Event<'a> {
         let event = self.chain.append(command, bytes);
         if let Command::Begin { series } = command {
-            self.begun.push_back((series, event.number));
-            if self.begun.len() > SERIES_KEPT {
-                self.begun.pop_front();
-                self.begun_from = self.begun.front().map_or(series, |(series, _)| *series);
-            }
+            self.lineage.begin(series, event.number);
         }
         if self.chain.next.is_multiple_of(DIGEST_EVERY) {
             if self.kept.len() == DIGESTS_KEPT {
@@ -303,9 +294,8 @@ impl Machine {
 
     /// Returns the last series of the feed, each with its first event.
     #[must_use]
-    pub fn lineage(&self) -> Lineage {
-        let begun = self.begun.iter().copied().collect();
-        Lineage { begun, complete_from: self.begun_from }
+    pub const fn lineage(&self) -> &Lineage {
+        &self.lineage
     }
 
     /// Returns the number of the next event.

@@ -69,8 +69,8 @@ impl Machine {
         bytes.extend(self.chain.next.to_le_bytes());
         bytes.extend(self.chain.digest.as_bytes());
         bytes.extend(count(self.closed.len()));
-        bytes.extend(count(self.begun.len()));
-        bytes.extend(self.begun_from.to_le_bytes());
+        bytes.extend(count(self.lineage.begun.len()));
+        bytes.extend(self.lineage.complete_from.to_le_bytes());
         for (number, source) in &self.sources {
             bytes.extend(number.to_le_bytes());
             bytes.extend(source.session.to_le_bytes());
@@ -85,7 +85,7 @@ impl Machine {
             bytes.extend(source.to_le_bytes());
             bytes.extend(bus);
         }
-        for (series, first) in &self.begun {
+        for (series, first) in &self.lineage.begun {
             bytes.extend(series.to_le_bytes());
             bytes.extend(first.to_le_bytes());
         }
@@ -131,11 +131,11 @@ impl Machine {
         if is_1 {
             (closed, all_begun) = (0, 0);
             // Of earlier series, nothing is known.
-            machine.begun_from = series;
-            machine.begun.extend((series > 0).then_some((series, begun)));
+            machine.lineage.complete_from = series;
+            machine.lineage.begun.extend((series > 0).then_some((series, begun)));
         } else {
             (closed, all_begun) = (fields.u32()?, fields.u32()?);
-            machine.begun_from = fields.u32()?;
+            machine.lineage.complete_from = fields.u32()?;
         }
         let below = |count: u32, limit| usize::try_from(count).is_ok_and(|count| count <= limit);
         let most = if is_1 { MAX_SOURCES_1 } else { MAX_SOURCES };
@@ -162,13 +162,14 @@ impl Machine {
         }
         for _ in 0..all_begun {
             let (series, first) = (fields.u32()?, fields.u64()?);
-            let follows = machine.begun.back().is_none_or(|last| last.0 < series && last.1 < first);
-            if !follows || first >= next || series < machine.begun_from {
+            let follows =
+                machine.lineage.begun.last().is_none_or(|last| last.0 < series && last.1 < first);
+            if !follows || first >= next || series < machine.lineage.complete_from {
                 return Err(SnapshotError::Impossible);
             }
-            machine.begun.push_back((series, first));
+            machine.lineage.begun.push((series, first));
         }
-        if machine.begun.back().map_or((0, 0), |last| *last) != (series, begun) {
+        if machine.lineage.begun.last().map_or((0, 0), |last| *last) != (series, begun) {
             return Err(SnapshotError::Impossible);
         }
         for _ in 0..kept {

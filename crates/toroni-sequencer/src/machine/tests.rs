@@ -378,7 +378,8 @@ fn closed_buses_and_series_of_the_feed_are_bounded() {
         apply(&mut machine, &batch(&[Command::Begin { series }]));
     }
     assert_eq!(machine.closed.len(), CLOSED_KEPT);
-    assert_eq!((machine.begun.len(), machine.begun_from), (SERIES_KEPT, 36));
+    let Lineage { begun, complete_from } = machine.lineage();
+    assert_eq!((begun.len(), *complete_from), (SERIES_KEPT, 36));
     assert!(machine.snapshot().len() <= snapshot::MAX_SNAPSHOT_BYTES);
     assert_eq!(Machine::from_snapshot(&machine.snapshot()), Ok(machine));
 }
@@ -403,7 +404,7 @@ fn a_state_of_version_1_is_read_and_says_what_it_lacks() {
     bytes.extend(blake3::hash(&bytes).as_bytes());
     let mut machine = Machine::from_snapshot(&bytes).expect("a state");
     assert_eq!(machine.source(4).map(|source| (source.next, source.last)), Some((6, None)));
-    assert_eq!((&machine.begun, machine.begun_from), (&VecDeque::from([(7, 5)]), 7));
+    assert_eq!(*machine.lineage(), Lineage { begun: vec![(7, 5)], complete_from: 7 });
     assert_eq!(Machine::from_snapshot(&machine.snapshot()), Ok(machine.clone()));
     let open = |source, id, session, earlier| {
         let open = Open { source, series: series(id), session, bus: bus(id), earlier };

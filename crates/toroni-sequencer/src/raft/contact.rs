@@ -14,13 +14,11 @@ use super::office::{Metrics, vote_in_office};
 use super::peers::{NOW, is_majority};
 use super::shared::{Shared, failed};
 use super::timing::Timing;
-use crate::entry::Vote;
+use crate::entry::{Members, Vote};
 use crate::rpc::Answer;
 
 /// A leader is in contact again after this many acknowledgements in a row.
 const IN_A_ROW: u32 = 3;
-
-const NO_MAJORITY: &str = "it hears no majority";
 
 /// What a leader knows of its majority.
 pub(super) struct Contact(Mutex<State>);
@@ -110,8 +108,8 @@ impl Shared {
             return None;
         }
         let members = self.members();
-        if !is_majority(&members, &self.peers.heard_within(NOW)) {
-            return Some(NO_MAJORITY.to_owned());
+        if !self.reaches_majority(&members) {
+            return Some("it hears no majority".to_owned());
         }
         // The network is not the reason.
         let full = self.peers.lately().into_iter().filter(|(_, state)| state.is_full);
@@ -128,11 +126,16 @@ impl Shared {
     /// to be asked for.
     pub(super) fn takes_nothing(&self) -> Answer {
         match self.hindrance() {
-            Some(why) if why != NO_MAJORITY => {
+            Some(why) if self.reaches_majority(&self.members()) => {
                 failed(format!("the leader takes no commands: {why}"))
             }
             _ => Answer::NotLeader(None),
         }
+    }
+
+    /// Whether the network is no reason for what a leader lacks: a majority answers, though it may take no entries.
+    fn reaches_majority(&self, members: &Members) -> bool {
+        is_majority(members, &self.peers.heard_within(NOW))
     }
 
     fn note_contact(&self, metrics: Option<&Metrics>) {

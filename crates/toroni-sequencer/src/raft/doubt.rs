@@ -1,12 +1,14 @@
 //! A member whose host rebooted before everything it had answered for was synced. It may lack committed entries, so it
 //! neither votes nor leads, until a leader has brought it everything that this leader had at a time after the reboot.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 
+use super::peers::is_majority;
 use super::shared::Shared;
 use crate::entry::{Members, Vote};
 use crate::log::{Log, LogError};
@@ -96,17 +98,16 @@ async fn brought_up(shared: &Shared, members: &Members, leader: u64, term: u64) 
 
 /// Whether too few voters are left that could elect a leader, though they live.
 async fn is_stuck(shared: &Shared, members: &Members) -> bool {
-    let mut uncertain = vec![shared.id];
+    let mut certain: BTreeSet<u64> = members.voters.iter().flatten().copied().collect();
+    certain.remove(&shared.id);
     for &id in members.members.keys().filter(|id| **id != shared.id) {
         match ask(shared, members, id).await {
             Some(status) if status.leader == Some(id) => return false,
-            Some(status) if status.uncertain => uncertain.push(id),
+            Some(status) if status.uncertain => {
+                certain.remove(&id);
+            }
             _ => {}
         }
     }
-    let lacks = |set: &std::collections::BTreeSet<u64>| {
-        let certain = set.iter().filter(|id| !uncertain.contains(id)).count();
-        certain <= set.len() / 2
-    };
-    members.voters.iter().any(lacks)
+    !is_majority(members, &certain)
 }

@@ -9,6 +9,7 @@ use openraft::{ChangeMembers, LogId};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::office::vote_in_office;
+use super::peers::has_majority;
 use super::shared::{Shared, failed, forwarded};
 use crate::entry::{MAX_MEMBERS, MAX_TEXT_BYTES, Member, Members};
 use crate::hook::mutant;
@@ -129,7 +130,8 @@ impl Shared {
         self.change(changes).await.unwrap_or(Answer::Done)
     }
 
-    /// Makes sure that a majority of the voters before a change, and of those after it, answers now. A change needs both to end. Without the second, it could be neither finished nor taken back.
+    /// Makes sure that a majority of the voters before a change, and of those after it, answers now. A change needs both to end.
+    /// Without the second, it could be neither finished nor taken back.
     async fn can_be(&self, change: impl FnOnce(&mut BTreeSet<u64>) -> bool) -> Result<(), String> {
         if mutant("change_without_majority") {
             return Ok(());
@@ -142,8 +144,8 @@ impl Shared {
         loop {
             // Only what was answered since: one that was killed just before has answered lately, too.
             let answer = self.peers.heard_within(asked.elapsed());
-            let lacks = |set: &&BTreeSet<u64>| set.intersection(&answer).count() <= set.len() / 2;
-            let Some(set) = sets.clone().find(lacks) else { return Ok(()) };
+            let lacking = sets.clone().find(|set| !has_majority(set, &answer));
+            let Some(set) = lacking else { return Ok(()) };
             if asked.elapsed() >= PREFLIGHT_TIME {
                 return Err(without_majority(&members, set, &answer));
             }

@@ -19,6 +19,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use toroni_proto::wire::Keys;
 
+use super::office::vote_in_office;
 use super::shared::Shared;
 use super::timing::Timing;
 use crate::entry::{Member, Members, Reach};
@@ -35,7 +36,7 @@ const WARM_EVERY: Duration = Duration::from_secs(1);
 /// A member that was started votes after this time, whether all others have answered or not.
 /// In tests, the other member may be held up for longer.
 const FIRST_TIME: Duration = Duration::from_secs(if cfg!(test) { 5 } else { 1 });
-/// Until then, those that have not answered are asked so often.
+/// Until then, those that have not answered are asked this often.
 const FIRST_AGAIN: Duration = Duration::from_millis(20);
 /// A member that has answered within this time can be reached now.
 pub(super) const NOW: Duration = Duration::from_millis(500);
@@ -190,20 +191,22 @@ impl Peers {
         known.get_mut(&id).filter(|known| known.member.log == state.log)?.note(state)
     }
 
+    /// Returns the other members that have answered within this time, with how they are.
+    fn answered_within(&self, limit: Duration) -> BTreeMap<u64, PeerState> {
+        let known = self.lock();
+        let has_answered = |known: &Known| known.answered.is_some_and(|at| at.elapsed() < limit);
+        let answered = known.iter().filter(|(_, known)| has_answered(known));
+        answered.map(|(id, known)| (*id, known.state)).collect()
+    }
+
     /// Returns which members have answered within this time. This one has.
     pub(super) fn heard_within(&self, limit: Duration) -> BTreeSet<u64> {
-        let known = self.lock();
-        let heard =
-            known.iter().filter(|(_, known)| known.answered.is_some_and(|at| at.elapsed() < limit));
-        heard.map(|(id, _)| *id).chain([self.id]).collect()
+        self.answered_within(limit).into_keys().chain([self.id]).collect()
     }
 
     /// Returns the members that have answered lately, with how they are.
     pub(super) fn lately(&self) -> BTreeMap<u64, PeerState> {
-        let heard = self.heard_within(LATELY);
-        let known = self.lock();
-        let states = known.iter().filter(|(id, _)| heard.contains(id));
-        states.map(|(id, known)| (*id, known.state)).collect()
+        self.answered_within(LATELY)
     }
 
     /// Returns since when a leader has said that it has no majority.
@@ -346,17 +349,16 @@ fn state_of(glance: &Glance, log: &Log, term: u64) -> PeerState {
 impl Shared {
     /// Returns how this member is, as it shows itself to others. Waits for no disk.
     pub(super) fn peer_state(&self) -> PeerState {
-        let (term, leader, leads, members) = {
+        let (term, leader, leads) = {
             let metrics = self.raft.metrics();
             let metrics = metrics.borrow();
-            let leads = super::office::vote_in_office(&metrics).is_some();
-            let members = super::types::members_of(metrics.membership_config.membership());
-            (metrics.current_term, metrics.current_leader, leads, members)
+            let leads = vote_in_office(&metrics).is_some();
+            (metrics.current_term, metrics.current_leader, leads)
         };
         let limit = lacks_majority_after(&self.timing);
         let lacks_majority = leads
             && self.peers.started.elapsed() > limit
-            && !is_majority(&members, &self.peers.heard_within(limit));
+            && !is_majority(&self.members(), &self.peers.heard_within(limit));
         PeerState {
             leader,
             is_full: self.full.load(Ordering::Relaxed),
@@ -379,9 +381,14 @@ fn lacks_majority_after(timing: &Timing) -> Duration {
     timing.lease() * 4
 }
 
-/// Whether these are a majority of each set of voters.
+/// Whether a majority of a set of voters is among these.
+pub(super) fn has_majority(set: &BTreeSet<u64>, these: &BTreeSet<u64>) -> bool {
+    set.intersection(these).count() > set.len() / 2
+}
+
+/// Whether a majority of each set of voters is among these.
 pub(super) fn is_majority(members: &Members, these: &BTreeSet<u64>) -> bool {
-    members.voters.iter().all(|set| set.intersection(these).count() > set.len() / 2)
+    members.voters.iter().all(|set| has_majority(set, these))
 }
 
 /// Asks the other members all the time how they are.
@@ -425,7 +432,7 @@ async fn ask(shared: Arc<Shared>, asked: Asked, member: Member) {
         shared.peers.warm(id, &member, state).await;
         return;
     }
-    let leads = super::office::vote_in_office(&shared.raft.metrics().borrow()).is_some();
+    let leads = vote_in_office(&shared.raft.metrics().borrow()).is_some();
     if leads {
         // openraft has no way to give up an office. Nothing more is proposed in it, and started again, the member does not lead on.
         shared.permits().close();

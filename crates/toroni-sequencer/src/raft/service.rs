@@ -65,10 +65,10 @@ impl Serve for Service {
                 if shared.contact().1 && !mutant("isolated_leader_takes_commands") {
                     return Box::pin(async move { shared.takes_nothing() });
                 }
-                if let Err(why) = shared.check_courier(&caller.connection, &batch) {
-                    return Box::pin(async move { Answer::Refused(why) });
-                }
-                let opens = Arc::clone(&batch);
+                let opens = match shared.check_courier(&caller.connection, &batch) {
+                    Ok(opens) => opens,
+                    Err(why) => return Box::pin(async move { Answer::Refused(why) }),
+                };
                 let submitted = Submitted { batch, answer, is_own: false };
                 let submitted = shared.submitted.try_send(submitted);
                 Box::pin(async move {

@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use super::office::vote_in_office;
 use super::propose::Submitted;
 use super::shared::{Shared, failed};
-use crate::batch::{Batch, Builder, Command, Open};
+use crate::batch::{Builder, Command, Open, commands_of};
 use crate::hook::mutant;
 use crate::machine::{MAX_SOURCES, Outcome, Source};
 use crate::rpc::{Answer, Connection, SourceInfo, SourceState};
@@ -40,7 +40,7 @@ impl Couriers {
     }
 
     /// Refuses an OPEN of another bus over this connection, while the courier of the first one is connected.
-    fn check(&self, connection: &Arc<Connection>, open: &Open<'_>) -> Result<(), String> {
+    fn check(&self, connection: &Arc<Connection>, open: &Opened) -> Result<(), String> {
         let couriers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = couriers.get(&open.source)
             && known.bus != open.bus
@@ -67,13 +67,12 @@ impl Couriers {
     }
 }
 
-/// Returns each OPEN of a batch, with its place.
-fn opens_in(batch: &[u8]) -> impl Iterator<Item = (usize, Open<'_>)> {
-    let commands = Batch::check(batch).into_iter().flat_map(|batch| batch.commands());
-    commands.enumerate().filter_map(|(at, (command, _))| match command {
-        Command::Open(open) => Some((at, open)),
-        _ => None,
-    })
+/// An OPEN that a courier brings.
+pub(super) struct Opened {
+    /// Its place in the batch.
+    at: usize,
+    source: u32,
+    bus: [u8; 16],
 }
 
 fn state_of(source: &Source) -> SourceState {
@@ -82,24 +81,34 @@ fn state_of(source: &Source) -> SourceState {
 }
 
 impl Shared {
-    /// Sees whether a courier may open the series that it wants to open.
+    /// Sees whether a courier may open the series that it wants to open with a batch that was checked. Returns what it opens.
     pub(super) fn check_courier(
         &self,
         connection: &Arc<Connection>,
         batch: &[u8],
-    ) -> Result<(), String> {
+    ) -> Result<Vec<Opened>, String> {
+        let opens = commands_of(batch).enumerate().filter_map(|(at, command)| match command {
+            Command::Open(Open { source, bus, .. }) => Some(Opened { at, source, bus }),
+            _ => None,
+        });
+        let opens: Vec<Opened> = opens.collect();
         // Another member would know of none that is connected.
-        if vote_in_office(&self.raft.metrics().borrow()).is_none() {
-            return Ok(());
+        if vote_in_office(&self.raft.metrics().borrow()).is_some() {
+            opens.iter().try_for_each(|open| self.couriers.check(connection, open))?;
         }
-        opens_in(batch).try_for_each(|(_, open)| self.couriers.check(connection, &open))
+        Ok(opens)
     }
 
     /// Notes which sources a courier has opened, as the answer says. What the order has refused belongs to another one.
-    pub(super) fn note_courier(&self, connection: &Arc<Connection>, batch: &[u8], answer: &Answer) {
+    pub(super) fn note_courier(
+        &self,
+        connection: &Arc<Connection>,
+        opens: &[Opened],
+        answer: &Answer,
+    ) {
         let Answer::Outcomes(outcomes) = answer else { return };
-        for (at, open) in opens_in(batch) {
-            if let Some(Outcome::Sequenced(_) | Outcome::Duplicate) = outcomes.get(at) {
+        for open in opens {
+            if let Some(Outcome::Sequenced(_) | Outcome::Duplicate) = outcomes.get(open.at) {
                 self.couriers.note(connection, open.source, open.bus);
             }
         }

@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn the_connection_of_a_source_that_is_idle_for_longest_goes_first() {
+    fn the_connection_of_a_source_that_is_idle_for_longest_is_closed_first() {
         let (mut admission, now) = (Admission::default(), Instant::now());
         let at = |ms| now + Duration::from_millis(ms);
         let role = Role::Follower { source: Some(7) };

@@ -273,6 +273,14 @@ impl From<TooShort> for NoRole {
 }
 
 impl Role {
+    /// Returns the id and the log of a member, whatever it uses the connection for.
+    pub(super) const fn member(self) -> Option<(u64, [u8; 16])> {
+        match self {
+            Self::Member { id, log } | Self::Signals { id, log } => Some((id, log)),
+            Self::Courier { .. } | Self::Follower { .. } | Self::Tool => None,
+        }
+    }
+
     fn encode(self, to: &mut Vec<u8>) {
         let (kind, id, source, log) = match self {
             Self::Member { id, log } => (1, id, 0, log),

@@ -264,7 +264,7 @@ impl Open {
 
 async fn run(target: Target, mut queue: mpsc::Receiver<Call>) {
     let mut open: Option<Open> = None;
-    let is_member = matches!(target.role, Role::Member { .. });
+    let is_member = target.role.member().is_some();
     while let Some(mut call) = queue.recv().await {
         if call.answer.is_closed() {
             continue;

@@ -203,6 +203,30 @@ pub struct SourceInfo {
     pub address: Option<String>,
 }
 
+/// Appends a number that there may be: 1 + u64.
+pub(super) fn encode_number(number: Option<u64>, to: &mut Vec<u8>) {
+    to.push(u8::from(number.is_some()));
+    to.extend(number.unwrap_or(0).to_le_bytes());
+}
+
+pub(super) fn decode_number(fields: &mut Fields<'_>) -> Result<Option<u64>, EntryError> {
+    match (fields.u8()?, fields.u64()?) {
+        (0, 0) => Ok(None),
+        (1, number) => Ok(Some(number)),
+        _ => Err(EntryError::Impossible),
+    }
+}
+
+/// Returns flags as the bits of a byte, the first one as the lowest.
+pub(super) fn encode_flags<const N: usize>(flags: [bool; N]) -> u8 {
+    (0..).zip(flags).map(|(bit, flag)| u8::from(flag) << bit).sum()
+}
+
+pub(super) fn decode_flags<const N: usize>(byte: u8) -> Result<[bool; N], EntryError> {
+    let flags = std::array::from_fn(|bit| byte & 1 << bit != 0);
+    if encode_flags(flags) == byte { Ok(flags) } else { Err(EntryError::Impossible) }
+}
+
 fn optional<T>(there_is: u8, value: T) -> Result<Option<T>, EntryError> {
     match there_is {
         0 => Ok(None),

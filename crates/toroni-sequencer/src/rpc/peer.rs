@@ -9,6 +9,7 @@
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
+use super::message::{decode_flags, decode_number, encode_flags, encode_number};
 use crate::bytes::Fields;
 use crate::entry::{EntryError, MOST_ENTRIES, Place, Reach};
 
@@ -44,27 +45,16 @@ impl PeerState {
         encode_reach(&self.reach, to);
         Place::encode_option(self.last, to);
         to.extend(self.term.to_le_bytes());
-        to.push(u8::from(self.leader.is_some()));
-        to.extend(self.leader.unwrap_or(0).to_le_bytes());
+        encode_number(self.leader, to);
         let flags = [self.is_full, self.is_uncertain, self.leads, self.lacks_majority];
-        to.push((0..).zip(flags).map(|(bit, flag)| u8::from(flag) << bit).sum());
+        to.push(encode_flags(flags));
     }
 
     pub(super) fn decode(fields: &mut Fields<'_>) -> Result<Self, EntryError> {
         let (log, life, reach) = (fields.array()?, fields.array()?, decode_reach(fields)?);
         let (last, term) = (Place::decode_option(fields)?, fields.u64()?);
-        let leader = match (fields.u8()?, fields.u64()?) {
-            (0, 0) => None,
-            (1, leader) => Some(leader),
-            _ => return Err(EntryError::Impossible),
-        };
-        let flags = fields.u8()?;
-        if flags >> 4 != 0 {
-            return Err(EntryError::Impossible);
-        }
-        let flag = |bit: u8| flags & 1 << bit != 0;
-        let (is_full, is_uncertain) = (flag(0), flag(1));
-        let (leads, lacks_majority) = (flag(2), flag(3));
+        let leader = decode_number(fields)?;
+        let [is_full, is_uncertain, leads, lacks_majority] = decode_flags(fields.u8()?)?;
         Ok(Self {
             log,
             life,

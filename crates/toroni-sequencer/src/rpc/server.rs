@@ -272,7 +272,7 @@ impl Server {
         is_local: bool,
     ) -> Result<(), String> {
         let mut is_known = false;
-        if let Role::Member { id, log } | Role::Signals { id, log } = role {
+        if let Some((id, log)) = role.member() {
             is_known = self.known.has(id, log);
             let members = self.known.addresses();
             if self.identity.keys.is_none() && !is_local && !members.contains(&address) {
@@ -318,9 +318,9 @@ impl Place {
             io::Result::Ok(begun)
         };
         let Begun { to, back, role } = timeout(HELLO_TIME, begin).await??;
-        let (id, memory) = match role {
-            Role::Member { id, .. } | Role::Signals { id, .. } => (id, server.memory.of_member()),
-            Role::Courier { .. } | Role::Follower { .. } | Role::Tool => {
+        let (id, memory) = match role.member() {
+            Some((id, _)) => (id, server.memory.of_member()),
+            None => {
                 self.idle_time = IDLE_TIME;
                 self.ends = (role == Role::Tool).then(|| Instant::now() + TOOL_TIME);
                 socket::limit_unsent(&stream)?;

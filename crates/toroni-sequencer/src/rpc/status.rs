@@ -13,6 +13,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::message::{decode_flags, decode_number, encode_flags, encode_number};
 use crate::bytes::Fields;
 use crate::entry::{EntryError, MAX_MEMBERS, Place, decode_text, encode_text};
 
@@ -87,13 +88,9 @@ pub struct MemberStatus {
 
 impl Status {
     pub(super) fn encode(&self, to: &mut Vec<u8>) {
-        let number = |to: &mut Vec<u8>, number: Option<u64>| {
-            to.push(u8::from(number.is_some()));
-            to.extend(number.unwrap_or(0).to_le_bytes());
-        };
         to.extend(self.id.to_le_bytes());
         to.extend(self.term.to_le_bytes());
-        number(to, self.leader);
+        encode_number(self.leader, to);
         for place in [self.last, self.applied, self.purged] {
             Place::encode_option(place, to);
         }
@@ -113,7 +110,7 @@ impl Status {
             self.hands_over,
             self.is_out_of_contact,
         ];
-        to.push((0..).zip(flags).map(|(bit, flag)| u8::from(flag) << bit).sum());
+        to.push(encode_flags(flags));
         encode_text(self.hindrance.as_deref().unwrap_or_default(), to);
         to.push(u8::try_from(self.voters.len()).unwrap_or(u8::MAX));
         for set in &self.voters {
@@ -122,23 +119,18 @@ impl Status {
         to.push(u8::try_from(self.members.len()).unwrap_or(u8::MAX));
         for member in &self.members {
             to.extend(member.id.to_le_bytes());
-            to.push(u8::from(member.answers) | u8::from(member.full) << 1);
-            number(to, member.behind);
+            to.push(encode_flags([member.answers, member.full]));
+            encode_number(member.behind, to);
             encode_text(&member.name, to);
             encode_text(&member.address, to);
         }
     }
 
     pub(super) fn decode(fields: &mut Fields<'_>) -> Result<Self, EntryError> {
-        let number = |fields: &mut Fields<'_>| match (fields.u8()?, fields.u64()?) {
-            (0, 0) => Ok(None),
-            (1, number) => Ok(Some(number)),
-            _ => Err(EntryError::Impossible),
-        };
         let mut status = Self {
             id: fields.u64()?,
             term: fields.u64()?,
-            leader: number(fields)?,
+            leader: decode_number(fields)?,
             last: Place::decode_option(fields)?,
             applied: Place::decode_option(fields)?,
             purged: Place::decode_option(fields)?,
@@ -153,14 +145,14 @@ impl Status {
             contact: Duration::from_millis(fields.u32()?.into()),
             ..Self::default()
         };
-        let flags = fields.u8()?;
-        if flags >> 5 != 0 {
-            return Err(EntryError::Impossible);
-        }
-        let flag = |bit: u8| flags & 1 << bit != 0;
-        (status.full, status.uncertain) = (flag(0), flag(1));
-        (status.needs_recovery, status.hands_over) = (flag(2), flag(3));
-        status.is_out_of_contact = flag(4);
+        let flags = decode_flags(fields.u8()?)?;
+        [
+            status.full,
+            status.uncertain,
+            status.needs_recovery,
+            status.hands_over,
+            status.is_out_of_contact,
+        ] = flags;
         let hindrance = decode_text(fields)?;
         status.hindrance = (!hindrance.is_empty()).then_some(hindrance);
         let sets = fields.u8()?;
@@ -176,15 +168,12 @@ impl Status {
             return Err(EntryError::Impossible);
         }
         for _ in 0..count {
-            let (id, flags) = (fields.u64()?, fields.u8()?);
-            if flags >> 2 != 0 {
-                return Err(EntryError::Impossible);
-            }
+            let (id, [answers, full]) = (fields.u64()?, decode_flags(fields.u8()?)?);
             status.members.push(MemberStatus {
                 id,
-                answers: flags & 1 != 0,
-                full: flags & 2 != 0,
-                behind: number(fields)?,
+                answers,
+                full,
+                behind: decode_number(fields)?,
                 name: decode_text(fields)?,
                 address: decode_text(fields)?,
             });

@@ -1,13 +1,8 @@
 //! What a log shows of itself, and whether it is behind that later.
 
-use super::*;
+use toroni_testkit::directory::copy;
 
-fn copy(from: &Path, to: &Path) {
-    for file in std::fs::read_dir(from).expect("a directory") {
-        let file = file.expect("readable");
-        std::fs::copy(file.path(), to.join(file.file_name())).expect("copied");
-    }
-}
+use super::*;
 
 #[test]
 fn a_log_is_behind_what_it_has_shown_only_if_it_was_rolled_back() {

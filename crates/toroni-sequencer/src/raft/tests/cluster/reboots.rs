@@ -1,6 +1,7 @@
 //! Hosts reboot before entries were synced. What the log recorded of the boot is changed on the disk, and entries that were
 //! answered are cut off, as after a power failure.
 
+use toroni_testkit::directory::copy;
 use toroni_testkit::{Random, network};
 
 use super::super::super::recover;
@@ -106,17 +107,13 @@ fn a_member_that_was_restored_from_a_backup_does_not_vote_before_it_has_what_it_
     let mut random = Random::from_environment();
     let mut cluster = Cluster::new(3, Setup::default());
     let backup = Directory::new();
-    let copy = |from: PathBuf, to: PathBuf| {
-        let copied = Program::new("cp").arg("-a").arg(from.join(".")).arg(to).status();
-        assert!(copied.expect("cp runs").success());
-    };
     runtime(2).block_on(async {
         let (links, leads) = init(&cluster).await;
         let load = Load::start(&cluster, &mut random);
         load.progress().await;
         let restored = (leads + 1) % 3;
         cluster.kill(restored);
-        copy(cluster.log(restored), backup.path().to_owned());
+        copy(&cluster.log(restored), backup.path());
         cluster.start(restored);
         load.progress().await;
         load.end().await;
@@ -127,8 +124,7 @@ fn a_member_that_was_restored_from_a_backup_does_not_vote_before_it_has_what_it_
         tokio::time::sleep(Duration::from_secs(1)).await;
         cluster.kill(restored);
         fs::remove_dir_all(cluster.log(restored)).expect("removed");
-        fs::create_dir(cluster.log(restored)).expect("created");
-        copy(backup.path().to_owned(), cluster.log(restored));
+        copy(backup.path(), &cluster.log(restored));
         // With the third one, it would be a majority.
         cluster.signal(leads, Signal::STOP);
         cluster.start(restored);
