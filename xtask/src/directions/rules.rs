@@ -806,6 +806,7 @@ const CHECKED_IN_SEQUENCER: Checked = Checked {
         "entry.rs",
         "feed/event_bus.rs",
         "feed/recheck.rs",
+        "feed/vouch.rs",
         "feed/states.rs",
         "log/committed.rs",
         "log/state.rs",

@@ -1422,6 +1422,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ],
     },
     Mutant {
+        name: "archives_not_vouched_for",
+        mistake: "a follower takes from an archive what a recovery has lost",
+        noticed_by: &[Sequencer("events_that_only_an_archive_has_are_not_brought")],
+    },
+    Mutant {
         name: "series_after_its_events",
         mistake: "a bus has events of a series before it notes the series",
         noticed_by: &[Sequencer(

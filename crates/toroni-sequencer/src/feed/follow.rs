@@ -29,6 +29,7 @@ use toroni::{BusConfig, FileError, LostReason, OpenError, PublishError, Publishe
 use super::event_bus::{EventBus, point};
 use super::live::Live;
 use super::recheck::{Compared, Recheck};
+use super::vouch::vouched;
 use crate::hook::mutant;
 use crate::machine::{Chain, Departs};
 use crate::rpc::{Answer, Events, Fetch, Fetched, InTurn, LinkError, Request, Target};
@@ -53,8 +54,11 @@ const AGAIN: Duration = Duration::from_millis(20);
 const SEARCH_TIME: Duration = Duration::from_secs(5);
 /// The same if there are archives: one that is restarted needs time.
 const ARCHIVE_SEARCH_TIME: Duration = Duration::from_secs(60);
-/// A follower that finds only members in an earlier series than its bus says so this often.
-const STALE_TIME: Duration = Duration::from_secs(60);
+/// A follower that finds only members which are behind its bus says so this often.
+const BEHIND_TIME: Duration = Duration::from_secs(60);
+/// The pause before the last events on the bus are read again, if they could not be.
+const READ_AGAIN: Duration =
+    if cfg!(test) { Duration::from_millis(50) } else { Duration::from_secs(1) };
 /// At most this many lines for the log are kept until they are taken.
 const NOTES: usize = 16;
 
@@ -372,8 +376,8 @@ pub(super) fn series_of(
 ) -> Option<u32> {
     let fetch = Fetch { from: number, max_bytes: 0, wait: Duration::ZERO, series };
     for _ in 0..members.count() {
-        if let Some(Fetched { now, departs, events: Some(events), .. }) =
-            fetch_within(members, fetch, ANSWER_TIME)
+        if let Some(fetched) = fetch_within(members, fetch, ANSWER_TIME)
+            && let Fetched { now, departs, events: Some(events), .. } = vouched(members, fetched)
             && events.before().next == number
             && series.is_none_or(|series| series <= now.series)
             && !departs.is_before(end)
@@ -403,14 +407,16 @@ pub(super) struct Following {
     agreed: u64,
     /// Whether the bus had events from the beginning.
     had_events: bool,
+    /// When the last events on the bus are to be read, so that they are compared, and whether the log says that they are not.
+    unread: Option<(Instant, bool)>,
     /// What is to be compared before anything is written.
     recheck: Option<Recheck>,
     /// Up to here, the bus was reported as diverged.
     reported: u64,
     /// Whether the log says that members do not know the series of the bus.
     is_noted: bool,
-    /// Since when all members that answer are in an earlier series, and when to say so.
-    stale: Option<(Instant, Duration)>,
+    /// Since when all members that answer are behind the bus, and when to say so.
+    behind: Option<(Instant, Duration)>,
     /// Members and archives that lack the next event, with the first one that they have, and since when.
     lacking: BTreeMap<usize, u64>,
     lacking_since: Option<Instant>,
@@ -448,10 +454,11 @@ impl Following {
             chain: None,
             agreed,
             had_events: agreed > 0,
+            unread: None,
             recheck: None,
             reported: 0,
             is_noted: false,
-            stale: None,
+            behind: None,
             lacking: BTreeMap::new(),
             lacking_since: None,
             members_have: None,
@@ -475,19 +482,12 @@ impl Following {
 
     fn begin(&mut self, start: FeedStart) -> Result<(), FollowError> {
         if self.had_events && !mutant("no_recheck") {
-            match self.bus.tail() {
-                Ok(recheck) => self.recheck = recheck,
-                Err(error) => {
-                    let text = format!(
-                        "the last events on the bus are not compared with the order, because they cannot be read: {error}"
-                    );
-                    self.followed.note("bus_unread", text);
-                }
-            }
+            self.unread = Some((Instant::now(), false));
         }
         if start == FeedStart::Live && self.bus.is_fresh()? {
             while !self.ends() {
                 if let Some(Fetched { now, .. }) = self.fetch(u64::MAX) {
+                    let now = self.latest(now);
                     self.bus.begin_with(now.next, now.series)?;
                     break;
                 }
@@ -495,6 +495,39 @@ impl Following {
             }
         }
         Ok(())
+    }
+
+    /// Returns how far the order has come, as a member says and those know that have more. One may have stayed behind.
+    fn latest(&self, mut latest: Chain) -> Chain {
+        let fetch = Fetch { from: u64::MAX, max_bytes: 0, wait: Duration::ZERO, series: None };
+        self.members.ask_members(&Request::Fetch(fetch), ANSWER_TIME, |answer| {
+            if let Answer::Fetched(Fetched { now, .. }) = answer
+                && (now.series, now.next) > (latest.series, latest.next)
+            {
+                latest = now;
+            }
+            None::<()>
+        });
+        latest
+    }
+
+    /// Reads the last events on the bus, so that they are compared. What cannot be read is tried again: for now, there may be no slot.
+    fn look_back(&mut self) {
+        let Some((_, is_noted)) = self.unread.take_if(|(due, _)| *due <= Instant::now()) else {
+            return;
+        };
+        match self.bus.tail() {
+            Ok(recheck) => self.recheck = recheck,
+            Err(error) => {
+                self.unread = Some((Instant::now() + READ_AGAIN, true));
+                if !is_noted {
+                    let text = format!(
+                        "the last events on the bus are not yet compared with the order, because they cannot be read: {error}"
+                    );
+                    self.followed.note("bus_unread", text);
+                }
+            }
+        }
     }
 
     fn fetch(&mut self, from: u64) -> Option<Fetched> {
@@ -526,6 +559,7 @@ impl Following {
 
     /// Takes the next events that come, or asks for them, and writes them.
     pub(super) fn step(&mut self) -> Result<(), FollowError> {
+        self.look_back();
         let ask = self.take_live()?;
         let wanted = self.bus.next();
         let fetched = match ask {
@@ -551,12 +585,15 @@ impl Following {
             self.turn();
             return Ok(());
         };
-        if self.series().is_some_and(|own| fetched.now.series < own) {
-            self.note_stale(fetched.now.series);
+        let fetched = vouched(&self.members, fetched);
+        let series = fetched.now.series;
+        if let Some(own) = self.series().filter(|own| series < *own) {
+            self.note_behind(|| {
+                format!("the bus follows series {own} of the feed. All members that answer are in earlier ones, such as {series}")
+            });
             self.turn();
             return Ok(());
         }
-        self.stale = None;
         if fetched.departs == Departs::Unknown && !std::mem::replace(&mut self.is_noted, true) {
             let own = self.series().unwrap_or_default();
             let text = format!(
@@ -573,6 +610,7 @@ impl Following {
         if self.recheck.is_some() {
             return self.compare(&fetched);
         }
+        self.behind = None;
         if let Departs::Foreign { series, begun } = fetched.departs {
             return self.departed(series, begun.min(self.agreed));
         }
@@ -588,18 +626,14 @@ impl Following {
         Ok(())
     }
 
-    /// A member has stayed in this earlier series. Says so if all have.
-    fn note_stale(&mut self, series: u32) {
-        let (since, again) = self.stale.get_or_insert_with(|| (Instant::now(), SEARCH_TIME));
+    /// A member that was asked is behind the bus. Says so if all are for some time.
+    fn note_behind(&mut self, text: impl FnOnce() -> String) {
+        let (since, again) = self.behind.get_or_insert_with(|| (Instant::now(), SEARCH_TIME));
         if since.elapsed() < *again {
             return;
         }
-        *again = since.elapsed() + STALE_TIME;
-        let own = self.series().unwrap_or_default();
-        let text = format!(
-            "the bus follows series {own} of the feed. All members that answer are in earlier ones, such as {series}, and bring nothing"
-        );
-        self.followed.note("members_behind", text);
+        *again = since.elapsed() + BEHIND_TIME;
+        self.followed.note("members_behind", text() + ", and bring nothing");
     }
 
     /// Compares the last events on the bus with those of a member, before anything is written.
@@ -612,11 +646,20 @@ impl Following {
         {
             return self.departed(series, begun.min(self.agreed));
         }
+        if compared != Compared::Behind {
+            self.behind = None;
+        }
         match compared {
             Compared::More => {}
             Compared::Equal => self.recheck = None,
             Compared::Differs(number) => return self.diverged(fetched.now.series, number),
-            Compared::Behind => self.turn(),
+            Compared::Behind => {
+                let (own, next) = (self.bus.next(), fetched.now.next);
+                self.note_behind(|| {
+                    format!("the bus has the events before {own}. All members that answer have fewer, such as those before {next}")
+                });
+                self.turn();
+            }
             Compared::Cannot => {
                 self.members.turn_to_any();
                 std::thread::sleep(AGAIN);
@@ -651,8 +694,10 @@ impl Following {
     /// Takes the next live event, if it has come or comes soon.
     fn take_live(&mut self) -> Result<Ask, FollowError> {
         let Some(live) = self.live.clone() else { return Ok(Ask::AndWait) };
-        // Only a member says what was before the first event.
-        let Some(own) = self.chain else { return Ok(Ask::AndWait) };
+        // Only a member says what was before the first event. What is on the bus is compared before more is.
+        let Some(own) = self.chain.filter(|_| self.recheck.is_none()) else {
+            return Ok(Ask::AndWait);
+        };
         let mut is_first = true;
         while !self.ends() {
             // What is late, or came before, gives no more patience, however much of it there is.
@@ -787,7 +832,7 @@ impl Following {
         match self.on_divergence {
             OnDivergence::Stop => Err(FollowError::Diverged { from, until }),
             OnDivergence::Report => {
-                (self.chain, self.recheck, self.reported) = (None, None, until);
+                (self.chain, self.recheck, self.unread, self.reported) = (None, None, None, until);
                 self.followed.show(None);
                 Ok(())
             }

@@ -17,6 +17,7 @@
 //! | `recheck.rs` | the last events on a bus, compared with those of the order |
 //! | `rewind.rs` | events once more, into a new bus |
 //! | `states.rs` | states of the machine on the disk, from which the log is read |
+//! | `vouch.rs` | what an archive has, as far as members say that the order has it |
 
 mod archive;
 mod distribute;
@@ -27,6 +28,7 @@ mod live;
 mod recheck;
 mod rewind;
 mod states;
+mod vouch;
 
 #[cfg(test)]
 mod tests;

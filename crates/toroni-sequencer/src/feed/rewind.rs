@@ -51,7 +51,7 @@ pub fn rewind(options: RewindOptions) -> Result<Rewound, FollowError> {
     let RewindOptions { bus, name, feed, members, archives, from } = options;
     let mut members = in_turn(members, archives)?;
     // Asked before the bus is opened: what cannot be had leaves no bus.
-    let (first, next) = ask_all(&mut members)?;
+    let Reach { first, first_of_members, next } = ask_all(&mut members)?;
     let from = from.unwrap_or(first);
     if from < first || from > next {
         return Err(FollowError::NoEvent { wanted: from, first, next });
@@ -63,7 +63,12 @@ pub fn rewind(options: RewindOptions) -> Result<Rewound, FollowError> {
         }
         series
     });
-    let series = series.ok_or(FollowError::NoAnswer)?;
+    // An archive that has it may have another event than the order.
+    let series = series.ok_or(if from < first_of_members {
+        FollowError::NoEvent { wanted: from, first: first_of_members, next }
+    } else {
+        FollowError::NoAnswer
+    })?;
     let bus = EventBus::open(&bus, &name, &feed)?;
     if !bus.is_fresh()? {
         return Err(FollowError::NotFresh(name));
@@ -77,19 +82,34 @@ pub fn rewind(options: RewindOptions) -> Result<Rewound, FollowError> {
     Ok(Rewound { from, until, lost: following.followed().lost() })
 }
 
-/// Asks members how far they reach: from the first event that one has to the next one.
-fn ask_all(members: &mut InTurn) -> Result<(u64, u64), FollowError> {
+/// Which events there are.
+struct Reach {
+    /// The first one that a member or an archive has.
+    first: u64,
+    /// The first one that a member has.
+    first_of_members: u64,
+    /// The next one that happens.
+    next: u64,
+}
+
+/// Asks members and archives which events they have.
+fn ask_all(members: &mut InTurn) -> Result<Reach, FollowError> {
     for _ in 0..ROUNDS {
-        let mut reach: Option<(u64, u64)> = None;
+        let (mut of_members, mut of_archives): (Vec<_>, Vec<_>) = (vec![], vec![]);
         for _ in 0..members.count() {
             if let Some(Fetched { first, now, .. }) = fetch(members, u64::MAX) {
-                let (earliest, latest) = reach.unwrap_or((first, now.next));
-                reach = Some((earliest.min(first), latest.max(now.next)));
+                let of = if members.is_at_member() { &mut of_members } else { &mut of_archives };
+                of.push((first, now.next));
             }
             members.turn_to_any();
         }
-        if let Some(reach) = reach {
-            return Ok(reach);
+        // After a recovery, an archive may have more than the order.
+        let ends = if of_members.is_empty() { &of_archives } else { &of_members };
+        if let Some(next) = ends.iter().map(|(_, next)| *next).max() {
+            let least = |of: &[(u64, u64)]| of.iter().map(|(first, _)| *first).min();
+            let first_of_members = least(&of_members).unwrap_or(next);
+            let first = least(&of_archives).map_or(first_of_members, |of| of.min(first_of_members));
+            return Ok(Reach { first, first_of_members, next });
         }
         turn(members);
     }

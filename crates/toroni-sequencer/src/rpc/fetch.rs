@@ -130,6 +130,15 @@ impl Events {
         })
     }
 
+    /// Returns the events before the one of this number.
+    #[must_use]
+    pub fn until(&self, number: u64) -> Self {
+        let count = number.saturating_sub(self.before.next).min(self.count);
+        let kept = self.commands().take(usize::try_from(count).unwrap_or(usize::MAX));
+        let bytes: usize = kept.map(|(_, encoded)| encoded.len()).sum();
+        Self { before: self.before, count, commands: self.commands[..bytes].into() }
+    }
+
     /// Returns how far the order had come before the first of them.
     #[must_use]
     pub const fn before(&self) -> Chain {

@@ -55,7 +55,23 @@ impl InTurn {
 
     /// Asks the member whose turn it is, and waits no longer than this.
     pub(crate) fn call(&self, request: &Request, limit: Duration) -> Result<Answer, LinkError> {
-        let Asked { target, link, is_silent } = &self.members[self.at];
+        self.call_at(self.at, request, limit)
+    }
+
+    /// Asks the members that are not silent, whosever turn it is, until this takes one's answer.
+    pub(crate) fn ask_members<T>(
+        &self,
+        request: &Request,
+        limit: Duration,
+        mut take: impl FnMut(Answer) -> Option<T>,
+    ) -> Option<T> {
+        (0..self.members.len() - self.archives)
+            .filter(|at| !self.is_silent(*at))
+            .find_map(|at| self.call_at(at, request, limit).ok().and_then(&mut take))
+    }
+
+    fn call_at(&self, at: usize, request: &Request, limit: Duration) -> Result<Answer, LinkError> {
+        let Asked { target, link, is_silent } = &self.members[at];
         let answer = self.runtime.block_on(async {
             timeout(limit, link.call(request)).await.unwrap_or(Err(LinkError::Late))
         });

@@ -179,6 +179,13 @@ impl Served {
     }
 }
 
+impl Served {
+    /// Answers no more. Its port stays its own until it is dropped.
+    pub(super) fn stop(&self) {
+        self.task.abort();
+    }
+}
+
 /// A member at this address.
 pub(super) fn target(address: String) -> Target {
     let role = Role::Follower { source: None };

@@ -11,7 +11,7 @@ use toroni_testkit::{Directory, Process, Random, wait};
 use super::super::event_bus::EventBus;
 use super::super::recheck::{Compared, Recheck};
 use super::super::*;
-use super::follow::{FEED, Found, config, expected, next, push, subscribe, take};
+use super::follow::{FEED, Found, config, expected, next, push, subscribe, take, targets};
 use super::keeper::forget;
 use super::member::{Member, Served, runtime, target};
 use crate::batch::{Command, CommandId, Open, Publish, commands_in};
@@ -126,6 +126,17 @@ fn until_diverged(follower: Follower, end: u64) -> (u64, u64) {
     let error = follower.end().expect_err("it has diverged");
     let FollowError::Diverged { from, until } = error else { panic!("{error}") };
     (from, until)
+}
+
+/// Waits until a follower that works has something to say.
+fn until_noted(follower: &Follower) -> Vec<Note> {
+    let mut notes = vec![];
+    wait::until("it says so", || {
+        assert!(!follower.has_ended(), "the follower has ended");
+        notes.extend(follower.followed().take_notes());
+        !notes.is_empty()
+    });
+    notes
 }
 
 fn diverges(is_other_series: bool, is_other_tail: bool) {
@@ -410,8 +421,10 @@ fn a_member_that_is_behind_or_has_purged_the_events_is_no_evidence() {
     append(&mut behind, until - 1);
     let served = Served::start(&runtime, &behind.archive);
     let follower = follow(&directory, vec![served.target.clone()], OnDivergence::Stop);
-    std::thread::sleep(Duration::from_millis(300));
-    assert!(!follower.has_ended(), "a member that is behind counts");
+    let notes = until_noted(&follower);
+    let wanted =
+        format!("the bus has the events before {until}. All members that answer have fewer");
+    assert!(notes[0].text.starts_with(&wanted), "{notes:?}");
     append(&mut behind, new.machine.next());
     assert_eq!(until_diverged(follower, until), (from, until));
     assert!(matches!(next(&mut subscriber), Some(Found::Lost(..))));
@@ -447,6 +460,53 @@ fn a_member_that_is_behind_or_has_purged_the_events_is_no_evidence() {
     assert!(notes.len() == 1 && notes[0].text.contains("because no member has"), "{notes:?}");
 }
 
+/// For the time that no subscriber can be made, the events continue. They are compared as soon as one can.
+#[test]
+fn a_bus_without_a_free_slot_is_compared_later() {
+    let (runtime, mut random) = (runtime(), Random::from_environment());
+    let Histories { old, new, from } = histories(&mut random, false, true);
+    let directory = Directory::new();
+    let bus = config(directory.path()).max_subscribers(1).open(FEED).expect("opened");
+    let served = Served::start(&runtime, &old.archive);
+    bring(&directory, &served, &old);
+    drop(served);
+    let only = bus.subscribe("**").expect("subscribed");
+    let served = Served::start(&runtime, &new.archive);
+    let follower = follow(&directory, vec![served.target.clone()], OnDivergence::Stop);
+    let notes = until_noted(&follower);
+    assert!(notes[0].text.contains("are not yet compared with the order"), "{notes:?}");
+    until_at(&follower, &new);
+    assert_eq!(follower.followed().take_notes(), [], "it says so once");
+    drop(only);
+    assert_eq!(until_diverged(follower, new.machine.next()), (from, new.machine.next()));
+}
+
+/// The first member that is asked may not be the one that has most.
+#[test]
+fn a_host_that_wants_no_history_asks_all_members_what_is_next() {
+    let (runtime, mut random) = (runtime(), Random::from_environment());
+    let Histories { old, new, .. } = histories(&mut random, true, true);
+    let (stale, right) =
+        (Served::start(&runtime, &old.archive), Served::start(&runtime, &new.archive));
+    for members in [[&stale, &right], [&right, &stale]] {
+        let directory = Directory::new();
+        let follower = Follower::start(FollowerOptions {
+            bus: config(directory.path()),
+            feed: FEED.to_owned(),
+            members: targets(&members),
+            archives: vec![],
+            start: FeedStart::Live,
+            on_divergence: OnDivergence::Stop,
+            live: None,
+        });
+        let follower = follower.unwrap_or_else(|error| panic!("{error}"));
+        until_at(&follower, &new);
+        assert_eq!(follower.followed().asked(), 0);
+        follower.end().unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(series_of(&directory), Some(8));
+    }
+}
+
 #[test]
 fn members_in_an_earlier_series_are_passed_over_and_named() {
     let (runtime, mut random) = (runtime(), Random::from_environment());
@@ -461,11 +521,7 @@ fn members_in_an_earlier_series_are_passed_over_and_named() {
     (0..60).for_each(|_| publish(&mut it.old, "old"));
     let stale = Served::start(&runtime, &it.old.archive);
     let follower = follow(&directory, vec![stale.target.clone()], OnDivergence::Stop);
-    let mut notes = vec![];
-    wait::until("it says so", || {
-        notes.extend(follower.followed().take_notes());
-        !notes.is_empty() || follower.has_ended()
-    });
+    let notes = until_noted(&follower);
     assert!(notes[0].text.starts_with("the bus follows series 8 of the feed"), "{notes:?}");
     follower.end().expect("it waits");
     let all = expected(&it.new, 0);
@@ -545,6 +601,135 @@ fn a_bus_that_begins_late_and_one_that_is_filled_again_name_their_series() {
         // A follower continues it, and has nothing to say.
         bring(&again, &served, &member);
     }
+}
+
+/// A member that has the first events of another one.
+fn copy_of(member: &Member, until: u64) -> Member {
+    let mut copy = Member::new();
+    let until = usize::try_from(until).expect("a small number");
+    for (_, bytes) in &member.all[..until] {
+        let (command, _) = commands_in(bytes).next().expect("a command");
+        push(&mut copy, &[command]);
+    }
+    copy
+}
+
+fn follow_with(
+    directory: &Directory,
+    members: &[&Served],
+    archives: &[&Served],
+) -> Result<Follower, FollowError> {
+    Follower::start(FollowerOptions {
+        bus: config(directory.path()).capacity(1 << 20),
+        feed: FEED.to_owned(),
+        members: targets(members),
+        archives: targets(archives),
+        start: FeedStart::Oldest,
+        on_divergence: OnDivergence::Stop,
+        live: None,
+    })
+}
+
+fn rewind_with(
+    directory: &Directory,
+    name: &str,
+    members: &[&Served],
+    archives: &[&Served],
+    from: Option<u64>,
+) -> Result<Rewound, FollowError> {
+    rewind(RewindOptions {
+        bus: config(directory.path()).capacity(1 << 20),
+        name: name.to_owned(),
+        feed: FEED.to_owned(),
+        members: targets(members),
+        archives: targets(archives),
+        from,
+    })
+}
+
+/// An archive that stopped at a recovery has events that are not of the order. It brings them neither to a bus that is behind nor to a
+/// new one.
+#[test]
+fn events_that_only_an_archive_has_are_not_brought() {
+    let (runtime, mut random) = (runtime(), Random::from_environment());
+    for is_new in [false, true] {
+        let Histories { mut old, mut new, from } = histories(&mut random, true, true);
+        // More than the member's log keeps, and more on the archive.
+        (0..150).for_each(|_| new.append());
+        forget(&mut new, 20);
+        while old.machine.next() < new.machine.next() + 20 {
+            publish(&mut old, "lost");
+        }
+        let (first, until) = (new.archive.first(), new.machine.next());
+        assert!(first > from + 100, "{first} is not far enough from {from}");
+        let member = &[&Served::start(&runtime, &new.archive)];
+        let stopped = &[&Served::start(&runtime, &old.archive)];
+
+        let source = Source::of_feed(FEED).0;
+        let gap = Origin { source, series: 0, stream: 0, number: from };
+        let mut all = expected(&old, 0);
+        all.retain(|found| !matches!(found, Found::Event(number, ..) if *number >= from));
+        all.push(Found::Lost(gap, first, LostReason::Gone));
+        all.extend(expected(&new, first));
+
+        let directory = Directory::new();
+        let bus = open_bus(&directory);
+        if !is_new {
+            let early = copy_of(&old, random.between(2, from));
+            bring(&directory, &Served::start(&runtime, &early.archive), &early);
+        }
+        let mut subscriber = subscribe(&bus);
+        let follower = follow_with(&directory, member, stopped);
+        let follower = follower.unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(take(&mut subscriber, all.len()), all, "is_new = {is_new}");
+        until_at(&follower, &new);
+        assert_eq!(follower.followed().divergences(), 0);
+        follower.end().unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(next(&mut subscriber), None);
+
+        let rewound = rewind_with(&directory, "again", member, stopped, None);
+        let rewound = rewound.unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(rewound, Rewound { from: 0, until, lost: first - from });
+        let again = config(directory.path()).open("again").expect("opened");
+        assert_eq!(take(&mut subscribe(&again), all.len()), all);
+        let lost = rewind_with(&directory, "lost", member, stopped, Some(from + 1));
+        assert_eq!(
+            lost.expect_err("only the archive has it").to_string(),
+            format!("there is no event {}: the members have {first} to {}", from + 1, until - 1)
+        );
+    }
+}
+
+/// An archive with the whole order is believed in each of its series, and also if no member answers.
+#[test]
+fn events_of_an_archive_that_continue_the_order_are_brought() {
+    let (runtime, mut random) = (runtime(), Random::from_environment());
+    let Histories { mut new, .. } = histories(&mut random, true, true);
+    (0..150).for_each(|_| new.append());
+    begin(&mut new, 9);
+    (0..150).for_each(|_| new.append());
+    let (all, until) = (expected(&new, 0), new.machine.next());
+    let archive = copy_of(&new, until);
+    assert_eq!(archive.machine.chain(), new.machine.chain());
+    forget(&mut new, 20);
+    let member = Served::start(&runtime, &new.archive);
+    let archive = &[&Served::start(&runtime, &archive.archive)];
+
+    let directory = Directory::new();
+    let bus = open_bus(&directory);
+    let follower = follow_with(&directory, &[&member], archive);
+    let follower = follower.unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(take(&mut subscribe(&bus), all.len()), all);
+    until_at(&follower, &new);
+    let followed = follower.followed();
+    assert_eq!((followed.lost(), followed.divergences()), (0, 0));
+    follower.end().unwrap_or_else(|error| panic!("{error}"));
+
+    let silent = Served::start(&runtime, &new.archive);
+    silent.stop();
+    let rewound = rewind_with(&directory, "again", &[&silent], archive, None);
+    let rewound = rewound.unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(rewound, Rewound { from: 0, until, lost: 0 });
 }
 
 /// What a member says of each series, after each of its starts.
