@@ -116,6 +116,9 @@ pub struct Sequencer {
     /// Why the order takes no commands of this host, if that is so.
     #[serde(default)]
     pub refused: Option<String>,
+    /// Why no events are brought to the bus of the host any more, if that is so.
+    #[serde(default)]
+    pub stopped: Option<String>,
     /// Events that were brought to the bus of the host: the number of the next one.
     #[serde(default)]
     pub delivered: u64,

@@ -251,7 +251,7 @@ pub(super) fn troubles(feed: &str, member: &OrderMember) -> impl Iterator<Item =
     [full, uncertain, recovery].into_iter().flatten()
 }
 
-/// Returns a line about what keeps the multicast, the archive and the courier of a feed from their work.
+/// Returns a line about what keeps the multicast, the archive, the courier and the follower of a feed from their work.
 pub(super) fn ways(sequencer: &Sequencer) -> impl Iterator<Item = Line> {
     let feed = &sequencer.feed;
     let multicast = sequencer.multicast.as_ref().and_then(|it| it.problem.as_ref());
@@ -274,7 +274,9 @@ pub(super) fn ways(sequencer: &Sequencer) -> impl Iterator<Item = Line> {
         let text = format!("the order of the feed {feed} takes no commands of this host: {why}");
         Line::new(Level::Error, "commands_refused", text)
     });
-    [multicast, stopped, full, refused].into_iter().flatten()
+    let diverged =
+        sequencer.stopped.as_ref().map(|why| Line::new(Level::Error, "feed_stopped", why));
+    [multicast, stopped, full, refused, diverged].into_iter().flatten()
 }
 
 /// Returns the line with the counters of the node.

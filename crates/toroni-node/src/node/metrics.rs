@@ -580,6 +580,12 @@ const OF_FEEDS: &[OfFeed] = &[
         |it| Some(it.divergences),
     ),
     of_feed(
+        "toroni_sequencer_feed_stopped",
+        Kind::Gauge,
+        "1 if the bus of the host has no more events because it has diverged, else 0",
+        |it| Some(it.stopped.is_some().into()),
+    ),
+    of_feed(
         "toroni_sequencer_live_events",
         Kind::Counter,
         "Events that came to the host without being asked for",

@@ -51,6 +51,8 @@ pub(super) struct Sequencer {
     courier: Option<Courier>,
     counts: CourierCounts,
     follower: Option<Follower>,
+    /// Why there is no follower any more although the node continues.
+    stopped: Option<String>,
     followed: Followed,
     multicast: Option<Multicast>,
     keeper: Option<Keeper>,
@@ -143,6 +145,7 @@ impl Sequencer {
             counts: courier.counts(),
             followed: follower.followed(),
             follower: Some(follower),
+            stopped: None,
             feed,
             runtime,
             member,
@@ -186,10 +189,18 @@ impl Sequencer {
             return Some(format!("the member of the feed {} has ended: {problem}", self.feed.name));
         }
         if let Some(follower) = self.follower.take_if(|follower| follower.has_ended()) {
-            return Some(match follower.end() {
-                Err(error) => follower_problem(&self.feed.name, &error),
-                Ok(()) => format!("the follower of the feed {} has ended", self.feed.name),
-            });
+            let (is_diverged, problem) = match follower.end() {
+                Err(error) => (
+                    matches!(error, FollowError::Diverged { .. }),
+                    follower_problem(&self.feed.name, &error),
+                ),
+                Ok(()) => (false, format!("the follower of the feed {} has ended", self.feed.name)),
+            };
+            // Other hosts need the member and the archive, whatever the bus of this one has.
+            if !is_diverged || self.member.is_none() && self.keeper.is_none() {
+                return Some(problem);
+            }
+            self.stopped = Some(problem);
         }
         let courier = self.courier.take_if(|courier| courier.has_ended())?;
         Some(match courier.end() {
@@ -211,6 +222,7 @@ impl Sequencer {
             connections: self.counts.connections(),
             waiting_bytes: waiting,
             refused: self.counts.refused().map(|refused| refused.why),
+            stopped: self.stopped.clone(),
             delivered: self.followed.chain().map_or(0, |chain| chain.next),
             lost: self.followed.lost(),
             divergences: self.followed.divergences(),

@@ -1,5 +1,6 @@
 //! Groups of real nodes that change: another member leads, members come and go, and one log becomes a new group.
 
+use crate::node_observed;
 use crate::nodes::start;
 use crate::sequencer::{Hosts, error, leave};
 use crate::support::wait_until;
@@ -161,17 +162,15 @@ fn a_host_that_was_down_during_a_recovery_learns_which_of_its_events_are_no_more
         member.take().unwrap().kill();
     }
 
-    // Their buses have the same events, and would end their nodes.
-    for host in 0..2 {
-        std::fs::remove_dir_all(hosts.log(host)).unwrap();
-        std::fs::remove_dir_all(hosts.directory(host).join("orders")).unwrap();
-    }
+    // Their buses have the same events.
+    (0..2).for_each(|host| std::fs::remove_dir_all(hosts.log(host)).unwrap());
+    std::fs::remove_dir_all(hosts.directory(1).join("orders")).unwrap();
     let recovered = hosts.buses.run(&["sequencer", "recover", "--accept-loss", &hosts.log(2)]);
     assert!(recovered.status.success(), "{recovered:?}");
     nodes[2] = Some(hosts.start(2));
     wait_until("it leads alone", || hosts.leader() == Some(2));
     for (host, node) in nodes[..2].iter_mut().enumerate() {
-        *node = Some(hosts.start(host));
+        *node = Some(hosts.start_with(host, ["metrics = '127.0.0.1:0'", ""][host]));
         hosts.change(&["members", "add", &format!("m{host}={}", hosts.addresses[host])]);
     }
     // Enough that all numbers of the host are used again.
@@ -196,5 +195,16 @@ fn a_host_that_was_down_during_a_recovery_learns_which_of_its_events_are_no_more
     });
     assert!(after.iter().all(|found| matches!(found, Found::Event(number, _) if *number >= until)));
     leave(host);
+    // A member is not taken from its group by the bus of its host, which gets nothing more.
+    let first = nodes[0].take().unwrap();
+    first.wait_for_error("of this host are not those of the order");
+    let address = node_observed::address(&first);
+    let realm = hosts.realm();
+    let value = |name: &str| {
+        let labels = [("realm", &*realm), ("feed", "orders")];
+        node_observed::metrics(&address).value(name, &labels)
+    };
+    wait_until("the metrics say so", || value("toroni_sequencer_feed_stopped") == Some(1.0));
+    leave(first);
     nodes.into_iter().flatten().for_each(leave);
 }
