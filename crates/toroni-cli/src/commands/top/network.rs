@@ -55,6 +55,9 @@ pub(super) struct NodeModel {
 pub(super) struct FeedModel {
     pub(super) commands_per_second: Option<f64>,
     pub(super) events_per_second: Option<f64>,
+    /// Events that came to the bus of the host by themselves, and those that members were asked for.
+    pub(super) came_per_second: Option<f64>,
+    pub(super) asked_per_second: Option<f64>,
     #[serde(flatten)]
     pub(super) now: Sequencer,
 }
@@ -157,6 +160,8 @@ impl NodeHistory {
         FeedModel {
             commands_per_second: self.rate(before.map(|before| before.brought), now.brought),
             events_per_second: self.rate(before.map(Sequencer::events), now.events()),
+            came_per_second: self.rate(before.map(|before| before.came), now.came),
+            asked_per_second: self.rate(before.map(|before| before.asked), now.asked),
             now: now.clone(),
         }
     }
@@ -288,6 +293,29 @@ mod tests {
         assert_eq!(rates(&history), (Some(10.0), Some(30.0)));
         history.stats(at(103.0, 31, None));
         assert_eq!(rates(&history), (Some(1.0), Some(7.0)));
+    }
+
+    #[test]
+    fn a_feed_has_the_rates_of_the_ways_that_events_take() {
+        let at = |time, session, came, asked| {
+            let mut notice = stats(time, session, 0);
+            notice.content.sequencer = Some(Sequencer { came, asked, ..Sequencer::default() });
+            notice
+        };
+        let mut history = NodeHistory::default();
+        let rates = |history: &NodeHistory| {
+            let feed = history.model(100.0).unwrap().feed.unwrap();
+            (feed.came_per_second, feed.asked_per_second)
+        };
+        history.stats(at(100.0, 1, 1_000, 20));
+        assert_eq!(rates(&history), (None, None));
+        history.stats(at(102.0, 1, 1_500, 26));
+        assert_eq!(rates(&history), (Some(250.0), Some(3.0)));
+        // Counters of another process may be anything.
+        history.stats(at(103.0, 1, 0, u64::MAX));
+        assert_eq!(rates(&history).0, None);
+        history.stats(at(104.0, 2, 7, 8));
+        assert_eq!(rates(&history), (None, None));
     }
 
     #[test]

@@ -3,10 +3,12 @@
 
 use super::super::keys::Choices;
 use super::super::model::BusModel;
-use super::super::network::{FeedModel, NodeModel};
+use super::super::network::NodeModel;
 use super::table::{Cell, Column, Table};
 use super::text;
 use super::theme::Theme;
+use ratatui::style::Style;
+use toroni_shell::notice::{OrderMember, Sequencer};
 
 /// Returns the three tables, and that of feeds if a node takes part in one.
 pub(super) fn tables(model: &BusModel, choices: &Choices, theme: &Theme) -> Vec<Table> {
@@ -41,8 +43,24 @@ pub(super) fn problems(model: &BusModel) -> impl Iterator<Item = String> {
                 text::count(node.left_out)
             )
         });
-        [silent, dropped, left_out].into_iter().flatten()
+        let feed = node.feed.iter().flat_map(|feed| problems_of_feed(&node.node, &feed.now));
+        [silent, dropped, left_out].into_iter().flatten().chain(feed)
     })
+}
+
+/// Returns why a host does not take part in a feed as its node should, in the words of the node's log.
+fn problems_of_feed(node: &str, now: &Sequencer) -> impl Iterator<Item = String> {
+    let feed = &now.feed;
+    let refused = now.refused.as_ref().map(|why| {
+        format!("node {node}: the order of the feed {feed} takes no commands of this host: {why}")
+    });
+    let multicast = now.multicast.as_ref().and_then(|multicast| multicast.problem.as_ref());
+    let multicast = multicast.map(|why| {
+        format!(
+            "node {node}: events of the feed {feed} go over TCP alone, because multicast fails: {why}"
+        )
+    });
+    refused.into_iter().chain(multicast)
 }
 
 fn empty(nodes: &[NodeModel], choices: &Choices, none: &str) -> String {
@@ -58,43 +76,61 @@ fn empty(nodes: &[NodeModel], choices: &Choices, none: &str) -> String {
 fn feeds(nodes: &[NodeModel], choices: &Choices, theme: &Theme) -> Table {
     let columns = vec![
         Column::names("FEEDS", 12),
-        Column::left("MEMBER", 8, 0),
-        Column::left("LEADER", 8, 0),
-        Column::right("TERM", 6, 1),
-        Column::right("EVENTS", 9, 0),
+        Column::left("MEMBER", 8, 2),
+        Column::left("ROLE", 13, 0),
+        Column::right("TERM", 6, 3),
+        Column::right("EVENTS", 8, 0),
         Column::right("EVENTS/S", 8, 0),
-        Column::right("COMMANDS/S", 10, 0),
-        Column::right("WAITING", 9, 2),
+        Column::right("COMMANDS/S", 10, 1),
+        Column::left("EVENTS BY", 10, 0),
+        Column::right("ASKED/S", 7, 4),
+        Column::right("LIVE/S", 7, 6),
+        Column::right("WAITING", 9, 5),
     ];
     let mut table = Table::new(columns, empty(nodes, choices, "none"));
     for node in nodes.iter().filter(|node| choices.shows(&node.node)) {
-        let Some(FeedModel { now, commands_per_second, events_per_second }) = &node.feed else {
-            continue;
-        };
+        let Some(feed) = &node.feed else { continue };
+        let now = &feed.now;
         let member = now.member.as_ref();
-        let leader = match member {
-            None => Cell::new("", theme.dim()),
-            Some(member) => match &member.leader {
-                None => Cell::new("none", theme.alarm()),
-                Some(_) if member.leads => Cell::from("leads"),
-                Some(leader) => Cell::new(leader, theme.dim()),
-            },
-        };
+        let comes_live = member.is_some() || now.multicast.is_some();
+        let asks = comes_live && feed.asked_per_second.is_some_and(|asked| asked > 0.0);
+        let asked = if asks { theme.warning() } else { theme.dim() };
         table.row(vec![
             Cell::from(format!("{} at {}", now.feed, node.node)),
-            member.map_or_else(
-                || Cell::new("-", theme.dim()),
-                |member| Cell::from(member.name.as_str()),
-            ),
-            leader,
+            Cell::from(member.map_or("-", |member| member.name.as_str())),
+            role(member, theme),
             Cell::from(member.map_or_else(String::new, |member| text::count(member.term))),
             Cell::from(text::count(now.events())),
-            Cell::from(text::rate(*events_per_second)),
-            Cell::from(text::rate(*commands_per_second)),
+            Cell::from(text::rate(feed.events_per_second)),
+            Cell::from(text::rate(feed.commands_per_second)),
+            Cell::new(way(now), if now.is_live { Style::new() } else { asked }),
+            Cell::new(text::rate(feed.asked_per_second), asked),
+            Cell::from(text::rate(feed.came_per_second)),
             Cell::from(text::bytes(Some(toroni_shell::human::as_f64(now.waiting_bytes)))),
         ]);
     }
     table
+}
+
+/// Returns what a host is in a feed, in the words of `toroni sequencer status`.
+fn role(member: Option<&OrderMember>, theme: &Theme) -> Cell {
+    match member {
+        None => Cell::new("no member", theme.dim()),
+        Some(OrderMember { leader: None, .. }) => Cell::new("has no leader", theme.alarm()),
+        Some(OrderMember { leads: true, .. }) => Cell::from("leads"),
+        Some(OrderMember { leader: Some(leader), .. }) => {
+            Cell::new(format!("follows {leader}"), theme.dim())
+        }
+    }
+}
+
+/// Returns the way by which events come to the bus of a host now.
+const fn way(now: &Sequencer) -> &'static str {
+    match (now.is_live, &now.member) {
+        (true, Some(_)) => "own member",
+        (true, None) => "multicast",
+        (false, _) => "TCP",
+    }
 }
 
 fn sent(nodes: &[NodeModel], choices: &Choices, theme: &Theme) -> Table {

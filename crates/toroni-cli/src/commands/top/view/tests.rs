@@ -18,7 +18,7 @@ use ratatui::style::{Color, Modifier};
 use std::fmt::Write;
 use std::path::Path;
 use std::time::Duration;
-use toroni_shell::notice::{OrderMember, Sequencer};
+use toroni_shell::notice::{FeedMulticast, OrderMember, Sequencer};
 
 const SIZES: [(u16, u16); 4] = [(80, 24), (120, 40), (160, 24), (40, 10)];
 /// 2026-11-22 12:00:31 UTC.
@@ -299,36 +299,45 @@ fn network() -> NetworkModel {
     NetworkModel { nodes: vec![first, second] }
 }
 
-/// A leader, a follower, a member without a leader, and a host without a member.
+/// A leader, a follower, a member without a leader, a host without a member, and one that multicast does not reach.
 fn feeds() -> NetworkModel {
-    let feed = |node: &str, member: Option<OrderMember>, rate| NodeModel {
+    let feed = |node: &str, rate, now: Sequencer| NodeModel {
         node: node.to_owned(),
         feed: Some(FeedModel {
             commands_per_second: Some(rate),
             events_per_second: Some(3.0 * rate),
+            came_per_second: Some(if now.is_live { 3.0 * rate } else { 0.0 }),
+            asked_per_second: Some(if now.is_live { 0.0 } else { 3.0 * rate }),
             now: Sequencer {
                 feed: "orders".to_owned(),
                 waiting_bytes: 4_096,
                 delivered: 1_200_000,
-                member,
-                ..Sequencer::default()
+                ..now
             },
         }),
         ..NodeModel::default()
     };
-    let member = |name: &str, leader: Option<&str>| OrderMember {
-        name: name.to_owned(),
-        leader: leader.map(str::to_owned),
-        leads: leader == Some(name),
-        term: 12,
-        events: 1_234_567,
-        ..OrderMember::default()
+    let member = |name: &str, leader: Option<&str>| {
+        let member = OrderMember {
+            name: name.to_owned(),
+            leader: leader.map(str::to_owned),
+            leads: leader == Some(name),
+            term: 12,
+            events: 1_234_567,
+            ..OrderMember::default()
+        };
+        Sequencer { member: Some(member), is_live: leader.is_some(), ..Sequencer::default() }
+    };
+    let with_group = |is_live| {
+        let multicast = Some(FeedMulticast::default());
+        Sequencer { multicast, is_live, ..Sequencer::default() }
     };
     let nodes = vec![
-        feed("host-1", Some(member("a", Some("a"))), 12_000.0),
-        feed("host-2", Some(member("b", Some("a"))), 20.0),
-        feed("host-3", Some(member("c", None)), 0.0),
-        feed("host-4-with-a-rather-long-name", None, 150.0),
+        feed("host-1", 12_000.0, member("a", Some("a"))),
+        feed("host-2", 20.0, member("b", Some("a"))),
+        feed("host-3", 0.0, member("c", None)),
+        feed("host-4-with-a-rather-long-name", 150.0, with_group(true)),
+        feed("host-5", 150.0, with_group(false)),
     ];
     NetworkModel { nodes }
 }
@@ -338,7 +347,23 @@ fn the_feeds_that_nodes_take_part_in() {
     let model = BusModel { network: Some(feeds()), ..plant() };
     check("feeds.txt", Shown::Bus(&model), &choices(View::Network));
     let text = as_text(Shown::Bus(&model), &choices(View::Bus), 120);
-    for wanted in ["FEEDS", "orders at host-1", "leads", "none"] {
+    for wanted in ["FEEDS", "orders at host-1", "leads", "follows a", "no member", "multicast"] {
+        assert!(text.contains(wanted), "{wanted}\n{text}");
+    }
+}
+
+#[test]
+fn why_a_host_does_not_take_part_in_a_feed_is_said() {
+    let mut network = feeds();
+    let now = &mut network.nodes[4].feed.as_mut().unwrap().now;
+    now.refused = Some("another host has opened this source".to_owned());
+    now.multicast.as_mut().unwrap().problem = Some("no such device".to_owned());
+    let model = BusModel { network: Some(network), ..plant() };
+    let text = as_text(Shown::Bus(&model), &choices(View::Network), 120);
+    for wanted in [
+        "node host-5: the order of the feed orders takes no commands of this host: another host has opened this source",
+        "node host-5: events of the feed orders go over TCP alone, because multicast fails: no such device",
+    ] {
         assert!(text.contains(wanted), "{wanted}\n{text}");
     }
 }
