@@ -281,6 +281,17 @@ fn three_nodes_keep_one_order_and_a_fourth_takes_part() {
     }
     hosts.wait_until_equal();
     hosts.table_with(&["leads", "follows m"]);
+    let top = |host: usize| {
+        let arguments = ["top", "orders", "--once"];
+        let command = system_tests::program::toroni(&hosts.directory(host), &arguments);
+        Program::start(command).succeed()
+    };
+    wait_until("top shows the leader", || {
+        (0..3).any(|host| ["leads", "own member"].iter().all(|part| top(host).contains(part)))
+    });
+    wait_until("top shows the host without a member", || {
+        ["no member", "TCP"].iter().all(|part| top(3).contains(part))
+    });
     let digest = hosts.digests();
     assert_eq!(digest["equal"], true);
     assert_eq!(digest["digests"].as_object().unwrap().len(), 3);
