@@ -107,9 +107,11 @@ pub(super) const CRATES: &[Crate] = &[
         members: &["system-tests", "toroni", "toroni-testkit"],
         foreign: Some(&["rustix"]),
     },
+    // Its tests build `toroni-node` as the system tests do.
     Crate {
         name: "toroni-bench",
         members: &[
+            "system-tests",
             "toroni",
             "toroni-bench-harness",
             "toroni-chart",

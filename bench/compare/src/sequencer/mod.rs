@@ -1,14 +1,17 @@
 //! The sequencer beside a raw TCP connection and NATS JetStream: how long a command takes until it is part of the order, how
-//! many commands of 64 bytes are ordered in a second, and how long nothing is ordered after the leader was killed.
+//! many commands of 64 bytes are ordered in a second, and how long nothing is ordered after the leader was killed. Also how long a
+//! command takes until its event is on the bus of another host.
 //!
 //! | file | what it measures |
 //! |---|---|
 //! | `tcp.rs` | 64 bytes there and back |
 //! | `group.rs` | members of the sequencer, each a process |
 //! | `nats.rs` | servers of NATS, each a process, with a stream in files |
+//! | `events.rs` | nodes, each a process on a host that is a network namespace |
 //!
 //! All processes are on this host, so latency is that of the software and of the disk, and not that of a network.
 
+mod events;
 mod group;
 mod nats;
 mod tcp;
@@ -48,6 +51,7 @@ struct Figures {
     per_second: Option<f64>,
     /// Milliseconds without a commit after each kill of the leader.
     stalls: Vec<f64>,
+    note: Option<String>,
 }
 
 /// What takes commands, one by one and many at a time.
@@ -58,6 +62,10 @@ trait Contender {
     fn many(&mut self, time: Duration) -> Result<u64, Failure>;
     /// Kills the leader, starts it again, and returns for how long no command was ordered. None if there is no other.
     fn kill_leader(&mut self) -> Result<Option<Duration>, Failure>;
+    /// Returns what a reader of the figures must know about this measurement.
+    fn note(&mut self) -> Result<Option<String>, Failure> {
+        Ok(None)
+    }
 }
 
 fn measure(contender: &mut dyn Contender, time: Duration) -> Result<Figures, Failure> {
@@ -72,6 +80,7 @@ fn measure(contender: &mut dyn Contender, time: Duration) -> Result<Figures, Fai
         latency.push(start.elapsed().as_secs_f64() * 1e6);
     }
     latency.sort_by(f64::total_cmp);
+    let note = contender.note()?;
     contender.many(time / 5)?;
     let begun = Instant::now();
     let count = contender.many(time)?;
@@ -81,7 +90,7 @@ fn measure(contender: &mut dyn Contender, time: Duration) -> Result<Figures, Fai
         let Some(stall) = contender.kill_leader()? else { break };
         stalls.push(stall.as_secs_f64() * 1e3);
     }
-    Ok(Figures { latency, per_second, stalls })
+    Ok(Figures { latency, per_second, stalls, note })
 }
 
 type Start = fn(&std::path::Path) -> Result<Box<dyn Contender>, Failure>;
@@ -92,6 +101,9 @@ const ROWS: &[(&str, Start)] = &[
     ("1 member, always", |at| group::start(at, 1, group::Interval::No)),
     ("3 members, interval", |at| group::start(at, 3, group::Interval::Yes)),
     ("3 members, always", |at| group::start(at, 3, group::Interval::No)),
+    ("5 members, interval", |at| group::start(at, 5, group::Interval::Yes)),
+    ("events by multicast", |at| events::start(at, events::Way::Multicast)),
+    ("events over TCP", |at| events::start(at, events::Way::Tcp)),
     ("NATS R1", |at| nats::start(at, 1)),
     ("NATS R3", |at| nats::start(at, 3)),
 ];
@@ -109,10 +121,18 @@ pub(crate) fn report(options: &Sequencer) -> Result<Report, Failure> {
         columns: ["median µs", "p99 µs", "commands/s", "stall ms, median", "stall ms, longest"]
             .map(str::to_owned)
             .to_vec(),
-        definitions: vec![(
-            "stall".to_owned(),
-            format!("how long nothing was ordered after the leader was killed, {KILLS} times"),
-        )],
+        definitions: vec![
+            (
+                "stall".to_owned(),
+                format!("how long nothing was ordered after the leader was killed, {KILLS} times"),
+            ),
+            (
+                "events".to_owned(),
+                "from a command on the bus of a host to its event on the bus of another one: 3 members, interval, and a host \
+                 without a member, in network namespaces"
+                    .to_owned(),
+            ),
+        ],
         ..Table::default()
     };
     let mut report = Report {
@@ -132,12 +152,14 @@ pub(crate) fn report(options: &Sequencer) -> Result<Report, Failure> {
         };
         let figures = match start(directory.path()) {
             Ok(mut contender) => measure(contender.as_mut(), time)?,
-            Err(failure) if name.starts_with("NATS") => {
+            // What it needs may not be here.
+            Err(failure) if name.starts_with("NATS") || name.starts_with("events") => {
                 report.notes.push(format!("{name} was not measured: {failure}"));
                 continue;
             }
             Err(failure) => return Err(failure),
         };
+        report.notes.extend(figures.note.iter().map(|note| format!("{name}: {note}")));
         let at = |percent| figures.latency.get(figures.latency.len() * percent / 100).copied();
         let mut stalls = figures.stalls.clone();
         stalls.sort_by(f64::total_cmp);

@@ -3,5 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod experiments;
+mod sequencer;
 mod support;
 mod workloads;
