@@ -60,7 +60,8 @@ fn problems_of_feed(node: &str, now: &Sequencer) -> impl Iterator<Item = String>
             "node {node}: events of the feed {feed} go over TCP alone, because multicast fails: {why}"
         )
     });
-    refused.into_iter().chain(multicast)
+    let stopped = now.stopped.as_ref().map(|why| format!("node {node}: {why}"));
+    refused.into_iter().chain(multicast).chain(stopped)
 }
 
 fn empty(nodes: &[NodeModel], choices: &Choices, none: &str) -> String {
@@ -103,7 +104,7 @@ fn feeds(nodes: &[NodeModel], choices: &Choices, theme: &Theme) -> Table {
             Cell::from(text::count(now.events())),
             Cell::from(text::rate(feed.events_per_second)),
             Cell::from(text::rate(feed.commands_per_second)),
-            Cell::new(way(now), if now.is_live { Style::new() } else { asked }),
+            way(now, asked, theme),
             Cell::new(text::rate(feed.asked_per_second), asked),
             Cell::from(text::rate(feed.came_per_second)),
             Cell::from(text::bytes(Some(toroni_shell::human::as_f64(now.waiting_bytes)))),
@@ -124,12 +125,13 @@ fn role(member: Option<&OrderMember>, theme: &Theme) -> Cell {
     }
 }
 
-/// Returns the way by which events come to the bus of a host now.
-const fn way(now: &Sequencer) -> &'static str {
+/// Returns the way by which events come to the bus of a host now. `asked` is for those that members are asked for.
+fn way(now: &Sequencer, asked: Style, theme: &Theme) -> Cell {
     match (now.is_live, &now.member) {
-        (true, Some(_)) => "own member",
-        (true, None) => "multicast",
-        (false, _) => "TCP",
+        _ if now.stopped.is_some() => Cell::new("stopped", theme.alarm()),
+        (true, Some(_)) => Cell::from("own member"),
+        (true, None) => Cell::from("multicast"),
+        (false, _) => Cell::new("TCP", asked),
     }
 }
 

@@ -358,11 +358,15 @@ fn why_a_host_does_not_take_part_in_a_feed_is_said() {
     let now = &mut network.nodes[4].feed.as_mut().unwrap().now;
     now.refused = Some("another host has opened this source".to_owned());
     now.multicast.as_mut().unwrap().problem = Some("no such device".to_owned());
+    let now = &mut network.nodes[3].feed.as_mut().unwrap().now;
+    now.stopped = Some("the events 3 to 9 of this host are not those of the order".to_owned());
     let model = BusModel { network: Some(network), ..plant() };
     let text = as_text(Shown::Bus(&model), &choices(View::Network), 120);
     for wanted in [
         "node host-5: the order of the feed orders takes no commands of this host: another host has opened this source",
         "node host-5: events of the feed orders go over TCP alone, because multicast fails: no such device",
+        "node host-4-with-a-rather-long-name: the events 3 to 9 of this host are not those of the order",
+        "stopped ",
     ] {
         assert!(text.contains(wanted), "{wanted}\n{text}");
     }
