@@ -228,7 +228,7 @@ impl Sequencer {
             divergences: self.followed.divergences(),
             came: self.followed.came(),
             asked: self.followed.asked(),
-            is_live: self.followed.is_live(),
+            is_live: self.stopped.is_none() && self.followed.is_live(),
             multicast: self.multicast.as_ref().map(multicast_report),
             archive: self.keeper.as_ref().map(archive_report),
             member: self.member.as_ref().map(|member| self.member(member)),
@@ -323,7 +323,7 @@ fn multicast_report(multicast: &Multicast) -> notice::FeedMulticast {
 fn follower_problem(feed: &str, error: &FollowError) -> String {
     let advice = match error {
         FollowError::Diverged { .. } => {
-            ": programs that have seen them are to begin again. Stop them, remove the bus, and a new one is filled"
+            ": programs that have seen them are to begin again. Stop them and this node, remove the bus, and start the node: a new bus is filled"
         }
         _ => "",
     };

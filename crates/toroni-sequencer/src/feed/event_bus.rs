@@ -22,7 +22,7 @@ use toroni::{
 use toroni_proto::id::Source;
 
 use super::FollowError;
-use super::recheck::Recheck;
+use super::recheck::{End, Recheck};
 use crate::batch::{Command, Publish};
 use crate::hook::mutant;
 use crate::machine::Chain;
@@ -90,9 +90,14 @@ impl EventBus {
         Ok(())
     }
 
-    /// Reads the last events on it. None if there are none.
-    pub(super) fn tail(&self) -> Result<Option<Recheck>, String> {
-        Recheck::read(self.inlet.bus(), self.feed, self.next)
+    /// Returns where it ends now.
+    pub(super) fn end(&self) -> Result<End, FollowError> {
+        Ok(End { sequence: self.inlet.bus().stats()?.sequence, next: self.next })
+    }
+
+    /// Reads the last events on it before a place. None if there are none.
+    pub(super) fn tail(&self, end: End) -> Result<Option<Recheck>, String> {
+        Recheck::read(self.inlet.bus(), self.feed, end)
     }
 
     /// Returns the number of the event that it wants next.

@@ -12,7 +12,7 @@
 //! A follower that **asks** waits at one member for the next event. If that member fails, is behind, or has nothing new for
 //! half a second, it asks the next one: no member can leave it behind for long. A follower that **is live** waits for live
 //! events, and asks only for what it lacks. A live event is taken if what was before it is what is on the bus, digest
-//! included. Whether the bus has diverged is decided by members alone: they answer over TCP.
+//! included. Whether the bus has diverged, members decide, which answer over TCP, and archives as far as members vouch for them.
 //!
 //! Each question names the series of the feed that the bus follows, and the answer says where the order departs from it. If that is
 //! before the end of the bus, the bus has diverged. A member in an earlier series than the bus has stayed behind, and is passed over.
@@ -28,8 +28,8 @@ use toroni::{BusConfig, FileError, LostReason, OpenError, PublishError, Publishe
 
 use super::event_bus::{EventBus, point};
 use super::live::Live;
-use super::recheck::{Compared, Recheck};
-use super::vouch::vouched;
+use super::recheck::{Compared, End, Recheck};
+use super::vouch::{Alone, vouched};
 use crate::hook::mutant;
 use crate::machine::{Chain, Departs};
 use crate::rpc::{Answer, Events, Fetch, Fetched, InTurn, LinkError, Request, Target};
@@ -53,7 +53,7 @@ const AGAIN: Duration = Duration::from_millis(20);
 /// If a member lacks events, the others are asked this long before the events count as lost.
 const SEARCH_TIME: Duration = Duration::from_secs(5);
 /// The same if there are archives: one that is restarted needs time.
-const ARCHIVE_SEARCH_TIME: Duration = Duration::from_secs(60);
+const ARCHIVE_SEARCH_TIME: Duration = Duration::from_secs(if cfg!(test) { 8 } else { 60 });
 /// A follower that finds only members which are behind its bus says so this often.
 const BEHIND_TIME: Duration = Duration::from_secs(60);
 /// The pause before the last events on the bus are read again, if they could not be.
@@ -368,25 +368,29 @@ fn fetched(answer: Result<Answer, LinkError>) -> Option<Fetched> {
 }
 
 /// Asks all members and archives which series of the feed an event is in, or would be, for a bus that follows this one and has the events
-/// up to `end`. None if none has it.
+/// up to `end`. The one that is furthest decides. None if none has it.
 pub(super) fn series_of(
     members: &mut InTurn,
     number: u64,
     (series, end): (Option<u32>, u64),
+    alone: Alone,
 ) -> Option<u32> {
     let fetch = Fetch { from: number, max_bytes: 0, wait: Duration::ZERO, series };
+    let mut found: Option<(Chain, u32)> = None;
     for _ in 0..members.count() {
         if let Some(fetched) = fetch_within(members, fetch, ANSWER_TIME)
-            && let Fetched { now, departs, events: Some(events), .. } = vouched(members, fetched)
+            && let Some(fetched) = vouched(members, fetched, alone)
+            && let Fetched { now, departs, events: Some(events), .. } = fetched
             && events.before().next == number
             && series.is_none_or(|series| series <= now.series)
             && !departs.is_before(end)
+            && found.is_none_or(|(best, _)| (best.series, best.next) < (now.series, now.next))
         {
-            return Some(events.before().series);
+            found = Some((now, events.before().series));
         }
         members.turn_to_any();
     }
-    None
+    found.map(|(_, series)| series)
 }
 
 /// Turns to the next member, after a pause.
@@ -401,14 +405,16 @@ pub(super) struct Following {
     members: InTurn,
     ends: Arc<AtomicBool>,
     on_divergence: OnDivergence,
+    /// What archives are believed while no member answers.
+    pub(super) alone: Alone,
     /// How far the bus has come. None until a member has said what was before.
     chain: Option<Chain>,
     /// Up to here, a member has agreed with the bus.
     agreed: u64,
     /// Whether the bus had events from the beginning.
     had_events: bool,
-    /// When the last events on the bus are to be read, so that they are compared, and whether the log says that they are not.
-    unread: Option<(Instant, bool)>,
+    /// The last events that the bus had at the start, until they are read to be compared.
+    unread: Option<Unread>,
     /// What is to be compared before anything is written.
     recheck: Option<Recheck>,
     /// Up to here, the bus was reported as diverged.
@@ -433,6 +439,15 @@ pub(super) struct Following {
     ask_bytes: AskBytes,
 }
 
+/// Events on the bus that are to be read.
+struct Unread {
+    end: End,
+    /// When that is tried.
+    due: Instant,
+    /// Whether the log says that it was tried in vain.
+    is_noted: bool,
+}
+
 /// How members are asked after a look at live events.
 enum Ask {
     /// Not at all.
@@ -451,6 +466,7 @@ impl Following {
             members,
             ends,
             on_divergence: OnDivergence::Stop,
+            alone: Alone::Nothing,
             chain: None,
             agreed,
             had_events: agreed > 0,
@@ -482,7 +498,8 @@ impl Following {
 
     fn begin(&mut self, start: FeedStart) -> Result<(), FollowError> {
         if self.had_events && !mutant("no_recheck") {
-            self.unread = Some((Instant::now(), false));
+            let (end, due) = (self.bus.end()?, Instant::now());
+            self.unread = Some(Unread { end, due, is_noted: false });
         }
         if start == FeedStart::Live && self.bus.is_fresh()? {
             while !self.ends() {
@@ -497,35 +514,43 @@ impl Following {
         Ok(())
     }
 
-    /// Returns how far the order has come, as a member says and those know that have more. One may have stayed behind.
-    fn latest(&self, mut latest: Chain) -> Chain {
+    /// Returns how far the order has come, as the member says that is furthest. The one that was asked may have stayed behind.
+    fn latest(&self, asked: Chain) -> Chain {
         let fetch = Fetch { from: u64::MAX, max_bytes: 0, wait: Duration::ZERO, series: None };
-        self.members.ask_members(&Request::Fetch(fetch), ANSWER_TIME, |answer| {
-            if let Answer::Fetched(Fetched { now, .. }) = answer
-                && (now.series, now.next) > (latest.series, latest.next)
-            {
-                latest = now;
-            }
-            None::<()>
-        });
-        latest
+        let answers = self.members.ask_members(&Request::Fetch(fetch), ANSWER_TIME);
+        let others =
+            answers.into_iter().filter_map(|answer| fetched(Ok(answer))).map(|fetched| fetched.now);
+        others.fold(asked, |best, now| {
+            if (now.series, now.next) > (best.series, best.next) { now } else { best }
+        })
     }
 
     /// Reads the last events on the bus, so that they are compared. What cannot be read is tried again: for now, there may be no slot.
     fn look_back(&mut self) {
-        let Some((_, is_noted)) = self.unread.take_if(|(due, _)| *due <= Instant::now()) else {
+        let Some(unread) = self.unread.take_if(|unread| unread.due <= Instant::now()) else {
             return;
         };
-        match self.bus.tail() {
-            Ok(recheck) => self.recheck = recheck,
+        match self.bus.tail(unread.end) {
+            Ok(Some(recheck)) => {
+                self.recheck = Some(recheck);
+                // No live event is taken meanwhile.
+                self.set_live(false);
+            }
+            Ok(None) if unread.is_noted => {
+                let text = "the last events that the bus had at the start of the node are not compared with the order, because \
+                            the bus no longer has them";
+                self.followed.note("bus_not_compared", text.to_owned());
+            }
+            Ok(None) => {}
             Err(error) => {
-                self.unread = Some((Instant::now() + READ_AGAIN, true));
-                if !is_noted {
+                if !unread.is_noted {
                     let text = format!(
                         "the last events on the bus are not yet compared with the order, because they cannot be read: {error}"
                     );
                     self.followed.note("bus_unread", text);
                 }
+                let due = Instant::now() + READ_AGAIN;
+                self.unread = Some(Unread { due, is_noted: true, ..unread });
             }
         }
     }
@@ -581,11 +606,11 @@ impl Following {
                 self.fetch(self.recheck.as_ref().map_or(wanted, |recheck| recheck.from(at)))
             }
         };
+        let fetched = fetched.and_then(|fetched| vouched(&self.members, fetched, self.alone));
         let Some(fetched) = fetched else {
             self.turn();
             return Ok(());
         };
-        let fetched = vouched(&self.members, fetched);
         let series = fetched.now.series;
         if let Some(own) = self.series().filter(|own| series < *own) {
             self.note_behind(|| {
@@ -733,7 +758,7 @@ impl Following {
 
     /// Writes the next events.
     fn write(&mut self, events: &Events) -> Result<(), FollowError> {
-        self.fresh = Instant::now();
+        (self.fresh, self.behind) = (Instant::now(), None);
         let mut chain = events.before();
         let ends = Arc::clone(&self.ends);
         if self.bus.write(events, &mut chain, || ends.load(Ordering::Relaxed))? {
@@ -751,11 +776,11 @@ impl Following {
         }
         self.adopt(departs, (before.next, before.series))?;
         self.agreed = before.next;
-        (self.lacking_since, self.lacking) = (None, BTreeMap::new());
         if events.is_empty() {
-            // Another one may know more.
+            // Another one may know more. It may also be one that does not get further.
             self.members.turn();
         } else {
+            (self.lacking_since, self.lacking) = (None, BTreeMap::new());
             // What comes without being asked for is late, or missing.
             self.set_live(false);
             self.followed.0.asked.fetch_add(events.count(), Ordering::Relaxed);
@@ -791,10 +816,10 @@ impl Following {
         let all = self.lacking.len() == self.members.count();
         let nearest = self.lacking.values().min().copied().unwrap_or(first);
         let wanted = self.bus.next();
-        if (all || since.elapsed() >= patience) && nearest > wanted {
+        if (all || since.elapsed() >= patience) && (wanted + 1..u64::MAX).contains(&nearest) {
             // Before the loss: killed in between, the bus would have to have another series than the order.
             let own = (self.series(), wanted);
-            let Some(series) = series_of(&mut self.members, nearest, own) else {
+            let Some(series) = series_of(&mut self.members, nearest, own, self.alone) else {
                 // Those that had it answer no more, or have purged it. The others are asked again what they have.
                 self.lacking.retain(|_, first| *first > nearest);
                 self.members.turn_to_any();

@@ -25,6 +25,15 @@ const EVENTS: u64 = 4096;
 /// Older messages are left out once the payloads have this many bytes. The last one is always compared.
 const BYTES: usize = 1 << 20;
 
+/// The end of what is compared.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct End {
+    /// The sequence on the bus.
+    pub(super) sequence: u64,
+    /// The event that the bus wanted next there.
+    pub(super) next: u64,
+}
+
 /// What is left to compare.
 #[derive(Debug)]
 pub(super) struct Recheck {
@@ -58,10 +67,10 @@ pub(super) enum Compared {
 }
 
 impl Recheck {
-    /// Reads the last messages of a bus, whose feed wants this event next. None if there is nothing to compare.
-    pub(super) fn read(bus: &Bus, feed: u32, next: u64) -> Result<Option<Self>, String> {
+    /// Reads the last messages of a bus before a place. None if there is nothing to compare.
+    pub(super) fn read(bus: &Bus, feed: u32, end: End) -> Result<Option<Self>, String> {
         let failed = |error: &dyn std::fmt::Display| error.to_string();
-        let end = bus.stats().map_err(|error| failed(&error))?.sequence;
+        let End { sequence: end, next } = end;
         let from = Start::Sequence(end.saturating_sub(RECORDS));
         let mut subscriber = match subscribe(bus, from) {
             Err(SubscriberError::SequenceLost { .. }) => subscribe(bus, Start::Oldest),

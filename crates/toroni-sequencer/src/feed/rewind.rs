@@ -8,6 +8,8 @@ use toroni::BusConfig;
 use super::FollowError;
 use super::event_bus::EventBus;
 use super::follow::{Following, fetch, in_turn, series_of, turn};
+use super::vouch::Alone;
+use crate::machine::Chain;
 use crate::rpc::{Fetched, InTurn, Target};
 
 /// All members are asked this many times before the feed counts as unavailable.
@@ -52,28 +54,35 @@ pub fn rewind(options: RewindOptions) -> Result<Rewound, FollowError> {
     let mut members = in_turn(members, archives)?;
     // Asked before the bus is opened: what cannot be had leaves no bus.
     let Reach { first, first_of_members, next } = ask_all(&mut members)?;
-    let from = from.unwrap_or(first);
-    if from < first || from > next {
-        return Err(FollowError::NoEvent { wanted: from, first, next });
+    let wanted = from.unwrap_or(first);
+    if wanted < first || wanted > next {
+        return Err(FollowError::NoEvent { wanted, first, next });
     }
-    let series = (0..ROUNDS).find_map(|_| {
-        let series = series_of(&mut members, from, (None, 0));
-        if series.is_none() {
-            turn(&mut members);
+    let alone = if first_of_members.is_some() { Alone::Nothing } else { Alone::All };
+    let mut find = |from: u64| {
+        (0..ROUNDS).find_map(|_| {
+            let series = series_of(&mut members, from, (None, 0), alone);
+            if series.is_none() {
+                turn(&mut members);
+            }
+            series.map(|series| (from, series))
+        })
+    };
+    // An archive that has the event may have another one than the order.
+    let (from, series) = match (find(wanted), first_of_members) {
+        (Some(found), _) => found,
+        (None, Some(first)) if wanted < first && from.is_some() => {
+            return Err(FollowError::NoEvent { wanted, first, next });
         }
-        series
-    });
-    // An archive that has it may have another event than the order.
-    let series = series.ok_or(if from < first_of_members {
-        FollowError::NoEvent { wanted: from, first: first_of_members, next }
-    } else {
-        FollowError::NoAnswer
-    })?;
+        (None, Some(first)) if wanted < first => find(first).ok_or(FollowError::NoAnswer)?,
+        (None, _) => return Err(FollowError::NoAnswer),
+    };
     let bus = EventBus::open(&bus, &name, &feed)?;
     if !bus.is_fresh()? {
         return Err(FollowError::NotFresh(name));
     }
     let mut following = Following::new(bus, members, Arc::new(AtomicBool::new(false)));
+    following.alone = alone;
     following.bus.begin_with(from, series)?;
     while following.bus.next() < next {
         following.step()?;
@@ -86,32 +95,41 @@ pub fn rewind(options: RewindOptions) -> Result<Rewound, FollowError> {
 struct Reach {
     /// The first one that a member or an archive has.
     first: u64,
-    /// The first one that a member has.
-    first_of_members: u64,
+    /// The first one that a member has. None if no member answers.
+    first_of_members: Option<u64>,
     /// The next one that happens.
     next: u64,
 }
 
-/// Asks members and archives which events they have.
+/// Asks members and archives which events they have. Archives count alone only if no member answers for some time: after a recovery,
+/// they may have more than the order.
 fn ask_all(members: &mut InTurn) -> Result<Reach, FollowError> {
+    let mut archives: Vec<(u64, Chain)> = vec![];
     for _ in 0..ROUNDS {
-        let (mut of_members, mut of_archives): (Vec<_>, Vec<_>) = (vec![], vec![]);
+        let mut found = vec![];
+        archives.clear();
         for _ in 0..members.count() {
             if let Some(Fetched { first, now, .. }) = fetch(members, u64::MAX) {
-                let of = if members.is_at_member() { &mut of_members } else { &mut of_archives };
-                of.push((first, now.next));
+                let of = if members.is_at_member() { &mut found } else { &mut archives };
+                of.push((first, now));
             }
             members.turn_to_any();
         }
-        // After a recovery, an archive may have more than the order.
-        let ends = if of_members.is_empty() { &of_archives } else { &of_members };
-        if let Some(next) = ends.iter().map(|(_, next)| *next).max() {
-            let least = |of: &[(u64, u64)]| of.iter().map(|(first, _)| *first).min();
-            let first_of_members = least(&of_members).unwrap_or(next);
-            let first = least(&of_archives).map_or(first_of_members, |of| of.min(first_of_members));
-            return Ok(Reach { first, first_of_members, next });
+        if !found.is_empty() {
+            return Ok(reach(&found, &archives));
         }
         turn(members);
     }
-    Err(FollowError::NoAnswer)
+    if archives.is_empty() { Err(FollowError::NoAnswer) } else { Ok(reach(&[], &archives)) }
+}
+
+fn reach(members: &[(u64, Chain)], archives: &[(u64, Chain)]) -> Reach {
+    let first = |of: &[(u64, Chain)]| of.iter().map(|(first, _)| *first).min();
+    let ends = if members.is_empty() { archives } else { members };
+    // One in an earlier series has stayed behind.
+    let end = ends.iter().map(|(_, now)| (now.series, now.next)).max();
+    let next = end.map_or(0, |(_, next)| next);
+    let first_of_members = first(members);
+    let all = first(archives).into_iter().chain(first_of_members);
+    Reach { first: all.min().unwrap_or(next), first_of_members, next }
 }

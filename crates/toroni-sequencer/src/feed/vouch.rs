@@ -1,8 +1,9 @@
 //! What an archive has is believed as far as a member says that the order has it.
 //!
-//! A recovery can lose events that an archive has kept. An archive that learns of it stops, and still answers. So a member is asked
-//! where the order departs from the series of what the archive has, and what the archive has from there on is left out. A series that
-//! begins in it is asked about on its own. If no member answers, all is believed: an archive may be what is left of a group.
+//! A recovery can lose events that an archive has kept. An archive that learns of it stops, and still answers. So the members are asked
+//! where the order departs from the series of what the archive has, and what the archive has from there on is left out. The one that is
+//! furthest decides: others may have stayed behind, or not have come as far yet. A series that begins in what the archive has is asked
+//! about on its own.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
@@ -11,48 +12,63 @@ use std::time::Duration;
 use super::follow::ANSWER_TIME;
 use crate::batch::Command;
 use crate::hook::mutant;
-use crate::machine::Departs;
+use crate::machine::{Chain, Departs};
 use crate::rpc::{Answer, Events, Fetch, Fetched, InTurn, Request};
 
-/// Returns the answer of the one who was asked, without what only an archive says.
-pub(super) fn vouched(members: &InTurn, fetched: Fetched) -> Fetched {
+/// What is believed of an archive while no member answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Alone {
+    /// Nothing. A follower waits.
+    Nothing,
+    /// All: it may be what is left of a group.
+    All,
+}
+
+/// Returns the answer of the one who was asked, without what only an archive says. None if it is an archive's, and nothing is known of it.
+pub(super) fn vouched(members: &InTurn, fetched: Fetched, alone: Alone) -> Option<Fetched> {
     if members.is_at_member() || mutant("archives_not_vouched_for") {
-        return fetched;
+        return Some(fetched);
     }
-    // Members alone say whether a bus has diverged.
+    // Where the order departs from a series, members say.
     let fetched = Fetched { departs: Departs::Nowhere, ..fetched };
-    let Some(events) = fetched.events else { return fetched };
-    match of_the_order(members, &events) {
-        Some(events) => Fetched { events: Some(events), ..fetched },
+    let Some(events) = &fetched.events else { return Some(fetched) };
+    let kept = match word(members, events.before().series) {
+        Some((now, departs)) => before(events, now, departs),
+        None if alone == Alone::All => return Some(fetched),
+        None => return None,
+    };
+    Some(match kept {
+        Some(kept) => Fetched { events: Some(kept), ..fetched },
         // The archive has none of what is wanted, or of what follows.
         None => Fetched { first: u64::MAX, events: None, ..fetched },
-    }
+    })
 }
 
-/// Returns those of these events that the order has; none if they are others from the first one on, or from before it.
-fn of_the_order(members: &InTurn, events: &Events) -> Option<Events> {
-    let series = events.before().series;
+/// Returns how far the order has come, and where it departs from a series, as the member says that is furthest. None if none answers
+/// that knows the series.
+fn word(members: &InTurn, series: u32) -> Option<(Chain, Departs)> {
     let fetch = Fetch { from: u64::MAX, max_bytes: 0, wait: Duration::ZERO, series: Some(series) };
-    let mut has_answered = false;
-    let departs = members.ask_members(&Request::Fetch(fetch), ANSWER_TIME, |answer| {
-        let Answer::Fetched(Fetched { now, departs, .. }) = answer else { return None };
-        has_answered = true;
-        // One that stayed behind in an earlier series does not know.
-        (now.series >= series).then_some(departs)
+    let answers = members.ask_members(&Request::Fetch(fetch), ANSWER_TIME);
+    let words = answers.into_iter().filter_map(|answer| match answer {
+        Answer::Fetched(Fetched { now, departs, .. }) => Some((now, departs)),
+        _ => None,
     });
-    match departs {
-        Some(departs) => before(events, departs),
-        None => (!has_answered).then(|| events.clone()),
-    }
+    // One that stayed behind in an earlier series does not know.
+    words.filter(|(now, _)| now.series >= series).max_by_key(|(now, _)| (now.series, now.next))
 }
 
-/// Returns the events before the order departs from their series. A series that the order begins there, too, ends them.
-fn before(events: &Events, departs: Departs) -> Option<Events> {
+/// Returns the events before the order departs from their series, as far as the member has come. A series that the order begins there,
+/// too, ends them. None if the order departs at the first of them, or before it.
+fn before(events: &Events, now: Chain, departs: Departs) -> Option<Events> {
     let first = events.before().next;
-    match departs {
+    let limit = match departs {
         Departs::Foreign { .. } => return None,
-        Departs::At { begun, .. } if begun < first => return None,
-        _ => {}
+        Departs::At { begun, .. } => begun,
+        Departs::Nowhere => now.next,
+        Departs::Unknown => u64::MAX,
+    };
+    if limit < first {
+        return None;
     }
     let mut end = first;
     for (command, _) in events.commands() {
@@ -66,7 +82,7 @@ fn before(events: &Events, departs: Departs) -> Option<Events> {
             end = if is_of_the_order { next } else { end };
             break;
         }
-        if matches!(departs, Departs::At { begun, .. } if begun <= end) {
+        if limit <= end {
             break;
         }
         end = next;

@@ -62,11 +62,11 @@ impl Lineage {
     #[must_use]
     pub fn departs(&self, series: Option<u32>) -> Departs {
         let Some(known) = series else { return Departs::Nowhere };
-        let next = self.begun.partition_point(|(series, _)| *series <= known);
-        let Some(&(series, begun)) = self.begun.get(next) else { return Departs::Nowhere };
         if known < self.complete_from {
             return Departs::Unknown;
         }
+        let next = self.begun.partition_point(|(series, _)| *series <= known);
+        let Some(&(series, begun)) = self.begun.get(next) else { return Departs::Nowhere };
         // Before the first series, there is none.
         let is_listed = match next.checked_sub(1) {
             Some(last) => self.begun.get(last).is_some_and(|(series, _)| *series == known),
@@ -107,6 +107,7 @@ mod tests {
         assert_eq!(part.departs(Some(4)), foreign(5, 20));
         // Of a machine whose last series began before it was remembered.
         let empty = Lineage { begun: vec![], complete_from: 7 };
-        assert_eq!(empty.departs(Some(6)), Departs::Nowhere);
+        assert_eq!(empty.departs(Some(6)), Departs::Unknown);
+        assert_eq!(empty.departs(Some(7)), Departs::Nowhere);
     }
 }

@@ -58,16 +58,15 @@ impl InTurn {
         self.call_at(self.at, request, limit)
     }
 
-    /// Asks the members that are not silent, whosever turn it is, until this takes one's answer.
-    pub(crate) fn ask_members<T>(
-        &self,
-        request: &Request,
-        limit: Duration,
-        mut take: impl FnMut(Answer) -> Option<T>,
-    ) -> Option<T> {
-        (0..self.members.len() - self.archives)
-            .filter(|at| !self.is_silent(*at))
-            .find_map(|at| self.call_at(at, request, limit).ok().and_then(&mut take))
+    /// Asks all members, whosever turn it is, and returns the answers. Those that are silent are asked only if no other one answers.
+    pub(crate) fn ask_members(&self, request: &Request, limit: Duration) -> Vec<Answer> {
+        let members = 0..self.members.len() - self.archives;
+        let (silent, others): (Vec<_>, Vec<_>) = members.partition(|at| self.is_silent(*at));
+        let ask = |of: Vec<usize>| -> Vec<Answer> {
+            of.into_iter().filter_map(|at| self.call_at(at, request, limit).ok()).collect()
+        };
+        let answers = ask(others);
+        if answers.is_empty() { ask(silent) } else { answers }
     }
 
     fn call_at(&self, at: usize, request: &Request, limit: Duration) -> Result<Answer, LinkError> {

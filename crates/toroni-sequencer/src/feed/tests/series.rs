@@ -9,7 +9,9 @@ use toroni_proto::id::Source;
 use toroni_testkit::{Directory, Process, Random, wait};
 
 use super::super::event_bus::EventBus;
+use super::super::follow::{in_turn, series_of as series_of_event};
 use super::super::recheck::{Compared, Recheck};
+use super::super::vouch::Alone;
 use super::super::*;
 use super::follow::{FEED, Found, config, expected, next, push, subscribe, take, targets};
 use super::keeper::forget;
@@ -700,6 +702,53 @@ fn events_that_only_an_archive_has_are_not_brought() {
     }
 }
 
+/// The one that is furthest vouches, in whatever order the members are. Without one, a follower waits.
+#[test]
+fn neither_members_that_are_behind_nor_silent_ones_vouch_for_an_archive() {
+    let (runtime, mut random) = (runtime(), Random::from_environment());
+    let Histories { old, mut new, from } = histories(&mut random, true, true);
+    // A member that was added, and has not yet come to the recovery.
+    let behind = copy_of(&old, from);
+    (0..150).for_each(|_| new.append());
+    forget(&mut new, 20);
+    let start = |member: &Member| Served::start(&runtime, &member.archive);
+    let (right, behind, stopped) = (start(&new), start(&behind), start(&old));
+    for members in [[&behind, &right], [&right, &behind]] {
+        let directory = Directory::new();
+        let follower = follow_with(&directory, &members, &[&stopped]);
+        let follower = follower.unwrap_or_else(|error| panic!("{error}"));
+        until_at(&follower, &new);
+        assert_eq!(follower.followed().divergences(), 0);
+        follower.end().unwrap_or_else(|error| panic!("{error}"));
+    }
+
+    let mut asked = in_turn(targets(&[&right]), targets(&[&stopped])).expect("a runtime");
+    right.stop();
+    let found = [Alone::All, Alone::Nothing]
+        .map(|alone| series_of_event(&mut asked, from, (None, 0), alone));
+    assert_eq!(found, [Some(7), None]);
+}
+
+/// An archive may have nothing but events that are not of the order.
+#[test]
+fn a_rewind_begins_with_the_first_event_that_is_of_the_order() {
+    let (runtime, mut random) = (runtime(), Random::from_environment());
+    let Histories { mut old, mut new, from } = histories(&mut random, true, true);
+    (0..300).for_each(|_| old.append());
+    forget(&mut old, 100);
+    while new.archive.first() <= old.archive.first() {
+        (0..100).for_each(|_| new.append());
+        forget(&mut new, 20);
+    }
+    let (first, until) = (new.archive.first(), new.machine.next());
+    assert!(old.archive.first() > from);
+    let member = &[&Served::start(&runtime, &new.archive)];
+    let stopped = &[&Served::start(&runtime, &old.archive)];
+    let rewound = rewind_with(&Directory::new(), "again", member, stopped, None);
+    let rewound = rewound.unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(rewound, Rewound { from: first, until, lost: 0 });
+}
+
 /// An archive with the whole order is believed in each of its series, and also if no member answers.
 #[test]
 fn events_of_an_archive_that_continue_the_order_are_brought() {
@@ -826,7 +875,8 @@ fn each_difference_in_the_last_messages_is_found_at_its_number() {
         assert!(bus.write(&events, &mut chain, || false).expect("written"));
         let is_message = |at: &usize| matches!(on_bus[*at], Command::Publish(_));
         let messages: Vec<_> = (0..on_bus.len()).filter(is_message).collect();
-        let tail = bus.tail().expect("readable");
+        let end = bus.end().unwrap_or_else(|error| panic!("{error}"));
+        let tail = bus.tail(end).expect("readable");
         let Some(mut recheck) = tail else {
             assert_eq!(messages, Vec::<usize>::new());
             continue;

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -100,7 +101,8 @@ enum Hostile {
     Host,
 }
 
-async fn hold(hostile: Hostile, number: u32, address: String) {
+/// Holds a connection, and counts it once it has begun.
+async fn hold(hostile: Hostile, number: u32, address: String, held: Arc<AtomicUsize>) {
     let [_, _, _, last] = (number % 64).to_be_bytes();
     let own = match hostile {
         Hostile::SilentOfMany => [127, 0, 1, last + 1],
@@ -121,6 +123,7 @@ async fn hold(hostile: Hostile, number: u32, address: String) {
                 drop(frame::call(&mut stream, keys(1).as_ref(), feed, role).await);
             }
         }
+        held.fetch_add(1, Ordering::Relaxed);
         // Again when the server has ended it.
         while let Ok(1..) = stream.read(&mut feed).await {}
         sleep(Duration::from_millis(20)).await;
@@ -138,9 +141,13 @@ async fn a_member_and_a_tool_are_served_whatever_others_hold() {
         Hostile::WrongKey,
         Hostile::Host,
     ] {
-        let mut held = JoinSet::new();
+        let (mut holders, held) = (JoinSet::new(), Arc::<AtomicUsize>::default());
         for number in 0..400 {
-            held.spawn(hold(hostile, number, address.clone()));
+            holders.spawn(hold(hostile, number, address.clone(), Arc::clone(&held)));
+        }
+        // Also on a busy machine, many hold one before the others ask.
+        while held.load(Ordering::Relaxed) < 250 {
+            sleep(Duration::from_millis(5)).await;
         }
         for round in 0..10 {
             sleep(Duration::from_millis(20)).await;
