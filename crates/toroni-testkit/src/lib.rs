@@ -9,6 +9,7 @@
 //!   printed.
 //! - [`long`]: whether tests may take longer than usual.
 //! - `network`, with the feature of that name: hosts that are network namespaces, and a switch with faults between them.
+//! - [`on_drop`]: work for the end of a scope, however it is left.
 //! - [`order`]: checks that messages are complete, not doubled and in order.
 //! - [`port`]: ports at which nothing listens.
 //! - [`random`]: random numbers from a seed, which a failed test prints.
@@ -29,6 +30,7 @@ pub mod history;
 pub mod long;
 #[cfg(feature = "network")]
 pub mod network;
+pub mod on_drop;
 pub mod order;
 pub mod port;
 pub mod program;
@@ -37,6 +39,7 @@ pub mod turn;
 pub mod wait;
 
 pub use directory::Directory;
+pub use on_drop::OnDrop;
 pub use program::Program;
 pub use random::Random;
 pub use toroni_process::{Process, lines, process, units};

@@ -14,6 +14,7 @@ use tokio::time::sleep;
 use toroni_proto::wire::{Key, Keys};
 use toroni_sequencer::raft::feed_id;
 use toroni_sequencer::rpc::{Answer, Link, LinkError, Request, Role, Target, identify};
+use toroni_testkit::OnDrop;
 use toroni_testkit::network::Setup;
 
 /// To each member: more than it had places for all callers once.
@@ -91,27 +92,21 @@ fn another_member_leads_while_a_host_holds_all_the_connections_that_it_can() {
                 });
             });
         });
-        let checks = || {
-            wait_until("the connections are held", || began.load(Ordering::Relaxed) > 2 * 3 * HELD);
-            for _ in 0..2 {
-                let leader = hosts.wait_for_leader();
-                nodes[leader].kill();
-                wait_until("another one leads", || {
-                    hosts.leader().is_some_and(|other| other != leader)
-                });
-                wait_until("a command becomes an event", || {
-                    let other = (leader + 1) % 3;
-                    let sent = hosts.try_sequencer(other, &["send", "t", "x", "--timeout", "5s"]);
-                    assert!(sent.status.success() || !error(&sent).is_empty(), "{sent:?}");
-                    sent.status.success()
-                });
-                nodes[leader] = hosts.start(leader);
-                hosts.wait_until_equal();
-            }
-        };
-        let checked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(checks));
-        ends.store(true, Ordering::Relaxed);
-        checked.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let _end = OnDrop(|| ends.store(true, Ordering::Relaxed));
+        wait_until("the connections are held", || began.load(Ordering::Relaxed) > 2 * 3 * HELD);
+        for _ in 0..2 {
+            let leader = hosts.wait_for_leader();
+            nodes[leader].kill();
+            wait_until("another one leads", || hosts.leader().is_some_and(|other| other != leader));
+            wait_until("a command becomes an event", || {
+                let other = (leader + 1) % 3;
+                let sent = hosts.try_sequencer(other, &["send", "t", "x", "--timeout", "5s"]);
+                assert!(sent.status.success() || !error(&sent).is_empty(), "{sent:?}");
+                sent.status.success()
+            });
+            nodes[leader] = hosts.start(leader);
+            hosts.wait_until_equal();
+        }
     });
 }
 

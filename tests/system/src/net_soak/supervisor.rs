@@ -16,7 +16,7 @@ use toroni::{Bus, ReceiveError, Subscriber};
 use toroni_testkit::network::flood::{Flood, Rate};
 use toroni_testkit::network::switch::{Direction, Faults, Loss, Reordering};
 use toroni_testkit::network::{Network, Setup};
-use toroni_testkit::wait;
+use toroni_testkit::{OnDrop, wait};
 
 /// How often a publisher catches up with its rate.
 const TICK: Duration = Duration::from_millis(2);
@@ -236,14 +236,6 @@ fn record(stranger: &Flood, recorded: &Mutex<Vec<Vec<u8>>>, shared: &Shared) {
             true
         });
         outcome.expect("a socket that can be read");
-    }
-}
-
-struct OnDrop<F: Fn()>(F);
-
-impl<F: Fn()> Drop for OnDrop<F> {
-    fn drop(&mut self) {
-        (self.0)();
     }
 }
 
