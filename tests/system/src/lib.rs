@@ -9,6 +9,7 @@
 //!   [`counters`]: numbers that they share with the test.
 //! - [`soak`]: all of that for hours, with each message checked.
 //! - [`net_soak`]: the same between hosts, with nodes that are killed.
+//! - [`sequencer_soak`]: one order over hosts, whatever happens to their nodes.
 //! - [`core_dump`]: holds core dumps up.
 //! - [`sandbox`]: takes a system call away.
 //! - [`options`]: the arguments of the workers.
@@ -31,6 +32,7 @@ pub mod payload;
 pub mod program;
 pub mod root;
 pub mod sandbox;
+pub mod sequencer_soak;
 pub(crate) mod shared;
 pub mod soak;
 pub mod wake;

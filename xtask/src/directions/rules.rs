@@ -162,7 +162,13 @@ pub(super) const CRATES: &[Crate] = &[
     // Runs the program as its users do, and uses the library for its own test processes.
     Crate {
         name: "system-tests",
-        members: &["toroni", "toroni-proactor", "toroni-testkit"],
+        members: &[
+            "toroni",
+            "toroni-proactor",
+            "toroni-proto",
+            "toroni-sequencer",
+            "toroni-testkit",
+        ],
         foreign: None,
     },
     // Counts instructions of the library as users compile it. Another dependency could change what is compiled.

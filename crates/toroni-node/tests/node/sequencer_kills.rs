@@ -6,13 +6,13 @@ use crate::support::{json_lines, wait_until};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use system_tests::sequencer_soak::trace::{Reader, event_of, id_of};
 use toroni::{Bus, BusConfig};
 use toroni_sequencer::commands::Commands;
-use toroni_testkit::Random;
-use toroni_testkit::history::{Event, History, Id, Sent, Trace, now};
+use toroni_testkit::history::{History, Id, Sent, Trace, now};
 use toroni_testkit::network::Setup;
+use toroni_testkit::{OnDrop, Random};
 
 const SENDERS: usize = 10;
 const KILLS: usize = 10;
@@ -25,11 +25,14 @@ fn the_leader_dies_ten_times_and_every_command_is_in_the_order_once() {
         None => Hosts::new(3),
     };
     (0..3).for_each(|host| drop(hosts.file(host, "", "")));
-    let readers = [0, 1, 2].map(|host| Reader::start(&hosts, host));
+    let readers =
+        [0, 1, 2].map(|host| Reader::start(events_bus(&hosts, host).subscribe("**").unwrap(), 0));
     let mut nodes = hosts.begin();
     let ends = AtomicBool::new(false);
     let stall_ms = AtomicU64::new(0);
     let (mut sent, mut seen) = std::thread::scope(|scope| {
+        // Also if this thread panics: the others are waited for.
+        let end = OnDrop(|| ends.store(true, Ordering::Relaxed));
         let senders: Vec<_> = (0..SENDERS)
             .map(|sender| {
                 let (hosts, ends) = (&hosts, &ends);
@@ -50,7 +53,7 @@ fn the_leader_dies_ten_times_and_every_command_is_in_the_order_once() {
             std::thread::sleep(Duration::from_millis(random.below(600)));
             nodes[leader] = hosts.start(leader);
         }
-        ends.store(true, Ordering::Relaxed);
+        drop(end);
         let sent = senders.into_iter().flat_map(|sender| sender.join().unwrap());
         (sent.collect::<Vec<_>>(), observer.join().unwrap())
     });
@@ -66,7 +69,7 @@ fn the_leader_dies_ten_times_and_every_command_is_in_the_order_once() {
             && events(0).iter().filter(|event| is_of_sender(event)).count() >= sent.len()
     });
     for reader in &readers {
-        wait_until("each host has all events", || reader.events().len() >= sent.len() + seen.len());
+        wait_until("each host has all events", || reader.count() >= sent.len() + seen.len());
     }
     let digest = hosts.digests();
     assert_eq!(digest["equal"], true, "{digest}");
@@ -83,7 +86,7 @@ fn the_leader_dies_ten_times_and_every_command_is_in_the_order_once() {
     // All of these are events by now.
     sent.iter_mut().for_each(|sent| sent.answered = Some(now()));
     sent.append(&mut seen);
-    let log: Vec<_> = all.iter().map(event_of).collect();
+    let log: Vec<_> = all.iter().filter_map(event_of).collect();
     let sources: BTreeMap<_, _> =
         log.iter().filter_map(|event| event.command).map(|id| (id.series, id.source)).collect();
     assert_eq!(sources.len(), 3, "each host has one series");
@@ -94,9 +97,9 @@ fn the_leader_dies_ten_times_and_every_command_is_in_the_order_once() {
     assert_eq!(contents.len(), log.len(), "a payload is there twice");
     let mut traces = vec![Trace::new("the log", 0..all.len() as u64, log)];
     for (host, reader) in readers.iter().enumerate() {
-        let events = reader.events();
-        let next = events.last().unwrap().number + 1;
-        traces.push(Trace::new(format!("host {host}"), 0..next, events));
+        let seen = reader.seen();
+        assert_eq!(seen.problems, [""; 0], "host {host}");
+        traces.push(Trace::new(format!("host {host}"), 0..reader.next(), seen.events));
     }
     History { sent, traces, ..History::default() }.check();
     println!(
@@ -105,56 +108,10 @@ fn the_leader_dies_ten_times_and_every_command_is_in_the_order_once() {
     );
 }
 
-/// An event as `toroni sequencer log --json` prints it.
-fn event_of(event: &Value) -> Event {
-    let number = event["event"].as_u64().unwrap();
-    match (event["topic"].as_str(), event["payload"].as_str()) {
-        (Some(topic), Some(payload)) => {
-            Event::new(number, Some(id(event)), topic, payload.as_bytes())
-        }
-        _ => Event::new(number, None, "", event.to_string().as_bytes()),
-    }
-}
-
-/// The command of an event, as it is printed. Its sender does not name the source.
-fn id(printed: &Value) -> Id {
-    let number = |key: &str| printed[key].as_u64().unwrap_or_default();
-    let small = |key: &str| number(key).try_into().unwrap();
-    Id { source: small("source"), series: small("series"), number: number("number") }
-}
-
 /// The bus of events of a host. Before the node does, so that it is large: when a node is back, it brings everything at once,
 /// and a reader may not run for long.
 fn events_bus(hosts: &Hosts, host: usize) -> Bus {
     BusConfig::new().directory(hosts.directory(host)).capacity(64 << 20).open("orders").unwrap()
-}
-
-/// Reads all events from the bus of a host, over all deaths of its node.
-struct Reader(Arc<Mutex<Vec<Event>>>);
-
-impl Reader {
-    fn start(hosts: &Hosts, host: usize) -> Self {
-        let mut subscriber = events_bus(hosts, host).subscribe("**").unwrap();
-        let events = Arc::new(Mutex::new(vec![]));
-        let seen = Arc::downgrade(&events);
-        std::thread::spawn(move || {
-            while let Some(seen) = seen.upgrade() {
-                let event = subscriber.receive_timeout(Duration::from_millis(200)).unwrap();
-                let event = event.map(|event| {
-                    let origin = event.origin().unwrap();
-                    let (source, series) = (origin.source, origin.series);
-                    let id = Id { source, series, number: origin.number };
-                    Event::new(event.number().unwrap(), Some(id), event.topic(), event.payload())
-                });
-                seen.lock().unwrap().extend(event);
-            }
-        });
-        Self(events)
-    }
-
-    fn events(&self) -> Vec<Event> {
-        self.0.lock().unwrap().clone()
-    }
 }
 
 /// Sends commands from one of the hosts, and returns them.
@@ -190,7 +147,7 @@ fn observe(hosts: &Hosts, ends: &AtomicBool, stall_ms: &AtomicU64) -> Vec<Sent> 
         // Between the kill of a member and its return, no member may have answered.
         if output.status.success() {
             let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
-            let sent = Sent::new(id(&printed), "t", payload.as_bytes(), before);
+            let sent = Sent::new(id_of(&printed), "t", payload.as_bytes(), before);
             let event = printed["event"].as_u64();
             seen.push(Sent { answered: Some(now()), event, ..sent });
             let stall = u64::try_from(last.elapsed().as_millis()).unwrap();

@@ -1,4 +1,4 @@
-//! What the programs of both soaks have in common: they end early by a signal, and say what was wrong.
+//! What the programs of all soaks have in common: they end early by a signal, and say what was wrong.
 
 use crate::options::Options;
 use serde_json::Value;
@@ -57,7 +57,7 @@ pub fn conclude(
     }
     println!("seed {seed}");
     if let Some(kept) = kept {
-        println!("the bus and what each worker saw last are kept in {}", kept.display());
+        println!("evidence is kept in {}", kept.display());
     }
     ExitCode::FAILURE
 }

@@ -15,6 +15,7 @@ mod net_soak;
 mod order;
 mod races;
 mod security;
+mod sequencer_soak;
 mod soak;
 #[path = "../support/mod.rs"]
 mod support;
