@@ -216,7 +216,8 @@ impl Soak<'_> {
         if !self.sites[victim].is_up() {
             return None;
         }
-        if !self.sites[victim].terminate() {
+        self.sites[victim].terminate();
+        if !self.sites[victim].wait_end() {
             self.violation(format!(
                 "H8: the node of host {victim} did not end in order after SIGTERM"
             ));
@@ -385,10 +386,14 @@ impl Soak<'_> {
                 }
                 Undo::Close(hostile) => drop(hostile),
                 Undo::Resume(host) => self.sites[host].resume(),
-                Undo::Start(host) => self.sites[host].start(),
-                Undo::Join(host) => self.join(host),
+                Undo::Start(host) => self.sites[host].launch(),
+                Undo::Join(host) => {
+                    self.sites.iter_mut().for_each(Site::wait_ready);
+                    self.join(host);
+                }
             }
         }
+        self.sites.iter_mut().for_each(Site::wait_ready);
     }
 
     /// Adds a member that was removed, as the documentation says: its node starts with an empty log.

@@ -45,6 +45,7 @@ pub(super) struct Site {
     said: PathBuf,
     pub(super) disk: Option<Disk>,
     node: Option<Program>,
+    is_starting: bool,
     is_stopped: bool,
     /// The most that one of its nodes had.
     pub(super) memory_kib: u64,
@@ -81,6 +82,7 @@ impl Site {
             said: root.file(&format!("said-{number}")),
             disk,
             node: None,
+            is_starting: false,
             is_stopped: false,
             memory_kib: 0,
             log_bytes: 0,
@@ -153,17 +155,30 @@ impl Site {
         self.node.is_some() && !self.is_stopped
     }
 
-    /// Starts the node, if it does not run.
+    /// Starts the node, if it does not run, and waits until it is ready.
     pub(super) fn start(&mut self) {
+        self.launch();
+        self.wait_ready();
+    }
+
+    /// Starts the node, if it does not run. Several may start at the same time.
+    pub(super) fn launch(&mut self) {
         if self.node.is_some() {
             return;
         }
         let said = OpenOptions::new().create(true).append(true).open(&self.said);
         let mut command = self.command(&["node"]);
         command.stdout(Stdio::null()).stderr(said.expect("a file"));
-        let mut node = Program::start_with_ready_fd(command);
-        node.wait_ready();
-        self.node = Some(node);
+        self.node = Some(Program::start_with_ready_fd(command));
+        self.is_starting = true;
+    }
+
+    /// Waits until the node that was launched is ready.
+    pub(super) fn wait_ready(&mut self) {
+        if let Some(node) = self.node.as_mut().filter(|_| self.is_starting) {
+            node.wait_ready();
+        }
+        self.is_starting = false;
     }
 
     /// Kills the nodes of these hosts at the same time.
@@ -185,12 +200,17 @@ impl Site {
         }
     }
 
-    /// Ends the node with SIGTERM. Returns whether it ended in order.
-    pub(super) fn terminate(&mut self) -> bool {
+    /// Asks the node to end, with SIGTERM.
+    pub(super) fn terminate(&mut self) {
         self.weigh();
-        let Some(mut node) = self.node.take() else { return true };
-        node.signal(Signal::TERM);
-        node.wait().success()
+        if let Some(node) = &self.node {
+            node.signal(Signal::TERM);
+        }
+    }
+
+    /// Waits until the node that was asked to end has ended. Returns whether it did so in order.
+    pub(super) fn wait_end(&mut self) -> bool {
+        self.node.take().is_none_or(|mut node| node.wait().success())
     }
 
     pub(super) fn stop(&mut self) {

@@ -214,7 +214,8 @@ impl Soak<'_> {
 
     /// Starts all nodes, and begins the group.
     fn begin_group(&mut self) {
-        self.sites.iter_mut().for_each(Site::start);
+        self.sites.iter_mut().for_each(Site::launch);
+        self.sites.iter_mut().for_each(Site::wait_ready);
         let plain = self.plain();
         self.wait_for("the group begins", |soak| {
             let output = soak.sites[plain].sequencer(&["init"]);
@@ -348,11 +349,12 @@ impl Soak<'_> {
         }
     }
 
-    /// Ends all nodes, the archive last.
+    /// Ends all nodes.
     pub(super) fn end(&mut self) {
+        self.check_nodes();
+        self.sites.iter_mut().for_each(Site::terminate);
         for at in 0..self.sites.len() {
-            self.check_nodes();
-            if !self.sites[at].terminate() {
+            if !self.sites[at].wait_end() {
                 self.violation(format!(
                     "H8: the node of host {at} did not end in order after SIGTERM"
                 ));

@@ -41,7 +41,7 @@ fn an_event_that_is_hidden_is_noticed() {
 fn nodes_that_are_killed_stopped_and_cut_off_change_nothing_about_the_order() {
     // The limit is for a busy machine.
     let words =
-        ["seconds=7", "seed=6", "nemesis=kill,terminate,stop,cut,one-way", "limit_ms=60000"];
+        ["seconds=5", "seed=6", "nemesis=kill,terminate,stop,cut,one-way", "limit_ms=60000"];
     let Some((output, figures)) = soak(&words) else { return };
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}");
