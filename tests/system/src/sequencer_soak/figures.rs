@@ -8,6 +8,15 @@ use std::time::Duration;
 use toroni_testkit::history::{History, Sent};
 use toroni_testkit::units::count as grouped;
 
+/// How the leader was killed, if nothing else happened and a majority was left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Killed {
+    Alone,
+    WithAnother,
+    /// While a host held connections to all members.
+    AmongHostile,
+}
+
 /// A fault that was ended.
 #[derive(Clone, Debug)]
 pub struct Fault {
@@ -16,8 +25,8 @@ pub struct Fault {
     pub begin: Duration,
     /// From its end until commands of all hosts became events again that were sent after it.
     pub recovery: Duration,
-    /// When the leader was killed, if nothing else happened and a majority was left, and how many other members with it.
-    pub kill: Option<(Duration, usize)>,
+    /// When the leader was killed, and how.
+    pub kill: Option<(Duration, Killed)>,
 }
 
 /// All of it.
@@ -29,9 +38,8 @@ pub struct Figures {
     pub leader_kills: u64,
     /// How many members said that their disks were full.
     pub full_members: u64,
-    /// From each kill of a leader until a command had its event that was sent after the kill: those of the leader alone, and those of
-    /// the leader with another member.
-    pub failovers: [Vec<Duration>; 2],
+    /// From each kill of a leader until a command had its event that was sent after the kill, for each [`Killed`].
+    pub failovers: [Vec<Duration>; 3],
     /// How long elections on demand took, or why they failed.
     pub elects: Vec<Result<Duration, String>>,
     pub commands: u64,
@@ -72,8 +80,9 @@ impl Figures {
             *count = violations.iter().filter(|text| text.starts_with(rule)).count() as u64;
         }
         let kills: Vec<_> = self.faults.iter().filter_map(|fault| fault.kill).collect();
-        for (failovers, others) in self.failovers.iter_mut().zip([0, 1]) {
-            let at = kills.iter().filter(|(_, killed)| *killed == others).map(|(at, _)| *at);
+        let how = [Killed::Alone, Killed::WithAnother, Killed::AmongHostile];
+        for (failovers, how) in self.failovers.iter_mut().zip(how) {
+            let at = kills.iter().filter(|(_, killed)| *killed == how).map(|(at, _)| *at);
             *failovers = after(&history.sent, at.collect());
         }
     }
@@ -112,6 +121,7 @@ impl Figures {
         for (name, times) in [
             ("from the kill of a leader to the next event", &self.failovers[0]),
             ("  if another member was killed with it", &self.failovers[1]),
+            ("  among hostile connections", &self.failovers[2]),
             ("elections on demand", &elections),
             ("from the end of a fault to events of all hosts", &self.recoveries()),
         ] {
@@ -159,6 +169,7 @@ impl Figures {
             "full_members": self.full_members,
             "failover_seconds": quantiles(&self.failovers[0]),
             "failover_of_two_seconds": quantiles(&self.failovers[1]),
+            "failover_among_hostile_seconds": quantiles(&self.failovers[2]),
             "elect_seconds": quantiles(&elections),
             "elect_failures": self.elects.iter().filter_map(|it| it.as_ref().err()).collect::<Vec<_>>(),
             "recovery_seconds": quantiles(&self.recoveries()),

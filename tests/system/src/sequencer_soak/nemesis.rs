@@ -1,5 +1,6 @@
 //! Faults: how each begins, and what ends it.
 
+use super::figures::Killed;
 use super::hostile::Hostile;
 use super::site::{Role, Site};
 use super::supervisor::Soak;
@@ -116,8 +117,8 @@ pub(super) struct Active {
     pub(super) what: Vec<String>,
     pub(super) hold: Duration,
     pub(super) undo: Vec<Undo>,
-    /// When the leader was killed, and how many other members with it. Not if anything else went on.
-    pub(super) kill: Option<(Duration, usize)>,
+    /// When the leader was killed, and how. Not if anything else went on.
+    pub(super) kill: Option<(Duration, Killed)>,
     /// How long an election on demand took, if it was the only fault.
     pub(super) elect: Option<Result<Duration, String>>,
 }
@@ -206,7 +207,8 @@ impl Soak<'_> {
         let undo = victims.iter().map(|victim| Undo::Start(*victim)).collect();
         let what = format!("kill {}", self.list(&victims, leader));
         let has_majority = 2 * victims.len() < self.members;
-        let kill = (victims.contains(&leader) && has_majority).then_some((at, victims.len() - 1));
+        let how = if victims.len() == 1 { Killed::Alone } else { Killed::WithAnother };
+        let kill = (victims.contains(&leader) && has_majority).then_some((at, how));
         self.figures.leader_kills += u64::from(victims.contains(&leader));
         Some(Active { kill, ..Active::new(what, hold, undo) })
     }
@@ -347,6 +349,7 @@ impl Soak<'_> {
         std::thread::sleep(Duration::from_secs(1));
         let mut active = Active::default();
         if self.sites[leader].is_up() {
+            active.kill = Some((now(), Killed::AmongHostile));
             Site::kill(&mut self.sites, &[leader]);
             self.figures.leader_kills += 1;
             active.undo.push(Undo::Start(leader));
