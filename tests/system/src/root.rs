@@ -2,6 +2,8 @@
 
 use crate::info::Info;
 use crate::program;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use toroni::BusConfig;
@@ -44,6 +46,16 @@ impl TempRoot {
     #[must_use]
     pub fn file(&self, name: &str) -> PathBuf {
         self.0.join("files").join(name)
+    }
+
+    /// Writes the key of a realm to the file `key`, which only its owner may read.
+    ///
+    /// # Panics
+    /// If it cannot be written.
+    pub fn write_key(&self, key: [u8; 32]) {
+        let path = self.file("key");
+        std::fs::write(&path, key).expect("the key");
+        std::fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("its mode");
     }
 
     /// A configuration of the library for buses in it.

@@ -6,9 +6,7 @@ use super::site::{Disturbance, Site};
 use crate::soak::program::INTERRUPTED;
 use crate::{Random, TempRoot, payload};
 use rustix::process::Signal;
-use std::fs::Permissions;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -148,9 +146,7 @@ pub fn run(plan: &Plan) -> Option<Figures> {
     let hosts = u8::try_from(receivers + 1).expect("few hosts");
     let network = Setup::new(hosts).switched(plan.seed)?;
     let root = TempRoot::new();
-    let key = root.file("key");
-    std::fs::write(&key, [7; 32]).expect("the key");
-    std::fs::set_permissions(&key, Permissions::from_mode(0o600)).expect("its mode");
+    root.write_key([7; 32]);
     disturb_network(&network, plan);
     let mut sites: Vec<Site> = (0..receivers)
         .map(|number| Site::new(&root, &network.hosts[number], number, plan))

@@ -111,7 +111,7 @@ impl Undo {
     }
 }
 
-/// A fault that goes on.
+/// A fault that has begun, and has not ended.
 #[derive(Default)]
 pub(super) struct Active {
     pub(super) what: Vec<String>,
@@ -334,13 +334,13 @@ impl Soak<'_> {
     }
 
     fn change(&mut self, leader: usize) -> Option<Active> {
-        let goes = self.follower(leader);
+        let leaves = self.follower(leader);
         let output =
-            self.sites[self.plain()].sequencer(&["members", "remove", &format!("m{goes}")]);
+            self.sites[self.plain()].sequencer(&["members", "remove", &format!("m{leaves}")]);
         let outcome = if output.status.success() { "" } else { ", which fails" };
         let hold = self.between(0, 1_000);
-        let what = format!("change: remove m{goes}{outcome}, and add it");
-        Some(Active::new(what, hold, vec![Undo::Join(goes)]))
+        let what = format!("change: remove m{leaves}{outcome}, and add it");
+        Some(Active::new(what, hold, vec![Undo::Join(leaves)]))
     }
 
     fn hostile(&mut self, leader: usize) -> Option<Active> {

@@ -8,7 +8,7 @@ use std::fmt::Write;
 use std::fs::OpenOptions;
 use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use toroni::{BusConfig, Policy};
 use toroni_testkit::network::Host;
@@ -254,12 +254,4 @@ fn most_kib(process: u32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.trim().strip_suffix("kB")?.trim().parse().ok()
-}
-
-/// Writes the key of the realm.
-pub(super) fn write_key(path: &Path, bytes: [u8; 32]) {
-    use std::os::unix::fs::PermissionsExt;
-
-    std::fs::write(path, bytes).expect("the key");
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).expect("its mode");
 }

@@ -5,7 +5,7 @@ use super::figures::{Fault, Figures};
 use super::judge;
 use super::load::{KEY, Leaders, Senders, ask};
 use super::nemesis::{Active, Kind};
-use super::site::{FEED, Role, Site, addresses, write_key};
+use super::site::{FEED, Role, Site, addresses};
 use super::trace::Reader;
 use crate::soak::program::INTERRUPTED;
 use crate::{Random, TempRoot};
@@ -98,7 +98,7 @@ pub fn run(plan: &Plan) -> Option<Outcome> {
     let hosts = u8::try_from(plan.members + 2).expect("few hosts");
     let network = Setup::new(hosts).switched(plan.seed)?;
     let root = TempRoot::new();
-    write_key(&root.file("key"), KEY);
+    root.write_key(KEY);
     let sites: Vec<_> =
         (0..plan.members + 2).map(|number| Site::new(&root, number, &network.hosts)).collect();
     let senders: Vec<_> = sites[..=plan.members]
