@@ -29,7 +29,7 @@ use toroni::{BusConfig, FileError, LostReason, OpenError, PublishError, Publishe
 use super::event_bus::{EventBus, point};
 use super::live::Live;
 use super::recheck::{Compared, End, Recheck};
-use super::vouch::{Alone, vouched};
+use super::vouch::{Alone, ends_of, vouched};
 use crate::hook::mutant;
 use crate::machine::{Chain, Departs};
 use crate::rpc::{Answer, Events, Fetch, Fetched, InTurn, LinkError, Request, Target};
@@ -384,7 +384,7 @@ pub(super) fn series_of(
             && events.before().next == number
             && series.is_none_or(|series| series <= now.series)
             && !departs.is_before(end)
-            && found.is_none_or(|(best, _)| (best.series, best.next) < (now.series, now.next))
+            && found.is_none_or(|(best, _)| best.place() < now.place())
         {
             found = Some((now, events.before().series));
         }
@@ -516,13 +516,8 @@ impl Following {
 
     /// Returns how far the order has come, as the member says that is furthest. The one that was asked may have stayed behind.
     fn latest(&self, asked: Chain) -> Chain {
-        let fetch = Fetch { from: u64::MAX, max_bytes: 0, wait: Duration::ZERO, series: None };
-        let answers = self.members.ask_members(&Request::Fetch(fetch), ANSWER_TIME);
-        let others =
-            answers.into_iter().filter_map(|answer| fetched(Ok(answer))).map(|fetched| fetched.now);
-        others.fold(asked, |best, now| {
-            if (now.series, now.next) > (best.series, best.next) { now } else { best }
-        })
+        let others = ends_of(&self.members, None).map(|(now, _)| now);
+        others.chain([asked]).max_by_key(Chain::place).unwrap_or(asked)
     }
 
     /// Reads the last events on the bus, so that they are compared. What cannot be read is tried again: for now, there may be no slot.

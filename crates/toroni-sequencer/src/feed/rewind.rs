@@ -127,7 +127,7 @@ fn reach(members: &[(u64, Chain)], archives: &[(u64, Chain)]) -> Reach {
     let first = |of: &[(u64, Chain)]| of.iter().map(|(first, _)| *first).min();
     let ends = if members.is_empty() { archives } else { members };
     // One in an earlier series has stayed behind.
-    let end = ends.iter().map(|(_, now)| (now.series, now.next)).max();
+    let end = ends.iter().map(|(_, now)| now.place()).max();
     let next = end.map_or(0, |(_, next)| next);
     let first_of_members = first(members);
     let all = first(archives).into_iter().chain(first_of_members);

@@ -44,17 +44,24 @@ pub(super) fn vouched(members: &InTurn, fetched: Fetched, alone: Alone) -> Optio
     })
 }
 
-/// Returns how far the order has come, and where it departs from a series, as the member says that is furthest. None if none answers
-/// that knows the series.
-fn word(members: &InTurn, series: u32) -> Option<(Chain, Departs)> {
-    let fetch = Fetch { from: u64::MAX, max_bytes: 0, wait: Duration::ZERO, series: Some(series) };
+/// Asks all members how far the order has come, and where it departs from a series.
+pub(super) fn ends_of(
+    members: &InTurn,
+    series: Option<u32>,
+) -> impl Iterator<Item = (Chain, Departs)> {
+    let fetch = Fetch { from: u64::MAX, max_bytes: 0, wait: Duration::ZERO, series };
     let answers = members.ask_members(&Request::Fetch(fetch), ANSWER_TIME);
-    let words = answers.into_iter().filter_map(|answer| match answer {
+    answers.into_iter().filter_map(|answer| match answer {
         Answer::Fetched(Fetched { now, departs, .. }) => Some((now, departs)),
         _ => None,
-    });
+    })
+}
+
+/// Returns what the member says that is furthest. None if none answers that knows the series.
+fn word(members: &InTurn, series: u32) -> Option<(Chain, Departs)> {
     // One that stayed behind in an earlier series does not know.
-    words.filter(|(now, _)| now.series >= series).max_by_key(|(now, _)| (now.series, now.next))
+    let words = ends_of(members, Some(series)).filter(|(now, _)| now.series >= series);
+    words.max_by_key(|(now, _)| now.place())
 }
 
 /// Returns the events before the order departs from their series, as far as the member has come. A series that the order begins there,

@@ -17,6 +17,12 @@ pub struct Chain {
 }
 
 impl Chain {
+    /// Returns how far this is: an order in a later series is further, whatever its number.
+    #[cfg(feature = "member")]
+    pub(crate) const fn place(&self) -> (u32, u64) {
+        (self.series, self.next)
+    }
+
     /// Appends a command, of which `bytes` is the encoding, and returns its event.
     pub fn append<'a>(&mut self, command: Command<'a>, bytes: &[u8]) -> Event<'a> {
         let number = self.next;

@@ -133,7 +133,10 @@ impl Events {
     /// Returns the events before the one of this number.
     #[must_use]
     pub fn until(&self, number: u64) -> Self {
-        let count = number.saturating_sub(self.before.next).min(self.count);
+        if number >= self.end() {
+            return self.clone();
+        }
+        let count = number.saturating_sub(self.before.next);
         let kept = self.commands().take(usize::try_from(count).unwrap_or(usize::MAX));
         let bytes: usize = kept.map(|(_, encoded)| encoded.len()).sum();
         Self { before: self.before, count, commands: self.commands[..bytes].into() }

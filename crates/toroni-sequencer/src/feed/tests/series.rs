@@ -1,5 +1,6 @@
 //! Buses that the order does not continue, and those that it does.
 
+use std::path::Path;
 use std::process::{Command as Program, Stdio};
 use std::time::Duration;
 
@@ -28,17 +29,30 @@ fn open_bus(directory: &Directory) -> Bus {
     config(directory.path()).capacity(1 << 20).open(FEED).expect("opened")
 }
 
-fn follow(directory: &Directory, members: Vec<Target>, on_divergence: OnDivergence) -> Follower {
-    let follower = Follower::start(FollowerOptions {
-        bus: config(directory.path()),
+fn start(
+    directory: &Path,
+    members: Vec<Target>,
+    with: impl FnOnce(&mut FollowerOptions),
+) -> Follower {
+    let mut options = FollowerOptions {
+        bus: config(directory),
         feed: FEED.to_owned(),
         members,
         archives: vec![],
         start: FeedStart::Oldest,
-        on_divergence,
+        on_divergence: OnDivergence::Stop,
         live: None,
-    });
-    follower.unwrap_or_else(|error| panic!("{error}"))
+    };
+    with(&mut options);
+    Follower::start(options).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn follow(directory: &Directory, members: Vec<Target>, on_divergence: OnDivergence) -> Follower {
+    start(directory.path(), members, |options| options.on_divergence = on_divergence)
+}
+
+fn follow_with(directory: &Directory, members: &[&Served], archives: &[&Served]) -> Follower {
+    start(directory.path(), targets(members), |options| options.archives = targets(archives))
 }
 
 /// Brings all events of a member to the bus, and ends.
@@ -231,16 +245,7 @@ fn a_divergence_is_reported_before_the_first_new_event() {
 fn child() {
     let directory = std::env::var_os(DIRECTORY).expect("started by the test");
     let member = std::env::var(MEMBER).expect("started by the test");
-    let follower = Follower::start(FollowerOptions {
-        bus: config(std::path::Path::new(&directory)),
-        feed: FEED.to_owned(),
-        members: vec![target(member)],
-        archives: vec![],
-        start: FeedStart::Oldest,
-        on_divergence: OnDivergence::Stop,
-        live: None,
-    });
-    let follower = follower.unwrap_or_else(|error| panic!("{error}"));
+    let follower = start(Path::new(&directory), vec![target(member)], |_| {});
     while !follower.has_ended() {
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -444,16 +449,7 @@ fn a_member_that_is_behind_or_has_purged_the_events_is_no_evidence() {
     let found = until_diverged(follower, until);
     assert_eq!(found, (from, until), "the other member has them");
     // So may an archive.
-    let follower = Follower::start(FollowerOptions {
-        bus: config(directory.path()),
-        feed: FEED.to_owned(),
-        members: vec![purged.target.clone()],
-        archives: vec![whole.target.clone()],
-        start: FeedStart::Oldest,
-        on_divergence: OnDivergence::Stop,
-        live: None,
-    });
-    let follower = follower.unwrap_or_else(|error| panic!("{error}"));
+    let follower = follow_with(&directory, &[&purged], &[&whole]);
     assert_eq!(until_diverged(follower, until), (from, until), "an archive has them");
     // If it is the only one, nothing is known.
     let follower = follow(&directory, vec![purged.target.clone()], OnDivergence::Stop);
@@ -492,16 +488,8 @@ fn a_host_that_wants_no_history_asks_all_members_what_is_next() {
         (Served::start(&runtime, &old.archive), Served::start(&runtime, &new.archive));
     for members in [[&stale, &right], [&right, &stale]] {
         let directory = Directory::new();
-        let follower = Follower::start(FollowerOptions {
-            bus: config(directory.path()),
-            feed: FEED.to_owned(),
-            members: targets(&members),
-            archives: vec![],
-            start: FeedStart::Live,
-            on_divergence: OnDivergence::Stop,
-            live: None,
-        });
-        let follower = follower.unwrap_or_else(|error| panic!("{error}"));
+        let live = |options: &mut FollowerOptions| options.start = FeedStart::Live;
+        let follower = start(directory.path(), targets(&members), live);
         until_at(&follower, &new);
         assert_eq!(follower.followed().asked(), 0);
         follower.end().unwrap_or_else(|error| panic!("{error}"));
@@ -574,30 +562,15 @@ fn a_bus_that_begins_late_and_one_that_is_filled_again_name_their_series() {
     publish(&mut member, "8");
     let served = Served::start(&runtime, &member.archive);
     let late = Directory::new();
-    let follower = Follower::start(FollowerOptions {
-        bus: config(late.path()),
-        feed: FEED.to_owned(),
-        members: vec![served.target.clone()],
-        archives: vec![],
-        start: FeedStart::Live,
-        on_divergence: OnDivergence::Stop,
-        live: None,
-    });
-    let follower = follower.unwrap_or_else(|error| panic!("{error}"));
+    let live = |options: &mut FollowerOptions| options.start = FeedStart::Live;
+    let follower = start(late.path(), vec![served.target.clone()], live);
     until_at(&follower, &member);
     follower.end().expect("it works");
     assert_eq!(series_of(&late), Some(8));
     // The event itself may begin the next one.
     for from in [0, middle, middle + 1, member.machine.next()] {
         let again = Directory::new();
-        let rewound = rewind(RewindOptions {
-            bus: config(again.path()),
-            name: FEED.to_owned(),
-            feed: FEED.to_owned(),
-            members: vec![served.target.clone()],
-            archives: vec![],
-            from: Some(from),
-        });
+        let rewound = rewind_with(&again, FEED, &[&served], &[], Some(from));
         rewound.unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(series_of(&again), Some(8), "from {from}");
         // A follower continues it, and has nothing to say.
@@ -614,22 +587,6 @@ fn copy_of(member: &Member, until: u64) -> Member {
         push(&mut copy, &[command]);
     }
     copy
-}
-
-fn follow_with(
-    directory: &Directory,
-    members: &[&Served],
-    archives: &[&Served],
-) -> Result<Follower, FollowError> {
-    Follower::start(FollowerOptions {
-        bus: config(directory.path()).capacity(1 << 20),
-        feed: FEED.to_owned(),
-        members: targets(members),
-        archives: targets(archives),
-        start: FeedStart::Oldest,
-        on_divergence: OnDivergence::Stop,
-        live: None,
-    })
 }
 
 fn rewind_with(
@@ -682,7 +639,6 @@ fn events_that_only_an_archive_has_are_not_brought() {
         }
         let mut subscriber = subscribe(&bus);
         let follower = follow_with(&directory, member, stopped);
-        let follower = follower.unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(take(&mut subscriber, all.len()), all, "is_new = {is_new}");
         until_at(&follower, &new);
         assert_eq!(follower.followed().divergences(), 0);
@@ -711,12 +667,11 @@ fn neither_members_that_are_behind_nor_silent_ones_vouch_for_an_archive() {
     let behind = copy_of(&old, from);
     (0..150).for_each(|_| new.append());
     forget(&mut new, 20);
-    let start = |member: &Member| Served::start(&runtime, &member.archive);
-    let (right, behind, stopped) = (start(&new), start(&behind), start(&old));
+    let serve = |member: &Member| Served::start(&runtime, &member.archive);
+    let (right, behind, stopped) = (serve(&new), serve(&behind), serve(&old));
     for members in [[&behind, &right], [&right, &behind]] {
         let directory = Directory::new();
         let follower = follow_with(&directory, &members, &[&stopped]);
-        let follower = follower.unwrap_or_else(|error| panic!("{error}"));
         until_at(&follower, &new);
         assert_eq!(follower.followed().divergences(), 0);
         follower.end().unwrap_or_else(|error| panic!("{error}"));
@@ -767,7 +722,6 @@ fn events_of_an_archive_that_continue_the_order_are_brought() {
     let directory = Directory::new();
     let bus = open_bus(&directory);
     let follower = follow_with(&directory, &[&member], archive);
-    let follower = follower.unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(take(&mut subscribe(&bus), all.len()), all);
     until_at(&follower, &new);
     let followed = follower.followed();
