@@ -76,7 +76,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", conflicts_with_all = ["minutes", "seconds"], requires = "sequencer")]
     kills: Option<u64>,
     /// With --sequencer: only these kinds of faults, separated by commas: kill, terminate, stop, cut, one-way, lossy, full-disk,
-    /// elect, change, hostile, pair [default: all]
+    /// elect, change, clock, disk-error, power, restore, hostile, pair [default: all]
     #[arg(long, value_name = "NAMES", requires = "sequencer")]
     nemesis: Option<String>,
     /// Also write the figures as JSON
@@ -132,6 +132,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
 /// Builds the programs without crash points, and returns one of the soaks between hosts.
 fn between_hosts(target: &Path, name: &str) -> Result<Command, Failure> {
     let mut build = cargo(["build", "--locked", "--profile", "soak", "--bins"]);
+    build.args(["--example", "toroni_shim"]);
     run_command(build.args(["-p", "system-tests", "-p", "toroni-cli", "-p", "toroni-node"]))?;
     let mut soak = Command::new(target.join("soak").join(name));
     soak.env("TORONI_BIN", target.join("soak/toroni"));

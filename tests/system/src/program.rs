@@ -41,42 +41,59 @@ pub fn workspace() -> &'static Path {
         .expect("the workspace around this crate")
 }
 
-fn built() -> PathBuf {
-    // <target>/<profile>/deps/<test>, or <target>/<profile>/<worker>.
+/// The library that stands between nodes and the kernel (`shim/lib.rs`), beside this very test program. It is built there if it is
+/// missing or older than its sources.
+pub(crate) fn shim() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| {
+        let profile = profile();
+        let library = profile.join("examples/libtoroni_shim.so");
+        if !is_current(&library) {
+            build(&profile, &["-p", "system-tests", "--example", "toroni_shim"]);
+        }
+        library
+    })
+}
+
+/// The folder of the profile: <target>/<profile>/deps/<test>, or <target>/<profile>/<worker>.
+fn profile() -> PathBuf {
     let test = std::env::current_exe().expect("the path of this program");
-    let profile = test
-        .ancestors()
-        .skip(1)
-        .find(|folder| !folder.ends_with("deps"))
-        .expect("a folder of the profile");
+    let mut folders = test.ancestors().skip(1);
+    folders.find(|folder| !folder.ends_with("deps")).expect("a folder of the profile").to_owned()
+}
+
+fn built() -> PathBuf {
+    let profile = profile();
     let program = profile.join("toroni");
     // With the feature, those that lie there may be without.
     let with_crash_points = cfg!(feature = "crash-points");
     if is_current(&program) && is_current(&profile.join("toroni-node")) && !with_crash_points {
         return program;
     }
+    let mut arguments = vec!["-p", "toroni-cli", "-p", "toroni-node", "--bins"];
+    if with_crash_points {
+        arguments.extend(["--features", "toroni-cli/crash-points"]);
+    }
+    build(&profile, &arguments);
+    program
+}
+
+/// Builds something into the folder of a profile.
+fn build(profile: &Path, arguments: &[&str]) {
     let target = profile.parent().expect("a target directory");
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(["build", "--locked", "-p", "toroni-cli", "-p", "toroni-node", "--bins"]);
+    command.args(["build", "--locked"]).args(arguments);
     command.arg("--target-dir").arg(target).current_dir(workspace()).stdin(Stdio::null());
-    if with_crash_points {
-        command.args(["--features", "toroni-cli/crash-points"]);
-    }
     if profile.ends_with("release") {
         command.arg("--release");
     }
     let output = command.output().expect("cargo");
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success() && program.exists(),
-        "cannot build {}: {said}",
-        program.display()
-    );
-    program
+    assert!(output.status.success(), "cannot build {arguments:?}: {said}");
 }
 
-/// Whether the program exists and is no older than its sources, which Cargo lists in a file beside it: the program, a
-/// colon, and the paths.
+/// Whether a program or a library exists and is no older than its sources, which Cargo lists in a file beside it: its own path, a
+/// colon, and theirs.
 fn is_current(program: &Path) -> bool {
     let changed = |path: &Path| path.metadata().and_then(|metadata| metadata.modified()).ok();
     let Some(made) = changed(program) else { return false };

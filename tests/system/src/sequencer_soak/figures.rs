@@ -38,6 +38,12 @@ pub struct Figures {
     pub leader_kills: u64,
     /// How many members said that their disks were full.
     pub full_members: u64,
+    /// How many disks have reported an error.
+    pub failed_disks: u64,
+    /// How many writes and renames were lost, or a part of each.
+    pub lost_writes: u64,
+    /// How many logs were replaced by earlier copies.
+    pub restored: u64,
     /// From each kill of a leader until a command had its event that was sent after the kill, for each [`Killed`].
     pub failovers: [Vec<Duration>; 3],
     /// How long elections on demand took, or why they failed.
@@ -113,8 +119,15 @@ impl Figures {
             }
         }
         row("leaders killed", self.leader_kills.to_string());
-        if self.full_members > 0 {
-            row("members whose disks were full", self.full_members.to_string());
+        for (name, count) in [
+            ("members whose disks were full", self.full_members),
+            ("disks that reported an error", self.failed_disks),
+            ("writes that were lost with the power", self.lost_writes),
+            ("logs that were replaced by earlier copies", self.restored),
+        ] {
+            if count > 0 {
+                row(name, count.to_string());
+            }
         }
         let elections = self.elections();
         let failed = self.elects.len() - elections.len();
@@ -167,6 +180,9 @@ impl Figures {
             "order_of_faults": self.faults.iter().map(|fault| fault.what.as_str()).collect::<Vec<_>>(),
             "leader_kills": self.leader_kills,
             "full_members": self.full_members,
+            "failed_disks": self.failed_disks,
+            "lost_writes": self.lost_writes,
+            "restored": self.restored,
             "failover_seconds": quantiles(&self.failovers[0]),
             "failover_of_two_seconds": quantiles(&self.failovers[1]),
             "failover_among_hostile_seconds": quantiles(&self.failovers[2]),

@@ -13,7 +13,7 @@
 //!
 //! - [`trace`]: what a host or a log has of the order.
 //! - `site`: a host with its node; `disk`: its disk; `load`: the programs that send, and that ask who leads.
-//! - [`nemesis`]: the faults; `hostile`: connections that are only held.
+//! - [`nemesis`]: the faults; `hostile`: connections that are only held; `shim`: clocks and disks that deceive a node.
 //! - [`supervisor`]: the run itself; `judge`: the check; [`figures`]: what came of it.
 
 pub mod disk;
@@ -22,6 +22,7 @@ mod hostile;
 mod judge;
 mod load;
 pub mod nemesis;
+mod shim;
 mod site;
 pub mod supervisor;
 pub mod trace;

@@ -2,6 +2,7 @@
 
 use super::figures::Killed;
 use super::hostile::Hostile;
+use super::shim::{PWRITE, RENAME, SYNC};
 use super::site::{Role, Site};
 use super::supervisor::Soak;
 use crate::Random;
@@ -31,6 +32,14 @@ pub enum Kind {
     Elect,
     /// A member is removed, and added with an empty log.
     Change,
+    /// The wall clock of a member is set.
+    Clock,
+    /// The disk of a member reports errors, which must end its node.
+    DiskError,
+    /// A member's host loses its power, and its disk what was not synced.
+    Power,
+    /// A member is killed, and continues with an earlier copy of its log.
+    Restore,
     /// A host holds connections to all members, and their leader is killed.
     Hostile,
     /// Two at the same time.
@@ -39,7 +48,7 @@ pub enum Kind {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 15] = [
         Self::Kill,
         Self::Terminate,
         Self::Stop,
@@ -49,6 +58,10 @@ impl Kind {
         Self::FullDisk,
         Self::Elect,
         Self::Change,
+        Self::Clock,
+        Self::DiskError,
+        Self::Power,
+        Self::Restore,
         Self::Hostile,
         Self::Pair,
     ];
@@ -66,6 +79,10 @@ impl Kind {
             Self::FullDisk => "full-disk",
             Self::Elect => "elect",
             Self::Change => "change",
+            Self::Clock => "clock",
+            Self::DiskError => "disk-error",
+            Self::Power => "power",
+            Self::Restore => "restore",
             Self::Hostile => "hostile",
             Self::Pair => "pair",
         }
@@ -75,6 +92,11 @@ impl Kind {
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// Whether something must stand between the nodes of members and the kernel.
+    pub(super) fn needs_shim(self) -> bool {
+        matches!(self, Self::Clock | Self::DiskError | Self::Power | Self::Pair)
     }
 
     /// Draws one of these. Kills are drawn more often than the others.
@@ -90,6 +112,8 @@ pub(super) enum Undo {
     Free(usize),
     /// All hosts reach each other.
     Heal,
+    /// The clock and the disk of a host are as they should be.
+    Repair(usize),
     /// The connections of a hostile host are closed.
     Close(Hostile),
     Resume(usize),
@@ -103,10 +127,11 @@ impl Undo {
         match self {
             Self::Free(_) => 0,
             Self::Heal => 1,
-            Self::Close(_) => 2,
-            Self::Resume(_) => 3,
-            Self::Start(_) => 4,
-            Self::Join(_) => 5,
+            Self::Repair(_) => 2,
+            Self::Close(_) => 3,
+            Self::Resume(_) => 4,
+            Self::Start(_) => 5,
+            Self::Join(_) => 6,
         }
     }
 }
@@ -142,6 +167,18 @@ const FLOOD_TIME: Duration = Duration::from_secs(10);
 /// After this number of them, members are asked whether they are full.
 const FLOOD_PART: usize = 16;
 
+/// An error of a disk must end a node within this time.
+const ERROR_TIME: Duration = Duration::from_secs(5);
+
+/// How many members have this trouble, as a status says.
+fn members_with(status: &Value, trouble: &str) -> usize {
+    let has = |member: &&Value| {
+        let troubles = member["troubles"].as_array().into_iter().flatten();
+        troubles.filter_map(Value::as_str).any(|one| one.contains(trouble))
+    };
+    status["members"].as_array().into_iter().flatten().filter(has).count()
+}
+
 impl Soak<'_> {
     /// Begins a fault. `None` if it is not possible now, because of another one.
     pub(super) fn begin(&mut self, kind: Kind, leader: usize) -> Option<Active> {
@@ -155,6 +192,10 @@ impl Soak<'_> {
             Kind::FullDisk => self.full_disk(leader),
             Kind::Elect => self.elect(leader),
             Kind::Change => self.change(leader),
+            Kind::Clock => self.clock(leader),
+            Kind::DiskError => self.disk_error(leader),
+            Kind::Power => self.power(leader),
+            Kind::Restore => self.restore(leader),
             Kind::Hostile => self.hostile(leader),
             Kind::Pair => self.pair(leader),
         }
@@ -314,11 +355,7 @@ impl Soak<'_> {
     /// How many members say that their disks are full.
     fn full_members(&self) -> usize {
         let status = self.sites[self.plain()].sequencer_json(&["status"]);
-        let is_full = |member: &&Value| {
-            let troubles = member["troubles"].as_array().into_iter().flatten();
-            troubles.filter_map(Value::as_str).any(|trouble| trouble.contains("its disk is full"))
-        };
-        status["members"].as_array().into_iter().flatten().filter(is_full).count()
+        members_with(&status, "its disk is full")
     }
 
     fn elect(&mut self, leader: usize) -> Option<Active> {
@@ -341,6 +378,80 @@ impl Soak<'_> {
         let hold = self.between(0, 1_000);
         let what = format!("change: remove m{leaves}{outcome}, and add it");
         Some(Active::new(what, hold, vec![Undo::Join(leaves)]))
+    }
+
+    /// A member that is up, mostly the leader.
+    fn member(&mut self, leader: usize) -> Option<usize> {
+        let member = if self.random.below(2) == 0 { leader } else { self.follower(leader) };
+        self.sites[member].is_up().then_some(member)
+    }
+
+    fn clock(&mut self, leader: usize) -> Option<Active> {
+        let victim = self.member(leader)?;
+        let (ahead, is_back) = *self.random.pick(&[(3_600, false), (3_600, true), (10, true)]);
+        let mut undo = vec![Undo::Repair(victim)];
+        let is_restarted = self.random.below(2) == 0;
+        if is_restarted {
+            Site::kill(&mut self.sites, &[victim]);
+            self.figures.leader_kills += u64::from(victim == leader);
+        }
+        self.sites[victim].shim().set_clock(Duration::from_secs(ahead), is_back);
+        if is_restarted {
+            // It starts with this clock, and has the other one soon.
+            self.sites[victim].launch();
+            undo.push(Undo::Start(victim));
+        }
+        let direction = if is_back { "back" } else { "ahead" };
+        let restarted = if is_restarted { ", and start it again" } else { "" };
+        let list = self.list(&[victim], leader);
+        let what = format!("clock: set {list} {ahead} s {direction}{restarted}");
+        let hold = self.between(500, 3_000);
+        Some(Active::new(what, hold, undo))
+    }
+
+    fn disk_error(&mut self, leader: usize) -> Option<Active> {
+        let victim = self.member(leader)?;
+        let (name, calls) =
+            *self.random.pick(&[("write", PWRITE), ("sync", SYNC), ("rename", RENAME)]);
+        self.sites[victim].shim().fail(calls);
+        let has_ended = self.sites[victim].ends_within(ERROR_TIME);
+        let failed = self.sites[victim].shim().failed();
+        self.figures.failed_disks += u64::from(failed > 0);
+        if failed > 0 && !has_ended {
+            self.violation(format!("H8: {failed} errors of {name} did not end m{victim}"));
+        }
+        let how = if has_ended { "it ends" } else { "nothing fails" };
+        let list = self.list(&[victim], leader);
+        let what = format!("disk-error: {name} of {list}: {how}");
+        let hold = self.between(200, 1_500);
+        Some(Active::new(what, hold, vec![Undo::Repair(victim), Undo::Start(victim)]))
+    }
+
+    fn power(&mut self, leader: usize) -> Option<Active> {
+        let victim = self.member(leader)?;
+        self.sites[victim].shim().keep();
+        let time = self.between(100, 1_500);
+        std::thread::sleep(time);
+        Site::kill(&mut self.sites, &[victim]);
+        self.figures.leader_kills += u64::from(victim == leader);
+        let lost = self.sites[victim].shim().lose_power(&mut self.random);
+        self.figures.lost_writes += lost as u64;
+        let list = self.list(&[victim], leader);
+        let what = format!("power: {list} loses {lost} writes");
+        let hold = self.between(200, 1_500);
+        Some(Active::new(what, hold, vec![Undo::Repair(victim), Undo::Start(victim)]))
+    }
+
+    fn restore(&mut self, leader: usize) -> Option<Active> {
+        let victim = self.member(leader)?;
+        Site::kill(&mut self.sites, &[victim]);
+        self.figures.leader_kills += u64::from(victim == leader);
+        let is_restored = self.sites[victim].restore();
+        self.figures.restored += u64::from(is_restored);
+        let how = if is_restored { "restores its log" } else { "copies its log" };
+        let what = format!("restore: kill {}, which {how}", self.list(&[victim], leader));
+        let hold = self.between(200, 1_500);
+        Some(Active::new(what, hold, vec![Undo::Start(victim)]))
     }
 
     fn hostile(&mut self, leader: usize) -> Option<Active> {
@@ -387,6 +498,7 @@ impl Soak<'_> {
                         switch.set_all_faults(direction, &Faults::default());
                     }
                 }
+                Undo::Repair(host) => self.sites[host].shim().heal(),
                 Undo::Close(hostile) => drop(hostile),
                 Undo::Resume(host) => self.sites[host].resume(),
                 Undo::Start(host) => self.sites[host].launch(),
@@ -397,6 +509,12 @@ impl Soak<'_> {
             }
         }
         self.sites.iter_mut().for_each(Site::wait_ready);
+        // Another one may lose something next, and a group can bear one at a time.
+        let plain = self.plain();
+        self.wait_for("no member lacks entries", |soak| {
+            let status = soak.sites[plain].sequencer_json(&["status"]);
+            status["leader"].is_string() && members_with(&status, "may lack entries") == 0
+        });
     }
 
     /// Adds a member that was removed, as the documentation says: its node starts with an empty log.
@@ -417,7 +535,7 @@ impl Soak<'_> {
             }
             if !is_new {
                 Site::kill(&mut soak.sites, &[host]);
-                std::fs::remove_dir_all(soak.sites[host].log()).expect("the log of a member");
+                soak.sites[host].wipe();
                 soak.sites[host].start();
                 is_new = true;
             }

@@ -1,17 +1,21 @@
 //! A host with its node.
 
 use super::disk::{Disk, bytes_below};
+use super::shim::Shim;
 use crate::{Program, TempRoot, program};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fmt::Write;
-use std::fs::OpenOptions;
+use std::fs::{OpenOptions, remove_dir_all};
 use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 use toroni::{BusConfig, Policy};
+use toroni_testkit::directory::copy;
 use toroni_testkit::network::Host;
+use toroni_testkit::wait;
 
 pub(super) const FEED: &str = "orders";
 /// Room for what a reader has not read yet.
@@ -44,6 +48,10 @@ pub(super) struct Site {
     /// What all its nodes wrote to standard error.
     said: PathBuf,
     pub(super) disk: Option<Disk>,
+    /// Only if a fault of the plan needs it.
+    shim: Option<Shim>,
+    /// An earlier copy of the log of its member.
+    backup: PathBuf,
     node: Option<Program>,
     is_starting: bool,
     is_stopped: bool,
@@ -60,7 +68,7 @@ pub(super) fn addresses(hosts: &[Host]) -> Vec<SocketAddr> {
 
 impl Site {
     /// Makes the directories of a host, and the file of its node. The last host is the archive, the one before it has no member.
-    pub(super) fn new(root: &TempRoot, number: usize, hosts: &[Host]) -> Self {
+    pub(super) fn new(root: &TempRoot, number: usize, hosts: &[Host], has_shim: bool) -> Self {
         let members = hosts.len() - 2;
         let role = match number {
             _ if number < members => Role::Member,
@@ -72,6 +80,8 @@ impl Site {
         let file = root.file(&format!("host-{number}.toml"));
         std::fs::create_dir_all(&buses).expect("a directory");
         let disk = (role == Role::Member).then(|| Disk::mount(&state, DISK_MEBIBYTES));
+        let has_shim = has_shim && role == Role::Member;
+        let shim = has_shim.then(|| Shim::new(state.join("shim"), state.join("log")));
         let site = Self {
             number,
             host: hosts[number].clone(),
@@ -81,6 +91,8 @@ impl Site {
             file,
             said: root.file(&format!("said-{number}")),
             disk,
+            shim,
+            backup: root.file(&format!("backup-{number}")),
             node: None,
             is_starting: false,
             is_stopped: false,
@@ -116,6 +128,10 @@ impl Site {
                 "archive = true\narchive_address = '{archive}:{ARCHIVE_PORT}'\narchive_capacity = '8GiB'\n"
             ),
         };
+        // One that loses its power may lack what it has answered.
+        if self.shim.is_some() && number % 2 == 1 {
+            text.push_str("sync = 'interval'\n");
+        }
         text
     }
 
@@ -169,6 +185,9 @@ impl Site {
         let said = OpenOptions::new().create(true).append(true).open(&self.said);
         let mut command = self.command(&["node"]);
         command.stdout(Stdio::null()).stderr(said.expect("a file"));
+        if let Some(shim) = &self.shim {
+            shim.prepare(&mut command);
+        }
         self.node = Some(Program::start_with_ready_fd(command));
         self.is_starting = true;
     }
@@ -225,6 +244,42 @@ impl Site {
             node.resume();
         }
         self.is_stopped = false;
+    }
+
+    /// What stands between the node of a member and the kernel.
+    pub(super) fn shim(&self) -> &Shim {
+        self.shim.as_ref().expect("the plan has a fault that needs it")
+    }
+
+    /// Waits this long until the node ends by itself, as it must. Returns whether it has.
+    pub(super) fn ends_within(&mut self, time: Duration) -> bool {
+        let Some(node) = &mut self.node else { return true };
+        let has_ended = wait::within(time, || node.ended().is_some());
+        if has_ended {
+            self.node = None;
+        }
+        has_ended
+    }
+
+    /// Replaces the log of the member, whose node does not run, by the copy that was made the last time. If there is none, it makes one,
+    /// and returns false.
+    pub(super) fn restore(&self) -> bool {
+        let (log, backup) = (self.log(), &self.backup);
+        let has_backup = backup.exists();
+        if has_backup {
+            remove_dir_all(&log).expect("the log of a member");
+            copy(backup, &log);
+            remove_dir_all(backup).expect("the copy of a log");
+        } else {
+            copy(&log, backup);
+        }
+        has_backup
+    }
+
+    /// Removes the log of the member, whose node does not run. An earlier copy is of no use then: the log that comes is another one.
+    pub(super) fn wipe(&self) {
+        remove_dir_all(self.log()).expect("the log of a member");
+        let _ = remove_dir_all(&self.backup);
     }
 
     /// If the node has ended by itself, says how.

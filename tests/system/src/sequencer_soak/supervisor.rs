@@ -99,8 +99,9 @@ pub fn run(plan: &Plan) -> Option<Outcome> {
     let network = Setup::new(hosts).switched(plan.seed)?;
     let root = TempRoot::new();
     root.write_key(KEY);
-    let sites: Vec<_> =
-        (0..plan.members + 2).map(|number| Site::new(&root, number, &network.hosts)).collect();
+    let has_shim = plan.nemeses.iter().any(|kind| kind.needs_shim());
+    let site = |number| Site::new(&root, number, &network.hosts, has_shim);
+    let sites: Vec<_> = (0..plan.members + 2).map(site).collect();
     let senders: Vec<_> = sites[..=plan.members]
         .iter()
         .map(|site| {

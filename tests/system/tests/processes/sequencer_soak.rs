@@ -51,3 +51,14 @@ fn nodes_that_are_killed_stopped_and_cut_off_change_nothing_about_the_order() {
     assert!(figures["answered"].as_u64() > Some(100), "{said}");
     assert_eq!(figures["answered"], figures["commands"], "{said}");
 }
+
+#[test]
+fn clocks_disks_and_power_that_fail_change_nothing_about_the_order() {
+    let words = ["seconds=6", "seed=3", "nemesis=power,disk-error,restore,clock", "limit_ms=60000"];
+    let Some((output, figures)) = soak(&words) else { return };
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}");
+    let faults = figures["faults"].as_object().expect("faults");
+    assert!(faults.values().any(|count| count.as_u64() > Some(0)), "{said}");
+    assert_eq!(figures["answered"], figures["commands"], "{said}");
+}
