@@ -537,6 +537,15 @@ impl Rules<'_> {
                 );
             }
         }
+        let is_nowhere = |(_, at): &&(String, HostPort)| {
+            at.address().is_some_and(|address| address.ip().is_unspecified())
+        };
+        if let Some((name, address)) = members.iter().find(is_nowhere) {
+            let problem = format!(
+                "has {name} at {address}, where no other host reaches it: give the address that the others know"
+            );
+            self.refuse(values, "members", problem);
+        }
         if let Some(member) = values.text("member") {
             let names: Vec<&str> = members.iter().map(|(name, _)| name.as_str()).collect();
             if !names.contains(&member.as_str()) {
@@ -576,7 +585,7 @@ impl Rules<'_> {
                 if is_named { ", and the host that answers for a name is believed" } else { "" };
             let problem = format!(
                 "has {name} at {address}, and [node] has no key_file: everyone who reaches a member can send commands \
-                 and begin a group{believed}"
+                 and begin a group{believed}. Members know one another by these addresses alone, so a member behind NAT is refused"
             );
             self.warn(values, "members", problem);
         }

@@ -379,15 +379,22 @@ fn a_sequencer_is_checked() {
         feed(named),
         [
             "6:1: warning: [sequencer]: members: has b at alpha:4481, and [node] has no key_file: everyone who reaches a \
-             member can send commands and begin a group, and the host that answers for a name is believed"
+             member can send commands and begin a group, and the host that answers for a name is believed. \
+             Members know one another by these addresses alone, so a member behind NAT is refused"
         ]
     );
     assert_eq!(
         feed("members = ['a=10.0.0.1:4481']"),
         [
             "6:1: warning: [sequencer]: members: has a at 10.0.0.1:4481, and [node] has no key_file: everyone who \
-             reaches a member can send commands and begin a group"
+             reaches a member can send commands and begin a group. Members know one another by these addresses alone, so a member \
+             behind NAT is refused"
         ]
+    );
+    assert_eq!(
+        feed("members = ['a=0.0.0.0:4481']")[0],
+        "6:1: error: [sequencer]: members: has a at 0.0.0.0:4481, where no other host reaches it: give the address that the \
+         others know"
     );
 }
 
