@@ -50,6 +50,11 @@ impl Disk {
         }
     }
 
+    /// Whether all room is taken.
+    pub(super) fn is_full(&self) -> bool {
+        self.filler().exists()
+    }
+
     /// Makes room again.
     pub(super) fn free(&self) {
         std::fs::remove_file(self.filler()).expect("the file that took the room");

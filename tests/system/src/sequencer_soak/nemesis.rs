@@ -1,5 +1,6 @@
 //! Faults: how each begins, and what ends it.
 
+use super::disk::Disk;
 use super::figures::Killed;
 use super::hostile::Hostile;
 use super::shim::{PWRITE, RENAME, SYNC};
@@ -444,6 +445,9 @@ impl Soak<'_> {
 
     fn restore(&mut self, leader: usize) -> Option<Active> {
         let victim = self.member(leader)?;
+        if self.sites[victim].disk.as_ref().is_some_and(Disk::is_full) {
+            return None;
+        }
         Site::kill(&mut self.sites, &[victim]);
         self.figures.leader_kills += u64::from(victim == leader);
         let is_restored = self.sites[victim].restore();
