@@ -13,6 +13,7 @@
 //! - [`order`]: checks that messages are complete, not doubled and in order.
 //! - [`port`]: ports at which nothing listens.
 //! - [`random`]: random numbers from a seed, which a failed test prints.
+//! - [`reports`]: what subscribers learn, whatever becomes of two hosts and of what connects them.
 //! - [`turn`](mod@turn): runs tests one by one that measure, and a few at a time that need much of the machine.
 //! - [`wait`]: waits for a condition, up to a limit, and a watchdog for tests that hang.
 //!
@@ -35,6 +36,7 @@ pub mod order;
 pub mod port;
 pub mod program;
 pub mod random;
+pub mod reports;
 pub mod turn;
 pub mod wait;
 

@@ -7,15 +7,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use toroni::{BusConfig, LostReason, ReceiveError, Subscriber};
 use toroni_testkit::{Directory, wait};
 
-/// How a backup is put back.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Restored {
-    /// As a copy, in the place of what was there.
-    Copied,
-    /// As a disk that goes back to a snapshot: the files are the same ones.
-    Reverted,
-}
-
 fn receive(subscriber: &mut Subscriber, count: usize) -> Vec<String> {
     let mut got = Vec::new();
     while got.len() < count {

@@ -1,7 +1,6 @@
 //! Two hosts, of which nodes end, come back, or do not, and what subscribers of the receiving one learn: real processes on the
 //! loopback interface. `node_matrix.rs` has the table of all that may become of them.
 
-use crate::node_backups::Restored;
 use crate::node_tcp::{address, bus, leave, listen};
 use crate::nodes::{file, group, start};
 use crate::support::{Buses, LIMIT, wait_until};
@@ -12,26 +11,13 @@ use std::time::Duration;
 use toroni::{Bus, LostBound, ReceiveError, Subscriber};
 use toroni_testkit::Program;
 use toroni_testkit::directory::copy;
+use toroni_testkit::reports::{End, Restored, Way};
 
 const CAPACITY: u64 = 1 << 20;
 /// After this time without a source, its silence is reported, where a test waits for that.
 pub(crate) const SHORT: Duration = Duration::from_secs(3);
 /// Longer than a node is away on any machine.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Way {
-    Multicast,
-    Tcp,
-    Both,
-}
-
-/// How a node ends.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum End {
-    Killed,
-    InOrder,
-}
 
 /// Two hosts, of which one sends to the other.
 pub(crate) struct Pair {
