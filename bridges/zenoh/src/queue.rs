@@ -43,6 +43,7 @@ struct State {
     bytes: usize,
     is_waited_for: bool,
     is_woken: bool,
+    is_stopping: bool,
 }
 
 impl Queue {
@@ -70,6 +71,7 @@ impl Queue {
             return;
         }
         state.bytes += bytes;
+        state.is_stopping |= matches!(arriving, Arriving::Stop);
         state.arriving.push_back(arriving);
         let wake = std::mem::take(&mut state.is_waited_for);
         drop(state);
@@ -82,6 +84,11 @@ impl Queue {
     pub(crate) fn is_idle(&self) -> bool {
         let state = lock(&self.state);
         state.is_waited_for && state.arriving.is_empty()
+    }
+
+    /// Returns whether [`Arriving::Stop`] has come. What waits for the bus then need not wait any longer.
+    pub(crate) fn is_stopping(&self) -> bool {
+        lock(&self.state).is_stopping
     }
 
     /// Waits until there is something, or [`Self::wake`] is called, or the time is over.

@@ -1,7 +1,8 @@
 //! What an import is, what comes from Zenoh for it, and which thread takes it.
 
 use super::published::Published;
-use super::{Fatal, Importing, Which};
+use super::publishing::Ended;
+use super::{Importing, Which};
 use crate::BridgeError;
 use crate::config::{Deletes, Import};
 use crate::context::{Context, lock};
@@ -116,6 +117,7 @@ impl Importer {
             events: Vec::new(),
             deliveries: Vec::new(),
             longest: usize::MAX,
+            unlisted: (Instant::now(), Vec::new()),
             wakes_at: Duration::ZERO,
             is_stopping: false,
         };
@@ -262,17 +264,18 @@ impl Inbox {
         if importing.is_stopping || self.context.has_ended() {
             return None;
         }
-        match importing.work() {
-            Ok(()) => Some(importing.pause()),
-            Err(error) => {
-                self.fail(&error);
-                None
-            }
-        }
+        let worked = importing.work();
+        self.note(importing, worked).then(|| importing.pause())
     }
 
-    fn fail(&self, error: &Fatal) {
-        self.context.fail(format!("the import ends: {error}"));
+    /// Returns whether an import continues. Once it has ended, none of its threads publishes, reports or settles anything.
+    fn note(&self, importing: &mut Importing, result: Result<(), Ended>) -> bool {
+        let Err(ended) = result else { return true };
+        importing.is_stopping = true;
+        if let Ended::Failed(error) = ended {
+            self.context.fail(format!("the import ends: {error}"));
+        }
+        false
     }
 
     fn enqueue(&self, arriving: Arriving) {
@@ -281,7 +284,7 @@ impl Inbox {
 
     /// Takes something in this thread of Zenoh and publishes what follows, if nothing waits. What one sender sends comes in
     /// one thread after the other, so nothing overtakes. Returns whether it was taken.
-    fn at_once(&self, take: impl FnOnce(&mut Importing) -> Option<Result<(), Fatal>>) -> bool {
+    fn at_once(&self, take: impl FnOnce(&mut Importing) -> Option<Result<(), Ended>>) -> bool {
         if !self.queue.is_idle() {
             return false;
         }
@@ -294,10 +297,8 @@ impl Inbox {
             return false;
         };
         let Some(taken) = take(importing) else { return false };
-        if let Err(error) = taken.and_then(|()| importing.publish_at_once()) {
-            self.fail(&error);
-        }
-        if importing.has_work() {
+        let taken = taken.and_then(|()| importing.publish_at_once());
+        if !self.note(importing, taken) || importing.has_work() {
             self.queue.wake();
         }
         true

@@ -32,13 +32,13 @@ use crate::order::{Event, Item, Opening, Order, PATHS, Replay, STREAMS, StreamKe
 use crate::queue::{Arriving, Collector, Joined, Queue};
 use foldhash::{HashMap, HashSet};
 use published::Published;
-use publishing::{Delivery, is_fatal};
+use publishing::{Delivery, Ended};
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use toroni::{Inlet, InletTopic, Limit, Lost, Pattern, PublishError, Topic};
+use toroni::{Inlet, InletTopic, Lost, Pattern, PublishError, Topic};
 use zenoh::Wait;
 use zenoh::bytes::ZBytes;
 use zenoh::query::{ConsolidationMode, QueryTarget, ReplyKeyExpr};
@@ -144,24 +144,23 @@ struct Importing {
     deliveries: Vec<Delivery>,
     /// The longest message that the bus takes, once it has refused one.
     longest: usize,
+    /// Of which streams losses were reported that the bus cannot remember, and since when.
+    unlisted: (Instant, Vec<StreamKey>),
     /// When the import thread wakes by itself.
     wakes_at: Duration,
     is_stopping: bool,
 }
 
-/// Why the import ends: its bus can no longer be used.
-type Fatal = PublishError;
-
 impl Importing {
     /// Does all that there is to do, by the import thread.
-    fn work(&mut self) -> Result<(), Fatal> {
+    fn work(&mut self) -> Result<(), Ended> {
         for key in std::mem::take(&mut self.undeclared) {
             self.keys.declare(&self.context.session, &key);
         }
         self.flush()?;
         let arriving = self.queue.take();
         self.take(arriving)?;
-        self.give_up_joining();
+        self.give_up_joining()?;
         let now = self.now();
         self.order.expire(now, &mut self.events);
         self.flush()?;
@@ -183,7 +182,7 @@ impl Importing {
         pause
     }
 
-    fn take(&mut self, arriving: VecDeque<Arriving>) -> Result<(), Fatal> {
+    fn take(&mut self, arriving: VecDeque<Arriving>) -> Result<(), Ended> {
         for arriving in arriving {
             match arriving {
                 Arriving::Message(import, sample) => self.message(import, sample)?,
@@ -235,7 +234,7 @@ impl Importing {
         &mut self,
         import: usize,
         sample: &Sample,
-    ) -> Result<Option<(Item<Body>, Attachment)>, Fatal> {
+    ) -> Result<Option<(Item<Body>, Attachment)>, Ended> {
         let (plans, context) = (self.plans.clone(), self.context.clone());
         let (plan, counting) = (&plans[import], &context.counting);
         let key = sample.key_expr().as_str();
@@ -318,7 +317,7 @@ impl Importing {
         Item { topic, origin, count, loss: None, missed: None, body }
     }
 
-    fn message(&mut self, import: usize, sample: Sample) -> Result<(), Fatal> {
+    fn message(&mut self, import: usize, sample: Sample) -> Result<(), Ended> {
         let Some((item, attachment)) = self.item(import, &sample)? else { return Ok(()) };
         drop(sample);
         self.attached(import, &attachment, item)
@@ -329,7 +328,7 @@ impl Importing {
         import: usize,
         attachment: &Attachment,
         item: Item<Body>,
-    ) -> Result<(), Fatal> {
+    ) -> Result<(), Ended> {
         if attachment.replayed {
             // Only answers have it.
             self.context.counting.bad_attachment.one();
@@ -346,7 +345,7 @@ impl Importing {
         bytes: ZBytes,
         from: usize,
         which: Which,
-    ) -> Result<(), Fatal> {
+    ) -> Result<(), Ended> {
         let bytes = match bytes.to_bytes() {
             Cow::Borrowed(_) => bytes,
             // It came in several pieces.
@@ -416,7 +415,7 @@ impl Importing {
         numbering: u32,
         key: Option<StreamKey>,
         item: Item<Body>,
-    ) -> Result<(), Fatal> {
+    ) -> Result<(), Ended> {
         if !self.order.knows_path(numbering) && !self.joining.contains_key(&numbering) {
             if self.joining.len() >= PATHS {
                 // It is asked for when this export is joined.
@@ -443,7 +442,7 @@ impl Importing {
         self.ordered(numbering, item)
     }
 
-    fn ordered(&mut self, numbering: u32, item: Item<Body>) -> Result<(), Fatal> {
+    fn ordered(&mut self, numbering: u32, item: Item<Body>) -> Result<(), Ended> {
         let is_ours = self.introduce(StreamKey::of(item.origin))?;
         let item =
             if is_ours { self.unpublished(item) } else { Item { body: Body::Unwanted, ..item } };
@@ -453,7 +452,7 @@ impl Importing {
     }
 
     /// Makes the order know a stream. Returns false if another program brings it to this bus.
-    fn introduce(&mut self, key: StreamKey) -> Result<bool, Fatal> {
+    fn introduce(&mut self, key: StreamKey) -> Result<bool, Ended> {
         let identity = &self.context.identity;
         if self.order.knows_stream(key) {
             if self.taken.is_empty() {
@@ -472,7 +471,7 @@ impl Importing {
             self.order.arrived(key, 0);
             return Ok(true);
         }
-        match self.inlet.claim(key.into(), Limit::Policy) {
+        match self.persist(|limit| self.inlet.claim(key.into(), limit))? {
             Ok(arrived) => {
                 if arrived.taken_over {
                     tracing::info!(
@@ -488,15 +487,11 @@ impl Importing {
                 Ok(true)
             }
             Err(error) => {
-                let is_fatal = is_fatal(&error);
                 match &error {
                     PublishError::Taken { .. } => self.context.counting.taken.one(),
                     _ => self.context.counting.import_failed.one(),
                 }
                 warn_rarely!(%error, "cannot bring a stream to the bus");
-                if is_fatal {
-                    return Err(error);
-                }
                 if self.taken.len() >= STREAMS {
                     self.taken.clear();
                 }
@@ -508,13 +503,13 @@ impl Importing {
     }
 
     /// Makes the order know the own stream of a sender, and how far it is settled.
-    fn introduce_sender(&mut self, key: StreamKey) -> Result<bool, Fatal> {
+    fn introduce_sender(&mut self, key: StreamKey) -> Result<bool, Ended> {
         let is_ours = self.introduce(key)?;
         if !is_ours || self.senders.contains(&key) {
             return Ok(is_ours);
         }
         let Some(at) = self.settled_at(key) else { return Ok(true) };
-        match self.inlet.claim(at.into(), Limit::Policy) {
+        match self.persist(|limit| self.inlet.claim(at.into(), limit))? {
             Ok(arrived) => {
                 let mark = self.order.mark(key);
                 if let Some(settled) = arrived.next.checked_sub(1) {
@@ -525,7 +520,6 @@ impl Importing {
                     self.order.settled(key, mark, Vec::new());
                 }
             }
-            Err(error) if is_fatal(&error) => return Err(error),
             Err(error) => warn_rarely!(%error, "cannot keep how far a sender is accounted for"),
         }
         if self.senders.len() >= STREAMS {
@@ -569,7 +563,7 @@ impl Importing {
         import: usize,
         numbering: u32,
         key: Option<StreamKey>,
-    ) -> Result<(), Fatal> {
+    ) -> Result<(), Ended> {
         let joining = Joining {
             import,
             since: Instant::now(),
@@ -585,7 +579,7 @@ impl Importing {
     }
 
     /// Asks an export that is joined for its counts, and for what this bus has missed.
-    fn ask_all(&mut self, numbering: u32, own: StreamKey) -> Result<(), Fatal> {
+    fn ask_all(&mut self, numbering: u32, own: StreamKey) -> Result<(), Ended> {
         let Some(import) = self.joining.get(&numbering).map(|joining| joining.import) else {
             return Ok(());
         };
@@ -603,7 +597,7 @@ impl Importing {
         import: usize,
         numbering: u32,
         key: Option<StreamKey>,
-    ) -> Result<Option<u64>, Fatal> {
+    ) -> Result<Option<u64>, Ended> {
         let plans = self.plans.clone();
         let plan = &plans[import];
         let mut request = Request { batches: plan.batches, ..Request::default() };
@@ -644,7 +638,7 @@ impl Importing {
         Ok(request.from)
     }
 
-    fn joined(&mut self, joined: Joined) -> Result<(), Fatal> {
+    fn joined(&mut self, joined: Joined) -> Result<(), Ended> {
         let Joined { import, numbering, messages, counts } = joined;
         if let Some(counts) = &counts {
             self.context.witness.take(&self.plans[import].prefix, counts);
@@ -673,7 +667,7 @@ impl Importing {
         numbering: u32,
         joining: Joining,
         counts: Option<Beat>,
-    ) -> Result<(), Fatal> {
+    ) -> Result<(), Ended> {
         let Joining { import, since, own, from, replayed, mut held, .. } = joining;
         let now = self.now();
         let since = since.saturating_duration_since(self.began);
@@ -724,7 +718,7 @@ impl Importing {
     }
 
     /// Ends joins whose exports have never said whose they are, or that neither answer nor send heartbeats.
-    fn give_up_joining(&mut self) {
+    fn give_up_joining(&mut self) -> Result<(), Ended> {
         let patience = crate::export::patience(self.context.heartbeat);
         let is_late = |joining: &Joining| {
             joining.since.elapsed() > 2 * (patience + JOIN)
@@ -741,15 +735,14 @@ impl Importing {
             .map(|(numbering, _)| *numbering)
             .collect();
         for numbering in late {
-            if let Some(joining) = self.joining.remove(&numbering)
-                && let Err(error) = self.end_join(numbering, joining, None)
-            {
-                self.context.fail(error.to_string());
+            if let Some(joining) = self.joining.remove(&numbering) {
+                self.end_join(numbering, joining, None)?;
             }
         }
+        Ok(())
     }
 
-    fn beat(&mut self, import: usize, sample: &Sample) -> Result<(), Fatal> {
+    fn beat(&mut self, import: usize, sample: &Sample) -> Result<(), Ended> {
         let Some(beat) = Beat::parse(&sample.payload().to_bytes()) else {
             self.context.counting.bad_control.one();
             warn_rarely!(key = sample.key_expr().as_str(), "a heartbeat cannot be read");
@@ -804,7 +797,7 @@ impl Importing {
         self.order.told(now, &beat.told(), covers, &mut self.events);
     }
 
-    fn loss(&mut self, import: usize, sample: &Sample) -> Result<(), Fatal> {
+    fn loss(&mut self, import: usize, sample: &Sample) -> Result<(), Ended> {
         let attachment = sample.attachment().map(|bytes| Attachment::parse(&bytes.to_bytes()));
         let lost = LossReport::parse(&sample.payload().to_bytes());
         let (Some(Ok(attachment)), Some(lost)) = (attachment, lost) else {
@@ -826,7 +819,7 @@ impl Importing {
     }
 
     /// Publishes a message of a program that is no bridge.
-    fn foreign(&mut self, import: usize, topic: Arc<str>, sample: &Sample) -> Result<(), Fatal> {
+    fn foreign(&mut self, import: usize, topic: Arc<str>, sample: &Sample) -> Result<(), Ended> {
         self.context.counting.unnumbered.one();
         let clock = sample.timestamp().map(|time| time.get_id().to_string()).unwrap_or_default();
         let mut key = self.context.identity.foreign(&clock);

@@ -1,6 +1,6 @@
 //! From the order to the bus: messages and losses that have their turn.
 
-use super::{BATCH, Body, Fatal, Importing, Payload, SLEEP};
+use super::{BATCH, Body, Importing, Payload, SLEEP};
 use crate::key;
 use crate::limit::warn_rarely;
 use crate::loss;
@@ -10,11 +10,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use toroni::{
     BurstError, Entry, InletTopic, Lost, LostBound, LostReason, Origin, Pattern, PublishError,
+    PublisherError,
 };
+
+/// How long the import waits between two attempts, if the bus does not wait itself.
+const PAUSE: Duration = Duration::from_millis(10);
+/// How long one loss of a stream that the bus cannot remember speaks for those that follow, and of how many streams.
+const UNLISTED: Duration = Duration::from_secs(10);
+const MOST_UNLISTED: usize = 10;
 
 impl Importing {
     /// Publishes what has its turn. Waits for the bus.
-    pub(super) fn flush(&mut self) -> Result<(), Fatal> {
+    pub(super) fn flush(&mut self) -> Result<(), Ended> {
         self.publish()?;
         if self.events.is_empty() {
             return Ok(());
@@ -50,7 +57,7 @@ impl Importing {
     }
 
     /// Publishes what has its turn, if it is nothing but messages, and as far as it need not wait for the bus.
-    pub(super) fn publish_at_once(&mut self) -> Result<(), Fatal> {
+    pub(super) fn publish_at_once(&mut self) -> Result<(), Ended> {
         let is_message = |event: &Event<Body>| {
             let Event::Deliver { item, .. } = event else { return false };
             !matches!(item.body, Body::Loss(..))
@@ -63,81 +70,69 @@ impl Importing {
                 self.deliveries.extend(Delivery::of(item, open_from));
             }
         }
-        let longest = self.longest;
-        let first_long = self.deliveries.iter().position(|delivery| is_too_long(delivery, longest));
-        let mut deliveries = std::mem::take(&mut self.deliveries);
-        let fitting = first_long.unwrap_or(deliveries.len());
-        let done = self.publish_fitting(&deliveries[..fitting], Duration::ZERO)?;
-        deliveries.drain(..done);
-        self.deliveries = deliveries;
-        Ok(())
+        // The import thread takes what is left, and finds out why again.
+        self.burst(Duration::ZERO).map(drop)
     }
 
-    fn publish(&mut self) -> Result<(), Fatal> {
-        let mut deliveries = std::mem::take(&mut self.deliveries);
-        let mut rest = &deliveries[..];
-        while !rest.is_empty() {
-            let longest = self.longest;
-            let first_long = rest.iter().position(|delivery| is_too_long(delivery, longest));
-            let fitting = first_long.unwrap_or(rest.len());
-            rest = &rest[self.publish_fitting(&rest[..fitting], SLEEP)?..];
-            if let Some(delivery) =
-                rest.first().filter(|delivery| is_too_long(delivery, self.longest))
-            {
-                self.too_long(delivery)?;
-                rest = &rest[1..];
+    fn publish(&mut self) -> Result<(), Ended> {
+        while !self.deliveries.is_empty() {
+            match self.burst(SLEEP)? {
+                None => {}
+                Some(Refusal::Passes(why)) => self.wait(&why)?,
+                Some(refusal) => {
+                    let refused = self.deliveries.remove(0);
+                    self.refused(&refused, refusal)?;
+                }
             }
         }
-        deliveries.clear();
-        self.deliveries = deliveries;
         Ok(())
     }
 
-    /// Reports a message that the bus cannot take, at its place.
-    fn too_long(&mut self, delivery: &Delivery) -> Result<(), Fatal> {
-        let (bytes, limit) = (delivery.payload.len(), self.longest);
-        self.context.counting.import_too_long.one();
-        warn_rarely!(topic = &*delivery.topic, bytes, limit, "a message is too long for the bus");
-        self.lost(Loss {
-            from: delivery.origin,
-            until: delivery.origin.number + 1,
-            messages: 1,
-            bound: LostBound::Exact,
-            reason: LostReason::TooLong,
-            topic: Some(delivery.topic.clone()),
-            open_from: delivery.open_from,
-        })
+    /// Publishes from the first delivery on, and forgets what it has published. Returns why it has ended before the last one, if
+    /// that concerns the first of the rest.
+    fn burst(&mut self, patience: Duration) -> Result<Option<Refusal>, Ended> {
+        let mut deliveries = std::mem::take(&mut self.deliveries);
+        let (done, result) = self.publish_first(&deliveries, patience);
+        deliveries.drain(..done);
+        self.deliveries = deliveries;
+        result
     }
 
-    /// Publishes messages, and returns how many are done with. It ends early if it learns that one is too long, or if
-    /// `patience` is zero and it would have to wait. Otherwise it tries again each time that `patience` is over.
-    fn publish_fitting(
+    /// Publishes messages, and returns how many.
+    fn publish_first(
         &mut self,
         deliveries: &[Delivery],
         patience: Duration,
-    ) -> Result<usize, Fatal> {
+    ) -> (usize, Result<Option<Refusal>, Ended>) {
         if self.topics.len() > self.limits.topics {
             self.topics.clear();
         }
-        let mut entered = Vec::with_capacity(deliveries.len());
-        let mut last: Option<(&Delivery, bool)> = None;
-        for (at, delivery) in deliveries.iter().enumerate() {
-            let is_known = match last {
-                Some((last, is_known)) if last.has_topic_of(delivery) => is_known,
-                _ => self.enter(delivery),
-            };
-            if is_known {
-                entered.push(at);
+        let mut refusal = None;
+        let mut fitting = 0;
+        for delivery in deliveries {
+            if delivery.payload.len() > self.longest {
+                refusal = Some(Refusal::TooLong);
+                break;
             }
-            last = Some((delivery, is_known));
+            if !(fitting > 0 && deliveries[fitting - 1].has_topic_of(delivery)) {
+                match self.enter(delivery) {
+                    Ok(None) => {}
+                    Ok(why) => {
+                        refusal = why;
+                        break;
+                    }
+                    Err(ended) => return (0, Err(ended)),
+                }
+            }
+            fitting += 1;
         }
+        let deliveries = &deliveries[..fitting];
         let payloads: Vec<Cow<'_, [u8]>> =
             deliveries.iter().map(|delivery| delivery.payload.get()).collect();
         let parts: Vec<[&[u8]; 1]> = payloads.iter().map(|payload| [&**payload]).collect();
-        let mut entries = Vec::with_capacity(entered.len());
+        let mut entries = Vec::with_capacity(fitting);
         let mut last: Option<(&Delivery, &InletTopic)> = None;
-        for &at in &entered {
-            let delivery = &deliveries[at];
+        for (delivery, parts) in deliveries.iter().zip(&parts) {
             let topic = match last {
                 Some((last, topic)) if last.has_topic_of(delivery) => topic,
                 _ => &self.topics[&(delivery.import, delivery.topic.clone())],
@@ -148,72 +143,145 @@ impl Importing {
                 published_ns: delivery.published_ns,
                 origin: Some(delivery.origin),
                 open_from: delivery.open_from,
-                ..Entry::new(topic, &parts[at])
+                ..Entry::new(topic, parts)
             });
         }
+        let before = self.inlet.duplicates();
+        let result = self.inlet.publish(&entries, patience);
+        let duplicates = self.inlet.duplicates() - before;
+        let (published, error) = match result {
+            Ok(()) => (fitting, None),
+            Err(BurstError { published, source }) => (published, Some(source)),
+        };
         let counting = &self.context.counting;
-        let mut done = 0;
-        while done < entries.len() {
-            let before = self.inlet.duplicates();
-            let result = self.inlet.publish(&entries[done..], patience);
-            let duplicates = self.inlet.duplicates() - before;
-            let (published, error) = match result {
-                Ok(()) => (entries.len() - done, None),
-                Err(BurstError { published, source }) => (published, Some(source)),
-            };
-            counting.duplicates.add(duplicates);
-            counting.imported_messages.add((published as u64).saturating_sub(duplicates));
-            let bytes = entered[done..done + published].iter().map(|at| payloads[*at].len() as u64);
-            counting.imported_bytes.add(bytes.sum());
-            done += published;
-            let Some(error) = error else { break };
-            match error {
-                PublishError::Timeout if self.context.has_ended() => break,
-                PublishError::Timeout if patience.is_zero() => return Ok(entered[done]),
-                PublishError::Timeout => continue,
-                PublishError::TooLong { limit, .. } => {
-                    // All were refused. The caller separates those that are too long.
-                    self.longest = usize::try_from(limit).unwrap_or(usize::MAX);
-                    return Ok(entered[done]);
-                }
-                PublishError::Taken { .. } => {
-                    counting.taken.one();
-                    warn_rarely!(%error, "cannot publish a message");
-                    let key = StreamKey::of(deliveries[entered[done]].origin);
-                    self.taken.insert(key, Instant::now());
-                }
-                error if is_fatal(&error) => return Err(error),
-                error => {
-                    counting.import_failed.one();
-                    warn_rarely!(%error, "cannot publish a message");
-                }
+        counting.duplicates.add(duplicates);
+        counting.imported_messages.add((published as u64).saturating_sub(duplicates));
+        counting.imported_bytes.add(payloads[..published].iter().map(|it| it.len() as u64).sum());
+        let result = match error {
+            None => Ok(refusal),
+            Some(PublishError::TooLong { limit, .. }) => {
+                // All were refused. The next burst ends before the first that is too long.
+                self.longest = usize::try_from(limit).unwrap_or(usize::MAX);
+                let is_known = deliveries.iter().any(|one| one.payload.len() > self.longest);
+                Ok((!is_known).then_some(Refusal::TooLong))
             }
-            done += 1;
-        }
-        Ok(deliveries.len())
+            Some(error) => judge(error).map(Some),
+        };
+        (published, result)
     }
 
-    /// Makes the topic of a delivery known to the inlet. Returns false if it cannot be.
-    fn enter(&mut self, delivery: &Delivery) -> bool {
+    /// Makes the topic of a delivery known to the inlet. Returns why it cannot be.
+    fn enter(&mut self, delivery: &Delivery) -> Result<Option<Refusal>, Ended> {
         let key = (delivery.import, delivery.topic.clone());
         if self.topics.contains_key(&key) {
-            return true;
+            return Ok(None);
         }
         match self.inlet.topic(&self.plans[delivery.import].local(&delivery.topic)) {
             Ok(topic) => {
                 self.topics.insert(key, topic);
-                true
+                Ok(None)
             }
-            Err(error) => {
+            Err(error @ PublisherError::Topic(_)) => Ok(Some(Refusal::Topic(error))),
+            Err(error @ PublisherError::TooManyPublishers { .. }) => {
+                Ok(Some(Refusal::Passes(error.to_string())))
+            }
+            Err(error) => Err(Ended::Failed(error.to_string())),
+        }
+    }
+
+    /// Accounts for a message that the bus does not take, at its place.
+    fn refused(&mut self, delivery: &Delivery, refusal: Refusal) -> Result<(), Ended> {
+        let topic = &*delivery.topic;
+        let reason = match refusal {
+            Refusal::Passes(why) => return self.wait(&why),
+            Refusal::TooLong => {
+                let (bytes, limit) = (delivery.payload.len(), self.longest);
+                self.context.counting.import_too_long.one();
+                warn_rarely!(topic, bytes, limit, "a message is too long for the bus");
+                LostReason::TooLong
+            }
+            Refusal::Topic(error) => {
                 self.context.counting.import_failed.one();
-                warn_rarely!(%error, topic = &*delivery.topic, "cannot use a topic");
-                false
+                warn_rarely!(%error, topic, "cannot use a topic");
+                LostReason::Topic
+            }
+            Refusal::Bus(error @ PublishError::Taken { .. }) => {
+                self.context.counting.taken.one();
+                warn_rarely!(%error, "cannot publish a message");
+                self.taken.insert(StreamKey::of(delivery.origin), Instant::now());
+                return Ok(());
+            }
+            Refusal::Bus(error) => {
+                let from = delivery.origin;
+                let scope = key::scope_of_topic(&self.plans[delivery.import].local(topic));
+                let (until, reason) = (from.number + 1, LostReason::Memory);
+                let bound = LostBound::AtLeast;
+                return self
+                    .unlisted(Lost { from, until, messages: 1, bound, reason, scope }, &error);
+            }
+        };
+        self.lost(Loss {
+            from: delivery.origin,
+            until: delivery.origin.number + 1,
+            messages: 1,
+            bound: LostBound::Exact,
+            reason,
+            topic: Some(delivery.topic.clone()),
+            open_from: delivery.open_from,
+        })
+    }
+
+    /// Reports something of a stream that the bus cannot remember: for each stream once in 10 s, and of 10 streams in that time.
+    fn unlisted(&mut self, lost: Lost, error: &PublishError) -> Result<(), Ended> {
+        self.context.counting.import_failed.one();
+        warn_rarely!(%error, "the bus refuses messages of a stream");
+        let key = StreamKey::of(lost.from);
+        if self.unlisted.0.elapsed() >= UNLISTED {
+            self.unlisted = (Instant::now(), Vec::new());
+        }
+        let (_, streams) = &mut self.unlisted;
+        if streams.len() >= MOST_UNLISTED || streams.contains(&key) {
+            return Ok(());
+        }
+        streams.push(key);
+        let lost = Lost { bound: LostBound::AtLeast, reason: LostReason::Memory, ..lost };
+        if self.persist(|limit| self.inlet.publish_lost_unlisted(&lost, limit))?.is_ok() {
+            self.context.counting.lost_messages.add(lost.messages);
+            self.context.counting.loss_reports.one();
+        }
+        Ok(())
+    }
+
+    /// Does something with the bus. Waits until nothing is in its way, and returns an error only if the bus refuses it for good.
+    pub(super) fn persist<T>(
+        &self,
+        attempt: impl Fn(Duration) -> Result<T, PublishError>,
+    ) -> Result<Result<T, PublishError>, Ended> {
+        loop {
+            let error = match attempt(SLEEP) {
+                Ok(done) => return Ok(Ok(done)),
+                Err(error) => error,
+            };
+            match judge(error)? {
+                Refusal::Passes(why) => self.wait(&why)?,
+                Refusal::Bus(error) => return Ok(Err(error)),
+                Refusal::TooLong | Refusal::Topic(_) => {}
             }
         }
     }
 
+    /// Waits until the bus may take something again, unless the import has to end.
+    fn wait(&self, why: &str) -> Result<(), Ended> {
+        if self.context.has_ended() || self.queue.is_stopping() {
+            return Err(Ended::Stopped);
+        }
+        warn_rarely!(why, "the bus takes nothing for now: the import waits");
+        std::thread::sleep(PAUSE);
+        Ok(())
+    }
+
     /// Reports messages as lost that were to come here.
-    fn lost(&mut self, loss: Loss) -> Result<(), Fatal> {
+    fn lost(&mut self, loss: Loss) -> Result<(), Ended> {
         let Loss { from, until, messages, bound, reason, topic, open_from } = loss;
         let identity = &self.context.identity;
         if from.source == identity.source && from.stream != loss::STREAM {
@@ -245,24 +313,17 @@ impl Importing {
     }
 
     /// Keeps on the bus how far a sender is accounted for.
-    fn settled(&mut self, next: Origin) -> Result<(), Fatal> {
+    fn settled(&mut self, next: Origin) -> Result<(), Ended> {
         let Some(at) = self.settled_at(StreamKey::of(next)) else { return Ok(()) };
         let next = at.origin((next.number + 1).min(Origin::NUMBER_LIMIT));
-        loop {
-            match self.inlet.advance(next, SLEEP) {
-                Ok(()) => return Ok(()),
-                Err(PublishError::Timeout) if !self.context.has_ended() => {}
-                Err(error) if is_fatal(&error) => return Err(error),
-                Err(error) => {
-                    warn_rarely!(%error, "cannot keep how far a sender is accounted for");
-                    return Ok(());
-                }
-            }
+        if let Err(error) = self.persist(|limit| self.inlet.advance(next, limit))? {
+            warn_rarely!(%error, "cannot keep how far a sender is accounted for");
         }
+        Ok(())
     }
 
     /// Reports a loss that another bridge was told of.
-    fn relayed(&mut self, lost: Lost, import: usize, open_from: Option<u64>) -> Result<(), Fatal> {
+    fn relayed(&mut self, lost: Lost, import: usize, open_from: Option<u64>) -> Result<(), Ended> {
         let plan = &self.plans[import];
         let scope = if plan.under.is_empty() {
             lost.scope
@@ -272,24 +333,56 @@ impl Importing {
         self.report(Lost { scope, ..lost }, open_from)
     }
 
-    fn report(&mut self, lost: Lost, open_from: Option<u64>) -> Result<(), Fatal> {
+    fn report(&mut self, lost: Lost, open_from: Option<u64>) -> Result<(), Ended> {
         warn_rarely!(%lost, "messages were lost on the way to the bus");
-        loop {
-            match self.inlet.publish_lost(&lost, open_from, SLEEP) {
-                Ok(()) => {
-                    self.context.counting.lost_messages.add(lost.messages);
-                    self.context.counting.loss_reports.one();
-                    return Ok(());
-                }
-                Err(PublishError::Timeout) if !self.context.has_ended() => {}
-                Err(error) if is_fatal(&error) => return Err(error),
-                Err(error) => {
-                    self.context.counting.import_failed.one();
-                    warn_rarely!(%error, "cannot report a loss");
-                    return Ok(());
-                }
+        match self.persist(|limit| self.inlet.publish_lost(&lost, open_from, limit))? {
+            Ok(()) => {
+                self.context.counting.lost_messages.add(lost.messages);
+                self.context.counting.loss_reports.one();
+                Ok(())
             }
+            Err(PublishError::Taken { .. }) => Ok(()),
+            Err(error) => self.unlisted(lost, &error),
         }
+    }
+}
+
+/// Why the import ends.
+#[derive(Debug)]
+pub(super) enum Ended {
+    /// The bridge stops, or another one takes over. What is not published is left to a successor, so nothing that came later may
+    /// be published, reported or settled.
+    Stopped,
+    /// The bus can no longer be used, for this reason.
+    Failed(String),
+}
+
+/// Why the bus does not take something.
+enum Refusal {
+    /// Something is in the way, and will not be for ever.
+    Passes(String),
+    /// The message is longer than the bus can carry.
+    TooLong,
+    /// Its topic is none.
+    Topic(PublisherError),
+    /// It says something about one message or one stream.
+    Bus(PublishError),
+}
+
+/// Finds out what an error of the bus means: whether it passes, or concerns one stream, or the bus can no longer be used.
+fn judge(error: PublishError) -> Result<Refusal, Ended> {
+    match error {
+        PublishError::Full
+        | PublishError::Busy
+        | PublishError::Timeout
+        | PublishError::WouldWaitForItself
+        | PublishError::Exclusive { .. } => Ok(Refusal::Passes(error.to_string())),
+        PublishError::Taken { .. }
+        | PublishError::TooManyArrivals { .. }
+        | PublishError::OriginNumber { .. }
+        | PublishError::LostNumbers { .. }
+        | PublishError::LostScope { .. } => Ok(Refusal::Bus(error)),
+        error => Err(Ended::Failed(error.to_string())),
     }
 }
 
@@ -316,19 +409,4 @@ impl Delivery {
     fn has_topic_of(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.topic, &other.topic) && self.import == other.import
     }
-}
-
-fn is_too_long(delivery: &Delivery, longest: usize) -> bool {
-    delivery.payload.len() > longest
-}
-
-pub(super) fn is_fatal(error: &PublishError) -> bool {
-    matches!(
-        error,
-        PublishError::Unlinked
-            | PublishError::LeaseLost
-            | PublishError::Forked(_)
-            | PublishError::Corrupt(_)
-            | PublishError::Os { .. }
-    )
 }
