@@ -100,7 +100,7 @@ counters! {
     import_too_long,
     /// Deletions.
     deletes,
-    /// Messages that another program brings to this bus already.
+    /// How often the bridge began to stand by for a stream, because another program brings it to this bus.
     taken,
     /// Messages that the bus refused for another reason, which the log shows.
     import_failed,

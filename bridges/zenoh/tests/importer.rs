@@ -5,8 +5,9 @@
 mod common;
 
 use common::*;
-use std::time::Instant;
-use toroni::{BusConfig, Policy};
+use std::time::{Duration, Instant};
+use toroni::{BusConfig, Limit, LostBound, LostReason, Origin, Policy, StreamKey};
+use toroni_zenoh::config::Import;
 
 fn numbers(got: &[Got]) -> Vec<String> {
     got.iter().map(Got::text).collect()
@@ -32,7 +33,7 @@ fn an_import_that_ends_while_its_bus_is_full_settles_nothing_that_it_has_not_pub
     let mut imported = before.imported_messages;
     wait_until("the bus is full", || {
         let last = std::mem::replace(&mut imported, to.counters().imported_messages);
-        std::thread::sleep(std::time::Duration::from_millis(100));
+        std::thread::sleep(Duration::from_millis(100));
         imported > before.imported_messages && imported == last
     });
     let began = Instant::now();
@@ -59,10 +60,181 @@ fn messages_wait_for_an_exclusive_publisher() {
     wait_until("all is sent", || from.counters().exported_messages >= sent + 100);
     let heard = from.counters().heartbeats_sent;
     wait_until("heartbeats follow", || from.counters().heartbeats_sent >= heard + 3);
-    assert!(next_within(&mut subscriber, std::time::Duration::from_millis(100)).is_none());
+    assert!(next_within(&mut subscriber, Duration::from_millis(100)).is_none());
     drop(exclusive);
     a.publish("x", "end");
     assert_eq!(numbers(&until(&mut subscriber, "end")), expected(0..100));
     let counters = to.counters();
     assert_eq!((counters.lost_messages, counters.import_failed), (0, 0));
+}
+
+/// Returns the stream of the next message.
+fn stream_of_next(subscriber: &mut toroni::Subscriber) -> StreamKey {
+    let Origin { source, series, stream, .. } = subscriber.receive().unwrap().origin().unwrap();
+    StreamKey { source, series, stream }
+}
+
+/// Another inlet has the stream, as that of a bridge that hangs. When it ends, everything that the bus does not have comes.
+#[test]
+fn what_is_refused_is_asked_for_again() {
+    let Pair { a, b, from, to, mut subscriber } = Pair::new();
+    a.publish("x", "first");
+    let stream = stream_of_next(&mut subscriber);
+    to.stop();
+    let rival = b.bus.inlet().unwrap();
+    rival.claim(stream, Limit::Policy).unwrap();
+    let to = b.importing(import(&["**"]), &[&a]);
+    wait_until("it is refused", || to.counters().taken == 1);
+    let sent = from.counters().exported_messages;
+    for number in 0..100 {
+        a.publish("x", number.to_string());
+    }
+    wait_until("all is sent", || from.counters().exported_messages >= sent + 100);
+    let heard = to.counters().heartbeats_received;
+    wait_until("heartbeats follow", || to.counters().heartbeats_received >= heard + 3);
+    drop(rival);
+    a.publish("x", "end");
+    assert_eq!(numbers(&until(&mut subscriber, "end")), expected(0..100));
+    let counters = to.counters();
+    assert_eq!((counters.taken, counters.lost_messages), (1, 0), "it stood by once");
+}
+
+/// Two realms of one bus import different topics of one export. The second stands by, and takes over when the first ends.
+#[test]
+fn a_second_realm_takes_over_when_the_first_one_ends() {
+    let (a, b) = (Site::new(), Site::new());
+    let _from = a.exporting(export(&["**"]), &[]);
+    let mut subscriber = b.subscribe("**");
+    let realm = |realm: &str, topics: &str, port| {
+        let mut config = b.config_at(port, &[a.port]);
+        config.realm = realm.to_owned();
+        config.imports.push(import(&[topics]));
+        start(&config)
+    };
+    let first = realm("first", "other/**", b.port);
+    connect(&a, "other/a", &mut subscriber);
+    let second = realm("second", "x/**", free_port());
+    wait_until("it is refused", || second.counters().taken == 1);
+    first.stop();
+    connect(&a, "x", &mut subscriber);
+    a.publish("x", "0");
+    assert_eq!(next(&mut subscriber).text(), "x=0");
+    assert_eq!(second.counters().lost_messages, 0);
+}
+
+/// A relay brings a stream among others that another inlet brings. The others arrive. What that inlet has not brought when it
+/// ends is reported.
+#[test]
+fn what_is_refused_of_a_relayed_stream_is_reported() {
+    let [a, middle, end] = [(); 3].map(|()| Site::new());
+    let _source = a.exporting(export(&["**"]), &[]);
+    let mut config = middle.config(&[&a]);
+    let mut exports = export(&["**"]);
+    exports.relay = true;
+    config.exports.push(exports);
+    config.imports.push(import(&["**"]));
+    let _relay = start(&config);
+    let to = end.importing(import(&["**"]), &[&middle]);
+    let mut subscriber = end.subscribe("**");
+    connect(&a, "x", &mut subscriber);
+    a.publish("x", "first");
+    let stream = stream_of_next(&mut subscriber);
+    to.stop();
+    let rival = end.bus.inlet().unwrap();
+    rival.claim(stream, Limit::Policy).unwrap();
+    let to = end.importing(import(&["**"]), &[&middle]);
+    connect(&middle, "own", &mut subscriber);
+    let mut there = middle.subscribe("x");
+    for number in 0..5 {
+        a.publish("x", number.to_string());
+    }
+    until(&mut there, "4");
+    middle.publish("own", "after");
+    assert_eq!(until(&mut subscriber, "after"), []);
+    drop(rival);
+    let Got::Lost(lost) = next(&mut subscriber) else { panic!("no loss") };
+    assert_eq!((lost.messages, lost.bound), (5, LostBound::AtMost), "{lost}");
+    a.publish("x", "5");
+    assert_eq!(next(&mut subscriber).text(), "x=5");
+    assert_eq!(to.counters().taken, 1);
+}
+
+/// Returns what an open end says.
+fn open_end(got: &Got) -> Option<LostReason> {
+    let Got::Lost(lost) = got else { return None };
+    let is_open = (lost.messages, lost.bound) == (0, LostBound::AtLeast);
+    (is_open && lost.until == lost.from.number).then_some(lost.reason)
+}
+
+/// The bus of the exporter is made again, with messages that no bridge has sent.
+#[test]
+fn another_series_of_a_sender_begins_after_an_open_end() {
+    for is_restarted in [false, true] {
+        let (a, b) = (Site::new(), Site::new());
+        let exporting = |site: &Site| {
+            let mut config = site.config_at(a.port, &[]);
+            config.source = Some("site-a".to_owned());
+            config.exports.push(export(&["**"]));
+            start(&config)
+        };
+        let from = exporting(&a);
+        let mut to = Some(b.importing(import(&["**"]), &[&a]));
+        let mut subscriber = b.subscribe("**");
+        connect(&a, "x", &mut subscriber);
+        if is_restarted {
+            to = None;
+        }
+        from.stop();
+        for number in 0..10 {
+            a.publish("x", number.to_string());
+        }
+        let again = Site::new();
+        let _from = exporting(&again);
+        if is_restarted {
+            to = Some(b.importing(import(&["**"]), &[&a]));
+        }
+        let mut got = Vec::new();
+        wait_until("no connection", || {
+            again.publish("x", "probe");
+            got.extend(next_within(&mut subscriber, Duration::from_millis(100)));
+            got.last().is_some_and(|got| got.text() == "x=probe")
+        });
+        again.publish("x", "end");
+        got.extend(until(&mut subscriber, "end"));
+        assert_eq!(open_end(&got[0]), Some(LostReason::Restart), "{got:?}");
+        assert!(got[1..].iter().all(|got| got.text() == "x=probe"), "{got:?}");
+        assert_eq!(to.unwrap().counters().loss_reports, 1);
+    }
+}
+
+/// An exporter ends, and does not come back for a while: once while the importer lives, and once while it is restarted. Programs
+/// that are no bridges count nothing, so nothing is known to be missing of them.
+#[test]
+fn a_silent_sender_has_an_open_end_once() {
+    let silent = |is_restarted: bool| {
+        let (a, b) = (Site::new(), Site::new());
+        let from = a.exporting(export(&["**"]), &[]);
+        let plain = || Import { batches: false, ..import(&["**"]) };
+        let mut to = b.importing(plain(), &[&a]);
+        let mut subscriber = b.subscribe("**");
+        connect(&a, "x", &mut subscriber);
+        let peer = peer(&b);
+        connect_peer(&peer, "foreign", &mut subscriber);
+        from.stop();
+        if is_restarted {
+            to.stop();
+            to = b.importing(plain(), &[&a]);
+        }
+        let got = next(&mut subscriber);
+        assert_eq!(open_end(&got), Some(LostReason::Silent), "{got:?}");
+        assert!(next_within(&mut subscriber, Duration::from_secs(3)).is_none());
+        a.publish("x", "0");
+        let _from = a.exporting(export(&["**"]), &[&b]);
+        assert_eq!(next(&mut subscriber).text(), "x=0");
+        assert_eq!((to.counters().loss_reports, to.counters().taken), (1, 0));
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| silent(false));
+        scope.spawn(|| silent(true));
+    });
 }

@@ -1,12 +1,14 @@
 //! What an import is, what comes from Zenoh for it, and which thread takes it.
 
+use super::lines::Lines;
 use super::published::Published;
 use super::publishing::Ended;
 use super::{Importing, Which};
 use crate::BridgeError;
 use crate::config::{Deletes, Import};
-use crate::context::{Context, lock};
+use crate::context::{Context, State, lock};
 use crate::key::{self, Keys, Prefix};
+use crate::limit::warn_rarely;
 use crate::loss;
 use crate::order::Order;
 use crate::queue::{Arriving, Queue};
@@ -14,11 +16,14 @@ use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use std::sync::{Arc, Mutex, TryLockError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use toroni::Pattern;
+use toroni::{Inlet, Pattern, PublisherError};
 use zenoh::Wait;
 use zenoh::pubsub::Subscriber;
 use zenoh::query::Queryable;
 use zenoh::sample::{Locality, Sample};
+
+/// How long to wait for a bus that has no room for another publisher.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// A checked import.
 #[derive(Debug)]
@@ -79,6 +84,19 @@ impl Plan {
     }
 }
 
+/// Makes an inlet. Waits while the bus has no room for another publisher.
+fn inlet(context: &Context) -> Result<Inlet, PublisherError> {
+    loop {
+        match context.bus.inlet() {
+            Err(error @ PublisherError::TooManyPublishers { .. }) if !context.has_ended() => {
+                warn_rarely!(%error, "the import waits for the bus");
+                context.wait(PAUSE, State::is_over);
+            }
+            other => return other,
+        }
+    }
+}
+
 /// Running imports.
 pub(crate) struct Importer {
     inbox: Arc<Inbox>,
@@ -93,18 +111,19 @@ impl Importer {
         plans: Arc<Vec<Plan>>,
         limits: crate::config::Queue,
     ) -> Result<Self, BridgeError> {
-        let inlet = context.bus.inlet()?;
+        let (inlet, notes) = (inlet(&context)?.awaiting(), inlet(&context)?);
         let queue = Arc::new(Queue::new(limits.messages, limits.bytes));
         let importing = Importing {
             began: Instant::now(),
             order: Order::new(limits.topics, limits.messages),
             inlet,
+            notes,
             queue: queue.clone(),
             limits,
             plans: plans.clone(),
             context: context.clone(),
             joining: HashMap::new(),
-            taken: HashMap::new(),
+            lines: Lines::default(),
             published: Published::default(),
             senders: HashSet::new(),
             foreign: HashMap::new(),

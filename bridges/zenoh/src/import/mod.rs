@@ -10,9 +10,11 @@
 //! - `importer`: what an import is, what comes from Zenoh, and which thread takes it
 //! - this file: from samples to the order; joins
 //! - `publishing`: from the order to the bus
+//! - `lines`: streams that other inlets bring, and those that no process brings any more
 //! - `published`: what an earlier import has published, and what it has missed
 
 mod importer;
+mod lines;
 mod published;
 mod publishing;
 
@@ -24,13 +26,13 @@ use crate::beat::Beat;
 use crate::config::Deletes;
 use crate::context::{Context, lock};
 use crate::history::Request;
-use crate::identity;
 use crate::key::{self, Keys};
 use crate::limit::warn_rarely;
 use crate::loss::{self, LossReport};
 use crate::order::{Event, Item, Opening, Order, PATHS, Replay, STREAMS, StreamKey};
 use crate::queue::{Arriving, Collector, Joined, Queue};
 use foldhash::{HashMap, HashSet};
+use lines::Lines;
 use published::Published;
 use publishing::{Delivery, Ended};
 use std::borrow::Cow;
@@ -38,7 +40,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use toroni::{Inlet, InletTopic, Lost, Pattern, PublishError, Topic};
+use toroni::{Inlet, InletTopic, Lost, Pattern, Topic};
 use zenoh::Wait;
 use zenoh::bytes::ZBytes;
 use zenoh::query::{ConsolidationMode, QueryTarget, ReplyKeyExpr};
@@ -48,8 +50,6 @@ use zenoh::sample::{Locality, Sample, SampleKind};
 const BATCH: usize = 256;
 /// How long an export has to answer.
 const JOIN: Duration = Duration::from_secs(5);
-/// How long streams that another program brings are left to it.
-const TAKEN: Duration = Duration::from_secs(1);
 /// As many publishers that are no bridges get a series of their own.
 const FOREIGN: usize = 32;
 /// The longest sleep.
@@ -117,21 +117,23 @@ struct Joining {
 struct Importing {
     began: Instant,
     order: Order<Body>,
+    /// Brings what senders count.
     inlet: Inlet,
+    /// Keeps how far senders are accounted for, and brings what has no numbers: no process awaits that.
+    notes: Inlet,
     queue: Arc<Queue>,
     limits: crate::config::Queue,
     plans: Arc<Vec<Plan>>,
     context: Arc<Context>,
     joining: HashMap<u32, Joining>,
-    /// Streams that another program brings.
-    taken: HashMap<StreamKey, Instant>,
+    lines: Lines,
     published: Published,
     /// The own streams of senders that the order knows.
     senders: HashSet<StreamKey>,
     /// The next number of each publisher that is no bridge.
     foreign: HashMap<StreamKey, u64>,
-    /// By import and topic.
-    topics: HashMap<(usize, Arc<str>), InletTopic>,
+    /// By import and topic, and by whether it has no numbers.
+    topics: HashMap<(usize, Arc<str>, bool), InletTopic>,
     names: HashMap<String, Arc<str>>,
     keys: Keys,
     /// Keys that the import thread declares: a thread of Zenoh that brings a sample must not.
@@ -161,6 +163,7 @@ impl Importing {
         let arriving = self.queue.take();
         self.take(arriving)?;
         self.give_up_joining()?;
+        self.tend()?;
         let now = self.now();
         self.order.expire(now, &mut self.events);
         self.flush()?;
@@ -206,7 +209,7 @@ impl Importing {
         self.events.is_empty()
             && self.deliveries.is_empty()
             && self.joining.is_empty()
-            && self.taken.is_empty()
+            && self.lines.refuses_none()
             && !self.is_stopping
     }
 
@@ -417,6 +420,9 @@ impl Importing {
         item: Item<Body>,
     ) -> Result<(), Ended> {
         if !self.order.knows_path(numbering) && !self.joining.contains_key(&numbering) {
+            if self.lines.stands_by(numbering).is_some() {
+                return Ok(());
+            }
             if self.joining.len() >= PATHS {
                 // It is asked for when this export is joined.
                 self.context.counting.queue_full.one();
@@ -443,97 +449,17 @@ impl Importing {
     }
 
     fn ordered(&mut self, numbering: u32, item: Item<Body>) -> Result<(), Ended> {
-        let is_ours = self.introduce(StreamKey::of(item.origin))?;
-        let item =
-            if is_ours { self.unpublished(item) } else { Item { body: Body::Unwanted, ..item } };
+        let item = if self.introduce(StreamKey::of(item.origin))? {
+            self.unpublished(item)
+        } else {
+            if matches!(item.body, Body::Message { .. }) {
+                self.lines.note_refused(item.origin, item.origin.number + 1, 1);
+            }
+            Item { body: Body::Unwanted, ..item }
+        };
         let now = self.now();
         self.order.message(now, numbering, item, &mut self.events);
         Ok(())
-    }
-
-    /// Makes the order know a stream. Returns false if another program brings it to this bus.
-    fn introduce(&mut self, key: StreamKey) -> Result<bool, Ended> {
-        let identity = &self.context.identity;
-        if self.order.knows_stream(key) {
-            if self.taken.is_empty() {
-                return Ok(true);
-            }
-            match self.taken.get(&key) {
-                None => return Ok(true),
-                Some(since) if since.elapsed() < TAKEN => {
-                    self.context.counting.taken.one();
-                    return Ok(false);
-                }
-                Some(_) => {}
-            }
-        }
-        if key.source == identity.source || key.stream == loss::STREAM {
-            self.order.arrived(key, 0);
-            return Ok(true);
-        }
-        match self.persist(|limit| self.inlet.claim(key.into(), limit))? {
-            Ok(arrived) => {
-                if arrived.taken_over {
-                    tracing::info!(
-                        ?key,
-                        from = arrived.next,
-                        "continues where another program stopped"
-                    );
-                }
-                self.taken.remove(&key);
-                self.senders.remove(&key);
-                self.published.claim(&self.context, key, &arrived);
-                self.order.arrived(key, arrived.next);
-                Ok(true)
-            }
-            Err(error) => {
-                match &error {
-                    PublishError::Taken { .. } => self.context.counting.taken.one(),
-                    _ => self.context.counting.import_failed.one(),
-                }
-                warn_rarely!(%error, "cannot bring a stream to the bus");
-                if self.taken.len() >= STREAMS {
-                    self.taken.clear();
-                }
-                self.taken.insert(key, Instant::now());
-                self.order.arrived(key, 0);
-                Ok(false)
-            }
-        }
-    }
-
-    /// Makes the order know the own stream of a sender, and how far it is settled.
-    fn introduce_sender(&mut self, key: StreamKey) -> Result<bool, Ended> {
-        let is_ours = self.introduce(key)?;
-        if !is_ours || self.senders.contains(&key) {
-            return Ok(is_ours);
-        }
-        let Some(at) = self.settled_at(key) else { return Ok(true) };
-        match self.persist(|limit| self.inlet.claim(at.into(), limit))? {
-            Ok(arrived) => {
-                let mark = self.order.mark(key);
-                if let Some(settled) = arrived.next.checked_sub(1) {
-                    let came = self.published.came(&self.context, key, settled);
-                    self.order.settled(key, settled, came);
-                } else if mark > 0 {
-                    // The bus does not know it yet.
-                    self.order.settled(key, mark, Vec::new());
-                }
-            }
-            Err(error) => warn_rarely!(%error, "cannot keep how far a sender is accounted for"),
-        }
-        if self.senders.len() >= STREAMS {
-            self.senders.clear();
-        }
-        self.senders.insert(key);
-        Ok(true)
-    }
-
-    /// Returns the key under which the bus keeps up to where a stream is settled, and one more: a mark of 0 says that this
-    /// is unknown. `None` if it is not the stream of a sender, or this import does not bring it.
-    fn settled_at(&self, key: StreamKey) -> Option<StreamKey> {
-        let is_ours = key.source != self.context.identity.source && !self.taken.contains_key(&key);
-        if is_ours { identity::settled(key) } else { None }
     }
 
     /// Marks a message that was sent again and is below the mark, unless an earlier import has published it.
@@ -578,12 +504,17 @@ impl Importing {
         if let Some(key) = key { self.ask_all(numbering, key) } else { Ok(()) }
     }
 
-    /// Asks an export that is joined for its counts, and for what this bus has missed.
+    /// Asks an export that is joined for its counts, and for what this bus has missed; unless another program brings its
+    /// stream.
     fn ask_all(&mut self, numbering: u32, own: StreamKey) -> Result<(), Ended> {
         let Some(import) = self.joining.get(&numbering).map(|joining| joining.import) else {
             return Ok(());
         };
-        let from = self.ask(import, numbering, Some(own))?;
+        if !self.introduce_sender(own)? {
+            self.stand_by(numbering, import, own);
+            return Ok(());
+        }
+        let from = self.ask(import, numbering, Some(own));
         if let Some(joining) = self.joining.get_mut(&numbering) {
             (joining.own, joining.from) = (Some(own), from);
         }
@@ -592,19 +523,11 @@ impl Importing {
 
     /// Asks an export for its counts; if the key of its stream is given, also for what this bus has missed. Returns from
     /// which number on.
-    fn ask(
-        &mut self,
-        import: usize,
-        numbering: u32,
-        key: Option<StreamKey>,
-    ) -> Result<Option<u64>, Ended> {
+    fn ask(&mut self, import: usize, numbering: u32, key: Option<StreamKey>) -> Option<u64> {
         let plans = self.plans.clone();
         let plan = &plans[import];
         let mut request = Request { batches: plan.batches, ..Request::default() };
-        if let Some(key) = key
-            && key.source != self.context.identity.source
-            && self.introduce_sender(key)?
-        {
+        if let Some(key) = key.filter(|key| key.source != self.context.identity.source) {
             request.from = self.order.accounted(key);
             request.newest = plan.history && request.from.is_none();
             request.patterns = plan.patterns.iter().map(|text| text.as_str().to_owned()).collect();
@@ -635,7 +558,7 @@ impl Importing {
         if let Err(error) = asked {
             warn_rarely!(%error, "cannot ask an export for what was missed");
         }
-        Ok(request.from)
+        request.from
     }
 
     fn joined(&mut self, joined: Joined) -> Result<(), Ended> {
@@ -669,7 +592,14 @@ impl Importing {
         counts: Option<Beat>,
     ) -> Result<(), Ended> {
         let Joining { import, since, own, from, replayed, mut held, .. } = joining;
+        if let Some(key) = counts.as_ref().map(Beat::key)
+            && !self.introduce_sender(key)?
+        {
+            self.stand_by(numbering, import, key);
+            return Ok(());
+        }
         let now = self.now();
+        self.note_sender(numbering, import);
         let since = since.saturating_duration_since(self.began);
         let reorder = self.plans[import].reorder;
         self.order.open(now, Opening { numbering, reorder, own, since }, &mut self.events);
@@ -704,11 +634,11 @@ impl Importing {
                 if self.introduce(StreamKey::of(item.origin))? {
                     let item = self.missed(item);
                     ours.push(self.unpublished(item));
+                } else if matches!(item.body, Body::Message { .. }) {
+                    self.lines.note_refused(item.origin, item.origin.number + 1, 1);
                 }
             }
-            if self.introduce_sender(counts.key())? {
-                self.order.join(now, &counts.told(), replay, ours, &mut self.events);
-            }
+            self.order.join(now, &counts.told(), replay, ours, &mut self.events);
             held = later;
         }
         for item in held {
@@ -758,6 +688,10 @@ impl Importing {
             );
         }
         self.context.witness.take(&self.plans[import].prefix, &beat);
+        self.note_beat(beat.numbering);
+        if let Some(own) = self.lines.stands_by(beat.numbering) {
+            return self.retry(own);
+        }
         if let Some(joining) = self.joining.get_mut(&beat.numbering) {
             if joining.own.is_none() {
                 return self.ask_all(beat.numbering, beat.key());
@@ -768,7 +702,8 @@ impl Importing {
             if !beat.full {
                 joining.unanswered = None;
                 let import = joining.import;
-                return self.ask(import, beat.numbering, None).map(drop);
+                self.ask(import, beat.numbering, None);
+                return Ok(());
             }
             if let Some(joining) = self.joining.remove(&beat.numbering) {
                 return self.end_join(beat.numbering, joining, Some(beat));
@@ -781,9 +716,12 @@ impl Importing {
             }
             return self.begin_join(import, beat.numbering, Some(beat.key()));
         }
-        self.introduce_sender(beat.key())?;
+        if !self.introduce_sender(beat.key())? {
+            self.stand_by(beat.numbering, import, beat.key());
+            return Ok(());
+        }
         if !beat.full && !self.order.is_synced(beat.numbering) {
-            self.ask(import, beat.numbering, None)?;
+            self.ask(import, beat.numbering, None);
         }
         self.told(import, &beat);
         Ok(())

@@ -62,7 +62,7 @@ impl Published {
     /// Learns that this import brings a stream from now on, and has claimed it.
     pub(super) fn claim(&mut self, context: &Context, key: StreamKey, arrived: &Arrived) {
         let is_first = self.streams.get(&key).is_none_or(|seen| !seen.is_claimed);
-        if arrived.next > 0 && (self.read.is_none() || arrived.taken_over) {
+        if arrived.next > 0 && (is_first || arrived.taken_over) {
             self.read(context);
         }
         if !is_first && !arrived.taken_over {
@@ -80,6 +80,13 @@ impl Published {
             self.above.remove(&key);
         } else {
             self.above.insert(key, above);
+        }
+    }
+
+    /// Learns that others may bring a stream from now on.
+    pub(super) fn release(&mut self, key: StreamKey) {
+        if let Some(seen) = self.streams.get_mut(&key) {
+            seen.is_claimed = false;
         }
     }
 

@@ -35,7 +35,7 @@ impl Importing {
                         self.publish()?;
                         self.relayed(*lost, import, open_from)?;
                     }
-                    _ => self.deliveries.extend(Delivery::of(item, open_from)),
+                    _ => self.deliver(item, open_from),
                 },
                 Event::Lost(loss) => {
                     self.publish()?;
@@ -74,6 +74,15 @@ impl Importing {
         self.burst(Duration::ZERO).map(drop)
     }
 
+    fn deliver(&mut self, item: Item<Body>, open_from: Option<u64>) {
+        let Some(delivery) = Delivery::of(item, open_from) else { return };
+        if self.lines.refuses(StreamKey::of(delivery.origin)) {
+            self.lines.note_refused(delivery.origin, delivery.origin.number + 1, 1);
+        } else {
+            self.deliveries.push(delivery);
+        }
+    }
+
     fn publish(&mut self) -> Result<(), Ended> {
         while !self.deliveries.is_empty() {
             match self.burst(SLEEP)? {
@@ -107,9 +116,14 @@ impl Importing {
         if self.topics.len() > self.limits.topics {
             self.topics.clear();
         }
-        let mut refusal = None;
-        let mut fitting = 0;
+        let foreign = self.context.identity.foreign;
+        let has_numbers = |delivery: &Delivery| delivery.origin.source != foreign;
+        let (mut refusal, mut fitting) = (None, 0);
         for delivery in deliveries {
+            if has_numbers(delivery) != has_numbers(&deliveries[0]) {
+                // Another inlet brings it.
+                break;
+            }
             if delivery.payload.len() > self.longest {
                 refusal = Some(Refusal::TooLong);
                 break;
@@ -135,7 +149,7 @@ impl Importing {
         for (delivery, parts) in deliveries.iter().zip(&parts) {
             let topic = match last {
                 Some((last, topic)) if last.has_topic_of(delivery) => topic,
-                _ => &self.topics[&(delivery.import, delivery.topic.clone())],
+                _ => &self.topics[&delivery.topic_of(foreign)],
             };
             last = Some((delivery, topic));
             entries.push(Entry {
@@ -146,9 +160,11 @@ impl Importing {
                 ..Entry::new(topic, parts)
             });
         }
-        let before = self.inlet.duplicates();
-        let result = self.inlet.publish(&entries, patience);
-        let duplicates = self.inlet.duplicates() - before;
+        let Some(first) = deliveries.first() else { return (0, Ok(refusal)) };
+        let inlet = self.inlet_of(StreamKey::of(first.origin));
+        let before = inlet.duplicates();
+        let result = inlet.publish(&entries, patience);
+        let duplicates = inlet.duplicates() - before;
         let (published, error) = match result {
             Ok(()) => (fitting, None),
             Err(BurstError { published, source }) => (published, Some(source)),
@@ -172,11 +188,12 @@ impl Importing {
 
     /// Makes the topic of a delivery known to the inlet. Returns why it cannot be.
     fn enter(&mut self, delivery: &Delivery) -> Result<Option<Refusal>, Ended> {
-        let key = (delivery.import, delivery.topic.clone());
+        let key = delivery.topic_of(self.context.identity.foreign);
         if self.topics.contains_key(&key) {
             return Ok(None);
         }
-        match self.inlet.topic(&self.plans[delivery.import].local(&delivery.topic)) {
+        let inlet = self.inlet_of(StreamKey::of(delivery.origin));
+        match inlet.topic(&self.plans[delivery.import].local(&delivery.topic)) {
             Ok(topic) => {
                 self.topics.insert(key, topic);
                 Ok(None)
@@ -206,9 +223,16 @@ impl Importing {
                 LostReason::Topic
             }
             Refusal::Bus(error @ PublishError::Taken { .. }) => {
-                self.context.counting.taken.one();
-                warn_rarely!(%error, "cannot publish a message");
-                self.taken.insert(StreamKey::of(delivery.origin), Instant::now());
+                let key = StreamKey::of(delivery.origin);
+                self.refuse(key, &error);
+                let rest = std::mem::take(&mut self.deliveries);
+                let (refused, rest) =
+                    rest.into_iter().partition(|it| StreamKey::of(it.origin) == key);
+                self.deliveries = rest;
+                let refused: Vec<Delivery> = refused;
+                for Delivery { origin, .. } in std::iter::once(delivery).chain(&refused) {
+                    self.lines.note_refused(*origin, origin.number + 1, 1);
+                }
                 return Ok(());
             }
             Refusal::Bus(error) => {
@@ -295,28 +319,38 @@ impl Importing {
                 let Some(plan) = plan else { return Ok(()) };
                 key::scope_of_topic(&plan.local(topic))
             }
-            _ => {
-                let mut scope: Vec<Pattern> = Vec::new();
-                for plan in self.plans.iter() {
-                    for pattern in key::scope(&plan.patterns, &plan.under) {
-                        if !scope.contains(&pattern) {
-                            scope.push(pattern);
-                        }
-                    }
-                }
-                if scope.len() > Lost::MOST_PATTERNS { vec![Pattern::everything()] } else { scope }
-            }
+            _ => self.scope(),
         };
         // A report that is missing speaks of one message at least.
         let bound = if is_report { LostBound::AtLeast } else { bound };
         self.report(Lost { from, until, messages, bound, reason, scope }, open_from)
     }
 
+    /// Returns patterns of all topics that come here.
+    pub(super) fn scope(&self) -> Vec<Pattern> {
+        let mut scope: Vec<Pattern> = Vec::new();
+        for plan in self.plans.iter() {
+            for pattern in key::scope(&plan.patterns, &plan.under) {
+                if !scope.contains(&pattern) {
+                    scope.push(pattern);
+                }
+            }
+        }
+        if scope.len() > Lost::MOST_PATTERNS { vec![Pattern::everything()] } else { scope }
+    }
+
     /// Keeps on the bus how far a sender is accounted for.
     fn settled(&mut self, next: Origin) -> Result<(), Ended> {
-        let Some(at) = self.settled_at(StreamKey::of(next)) else { return Ok(()) };
+        let key = StreamKey::of(next);
+        let Some(at) = self.settled_at(key) else { return Ok(()) };
+        if self.order.mark(key) == 0 && next.number > 0 {
+            // It relays, and has published nothing itself. The bus must know nevertheless that it is awaited.
+            if self.persist(|limit| self.inlet.advance(next, limit))?.is_ok() {
+                self.order.arrived(key, next.number);
+            }
+        }
         let next = at.origin((next.number + 1).min(Origin::NUMBER_LIMIT));
-        if let Err(error) = self.persist(|limit| self.inlet.advance(next, limit))? {
+        if let Err(error) = self.persist(|limit| self.notes.advance(next, limit))? {
             warn_rarely!(%error, "cannot keep how far a sender is accounted for");
         }
         Ok(())
@@ -333,15 +367,32 @@ impl Importing {
         self.report(Lost { scope, ..lost }, open_from)
     }
 
-    fn report(&mut self, lost: Lost, open_from: Option<u64>) -> Result<(), Ended> {
+    pub(super) fn report(&mut self, lost: Lost, open_from: Option<u64>) -> Result<(), Ended> {
+        let key = StreamKey::of(lost.from);
+        if self.lines.refuses(key) {
+            self.lines.note_refused(lost.from, lost.until, lost.messages);
+            return Ok(());
+        }
         warn_rarely!(%lost, "messages were lost on the way to the bus");
-        match self.persist(|limit| self.inlet.publish_lost(&lost, open_from, limit))? {
+        let inlet = self.inlet_of(key);
+        let before = inlet.duplicates();
+        let reported = self.persist(|limit| inlet.publish_lost(&lost, open_from, limit))?;
+        let is_known = inlet.duplicates() > before;
+        match reported {
+            Ok(()) if is_known => {
+                self.context.counting.duplicates.one();
+                Ok(())
+            }
             Ok(()) => {
                 self.context.counting.lost_messages.add(lost.messages);
                 self.context.counting.loss_reports.one();
                 Ok(())
             }
-            Err(PublishError::Taken { .. }) => Ok(()),
+            Err(error @ PublishError::Taken { .. }) => {
+                self.refuse(key, &error);
+                self.lines.note_refused(lost.from, lost.until, lost.messages);
+                Ok(())
+            }
             Err(error) => self.unlisted(lost, &error),
         }
     }
@@ -358,7 +409,7 @@ pub(super) enum Ended {
 }
 
 /// Why the bus does not take something.
-enum Refusal {
+pub(super) enum Refusal {
     /// Something is in the way, and will not be for ever.
     Passes(String),
     /// The message is longer than the bus can carry.
@@ -370,7 +421,7 @@ enum Refusal {
 }
 
 /// Finds out what an error of the bus means: whether it passes, or concerns one stream, or the bus can no longer be used.
-fn judge(error: PublishError) -> Result<Refusal, Ended> {
+pub(super) fn judge(error: PublishError) -> Result<Refusal, Ended> {
     match error {
         PublishError::Full
         | PublishError::Busy
@@ -404,6 +455,10 @@ impl Delivery {
             return None;
         };
         Some(Self { topic, origin, open_from, payload, to_descendants, published_ns, import })
+    }
+
+    fn topic_of(&self, foreign: u32) -> (usize, Arc<str>, bool) {
+        (self.import, self.topic.clone(), self.origin.source == foreign)
     }
 
     fn has_topic_of(&self, other: &Self) -> bool {

@@ -236,6 +236,18 @@ struct Arrived {
     recent: VecDeque<u64>,
 }
 
+impl<T> Path<T> {
+    fn own_stream(&self) -> Option<StreamKey> {
+        self.key.or(self.own)
+    }
+
+    /// Returns the streams of which it brings messages, as far as that is known.
+    fn streams(&self) -> impl Iterator<Item = StreamKey> {
+        let relayed = self.topics.values().map(|counts| StreamKey::of(counts.floor));
+        self.own_stream().into_iter().chain(relayed)
+    }
+}
+
 impl Stream {
     fn open_from(&self) -> Option<u64> {
         self.lows.first_key_value().map(|(low, _)| *low)
@@ -351,6 +363,63 @@ impl<T> Order<T> {
                 gaps: 0,
             },
         );
+    }
+
+    /// Forgets a path. Nothing of it is reported.
+    pub(crate) fn abandon(&mut self, numbering: u32) {
+        let gaps: Vec<_> = self.due.iter().filter(|(_, of, _)| *of == numbering).cloned().collect();
+        for (_, _, topic) in gaps {
+            self.clear_gap(numbering, &topic);
+        }
+        if let Some(path) = self.paths.remove(&numbering) {
+            self.topics -= path.topics.len();
+            self.waiting -= path.topics.values().map(|counts| counts.waiting.len()).sum::<usize>();
+        }
+    }
+
+    /// Ends a path: what is missing is lost. Returns the streams that no other path brings.
+    pub(crate) fn end(&mut self, numbering: u32, out: &mut Vec<Event<T>>) -> Vec<StreamKey> {
+        let brought: BTreeSet<StreamKey> =
+            self.paths.get(&numbering).map(|path| path.streams().collect()).unwrap_or_default();
+        self.close(numbering, out);
+        let others: BTreeSet<StreamKey> = self.paths.values().flat_map(Path::streams).collect();
+        brought.difference(&others).copied().collect()
+    }
+
+    /// Forgets a stream. It has to be introduced again.
+    pub(crate) fn forget_stream(&mut self, key: StreamKey) {
+        self.streams.remove(&key);
+    }
+
+    /// Reports messages of a stream that this import had to drop, and that did not arrive another way. They end before a number.
+    pub(crate) fn missed_before(
+        &mut self,
+        key: StreamKey,
+        until: u64,
+        messages: u64,
+        out: &mut Vec<Event<T>>,
+    ) {
+        if messages > 0 {
+            let mark = self.mark(key);
+            let loss = self.loss_before(key, mark, until, messages, LostReason::Restart);
+            out.push(Event::Lost(loss));
+        }
+    }
+
+    /// Returns the paths with such a sender.
+    pub(crate) fn paths_of(&self, is_it: impl Fn(StreamKey) -> bool) -> Vec<u32> {
+        let of_it = self.paths.iter().filter(|(_, path)| path.own_stream().is_some_and(&is_it));
+        of_it.map(|(numbering, _)| *numbering).collect()
+    }
+
+    /// Returns the sender's own stream of a path, once it is known.
+    pub(crate) fn own_stream(&self, numbering: u32) -> Option<StreamKey> {
+        self.paths.get(&numbering)?.own_stream()
+    }
+
+    /// Returns when something last came by a path.
+    pub(crate) fn heard(&self, numbering: u32) -> Option<Duration> {
+        self.paths.get(&numbering).map(|path| path.heard)
     }
 
     /// Takes a message. The path must be open, and its stream introduced.

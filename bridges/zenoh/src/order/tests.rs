@@ -942,3 +942,45 @@ proptest! {
         prop_assert!(bus.lost >= everywhere);
     }
 }
+
+/// Another inlet brings the stream. Nothing is reported of what was missing or waited.
+#[test]
+fn an_abandoned_path_leaves_nothing() {
+    let mut case = Case::new();
+    case.open(7);
+    case.beat(0, &Beat { numbering: 7, ..Beat::default() });
+    case.message(0, 7, item("a", 0, 0));
+    assert!(case.message(1, 7, item("a", 5, 2)).is_empty());
+    assert_eq!(case.order.paths_of(|own| own == KEY), [7]);
+    case.order.abandon(7);
+    case.order.forget_stream(KEY);
+    assert!(!case.order.knows_path(7) && !case.order.knows_stream(KEY));
+    assert_eq!((case.order.deadline(), case.order.waiting, case.order.topics), (None, 0, 0));
+    assert!(case.expire(1_000).is_empty());
+    // It is claimed with all that the other one has brought.
+    case.order.arrived(KEY, 3);
+    case.bus.marks.insert(KEY, 3);
+    case.order.missed_before(KEY, 6, 2, &mut case.events);
+    assert_eq!(case.bus.take(&mut case.events), ["lost 2 in 3..6"]);
+}
+
+/// The sender is silent. What is missing is lost, and what only it brought can be left to others.
+#[test]
+fn a_path_that_ends_reports_what_is_missing() {
+    let mut case = Case::new();
+    for (relay, numbering) in [(0, 7), (1, 8)] {
+        case.open(numbering);
+        case.beat(0, &Beat { relay, numbering, ..Beat::default() });
+    }
+    let [elsewhere, both] = RELAYED;
+    for (numbering, key) in [(7, elsewhere), (7, both), (8, both)] {
+        let topic = format!("{}", key.source);
+        case.message(0, numbering, of(key, &topic, 0, 0));
+    }
+    case.message(1, 7, item("a", 5, 1));
+    let brought = case.order.end(7, &mut case.events);
+    assert_eq!(brought, [KEY, elsewhere]);
+    assert_eq!(case.bus.take(&mut case.events), ["lost 1 in 0..5", "a5"]);
+    assert_eq!(case.order.heard(8), Some(ms(0)));
+    assert_eq!(case.order.own_stream(7), None);
+}
