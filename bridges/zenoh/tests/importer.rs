@@ -7,7 +7,9 @@ mod common;
 use common::*;
 use std::time::{Duration, Instant};
 use toroni::{BusConfig, Limit, LostBound, LostReason, Origin, Policy, StreamKey};
+use toroni_zenoh::attachment::Attachment;
 use toroni_zenoh::config::Import;
+use zenoh::Wait;
 
 fn numbers(got: &[Got]) -> Vec<String> {
     got.iter().map(Got::text).collect()
@@ -237,4 +239,58 @@ fn a_silent_sender_has_an_open_end_once() {
         scope.spawn(|| silent(false));
         scope.spawn(|| silent(true));
     });
+}
+
+/// A program of Zenoh sends a message and a heartbeat whose numbers are far ahead. Neither silences the sender, nor hides what
+/// it sends while the importer is away.
+#[test]
+fn forged_numbers_are_not_believed() {
+    let Pair { a, b, from: _from, to, mut subscriber } = Pair::new();
+    let listener = peer(&a);
+    let samples = listener.declare_subscriber("x").wait().unwrap();
+    let beats = listener.declare_subscriber("@bridge/beat/*/*").wait().unwrap();
+    let mut sample = None;
+    wait_until("no connection", || {
+        a.publish("x", "probe");
+        sample = samples.recv_timeout(Duration::from_millis(100)).unwrap();
+        sample.is_some()
+    });
+    let genuine = Attachment::parse(&sample.unwrap().attachment().unwrap().to_bytes()).unwrap();
+    let beat = beats.recv().unwrap();
+    let forger = peer(&b);
+    // The way is open, and what comes by it is not doubted.
+    connect_peer(&forger, "foreign", &mut subscriber);
+    let far = Origin { number: Origin::NUMBER_LIMIT - 2, ..genuine.origin };
+    let forged = [
+        Attachment { origin: far, numbering: genuine.numbering ^ 1, count: 0, ..genuine },
+        Attachment { origin: far, ..genuine },
+        Attachment { count: far.number, ..genuine },
+    ];
+    for (at, attachment) in forged.into_iter().enumerate() {
+        forger.put("x", "forged").attachment(attachment.to_bytes().to_vec()).wait().unwrap();
+        wait_until("it is not doubted", || to.counters().doubted > at as u64);
+    }
+    let mut table: serde_json::Value = serde_json::from_slice(&beat.payload().to_bytes()).unwrap();
+    table["until"] = far.number.into();
+    wait_until("it is not doubted", || {
+        // Heartbeats do not count while the sender is asked because of the messages.
+        forger.put(beat.key_expr(), table.to_string()).wait().unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        to.counters().doubted > 3
+    });
+    a.publish("x", "begin");
+    assert!(until(&mut subscriber, "begin").iter().all(|got| got.text() == "x=probe"));
+    for number in 0..50 {
+        a.publish("x", number.to_string());
+    }
+    a.publish("x", "middle");
+    assert_eq!(numbers(&until(&mut subscriber, "middle")), expected(0..50));
+    to.stop();
+    for number in 0..50 {
+        a.publish("x", number.to_string());
+    }
+    let to = b.importing(import(&["**"]), &[&a]);
+    a.publish("x", "end");
+    assert_eq!(numbers(&until(&mut subscriber, "end")), expected(0..50));
+    assert_eq!(to.counters().lost_messages, 0);
 }

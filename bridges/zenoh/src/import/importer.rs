@@ -123,6 +123,7 @@ impl Importer {
             plans: plans.clone(),
             context: context.clone(),
             joining: HashMap::new(),
+            unasked: Vec::new(),
             lines: Lines::default(),
             published: Published::default(),
             senders: HashSet::new(),

@@ -209,8 +209,7 @@ impl Importing {
             self.stand_by(numbering, import, key);
         }
         for numbering in followed {
-            let import = self.lines.senders.get(&numbering).map_or(0, |sender| sender.import);
-            self.stand_by(numbering, import, key);
+            self.stand_by(numbering, self.import_of(numbering), key);
         }
         if self.lines.refuses(key) {
             // A relay may bring it among others, which the order counts.
@@ -265,6 +264,11 @@ impl Importing {
         }
         let new = Sender { import, beat: None, interval: Duration::ZERO };
         lines.senders.entry(numbering).or_insert(new);
+    }
+
+    /// Returns by which import a numbering was joined.
+    pub(super) fn import_of(&self, numbering: u32) -> usize {
+        self.lines.senders.get(&numbering).map_or(0, |sender| sender.import)
     }
 
     /// Notes a heartbeat of a sender.
@@ -352,9 +356,7 @@ impl Importing {
 
     /// Returns whether something may still come of a sender's own stream by this import.
     fn is_alive(&self, key: StreamKey) -> bool {
-        self.lines.refuses(key)
-            || self.joining.values().any(|joining| joining.own == Some(key))
-            || !self.order.paths_of(|own| own == key).is_empty()
+        self.lines.refuses(key) || !self.order.paths_of(|own| own == key).is_empty()
     }
 
     /// Returns whether a bridge has brought this as the own stream of a sender. What relays bring among others, and what

@@ -114,6 +114,21 @@ struct Joining {
     bytes: usize,
 }
 
+impl Joining {
+    fn new(import: usize) -> Self {
+        Self {
+            import,
+            since: Instant::now(),
+            own: None,
+            from: None,
+            unanswered: None,
+            replayed: Vec::new(),
+            held: Vec::new(),
+            bytes: 0,
+        }
+    }
+}
+
 struct Importing {
     began: Instant,
     order: Order<Body>,
@@ -126,6 +141,8 @@ struct Importing {
     plans: Arc<Vec<Plan>>,
     context: Arc<Context>,
     joining: HashMap<u32, Joining>,
+    /// Numberings that are joined, and whose exports the import thread has to ask: a thread of Zenoh must not.
+    unasked: Vec<(u32, StreamKey)>,
     lines: Lines,
     published: Published,
     /// The own streams of senders that the order knows.
@@ -160,6 +177,11 @@ impl Importing {
             self.keys.declare(&self.context.session, &key);
         }
         self.flush()?;
+        for (numbering, own) in std::mem::take(&mut self.unasked) {
+            if self.joining.get(&numbering).is_some_and(|joining| joining.own.is_none()) {
+                self.ask_all(numbering, own)?;
+            }
+        }
         let arriving = self.queue.take();
         self.take(arriving)?;
         self.give_up_joining()?;
@@ -217,6 +239,7 @@ impl Importing {
     fn has_work(&self) -> bool {
         !self.events.is_empty()
             || !self.deliveries.is_empty()
+            || !self.unasked.is_empty()
             || self.order.deadline().is_some_and(|due| due < self.wakes_at)
     }
 
@@ -458,8 +481,22 @@ impl Importing {
             Item { body: Body::Unwanted, ..item }
         };
         let now = self.now();
-        self.order.message(now, numbering, item, &mut self.events);
+        if !self.order.message(now, numbering, item, &mut self.events) {
+            self.join_again(numbering);
+        }
         Ok(())
+    }
+
+    /// Joins a sender again that has sent a number which is too far ahead to be believed, without the message. If the sender has
+    /// it, it sends the message again.
+    fn join_again(&mut self, numbering: u32) {
+        self.context.counting.doubted.one();
+        warn_rarely!(numbering, "a number is far ahead of those before it, so its sender is asked");
+        let (own, import) = (self.order.own_stream(numbering), self.import_of(numbering));
+        self.order.abandon(numbering);
+        self.joining.insert(numbering, Joining::new(import));
+        // Not in a thread of Zenoh.
+        self.unasked.extend(own.map(|own| (numbering, own)));
     }
 
     /// Marks a message that was sent again and is below the mark, unless an earlier import has published it.
@@ -490,17 +527,7 @@ impl Importing {
         numbering: u32,
         key: Option<StreamKey>,
     ) -> Result<(), Ended> {
-        let joining = Joining {
-            import,
-            since: Instant::now(),
-            own: None,
-            from: None,
-            unanswered: None,
-            replayed: Vec::new(),
-            held: Vec::new(),
-            bytes: 0,
-        };
-        self.joining.insert(numbering, joining);
+        self.joining.insert(numbering, Joining::new(import));
         if let Some(key) = key { self.ask_all(numbering, key) } else { Ok(()) }
     }
 
@@ -576,10 +603,7 @@ impl Importing {
         if let Some(joining) = self.joining.remove(&numbering) {
             return self.end_join(numbering, joining, counts);
         }
-        if let Some(counts) = counts
-            && self.order.knows_path(numbering)
-            && !self.order.is_synced(numbering)
-        {
+        if let Some(counts) = counts {
             self.told(import, &counts);
         }
         Ok(())
@@ -686,6 +710,15 @@ impl Importing {
                 other = beat.bus,
                 "another bus has the name of this one, and messages are dropped: set `source`"
             );
+        }
+        if self.order.is_doubtful(&beat.told()) {
+            self.context.counting.doubted.one();
+            warn_rarely!(
+                numbering = beat.numbering,
+                "a heartbeat is far ahead of those before it, so its sender is asked"
+            );
+            self.ask(import, beat.numbering, None);
+            return Ok(());
         }
         self.context.witness.take(&self.plans[import].prefix, &beat);
         self.note_beat(beat.numbering);

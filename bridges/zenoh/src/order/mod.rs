@@ -32,6 +32,9 @@ pub(crate) const PATHS: usize = 1024;
 /// As many streams are remembered, and those that have gaps.
 pub(crate) const STREAMS: usize = 4096;
 
+/// Numbers and counts are doubted that are further ahead of what a sender has told and sent.
+const FAR: u64 = 1 << 20;
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct StreamKey {
     pub(crate) source: u32,
@@ -422,15 +425,45 @@ impl<T> Order<T> {
         self.paths.get(&numbering).map(|path| path.heard)
     }
 
-    /// Takes a message. The path must be open, and its stream introduced.
+    /// Returns whether a number of a stream is too far ahead to be believed: of what has come, and of what the sender of the
+    /// path has told, if the stream is its own.
+    fn is_far(&self, path: &Path<T>, Origin { number, .. }: Origin, key: StreamKey) -> bool {
+        let mark = self.streams.get(&key).map(|stream| stream.mark).filter(|mark| *mark > 0);
+        let told = (path.key == Some(key)).then_some(path.told);
+        mark.max(told).is_some_and(|known| number > known.saturating_add(FAR))
+    }
+
+    /// Returns whether a heartbeat is too far ahead to be believed. The first one of a path is believed.
+    pub(crate) fn is_doubtful(&self, told: &Told<'_>) -> bool {
+        let Some(path) = self.paths.get(&told.numbering).filter(|path| path.key.is_some()) else {
+            return false;
+        };
+        let is_far = |(topic, count): (&String, &u64)| {
+            let known = path.topics.get(topic.as_str()).map(|counts| counts.next.max(counts.told));
+            let known = known.or(path.is_synced.then_some(0));
+            known.is_some_and(|known| *count > known.saturating_add(FAR))
+        };
+        self.is_far(path, told.key.origin(told.until), told.key) || told.topics.iter().any(is_far)
+    }
+
+    /// Takes a message. The path must be open, and its stream introduced. Returns false if it is too far ahead to be believed.
     pub(crate) fn message(
         &mut self,
         now: Duration,
         numbering: u32,
         item: Item<T>,
         out: &mut Vec<Event<T>>,
-    ) {
-        let Some(path) = self.paths.get_mut(&numbering) else { return };
+    ) -> bool {
+        let Some(path) = self.paths.get(&numbering) else { return true };
+        let end = item.loss.map(|(from, until)| Origin { number: until, ..from });
+        if [Some(item.origin), end]
+            .into_iter()
+            .flatten()
+            .any(|origin| self.is_far(path, origin, StreamKey::of(origin)))
+        {
+            return false;
+        }
+        let Some(path) = self.paths.get_mut(&numbering) else { return true };
         path.heard = now;
         let Item { ref topic, origin, count, .. } = item;
         if path.unaccounted.as_ref().is_some_and(|open| open.is_open(StreamKey::of(origin))) {
@@ -443,7 +476,7 @@ impl<T> Order<T> {
             }
         }
         self.settle_first(numbering, origin, out);
-        let Some(path) = self.paths.get_mut(&numbering) else { return };
+        let Some(path) = self.paths.get_mut(&numbering) else { return true };
         let topic = topic.clone();
         if !path.topics.contains_key(&topic) {
             let next = if path.is_synced { 0 } else { count };
@@ -454,7 +487,10 @@ impl<T> Order<T> {
             self.make_room(numbering);
             self.insert(numbering, topic.clone(), next, floor);
         }
-        let Some(counts) = self.counts(numbering, &topic) else { return };
+        let Some(counts) = self.counts(numbering, &topic) else { return true };
+        if count > counts.next.saturating_add(FAR) {
+            return false;
+        }
         if count < counts.next {
             let was_lost =
                 counts.holes.iter().any(|(from, until)| (*from..*until).contains(&count));
@@ -479,6 +515,7 @@ impl<T> Order<T> {
         } else {
             out.push(Event::Duplicate);
         }
+        true
     }
 
     /// Ends the join of a path. `items` were published before the sender's counts were as `told` says, and are in order:

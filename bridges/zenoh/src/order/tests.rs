@@ -984,3 +984,40 @@ fn a_path_that_ends_reports_what_is_missing() {
     assert_eq!(case.order.heard(8), Some(ms(0)));
     assert_eq!(case.order.own_stream(7), None);
 }
+
+#[test]
+fn numbers_that_are_far_ahead_are_not_believed() {
+    let mut case = Case::new();
+    case.open(7);
+    case.beat(0, &Beat { numbering: 7, until: 5, topics: vec![("a", 1)], ..Beat::default() });
+    let takes = |case: &mut Case, item| {
+        let takes = case.order.message(ms(1), 7, item, &mut case.events);
+        case.bus.take(&mut case.events);
+        takes
+    };
+    assert!(!takes(&mut case, item("a", 6 + FAR, 1)), "the sender has told 5");
+    assert!(!takes(&mut case, item("a", 5, 2 + FAR)));
+    assert!(!takes(&mut case, item("b", 5, 1 + FAR)), "it begins at 0");
+    let report = Item { loss: Some((KEY.origin(5), 6 + FAR)), ..item("l", 0, 0) };
+    assert!(!takes(&mut case, report));
+    assert_eq!(case.bus.marks.get(&KEY), None);
+    assert!(takes(&mut case, item("a", 5 + FAR, 1)));
+    assert_eq!(case.bus.marks[&KEY], 6 + FAR);
+    // Of what it relays nothing is known at first.
+    let [relayed, _] = RELAYED;
+    assert!(takes(&mut case, of(relayed, "c", 2 * FAR, 0)));
+    assert!(!takes(&mut case, of(relayed, "c", 4 * FAR, 1)));
+
+    let topics = |topic: &str, count| BTreeMap::from([(topic.to_owned(), count)]);
+    let doubts = |case: &Case, numbering, until, topics: &BTreeMap<String, u64>| {
+        let (beat, begins, overtaken, full) = (1, 0, None, true);
+        let told = Told { numbering, beat, key: KEY, begins, until, overtaken, full, topics };
+        case.order.is_doubtful(&told)
+    };
+    assert!(!doubts(&case, 7, 6 + 2 * FAR, &topics("a", 2 + FAR)));
+    assert!(doubts(&case, 7, 7 + 2 * FAR, &topics("a", 2)));
+    assert!(doubts(&case, 7, 6, &topics("a", 3 + FAR)));
+    assert!(doubts(&case, 7, 6, &topics("d", 1 + FAR)));
+    case.open(9);
+    assert!(!doubts(&case, 9, 9 * FAR, &topics("a", 0)), "it is the first one");
+}
