@@ -203,6 +203,13 @@ fn check(config: &Config) -> Result<Plans, BridgeError> {
             );
             return Err(refuse(&format!("import {}: patterns", index + 1), problem));
         }
+        if let Some(other) = imports.iter().position(|earlier| plan.is_mixed_with(earlier)) {
+            let problem = format!(
+                "import {} has the same prefix and another value: imports with one prefix share what comes, so give both the same",
+                other + 1
+            );
+            return Err(refuse(&format!("import {}: batches", index + 1), problem));
+        }
         imports.push(plan);
     }
     Ok(Plans { exports, imports: Arc::new(imports), queue: config.queue, settle: config.settle })

@@ -294,3 +294,52 @@ fn forged_numbers_are_not_believed() {
     assert_eq!(numbers(&until(&mut subscriber, "end")), expected(0..50));
     assert_eq!(to.counters().lost_messages, 0);
 }
+
+/// Imports with one prefix share what an export sends, and what it sends again: each gets its topics, and what is posted to
+/// descendants of a topic above both comes under both.
+#[test]
+fn imports_with_one_prefix_share_what_comes() {
+    let (a, b) = (Site::new(), Site::new());
+    let _from = a.exporting(export(&["**"]), &[]);
+    let importing = || {
+        let mut config = b.config(&[&a]);
+        for (pattern, under) in [("plant/a/c", "x"), ("plant/b", "y"), ("plant/a", "z")] {
+            config.imports.push(Import { under: under.to_owned(), ..import(&[pattern]) });
+        }
+        start(&config)
+    };
+    let mut to = Some(importing());
+    let topics = ["x/plant/a/c", "y/plant/b", "z/plant/a"];
+    let mut subscribers = topics.map(|topic| b.subscribe(topic));
+    for (topic, subscriber) in topics.iter().zip(&mut subscribers) {
+        connect(&a, &topic[2..], subscriber);
+    }
+    for round in 0..2 {
+        if round == 1 {
+            to = None;
+        }
+        for (at, topic) in topics.iter().enumerate() {
+            a.publish(&topic[2..], at.to_string());
+        }
+        a.bus.publisher("plant").unwrap().to_descendants(true).publish("all").unwrap();
+        if round == 1 {
+            to = Some(importing());
+        }
+        for (at, (topic, subscriber)) in topics.iter().zip(&mut subscribers).enumerate() {
+            assert_eq!(next(subscriber).text(), format!("{topic}={at}"));
+            assert_eq!(next(subscriber).text(), format!("{}/plant=all", &topic[..1]));
+        }
+    }
+    assert_eq!(to.unwrap().counters().lost_messages, 0);
+}
+
+#[test]
+fn imports_of_batches_and_of_samples_have_prefixes_of_their_own() {
+    let mut config = Site::new().config(&[]);
+    let batches = |pattern: &str, batches| Import { batches, ..Import::new([pattern]) };
+    config.imports = vec![batches("a", true), batches("b", false)];
+    let error = toroni_zenoh::check_config(&config).unwrap_err().to_string();
+    assert!(error.starts_with("import 2: batches: import 1 has the same prefix"), "{error}");
+    config.imports[1].prefix = "site".to_owned();
+    toroni_zenoh::check_config(&config).unwrap();
+}

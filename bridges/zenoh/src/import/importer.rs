@@ -79,6 +79,16 @@ impl Plan {
         })
     }
 
+    /// Returns whether it wants messages that such a loss may have been.
+    pub(super) fn is_concerned(&self, scope: &[Pattern]) -> bool {
+        scope.iter().any(|scope| self.patterns.iter().any(|mine| mine.intersects(scope)))
+    }
+
+    /// Returns whether the two take the same samples in different ways: one alone, and the other in batches.
+    pub(crate) fn is_mixed_with(&self, other: &Self) -> bool {
+        self.prefix == other.prefix && self.batches != other.batches
+    }
+
     pub(super) fn local(&self, topic: &str) -> String {
         if self.under.is_empty() { topic.to_owned() } else { format!("{}/{topic}", self.under) }
     }

@@ -40,7 +40,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use toroni::{Inlet, InletTopic, Lost, Pattern, Topic};
+use toroni::{Inlet, InletTopic, Lost, Topic};
 use zenoh::Wait;
 use zenoh::bytes::ZBytes;
 use zenoh::query::{ConsolidationMode, QueryTarget, ReplyKeyExpr};
@@ -155,8 +155,9 @@ struct Importing {
     keys: Keys,
     /// Keys that the import thread declares: a thread of Zenoh that brings a sample must not.
     undeclared: Vec<String>,
-    /// What was last found to be wanted or not: topic, whether for descendants, import.
-    wanted: Option<(Arc<str>, bool, usize, bool)>,
+    /// What was last found to be wanted or not: topic, whether for descendants, the import that it came for, and the one that
+    /// takes it.
+    wanted: Option<(Arc<str>, bool, usize, Option<usize>)>,
     hops: HashMap<StreamKey, u8>,
     events: Vec<Event<Body>>,
     /// What is published next, before that which follows from the events.
@@ -312,29 +313,33 @@ impl Importing {
         let Attachment { origin, count, to_descendants, hops, .. } = *attachment;
         let (identity, counting) = (&self.context.identity, &self.context.counting);
         let is_own = origin.source == identity.source || origin.source == identity.foreign;
-        let mut is_wanted = match &self.wanted {
-            Some((last, descendants, of, is_wanted))
+        let mut import = match &self.wanted {
+            Some((last, descendants, of, by))
                 if Arc::ptr_eq(last, &topic) && (*descendants, *of) == (to_descendants, import) =>
             {
-                *is_wanted
+                *by
             }
             _ => {
-                let is_wanted = self.plans[import].wants(&topic, to_descendants);
-                self.wanted = Some((topic.clone(), to_descendants, import, is_wanted));
-                is_wanted
+                // Imports with one prefix share what comes, whichever it came for.
+                let prefix = &self.plans[import].prefix;
+                let wants =
+                    |plan: &Plan| plan.prefix == *prefix && plan.wants(&topic, to_descendants);
+                let by = self.plans.iter().position(wants);
+                self.wanted = Some((topic.clone(), to_descendants, import, by));
+                by
             }
         };
         if is_own {
-            if is_wanted {
+            if import.is_some() {
                 counting.own_source.one();
             }
-            is_wanted = false;
+            import = None;
         } else if hops >= self.context.most_hops {
             counting.too_many_hops.one();
             warn_rarely!(hops, %origin, "a message has passed too many bridges: they go in a circle");
-            is_wanted = false;
+            import = None;
         }
-        let body = if is_wanted {
+        let body = if let Some(import) = import {
             self.note_hops(StreamKey::of(origin), hops);
             Body::Message { payload, to_descendants, published_ns, import }
         } else {
@@ -378,7 +383,6 @@ impl Importing {
             Cow::Owned(bytes) => bytes.into(),
         };
         let (plans, whole) = (self.plans.clone(), bytes.to_bytes());
-        let prefix = &plans[import].prefix;
         let mut records = match Records::new(&whole) {
             Ok(records) => records,
             Err(error) => {
@@ -408,16 +412,6 @@ impl Importing {
                 self.context.counting.not_a_topic.one();
                 warn_rarely!(topic, "a batch has a message whose topic is none");
                 continue;
-            };
-            // Imports with one prefix share the batches.
-            let of = |plan: &Plan| {
-                plan.batches
-                    && plan.prefix == *prefix
-                    && plan.wants(&topic, attachment.to_descendants)
-            };
-            let import = match plans.len() {
-                1 => import,
-                _ => plans.iter().position(of).unwrap_or(import),
             };
             let payload = Payload { bytes: bytes.clone(), part: Some(payload) };
             let published_ns = attachment.stamped.then_some(published_ns);
@@ -556,8 +550,13 @@ impl Importing {
         let mut request = Request { batches: plan.batches, ..Request::default() };
         if let Some(key) = key.filter(|key| key.source != self.context.identity.source) {
             request.from = self.order.accounted(key);
-            request.newest = plan.history && request.from.is_none();
-            request.patterns = plan.patterns.iter().map(|text| text.as_str().to_owned()).collect();
+            let is_new = request.from.is_none();
+            // Imports with one prefix share the answer.
+            let sharing = plans.iter().filter(|other| other.prefix == plan.prefix);
+            let asking: Vec<&Plan> = sharing.filter(|other| other.history || !is_new).collect();
+            request.newest = is_new && !asking.is_empty();
+            let patterns = asking.iter().flat_map(|other| &other.patterns);
+            request.patterns = patterns.map(|text| text.as_str().to_owned()).collect();
         }
         let mut collector = Collector {
             queue: self.queue.clone(),
@@ -777,9 +776,10 @@ impl Importing {
             return Ok(());
         };
         let identity = &self.context.identity;
-        let plan = &self.plans[import];
-        let concerns = |scope: &Pattern| plan.patterns.iter().any(|mine| mine.intersects(scope));
-        let is_wanted = lost.from.source != identity.source && lost.scope.iter().any(concerns);
+        let is_wanted = lost.from.source != identity.source
+            && self.plans.iter().any(|plan| {
+                plan.prefix == self.plans[import].prefix && plan.is_concerned(&lost.scope)
+            });
         let is_wanted = is_wanted && self.introduce(StreamKey::of(lost.from))?;
         let loss = is_wanted.then_some((lost.from, lost.until));
         let body = if is_wanted { Body::Loss(Box::new(lost), import) } else { Body::Unwanted };

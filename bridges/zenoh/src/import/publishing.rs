@@ -65,11 +65,13 @@ impl Importing {
         if !self.events.iter().all(is_message) {
             return Ok(());
         }
-        for event in self.events.drain(..) {
+        let mut events = std::mem::take(&mut self.events);
+        for event in events.drain(..) {
             if let Event::Deliver { item, open_from } = event {
-                self.deliveries.extend(Delivery::of(item, open_from));
+                self.deliver(item, open_from);
             }
         }
+        self.events = events;
         // The import thread takes what is left, and finds out why again.
         self.burst(Duration::ZERO).map(drop)
     }
@@ -78,8 +80,25 @@ impl Importing {
         let Some(delivery) = Delivery::of(item, open_from) else { return };
         if self.lines.refuses(StreamKey::of(delivery.origin)) {
             self.lines.note_refused(delivery.origin, delivery.origin.number + 1, 1);
-        } else {
-            self.deliveries.push(delivery);
+            return;
+        }
+        let (first, to_descendants) = (self.deliveries.len(), delivery.to_descendants);
+        self.deliveries.push(delivery);
+        if !to_descendants || self.plans.len() == 1 {
+            return;
+        }
+        // What is posted to descendants may be for several imports, which put it under different topics.
+        for import in 0..self.plans.len() {
+            let delivery = &self.deliveries[first];
+            let (of, plan) = (&self.plans[delivery.import], &self.plans[import]);
+            let has_it = |other: &Delivery| self.plans[other.import].under == plan.under;
+            if plan.prefix == of.prefix
+                && plan.wants(&delivery.topic, true)
+                && !self.deliveries[first..].iter().any(has_it)
+            {
+                let copy = delivery.for_another(import);
+                self.deliveries.push(copy);
+            }
         }
     }
 
@@ -117,10 +136,9 @@ impl Importing {
             self.topics.clear();
         }
         let foreign = self.context.identity.foreign;
-        let has_numbers = |delivery: &Delivery| delivery.origin.source != foreign;
         let (mut refusal, mut fitting) = (None, 0);
         for delivery in deliveries {
-            if has_numbers(delivery) != has_numbers(&deliveries[0]) {
+            if delivery.is_noted(foreign) != deliveries[0].is_noted(foreign) {
                 // Another inlet brings it.
                 break;
             }
@@ -157,11 +175,12 @@ impl Importing {
                 published_ns: delivery.published_ns,
                 origin: Some(delivery.origin),
                 open_from: delivery.open_from,
+                arrival: delivery.arrival,
                 ..Entry::new(topic, parts)
             });
         }
         let Some(first) = deliveries.first() else { return (0, Ok(refusal)) };
-        let inlet = self.inlet_of(StreamKey::of(first.origin));
+        let inlet = if first.is_noted(foreign) { &self.notes } else { &self.inlet };
         let before = inlet.duplicates();
         let result = inlet.publish(&entries, patience);
         let duplicates = inlet.duplicates() - before;
@@ -192,7 +211,7 @@ impl Importing {
         if self.topics.contains_key(&key) {
             return Ok(None);
         }
-        let inlet = self.inlet_of(StreamKey::of(delivery.origin));
+        let inlet = if key.2 { &self.notes } else { &self.inlet };
         match inlet.topic(&self.plans[delivery.import].local(&delivery.topic)) {
             Ok(topic) => {
                 self.topics.insert(key, topic);
@@ -314,10 +333,12 @@ impl Importing {
         let is_report = topic.as_deref() == Some(loss::TOPIC);
         let scope = match &topic {
             Some(topic) if !is_report => {
-                // All imports of the topic have the same place for it, or none.
-                let plan = self.plans.iter().find(|plan| plan.covers(topic));
-                let Some(plan) = plan else { return Ok(()) };
-                key::scope_of_topic(&plan.local(topic))
+                let plans = self.plans.iter().filter(|plan| plan.covers(topic));
+                let scope = united(plans.map(|plan| key::scope_of_topic(&plan.local(topic))));
+                if scope.is_empty() {
+                    return Ok(());
+                }
+                scope
             }
             _ => self.scope(),
         };
@@ -328,15 +349,7 @@ impl Importing {
 
     /// Returns patterns of all topics that come here.
     pub(super) fn scope(&self) -> Vec<Pattern> {
-        let mut scope: Vec<Pattern> = Vec::new();
-        for plan in self.plans.iter() {
-            for pattern in key::scope(&plan.patterns, &plan.under) {
-                if !scope.contains(&pattern) {
-                    scope.push(pattern);
-                }
-            }
-        }
-        if scope.len() > Lost::MOST_PATTERNS { vec![Pattern::everything()] } else { scope }
+        united(self.plans.iter().map(|plan| key::scope(&plan.patterns, &plan.under)))
     }
 
     /// Keeps on the bus how far a sender is accounted for.
@@ -358,12 +371,13 @@ impl Importing {
 
     /// Reports a loss that another bridge was told of.
     fn relayed(&mut self, lost: Lost, import: usize, open_from: Option<u64>) -> Result<(), Ended> {
-        let plan = &self.plans[import];
-        let scope = if plan.under.is_empty() {
-            lost.scope
-        } else {
-            key::scope(&plan.patterns, &plan.under)
-        };
+        let prefix = &self.plans[import].prefix;
+        let concerned =
+            self.plans.iter().filter(|it| it.prefix == *prefix && it.is_concerned(&lost.scope));
+        let scope = united(concerned.map(|plan| match &*plan.under {
+            "" => lost.scope.clone(),
+            under => key::scope(&plan.patterns, under),
+        }));
         self.report(Lost { scope, ..lost }, open_from)
     }
 
@@ -437,9 +451,22 @@ pub(super) fn judge(error: PublishError) -> Result<Refusal, Ended> {
     }
 }
 
+/// Returns all patterns of some scopes, or one of everything if a loss cannot have that many.
+fn united(scopes: impl Iterator<Item = Vec<Pattern>>) -> Vec<Pattern> {
+    let mut all: Vec<Pattern> = Vec::new();
+    for pattern in scopes.flatten() {
+        if !all.contains(&pattern) {
+            all.push(pattern);
+        }
+    }
+    if all.len() > Lost::MOST_PATTERNS { vec![Pattern::everything()] } else { all }
+}
+
 pub(super) struct Delivery {
     topic: Arc<str>,
     origin: Origin,
+    /// The stream by which the bus remembers that it has arrived, if that is not its origin.
+    arrival: Option<Origin>,
     open_from: Option<u64>,
     payload: Payload,
     to_descendants: bool,
@@ -454,11 +481,37 @@ impl Delivery {
         let Body::Message { payload, to_descendants, published_ns, import } = body else {
             return None;
         };
-        Some(Self { topic, origin, open_from, payload, to_descendants, published_ns, import })
+        Some(Self {
+            topic,
+            origin,
+            arrival: None,
+            open_from,
+            payload,
+            to_descendants,
+            published_ns,
+            import,
+        })
     }
 
     fn topic_of(&self, foreign: u32) -> (usize, Arc<str>, bool) {
-        (self.import, self.topic.clone(), self.origin.source == foreign)
+        (self.import, self.topic.clone(), self.is_noted(foreign))
+    }
+
+    /// Returns whether the inlet brings it that awaits nothing.
+    fn is_noted(&self, foreign: u32) -> bool {
+        self.arrival.is_some() || self.origin.source == foreign
+    }
+
+    /// Returns the same message for another import. The bus would take it for a duplicate, so it arrives by a stream of its own.
+    fn for_another(&self, import: usize) -> Self {
+        let Self {
+            ref topic, origin, open_from, ref payload, to_descendants, published_ns, ..
+        } = *self;
+        let nth = u32::try_from(import).unwrap_or(u32::MAX);
+        let series = origin.series.wrapping_add(nth).wrapping_add(1);
+        let arrival = Some(Origin { series, ..origin });
+        let (topic, payload) = (topic.clone(), payload.clone());
+        Self { topic, origin, arrival, open_from, payload, to_descendants, published_ns, import }
     }
 
     fn has_topic_of(&self, other: &Self) -> bool {
