@@ -343,3 +343,25 @@ fn imports_of_batches_and_of_samples_have_prefixes_of_their_own() {
     config.imports[1].prefix = "site".to_owned();
     toroni_zenoh::check_config(&config).unwrap();
 }
+
+/// The last messages of several topics are missing. One heartbeat shows all of them, and each is reported.
+#[test]
+fn what_is_missing_last_is_reported_for_each_topic() {
+    // Batches would bring the messages: no wildcard of Zenoh matches their topics.
+    let Pair { a, b: _b, from: _from, to, mut subscriber } = Pair::new();
+    for round in 1..=3 {
+        for topic in 0..6 {
+            a.publish(&format!("@{topic}/x"), "missing");
+        }
+        // All of them were published before it.
+        a.publish("x", "after");
+        let mut lost = 0;
+        while lost < 6 {
+            if let Got::Lost(report) = next(&mut subscriber) {
+                assert_eq!(report.bound, LostBound::Exact, "{report}");
+                lost += report.messages;
+            }
+        }
+        assert_eq!((lost, to.counters().lost_messages), (6, 6 * round));
+    }
+}

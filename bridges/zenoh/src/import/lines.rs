@@ -10,7 +10,7 @@
 //! brought, if none comes, and for a series that another one follows: the bus of the sender was made again. The bus takes
 //! one open end until the next message of the stream, so it does not matter who writes it.
 
-use super::publishing::{Ended, judge};
+use super::publishing::{Ended, concerns_one, passes};
 use super::{Importing, Joining};
 use crate::identity;
 use crate::limit::warn_rarely;
@@ -56,6 +56,8 @@ struct Sender {
     beat: Option<Duration>,
     /// The longest time between two of its heartbeats.
     interval: Duration,
+    /// Whether it was asked because a heartbeat was too far ahead to be believed.
+    is_doubted: bool,
 }
 
 impl Default for Lines {
@@ -262,7 +264,7 @@ impl Importing {
         if lines.senders.len() >= PATHS {
             lines.senders.retain(|numbering, _| order.knows_path(*numbering));
         }
-        let new = Sender { import, beat: None, interval: Duration::ZERO };
+        let new = Sender { import, beat: None, interval: Duration::ZERO, is_doubted: false };
         lines.senders.entry(numbering).or_insert(new);
     }
 
@@ -279,6 +281,12 @@ impl Importing {
         {
             sender.interval = sender.interval.max(now.saturating_sub(last));
         }
+    }
+
+    /// Notes that a sender is asked because a heartbeat is doubtful, or was. Returns whether it was before.
+    pub(super) fn doubt(&mut self, numbering: u32, is_doubted: bool) -> bool {
+        let sender = self.lines.senders.get_mut(&numbering);
+        sender.is_some_and(|sender| std::mem::replace(&mut sender.is_doubted, is_doubted))
     }
 
     /// Does what has its time: claims streams again, and reports what no process brings.
@@ -322,7 +330,8 @@ impl Importing {
                     warn_rarely!(?key, "a sender is silent: more may be missing");
                     self.open_end(key, LostReason::Silent)?;
                 }
-                self.let_go(key, false)?;
+                // What a relay brought is reported with its own stream.
+                self.let_go(key, own.is_some_and(|own| own != key))?;
             }
         }
         Ok(())
@@ -332,7 +341,8 @@ impl Importing {
     fn report_awaited(&mut self, now: Instant) -> Result<(), Ended> {
         let open = match self.inlet.open_streams(Limit::Try) {
             Ok(open) => open,
-            Err(error) => return judge(error).map(drop),
+            Err(error) if passes(&error) || concerns_one(&error) => return Ok(()),
+            Err(error) => return Err(Ended::Failed(error.to_string())),
         };
         let mut awaited = HashMap::new();
         for key in open.into_iter().map(StreamKey::of) {

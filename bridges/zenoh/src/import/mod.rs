@@ -602,7 +602,11 @@ impl Importing {
         if let Some(joining) = self.joining.remove(&numbering) {
             return self.end_join(numbering, joining, counts);
         }
-        if let Some(counts) = counts {
+        let was_doubted = self.doubt(numbering, false);
+        if let Some(counts) = counts
+            && self.order.knows_path(numbering)
+            && (was_doubted || !self.order.is_synced(numbering))
+        {
             self.told(import, &counts);
         }
         Ok(())
@@ -716,7 +720,9 @@ impl Importing {
                 numbering = beat.numbering,
                 "a heartbeat is far ahead of those before it, so its sender is asked"
             );
-            self.ask(import, beat.numbering, None);
+            if !self.doubt(beat.numbering, true) {
+                self.ask(import, beat.numbering, None);
+            }
             return Ok(());
         }
         self.context.witness.take(&self.plans[import].prefix, &beat);

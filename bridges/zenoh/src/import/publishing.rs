@@ -106,7 +106,7 @@ impl Importing {
         while !self.deliveries.is_empty() {
             match self.burst(SLEEP)? {
                 None => {}
-                Some(Refusal::Passes(why)) => self.wait(&why)?,
+                Some(Refusal::Bus(error)) if passes(&error) => self.wait(&error)?,
                 Some(refusal) => {
                     let refused = self.deliveries.remove(0);
                     self.refused(&refused, refusal)?;
@@ -200,7 +200,8 @@ impl Importing {
                 let is_known = deliveries.iter().any(|one| one.payload.len() > self.longest);
                 Ok((!is_known).then_some(Refusal::TooLong))
             }
-            Some(error) => judge(error).map(Some),
+            Some(error) if passes(&error) || concerns_one(&error) => Ok(Some(Refusal::Bus(error))),
+            Some(error) => Err(Ended::Failed(error.to_string())),
         };
         (published, result)
     }
@@ -218,9 +219,6 @@ impl Importing {
                 Ok(None)
             }
             Err(error @ PublisherError::Topic(_)) => Ok(Some(Refusal::Topic(error))),
-            Err(error @ PublisherError::TooManyPublishers { .. }) => {
-                Ok(Some(Refusal::Passes(error.to_string())))
-            }
             Err(error) => Err(Ended::Failed(error.to_string())),
         }
     }
@@ -229,7 +227,6 @@ impl Importing {
     fn refused(&mut self, delivery: &Delivery, refusal: Refusal) -> Result<(), Ended> {
         let topic = &*delivery.topic;
         let reason = match refusal {
-            Refusal::Passes(why) => return self.wait(&why),
             Refusal::TooLong => {
                 let (bytes, limit) = (delivery.payload.len(), self.longest);
                 self.context.counting.import_too_long.one();
@@ -301,24 +298,22 @@ impl Importing {
         attempt: impl Fn(Duration) -> Result<T, PublishError>,
     ) -> Result<Result<T, PublishError>, Ended> {
         loop {
-            let error = match attempt(SLEEP) {
-                Ok(done) => return Ok(Ok(done)),
-                Err(error) => error,
-            };
-            match judge(error)? {
-                Refusal::Passes(why) => self.wait(&why)?,
-                Refusal::Bus(error) => return Ok(Err(error)),
-                Refusal::TooLong | Refusal::Topic(_) => {}
+            match attempt(SLEEP) {
+                Err(error) if passes(&error) => self.wait(&error)?,
+                Err(error) if !concerns_one(&error) => {
+                    return Err(Ended::Failed(error.to_string()));
+                }
+                done => return Ok(done),
             }
         }
     }
 
     /// Waits until the bus may take something again, unless the import has to end.
-    fn wait(&self, why: &str) -> Result<(), Ended> {
+    fn wait(&self, why: &PublishError) -> Result<(), Ended> {
         if self.context.has_ended() || self.queue.is_stopping() {
             return Err(Ended::Stopped);
         }
-        warn_rarely!(why, "the bus takes nothing for now: the import waits");
+        warn_rarely!(%why, "the bus takes nothing for now: the import waits");
         std::thread::sleep(PAUSE);
         Ok(())
     }
@@ -363,8 +358,10 @@ impl Importing {
             }
         }
         let next = at.origin((next.number + 1).min(Origin::NUMBER_LIMIT));
-        if let Err(error) = self.persist(|limit| self.notes.advance(next, limit))? {
-            warn_rarely!(%error, "cannot keep how far a sender is accounted for");
+        match self.persist(|limit| self.notes.advance(next, limit))? {
+            Ok(()) => {}
+            Err(error @ PublishError::Taken { .. }) => self.refuse(key, &error),
+            Err(error) => warn_rarely!(%error, "cannot keep how far a sender is accounted for"),
         }
         Ok(())
     }
@@ -390,7 +387,12 @@ impl Importing {
         warn_rarely!(%lost, "messages were lost on the way to the bus");
         let inlet = self.inlet_of(key);
         let before = inlet.duplicates();
-        let reported = self.persist(|limit| inlet.publish_lost(&lost, open_from, limit))?;
+        // Without numbers, the bus would take a loss for an open end, of which it drops the second.
+        let has_no_numbers = lost.messages > 0 && lost.until == lost.from.number;
+        let reported = self.persist(|limit| match has_no_numbers {
+            true => inlet.publish_lost_unlisted(&lost, limit),
+            false => inlet.publish_lost(&lost, open_from, limit),
+        })?;
         let is_known = inlet.duplicates() > before;
         match reported {
             Ok(()) if is_known => {
@@ -422,33 +424,39 @@ pub(super) enum Ended {
     Failed(String),
 }
 
-/// Why the bus does not take something.
-pub(super) enum Refusal {
-    /// Something is in the way, and will not be for ever.
-    Passes(String),
-    /// The message is longer than the bus can carry.
+/// Why the bus does not take a message.
+enum Refusal {
+    /// It is longer than the bus can carry.
     TooLong,
     /// Its topic is none.
     Topic(PublisherError),
-    /// It says something about one message or one stream.
+    /// Something is in the way, or the bus refuses this message or its stream.
     Bus(PublishError),
 }
 
-/// Finds out what an error of the bus means: whether it passes, or concerns one stream, or the bus can no longer be used.
-pub(super) fn judge(error: PublishError) -> Result<Refusal, Ended> {
-    match error {
+/// Returns whether an error says that something is in the way, and will not be for ever.
+pub(super) fn passes(error: &PublishError) -> bool {
+    matches!(
+        error,
         PublishError::Full
-        | PublishError::Busy
-        | PublishError::Timeout
-        | PublishError::WouldWaitForItself
-        | PublishError::Exclusive { .. } => Ok(Refusal::Passes(error.to_string())),
-        PublishError::Taken { .. }
-        | PublishError::TooManyArrivals { .. }
-        | PublishError::OriginNumber { .. }
-        | PublishError::LostNumbers { .. }
-        | PublishError::LostScope { .. } => Ok(Refusal::Bus(error)),
-        error => Err(Ended::Failed(error.to_string())),
-    }
+            | PublishError::Busy
+            | PublishError::Timeout
+            | PublishError::WouldWaitForItself
+            | PublishError::Exclusive { .. }
+    )
+}
+
+/// Returns whether an error says something about one message or one stream, and not about the bus.
+pub(super) fn concerns_one(error: &PublishError) -> bool {
+    matches!(
+        error,
+        PublishError::TooLong { .. }
+            | PublishError::Taken { .. }
+            | PublishError::TooManyArrivals { .. }
+            | PublishError::OriginNumber { .. }
+            | PublishError::LostNumbers { .. }
+            | PublishError::LostScope { .. }
+    )
 }
 
 /// Returns all patterns of some scopes, or one of everything if a loss cannot have that many.
