@@ -94,10 +94,12 @@ impl Account {
         }
     }
 
-    /// Returns the least and the greatest number of messages of a topic that the reports allow to be missing.
+    /// Returns the least and the greatest number of messages of a topic that the reports allow to be missing. An open end counts none:
+    /// how many are missing is reported when the exporter is back.
     fn reported(&self, topic: &str) -> (u64, u64) {
         let (mut least, mut most) = (0_u64, 0_u64);
-        for loss in self.losses.iter().filter(|loss| loss.concerns(topic)) {
+        let with_numbers = self.losses.iter().filter(|loss| loss.messages > 0);
+        for loss in with_numbers.filter(|loss| loss.concerns(topic)) {
             // A post to descendants of the topic may be among what is missing.
             let below = format!("{topic}/**");
             let is_own = |pattern: &Pattern| [topic, below.as_str()].contains(&pattern.as_str());

@@ -92,7 +92,11 @@ fn cut(duration: Duration) {
     assert!(publisher.finish_within(5 * wait::LIMIT).status.success());
     listener.wait_settled("line", count);
     let account = listener.account();
-    let missing = account.balance("line", count);
+    // After 10 s the exporter counts as silent. When it is back it is joined again, so the report may be a bound.
+    let missing = match duration.as_secs() {
+        0..10 => account.balance("line", count),
+        _ => account.balance_within_bounds("line", count),
+    };
     eprintln!("a cut of {duration:?} cost {missing} of {count} messages, all of them reported");
     assert!(
         account.received("line") > 2_000,
